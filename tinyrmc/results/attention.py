@@ -30,14 +30,6 @@ Floors = Mapping[str, Mapping[str, float]]  # what `Task.references` gives
 # --- Examples -------------------------------------------------------------------------
 
 
-def look(model: Any, questions: Questions) -> tuple[Questions, Traces, np.ndarray]:
-    """(questions, what the network does with them, the slots (B, N) that took in the
-    marked step).
-    """
-    seen = probes.traces(model, questions.inputs)
-    return questions, seen, probes.holders(probes.shares(seen, questions.marked))
-
-
 def to_show(model: Any, questions: Questions) -> np.ndarray:
     """Rows for the page: figure 3's cases, then the first examples, then the first of
     those that are answered wrongly.
@@ -47,6 +39,11 @@ def to_show(model: Any, questions: Questions) -> np.ndarray:
     first = range(min(IN_PAGE, len(questions.targets)))
     rows = [*probes.cases(questions), *first, *wrong[:WRONG_IN_PAGE]]
     return np.array([*dict.fromkeys(rows)], int)
+
+
+def _holders(questions: Questions, seen: Traces) -> np.ndarray:
+    """The slots (B, N) that took in the marked step."""
+    return probes.holders(probes.shares(seen, questions.marked))
 
 
 def _verdict(questions: Questions, seen: Traces, row: int) -> str:
@@ -74,17 +71,16 @@ def draw_cases(task: Task, model: Any, folder: Path) -> list[Path]:
     if not probes.has_attention(model):
         return []
     questions = probes.held_out(task, SHOWN)
-    return draw_maps(*look(model, questions.take(probes.cases(questions))), folder)
+    cases = questions.take(probes.cases(questions))
+    return draw_maps(cases, probes.traces(model, cases.inputs), folder)
 
 
-def draw_maps(
-    questions: Questions, seen: Traces, held: np.ndarray, folder: Path
-) -> list[Path]:
+def draw_maps(questions: Questions, seen: Traces, folder: Path) -> list[Path]:
     """The attention of every head at every step."""
     from .. import figures
 
     path = folder / "attention.png"
-    titles = _titles(questions, seen)
+    titles, held = _titles(questions, seen), _holders(questions, seen)
     return [
         figures.attention(
             seen.attention, questions.marked, titles, path, questions.mark, held
@@ -92,9 +88,7 @@ def draw_maps(
     ]
 
 
-def draw_gates(
-    questions: Questions, seen: Traces, held: np.ndarray, folder: Path
-) -> list[Path]:
+def draw_gates(questions: Questions, seen: Traces, folder: Path) -> list[Path]:
     """The gates of every slot over time; nothing, if there are none."""
     from .. import figures
 
@@ -102,7 +96,7 @@ def draw_gates(
         return []
     gates = {f"{name} gate": gate for name, gate in seen.gates.items()}
     path = folder / "attention_gates.png"
-    titles = _titles(questions, seen)
+    titles, held = _titles(questions, seen), _holders(questions, seen)
     return [figures.gates(gates, questions.marked, titles, path, questions.mark, held)]
 
 
@@ -243,18 +237,18 @@ def _accuracy_rows(
 
 def page(
     title: str,
-    examples: tuple[Questions, Traces, np.ndarray],
+    questions: Questions,
+    seen: Traces,
     described: list[tuple[str, str, Table]],
     model: Any = None,
 ) -> str:
-    """One HTML page that holds examples, what the network did with them, and the
-    tables.
+    """One HTML page that holds questions, what the network did with them (`seen`), and
+    the tables.
 
     If `model` is given, and is one that `pages.network` can write, the page holds it
     and computes all that itself, even when its reader wipes slots or cuts attention. As
     many examples are kept as fit into PAGE_BYTES, but at least the first.
     """
-    questions, seen, _ = examples
     network = pages.network(model)
     steps, heads, slots, columns = seen.attention.shape[1:]
     data = {
@@ -265,7 +259,7 @@ def page(
         "slots": slots,
         "columns": columns,
         "network": network,
-        "examples": _that_fit(examples, computed=network is not None),
+        "examples": _that_fit(questions, seen, computed=network is not None),
         "tables": [
             {"heading": heading, "says": says, "rows": rows}
             for heading, says, rows in described
@@ -275,9 +269,9 @@ def page(
 
 
 def _that_fit(
-    examples: tuple[Questions, Traces, np.ndarray], computed: bool
+    questions: Questions, seen: Traces, computed: bool
 ) -> list[dict[str, Any]]:
-    questions, seen, held = examples
+    held = _holders(questions, seen)
     kept: list[dict[str, Any]] = []
     size = 0
     for row in range(len(questions.targets)):
