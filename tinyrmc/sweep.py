@@ -39,7 +39,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import __version__
 from .commands import (
@@ -54,7 +54,7 @@ from .commands import (
 )
 from .config import fields_of, flag_of, require_same, to_json, words_of_value
 from .errors import RunError, UsageError, UserError, counted, nearest
-from .results.sweeps import Cell, finished, show
+from .results.sweeps import Cell, Combination, finished, show
 from .results.text import duration, number
 from .runs.machine import environment
 from .runs.run import Run
@@ -340,14 +340,6 @@ def read_seeds(words: str) -> list[int]:
 
 
 # --- Combinations and cells -----------------------------------------------------------
-
-
-class Combination(NamedTuple):
-    """A value for every field of a grid."""
-
-    values: dict[str, str]
-    words: list[str]  # the train command's flags that make it
-    refusal: str | None  # why it cannot be, or None
 
 
 def combinations(described: dict) -> list[Combination]:
