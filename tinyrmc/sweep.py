@@ -467,13 +467,9 @@ def _require_own(described: dict, cell: Cell) -> None:
     task, preset = described["task"], described["preset"]
     default = discovery.load_task_of(described).Task.presets[preset][1]
     config, _ = parse_words(task, preset, default, Options(), cell.words[2:])
-    saved, asked = (
-        {"seed": seed, "config": to_json(each)["config"]}
-        for seed, each in (
-            (run.config["seed"], task_from_dict(run.config).config),
-            (cell.seed, config),
-        )
-    )
+    own = task_from_dict(run.config).config
+    saved = {"seed": run.config["seed"], "config": to_json(own)["config"]}
+    asked = {"seed": cell.seed, "config": to_json(config)["config"]}
     require_same(saved, asked, str(cell.path))
 
 
