@@ -54,5 +54,5 @@ def inside(network: Path = NETWORK) -> str:
     shown = probes.held_out(task, attention.SHOWN)
     chosen = shown.take(attention.to_show(model, shown))
     tables = attention.tables(found, task.references())
-    looked = attention.look(model, chosen)
-    return attention.page("four points of a plane", looked, tables, model)
+    seen = probes.traces(model, chosen.inputs)
+    return attention.page("four points of a plane", chosen, seen, tables, model)

@@ -362,9 +362,7 @@ def test_each_held_out_level_is_played_once_however_they_are_shared_out(pieces):
         for name in ("score", "solved", "length")
     }
     assert sum(each["score"][1] for each in sums) == 128
-    whole = a_task.played(model, 0, 128)
-    assert found == {name: whole[name][0] for name in found}
-    alone = [a_task.played(model, k, k + 1) for k in range(4)]
-    four = a_task.played(model, 0, 4)
-    assert four["length"][0] == sum(each["length"][0] for each in alone)
-    assert a_task.played(model, 0, 4, likeliest=True)["length"][1] == 4
+    whole = a_task.results(model, 0, 128)
+    assert found == {name: whole[name].sum() for name in found}
+    alone = [a_task.results(model, k, k + 1)["length"][0] for k in range(4)]
+    assert a_task.results(model, 0, 4)["length"].tolist() == alone

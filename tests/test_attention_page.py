@@ -196,13 +196,11 @@ def test_memories_without_a_mask_gates_or_a_second_slot(model, tmp_path):
     )
     task = nth_farthest.Task(config)
     network, shown = task.build(np.random.SeedSequence(0)), probes.held_out(task, 40)
-    found, looked = (
-        probes.analyse(network, shown),
-        attention.look(network, shown.take(probes.cases(shown))),
-    )
+    found, cases = probes.analyse(network, shown), shown.take(probes.cases(shown))
+    seen = probes.traces(network, cases.inputs)
     paths = [
-        *attention.draw_maps(*looked, tmp_path),
-        *attention.draw_gates(*looked, tmp_path),
+        *attention.draw_maps(cases, seen, tmp_path),
+        *attention.draw_gates(cases, seen, tmp_path),
     ]
     paths += attention.draw_measures(found, task.references(), tmp_path)
     assert [path.name for path in paths] == [
@@ -212,7 +210,7 @@ def test_memories_without_a_mask_gates_or_a_second_slot(model, tmp_path):
     ]
     described = attention.tables(found, task.references())
     assert len(described) == (2 if "core" in model else 3)
-    data = page_data(attention.page("t", looked, described))
+    data = page_data(attention.page("t", cases, seen, described))
     assert list(data["examples"][0]["gates"]) == (
         [] if "gate_style" in model else ["input", "forget"]
     )
@@ -358,9 +356,8 @@ def test_the_largest_network_of_the_task_still_fits():
             dataclasses.replace(nth_farthest.QUICK, data=data, model=model)
         )
         shown = probes.held_out(task, 40)
-        page = attention.page(
-            "t", attention.look(task.build(np.random.SeedSequence(0)), shown), []
-        )
+        seen = probes.traces(task.build(np.random.SeedSequence(0)), shown.inputs)
+        page = attention.page("t", shown, seen, [])
         assert 100_000 < len(page.encode()) < 1_500_000
 
 
@@ -377,11 +374,8 @@ def test_words_of_a_task_cannot_end_the_script():
     shown = probes.held_out(task, 3)
     bad = "</script><script>alert(1)</script> <!-- DATA"
     shown = dataclasses.replace(shown, describe=lambda row: (bad, [{bad: bad}] * 4))
-    data = page_data(
-        attention.page(
-            bad, attention.look(restore_model(task, arrays, state), shown), []
-        )
-    )
+    seen = probes.traces(restore_model(task, arrays, state), shown.inputs)
+    data = page_data(attention.page(bad, shown, seen, []))
     assert data["title"] == bad == data["examples"][2]["question"]
     assert data["examples"][2]["items"][1] == {bad: bad}
 
@@ -398,13 +392,15 @@ def test_the_page_holds_the_cases_first_and_wrong_answers_too(drawn):
 def test_without_the_network_the_page_holds_what_it_did():
     task, arrays, state = open_checkpoint(TRAINED)
     shown = probes.held_out(task, 30)
-    looked = attention.look(restore_model(task, arrays, state), shown)
-    data = page_data(attention.page("t", looked, []))
+    seen = probes.traces(restore_model(task, arrays, state), shown.inputs)
+    data = page_data(attention.page("t", shown, seen, []))
     assert data["network"] is None
     for example in data["examples"]:
         right = int(np.argmax(example["probabilities"])) == example["target"]
         assert ("right" in example["verdict"]) == right
         assert sum(example["probabilities"]) == pytest.approx(1, abs=1e-3)
+        # not the digits of a float32
+        assert all(len(str(share)) <= 6 for share in example["probabilities"])
 
 
 # --- The page in a browser ------------------------------------------------------------
@@ -484,8 +480,8 @@ def test_the_page_shows_what_the_network_did(
         restore_model(task, arrays, state),
         probes.held_out(task, attention.SHOWN),
     )
-    rows = attention.to_show(model, shown)
-    asked, seen, _ = attention.look(model, shown.take(rows))
+    asked = shown.take(attention.to_show(model, shown))
+    seen = probes.traces(model, asked.inputs)
     question, steps = asked.describe(example)
     reader = Reader(dom)
     assert reader.texts["question"] == question

@@ -7,6 +7,7 @@ import pytest
 
 from tinyrmc.environments.world import WorldError
 from tinyrmc.results.progress import Progress
+from tinyrmc.training import actors
 from tinyrmc.training.discovery import load_task
 
 mini_pacman = load_task("mini_pacman")
@@ -62,9 +63,80 @@ def test_an_agent_plays_what_it_sees(view, size, sight):
     places = (size[0] - 2) * (size[1] - 2)
     power = 21 if sight == "codes" else 0
     assert model.core.input_size == places * 26 + power + 5 + 1
-    found = a_task.played(model, 0, 24)
-    total, count = found["length"]
-    assert count == 24 and 24 <= total <= 24 * 30
+    length = a_task.results(model, 0, 24)["length"]
+    assert len(length) == 24 and 1 <= length.min() <= length.max() <= 30
+
+
+CORES = ["rmc", "lstm", "dnc", "entnet", "conv_lstm", "feedforward"]
+
+
+@pytest.mark.parametrize("core", [*CORES, "at random"])
+def test_levels_that_are_over_drop_out_and_change_nothing(core, monkeypatch):
+    """Held against a loop that plays on in all of them until the last one ends."""
+    if core == "at random":
+        a_task, player = task(limit=150), actors.at_random
+    else:
+        encoder = "conv" if core == "conv_lstm" else "linear"
+        sizes = {"mem_slots": 3, "hidden_size": 6, "skip": encoder == "linear"}
+        a_task = task({"core": core, "encoder": encoder, **sizes}, limit=150)
+        player = a_task.build(np.random.SeedSequence(0))
+        player.heads.weight.data *= np.float32(20)  # it prefers something
+    expected = played_to_the_end(a_task, player, 80)
+    played, act = [], a_task.act
+
+    def watched(player, world, carry, noise, likeliest):
+        played.append(len(noise))
+        return act(player, world, carry, noise, likeliest)
+
+    monkeypatch.setattr(a_task, "act", watched)
+    found = a_task.results(player, 0, 80)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+    assert len({*expected["length"]}) > 20
+    assert played[0] == 80 and played[-1] == actors.TOGETHER
+    assert played == sorted(played, reverse=True)
+
+
+def played_to_the_end(a_task, player, count):
+    """What `results` gives, of trajectories that all last until the limit."""
+    carry, parts = {}, []
+    for chunk in range(-(-a_task.world.limit // actors.TESTED)):
+        noise = a_task.held_out_noise(chunk, 0, count)
+        carry = carry or a_task.begin_held_out(player, noise, 0, count)
+        part, carry = a_task.act(player, a_task.world, carry, noise[:, 1:])
+        parts.append(part)
+    ended, score, solved = (
+        np.concatenate([part[name] for part in parts], axis=1)
+        for name in ("ended", "score", "solved")
+    )
+    rows, last = np.arange(count), ended.argmax(axis=1)
+    assert ended[rows, last].all()
+    return {
+        "score": score[rows, last],
+        "solved": solved[rows, last],
+        "length": last + 1,
+    }
+
+
+@pytest.mark.parametrize(
+    "levels, running, number",
+    [
+        (128, 128, 128),
+        (128, 65, 128),
+        (128, 64, 64),
+        (128, 49, 64),
+        (128, 1, 16),
+        (100, 40, 48),
+        (40, 17, 40),
+        (40, 16, 16),
+        (20, 1, 20),
+    ],
+)
+def test_half_of_the_levels_drop_out_at_a_time(levels, running, number):
+    alive = np.random.default_rng(0).permutation(levels) < running
+    kept = actors.still_played(alive)
+    assert len({*kept}) == len(kept) == number
+    assert alive[kept].sum() == running
 
 
 @pytest.mark.parametrize(

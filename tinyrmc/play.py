@@ -62,16 +62,19 @@ class Game:
     `state` holds the level that is being played.
     """
 
-    help = HELP
     pause: float | None = None  # seconds until it goes on by itself
 
     def __init__(self, world: World, seed: int = 0, whole: bool = False):
-        if "stay" in world.action_names:
-            self.help = HELP.replace("walk", "walk   space: stay")
         self.world, self.whole = world, whole
         self.rng = generator(seed)
         self.last = ""  # how the level before this one went
         self.begin()
+
+    @property
+    def help(self) -> str:
+        """What the keys do, in a line."""
+        can_stay = "stay" in self.world.action_names
+        return HELP.replace("walk", "walk   space: stay") if can_stay else HELP
 
     def begin(self) -> None:
         """A new level."""
@@ -117,8 +120,6 @@ class Game:
 class Watched(Game):
     """A game in which a trained agent plays, and you look on."""
 
-    help = HELP_AGENT
-
     def __init__(
         self,
         task: ActingTask,
@@ -130,6 +131,11 @@ class Watched(Game):
         self.task, self.model, self.greedy = task, model, greedy
         self.pause = PAUSE
         super().__init__(task.held_out_world, seed, whole)
+
+    @property
+    def help(self) -> str:
+        """What the keys do: none of them walks."""
+        return HELP_AGENT
 
     def begin(self) -> None:
         """A new level, of which the agent knows nothing."""

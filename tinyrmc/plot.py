@@ -282,10 +282,11 @@ def _folder_of(network: Path, what: str) -> Path:
 def _draw(model, shown, found, folder) -> list[Path]:
     """The pictures and attention.json, in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    three = attention.look(model, shown.take(probes.cases(shown)))
+    three = shown.take(probes.cases(shown))
+    seen = probes.traces(model, three.inputs)
     paths = [
-        *attention.draw_maps(*three, folder),
-        *attention.draw_gates(*three, folder),
+        *attention.draw_maps(three, seen, folder),
+        *attention.draw_gates(three, seen, folder),
         *attention.draw_measures(found, found["floors"], folder),
         folder / "attention.json",
     ]
@@ -295,7 +296,8 @@ def _draw(model, shown, found, folder) -> list[Path]:
 
 def _write_page(model, shown, title, described, path) -> Path:
     chosen = shown.take(attention.to_show(model, shown))
-    page = attention.page(title, attention.look(model, chosen), described, model)
+    seen = probes.traces(model, chosen.inputs)
+    page = attention.page(title, chosen, seen, described, model)
     path.write_text(page, encoding="utf-8")
     return path
 

@@ -39,7 +39,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import __version__
 from .commands import (
@@ -54,7 +54,7 @@ from .commands import (
 )
 from .config import fields_of, flag_of, require_same, to_json, words_of_value
 from .errors import RunError, UsageError, UserError, counted, nearest
-from .results.sweeps import Cell, caption, finished, show
+from .results.sweeps import Cell, Combination, caption, finished, show
 from .results.tables import check_out
 from .results.text import duration, number
 from .runs.machine import environment
@@ -340,14 +340,6 @@ def read_seeds(words: str) -> list[int]:
 # --- Combinations and cells -----------------------------------------------------------
 
 
-class Combination(NamedTuple):
-    """A value for every field of a grid."""
-
-    values: dict[str, str]
-    words: list[str]  # the train command's flags that make it
-    refusal: str | None  # why it cannot be, or None
-
-
 def combinations(described: dict) -> list[Combination]:
     """All combinations of a sweep's grid, in order.
 
@@ -473,13 +465,9 @@ def _require_own(described: dict, cell: Cell) -> None:
     task, preset = described["task"], described["preset"]
     default = discovery.load_task_of(described).Task.presets[preset][1]
     config, _ = parse_words(task, preset, default, Options(), cell.words[2:])
-    saved, asked = (
-        {"seed": seed, "config": to_json(each)["config"]}
-        for seed, each in (
-            (run.config["seed"], task_from_dict(run.config).config),
-            (cell.seed, config),
-        )
-    )
+    own = task_from_dict(run.config).config
+    saved = {"seed": run.config["seed"], "config": to_json(own)["config"]}
+    asked = {"seed": cell.seed, "config": to_json(config)["config"]}
     require_same(saved, asked, str(cell.path))
 
 

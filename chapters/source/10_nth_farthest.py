@@ -682,14 +682,15 @@ plt.show()
 # %% tags=["hide-input"] alt="Attention of head 2, of head 5 and the mean of eight heads over four time steps of one question, with a number in each cell: the column of the input is the darkest in most maps, at the reference most of all; after the reference no slot's column is dark for all"
 # Draws the maps of two heads and the mean of all, for one question
 sample = probes.held_out(task, 256)
-# Questions, traces, and the slots that took in the reference
-cases = attention.look(network, sample.take(probes.cases(sample)))
-_, traces, holders = cases
+cases = sample.take(probes.cases(sample))  # three questions
+traces = probes.traces(network, cases.inputs)
+# The slots that took in the reference
+holders = probes.holders(probes.shares(traces, cases.marked))
 asked = 1  # of the three, the one whose reference is in the middle
 of_heads = traces.attention[asked]  # (T, H, N, N + 1)
 rows = {f"head {h}": of_heads[:, h - 1] for h in (2, 5)}
 rows["mean of\nall eight"] = of_heads.mean(axis=1)
-mark = int(cases[0].marked[asked])
+mark = int(cases.marked[asked])
 figure, panels = plt.subplots(3, 4, figsize=(10, 6), sharex=True, sharey=True)
 for (name, maps), line in zip(rows.items(), panels, strict=True):
     line[0].set_ylabel(name, rotation=0, ha="right", va="center", labelpad=24)
@@ -718,12 +719,12 @@ plt.show()
 # The eye finds this: the input's column is the darkest, most of all where the reference
 # comes, and head 2 sometimes looks at single slots. Does anything change after the
 # reference? This is one question of very many, and two heads of eight, and you easily
-# see what you wish to see. (`attention.draw_maps(*cases, folder)` draws all heads for
-# all three questions.) So we count, over many questions. How much attention goes to the
-# input, to the holders and to the other slots, before, at and after the reference's
-# step? The grey dashes show what you would get if attention went to everything alike;
-# without this comparison the numbers say nothing. **Write down first:** after the
-# reference, do its holders get more than the dashes?
+# see what you wish to see. (`attention.draw_maps(cases, traces, folder)` draws all
+# heads for all three questions.) So we count, over many questions. How much attention
+# goes to the input, to the holders and to the other slots, before, at and after the
+# reference's step? The grey dashes show what you would get if attention went to
+# everything alike; without this comparison the numbers say nothing. **Write down
+# first:** after the reference, do its holders get more than the dashes?
 
 # %%
 with blas_threads(1):
@@ -765,7 +766,7 @@ shown(lambda folder: attention.draw_measures(found, floors, folder)[0])
 # forget gates. The names of the holders are red:
 
 # %% alt="Input and forget gates of four slots over four time steps for three questions: forget gates near 0.8 and input gates near 0.4 throughout, the bands around them wide, no difference between holders and others"
-shown(lambda folder: attention.draw_gates(*cases, folder)[0])
+shown(lambda folder: attention.draw_gates(cases, traces, folder)[0])
 
 # %% [markdown]
 # Nothing happens at the red line, where the reference comes; holders and others look

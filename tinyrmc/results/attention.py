@@ -4,7 +4,6 @@ measures and tests.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,14 +30,6 @@ Floors = Mapping[str, Mapping[str, float]]  # what `Task.references` gives
 # --- Examples -------------------------------------------------------------------------
 
 
-def look(model: Any, questions: Questions) -> tuple[Questions, Traces, np.ndarray]:
-    """(questions, what the network does with them, the slots (B, N) that took in the
-    marked step).
-    """
-    seen = probes.traces(model, questions.inputs)
-    return questions, seen, probes.holders(probes.shares(seen, questions.marked))
-
-
 def to_show(model: Any, questions: Questions) -> np.ndarray:
     """Rows for the page: figure 3's cases, then the first examples, then the first of
     those that are answered wrongly.
@@ -48,6 +39,11 @@ def to_show(model: Any, questions: Questions) -> np.ndarray:
     first = range(min(IN_PAGE, len(questions.targets)))
     rows = [*probes.cases(questions), *first, *wrong[:WRONG_IN_PAGE]]
     return np.array([*dict.fromkeys(rows)], int)
+
+
+def _holders(questions: Questions, seen: Traces) -> np.ndarray:
+    """The slots (B, N) that took in the marked step."""
+    return probes.holders(probes.shares(seen, questions.marked))
 
 
 def _verdict(questions: Questions, seen: Traces, row: int) -> str:
@@ -75,17 +71,16 @@ def draw_cases(task: Task, model: Any, folder: Path) -> list[Path]:
     if not probes.has_attention(model):
         return []
     questions = probes.held_out(task, SHOWN)
-    return draw_maps(*look(model, questions.take(probes.cases(questions))), folder)
+    cases = questions.take(probes.cases(questions))
+    return draw_maps(cases, probes.traces(model, cases.inputs), folder)
 
 
-def draw_maps(
-    questions: Questions, seen: Traces, held: np.ndarray, folder: Path
-) -> list[Path]:
+def draw_maps(questions: Questions, seen: Traces, folder: Path) -> list[Path]:
     """The attention of every head at every step."""
     from .. import figures
 
     path = folder / "attention.png"
-    titles = _titles(questions, seen)
+    titles, held = _titles(questions, seen), _holders(questions, seen)
     return [
         figures.attention(
             seen.attention, questions.marked, titles, path, questions.mark, held
@@ -93,9 +88,7 @@ def draw_maps(
     ]
 
 
-def draw_gates(
-    questions: Questions, seen: Traces, held: np.ndarray, folder: Path
-) -> list[Path]:
+def draw_gates(questions: Questions, seen: Traces, folder: Path) -> list[Path]:
     """The gates of every slot over time; nothing, if there are none."""
     from .. import figures
 
@@ -103,7 +96,7 @@ def draw_gates(
         return []
     gates = {f"{name} gate": gate for name, gate in seen.gates.items()}
     path = folder / "attention_gates.png"
-    titles = _titles(questions, seen)
+    titles, held = _titles(questions, seen), _holders(questions, seen)
     return [figures.gates(gates, questions.marked, titles, path, questions.mark, held)]
 
 
@@ -244,18 +237,18 @@ def _accuracy_rows(
 
 def page(
     title: str,
-    examples: tuple[Questions, Traces, np.ndarray],
+    questions: Questions,
+    seen: Traces,
     described: list[tuple[str, str, Table]],
     model: Any = None,
 ) -> str:
-    """One HTML page that holds examples, what the network did with them, and the
-    tables.
+    """One HTML page that holds questions, what the network did with them (`seen`), and
+    the tables.
 
     If `model` is given, and is one that `pages.network` can write, the page holds it
     and computes all that itself, even when its reader wipes slots or cuts attention. As
     many examples are kept as fit into PAGE_BYTES, but at least the first.
     """
-    questions, seen, _ = examples
     network = pages.network(model)
     steps, heads, slots, columns = seen.attention.shape[1:]
     data = {
@@ -266,7 +259,7 @@ def page(
         "slots": slots,
         "columns": columns,
         "network": network,
-        "examples": _that_fit(examples, computed=network is not None),
+        "examples": _that_fit(questions, seen, computed=network is not None),
         "tables": [
             {"heading": heading, "says": says, "rows": rows}
             for heading, says, rows in described
@@ -276,9 +269,9 @@ def page(
 
 
 def _that_fit(
-    examples: tuple[Questions, Traces, np.ndarray], computed: bool
+    questions: Questions, seen: Traces, computed: bool
 ) -> list[dict[str, Any]]:
-    questions, seen, held = examples
+    held = _holders(questions, seen)
     kept: list[dict[str, Any]] = []
     size = 0
     for row in range(len(questions.targets)):
@@ -303,7 +296,7 @@ def _example(
     return {
         "question": question,
         "verdict": _verdict(questions, seen, row),
-        "items": [_rounded(step) for step in steps],
+        "items": [pages.rounded(step, 3) for step in steps],
         "marked": int(questions.marked[row]),
         "target": int(questions.targets[row]),
         "held": np.flatnonzero(held[row]).tolist(),
@@ -313,25 +306,14 @@ def _example(
 def _recorded(seen: Traces, row: int) -> dict[str, Any]:
     """What the network did with one example.
 
-    Attention (T, H, N, N + n) goes as bytes, 255 for 1; gates as mean and 10th, 90th
-    percentile.
+    Of attention (T, H, N, N + n) all; of gates, mean and 10th, 90th percentile.
     """
     shifted = np.exp(seen.logits[row] - seen.logits[row].max())
-    weights = np.round(255 * seen.attention[row]).astype(np.uint8)
     return {
-        "probabilities": np.round(shifted / shifted.sum(), 4).tolist(),
-        "attention": base64.b64encode(weights.tobytes()).decode(),
+        "probabilities": pages.rounded(shifted / shifted.sum(), 4),
+        "attention": pages.attention(seen.attention[row]),
         "gates": {name: _spread(gate[row]) for name, gate in seen.gates.items()},
     }
-
-
-def _rounded(value: Any) -> Any:
-    """Numbers to three decimals, in dicts and lists too."""
-    if isinstance(value, dict):
-        return {name: _rounded(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_rounded(part) for part in value]
-    return round(value, 3) if isinstance(value, float) else value
 
 
 def _spread(gate: np.ndarray) -> list:
@@ -339,5 +321,4 @@ def _spread(gate: np.ndarray) -> list:
     F) -> (T, N, 3).
     """
     low, high = np.quantile(gate, (0.1, 0.9), axis=-1)
-    summary = np.stack([gate.mean(-1), low, high], axis=-1)
-    return np.round(summary.astype(float), 3).tolist()
+    return pages.rounded(np.stack([gate.mean(-1), low, high], axis=-1), 3)

@@ -6,7 +6,6 @@ what you see here is what `python -m tinyrmc.evaluate` counts.
 
 from __future__ import annotations
 
-import base64
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from ..runs.arrays import under
 from ..training.actors import ActingTask
 from ..training.streams import Batch
 from ..training.task import Task
-from .pages import filled
+from . import pages
 from .probes import has_attention
 
 TEMPLATE = Path(__file__).with_suffix(".html")
@@ -274,32 +273,24 @@ def page(title: str, episode: Episode) -> str:
         "corners": None if episode.corners is None else episode.corners.tolist(),
         "window": episode.window,
         "actions": episode.actions.tolist(),
-        "rewards": _rounded(episode.rewards),
-        "values": _rounded(episode.values),
-        "policy": _rounded(episode.policy),
+        "rewards": pages.rounded(episode.rewards, 4),
+        "values": pages.rounded(episode.values, 4),
+        "policy": pages.rounded(episode.policy, 4),
         "attention": _weights(episode.attention),
     }
-    return filled(TEMPLATE, data)
+    return pages.filled(TEMPLATE, data)
 
 
 def _coded(codes: np.ndarray, pictures: np.ndarray) -> dict[str, Any]:
     """Pictures (T + 1, h, w, 3) for the page, by the numbers of their colours."""
     _, height, width, _ = pictures.shape
-    return {"height": height, "width": width, "bytes": _text(codes)}
+    return {"height": height, "width": width, "bytes": pages.coded(codes)}
 
 
 def _weights(attention: np.ndarray | None) -> dict[str, Any] | None:
-    """Attention (T, H, N, N + n) as bytes, 255 for 1."""
+    """Attention (T, H, N, N + n) for the page."""
     if attention is None:
         return None
     _, heads, slots, columns = attention.shape
-    found = np.round(255 * attention).astype(np.uint8)
-    return {"heads": heads, "slots": slots, "columns": columns, "bytes": _text(found)}
-
-
-def _text(array: np.ndarray) -> str:
-    return base64.b64encode(array.tobytes()).decode()
-
-
-def _rounded(values: np.ndarray) -> list:
-    return np.round(values.astype(float), 4).tolist()
+    found = pages.attention(attention)
+    return {"heads": heads, "slots": slots, "columns": columns, "bytes": found}

@@ -152,23 +152,27 @@ def chosen(reading: Reading, rows: np.ndarray, each: int) -> list[list[int]]:
     No two are of one story while there are others, and no two ever ask the same
     question about the same sentences.
     """
-    right, seen = reading.right[rows], set[object]()
+    right = reading.right[rows]
+    own = rows[right].tolist(), rows[~right].tolist()
     groups: list[list[int]] = [[], []]
-    for group, own in sorted(
-        # the rarer ones choose first
-        zip(groups, (rows[right], rows[~right]), strict=True),
-        key=lambda pair: len(pair[1]),
-    ):
-        for alike in (True, False):
-            for row in own.tolist():
+    told: set[object] = set()  # stories: their numbers, and their sentences
+    asked: set[object] = set()  # sentences with a question about them
+
+    def is_new(story: Story) -> bool:
+        return told.isdisjoint({story.number, story.sentences})
+
+    def asks_anew(story: Story) -> bool:
+        return (story.sentences, story.question) not in asked
+
+    # the rarer ones choose first
+    for k in sorted((0, 1), key=lambda k: len(own[k])):
+        for fits in (is_new, asks_anew):
+            for row in own[k]:
                 story = reading.stories[row]
-                of_story = {story.number, story.sentences}
-                asked = story.sentences, story.question
-                if len(group) < each and seen.isdisjoint(
-                    of_story if alike else {asked}
-                ):
-                    group.append(row)
-                    seen |= {*of_story, asked}
+                if len(groups[k]) < each and fits(story):
+                    groups[k].append(row)
+                    told |= {story.number, story.sentences}
+                    asked.add((story.sentences, story.question))
     return groups
 
 

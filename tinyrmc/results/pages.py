@@ -1,7 +1,8 @@
 """Pages that load nothing from elsewhere: a template, what they share, and data.
 
 `core.js` computes in a page what a trained network computes. `network` gives it the
-weights, and `floats` writes any array so that its `numbers` can read it.
+weights, and `floats` writes any array so that its `numbers` can read it. What `coded`
+and `attention` write, the `letters` of `page.js` read.
 """
 
 from __future__ import annotations
@@ -42,7 +43,28 @@ def _included(name: str, template: Path) -> str:
 
 def floats(values: Any) -> str:
     """Numbers from any device, as base64 of float32."""
-    return base64.b64encode(np.asarray(to_host(values), "<f4").tobytes()).decode()
+    return coded(np.asarray(to_host(values), "<f4"))
+
+
+def attention(weights: np.ndarray) -> str:
+    """Numbers from 0 to 1, as base64 of bytes: 255 for 1."""
+    return coded(np.round(255 * weights).astype(np.uint8))
+
+
+def coded(array: np.ndarray) -> str:
+    """The bytes of an array, as base64."""
+    return base64.b64encode(array.tobytes()).decode()
+
+
+def rounded(value: Any, digits: int) -> Any:
+    """Numbers to so many decimals, in arrays, dicts and lists too; arrays as lists."""
+    if isinstance(value, np.ndarray):
+        return np.round(value.astype(float), digits).tolist()
+    if isinstance(value, dict):
+        return {name: rounded(part, digits) for name, part in value.items()}
+    if isinstance(value, list):
+        return [rounded(part, digits) for part in value]
+    return round(value, digits) if isinstance(value, float) else value
 
 
 def network(model: Any) -> dict[str, Any] | None:

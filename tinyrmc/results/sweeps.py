@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..runs.run import Run
 from ..training.checkpoints import is_over, relocated, require_own_data, task_of
@@ -29,14 +29,19 @@ from .text import Table, aligned, duration, markdown_table, number, terminal_wid
 if TYPE_CHECKING:
     from ..figures import Reached
 
-# A combination of the grid: its values, the words that train it, and why it cannot be.
-Combination = tuple[dict[str, str], list[str], str | None]
-
 # Of more combinations than this, only those with a run begun are shown: a thousand that
 # were not run would hide the others.
 MANY = 24
 
-# --- Cells ----------------------------------------------------------------------------
+# --- Combinations and cells -----------------------------------------------------------
+
+
+class Combination(NamedTuple):
+    """A value for every field of a grid."""
+
+    values: dict[str, str]
+    words: list[str]  # the train command's flags that make it
+    refusal: str | None  # why it cannot be, or None
 
 
 @dataclasses.dataclass(frozen=True)

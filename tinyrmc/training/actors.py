@@ -26,7 +26,7 @@ import abc
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -47,7 +47,7 @@ from .discovery import TaskError
 from .policy import greedy, log_probs, sample
 from .streams import Batch, Samples
 from .task import HELD_OUT_SEED, Task
-from .totals import Sums, Totals
+from .totals import Totals
 from .train_config import TrainConfig
 from .workers import pieces_of
 
@@ -61,11 +61,14 @@ __all__ = [
     "through",
 ]
 
-# player(world, levels, u): actions for all levels, from their state and a random number
-# each, uniform in [0, 1)
+# player(world, levels, u): actions for these levels, from their state and a random
+# number each, uniform in [0, 1). They become fewer as levels end.
 Player: TypeAlias = Callable[[World, Batch, Array], Array]
 
 TESTED = 20  # steps that are played at once when testing
+# Levels are tested in multiples of this many: BLAS takes so many rows at a time, and
+# may round those that are left over differently.
+TOGETHER = 16
 GOLDEN = (math.sqrt(5) - 1) / 2  # multiples of it, modulo 1, lie well apart
 
 
@@ -163,8 +166,12 @@ class ActingTask(Task):
 
     Metrics: score, the sum of rewards of a level that has ended; solved, the share of
     such levels that ended as they should, or got as far (`succeeds`).
+
+    reported: {cell: the paper's value of the headline}, where it has one. A cell's name
+        ends with its network's, after a comma.
     """
 
+    reported: Mapping[str, float] = {}
     carries = True
     row = "level"
     headline = "solved"
@@ -440,7 +447,8 @@ class ActingTask(Task):
         size = self.config.train.piece(xp)
         pieces = pieces_of(self.test_examples, size, workers)
         for start, stop in pieces[worker::workers]:
-            totals.add(self.played(model, first + start, first + stop, xp))
+            found = self.results(model, first + start, first + stop, xp)
+            totals.add({name: (x.sum(), len(x)) for name, x in found.items()})
         return totals.sums
 
     def first_level(self, split: str) -> int:
@@ -448,25 +456,22 @@ class ActingTask(Task):
         after = self.splits[self.splits.index(split) + 1 :]
         return len(after) * self.test_examples
 
-    def played(
-        self, model, start: int, stop: int, xp=np, likeliest: bool = False
-    ) -> Sums:
-        """Sums of the `results` of held-out levels start .. stop - 1."""
-        found = self.results(model, start, stop, xp, likeliest)
-        return {name: (x.sum(), stop - start) for name, x in found.items()}
-
     def results(
         self, model, start: int, stop: int, xp=np, likeliest: bool = False
     ) -> dict[str, np.ndarray]:
         """Score, solved and length of held-out levels start .. stop - 1, each (B,).
 
-        Arguments as for `act`.
+        Arguments as for `act`. One level may last many times as long as most of them,
+        so those that are over drop out, by `still_played`. On a device none do: there a
+        step takes about as long for one level as for all.
         """
-        running, found = np.ones((stop - start, 1), bool), np.zeros((3, stop - start))
+        found = np.zeros((3, stop - start))
+        rows = np.arange(stop - start)  # the levels that are played on, by number
+        running = np.ones(len(rows), bool)  # which of these have not ended yet
         carry: Any = None
         world = self.held_out_world
         for chunk in itertools.count():
-            noise = to_device(self.held_out_noise(chunk, start, stop), xp)
+            noise = to_device(self.held_out_noise(chunk, start, stop)[rows], xp)
             if carry is None:
                 carry = self.begin_held_out(model, noise, start, stop)
             trajectory, carry = self.act(model, world, carry, noise[:, 1:], likeliest)
@@ -475,11 +480,14 @@ class ActingTask(Task):
             )
             # each level counts only until it ends for the first time
             over = np.logical_or.accumulate(ended, axis=1)[:, :-1]
-            alive = running & ~np.pad(over, ((0, 0), (1, 0)))
-            found += [np.sum(x * alive, axis=1) for x in (score, solved, 1)]
-            running &= ~ended.any(axis=1, keepdims=True)
+            alive = running[:, None] & ~np.pad(over, ((0, 0), (1, 0)))
+            found[:, rows] += [np.sum(x * alive, axis=1) for x in (score, solved, 1)]
+            running &= ~ended.any(axis=1)
             if not running.any():
                 break
+            if xp is np and len(kept := still_played(running)) < len(rows):
+                carry = {name: x[kept] for name, x in carry.items()}
+                rows, running = rows[kept], running[kept]
         return dict(zip(("score", "solved", "length"), found, strict=True))
 
     def held_out_noise(self, chunk: int, start: int, stop: int) -> np.ndarray:
@@ -526,6 +534,16 @@ class ActingTask(Task):
         }
 
     def references(self):
+        found, cell = self.floor_means(), self.cell()
+        if cell in self.reported:
+            network = cell.rpartition(", ")[2]
+            for split in self.splits:
+                beside = found[f"{split}_{self.headline}"]
+                beside[f"paper, {network}"] = self.reported[cell]
+        return found
+
+    def floor_means(self) -> dict[str, dict[str, float]]:
+        """The part of `references` that one can reach without learning."""
         return {
             f"{split}_{metric}": {
                 name: float(found[metric].mean()) for name, found in floors.items()
@@ -592,6 +610,18 @@ class Trajectory(dict[str, Array]):
                 shape = self.examples, moments, *x.shape[1:]
                 self[name] = self.xp.empty(shape, x.dtype)
             self[name][:, moment] = x
+
+
+def still_played(running: np.ndarray) -> np.ndarray:
+    """Which of the levels (B,) to play on: places among them, those running first.
+
+    All, or as soon as half are enough, those still `running` and some of the others to
+    make the number a multiple of TOGETHER.
+    """
+    number = -(-np.count_nonzero(running) // TOGETHER) * TOGETHER
+    if 2 * number > len(running):
+        return np.arange(len(running))
+    return np.argsort(~running, kind="stable")[:number]
 
 
 def at_random(world: World, levels: Batch, u: Array) -> Array:

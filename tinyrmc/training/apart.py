@@ -156,7 +156,6 @@ class Apart(Trainer):
             return [] if do == "act" else self._learn()
         if self.workers.processes:
             self.task.load_state(request["task"])
-        self._gradients[worker][...] = 0
         return self._act(worker, request["step"], request["ahead"])
 
     def _act(self, worker: int, step: int, ahead: int) -> Batch:

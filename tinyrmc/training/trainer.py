@@ -111,7 +111,6 @@ class Trainer:
         self.skipped = self.xp.zeros((), np.int64)
         self.first_skipped = self.xp.full((), -1, np.int64)
         self._steps = self.xp.zeros((), np.int64)
-        self._given: Batch | None = None  # instead of the stream's batch
         self._captured, self.without_graphs = captured(self, graph)
 
     # --- Who computes what ------------------------------------------------------------
@@ -244,11 +243,7 @@ class Trainer:
 
     def take_step(self, batch: Batch) -> None:
         """A step on this batch, in one piece by one worker; for `captured.py`."""
-        self._given = batch
-        try:
-            self._conclude(added_up([self._differentiate(0, self.step)]))
-        finally:
-            self._given = None
+        self._conclude(added_up([self._differentiate(0, self.step, batch)]))
 
     def _conclude(self, step: Totals) -> None:
         """What follows once a step's gradients are there; `step`: its metrics."""
@@ -279,14 +274,19 @@ class Trainer:
             return self.carry.joined(self.shares.of(worker))
         return self._differentiate(worker, request["step"])
 
-    def _differentiate(self, worker: int, step: int) -> list[Sums]:
-        """Add up the gradient of a worker's pieces of a step; the metrics of each."""
+    def _differentiate(
+        self, worker: int, step: int, given: Batch | None = None
+    ) -> list[Sums]:
+        """Add up the gradient of a worker's pieces of a step; the metrics of each.
+
+        given: a batch to take instead of the stream's.
+        """
         task, gradient = self.task, self._gradients[worker]
         replies, carried = [], {}
         gradient[...] = 0
         for place, number in enumerate(self.shares.of(worker)):
             before = self.carry.before(number, step) if task.carries else None
-            batch = self._batch(step, place, number)
+            batch = self._batch(step, place, number) if given is None else given
             batch, before = task.prepare(self.model, batch, before)
             with Tape() as tape:
                 result = task.loss(self.model, batch, before)
@@ -303,8 +303,6 @@ class Trainer:
 
     def _batch(self, step: int, place: int, number: int) -> Batch:
         """A piece of a step's batch, the worker's `place`-th."""
-        if self._given is not None:
-            return self._given
         if self._drawn_ahead:
             return self._drawn_ahead.batch(step, place)
         return move_batch(self.xp, self.stream.batch(step, *self.shares.pieces[number]))
