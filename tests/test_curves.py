@@ -174,7 +174,7 @@ def test_a_core_has_the_same_colour_whatever_is_beside_it():
     ).axes
     wanted = [of["dnc"], of["rmc"]]
     assert [line.get_color() for line in panel.get_lines()[:2]] == wanted
-    ends = [[*line.get_ydata()][0] for line in panel.get_lines()[2:]]
+    ends = [line.get_ydata()[0] for line in panel.get_lines()[2:]]
     heights = [panel.get_lines()[k].get_ydata()[-1] / 1.02 for k in (0, 1)]
     assert ends == pytest.approx(
         sorted(heights)
