@@ -154,12 +154,21 @@ def _says(where: str, value: Any) -> str:
 # --- Writing --------------------------------------------------------------------------
 
 
-def write_whole(path: Path, data: bytes, previous: Path | None = None) -> None:
-    """Write beside `path`, force to disk, rename: the one way to replace a file of a
-    run.
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace a file of a run by these bytes, as `written_whole` does."""
+    with written_whole(path) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def written_whole(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
+    """A file beside `path`, open for writing; forced to disk and renamed once the body
+    is done: the one way to replace a file of a run.
 
     previous: where a file that stands at `path` is moved to; without it, that file is
         replaced.
+
+    RunError for what the disk refuses. Nothing is replaced if the body fails.
     """
     # Always the same name, so what a killed process left is overwritten.
     beside = path.with_name(f"{path.name}.partial")
@@ -170,7 +179,7 @@ def write_whole(path: Path, data: bytes, previous: Path | None = None) -> None:
     try:
         with explained(f"write {path}", remedy):
             with open(beside, "wb") as file:
-                file.write(data)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             if previous is not None:
