@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import os
 import re
 from pathlib import Path
 
@@ -126,6 +127,34 @@ def test_a_file_that_is_missing_is_left_out_of_all_and_named_alone(tmp_path):
     assert note.startswith("without task 3, ")
     with pytest.raises(UserError, match="qa3_"):
         assert task("3").materials
+
+
+def test_tasks_share_stories_until_a_file_changes(tmp_path, monkeypatch):
+    """Even if it has its size and its date again."""
+    folder, parse, parsed = write_babi(tmp_path), corpora.stories.parse, []
+
+    def parse_and_tell(text, name):
+        parsed.append(Path(name).name)
+        return parse(text, name)
+
+    def task(**how):
+        return babi.Task(dataclasses.replace(config("1", **how), data_dir=folder))
+
+    monkeypatch.setattr(corpora.stories, "parse", parse_and_tell)
+    first, again = task(), task(recipe={"linear_epochs": 3}, model={"hops": 1})
+    assert again.materials is first.materials and len(parsed) == 2
+    assert task(model={"encoding": "bag"}).materials is not first.materials
+    (material,) = first.materials
+    for array in (material.rows, *material.parts["train"].values()):
+        with pytest.raises(ValueError, match="read-only"):
+            array[:] = 0
+    (path,) = folder.rglob("qa1_*test.txt")
+    about, said = path.stat(), path.read_text()
+    path.write_text(said.replace("bathroom", "basement"))
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert path.stat().st_size == about.st_size
+    with pytest.raises(UserError, match="never use: basement"):
+        assert task().materials
 
 
 @pytest.mark.parametrize("n, slots", [(1, 6), (6, 6), (5, 5), (3, 20), (15, 20)])

@@ -103,7 +103,7 @@ class Babi:
     version: str
     variant: str
     place: Path
-    files: dict[tuple[int, str], tuple[str, bytes]]
+    files: dict[tuple[int, str], tuple[str, bytes]] = dataclasses.field(hash=False)
     remedy: str
 
     def stories(self, task: int, part: str) -> list[Story]:
