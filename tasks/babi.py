@@ -731,10 +731,9 @@ class Task(training.Task):
 
     # --- How it is tested
 
-    @functools.cached_property
-    def test_examples(self):
-        """How many questions there are to be tested on."""
-        return sum(material.count("test") for material in self.materials)
+    def examples(self, split):
+        """How many questions there are in a set, of all networks together."""
+        return sum(material.count(split) for material in self.materials)
 
     def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
         """Sums for each task and each restart, of the set and of the training stories.
