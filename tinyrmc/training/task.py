@@ -81,7 +81,8 @@ class Task(Presentation):
 
     def __init_subclass__(cls, **keywords: Any):
         super().__init_subclass__(**keywords)
-        if cls.headline in cls.lower and cls.success == Presentation.success:
+        ours = cls.__mro__[: cls.__mro__.index(Task)]
+        if cls.headline in cls.lower and not any("success" in vars(k) for k in ours):
             cls.success = None
 
     def __init__(self, config: Any):
