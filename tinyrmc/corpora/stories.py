@@ -126,11 +126,6 @@ class Babi:
         name, data = self.files[task, part]
         return parse(decoded(data, name), name)
 
-    def title(self, task: int) -> str:
-        """What a task is called: single-supporting-fact."""
-        name = next(name for (k, _), (name, _) in self.files.items() if k == task)
-        return Path(name).stem.split("_")[1]
-
     @property
     def complete(self) -> list[int]:
         """The tasks that have both texts."""
