@@ -50,7 +50,7 @@ from __future__ import annotations
 import functools
 import statistics
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -271,6 +271,9 @@ class Source(typing.Protocol):
         """The tasks that have both parts."""
 
 
+Told = dict[int, dict[str, list[Story]]]  # task: {"train", "validation", "test": ...}
+
+
 class Material:
     """What one network learns from and is tested on, as arrays.
 
@@ -282,7 +285,7 @@ class Material:
         "question" (.), the number of a row; "answer" (.), a word; "task" (.).
     """
 
-    def __init__(self, told: dict[int, dict[str, list[Story]]], config: Config):
+    def __init__(self, told: Told, memories: int, encoding: Encoding):
         self.tasks = [*told]
         self.told = told
         known = [story for parts in told.values() for story in _learnt(parts)]
@@ -291,14 +294,14 @@ class Material:
         for task in told:
             self._check(task)
         most = max(len(story.sentences) for story in known)
-        self.slots = min(config.data.memories, most)
+        self.slots = min(memories, most)
         longest = max(len(words) for story in known for words in _said(story))
-        m = config.model
-        self.encoding = Encoding(m.encoding, m.pe_scale, longest)
+        self.encoding = replace(encoding, longest=longest)
         self.sentences: dict[tuple[str, ...], int] = {(): 0}
         self.parts = {part: self._arrays(part) for part in PARTS}
         ids = [[self.ids[word] for word in words] for words in self.sentences]
         self.rows = self.encoding.rows(ids, len(self.vocabulary))
+        self.rows.flags.writeable = False  # tasks share it
         self.commonest = {task: self._commonest(task) for task in told}
 
     def _check(self, task):
@@ -326,12 +329,15 @@ class Material:
             latest = story.sentences[: -self.slots - 1 : -1]
             row[: len(latest)] = [self._number(sentence) for sentence in latest]
         answers = [self.ids.get(story.answer, NOTHING) for _, story in stories]
-        return {
+        arrays = {
             "memory": memory,
             "question": np.array([self._number(s.question) for _, s in stories]),
             "answer": np.array(answers),
             "task": np.array([task for task, _ in stories]),
         }
+        for array in arrays.values():
+            array.flags.writeable = False
+        return arrays
 
     def _number(self, sentence) -> int:
         return self.sentences.setdefault(sentence, len(self.sentences))
@@ -372,6 +378,23 @@ def split_off(stories: list[Story]) -> dict[str, list[Story]]:
     """The stories to learn from, and their last tenth, for validation."""
     held = max(1, round(HELD_OUT * len(stories)))
     return {"train": stories[:-held], "validation": stories[-held:]}
+
+
+def read(source: Source, data: DataConfig, encoding: Encoding) -> tuple[Material, ...]:
+    """A `Material` for each network, with this encoding, the longest sentence aside."""
+    tasks = [int(data.task)] if data.task in TASKS else source.complete
+    told = {
+        task: split_off(source.stories(task, "train"))
+        | {"test": source.stories(task, "test")}
+        for task in tasks
+    }
+    apart = [told] if data.task == "joint" else [{k: told[k]} for k in told]
+    return tuple(Material(each, data.memories, encoding) for each in apart)
+
+
+# A report makes several tasks for each run, most of them with the same stories. All
+# twenty take 90 MB, or 400 MB with 10,000 questions each, so only two sets are kept.
+read_once = functools.lru_cache(maxsize=2)(read)
 
 
 def forgetful(share: float, rng: np.random.Generator, batch) -> training.Batch:
@@ -502,7 +525,7 @@ def in_order(memory, question):
 class Networks(nn.Module):
     """A network for each `Material`."""
 
-    def __init__(self, config: Config, materials: list[Material], seed):
+    def __init__(self, config: Config, materials: Sequence[Material], seed):
         self.networks = [
             Network(config, material, _of_task(seed, material))
             for material in materials
@@ -607,14 +630,13 @@ class Task(training.Task):
         return corpora.babi(data.version, data.variant, self.config.data_dir)
 
     @functools.cached_property
-    def materials(self) -> list[Material]:
-        """One for each network."""
-        chosen = self.config.data.task
-        tasks = [int(chosen)] if chosen in TASKS else self.source.complete
-        told = {task: self._told(task) for task in tasks}
-        if chosen == "joint":
-            return [Material(told, self.config)]
-        return [Material({task: parts}, self.config) for task, parts in told.items()]
+    def materials(self) -> tuple[Material, ...]:
+        """One for each network. Tasks with the same stories of ours share them."""
+        m, source = self.config.model, self.source
+        words = self.config.data, Encoding(m.encoding, m.pe_scale)
+        if isinstance(source, corpora.Babi | corpora.GeneratedStories):
+            return read_once(source, *words)
+        return read(source, *words)
 
     @functools.cached_property
     def text_checksum(self) -> int:
@@ -626,10 +648,6 @@ class Task(training.Task):
             for part in PARTS:
                 arrays += material.parts[part].values()
         return corpora.checksum(words, arrays)
-
-    def _told(self, task: int) -> dict[str, list[Story]]:
-        learnt = split_off(self.source.stories(task, "train"))
-        return learnt | {"test": self.source.stories(task, "test")}
 
     # --- What is learnt
 
@@ -713,10 +731,9 @@ class Task(training.Task):
 
     # --- How it is tested
 
-    @functools.cached_property
-    def test_examples(self):
-        """How many questions there are to be tested on."""
-        return sum(material.count("test") for material in self.materials)
+    def examples(self, split):
+        """How many questions there are in a set, of all networks together."""
+        return sum(material.count(split) for material in self.materials)
 
     def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
         """Sums for each task and each restart, of the set and of the training stories.

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import os
 import re
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tinyrmc import Tape, corpora, evaluate, report, train, training
 from tinyrmc.commands import Options, parse_words
 from tinyrmc.errors import UserError
 from tinyrmc.results import examinations, tables
+from tinyrmc.results.progress import Progress
 from tinyrmc.results.published_babi import HEADS, WORDS_1K, WORDS_10K
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
@@ -126,6 +128,34 @@ def test_a_file_that_is_missing_is_left_out_of_all_and_named_alone(tmp_path):
     assert note.startswith("without task 3, ")
     with pytest.raises(UserError, match="qa3_"):
         assert task("3").materials
+
+
+def test_tasks_share_stories_until_a_file_changes(tmp_path, monkeypatch):
+    """Even if it has its size and its date again."""
+    folder, parse, parsed = write_babi(tmp_path), corpora.stories.parse, []
+
+    def parse_and_tell(text, name):
+        parsed.append(Path(name).name)
+        return parse(text, name)
+
+    def task(**how):
+        return babi.Task(dataclasses.replace(config("1", **how), data_dir=folder))
+
+    monkeypatch.setattr(corpora.stories, "parse", parse_and_tell)
+    first, again = task(), task(recipe={"linear_epochs": 3}, model={"hops": 1})
+    assert again.materials is first.materials and len(parsed) == 2
+    assert task(model={"encoding": "bag"}).materials is not first.materials
+    (material,) = first.materials
+    for array in (material.rows, *material.parts["train"].values()):
+        with pytest.raises(ValueError, match="read-only"):
+            array[:] = 0
+    (path,) = folder.rglob("qa1_*test.txt")
+    about, said = path.stat(), path.read_text()
+    path.write_text(said.replace("bathroom", "basement"))
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert path.stat().st_size == about.st_size
+    with pytest.raises(UserError, match="never use: basement"):
+        assert task().materials
 
 
 @pytest.mark.parametrize("n, slots", [(1, 6), (6, 6), (5, 5), (3, 20), (15, 20)])
@@ -549,6 +579,17 @@ def test_bad_words_get_one_line(words, says, empty_directory, refused):
     assert says in refused(train.main, "babi", *words.split())
 
 
+def test_chance_is_that_of_the_questions_that_are_watched(capsys):
+    task = told()
+    task.references = lambda: {"validation_error": {"commonest answer": 0.5}}
+    assert [task.examples(split) for split in task.splits] == [10, 100]
+    progress = Progress(task)
+    for step, error in (28, 0.3), (56, 0.1), (84, 0.0):  # of 10, 0.47 may be chance
+        progress.line({"step": step, "validation_error": error})
+    told_of = [line for line in capsys.readouterr().out.splitlines() if "past" in line]
+    assert len(told_of) == 1 and told_of[0].startswith("step      84  ")
+
+
 # --- From the command line ------------------------------------------------------------
 
 WORDS = """
@@ -572,6 +613,9 @@ def test_runs_are_evaluated_and_stand_beside_what_was_published(
     assert last["test_error"] in errors and 0 <= last["test_error"] <= 1
     assert "validation_error" in last and "validation_error_restart_0" not in last
     capsys.readouterr()
+    assert evaluate.main(["runs/16", "--metrics-only"]) == 0
+    says = "; 1 examples of validation, 12 examples of test\n"
+    assert says in capsys.readouterr().out
     assert evaluate.main(["runs/16", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["test_error"] == last["test_error"]

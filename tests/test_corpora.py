@@ -235,20 +235,29 @@ def test_a_last_line_without_an_end_has_no_eos(tmp_path):
 
 @pytest.mark.parametrize("block", [5, 1 << 18])
 @pytest.mark.parametrize("count", [330, 331, 362, 367])
-def test_text8_is_cut_by_characters_where_a_word_begins(
-    block, count, tmp_path, monkeypatch
-):
+def test_text8_is_cut_by_bytes_where_a_word_begins(block, count, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "BLOCK", block)
     words = [f"{'ab'[k % 2]}{'xyz'[k % 3]}" for k in range(count)]
     write(tmp_path, {"text8": " " + " ".join(words)})
     corpus = corpora.load("text8", tmp_path)
-    size = 3 * count  # word k begins at character 3k + 1
+    size = 3 * count  # word k begins at byte 3k + 1
     ends = [round(0.933 * size), round(0.99 * size), size]
     before = [0, *(sum(3 * k + 1 < end for k in range(count)) for end in ends)]
     assert [corpus.texts[part].size for part in corpora.PARTS] == [*np.diff(before)]
     together = [word for part in corpora.PARTS for word in decoded(corpus, part)]
     assert together == words and corpus.vocabulary.eos is None
     assert f"({size:,} bytes, not 100,000,000)" in corpus.notes[0]
+
+
+def test_a_text8_of_letters_that_take_two_bytes_has_three_parts(tmp_path, monkeypatch):
+    """Its size is in bytes, and so are the places where it is cut."""
+    monkeypatch.setattr(files, "BLOCK", 64)
+    write(tmp_path, {"text8": " αβγ" * 300})  # word k begins at byte 7k + 1
+    corpus = corpora.load("text8", tmp_path)
+    ends = [round(0.933 * 2100), round(0.99 * 2100), 2100]
+    before = [0, *(sum(7 * k + 1 < end for k in range(300)) for end in ends)]
+    assert [corpus.texts[part].size for part in corpora.PARTS] == [*np.diff(before)]
+    assert corpus.vocabulary.words == ["αβγ"]
 
 
 def test_text8_leaves_out_words_seen_fewer_than_ten_times(tmp_path):

@@ -373,6 +373,17 @@ def test_a_file_is_not_confused_with_the_built_in_task_of_its_stem(own):
     assert load_task_of(stored("nth_farthest")) is built_in
 
 
+def test_a_task_that_is_loaded_is_not_looked_for_again(own, monkeypatch):
+    words = "nth_farthest", "nth_farthest.py"
+    loaded = [load_task(word) for word in words]
+    with monkeypatch.context() as patch:
+        patch.setattr(discovery, "task_files", None)
+        assert [load_task(word) for word in words] == loaded
+    own.unlink()
+    with pytest.raises(UnknownTask, match="there is no file nth_farthest"):
+        load_task("nth_farthest.py")
+
+
 def test_the_file_of_a_built_in_task_is_that_task(monkeypatch):
     monkeypatch.chdir(ROOT / "tests")
     for word in ("../tasks/nth_farthest.py", str(ROOT / "tasks" / "nth_farthest.py")):

@@ -158,6 +158,25 @@ def test_sets_of_fresh_examples_are_different_ones(make_trainer):
     two.require_metrics()
 
 
+def test_sets_may_differ_in_size(make_trainer):
+    class Two(Larger):
+        splits = ("validation", "test")
+        presets = {"tiny": ("two numbers", Config())}
+
+        def examples(self, split):
+            return {"validation": 20, "test": 50}[split]
+
+    trainer = make_trainer(Two(Config()))
+    trainer.require_metrics()
+    for split, examples in (("validation", 20), ("test", 50)):
+        sums = trainer.task.evaluate(trainer.model, split=split)
+        assert sums["loss"][1] == examples
+    with pytest.raises(
+        discovery.TaskError, match=r"Bad.examples must take \(self, split\)"
+    ):
+        type("Bad", (Two,), {"examples": 20})
+
+
 def test_who_has_one_set_is_not_told_which(make_trainer, new_run):
     class Own(Larger):
         presets = {"tiny": ("two numbers", Config())}

@@ -4,6 +4,7 @@ Or it is refused, by the name of the field that does not fit.
 """
 
 import dataclasses
+import itertools
 import json
 import shutil
 import typing
@@ -13,13 +14,16 @@ import pytest
 from tinytasks import assert_same_arrays, nth_farthest, relations
 
 from tinyrmc import course, load, train
-from tinyrmc.config import from_json
+from tinyrmc.config import check_values, from_json, to_json
 from tinyrmc.cores import CoreConfig
-from tinyrmc.errors import RunError
+from tinyrmc.errors import ConfigError, RunError
 from tinyrmc.runs.files import write_whole
 from tinyrmc.runs.run import Run
+from tinyrmc.training.discovery import load_task
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.trainer import Trainer
+
+babi = load_task("babi")
 
 
 def test_a_configuration_comes_back_from_json():
@@ -47,6 +51,22 @@ def test_a_configuration_comes_back_from_json():
             lambda values: values["train"].update(steps=-1),
             r"config\.train cannot be used: train\.steps must be positive",
         ),
+        (
+            lambda values: values["train"].update(steps="9"),
+            r"config\.train\.steps must be an integer, not '9'; restore the run's conf",
+        ),
+        (
+            lambda values: values["train"].update(steps=10**400),
+            r"config\.train\.steps must be an integer, not one with 401 digits; res",
+        ),
+        (
+            lambda values: values["data"].update(rungs=[[2, 1], [2, "x"]]),
+            r"rungs must be \(\(an integer, an integer\), \.\.\.\), not \(\(2, 1\),",
+        ),
+        (
+            lambda values: values.update(train=3),
+            r"config\.train must have fields, not be 3; restore the run's configura",
+        ),
     ],
 )
 def test_a_configuration_of_another_version_names_the_field(change, says):
@@ -54,6 +74,62 @@ def test_a_configuration_of_another_version_names_the_field(change, says):
     change(values)
     with pytest.raises(RunError, match=says):
         from_json(nth_farthest.Config, values)
+
+
+WRONG = [
+    *(None, True, 0, -1, 0.5, 10**400, float("nan"), "x"),
+    *([], [1], [[1, 10**400]], {}, {"a": 1}),
+]
+
+
+def places_in(values, *path):
+    """The path of every field, and of every item of a list."""
+    yield path
+    inside = values.items() if isinstance(values, dict) else enumerate(values)
+    for key, value in inside:
+        if isinstance(value, dict | list):
+            yield from places_in(value, *path, key)
+        else:
+            yield (*path, key)
+
+
+def put(values, path, wrong):
+    """A copy with something else in one place."""
+    if not path:
+        return wrong
+    key, *rest = path
+    changed = [*values] if isinstance(values, list) else dict(values)
+    changed[key] = put(values[key], rest, wrong)
+    return changed
+
+
+@pytest.mark.parametrize("name", ["nth_farthest", "babi"])
+def test_a_wrong_value_anywhere_is_one_error_that_names_its_field(name):
+    """What is taken nevertheless is of the field's type, and comes back."""
+    (_, usual), *_ = load_task(name).Task.presets.values()
+    written = json.loads(json.dumps(to_json(usual)["config"]))
+    accepted = 0
+    for path, wrong in itertools.product(places_in(written), WRONG):
+        values = put(written, path, wrong)
+        try:
+            config = from_json(type(usual), values)
+        except ConfigError as error:
+            assert str(error).startswith("config") and len(str(error)) < 250
+        else:
+            accepted += 1
+            check_values(config)
+            again = json.dumps(to_json(config)["config"])
+            assert again == json.dumps(values) and str(10**400) not in again
+    assert accepted
+
+
+def test_a_place_may_stand_among_the_fields_and_is_a_text():
+    values = dataclasses.asdict(babi.QUICK)
+    assert from_json(babi.Config, values | {"data_dir": "a/b"}).data_dir == "a/b"
+    with pytest.raises(
+        ConfigError, match=r"config\.data_dir must be a text or None, n"
+    ):
+        from_json(babi.Config, values | {"data_dir": 3})
 
 
 def test_a_field_that_came_later_may_be_missing():

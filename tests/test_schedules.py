@@ -68,7 +68,6 @@ NAN = float("nan")
         ({}, [3, 2, 2, 1, 1.5, 1], [1, 1, 0.5, 0.5, 0.25, 0.125]),
         ({"patience": 2}, [3, 3, 2, 3, 3, 3], [1, 1, 1, 1, 0.5, 0.5]),
         ({"factor": 0.1}, [1, 1], [1, 0.1]),
-        ({"floor": 0.3}, [1, 1, 1, 1], [1, 0.5, 0.3, 0.3]),
         ({"threshold": 0.1}, [10, 9.5, 8.9, 8.8], [1, 0.5, 0.5, 0.25]),
         ({"larger": True}, [0.1, 0.2, 0.1, 0.3], [1, 1, 0.5, 0.5]),
         # 2.5 is better than 3, the last one, but not than 2, the best
@@ -106,8 +105,6 @@ def test_lines_without_the_metric_are_passed_over():
         ("patience", 0),
         ("threshold", -1),
         ("against", "first"),
-        ("floor", 2.0),
-        ("floor", -1),
         ("larger", "no"),
     ],
 )

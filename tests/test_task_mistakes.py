@@ -375,7 +375,9 @@ def test_a_preset_that_was_renamed_is_named(mistaken, refused):
     assert refused(train.main, "--resume", "run").startswith(says)
 
 
-@pytest.mark.parametrize("own, success", [("", None), ("    success = 0.2\n", 0.2)])
-def test_nothing_counts_as_a_success_where_lower_is_better(own, success, mistaken):
+@pytest.mark.parametrize("success", [None, 0.2, 0.9])  # 0.9: as where more is better
+def test_where_lower_is_better_only_what_a_task_says_is_a_success(success, mistaken):
+    own = f"    success = {success}\n" if success else ""
     mistaken(("    success = 0.8\n", f'    headline = "loss"\n{own}'))
-    assert discovery.load_task("larger").Task.success == success
+    kind = discovery.load_task("larger").Task
+    assert kind.success == type("Heir", (kind,), {}).success == success

@@ -27,6 +27,7 @@ import inspect
 import itertools
 import json
 import os
+import sys
 import textwrap
 import types
 import typing
@@ -103,10 +104,24 @@ def check_values(config: Any, where: str = "") -> None:
         nested = isinstance(hint, type) and dataclasses.is_dataclass(hint)
         if nested and isinstance(value, hint):
             check_values(value, name)
-        elif not is_place(field) and not _is_of(value, hint):
-            wanted = _in_words(hint)
-            near = nearest(str(value).lower(), map(str, _choices(hint)))
-            raise ValueError(f"{name} must be {wanted}, not {value!r}{near}")
+        elif not is_place(field) and (wrong := _misfit(value, hint)):
+            raise ValueError(f"{name} {wrong}")
+
+
+def _misfit(value: Any, hint: Any) -> str | None:
+    """What a value must be and is not, in words; None if it is of a field's type."""
+    if _is_of(value, hint):
+        return None
+    near = nearest(str(value).lower(), map(str, _choices(hint)))
+    return f"must be {_in_words(hint)}, not {_shown(value)}{near}"
+
+
+def _shown(value: Any) -> str:
+    """A value in a message, in a few words."""
+    if overflows(value):
+        return f"one with {len(str(abs(value)))} digits"
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:36]} ..."
 
 
 def _choices(hint: Any) -> tuple:
@@ -143,7 +158,14 @@ def _is_of(value: Any, hint: Any) -> bool:
         return len(value) == len(parts) and all(map(_is_of, value, parts))
     if dataclasses.is_dataclass(hint) or (type(value) is bool and hint in (int, float)):
         return False
-    return hint not in _KINDS or isinstance(value, _KINDS[hint])
+    if hint in _KINDS and not isinstance(value, _KINDS[hint]):
+        return False
+    return not overflows(value)
+
+
+def overflows(value: Any) -> bool:
+    """Whether it is an integer that no float can hold: somewhere it would overflow."""
+    return isinstance(value, int) and abs(value) > sys.float_info.max
 
 
 def _in_words(hint: Any) -> str:
@@ -153,6 +175,9 @@ def _in_words(hint: Any) -> str:
         return "one of " + ", ".join(map(str, parts))
     if origin in _UNIONS:
         return " or ".join(map(_in_words, parts))
+    if origin is tuple:
+        each = ("..." if part is Ellipsis else _in_words(part) for part in parts)
+        return f"({', '.join(each)})"
     words = {int: "an integer", float: "a number", bool: "True or False", str: "a text"}
     if hint is types.NoneType:
         return "None"
@@ -240,38 +265,50 @@ def with_places(config: Any, places: Mapping[str, str | None]) -> Any:
     return dataclasses.replace(config, **changes)
 
 
-def from_json(kind: type, values: dict, where: str = "config") -> Any:
+def from_json(kind: type, values: Any, where: str = "config") -> Any:
     """A nested dataclass from what JSON gave back, lists as tuples.
 
-    ConfigError names a field that is missing or unknown. A field that was `ADDED` later
-    may be missing, and so are places.
+    ConfigError names a field that is missing, unknown or not of its type. A field that
+    was `ADDED` later may be missing, and so are places.
     """
-    hints, fields = typing.get_type_hints(kind), dataclasses.fields(kind)
-    names = [field.name for field in fields]
+    if not isinstance(values, dict):
+        raise _not_as_written(where, f"must have fields, not be {_shown(values)}")
+    hints, built = typing.get_type_hints(kind), {}
+    fields = {field.name: field for field in dataclasses.fields(kind)}
     needed = [
-        field.name
-        for field in fields
+        name
+        for name, field in fields.items()
         if "added" not in field.metadata and not is_place(field)
     ]
     for name in [*needed, *values]:
-        if name not in values or name not in names:
-            state = "missing" if name in names else "unknown"
+        if name not in values or name not in fields:
+            state = "missing" if name in fields else "unknown"
             raise ConfigError(
                 f"{where}.{name} is {state}; it was written by another version of the "
                 "task"
             )
-    built = {}
     for name, value in values.items():
-        if dataclasses.is_dataclass(hints[name]) and isinstance(value, dict):
-            built[name] = from_json(hints[name], value, f"{where}.{name}")
-        else:
-            built[name] = _tuples(value)
+        hint = str | None if is_place(fields[name]) else hints[name]
+        built[name] = _field_from_json(hint, value, f"{where}.{name}")
     try:
-        config = kind(**built)
-        check_values(config)
-        return config
+        return kind(**built)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{where} cannot be used: {error}") from error
+
+
+def _field_from_json(hint: Any, value: Any, where: str) -> Any:
+    if dataclasses.is_dataclass(hint):
+        return from_json(typing.cast(type, hint), value, where)
+    value = _tuples(value)
+    if wrong := _misfit(value, hint):
+        raise _not_as_written(where, wrong)
+    return value
+
+
+def _not_as_written(where: str, wrong: str) -> ConfigError:
+    return ConfigError(
+        f"{where} {wrong}; restore the run's configuration or start a new run"
+    )
 
 
 def _tuples(value):

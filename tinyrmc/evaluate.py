@@ -152,7 +152,9 @@ def _counted(task: Task, counts: dict[str, int]) -> str:
     """How many examples there were, or how many tokens if losses count those."""
     name, _ = task.unit
     if name == Task.unit[0] or not any(counts.values()):
-        return f"{task.test_examples:,} examples"
+        name, counts = "examples", {each: task.examples(each) for each in task.splits}
+        if len(numbers := {*counts.values()}) == 1:
+            return f"{numbers.pop():,} {name}"
     return ", ".join(f"{n:,} {name} of {split}" for split, n in counts.items())
 
 

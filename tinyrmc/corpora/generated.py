@@ -56,13 +56,13 @@ CARRIED = 0.5  # how often a carried thing is among those that task 2 may ask fo
 THERE = 0.21  # how often it says "left the milk there"
 
 
-@dataclass
+@dataclass(frozen=True)
 class GeneratedStories:
     """This many questions for each task, from a seed; `stories` is as in `Babi`."""
 
     questions: int = 1000
     seed: int = 0
-    complete: list[int] = field(default_factory=lambda: [*GENERATED_TASKS])
+    complete: list[int] = field(default_factory=lambda: [*GENERATED_TASKS], hash=False)
 
     def stories(self, task: int, part: str) -> list[Story]:
         """The questions of a task, in the order in which they are asked.

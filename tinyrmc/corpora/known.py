@@ -163,7 +163,7 @@ CORPORA = {
     ),
     "text8": Known(
         "text8, the first 100 MB of Wikipedia, cleaned",
-        "Words are what stands between spaces. The first 93.3 % of the characters are "
+        "Words are what stands between spaces. The first 93.3 % of the bytes are "
         "for training, the next 5.7 % for validation, the last 1 % for testing; a word "
         "belongs to the part in which it begins. Words seen fewer than 10 times in the "
         "training text become <unk>. There is no <eos>.",

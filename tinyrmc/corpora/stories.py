@@ -103,7 +103,7 @@ class Babi:
     version: str
     variant: str
     place: Path
-    files: dict[tuple[int, str], tuple[str, bytes]]
+    files: dict[tuple[int, str], tuple[str, bytes]] = dataclasses.field(hash=False)
     remedy: str
 
     def stories(self, task: int, part: str) -> list[Story]:
@@ -125,11 +125,6 @@ class Babi:
             )
         name, data = self.files[task, part]
         return parse(decoded(data, name), name)
-
-    def title(self, task: int) -> str:
-        """What a task is called: single-supporting-fact."""
-        name = next(name for (k, _), (name, _) in self.files.items() if k == task)
-        return Path(name).stem.split("_")[1]
 
     @property
     def complete(self) -> list[int]:

@@ -137,7 +137,8 @@ class Progress(Listener):
         if deviation is None:
             share = is_share(self.headline) and 0 <= mark <= 1
             deviation = math.sqrt(mark * (1 - mark)) if share else 0.0
-        return ERRORS * deviation / math.sqrt(self.task.test_examples)
+        examples = self.task.examples(self.task.splits[0])
+        return ERRORS * deviation / math.sqrt(examples)
 
     def _print(self, text):
         if self.bar is None:

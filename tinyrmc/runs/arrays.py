@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.lib import format as npy
 
 from ..config import json_text
 from ..errors import RunError, why
-from .files import explained, from_json, opened, write_whole
+from .files import explained, from_json, opened, written_whole
 
 FORMAT, VERSION = "tinyrmc arrays", 1
 
@@ -29,6 +30,7 @@ MOST_PACKED = 30
 
 Arrays = dict[str, np.ndarray]
 Members = dict[str, bytes]
+Parts = list[bytes | memoryview]  # the bytes of a member, one part after the other
 
 # --- Files of named arrays ------------------------------------------------------------
 
@@ -45,11 +47,12 @@ def save_arrays(
     previous: where a file that already stands at `path` is moved to; without it, that
         file is replaced.
 
-    Equal content in equal order gives equal bytes. Costs one copy of the arrays in
-    memory. Raises RunError for an array that would need pickle, an unusable name, and
-    anything the disk refuses.
+    Equal content in equal order gives equal bytes. Only arrays that do not lie in C
+    order are copied in memory. Raises RunError for an array that would need pickle, an
+    unusable name, and anything the disk refuses.
     """
-    write_whole(Path(path), _pack(arrays, meta), previous)
+    with written_whole(Path(path), previous) as file:
+        _pack(file, arrays, meta)
 
 
 def load_arrays(
@@ -94,21 +97,24 @@ def under(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
 # --- Bytes ----------------------------------------------------------------------------
 
 
-def _pack(arrays: Mapping[str, Any], meta: Any) -> bytes:
+def _pack(file: BinaryIO, arrays: Mapping[str, Any], meta: Any) -> None:
+    """Write arrays and `meta` into an open file, without gathering them first."""
     header = {"format": FORMAT, "version": VERSION, "meta": meta}
-    members = {HEADER: json_text(header).encode()}
+    members: dict[str, Parts] = {HEADER: [json_text(header).encode()]}
     members |= {f"{name}.npy": _npy(name, array) for name, array in arrays.items()}
-    members[DIGEST] = _digest(members).encode()
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as file:
-        for name, content in members.items():
+    members[DIGEST] = [_digest(members).encode()]
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, parts in members.items():
             # A ZipInfo made from a name alone is dated 1980-01-01.
-            file.writestr(zipfile.ZipInfo(name), content)
-    return archive.getvalue()
+            about = zipfile.ZipInfo(name)
+            about.file_size = sum(map(len, parts))
+            with archive.open(about, "w") as member:
+                for part in parts:
+                    member.write(part)
 
 
-def _npy(name: str, array: Any) -> bytes:
-    """An array as the content of a .npy file."""
+def _npy(name: str, array: Any) -> Parts:
+    """An array as the content of a .npy file, whose second part is the array's own."""
     if not (isinstance(name, str) and name and name.isprintable() and "\\" not in name):
         raise RunError(
             f"cannot save an array named {name!r}; use printable text without "
@@ -121,19 +127,20 @@ def _npy(name: str, array: Any) -> bytes:
             "booleans are stored, never pickled objects; put other things into the "
             "JSON state"
         )
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=False)
-    return buffer.getvalue()
+    about, header = npy.header_data_from_array_1_0(array), io.BytesIO()
+    npy.write_array_header_1_0(header, about)
+    return [header.getvalue(), array.reshape(-1).view(np.uint8).data]
 
 
-def _digest(members: Members) -> str:
+def _digest(members: Mapping[str, Parts]) -> str:
     """sha256 over the names and bytes of all members; an npy member's bytes begin with
     its dtype and shape.
     """
     sha256 = hashlib.sha256()
-    for name, content in members.items():
-        sha256.update(f"{name}\n{len(content)}\n".encode())
-        sha256.update(content)
+    for name, parts in members.items():
+        sha256.update(f"{name}\n{sum(map(len, parts))}\n".encode())
+        for part in parts:
+            sha256.update(part)
     return sha256.hexdigest()
 
 
@@ -142,13 +149,16 @@ def unpack(file: BinaryIO, path: str | Path, if_damaged: str) -> tuple[Arrays, A
     with _as_zip(file, path, if_damaged) as archive:
         members = _read(archive, path, if_damaged)
     meta = _meta(members, path)
-    if members.pop(DIGEST, b"") != _digest(members).encode():
+    digest = members.pop(DIGEST, b"")
+    if digest != _digest({name: [x] for name, x in members.items()}).encode():
         raise _damaged(path, if_damaged)
     del members[HEADER]
     try:
         arrays = {
-            name.removesuffix(".npy"): np.load(io.BytesIO(content), allow_pickle=False)
-            for name, content in members.items()
+            name.removesuffix(".npy"): np.load(
+                io.BytesIO(members.pop(name)), allow_pickle=False
+            )
+            for name in [*members]
         }
     # The digest is right and the content is not: somebody made it so on purpose.
     except Exception as error:

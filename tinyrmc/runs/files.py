@@ -9,13 +9,13 @@ import errno
 import json
 import os
 import stat
-import sys
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ..config import overflows
 from ..errors import RunError, why
 
 
@@ -81,24 +81,32 @@ class Expected(dict[str, Any]):
 def misfit(value: Any, expected: Any, where: str = "") -> str | None:
     """Where a value from JSON does not fit a type, in words; None if it fits.
 
-    expected: int, `Count` (not negative), float, str, bool, None, Any, a Literal, a
-        union of these, list[...], dict[str, ...], a tuple as dataclasses have it, or an
+    expected: int, `Count` (not negative), float, str, bool, None, Any, a union of
+        these, list[...], dict[str, ...], a tuple as dataclasses have it, or an
         `Expected`. Whole numbers pass as float, and True is not a number.
     """
+    wrong = _wrong(value, expected, where)
+    return None if wrong is None else _says(*wrong)
+
+
+MISSING = object()  # in the place of a value that should be there
+
+Wrong = tuple[str, Any] | None  # (where it is, the value that does not fit)
+
+
+def _wrong(value: Any, expected: Any, where: str) -> Wrong:
+    """What does not fit. It becomes words only if nothing else accepts the value."""
     if isinstance(expected, Expected):
-        return _object_misfit(value, expected, where)
+        return _wrong_object(value, expected, where)
     origin, inner = typing.get_origin(expected), typing.get_args(expected)
     if origin in (typing.Union, types.UnionType):
-        found = [misfit(value, each, where) for each in inner]
+        found = [_wrong(value, each, where) for each in inner]
         return None if None in found else found[0]
-    if origin is typing.Literal:
-        fits = any(value == each and type(value) is type(each) for each in inner)
-        return None if fits else _says(where, value)
     if origin in (list, tuple) and isinstance(value, list | tuple):
-        return _list_misfit(value, origin, inner, where)
+        return _wrong_list(value, origin, inner, where)
     if origin is dict and isinstance(value, dict):
-        return _object_misfit(value, Expected(dict.fromkeys(value, inner[1])), where)
-    return None if _is_plain(value, expected) else _says(where, value)
+        return _wrong_object(value, Expected(dict.fromkeys(value, inner[1])), where)
+    return None if _is_plain(value, expected) else (where, value)
 
 
 def _is_plain(value: Any, expected: Any) -> bool:
@@ -107,38 +115,37 @@ def _is_plain(value: Any, expected: Any) -> bool:
         return value is None or expected is Any
     if isinstance(value, bool):
         return expected is bool
-    if isinstance(value, int) and abs(value) > sys.float_info.max:
-        return False  # it would end in an OverflowError somewhere
+    if overflows(value):
+        return False
     if expected is float:
         return isinstance(value, int | float)
     if expected in (int, Count):
         return isinstance(value, int) and (expected is int or value >= 0)
-    return expected in (str, Path, list, dict) and isinstance(
-        value, str if expected is Path else expected
-    )
+    return expected in (str, list, dict) and isinstance(value, expected)
 
 
-def _list_misfit(value: Sequence, origin: Any, inner: tuple, where: str) -> str | None:
-    """As `misfit`, of the items of a list, or of a tuple that will be one."""
+def _wrong_list(value: Sequence, origin: Any, inner: tuple, where: str) -> Wrong:
+    """As `_wrong`, of the items of a list, or of a tuple that will be one."""
     if origin is tuple and inner[-1] is not Ellipsis:
         kinds = list(inner)
     else:
         kinds = [inner[0]] * len(value)
     if len(kinds) != len(value):
-        return _says(where, value)
-    found = (misfit(x, kind, where) for x, kind in zip(value, kinds, strict=True))
+        return where, value
+    found = (_wrong(x, kind, where) for x, kind in zip(value, kinds, strict=True))
     return next(filter(None, found), None)
 
 
-def _object_misfit(value: Any, expected: Expected, where: str) -> str | None:
-    """As `misfit`, of the values of an object."""
+def _wrong_object(value: Any, expected: Expected, where: str) -> Wrong:
+    """As `_wrong`, of the values of an object."""
     if not isinstance(value, dict):
-        return _says(where, value)
+        return where, value
+    inside = f"{where}." if where else ""
     for name in expected.needed:
         if name not in value:
-            return f"it has no {f'{where}.{name}' if where else name}"
+            return inside + name, MISSING
     found = (
-        misfit(value[name], kind, f"{where}.{name}" if where else name)
+        _wrong(value[name], kind, inside + name)
         for name, kind in expected.items()
         if name in value
     )
@@ -146,6 +153,8 @@ def _object_misfit(value: Any, expected: Expected, where: str) -> str | None:
 
 
 def _says(where: str, value: Any) -> str:
+    if value is MISSING:
+        return f"it has no {where}"
     text = json.dumps(value) if not isinstance(value, list | dict) else str(value)
     text = text if len(text) <= 40 else f"{text[:36]} ..."
     return f"{where or 'it'} cannot be {text}"
@@ -154,12 +163,21 @@ def _says(where: str, value: Any) -> str:
 # --- Writing --------------------------------------------------------------------------
 
 
-def write_whole(path: Path, data: bytes, previous: Path | None = None) -> None:
-    """Write beside `path`, force to disk, rename: the one way to replace a file of a
-    run.
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace a file of a run by these bytes, as `written_whole` does."""
+    with written_whole(path) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def written_whole(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
+    """A file beside `path`, open for writing; forced to disk and renamed once the body
+    is done: the one way to replace a file of a run.
 
     previous: where a file that stands at `path` is moved to; without it, that file is
         replaced.
+
+    RunError for what the disk refuses. Nothing is replaced if the body fails.
     """
     # Always the same name, so what a killed process left is overwritten.
     beside = path.with_name(f"{path.name}.partial")
@@ -170,7 +188,7 @@ def write_whole(path: Path, data: bytes, previous: Path | None = None) -> None:
     try:
         with explained(f"write {path}", remedy):
             with open(beside, "wb") as file:
-                file.write(data)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             if previous is not None:

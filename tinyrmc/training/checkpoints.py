@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .. import corpora
-from ..config import fields_of, from_json, require_same, stored_path, with_places
+from ..config import from_json, require_same, stored_path, with_places
 from ..errors import RunError, UsageError
 from ..nn import Module
 from ..runs.arrays import load_arrays, save_arrays, under
@@ -55,7 +55,6 @@ def task_from_dict(run_config: dict) -> Task:
             )
     kind = load_task_of(run_config).Task
     default = next(iter(kind.presets.values()))[1]
-    _require_types(type(default), run_config["config"])
     config = from_json(type(default), run_config["config"])
     return kind(with_places(config, run_config.get("places", {})))
 
@@ -82,25 +81,6 @@ def is_over(run: Run, task: Task, step: int) -> bool:
     with _fitting():
         own.load_state(state["task"])
     return own.finished(step)
-
-
-def _require_types(kind: type, values: Any) -> None:
-    """RunError unless the values of a configuration are of its fields' types.
-
-    Fields that are missing or unknown are left to `from_json`.
-    """
-    nested: dict[str, Any] = {}
-    for name, hint in fields_of(kind).items():
-        *path, field = name.split(".")
-        inside = nested
-        for part in path:
-            inside = inside.setdefault(part, Expected({}))
-        inside[field] = hint
-    if wrong := misfit(values, Expected(nested), "config"):
-        raise RunError(
-            f"the run's configuration is not as it was written: {wrong}; restore it or "
-            "start a new run"
-        )
 
 
 def relocated(run_config: dict, data_dir: str | Path | None) -> dict:

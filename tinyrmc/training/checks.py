@@ -32,6 +32,7 @@ CALLED_WITH = {
     "build": ("seed",),
     "draw": ("rng", "count"),
     "loss": ("model", "batch", "carry"),
+    "examples": ("split",),
 }
 
 

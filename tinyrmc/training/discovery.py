@@ -120,16 +120,20 @@ def load_task(word: str) -> ModuleType:
 
     It defines `Task`. UnknownTask if there is none, or if importing it fails.
     """
+    file = _place(word) if is_file(word) else None
+    name = f"{PACKAGE}.{word}" if file is None else _own_name(file)
+    # first, for to ask what is installed takes milliseconds
+    if name in sys.modules and (file is None or file.is_file()):
+        return sys.modules[name]
     files = task_files()
-    if not is_file(word):
+    if file is None:
         if word not in files:
             known = ", ".join(files) or f"none in {FOLDER}"
             near = nearest(word, files)
             if Path(f"{word}.py").is_file():
                 near = f"; did you mean the file {word}.py?"
             raise UnknownTask(f"unknown task {word!r} (tasks: {known}){near}")
-        return _imported(f"{PACKAGE}.{word}", files[word])
-    file = _place(word)
+        return _imported(name, files[word])
     if file.suffix != ".py":
         raise UnknownTask(
             f"{word} is not a task; give a Python file, or a name ({', '.join(files)})"
@@ -140,10 +144,16 @@ def load_task(word: str) -> ModuleType:
             "with"
         )
     if file in _places(files):
-        return _imported(f"{PACKAGE}.{file.stem}", file)
-    # the file of another task may have the same stem
+        name = f"{PACKAGE}.{file.stem}"
+    return _imported(name, file)
+
+
+def _own_name(file: Path) -> str:
+    """What the module of a file that has no name as a task is called: the file of
+    another task may have the same stem.
+    """
     digest = hashlib.sha256(str(file).encode()).hexdigest()[:8]
-    return _imported(f"{PACKAGE}.{file.stem}_{digest}", file)
+    return f"{PACKAGE}.{file.stem}_{digest}"
 
 
 def load_task_of(config: dict) -> ModuleType:

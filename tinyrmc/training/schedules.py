@@ -44,7 +44,6 @@ class Plateau:
             to be improved on. MemN2N's language model has 1e-4.
         against: what must be improved on: the best value so far, or the last one.
         larger: whether larger values are better, as for an accuracy.
-        floor: `scale` falls no lower.
     """
 
     def __init__(
@@ -55,10 +54,8 @@ class Plateau:
         threshold: float = 0.0,
         against: Literal["best", "last"] = "best",
         larger: bool = False,
-        floor: float = 0.0,
     ):
-        numbers = {"factor": factor, "threshold": threshold, "floor": floor}
-        for name, value in numbers.items():
+        for name, value in ("factor", factor), ("threshold", threshold):
             check_number("Plateau", name, value)
         check_sizes("Plateau", patience=patience)
         if not isinstance(metric, str):
@@ -68,19 +65,13 @@ class Plateau:
                 "Plateau: factor must be in (0, 1), and threshold not negative, not "
                 f"{factor!r} and {threshold!r}"
             )
-        if not 0 <= floor <= 1:
-            raise ValueError(
-                "Plateau: floor must be from 0 to 1, the scale at the start, not "
-                f"{floor!r}"
-            )
         check_switch("Plateau", "larger", larger)
         if against not in ("best", "last"):
             raise ValueError(
                 f'Plateau: against must be "best" or "last", not {against!r}'
             )
         self.metric, self.factor, self.patience = metric, factor, patience
-        self.threshold, self.against = threshold, against
-        self.larger, self.floor = larger, floor
+        self.threshold, self.against, self.larger = threshold, against, larger
         self.scale = 1.0
         self.reference: float | None = None  # what must be improved on
         self.stalled = 0  # values in a row without an improvement
@@ -96,9 +87,8 @@ class Plateau:
         self.stalled = 0 if improved else self.stalled + 1
         if self.stalled < self.patience:
             return False
-        before, self.stalled = self.scale, 0
-        self.scale = max(self.floor, self.scale * self.factor)
-        return self.scale < before
+        self.scale, self.stalled = self.scale * self.factor, 0
+        return True
 
     def _improves(self, value: float) -> bool:
         """Whether a value beats the reference by more than the threshold.

@@ -62,7 +62,8 @@ class Task(Presentation):
         first is watched while a run trains, and guides it; all are measured at its end,
         and the last gives its result. Metrics are named after their set:
         `validation_loss`.
-    test_examples: how many held-out examples there are, in each set.
+    test_examples: how many held-out examples there are, in each set. Where the sets
+        differ in size, override `examples`.
     phases: the names in `state` of what the loss depends on: where one changes, the GPU
         captures another CUDA graph of the step. None: all of it.
     carries: whether `loss` hands a carry from step to step, such as the state of a
@@ -80,7 +81,8 @@ class Task(Presentation):
 
     def __init_subclass__(cls, **keywords: Any):
         super().__init_subclass__(**keywords)
-        if cls.headline in cls.lower and cls.success == Presentation.success:
+        ours = cls.__mro__[: cls.__mro__.index(Task)]
+        if cls.headline in cls.lower and not any("success" in vars(k) for k in ours):
             cls.success = None
 
     def __init__(self, config: Any):
@@ -192,10 +194,14 @@ class Task(Presentation):
 
     # --- How it is tested -------------------------------------------------------------
 
+    def examples(self, split: str) -> int:
+        """How many held-out examples there are in a set."""
+        return self.test_examples
+
     # Where there are several sets, `held_out` and `evaluate` are told which is meant.
 
     def held_out(self, split: str | None = None) -> Stream:
-        """The examples to test on: the first `test_examples` of the batch of step 0."""
+        """The examples to test on: the first `examples` of the batch of step 0."""
         place = self.splits.index(split) if split else 0
         return Samples(self.draw, HELD_OUT_SEED + place)
 
@@ -206,9 +212,9 @@ class Task(Presentation):
 
         split: one of `splits`; None: the first. Records no tape.
         """
-        held_out = self.held_out(*self.naming(split or self.splits[0]))
-        totals = Totals()
-        pieces = pieces_of(self.test_examples, self.config.train.piece(xp), workers)
+        split = split or self.splits[0]
+        held_out, totals = self.held_out(*self.naming(split)), Totals()
+        pieces = pieces_of(self.examples(split), self.config.train.piece(xp), workers)
         for start, stop in pieces[worker::workers]:
             batch = move_batch(xp, held_out.batch(0, start, stop))
             with telling(stop - start):
