@@ -13,18 +13,16 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from ..results.text import is_number
+from ..results.text import Rows, is_number
 from .style import COLOURS, DPI, GREY, MARK, in_percent, save, style
 
 # --- Tables ---------------------------------------------------------------------------
-
-Table = Sequence[Sequence[str]]  # rows, the head first
 
 PAD = 12  # pixels around the words of a cell
 BETWEEN = 40  # pixels between tables
 
 
-def tables(shown: Sequence[Table], path: str | Path, note: str = "") -> Path:
+def tables(shown: Sequence[Rows], path: str | Path, note: str = "") -> Path:
     """Draw tables below each other, their heads first, into the PNG file `path`, with a
     note at the end; returns it.
 
@@ -50,7 +48,7 @@ class _Rule(NamedTuple):
     below_head: bool
 
 
-def _draw_tables(shown: Sequence[Table], note: str = "") -> Figure:
+def _draw_tables(shown: Sequence[Rows], note: str = "") -> Figure:
     """All sizes here are in pixels. The words are measured first, for they decide how
     large the picture is, and placed when that is known.
     """
@@ -102,7 +100,7 @@ def _write(
 
 
 def _laid_out(
-    figure: Figure, rows: Table, top: float
+    figure: Figure, rows: Rows, top: float
 ) -> tuple[list[_Placed], list[_Rule]]:
     """The cells of one table that begins at `top`, and the rules below its rows."""
     columns = [*zip(*rows, strict=True)]

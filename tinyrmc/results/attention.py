@@ -14,7 +14,7 @@ import numpy as np
 from ..training.task import Task
 from . import pages, probes
 from .probes import PERIODS, PLACES, Questions, Traces
-from .text import Table, percent
+from .text import Rows, percent
 
 SHOWN = 256  # held-out examples among which those to show are chosen
 
@@ -150,7 +150,7 @@ def _words(mark: str) -> dict[str, str]:
 # --- Tables ---------------------------------------------------------------------------
 
 
-def tables(found: Found, floors: Floors) -> list[tuple[str, str, Table]]:
+def tables(found: Found, floors: Floors) -> list[tuple[str, str, Rows]]:
     """[(heading, explanation, rows)] of what `probes.analyse` has found. Each table has
     a head of two rows.
     """
@@ -160,7 +160,7 @@ def tables(found: Found, floors: Floors) -> list[tuple[str, str, Table]]:
     return described
 
 
-def _where_attention_goes(found: Found) -> tuple[str, str, Table]:
+def _where_attention_goes(found: Found) -> tuple[str, str, Rows]:
     mark, held = found["mark"], found["holders"]
     says = (
         f"To the input, to the slots that took in the {mark}, and to the others, "
@@ -182,7 +182,7 @@ def _where_attention_goes(found: Found) -> tuple[str, str, Table]:
     return "How much attention goes where", says, rows
 
 
-def _when_wiped(found: Found, floors: Floors) -> tuple[str, str, Table]:
+def _when_wiped(found: Found, floors: Floors) -> tuple[str, str, Rows]:
     says = (
         f"Slots are reset to their first value right after the {found['mark']}, or "
         "swapped with another sequence's after the last step. In brackets, the floors. "
@@ -194,7 +194,7 @@ def _when_wiped(found: Found, floors: Floors) -> tuple[str, str, Table]:
     return "Accuracy when slots are wiped", says, rows
 
 
-def _when_cut(found: Found, floors: Floors) -> tuple[str, str, Table]:
+def _when_cut(found: Found, floors: Floors) -> tuple[str, str, Rows]:
     says = (
         "No slot attends to what the row names, at all steps before the "
         f"{found['mark']}, or after it. The gates see the input as ever."
@@ -206,7 +206,7 @@ def _when_cut(found: Found, floors: Floors) -> tuple[str, str, Table]:
 
 def _accuracy_rows(
     table: Found, columns: dict[str, str], found: Found, floors: Floors
-) -> Table:
+) -> Rows:
     """The rows of a test, the columns once for each metric: what the intact network
     gets, then what each change does to it, then the floors.
     """
@@ -239,7 +239,7 @@ def page(
     title: str,
     questions: Questions,
     seen: Traces,
-    described: list[tuple[str, str, Table]],
+    described: list[tuple[str, str, Rows]],
     model: Any = None,
 ) -> str:
     """One HTML page that holds questions, what the network did with them (`seen`), and

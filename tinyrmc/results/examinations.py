@@ -17,7 +17,7 @@ Found = Mapping[str, Table]  # what a network is called -> what was found
 SHOWN = 20  # rows of a long heat map
 
 
-def cells(table: Table) -> text.Table:
+def cells(table: Table) -> text.Rows:
     """A table, or its brief form, in words; of a long heat map some rows, ever farther
     apart.
     """
@@ -45,7 +45,7 @@ def is_small(found: Found) -> bool:
     )
 
 
-def side_by_side(found: Found) -> text.Table:
+def side_by_side(found: Found) -> text.Rows:
     """Tables of a row each as one, a network a row."""
     of_networks = {network: cells(table) for network, table in found.items()}
     head, _ = next(iter(of_networks.values()))

@@ -20,7 +20,7 @@ from ..corpora import Story
 from ..engine import Tensor
 from ..errors import counted
 from .pages import filled, floats
-from .text import Table, percent
+from .text import Rows, percent
 
 CAVEAT = (
     "Attention is no explanation: it says where a hop looks, not what decided the "
@@ -105,7 +105,7 @@ def shares(reading: Reading, rows: np.ndarray) -> list[float]:
     return [*hits.mean(axis=0), facts[:, 0].mean(), chance.mean()]
 
 
-def table(readings: Sequence[Reading], task: int | None = None) -> Table:
+def table(readings: Sequence[Reading], task: int | None = None) -> Rows:
     """The `shares` of every task; of a single one, also for right and wrong answers."""
     tasks = {k: each for each in readings for k in np.unique(each.tasks).tolist()}
     if task is not None:

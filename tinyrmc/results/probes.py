@@ -52,7 +52,7 @@ PERIODS = ("before", "at", "after")  # the marked step
 
 Array = Any  # of NumPy or CuPy
 State = tuple[Array, ...]  # of a core, each array (B, N, F)
-Table = dict[str, dict[str, float | None]]  # place -> period -> fraction
+Fractions = dict[str, dict[str, float | None]]  # place -> period -> fraction
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,9 @@ def _uniform(held: np.ndarray, columns: int) -> np.ndarray:
     return np.stack([inputs, holding, slots - holding], axis=-1) / columns
 
 
-def _where(look: np.ndarray, uniform: np.ndarray, when: np.ndarray) -> dict[str, Table]:
+def _where(
+    look: np.ndarray, uniform: np.ndarray, when: np.ndarray
+) -> dict[str, Fractions]:
     """What `analyse` says of `looks` (B, T, H, 3) and `_uniform` (B, 3)."""
     B, T, H, _ = look.shape
     rows = {"uniform": np.broadcast_to(uniform[:, None], (B, T, 3))}
@@ -285,7 +287,7 @@ def _where(look: np.ndarray, uniform: np.ndarray, when: np.ndarray) -> dict[str,
     return {name: _table(values, when) for name, values in rows.items()}
 
 
-def _table(values: np.ndarray, when: np.ndarray) -> Table:
+def _table(values: np.ndarray, when: np.ndarray) -> Fractions:
     """Values (B, T, 3) -> {place: {period: mean over examples and steps, None where
     there are none}}.
     """

@@ -24,7 +24,7 @@ from .tables import (
     without_places,
     write,
 )
-from .text import Table, aligned, duration, markdown_table, number, terminal_width
+from .text import Rows, aligned, duration, markdown_table, number, terminal_width
 
 if TYPE_CHECKING:
     from ..figures import Reached
@@ -220,7 +220,7 @@ def _references(groups: Sequence[Summary]) -> dict[str, float]:
 # --- The table ------------------------------------------------------------------------
 
 
-def table(found: Summary) -> Table:
+def table(found: Summary) -> Rows:
     """A row for each of `shown`: the fields that vary, and what they led to."""
     groups, fields = _groups(found), varied(found)
     headline = groups[0]["curve_of"] if groups else "result"

@@ -18,7 +18,7 @@ from ..training.checkpoints import is_over, task_of
 from ..training.discovery import load_task_of
 from ..training.task import Task
 from .groups import group_runs, last_evaluation, task_word
-from .text import Table, duration, markdown_table, number
+from .text import Rows, duration, markdown_table, number
 
 LEGEND = (
     "Each row is a command, without --seed and --workers. *paper*: what it reports for "
@@ -262,7 +262,7 @@ def markdown(found: Summary) -> str:
     return "\n".join(words)
 
 
-def tables(found: Summary) -> list[Table]:
+def tables(found: Summary) -> list[Rows]:
     """The tables of a summary: for each task what was run; where that is not all, what
     the paper reports; and which of its claims hold.
     """
@@ -277,7 +277,7 @@ def tables(found: Summary) -> list[Table]:
     return shown
 
 
-def _claimed(claims: list[Summary]) -> Table:
+def _claimed(claims: list[Summary]) -> Rows:
     """A row for each claim of the paper that was tested."""
 
     def said(side: Summary) -> str:
@@ -301,7 +301,7 @@ def _by_task(found: Summary) -> dict[str, list[Summary]]:
     return tasks
 
 
-def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Table:
+def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Rows:
     """A row for each configuration. Columns in which there is nothing are left out."""
     headline = groups[0]["result"]
     floors = _floors(groups, headline)
@@ -381,7 +381,7 @@ def _beside(groups: list[Summary], headline: str) -> list[str]:
     ]
 
 
-def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Table:
+def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Rows:
     """The paper's results, with ours beside them; cells are called "row, column".
 
     Of many rows only those are shown in which something was run, so there may be none
@@ -419,7 +419,7 @@ def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Tabl
     return [head, *table]
 
 
-def seed_tables(found: Summary) -> list[Table]:
+def seed_tables(found: Summary) -> list[Rows]:
     """Other tables of a summary, one for each task: every seed, the mean, the floors
     and the published numbers of each metric.
     """
@@ -431,7 +431,7 @@ def by_seed(found: Summary) -> str:
     return "\n".join(map(markdown_table, seed_tables(found)))
 
 
-def _seeds(groups: list[Summary]) -> Table:
+def _seeds(groups: list[Summary]) -> Rows:
     seeds = sorted({run["seed"] for group in groups for run in group["runs"]})
     labels = dict.fromkeys(
         label

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
-Table = list[list[str]]
+Rows = list[list[str]]
 
 LEGIBLE = 16  # characters: words are not wrapped into anything narrower
 
@@ -64,7 +64,7 @@ def duration(seconds: float) -> str:
 # --- Tables in files ------------------------------------------------------------------
 
 
-def markdown_table(rows: Table) -> str:
+def markdown_table(rows: Rows) -> str:
     """A table in Markdown."""
     head, *body = rows
     ruled = [head, ["---"] * len(head), *body]
@@ -85,7 +85,7 @@ def paragraph(words: str, width: int) -> str:
     return textwrap.fill(_plain(words), width)
 
 
-def aligned(rows: Table, width: int | None = None, keys: int = 1) -> str:
+def aligned(rows: Rows, width: int | None = None, keys: int = 1) -> str:
     """A table as lines of text, its columns under each other.
 
     A column with a number in it stands to the right, others to the left; one with
@@ -137,7 +137,7 @@ def _plain(words: str) -> str:
     return re.sub("[`*]", "", words)
 
 
-def _without_empty(rows: Table, keys: int) -> Table:
+def _without_empty(rows: Rows, keys: int) -> Rows:
     columns = [
         column
         for k, column in enumerate(zip(*rows, strict=True))
@@ -171,11 +171,11 @@ def _widest(texts: Iterable[str]) -> int:
     return max((len(text.rstrip()) for text in texts), default=0)
 
 
-def _natural(rows: Table) -> list[int]:
+def _natural(rows: Rows) -> list[int]:
     return [_widest(column) for column in zip(*rows, strict=True)]
 
 
-def _narrowed(rows: Table, width: int, gap: int = 2) -> list[int] | None:
+def _narrowed(rows: Rows, width: int, gap: int = 2) -> list[int] | None:
     """The width of each column in lines of at most `width`; None if wrapping every cell
     is not enough. Heads are wrapped first, then all cells, then names in heads; and the
     widest column before others.
@@ -205,7 +205,7 @@ def _least(column: tuple[str, ...], names: bool, whole: bool) -> int:
     return max(of_head, of_cells)
 
 
-def _side_by_side(rows: Table, widths: list[int], gap: int = 2) -> str:
+def _side_by_side(rows: Rows, widths: list[int], gap: int = 2) -> str:
     """The rows as lines; with an empty one between rows if some take several."""
     head, *body = [
         [
@@ -243,14 +243,14 @@ def is_number(cell: str) -> bool:
     return re.fullmatch(r"-?[\d.,:]+( %| of [\d,]+)?", cell) is not None
 
 
-def _dealt_out(rows: Table, width: int, keys: int) -> list[Table] | None:
+def _dealt_out(rows: Rows, width: int, keys: int) -> list[Rows] | None:
     """The columns in several tables, each with the keys; None where the keys take more
     than half of a line, or a column has no room beside them.
     """
     columns = [*zip(*rows, strict=True)]
     if sum(_widest(cells) for _, *cells in columns[:keys]) > width // 2:
         return None
-    parts: list[Table] = []
+    parts: list[Rows] = []
     for column in columns[keys:]:
         alone = [[*cells] for cells in zip(*columns[:keys], column, strict=True)]
         if not _narrowed(alone, width):
@@ -264,7 +264,7 @@ def _dealt_out(rows: Table, width: int, keys: int) -> list[Table] | None:
     return parts
 
 
-def _blocks(rows: Table, width: int, keys: int) -> str:
+def _blocks(rows: Rows, width: int, keys: int) -> str:
     """Each row as its keys, and below them a line for each cell that is not empty."""
     head, *body = rows
     margin = 4 + _widest(head[keys:]) + 2
