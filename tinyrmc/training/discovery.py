@@ -122,7 +122,7 @@ def load_task(word: str) -> ModuleType:
     """
     file = _place(word) if is_file(word) else None
     name = f"{PACKAGE}.{word}" if file is None else _own_name(file)
-    # first, for to ask what is installed takes milliseconds
+    # before the list of tasks: asking what is installed takes milliseconds
     if name in sys.modules and (file is None or file.is_file()):
         return sys.modules[name]
     files = task_files()
