@@ -89,7 +89,7 @@ def curves(name: str, folder: Path = RESULTS) -> Path:
 def _named(core: str, group: dict) -> str:
     """The name of a core's line, which says if it never met the task itself."""
     stayed = all(run["ended_on"] for run in group["runs"])
-    return f"{NAMES[core]}{', easier tasks alone' if stayed else ''}"
+    return f"{NAMES[core]}{', easier tasks only' if stayed else ''}"
 
 
 def _lines(group: dict, axis: str) -> list[list[dict]]:
