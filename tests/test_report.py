@@ -510,7 +510,7 @@ def test_files_of_somebody_elses_are_not_overwritten(larger, capsys):
     for name, text in theirs.items():
         Path(name).write_text(text)
     for name in "abc":
-        with pytest.raises(UsageError, match="is not such a table of ours"):
+        with pytest.raises(UsageError, match="is no table that this command wrote"):
             report.main(["runs", "--out", f"{name}.md"])
     assert {name: Path(name).read_text() for name in theirs} == theirs
     assert not Path("b.md").exists() and not Path("c.md").exists()
@@ -580,7 +580,7 @@ def test_a_sweeps_heading_stays_above_its_caption(tmp_path):
         ("nowhere", "cannot read nowhere/config.json"),
         ("empty", "there is no evaluated run in empty; train one, or give other paths"),
         ("empty --out results.txt", "--out results.txt: give a name that ends in .md"),
-        ("run --out mine.md", "--out mine.md: mine.md exists and is not such a"),
+        ("run --out mine.md", "--out mine.md: mine.md exists and is no table"),
         ("run --out file/results.md", "cannot write file/results.md"),
         ("run --sead", "unknown flag '--sead'"),
     ],

@@ -857,7 +857,7 @@ BAD_WORDS = [
     ),
     (
         "larger --grid model.width=2 --out file.md",
-        "--out file.md: file.json exists and is not such a table of ours",
+        "--out file.md: file.json exists and is no table that this command wrote",
     ),
     (
         "larger --grid model.width=2 --out table.txt",

@@ -606,8 +606,8 @@ def check_out(out: Path, begins: str = "|") -> None:
     there = [path for path in beside if path.exists()]
     if there and not _is_ours(out, begins):
         raise UsageError(
-            f"--out {out}: {there[0]} exists and is not such a table of ours; choose "
-            "another name"
+            f"--out {out}: {there[0]} exists and is no table that this command wrote; "
+            "choose another name"
         )
 
 
