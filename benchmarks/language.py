@@ -427,9 +427,8 @@ def measure(name: str, work: Work, rounds: int, seconds: float) -> dict[str, Any
 
 
 def ratio(running: list[Candidate], cores: int) -> float | None:
-    """PyTorch's time / ours on so many cores, each at its best: the median of rounds.
-
-    None where one of the two did not run.
+    """PyTorch's time / ours on so many cores, each at its best, by the medians of their
+    rounds; None where one of the two did not run.
     """
     own, other = (
         [x for x in running if x.cores == cores and x.name.startswith(start)]
@@ -437,9 +436,7 @@ def ratio(running: list[Candidate], cores: int) -> float | None:
     )
     if not (own and other):
         return None
-    best, best_other = (min(each, key=lambda x: x.seconds) for each in (own, other))
-    pairs = zip(best_other.rounds, best.rounds, strict=True)
-    return statistics.median(theirs / mine for theirs, mine in pairs)
+    return min(x.seconds for x in other) / min(x.seconds for x in own)
 
 
 def _words(work: Work) -> str:

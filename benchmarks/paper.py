@@ -25,12 +25,8 @@ from tinyrmc.results.text import number
 from tinyrmc.training.discovery import load_task
 
 RESULTS = Path(__file__).resolve().parent / "results"
-# Summaries of what was only tried on the way.
-TRIALS = (
-    "nth_farthest_fair_rates",
-    "nth_farthest_variations",
-    "program_evaluation_trials",
-)
+# How the names of summaries end that are of what was only tried on the way.
+TRIALS = ("_rates", "_trials", "_variations")
 # What `evaluate` measured of one language model of each core.
 EXAMINED = {
     "RMC": "language_modeling_rmc.json",
@@ -77,7 +73,7 @@ def finished_groups(folder: Path = RESULTS) -> list[dict[str, Any]]:
     found = []
     for path in sorted(folder.glob("*.json")):
         summary = json.loads(path.read_text(encoding="utf-8"))
-        if path.stem in TRIALS or not isinstance(summary, dict):
+        if path.stem.endswith(TRIALS) or not isinstance(summary, dict):
             continue
         for group in summary.get("groups", ()):
             if went_to_the_end(group):
@@ -225,6 +221,7 @@ def _smaller(group: dict[str, Any]) -> list[tuple[Place, str]]:
         row += f", {name} {how}" if how != "usual" else ""
     told = "kind", "length", "nesting", "operands", "answers"
     row += _in_code(flags(group, "data", told))
+    row += _in_code(flags(group, "model", ["core"]))
     return [((row, core), group["result"])]
 
 

@@ -105,7 +105,7 @@ def test_the_better_of_several_counts_and_no_trial(tmp_path):
     write(tmp_path, "a", group(cell=cell))
     write(tmp_path, "b", group(cell=cell, mean=better), group(cell=cell))
     best = {"test_accuracy": 1.0}
-    write(tmp_path, paper.TRIALS[1], group(cell=cell, mean=best))
+    write(tmp_path, "control_trials", group(cell=cell, mean=best))
     write(tmp_path, "broken_off", group(cell=cell, mean=best, steps=9))
     (tmp_path / "cpu.json").write_text('{"benchmark": "cpu"}')
     row = rows(paper.page(tmp_path), "## Table 1")["Program<br>floor 10.0"]
@@ -245,7 +245,10 @@ def test_no_row_holds_two_different_tasks(task, more, usual, tmp_path):
     lines = paper.page(tmp_path).splitlines()
     names = [line.split(" | ")[0][2:] for line in lines if "| **" in line]
     added = f" {flag}" if "`" in usual else f", `{flag}`"
-    assert names == [usual % "", usual % added]
+    wanted = [usual % "", usual % added]
+    if task == "program_evaluation":  # another network of ours would hide the first
+        wanted.append(usual % ", `--model.head-size 9`")
+    assert names == wanted
 
 
 def test_table_3_shows_what_was_examined(tmp_path):
