@@ -65,7 +65,7 @@ bench: $(VENV)/installed-bench
 	$(python) benchmarks/cpu.py $(ARGS)
 
 faults: $(VENV)/installed
-	$(python) benchmarks/faults.py --out benchmarks/results/faults.json $(ARGS)
+	$(python) benchmarks/faults.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) site/_build build dist *.egg-info

@@ -497,7 +497,10 @@ def main(argv: list[str] | None = None) -> int:
     rounds = (
         (2 if options.quick else ROUNDS) if options.rounds is None else options.rounds
     )
-    parts = options.works or (["quick", "engine"] if options.quick else list(PARTS))
+    usual = ["quick", "engine"] if options.quick else list(PARTS)
+    if options.candidates:  # only these have candidates that one can choose
+        usual = [part for part in usual if part in WORKS]
+    parts = options.works or usual
     whole = set(parts) == set(PARTS) and not (options.quick or options.candidates)
     out = options.out or (RESULTS if whole else None)
     check(rounds, out, options.free_threaded, parts)
@@ -505,7 +508,8 @@ def main(argv: list[str] | None = None) -> int:
     found = measure_all(parts, rounds, options.quick, options.free_threaded, wanted)
     if out:
         write(found, out)
-        say(f"written: {out} and {out.with_suffix('.png').name}")
+        drawn = found["rows"] or found["sweeps"]
+        say(f"written: {out}" + (f" and {out.stem}.png" if drawn else ""))
     print(markdown(found), end="")
     return 0
 

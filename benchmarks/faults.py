@@ -6,10 +6,11 @@
 
 Every case is tried in a process of its own, beside a small run of one of the tasks, and
 ends in one of four ways. It *survived*: what came out is what came out without the
-fault, to the last bit. It was *refused*: one line, exit code 2, and no file has
-changed. It was *silent*: something else came out, or something was lost, without a
-word. Or it ended in a *traceback*, in an exit code of no meaning, or not at all. The
-last two are our mistakes, and are listed.
+fault, to the last bit (in `streams` and `words`: no file was changed or lost; in
+`sweeps`: the command came to its end). It was *refused*: one line, exit code 2, and no
+file has changed. It was *silent*: something else came out, or something was lost,
+without a word. Or it ended in a *traceback*, in an exit code of no meaning, or not at
+all. The last two are our mistakes, and are listed.
 
 The groups of cases are described where they are made: in stopping.py, shortages.py,
 spoiling.py and misuse.py.
@@ -49,6 +50,7 @@ import tinyrmc
 from tinyrmc.results.text import aligned
 from tinyrmc.runs.machine import environment
 
+OUT = Path(__file__).resolve().parent / "results" / "faults.json"
 Group = Callable[[random.Random, Path], Verdict]
 GROUPS: dict[str, tuple[Group, int]] = {  # and how many cases
     "kills": (stopping.kills, 60),
@@ -134,10 +136,14 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="at a time")
     parser.add_argument("--share", type=float, default=1.0, help="of the cases")
     parser.add_argument("--minutes", type=float, default=1e9, help="at most")
-    parser.add_argument("--out", type=Path, help="the JSON file to write")
+    usual = "results/faults.json for all cases, else nowhere"
+    parser.add_argument("--out", type=Path, help=f"the JSON file (default: {usual})")
     options = parser.parse_args(argv)
     if options.quick:
         options.share = 0.1
+    whole = options.share == 1 and options.minutes == 1e9
+    if whole and (options.only, options.tasks) == ([*GROUPS], [*TASKS]):
+        options.out = options.out or OUT
     return options
 
 
@@ -147,6 +153,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for task in {*TASKS} - {*options.tasks}:
         del TASKS[task]
     names = [name for name in options.only if possible(name)]
+    if left_out := [name for name in options.only if name not in names]:
+        print(f"cannot be tried here: {', '.join(left_out)}", file=sys.stderr)
     folder = tempfile.mkdtemp(prefix="tinyrmc-faults-")
     try:
         trials.prepare(Path(folder))
@@ -168,6 +176,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.out is not None:
         minutes = round((time.monotonic() - began) / 60, 1)
         kept = {"benchmark": "faults", "seed": options.seed, "minutes": minutes}
+        kept |= {"share": options.share, "tasks": [*TASKS]}
         kept |= {"faults": found, "wrong": wrong}
         kept["environment"] = environment(tinyrmc.__version__)
         options.out.write_text(json.dumps(kept, indent=1) + "\n")

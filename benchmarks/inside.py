@@ -265,8 +265,10 @@ def _draw_panel(panel, rows, name):
 # --- The command ----------------------------------------------------------------------
 
 
-def earlier(out: Path, steps: int) -> list[dict[str, Any]]:
-    """The rows of a summary that is there; UserError if it is of another kind."""
+def earlier(out: Path, steps: int, here: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a summary that is there; UserError if it is of another kind, another
+    program or another processor.
+    """
     if not out.exists():
         return []
     try:
@@ -279,6 +281,13 @@ def earlier(out: Path, steps: int) -> list[dict[str, Any]]:
         raise UsageError(
             f"--out {out} has {kept[1]} steps of each, not {steps}",
             "ask for as many, or name another file",
+        )
+    origin = {name: before.get(name) for name in ("git_commit", "processor")}
+    uncommitted = str(here["git_commit"]).endswith("-dirty")
+    if uncommitted or any(here[name] != value for name, value in origin.items()):
+        raise UsageError(
+            f"--out {out} has rows of {' on '.join(map(str, origin.values()))}",
+            "name another file: new ones would pass for those",
         )
     return kept[0]
 
@@ -301,7 +310,7 @@ def run(seeds: list[int], steps: int, out: Path) -> dict[str, Any]:
         "benchmark": "inside",
         **{name: here[name] for name in kept},
         "steps": steps,
-        "inside": earlier(out, steps),
+        "inside": earlier(out, steps, here),
     }
     for seed in seeds:
         for form in [*FORMS, *CHANGED]:

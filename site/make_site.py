@@ -52,7 +52,7 @@ LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\])\(([^()\s]+)\)")
 SOLUTIONS = "course.exercises."
 
 # The reference: heading -> modules and packages in reading order. A package brings its
-# modules with it; what is named nowhere comes at the end.
+# modules with it. A test holds that each module is in one of them.
 GROUPS = {
     "The paper": ("equations", "cores.relational", "cores"),
     "The engine": (
@@ -64,8 +64,10 @@ GROUPS = {
         "optim",
         "checking",
         "backend",
+        "arguments",
     ),
     "Training": ("training", "runs", "config", "errors"),
+    "Texts and stories": ("corpora", "ngrams", "sampling"),
     "Worlds": ("environments",),
     "Results": ("results", "figures"),
     "Command lines": (
@@ -75,10 +77,14 @@ GROUPS = {
         "sweep",
         "report",
         "play",
+        "data",
+        "generate",
         "new",
         "template",
         "template_world",
         "commands",
+        "flags",
+        "starting",
     ),
     "The course": ("course",),
 }
@@ -117,17 +123,15 @@ def grouped(names: list[str]) -> dict[str, list[str]]:
     """Heading -> modules of the reference."""
     left = list(names)
     groups: dict[str, list[str]] = {}
-    for heading, members in {**GROUPS, "Further": ("",)}.items():
+    for heading, members in GROUPS.items():
         groups[heading] = []
         for member in members:
             inside = [
-                name
-                for name in left
-                if not member or name == member or name.startswith(f"{member}.")
+                name for name in left if name == member or name.startswith(f"{member}.")
             ]
             groups[heading] += inside
             left = [name for name in left if name not in inside]
-    return {heading: members for heading, members in groups.items() if members}
+    return groups
 
 
 def tasks() -> list[str]:

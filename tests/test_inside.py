@@ -153,6 +153,8 @@ def test_changed_networks_are_trained_as_changed(small):
 def test_it_goes_on_with_what_is_missing(small, tmp_path, monkeypatch, capsys):
     out = tmp_path / "inside.json"
     words = ["--steps", "61", "--out", str(out)]
+    here = {**inside.environment("0"), "git_commit": "c0ffee"}
+    monkeypatch.setattr(inside, "environment", lambda version: here)
     trained, train = [], inside.train
     monkeypatch.setattr(
         inside, "train", lambda *of: trained.append(of[:2]) or train(*of)
@@ -188,6 +190,10 @@ def test_it_goes_on_with_what_is_missing(small, tmp_path, monkeypatch, capsys):
 
     with pytest.raises(UsageError, match="has 61 steps of each, not 90"):
         inside.main(["--steps", "90", "--out", str(out)])
+    for commit in "decaf", "c0ffee-dirty":
+        here["git_commit"] = commit
+        with pytest.raises(UsageError, match="has rows of c0ffee on "):
+            inside.main(words)
     out.write_text("[]")
     with pytest.raises(RunError, match=r"is no summary of inside\.py"):
         inside.main(words)

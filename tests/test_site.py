@@ -201,6 +201,12 @@ def test_there_is_a_page_for_everything(pages):
         assert facts["title"] and facts["headings"]
 
 
+def test_each_module_has_its_place_in_the_reference():
+    names = [*make_site.modules()]
+    placed = [name for names in make_site.grouped(names).values() for name in names]
+    assert sorted(placed) == sorted(names)
+
+
 @built_here
 @browser.needed
 def test_no_block_of_code_scrolls_sideways_on_a_laptop(pages):
