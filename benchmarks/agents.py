@@ -34,7 +34,7 @@ import peers
 from running import Candidate, answering, left_out, say
 
 from tinyrmc.backend import blas_threads, keep_freed_memory
-from tinyrmc.commands import Parser, run_main
+from tinyrmc.commands import run_main
 from tinyrmc.engine import Tensor
 from tinyrmc.errors import RunError
 from tinyrmc.nn import Module
@@ -425,19 +425,19 @@ def measure_all(rounds: int, works=WORKS) -> list[dict]:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    from report import heading, publish
+    import report
 
     about = "Measure an agent that learns BoxWorld on one core of a CPU."
-    parser = Parser("python benchmarks/agents.py", about)
+    parser = report.parser("agents", about)
     only = f"only these: {', '.join(WORKS)}"
     parser.add_argument("--works", help=only, nargs="+", metavar="NAME", choices=WORKS)
     turns = f"rounds in which candidates take turns (default: {ROUNDS})"
-    parser.add_argument("--rounds", help=turns, type=int, default=ROUNDS, metavar="N")
-    parser.add_argument("--out", help="a JSON file", type=Path, metavar="FILE.json")
+    rounds = {"type": report.at_least_one, "default": ROUNDS, "metavar": "N"}
+    parser.add_argument("--rounds", help=turns, **rounds)
     options = parser.parse_args(argv)
-    found = heading("agents")
+    found = report.heading("agents")
     found["agents"] = measure_all(options.rounds, options.works or WORKS)
-    publish(found, options.out)
+    report.publish(found, options.out)
     return 0
 
 

@@ -13,22 +13,18 @@ being three numbers on a line, and its accuracy on held-out examples of the task
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import report
 
-import tinyrmc
 from tinyrmc import PaperRelationalMemory, equations, nn
 from tinyrmc import primitives as p
 from tinyrmc.backend import blas_threads
-from tinyrmc.runs.machine import environment
+from tinyrmc.commands import run_main
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import available_cores
@@ -137,26 +133,17 @@ def train(released, steps, seed) -> dict:
 
 def main(words=None) -> int:
     """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--steps", type=int, default=3000, help="of each core (default: %(default)s)"
-    )
+    parser = report.parser("between", (__doc__ or "").partition("\n\n")[0])
+    steps = {"type": report.at_least_one, "default": 3000, "metavar": "N"}
+    parser.add_argument("--steps", **steps, help="of each core (default: 3000)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE.json", help="also write the results there"
-    )
     options = parser.parse_args(words)
     rows = combinations()
     train_rows = partial(train, steps=options.steps, seed=options.seed)
     with ProcessPoolExecutor(available_cores()) as pool:
         results = list(pool.map(train_rows, rows.values()))
-    here = environment(tinyrmc.__version__)
-    kept = ("date", "git_commit", "processor", "cores", "numpy", "blas")
     result = {
-        "benchmark": "between",
-        **{name: here[name] for name in kept},
+        **report.heading("between"),
         "steps": options.steps,
         "seed": options.seed,
         "between": [
@@ -168,4 +155,4 @@ def main(words=None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

@@ -26,7 +26,7 @@ import numpy as np
 import report
 from running import peak_bytes, run_python
 
-from tinyrmc.commands import Parser, run_main
+from tinyrmc.commands import run_main
 
 TOKENS, WORDS = 103_227_021, 267_735  # of WikiText-103, with <eos>
 LINE = 57  # words
@@ -105,12 +105,11 @@ def both(folder: Path, tokens: int, words: int) -> dict[str, Any]:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    parser = Parser("python benchmarks/corpora.py", "Time the reading of a long text.")
+    parser = report.parser("corpora", "Time the reading of a long text.")
     add = parser.add_argument
     add("--tokens", type=int, default=TOKENS, metavar="N")
     add("--words", type=int, default=WORDS, metavar="V")
     add("--folder", metavar="FOLDER", help="where the text is written for a while")
-    add("--out", type=Path, metavar="FILE.json", help="also write the results there")
     add("--measure", metavar="FOLDER", help="only read the text there, as JSON")
     options = parser.parse_args(argv)
     if options.measure:

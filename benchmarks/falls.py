@@ -15,20 +15,16 @@ preset's learning rate and at a quarter of it. Over every ten updates we write d
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import report
 
-import tinyrmc
 from tinyrmc.backend import blas_threads, keep_freed_memory
+from tinyrmc.commands import run_main
 from tinyrmc.cores.core import state_of
-from tinyrmc.runs.machine import environment
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
 
@@ -110,16 +106,14 @@ def measured(config, starts=STARTS, updates=UPDATES) -> list[dict]:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--out", type=Path, help="the JSON file to write")
+    parser = report.parser("falls", (__doc__ or "").partition("\n\n")[0])
     options = parser.parse_args(argv)
-    here = environment(tinyrmc.__version__)
     quick = box_world.QUICK
     config = replace(quick, model=replace(quick.model, core="feedforward"))
-    found = {"benchmark": "falls", "falls": measured(config)}
-    report.publish(found | {"environment": here}, options.out)
+    found = report.heading("falls") | {"falls": measured(config)}
+    report.publish(found, options.out)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

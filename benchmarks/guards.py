@@ -15,14 +15,11 @@ confidence. What other processes do to the cache is included.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import math
 import os
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from unittest.mock import patch
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy comes
@@ -31,11 +28,10 @@ import candidates
 import numpy as np
 import report
 
-import tinyrmc
 from tinyrmc import engine, fused
 from tinyrmc.backend import keep_freed_memory
+from tinyrmc.commands import run_main
 from tinyrmc.engine import Primitive, Tape, Tensor
-from tinyrmc.runs.machine import environment
 from tinyrmc.training import loop
 from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import Workers
@@ -124,15 +120,14 @@ def measured(steps: int, batch: int = 128) -> dict:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument("--out", type=Path, help="the JSON file to write")
+    parser = report.parser("guards", (__doc__ or "").partition("\n\n")[0])
+    steps = {"type": report.at_least_one, "default": 600, "metavar": "N"}
+    parser.add_argument("--steps", **steps, help="of each kind (default: 600)")
     options = parser.parse_args(argv)
-    here = environment(tinyrmc.__version__)
-    found = {"benchmark": "guards", "guards": measured(options.steps)}
-    report.publish(found | {"environment": here}, options.out)
+    found = report.heading("guards") | {"guards": measured(options.steps)}
+    report.publish(found, options.out)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

@@ -43,7 +43,7 @@ from running import Candidate, answering, left_out, run_python, say
 
 from tinyrmc import corpora
 from tinyrmc.backend import blas_threads, keep_freed_memory
-from tinyrmc.commands import Parser, run_main
+from tinyrmc.commands import run_main
 from tinyrmc.errors import RunError
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.totals import Totals
@@ -483,21 +483,21 @@ def measure_all(rounds: int, names=tuple(WORKS)) -> list[dict]:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    from report import heading, publish
+    import report
 
     about = "Measure the training step of language models on a CPU."
-    parser = Parser("python benchmarks/language.py", about)
+    parser = report.parser("language", about)
     only = f"only these: {', '.join(WORKS)}"
     parser.add_argument(
         "--works", help=only, nargs="+", metavar="NAME", choices=[*WORKS]
     )
     turns = f"rounds in which candidates take turns (default: {ROUNDS})"
-    parser.add_argument("--rounds", help=turns, type=int, default=ROUNDS, metavar="N")
-    parser.add_argument("--out", help="a JSON file", type=Path, metavar="FILE.json")
+    rounds = {"type": report.at_least_one, "default": ROUNDS, "metavar": "N"}
+    parser.add_argument("--rounds", help=turns, **rounds)
     options = parser.parse_args(argv)
-    found = heading("language")
+    found = report.heading("language")
     found["language"] = measure_all(options.rounds, options.works or tuple(WORKS))
-    publish(found, options.out)
+    report.publish(found, options.out)
     return 0
 
 

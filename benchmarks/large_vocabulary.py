@@ -35,7 +35,7 @@ from running import peak_bytes, run_python
 from tinyrmc import Parameter, Tape, fused
 from tinyrmc import primitives as p
 from tinyrmc.backend import blas_threads, gemm, keep_freed_memory
-from tinyrmc.commands import Parser, run_main
+from tinyrmc.commands import run_main
 
 KINDS = ("whole", "pieces", "untied")
 BLOCK = 1600, 2048  # rows and words of a block of the plain products
@@ -124,16 +124,15 @@ class Products:
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     about = "Measure the softmax over a large vocabulary."
-    parser = Parser("python benchmarks/large_vocabulary.py", about)
+    parser = report.parser("large_vocabulary", about)
     for name, default in {
         "words": 267_735,
         "width": 512,
         "rows": 6400,
         "rounds": 3,
     }.items():
-        parser.add_argument(f"--{name}", type=int, default=default, metavar="N")
-    also = "also write the results there"
-    parser.add_argument("--out", type=Path, metavar="FILE.json", help=also)
+        sizes = {"type": report.at_least_one, "default": default, "metavar": "N"}
+        parser.add_argument(f"--{name}", **sizes)
     parser.add_argument("--measure", choices=KINDS, help="only this, as JSON")
     options = parser.parse_args(argv)
     size = options.words, options.width, options.rows, options.rounds

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import report
@@ -19,7 +18,7 @@ from running import peak_bytes
 
 from tinyrmc import corpora
 from tinyrmc.backend import blas_threads, keep_freed_memory
-from tinyrmc.commands import Parser, run_main
+from tinyrmc.commands import run_main
 from tinyrmc.training import Trainer
 from tinyrmc.training.discovery import load_task
 
@@ -39,7 +38,7 @@ def synthetic(words: int, length: int) -> corpora.Corpus:
     return corpora.Corpus("synthetic", texts, vocabulary)
 
 
-def measure(steps: int, workers: int, threads: int, core: str) -> dict:
+def measure(steps: int, threads: int, core: str) -> dict:
     """Seconds of each step, and the peak memory of this process in bytes."""
     kind = load_task("language_modeling").Task
     _, config = kind.presets["paper"]
@@ -49,7 +48,7 @@ def measure(steps: int, workers: int, threads: int, core: str) -> dict:
     task.corpus = synthetic(WORDS, STEPS_AT_ONCE * window + config.train.batch_size)
     keep_freed_memory()
     seconds = []
-    with blas_threads(threads), Trainer(task, seed=0, workers=workers) as trainer:
+    with blas_threads(threads), Trainer(task, seed=0, workers=1) as trainer:
         parameters = trainer.model.num_parameters
         for step in range(steps):
             start = time.perf_counter()
@@ -61,7 +60,6 @@ def measure(steps: int, workers: int, threads: int, core: str) -> dict:
     return {
         "core": core,
         "parameters": parameters,
-        "workers": workers,
         "threads": threads,
         "seconds": [round(x, 2) for x in seconds],
         "seconds_per_step": typical,
@@ -75,15 +73,14 @@ def measure(steps: int, workers: int, threads: int, core: str) -> dict:
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     about = "Measure the paper's language model at its full size."
-    parser = Parser("python benchmarks/paper_size.py", about)
+    parser = report.parser("paper_size", about)
     add = parser.add_argument
-    add("--steps", type=int, default=20, metavar="N")
-    add("--workers", type=int, default=1, metavar="N")
-    add("--threads", type=int, default=2, metavar="N", help="BLAS threads")
+    steps, threads = report.at_least_one, report.at_least_one
+    add("--steps", type=steps, default=20, metavar="N")
+    add("--threads", type=threads, default=2, metavar="N", help="BLAS threads")
     add("--core", default="rmc", metavar="NAME")
-    add("--out", type=Path, metavar="FILE.json", help="also write the results there")
     options = parser.parse_args(argv)
-    how = options.steps, options.workers, options.threads, options.core
+    how = options.steps, options.threads, options.core
     result = report.heading("paper_size")
     result["paper_size"] = measure(*how)
     report.publish(result, options.out)

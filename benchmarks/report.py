@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import statistics
 from pathlib import Path
 from typing import Any
 
 import tinyrmc
+from tinyrmc.commands import Parser
 from tinyrmc.runs.machine import environment
 
 
 def heading(benchmark: str) -> dict[str, Any]:
     """What a file of results begins with: its name, when and where it was measured."""
     here = environment(tinyrmc.__version__)
-    kept = "date", "git_commit", "processor", "cores", "numpy"
+    kept = "date", "git_commit", "processor", "cores", "numpy", "blas"
     return {"benchmark": benchmark, **{name: here[name] for name in kept}}
+
+
+def parser(script: str, about: str) -> Parser:
+    """A command line with --out, which is checked before anything is measured."""
+    found = Parser(f"python benchmarks/{script}.py", about)
+    also = "also write the results there"
+    found.add_argument("--out", type=_json_file, metavar="FILE.json", help=also)
+    return found
+
+
+def _json_file(word: str) -> Path:
+    path = Path(word)
+    if path.suffix != ".json" or not os.access(path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(
+            f"{word} must be a .json file in a folder that exists and can be written to"
+        )
+    return path
+
+
+def at_least_one(word: str) -> int:
+    """A number of rounds or steps, for argparse."""
+    if (number := int(word)) < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {word}")
+    return number
 
 
 def milliseconds(seconds: float) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 import report
 
 from tinyrmc.backend import blas_threads
-from tinyrmc.commands import Parser, add_data_dir, run_main
+from tinyrmc.commands import add_data_dir, run_main
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
 
@@ -64,11 +64,10 @@ def _epoch(trainer: Trainer, steps: int) -> float:
 
 def main(words: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    parser = Parser("python benchmarks/stories.py", "Time the recipe of bAbI.")
-    add = parser.add_argument
-    add("--rounds", type=int, default=5, metavar="N", help="epochs of each kind")
+    parser = report.parser("stories", "Time the recipe of bAbI.")
+    add, rounds = parser.add_argument, report.at_least_one
+    add("--rounds", type=rounds, default=5, metavar="N", help="epochs of each kind")
     add("--generated", action="store_true", help="five tasks, which need no files")
-    add("--out", type=Path, metavar="FILE.json", help="also write the results there")
     add_data_dir(parser)
     options = parser.parse_args(words)
     result = report.heading("stories")

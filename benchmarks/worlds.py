@@ -13,16 +13,14 @@ rounds. Results go to a JSON file with `--out`, and the tables to the screen.
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import report
 
+from tinyrmc.commands import run_main
 from tinyrmc.environments.box_levels import Problem, make
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.pacman import MiniPacman
@@ -116,13 +114,11 @@ def timed(function: Callable, *arguments) -> float:
 
 def main(words=None) -> int:
     """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--rounds", type=int, default=9, help="of each row (default: %(default)s)")
+    about = "Measure how many steps a second one core plays in the worlds."
+    parser = report.parser("worlds", about)
+    add, rounds = parser.add_argument, report.at_least_one
+    add("--rounds", type=rounds, default=9, help="of each row (default: %(default)s)")
     add("--seconds", type=float, default=0.2, help="of a round (default: %(default)s)")
-    add("--out", type=Path, metavar="FILE.json", help="also write the results there")
     options = parser.parse_args(words)
     result = {
         **report.heading("worlds"),
@@ -134,4 +130,4 @@ def main(words=None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -671,3 +672,18 @@ def test_a_part_or_a_first_look_does_not_replace_the_results(monkeypatch, capsys
         assert cpu.main(words) == 0
     assert written == [cpu.RESULTS]
     assert capsys.readouterr().out == 4 * report.markdown(made_up())
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        ("--out nowhere/x.json", "must be a .json file in a folder that exists"),
+        ("--out x.txt", "must be a .json file in a folder that exists"),
+        ("--rounds 0", "--rounds: must be at least 1, not 0"),
+    ],
+)
+def test_what_would_fail_after_the_measuring_is_refused_before(words, says):
+    parser = report.parser("x", "Measures x.")
+    parser.add_argument("--rounds", type=report.at_least_one)
+    with pytest.raises(UsageError, match=re.escape(says)):
+        parser.parse_args(words.split())
