@@ -432,8 +432,10 @@ def main(argv: list[str] | None = None) -> int:
     only = f"only these: {', '.join(WORKS)}"
     parser.add_argument("--works", help=only, nargs="+", metavar="NAME", choices=WORKS)
     turns = f"rounds in which candidates take turns (default: {ROUNDS})"
-    rounds = {"type": report.at_least_one, "default": ROUNDS, "metavar": "N"}
-    parser.add_argument("--rounds", help=turns, **rounds)
+    rounds = report.at_least_one
+    parser.add_argument(
+        "--rounds", type=rounds, default=ROUNDS, metavar="N", help=turns
+    )
     options = parser.parse_args(argv)
     found = report.heading("agents")
     found["agents"] = measure_all(options.rounds, options.works or WORKS)

@@ -134,8 +134,8 @@ def train(released, steps, seed) -> dict:
 def main(words=None) -> int:
     """The command line; returns the exit code."""
     parser = report.parser("between", (__doc__ or "").partition("\n\n")[0])
-    steps = {"type": report.at_least_one, "default": 3000, "metavar": "N"}
-    parser.add_argument("--steps", **steps, help="of each core (default: 3000)")
+    steps, says = report.at_least_one, "of each core (default: %(default)s)"
+    parser.add_argument("--steps", type=steps, default=3000, metavar="N", help=says)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(words)
     rows = combinations()

@@ -121,8 +121,8 @@ def measured(steps: int, batch: int = 128) -> dict:
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = report.parser("guards", (__doc__ or "").partition("\n\n")[0])
-    steps = {"type": report.at_least_one, "default": 600, "metavar": "N"}
-    parser.add_argument("--steps", **steps, help="of each kind (default: 600)")
+    steps, says = report.at_least_one, "of each kind (default: %(default)s)"
+    parser.add_argument("--steps", type=steps, default=600, metavar="N", help=says)
     options = parser.parse_args(argv)
     found = report.heading("guards") | {"guards": measured(options.steps)}
     report.publish(found, options.out)

@@ -492,8 +492,10 @@ def main(argv: list[str] | None = None) -> int:
         "--works", help=only, nargs="+", metavar="NAME", choices=[*WORKS]
     )
     turns = f"rounds in which candidates take turns (default: {ROUNDS})"
-    rounds = {"type": report.at_least_one, "default": ROUNDS, "metavar": "N"}
-    parser.add_argument("--rounds", help=turns, **rounds)
+    rounds = report.at_least_one
+    parser.add_argument(
+        "--rounds", type=rounds, default=ROUNDS, metavar="N", help=turns
+    )
     options = parser.parse_args(argv)
     found = report.heading("language")
     found["language"] = measure_all(options.rounds, options.works or tuple(WORKS))

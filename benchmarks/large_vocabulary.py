@@ -131,8 +131,8 @@ def main(argv: list[str] | None = None) -> int:
         "rows": 6400,
         "rounds": 3,
     }.items():
-        sizes = {"type": report.at_least_one, "default": default, "metavar": "N"}
-        parser.add_argument(f"--{name}", **sizes)
+        kind = report.at_least_one
+        parser.add_argument(f"--{name}", type=kind, default=default, metavar="N")
     parser.add_argument("--measure", choices=KINDS, help="only this, as JSON")
     options = parser.parse_args(argv)
     size = options.words, options.width, options.rows, options.rounds
