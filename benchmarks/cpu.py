@@ -34,7 +34,14 @@ import language
 import peers
 from candidates import APART, THREADS, TOGETHER, Work
 from report import cells, markdown, milliseconds
-from running import Broken, Candidate, run_python, say, tuning_variables
+from running import (
+    CAN_LIMIT,
+    Broken,
+    Candidate,
+    run_python,
+    say,
+    tuning_variables,
+)
 
 from tinyrmc.commands import Parser, run_main
 from tinyrmc.errors import RunError, UsageError, counted
@@ -89,7 +96,11 @@ def leave_out(name: str, cores: int, broken: Broken) -> None:
 
 
 def core_counts(cores: int) -> list[int]:
-    """All cores and the powers of two below, the largest first."""
+    """All cores and the powers of two below, the largest first; all alone where the
+    system holds no process to some of them.
+    """
+    if not CAN_LIMIT:
+        return [cores]
     return [cores, *reversed([2**k for k in range(cores.bit_length()) if 2**k < cores])]
 
 

@@ -39,7 +39,7 @@ from typing import Any
 import candidates
 import numpy as np
 import peers
-from running import Candidate, answering, left_out, run_python, say
+from running import CAN_LIMIT, Candidate, answering, left_out, run_python, say
 
 from tinyrmc import corpora
 from tinyrmc.backend import blas_threads, keep_freed_memory
@@ -396,7 +396,8 @@ def measure(name: str, work: Work, rounds: int, seconds: float) -> dict[str, Any
     """
     cores = available_cores()
     settings = [(x, cores) for x in NAMES]
-    settings += [(x, 1) for x in (THREADS, TORCH_THREADS) if cores > 1]
+    if cores > 1 and CAN_LIMIT:
+        settings += [(x, 1) for x in (THREADS, TORCH_THREADS)]
     found: dict[str, Any] = {"work": name, **dataclasses.asdict(work)}
     with contextlib.ExitStack() as stack:
         running: list[Candidate] = []
@@ -420,7 +421,8 @@ def measure(name: str, work: Work, rounds: int, seconds: float) -> dict[str, Any
         for each in running
     ]
     found["ratios"] = {
-        str(count): ratio(running, count) for count in dict.fromkeys((1, cores))
+        str(count): ratio(running, count)
+        for count in sorted({each.cores for each in running})
     }
     found["products"] = json.loads(run_python(__file__, "products", _words(work)))
     return found

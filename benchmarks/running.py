@@ -21,6 +21,7 @@ from tinyrmc.errors import RunError, counted
 
 HERE = Path(__file__).resolve().parent
 CPUS = Path("/sys/devices/system/cpu")
+CAN_LIMIT = hasattr(os, "sched_setaffinity")  # processes to some cores: on Linux
 
 # environment variables that make BLAS or a library faster or slower: candidates do not
 # get them
@@ -92,8 +93,8 @@ def run_python(*arguments: Any, python: str = sys.executable) -> str:
 
 @contextlib.contextmanager
 def limited_to(cores: int) -> Iterator[None]:
-    """Processes started in here get so many cores; Linux only."""
-    if not hasattr(os, "sched_setaffinity"):
+    """Processes started in here get so many cores, if CAN_LIMIT."""
+    if not CAN_LIMIT:
         yield
         return
     before = os.sched_getaffinity(0)

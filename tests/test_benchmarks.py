@@ -585,8 +585,11 @@ def test_a_python_with_a_gil_or_without_numpy_is_refused(says, complaint, tmp_pa
 @pytest.mark.parametrize(
     ("cores", "counts"), [(1, [1]), (2, [2, 1]), (4, [4, 2, 1]), (6, [6, 4, 2, 1])]
 )
-def test_core_counts(cores, counts):
+def test_core_counts(cores, counts, monkeypatch):
+    monkeypatch.setattr(cpu, "CAN_LIMIT", True)
     assert cpu.core_counts(cores) == counts
+    monkeypatch.setattr(cpu, "CAN_LIMIT", False)
+    assert cpu.core_counts(cores) == [cores]
 
 
 def test_the_engines_costs_can_be_measured():
