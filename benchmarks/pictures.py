@@ -1,6 +1,6 @@
 """Draws pictures from what is committed.
 
-`python benchmarks/window.py` writes
+`python benchmarks/pictures.py` writes
 
     results/nth_farthest_quick.png      the curves of `quick`, two cores
     results/nth_farthest_models.png     the same, all six cores
