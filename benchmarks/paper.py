@@ -63,6 +63,8 @@ class Ours(NamedTuple):
 
     value: float
     said: str  # as a table shows it, with the number of seeds
+    seeds: int
+    setting: str
 
 
 # --- What was run ---------------------------------------------------------------------
@@ -92,7 +94,7 @@ def reached(group: dict[str, Any], metric: str) -> Ours | None:
     whole = group["mean"].get("test_exact_match_accuracy")
     if whole is not None:
         said += f"<br>whole: {plain(number('accuracy', whole))}"
-    return Ours(value, said)
+    return Ours(value, said, len(group["runs"]), group["label"])
 
 
 def plain(words: str) -> str:
@@ -108,18 +110,23 @@ def placed(
     places: Callable[[dict[str, Any]], Iterable[tuple[Place, str]]],
 ) -> dict[Place, Ours]:
     """{place: the best of ours}, where `places` says for which places a group counts,
-    and by which metric.
+    and by which metric. Of one setting the most seeds count, whatever they reached.
     """
     best: dict[Place, Ours] = {}
     for group in groups:
-        lower = group["lower"]
         for place, metric in places(group):
             ours, other = reached(group, metric), best.get(place)
             if ours is None:
                 continue
-            if other is None or (ours.value < other.value) == lower:
+            if other is None or _counts_more(ours, other, group["lower"]):
                 best[place] = ours
     return best
+
+
+def _counts_more(ours: Ours, other: Ours, lower: bool) -> bool:
+    if ours.setting == other.setting and ours.seeds != other.seeds:
+        return ours.seeds > other.seeds
+    return (ours.value < other.value) == lower
 
 
 def of_cells(group: dict[str, Any]) -> list[tuple[Place, str]]:

@@ -161,7 +161,9 @@ def test_the_results_of_a_document_are_those_of_the_summaries(name, fewest):
     for path in sorted(RESULTS.glob("*.json")):
         summary = json.loads(path.read_text(encoding="utf-8"))
         for group in summary.get("groups", ()):
-            known[f"{group['task']} {group['label']}"] = group
+            of = f"{group['task']} {group['label']}"
+            if of not in known or len(known[of]["runs"]) <= len(group["runs"]):
+                known[of] = group
     table = re.search(
         r"^\| `python -m tinyrmc.train` \|.*\n\| ---.*\n((?:\|.*\n)+)",
         read(name),
