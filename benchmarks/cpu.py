@@ -33,7 +33,7 @@ import agents
 import language
 import peers
 from candidates import APART, THREADS, TOGETHER, Work
-from report import cells, markdown, milliseconds
+from report import at_least_one, cells, json_file, markdown, milliseconds
 from running import (
     CAN_LIMIT,
     Broken,
@@ -486,12 +486,12 @@ def parser() -> Parser:
     others = ", ".join(map(repr, peers.PEERS))
     flag("--candidates", f"beside ours only {others}", choices=peers.PEERS, **names)
     turns = f"rounds in which candidates take turns (default: {ROUNDS}; 2 if --quick)"
-    flag("--rounds", turns, type=int, metavar="N")
+    flag("--rounds", turns, type=at_least_one, metavar="N")
     first = "a first look: two works, fewer candidates and rounds, about a minute"
     flag("--quick", first, action="store_true")
     usual = f"{RESULTS.relative_to(HERE.parent)} for all works, else nowhere"
     out = f"write the results here, and a .png beside it (default: {usual})"
-    flag("--out", out, type=Path, metavar="FILE.json")
+    flag("--out", out, type=json_file, metavar="FILE.json")
     free = "a Python without the GIL, for another column of `sharing`"
     flag("--free-threaded", free, metavar="PYTHON")
     table = "measure nothing: print the tables of these results"
@@ -514,7 +514,7 @@ def main(argv: list[str] | None = None) -> int:
     parts = options.works or usual
     whole = set(parts) == set(PARTS) and not (options.quick or options.candidates)
     out = options.out or (RESULTS if whole else None)
-    check(rounds, out, options.free_threaded, parts)
+    check(options.free_threaded, parts)
     wanted = options.candidates or tuple(peers.PEERS)
     found = measure_all(parts, rounds, options.quick, options.free_threaded, wanted)
     if out:
@@ -525,15 +525,8 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def check(rounds: int, out: Path | None, free_threaded: str | None, parts) -> None:
+def check(free_threaded: str | None, parts: list[str]) -> None:
     """UsageError for what would fail only after all the measuring."""
-    if rounds < 1:
-        raise UsageError(f"--rounds must be at least 1, not {rounds}")
-    if out and (out.suffix != ".json" or not os.access(out.parent, os.W_OK)):
-        raise UsageError(
-            f"--out {out} must be a .json file in a folder that exists and can be "
-            "written to"
-        )
     if free_threaded and "sharing" not in parts:
         raise UsageError("--free-threaded is for the part `sharing`; add it to --works")
     if free_threaded:

@@ -137,7 +137,8 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--share", type=float, default=1.0, help="of the cases")
     parser.add_argument("--minutes", type=float, default=1e9, help="at most")
     usual = "results/faults.json for all cases, else nowhere"
-    parser.add_argument("--out", type=Path, help=f"the JSON file (default: {usual})")
+    file = report.json_file
+    parser.add_argument("--out", type=file, help=f"the JSON file (default: {usual})")
     options = parser.parse_args(argv)
     if options.quick:
         options.share = 0.1

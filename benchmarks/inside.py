@@ -42,7 +42,6 @@ from typing import Any
 import numpy as np
 import report
 
-import tinyrmc
 from tinyrmc import Tape, fused, nn
 from tinyrmc import primitives as p
 from tinyrmc.backend import blas_threads
@@ -50,7 +49,6 @@ from tinyrmc.cores import PaperRelationalMemory
 from tinyrmc.errors import RunError, UsageError
 from tinyrmc.figures.curves import label_log
 from tinyrmc.figures.style import COLOURS, GREY, in_percent, save, style, wrap
-from tinyrmc.runs.machine import environment
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.task import HELD_OUT_SEED
 from tinyrmc.training.trainer import Trainer
@@ -304,14 +302,8 @@ def seeds_of(words: str) -> list[int]:
 
 def run(seeds: list[int], steps: int, out: Path) -> dict[str, Any]:
     """Train what is missing; the summary, which is written after each."""
-    here = environment(tinyrmc.__version__)
-    kept = ("date", "git_commit", "processor", "cores", "numpy", "blas")
-    found = {
-        "benchmark": "inside",
-        **{name: here[name] for name in kept},
-        "steps": steps,
-        "inside": earlier(out, steps, here),
-    }
+    here = report.heading("inside")
+    found = {**here, "steps": steps, "inside": earlier(out, steps, here)}
     for seed in seeds:
         for form in [*FORMS, *CHANGED]:
             done = [(row["form"], row["seed"]) for row in found["inside"]]
@@ -333,8 +325,9 @@ def main(words=None) -> int:
     )
     add = parser.add_argument
     add("--seeds", default="0", metavar="N,N", help="(default: %(default)s)")
-    add("--steps", type=int, default=3000, help="of each (default: %(default)s)")
-    add("--out", type=Path, default=OUT, metavar="FILE.json", help="the summary")
+    steps, file = report.at_least_one, report.json_file
+    add("--steps", type=steps, default=3000, help="of each (default: %(default)s)")
+    add("--out", type=file, default=OUT, metavar="FILE.json", help="the summary")
     options = parser.parse_args(words)
     found = run(seeds_of(options.seeds), options.steps, options.out)
     print(report.markdown(found), end="")

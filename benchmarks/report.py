@@ -25,11 +25,12 @@ def parser(script: str, about: str) -> Parser:
     """A command line with --out, which is checked before anything is measured."""
     found = Parser(f"python benchmarks/{script}.py", about)
     also = "also write the results there"
-    found.add_argument("--out", type=_json_file, metavar="FILE.json", help=also)
+    found.add_argument("--out", type=json_file, metavar="FILE.json", help=also)
     return found
 
 
-def _json_file(word: str) -> Path:
+def json_file(word: str) -> Path:
+    """A file that results can be written to, for argparse."""
     path = Path(word)
     if path.suffix != ".json" or not os.access(path.parent, os.W_OK):
         raise argparse.ArgumentTypeError(

@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from report import at_least_one
 
 from tinyrmc.backend import blas_threads, keep_freed_memory
 from tinyrmc.commands import Parser, run_main
@@ -92,14 +93,14 @@ def main(argv: list[str] | None = None) -> int:
     parser = Parser("python benchmarks/scaling.py", about)
     parser.add_argument(
         "--ranks",
-        type=int,
+        type=at_least_one,
         nargs="+",
         metavar="R",
         help="numbers of ranks; default: 1 2 4 as far as there are cores",
     )
     parser.add_argument(
         "--steps",
-        type=int,
+        type=at_least_one,
         default=30,
         help="steps to take the median of (default: 30)",
     )
@@ -109,8 +110,6 @@ def main(argv: list[str] | None = None) -> int:
         help="measure with the ranks that mpiexec has started this program on",
     )
     options = parser.parse_args(argv)
-    if options.steps < 1 or min(options.ranks or [1]) < 1:
-        raise UsageError("--steps and --ranks must be at least 1")
     if options.measure:
         with launched() as ranks:
             print(seconds_per_step(ranks, options.steps))

@@ -18,7 +18,7 @@ from tasks import babi
 from tinyrmc import Tape, corpora, evaluate, report, train, training
 from tinyrmc.commands import Options, parse_words
 from tinyrmc.errors import UserError
-from tinyrmc.results import examinations, tables
+from tinyrmc.results import curves, examinations, tables
 from tinyrmc.results.progress import Progress
 from tinyrmc.results.published_babi import HEADS, WORDS_1K, WORDS_10K
 from tinyrmc.runs.run import Run
@@ -735,3 +735,10 @@ def test_what_the_paper_claims_is_what_its_own_numbers_say():
     cells = published_errors()
     assert len(babi.CLAIMS) == 10
     assert all(cells[better] < cells[worse] for better, worse in babi.CLAIMS.values())
+
+
+def test_batches_of_other_restarts_are_not_drawn_beside_the_one_that_is_taken():
+    lines = {"quick": [[{"step": 1}, {"step": 2}]]}
+    for restarts, drawn in (1, lines["quick"][0]), (3, []):
+        task = task_of("1", model={"restarts": restarts})
+        assert curves._training_lines(lines, {"quick": task}) == drawn

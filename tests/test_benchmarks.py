@@ -638,7 +638,7 @@ OTHERS = cpu.RESULTS.with_name("nth_farthest_quick.json")
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--rounds", "0"], "--rounds must be at least 1, not 0"),
+        (["--rounds", "0"], "--rounds: must be at least 1, not 0"),
         (["--works", "huge"], "invalid choice: 'huge'"),
         (
             ["--out", "no/such/folder/cpu.json"],
@@ -690,3 +690,21 @@ def test_what_would_fail_after_the_measuring_is_refused_before(words, says):
     parser.add_argument("--rounds", type=report.at_least_one)
     with pytest.raises(UsageError, match=re.escape(says)):
         parser.parse_args(words.split())
+
+
+@pytest.mark.parametrize(
+    "words, parts",
+    [([], cpu.PARTS), (["--candidates", next(iter(peers.PEERS))], tuple(cpu.WORKS))],
+)
+def test_candidates_are_for_the_works_alone(words, parts, monkeypatch):
+    asked = []
+
+    def measured(of, *_):
+        asked.append(tuple(of))
+        return {"rows": [], "sweeps": []}
+
+    monkeypatch.setattr(cpu, "measure_all", measured)
+    monkeypatch.setattr(cpu, "write", lambda found, out: None)
+    monkeypatch.setattr(cpu, "markdown", lambda found: "")
+    assert cpu.main(words) == 0
+    assert asked == [parts]

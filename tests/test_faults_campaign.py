@@ -4,6 +4,7 @@ import json
 import random
 import sys
 
+import faults
 import forging
 import numpy as np
 import pytest
@@ -97,3 +98,9 @@ def test_a_value_is_never_forged_into_one_of_its_own_type():
     assert [*forging.places(state)] == [("a",), ("a", 0), ("a", 1), ("a", 1, "b")]
     assert forging.replaced(state, ("a", 1, "b"), 3) == {"a": [1, {"b": 3}]}
     assert state == {"a": [1, {"b": None}]}
+
+
+@pytest.mark.parametrize("words", ["--quick", "--share 0.5", "--only kills"])
+def test_a_part_of_the_campaign_replaces_no_result(words):
+    assert faults.parsed(words.split()).out is None
+    assert faults.parsed([]).out == faults.OUT

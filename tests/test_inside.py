@@ -9,6 +9,7 @@ from dataclasses import replace
 import inside
 import numpy as np
 import pytest
+import report
 
 from tinyrmc.errors import RunError, UsageError
 
@@ -153,8 +154,8 @@ def test_changed_networks_are_trained_as_changed(small):
 def test_it_goes_on_with_what_is_missing(small, tmp_path, monkeypatch, capsys):
     out = tmp_path / "inside.json"
     words = ["--steps", "61", "--out", str(out)]
-    here = {**inside.environment("0"), "git_commit": "c0ffee"}
-    monkeypatch.setattr(inside, "environment", lambda version: here)
+    here = {**report.heading("inside"), "git_commit": "c0ffee"}
+    monkeypatch.setattr(report, "heading", lambda benchmark: here)
     trained, train = [], inside.train
     monkeypatch.setattr(
         inside, "train", lambda *of: trained.append(of[:2]) or train(*of)

@@ -112,6 +112,17 @@ def test_the_better_of_several_counts_and_no_trial(tmp_path):
     assert row["RMC"] == f"79.0<br>**75.0** {TWICE}"
 
 
+def test_of_one_setting_the_most_seeds_count_whatever_they_reached(tmp_path):
+    cell = "program, RMC"
+    alone = group(cell=cell, mean={"test_accuracy": 0.75})
+    alone["runs"] = alone["runs"][:1]
+    for name, groups in ("before", (alone, group(cell=cell))), ("after", ()):
+        write(tmp_path, name, *groups)
+    write(tmp_path, "z", alone)
+    row = rows(paper.page(tmp_path), "## Table 1")["Program<br>floor 10.0"]
+    assert row["RMC"].startswith(f"79.0<br>**50.0** {TWICE}")
+
+
 def test_a_run_that_ended_by_itself_counts(tmp_path):
     early = group(cell="program, RMC", steps=9)
     write(tmp_path, "results", early)

@@ -602,7 +602,8 @@ def check_out(out: Path, begins: str = "|") -> None:
             f"--out {out}: give a name that ends in .md; a .json and a .png are "
             "written beside it"
         )
-    beside = [out.with_suffix(suffix) for suffix in (".md", ".json", ".png")]
+    ends = ".md", ".json", ".png", "_curves.png"  # the last is of a sweep
+    beside = [out.with_name(f"{out.stem}{end}") for end in ends]
     there = [path for path in beside if path.exists()]
     if there and not _is_ours(out, begins):
         raise UsageError(

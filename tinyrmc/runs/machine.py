@@ -92,7 +92,7 @@ def _git_commit(root: Path) -> str | None:
 
 
 def _processor() -> str:
-    """Its name; on Linux with family and model, for "AMD EPYC" may be any of several:
+    """Its name; on Linux with family and model, since several are called "AMD EPYC":
     `AMD EPYC (family 26, model 2)`.
     """
     known: dict[str, str] = {}
