@@ -406,7 +406,5 @@ def test_the_scaling_benchmark_measures_steps(monkeypatch, capsys):
     )
     with pytest.raises(SystemExit) as caught:
         run_main(lambda: scaling.main(["--ranks", "0"]))
-    assert (
-        caught.value.code == 2
-        and capsys.readouterr().err == "error: --steps and --ranks must be at least 1\n"
-    )
+    assert caught.value.code == 2
+    assert "argument --ranks: must be at least 1, not 0" in capsys.readouterr().err
