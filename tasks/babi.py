@@ -23,7 +23,7 @@ for rounding. The error of each restart stands in the last line of metrics, and
 switched on: after `recipe.linear_epochs`, or once the validation loss no longer falls
 (the first value that is no better comes much too early, so it takes five; for a value
 each epoch add `--train.evaluate-every 28`). That is decided for all networks together,
-at a line of metrics; each epoch has one.
+at a line of metrics; in the presets each epoch has one.
 
 *Random memories.* In training, a story of n sentences may seem to have up to a tenth
 more, which were forgotten: the ages of its sentences leave gaps.
@@ -48,6 +48,7 @@ output. The preset `cores` trains them with Adam.
 from __future__ import annotations
 
 import functools
+import math
 import statistics
 import typing
 from collections.abc import Iterable, Sequence
@@ -130,8 +131,8 @@ class ModelConfig(CoreConfig):
     paper's equation, or not at all
     """
     pe_scale: float = 2.0
-    """what a position encoding is multiplied by; 1: as printed, with which task 16 is
-    not learnt
+    """what a position encoding is multiplied by; 1: the size that is printed, for which
+    twenty epochs of linear start are too few on task 16
     """
     temporal: bool = True
     """whether memories know how old they are"""
@@ -711,10 +712,13 @@ class Task(training.Task):
 
     @property
     def linear_steps(self) -> int:
-        """Steps of the linear start; where validation ends it, the fewest possible."""
+        """Steps of the linear start, which ends at a line of metrics; where validation
+        ends it, the fewest possible.
+        """
         epochs, t = self.config.recipe.linear_epochs, self.config.train
-        shortest = (PATIENCE + 1) * t.evaluate_every
-        return shortest if epochs is None else epochs * self.epoch
+        if epochs is None:
+            return (PATIENCE + 1) * t.evaluate_every
+        return math.ceil(epochs * self.epoch / t.log_every) * t.log_every
 
     def state(self):
         return {
@@ -951,37 +955,74 @@ class Task(training.Task):
         return found
 
     def notes(self):
+        return [*self._notes_on_stories(), *self._notes_on_the_linear_start()]
+
+    def _notes_on_stories(self):
         missing = {*map(int, TASKS)} - {*self._tasks}
         data, notes = self.config.data, []
         if missing and data.task not in TASKS and not data.generated:
             which = ", ".join(map(str, sorted(missing)))
             notes.append(f"without task {which}, whose files are not all there")
+        if changed := {*self._tasks} & self._changed:
+            which = ", ".join(map(str, sorted(changed)))
+            notes.append(
+                f"the stories of task {which} are not, byte for byte, those that were "
+                "published; no published result is set beside them"
+            )
+        if data.version == "v1.2" and 16 in self._tasks and self.cells():
+            notes.append(
+                "task 16 is that of bAbI v1.2; the paper's is another, that of v1.1"
+            )
         for material, k in [(m, k) for m in self.materials for k in m.tasks]:
             if unknown := material.unanswerable(k):
                 notes.append(
                     f"task {k}: some answers are never learnt, and count as errors: "
                     f"{', '.join(unknown)}"
                 )
-        steps, linear = self.config.train.steps, self.linear_steps
-        if self.config.model.core == "memn2n" and steps <= linear:
-            notes.append(
-                f"there will be no softmax over memories: the linear start alone takes "
-                f"{linear:,} steps; give --train.steps more, or --recipe.linear-epochs "
-                "less"
-            )
         return notes
 
+    def _notes_on_the_linear_start(self):
+        epochs, steps = self.config.recipe.linear_epochs, self.linear_steps
+        if self.config.model.core != "memn2n":
+            return
+        if epochs and steps != (asked := epochs * self.epoch):
+            yield (
+                f"the linear start ends at a line of metrics, so it takes {steps:,} "
+                f"steps instead of {asked:,}; give a --train.log-every that divides "
+                f"{asked:,}"
+            )
+        if self._always_linear:
+            yield (
+                f"there will be no softmax over memories: the linear start alone takes "
+                f"{steps:,} steps; give --train.steps more, or --recipe.linear-epochs "
+                "less"
+            )
+
+    @property
+    def _always_linear(self) -> bool:
+        """Whether the softmax over memories cannot come."""
+        memn2n = self.config.model.core == "memn2n"
+        return memn2n and self.config.train.steps <= self.linear_steps
+
+    @functools.cached_property
+    def _changed(self) -> set[int]:
+        """The tasks whose files are not the published ones."""
+        return {*getattr(self.source, "changed", ())}
+
     def cells(self):
-        """Of tasks that there are stories of alone, and the mean only if that is all of
-        them: means over fewer tasks are not to be compared.
+        """Of tasks whose stories are here as they were published, and the mean only if
+        that is all of them: means over fewer tasks are not to be compared.
         """
         if self.config.data.generated or (head := column(self.config)) is None:
+            return {}
+        if self._always_linear:
             return {}
         size = "10k" if self.config.data.variant == "en-10k" else "1k"
         chosen, result = self.config.data.task, self.result
         if chosen in TASKS:
-            return {f"{row_of(size, chosen)}, {head}": result}
-        tasks = [*map(str, self.source.complete)]
+            known = int(chosen) not in self._changed
+            return {f"{row_of(size, chosen)}, {head}": result} if known else {}
+        tasks = [str(k) for k in self.source.complete if k not in self._changed]
         each = {f"{row_of(size, k)}, {head}": f"{result}_task_{k}" for k in tasks}
         mean = {f"{row_of(size, 'mean')}, {head}": result}
         return mean | each if len(tasks) == len(TASKS) else each

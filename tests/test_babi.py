@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import hashlib
 import itertools
 import json
 import os
@@ -119,13 +120,12 @@ def test_a_file_that_is_missing_is_left_out_of_all_and_named_alone(tmp_path):
     folder = write_babi(tmp_path, {(3, "train"): ""}, variant="en-10k")
 
     def task(number):
-        settings = config(number, variant="en-10k")
+        settings = config(number, {}, {"linear_epochs": 0}, variant="en-10k")
         return babi.Task(dataclasses.replace(settings, data_dir=folder))
 
     assert len(task("all").materials) == 19
     assert 3 not in task("joint").materials[0].tasks
-    (note,) = task("all").notes()
-    assert note.startswith("without task 3, ")
+    assert task("all").notes()[0].startswith("without task 3, ")
     with pytest.raises(UserError, match="qa3_"):
         assert task("3").materials
 
@@ -332,7 +332,7 @@ def test_an_answer_never_learnt_is_wrong_and_said_so():
     at_once = {"linear_epochs": 0}
     (note,) = task_of("joint", source=Strange(), recipe=at_once).notes()
     assert note.startswith("task 8: ")  # of all twenty
-    task = task_of("8", source=Strange())
+    task = task_of("8", source=Strange(), recipe=at_once)
     model = task.build(np.random.SeedSequence(0))
     (note,) = task.notes()
     assert note.startswith("task 8: ") and note.endswith(": milk,pear")
@@ -400,7 +400,11 @@ def test_the_softmax_does_not_come_at_the_very_end():
         ("", None),
         ("--train.steps 560", "560"),
         ("--train.steps 561", None),
-        ("--data.variant en-10k", "5,620"),
+        (
+            "--data.variant en-10k --train.log-every 281 --train.evaluate-every 281",
+            "5,620",
+        ),
+        ("--train.log-every 3360 --train.evaluate-every 3360", "3,360"),
         ("--recipe.linear-epochs None --train.steps 1680", "1,680"),
         ("--recipe.linear-epochs None", None),
         ("--recipe.linear-epochs 0 --train.steps 28", None),
@@ -414,8 +418,74 @@ def test_a_run_that_will_have_no_softmax_says_so(words, linear):
     if linear is None:
         assert notes == []
         return
-    (note,) = notes
+    note = notes[-1]
     assert "no softmax" in note and f"takes {linear} steps" in note
+
+
+@pytest.mark.parametrize("every, takes", [(28, None), (500, "1,000"), (30, "570")])
+def test_a_linear_start_that_the_lines_of_metrics_stretch_says_so(every, takes):
+    words = f"--data.generated --train.log-every {every} --train.evaluate-every {every}"
+    config, _ = parse_words("babi", "quick", babi.QUICK, Options(), words.split())
+    notes = babi.Task(config).notes()
+    assert len(notes) == bool(takes)
+    assert all(f"takes {takes} steps instead of 560" in note for note in notes)
+
+
+def test_a_run_without_a_softmax_stands_beside_no_published_error():
+    for every, some in ((28, True), (3360, False)):
+        train = dataclasses.replace(
+            babi.QUICK.train, log_every=every, evaluate_every=every
+        )
+        task = babi.Task(dataclasses.replace(babi.QUICK, train=train))
+        task.source = Long()
+        assert bool(task.cells()) == some
+
+
+class Long(Made):
+    """Stories enough for the epochs of the files: 900 to learn from."""
+
+    def stories(self, task, part):
+        return super().stories(task, part) * 42
+
+
+@pytest.mark.parametrize("chosen, rows", [("1", 0), ("2", 1), ("all", 19)])
+def test_nothing_published_stands_beside_other_stories(
+    chosen, rows, tmp_path, monkeypatch
+):
+    """One file differs by a space."""
+    folder = write_babi(tmp_path)
+    as_published(monkeypatch, folder)
+    (path,) = folder.rglob("qa1_*_train.txt")
+    path.write_text(path.read_text().replace("1 ", "1  ", 1))
+    monkeypatch.setattr(babi, "TRIAL", 0)
+    task = babi.Task(dataclasses.replace(config(chosen), data_dir=folder))
+    monkeypatch.setattr(babi, "column", lambda config: "PE LS RN")
+    assert len(task.cells()) == rows
+    told = [note for note in task.notes() if "byte for byte" in note]
+    assert len(told) == (chosen != "2")
+    assert all("stories of task 1 are not" in note for note in told)
+
+
+def as_published(monkeypatch, folder):
+    """Let the stories in a folder be the published ones."""
+    found = corpora.babi(data_dir=folder)
+    for part in ("train", "test"):
+        every = [found.files[task, part][1] for task in range(1, 21)]
+        digests = " ".join(hashlib.sha256(data).hexdigest()[:8] for data in every)
+        key = "v1.2", "en", part
+        monkeypatch.setitem(corpora.stories._DIGESTS, key, digests)
+
+
+def test_task_16_of_the_later_version_is_not_the_papers():
+    notes = {}
+    for version in "v1.1", "v1.2":
+        preset = dataclasses.replace(
+            babi.QUICK, data=babi.DataConfig(task="16", version=version)
+        )
+        task = babi.Task(preset)
+        task.source = Made()
+        notes[version] = [note for note in task.notes() if "v1.1" in note]
+    assert [len(each) for each in notes.values()] == [0, 1]
 
 
 def test_the_gradient_is_a_sum_each_matrix_of_which_is_clipped(make_trainer):
@@ -594,15 +664,15 @@ def test_chance_is_that_of_the_questions_that_are_watched(capsys):
 
 WORDS = """
 babi --data-dir data --model.restarts 3 --train.batch-size 8
---recipe.linear-epochs None --train.steps 6 --train.log-every 3
---train.evaluate-every 6 --workers 1
+--recipe.linear-epochs None --train.steps 21 --train.log-every 3
+--train.evaluate-every 3 --workers 1
 """.split()
 
 
 def test_runs_are_evaluated_and_stand_beside_what_was_published(
     empty_directory, capsys, monkeypatch
 ):
-    write_babi(Path("data"))
+    as_published(monkeypatch, write_babi(Path("data")))
     monkeypatch.setattr(train, "draw_run", lambda run: [])
     monkeypatch.setattr(discovery.load_task("babi"), "TRIAL", 0)
     for chosen in ("16", "all"):

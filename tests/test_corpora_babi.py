@@ -1,6 +1,7 @@
 """The bAbI stories: their format, where they are found, and what is missing."""
 
 import codecs
+import hashlib
 import os
 
 import pytest
@@ -117,7 +118,7 @@ def test_a_version_is_found(version, variant, folder, packed, tmp_path):
     else:
         write(tmp_path, contents)
     tasks = corpora.babi(version, variant, tmp_path)
-    assert tasks.missing == [] and not tasks.official
+    assert tasks.missing == [] and tasks.changed == [*TASKS]
     for task in TASKS:
         assert (
             len(tasks.stories(task, "train")) == len(tasks.stories(task, "test")) == 3
@@ -136,6 +137,42 @@ def test_only_the_missing_task_cannot_be_read(tmp_path):
     )
     with pytest.raises(MissingCorpus, match=says):
         tasks.stories(3, "train")
+
+
+def test_a_folder_in_part_does_not_hide_a_whole_archive(tmp_path):
+    data = {path: text.encode() for path, text in files().items()}
+    few = {path: text for path, text in files().items() if "qa1_" in path}
+    write(tmp_path, few)
+    assert corpora.babi(data_dir=tmp_path).complete == [1]
+    tarred(tmp_path / "tasks_1-20_v1-2.some.tar.gz", data)
+    assert corpora.babi(data_dir=tmp_path).missing == []
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_two_texts_of_one_task_are_refused(packed, tmp_path):
+    name = "tasks_1-20_v1-2/en/qa1_zzz_train.txt"
+    contents = files() | {name: TEXT}
+    if packed:
+        data = {path: text.encode() for path, text in contents.items()}
+        tarred(tmp_path / "tasks_1-20_v1-2.some.tar.gz", data)
+    else:
+        write(tmp_path, contents)
+    says = r"en/qa1_some-name_train.txt and .*qa1_zzz_train.txt are both the train text"
+    with pytest.raises(CorpusError, match=says):
+        corpora.babi(data_dir=tmp_path)
+
+
+def test_texts_are_compared_with_the_published_ones(tmp_path, monkeypatch):
+    write(tmp_path, files())
+    tasks = corpora.babi(data_dir=tmp_path)
+    digest = hashlib.sha256(tasks.files[1, "test"][1]).hexdigest()[:8]
+    for part in stories.PARTS:
+        every = " ".join(["unknown."] * 19 + [digest])
+        monkeypatch.setitem(stories._DIGESTS, ("v1.2", "en", part), every)
+    (path,) = tmp_path.rglob("qa20_*_test.txt")
+    assert corpora.babi(data_dir=tmp_path).changed == []
+    path.write_text(f"{TEXT} ")
+    assert corpora.babi(data_dir=tmp_path).changed == [20]
 
 
 def test_an_archive_of_another_variant_is_passed_over(tmp_path):

@@ -95,9 +95,15 @@ def test_an_archive_cut_short_is_listed_as_damaged_before_it_is_read(tmp_path, c
     assert "tinyrmc.data wikitext-103 text8 babi --data-dir" in out
 
 
-def test_it_gets_and_counts_stories(tmp_path, capsys):
+def test_it_gets_and_counts_stories(tmp_path, capsys, monkeypatch):
     write(tmp_path, files("en") | files("en-10k", without=("qa3_some-name_train.txt",)))
+
+    def unreachable(name, data_dir):
+        raise CorpusError("cannot download babi")
+
+    monkeypatch.setattr(corpora, "download", unreachable)
     out, err = run(capsys, "babi", "--data-dir", tmp_path)
+    assert "en-10k has no qa3_*_train.txt); downloading it\nnote: cannot down" in err
     assert re.search(r"^v1.2 +en +60 +60 +80 +20$", out, re.M)
     assert re.search(r"^v1.2 +en-10k +57 +60 +78 +19$", out, re.M)
     assert "en-10k has no qa3_*_train.txt" in err and "bAbI v1.1 en is not in" in err
@@ -130,6 +136,17 @@ def test_what_is_here_in_part_is_not_said_to_be_missing(tmp_path, monkeypatch, c
     _, err = run(capsys, "ptb", "--data-dir", tmp_path)
     says = f"ptb is incomplete ({tmp_path}/simple-examples/data has no ptb.test.txt)"
     assert f"{says}; downloading it\n" in err
+
+
+def test_what_is_missing_of_the_stories_is_fetched(tmp_path, monkeypatch, capsys):
+    write(tmp_path, {path: text for path, text in files().items() if "qa1_" in path})
+    both = files() | files("en-10k")
+    monkeypatch.setattr(
+        corpora, "download", lambda name, data_dir: write(data_dir, both)
+    )
+    out, err = run(capsys, "babi", "--data-dir", tmp_path)
+    assert "babi is incomplete (" in err and "there is no v1.2 en-10k" in err
+    assert re.search(r"^v1.2 +en +60 +60 +80 +20$", out, re.M)
 
 
 def test_what_cannot_be_downloaded_is_refused(tmp_path):

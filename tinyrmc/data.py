@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from . import corpora
@@ -118,26 +118,59 @@ def _get(name: str, data_dir: Path | None, vocabulary_size: int | None) -> None:
 
 def _get_babi(data_dir: Path | None) -> None:
     """Find or download the stories, parse all, and say what they are."""
-    try:
-        babi(data_dir=data_dir)
-    except MissingCorpus:
-        _download("babi", data_dir)
+    here, missing = _stories(data_dir)
+    failed = []
+    if lacks := [*_lacks(here)]:
+        try:
+            _download("babi", data_dir, "; ".join(lacks) if here else "")
+        except CorpusError as error:
+            if not here:
+                raise
+            failed.append(str(error))
+        here, missing = _stories(data_dir)
     print(f"babi: {TITLES['babi']}\n")
     rows = [["", "", "training questions", "test questions", "stories", "tasks"]]
-    notes = []
-    for version, variant in _variants():
-        try:
-            tasks = babi(version, variant, data_dir)
-        except MissingCorpus as error:
-            notes.append(str(error))
-            continue
-        rows.append([version, variant, *_counts(tasks)])
-        if tasks.missing:
-            notes.append(f"{tasks.place} has no {', '.join(tasks.missing)}")
-        if not tasks.official:
-            notes.append(f"{tasks.place} is not, byte for byte, what was published")
+    rows += [[*which, *_counts(tasks)] for which, tasks in here.items()]
     print(aligned(rows, terminal_width(), keys=2))
-    _warn(notes)
+    changed = [
+        f"{tasks.place} is not, byte for byte, what was published: task "
+        + ", ".join(map(str, tasks.changed))
+        for tasks in here.values()
+        if tasks.changed
+    ]
+    parts = [_incomplete(tasks) for tasks in here.values() if tasks.missing]
+    _warn([*failed, *parts, *missing, *changed])
+
+
+def _stories(
+    data_dir: Path | None,
+) -> tuple[dict[tuple[str, str], Babi], list[str]]:
+    """The versions and variants that are here, and what to say of the others."""
+    here, missing = {}, []
+    for which in _variants():
+        try:
+            here[which] = babi(*which, data_dir)
+        except MissingCorpus as error:
+            missing.append(str(error))
+    return here, missing
+
+
+def _lacks(here: dict[tuple[str, str], Babi]) -> Iterator[str]:
+    """What is not here of what can be downloaded."""
+    for version, variant in _variants():
+        if not ARCHIVES[version]:
+            continue
+        tasks = here.get((version, variant))
+        if tasks is None:
+            yield f"there is no {version} {variant}"
+        elif tasks.missing:
+            yield _incomplete(tasks)
+
+
+def _incomplete(tasks: Babi) -> str:
+    names, more = tasks.missing[:4], len(tasks.missing) - 4
+    others = f" and {more} more" if more > 0 else ""
+    return f"{tasks.place} has no {', '.join(names)}{others}"
 
 
 def _counts(tasks: Babi) -> list[str]:
@@ -255,8 +288,7 @@ def _state_of_babi(
     except CorpusError as error:
         return "not usable", str(error), False
     if tasks.missing:
-        says = f"{tasks.place} has no {', '.join(tasks.missing)}"
-        return "in part", says, False
+        return "in part", _incomplete(tasks), bool(ARCHIVES[version])
     return "yes", "", False
 
 
