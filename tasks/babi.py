@@ -258,7 +258,7 @@ PARTS = ("train", "validation", "test")
 HELD_OUT = 0.1  # of the training questions, for validation
 TRIAL = 20  # epochs from which on a published result stands beside a run
 PATIENCE = 5  # evaluations without a better validation loss that end a linear start
-NOTHING = -1  # an answer that training never gives
+NOTHING = -1  # an answer that is no word of the training stories
 
 
 class Source(typing.Protocol):
@@ -292,11 +292,11 @@ class Material:
         known = [story for parts in told.values() for story in _learnt(parts)]
         self.vocabulary = sorted(_words(known) | {story.answer for story in known})
         self.ids = {word: id for id, word in enumerate(self.vocabulary)}
+        longest = _longest(known)
         for task in told:
-            self._check(task)
+            self._check(task, longest)
         most = max(len(story.sentences) for story in known)
         self.slots = min(memories, most)
-        longest = max(len(words) for story in known for words in _said(story))
         self.encoding = replace(encoding, longest=longest)
         self.sentences: dict[tuple[str, ...], int] = {(): 0}
         self.parts = {part: self._arrays(part) for part in PARTS}
@@ -305,8 +305,8 @@ class Material:
         self.rows.flags.writeable = False  # tasks share it
         self.commonest = {task: self._commonest(task) for task in told}
 
-    def _check(self, task):
-        """UserError for a story before any sentence, or in words unknown."""
+    def _check(self, task, longest):
+        """UserError for a story before any sentence, in words unknown, or longer."""
         for part in PARTS:
             for story in self.told[task][part]:
                 if not story.sentences:
@@ -320,6 +320,12 @@ class Material:
             raise UserError(
                 f"task {task}: the stories to be tested on have words that those to "
                 f"learn from never use: {', '.join(unknown[:5])}; fetch both files of "
+                "one version"
+            )
+        if (most := _longest(self.told[task]["test"])) > longest:
+            raise UserError(
+                f"task {task}: the stories to be tested on have a sentence of {most} "
+                f"words, those to learn from at most {longest}; fetch both files of "
                 "one version"
             )
 
@@ -348,7 +354,7 @@ class Material:
         return int(np.bincount(answers).argmax())
 
     def unanswerable(self, task: int) -> list[str]:
-        """The answers of test questions that no question to learn from has."""
+        """The answers of test questions that are no words of the training stories."""
         stories = self.told[task]["test"]
         return sorted({story.answer for story in stories} - self.ids.keys())
 
@@ -369,6 +375,10 @@ def _learnt(parts):
 
 def _said(story: Story) -> tuple[tuple[str, ...], ...]:
     return *story.sentences, story.question
+
+
+def _longest(stories: Iterable[Story]) -> int:
+    return max(len(words) for story in stories for words in _said(story))
 
 
 def _words(stories: Iterable[Story]) -> set[str]:
@@ -1056,7 +1066,7 @@ def _judged(part, logits, answers, tasks) -> dict[str, tuple]:
     """Sums of some questions' logits (R, B, V): by task and restart, wrong answers and,
     of the training stories, losses. Nothing waits for the device.
 
-    An answer that training never gives is wrong, and has no loss.
+    An answer that is no word of the training stories is wrong, and has no loss.
     """
     xp, dtype = namespace(logits), logits.dtype
     numbers, places = np.unique(tasks, return_inverse=True)

@@ -99,6 +99,45 @@ def test_each_tasks_file_becomes_rows_and_answers(number, tmp_path):
     assert held + material.count("train") == len(stories)
 
 
+def test_the_last_tenth_of_the_questions_is_for_validation():
+    parts = babi.split_off([*range(20)])
+    assert parts == {"train": [*range(18)], "validation": [18, 19]}
+
+
+def test_the_longest_sentence_may_be_a_question():
+    story = corpora.stories.parse("1 It is.\n2 Where is the red milk? \tit\t1", "a")
+
+    class One(Made):
+        def stories(self, task, part):
+            return story * 12
+
+    (material,) = task_of("1", source=One()).materials
+    assert material.encoding.longest == 5
+
+
+def test_a_longer_sentence_in_the_test_is_refused():
+    class Long(Made):
+        def stories(self, task, part):
+            more = " moved and" if part == "test" else ""
+            text = texts(task).replace("1 Mary", f"1 Mary{more}")
+            return corpora.stories.parse(text.replace("moved", "moved and"), "a")
+
+    says = "task 1: the stories to be tested on have a sentence of 9 words, those to le"
+    with pytest.raises(UserError, match=says):
+        assert task_of("1", source=Long()).materials
+
+
+def test_an_epoch_is_that_of_the_network_with_the_most_stories():
+    class Uneven(Made):
+        def stories(self, task, part):
+            return super().stories(task, part) * task
+
+    counts = [material.count("train") for material in task_of("all").materials]
+    task = task_of("all", source=Uneven())
+    assert task.epoch == max(m.count("train") for m in task.materials) // 8
+    assert task.epoch > max(counts) // 8
+
+
 def test_only_the_latest_sentences_are_kept():
     (whole,), (cut,) = (task_of("1", memories=m).materials for m in (50, 3))
     assert (whole.slots, cut.slots) == (4, 3)
@@ -420,6 +459,11 @@ def test_a_run_that_will_have_no_softmax_says_so(words, linear):
         return
     note = notes[-1]
     assert "no softmax" in note and f"takes {linear} steps" in note
+
+
+def test_stories_that_nobody_generates_are_not_missed():
+    task = task_of("all", generated=True, source=corpora.GeneratedStories(100))
+    assert not any("without task" in note for note in task.notes())
 
 
 @pytest.mark.parametrize("every, takes", [(28, None), (500, "1,000"), (30, "570")])
@@ -767,6 +811,14 @@ def test_the_words_of_a_column_train_it_and_no_other_size_does(words, head):
     usual = babi.Task.presets[preset][1]
     config, _ = parse_words("babi", preset, usual, Options(), flags)
     assert babi.column(config) == head
+
+
+@pytest.mark.parametrize(
+    "words", ["--model.masked", "--model.no-temporal", "--model.pe-scale 1"]
+)
+def test_a_network_unlike_the_published_ones_has_no_column(words):
+    config, _ = parse_words("babi", "quick", babi.QUICK, Options(), words.split())
+    assert babi.column(config) is None
 
 
 def test_of_two_runs_that_stand_for_one_cell_both_are_shown():

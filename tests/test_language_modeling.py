@@ -13,7 +13,7 @@ import pytest
 from tinytasks import assert_same_arrays, forks, stop_at, timeless
 
 from tasks import language_modeling as lm
-from tinyrmc import Tape, corpora, plot, train, training
+from tinyrmc import Tape, corpora, ngrams, plot, train, training
 from tinyrmc.errors import UserError
 
 WORDS = "the cat sat on a mat and saw some other cats there".split()
@@ -162,6 +162,21 @@ def test_carried_windows_are_one_long_unroll(core):
         parts += float(total.data)
     assert count == 24
     assert parts == pytest.approx(float(whole.data), rel=1e-5)
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_a_lane_that_begins_anew_forgets_what_was_carried(core):
+    task = task_of(core=core)
+    model = built(task)
+    *_, carry = task.loss(model, window(0, 4), None)
+
+    def loss(fresh, carry):
+        batch = window(4, 8) | {"fresh": np.array(fresh)}
+        return float(task.loss(model, batch, carry)[0].data)
+
+    both, first = loss([True, True], carry), loss([True, False], carry)
+    assert both == loss([False, False], None)
+    assert first not in (both, loss([False, False], carry))
 
 
 @pytest.mark.parametrize("core", CORES)
@@ -388,7 +403,9 @@ def test_floors_are_what_counting_reaches():
     unigram = np.exp(-np.log(counts / counts.sum())[ids].mean())
     floors = task.references()["test_perplexity"]
     assert floors["unigram"] == pytest.approx(unigram)
-    assert 1 < floors["5-gram Kneser-Ney"] < 2 * unigram
+    words = TEXTS.vocabulary
+    counted = ngrams.KneserNey(TEXTS.texts["train"], len(words), 5, words.eos)
+    assert floors["5-gram Kneser-Ney"] == counted.perplexity(ids)
     assert set(task.references()) == {"validation_perplexity", "test_perplexity"}
 
 
@@ -477,6 +494,13 @@ def test_an_empty_prompt_begins_a_sentence():
     )
     with pytest.raises(UserError, match="no sentences that an empty prompt could begi"):
         task.generate(built(task), "", np.random.default_rng(0))
+
+
+def test_a_line_break_in_a_prompt_ends_a_sentence():
+    task, words = task_of(), TEXTS.vocabulary
+    task._written = lambda model, ids, *rest: words.decode(ids)
+    read = task.generate(built(task), "the\ncat", np.random.default_rng(0))
+    assert [*read] == ["<eos>", "the", "<eos>", "cat"]
 
 
 def test_a_prompt_of_unknown_words_is_refused():

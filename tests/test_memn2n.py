@@ -310,3 +310,8 @@ def test_bad_arguments_are_named(bad, says):
 def test_an_encoding_cannot_change():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Encoding().scale = 1.0
+    with pytest.raises(
+        ValueError, match="a sentence has 4 words, the longest was to h"
+    ):
+        Encoding("released", 2.0, 3).rows([[0, 1, 2, 0]], 3)
+    assert Encoding("printed", 2.0, 3).rows([[0, 1, 2, 0]], 3).shape == (1, 6)

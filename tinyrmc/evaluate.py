@@ -12,11 +12,10 @@ small file that `tinyrmc.load` and this command read.
 
 from __future__ import annotations
 
-import itertools
 import math
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -27,7 +26,7 @@ from .commands import Parser, add_data_dir, program, run_main
 from .config import json_text
 from .errors import UsageError
 from .nn import Module
-from .results.examinations import cells
+from .results.examinations import announced, cells, heading
 from .results.groups import title_of
 from .results.text import aligned, paragraph, results_table, terminal_width
 from .training.checkpoints import export_weights, open_checkpoint, restore_model
@@ -74,35 +73,14 @@ def _evaluate(task: Task, model: Module, state: dict, options) -> None:
         print(results_table(metrics, task.references(), width), flush=True)
     examinations = () if options.metrics_only else task.examinations(model)
     if examinations and time.monotonic() - began > LONG:
-        examinations = _announced(task.examines, examinations)
+        says = "examining it further, which --metrics-only leaves out"
+        examinations = announced(says, task.examines, examinations)
     if options.json:
         print(_as_json(metrics, examinations))
         return
     for name, found in examinations:
-        heading = paragraph(_heading(name, task.examines), width)
-        print(f"\n{heading}\n\n{aligned(cells(found), width)}", flush=True)
-
-
-def _heading(name: str, examines: Mapping[str, str]) -> str:
-    return f"{name}: {examines[name]}" if name in examines else name
-
-
-def _announced(examines: Mapping[str, str], examinations: Examinations) -> Examinations:
-    """The same examinations; stderr tells what they will be, and which one begins."""
-
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    def begin() -> Iterator[None]:
-        for number, name in enumerate(examines, start=1):
-            say(f"{number} of {len(examines)}: {name}")
-            yield
-        yield from itertools.repeat(None)
-
-    says = "examining it further, which --metrics-only leaves out"
-    say("\n  ".join([says, *(_heading(name, examines) for name in examines)]))
-    for _, found in zip(begin(), examinations, strict=False):
-        yield found
+        title = paragraph(heading(name, task.examines), width)
+        print(f"\n{title}\n\n{aligned(cells(found), width)}", flush=True)
 
 
 def _parser() -> Parser:

@@ -514,9 +514,11 @@ class Dropout(Module):
             2016, the "locked" one of Merity et al. 2018); shared=-1 drops whole rows.
     """
 
+    most = 65535 / 65536  # the highest rate
+
     def __init__(self, rate: float, axis: int = 0, shared: int | tuple[int, ...] = ()):
         rate = check_number("Dropout", "rate", rate)
-        if not 0 <= rate < 1 or round(rate * 65536) > 65535:
+        if not 0 <= rate <= self.most:
             raise ValueError(
                 "Dropout: rate must be from 0 to below 1, in steps of 1/65536, not "
                 f"{rate}"

@@ -60,7 +60,7 @@ from .errors import RunError, UsageError, UserError, unwritable
 from .flags import add_flags, from_flags
 from .results import attention, episodes, hops, probes
 from .results.curves import draw_curves, draw_run, require_png
-from .results.examinations import draw, is_small, names, side_by_side
+from .results.examinations import announced, draw, is_small, names, side_by_side
 from .results.groups import core_of, find_runs, parts, task_word, title_of
 from .results.text import aligned, paragraph, terminal_width
 from .training.actors import ActingTask
@@ -436,8 +436,11 @@ def _examine(
         label = name or core or state["run"]["preset"]
         label = f"{label} ({path})" if own.count(name) > 1 else label
         model = restore_model(task, arrays, state)
+        tables = task.examinations(model)
+        if task.examines:
+            tables = announced(f"examining {path}", task.examines, tables)
         with blas_threads(1):
-            for examination, table in task.examinations(model):
+            for examination, table in tables:
                 found.setdefault(examination, {})[label] = table
     if not found:
         raise RunError(f"the task {next(iter(tasks))!r} has nothing to examine")

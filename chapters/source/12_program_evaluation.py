@@ -581,11 +581,12 @@ print("seeds of each run:", {len(group["runs"]) for group in runs})
 # %% [markdown]
 # Read the table with care. The paper does not say how many digits its memory tasks
 # have, so those rows may not be the same task. Its scores are the best of many
-# networks; ours are one small network and one seed each. And a task that all cores
-# solve says little about any of them. In our control of three digits the LSTM is ahead:
-# the RMC, with the same settings, has not learnt the `if`. (With a higher forget bias
-# it does, see `benchmarks/README.md`.) The full program is the task that no core
-# solves. There the paper's RMC is furthest ahead of the LSTM.
+# networks; ours, in the files read here, are one small network and one seed each. And a
+# task that all cores solve says little about any of them. In our control of three
+# digits the LSTM is ahead: the RMC, with the same settings, has not learnt the `if`.
+# (With a higher forget bias it does, see `benchmarks/README.md`.) The full program is
+# the task that no core solves. There the RMC is ahead of the LSTM, the paper's and
+# ours.
 #
 # ## In the package
 #

@@ -626,9 +626,9 @@ class MemoryNetwork(nn.Module):
 # the losses of a batch summed, the gradient of each matrix cut off at a length of 40, a
 # learning rate of 0.005 that is halved every 25 epochs, and 20 epochs without the
 # softmax to begin with. (We stop after 40 epochs with the softmax; they go on to 100.
-# They also scatter empty memories among the sentences, which we leave out.) One more
-# thing is theirs: position encodings are about *twice* what the paper prints. That is
-# the `scale` above, and we shall see what it is for.
+# They also leave gaps in the ages of sentences, as if some had been forgotten, which we
+# do without.) One more thing is theirs: position encodings are about *twice* what the
+# paper prints. That is the `scale` above, and we shall see what it is for.
 
 
 # %%

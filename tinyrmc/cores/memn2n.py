@@ -110,8 +110,14 @@ class Encoding:
     def rows(self, sentences: Sequence[Sequence[int]], words: int) -> np.ndarray:
         """The x of sentences, given as ids below `words`: (S, halves * words).
 
-        They lack the columns of ages.
+        They lack the columns of ages. ValueError for a sentence longer than `longest`,
+        where places depend on that.
         """
+        most = max(map(len, sentences), default=0)
+        if self.kind == "released" and most > self.longest:
+            raise ValueError(
+                f"a sentence has {most} words, the longest was to have {self.longest}"
+            )
         rows = np.zeros((len(sentences), self.halves, words))
         plain = 1.0 if self.kind == "bag" else 0.5 * self.scale
         for row, ids in zip(rows, sentences, strict=True):

@@ -18,6 +18,7 @@ from .corpus import (
     MissingCorpus,
     Vocabulary,
     checksum,
+    cut,
     from_texts,
     require_same,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "babi",
     "book",
     "checksum",
+    "cut",
     "download",
     "from_texts",
     "kept",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +37,30 @@ def cells(table: Table) -> text.Rows:
         places = np.geomspace(1, len(rows), SHOWN).round().astype(int) - 1
         rows = [rows[k] for k in np.unique(places)]
     return [[*table.columns], *([words(value) for value in row] for row in rows)]
+
+
+def heading(name: str, examines: Mapping[str, str]) -> str:
+    """The name of an examination, and what it asks."""
+    return f"{name}: {examines[name]}" if name in examines else name
+
+
+def announced(
+    says: str, examines: Mapping[str, str], examinations: Iterable[tuple[str, Table]]
+) -> Iterator[tuple[str, Table]]:
+    """The same examinations; stderr tells what they will be, and which one begins."""
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    def begin() -> Iterator[None]:
+        for number, name in enumerate(examines, start=1):
+            say(f"{number} of {len(examines)}: {name}")
+            yield
+        yield from itertools.repeat(None)
+
+    say("\n  ".join([says, *(heading(name, examines) for name in examines)]))
+    for _, found in zip(begin(), examinations, strict=False):
+        yield found
 
 
 def is_small(found: Found) -> bool:
