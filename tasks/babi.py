@@ -573,8 +573,9 @@ def column(config: Config) -> str | None:
     """
     m, r, joint = config.model, config.recipe, config.data.task == "joint"
     stories = 900 * (20 if joint else 1) * (10 if config.data.variant != "en" else 1)
-    epochs = TRIAL + (r.linear_epochs or 0)
-    if config.train.steps * config.train.batch_size < 0.95 * epochs * stories:
+    t, epoch = config.train, stories // config.train.batch_size
+    linear = math.ceil((r.linear_epochs or 0) * epoch / t.log_every) * t.log_every
+    if t.steps - linear < 0.95 * TRIAL * epoch:
         return None
     if m.core in OTHERS and not joint:
         return OTHERS[m.core]
@@ -709,16 +710,18 @@ class Task(training.Task):
         # as in the program, at the beginning of epochs 25, 50 .., the first one being 1
         return training.staircase(rate, every)((step - self.switched) // self.epoch + 1)
 
+    def place(self, step):
+        return {"linear": int(self.linear)}
+
     def observe(self, step, metrics):
         if not self.linear:
-            return {"linear": 0}
+            return
         epochs = self.config.recipe.linear_epochs
         stalled = self.plateau.observe(metrics)
         over = stalled if epochs is None else step >= epochs * self.epoch
         # switched on at the last step, the softmax would be read but never trained
         if over and step < self.config.train.steps:
             self.linear, self.switched = False, step
-        return {"linear": int(self.linear)}
 
     @property
     def linear_steps(self) -> int:
@@ -1024,8 +1027,6 @@ class Task(training.Task):
         that is all of them: means over fewer tasks are not to be compared.
         """
         if self.config.data.generated or (head := column(self.config)) is None:
-            return {}
-        if self._always_linear:
             return {}
         size = "10k" if self.config.data.variant == "en-10k" else "1k"
         chosen, result = self.config.data.task, self.result

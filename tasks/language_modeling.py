@@ -621,7 +621,6 @@ class Task(training.Task):
     def observe(self, step, metrics):
         if self.plateau:
             self.plateau.observe(metrics)
-        return {}
 
     @property
     def text_checksum(self):

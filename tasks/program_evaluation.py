@@ -913,17 +913,20 @@ class Task(training.Task):
 
     # --- The curriculum
 
+    def place(self, step):
+        length, nesting = self.level
+        return {"rung": f"{length}x{nesting}"} if self.config.data.climbs else {}
+
     def observe(self, step, metrics):
         data, (length, nesting) = self.config.data, self.level
         if not data.climbs:
-            return {}
+            return
         if math.isfinite(metrics["loss"]):
             self.losses = [*self.losses, metrics["loss"]][-data.patience :]
         if self.level != self.full and self._level_ends():
             longer = length < data.length
             self.level = (length + 1, 1) if longer else (length, nesting + 1)
             self.losses = []
-        return {"rung": f"{length}x{nesting}"}
 
     def _level_ends(self):
         """Whether the loss's mean fall from line to line (as released, its mean rise)

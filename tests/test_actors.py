@@ -1,6 +1,7 @@
 """Agents act in worlds and learn from it, by the loop that trains everything."""
 
 import dataclasses
+import typing
 
 import numpy as np
 import pytest
@@ -11,11 +12,14 @@ from tinyrmc import Tape
 from tinyrmc import primitives as p
 from tinyrmc.cores import LSTM, DeepLSTM, Feedforward, RelationalMemory
 from tinyrmc.cores.core import state_arrays, state_of
+from tinyrmc.environments.world import Codes
 from tinyrmc.errors import RunError
 from tinyrmc.figures.curves import measured
 from tinyrmc.results import curves
+from tinyrmc.results.episodes import EpisodeError, record
 from tinyrmc.training import vtrace
 from tinyrmc.training.actors import turned
+from tinyrmc.training.discovery import TaskError
 from tinyrmc.training.loop import run_training
 
 CONFIG = tinyworld.CONFIG
@@ -67,6 +71,33 @@ def test_an_agent_learns_from_what_an_older_one_did(make_trainer):
     while not trainer.finished:
         trainer.advance()
     assert trainer.read(test=True)["test_solved"] > 0.9
+
+
+class Tall(tinyworld.template_world.Junction):
+    observation: typing.ClassVar = {"view": Codes((), 3)}
+
+
+@pytest.mark.parametrize(
+    "world, model, says",
+    [
+        (Tall, {}, r"Tall.observation says that its view has the shape \(\); it must"),
+        (None, {"encoder": "conv"}, "at least 3 cells a side, and Junction has one of"),
+        (None, {"sight": "rgb"}, "sight rgb needs Junction.pixels, which is not writ"),
+    ],
+)
+def test_a_world_that_the_network_cannot_see_is_refused(world, model, says):
+    a_task = task(model=model)
+    if world:
+        a_task.world = world(2)
+    with pytest.raises(TaskError, match=says):
+        a_task.build(np.random.SeedSequence(0))
+
+
+def test_a_world_that_cannot_be_drawn_is_refused():
+    a_task = task()
+    says = "Junction cannot be drawn; write its rgb and position"
+    with pytest.raises(EpisodeError, match=says):
+        record(a_task, a_task.build(np.random.SeedSequence(0)), 0)
 
 
 # --- Acting ---------------------------------------------------------------------------
@@ -211,7 +242,7 @@ def test_curves_stand_over_the_steps_in_the_world():
     shown = curves._counted([line], a_task)
     (point,), (value,) = measured(shown, "test_score", "world_steps")
     assert (point, value) == (3 * 64 * 8, 1.0)
-    assert point == a_task.observe(3, {})["world_steps"]
+    assert point == a_task.place(3)["world_steps"]
     assert [*measured(shown, "test_score")[0]] == [3]
 
 

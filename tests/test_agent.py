@@ -8,7 +8,7 @@ import pytest
 
 from tinyrmc import Tape
 from tinyrmc import primitives as p
-from tinyrmc.cores.agent import Agent, AgentConfig
+from tinyrmc.cores.agent import Agent, AgentConfig, coordinates
 
 ENCODERS = typing.get_args(typing.get_type_hints(AgentConfig)["encoder"])
 CORES = typing.get_args(typing.get_type_hints(AgentConfig)["core"])
@@ -54,3 +54,22 @@ def test_with_skip_policy_and_value_see_past_the_core(core, encoder):
         logits, _, _ = agent(pictures, numbers, agent.initial_state(2))
         apart[skip] = np.abs(logits.data[0] - logits.data[1]).max()
     assert apart[False] == 0 < apart[True]
+
+
+def test_at_first_every_action_is_about_as_likely_and_values_are_small():
+    rng = np.random.default_rng(0)
+    agent = Agent(AgentConfig("lstm", features=32), PICTURE, NUMBERS, ACTIONS)
+    pictures = rng.random((50, T, *PICTURE), np.float32)
+    numbers = rng.random((50, T, NUMBERS), np.float32)
+    logits, values, _ = agent(pictures, numbers, agent.initial_state(50))
+    assert 0 < np.abs(logits.data).max() < 0.15 and np.abs(values.data).max() < 0.15
+
+
+def test_every_place_of_a_map_knows_its_row_and_its_column():
+    places = coordinates(p.Tensor(np.zeros((2, 3, 2, 7), np.float32)))
+    by_hand = [
+        [[-1, -1], [-1, 1]],
+        [[0, -1], [0, 1]],
+        [[1, -1], [1, 1]],
+    ]
+    assert places.tolist() == [by_hand] * 2

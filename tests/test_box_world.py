@@ -358,6 +358,7 @@ IMPOSSIBLE = [
     (dict(colours=5), "colours must be 6 .* to 60, not 5"),
     (dict(colours=6, distractor_length=2, room=20), "colours must be 7"),
     (dict(colours=61), "to 60, not 61"),
+    (dict(solution_length=61), "need 62 colours, and there are 60; ask for a shorter"),
     (dict(viewport=15), "viewport 15 is larger than the map, 14 x 14"),
     (dict(viewport=4), "viewport must be an odd number, not 4"),
     (dict(view="map"), "view must be viewport or whole, not 'map'"),
@@ -418,11 +419,36 @@ def test_a_step_that_does_not_fit_is_refused_and_changes_nothing(actions, noise,
         (np.array([-1]), "are from -1"),
         (np.array([], int), "numbers of one level or more"),
         (np.array([0.5]), "integers, not float64"),
+        ([1], r"an array of integers, not \[1\]"),
     ],
 )
 def test_levels_that_are_not_there_are_refused(numbers, says):
     with pytest.raises(WorldError, match=says):
         BoxWorld(levels=10).start_levels(numbers)
+
+
+def test_what_was_seen_and_what_was_asked_for_stays_as_it_was():
+    """A step changes the state in place, and nothing else."""
+    world = BoxWorld(levels=10, room=6, solution_length=1, distractors=0)
+    rng = np.random.default_rng(0)
+    numbers = np.arange(8)
+    state = world.start_levels(numbers)
+    changed = set()
+    for _ in range(300):
+        seen = world.observe(state)
+        before = {name: x.copy() for name, x in seen.items()}
+        world.step(state, rng.integers(4, size=8), uniforms(rng, 8, world.noise))
+        assert all((seen[name] == x).all() for name, x in before.items())
+        now = world.observe(state)
+        changed |= {name for name in now if (now[name] != before[name]).any()}
+    assert changed == {"view", "held", "position"}
+    assert (state["level"] != np.arange(8)).any()
+    np.testing.assert_array_equal(numbers, np.arange(8))
+
+
+def test_where_hardly_a_room_is_large_enough_the_largest_is_taken():
+    problem = Problem(solution_length=(6, 6), distractors=(0, 0), room=(5, 12))
+    assert (make(problem, 200).room >= 8).all()
 
 
 def test_a_world_may_need_no_random_numbers():

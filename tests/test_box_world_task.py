@@ -4,11 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tinytasks import observed
 
 from tinyrmc import training
 from tinyrmc.environments.world import WorldError
 from tinyrmc.training import actors
-from tinyrmc.training.discovery import load_task
+from tinyrmc.training.discovery import TaskError, load_task
 
 box_world = load_task("box_world")
 SMALL = dataclasses.replace(
@@ -34,17 +35,17 @@ def test_the_next_stage_begins_when_enough_levels_are_solved():
         (1, 1),
     )
     # 12 x 20 steps are twice the limit: until then only short levels have ended
-    assert a_task.observe(12, {"solved": 1.0}) == {
+    assert observed(a_task, 12, {"solved": 1.0}) == {
         "rung": "rooms from 5, 1 lock",
         "world_steps": 12 * 256 * 20,
     }
     a_task.observe(100, {"solved": 0.89})
     a_task.observe(200, {})
     assert a_task.stage == 0
-    line = a_task.observe(300, {"solved": 0.91})
+    line = observed(a_task, 300, {"solved": 0.91})
     assert a_task.stage == 1 and not a_task.is_final(line)
     assert a_task.world.problem == a_task.held_out_world.problem
-    assert a_task.is_final(a_task.observe(400, {"solved": 1.0}))
+    assert a_task.is_final(observed(a_task, 400, {"solved": 1.0}))
     again = task()
     again.load_state(a_task.state())
     assert again.world.problem == a_task.world.problem
@@ -201,14 +202,56 @@ def test_levels_that_cannot_be_are_refused(world, says):
         task(**world)
 
 
+def test_each_stage_has_time_of_its_own_and_an_easier_one_shorter_solutions():
+    stages = (5, 1, 0), (6, 2, 0)
+    a_task = task(stages=stages, solution=(2, 3), distractors=(0, 0), room=9)
+    assert a_task.world.problem.solution_length == (1, 1)
+    unroll, limit = a_task.config.agent.unroll, a_task.config.world.limit
+    most = 2 * limit // unroll  # steps that may end short levels alone
+    a_task.observe(most + 1, {"solved": 1.0})
+    assert a_task.stage == 1 and a_task.world.problem.solution_length == (2, 2)
+    a_task.observe(2 * most + 1, {"solved": 1.0})
+    assert a_task.stage == 1
+    a_task.observe(2 * most + 2, {"solved": 1.0})
+    assert a_task.stage == 2
+
+
+@pytest.mark.parametrize("sight", ["codes", "rgb"])
+def test_what_an_agent_sees_is_what_the_world_shows(sight):
+    """By hand: planes or colours, the key held, the place, what it did and gained."""
+    model = dataclasses.replace(SMALL.model, sight=sight, last=True)
+    a_task = box_world.Task(dataclasses.replace(SMALL, model=model))
+    world, scale = a_task.held_out_world, a_task.config.agent.reward_scale
+    state = world.start_levels(np.arange(3))
+    state["held"][:] = 0, 5, 20
+    seen = world.observe(state)
+    shown = {f"seen/{name}": x[:, None] for name, x in seen.items()}
+    did = {"action": np.array([[4], [0], [3]]), "reward": np.array([[0.0], [1], [10]])}
+    picture, numbers = a_task.planes(shown | did)
+    if sight == "codes":
+        codes = world.observation["view"].highest + 1
+        expected = np.eye(codes)[seen["view"]]
+        held = np.eye(world.observation["held"].highest + 1)[seen["held"]]
+    else:
+        expected, held = world.pixels(seen) / 255, np.zeros((3, 0))
+    np.testing.assert_allclose(picture[:, 0], expected, rtol=1e-6)
+    place = seen["position"] / world.observation["position"].highest
+    action = np.eye(5)[did["action"][:, 0]][:, : world.actions]
+    expected = np.hstack([held, place, action, did["reward"] * scale])
+    np.testing.assert_allclose(numbers[:, 0], expected, rtol=1e-6)
+
+
 def test_a_view_too_small_for_the_convolutions_is_refused():
     model = dataclasses.replace(SMALL.model, encoder="conv")
     for side, view in (1, "viewport"), (3, "viewport"), (1, "whole"):
         world = dataclasses.replace(SMALL.world, viewport=side, view=view)
         config = dict(model=model, world=world)
         if (side, view) == (1, "viewport"):
-            with pytest.raises(ValueError, match=r"world\.viewport .* 3, not 1"):
-                dataclasses.replace(SMALL, **config)
+            says = (
+                r"conv needs a view of at least 3 cells a side, and BoxWorld .* 1 x 1"
+            )
+            with pytest.raises(TaskError, match=says):
+                box_world.Task(dataclasses.replace(SMALL, **config)).build(0)
         else:
             a_task = box_world.Task(dataclasses.replace(SMALL, **config))
             assert a_task.build(np.random.SeedSequence(0))

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from tinytasks import assert_same_arrays, stop_at, timeless
+from tinytasks import assert_same_arrays, observed, stop_at, timeless
 
 from tinyrmc import sweep, training
 from tinyrmc.training.discovery import load_task
@@ -31,7 +31,7 @@ def by_steps(steps, every=100, core="rmc"):
 def rungs_told(task, accuracy, steps, every=100):
     """The rung that each line of a run tells of."""
     lines = range(every, steps + 1, every)
-    return [task.observe(step, {"accuracy": accuracy})["rung"] for step in lines]
+    return [observed(task, step, {"accuracy": accuracy})["rung"] for step in lines]
 
 
 @pytest.mark.parametrize("accuracy", [0.0, 1.0, float("nan")])
@@ -52,6 +52,20 @@ def test_which_lines_are_of_the_task_itself():
 @pytest.fixture
 def few_held_out(monkeypatch):
     monkeypatch.setattr(nth_farthest.Task, "test_examples", 20)
+
+
+def test_the_last_line_says_on_which_rung_a_run_ended(
+    make_trainer, new_run, few_held_out
+):
+    """Also one that ends between two lines."""
+    run, usual = new_run(), nth_farthest.QUICK
+    train = dataclasses.replace(
+        usual.train, steps=5, batch_size=8, log_every=2, evaluate_every=4
+    )
+    task = nth_farthest.Task(dataclasses.replace(usual, train=train))
+    assert training.run_training(make_trainer(task), run) == "finished"
+    last = run.metrics()[-1]
+    assert last["step"] == 5 and last["rung"] == "3x1" and not task.is_final(last)
 
 
 @pytest.mark.parametrize("stop, core", [(9, "rmc"), (14, "lstm")])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tinytasks import observed
 
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.task import HELD_OUT_SEED, Samples
@@ -300,18 +301,18 @@ def test_runs_of_different_seeds_are_tested_on_the_same_examples():
 def test_a_rung_is_passed_by_the_way_covered_from_floor_to_perfect():
     task = task_of(4, 2, ((3, 1), (3, 2)), passing=0.4)
     passing = 2 / 3 + 0.4 / 3
-    assert task.observe(100, {"accuracy": passing - 1e-9}) == {"rung": "3x1"}
+    assert observed(task, 100, {"accuracy": passing - 1e-9}) == {"rung": "3x1"}
     assert task.state() == {"rung": 0}
     # only rehearsed since the last line
-    assert task.observe(200, {"accuracy": float("nan")}) == {"rung": "3x1"}
+    assert observed(task, 200, {"accuracy": float("nan")}) == {"rung": "3x1"}
     assert task.rung == 0
     # the line tells of the rung it was measured on
-    assert task.observe(300, {"accuracy": passing + 1e-9}) == {"rung": "3x1"}
-    assert task.observe(400, {"accuracy": passing - 1e-9}) == {"rung": "3x2"}
+    assert observed(task, 300, {"accuracy": passing + 1e-9}) == {"rung": "3x1"}
+    assert observed(task, 400, {"accuracy": passing - 1e-9}) == {"rung": "3x2"}
     assert task.rung == 1
-    assert task.observe(500, {"accuracy": 1.0}) == {"rung": "3x2"} and task.rung == 2
+    assert observed(task, 500, {"accuracy": 1.0}) == {"rung": "3x2"} and task.rung == 2
     # there is no further one
-    assert task.observe(600, {"accuracy": 1.0}) == {"rung": "4x2"}
+    assert observed(task, 600, {"accuracy": 1.0}) == {"rung": "4x2"}
     assert task.rung == 2
 
 

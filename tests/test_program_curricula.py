@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 from programhelp import DataConfig, Reader, programs, task_of, texts_of, within
+from tinytasks import observed
 
 from tinyrmc.training.trainer import Trainer
 
@@ -63,13 +64,13 @@ def test_levels_climb_length_first(curriculum):
         )
         for _ in range(3):  # a loss that does not fall: patience is what counts
             assert task.level == levels[-1]
-            assert task.observe(step := step + 1, {"loss": 1.0}) == {
-                "rung": f"{length}x{nesting}"
-            }
+            place = observed(task, step := step + 1, {"loss": 1.0})
+            assert place == {"rung": f"{length}x{nesting}"}
     assert levels == [(1, 1), (2, 1), (3, 1)] and task.full == (3, 2)
     for _ in range(10):
         # there is no further one
-        assert task.observe(step := step + 1, {"loss": 1.0}) == {"rung": "3x2"}
+        place = observed(task, step := step + 1, {"loss": 1.0})
+        assert place == {"rung": "3x2"}
     # held out: always the task itself
     assert texts_of(task.draw(np.random.default_rng(0), 50), "release")
     assert set(
@@ -145,7 +146,7 @@ def test_a_word_that_names_no_way_is_refused():
 def test_the_others_do_not_climb(curriculum):
     task = task_of(kind="addition", length=2, curriculum=curriculum, patience=2)
     before = task.state()
-    assert [task.observe(step, {"loss": 1.0}) for step in range(5)] == [{}] * 5
+    assert [observed(task, step, {"loss": 1.0}) for step in range(5)] == [{}] * 5
     assert task.state() == before
 
 

@@ -127,7 +127,7 @@ class Stalling(Larger):
         return self.plateau.scale * self.config.train.learning_rate
 
     def observe(self, step, metrics):
-        return {"fell": True} if self.plateau.observe(metrics) else {}
+        self.plateau.observe(metrics)
 
     def finished(self, step):
         return super().finished(step) or self.plateau.scale < 0.2
@@ -158,7 +158,6 @@ def test_the_rate_follows_the_held_out_loss_through_a_checkpoint(
     # measured at 4, and without an improvement at 8, 12 and 16
     assert trainer.step == 16 and trainer.finished
     assert rates == {2: 1, 4: 1, 6: 1, 8: 1, 10: 0.5, 12: 0.5, 14: 0.25, 16: 0.25}
-    assert [line["step"] for line in lines if "fell" in line] == [8, 12, 16]
     assert "test_loss" in lines[-1]
 
     stopped = make_trainer(stop_at(stalling(), 9), workers=workers)

@@ -326,7 +326,6 @@ def ends_by_itself(larger, monkeypatch, step=10):
 
     def observe(self, at, metrics):
         self.ended = at >= step
-        return {}
 
     def finished(self, at):
         return self.ended or at >= self.config.train.steps

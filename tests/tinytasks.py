@@ -240,6 +240,13 @@ def timeless(lines):
     ]
 
 
+def observed(task, step, metrics):
+    """Where the task stands in this line of metrics, which it then observes."""
+    place = task.place(step)
+    task.observe(step, place | metrics)
+    return place
+
+
 def stop_at(task, step, number=signal.SIGTERM):
     """Send this process a signal while a step is computed: the `step`-th from now.
 

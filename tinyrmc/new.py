@@ -41,8 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parts = (
         "its world, its agent" if options.world else "its data, its network, its loss"
     )
+    takes = "ten seconds" if options.world else "half a minute"
     try:
-        print(f"{file} is a task. It trains in half a minute:\n")
+        print(f"{file} is a task. It trains in {takes}:\n")
         print(f"    {python()} -m tinyrmc.train {shlex.quote(str(file))}\n")
         print(f"Change {parts}: the file says what each is for.", flush=True)
     except OSError:  # a failure leaves nothing behind

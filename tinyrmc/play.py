@@ -107,7 +107,7 @@ class Game:
             self.begin()
         elif KEYS.get(key) in self.world.action_names:
             self.act(self.world.action_names.index(KEYS[key]))
-        return key != "q"
+        return key not in ("q", "\x04")  # or Ctrl-D
 
     def screen(self) -> str:
         """The level and the score, as lines for a terminal."""
@@ -280,7 +280,7 @@ def _keyboard(game: Game) -> Iterator[Iterator[str]]:
     previous = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     print(_ENTER, end="")
     try:
-        tty.setcbreak(file)
+        tty.setcbreak(file, termios.TCSADRAIN)  # what was typed meanwhile counts
         yield _keys(file, game)
     finally:
         termios.tcsetattr(file, termios.TCSADRAIN, before)

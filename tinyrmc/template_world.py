@@ -62,6 +62,10 @@ class Config:
     """cells from the start to the junction"""
     train: training.TrainConfig = field(default_factory=training.TrainConfig)
 
+    def __post_init__(self):
+        if self.length < 1:
+            raise ValueError(f"length must be at least 1, not {self.length}")
+
 
 QUICK = Config(
     model=AgentConfig(

@@ -1211,9 +1211,9 @@ for name, preset, metric in floors:
 # %% [markdown]
 # Our results do not show what the paper's show. An LSTM does better than the RMC in
 # both worlds. On the levels of `quick` an agent without a memory does nearly as well as
-# the RMC, and in MiniPacman even better. On the paper's own levels (`full`, two seeds of each
-# core) a memory counts: without one an agent solves a quarter of them, with one well
-# over a third. There the ConvLSTM does best, but it alone sees the board through
+# the RMC, and in MiniPacman even better. On the paper's own levels (`full`, two seeds
+# of each core) a memory counts: without one an agent solves a quarter of them, with one
+# well over a third. There the ConvLSTM does best, but it alone sees the board through
 # convolutions. On the easy levels you see what a memory is worth when agents take the
 # likeliest action instead of drawing one: without a memory they then solve far fewer
 # levels, and with one nearly as many as before. In MiniPacman even that makes no

@@ -41,7 +41,11 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Problem:
-    """What is drawn for each level, uniformly between two bounds, both included."""
+    """What is drawn for each level, uniformly between two bounds, both included.
+
+    Where a level does not fit into its room, another room is drawn; so of several sizes
+    small rooms are rarer.
+    """
 
     solution_length: Range = (1, 5)
     "Locks from the loose key to the gem, the gem's own included."
@@ -76,6 +80,11 @@ class Problem:
         needed = self.solution_length[1]
         if self.distractors[1]:
             needed += min(self.distractor_length[1], 2)
+        if needed > MOST_COLOURS:
+            raise WorldError(
+                f"these solutions and distractors need {needed} colours, and there are "
+                f"{MOST_COLOURS}; ask for a shorter solution"
+            )
         if not needed <= self.colours <= MOST_COLOURS:
             raise WorldError(
                 f"colours must be {needed} (what these solutions and distractors need) "
@@ -191,7 +200,7 @@ def _walk(board: np.ndarray, start: int, goal: int, grid: int) -> list[int]:
     return actions[::-1]
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=4)
 def make(problem: Problem, count: int, seed: int = 0) -> Levels:
     """`count` levels. Those of a smaller count are the first of a larger one.
 

@@ -116,7 +116,7 @@ class MiniPacman(World):
     signs = "C you   M ghost   · food   o pill   # wall"
     legend = (
         "Green: Pacman. Red: ghosts, yellower while they can be eaten. Blue: food. "
-        "Light blue: pills. White: walls."
+        "Light blue: pills. White: walls. Black: floor."
     )
     noise = GHOSTS + _START
     start_noise = _START

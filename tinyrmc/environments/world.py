@@ -77,7 +77,7 @@ class World:
 
     action_names: ClassVar[tuple[str, ...]]
     signs: ClassVar[str]
-    legend: ClassVar[str]
+    legend: ClassVar[str] = ""
     noise: int
     start_noise: int
     observation: dict[str, Codes]
@@ -131,6 +131,10 @@ class World:
             wrong = actions[(actions < 0) | (actions >= self.actions)][0]
             known = ", ".join(f"{k} {name}" for k, name in enumerate(self.action_names))
             raise WorldError(f"there is no action {wrong}; there are {known}")
+
+    def lacks(self, *names: str) -> list[str]:
+        """Which of these methods this world has not written."""
+        return [n for n in names if getattr(type(self), n) is getattr(World, n)]
 
     def on(self, xp: ModuleType) -> dict[str, Array]:
         """The constants as arrays of `xp`; copied there once."""

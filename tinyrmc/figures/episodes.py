@@ -21,6 +21,7 @@ SHOWN = 8  # moments of a film strip
 FRAMES = 300  # of a film; of a longer episode some steps are left out
 DURATION = 200  # milliseconds a frame
 LABELS = 12  # of rewards; for more, only their sum is drawn
+CLOSE = 20  # labels nearer than this part of the width become one
 PAUSE = 8  # frames by which the end lasts longer
 
 # --- A film strip ---------------------------------------------------------------------
@@ -170,12 +171,25 @@ def _draw_values(panel: Axes, episode: Episode, shown: list[int]) -> None:
         beside.spines["right"].set(visible=True, color=MARK)
         return
     top = panel.get_xaxis_transform()
-    for step in np.flatnonzero(episode.rewards).tolist():
-        reward = f"{float(episode.rewards[step]):+g}"
-        panel.axvline(step, color=MARK, linewidth=1, alpha=0.6)
+    for steps in _close_together(np.flatnonzero(episode.rewards), len(episode.rewards)):
+        for step in steps:
+            panel.axvline(step, color=MARK, linewidth=1, alpha=0.6)
+        words = ", ".join(f"{float(episode.rewards[step]):+g}" for step in steps)
+        middle = (steps[0] + steps[-1]) / 2
         panel.text(
-            step, 1.02, reward, color=MARK, fontsize=8, transform=top, ha="center"
+            middle, 1.02, words, color=MARK, fontsize=8, transform=top, ha="center"
         )
+
+
+def _close_together(steps: np.ndarray, length: int) -> list[list[int]]:
+    """The steps, in order, in groups whose labels would touch."""
+    groups: list[list[int]] = []
+    for step in steps.tolist():
+        if groups and step - groups[-1][-1] < length / CLOSE:
+            groups[-1].append(step)
+        else:
+            groups.append([step])
+    return groups
 
 
 def _many_rewards(episode: Episode) -> bool:

@@ -145,6 +145,11 @@ def record(task: ActingTask, model: Any, level: int, greedy: bool = False) -> Ep
             f"{task.test_examples - 1}"
         )
     world = task.held_out_world
+    if lacks := world.lacks("rgb", "position"):
+        raise EpisodeError(
+            f"{type(world).__name__} cannot be drawn; write its {' and '.join(lacks)}, "
+            "as tinyrmc/environments/world.py says"
+        )
     steps = [*_steps(task, model, level, greedy)]
     frames = [_frame(world, levels) for levels, _, _ in steps]
     thoughts = [think(task, model, trajectory) for _, trajectory, _ in steps]

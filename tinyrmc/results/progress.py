@@ -137,6 +137,8 @@ class Progress(Listener):
         if deviation is None:
             share = is_share(self.headline) and 0 <= mark <= 1
             deviation = math.sqrt(mark * (1 - mark)) if share else 0.0
+        else:  # this mark was measured on as many examples, and is as noisy
+            deviation *= math.sqrt(2)
         examples = self.task.examples(self.task.splits[0])
         return ERRORS * deviation / math.sqrt(examples)
 

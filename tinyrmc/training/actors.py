@@ -35,7 +35,7 @@ import numpy as np
 from .. import primitives as p
 from ..backend import Array, namespace, to_device, to_host
 from ..config import check_values
-from ..cores.agent import Agent, AgentConfig
+from ..cores.agent import KERNELS, Agent, AgentConfig
 from ..cores.config import describe
 from ..cores.core import State, state_arrays, state_of
 from ..environments.world import Outcome, World, pick
@@ -157,6 +157,27 @@ RATES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
+def _require_sight(world: World, model: AgentConfig) -> None:
+    """TaskError unless a network of this configuration can see this world."""
+    name, shape = type(world).__name__, world.observation["view"].shape
+    if len(shape) != 2:
+        raise TaskError(
+            f"{name}.observation says that its view has the shape {shape}; it must be "
+            "rows and columns of codes"
+        )
+    if model.encoder == "conv" and min(shape) <= len(KERNELS):
+        raise TaskError(
+            f"model.encoder conv needs a view of at least {len(KERNELS) + 1} cells a "
+            f"side, and {name} has one of {shape[0]} x {shape[1]}; take the encoder "
+            "linear"
+        )
+    if model.sight == "rgb" and world.lacks("pixels"):
+        raise TaskError(
+            f"model.sight rgb needs {name}.pixels, which is not written; take the "
+            "sight codes"
+        )
+
+
 class ActingTask(Task):
     """A world to act in, and an agent that learns there.
 
@@ -212,6 +233,7 @@ class ActingTask(Task):
                 f"{type(world).__name__}.observation names no 'view', the picture of "
                 f"codes that an agent sees; it has {', '.join(world.observation)}"
             )
+        _require_sight(world, self.config.model)
         levels = world.start(np.zeros((1, world.start_noise), np.float32))
         seen = {f"seen/{k}": x[:, None] for k, x in world.observe(levels).items()}
         last = {"action": np.zeros((1, 1), np.int64), "reward": np.zeros((1, 1))}
@@ -259,7 +281,7 @@ class ActingTask(Task):
         counted = {"score", "solved"}
         return {k: x for k, x in means.items() if k not in counted or not math.isnan(x)}
 
-    def observe(self, step, metrics):
+    def place(self, step):
         """Says how many steps in the world were learnt from so far."""
         lag = self.config.agent.lag
         said = {"world_steps": world_steps(self.config, step)}

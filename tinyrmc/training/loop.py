@@ -281,7 +281,8 @@ class _Loop:
         self._tell()
         with interrupt.at_once():
             found = trainer.evaluate()
-        self._log(trainer.place() | trainer.means() | found)
+        place = trainer.task.place(trainer.step)
+        self._log(trainer.place() | trainer.means() | place | found)
         return True
 
     def steady(self) -> bool:

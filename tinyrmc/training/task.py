@@ -164,13 +164,16 @@ class Task(Presentation):
     def after_update(self, model) -> None:
         """Called after each update, for constraints on parameters."""
 
-    def observe(self, step: int, metrics: dict) -> dict:
+    def place(self, step: int) -> dict:
+        """Where a curriculum or a phase stands, for a line of metrics: its "rung"."""
+        return {}
+
+    def observe(self, step: int, metrics: dict) -> None:
         """Called with each line of metrics: moves a curriculum, a phase, the rate.
 
-        What it returns is added to the line. Every `evaluate_every` steps the line has
-        the metrics on the first of the `splits` too, as `test_*` if that is `test`.
+        Every `evaluate_every` steps the line has the metrics on the first of the
+        `splits` too, as `test_*` if that is `test`.
         """
-        return {}
 
     def finished(self, step: int) -> bool:
         """Whether a run is over after this many steps; asked before each step."""

@@ -370,7 +370,9 @@ class Trainer:
         tested = {}
         if test:
             tested = self.evaluate(None if self.finished else self.task.splits[:1])
-        return line | self.task.observe(self.step, line | tested) | tested
+        line |= self.task.place(self.step) | tested
+        self.task.observe(self.step, line)
+        return line
 
     def _line(self) -> dict:
         skipped = self.require_finite()
