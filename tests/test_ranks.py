@@ -242,7 +242,8 @@ def test_ranks_that_differ_in_the_last_bit_of_one_number_stop(rank, where):
 def test_curricula_move_in_step_although_clocks_differ():
     def observed(ranks):
         task, seen = Larger(Config()), []
-        task.observe = lambda step, line: seen.append(line) or {"rung": 1}
+        task.place = lambda step: {"rung": 1}
+        task.observe = lambda step, line: seen.append(line)
         trainer = Trainer(task, ranks=ranks)
         trainer.advance()
         trainer.seconds = 10.0 * ranks.rank

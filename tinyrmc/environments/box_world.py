@@ -170,12 +170,15 @@ class BoxWorld(World):
         So each level of a held-out set can be played once. What follows a level that
         has ended is drawn, as ever.
         """
-        says = "start_levels: give the numbers of one level or more as an array of int"
-        if not hasattr(numbers, "shape"):
-            raise WorldError(f"{says}egers, not {numbers!r}")
-        if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
-            found = f"{numbers.dtype}{list(numbers.shape)}"
-            raise WorldError(f"{says}egers, not {found}")
+        array = hasattr(numbers, "shape")
+        if not (array and numbers.ndim == 1 and len(numbers)) or (
+            numbers.dtype.kind not in "iu"
+        ):
+            found = f"{numbers.dtype}{list(numbers.shape)}" if array else repr(numbers)
+            raise WorldError(
+                "start_levels: give the numbers of one level or more as an array of "
+                f"integers, not {found}"
+            )
         xp = namespace(numbers)
         if xp is np and not 0 <= numbers.min() <= numbers.max() < len(self.levels):
             raise WorldError(
