@@ -574,7 +574,7 @@ def column(config: Config) -> str | None:
     m, r, joint = config.model, config.recipe, config.data.task == "joint"
     stories = 900 * (20 if joint else 1) * (10 if config.data.variant != "en" else 1)
     t, epoch = config.train, stories // config.train.batch_size
-    linear = math.ceil((r.linear_epochs or 0) * epoch / t.log_every) * t.log_every
+    linear = at_a_line((r.linear_epochs or 0) * epoch, t)
     if t.steps - linear < 0.95 * TRIAL * epoch:
         return None
     if m.core in OTHERS and not joint:
@@ -599,6 +599,11 @@ def column(config: Config) -> str | None:
     if forgets:
         return "joint RN" if m.hops == 3 else None
     return f"joint {m.hops} hop{'' if m.hops == 1 else 's'}"
+
+
+def at_a_line(steps: int, train: training.TrainConfig) -> int:
+    """The first step from this one on that has a line of metrics."""
+    return math.ceil(steps / train.log_every) * train.log_every
 
 
 # --- The task -------------------------------------------------------------------------
@@ -731,7 +736,7 @@ class Task(training.Task):
         epochs, t = self.config.recipe.linear_epochs, self.config.train
         if epochs is None:
             return (PATIENCE + 1) * t.evaluate_every
-        return math.ceil(epochs * self.epoch / t.log_every) * t.log_every
+        return at_a_line(epochs * self.epoch, t)
 
     def state(self):
         return {

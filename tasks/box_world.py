@@ -215,7 +215,10 @@ class Task(ActingTask):
 
     presets = {
         "quick": ("solutions of 1 to 2 locks, without distractors", QUICK),
-        "full": ("the paper's levels; run here smaller, for fewer steps", FULL),
+        "full": (
+            "the paper's levels; run here with a smaller memory, for fewer steps",
+            FULL,
+        ),
         "paper": ("the paper's network and recipe; not run here", PAPER),
     }
     grids = actors.RATES

@@ -58,8 +58,9 @@ does that too, and shows what it changes.
                the time or less. That program trains and tests only on words that
                have all their memories; here the first words of the validation and
                the test text count too, with the memories that they have. On text8
-               the paper keeps words seen at least 5 times and counts some 44,000;
-               that many are seen at least 10 times, as here
+               the paper keeps words seen at least 5 times, and counts some 44,000;
+               PaddlePaddle's program counts that many that are seen at least 10
+               times, which is the rule here
 
 *Two floors*, drawn beside the curves where the training text is small enough to count:
 the unigram, which always answers with the frequencies of words, and an interpolated

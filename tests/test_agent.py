@@ -62,7 +62,7 @@ def test_at_first_every_action_is_about_as_likely_and_values_are_small():
     pictures = rng.random((50, T, *PICTURE), np.float32)
     numbers = rng.random((50, T, NUMBERS), np.float32)
     logits, values, _ = agent(pictures, numbers, agent.initial_state(50))
-    assert 0 < np.abs(logits.data).max() < 0.15 and np.abs(values.data).max() < 0.15
+    assert 0 < np.abs(logits.data).max() < 0.03 and np.abs(values.data).max() < 0.03
 
 
 def test_every_place_of_a_map_knows_its_row_and_its_column():

@@ -116,7 +116,7 @@ def test_the_longest_sentence_may_be_a_question():
 
 
 def test_a_longer_sentence_in_the_test_is_refused():
-    class Long(Made):
+    class Longer(Made):
         def stories(self, task, part):
             more = " moved and" if part == "test" else ""
             text = texts(task).replace("1 Mary", f"1 Mary{more}")
@@ -124,7 +124,7 @@ def test_a_longer_sentence_in_the_test_is_refused():
 
     says = "task 1: the stories to be tested on have a sentence of 9 words, those to le"
     with pytest.raises(UserError, match=says):
-        assert task_of("1", source=Long()).materials
+        assert task_of("1", source=Longer()).materials
 
 
 def test_an_epoch_is_that_of_the_network_with_the_most_stories():
