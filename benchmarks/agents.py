@@ -29,9 +29,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import candidates
 import numpy as np
 import peers
-from running import Candidate, answering, left_out, say
+from running import Candidate, answering, left_out, say, take_turns
 
 from tinyrmc.backend import blas_threads, keep_freed_memory
 from tinyrmc.commands import run_main
@@ -39,7 +40,6 @@ from tinyrmc.engine import Tensor
 from tinyrmc.errors import RunError
 from tinyrmc.nn import Module
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.totals import Totals
 from tinyrmc.training.trainer import Trainer
 
 OURS, TORCH = "tinyrmc", "PyTorch eager"
@@ -87,22 +87,6 @@ def build(task: Any) -> Any:
     return task.build(np.random.SeedSequence(SEED).spawn(1)[0])
 
 
-class Repeated:
-    """A stream that gives one batch for ever."""
-
-    def __init__(self, batch):
-        self._batch = batch
-
-    def batch(self, step: int, start: int, stop: int) -> dict[str, np.ndarray]:
-        return {name: x[start:stop] for name, x in self._batch.items()}
-
-    def state(self) -> dict:
-        return {}
-
-    def load_state(self, state: dict) -> None:
-        pass
-
-
 # --- Ours -----------------------------------------------------------------------------
 
 
@@ -112,16 +96,9 @@ def ours(task: Any, trajectory: dict[str, np.ndarray] | None = None) -> Callable
     trajectory: learn from that, and do not act.
     """
     if trajectory is not None:
-        task.stream = lambda model, seed: Repeated(trajectory)
+        task.stream = lambda model, seed: candidates.Same(trajectory)
         task.prepare = lambda model, batch, carry: (batch, {"none": batch["taken"]})
-    trainer = Trainer(task, seed=SEED)
-
-    def step():
-        trainer.window = Totals()
-        trainer.advance()
-        return trainer.window.means()["loss"]
-
-    return step
+    return candidates.steps_of(Trainer(task, seed=SEED))
 
 
 # --- PyTorch --------------------------------------------------------------------------
@@ -370,17 +347,12 @@ def measure(work: str, rounds: int, seconds: float) -> dict[str, Any]:
     with contextlib.ExitStack() as stack:
         running: list[Any] = []
         for name in NAMES:
-            with left_out(name, 1, [OURS]):
+            with left_out(name, 1, [TORCH]):
                 script = Path(__file__).resolve()
                 running.append(Candidate(name, 1, Path(work), script=script))
                 stack.callback(running[-1].close)
         compare(running)
-        for _ in range(rounds):
-            for each in list(running):
-                with left_out(each.name, 1, [OURS]) as broken:
-                    each.time(seconds)
-                if broken:
-                    running.remove(each)
+        running = take_turns(running, rounds, seconds, [TORCH])
     return row_of(work, {each.name: each.rounds for each in running})
 
 
@@ -428,17 +400,9 @@ def main(argv: list[str] | None = None) -> int:
     import report
 
     about = "Measure an agent that learns BoxWorld on one core of a CPU."
-    parser = report.parser("agents", about)
-    only = f"only these: {', '.join(WORKS)}"
-    parser.add_argument("--works", help=only, nargs="+", metavar="NAME", choices=WORKS)
-    turns = f"rounds in which candidates take turns (default: {ROUNDS})"
-    rounds = report.at_least_one
-    parser.add_argument(
-        "--rounds", type=rounds, default=ROUNDS, metavar="N", help=turns
-    )
-    options = parser.parse_args(argv)
+    options = report.in_turns("agents", about, WORKS, ROUNDS).parse_args(argv)
     found = report.heading("agents")
-    found["agents"] = measure_all(options.rounds, options.works or WORKS)
+    found["agents"] = measure_all(options.rounds, options.works)
     report.publish(found, options.out)
     return 0
 

@@ -27,6 +27,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
@@ -265,11 +266,6 @@ def make_trainer(
 def ours(trainer: Trainer):
     """(step, moments) of a Trainer, as `peers` has them; both wait for the device."""
 
-    def step():
-        trainer.window.clear()
-        trainer.advance()
-        return trainer.window.means()["loss"]
-
     def moments():
         flat = to_host(trainer.optimizer.first_moment)
         return {
@@ -277,7 +273,18 @@ def ours(trainer: Trainer):
             for name, p in trainer.model.named_parameters()
         }
 
-    return step, moments
+    return steps_of(trainer), moments
+
+
+def steps_of(trainer: Trainer) -> Callable[[], float]:
+    """step() -> loss; it waits for the device."""
+
+    def step():
+        trainer.window.clear()
+        trainer.advance()
+        return trainer.window.means()["loss"]
+
+    return step
 
 
 def peer(name: str, work: Work, problem: dict, threads: int):

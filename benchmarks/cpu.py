@@ -36,10 +36,11 @@ from candidates import APART, THREADS, TOGETHER, Work
 from report import at_least_one, cells, json_file, markdown, milliseconds
 from running import (
     CAN_LIMIT,
-    Broken,
     Candidate,
+    left_out,
     run_python,
     say,
+    take_turns,
     tuning_variables,
 )
 
@@ -80,18 +81,6 @@ class Differs(RunError):
     """A candidate does not compute what the others do."""
 
 
-def leave_out(name: str, cores: int, broken: Broken) -> None:
-    """Say that a peer fails on this many cores.
-
-    RunError if the name is not one of a peer: without ours or SGEMM there is nothing to
-    compare.
-    """
-    fails = f"{name} fails on {counted(cores, 'core')}"
-    if name not in peers.PEERS:
-        raise RunError(f"{fails}: {broken}; nothing is written") from None
-    say(f"  {fails}, which is left out: {broken}")
-
-
 # --- measuring ------------------------------------------------------------------------
 
 
@@ -129,7 +118,7 @@ def start(
     limit = math.inf
     for cores in counts:
         candidate = started(stack, name, cores, problem)
-        if candidate is None or not take_turns([candidate], 1, seconds):
+        if candidate is None or not take_turns([candidate], 1, seconds, peers.PEERS):
             break
         tried.append(candidate)
         took = f"{milliseconds(candidate.seconds)} ms"
@@ -153,10 +142,9 @@ def started(
     RunError if ours or SGEMM does not run, Differs if a first step is not the
     problem's.
     """
-    try:
+    with left_out(name, cores, peers.PEERS) as broken:
         candidate = Candidate(name, cores, *arguments)
-    except Broken as broken:
-        leave_out(name, cores, broken)
+    if broken:
         return None
     stack.callback(candidate.close)
     for what, error in candidate.hello.get("errors", {}).items():
@@ -164,24 +152,6 @@ def started(
             off = f"is off by {error:.1e} of its value"
             raise Differs(f"{name}: its {what} {off}; nothing is written")
     return candidate
-
-
-def take_turns(
-    running: list[Candidate], rounds: int, seconds: float
-) -> list[Candidate]:
-    """Time all of them in each round; those that still run in the end.
-
-    A peer that breaks is left out. RunError if ours or SGEMM breaks.
-    """
-    running = list(running)
-    for _ in range(rounds):
-        for candidate in list(running):
-            try:
-                candidate.time(seconds)
-            except Broken as broken:
-                leave_out(candidate.name, candidate.cores, broken)
-                running.remove(candidate)
-    return running
 
 
 def measure(
@@ -200,7 +170,8 @@ def measure(
             for name in everyone
             for candidate in start(stack, name, counts, problem, seconds / 2)
         ]
-        remaining = take_turns([*running, *products], rounds, seconds)
+        everything = [*running, *products]
+        remaining = take_turns(everything, rounds, seconds, peers.PEERS)
     best = {}
     for name in everyone:
         settings = [candidate for candidate in remaining if candidate.name == name]
@@ -327,7 +298,7 @@ def share(free_threaded: str | None, rounds: int, seconds: float) -> list[dict]:
                 candidate = started(stack, name, count, problem, python)
                 assert candidate is not None  # ours, which raises if it does not run
                 found.append((kind, candidate))
-        take_turns([candidate for _, candidate in found], rounds, seconds)
+        take_turns([each for _, each in found], rounds, seconds, peers=())
     return [
         {
             "kind": kind,
@@ -417,7 +388,7 @@ def measure_sizes(
             assert product is not None  # SGEMM raises if it does not run
             products.append(product)
         for work in works:
-            names = [name for name in available if name not in left_out(work, quick)]
+            names = [name for name in available if name not in not_timed(work, quick)]
             row = measure(WORKS[work], names, products, rounds, ROUND_SECONDS)
             rows.append({"work": work, **row})
             say("  ".join(cells(rows[-1])))
@@ -427,7 +398,7 @@ def measure_sizes(
     return {"rows": rows, "sweeps": sweeps, "sgemm_rounds": times}
 
 
-def left_out(work: str, quick: bool) -> set[str]:
+def not_timed(work: str, quick: bool) -> set[str]:
     """The peers that are not timed at one of the works."""
     names = {"torch.compile"} if quick else set()
     names |= set() if work == "small" else {*OVER_NUMPY}

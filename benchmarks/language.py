@@ -33,20 +33,28 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import candidates
 import numpy as np
 import peers
-from running import CAN_LIMIT, Candidate, answering, left_out, run_python, say
+from running import (
+    CAN_LIMIT,
+    Candidate,
+    answering,
+    left_out,
+    run_python,
+    say,
+    take_turns,
+)
 
 from tinyrmc import corpora
 from tinyrmc.backend import blas_threads, keep_freed_memory
 from tinyrmc.commands import run_main
 from tinyrmc.errors import RunError
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.totals import Totals
 from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import CAN_FORK, Workers, available_cores, pieces_of
 
@@ -57,9 +65,10 @@ FEW_ROWS = 40
 ROUNDS, SECONDS = 5, 2.0
 LARGEST_ERROR = 1e-4  # of one of the first losses, relative
 
-THREADS, PROCESSES = OURS = "tinyrmc, threads", "tinyrmc, processes"
-TORCH_THREADS, TORCH_PROCESSES = "PyTorch eager, threads", "PyTorch eager, processes"
-NAMES = (PROCESSES, THREADS, TORCH_PROCESSES, TORCH_THREADS)
+PROCESSES, THREADS = OURS = "tinyrmc, processes", "tinyrmc, threads"
+TORCH = "PyTorch eager, processes", "PyTorch eager, threads"
+TORCH_PROCESSES, TORCH_THREADS = TORCH
+NAMES = *OURS, *TORCH
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,13 +156,7 @@ def window_of(work: Work) -> dict[str, np.ndarray]:
 def ours(work: Work, workers: int):
     """step() of the Trainer, as `tinyrmc.train` makes it; returns the loss."""
     trainer = Trainer(make_task(work), workers=workers, processes=CAN_FORK)
-
-    def step():
-        trainer.window = Totals()
-        trainer.advance()
-        return trainer.window.means()["loss"]
-
-    return step
+    return candidates.steps_of(trainer)
 
 
 # --- PyTorch --------------------------------------------------------------------------
@@ -402,15 +405,10 @@ def measure(name: str, work: Work, rounds: int, seconds: float) -> dict[str, Any
     with contextlib.ExitStack() as stack:
         running: list[Candidate] = []
         for setting in settings:
-            with left_out(*setting, OURS):
+            with left_out(*setting, TORCH):
                 running.append(_start(stack, work, *setting))
         compare(running)
-        for _ in range(rounds):
-            for each in list(running):
-                with left_out(each.name, each.cores, OURS) as broken:
-                    each.time(seconds)
-                if broken:
-                    running.remove(each)
+        running = take_turns(running, rounds, seconds, TORCH)
     found["candidates"] = [
         {
             "name": each.name,
@@ -467,7 +465,7 @@ def compare(running: list[Candidate]) -> None:
             )
 
 
-def measure_all(rounds: int, names=tuple(WORKS)) -> list[dict]:
+def measure_all(rounds: int, names: Iterable[str] = WORKS) -> list[dict]:
     """The rows of these networks."""
     rows = []
     for name in names:
@@ -488,19 +486,9 @@ def main(argv: list[str] | None = None) -> int:
     import report
 
     about = "Measure the training step of language models on a CPU."
-    parser = report.parser("language", about)
-    only = f"only these: {', '.join(WORKS)}"
-    parser.add_argument(
-        "--works", help=only, nargs="+", metavar="NAME", choices=[*WORKS]
-    )
-    turns = f"rounds in which candidates take turns (default: {ROUNDS})"
-    rounds = report.at_least_one
-    parser.add_argument(
-        "--rounds", type=rounds, default=ROUNDS, metavar="N", help=turns
-    )
-    options = parser.parse_args(argv)
+    options = report.in_turns("language", about, [*WORKS], ROUNDS).parse_args(argv)
     found = report.heading("language")
-    found["language"] = measure_all(options.rounds, options.works or tuple(WORKS))
+    found["language"] = measure_all(options.rounds, options.works)
     report.publish(found, options.out)
     return 0
 

@@ -4,6 +4,7 @@ beside the time that its matrix products alone would take.
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import matplotlib.style
@@ -25,7 +26,9 @@ SHORT = {"batch": "batch", "slots": "N =", "width": "width", "steps": "T ="}
 THOUSANDS = FuncFormatter(lambda value, _: f"{value:,g}")
 
 
-WIDTH, SWEEPS, LIBRARY = 12, 3.2, 0.3  # inches; the last for each bar
+WIDTH, SWEEPS = 12, 3.2  # inches
+ACROSS = 2  # panels of bars in a line: more would leave no room for the names
+PANEL, BAR = 0.9, 0.3  # inches: of a panel without its bars, and for each of them
 
 
 def draw(found: dict, path: Path) -> None:
@@ -33,15 +36,14 @@ def draw(found: dict, path: Path) -> None:
 
     OSError where that cannot be written.
     """
-    rows, sweeps, heights = found["rows"], {}, []
+    rows, sweeps = found["rows"], {}
     for name in SWEPT:
         if points := [row for row in found["sweeps"] if row["sweep"] == name]:
             sweeps[name] = points
-    if rows:
-        bars = max(1 + len(row["peers"]) for row in rows)
-        heights.append(0.9 + LIBRARY * bars)
-    if sweeps:
-        heights.append(SWEEPS)
+    lines = [rows[k : k + ACROSS] for k in range(0, len(rows), ACROSS)]
+    bars = [max(1 + len(row["peers"]) for row in line) for line in lines]
+    of_lines = [PANEL + BAR * count for count in bars]
+    heights = [0.3 + sum(of_lines)] * bool(rows) + [SWEEPS] * bool(sweeps)
     if not heights:
         return
     with matplotlib.style.context(STYLE, after_reset=True):
@@ -50,7 +52,7 @@ def draw(found: dict, path: Path) -> None:
             len(heights), 1, height_ratios=heights, squeeze=False
         )[:, 0]
         if rows:
-            _draw_libraries(parts[0], rows)
+            _draw_libraries(parts[0], lines, of_lines)
         if sweeps:
             _draw_sweeps(parts[-1], sweeps)
         numpy = f"NumPy {found['versions']['numpy']} with {found['blas']}"
@@ -59,15 +61,20 @@ def draw(found: dict, path: Path) -> None:
         figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})
 
 
-def _draw_libraries(part, rows):
+def _draw_libraries(part, lines, heights):
     part.suptitle(
         "One training step, each library at its best number of cores (in brackets); "
         "shorter is faster",
         fontsize=11,
     )
-    panels = part.subplots(1, len(rows), squeeze=False)[0]
-    for panel, row in zip(panels, rows, strict=True):
-        _draw_bars(panel, row)
+    shape, ratios = (len(lines), len(lines[0])), {"height_ratios": heights}
+    panels = part.subplots(*shape, squeeze=False, gridspec_kw=ratios)
+    rows = [row for line in lines for row in line]
+    for panel, row in itertools.zip_longest(panels.flat, rows):
+        if row is None:
+            panel.remove()
+        else:
+            _draw_bars(panel, row)
 
 
 def _draw_bars(panel, row):

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,20 @@ def parser(script: str, about: str) -> Parser:
     found = Parser(f"python benchmarks/{script}.py", about)
     also = "also write the results there"
     found.add_argument("--out", type=json_file, metavar="FILE.json", help=also)
+    return found
+
+
+def in_turns(script: str, about: str, works: Sequence[str], rounds: int) -> Parser:
+    """The same, with --works (all of them, unless told) and --rounds."""
+    found = parser(script, about)
+
+    def flag(name, text, **keywords):
+        found.add_argument(name, help=text, **keywords)
+
+    only, names = f"only these: {', '.join(works)}", {"nargs": "+", "metavar": "NAME"}
+    flag("--works", only, default=works, choices=works, **names)
+    turns = f"rounds in which candidates take turns (default: {rounds})"
+    flag("--rounds", turns, default=rounds, type=at_least_one, metavar="N")
     return found
 
 

@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +134,7 @@ class Candidate:
         script: Path | None = None,
     ):
         self.name, self.cores = name, cores
-        self.rounds: list[float] = []
+        self.rounds: list[Any] = []
         self._folder = tempfile.TemporaryDirectory()
         self._said = Path(self._folder.name) / "said.txt"
         words = [name] if problem is None else [name, str(problem)]
@@ -179,20 +179,38 @@ class Candidate:
 
 
 @contextlib.contextmanager
-def left_out(name: str, cores: int, own: Collection[str]) -> Iterator[list[str]]:
-    """Gives a list, which is not empty afterwards if a peer broke; that is said too.
+def left_out(name: str, cores: int, peers: Collection[str]) -> Iterator[list[str]]:
+    """Gives a list, which is not empty afterwards if one of the peers broke; that is
+    said too.
 
-    RunError if it was one of our `own` that broke.
+    RunError if anything else broke: without it there is nothing to compare.
     """
     broken: list[str] = []
     try:
         yield broken
     except Broken as error:
         fails = f"{name} fails on {counted(cores, 'core')}"
-        if name in own:
-            raise RunError(f"{fails}: {error}") from None
+        if name not in peers:
+            raise RunError(f"{fails}: {error}; nothing is written") from None
         broken.append(str(error))
         say(f"  {fails}, which is left out: {error}")
+
+
+def take_turns(
+    running: Iterable[Candidate], rounds: int, seconds: float, peers: Collection[str]
+) -> list[Candidate]:
+    """Time all of them in each round; those that still run in the end.
+
+    One of the peers that breaks is left out. RunError if anything else breaks.
+    """
+    running = list(running)
+    for _ in range(rounds):
+        for each in list(running):
+            with left_out(each.name, each.cores, peers) as broken:
+                each.time(seconds)
+            if broken:
+                running.remove(each)
+    return running
 
 
 def answering() -> Callable[[Any], None]:

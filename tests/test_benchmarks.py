@@ -225,11 +225,11 @@ class Scripted:
         self.hello = {"flops": 1e9 * cores, "errors": {"gradient": 0.0}}
         self.left = self.lives.get((name, cores), 1000)
         if self.left == 0:
-            raise cpu.Broken("dead on arrival")
+            raise running.Broken("dead on arrival")
 
     def time(self, seconds):
         if len(self.rounds) == self.left:
-            raise cpu.Broken("out of memory")
+            raise running.Broken("out of memory")
         self.rounds.append(self.pace.get((self.name, self.cores), 1.0))
 
     seconds = running.Candidate.seconds
@@ -497,11 +497,48 @@ def test_the_tables_say_what_was_measured():
         assert len({line.count("|") for line in table.splitlines()}) == 1
 
 
+@pytest.mark.parametrize(
+    ("start", "files"),
+    [
+        ("AMD EPYC (Zen 4)", ["cpu"]),
+        ("[a faster AMD EPYC](", ["cpu_processes", "cpu_dnc"]),
+        ("[Intel Xeon](", ["cpu_intel"]),
+    ],
+)
+def test_the_table_of_processors_is_that_of_the_results(start, files):
+    found = [json.loads((cpu.RESULTS.parent / f"{x}.json").read_text()) for x in files]
+    rows = {row["work"]: row for each in found for row in each["rows"]}
+    sgemm, cores = rows["large"]["sgemm"] / 1e9, found[0]["cores"]
+    ratios = [f"{rows[work]['ratio_to_fastest']:.2f}" for work in cpu.WORKS]
+    shown = [f"{cores} cores", f"{sgemm / cores:.0f}", *ratios]
+    lines = (cpu.HERE / "README.md").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith(f"| {start}"))
+    assert line.partition(", ")[2] == " | ".join(shown) + " |"
+    fastest = {min(row["peers"], key=row["peers"].get) for row in rows.values()}
+    assert all(name.startswith("PyTorch") for name in fastest)
+
+
 def test_parts_that_were_not_measured_have_no_table_and_no_panel(tmp_path):
     nothing = made_up() | {"rows": [], "sweeps": [], "sharing": [], "ranks": []}
     assert report.markdown(nothing).startswith("| the engine |")
     picture.draw(nothing, tmp_path / "nothing.png")
     assert not (tmp_path / "nothing.png").exists()
+
+
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_each_size_has_a_panel_of_its_own(count, tmp_path, monkeypatch):
+    drawn, bars = [], picture._draw_bars
+    monkeypatch.setattr(
+        picture, "_draw_bars", lambda *each: (drawn.append(each), bars(*each))
+    )
+    found = made_up()
+    picture.draw(found | {"rows": found["rows"][:count]}, tmp_path / "some.png")
+    assert [row["work"] for _, row in drawn] == [*cpu.WORKS][:count]
+    figure = drawn[0][0].get_figure(root=True)
+    assert len(figure.subfigs[0].axes) == count
+    for panel, _ in drawn:  # neither squeezed nor cut off
+        box = panel.get_window_extent().transformed(figure.transFigure.inverted())
+        assert box.width > 0.25 and box.x1 <= 1
 
 
 def test_the_picture_is_the_same_every_time(tmp_path):

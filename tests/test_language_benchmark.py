@@ -110,13 +110,13 @@ def test_other_first_losses_stop_everything():
 
 
 def test_a_peer_that_breaks_is_left_out_and_ours_is_an_error(capsys):
-    with left_out(TORCH_THREADS, 2, language.OURS) as what:
+    with left_out(TORCH_THREADS, 2, language.TORCH) as what:
         raise Broken(TORCH_THREADS)
     assert what == [TORCH_THREADS]
     assert "fails on 2 cores, which is left out" in capsys.readouterr().err
     with (
         pytest.raises(RunError, match="tinyrmc, threads fails on 2 cores"),
-        left_out(THREADS, 2, language.OURS),
+        left_out(THREADS, 2, language.TORCH),
     ):
         raise Broken("killed")
 

@@ -10,9 +10,10 @@
 # stay the same, up to rounding; what changes is how long you wait for them.
 #
 # First, what is there to gain? The project's own benchmark times one training step,
-# forward, backward and Adam, of the same network from the same weights, on four cores
-# of an AMD EPYC; on an Intel Xeon the lead is smaller or gone. The figures come from
-# the file `benchmarks/results/cpu.json`, which says how they were measured.
+# forward, backward and Adam, of the same network from the same weights, on two cores
+# of an AMD EPYC (Zen 4). On other processors the lead is larger, or smaller, or gone
+# (`benchmarks/README.md`). The figures come from the file `benchmarks/results/cpu.json`,
+# which says how they were measured.
 
 # %%
 import contextlib
@@ -31,11 +32,12 @@ from tinyrmc.engine import primitive
 course.setup()
 rng = np.random.default_rng(15)
 benchmark = course.summary("cpu")
+timed = [row for row in benchmark["rows"] if row["core"] == "rmc"]
 
-# %% tags=["hide-input"] alt="Bars of the time of a training step at three sizes: tinyrmc's is about half to three fifths as long as the shortest of the others, which are PyTorch, torch.compile, JAX, and at one size MyGrad and HIPS autograd"
+# %% tags=["hide-input"] alt="Bars of the time of a training step at three sizes: tinyrmc's is the shortest each time, by little at the largest; the others are PyTorch with threads and with processes, torch.compile, JAX, and at one size MyGrad and HIPS autograd"
 # Draws the time of a step, ours and the others
-figure, panels = plt.subplots(1, 3, figsize=(10, 3.4))
-for panel, row in zip(panels, benchmark["rows"], strict=True):
+figure, panels = plt.subplots(1, 3, figsize=(12, 3.4))
+for panel, row in zip(panels, timed, strict=True):
     times = {"tinyrmc": row["ours_seconds"], **row["peers"]}
     ms = [1e3 * seconds for seconds in times.values()]
     bars = panel.barh([*times], ms, color=["C0"] + ["0.7"] * len(row["peers"]))
@@ -47,11 +49,9 @@ for panel, row in zip(panels, benchmark["rows"], strict=True):
 plt.show()
 
 # %% [markdown]
-# (That machine was a virtual one, and its host gave it sometimes more and sometimes
-# less speed, so do not trust the bars to two digits. The other libraries run as you
-# would usually run them, with a thread for each core. If you give PyTorch a process for
-# each core, which is the subject of chapter 17, it gains too. Then tinyrmc takes 0.50
-# to 0.59 of its time, `benchmarks/results/cpu_processes.json`.)
+# (That machine was a virtual one, so do not trust the bars to two digits. The other
+# libraries run as you would usually run them, with a thread for each core. PyTorch has a
+# second bar, with a process for each core, which is the subject of chapter 17.)
 #
 # Here is what helps, chapter by chapter:
 #

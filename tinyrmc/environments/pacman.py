@@ -86,7 +86,8 @@ class MiniPacman(World):
     """MiniPacman in one of five modes, seen through a viewport or as a whole.
 
     Args:
-        mode: regular, avoid, hunt, ambush or rush; see `MODES`.
+        mode: what brings rewards (`MODES`), and what clears a level: in regular and
+            avoid all food eaten, in hunt and ambush all ghosts, in rush both pills.
         view: "viewport" shows the 5 x 5 cells around Pacman, "whole" the maze (15, 19).
         limit: steps after which an episode is truncated. Death terminates it.
         level_limit: steps after which a level gives way to the next one. None: the
