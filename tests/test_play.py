@@ -244,6 +244,14 @@ def test_a_picture_shows_the_level(tmp_path):
     assert path.read_bytes()[:4] == b"\x89PNG"
 
 
+def test_its_legend_names_no_key_held_since_there_is_none_yet(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(levels, "save", lambda figure, path: drawn.append(figure))
+    figures.draw_level(BoxWorld(levels=1), 0, "level.png")
+    says = drawn[0].get_supxlabel()
+    assert "its lock." in says and "held" not in says
+
+
 @pytest.mark.parametrize(
     "words, error, says",
     [

@@ -33,7 +33,9 @@ def draw_level(world: BoxWorld, number: int, path: str | Path) -> Path:
         _draw_view(figure.add_subplot(grid[0, 1]), world, state)
         below, palette = figure.add_subplot(grid[1, :]), world.constants["palette"]
         _draw_tree(below, boxes, places, palette / 255)
-        figure.supxlabel(world.legend, fontsize=9, color=GREY)
+        # as the level begins: the second line is about the key held, and there is none
+        legend = world.legend.splitlines()[0]
+        figure.supxlabel(legend, fontsize=9, color=GREY)
         return save(figure, path)
 
 
