@@ -401,7 +401,7 @@ def main(argv: list[str] | None = None) -> int:
 
     about = "Measure an agent that learns BoxWorld on one core of a CPU."
     options = report.in_turns("agents", about, WORKS, ROUNDS).parse_args(argv)
-    found = report.heading("agents")
+    found = report.heading("agents", "torch")
     found["agents"] = measure_all(options.rounds, options.works)
     report.publish(found, options.out)
     return 0

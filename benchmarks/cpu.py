@@ -10,6 +10,12 @@ it is much slower than at its best. What remains is timed in turn, over several 
 so that a disturbance hits all. A round's time is the median of its steps, a candidate's
 the median of its rounds at its best setting. SGEMM, what NumPy's BLAS reaches in matrix
 products, has a turn in every round at every size; its figure is the median of them all.
+So it is for the network of nth farthest in three sizes (`large`, `small`, `quick`) and
+for the Differentiable Neural Computer (`dnc`).
+
+The other parts are tinyrmc alone (`sweeps` over sizes, `sharing` by processes and
+threads, the `engine`, MPI `ranks`), and `language` and `agents`, which language.py and
+agents.py measure beside PyTorch.
 
 Results go to a JSON file and a picture beside it. The tables that a document shows are
 printed; `markdown` in report.py makes them from the file.
@@ -19,11 +25,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.metadata
 import importlib.util
 import json
 import math
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -32,6 +36,7 @@ from pathlib import Path
 import agents
 import language
 import peers
+import report
 from candidates import APART, THREADS, TOGETHER, Work
 from report import at_least_one, cells, json_file, markdown, milliseconds
 from running import (
@@ -266,15 +271,11 @@ def machine() -> dict:
     """Where this is measured, as the candidates see it, and with which versions."""
     seen = json.loads(run_python("-c", ENVIRONMENT))
     versions = {name: seen[name] for name in ("tinyrmc", "python", "numpy")}
-    for module in dict.fromkeys(module for _, module in peers.PEERS.values()):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[module] = importlib.metadata.version(module)
     kept = ("date", "git_commit", "platform", "processor", "cores", "blas")
-    load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
     return {
         **{name: seen[name] for name in kept},
-        "versions": versions,
-        "load_before": load,
+        "versions": versions | report.versions(x for _, x in peers.PEERS.values()),
+        "load_before": report.load(),
         "environment_removed": tuning_variables(),
     }
 
@@ -446,7 +447,7 @@ def read(path: Path) -> dict:
 
 def parser() -> Parser:
     """The flags."""
-    about = "Measure the training step of the Relational Memory Core on a CPU."
+    about = "Measure training steps on a CPU, beside other libraries and beside SGEMM."
     found = Parser("python benchmarks/cpu.py", about)
 
     def flag(name, text, **keywords):
@@ -455,10 +456,11 @@ def parser() -> Parser:
     names = {"nargs": "+", "metavar": "NAME"}
     flag("--works", f"only these: {', '.join(PARTS)}", choices=PARTS, **names)
     others = ", ".join(map(repr, peers.PEERS))
-    flag("--candidates", f"beside ours only {others}", choices=peers.PEERS, **names)
+    beside = f"beside ours only {others}; for {', '.join(WORKS)}"
+    flag("--candidates", beside, choices=peers.PEERS, **names)
     turns = f"rounds in which candidates take turns (default: {ROUNDS}; 2 if --quick)"
     flag("--rounds", turns, type=at_least_one, metavar="N")
-    first = "a first look: two works, fewer candidates and rounds, about a minute"
+    first = "a first look: `quick` and `engine`, fewer rounds, about a minute"
     flag("--quick", first, action="store_true")
     usual = f"{RESULTS.relative_to(HERE.parent)} for all works, else nowhere"
     out = f"write the results here, and a .png beside it (default: {usual})"
@@ -485,7 +487,7 @@ def main(argv: list[str] | None = None) -> int:
     parts = options.works or usual
     whole = set(parts) == set(PARTS) and not (options.quick or options.candidates)
     out = options.out or (RESULTS if whole else None)
-    check(options.free_threaded, parts)
+    check(options.free_threaded, options.candidates, parts)
     wanted = options.candidates or tuple(peers.PEERS)
     found = measure_all(parts, rounds, options.quick, options.free_threaded, wanted)
     if out:
@@ -496,8 +498,13 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def check(free_threaded: str | None, parts: list[str]) -> None:
-    """UsageError for what would fail only after all the measuring."""
+def check(
+    free_threaded: str | None, candidates: list[str] | None, parts: list[str]
+) -> None:
+    """UsageError for what would fail after all the measuring, or have no effect."""
+    if candidates and not set(parts) & set(WORKS):
+        works = ", ".join(WORKS)
+        raise UsageError(f"--candidates is for {works}; add one of them to --works")
     if free_threaded and "sharing" not in parts:
         raise UsageError("--free-threaded is for the part `sharing`; add it to --works")
     if free_threaded:

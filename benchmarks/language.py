@@ -21,7 +21,7 @@ memories of each word separately.
 
 `products` is measured in one process on one core: what share of a step of ours its
 matrix products take, and how fast they run: those of few rows (the steps of a recurrent
-network, at most 40), the others, and a large SGEMM.
+network: at most 40, or as few numbers to sum over), the others, and a large SGEMM.
 """
 
 from __future__ import annotations
@@ -487,7 +487,7 @@ def main(argv: list[str] | None = None) -> int:
 
     about = "Measure the training step of language models on a CPU."
     options = report.in_turns("language", about, [*WORKS], ROUNDS).parse_args(argv)
-    found = report.heading("language")
+    found = report.heading("language", "torch")
     found["language"] = measure_all(options.rounds, options.works)
     report.publish(found, options.out)
     return 0

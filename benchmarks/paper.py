@@ -467,7 +467,7 @@ FIGURES = (
         "programs: the cores while they learn",
         (
             Shown("program_evaluation.png", "two operations on five digits"),
-            Shown("program_evaluation_small.png", "programs of three digits"),
+            Shown("program_evaluation_addition.png", "addition of three digits"),
         ),
     ),
     Of(
@@ -521,7 +521,7 @@ PARTS = {
     ),
     "table 2: texts": (
         "language_modeling",
-        "the Penn Treebank and WikiText-2 instead; so it is with table 3",
+        "the Penn Treebank and WikiText-2 instead; for table 3 the Penn Treebank",
     ),
     "worlds": (
         "mini_pacman box_world",

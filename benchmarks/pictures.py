@@ -8,6 +8,7 @@
     results/nth_farthest_ladder.png     the curves of `ladder`
     results/box_world_full.png          the curves of BoxWorld's `full`, four cores
     results/mini_pacman.png             the curves of MiniPacman's `quick`, three cores
+    results/program_evaluation_addition.png     the curves of `addition`, five cores
     results/nth_farthest_attention.png  where the network of the course looks while it
                                         reads one example
 """
@@ -60,6 +61,13 @@ PICTURES: dict[str, tuple[str, str, str, tuple[str, ...], str]] = {
         "quick",
         ("rmc", "lstm", "feedforward"),
         MAZE,
+    ),
+    "program_evaluation_addition": (
+        "program_evaluation_addition",
+        "program_evaluation",
+        "addition",
+        ("rmc", "lstm", "dnc", "entnet_bank", "entnet"),
+        "Two numbers of three digits to add, the answer one character at a time",
     ),
 }
 

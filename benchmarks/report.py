@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib.metadata
 import json
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,29 @@ from tinyrmc.commands import Parser
 from tinyrmc.runs.machine import environment
 
 
-def heading(benchmark: str) -> dict[str, Any]:
-    """What a file of results begins with: its name, when and where it was measured."""
+def heading(benchmark: str, *libraries: str) -> dict[str, Any]:
+    """What a file of results begins with: its name, when and where it was measured, and
+    the versions of the libraries it is compared with.
+    """
     here = environment(tinyrmc.__version__)
     kept = "date", "git_commit", "processor", "cores", "numpy", "blas"
-    return {"benchmark": benchmark, **{name: here[name] for name in kept}}
+    found = {"benchmark": benchmark, **{name: here[name] for name in kept}}
+    found |= {"load_before": load()}
+    return found | ({"versions": versions(libraries)} if libraries else {})
+
+
+def load() -> float | None:
+    """The load average of the last minute; None where the system has none."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+
+
+def versions(modules: Iterable[str]) -> dict[str, str]:
+    """The versions of those that are installed."""
+    found = {}
+    for module in dict.fromkeys(modules):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[module] = importlib.metadata.version(module)
+    return found
 
 
 def parser(script: str, about: str) -> Parser:

@@ -1,5 +1,5 @@
-"""The processes of cpu.py, language.py and agents.py: a Python with nothing tuned, and
-that of a candidate, which times its steps whenever it is asked.
+"""Processes in which something is measured: a Python with nothing tuned, and that of a
+candidate, which times its steps whenever it is asked.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ def spread_out(cpus: set[int]) -> list[int]:
 class Candidate:
     """A candidate's process on `cores` cores.
 
-    `hello` is what it reported when it was ready, `rounds` the times so far, in
-    seconds. Broken if the process ends.
+    `hello` is what it reported when it was ready, `rounds` what it has answered so far:
+    the seconds of a step, or what else its script measures. Broken if the process ends.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class Candidate:
 
     @property
     def seconds(self) -> float:
-        """The median of the rounds."""
+        """The median of the rounds, where they are seconds."""
         return statistics.median(self.rounds)
 
     def _reply(self):

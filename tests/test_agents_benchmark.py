@@ -165,7 +165,9 @@ def test_the_command_measures_in_processes_of_their_own(monkeypatch, tmp_path, c
     out = tmp_path / "agents.json"
     words = ["--works", "quick", "--rounds", "1", "--out", str(out)]
     assert agents.main(words) == 0
-    (row,) = json.loads(out.read_text())["agents"]
+    written = json.loads(out.read_text())
+    assert {"benchmark", "processor", "load_before", "versions"} <= {*written}
+    (row,) = written["agents"]
     (found,) = row["candidates"]
     assert found["steps_per_second"] == pytest.approx(5120 / found["rounds"][0])
     assert "| quick | tinyrmc |" in capsys.readouterr().out

@@ -691,6 +691,10 @@ OTHERS = cpu.RESULTS.with_name("nth_farthest_quick.json")
             ["--works", "small", "--free-threaded", sys.executable],
             "--free-threaded is for the part `sharing`",
         ),
+        (
+            ["--works", "engine", "--candidates", "JAX jit"],
+            "--candidates is for large, small, quick, dnc; add one of them to --works",
+        ),
         (["--table", "no/such/file.json"], "cannot read no/such/file.json"),
         (["--table", str(OTHERS)], "holds other results"),
     ],

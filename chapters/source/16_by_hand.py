@@ -71,7 +71,7 @@ plt.show()
 course.show(least, held)
 
 # %% [markdown]
-# And here is a network to look at: the one of the first panel, with a smaller batch.
+# And here is a network to look at, the one of the second panel:
 
 # %%
 core = RelationalMemory(input_size=40, mem_slots=8, head_size=8, num_heads=8)

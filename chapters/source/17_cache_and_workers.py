@@ -225,7 +225,8 @@ print("one worker and two, equal to a millionth of the largest entry:", close)
 # of a process only one at a time may run Python. NumPy releases the lock inside a long
 # operation, but a training step of this size consists of very many short ones. On four
 # cores of an AMD EPYC we timed the same step, 8 slots of 64 units with a batch of 128,
-# for workers of either kind, and for threads in a Python built without the lock:
+# for workers of either kind, and for threads in a Python built without the lock
+# (`benchmarks/results/cpu_sharing.json`):
 
 # %% tags=["hide-input"] alt="Time of a step against the number of workers: with processes and with threads without the lock it falls to about half or less with four, with ordinary threads it falls a little with two and rises to almost three times with four"
 # Draws the time of a step for processes and threads
@@ -275,9 +276,9 @@ print(f"ratio {times[cores] / times[1]:.2f}")
 # %% [markdown]
 # ## What falls short
 #
-# The benchmark's file also compares a whole step with large matrix products, which show
-# how fast the processor can multiply. What share of that speed does a step reach?
-# (Guess first: a half? nine tenths?)
+# The benchmark of chapter 16, on two cores of a Zen 4, also compares a whole step with
+# large matrix products, which show how fast the processor can multiply. What share of
+# that speed does a step reach? (Guess first: a half? nine tenths?)
 
 # %%
 for row in timed:
