@@ -109,6 +109,23 @@ def test_the_arrays_of_a_first_state_are_several(name):
 
 
 @every_core
+def test_what_has_ended_begins_no_new_episode(name):
+    core, rng = build_core(small(name), 5, seed=1), np.random.default_rng(0)
+    x = rng.standard_normal((2, 4, 5)).astype(np.float32)
+    fresh = np.array([[0, 1, 0, 1], [0, 0, 1, 0]], bool)  # of the first, once too late
+    _, last = core.unroll(
+        x, core.initial_state(2), lengths=np.array([3, 4]), fresh=fresh
+    )
+    for row, steps in enumerate((3, 4)):
+        alone, part = core.initial_state(1), slice(row, row + 1)
+        _, alone = core.unroll(x[part, :steps], alone, fresh=fresh[part, :steps])
+        for ours, theirs in zip(leaves(last), leaves(alone), strict=True):
+            np.testing.assert_allclose(
+                ours.data[part], theirs.data, rtol=1e-4, atol=1e-6
+            )
+
+
+@every_core
 def test_no_steps_are_refused_in_words(xp, name):
     core = build_core(small(name), 5, seed=1).to(xp)
     with pytest.raises(ValueError, match="no steps"):

@@ -8,6 +8,7 @@ import pytest
 
 from tinyrmc import Parameter, Tape, Tensor, fused, optim
 from tinyrmc import primitives as p
+from tinyrmc.backend import to_host
 from tinyrmc.engine import Primitive
 
 
@@ -526,6 +527,41 @@ def test_a_parameter_changed_before_backward_is_refused(xp):
             r"backward before the update",
         ):
             tape.backward(loss)
+
+
+def test_what_a_call_was_told_may_change_before_backward(xp):
+    """A counter that goes on, a list that is used again: the tape has its own copy."""
+    count, axes, exponent = np.array(-1), [1, 0, 2], np.array(3.0)
+    with Tape() as tape:
+        x = tape.watch(xp.asarray([2.0, 3.0, 4.0]))
+        cube = tape.watch(xp.asarray(np.arange(8.0).reshape(2, 2, 2)))
+        total = p.sum(p.power(x, exponent))
+        for factor in (1.0, 2.0, 3.0):
+            count += 1
+            total = total + factor * (x[count] + x[count : count + 1][0])
+        total = total + p.sum(cube * p.transpose(cube, axes))
+        exponent[...], axes[:] = 1.0, [2, 1, 0]
+    of_x, of_cube = tape.gradient(total, [x, cube])
+    assert of_x.tolist() == [3 * 4 + 2, 3 * 9 + 4, 3 * 16 + 6]
+    turned = np.arange(8.0).reshape(2, 2, 2).transpose(1, 0, 2)
+    assert to_host(of_cube).tolist() == (2 * turned).tolist()
+
+
+@pytest.mark.parametrize("mask", [True, np.True_, np.array(True)], ids=repr)
+def test_a_mask_is_no_basic_index(xp, mask):
+    with Tape() as tape, pytest.raises(TypeError, match="is not basic; write"):
+        tape.watch(xp.ones(3))[mask]
+
+
+@pytest.mark.parametrize("value, fill", [(None, "0"), (2.5, "2.5")])
+def test_what_is_no_array_is_told_how_to_fill_one(xp, value, fill):
+    with pytest.raises(TypeError, match=rf"write parameter.grad\[...\] = {fill} to"):
+        Parameter(xp.ones(2)).grad = value
+
+
+def test_a_number_too_large_for_a_float_is_worded(xp):
+    with Tape() as tape, pytest.raises((OverflowError, TypeError), match=r"^add"):
+        tape.watch(xp.ones(2)) + 10**400
 
 
 def test_wrt_that_the_loss_does_not_depend_on(xp):

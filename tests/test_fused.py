@@ -56,6 +56,27 @@ def assert_fused_is_its_reference(case, tolerance):
         assert_close(ours, theirs, tolerance, f"{case}: gradient of argument {k}")
 
 
+EMPTY = [
+    Case("attention", (np.zeros((0, 3, 12)),), {"num_heads": 2, "key_size": 2}),
+    Case("lstm_gates", (np.zeros((0, 8)), np.zeros((0, 2)))),
+    Case(
+        "lstm",
+        (
+            *(np.zeros((4, 0, 3)), np.ones((5, 8)), np.ones(8)),
+            *(np.zeros((0, 2)), np.zeros((0, 2))),
+        ),
+    ),
+    Case(
+        "rmc_gates", tuple(np.zeros((0, *s)) for s in ((1, 6), (2, 6), (2, 3), (2, 3)))
+    ),
+]
+
+
+@pytest.mark.parametrize("case", EMPTY, ids=lambda case: case.name)
+def test_a_batch_of_no_examples(case):
+    assert_fused_is_its_reference(case, 0)
+
+
 def test_these_are_the_fused_ones():
     names = "linear embedding lstm layer_norm attention rmc_gates lstm_gates memory_hop"
     of_the_dnc = "content_weights erase_and_write temporal_links sliding_hop"

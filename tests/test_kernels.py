@@ -402,6 +402,18 @@ def test_arrays_that_lie_otherwise_in_memory(name, layout, gpu):
             "the mask is int64, not bool",
         ),
         (
+            "attention",
+            (normal(1, 3, 6),),
+            {"num_heads": 1, "key_size": 2, "num_queries": 4},
+            "4 queries of 3 rows",
+        ),
+        (
+            "layer_norm",
+            (normal(2, 3), normal(3), normal(3)),
+            {"epsilon": -1.0},
+            "epsilon must not be negative",
+        ),
+        (
             "layer_norm",
             (normal(2, 3), normal(4), normal(4)),
             {},
@@ -424,6 +436,16 @@ def test_errors_are_those_of_the_array_body(name, arrays, static, says, gpu):
     case = Case(name, arrays, static).map(single)
     assert error(case.map(device)) == error(case)
     assert gpu == []
+
+
+@shim
+def test_nan_passes_the_relu(gpu):
+    x, weight, bias = (
+        device(single(each))
+        for each in (np.full((1, 2), np.nan), np.eye(2), np.zeros(2))
+    )
+    assert np.isnan(fused.linear(x, weight, bias, relu=True).data.get()).all()
+    assert gpu == ["bias_relu"]
 
 
 @shim

@@ -30,6 +30,12 @@ def test_truncated_normal_has_the_moments_of_a_normal_cut_at_two():
         assert np.mean(np.abs(values) < edge) == pytest.approx(expected, abs=0.005)
 
 
+def test_truncated_normal_without_axes_is_redrawn_too():
+    rng = np.random.default_rng(0)
+    values = [nn.truncated_normal(rng, (), 1.0) for _ in range(200)]
+    assert np.shape(values) == (200,) and np.abs(values).max() <= 2
+
+
 def test_truncated_normal_follows_its_generator():
     one, same, other = (
         nn.truncated_normal(np.random.default_rng(seed), (3, 4), 1.0)
@@ -152,6 +158,9 @@ def test_layer_norm_of_a_constant_row_is_its_offset(xp):
     np.testing.assert_allclose(
         to_host(layer(xp.full((2, 4), 7, np.float32)).data), [offset] * 2, atol=1e-6
     )
+    for width in (3, 96):  # whose reciprocals are rounded
+        layer = nn.LayerNorm(width).to(xp)
+        assert not to_host(layer(xp.full((5, width), 1e5, np.float32)).data).any()
 
 
 @pytest.mark.parametrize("activate_final", [False, True])

@@ -309,6 +309,16 @@ def test_scale_then_clip_by_the_global_norm(xp, scale, ratio):
     )
 
 
+def test_what_float32_would_take_for_infinity_makes_no_nan(xp):
+    optimizer = Adam([Parameter(xp.ones(2, np.float32))])
+    optimizer.gradient[...] = 0.5
+    norm, finite = optimizer.step(max_norm=1e39)
+    assert bool(finite) and float(norm) == pytest.approx(0.5**0.5)
+    assert abs(1 - float(optimizer.data[0])) == pytest.approx(1e-3, rel=1e-3)
+    with pytest.raises(ValueError, match="learning_rate must be finite"):
+        optimizer.step(1e39)
+
+
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("inf"), float("nan")])
 def test_bad_rates_and_norms_are_refused(xp, bad):
     with pytest.raises(ValueError, match="learning_rate must be positive and finite"):

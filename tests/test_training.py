@@ -236,6 +236,20 @@ def test_the_optimizer_is_the_one_asked_for(name, given, make_trainer):
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("processes", KINDS)
+def test_a_snapshot_in_memory_stays_as_it_was(name, processes, make_trainer):
+    task = larger(optimizer=name, **OPTIMIZERS[name][0])
+    trainer = make_trainer(task, seed=2, workers=2, processes=processes)
+    trainer.advance()
+    arrays, state = trainer.arrays(), trainer.state()
+    kept = {name: x.copy() for name, x in arrays.items()}
+    trainer.advance()
+    assert_same_arrays(arrays, kept)
+    trainer.restore(arrays, state)
+    assert_same_arrays(trainer.arrays(), kept)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("processes", KINDS)
 def test_every_optimizer_goes_on_from_a_checkpoint(name, processes, make_trainer):
     def trainer():
         task = larger(optimizer=name, **OPTIMIZERS[name][0])

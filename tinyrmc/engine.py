@@ -43,7 +43,7 @@ from .backend import NAMESPACES, Array, column_sums, gemm, namespace, to_host
 from .backend import locked as _locked
 
 # what a forward rule may raise, to be told again with an explanation
-_WORDED = ValueError, TypeError, IndexError, AttributeError, ZeroDivisionError
+_WORDED = ValueError, TypeError, IndexError, AttributeError, ArithmeticError
 _NOT_ARRAYS = (bool, int, float, complex, type(None))
 # Parameters live on every tape, so their ids are permanent: -1, -2, ...
 _parameter_ids = itertools.count(-1, -1)
@@ -267,9 +267,10 @@ class Parameter(Tensor):
 
     def _copy(self, name: str, value: Array, own: Array) -> None:
         if not hasattr(value, "shape"):
+            fill = 0 if value is None else repr(value)
             raise TypeError(
                 f"Parameter.{name} takes an array, not {type(value).__name__}; write "
-                f"parameter.{name}[...] = {value!r} to fill it"
+                f"parameter.{name}[...] = {fill} to fill it"
             )
         if value.shape != own.shape:
             raise ValueError(
@@ -398,7 +399,8 @@ class Primitive:
                 )
             if name in self.switches and value not in (False, True):
                 raise TypeError(f"{self.name}: {name} is True or False, not {value!r}")
-            if isinstance(value, np.generic):  # it would widen float32
+            if getattr(value, "shape", None) == ():
+                # NumPy's scalars would widen float32, and 0-d arrays can change later
                 static[name] = value.item()
         if self.variadic:
             if len(args) != 1 or not isinstance(args[0], (list, tuple)):

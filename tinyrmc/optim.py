@@ -134,6 +134,7 @@ class Optimizer:
         self.parameters, self.learning_rate = _checked(parameters), learning_rate
         first = self.parameters[0].data
         self.xp, self.dtype = namespace(first), first.dtype
+        self._largest = float(np.finfo(first.dtype).max)
         if epsilon is not None:
             _check_room(epsilon, first.dtype)
         count = self._lay_out()
@@ -239,13 +240,15 @@ class Optimizer:
         is_bool = isinstance(valid, bool) or str(getattr(valid, "dtype", "")) == "bool"
         _require(is_bool, "valid", valid, "True or False")
         rate = self.learning_rate if learning_rate is None else learning_rate
-        _require(0 <= rate < math.inf, "learning_rate", rate, "finite and not negative")
+        limit = self._largest
+        _require(0 <= rate <= limit, "learning_rate", rate, "finite and not negative")
         _require(
             max_norm is None or 0 < max_norm < math.inf,
             "max_norm",
             max_norm,
             "positive and finite, or None for no clipping",
         )
+        max_norm = max_norm and min(max_norm, limit)  # infinity / infinity is NaN
         norm, finite = self._apply(rate, max_norm, scale, valid)
         for p in self.parameters:
             p.version += 1

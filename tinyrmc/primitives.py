@@ -13,7 +13,9 @@ annotations. The file is long because it is the table, and a table belongs toget
 
 from __future__ import annotations
 
+import contextlib
 import math
+from operator import index
 
 import numpy as np
 
@@ -309,10 +311,7 @@ def sum_vjp(xp, needs, g, shape, axis, keepdims):
 def mean(xp, x, *, axis=None, keepdims=False):
     """The arithmetic mean over `axis`."""
     y = xp.mean(x, axis=axis, keepdims=keepdims)
-    axes = (
-        range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    )
-    count = math.prod([x.shape[a] for a in axes])
+    count = x.size // (y.size or 1)
     return y, (x.shape, count, axis, keepdims)
 
 
@@ -428,6 +427,7 @@ def reshape_vjp(xp, needs, g, shape):
 @primitive
 def transpose(xp, x, *, axes=None):
     """Axes permuted by `axes`, or reversed."""
+    axes = axes and tuple(axes)  # a list could change later
     return xp.transpose(x, axes), (axes,)
 
 
@@ -552,15 +552,25 @@ def unstack_vjp(xp, needs, g, axis):
 @primitive
 def getitem(xp, x, *, key):
     """x[key] for integers, slices, ... and None. For an integer array use `take`."""
-    for part in key if isinstance(key, tuple) else (key,):
-        integer = hasattr(part, "__index__") and getattr(part, "shape", ()) == ()
-        integer = integer and not isinstance(part, bool)  # a bool is a mask, not 0 or 1
-        if not (part is None or part is Ellipsis or isinstance(part, slice) or integer):
-            raise TypeError(
-                f"an index of type {type(part).__name__} is not basic; write "
-                "primitives.take(x, indices, axis=...)"
-            )
+    key = tuple(map(_basic, key if isinstance(key, tuple) else (key,)))
     return x[key], (x.shape, key)
+
+
+def _basic(part):
+    """A part of an index as nobody can change it: a 0-d array becomes an integer."""
+    if part is None or part is Ellipsis:
+        return part
+    if isinstance(part, slice):
+        ends = part.start, part.stop, part.step
+        return slice(*(None if end is None else index(end) for end in ends))
+    # a bool is a mask, not 0 or 1
+    if not isinstance(part, bool) and getattr(part, "shape", ()) == ():
+        with contextlib.suppress(TypeError):
+            return index(part)
+    raise TypeError(
+        f"an index of type {type(part).__name__} is not basic; write "
+        "primitives.take(x, indices, axis=...)"
+    )
 
 
 @getitem.vjp

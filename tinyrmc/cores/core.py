@@ -84,12 +84,12 @@ class Core(Module):
             begin = self.initial_state(inputs.shape[0])
         outputs, renews = [], _renews(fresh, inputs.shape[1])
         for t, parts in enumerate(self._prepare_all(inputs)):
+            before = state
             if fresh is not None and renews[t]:
                 state = select_state(fresh[:, t], begin, state)
-            output, after = self._step(*parts, state, trace)
-            if lengths is not None:
-                after = select_state(lengths > t, after, state)
-            state = after
+            output, state = self._step(*parts, state, trace)
+            if lengths is not None:  # what has ended begins no new episode either
+                state = select_state(lengths > t, state, before)
             outputs.append(output)
         return outputs, state
 

@@ -151,4 +151,4 @@ def _spread(xp, windows):
     B, T, N = windows.shape
     flat = xp.zeros((B, T, N + T), windows.dtype)
     flat[:, :, :N] = windows
-    return flat.reshape(B, -1)[:, :-T].reshape(B, T, N + T - 1)
+    return flat.reshape(B, T * (N + T))[:, :-T].reshape(B, T, N + T - 1)

@@ -107,7 +107,8 @@ def lstm(
     last = steps if lengths is None else xp.clip(lengths, 0, steps)
     ends = (last,) if lengths is None else (last, xp.arange(batch))
     saved = inputs, weight, gates, hiddens, cells, squashed, ends, kept
-    return (hiddens[1:], hiddens[ends], cells[ends]), saved
+    # copies: a carry must not keep all steps alive
+    return (hiddens[1:], hiddens[ends].copy(), cells[ends].copy()), saved
 
 
 def _check_steps(steps, lengths, fresh):
@@ -122,7 +123,7 @@ def _check_steps(steps, lengths, fresh):
 
 def _by_gate(xp, z):
     """(B, 4H) as (4, B, H), a view."""
-    return xp.swapaxes(z.reshape(len(z), 4, -1), 0, 1)
+    return xp.swapaxes(z.reshape(len(z), 4, z.shape[1] // 4), 0, 1)
 
 
 def _before(xp, states, kept, t):

@@ -80,14 +80,16 @@ def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trac
     shape = qkv.shape[0], q.shape[2], num_heads, v.shape[-1]  # (B, Q, H, V)
     out = xp.empty(shape, weights.dtype)
     gemm(weights, v, out=xp.swapaxes(out, 1, 2))
-    return out.reshape(*out.shape[:2], -1), (qkv, weights, num_heads, key_size)
+    out = out.reshape(*shape[:2], num_heads * shape[3])
+    return out, (qkv, weights, num_heads, key_size)
 
 
 @attention.vjp
 def attention_vjp(xp, needs, g, qkv, weights, num_heads, key_size):
     q, k, v = _heads(xp, qkv, num_heads, key_size)
     queries = weights.shape[2]
-    g = xp.swapaxes(g.reshape(*g.shape[:2], num_heads, -1), 1, 2)  # (B, H, Q, V)
+    g = g.reshape(*g.shape[:2], num_heads, v.shape[-1])
+    g = xp.swapaxes(g, 1, 2)  # (B, H, Q, V)
     gw = gemm(g, xp.swapaxes(v, -1, -2))  # (B, H, Q, R)
     gw -= row_dots(gw, weights)[..., None]
     gw *= weights
@@ -116,7 +118,7 @@ def attention_definition(
     if trace is not None:
         trace["attention"] = weights.data
     out = p.swapaxes(weights @ v, 1, 2)  # (B, Q, H, V)
-    return p.reshape(out, (batch, out.shape[1], -1))
+    return p.reshape(out, (batch, out.shape[1], num_heads * v.shape[-1]))
 
 
 # --- gates ----------------------------------------------------------------------------

@@ -315,6 +315,8 @@ def layer_norm_vjp(xp, needs, g, x, residual, gain, stats):
 def layer_norm_fits(x, gain, offset, residual=None, epsilon=1e-5):
     if x.ndim == 0 or not gain.shape == offset.shape == x.shape[-1:]:
         return False
+    if not epsilon >= 0:
+        return False
     if residual is not None and residual.shape != x.shape:
         return False
     return x.shape[-1] <= WIDEST_NORM
@@ -392,6 +394,8 @@ def attention_fits(
     (_, rows, _), queries, value_size = _attention_sizes(
         qkv, num_heads, key_size, num_queries
     )
+    if queries > rows:
+        return False
     shared = _attention_shared(queries, rows, queries, key_size, value_size)
     return value_size > 0 and shared <= SHARED
 
@@ -399,7 +403,7 @@ def attention_fits(
 def _attention_sizes(qkv, num_heads, key_size, num_queries):
     """The shape of qkv, the number of rows that ask, and the size of a value."""
     rows = qkv.shape[1]
-    queries = rows if num_queries is None else min(num_queries, rows)
+    queries = rows if num_queries is None else num_queries
     return qkv.shape, queries, qkv.shape[2] // num_heads - 2 * key_size
 
 

@@ -9,7 +9,7 @@ extern "C" __global__ void bias_relu(
     const int e = blockIdx.x * blockDim.x + threadIdx.x;
     if (e >= count) return;
     const float sum = y[e] + bias[e % width];
-    y[e] = relu && !(sum > 0) ? 0 : sum;
+    y[e] = relu && sum < 0 ? 0 : sum;  // NaN stays
 }
 
 // The gradient before a ReLU whose result was y: g where y > 0. gx may be g.

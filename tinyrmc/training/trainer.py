@@ -469,9 +469,9 @@ class Trainer:
     # --- Going on ---------------------------------------------------------------------
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All arrays of a checkpoint, on the host.
+        """All arrays of a checkpoint, on the host, as they are now.
 
-        With a carry, ranks wait for each other.
+        With a carry, ranks wait for each other. Copies.
         """
         parts = {
             "parameters": {name: p.data for name, p in self.model.named_parameters()},
@@ -479,7 +479,7 @@ class Trainer:
             "carry": self._whole_carry() if self.task.carries else {},
         }
         return {
-            f"{part}/{name}": to_host(x)
+            f"{part}/{name}": np.array(to_host(x))
             for part, arrays in parts.items()
             for name, x in arrays.items()
         }
