@@ -8,7 +8,7 @@
     results/nth_farthest_ladder.png     the curves of `ladder`
     results/box_world_full.png          the curves of BoxWorld's `full`, four cores
     results/mini_pacman.png             the curves of MiniPacman's `quick`, three cores
-    results/program_evaluation_addition.png     the curves of `addition`, five cores
+    results/program_evaluation_addition.png  the curves of `addition`, five cores
     results/nth_farthest_attention.png  where the network of the course looks while it
                                         reads one example
 """
@@ -96,7 +96,7 @@ def curves(name: str, folder: Path = RESULTS) -> Path:
 
 def _named(core: str, group: dict) -> str:
     """The name of a core's line, which says if it never met the task itself."""
-    stayed = all(run["ended_on"] for run in group["runs"])
+    stayed = all(run.get("ended_on") for run in group["runs"])
     return f"{NAMES[core]}{', easier tasks only' if stayed else ''}"
 
 

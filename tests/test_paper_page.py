@@ -153,7 +153,8 @@ def test_a_cell_of_another_paper_is_not_counted_in_its_tables(tmp_path):
 
 def test_smaller_programs_have_a_table_of_their_own(tmp_path):
     reversed_ = {"answers": "reversed", "nesting": 2}
-    own = [group(), group(core="lstm", data=reversed_), group(core="entnet")]
+    words = group(core="dnc", label="control3 --model.core dnc --model.mem-slots 16")
+    own = [group(), group(core="lstm", data=reversed_), group(core="entnet"), words]
     write(tmp_path, "results", *own)
     table = rows(paper.page(tmp_path), "Smaller or easier")
     names = (
@@ -162,6 +163,7 @@ def test_smaller_programs_have_a_table_of_their_own(tmp_path):
     )
     assert list(table) == [names[0], f"{names[1]}reversed"]
     assert table[names[0]]["RMC"].startswith("**50.0**")
+    assert table[names[0]]["DNC"].startswith("**50.0**")  # slots are words there
     assert table[names[0]]["LSTM"] == ""
 
 
