@@ -15,7 +15,16 @@ from test_exercises import ALL
 from tinyrmc import course
 from tinyrmc.course import record
 from tinyrmc.course.cases import LARGE
-from tinyrmc.course.exercises import arrays, attention, gates, tape
+from tinyrmc.course.exercises import (
+    arrays,
+    attention,
+    gates,
+    language,
+    memory_networks,
+    normalisation,
+    nth_farthest,
+    tape,
+)
 from tinyrmc.course.exercises.derived import by_complex_step
 from tinyrmc.course.exercises.exercise import Mistake, exercise, normal
 from tinyrmc.course.overview import exercises
@@ -231,6 +240,40 @@ def test_a_mistake_that_has_a_name_comes_first():
     named = [Mistake("you subtract", lambda x: -solution(x))]
     ex = exercise(cases=some(3), hints=[], mistakes=named)(solution)
     assert ex.judge(lambda x: -x - x).text.endswith("you get when you subtract")
+
+
+@pytest.mark.parametrize(
+    ("ex", "kind"),
+    [
+        (memory_networks.newest_first, float),
+        (nth_farthest.answer, float),
+        (nth_farthest.cut_among_slots, int),
+        (language.sample, float),
+        (normalisation.g_psi_parameters, float),
+    ],
+    ids=lambda each: each.__name__,
+)
+def test_of_right_numbers_of_another_kind_no_more_is_said(ex, kind):
+    text = ex.judge(lambda *case: np.asarray(ex.function(*case)).astype(kind)).text
+    assert text.startswith("the result holds ")
+    assert text.splitlines()[-1].startswith("Try it: ")
+
+
+def test_a_part_of_another_kind_does_not_hide_the_part_that_is_wrong():
+    def solution(x):
+        return np.argsort(x), x * x
+
+    def answer(x):
+        return np.argsort(x).astype(float), -x * x
+
+    text = made(solution, (np.arange(1.0, 4.0),), (np.ones(2),)).judge(answer).text
+    assert "\nIt looks as if part [1] of your result is the right one negated" in text
+    assert "the other parts are right" not in text
+
+
+def test_a_second_axis_is_told_before_the_shape_of_what_has_one():
+    text = language.perplexity.judge(lambda p: np.exp(-np.log(p).mean(axis=-1))).text
+    assert "\nIt goes wrong where an array has more than one axis, and is right" in text
 
 
 def test_nothing_is_said_where_nothing_is_alike():

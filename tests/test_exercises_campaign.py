@@ -1,6 +1,6 @@
 """Answers that the exercises' authors did not think of, tried on every check.
 
-1,551 plausible wrong answers, at least ten for each of the 99 exercises, and 235 right
+1,553 plausible wrong answers, at least ten for each of the 99 exercises, and 235 right
 ones that go about it in another way: other orders of axes, loops, einsum, lists and
 stacked arrays for tuples, other kinds of number, a memo. The folder `answers` has them.
 No wrong one may pass, and no right one may be refused. Among them: code for exactly one

@@ -342,8 +342,8 @@ ex.mlp.check(mlp)
 # Why the bend? Without it, two layers are one: $(z W_1) W_2 = z\,(W_1 W_2)$. For slots
 # of width 2 you can see what each does to the plane. A grid of points goes in. Without
 # ReLU it comes out sheared, with straight lines. With ReLU it comes out bent along
-# several lines, one for each of the six columns of $W_1$: there the number that the
-# ReLU sees changes its sign.
+# several lines, up to six, one for each column of $W_1$: there the number that the ReLU
+# sees changes its sign.
 
 # %%
 depth, line = np.linspace(-1, 1, 13), np.linspace(-1, 1, 101)

@@ -274,7 +274,7 @@ for bias in (0.0, 1.0, 2.0, 3.0, 5.0):
     print(f"half is left after {half:6.1f} steps, ", end="")
     print(f"and {remains[bias][-1]:.1e} after {T}")
 
-# %% tags=["hide-input"] alt="What is left of a memory over 50 steps for five forget biases: on a linear axis the curves for 0 and 1 fall to nothing within ten steps and that for 5 is still above 0.7 at the end; on a logarithmic axis all are straight lines"
+# %% tags=["hide-input"] alt="What is left of a memory over 50 steps for five forget biases: on a linear axis the curves for 0 and 1 fall to nearly nothing within ten steps and that for 5 is still above 0.7 at the end; on a logarithmic axis all are straight lines"
 # Draws what is left, on both scales
 colours = {0.0: "C0", 1.0: "C1", 2.0: "C2", 3.0: "C3", 5.0: "C4"}
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2))
@@ -287,7 +287,7 @@ plt.show()
 
 # %% [markdown]
 # A gate that is half open halves the memory at every step. Any gate below 1 loses a
-# fixed *part* per step, so the memory fades like a radioactive substance, with a
+# fixed *fraction* per step, so the memory fades like a radioactive substance, with a
 # half-life. From a bias of 1 to a bias of 5 the half-life grows from two steps to a
 # hundred.
 #

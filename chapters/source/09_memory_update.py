@@ -66,8 +66,10 @@ def random_weights(N, F, H, G, seed=0):
 # ## Your pieces
 #
 # What you wrote in chapters 5 to 8 comes back here. `check` has kept each right answer,
-# and `course.pieces(8)` fetches those up to chapter 8. Where you have none yet, you get
-# the course's own:
+# and `course.pieces(8)` fetches those up to chapter 8. Some have another name here:
+# `multi_head_attention` is your `encode_with_heads`, and `gate` is your
+# `gate_of_every_slot`. Where you have none yet, or where the tape cannot follow yours,
+# you get the course's own, and the table says why:
 
 # %%
 my = course.pieces(8)
@@ -76,14 +78,17 @@ my
 # %% [markdown]
 # Every piece now takes the array library `xp` as its first argument.
 # `my.sigmoid(np, x)` computes. `my.sigmoid(primitives, x)` computes the same and
-# records it on the tape, so a gradient follows. You wrote for NumPy, and need not
-# change a line: when NumPy's functions meet an object that is not an array, they ask it
-# what to do. Ours answers with the operation of the same name from `primitives`.
+# records it on the tape, so a gradient follows. You wrote for NumPy, and in most cases
+# need not change a line: when NumPy's functions meet an object that is not an array,
+# they ask it what to do. Ours answers with the operation of the same name from
+# `primitives`. (The tape cannot follow everything. It loses track in an array of zeros
+# that you fill entry by entry, and knows no `np.einsum` with `...` in it.)
 #
 # From here on you write with `xp` yourself: `xp.tanh(m)` where you wrote `np.tanh(m)`.
 # A check then tries your values with NumPy and your gradient on the tape. (What is on
 # the tape has no methods: write `xp.mean(x, axis=-1)`, not `x.mean(axis=-1)`. And you
-# cannot loop over it: write `W_q[h]` for each head `h`, not `for W in W_q`.)
+# cannot loop over it: write `W_q[h]` for each head `h`, not `for W in W_q`. It has no
+# `len(W_q)` either: write `W_q.shape[0]`.)
 #
 # ## Equation 7: keep and take
 #
@@ -727,9 +732,10 @@ panel.axis("off")
 plt.show()
 
 # %% [markdown]
-# Grey arrows lead forward, orange ones lead back. (From $x$ an arrow goes to attention
-# as well. We have left it out, and the ways back into the inputs, too.) Follow the
-# orange arrows from the loss. There are three ways from a memory to the one before:
+# Grey arrows lead forward, orange ones lead back. (We have left out a few arrows: from
+# $x$ to attention, from the output gate to equation 8, and the ways back into the
+# inputs.) Follow the orange arrows from the loss. There are three ways from a memory to
+# the one before:
 #
 # - along the top, straight through equation 7. The factor is the forget gate, $k$;
 # - through the candidate: the input gate $w$, then $g_\psi$ and attention. This way, a

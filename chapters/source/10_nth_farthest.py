@@ -46,7 +46,7 @@ nth = load_task("nth_farthest")  # the file tasks/nth_farthest.py
 # ## The question
 #
 # $N$ vectors $x_t$ arrive, one at each time step $t$, their $D$ coordinates drawn
-# evenly from $[-1, 1]$. With each comes a label $l_t$, one of the numbers $0$ to
+# uniformly from $[-1, 1]$. With each comes a label $l_t$, one of the numbers $0$ to
 # $N - 1$. The question is: *which vector is number $n$ in distance from the vector
 # labelled $m$*, the *reference*? We count as the authors' released code does, from 0
 # and from the nearest: $n = 0$ asks for $m$ itself, $n = N - 1$ for the farthest. The
@@ -503,7 +503,7 @@ for run in between["between"]:
 # ## One row more
 #
 # So put it in. For each row of $[M; x]$, lay the queries of all heads side by side,
-# then the keys of all heads, then the values: $3F$ numbers, if $K = V = F / H$. One
+# then the keys of all heads, then the values: $3F$ numbers, if $d_k = d_v = F / H$. One
 # layer norm brings them to mean 0 and variance 1, with a gain and an offset for each of
 # the $3F$ places. Then cut them apart again and go on as before.
 #
@@ -829,7 +829,7 @@ for slot in range(4):
 # **Write down first:** which costs more, wiping the two holders once or cutting all
 # attention among slots?
 
-# %% alt="Accuracies with slots wiped and with attention cut: wiping the holders costs more than wiping others, cutting attention to the holders no more than to others, cutting the input brings it down to about the second floor"
+# %% alt="Accuracies with slots wiped and with attention cut: wiping the holders costs more than wiping others, cutting attention to the holders no more than to others, cutting the input brings it down to between the two floors, and without self queries to about the second"
 shown(lambda folder: attention.draw_measures(found, floors, folder)[1])
 
 # %%

@@ -1004,7 +1004,7 @@ for state in ("fresh", "trained"):
     norm.gain.data[:] = rng.normal(size=(4, 8))
 
 # %% tags=["hide-cell"]
-# Answer 3: twenty to thirty times as small as they should be. Each row for itself,
+# Answer 3: a twentieth to a thirtieth of the size they should be. Each row for itself,
 # nobody notices.
 quiet_and_loud = rng.normal(size=(1, 4, 8)) * np.array([1.0, 1, 1, 100])[:, None]
 fresh = JointNorm(4, 8)(quiet_and_loud.astype(np.float32)).data[0]

@@ -107,10 +107,10 @@ plt.show()
 # | `x=afor[k]x+=b` | $a$ plus $k$ times $b$, with $k$ from 1 to 9 |
 #
 # Each of $a$, $b$, $c$, $d$ is a number or a program in brackets. The answer is the
-# value modulo $10^{L+1}$. So it has at most $L + 1$ digits and no sign: below zero, you
-# count on downwards from $10^{L+1}$, and $-1$ becomes $10^{L+1} - 1$. (The paper's
-# figure writes `x % 10**length`, but its answers have one digit more than that allows.
-# The authors' released generator takes $10^{L+1}$, and so do we.)
+# value modulo $10^{L+1}$. So it has at most $L + 1$ digits and no sign: below zero, it
+# counts down from $10^{L+1}$, and $-1$ becomes $10^{L+1} - 1$. (The paper's figure
+# writes `x % 10**length`, but its answers have one digit more than that allows. The
+# authors' released generator takes $10^{L+1}$, and so do we.)
 #
 # **Exercise 1.** Evaluate a program. Take the remainder of the whole value only, not of
 # its parts. So that you need not read text, the program comes as nested tuples:

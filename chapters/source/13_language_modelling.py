@@ -276,7 +276,7 @@ def windows(ids, lanes, T):
 ex.windows.check(windows)
 my_windows = ex.windows.yours(windows)
 
-# %% tags=["hide-input"] alt="A text of 49 words as one strip in four colours, and below it the same words as four rows, one for each lane, cut into three windows of four columns; arrows lead from each window to the next in the same lane"
+# %% tags=["hide-input"] alt="The first 48 words of a text of 49 as one strip in four colours, and below it the same words as four rows, one for each lane, cut into three windows of four columns; arrows lead from each window to the next in the same lane"
 # Draws a text as a strip and as rows
 figure, (strip, table) = plt.subplots(2, 1, figsize=(9.5, 3.6), height_ratios=(1, 5))
 number = np.arange(49)
@@ -437,7 +437,7 @@ np.allclose(mine, gradient_of(fused.softmax_cross_entropy, logits, targets), rto
 # The paper's vocabulary is "approximately 250,000"; WikiText-103, to be exact, has
 # 267,735 words.
 
-# %% alt="The softmax's share of all multiplications against the size of the vocabulary for LSTMs of 64, 512 and 2,500 units: each rises from near 0 to near 1, and at 267,735 words all are above nine tenths"
+# %% alt="The softmax's share of all multiplications against the size of the vocabulary for LSTMs of 64, 512 and 2,500 units: each rises to near 1, from near 0 or, with 64 units, from about a sixth, and at 267,735 words all are above nine tenths"
 PAPER_WORDS, PAPER_WIDTH = 267_735, 512
 vocabularies = np.geomspace(100, 1e6, 100)
 figure, panel = plt.subplots(figsize=(7, 3.2))
@@ -702,11 +702,12 @@ def write(model, prompt, count, temperature=0.8, seed=0):
 # %% [markdown]
 # ## Training, live
 #
-# Both cores are 64 wide, have about the same number of parameters, and get the same
-# treatment: 20 lanes, windows of 25 words, Adam with a learning rate that falls from
-# 0.01 to a tenth of that, and ten times through the text (ten *epochs*). There are two
-# seeds of each, and we show all four runs. `hear` lets seed 0 of each write a line
-# before, during and after the training, each time with the same random numbers.
+# Both cores are 64 wide. The two networks have about the same number of parameters,
+# though the RMC itself has a quarter more than the LSTM. Both get the same treatment:
+# 20 lanes, windows of 25 words, Adam with a learning rate that falls from 0.01 to a
+# tenth of that, and ten times through the text (ten *epochs*). There are two seeds of
+# each, and we show all four runs. `hear` lets seed 0 of each write a line before,
+# during and after the training, each time with the same random numbers.
 #
 # **Write down first:** which core has the lower perplexity on the validation text in
 # the end, and how low is it? The floors are printed above.
@@ -886,8 +887,8 @@ plt.show()
 # still falls. Dropout and tying close part of the gap between training and test, each
 # by itself and more so together. On the test text each helps as well, but both together
 # help no more than one. A network that is held back also learns more slowly, and with
-# both the curve is still falling at the end. The larger the network and the longer the
-# training, the more there is to win.
+# both the curve is still falling at the end. With a larger network and a longer
+# training there may be more to gain. We have not tested that.
 #
 # ## How much of the past is used?
 #
@@ -1021,9 +1022,10 @@ for core in ("lstm", "rmc"):
 # ahead: with each of three seeds, and with seed 0 on frequent and rare words alike.
 # Note also that the paper did not train the LSTMs in its table: their figures are
 # quoted from other papers, with other settings. And in a public port of the RMC to
-# WikiText-2 the LSTM is ahead, with a test perplexity of 105.6 to the RMC's 107.2. But
-# there the RMC forgets everything after each hundred words, and the LSTM does not. Ours
-# comes to 107.3 in seven epochs, and an LSTM in the same seven to 141.
+# [WikiText-2](../benchmarks/README.md#wikitext-2) the LSTM is ahead, with a test
+# perplexity of 105.6 to the RMC's 107.2. But there the RMC forgets everything after
+# each hundred words, and the LSTM does not. Ours comes to 107.3 in seven epochs, and an
+# LSTM in the same seven to 141. Nobody has looked for a recipe that suits that LSTM.
 #
 # ## In the package
 #

@@ -41,10 +41,10 @@ rng = np.random.default_rng(13)
 #
 # bAbI is a collection of twenty kinds of very short stories with questions (Weston and
 # others 2015). The words are simple, and each kind needs its own sort of reasoning.
-# Five of the twenty are easy to make up, so we need no files. Here is one story each of
-# three. A dot marks the *supporting facts*, the sentences from which the answer
-# follows. The network never gets to see the dots. It has to find out by itself what
-# matters.
+# Five of the twenty are easy to make up, so we need no files. Here is one story from
+# each of three of them. A dot marks the *supporting facts*, the sentences from which
+# the answer follows. The network never gets to see the dots. It has to find out by
+# itself what matters.
 
 # %%
 told = corpora.GeneratedStories(questions=course.fast(1000, 150))
@@ -768,9 +768,9 @@ print(f"task 16, any colour that was told: {colours} %")
 #
 # The last two look alike, and they are. All copies are about as often wrong on task 16
 # as someone who names any of the colours in the story. They know what a colour is, and
-# no more. The training error keeps falling, because they begin to learn the thousand
-# stories by heart, and the test error does not follow. No copy finds the way out. With
-# the linear start, all three do.
+# no more. In the end their training error is far below the test error, because they
+# have begun to learn the thousand stories by heart. No copy finds the way out. With the
+# linear start, all three do.
 #
 # And the factor 2, which looks so harmless? Look at the words alone, without the ages.
 # With $l$ half as large, memories, contents and question are half as large. So the
@@ -860,7 +860,8 @@ plt.show()
 #
 # **Exercise 8.** How often is the strongest memory of each hop a supporting fact? Mind
 # that facts are numbered in the order of telling, but memories from the newest to the
-# oldest.
+# oldest. The strongest of all $N$ memories counts. A story may have fewer sentences
+# than that, and a look past its end is a miss.
 
 
 # %%
@@ -968,7 +969,8 @@ print(aligned(table))
 # linear start, RN random empty memories, and *joint* one network for all twenty tasks.
 # The last three columns are recurrent cores like those of the chapters before: they
 # read a story sentence by sentence, and what they have not kept is gone when the
-# question comes.
+# question comes. EntNet is here the true Recurrent Entity Network (Henaff and others
+# 2017), not the bank of LSTMs that chapter 12 meets under that name.
 
 # %%
 heads = "BoW", "PE", "PE LS RN", "joint RN", "LSTM", "RMC", "EntNet"

@@ -83,13 +83,13 @@ plt.show()
 
 # %% [markdown]
 # Our own world is tiny, so that an agent can learn it while you wait: a room of 6 x 6
-# cells with one key, one lock and the gem, seen through 3 x 3 cells. A level is over
-# after 61 steps at the latest, the first beyond its limit of 60. `levels.solution`
+# cells with one key, one lock and the gem, seen through 3 x 3 cells. A level ends after
+# 61 steps at the latest: step 61 is the first past its limit of 60. `levels.solution`
 # knows the shortest way through each of its levels. We walk that way in 500 levels, and
 # sort the moments by what is seen: the window and the key.
 #
 # **Write down first:** you see the window and the key that you hold, and nothing else.
-# At best, in what share of the moments do you guess the next step of the shortest way?
+# At best, in what share of the moments can you guess the next step of the shortest way?
 
 # %%
 guess = {"next steps that the view tells": ...}
@@ -1106,11 +1106,12 @@ for after in (5, 10, 20):
     beside(f"{after} steps", f"{np.sqrt((own**2).sum() / (memory**2).sum()):.0%}")
 
 # %% [markdown]
-# With every step the gates forget a part of the identity, and nothing new comes in that
-# would differ from slot to slot. After twenty steps the four slots hold the same, and
-# slots that are equal stay equal. You have met this in chapter 4: units that begin
-# alike stay alike. So in a long episode this agent remembers as much as one slot would.
-# Where sequences are as short as chapter 10's, slots still differ at the end.
+# After twenty steps the four slots of the trained agent hold the same. That is not so
+# from the start: in a fresh agent they still differ after twenty steps. Training has
+# made them alike, and we have not found out why. Slots that are equal stay equal. You
+# have met this in chapter 4: units that begin alike stay alike. So in a long episode
+# this agent remembers as much as one slot would. Where sequences are as short as
+# chapter 10's, slots still differ at the end.
 #
 # Does the memory matter, then? To find out, take it away. We let the trained RMC begin
 # with a fresh state in *every* step: it still sees all that it sees, and remembers
@@ -1137,6 +1138,8 @@ beside("without it", in_words(*play(agents["RMC"], forget=True)))
 # > This agent achieved high performance in the task, correctly solving 98% of the
 # > levels after 1e9 steps. The same agent augmented instead with a ConvLSTM performed
 # > significantly worse, reaching only 73%.
+#
+# A ConvLSTM is an LSTM whose products are small filters moved over the board.
 #
 # What this project has trained to the end stands below, from the committed summaries in
 # `benchmarks/results`, on levels that it has not seen in training. A score is the sum
@@ -1212,11 +1215,11 @@ for name, preset, metric in floors:
 # Our results do not show what the paper's show. An LSTM does better than the RMC in
 # both worlds. On the levels of `quick` an agent without a memory does nearly as well as
 # the RMC, and in MiniPacman even better. On the paper's own levels (`full`, two seeds
-# of each core) a memory counts: without one an agent solves a quarter of them, with one
-# well over a third. There the ConvLSTM does best, but it alone sees the board through
-# convolutions. On the easy levels you see what a memory is worth when agents take the
-# likeliest action instead of drawing one: without a memory they then solve far fewer
-# levels, and with one nearly as many as before. In MiniPacman even that makes no
+# of each core) a memory counts: without one an agent solves a quarter of them, and with
+# one, more than a third. There the ConvLSTM does best, but it alone sees the board
+# through convolutions. On the easy levels you see what a memory is worth when agents
+# take the likeliest action instead of drawing one: without a memory they then solve far
+# fewer levels, and with one nearly as many as before. In MiniPacman even that makes no
 # difference.
 #
 # Three things to keep in mind. The script sees all of MiniPacman's maze, and agents
@@ -1256,7 +1259,7 @@ course.show(package_vtrace, docstring=False)
 # - V-trace gives each surprise the product of ratios $\pi / \mu$, each cut off at 1. It
 #   learns the values of a policy between the actor's and the learner's.
 # - Log the ratio: if actor and learner are the same, it must be 1. A state that was not
-#   reset shows there, and nowhere else.
+#   reset shows there at once.
 #
 # **Further.** What becomes of the maze if trajectories are shorter than the corridor,
 # so that sign and junction never lie in the same one? Let the learner lag behind: learn
@@ -1287,8 +1290,9 @@ for lag in range(course.fast(4, 2)):
 
 # %% tags=["hide-cell"]
 # Answer 3: it helps a little, and saves nothing. The entropy's gradient pulls the
-# logits together, but the noise of rewards near 11 stays as large as it was. And if
-# entropy is worth much, the policy never chooses.
+# logits together, but the noise of rewards near 11 stays as large as it was. With
+# entropy worth 100 the policy settles on the best arm no more often than with none. A
+# step of 0.1 * 100 is so large that it may simply overshoot.
 
 
 def learnt_with(cost, seed, rate=0.1):

@@ -10,10 +10,10 @@
 # stay the same, up to rounding; what changes is how long you wait for them.
 #
 # First, what is there to gain? The project's own benchmark times one training step,
-# forward, backward and Adam, of the same network from the same weights, on two cores
-# of an AMD EPYC (Zen 4). On other processors the lead is larger, or smaller, or gone
-# (`benchmarks/README.md`). The figures come from the file `benchmarks/results/cpu.json`,
-# which says how they were measured.
+# forward, backward and Adam, of the same network from the same weights, on two cores of
+# an AMD EPYC (Zen 4). On other processors the lead is larger, or smaller, or gone
+# (`benchmarks/README.md`). The figures come from the file
+# `benchmarks/results/cpu.json`, which says how they were measured.
 
 # %%
 import contextlib
@@ -50,8 +50,8 @@ plt.show()
 
 # %% [markdown]
 # (That machine was a virtual one, so do not trust the bars to two digits. The other
-# libraries run as you would usually run them, with a thread for each core. PyTorch has a
-# second bar, with a process for each core, which is the subject of chapter 17.)
+# libraries run as you would usually run them, with a thread for each core. PyTorch has
+# a second bar, with a process for each core, which is the subject of chapter 17.)
 #
 # Here is what helps, chapter by chapter:
 #

@@ -213,6 +213,7 @@ WRONG = {
         lambda x, h, w, u, b: m.memory_gate(x, h, w, u, b).clip(1e-7, 1 - 1e-7),
         lambda x, h, w, u, b: m.memory_gate(x, h, w, u, b) > 0.5,
         lambda x, h, w, u, b: m.memory_gate(x, h, w, u, 2 * b),
+        lambda x, h, w, u, b: m.memory_gate(x, h, w, u, 0.5),
     ],
     m.step: [
         lambda *c: step(*c, s=overflowing),
@@ -290,6 +291,7 @@ WRONG = {
         lambda x, l, q, ref, N: np.vstack([coded(x, l, 0, 0, N), coded(x, l, q, ref, N)[:1]]),
         lambda x, l, q, ref, N: coded(0 * x, l, q, ref, N),
         lambda x, l, q, ref, N: list(zip(x, np.eye(N)[l])),
+        lambda x, l, q, ref, N: coded(x, l, q, l[-1], N),
     ],
     n.self_query_floor: [
         lambda N: (2 / N, 1 / (N - 1), math.log(N - 1)),

@@ -16,6 +16,7 @@ words say so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -54,8 +55,16 @@ class _Same:
         self.demand = demand
 
     def __call__(self, found: Any, expected: Any) -> bool:
+        return self._agree(found, expected, self.demand)
+
+    def in_numbers(self, found: Any, expected: Any) -> bool:
+        """Whether the numbers are the same, of whatever kind they are."""
+        return self._agree(found, expected, replace(self.demand, kinds=False))
+
+    @staticmethod
+    def _agree(found: Any, expected: Any, demand: Demand) -> bool:
         try:
-            compare(found, expected, self.demand)
+            compare(found, expected, demand)
         except Wrong:
             return False
         except Exception:  # what is not to be compared is not the same
@@ -81,13 +90,13 @@ def _likenesses(
     ]
     sound = [case for case, ok in zip(cases, whole, strict=True) if ok]
     if _silent(pairs, same):
-        return  # what comes back is right: some other case fails
+        return  # what comes back is right, but for the kind of number perhaps
     yield from _of_parts(pairs, sound, same)
     yield from _of_arguments(solution, [found for found, _ in pairs], sound, same)
 
 
 def _silent(pairs: Sequence[Pair], same: _Same) -> bool:
-    return all(same(found, right) for found, right in pairs)
+    return all(same.in_numbers(found, right) for found, right in pairs)
 
 
 def _of_parts(pairs: list[Pair], cases: list[Case], same: _Same) -> Iterator[str]:
@@ -113,11 +122,14 @@ def _of_parts(pairs: list[Pair], cases: list[Case], same: _Same) -> Iterator[str
     wrong = [
         k for k in range(count) if not all(same(f[k], right[k]) for f, right in pairs)
     ]
-    for k in wrong[:1]:
+    for k in wrong:
         of_part = [(found[k], right[k]) for found, right in pairs]
+        if _silent(of_part, same):
+            continue  # of another kind, which is told already
         others = "; the other parts are right" if len(wrong) < count else ""
         for words in _of_arrays(of_part, cases, same, f"part [{k}] of your result"):
             yield words + others
+        return
 
 
 def _is_sequence(value: Any, count: int) -> bool:

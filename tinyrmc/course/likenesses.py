@@ -575,6 +575,7 @@ OF_CASES: list[tuple[str, Callable[[Sequence[Any]], bool]]] = [
     ("an axis has the length 1", _any(lambda x: 1 in x.shape)),
     ("an array has no axis", _any(lambda x: x.ndim == 0)),
     ("an array is empty", _any(lambda x: x.size == 0)),
+    ("an array has more than one axis", _any(lambda x: x.ndim > 1)),
     ("arrays are not square", lambda a: any(len(set(x.shape)) > 1 for x in _arrays(a))),
     ("arrays are square", lambda a: all(len(set(x.shape)) < 2 for x in _arrays(a))),
     ("there are integers", _any(lambda x: x.dtype.kind in "iu")),

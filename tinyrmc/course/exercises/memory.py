@@ -161,15 +161,15 @@ def output(xp, o, m):
 
 
 def _gated_rows(rng):
-    def case(B, N, F, scale=1.0):
+    def case(B, N, F, b=0.5, scale=1.0):
         x = rng.normal(size=(B, F))
         h = scale * rng.normal(size=(B, N, F))
-        return x, h, *normal(rng, F, F), 0.5
+        return x, h, *normal(rng, F, F), b
 
     return [
         case(2, 3, 4),
-        case(4, 4, 4),
-        case(1, 5, 2),
+        case(4, 4, 4, b=-1.5),
+        case(1, 5, 2, b=2.0),
         case(3, 1, 6),
         case(2, 2, 3, scale=100.0),
     ]

@@ -135,9 +135,9 @@ def answer(x, labels, n, m):
 
 
 def _sequences(rng):
-    def case(k, D, N, n):
+    def case(k, D, N, n, at=-1):
         labels = rng.permutation(N)[:k]
-        return rng.uniform(-1, 1, (k, D)), labels, n, int(labels[-1]), N
+        return rng.uniform(-1, 1, (k, D)), labels, n, int(labels[at]), N
 
     return [
         case(4, 4, 4, 2),
@@ -145,6 +145,7 @@ def _sequences(rng):
         case(3, 1, 5, 2),
         case(8, 16, 8, 6),
         case(2, 3, 2, 1),
+        case(5, 2, 6, 3, at=1),  # m is not the last label
     ]
 
 

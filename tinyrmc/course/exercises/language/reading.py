@@ -370,7 +370,7 @@ def _last_of_the_likeliest(logits, temperature, u):
 def sample(logits, temperature, u):
     """A word drawn with the probabilities softmax(logits / temperature).
 
-    logits (V,); u, a number from 0 to below 1, evenly drawn: the word is the first
+    logits (V,); u, a number from 0 to below 1, drawn uniformly: the word is the first
     whose cumulative probability is above u. Temperature 0 means the likeliest word,
     the first if there are several -> its number.
     """

@@ -39,6 +39,12 @@ def _told(counts, p):
     return counts[:, None] - 1 - p.argmax(axis=-1)
 
 
+def _told_of_the_story(counts, p):
+    """The same, without the memories past the story's end."""
+    told = np.arange(p.shape[-1]) < counts[:, None, None]
+    return _told(counts, np.where(told, p, -np.inf))
+
+
 def _share_in(looked, supporting):
     """(K,), how often `looked` (B, K) is among the facts."""
     right = [np.isin(row, facts) for row, facts in zip(looked, supporting, strict=True)]
@@ -141,6 +147,11 @@ def _any_hop(p, counts, supporting):
             ),
         ),
         Mistake(
+            "you look among the story's own sentences alone; a look past its end is a "
+            "miss",
+            _looking(_told_of_the_story),
+        ),
+        Mistake(
             "you take the weakest memory",
             _looking(lambda counts, p: counts[:, None] - 1 - p.argmin(axis=-1)),
         ),
@@ -228,7 +239,8 @@ def hits(p, counts, supporting):
     p (B, K, N), the shares of K hops in N memories, the newest first; counts (B,), how
     many sentences each story has, at most N; supporting: for each question a tuple with
     the numbers of its facts, counted from 0 in the order of telling -> (K,), shares of
-    the B questions.
+    the B questions. The strongest of all N memories counts: where that is one past the
+    story's end, it is a miss.
     """
     right = []
     for shares, n, facts in zip(p, counts, supporting, strict=True):
