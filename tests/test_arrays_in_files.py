@@ -37,7 +37,7 @@ STATE = {
 
 def packed(arrays, meta):
     file = io.BytesIO()
-    npz._pack(file, arrays, meta)
+    npz._pack(file, "memory", arrays, meta)
     return file.getvalue()
 
 

@@ -22,7 +22,7 @@ from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import UsageError
 from tinyrmc.kernels.graph import Graph
 from tinyrmc.training import captured
-from tinyrmc.training.discovery import load_task
+from tinyrmc.training.discovery import TaskError, load_task
 from tinyrmc.training.totals import OnDevice
 from tinyrmc.training.trainer import Trainer
 
@@ -144,6 +144,17 @@ def test_every_update_can_be_captured(asked, cublas):
                 each.advance()
     assert graphs_of(graph) == [True] and graph.task.learning_rate(6) > 0
     same(plain, graph)
+
+
+@pytest.mark.parametrize("rate", [-1, None])
+def test_a_rate_that_cannot_be_is_refused_when_the_graph_is_there(rate, cublas):
+    graph = trainer(True)
+    graph.task.learning_rate = lambda step: 0.1 if step < 4 else rate
+    for _ in range(4):
+        graph.advance()
+    assert graphs_of(graph) == [True]
+    with pytest.raises(TaskError, match=rf"learning_rate\(4\) must .* not {rate}$"):
+        graph.advance()
 
 
 # --- Texts and stories ----------------------------------------------------------------

@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -13,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tinyruns import error_of
+from tinyruns import contents, error_of
 
 import tinyrmc
+from tinyrmc import Tensor
 from tinyrmc.config import first_difference, require_same
 from tinyrmc.runs import machine
 from tinyrmc.runs import run as run_module
@@ -335,6 +337,36 @@ def test_a_disk_that_fills_up_while_creating_leaves_no_directory(tmp_path, monke
     monkeypatch.setattr(os, "fsync", fail)
     assert "No space left on device" in error_of(Run.create, tmp_path, "task", {}, {})
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "config, says",
+    [
+        ({"seed": -1}, "config.json is not as it was written: seed cannot be -1"),
+        ({"seed": {1}}, "config.json: set .1. is not JSON; use numbers, text, lists"),
+        ({(1, 2): 3}, "config.json: keys must be str, .* not tuple"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_leaves_no_directory(config, says, tmp_path):
+    text = error_of(Run.create, tmp_path, "task", config, {})
+    assert re.search(says, text) and list(tmp_path.iterdir()) == []
+
+
+def test_what_json_cannot_hold_is_told_and_changes_nothing(run):
+    save_step(run, 1)
+    run.log({"step": 1})
+    circle = {}
+    circle["itself"] = circle
+    before = contents(run.path)
+    tensor = Tensor(np.zeros((3, 3)))  # whose text has several lines
+    for wrong in {1, 2}, tensor, circle, {(1, 2): 3}:
+        says = f"cannot write {run.path / 'metrics.jsonl'}: "
+        assert error_of(run.log, {"step": 2, "loss": wrong}).startswith(says)
+        says = f"cannot write {run.checkpoint}: "
+        assert error_of(run.save, {}, {"wrong": wrong}).startswith(says)
+        says = f"cannot write {run.path / 'config.json'}: "
+        assert error_of(run.moved, {"wrong": wrong}).startswith(says)
+    assert contents(run.path) == before
 
 
 def test_what_is_no_run_directory_is_refused(tmp_path, run):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tinyrmc.training.discovery import TaskError
 from tinyrmc.training.streams import BLOCK, Epochs, Samples, Stream
 
 COUNTS = st.integers(1, 150)
@@ -164,6 +165,53 @@ def test_samples_depend_on_nothing_but_seed_step_and_block():
     others = [stream().batch(6, 0, 200), stream(4).batch(5, 0, 200)]
     assert all(set(o["x"].tolist()).isdisjoint(whole["x"].tolist()) for o in others)
     assert stream().state() == {}
+
+
+def given_by(drawn):
+    """Two streams whose functions give this for every block, whatever they are asked.
+
+    And one that takes it for a whole batch.
+    """
+    return [
+        Samples(lambda rng, count: drawn, 0),
+        numbered(200, 200, vary=lambda rng, batch: drawn),
+        Epochs(200, 200, take=lambda rows: drawn),
+    ]
+
+
+@pytest.mark.parametrize(
+    "drawn, says",
+    [
+        ({"x": np.zeros(64), "y": np.zeros(65)}, r"the array 'y' of {}.* shape \[65\]"),
+        (
+            {"x": np.zeros((16, 2))},
+            r"the array 'x' of {}.* shape \[16, 2\]; .* row for",
+        ),
+        ({"x": np.zeros(())}, r"the array 'x' of {}.* shape \[\]"),
+        ((np.zeros(64), np.zeros(64)), "{} must return {{name: array}}, not a tuple"),
+        (None, "{} must return {{name: array}}, not a NoneType"),
+    ],
+)
+def test_blocks_of_other_rows_than_asked_for_are_refused(drawn, says):
+    for name, stream in zip(("draw", "vary"), given_by(drawn), strict=False):
+        with pytest.raises(TaskError, match=says.format(rf"{name}\(\)")):
+            stream.batch(0, 0, 200)
+
+
+def test_every_block_is_as_long_as_what_is_taken_for_it():
+    """The last block of a batch is shorter; a `vary` may lose a row there alone."""
+
+    def loses(rng, batch):
+        return {"n": batch["n"][: min(len(batch["n"]), 7)]}
+
+    stream = numbered(200, 200, vary=loses)
+    with pytest.raises(TaskError, match=r"shape \[7\].* each of the 64 examples"):
+        stream.batch(0, 0, 200)
+    with pytest.raises(TaskError, match=r"shape \[7\].* each of the 8 examples"):
+        stream.batch(0, 192, 200)
+    none = Epochs(200, 100, take=lambda rows: {"n": rows[1:]})
+    with pytest.raises(TaskError, match=r"'n' of take\(\).* of the 50 examples"):
+        none.batch(0, 0, 50)
 
 
 def test_only_streams_that_say_so_have_random_access():

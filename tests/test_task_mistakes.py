@@ -46,6 +46,7 @@ def mistaken(monkeypatch, tmp_path_factory):
 
 
 DRAWN = "inputs = rng.normal(size=shape).astype(np.float32)"
+TARGET = '"target": inputs.argmax(1)}'
 BUILT = "return nn.MLP(numbers, [*hidden, numbers], seed=rng)"
 LOST = 'logits = model(batch["inputs"])'
 METRICS = 'metrics = {"accuracy": (right, losses.size)}'
@@ -289,11 +290,68 @@ TRAIN = LARGER[
             "def make(self, rng, count)",
             "Task has no method draw; write it, or both stream and held_out",
         ),
+        (
+            TARGET,
+            '"target": np.zeros(count + 1, int)}',
+            "the array 'target' of draw() has the shape [65]; it must have a row for "
+            "each of the 64 examples asked for",
+        ),
+        (
+            'return {"inputs": inputs, ' + TARGET,
+            "return inputs, inputs.argmax(1)",
+            "draw() must return {name: array}, not a tuple",
+        ),
+        (
+            RETURNED,
+            RETURNED.replace("losses.size", "primitives.sum(losses * 0.0)"),
+            "Task.loss() must give the count of its losses, not Tensor(",
+        ),
+        (
+            RETURNED,
+            RETURNED.replace("losses.size", "-losses.size"),
+            "Task.loss() must give the count of its losses, not -1; it is how many nu",
+        ),
+        (
+            METRICS,
+            METRICS.replace("right", "primitives.mean(losses)"),
+            "must give metrics as {name: (sum, count)}, not {'accuracy': (Tensor(",
+        ),
+        (
+            METRICS,
+            METRICS.replace("right", "np.arange(2000)"),
+            "must give metrics as {name: (sum, count)}, not {'accuracy': (array([ 0, ",
+        ),
+        (
+            METRICS,
+            METRICS.replace("right", "None"),
+            "{'accuracy': (None, 1)}; sum and count are single numbers, a Tensor's its",
+        ),
+        (
+            BUILT,
+            BUILT.removeprefix("return "),
+            "Task.build() must return a network, which is an nn.Module, not a NoneType",
+        ),
+        (
+            "    def references",
+            "    def state(self):\n        return {'seen': np.zeros(2)}\n\n"
+            "    def references",
+            "Task.state() must give what JSON can hold (Object of type ndarray is not ",
+        ),
+        (
+            "test_examples = 200",
+            "test_examples = 0",
+            "Task must have at least 1 held-out example, and a whole number of them, n",
+        ),
+        (
+            "test_examples = 200",
+            "test_examples = 2.5",
+            "not 2.5; set test_examples, or override examples",
+        ),
     ],
     ids=(
         "metrics none loss preset class references field nested train vector float "
         "detached count step headline numbers value list nest path name items build "
-        "draw"
+        "draw rows tuple tensor negative metric many nothing network state no half"
     ).split(),
 )
 def test_what_a_task_gives_is_checked(old, new, says, mistaken, refused):

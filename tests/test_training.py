@@ -29,7 +29,7 @@ from tinyrmc.training import trainer as trainer_module
 from tinyrmc.training.discovery import TaskError
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.presentation import Presentation
-from tinyrmc.training.task import Totals, TrainConfig
+from tinyrmc.training.task import Epochs, Totals, TrainConfig
 from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import CAN_FORK, WorkerError
 
@@ -455,3 +455,90 @@ def test_a_loss_that_returns_something_else_is_told_what_to_return(make_trainer)
     says = r"Larger\.loss\(\) must return \(sum, count, metrics, carry\), not 1\.0"
     with pytest.raises(TaskError, match=says):
         make_trainer(task).advance()
+
+
+# --- A batch that is masked, and rates that cannot be ---------------------------------
+
+
+class Masked(Larger):
+    """Only the examples of some pieces count: those that `counts` of their first row.
+
+    The rows of a batch are numbered.
+    """
+
+    counts = staticmethod(lambda first: True)
+
+    def stream(self, model, seed):
+        drawn = self.draw(np.random.default_rng(0), TRAIN.batch_size)
+        drawn["row"] = np.arange(TRAIN.batch_size)
+        return Epochs(drawn, TRAIN.batch_size, shuffle=False)
+
+    def loss(self, model, batch, carry):
+        total, count, _, carry = super().loss(model, batch, carry)
+        if "row" in batch and not self.counts(batch["row"][0]):
+            total, count = total * np.float32(0), 0
+        return total, count, {}, carry
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_piece_may_be_masked_but_not_a_whole_batch(workers, make_trainer):
+    task = Masked(Config())
+    task.counts = lambda first: first == 0  # of the first piece alone
+    trainer = make_trainer(task, workers=workers, processes=False)
+    trainer.advance()
+    start, stop = trainer.shares.pieces[0]
+    assert len(trainer.shares.pieces) > 1
+    assert trainer.window.sums["loss"][1] == stop - start
+    before = trainer.optimizer.data.copy()
+    task.counts = lambda first: False
+    says = (
+        r"^Masked\.loss\(\) must give, beside the sum of its losses, how many it is "
+        "the sum of: at least 1 in a whole batch, not 0$"
+    )
+    with pytest.raises(TaskError, match=says):
+        trainer.advance()
+    np.testing.assert_array_equal(trainer.optimizer.data, before)
+
+
+def test_where_sums_are_the_aim_a_batch_may_be_masked(make_trainer):
+    task = Masked(Config(dataclasses.replace(TRAIN, objective="sum")))
+    task.counts = lambda first: False
+    trainer = make_trainer(task)
+    before = trainer.optimizer.data.copy()
+    trainer.advance()
+    np.testing.assert_array_equal(trainer.optimizer.data, before)
+
+
+@pytest.mark.parametrize("count", [-50, float("inf"), float("nan"), np.array(-50)])
+def test_a_count_that_is_none_is_refused(count, make_trainer):
+    task = Larger(Config())
+    loss = task.loss
+    task.loss = lambda *given: (loss(*given)[0], count, {}, None)
+    with pytest.raises(TaskError, match=r"Larger\.loss\(\) must give"):
+        make_trainer(task).advance()
+
+
+def test_a_metric_that_is_nan_is_no_mistake(make_trainer):
+    task = Larger(Config())
+    loss = task.loss
+    metrics = {"share": (float("nan"), 50), "last": (np.float32(1), np.array(50))}
+    task.loss = lambda *given: (*loss(*given)[:2], metrics, None)
+    trainer = make_trainer(task)
+    trainer.advance()
+    assert np.isnan(trainer.means()["share"]) and trainer.means()["last"] == 0.02
+
+
+@pytest.mark.parametrize("rate", [-1, None, NAN, INF])
+def test_a_rate_that_cannot_be_is_told_with_its_step(rate, make_trainer):
+    """Also one that a schedule gives in the middle of a run."""
+    task = Larger(Config())
+    task.learning_rate = lambda step: 0.1 if step < 2 else rate
+    trainer = make_trainer(task)
+    trainer.advance()
+    trainer.advance()
+    says = (
+        r"^Larger\.learning_rate\(2\) must give a finite number that is not negative, "
+        f"not {rate}$"
+    )
+    with pytest.raises(TaskError, match=says):
+        trainer.advance()

@@ -12,9 +12,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
-from ..config import json_text
 from ..errors import RunError, why
-from .files import explained, from_json, opened, written_whole
+from .files import as_json, explained, from_json, opened, written_whole
 
 FORMAT, VERSION = "tinyrmc arrays", 1
 
@@ -49,10 +48,10 @@ def save_arrays(
 
     Equal content in equal order gives equal bytes. Only arrays that do not lie in C
     order are copied in memory. Raises RunError for an array that would need pickle, an
-    unusable name, and anything the disk refuses.
+    unusable name, a `meta` that is not JSON, and anything the disk refuses.
     """
     with written_whole(Path(path), previous) as file:
-        _pack(file, arrays, meta)
+        _pack(file, path, arrays, meta)
 
 
 def load_arrays(
@@ -97,10 +96,15 @@ def under(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
 # --- Bytes ----------------------------------------------------------------------------
 
 
-def _pack(file: BinaryIO, arrays: Mapping[str, Any], meta: Any) -> None:
-    """Write arrays and `meta` into an open file, without gathering them first."""
+def _pack(
+    file: BinaryIO, path: str | Path, arrays: Mapping[str, Any], meta: Any
+) -> None:
+    """Write arrays and `meta` into an open file, without gathering them first.
+
+    path: what the file is to be called, for errors.
+    """
     header = {"format": FORMAT, "version": VERSION, "meta": meta}
-    members: dict[str, Parts] = {HEADER: [json_text(header).encode()]}
+    members: dict[str, Parts] = {HEADER: [as_json(path, header).encode()]}
     members |= {f"{name}.npy": _npy(name, array) for name, array in arrays.items()}
     members[DIGEST] = [_digest(members).encode()]
     with zipfile.ZipFile(file, "w") as archive:

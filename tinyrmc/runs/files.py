@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..config import overflows
+from ..config import json_text, overflows
 from ..errors import RunError, why
 
 
@@ -161,6 +161,15 @@ def _says(where: str, value: Any) -> str:
 
 
 # --- Writing --------------------------------------------------------------------------
+
+
+def as_json(path: str | Path, value: Any, indent: int | None = None) -> str:
+    """The JSON text of what `path` is to hold; RunError for what JSON cannot say."""
+    try:
+        return json_text(value, indent)
+    except (TypeError, ValueError, RecursionError) as error:
+        says = " ".join(str(error).split())  # an array in it has lines of its own
+        raise RunError(f"cannot write {path}: {says}") from error
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -50,6 +50,7 @@ from .arrays import Arrays, load_meta, save_arrays, unpack
 from .files import (
     Count,
     Expected,
+    as_json,
     explained,
     from_json,
     misfit,
@@ -120,16 +121,17 @@ class Run:
         two JSON files into it.
 
         Processes that start at the same moment get different numbers. Raises RunError
-        when `path` exists or the directory cannot be made.
+        when `path` exists, the directory cannot be made, or what it is to hold does not
+        fit or is not JSON; then there is no directory.
         """
         path = _new_directory(Path(root), name, None if path is None else Path(path))
         try:
             _write_object(path / "environment.json", environment)
             _write_object(path / "config.json", config)  # last: it marks a whole run
+            return cls.open(path)
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)  # ours alone: we have just made it
             raise
-        return cls.open(path)
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
@@ -221,10 +223,11 @@ class Run:
 
         Strict JSON for any reader: NaN and infinities become null.
         """
-        line = json.loads(json_text(line), parse_constant=lambda not_finite: None)
+        path = self._metrics_path
+        text = as_json(path, line)
+        line = json.loads(text, parse_constant=lambda not_finite: None)
         if wrong := misfit(line, LINE):
             raise RunError(f"a line of metrics is an object with numbers: {wrong}")
-        path = self._metrics_path
         with explained(f"write {path}", "free some space there, then resume"):
             with open(path, "a", encoding="utf-8") as file:
                 file.write(json_text(line) + "\n")
@@ -359,7 +362,7 @@ def _numbered(root: Path, name: str) -> Iterator[Path]:
 
 
 def _write_object(path: Path, value: Mapping[str, Any]) -> None:
-    write_whole(path, json_text(value, indent=2).encode() + b"\n")
+    write_whole(path, as_json(path, value, indent=2).encode() + b"\n")
 
 
 def _read_object(path: Path, expected: Expected) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import numpy as np
 from .. import optim
 from ..errors import UsageError
 from ..kernels.graph import Graph, working_stream
+from .checks import check_rate
 from .streams import Batch
 from .task import Task
 from .totals import OnDevice, Sums, Totals
@@ -98,7 +99,7 @@ class Captured:
         if (carry := self._carry) is not steps.carry:
             for name, x in carry.items():
                 steps.carry[name][...] = x
-        rate = self.trainer.task.learning_rate(self.trainer.step)
+        rate = check_rate(self.trainer.task, self.trainer.step)
         self.trainer.optimizer.set_rate(rate)
         if steps.warm and (steps.captured or self._capture(steps)):
             steps.graph.replay()

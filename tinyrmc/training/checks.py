@@ -5,17 +5,23 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
+import json
+import math
 import re
+import textwrap
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..arguments import is_number
+import numpy as np
+
+from ..arguments import is_integer, is_number
 from ..config import check_values, is_place
 from ..engine import Tensor
 from ..errors import nearest
 from ..flags import reader_of
+from ..nn import Module
 from .discovery import TaskError
 
 TRAIN_FIELD = (
@@ -174,7 +180,7 @@ def check_result(task: Any, result: Any, examples: int | None = None) -> tuple:
     loss = f"{type(task).__name__}.loss()"
     if not isinstance(result, tuple) or len(result) != 4:
         raise TaskError(
-            f"{loss} must return (sum, count, metrics, carry), not {result!r}"
+            f"{loss} must return (sum, count, metrics, carry), not {_told(result)}"
         )
     total, count, metrics, carry = result
     if not isinstance(total, Tensor) or total.shape != ():
@@ -183,11 +189,15 @@ def check_result(task: Any, result: Any, examples: int | None = None) -> tuple:
             f"{loss} must give the sum of its losses as a Tensor with one number, not "
             f"a {type(total).__name__} {shape}; see primitives.sum"
         )
-    if not is_number(count) and getattr(count, "shape", None) != ():
-        raise TaskError(f"{loss} must give the count of its losses, not {count!r}")
+    if not _is_one(count) or (is_number(count) and not 0 <= count < math.inf):
+        raise TaskError(
+            f"{loss} must give the count of its losses, not {_told(count)}; it is how "
+            "many numbers the sum is of, such as losses.size"
+        )
     if not isinstance(metrics, dict) or not all(map(_is_pair, metrics.values())):
         raise TaskError(
-            f"{loss} must give metrics as {{name: (sum, count)}}, not {metrics!r}"
+            f"{loss} must give metrics as {{name: (sum, count)}}, not "
+            f"{_told(metrics)}; sum and count are single numbers, a Tensor's its .data"
         )
     if taken := OWN_NAMES & {*metrics}:
         raise TaskError(
@@ -200,7 +210,79 @@ def check_result(task: Any, result: Any, examples: int | None = None) -> tuple:
 
 
 def _is_pair(value: Any) -> bool:
-    return isinstance(value, (tuple, list)) and len(value) == 2
+    pair = isinstance(value, (tuple, list)) and len(value) == 2
+    return pair and all(map(_is_one, value))
+
+
+def _is_one(value: Any) -> bool:
+    """Whether a value is a single number, here or on the GPU; NaN is one too."""
+    if isinstance(value, Tensor):
+        return False
+    return isinstance(value, (int, float)) or getattr(value, "shape", None) == ()
+
+
+def _told(value: Any) -> str:
+    """A value as part of one line, which a large array would break."""
+    return textwrap.shorten(repr(value), 200, placeholder=" ...")
+
+
+def check_count(task: Any, count: Any) -> Any:
+    """The count of a whole batch's losses; TaskError unless it is positive and finite.
+
+    A piece may have 0, where all of it is masked. A count on the GPU goes unchecked,
+    since nothing in a step may wait: divided by 0, the step is skipped.
+    """
+    known = isinstance(count, (int, float, np.number))
+    if known and not 0 < count < math.inf:
+        raise TaskError(
+            f"{type(task).__name__}.loss() must give, beside the sum of its losses, "
+            f"how many it is the sum of: at least 1 in a whole batch, not {count}"
+        )
+    return count
+
+
+def check_rate(task: Any, step: int) -> float:
+    """The learning rate of a step; TaskError unless it is finite and not negative."""
+    rate = task.learning_rate(step)
+    if rate is None or not 0 <= rate < math.inf:
+        raise TaskError(
+            f"{type(task).__name__}.learning_rate({step}) must give a finite number "
+            f"that is not negative, not {rate}"
+        )
+    return rate
+
+
+def check_model(task: Any, model: Any) -> Any:
+    """What a task's `build` has returned; TaskError unless it is a Module."""
+    if not isinstance(model, Module):
+        raise TaskError(
+            f"{type(task).__name__}.build() must return a network, which is an "
+            f"nn.Module, not a {type(model).__name__}"
+        )
+    return model
+
+
+def check_state(task: Any) -> None:
+    """TaskError unless a task's state can go into a checkpoint."""
+    state = task.state()
+    try:
+        json.dumps(state)
+    except (TypeError, ValueError) as error:
+        raise TaskError(
+            f"{type(task).__name__}.state() must give what JSON can hold ({error}); "
+            "write x.tolist() for an array, list(x) for a set"
+        ) from None
+
+
+def check_examples(task: Any, split: str) -> int:
+    """How many examples a held-out set has; TaskError unless it has some."""
+    count = task.examples(split)
+    if not is_integer(count) or count < 1:
+        raise TaskError(
+            f"{type(task).__name__} must have at least 1 held-out example, and a whole "
+            f"number of them, not {count!r}; set test_examples, or override examples"
+        )
+    return count
 
 
 def _check_carry(task: Any, carry: Any, examples: int) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import check_sizes, check_switch, generator
+from .discovery import TaskError
 
 # Examples drawn from one random stream. To get a few of them, you draw the whole block.
 BLOCK = 64
@@ -63,6 +64,26 @@ def from_blocks(make: Callable[[int], Batch], start: int, stop: int) -> Batch:
     }
 
 
+def _whole(source: str, batch: Any, rows: int) -> Batch:
+    """What a task's function has returned; TaskError unless it is a dict of arrays with
+    this many rows each.
+
+    Blocks are joined array by array: another number of rows would go unnoticed, and
+    pair one example's input with another one's target.
+    """
+    if not isinstance(batch, dict):
+        raise TaskError(
+            f"{source}() must return {{name: array}}, not a {type(batch).__name__}"
+        )
+    for name, x in batch.items():
+        if (shape := np.shape(x))[:1] != (rows,):
+            raise TaskError(
+                f"the array {name!r} of {source}() has the shape {list(shape)}; it "
+                f"must have a row for each of the {rows} examples asked for"
+            )
+    return batch
+
+
 class Samples(Stream):
     """An endless stream of freshly drawn batches.
 
@@ -86,7 +107,8 @@ class Samples(Stream):
             chosen = [self.choose(generator(self.seed, step))]
 
         def block(number):
-            return self.draw(generator(self.seed, step, number), BLOCK, *chosen)
+            rng = generator(self.seed, step, number)
+            return _whole("draw", self.draw(rng, BLOCK, *chosen), BLOCK)
 
         return from_blocks(block, start, stop)
 
@@ -156,14 +178,20 @@ class Epochs(Stream):
     def batch(self, step, start, stop):
         """Examples start .. stop - 1 of this step's batch."""
         if self.vary is None:
-            return self.take(self._rows(step, start, stop))
+            return self._taken(step, start, stop)
 
         def block(number):
-            end = min((number + 1) * BLOCK, self.batch_size)
-            batch = self.take(self._rows(step, number * BLOCK, end))
-            return self.vary(generator(self.seed, step, number), batch)
+            first = number * BLOCK
+            end = min(first + BLOCK, self.batch_size)
+            batch = self._taken(step, first, end)
+            varied = self.vary(generator(self.seed, step, number), batch)
+            return _whole("vary", varied, end - first)
 
         return from_blocks(block, start, stop)
+
+    def _taken(self, step: int, start: int, stop: int) -> Batch:
+        """Examples start .. stop - 1 of a batch, as they are."""
+        return _whole("take", self.take(self._rows(step, start, stop)), stop - start)
 
     def _rows(self, step: int, start: int, stop: int) -> np.ndarray:
         """The numbers (stop - start,) of examples start .. stop - 1 of a batch."""

@@ -121,7 +121,8 @@ class Task(Presentation):
         """(sum of the losses as a Tensor, their count, {metric: (sum, count)}, carry).
 
         The loop divides the sum by the count once, after adding up all pieces of the
-        batch: give sums, not means.
+        batch: give sums, not means. A piece that is masked throughout may count 0, but
+        not a whole batch.
 
         It draws nothing: random numbers come with the batch. What it drew on the host,
         a CUDA graph would repeat in every step.

@@ -35,7 +35,17 @@ from .ahead import Ahead
 from .captured import captured
 from .carry import Carry
 from .checkpoints import UNFIT, finite_parameters
-from .checks import check_headline, check_references, check_result, telling
+from .checks import (
+    check_count,
+    check_examples,
+    check_headline,
+    check_model,
+    check_rate,
+    check_references,
+    check_result,
+    check_state,
+    telling,
+)
 from .discovery import TaskError
 from .ranks import Ranks
 from .streams import Batch
@@ -98,9 +108,10 @@ class Trainer:
         self.task, self.seed = task, seed
         self.xp = device_namespace(device, self.ranks.local_rank)
         model_seed, data_seed = np.random.SeedSequence(check_seed(seed)).spawn(2)
-        self.model = task.build(model_seed).to(self.xp)
+        self.model = check_model(task, task.build(model_seed)).to(self.xp)
         stream_seed = int(data_seed.generate_state(1, np.uint64)[0])
         self.stream = task.stream(self.model, stream_seed)
+        check_state(task)
         self._share_out(workers, processes)
         self._drawn_ahead = self._make_ahead(ahead)
         self._make_buffers()
@@ -202,8 +213,8 @@ class Trainer:
             return
         found: dict[str, float] = {}
         for split in task.splits:
-            share = 0, task.test_examples
-            found |= task.named(split, self._sums(split, *share))
+            sums = self._sums(split, 0, check_examples(task, split))
+            found |= task.named(split, sums)
         self._trial(1)
         check_headline(task, found)
         check_references(task, found)
@@ -328,10 +339,11 @@ class Trainer:
         """Move the parameters; the flag tells whether loss and gradient were finite."""
         total, count = step.sums["loss"]
         config = self.task.config.train
+        summed = config.objective == "sum"
         norm, finite = self.optimizer.step(
-            self.task.learning_rate(self.step),
+            check_rate(self.task, self.step),
             config.clip_norm,
-            scale=1 if config.objective == "sum" else 1 / count,
+            scale=1 if summed else 1 / check_count(self.task, count),
             valid=self.xp.isfinite(total),
         )
         self.task.after_update(self.model)
