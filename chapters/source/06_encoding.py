@@ -490,7 +490,7 @@ for name, distances in apart.items():
     panel.plot(range(1, steps + 1), distances, "o-", label=name)
 panel.set_yscale("symlog", linthresh=1e-8)
 panel.set(xlabel="inputs so far", ylim=(-2e-9, 10))
-panel.set_ylabel("how far slots lie apart,\nas a part of their size")
+panel.set_ylabel("how far slots lie apart,\nas a fraction of their size")
 panel.legend()
 plt.show()
 
