@@ -377,6 +377,7 @@ NAN, INF = float("nan"), float("inf")
 REFUSED = [
     ({"learning_rate": NAN}, "learning_rate must be positive, not nan"),
     ({"learning_rate": INF}, "learning_rate must be positive, not inf"),
+    ({"learning_rate": 1e39}, "learning_rate must be <= 3.4e+38, not 1e+39"),
     ({"clip_norm": NAN}, "clip_norm must be positive or None, not nan"),
     ({"checkpoint_minutes": -1.0}, "checkpoint_minutes must not be negative, not -1.0"),
     ({"checkpoint_minutes": NAN}, "checkpoint_minutes must not be negative, not nan"),

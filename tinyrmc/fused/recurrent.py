@@ -107,8 +107,7 @@ def lstm(
     last = steps if lengths is None else xp.clip(lengths, 0, steps)
     ends = (last,) if lengths is None else (last, xp.arange(batch))
     saved = inputs, weight, gates, hiddens, cells, squashed, ends, kept
-    # copies: a carry must not keep all steps alive
-    return (hiddens[1:], hiddens[ends].copy(), cells[ends].copy()), saved
+    return (hiddens[1:], hiddens[ends], cells[ends]), saved
 
 
 def _check_steps(steps, lengths, fresh):

@@ -23,6 +23,7 @@ from ..errors import nearest
 from ..flags import reader_of
 from ..nn import Module
 from .discovery import TaskError
+from .train_config import LARGEST
 
 TRAIN_FIELD = (
     "train: training.TrainConfig = field(default_factory=training.TrainConfig)"
@@ -242,9 +243,11 @@ def check_count(task: Any, count: Any) -> Any:
 
 
 def check_rate(task: Any, step: int) -> float:
-    """The learning rate of a step; TaskError unless it is finite and not negative."""
+    """The learning rate of a step; TaskError unless it is not negative, and finite as
+    float32.
+    """
     rate = task.learning_rate(step)
-    if rate is None or not 0 <= rate < math.inf:
+    if rate is None or not 0 <= rate <= LARGEST:
         raise TaskError(
             f"{type(task).__name__}.learning_rate({step}) must give a finite number "
             f"that is not negative, not {rate}"

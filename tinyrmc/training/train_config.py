@@ -17,6 +17,7 @@ from ..engine import Parameter
 # memory.
 PIECE = 128
 
+LARGEST = float(np.finfo(np.float32).max)  # parameters are float32
 POSITIVE = (
     "steps",
     "batch_size",
@@ -109,6 +110,9 @@ class TrainConfig:
             value = getattr(self, name)
             allowed = value is None or 0 < value < math.inf
             _require(allowed, self, name, "positive or None")
+        _require(
+            self.learning_rate <= LARGEST, self, "learning_rate", f"<= {LARGEST:.1e}"
+        )
         least = float(np.finfo(np.float32).tiny)
         within = self.epsilon is None or self.epsilon >= least
         _require(within, self, "epsilon", f"at least {least:.1e}, float32's least")
