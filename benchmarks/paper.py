@@ -270,6 +270,8 @@ def _size(group: dict[str, Any]) -> str:
 
 def _smaller_vectors(group: dict[str, Any]) -> str:
     data, row = group["config"]["data"], _size(group)
+    if row in {split(cell)[0] for cell in load_task("nth_farthest").Task.published}:
+        row += _in_code(flags(group, "train"))  # what keeps it from being that cell
     if not data["rungs"]:
         row += ", without a ladder"
     elif data.get("rung_shares"):

@@ -184,6 +184,15 @@ def test_nth_farthest_says_its_floors_and_who_never_met_the_task(tmp_path):
     assert table[f"4 x 4, the same steps on each rung{floor}"]["DNC"] == ours
     assert table[f"4 x 4, without a ladder{floor}"]["LSTM"] == ours
     assert table["8 x 16"]["DNC"] == "< 30<br>*not run*"
+    size = {"objects": 8, "dimensions": 16}
+    write(
+        tmp_path,
+        "shorter",
+        group(**of, data=data | size, label="ladder --train.steps 5"),
+    )
+    table = rows(paper.page(tmp_path), "## Nth farthest")
+    assert table[f"8 x 16, `--train.steps 5`{floor}"]["RMC"] == ours
+    assert table["8 x 16"]["RMC"] == "91<br>*not run*"
     cell = group(**of, cell="8 x 16, RMC", paper="91 %", data=data)
     write(tmp_path, "cell", cell)
     row = f"8 x 16, ours by a ladder of easier tasks, with smaller slots{floor}"
