@@ -228,7 +228,7 @@ def _smaller(group: dict[str, Any]) -> list[tuple[Place, str]]:
         row += f", {name} {how}" if how != "usual" else ""
     told = "kind", "length", "nesting", "operands", "answers"
     row += _in_code(flags(group, "data", told))
-    # how many slots is a setting of the row, but in a DNC they are words of its own
+    # slots are a setting that a row names; a DNC's are words, which others do not have
     own = ["core", "mem-slots"] if core == "DNC" else ["core"]
     row += _in_code(flags(group, "model", own))
     return [((row, core), group["result"])]
@@ -549,7 +549,9 @@ def in_one_look(groups: list[dict[str, Any]], folder: Path) -> str:
         rows.append(f"| {part} | {run} | {differ} |\n")
     missing = [str(of.number) for of in FIGURES if not _there(of, folder)]
     run = f"{len(FIGURES) - len(missing)} of {len(FIGURES)}"
-    differ = f"not run: {', '.join(missing)}" if missing else "of the tasks above"
+    differ = "drawn of the smaller tasks above"
+    if missing:
+        differ = f"not run: {', '.join(missing)}"
     numbers = ", ".join(str(of.number) for of in FIGURES)
     return "".join([*rows, f"| figures {numbers} | {run} | {differ} |\n"])
 

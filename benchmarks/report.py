@@ -24,8 +24,10 @@ def heading(benchmark: str, *libraries: str) -> dict[str, Any]:
     here = environment(tinyrmc.__version__)
     kept = "date", "git_commit", "processor", "cores", "numpy", "blas"
     found = {"benchmark": benchmark, **{name: here[name] for name in kept}}
-    found |= {"load_before": load()}
-    return found | ({"versions": versions(libraries)} if libraries else {})
+    found["load_before"] = load()
+    if libraries:
+        found["versions"] = versions(libraries)
+    return found
 
 
 def load() -> float | None:

@@ -30,12 +30,6 @@ def test_truncated_normal_has_the_moments_of_a_normal_cut_at_two():
         assert np.mean(np.abs(values) < edge) == pytest.approx(expected, abs=0.005)
 
 
-def test_truncated_normal_without_axes_is_redrawn_too():
-    rng = np.random.default_rng(0)
-    values = [nn.truncated_normal(rng, (), 1.0) for _ in range(200)]
-    assert np.shape(values) == (200,) and np.abs(values).max() <= 2
-
-
 def test_truncated_normal_follows_its_generator():
     one, same, other = (
         nn.truncated_normal(np.random.default_rng(seed), (3, 4), 1.0)

@@ -53,7 +53,7 @@ def truncated_normal(
         raise ValueError(
             f"truncated_normal: std must be finite and not negative, not {std!r}"
         )
-    values = np.asarray(rng.standard_normal(shape))
+    values = rng.standard_normal(shape)
     while (outside := np.abs(values) > 2).any():
         values[outside] = rng.standard_normal(int(outside.sum()))
     return (std * values).astype(dtype)

@@ -266,7 +266,7 @@ def check_model(task: Any, model: Any) -> Any:
 
 
 def check_state(task: Any) -> None:
-    """TaskError unless a task's state can go into a checkpoint."""
+    """TaskError unless a task's state can go to workers and into checkpoints."""
     state = task.state()
     try:
         json.dumps(state)
