@@ -233,6 +233,38 @@ def test_an_answer_for_one_example_alone_is_told_where_it_goes_wrong():
     assert "\nIt is right except with two leading axes. It looks as if" in text
 
 
+def test_an_answer_for_a_single_memory_is_told_where_it_goes_wrong():
+    ex = made(arrays.centred.function, arrays.centred.make_cases)
+    for answer in (
+        lambda M: M - M.mean(axis=-1)[:, None],
+        lambda M: np.array([slot - slot.mean() for slot in M]),
+    ):
+        text = ex.judge(answer).text
+        assert "\nIt goes wrong where there are leading axes, and is right" in text
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (np.eye, lambda n: np.eye(n, k=1)),  # a 1 in the place of a 0 is no factor
+        (np.arange, lambda n: np.where(np.arange(n) == 1, np.nan, np.arange(n))),
+        (np.arange, lambda n: np.full(n, np.nan)),
+    ],
+)
+def test_nothing_is_said_of_factors_and_addends_that_do_not_exist(right, wrong):
+    text = made(lambda n: right(n), (3,), (4,)).judge(wrong).text
+    assert text.splitlines()[-1].startswith("Try it: ")
+
+
+def test_a_single_row_shows_nothing_that_all_columns_have_in_common():
+    def answer(x):
+        return x * x if len(x) > 1 else x * x - np.arange(3.0)
+
+    x = np.arange(1.0, 7).reshape(2, 3)
+    text = made(squares, (x,), (x + 1,), (x[:1],)).judge(answer).text
+    assert "each column" not in text
+
+
 def test_a_mistake_that_has_a_name_comes_first():
     def solution(x):
         return x + x

@@ -2,6 +2,7 @@
 
 `diagnose` looks at the results of an answer in all cases. It asks in turn
 
+- do they go wrong just where there are leading axes;
 - are they what the solution gives for other arguments: one turned around, transposed,
   left out, exchanged with another;
 - are they the right results with something done to them: transposed, shifted, summed,
@@ -43,6 +44,9 @@ def diagnose(
         right = [solution(*case.copies()) for case in cases]
         whole = [not isinstance(each, Exception) for each in given]
         made = _only_made_cases(given, right, cases, same)
+        stacks = _which_cases(given, right, cases, same, likenesses.OF_STACKS)
+        if stacks and not made:
+            return stacks
         for words in _likenesses(solution, given, right, cases, whole, same):
             return f"{made}It looks as if {words}"
     return made.strip() or _which_cases(given, right, cases, same)
@@ -229,13 +233,17 @@ def _altered(name: str, alter: Function) -> Function:
 
 
 def _which_cases(
-    given: Sequence[Any], right: Sequence[Any], cases: Sequence[Case], same: _Same
+    given: Sequence[Any],
+    right: Sequence[Any],
+    cases: Sequence[Case],
+    same: _Same,
+    kinds: Sequence[tuple[str, Function]] = likenesses.OF_CASES,
 ) -> str:
     """What only the wrong cases have in common; "" if there is no such thing."""
     wrong = [not same(*pair) for pair in zip(given, right, strict=True)]
     if all(wrong) or not any(wrong):  # not a matter of numbers
         return ""
-    for words, holds in likenesses.OF_CASES:
+    for words, holds in kinds:
         if [holds([*case.arguments.values()]) for case in cases] == wrong:
             return f"It goes wrong where {words}, and is right elsewhere"
     return ""

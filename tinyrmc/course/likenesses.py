@@ -337,10 +337,16 @@ def _explained(
                 yield words, name
 
 
+def _real(pairs: Pairs) -> bool:
+    """Whether all of them are real numbers, and those that are found are finite."""
+    return all(
+        found.dtype.kind != "c" != right.dtype.kind and np.isfinite(found).all()
+        for found, right in pairs
+    )
+
+
 def _one_number(values: np.ndarray) -> float | None:
     """The number that all finite values are; None if they differ, or there is none."""
-    if np.iscomplexobj(values):
-        return None
     values = values[np.isfinite(values)]
     if not values.size or not np.allclose(values, values[0], rtol=1e-6, atol=1e-12):
         return None
@@ -356,9 +362,11 @@ def _ratios(found: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 def factors(pairs: Pairs, cases: Sequence[Case], what: str) -> Iterator[str]:
     """A result is the right one times a number, or each row is."""
-    if any(np.iscomplexobj(each) for pair in pairs for each in pair):
+    if not _real(pairs):
         return
     ratios = [_ratios(*pair) for pair in pairs]
+    if any(np.isinf(each).any() for each in ratios):
+        return
     known = [
         (_one_number(each), pair, case)
         for each, pair, case in zip(ratios, pairs, cases, strict=True)
@@ -386,8 +394,9 @@ def factors(pairs: Pairs, cases: Sequence[Case], what: str) -> Iterator[str]:
 
 
 def _tell(pairs: Pairs) -> bool:
-    """Whether there are enough entries to see a pattern in."""
-    return sum(right.size > 2 and right.dtype.kind != "b" for _, right in pairs) > 1
+    """Whether there are enough wrong entries to see a pattern in."""
+    wrong = [right for found, right in pairs if not np.allclose(found, right)]
+    return sum(right.size > 2 and right.dtype.kind != "b" for right in wrong) > 1
 
 
 def _constant_along(values: np.ndarray, axis: int) -> bool:
@@ -406,7 +415,7 @@ def _constant_along(values: np.ndarray, axis: int) -> bool:
 
 def addends(pairs: Pairs, cases: Sequence[Case], what: str) -> Iterator[str]:
     """A result is the right one plus a number, or each row is."""
-    if any(np.iscomplexobj(each) for pair in pairs for each in pair):
+    if not _real(pairs):
         return
     gaps = [found.astype(float) - right.astype(float) for found, right in pairs]
     numbers = [_one_number(each) for each in gaps]
@@ -503,7 +512,9 @@ def _one_end(wrong: Sequence[np.ndarray], axis: int, what: str) -> Iterator[str]
         others = [np.delete(mask, end, axis=0) for mask in long]
         if not any(mask.any() for mask in others):
             yield f"only the {place} entry along the {name} of {what} is wrong"
-        if not any(mask[end].any() for mask in long):
+        if not any(mask[end].any() for mask in long) and all(
+            each.any() for other in others if other.any() for each in other
+        ):
             yield f"only the {place} entry along the {name} of {what} is right"
 
 
@@ -563,14 +574,17 @@ def _floats(test: Callable[[np.ndarray], Any]) -> Callable[[Sequence[Any]], bool
 
 
 # (what a case is like, whether it is)
+OF_STACKS: list[tuple[str, Callable[[Sequence[Any]], bool]]] = [
+    ("there are leading axes", _any(lambda x: x.ndim > 2)),
+    ("there are two leading axes", _any(lambda x: x.ndim > 3)),
+]
 OF_CASES: list[tuple[str, Callable[[Sequence[Any]], bool]]] = [
     ("numbers are not finite", _floats(lambda x: not np.isfinite(x).all())),
     ("numbers are large", _floats(lambda x: abs(x).max() > 500)),
     ("numbers are large", _floats(lambda x: abs(x).max() > 50)),
     ("numbers are tiny", _floats(lambda x: abs(x).max() < 1e-2)),
     ("numbers are complex", _any(lambda x: x.dtype.kind == "c")),
-    ("there are leading axes", _any(lambda x: x.ndim > 2)),
-    ("there are two leading axes", _any(lambda x: x.ndim > 3)),
+    *OF_STACKS,
     ("there are no leading axes", lambda a: all(x.ndim < 3 for x in _arrays(a))),
     ("an axis has the length 1", _any(lambda x: 1 in x.shape)),
     ("an array has no axis", _any(lambda x: x.ndim == 0)),
