@@ -43,6 +43,11 @@ from .exercise import Mistake, exercise, normal
             lambda M: M - M.mean(axis=1, keepdims=True),
         ),
         Mistake(
+            "the new axis of the means stands in the second place, which is right for "
+            "a single memory alone (keepdims=True puts it last)",
+            lambda M: M - M.mean(axis=-1)[:, None],
+        ),
+        Mistake(
             "all slots of an example share one mean",
             lambda M: M - M.mean(axis=(-2, -1), keepdims=True),
         ),

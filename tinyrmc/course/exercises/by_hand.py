@@ -20,6 +20,11 @@ def _without_keepdims(g, x, gain, epsilon):
     return s * (h - n * np.mean(h * n, axis=-1))
 
 
+def _mean_without_gain(g, x, gain, epsilon):
+    n, s = RMS_NORM.rows(x, epsilon)
+    return s * (g * gain - n * mean(g * n))
+
+
 @exercise(
     cases=RMS_NORM.cases,
     hints=[
@@ -42,6 +47,10 @@ def _without_keepdims(g, x, gain, epsilon):
             "the means lose their axis, so that rows and means do not fit "
             "(keepdims=True keeps it)",
             _without_keepdims,
+        ),
+        Mistake(
+            "you take the mean of g * n; the gain counts there, too: h * n",
+            _mean_without_gain,
         ),
         *RMS_NORM.mistakes(),
     ],

@@ -56,6 +56,20 @@ def _full_pieces_only(differentiate, examples, size):
     return in_pieces(differentiate, examples[:full], size)
 
 
+def _first_piece(differentiate, examples, size):
+    return _at_once(differentiate, examples[:size], size)
+
+
+def _last_piece(differentiate, examples, size):
+    last = (len(examples) - 1) // size * size
+    return _at_once(differentiate, examples[last:], size)
+
+
+def _gradients_of_means(*case):
+    losses, counts, gradients = _pieces(*case)
+    return losses.sum() / counts.sum(), (gradients / counts[:, None]).sum(axis=0)
+
+
 def _at_once(differentiate, examples, size):
     loss, count, gradient = differentiate(examples)
     return loss / count, gradient / count
@@ -75,7 +89,7 @@ def _batches(rng):
         case(batch(12, 1, 2, 3, 11), 4),
         case(batch(5, 4), 2),  # a last piece without any target
         case(1e3 * batch(7, 0), 1),
-        case(batch(3), 4),
+        case(batch(2), 4),
     ]
 
 
@@ -101,6 +115,18 @@ def _batches(rng):
         Mistake(
             "your gradient is that of the sum: you do not divide it by the count",
             _gradient_of_the_sum,
+        ),
+        Mistake(
+            "you divide each piece's gradient by its own count before you add it",
+            _gradients_of_means,
+        ),
+        Mistake(
+            "only the first piece counts: is the `return` inside the loop?",
+            _first_piece,
+        ),
+        Mistake(
+            "only the last piece counts: add to totals, with +=",
+            _last_piece,
         ),
         Mistake(
             "you leave out the last piece when it is shorter than the others",

@@ -31,11 +31,13 @@ def lifted(x):
     return 1e6 + np.exp(x).sum()
 
 
-def _entry_by_entry(difference):
-    """A gradient made of `difference(f, x, step, ...)`, a step of 1 in one entry."""
+def _entry_by_entry(difference, moved=np.eye):
+    """A gradient made of `difference(f, x, step, ...)`, a step of 1 in one entry, or in
+    those that `moved` says.
+    """
 
     def gradient(f, x, *h):
-        steps = np.eye(x.size).reshape(x.size, *x.shape)
+        steps = moved(x.size).reshape(x.size, *x.shape)
         slopes = [difference(f, x, step, *h) for step in steps]
         return np.array(slopes).reshape(x.shape)
 
@@ -87,6 +89,19 @@ def _difference(f, x, step, h=1e-5):
         Mistake(
             "your second point is x itself: this is the forward difference",
             _entry_by_entry(lambda f, x, step, h: (f(x + h * step) - f(x)) / h),
+        ),
+        Mistake(
+            "your second point is x itself, only h away, and you divide by 2 h",
+            _entry_by_entry(lambda f, x, step, h: (f(x + h * step) - f(x)) / (2 * h)),
+        ),
+        Mistake(
+            "f gets the same array twice: each point needs a copy of its own, x.copy()",
+            lambda f, x, h: np.zeros(x.shape),
+        ),
+        Mistake(
+            "entries that have had their turn stay moved: begin each time with new "
+            "zeros, or a new copy of x",
+            _entry_by_entry(_difference, moved=np.tri),
         ),
         Mistake(
             "you halve the difference and multiply by h: `/ 2 * h` is not `/ (2 * h)`",
@@ -157,6 +172,11 @@ def central_difference(f, x, h):
             "you do not divide the imaginary part by h, or the step never got into x, "
             "which is still an array of real numbers",
             _entry_by_entry(lambda f, x, step: f(x + 1e-30j * step).imag),
+        ),
+        Mistake(
+            "entries that have had their turn stay moved: begin each time with new "
+            "zeros, or a new copy of x",
+            _entry_by_entry(_imaginary, moved=np.tri),
         ),
         Mistake(
             "your h is a thousandth, whose square still shows; without a subtraction "
@@ -439,6 +459,15 @@ def _shape_g_like_x(forward, vjp, x):
             "you take np.isclose as it is: with rtol=1e-5 a rule that is off by a "
             "millionth passes, with atol=1e-8 any rule with tiny slopes",
             partial(_judge, tolerance=1e-5, floor=1e-3),
+        ),
+        Mistake(
+            "your tolerance is too wide: a rule that is off by a billionth passes",
+            partial(_judge, tolerance=1e-8),
+        ),
+        Mistake(
+            "np.isclose adds atol=1e-8 to the tolerance that you give it, and any rule "
+            "with tiny slopes passes: pass atol=0",
+            partial(_judge, floor=100.0),
         ),
         Mistake(
             "you move the first entry of x only: a rule that is wrong elsewhere passes",

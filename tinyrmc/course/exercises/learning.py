@@ -103,6 +103,12 @@ def _g_along_the_columns(g, logits, targets):
     return g * (softmax(logits) - one_hot(logits, targets))
 
 
+def _whole_rows(g, logits, targets):
+    p = softmax(logits)
+    p[targets] -= 1
+    return g[:, None] * p
+
+
 def _down_the_columns(g, logits, targets):
     return g[:, None] * (softmax(logits.T).T - one_hot(logits, targets))
 
@@ -121,6 +127,24 @@ def _down_the_columns(g, logits, targets):
         Mistake(
             "you do not pass g on",
             lambda g, logits, targets: softmax(logits) - one_hot(logits, targets),
+        ),
+        Mistake(
+            "you subtract the targets as they are, numbers such as 3; write them "
+            "one-hot",
+            lambda g, logits, targets: (
+                g[:, None] * (softmax(logits) - targets[:, None])
+            ),
+        ),
+        Mistake(
+            "your one-hot rows are as wide as there are rows, not as there are classes",
+            lambda g, logits, targets: (
+                g[:, None] * (softmax(logits) - np.eye(len(targets))[targets])
+            ),
+        ),
+        Mistake(
+            "you take 1 off whole rows; each row has one place: write "
+            "p[np.arange(R), targets] -= 1",
+            _whole_rows,
         ),
         Mistake(
             "g lies along the columns; it has one number for each row, so write "
@@ -354,6 +378,16 @@ def _debiased_kept(w, g, m, v, t, rate, beta1, beta2):
     return w, m / (1 - beta1**t), v / (1 - beta2**t)
 
 
+def _beta1_for_both(*case):
+    *_, beta1, _ = case
+    return _adam(debiased_square=lambda v, b, t: v / (1 - beta1**t))(*case)
+
+
+def _epsilon_on_the_weights(*case):
+    w, m, v = _adam(direction=lambda m, v: m / np.sqrt(v))(*case)
+    return w + SMALL, m, v
+
+
 def _early_epsilon(w, g, m, v, t, rate, beta1, beta2):
     _, m, v = adam_step(w, g, m, v, t, rate, beta1, beta2)
     to = m / (1 - beta1**t) * np.sqrt(1 - beta2**t) / (np.sqrt(v) + SMALL)
@@ -417,6 +451,24 @@ def _old_moments(w, g, m, v, t, rate, beta1, beta2):
             ),
         ),
         Mistake(
+            "you take the power of 1 - beta; the power is that of beta, 1 - beta**t",
+            _adam(
+                debiased=lambda m, b, t: m / (1 - b) ** t,
+                debiased_square=lambda v, b, t: v / (1 - b) ** t,
+            ),
+        ),
+        Mistake(
+            "you correct v with beta1, too; it has beta2",
+            _beta1_for_both,
+        ),
+        Mistake(
+            "beta and 1 - beta have changed places: a mean keeps beta of what it was",
+            _adam(
+                mean=lambda b, m, g: (1 - b) * m + b * g,
+                square=lambda b, v, g: (1 - b) * v + b * g * g,
+            ),
+        ),
+        Mistake(
             "you count the steps from 0; t is 1 at the first",
             _adam(
                 debiased=lambda m, b, t: m / (1 - b ** (t + 1)),
@@ -430,6 +482,11 @@ def _old_moments(w, g, m, v, t, rate, beta1, beta2):
         Mistake(
             "your 1e-8 is inside the root; here it is added to the root",
             _adam(direction=lambda m, v: m / np.sqrt(v + SMALL)),
+        ),
+        Mistake(
+            "your 1e-8 is added to the weights; the root and 1e-8 need brackets around "
+            "them",
+            _epsilon_on_the_weights,
         ),
         Mistake(
             "you leave out the 1e-8: a weight that has had no gradient yet becomes "
@@ -596,6 +653,12 @@ def _dropped(gradients, limit):
         Mistake(
             "you bring long gradients to length 1, not to the limit",
             _divided,
+        ),
+        Mistake(
+            "your factor is upside down: it is limit / length",
+            lambda gradients, limit: [
+                g * max(1, _length(gradients) / limit) for g in gradients
+            ],
         ),
         Mistake(
             "you throw long gradients away; they should shrink",

@@ -78,6 +78,10 @@ def _labels(rng):
         Mistake("classes and labels have changed places", lambda b, C: np.eye(C)[b].T),
         Mistake("the 1 stands one class too far", lambda b, C: np.eye(C)[(b + 1) % C]),
         Mistake(
+            "you count the classes from 1; labels begin at 0",
+            lambda b, C: np.eye(C + 1)[b][:, 1:].copy(),
+        ),
+        Mistake(
             "all classes up to the label are 1",
             lambda b, C: (np.arange(C) <= b[:, None]) * 1.0,
         ),
@@ -109,6 +113,11 @@ def one_hot(labels, C):
         Mistake(
             "you pick the row after the one you want", lambda b, W: W[b - len(W) + 1]
         ),
+        Mistake(
+            "the one-hot rows stand in columns: make the labels the column, not the "
+            "rows of the table",
+            lambda b, W: (b == np.arange(len(W))[:, None]) @ W,
+        ),
         Mistake("you add up what was picked", lambda b, W: W[b].sum(axis=0)),
         Mistake("every row is multiplied by its label", lambda b, W: W[b] * b[:, None]),
     ],
@@ -130,6 +139,10 @@ def look_up(labels, table):
         Mistake("each time sees itself alone", lambda T: np.eye(T) > 0),
         Mistake("True stands where a time must not look", lambda T: np.tri(T) == 0),
         Mistake("each time sees one step ahead, too", lambda T: np.tri(T, k=1) > 0),
+        Mistake(
+            "two rows are compared, pair by pair: make one of them a column",
+            lambda T: np.arange(T) >= np.arange(T),
+        ),
     ],
 )
 def causal_mask(T):
@@ -324,7 +337,10 @@ def ranks(x):
             "True stands between different heads",
             lambda F, H: np.arange(F)[:, None] // (F // H) != np.arange(F) // (F // H),
         ),
-        Mistake("every unit is a head of its own", lambda F, H: np.eye(F) > 0),
+        Mistake(
+            "every unit is a head of its own (does a / stand where // should?)",
+            lambda F, H: np.eye(F) > 0,
+        ),
     ],
 )
 def head_mask(F, H):
@@ -353,6 +369,10 @@ def head_mask(F, H):
         Mistake(
             "you take the step behind the end, and zeros where there is none",
             lambda x, n: np.pad(x, ((0, 0), (0, 1), (0, 0)))[np.arange(len(x)), n],
+        ),
+        Mistake(
+            "each one-hot row meets every sequence: it needs one more axis, (B, 1, T)",
+            lambda x, n: (np.arange(x.shape[1]) == n[:, None] - 1) @ x,
         ),
         Mistake(
             "an axis of size 1 is left",
@@ -405,6 +425,10 @@ def _sigmoid(x):
         Mistake(
             "one gate does it all: what is not kept is written",
             lambda M, f, i, new: _sigmoid(f) * M + _sigmoid(-f) * np.tanh(new),
+        ),
+        Mistake(
+            "1 + np.exp(...) has no brackets, so that you divide by 1 and add the rest",
+            lambda M, f, i, new: M + np.exp(-f) + np.tanh(new) + np.exp(-i),
         ),
         Mistake(
             "the old memory goes through a tanh, too",

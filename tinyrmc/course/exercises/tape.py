@@ -33,6 +33,14 @@ from .exercise import Mistake, exercise, normal
             lambda g, a, b: (g @ b, a @ g),
         ),
         Mistake(
+            "you do not transpose a, in the gradient of b",
+            lambda g, a, b: (g @ b.T, a @ g),
+        ),
+        Mistake(
+            "you do not transpose b, in the gradient of a",
+            lambda g, a, b: (g @ b, a.T @ g),
+        ),
+        Mistake(
             "the two gradients have changed places",
             lambda g, a, b: (a.T @ g, g @ b.T),
         ),
@@ -93,6 +101,11 @@ def _shares(rng):
             lambda g, y: g * y,
         ),
         Mistake(
+            "you sum over the first axis; the shares of a row lie along the last, "
+            "axis=-1",
+            lambda g, y: g * y - y * (g * y).sum(axis=0, keepdims=True),
+        ),
+        Mistake(
             "you sum over all rows, not within each",
             lambda g, y: g * y - y * (g * y).sum(),
         ),
@@ -140,6 +153,13 @@ def _copied(g, shape):
     return _in_front(g, shape) + _stretched(g, shape)
 
 
+def _aligned_from_the_left(g, shape):
+    for axis, (one, other) in enumerate(zip(g.shape, shape, strict=False)):
+        if one != other:
+            g = g.sum(axis=axis, keepdims=True)
+    return g.reshape(shape)
+
+
 def _first_copy(g, shape):
     copied = _copied(g, shape)
     first = tuple(0 if axis in copied else slice(None) for axis in range(g.ndim))
@@ -185,6 +205,11 @@ def _first_copy(g, shape):
             "you keep the axes in front as 1, where they should go (keepdims=True is "
             "for the others only)",
             lambda g, shape: g.sum(axis=_copied(g, shape), keepdims=True),
+        ),
+        Mistake(
+            "you compare the two shapes from the left; broadcasting aligns them from "
+            "the right",
+            _aligned_from_the_left,
         ),
         Mistake(
             "you average the copies instead of adding them up",
@@ -337,6 +362,10 @@ def _replace(gradient, output, value, derivative):
     gradient[value] = gradient[output] * derivative
 
 
+def _add_to_the_output(gradient, output, value, derivative):
+    gradient[output] += gradient[value] * derivative
+
+
 def _add_unmultiplied(gradient, output, value, derivative):
     gradient[value] += derivative
 
@@ -363,6 +392,11 @@ def _add_unmultiplied(gradient, output, value, derivative):
         Mistake(
             "you walk the list from its beginning",
             lambda entries, count: _walk(entries, count, _add),
+        ),
+        Mistake(
+            "input and output have changed places: what the output has got goes on to "
+            "the inputs",
+            lambda entries, count: _walk(entries[::-1], count, _add_to_the_output),
         ),
         Mistake(
             "you do not multiply by what has arrived at the output: you add up the "
