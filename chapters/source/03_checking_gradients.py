@@ -287,9 +287,9 @@ ex.variance.check(variance)
 # its entries by random numbers $g$ and add them up; then it gives a number.
 #
 # **Exercise 4.** Write the judge: is this vjp right, for this function, at this point?
-# Some of the rules that it has to judge are wrong by a millionth, some in a single
-# entry. And slopes lie anywhere between $10^{-12}$ and $10^{17}$. So divide the
-# difference of the two sides by the size of the terms,
+# Some of the rules that it has to judge are wrong by a millionth or a billionth, some
+# in a single entry. And slopes lie anywhere between $10^{-12}$ and $10^{17}$. So divide
+# the difference of the two sides by the size of the terms,
 # $\sum_k \left| \frac{\partial f}{\partial x_k} \, v_k \right|$.
 
 

@@ -396,7 +396,7 @@ for name, (make, rates) in rules.items():
     best = max(rates, key=lambda rate, name=name: right[name, rate])
     print(f"{name:13} best rate {best:.1g}: {right[name, best]:.1%}")
 
-# %% tags=["hide-input"] alt="Accuracy after 400 steps against the learning rate, logarithmic, for plain gradient descent, momentum and Adam: each has a hill; outside of it accuracies fall to the floor of one third"
+# %% tags=["hide-input"] alt="Accuracy after 400 steps against the learning rate, logarithmic, for plain gradient descent, momentum and Adam: each has a hill; outside of it accuracies fall, at the largest rates of momentum and Adam to the floor of one third"
 # Draws the accuracy against the rate
 figure, panel = plt.subplots(figsize=(7, 3.4))
 for name, (_, rates) in rules.items():

@@ -321,7 +321,8 @@ for group, colour, dashes, name in curves:
         panel.plot(steps, accuracies, dashes, **look)
 for name, value in quick[0]["references"]["test_accuracy"].items():
     panel.axhline(value, color="0.4", lw=0.8, ls="--")
-    panel.text(12_000, value + 0.01, name, ha="right", fontsize=8, color="0.4")
+    look = {"va": "center", "fontsize": 8, "color": "0.4"}
+    panel.text(1.01, value, name, transform=panel.get_yaxis_transform(), **look)
 panel.set(xlabel="steps", ylabel="held-out accuracy", ylim=(0.4, 1))
 panel.legend(loc="center right", bbox_to_anchor=(1, 0.6))
 plt.show()

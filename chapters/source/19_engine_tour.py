@@ -336,6 +336,7 @@ for kind in (LittleTape, CarelessTape):
 # as $T$ small products, each of which goes through the whole of $W$'s gradient once
 # more. The engine computes it when enough rows have gathered, or when somebody asks for
 # the gradient.
+
 # %% [markdown]
 # ## What falls short
 #
