@@ -10,16 +10,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 GITHUB = ROOT / ".github"
-in_a_clone = pytest.mark.skipif(
-    not GITHUB.exists(), reason="the source archive has no templates"
-)
 
 
 def read(name):
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-@in_a_clone
+@pytest.mark.skipif(not GITHUB.exists(), reason="the source archive has no templates")
 def test_the_issue_forms_are_forms():
     yaml = pytest.importorskip("yaml")
     forms = sorted((GITHUB / "ISSUE_TEMPLATE").glob("[!c]*.yml"))
@@ -34,7 +31,6 @@ def test_the_issue_forms_are_forms():
             assert field["attributes"]["label"]
 
 
-@in_a_clone
 def test_what_runs_before_a_commit_is_what_make_lint_runs():
     yaml = pytest.importorskip("yaml")
     (local,) = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
@@ -46,7 +42,6 @@ def test_what_runs_before_a_commit_is_what_make_lint_runs():
     ]
 
 
-@in_a_clone
 def test_the_development_container_makes_the_environment_of_make():
     container = json.loads(read(".devcontainer/devcontainer.json"))
     assert container["postCreateCommand"] == "make .venv/installed-dev"

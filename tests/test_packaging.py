@@ -115,7 +115,8 @@ def test_the_source_archive_can_be_built_tested_and_cited(sdist):
     wanted = "pyproject.toml README.md LICENSE CITATION.cff CHANGELOG.md Makefile"
     wanted += " CONTRIBUTING.md .ci/run site/make_site.py site/pages/index.md"
     wanted += " CODE_OF_CONDUCT.md .binder/postBuild site/static/tinyrmc.css"
-    wanted += " benchmarks/cpu.py chapters/build.py"
+    wanted += " benchmarks/cpu.py chapters/build.py .devcontainer/devcontainer.json"
+    wanted += " .pre-commit-config.yaml"
     assert set(wanted.split()) | files("tinyrmc") <= names
     assert files("tasks") | files("tests") <= names
     tops = {name.partition("/")[0] for name in names}
