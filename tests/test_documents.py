@@ -90,7 +90,9 @@ def test_the_twenty_lines_print_what_is_said_of_them():
 
 
 def test_the_readme_fits_on_a_page():
-    assert len(read("README.md").splitlines()) <= 120
+    """But for the badges and commands that `make address` writes into it."""
+    own = re.sub(r"(?s)(<!-- address: ).*?(<!-- end -->)", r"\1\n\2", read("README.md"))
+    assert len(own.splitlines()) <= 120
 
 
 def anchors(text):
