@@ -1,4 +1,4 @@
-"""The nine equations of the Relational Memory Core, one small function each.
+"""The nine equations of the Relational Memory Core, as small functions.
 
 Santoro et al., "Relational recurrent neural networks" (2018), build a recurrent network
 whose state is a matrix M of N memories ("slots"), and let the slots attend to one

@@ -503,8 +503,8 @@ class Dropout(Module):
     """Inverted dropout: each number is zero with probability `rate`.
 
     What is kept is divided by 1 - rate, so the mean stays (to a ten-thousandth, at
-    rates up to 0.9). In evaluation `noise` is
-    None, and x comes back as it is. It has no parameters.
+    rates up to 0.9). In evaluation `noise` is None, and x comes back as it is. It has
+    no parameters.
 
     Args:
         rate: 0 <= rate < 1, in steps of 1/65536.

@@ -37,22 +37,11 @@ import numpy.typing as npt
 
 from .. import equations, kernels
 from .. import primitives as p
-from ..arguments import (
-    Seed,
-    check_number,
-    check_sizes,
-    check_switch,
-    generator,
-)
+from ..arguments import Seed, check_number, check_sizes, check_switch, generator
 from ..backend import Array, namespace
 from ..engine import Parameter, Tensor
 from ..fused import attention, linear, relational_memory, rmc_gates
-from ..nn import (
-    LayerNorm,
-    Linear,
-    check_dtype,
-    truncated_normal,
-)
+from ..nn import LayerNorm, Linear, check_dtype, truncated_normal
 from .core import Core, State, Trace
 
 GATE_STYLES = ("unit", "memory", None)
