@@ -40,6 +40,12 @@ autodoc_default_options = {
     "special-members": "__call__",
 }
 autodoc_preserve_defaults = True  # xp=np, not what np prints
+# signatures name these, not what they stand for: Any, or a line of NumPy's own types
+autodoc_type_aliases = {
+    "Array": "Array",
+    "State": "State",
+    "npt.DTypeLike": "DTypeLike",
+}
 autodoc_inherit_docstrings = False
 python_maximum_signature_line_length = 80
 add_module_names = False
@@ -63,6 +69,7 @@ html_context = {"default_mode": "auto"}  # light or dark, as the reader's system
 # list, which takes longer to make than the page.
 html_sidebars = {"_modules/**": ["navbar-logo.html", "search-button-field.html"]}
 html_theme_options = {
+    "logo": {"text": project},  # on the first page, too, whose title stands alone
     "navbar_persistent": [],
     "home_page_in_toc": False,
     "show_toc_level": 2,

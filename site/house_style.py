@@ -28,12 +28,13 @@ ITEM = re.compile(r"([\w*.]+(?:, [\w*.]+)*): +(\S.*)")
 GAP = re.compile(r" {2,}")
 FLAG = r"(?<![\w`.-])--[a-z][\w.-]*\w"  # --data.kind
 # x_t, sum_k, h_{i,t-1}, b^f, ]^D
-INDEX = r"(?<![\w`])(?:sum|prod|[A-Za-z]|\])[_^](?:\w|\{[^}]+\})(?![\w^(])"
+INDEX = r"(?:(?<![\w`])(?:sum|prod|[A-Za-z])|\])[_^](?:\w|\{[^}]+\})(?![\w^(])"
 # every second part of a split is code, emphasis or one of these
 MARKED = re.compile(rf"(`[^`]+`|\*\w(?:[^*]*\w)?[.?]?\*|{FLAG}|{INDEX})")
 WORD = re.compile(r"\S+")
 PROGRAMS = r"python\d?|py|pip|uv|make|git|tinyrmc|mpiexec|\.venv/\S+"
 COMMAND = re.compile(rf"^(?:\w+=\S* )*(?:{PROGRAMS}) [\w.'-]", re.MULTILINE)
+ALIAS = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
 
 
 # --- Docstrings -----------------------------------------------------------------------
@@ -218,6 +219,13 @@ def _process(app, what, name, object, options, lines):
     lines[:] = [*made[:after], *formulas(name), *made[after:]]
 
 
+def _name_aliases(app, what, name, object, options, signature, returns):
+    """An alias that is part of a type by its name alone, where Sphinx names its own
+    class too.
+    """
+    return tuple(text and ALIAS.sub(r"\1", text) for text in (signature, returns))
+
+
 def documented(primitive):
     """A function that stands for a primitive, which autodoc would take for a constant.
     Its signature is that of the call, without the array library.
@@ -304,6 +312,7 @@ def setup(app):
     for name, primitive in TABLE.items():
         setattr(inspect.getmodule(primitive.forward), name, documented(primitive))
     app.connect("autodoc-process-docstring", _process)
+    app.connect("autodoc-process-signature", _name_aliases)
     app.connect("doctree-read", _keep_together)
     app.connect("doctree-read", _set_commands)
     app.connect("doctree-resolved", _mark_wide)

@@ -317,6 +317,20 @@ def test_no_page_names_a_place_of_the_machine_that_built_it(website):
     assert named == []
 
 
+@built_here
+def test_signatures_name_types_as_the_code_does(website):
+    found = {
+        (path.name, word)
+        for path in (website / "reference").glob("*.html")
+        for word in re.findall(
+            r"_HasDType|TypeAliasForwardRef", path.read_text(encoding="utf-8")
+        )
+    }
+    assert found == set()
+    equations = (website / "reference" / "equations.html").read_text(encoding="utf-8")
+    assert equations.count(">Array<") > 10
+
+
 # --- Some pages -----------------------------------------------------------------------
 
 
@@ -379,6 +393,7 @@ def test_pages_say_what_they_are_and_name_no_address(website):
         text = path.read_text(encoding="utf-8")
         titles += re.findall(r"<title>(.*?)</title>", text, re.DOTALL)
         assert '<meta property="og:title" content="' in text
+        assert '<p class="title logo__title">tinyrmc</p>' in text
         assert bool(of_project.repository()) == ("og:url" in text)
     text = (website / "index.html").read_text(encoding="utf-8")
     assert '<meta name="description" content="tinyrmc is' in text
@@ -419,6 +434,10 @@ def test_the_page_inside_another_follows_its_theme(address, window):
             [r"x\ :sub:`t` and W\ :sup:`f`, not mem_slots.", ""],
         ),
         ("h_{i,t-1}", [r"h\ :sub:`i,t-1`", ""]),
+        (
+            "In [-1, 1]^D, and a[0]_x.",
+            [r"In [-1, 1]\ :sup:`D`, and a[0]\ :sub:`x`.", ""],
+        ),
         (
             "Args:\n    a, b: what.\n        More.\n    c: that\nRaises it.",
             [
