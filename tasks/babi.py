@@ -60,7 +60,7 @@ import numpy as np
 from tinyrmc import corpora, fused, nn, training
 from tinyrmc import primitives as p
 from tinyrmc.backend import gemm, namespace, to_device
-from tinyrmc.config import PLACE
+from tinyrmc.config import PLACE, check_least
 from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.cores.config import CoreName
 from tinyrmc.cores.memn2n import Constant, Encoding, MemN2N
@@ -97,7 +97,7 @@ class DataConfig:
     """the most sentences of a story that are kept: its latest ones"""
 
     def __post_init__(self):
-        _require_positive("data", self, "memories")
+        check_least("data", self, "memories")
         if self.version == "v1.1" and self.variant == "en-10k":
             raise ValueError("data.variant en-10k is of version v1.2; choose that")
         told = [str(k) for k in corpora.GENERATED_TASKS]
@@ -148,7 +148,7 @@ class ModelConfig(CoreConfig):
     def __post_init__(self):
         if self.core != "memn2n":
             super().__post_init__()
-        _require_positive("model", self, "embedding_size", "hops", "restarts")
+        check_least("model", self, "embedding_size", "hops", "restarts")
         if not 0 <= self.relu <= 1:
             raise ValueError(f"model.relu must be from 0 to 1, not {self.relu}")
         if not self.pe_scale > 0:
@@ -172,25 +172,12 @@ class RecipeConfig:
     """the most memories that are forgotten in training, as a share of the story"""
 
     def __post_init__(self):
-        if self.linear_epochs is not None and self.linear_epochs < 0:
-            raise ValueError(
-                f"recipe.linear_epochs must not be negative, not {self.linear_epochs}"
-            )
-        if self.halve_every is not None:
-            _require_positive("recipe", self, "halve_every")
+        check_least("recipe", self, "linear_epochs", least=0)
+        check_least("recipe", self, "halve_every")
         if not 0 <= self.random_memories <= 1:
             raise ValueError(
                 "recipe.random_memories must be from 0 to 1, not "
                 f"{self.random_memories}"
-            )
-
-
-def _require_positive(owner, config, *names):
-    for name in names:
-        if getattr(config, name) < 1:
-            raise ValueError(
-                f"{owner}.{name} must be an integer of at least 1, not "
-                f"{getattr(config, name)}"
             )
 
 

@@ -83,7 +83,7 @@ import numpy as np
 from tinyrmc import corpora, fused, ngrams, nn, sampling, training
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_device, to_host
-from tinyrmc.config import ADDED, PLACE
+from tinyrmc.config import ADDED, PLACE, check_least
 from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.cores.config import USED, CoreName, without_effect
 from tinyrmc.cores.core import select_state, state_arrays, state_of
@@ -126,13 +126,9 @@ class DataConfig:
     """words before its part that a lane reads first, uncounted"""
 
     def __post_init__(self):
-        bounds = {"vocabulary_size": 2, "window": 1, "lanes": 1, "context": 0}
-        for name, least in bounds.items():
-            if (value := getattr(self, name)) is not None and value < least:
-                raise ValueError(
-                    f"data.{name} must be an integer of at least {least}, not "
-                    f"{getattr(self, name)}"
-                )
+        check_least("data", self, "window", "lanes")
+        check_least("data", self, "vocabulary_size", least=2)
+        check_least("data", self, "context", least=0)
 
 
 @dataclass(frozen=True)
@@ -182,12 +178,7 @@ class ModelConfig(CoreConfig):
     def __post_init__(self):
         if self.core != "memn2n":
             super().__post_init__()
-        for name in ("embedding_size", "hops", "memories"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"model.{name} must be an integer of at least 1, not "
-                    f"{getattr(self, name)}"
-                )
+        check_least("model", self, "embedding_size", "hops", "memories")
         if not 0 <= self.relu <= 1:
             raise ValueError(f"model.relu must be from 0 to 1, not {self.relu}")
         for name in ("dropout_embedding", "dropout_between", "dropout_output"):
@@ -218,10 +209,7 @@ class PlateauConfig:
     def __post_init__(self):
         if self.factor is not None and not 0 < self.factor < 1:
             raise ValueError(f"plateau.factor must be in (0, 1), not {self.factor}")
-        if self.patience < 1:
-            raise ValueError(
-                f"plateau.patience must be at least 1, not {self.patience}"
-            )
+        check_least("plateau", self, "patience")
         if not self.threshold >= 0:
             raise ValueError(
                 f"plateau.threshold must not be negative, not {self.threshold}"

@@ -683,7 +683,10 @@ def test_bad_files_get_one_line(changes, says, empty_directory, refused):
         ("--model.restarts 0", "model.restarts must be"),
         ("--model.relu 2", "model.relu must be from 0 to 1"),
         ("--model.pe-scale 0", "model.pe_scale must be positive"),
-        ("--recipe.linear-epochs -1", "recipe.linear_epochs must not be negative"),
+        (
+            "--recipe.linear-epochs -1",
+            "recipe.linear_epochs must be an integer of at least 0",
+        ),
         ("--recipe.halve-every 0", "recipe.halve_every must be"),
         ("--recipe.random-memories 2", "recipe.random_memories must be from 0 to 1"),
         ("--data.generated --train.batch-size 901", "do not fill a batch of 901"),

@@ -108,6 +108,19 @@ def check_values(config: Any, where: str = "") -> None:
             raise ValueError(f"{name} {wrong}")
 
 
+def check_least(owner: str, config: Any, *names: str, least: int = 1) -> None:
+    """ValueError unless the fields of these names are at least `least`, or None.
+
+    "model" as the owner makes the names "model.hops".
+    """
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and value < least:
+            raise ValueError(
+                f"{owner}.{name} must be an integer of at least {least}, not {value}"
+            )
+
+
 def _misfit(value: Any, hint: Any) -> str | None:
     """What a value must be and is not, in words; None if it is of a field's type."""
     if _is_of(value, hint):

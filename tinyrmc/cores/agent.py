@@ -18,7 +18,7 @@ import numpy as np
 from .. import primitives as p
 from ..arguments import Seed, generator
 from ..backend import Array, namespace, to_device
-from ..config import ADDED
+from ..config import ADDED, check_least
 from ..engine import Tensor
 from ..nn import Conv2d, Linear, Module
 from .config import MapCoreConfig, build_core
@@ -55,10 +55,7 @@ class AgentConfig(MapCoreConfig):
                 "model.core conv_lstm reads maps, and model.encoder linear gives none; "
                 "take the encoder conv"
             )
-        if self.features < 1:
-            raise ValueError(
-                f"model.features must be an integer of at least 1, not {self.features}"
-            )
+        check_least("model", self, "features")
 
 
 class Agent(Module):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from ..arguments import Seed
-from ..config import ADDED, check_values
+from ..config import ADDED, check_least, check_values
 from ..errors import UserError, counted
 from .conv_lstm import ConvLSTM
 from .core import Core
@@ -59,7 +59,7 @@ class DNCConfig:
 
     def __post_init__(self):
         check_values(self, "model.dnc")
-        _check_sizes("model.dnc", self, "word_size", "read_heads", "write_heads")
+        check_least("model.dnc", self, "word_size", "read_heads", "write_heads")
         if self.clip is not None and not self.clip > 0:
             raise ValueError(
                 f"model.dnc.clip must be positive or None, not {self.clip}"
@@ -128,7 +128,7 @@ class CoreConfig:
 
     def __post_init__(self):
         check_values(self, "model")
-        _check_sizes(
+        check_least(
             "model",
             self,
             "mem_slots",
@@ -184,7 +184,7 @@ class ConvLSTMConfig:
 
     def __post_init__(self):
         check_values(self, "model.conv_lstm")
-        _check_sizes("model.conv_lstm", self, "channels", "kernel")
+        check_least("model.conv_lstm", self, "channels", "kernel")
 
 
 @dataclass(frozen=True)
@@ -197,15 +197,6 @@ class MapCoreConfig(CoreConfig):
     layer of hidden_size units, remembers nothing
     """
     conv_lstm: ConvLSTMConfig = field(default_factory=ConvLSTMConfig)
-
-
-def _check_sizes(owner: str, config: Any, *names: str) -> None:
-    for name in names:
-        value = getattr(config, name)
-        if value is not None and value < 1:
-            raise ValueError(
-                f"{owner}.{name} must be an integer of at least 1, not {value}"
-            )
 
 
 _UNITS = ("mem_slots", "head_size", "num_heads", "total_units")
