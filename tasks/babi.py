@@ -380,7 +380,8 @@ def split_off(stories: list[Story]) -> dict[str, list[Story]]:
 
 def read(source: Source, data: DataConfig, encoding: Encoding) -> tuple[Material, ...]:
     """A `Material` for each network, with this encoding, the longest sentence aside."""
-    tasks = [int(data.task)] if data.task in TASKS else source.complete
+    # where no task is complete, the first one's missing file is named
+    tasks = [int(data.task)] if data.task in TASKS else source.complete or [1]
     told = {
         task: split_off(source.stories(task, "train"))
         | {"test": source.stories(task, "test")}

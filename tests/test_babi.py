@@ -155,6 +155,14 @@ def test_joint_stories_share_a_vocabulary_and_hold_out_of_each_task():
         np.testing.assert_array_equal(counts, [m.count(part) for m in apart])
 
 
+@pytest.mark.parametrize("which", ["all", "joint"])
+def test_where_no_task_has_both_files_one_that_is_missing_is_named(which, tmp_path):
+    write_babi(tmp_path, {(k, "test"): "" for k in STORIES})
+    settings = dataclasses.replace(config(which), data_dir=tmp_path)
+    with pytest.raises(corpora.MissingCorpus, match=r"has no en/qa1_\*_test\.txt; get"):
+        assert babi.Task(settings).materials
+
+
 def test_a_file_that_is_missing_is_left_out_of_all_and_named_alone(tmp_path):
     folder = write_babi(tmp_path, {(3, "train"): ""}, variant="en-10k")
 
