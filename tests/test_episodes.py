@@ -284,7 +284,8 @@ def test_an_agent_plays_and_says_what_it_attends_to(agent):
     assert game.press("\x1b[C") and game.steps in (before + 1, 0)
     assert game.press("\x1b[A") and game.press("v") and game.whole
     game.press("n")
-    assert game.steps == 0 and "agent:" not in game.screen() and not game.press("q")
+    assert game.steps == 0 and "agent:" not in game.screen()
+    assert not game.press("q") and not game.press("\x04")
 
 
 @pytest.mark.parametrize("name", ["rmc", "pacman"])

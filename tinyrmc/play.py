@@ -179,7 +179,7 @@ class Watched(Game):
             self.pause = None if self.pause else PAUSE
         elif key in ("", "\x1b[C"):
             self.step()
-        elif key in "vnq":
+        elif key in "vnq\x04":
             return super().press(key)
         return True
 
