@@ -42,6 +42,7 @@ from dataclasses import dataclass, field, replace
 
 from tinyrmc import training
 from tinyrmc.backend import namespace
+from tinyrmc.config import check_least
 from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.world import WorldError
@@ -99,15 +100,13 @@ class WorldConfig:
                 raise ValueError(
                     f"world.{name} must be the least and the most, not {low} and {high}"
                 )
-        if self.pool < 1:
-            raise ValueError(f"world.pool must be at least 1, not {self.pool}")
-        self.make(len(self.stages), levels=1)  # whether there can be any
-        for stage in range(len(self.stages)):
+        check_least("world", self, "limit", "pool")
+        names = [f"stage {k + 1} of world.stages" for k in range(len(self.stages))]
+        for stage, name in reversed([*enumerate([*names, "world"])]):
             try:
-                self.make(stage, levels=1)
+                self.make(stage, levels=1)  # whether there can be any
             except WorldError as error:
-                which = f"stage {stage + 1} of world.stages"
-                raise ValueError(f"{which}: {error}") from error
+                raise ValueError(f"{name}: {error}") from error
 
     def make(self, stage: int, levels: int, seed: int = 0) -> BoxWorld:
         """The world of a stage; the last one has the levels themselves."""

@@ -29,6 +29,7 @@ import typing
 from dataclasses import dataclass, field
 
 from tinyrmc import training
+from tinyrmc.config import check_least
 from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.environments.pacman import MiniPacman
 from tinyrmc.training import actors
@@ -51,7 +52,7 @@ class WorldConfig:
     """steps after which an episode ends"""
 
     def __post_init__(self):
-        self.make()
+        check_least("world", self, "limit")
 
     def make(self) -> MiniPacman:
         """The world of these settings."""

@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tinyrmc.environments.world import WorldError
 from tinyrmc.results.progress import Progress
 from tinyrmc.training import actors
 from tinyrmc.training.discovery import load_task
@@ -170,6 +169,13 @@ def test_a_trial_stands_beside_no_published_score():
         assert a_task.cell() == cell
 
 
-def test_an_unknown_mode_is_refused():
-    with pytest.raises(WorldError, match="no mode 'huntt'"):
-        task(mode="huntt")
+@pytest.mark.parametrize(
+    "world, says",
+    [
+        ({"mode": "huntt"}, "^world.mode must be one of regular, .* did you mean 'hunt'"),
+        ({"limit": 0}, "^world.limit must be an integer of at least 1, not 0"),
+    ],
+)
+def test_games_that_cannot_be_are_refused(world, says):
+    with pytest.raises(ValueError, match=says):
+        task(**world)
