@@ -73,14 +73,17 @@ def test_an_agent_learns_from_what_an_older_one_did(make_trainer):
     assert trainer.read(test=True)["test_solved"] > 0.9
 
 
-class Tall(tinyworld.template_world.Junction):
-    observation: typing.ClassVar = {"view": Codes((), 3)}
+class Flat(tinyworld.template_world.Junction):
+    observation: typing.ClassVar = {"view": Codes((1,), 3)}
+
+    def observe(self, state):
+        return {"view": super().observe(state)["view"][:, 0]}
 
 
 @pytest.mark.parametrize(
     "world, model, says",
     [
-        (Tall, {}, r"Tall.observation says that its view has the shape \(\); it must"),
+        (Flat, {}, r"Flat.observation says that its view has the shape \(1,\); it "),
         (None, {"encoder": "conv"}, "at least 3 cells a side, and Junction has one of"),
         (None, {"sight": "rgb"}, "sight rgb needs Junction.pixels, which is not writ"),
     ],

@@ -172,7 +172,7 @@ def test_a_trial_stands_beside_no_published_score():
 @pytest.mark.parametrize(
     "world, says",
     [
-        ({"mode": "huntt"}, "^world.mode must be one of regular, .* did you mean 'hunt'"),
+        ({"mode": "huntt"}, "^world.mode must be one of .*; did you mean 'hunt'"),
         ({"limit": 0}, "^world.limit must be an integer of at least 1, not 0"),
     ],
 )

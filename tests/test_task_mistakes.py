@@ -421,6 +421,58 @@ def test_a_world_without_a_view_is_named(refused):
     assert says in refused(train.main, "unsolved.py")
 
 
+SEEN = '"view": seen.astype(np.uint8)[:, None, None]'
+ENDED = "return Outcome(reward, turned, late, final)"
+
+
+@pytest.mark.parametrize(
+    "old, new, says",
+    [
+        ("def observe(", "def show(", "Junction lacks observe, which every world giv"),
+        (
+            "    noise = start_noise = 1",
+            "    start_noise = 1",
+            "Junction lacks noise, ",
+        ),
+        (
+            "    @functools.cached_property\n",
+            "",
+            "Task.world must be a property that is a World, not <bound method Task.wor",
+        ),
+        (
+            SEEN,
+            SEEN.replace("uint8", "float32"),
+            "Junction.observe()['view'] must be uint8[2, 1, 1] for two levels, not flo",
+        ),
+        (SEEN, SEEN.replace(", None]", "]"), "for two levels, not uint8[2, 1]"),
+        (SEEN, SEEN.replace("view", "seen"), "['view'] must be uint8[2, 1, 1] for tw"),
+        (
+            ENDED,
+            "return reward, turned, late, final",
+            "Junction._step() must return an Outcome, not a tuple",
+        ),
+        (
+            ENDED,
+            ENDED.replace("reward", "reward.astype(int)"),
+            "the reward of Junction._step() must be float32[2] for two levels, not int",
+        ),
+        (ENDED, ENDED.replace("reward", "reward.sum()"), "two levels, not float32[]"),
+        (
+            ENDED,
+            ENDED.replace("turned", "turned * 1"),
+            "the terminated of Junction._step() must be bool[2] for two levels, not in",
+        ),
+    ],
+    ids="method noise property dtype shape name tuple reward scalar ended".split(),
+)
+def test_what_a_world_gives_is_checked(old, new, says, refused):
+    text = TEMPLATE_WORLD.read_text()
+    assert text.count(old) == 1
+    Path("mistaken.py").write_text(text.replace(old, new))
+    assert says in refused(train.main, "mistaken.py", "--train.steps", "1")
+    assert [*contents()] == [Path("mistaken.py")]
+
+
 def test_a_preset_that_was_renamed_is_named(mistaken, refused):
     mistaken()
     few = ["--train.steps", "1", "--workers", "1"]

@@ -156,7 +156,10 @@ class World:
     def _step(
         self, state: State, actions: Array, noise: Array, keep_final: bool
     ) -> Outcome:
-        """`step`, its arguments checked."""
+        """`step`, its arguments checked.
+
+        Every level must end some time: in a test it is played to its end.
+        """
         raise NotImplementedError
 
     def observe(self, state: State) -> dict[str, Array]:
@@ -227,6 +230,45 @@ def pick(noise: Array, count: Array | int) -> Array:
     scale = count if isinstance(count, int) else count.astype(np.float32)
     # rounding may bring the product up to count
     return xp.minimum((noise * scale).astype(np.int64), count - 1)
+
+
+def check_world(world: Any, name: str) -> None:
+    """WorldError unless a world gives what it must, in a step of two levels.
+
+    name: of what gave it, for a message.
+    """
+    if not isinstance(world, World):
+        raise WorldError(f"{name} must be a property that is a World, not {world!r}")
+    kind = type(world).__name__
+    given = "action_names", "observation", "noise", "start_noise"
+    missing = [each for each in given if not hasattr(world, each)]
+    if missing := missing + world.lacks("_start", "_step", "observe"):
+        raise WorldError(
+            f"{kind} lacks {', '.join(missing)}, which every world gives; "
+            f"{World.__module__} says what they are"
+        )
+    state = world.start(np.zeros((2, world.start_noise), np.float32))
+    seen, noise = world.observe(state), np.zeros((2, world.noise), np.float32)
+    for what, codes in world.observation.items():
+        _require(f"{kind}.observe()[{what!r}]", seen.get(what), codes.shape, np.uint8)
+    outcome = world.step(state, np.zeros(2, np.int64), noise)
+    if not isinstance(outcome, Outcome):
+        raise WorldError(
+            f"{kind}._step() must return an Outcome, not a {type(outcome).__name__}"
+        )
+    kinds = {"reward": np.float32, "terminated": np.bool_, "truncated": np.bool_}
+    for what, dtype in kinds.items():
+        x = getattr(outcome, what)
+        _require(f"the {what} of {kind}._step()", x, (), dtype)
+
+
+def _require(what: str, x: Any, shape: tuple[int, ...], dtype: Any) -> None:
+    """WorldError unless this is an array (2, *shape) of this type."""
+    wanted, found = f"{np.dtype(dtype)}{[2, *shape]}", type(x).__name__
+    if hasattr(x, "dtype"):
+        found = f"{x.dtype}{list(x.shape)}"
+    if found != wanted:
+        raise WorldError(f"{what} must be {wanted} for two levels, not {found}")
 
 
 def check_count(name: str, value: Any, least: int = 1) -> None:

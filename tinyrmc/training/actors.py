@@ -38,7 +38,7 @@ from ..config import check_values
 from ..cores.agent import KERNELS, Agent, AgentConfig
 from ..cores.config import describe
 from ..cores.core import State, state_arrays, state_of
-from ..environments.world import Outcome, World, pick
+from ..environments.world import Outcome, World, check_world, pick
 from ..fused import categorical
 from ..nn import Module
 from ..runs.arrays import under
@@ -228,6 +228,7 @@ class ActingTask(Task):
     def build(self, seed):
         """An agent for what `planes` gives of the held-out world."""
         world = self.held_out_world
+        check_world(world, f"{type(self).__name__}.world")
         if "view" not in world.observation:
             raise TaskError(
                 f"{type(world).__name__}.observation names no 'view', the picture of "
