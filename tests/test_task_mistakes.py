@@ -333,6 +333,16 @@ TRAIN = LARGER[
         ),
         (
             "    def references",
+            "    def stream(self, model, seed):\n        seed\n\n    def references",
+            "Task.stream() must return a Stream, such as Samples or Epochs, not a None",
+        ),
+        (
+            "    def references",
+            "    def stream(self, seed):\n        return seed\n\n    def references",
+            "Task.stream must take (self, model, seed)",
+        ),
+        (
+            "    def references",
             "    def state(self):\n        return {'seen': np.zeros(2)}\n\n"
             "    def references",
             "Task.state() must give what JSON can hold (Object of type ndarray is not ",
@@ -351,7 +361,8 @@ TRAIN = LARGER[
     ids=(
         "metrics none loss preset class references field nested train vector float "
         "detached count step headline numbers value list nest path name items build "
-        "draw rows tuple tensor negative metric many nothing network state no half"
+        "draw rows tuple tensor negative metric many nothing network stream source "
+        "state no half"
     ).split(),
 )
 def test_what_a_task_gives_is_checked(old, new, says, mistaken, refused):

@@ -23,6 +23,7 @@ from ..errors import nearest
 from ..flags import reader_of
 from ..nn import Module
 from .discovery import TaskError
+from .streams import Stream
 from .train_config import LARGEST
 
 TRAIN_FIELD = (
@@ -37,6 +38,7 @@ OWN_NAMES = {"loss", "step", "samples", "seconds"}  # of the loop, in a line of 
 # the arguments with which the loop calls a task's methods
 CALLED_WITH = {
     "build": ("seed",),
+    "stream": ("model", "seed"),
     "draw": ("rng", "count"),
     "loss": ("model", "batch", "carry"),
     "examples": ("split",),
@@ -263,6 +265,16 @@ def check_model(task: Any, model: Any) -> Any:
             f"nn.Module, not a {type(model).__name__}"
         )
     return model
+
+
+def check_stream(task: Any, stream: Any) -> Stream:
+    """What a task's `stream` has returned; TaskError unless it is a Stream."""
+    if not isinstance(stream, Stream):
+        raise TaskError(
+            f"{type(task).__name__}.stream() must return a Stream, such as Samples or "
+            f"Epochs, not a {type(stream).__name__}"
+        )
+    return stream
 
 
 def check_state(task: Any) -> None:

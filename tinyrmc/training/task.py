@@ -5,7 +5,7 @@ rest has sensible defaults. Three things stand apart:
 
 - this file: what learning needs, and when the loop asks for it;
 - `presentation.py`: what command lines, reports and pictures ask for;
-- `streams.py` and `schedules.py`: pieces to build a task from.
+- `streams.py`, `texts.py` and `schedules.py`: pieces to build a task from.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ from .checks import (
     check_references,
     check_result,
     check_state,
+    check_stream,
     telling,
 )
 from .discovery import TaskError
@@ -110,7 +111,7 @@ class Trainer:
         model_seed, data_seed = np.random.SeedSequence(check_seed(seed)).spawn(2)
         self.model = check_model(task, task.build(model_seed)).to(self.xp)
         stream_seed = int(data_seed.generate_state(1, np.uint64)[0])
-        self.stream = task.stream(self.model, stream_seed)
+        self.stream = check_stream(task, task.stream(self.model, stream_seed))
         check_state(task)
         self._share_out(workers, processes)
         self._drawn_ahead = self._make_ahead(ahead)
@@ -139,7 +140,7 @@ class Trainer:
 
     def _make_ahead(self, ahead: bool | None) -> Ahead | None:
         possible = self.workers.count == 1 and CAN_FORK
-        possible &= getattr(self.stream, "random_access", False)
+        possible &= self.stream.random_access
         if ahead is None:
             ahead = self.xp is not np
         if not (ahead and possible):
@@ -249,8 +250,8 @@ class Trainer:
         Not if worker processes carry something on, or the stream has a place of its
         own; and other ranks may have gone on.
         """
-        at_random = getattr(self.stream, "random_access", False)
-        return at_random and not self.task.carries and self.ranks.size == 1
+        alone = not self.task.carries and self.ranks.size == 1
+        return self.stream.random_access and alone
 
     def take_step(self, batch: Batch) -> None:
         """A step on this batch, in one piece by one worker; for `captured.py`."""
