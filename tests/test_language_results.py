@@ -384,8 +384,14 @@ def test_what_has_nothing_to_examine_is_refused(half, runs, refused):
     assert said == "the task 'nth_farthest' has nothing to examine"
     said = refused(plot.main, "examinations", half.path, runs[0])
     assert "are runs of different tasks" in said
+
+
+def test_a_folder_that_is_not_there_is_refused_before_networks_are_examined(
+    runs, refused, monkeypatch
+):
+    monkeypatch.delattr(plot, "restore_model")
     said = refused(plot.main, "examinations", runs[0], "--out", "nowhere")
-    assert said.startswith("cannot write nowhere")
+    assert said.startswith("--out nowhere is not a folder")
 
 
 # --- Texts ----------------------------------------------------------------------------

@@ -427,6 +427,12 @@ def test_a_folder_stands_for_its_runs_and_what_is_left_out_is_said(larger):
     assert [run.config["seed"] for run in runs] == [7] and not left_out
 
 
+def test_a_run_that_is_named_twice_counts_once_without_a_word(larger):
+    run = logged(larger)
+    once, left_out = find_runs([Path("runs"), run.path, run.path.absolute()])
+    assert len(once) == 1 and left_out == []
+
+
 def test_what_was_left_out_of_a_folder_is_an_error_by_itself(larger):
     foreign = Run.create(
         "runs", "zzz", {"task": "larger", "preset": "p", "seed": 0, "config": {}}, {}

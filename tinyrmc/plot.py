@@ -212,7 +212,7 @@ def _check_attention_options(options) -> None:
     _check_places(options.out, options.html)
 
 
-def _check_places(out: Path | None, html: Path | None) -> None:
+def _check_places(out: Path | None, html: Path | None = None) -> None:
     if out is not None and not out.is_dir():
         raise UsageError(
             f"--out {out} is not a folder; make it first, or name one that exists"
@@ -372,6 +372,7 @@ def _draw_hops(readings, chosen: int | None, folder: Path) -> list[Path]:
 def examinations_main(argv: list[str]) -> int:
     """The command line after `examinations`; returns the exit code."""
     options = _examinations_parser().parse_args(argv)
+    _check_places(options.out)
     found, cores, common = _examine(options.runs, options.data_dir)
     alone = len(options.runs) == 1 and options.runs[0].is_dir()
     folder = options.out or (options.runs[0] if alone else Path())

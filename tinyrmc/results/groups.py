@@ -105,7 +105,8 @@ def _evaluated(folder: Path, inside: bool, data_dir: Path | None) -> tuple[int, 
 
 def _farthest(evaluated: list[tuple[int, Run]], left_out: list[str]) -> list[Run]:
     """For each configuration, text and seed, the run that came farthest, or the last
-    of equals; a line for every other one is added to `left_out`.
+    of equals; a line for every other one is added to `left_out`. A run that was given
+    twice is no other one.
     """
     best: dict[tuple, tuple[int, Run]] = {}
     for step, run in evaluated:
@@ -115,7 +116,7 @@ def _farthest(evaluated: list[tuple[int, Run]], left_out: list[str]) -> list[Run
         if worse and worse[0] > step:
             kept, worse = worse, kept
         best[key] = kept
-        if worse:
+        if worse and not worse[1].path.samefile(kept[1].path):
             left_out.append(
                 f"{worse[1].path} has the configuration and seed of {kept[1].path}"
             )
