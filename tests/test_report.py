@@ -540,6 +540,14 @@ def test_the_picture_beside_the_seeds_is_of_the_seeds(larger, monkeypatch, capsy
     assert [rows[0][1] for rows in shown] == ["seed 3"]
 
 
+def test_tables_of_every_seed_name_their_task_if_there_are_several(larger):
+    found = tables.summary([logged(larger, 0)])
+    (group,) = found["groups"]
+    other = {**group, "task": "other"}
+    shown = tables.seed_tables({**found, "groups": [group, other]})
+    assert [rows[0][0] for rows in shown] == ["larger", "other"]
+
+
 def test_notes_on_texts_name_their_task(larger, monkeypatch):
     """Presets of two tasks may have one name."""
     found = tables.summary([logged(larger, 0)])

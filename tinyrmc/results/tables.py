@@ -419,10 +419,13 @@ def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Rows
 
 
 def seed_tables(found: Summary) -> list[Rows]:
-    """Other tables of a summary, one for each task: every seed, the mean, the floors
-    and the published numbers of each metric.
+    """Other tables of a summary, one for each task, which names it if there are
+    several: every seed, the mean, the floors and the published numbers of each metric.
     """
-    return [_seeds(groups) for groups in _by_task(found).values()]
+    tasks = _by_task(found)
+    return [
+        _seeds(groups, task if len(tasks) > 1 else "") for task, groups in tasks.items()
+    ]
 
 
 def by_seed(found: Summary) -> str:
@@ -430,7 +433,7 @@ def by_seed(found: Summary) -> str:
     return "\n".join(map(markdown_table, seed_tables(found)))
 
 
-def _seeds(groups: list[Summary]) -> Rows:
+def _seeds(groups: list[Summary], task: str) -> Rows:
     seeds = sorted({run["seed"] for group in groups for run in group["runs"]})
     labels = dict.fromkeys(
         label
@@ -439,7 +442,7 @@ def _seeds(groups: list[Summary]) -> Rows:
         for label in known
     )
     mean = ["mean"] if len(seeds) > 1 else []
-    rows = [["", *(f"seed {seed}" for seed in seeds), *mean, *labels]]
+    rows = [[task, *(f"seed {seed}" for seed in seeds), *mean, *labels]]
     for group in groups:
         of_seed = {run["seed"]: run for run in group["runs"]}
         for metric, known in group["references"].items():
