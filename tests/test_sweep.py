@@ -497,6 +497,15 @@ def test_show_tells_what_there_is_by_now(larger, monkeypatch, capsys):
     assert after == before
 
 
+def test_a_run_that_was_stopped_before_its_first_evaluation_is_not_called_not_run():
+    combination = {"values": {"width": "2"}, "notes": ["seed 0 not evaluated yet"]}
+    found = {"grid": {"width": ["2", "4"]}, "combinations": []}
+    for begun in (False, True):
+        found["combinations"] = [{**combination, "begun": begun, "group": None}]
+        _, row = sweeps.table(found)
+        assert row[:2] == ["2", "" if begun else "not run"]
+
+
 def test_of_many_combinations_those_that_were_begun_are_shown(
     larger, monkeypatch, capsys
 ):

@@ -241,7 +241,7 @@ def table(found: Summary) -> Rows:
     for combination in shown(found):
         values, group = combination["values"], combination["group"]
         row = [values[field] for field in fields]
-        row += _reached(group) if group else ["not run"]
+        row += _reached(group) if group else ["" if combination["begun"] else "not run"]
         row += [""] * (len(head) - 1 - len(row))
         notes = [*combination["notes"], *(group or {}).get("notes", ())]
         rows.append([*row, "; ".join(notes)])
