@@ -47,8 +47,8 @@ import trials
 from trials import OUTCOMES, TASKS, Verdict
 
 import tinyrmc
-from tinyrmc.results.text import aligned
 from tinyrmc.runs.machine import environment
+from tinyrmc.text import aligned
 
 OUT = Path(__file__).resolve().parent / "results" / "faults.json"
 Group = Callable[[random.Random, Path], Verdict]

@@ -69,7 +69,7 @@ GROUPS = {
     "Training": ("training", "runs", "config", "errors"),
     "Texts and stories": ("corpora", "ngrams", "sampling"),
     "Worlds": ("environments",),
-    "Results": ("results", "figures"),
+    "Results": ("results", "figures", "text"),
     "Command lines": (
         "train",
         "evaluate",

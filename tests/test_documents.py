@@ -13,7 +13,8 @@ import make_site
 import pytest
 import report as benchmark_report
 
-from tinyrmc.results import sweeps, tables, text
+from tinyrmc import text
+from tinyrmc.results import sweeps, tables
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

@@ -155,7 +155,7 @@ def test_moments_with_rewards_come_first(rewards, count, expected):
     episode = episodes.Episode(
         0, (), "", *[None] * 3, 5, values, values, *[None] * 3, True, ""
     )
-    assert episodes.moments(episode, count) == expected
+    assert drawing.moments(episode, count) == expected
 
 
 # --- Pictures -------------------------------------------------------------------------

@@ -24,8 +24,8 @@ from tinyrmc.figures import examinations as pictures
 from tinyrmc.figures.style import wrap
 from tinyrmc.figures.text import _draw_tables
 from tinyrmc.results import examinations
-from tinyrmc.results.text import in_words, number
 from tinyrmc.runs.run import Run
+from tinyrmc.text import in_words, number
 
 FILE = tinylanguage.__file__
 

@@ -11,14 +11,15 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "tinyrmc"
 COMMANDS = {*"train evaluate plot generate play sweep report data new".split()}
 FLOORS = [
-    {"errors", "arguments", "starting", "config", "flags", "backend", "kernels"},
+    {*"errors arguments starting text config flags backend kernels".split()},
     {"engine", "primitives", "checking"},
     {"fused"},
     {"nn", "optim", "equations", "sampling"},
     {"cores", "corpora", "environments", "ngrams"},
     {"runs"},
     {"training"},
-    {"results", "figures"},
+    {"figures"},
+    {"results"},
     {"commands"},
     COMMANDS | {"course"},
 ]

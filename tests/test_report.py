@@ -15,8 +15,8 @@ from tinyrmc.commands import run_main
 from tinyrmc.errors import RunError, UsageError
 from tinyrmc.results import sweeps, tables
 from tinyrmc.results.groups import find_runs
-from tinyrmc.results.text import aligned, paragraph
 from tinyrmc.runs.run import Run
+from tinyrmc.text import aligned, paragraph
 from tinyrmc.training import discovery
 
 MACHINE = {

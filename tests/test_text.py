@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinyrmc.results import sweeps, tables
-from tinyrmc.results.text import (
+from tinyrmc.text import (
     aligned,
     duration,
     markdown_table,

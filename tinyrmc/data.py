@@ -29,7 +29,7 @@ from .corpora.finding import command, data_directory, find, remedy
 from .corpora.loading import cached, check_quickly
 from .corpora.stories import ARCHIVES, TASKS, VERSIONS, Babi, babi, how_to_get
 from .errors import UsageError, nearest
-from .results.text import aligned, paragraph, terminal_width
+from .text import aligned, paragraph, terminal_width
 
 NAMES = (*CORPORA, "babi")
 TITLES = {name: known.title for name, known in CORPORA.items()}

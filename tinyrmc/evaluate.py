@@ -28,7 +28,7 @@ from .errors import UsageError
 from .nn import Module
 from .results.examinations import announced, cells, heading
 from .results.groups import title_of
-from .results.text import aligned, paragraph, results_table, terminal_width
+from .text import aligned, paragraph, results_table, terminal_width
 from .training.checkpoints import export_weights, open_checkpoint, restore_model
 from .training.examinations import Table
 from .training.ranks import require_alone

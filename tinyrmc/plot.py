@@ -62,7 +62,7 @@ from .results import attention, episodes, hops, probes
 from .results.curves import draw_curves, draw_run, require_png
 from .results.examinations import announced, draw, is_small, names, side_by_side
 from .results.groups import core_of, find_runs, parts, task_word, title_of
-from .results.text import aligned, paragraph, terminal_width
+from .text import aligned, paragraph, terminal_width
 from .training.actors import ActingTask
 from .training.checkpoints import open_checkpoint, restore_model
 from .training.examinations import Table

@@ -35,7 +35,7 @@ from .results.tables import (
     trained_on,
     write,
 )
-from .results.text import aligned, paragraph, terminal_width
+from .text import aligned, paragraph, terminal_width
 from .training.ranks import require_alone
 
 

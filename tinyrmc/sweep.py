@@ -56,9 +56,9 @@ from .config import fields_of, flag_of, require_same, to_json, words_of_value
 from .errors import RunError, UsageError, UserError, counted, nearest
 from .results.sweeps import Cell, Combination, caption, finished, show
 from .results.tables import check_out
-from .results.text import duration, number
 from .runs.machine import environment
 from .runs.run import Run
+from .text import duration, number
 from .training import discovery
 from .training.checkpoints import is_over, relocated, task_from_dict
 from .training.presentation import idle_fields

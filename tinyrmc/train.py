@@ -30,9 +30,9 @@ from .cores.config import CoreConfig, sizes
 from .errors import RunError, UsageError, UserError, counted, nearest
 from .results.curves import draw_run
 from .results.progress import Progress
-from .results.text import duration, in_words, results_table, terminal_width
 from .runs.machine import environment
 from .runs.run import Onlooker, Run
+from .text import duration, in_words, results_table, terminal_width
 from .training import discovery
 from .training.apart import Apart
 from .training.checkpoints import load_checkpoint, require_metrics, task_from_dict

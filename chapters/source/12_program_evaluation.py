@@ -28,7 +28,7 @@ from IPython.display import Image, display
 from tinyrmc import RelationalMemory, course
 from tinyrmc.backend import blas_threads
 from tinyrmc.course.exercises import programs as ex
-from tinyrmc.results.text import aligned, paragraph
+from tinyrmc.text import aligned, paragraph
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.task import HELD_OUT_SEED, Samples, TrainConfig
 from tinyrmc.training.trainer import Trainer

@@ -40,7 +40,7 @@ from tinyrmc import primitives as p
 from tinyrmc.cores import LSTM
 from tinyrmc.course.exercises import language as ex
 from tinyrmc.engine import Parameter, Tensor
-from tinyrmc.results.text import aligned
+from tinyrmc.text import aligned
 from tinyrmc.training.discovery import load_task
 
 course.setup()

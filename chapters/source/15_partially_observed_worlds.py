@@ -36,7 +36,7 @@ from tinyrmc.engine import Tensor
 from tinyrmc.environments import drawing
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.world import Codes, Outcome, World
-from tinyrmc.results.text import aligned
+from tinyrmc.text import aligned
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.policy import log_probs, sample
 from tinyrmc.training.vtrace import targets as package_vtrace

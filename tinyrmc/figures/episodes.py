@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from ..results.episodes import CAVEAT, Episode, moments
+from ..environments.episode import CAVEAT, Episode
 from .style import COLOURS, GREY, MARK, save, style, wrap
 
 SHOWN = 8  # moments of a film strip
@@ -75,6 +76,22 @@ def _draw_strip(episode: Episode, title: str) -> Figure:
         )
     figure.supxlabel("\n".join(notes), fontsize=8, color=GREY)
     return figure
+
+
+def moments(episode: Episode, count: int) -> list[int]:
+    """`count` of the moments 0 .. T to show: the first and the last, those before a
+    reward, or some of these, and others where the gaps between them are widest.
+    """
+    last, rewarded = len(episode), np.flatnonzero(episode.rewards)
+    if len(rewarded) > count - 2:
+        some = np.linspace(0, len(rewarded) - 1, count - 2)
+        rewarded = rewarded[np.round(some).astype(int)]
+    chosen = {0, last, *rewarded.tolist()}
+    while len(chosen) < min(count, last + 1):
+        ordered = sorted(chosen)
+        gap, start = max((b - a, -a) for a, b in itertools.pairwise(ordered))
+        chosen.add(gap // 2 - start)
+    return sorted(chosen)
 
 
 def _heading(episode: Episode, title: str, characters: float) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ import numpy as np
 from .. import primitives as p
 from ..backend import Array
 from ..cores.core import state_of
+from ..environments.episode import CAVEAT, Episode
 from ..environments.world import Outcome, World
 from ..errors import UserError, counted
 from ..runs.arrays import under
@@ -27,7 +27,6 @@ from . import pages
 from .probes import has_attention
 
 TEMPLATE = Path(__file__).with_suffix(".html")
-CAVEAT = "Attention shows where a slot looks, not what decided the action."
 
 
 class EpisodeError(UserError):
@@ -82,56 +81,6 @@ def think(task: ActingTask, model: Any, trajectory: Batch) -> Thoughts:
 
 
 # --- A level --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Episode:
-    """A held-out level as an agent played it: T steps between T + 1 moments.
-
-    level: its number.
-    names: what the actions are called.
-    legend: what the colours stand for.
-    boards: (T + 1, h, w, 3) uint8, the whole board, a pixel a cell.
-    views: (T + 1, v, v, 3) what the agent saw of it.
-    corners: (T + 1, 2) row and column on the board where the square window around the
-        agent begins; None where the agent sees all of the board.
-    window: side of that window.
-    actions, rewards: (T,)
-    policy, values, attention: as in `Thoughts`, without the axis B.
-    solved: whether the agent solved the level, as `ActingTask.succeeds` has it.
-    ending: how it ended, in words.
-    """
-
-    level: int
-    names: tuple[str, ...]
-    legend: str
-    boards: np.ndarray
-    views: np.ndarray
-    corners: np.ndarray | None
-    window: int
-    actions: np.ndarray
-    rewards: np.ndarray
-    policy: np.ndarray
-    values: np.ndarray
-    attention: np.ndarray | None
-    solved: bool
-    ending: str
-
-    def __len__(self) -> int:
-        return len(self.actions)
-
-    @property
-    def says(self) -> str:
-        """How it went, in words."""
-        return f"Episode {self.level}: {self.ending}, score {self.rewards.sum():g}"
-
-    def action(self, step: int) -> str:
-        """What the agent did in a step, and what that brought."""
-        if step == len(self):
-            return "the end"
-        reward = float(self.rewards[step])
-        brought = f", {reward:+g}" if reward else ""
-        return f"{self.names[self.actions[step]]}{brought}"
 
 
 def record(task: ActingTask, model: Any, level: int, greedy: bool = False) -> Episode:
@@ -221,25 +170,6 @@ def failed(task: ActingTask, model: Any, greedy: bool = False) -> Episode:
         f"it solves all {task.test_examples:,} held-out levels, so there is none to "
         "show; leave --wrong out"
     )
-
-
-# --- Moments --------------------------------------------------------------------------
-
-
-def moments(episode: Episode, count: int) -> list[int]:
-    """`count` of the moments 0 .. T to show: the first and the last, those before a
-    reward, or some of these, and others where the gaps between them are widest.
-    """
-    last, rewarded = len(episode), np.flatnonzero(episode.rewards)
-    if len(rewarded) > count - 2:
-        some = np.linspace(0, len(rewarded) - 1, count - 2)
-        rewarded = rewarded[np.round(some).astype(int)]
-    chosen = {0, last, *rewarded.tolist()}
-    while len(chosen) < min(count, last + 1):
-        ordered = sorted(chosen)
-        gap, start = max((b - a, -a) for a, b in itertools.pairwise(ordered))
-        chosen.add(gap // 2 - start)
-    return sorted(chosen)
 
 
 # --- Pictures -------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from .. import text
 from ..training.examinations import Curve, HeatMap, Table, Value
-from . import text
 
 Found = Mapping[str, Table]  # what a network is called -> what was found
 

@@ -11,9 +11,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from ..text import duration, in_words, is_share, number
 from ..training.loop import Listener
 from ..training.task import Task
-from .text import duration, in_words, is_share, number
 
 # Where there is no terminal, a line comes after this many seconds without one.
 QUIET = 30.0

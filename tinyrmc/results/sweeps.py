@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..runs.run import Run
+from ..text import Rows, aligned, duration, markdown_table, number, terminal_width
 from ..training.checkpoints import is_over, relocated, require_own_data, task_of
 from .groups import last_evaluation
 from .tables import (
@@ -24,7 +25,6 @@ from .tables import (
     without_places,
     write,
 )
-from .text import Rows, aligned, duration, markdown_table, number, terminal_width
 
 if TYPE_CHECKING:
     from ..figures import Reached
