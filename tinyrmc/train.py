@@ -484,10 +484,7 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
     print(f"evaluate  {python()} -m tinyrmc.evaluate {path}")
     print(f"plot      {python()} -m tinyrmc.plot {path}")
     if type(task).generate is not Task.generate:
-        print(f"generate  {python()} -m tinyrmc.generate {path} {PROMPT}")
-
-
-PROMPT = '"The"'
+        print(f'generate  {python()} -m tinyrmc.generate {path} "The"')
 
 
 if __name__ == "__main__":
