@@ -445,7 +445,7 @@ for width in (64, PAPER_WIDTH, 2500):
     softmax, lstm = vocabularies * width, 8 * width**2
     panel.semilogx(vocabularies, softmax / (softmax + lstm), label=f"{width:,} units")
 for words, name in ((V, "this book"), (10_000, "PTB"), (PAPER_WORDS, "WikiText-103")):
-    panel.axvline(words, color="0.6", lw=0.8, ls=":")
+    panel.vlines(words, 0, 1.01, color="0.6", lw=0.8, ls=":")
     panel.text(words, 1.03, name, ha="center", fontsize=9, color="0.4")
 panel.set(xlabel="words of the vocabulary", ylabel="the softmax's share")
 panel.set(ylim=(0, 1.1))
@@ -521,7 +521,7 @@ pieces, whole = loss_in_blocks(h, E, targets, 500), loss_at_once(h, E, targets)
 [np.allclose(one, other, rtol=1e-9) for one, other in zip(pieces, whole, strict=True)]
 
 
-# %% alt="Peak memory of loss and gradients against the block's size: flat near the size of the gradients for small blocks, rising tenfold and more for large ones, towards that of all words at once"
+# %% alt="Peak memory of loss and gradients against the block's size, both logarithmic: near the size of the gradients for small blocks, rising tenfold and more for large ones, towards that of all words at once"
 def peak(function, *arguments):
     """The most memory that a call needs, in megabytes; what it returns counts."""
     tracemalloc.start()
@@ -534,11 +534,11 @@ def peak(function, *arguments):
 sizes = course.fast((20, 50, 100, 200, 500, 1000, 2000, 5000), (1000, 5000))
 figure, panel = plt.subplots(figsize=(6.5, 3))
 needed = [peak(loss_in_blocks, h, E, targets, size) for size in sizes]
-panel.semilogx(sizes, needed, "o-", label="in blocks")
+panel.loglog(sizes, needed, "o-", label="in blocks")
 panel.axhline(peak(loss_at_once, h, E, targets), color="C1", label="all words at once")
 gradients = (h.nbytes + E.nbytes) / 1e6
 panel.axhline(gradients, color="0.4", lw=0.8, ls="--", label="the gradients alone")
-panel.set(xlabel="words in a block", ylabel="peak memory in MB", ylim=(0, None))
+panel.set(xlabel="words in a block", ylabel="peak memory in MB")
 panel.legend(loc="center left")
 plt.show()
 

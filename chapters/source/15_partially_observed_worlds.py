@@ -486,7 +486,8 @@ between = STEPS * both[1] / both.sum()
 heights = {"actor": STEPS * ACTOR[1], "between": between, "learner": STEPS * LEARNER[1]}
 for name, height in heights.items():
     panel.axhline(height, color="0.4", lw=0.8, ls=":")
-    panel.text(1.01, height, name, transform=panel.get_yaxis_transform(), va="center")
+    at = height + {"learner": 0.45, "between": -0.45}.get(name, 0)  # names apart
+    panel.text(1.01, at, name, transform=panel.get_yaxis_transform(), va="center")
 panel.set(xlabel="updates", ylabel="value of the start", ylim=(0, 18))
 panel.legend(loc="upper right")
 plt.show()
