@@ -806,7 +806,7 @@ CORES = {
     "RMC": lambda n, seed: RelationalMemory(n, 2, 8, num_heads=2, seed=seed),
     "no memory": lambda n, seed: Feedforward(n, 16, seed=seed),
 }
-IN_THE_MAZE = {"B": 64, "T": 8, "updates": course.fast(200, 4), "width": 16}
+IN_THE_MAZE = {"B": 64, "T": 8, "updates": course.fast(300, 4), "width": 16}
 IN_THE_MAZE |= {"rate": 0.01, "entropy": 0.01, "best": 1, "scale": 1.0}
 
 
@@ -1069,7 +1069,7 @@ for step, (before, after) in enumerate(itertools.pairwise(held), 1):
         course_of.axvline(step, color="0.6", lw=0.8, ls=":")
         course_of.text(step, 1.02, what, ha="center", fontsize=9, color="0.4")
 course_of.set(xlabel="step", ylabel="attention to the input", ylim=(0, 1))
-course_of.legend(loc="lower right")
+course_of.legend(loc="lower left", ncols=2)
 kinds = {"something to see": coloured, "floor and wall alone": ~coloured}
 for k, (name, where) in enumerate(kinds.items()):
     mean = shares[where].mean(axis=0)
@@ -1077,16 +1077,16 @@ for k, (name, where) in enumerate(kinds.items()):
     beside(name, f"{mean.mean():.0%} on average over the slots")
 means.axhline(0.2, color="0.4", lw=0.8, ls="--")
 means.set_xticks(range(4), [f"slot {k + 1}" for k in range(4)])
-means.set(ylim=(0, 1))
-means.legend()
+means.set(ylim=(0, 1.2), yticks=np.linspace(0, 1, 6))
+means.legend(loc="upper center", ncols=2)
 plt.show()
 
 # %% [markdown]
 # Most of the attention goes to the input, and all four slots do nearly the same. They
-# do not attend more when there is something to see, but if anything a little less. If
-# you had told a story about slots that wake up at the sight of a key, the numbers would
-# not have borne it out. Chapter 10 has the same lesson: a map of attention is a place
-# to look for hypotheses.
+# do not attend more when there is something to see, but if anything less. If you had
+# told a story about slots that wake up at the sight of a key, the numbers would not
+# have borne it out. Chapter 10 has the same lesson: a map of attention is a place to
+# look for hypotheses.
 #
 # Why do the slots agree? All of them go through the same weights and hear the same
 # input. Only one thing sets them apart: a fresh memory is an identity matrix, with a
