@@ -484,6 +484,20 @@ def test_what_a_world_gives_is_checked(old, new, says, refused):
     assert [*contents()] == [Path("mistaken.py")]
 
 
+def test_an_evaluate_of_your_own_must_give_the_headline(mistaken, capsys):
+    """Found at the first evaluation: it cannot be tried with one example before."""
+    own = """
+    def evaluate(self, *places):
+        return {"loss": (1.0, 1)}
+"""
+    mistaken(("    success = 0.8\n", f"    success = 0.8\n{own}"))
+    flags = "--train.steps 10 --train.evaluate-every 5 --workers 1 --run run"
+    says = "headline is 'accuracy', which evaluation does not give; set it to one of th"
+    with pytest.raises(SystemExit):
+        run_main(lambda: train.main(["larger", *flags.split()]))
+    assert says in capsys.readouterr().err
+
+
 def test_a_preset_that_was_renamed_is_named(mistaken, refused):
     mistaken()
     few = ["--train.steps", "1", "--workers", "1"]

@@ -207,7 +207,8 @@ class Trainer:
         """TaskError unless evaluation gives every metric that the task refers to.
 
         Tries it with one held-out example of each set; but not if the task has its own
-        `evaluate`, which may be unable to share out its examples so finely.
+        `evaluate`, which may be unable to share out its examples so finely. Then
+        `read` finds a headline that is missing.
         """
         task = self.task
         if type(task).evaluate is not Task.evaluate:
@@ -383,6 +384,7 @@ class Trainer:
         tested = {}
         if test:
             tested = self.evaluate(None if self.finished else self.task.splits[:1])
+            check_headline(self.task, tested)
         line |= self.task.place(self.step) | tested
         self.task.observe(self.step, line)
         return line
