@@ -517,7 +517,7 @@ def figures(folder: Path = RESULTS) -> str:
 PARTS = {
     "table 1: programs": (
         "program_evaluation",
-        "memorisation as in the paper; programs smaller or easier",
+        "memorisation of five digits; programs smaller or easier",
     ),
     "nth farthest": (
         "nth_farthest",

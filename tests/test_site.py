@@ -100,7 +100,7 @@ def built(tmp_path_factory):
         [sys.executable, ROOT / "site" / "make_site.py", "--out", out],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1800,
         cwd=out,
         env=os.environ | nowhere,
     )

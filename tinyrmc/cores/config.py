@@ -81,10 +81,11 @@ class CoreConfig:
     used: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     core: CoreName = "rmc"
-    """rmc: the Relational Memory Core as released; rmc_paper: equations 1-9 to the
-    letter; the baselines: lstm; dnc, the Differentiable Neural Computer; entnet, the
-    Recurrent Entity Network; entnet_bank, which the paper calls EntNet: LSTM cells with
-    shared weights, summed; and rnn, a plain recurrent network without a memory
+    """rmc: the Relational Memory Core as released, but for activate_final; rmc_paper:
+    equations 1-9 to the letter; the baselines: lstm; dnc, the Differentiable Neural
+    Computer; entnet, the Recurrent Entity Network; entnet_bank, which the paper calls
+    EntNet: LSTM cells with shared weights, summed; and rnn, a plain recurrent network
+    without a memory
     """
     mem_slots: int = 4
     """memory slots N (section 3.1); words of the dnc, cells of the entnet_bank"""

@@ -11,7 +11,7 @@ in brackets are equations.
     | who asks (2)       | the slots              | slots and input (its answer lost)  |
     | q, k, v            | linear                 | with bias, then a norm over heads  |
     | residual, norm (2) | none                   | layer_norm(M + attention)          |
-    | gates see (4-5)    | x_t and h_{t-1}        | x_t and tanh(m_{t-1}), with biases |
+    | gates see (4-5)    | x_t and h_{t-1}        | x_t and tanh(m_{t-1})              |
     | output (6, 8)      | h = sigmoid(o) tanh(m) | m itself                           |
     | candidate (7)      | g_psi(m~)              | tanh of it                         |
 
