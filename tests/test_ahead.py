@@ -35,7 +35,7 @@ from tinyrmc import backend
 from tinyrmc.training import ahead
 from tinyrmc.training.ahead import DRAWN, SLOTS, Ahead, Ring, layout
 from tinyrmc.training.loop import run_training
-from tinyrmc.training.streams import Samples
+from tinyrmc.training.streams import Samples, Stream
 
 pytestmark = forks
 ROOT = Path(__file__).resolve().parent.parent
@@ -222,9 +222,7 @@ def test_on_a_cpu_workers_draw_for_themselves(words, make_trainer):
 def test_a_stream_that_does_not_say_so_is_not_drawn_ahead(cupy, make_trainer):
     task = who()
 
-    class Own:
-        """A stream that knows nothing of our base class."""
-
+    class Own(Stream):
         def __init__(self, samples):
             self.batch, self.state = samples.batch, samples.state
             self.load_state = samples.load_state

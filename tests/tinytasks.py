@@ -68,6 +68,7 @@ class RunningSum(Task):
     """
 
     presets = {"tiny": ("numbers one by one", Config())}
+    headline = "loss"
     carries = True
     test_examples = 64
 
