@@ -260,7 +260,7 @@ def test_ctrl_c_while_a_class_is_made_is_ctrl_c(capsys):
 def test_an_edited_configuration_is_believed_by_nobody(main, copy, refused, capsys):
     path = copy.path / "config.json"
     path.write_text(path.read_text().replace('"mem_slots": 2', '"mem_slots": 3'))
-    says = "mem_slots: 2 in the checkpoint, 3 asked for"
+    says = "mem_slots: 2 so far, 3 asked for"
     assert says in refused(main, copy.path)
 
 

@@ -168,7 +168,7 @@ def test_a_run_from_before_optimizers_could_be_chosen_goes_on(half):
 
 
 def test_going_on_with_another_optimizer_is_refused(half, refused):
-    says = "config.train.optimizer: 'adam' in the checkpoint, 'sgd' asked for"
+    says = "config.train.optimizer: 'adam' so far, 'sgd' asked for"
     words = "--resume", "half", "--train.optimizer", "sgd"
     assert says in refused(train.main, *words)
 

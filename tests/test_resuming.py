@@ -113,8 +113,8 @@ def test_a_checkpoint_of_another_configuration_names_the_first_field(copy, refus
     other["config"]["model"]["mem_slots"] = 3
     (copy.path / "config.json").write_text(json.dumps(other))
     says = (
-        "copy/checkpoint.npz has another configuration: config.model.mem_slots: 2 in "
-        "the checkpoint, 3 asked for"
+        "copy/checkpoint.npz has another configuration: config.model.mem_slots: 2 so "
+        "far, 3 asked for"
     )
     assert says in refused(train.main, "--resume", "copy")
     assert says in refused(evaluate.main, "copy")
@@ -125,16 +125,16 @@ def test_a_checkpoint_of_another_configuration_names_the_first_field(copy, refus
     [
         (
             "--model.mem-slots 3",
-            "copy has another configuration: config.model.mem_slots: 2 in the "
-            "checkpoint, 3 asked for",
+            "copy has another configuration: config.model.mem_slots: 2 so far, 3 "
+            "asked for",
         ),
         (
             "--run other",
             "--run other goes with a new run; --resume copy goes on in its own "
             "directory",
         ),
-        ("--seed 6", "seed: 5 in the checkpoint, 6 asked for"),
-        ("--train.steps 13", "config.train.steps: 12 in the checkpoint, 13 asked for"),
+        ("--seed 6", "seed: 5 so far, 6 asked for"),
+        ("--train.steps 13", "config.train.steps: 12 so far, 13 asked for"),
         ("--train.stpes 13", "did you mean '--train.steps'?"),
     ],
 )

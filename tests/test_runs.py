@@ -448,25 +448,21 @@ def test_truncate_metrics_keeps_the_lines_up_to_the_checkpoint(run, monkeypatch)
 def test_first_difference_names_the_field_and_both_values():
     saved = {"model": {"mem_slots": 4, "core": "rmc"}, "seed": 0}
     asked = {"model": {"mem_slots": 8, "core": "lstm"}, "seed": 1}
-    assert (
-        first_difference(saved, asked)
-        == "model.mem_slots: 4 in the checkpoint, 8 asked for"
-    )
+    assert first_difference(saved, asked) == "model.mem_slots: 4 so far, 8 asked for"
     assert (
         first_difference(saved, saved | {"seed": None})
-        == "seed: 0 in the checkpoint, None asked for"
+        == "seed: 0 so far, None asked for"
     )
     assert (
         first_difference({"a": {}}, {"a": {"b": 1}})
-        == "a.b: no such field in the checkpoint, 1 asked for"
+        == "a.b: no such field so far, 1 asked for"
     )
     assert (
         first_difference({"a": {"b": 1}}, {"a": {}})
-        == "a.b: 1 in the checkpoint, no such field asked for"
+        == "a.b: 1 so far, no such field asked for"
     )
     assert (
-        first_difference({"a": {"b": 1}}, {"a": 2})
-        == "a: {'b': 1} in the checkpoint, 2 asked for"
+        first_difference({"a": {"b": 1}}, {"a": 2}) == "a: {'b': 1} so far, 2 asked for"
     )
     assert first_difference({"rungs": [[3, 2]]}, {"rungs": [[3, 4]]}) is not None
 
@@ -491,7 +487,7 @@ def test_require_same_refuses_another_configuration():
         "runs/x/checkpoint.npz",
     )
     assert text.startswith(
-        "runs/x/checkpoint.npz has another configuration: model.core: 'rmc' in"
+        "runs/x/checkpoint.npz has another configuration: model.core: 'rmc' so far"
     )
 
 

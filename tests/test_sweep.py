@@ -532,8 +532,8 @@ def test_the_run_of_another_combination_or_seed_is_not_taken_for_its_own(
 ):
     run, _ = swept("larger", "--grid", "model.width=2,4", "--seeds", "0,1")
     for wrong, says in (
-        ("model.width=4,seed=0", "config.model.width: 4 in the checkpoint, 2 asked"),
-        ("model.width=2,seed=1", "seed: 1 in the checkpoint, 0 asked"),
+        ("model.width=4,seed=0", "config.model.width: 4 so far, 2 asked"),
+        ("model.width=2,seed=1", "seed: 1 so far, 0 asked"),
     ):
         shutil.rmtree(run.path / "model.width=2,seed=0")
         shutil.copytree(run.path / wrong, run.path / "model.width=2,seed=0")
@@ -868,22 +868,20 @@ BAD_WORDS = [
     ("--resume swept --run other", "--run other goes with a new sweep"),
     (
         "--resume swept --grid model.width=2,8",
-        "has another configuration: grid.model.width: ['2'] in the checkpoint, ['2', "
+        "has another configuration: grid.model.width: ['2'] so far, ['2', "
         "'8'] asked for",
     ),
     (
         "larger three --resume swept",
-        "swept has another configuration: preset: 'quick' in the checkpoint, 'three' "
-        "asked for",
+        "swept has another configuration: preset: 'quick' so far, 'three' asked for",
     ),
     (
         "--resume swept --seeds 0,1",
-        "swept has another configuration: seeds: [0] in the checkpoint, [0, 1] asked "
-        "for",
+        "swept has another configuration: seeds: [0] so far, [0, 1] asked for",
     ),
     (
         "--resume swept --train.steps 7",
-        "swept has another configuration: words: [] in the checkpoint",
+        "swept has another configuration: words: [] so far",
     ),
 ]
 

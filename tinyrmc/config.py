@@ -350,8 +350,8 @@ def first_difference(saved: dict, asked: dict) -> str | None:
 
     None when they are equal.
 
-    "model.mem_slots: 4 in the checkpoint, 8 asked for". Tuples equal lists, 1 equals
-    1.0, NaN equals NaN.
+    "model.mem_slots: 4 so far, 8 asked for". Tuples equal lists, 1 equals 1.0,
+    NaN equals NaN.
     """
     return _difference(json.loads(json_text(saved)), json.loads(json_text(asked)), "")
 
@@ -360,21 +360,21 @@ def _difference(saved, asked, prefix):
     for key in saved | asked:
         name = prefix + key
         if key not in asked:
-            return f"{name}: {saved[key]!r} in the checkpoint, no such field asked for"
+            return f"{name}: {saved[key]!r} so far, no such field asked for"
         if key not in saved:
-            return f"{name}: no such field in the checkpoint, {asked[key]!r} asked for"
+            return f"{name}: no such field so far, {asked[key]!r} asked for"
         ours, theirs = saved[key], asked[key]
         if isinstance(ours, dict) and isinstance(theirs, dict):
             if (found := _difference(ours, theirs, f"{name}.")) is not None:
                 return found
         elif ours != theirs and json_text(ours) != json_text(theirs):  # NaN is not NaN
-            return f"{name}: {ours!r} in the checkpoint, {theirs!r} asked for"
+            return f"{name}: {ours!r} so far, {theirs!r} asked for"
     return None
 
 
 def require_same(saved: dict, asked: dict, what: str) -> None:
-    """RunError unless both configurations are equal; `what` names the checkpoint that
-    the first belongs to.
+    """RunError unless both configurations are equal; `what` names the checkpoint, or
+    the sweep, that the first belongs to.
     """
     if (found := first_difference(saved, asked)) is not None:
         raise RunError(
