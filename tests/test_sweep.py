@@ -488,7 +488,8 @@ def test_a_run_that_was_stopped_before_its_first_evaluation_is_not_called_not_ru
     combination = {"values": {"width": "2"}, "notes": ["seed 0 not evaluated yet"]}
     found = {"grid": {"width": ["2", "4"]}, "combinations": []}
     for begun in (False, True):
-        found["combinations"] = [{**combination, "begun": begun, "group": None}]
+        more = {"begun": begun, "idle": {}, "group": None}
+        found["combinations"] = [{**combination, **more}]
         _, row = sweeps.table(found)
         assert row[:2] == ["2", "" if begun else "not run"]
 
@@ -940,6 +941,17 @@ def test_a_grid_that_would_train_the_same_network_again_is_refused(
         sweep.main(["language_modeling", *words.split()])
 
 
+def test_the_table_says_where_a_field_makes_no_difference(empty_directory, capsys):
+    grid = {"model.core": ["rmc", "memn2n"], "model.hops": ["2", "3"]}
+    described = {"task": "language_modeling", "preset": "quick", "words": []}
+    described |= {"grid": grid, "seeds": [0], "workers": 1}
+    Run.create(".", "swept", described, {"command": "c"}, "swept")
+    assert sweep.main(["--show", "swept"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    note = "model.hops is without effect on the core rmc"
+    assert [note in row for row in rows if "not run" in row] == [True] * 2 + [False] * 2
+
+
 def test_an_earlier_sweep_of_the_same_network_is_shown_all_the_same(empty_directory):
     words, grid = {"preset": "quick", "words": []}, {"model.hops": ["2", "3"]}
     described = {"task": "language_modeling", "grid": grid, "seeds": [0], "workers": 1}
@@ -968,7 +980,7 @@ def test_every_tasks_grids_can_be(name):
         found = sweep.combinations(
             {"task": name, "preset": preset, "grid": read[1], "words": []}
         )
-        assert [refusal for _, _, refusal in found] == [None] * math.prod(
+        assert [each.refusal for each in found] == [None] * math.prod(
             map(len, fields.values())
         )
 

@@ -64,6 +64,7 @@ from .training.checkpoints import is_over, relocated, task_from_dict
 from .training.presentation import idle_fields
 from .training.processes import Places
 from .training.ranks import require_alone
+from .training.task import Task
 from .training.workers import available_cores
 
 # Minutes. With less left, cells that the budget has cut are not started again.
@@ -348,7 +349,8 @@ def combinations(described: dict) -> list[Combination]:
     `refusal`.
     """
     task, preset, grid = described["task"], described["preset"], described["grid"]
-    default = discovery.load_task_of(described).Task.presets[preset][1]
+    kind = discovery.load_task_of(described).Task
+    default = kind.presets[preset][1]
     known = fields_of(type(default))
     given = {word.partition("=")[0] for word in described["words"]}
     for field in grid:
@@ -369,14 +371,15 @@ def combinations(described: dict) -> list[Combination]:
     for chosen in itertools.product(*grid.values()):
         values = dict(zip(grid, chosen, strict=True))
         words = [*described["words"], *_flags(known, values)]
-        refusal = None
+        refusal, idle = None, {}
         try:
             config, _ = parse_words(task, preset, default, Options(), words)
         except UsageError as error:
             refusal = error.reason
         else:
             _refuse_twice(values, seen.setdefault(repr(config), values))
-        found.append(Combination(values, words, refusal))
+            idle = _idle(kind(config), grid)
+        found.append(Combination(values, words, refusal, idle))
     _refuse_useless(grid, found)
     return found
 
@@ -418,25 +421,23 @@ def _refuse_idle(described, found):
     """UsageError for a field whose values make no difference to any combination."""
     possible = [c for c in found if c.refusal is None]
     for field, values in described["grid"].items():
-        where = (_where_idle(field, described, c.words) for c in possible)
-        if len(values) > 1 and all(where):
-            first = _where_idle(field, described, possible[0].words)
+        if len(values) > 1 and all(field in c.idle for c in possible):
             raise UsageError(
-                f"--grid {field}={','.join(values)}: {field} is without effect {first},"
-                " so its runs would be alike; leave it out, or choose a preset or "
-                "flags with which it has one"
+                f"--grid {field}={','.join(values)}: {field} is without effect "
+                f"{possible[0].idle[field]}, so its runs would be alike; leave it out, "
+                "or choose a preset or flags with which it has one"
             )
 
 
-def _where_idle(field: str, described: dict, words: list[str]) -> str | None:
-    """Where a field makes no difference, in words; None if it does make one."""
-    task, preset = described["task"], described["preset"]
-    kind = discovery.load_task_of(described).Task
-    config, _ = parse_words(task, preset, kind.presets[preset][1], Options(), words)
-    for where, names in idle_fields(kind(config)).items():
-        if any(f"{field}.".startswith(f"{name}.") for name in names):
-            return where
-    return None
+def _idle(task: Task, grid: dict[str, list[str]]) -> dict[str, str]:
+    """The fields of a grid that make no difference to a task, and where that is so."""
+    found: dict[str, str] = {}
+    for where, names in idle_fields(task).items():
+        for field, values in grid.items():
+            idle = any(f"{field}.".startswith(f"{name}.") for name in names)
+            if idle and len(values) > 1:
+                found.setdefault(field, where)
+    return found
 
 
 def cells_of(described: dict, found: list[Combination], folder: Path) -> list[Cell]:
@@ -444,7 +445,7 @@ def cells_of(described: dict, found: list[Combination], folder: Path) -> list[Ce
     workers, cells = described["workers"], []
     data_dir = described.get("places", {}).get("data_dir")
     for seed in described["seeds"]:
-        for values, words, refusal in found:
+        for values, words, refusal, _ in found:
             if refusal is not None:
                 continue
             parts = [*(f"{field}={value}" for field, value in values.items())]
@@ -521,7 +522,7 @@ def _train(described, run: Run | None, found, options) -> tuple[Run, int, str]:
     """Train what is not finished; returns the sweep, the exit code, and what goes on
     with it, in words.
     """
-    possible = sum(refusal is None for *_, refusal in found)
+    possible = sum(each.refusal is None for each in found)
     number, cores = len(described["seeds"]) * possible, available_cores()
     gpu = any("cuda" in word for word in described["words"])
     with Places(options.jobs or (1 if gpu else min(number, cores))) as places:
@@ -596,7 +597,7 @@ def _announce(run, found, total, left, places, options):
     """The first lines of a sweep: how many runs, how many at a time, for how long."""
     described, minutes = run.config, options.budget_minutes
     shape = " x ".join(str(len(values)) for values in described["grid"].values())
-    refused = sum(refusal is not None for *_, refusal in found)
+    refused = sum(each.refusal is not None for each in found)
     none = f"; {counted(refused, 'combination')} cannot be" if refused else ""
     workers = described["workers"]
     each = f", {counted(workers, 'worker')} each" if workers else ""

@@ -42,6 +42,7 @@ class Combination(NamedTuple):
     values: dict[str, str]
     words: list[str]  # the train command's flags that make it
     refusal: str | None  # why it cannot be, or None
+    idle: dict[str, str]  # field that makes no difference to it -> where that is so
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,13 +114,14 @@ def summary(
     `combinations` in the order of the grid.
 
     A combination has its "values", whether a run of it has "begun", "notes" on what is
-    missing, and in "group" the `tables.group_summary` of its evaluated runs, or None.
+    missing, in "idle" what makes no difference to it, and in "group" the
+    `tables.group_summary` of its evaluated runs, or None.
     """
     of_values: dict[str, list[Cell]] = {}
     for cell in cells:
         of_values.setdefault(_label(cell.values), []).append(cell)
     found = []
-    for values, _, refusal in combinations:
+    for values, _, refusal, idle in combinations:
         runs, begun = [], False
         notes = [f"cannot be: {refusal}"] if refusal else []
         for cell in of_values.get(_label(values), ()):
@@ -127,8 +129,8 @@ def summary(
             runs += _evaluated(cell)
             notes += _missing(cell)
         group = group_summary(_label(values), runs) if runs else None
-        about = {"values": values, "begun": begun, "notes": notes, "group": group}
-        found.append(about)
+        about = {"values": values, "begun": begun, "notes": notes, "idle": idle}
+        found.append(about | {"group": group})
     command = without_places(run.environment.get("command", ""))
     config = {key: run.config[key] for key in run.config if key != "places"}
     return {**config, "command": command, "combinations": found}
@@ -244,6 +246,8 @@ def table(found: Summary) -> Rows:
         row += _reached(group) if group else ["" if combination["begun"] else "not run"]
         row += [""] * (len(head) - 1 - len(row))
         notes = [*combination["notes"], *(group or {}).get("notes", ())]
+        idle = combination["idle"].items()
+        notes += [f"{field} is without effect {where}" for field, where in idle]
         rows.append([*row, "; ".join(notes)])
     return rows
 
