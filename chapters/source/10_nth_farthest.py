@@ -572,7 +572,8 @@ plt.show()
 #
 # With three seeds each at `quick`'s full length, 12,000 steps, the same row decides:
 # the paper's equations with the norm end at 96.0 to 96.6 %, the released form without
-# it stays on the first rung.
+# it stays on the first rung. That is with four vectors. With the paper's eight the norm
+# alone does [not make up for the rest](../benchmarks/README.md#paper-and-release).
 #
 # Why does it help? The norm keeps the scores from growing with the memory (chapter 9
 # has a picture of that). But [that is not the

@@ -19,9 +19,10 @@ The scale of attention, 1 / sqrt(K), is equation 1's. The authors' module had 1 
 sqrt(2K + V) until November 2018, after the paper, so the paper's experiments probably
 used that one.
 
-On nth farthest the fourth row decides: without it neither form learns, with it both do,
-with each of three seeds (benchmarks/README.md, "Paper and release"). So each form can
-have that row as the other has it: `qkv_norm`.
+On nth farthest with four vectors the fourth row decides: without it neither form
+learns, with it both do, with each of three seeds (benchmarks/README.md, "Paper and
+release"). With eight the paper's form stays behind even so. Each form can have that row
+as the other has it: `qkv_norm`.
 
 Why the identity? All slots share all weights, so slots that start equal stay equal for
 ever.

@@ -246,7 +246,7 @@ def table(found: Summary) -> Rows:
         row += _reached(group) if group else ["" if combination["begun"] else "not run"]
         row += [""] * (len(head) - 1 - len(row))
         notes = [*combination["notes"], *(group or {}).get("notes", ())]
-        idle = combination["idle"].items()
+        idle = combination.get("idle", {}).items()
         notes += [f"{field} is without effect {where}" for field, where in idle]
         rows.append([*row, "; ".join(notes)])
     return rows
