@@ -440,8 +440,7 @@ def test_what_was_left_out_of_a_folder_is_an_error_by_itself(larger):
     for path in (foreign.path, Path("runs")):  # there is nothing else in the folder yet
         with pytest.raises(
             RunError,
-            match=r"config.model is missing; it was written by another version of the "
-            r"task",
+            match="is missing; the file was written by another version",
         ):
             find_runs([path])
     logged(larger)
@@ -538,6 +537,13 @@ def test_the_picture_beside_the_seeds_is_of_the_seeds(larger, monkeypatch, capsy
     logged(larger, 3)
     assert report.main(["runs", "--seeds", "--out", "seeds.md"]) == 0
     assert [rows[0][1] for rows in shown] == ["seed 3"]
+
+
+def test_a_table_of_every_seed_has_the_result_of_a_task_without_references(larger):
+    found = tables.summary([logged(larger, 0)])
+    (group,) = found["groups"]
+    (rows,) = tables.seed_tables({**found, "groups": [{**group, "references": {}}]})
+    assert rows[1] == ["quick: test accuracy", "70.0 %"]
 
 
 def test_tables_of_every_seed_name_their_task_if_there_are_several(larger):

@@ -297,8 +297,8 @@ def from_json(kind: type, values: Any, where: str = "config") -> Any:
         if name not in values or name not in fields:
             state = "missing" if name in fields else "unknown"
             raise ConfigError(
-                f"{where}.{name} is {state}; it was written by another version of the "
-                "task"
+                f"{where}.{name} is {state}; the file was written by another version "
+                "of the task (tasks/README.md says how to add a field)"
             )
     for name, value in values.items():
         hint = str | None if is_place(fields[name]) else hints[name]

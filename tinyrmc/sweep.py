@@ -124,7 +124,11 @@ def _parser() -> Parser:
         help="fields and values, as in model.mem_slots=1,8; or the name of a grid of "
         "the task's",
     )
-    add("--seeds", metavar="N,N", help="seeds of every combination (default: 0)")
+    add(
+        "--seeds",
+        metavar="N,N",
+        help="the numbers of the seeds of every combination, as in 0,1,2 (default: 0)",
+    )
     add(
         "--budget-minutes",
         type=_positive(float),

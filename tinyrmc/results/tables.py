@@ -445,7 +445,8 @@ def _seeds(groups: list[Summary], task: str) -> Rows:
     rows = [[task, *(f"seed {seed}" for seed in seeds), *mean, *labels]]
     for group in groups:
         of_seed = {run["seed"]: run for run in group["runs"]}
-        for metric, known in group["references"].items():
+        references = group["references"] or {group["result"]: {}}
+        for metric, known in references.items():
             row = [f"{group['label']}: {metric.replace('_', ' ')}"]
             for seed in seeds:
                 run = of_seed.get(seed)

@@ -126,7 +126,7 @@ class TrainConfig:
         if self.evaluate_every % self.log_every:
             raise ValueError(
                 f"train.evaluate_every ({self.evaluate_every}) must be a multiple of "
-                f"train.log_every ({self.log_every})"
+                f"train.log_every ({self.log_every}); give that, too"
             )
         self._require_of_use()
 
