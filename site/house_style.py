@@ -220,8 +220,8 @@ def _process(app, what, name, object, options, lines):
 
 
 def _name_aliases(app, what, name, object, options, signature, returns):
-    """An alias that is part of a type by its name alone, where Sphinx names its own
-    class too.
+    """An alias inside a larger type by its name alone: Sphinx puts a class of its own
+    around it.
     """
     return tuple(text and ALIAS.sub(r"\1", text) for text in (signature, returns))
 

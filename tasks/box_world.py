@@ -101,12 +101,14 @@ class WorldConfig:
                     f"world.{name} must be the least and the most, not {low} and {high}"
                 )
         check_least("world", self, "limit", "pool")
-        names = [f"stage {k + 1} of world.stages" for k in range(len(self.stages))]
-        for stage, name in reversed([*enumerate([*names, "world"])]):
+        last = len(self.stages)  # the levels themselves
+        for stage in (last, *range(last)):
             try:
                 self.make(stage, levels=1)  # whether there can be any
             except WorldError as error:
-                raise ValueError(f"{name}: {error}") from error
+                which = f"stage {stage + 1} of world.stages"
+                which = "world" if stage == last else which
+                raise ValueError(f"{which}: {error}") from error
 
     def make(self, stage: int, levels: int, seed: int = 0) -> BoxWorld:
         """The world of a stage; the last one has the levels themselves."""

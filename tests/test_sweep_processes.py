@@ -35,22 +35,18 @@ def without(words, flag):
     return [*words[:place], *words[place + 2 :]]
 
 
+TWO = [  # runs side by side
+    *without(LONG, "--model.mem-slots"),
+    *["--grid", "model.mem_slots=1,2", "--jobs", 2, "--run", "swept"],
+]
+
+
 @pytest.mark.skipif(os.name != "posix", reason="needs signals between processes")
 def test_a_signal_stops_all_runs_saved_and_they_go_on_bit_for_bit(
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    words = [
-        *without(LONG, "--model.mem-slots"),
-        "--grid",
-        "model.mem_slots=1,2",
-        "--jobs",
-        2,
-        "--run",
-        "swept",
-        "--budget-minutes",
-        90,
-    ]
+    words = [*TWO, "--budget-minutes", 90]
     with subprocess.Popen(**command_line("-m", "tinyrmc.sweep", *words)) as process:
         cells = [Path(f"swept/model.mem_slots={n},seed=0") for n in (1, 2)]
         while (
@@ -86,17 +82,7 @@ def test_the_runs_of_a_sweep_that_was_killed_end_too_and_are_saved(
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    words = [
-        *without(LONG, "--model.mem-slots"),
-        "--grid",
-        "model.mem_slots=1,2",
-        "--jobs",
-        2,
-        "--run",
-        "swept",
-        "--train.steps",
-        10**9,
-    ]
+    words = [*TWO, "--train.steps", 10**9]
     cells = [Path(f"swept/model.mem_slots={n},seed=0") for n in (1, 2)]
     with subprocess.Popen(**command_line("-m", "tinyrmc.sweep", *words)) as process:
         while (

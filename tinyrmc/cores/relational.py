@@ -21,8 +21,8 @@ used that one.
 
 On nth farthest with four vectors the fourth row decides: without it neither form
 learns, with it both do, with each of three seeds (benchmarks/README.md, "Paper and
-release"). With eight the paper's form stays behind even so. Each form can have that row
-as the other has it: `qkv_norm`.
+release"). With eight vectors the paper's form stays behind even with it. Each form can
+have that row as the other has it: `qkv_norm`.
 
 Why the identity? All slots share all weights, so slots that start equal stay equal for
 ever.

@@ -158,7 +158,7 @@ class World:
     ) -> Outcome:
         """`step`, its arguments checked.
 
-        Every level must end some time: in a test it is played to its end.
+        Every level must end at some point, for evaluation plays it to its end.
         """
         raise NotImplementedError
 

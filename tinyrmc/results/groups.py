@@ -106,7 +106,7 @@ def _evaluated(folder: Path, inside: bool, data_dir: Path | None) -> tuple[int, 
 def _farthest(evaluated: list[tuple[int, Run]], left_out: list[str]) -> list[Run]:
     """For each configuration, text and seed, the run that came farthest, or the last
     of equals; a line for every other one is added to `left_out`. A run that was given
-    twice is no other one.
+    twice counts once.
     """
     best: dict[tuple, tuple[int, Run]] = {}
     for step, run in evaluated:
