@@ -34,9 +34,9 @@ import numpy as np
 import peers
 from running import Candidate, answering, left_out, say, take_turns
 
+from tinyrmc.autograd.engine import Tensor
 from tinyrmc.backend import blas_threads, keep_freed_memory
-from tinyrmc.commands import run_main
-from tinyrmc.engine import Tensor
+from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import RunError
 from tinyrmc.nn import Module
 from tinyrmc.training.discovery import load_task

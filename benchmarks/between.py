@@ -24,7 +24,7 @@ import report
 from tinyrmc import PaperRelationalMemory, equations, nn
 from tinyrmc import primitives as p
 from tinyrmc.backend import blas_threads
-from tinyrmc.commands import run_main
+from tinyrmc.cli.commands import run_main
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import available_cores

@@ -36,6 +36,7 @@ import peers
 from running import answering
 
 from tinyrmc import backend, optim
+from tinyrmc.autograd.engine import Tape
 from tinyrmc.backend import (
     blas_threads,
     device_namespace,
@@ -44,7 +45,6 @@ from tinyrmc.backend import (
     to_host,
 )
 from tinyrmc.cores import CoreConfig, DNCConfig
-from tinyrmc.engine import Tape
 from tinyrmc.training import Task, TrainConfig
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.streams import Stream

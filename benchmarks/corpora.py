@@ -8,7 +8,7 @@ faster, so that the rarest words occur about three times, as they do there. Then
 in a fresh process:
 
 first    the text is read, numbered and written as integers, as
-         `python -m tinyrmc.data wikitext-103` does it
+         `python -m tinyrmc data wikitext-103` does it
 later    the integers are mapped into memory, and the first 100 words of 64 lanes read
 
 Peak memory is the largest resident set of the process, Python and NumPy included.
@@ -26,7 +26,7 @@ import numpy as np
 import report
 from running import peak_bytes, run_python
 
-from tinyrmc.commands import run_main
+from tinyrmc.cli.commands import run_main
 
 TOKENS, WORDS = 103_227_021, 267_735  # of WikiText-103, with <eos>
 LINE = 57  # words

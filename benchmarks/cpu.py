@@ -49,7 +49,7 @@ from running import (
     tuning_variables,
 )
 
-from tinyrmc.commands import Parser, run_main
+from tinyrmc.cli.commands import Parser, run_main
 from tinyrmc.errors import RunError, UsageError, counted
 from tinyrmc.training.workers import CAN_FORK, available_cores
 

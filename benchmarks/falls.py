@@ -23,7 +23,7 @@ import numpy as np
 import report
 
 from tinyrmc.backend import blas_threads, keep_freed_memory
-from tinyrmc.commands import run_main
+from tinyrmc.cli.commands import run_main
 from tinyrmc.cores.core import state_of
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer

@@ -40,11 +40,12 @@ import peers
 from candidates import Work
 
 import tinyrmc
-from tinyrmc import Parameter, Tape, backend, fused, kernels, optim
-from tinyrmc.commands import Parser, run_main
+from tinyrmc import Parameter, Tape, backend, fused, optim
+from tinyrmc import gpu as kernels
+from tinyrmc.autograd.primitives import sum as total
+from tinyrmc.cli.commands import Parser, run_main
 from tinyrmc.errors import UsageError
-from tinyrmc.kernels.graph import Graph, working_stream
-from tinyrmc.primitives import sum as total
+from tinyrmc.gpu.graph import Graph, working_stream
 from tinyrmc.runs.machine import environment
 
 RESULTS = Path(__file__).resolve().parent / "results"

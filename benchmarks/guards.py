@@ -28,10 +28,11 @@ import candidates
 import numpy as np
 import report
 
-from tinyrmc import engine, fused
+from tinyrmc import fused
+from tinyrmc.autograd import engine
+from tinyrmc.autograd.engine import Primitive, Tape, Tensor
 from tinyrmc.backend import keep_freed_memory
-from tinyrmc.commands import run_main
-from tinyrmc.engine import Primitive, Tape, Tensor
+from tinyrmc.cli.commands import run_main
 from tinyrmc.training import loop
 from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import Workers

@@ -47,8 +47,8 @@ from tinyrmc import primitives as p
 from tinyrmc.backend import blas_threads
 from tinyrmc.cores import PaperRelationalMemory
 from tinyrmc.errors import RunError, UsageError
-from tinyrmc.figures.curves import label_log
-from tinyrmc.figures.style import COLOURS, GREY, in_percent, save, style, wrap
+from tinyrmc.results.figures.curves import label_log
+from tinyrmc.results.figures.style import COLOURS, GREY, in_percent, save, style, wrap
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.task import HELD_OUT_SEED
 from tinyrmc.training.trainer import Trainer
@@ -336,6 +336,6 @@ def main(words=None) -> int:
 
 
 if __name__ == "__main__":
-    from tinyrmc.commands import run_main
+    from tinyrmc.cli.commands import run_main
 
     run_main(main)

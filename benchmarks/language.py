@@ -52,7 +52,7 @@ from running import (
 
 from tinyrmc import corpora
 from tinyrmc.backend import blas_threads, keep_freed_memory
-from tinyrmc.commands import run_main
+from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import RunError
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer

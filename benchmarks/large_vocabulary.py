@@ -35,7 +35,7 @@ from running import peak_bytes, run_python
 from tinyrmc import Parameter, Tape, fused
 from tinyrmc import primitives as p
 from tinyrmc.backend import blas_threads, gemm, keep_freed_memory
-from tinyrmc.commands import run_main
+from tinyrmc.cli.commands import run_main
 
 KINDS = ("whole", "pieces", "untied")
 BLOCK = 1600, 2048  # rows and words of a block of the plain products

@@ -113,7 +113,7 @@ def _flags(command: str, task: str) -> list[str]:
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         help_ = [task, "--help-all"] if command == "train" else ["--help"]
-        importlib.import_module(f"tinyrmc.{command}").main(help_)
+        importlib.import_module(f"tinyrmc.cli.{command}").main(help_)
     found = set(re.findall(r"(?<![\w-])--[a-z][\w.-]*", out.getvalue()))
     return sorted(found - {"--help", "--help-all", "--max-minutes"})
 

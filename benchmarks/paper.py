@@ -375,7 +375,7 @@ def by_frequency(folder: Path) -> str:
     title = "## Table 3: perplexity by how frequent words are\n\n"
     about = (
         "The paper's text, GigaWord, is not free, so its table is *not run*. `python "
-        "-m tinyrmc.evaluate RUN` measures the same of any language model."
+        "-m tinyrmc evaluate RUN` measures the same of any language model."
     )
     if not examined:
         return title + paragraph(about)
@@ -583,6 +583,6 @@ def main(words=None) -> int:
 
 
 if __name__ == "__main__":
-    from tinyrmc.commands import run_main
+    from tinyrmc.cli.commands import run_main
 
     run_main(main)

@@ -18,7 +18,7 @@ from running import peak_bytes
 
 from tinyrmc import corpora
 from tinyrmc.backend import blas_threads, keep_freed_memory
-from tinyrmc.commands import run_main
+from tinyrmc.cli.commands import run_main
 from tinyrmc.training import Trainer
 from tinyrmc.training.discovery import load_task
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 from report import milliseconds, whole_percent
 
-from tinyrmc.figures.style import COLOURS, DPI, GREY, STYLE
+from tinyrmc.results.figures.style import COLOURS, DPI, GREY, STYLE
 
 OURS, OTHERS, FLOOR = COLOURS[0], "#B8B8B8", COLOURS[1]
 SWEPT = {

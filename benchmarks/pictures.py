@@ -18,8 +18,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tinyrmc import course, figures
-from tinyrmc.results import probes
+from tinyrmc import course
+from tinyrmc.results import figures, probes
 from tinyrmc.training.checkpoints import open_checkpoint, restore_model
 
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import tinyrmc
-from tinyrmc.commands import Parser
+from tinyrmc.cli.commands import Parser
 from tinyrmc.runs.machine import environment
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from report import at_least_one
 
 from tinyrmc.backend import blas_threads, keep_freed_memory
-from tinyrmc.commands import Parser, run_main
+from tinyrmc.cli.commands import Parser, run_main
 from tinyrmc.errors import UsageError
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.ranks import Ranks, launched

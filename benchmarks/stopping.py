@@ -83,7 +83,7 @@ def _default_signals() -> None:
 def starts(rng: random.Random, folder: Path) -> Verdict:
     """Ctrl-C while a command's modules are being imported."""
     name = rng.choice(COMMANDS)
-    child = _popen(sys.executable, "-m", f"tinyrmc.{name}", "--help", folder=folder)
+    child = _popen(sys.executable, "-m", "tinyrmc", name, "--help", folder=folder)
     time.sleep(rng.uniform(0, 1.0))
     child.send_signal(signal.SIGINT)
     ended = _ended(child)
@@ -183,7 +183,7 @@ def _ended(child: subprocess.Popen[str]) -> Ended:
 
 def _mpiexec(words: list[str], folder: Path) -> subprocess.Popen[str]:
     """A command of ours on two ranks."""
-    ours = [sys.executable, "-m", "mpi4py", "-m", f"tinyrmc.{words[0]}", *words[1:]]
+    ours = [sys.executable, "-m", "mpi4py", "-m", "tinyrmc", *words]
     assert MPIEXEC is not None
     return _popen(MPIEXEC, "-n", "2", *ours, folder=folder)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import report
 
 from tinyrmc.backend import blas_threads
-from tinyrmc.commands import add_data_dir, run_main
+from tinyrmc.cli.commands import add_data_dir, run_main
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
 

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyrmc import train
-from tinyrmc.commands import run_main
+from tinyrmc.cli import train
+from tinyrmc.cli.commands import run_main
 from tinyrmc.results import curves
 from tinyrmc.runs.run import Run
 from tinyrmc.training.children import _end_all as end_children
@@ -70,7 +70,7 @@ def prepare(folder: Path) -> None:
     os.environ["TINYRMC_DATA"] = str(folder)
     _write_text(folder)
     for command in COMMANDS:
-        importlib.import_module(f"tinyrmc.{command}")  # later few files may be open
+        importlib.import_module(f"tinyrmc.cli.{command}")  # later few files may be open
     for name in task_files():
         kind = load_task(name).Task
         if isinstance(getattr(kind, "test_examples", None), int):
@@ -154,7 +154,7 @@ def nothing() -> None:
 
 def command(words: Sequence[str]) -> Callable[[], int]:
     """What `python -m tinyrmc.<words>` does."""
-    return lambda: importlib.import_module(f"tinyrmc.{words[0]}").main([*words[1:]])
+    return lambda: importlib.import_module(f"tinyrmc.cli.{words[0]}").main([*words[1:]])
 
 
 def start(work: Callable[[], int], folder: Path, setting: Setting = nothing) -> int:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 import numpy as np
 import report
 
-from tinyrmc.commands import run_main
+from tinyrmc.cli.commands import run_main
 from tinyrmc.environments.box_levels import Problem, make
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.pacman import MiniPacman

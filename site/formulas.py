@@ -66,23 +66,25 @@ FORMULAS: dict[str, tuple[str, ...]] = {
         r" M' &= i \circ \tanh(Z_{1..N}) + f \circ M \end{aligned}",
     ),
     # The engine
-    "tinyrmc.engine.Primitive": (
+    "tinyrmc.autograd.engine.Primitive": (
         r"y = f(x), \qquad "
         r"\bar x = \left(\frac{\partial y}{\partial x}\right)^{\!\top} \bar y, \qquad "
         r"\bar y = \frac{\partial\,\mathrm{loss}}{\partial y}",
     ),
-    "tinyrmc.checking": (r"f'(x)\,v = \frac{\mathrm{Im}\, f(x + i h v)}{h} + O(h^2)",),
-    "tinyrmc.primitives.sigmoid": (
+    "tinyrmc.autograd.gradcheck": (
+        r"f'(x)\,v = \frac{\mathrm{Im}\, f(x + i h v)}{h} + O(h^2)",
+    ),
+    "tinyrmc.autograd.primitives.sigmoid": (
         r"\sigma(x) = \frac{1}{1 + e^{-x}}, \qquad \sigma' = \sigma \, (1 - \sigma)",
     ),
-    "tinyrmc.primitives.softplus": (
+    "tinyrmc.autograd.primitives.softplus": (
         r"\mathrm{softplus}(x) = \log(1 + e^x), \qquad \mathrm{softplus}' = \sigma",
     ),
-    "tinyrmc.primitives.softmax": (
+    "tinyrmc.autograd.primitives.softmax": (
         r"y_j = \frac{e^{x_j}}{\sum_k e^{x_k}}, \qquad "
         r"\bar x_j = y_j \Big(\bar y_j - \sum_k \bar y_k y_k\Big)",
     ),
-    "tinyrmc.primitives.matmul": (
+    "tinyrmc.autograd.primitives.matmul": (
         r"C = A B, \qquad \bar A = \bar C B^\top, \qquad \bar B = A^\top \bar C",
     ),
     # Fused operations, with the derivatives worked out by hand
@@ -153,7 +155,7 @@ FORMULAS: dict[str, tuple[str, ...]] = {
         r"h' = \sigma(o) \circ \tanh(c'), \qquad "
         r"[i\,j\,f\,o] = [x\,h] * W + b",
     ),
-    "tinyrmc.training.vtrace": (
+    "tinyrmc.training.rl.vtrace": (
         r"\rho_t = \frac{\pi(a_t)}{\mu(a_t)}, \qquad "
         r"\delta_t = \min(\bar\rho, \rho_t)\,(r_t + g_t V_{t+1} - V_t)",
         r"v_t - V_t = \delta_t + g_t\, \lambda \min(1, \rho_t)\,"

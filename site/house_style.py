@@ -307,7 +307,7 @@ def _offer_notebooks(app, pagename, templatename, context, doctree):
 
 def setup(app):
     """What Sphinx calls first."""
-    from tinyrmc.engine import TABLE
+    from tinyrmc.autograd.engine import TABLE
 
     for name, primitive in TABLE.items():
         setattr(inspect.getmodule(primitive.forward), name, documented(primitive))

@@ -5,7 +5,7 @@ the page that looks inside.
 The network is `points/four_points.npz`, which these two commands made:
 
     python -m tinyrmc.train nth_farthest plane --seed 0 --workers 1
-    python -m tinyrmc.evaluate runs/nth_farthest-plane-1 \\
+    python -m tinyrmc evaluate runs/nth_farthest-plane-1 \\
         --export site/points/four_points.npz
 """
 
@@ -47,7 +47,7 @@ def data(network: Path = NETWORK) -> dict[str, Any]:
 
 
 def inside(network: Path = NETWORK) -> str:
-    """The page of `python -m tinyrmc.plot attention` for this network."""
+    """The page of `python -m tinyrmc plot attention` for this network."""
     task, arrays, state = open_checkpoint(network)
     model = restore_model(task, arrays, state)
     found = probes.analyse(model, probes.held_out(task, SEQUENCES))

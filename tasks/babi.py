@@ -17,7 +17,7 @@ same batches: a product of matrices serves them all, and a run with ten takes no
 like ten times as long. The twenty networks of `all` go side by side too, each with its
 own stories in each batch. Every network comes out as if it had been trained alone, but
 for rounding. The error of each restart stands in the last line of metrics, and
-`python -m tinyrmc.evaluate RUN` has a table of them.
+`python -m tinyrmc evaluate RUN` has a table of them.
 
 *Linear start.* For the first epochs the softmax over memories is left out. Then it is
 switched on: after `recipe.linear_epochs`, or once the validation loss no longer falls
@@ -187,7 +187,7 @@ class Config:
 
     data_dir: Path | None = field(default=None, metadata=PLACE)
     """the folder with the stories, as an archive or unpacked; None: the user's cache
-    folder, where `python -m tinyrmc.data babi` puts them
+    folder, where `python -m tinyrmc data babi` puts them
     """
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

@@ -46,8 +46,9 @@ from tinyrmc.config import check_least
 from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.world import WorldError
-from tinyrmc.training import HELD_OUT_SEED, actors
-from tinyrmc.training.actors import ActingTask, LearningConfig
+from tinyrmc.training import HELD_OUT_SEED
+from tinyrmc.training.rl import actors
+from tinyrmc.training.rl.actors import ActingTask, LearningConfig
 
 # --- What can be set ------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ rate is tiny.
 the first as if a sentence had just ended (in text8, which has no sentences, the first
 word is not predicted). A text is read in `data.lanes` parts side by side. Each part
 first reads the `data.context` words before it, uncounted, so that it begins with a
-state. With --data.lanes 1 the text is read in one piece; `python -m tinyrmc.evaluate`
+state. With --data.lanes 1 the text is read in one piece; `python -m tinyrmc evaluate`
 does that too, and shows what it changes.
 
 *Where this departs from the paper* (section 4.3 and appendix A.4):
@@ -46,7 +46,7 @@ does that too, and shows what it changes.
                `wikitext2_short` on WikiText-2, with the sizes of a public port of the
                RMC; `paper` on WikiText-103, or --data.corpus gutenberg, gigaword (the
                name of a book or story decides what it is for: see
-               `python -m tinyrmc.data --help`). Nobody has published a list of those
+               `python -m tinyrmc data --help`). Nobody has published a list of those
                books and stories, so runs on your copy stand beside no figure
     batch      64 lanes in `paper`; the paper had six GPUs with 64 each
     wikitext2  the port tests the weights of its best epoch; here the last ones count.
@@ -80,7 +80,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tinyrmc import corpora, fused, ngrams, nn, sampling, training
+from tinyrmc import corpora, fused, nn, training
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_device, to_host
 from tinyrmc.config import ADDED, PLACE, check_least
@@ -88,6 +88,7 @@ from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.cores.config import USED, CoreName, without_effect
 from tinyrmc.cores.core import select_state, state_arrays, state_of
 from tinyrmc.cores.memn2n import TextMemN2N
+from tinyrmc.corpora import ngrams, sampling
 from tinyrmc.errors import UserError, counted
 from tinyrmc.results import published_texts
 from tinyrmc.training.texts import (
@@ -113,7 +114,7 @@ class DataConfig:
     corpus: typing.Literal[
         "ptb", "wikitext-2", "wikitext-103", "text8", "gutenberg", "gigaword"
     ] = "ptb"
-    """the text; `python -m tinyrmc.data` lists them and gets them"""
+    """the text; `python -m tinyrmc data` lists them and gets them"""
     vocabulary_size: int | None = None
     """how many words of the training text are kept, the most frequent ones; the others
     become <unk>; None: all
@@ -226,7 +227,7 @@ class Config:
 
     data_dir: Path | None = field(default=None, metadata=PLACE)
     """the folder with the text, as its archive or unpacked; None: the user's cache
-    folder, where `python -m tinyrmc.data` puts it
+    folder, where `python -m tinyrmc data` puts it
     """
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
@@ -678,8 +679,8 @@ class Task(training.Task):
     def readings(self, model, task=None):
         if self.memn2n:
             raise UserError(
-                "its memory network reads a text, and no stories; `python -m "
-                "tinyrmc.plot examinations` draws how much its hops look at each word"
+                "its memory network reads a text, and no stories; `tinyrmc plot "
+                "examinations` draws how much its hops look at each word"
             )
         return super().readings(model, task)
 

@@ -32,8 +32,8 @@ from tinyrmc import training
 from tinyrmc.config import check_least
 from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.environments.pacman import MiniPacman
-from tinyrmc.training import actors
-from tinyrmc.training.actors import ActingTask, LearningConfig
+from tinyrmc.training.rl import actors
+from tinyrmc.training.rl.actors import ActingTask, LearningConfig
 
 # --- What can be set ------------------------------------------------------------------
 

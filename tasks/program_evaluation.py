@@ -1028,7 +1028,7 @@ class Task(training.Task):
         """Some held-out programs with the network's answers, and its accuracy at each
         place of the answer beside the floor.
         """
-        from tinyrmc import figures
+        from tinyrmc.results import figures
 
         batch = self._held_out(512)
         answers = self._answers(model, batch)

@@ -32,8 +32,11 @@ from hypothesis import settings
 from rankhelp import ROOT
 from tinyruns import TINY, contents, nth_farthest, stop_at
 
-from tinyrmc import engine, fused, kernels, train
-from tinyrmc.commands import run_main
+from tinyrmc import fused
+from tinyrmc import gpu as kernels
+from tinyrmc.autograd import engine
+from tinyrmc.cli import train
+from tinyrmc.cli.commands import run_main
 from tinyrmc.runs.run import Run
 from tinyrmc.training.trainer import Trainer
 

@@ -167,7 +167,7 @@ from tinyrmc.training import discovery, trainer as trainer_module
 from tinyrmc.errors import RunError
 from tinyrmc.runs import run as run_module
 from tinyrmc import train
-from tinyrmc.commands import run_main
+from tinyrmc.cli.commands import run_main
 
 Task, rank = discovery.load_task("nth_farthest").Task, MPI.COMM_WORLD.Get_rank()
 Task.test_examples, train.draw_run = 200, lambda run: []

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tinyrmc import fused  # noqa: F401  (fills the table)
+from tinyrmc.autograd.engine import TABLE, Primitive, Tape
 from tinyrmc.backend import namespace
-from tinyrmc.engine import TABLE, Primitive, Tape
 
 STEP = 1e-30
 TOLERANCE = 1e-10

@@ -8,7 +8,7 @@ from tinyrmc import primitives as p
 from tinyrmc.cores import LSTM, RelationalMemory
 from tinyrmc.cores.core import select_state, state_arrays
 from tinyrmc.course.exercises import acting as ex
-from tinyrmc.training import vtrace
+from tinyrmc.training.rl import vtrace
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ from tinyrmc.cores import LSTM, DeepLSTM, Feedforward, RelationalMemory
 from tinyrmc.cores.core import state_arrays, state_of
 from tinyrmc.environments.world import Codes
 from tinyrmc.errors import RunError
-from tinyrmc.figures.curves import measured
 from tinyrmc.results import curves
 from tinyrmc.results.episodes import EpisodeError, record
-from tinyrmc.training import vtrace
-from tinyrmc.training.actors import turned
+from tinyrmc.results.figures.curves import measured
 from tinyrmc.training.discovery import TaskError
 from tinyrmc.training.loop import run_training
+from tinyrmc.training.rl import vtrace
+from tinyrmc.training.rl.actors import turned
 
 CONFIG = tinyworld.CONFIG
 

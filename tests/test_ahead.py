@@ -32,8 +32,8 @@ from tinytasks import (
 )
 
 from tinyrmc import backend
-from tinyrmc.training import ahead
-from tinyrmc.training.ahead import DRAWN, SLOTS, Ahead, Ring, layout
+from tinyrmc.training.gpu import prefetch as ahead
+from tinyrmc.training.gpu.prefetch import DRAWN, SLOTS, Ahead, Ring, layout
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.streams import Samples, Stream
 
@@ -364,7 +364,7 @@ import os, sys, time
 sys.path.insert(0, "tests")
 import numpy as np
 from tinytasks import Config, Larger
-from tinyrmc.training.ahead import Ahead
+from tinyrmc.training.gpu.prefetch import Ahead
 task = Larger(Config())
 drawing = Ahead(task.stream(None, 0), task, [(0, 50)], np)
 for step in range(3):

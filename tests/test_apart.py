@@ -11,8 +11,8 @@ import tinyworld
 from rankhelp import MPIEXEC, SURROUNDINGS, all_well, on_ranks, real
 from tinytasks import assert_same_arrays, forks, timeless
 
-from tinyrmc import new
 from tinyrmc.backend import to_host
+from tinyrmc.cli import new
 from tinyrmc.errors import RunError
 from tinyrmc.runs.run import Run
 from tinyrmc.training.apart import Apart

@@ -7,15 +7,15 @@ import pytest
 
 from tinyrmc import Parameter, load, nn, optim
 from tinyrmc import primitives as p
-from tinyrmc.arguments import check_sizes, generator, is_integer, is_number
-from tinyrmc.checking import gradcheck
+from tinyrmc.autograd.gradcheck import gradcheck
+from tinyrmc.cli.play import Game
 from tinyrmc.cores import CoreConfig, build_core
 from tinyrmc.cores.memn2n import MemN2N, TextMemN2N
+from tinyrmc.corpora.sampling import draw
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.pacman import MiniPacman
 from tinyrmc.environments.world import WorldError
-from tinyrmc.play import Game
-from tinyrmc.sampling import draw
+from tinyrmc.errors import check_sizes, generator, is_integer, is_number
 from tinyrmc.training import Epochs, Plateau, Samples, Trainer, staircase
 from tinyrmc.training.discovery import load_task
 

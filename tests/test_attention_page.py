@@ -1,4 +1,4 @@
-"""`python -m tinyrmc.plot attention`: what it prints and writes, its page in a real
+"""`python -m tinyrmc plot attention`: what it prints and writes, its page in a real
 browser, and what it says when it cannot.
 """
 
@@ -19,8 +19,9 @@ import browser
 import numpy as np
 import pytest
 
-from tinyrmc import RelationalMemory, load, plot
-from tinyrmc.commands import run_main
+from tinyrmc import RelationalMemory, load
+from tinyrmc.cli import plot
+from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import UsageError
 from tinyrmc.results import attention, probes
 from tinyrmc.runs.arrays import save_arrays
@@ -60,7 +61,7 @@ def drawn(tmp_path_factory):
         300,
     ]
     done = subprocess.run(
-        [sys.executable, "-m", "tinyrmc.plot", *map(str, words)],
+        [sys.executable, "-m", "tinyrmc", "plot", *map(str, words)],
         capture_output=True,
         text=True,
         timeout=300,

@@ -16,8 +16,9 @@ from babistories import STORIES, texts, write_babi
 from tinytasks import assert_same_arrays, stop_at, timeless
 
 from tasks import babi
-from tinyrmc import Tape, corpora, evaluate, report, train, training
-from tinyrmc.commands import Options, parse_words
+from tinyrmc import Tape, corpora, training
+from tinyrmc.cli import evaluate, report, train
+from tinyrmc.cli.commands import Options, parse_words
 from tinyrmc.errors import UserError
 from tinyrmc.results import curves, examinations, tables
 from tinyrmc.results.progress import Progress

@@ -24,7 +24,8 @@ import report
 import running
 from candidates import Work
 
-from tinyrmc import backend, engine
+from tinyrmc import backend
+from tinyrmc.autograd import engine
 from tinyrmc.errors import RunError, UsageError
 from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import CAN_FORK, available_cores

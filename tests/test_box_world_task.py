@@ -7,8 +7,8 @@ import pytest
 from tinytasks import observed
 
 from tinyrmc import training
-from tinyrmc.training import actors
 from tinyrmc.training.discovery import TaskError, load_task
+from tinyrmc.training.rl import actors
 
 box_world = load_task("box_world")
 SMALL = dataclasses.replace(

@@ -8,10 +8,11 @@ import re
 import numpy as np
 import pytest
 
-from tinyrmc import Parameter, Tape, Tensor, engine, fused, gradcheck, nn
+from tinyrmc import Parameter, Tape, Tensor, fused, gradcheck, nn
 from tinyrmc import primitives as p
-from tinyrmc.checking import hessian_vector_product
-from tinyrmc.engine import TABLE, Primitive, primitive
+from tinyrmc.autograd import engine
+from tinyrmc.autograd.engine import TABLE, Primitive, primitive
+from tinyrmc.autograd.gradcheck import hessian_vector_product
 
 random = np.random.default_rng(0)
 X, Y = random.standard_normal((3, 4)), random.standard_normal((4, 2))

@@ -24,7 +24,8 @@ from tinyruns import (
     python,
 )
 
-from tinyrmc import commands, evaluate, load, train
+from tinyrmc import load
+from tinyrmc.cli import commands, evaluate, train
 from tinyrmc.config import fields_of, flag_of
 from tinyrmc.results.progress import Progress
 from tinyrmc.runs.arrays import load_arrays
@@ -413,7 +414,7 @@ def test_one_line_also_from_a_real_process(tmp_path):
             and done.stdout == ""
             and re.fullmatch(r"error: [^\n]+\n", done.stderr)
         )
-    done = python("-m", "tinyrmc.evaluate", "nowhere")
+    done = python("-m", "tinyrmc", "evaluate", "nowhere")
     assert (
         done.returncode == 2
         and done.stdout == ""

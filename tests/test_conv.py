@@ -10,7 +10,7 @@ import pytest
 from tinyrmc import ConvLSTM, Tape, fused, gradcheck, nn
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
-from tinyrmc.commands import Parser
+from tinyrmc.cli.commands import Parser
 from tinyrmc.cores import (
     ConvLSTMConfig,
     CoreConfig,

@@ -13,7 +13,7 @@ import pytest
 from tinyrmc import Tape, Tensor, gradcheck
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
-from tinyrmc.commands import Parser
+from tinyrmc.cli.commands import Parser
 from tinyrmc.config import words_of
 from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe, without_effect
 from tinyrmc.cores.agent import AgentConfig

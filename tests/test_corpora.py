@@ -158,7 +158,7 @@ def test_what_is_missing_is_said_with_the_command(tmp_path):
     folder = tmp_path / "my data"
     with pytest.raises(MissingCorpus) as caught:
         corpora.load("ptb", folder)
-    command = f"python -m tinyrmc.data ptb --data-dir '{folder}'"
+    command = f"python -m tinyrmc data ptb --data-dir '{folder}'"
     assert str(caught.value) == f"ptb is not in {folder}; get it with: {command}"
     write(
         folder,

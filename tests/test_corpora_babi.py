@@ -184,7 +184,7 @@ def test_an_archive_of_another_variant_is_passed_over(tmp_path):
 
 def test_what_is_not_there_is_said(tmp_path):
     with pytest.raises(
-        MissingCorpus, match=r"bAbI v1.2 en is not in .*tinyrmc.data babi"
+        MissingCorpus, match=r"bAbI v1.2 en is not in .*tinyrmc data babi"
     ):
         corpora.babi(data_dir=tmp_path)
     with pytest.raises(MissingCorpus, match=r"fetch http://.*v1-1.tar.gz into "):

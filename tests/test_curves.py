@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from test_figures import FLOORS, TEST, assert_words_are_apart_and_inside, drawn
 
-from tinyrmc import figures
 from tinyrmc.cores.config import MapCore
-from tinyrmc.figures import Reached, curves, grids, style, text
+from tinyrmc.results import figures
+from tinyrmc.results.figures import Reached, curves, grids, style, text
 
 
 def run_of(values, seconds, every=100, batch=32, **more):

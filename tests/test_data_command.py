@@ -1,4 +1,4 @@
-"""`python -m tinyrmc.data`: what it lists, gets and says."""
+"""`python -m tinyrmc data`: what it lists, gets and says."""
 
 import re
 import subprocess
@@ -8,7 +8,8 @@ import pytest
 from corpora_files import PTB, make_official, members, tarred, write, zipped
 from test_corpora_babi import files
 
-from tinyrmc import corpora, data
+from tinyrmc import corpora
+from tinyrmc.cli import data
 from tinyrmc.corpora import CorpusError
 from tinyrmc.errors import UsageError
 
@@ -44,7 +45,7 @@ def test_it_gets_a_corpus_and_says_its_tokens(tmp_path, capsys):
 def test_alone_it_lists_what_is_here_and_what_to_do(tmp_path, capsys):
     out, _ = run(capsys, "--data-dir", tmp_path)
     assert rows(out) == {name: ["no"] for name in data.CORPORA}
-    line = "python -m tinyrmc.data ptb wikitext-2 wikitext-103 text8 babi --data-dir"
+    line = "python -m tinyrmc data ptb wikitext-2 wikitext-103 text8 babi --data-dir"
     assert f"\n    {line} {tmp_path}\n" in out
     said = " ".join(out.split())
     assert f"put books as .txt files into {tmp_path}/gutenberg, at least" in said
@@ -92,7 +93,7 @@ def test_an_archive_cut_short_is_listed_as_damaged_before_it_is_read(tmp_path, c
     assert rows(out)["text8"] == ["not read yet"]
     assert f"{whole} is damaged or cut short" in said
     assert "simple-examples.tgz is not the official archive: 20 bytes, not 34,8" in said
-    assert "tinyrmc.data wikitext-103 text8 babi --data-dir" in out
+    assert "tinyrmc data wikitext-103 text8 babi --data-dir" in out
 
 
 def test_it_gets_and_counts_stories(tmp_path, capsys, monkeypatch):
@@ -179,7 +180,7 @@ def test_a_file_is_no_folder_of_texts(words, tmp_path):
 
 def test_an_error_is_one_line_with_exit_code_2(tmp_path):
     write(tmp_path, members("ptb") | {"simple-examples/data/ptb.test.txt": b"\xff"})
-    command = [sys.executable, "-m", "tinyrmc.data", "ptb", "--data-dir", tmp_path]
+    command = [sys.executable, "-m", "tinyrmc", "data", "ptb", "--data-dir", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and done.stdout == ""
     assert re.fullmatch(

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from fakecupy import no_sync
 
-from tinyrmc import Parameter, Tape, engine, fused, gradcheck, nn, optim
+from tinyrmc import Parameter, Tape, fused, gradcheck, nn, optim
 from tinyrmc import primitives as p
+from tinyrmc.autograd import engine
+from tinyrmc.autograd.engine import ENOUGH_ROWS, Product
 from tinyrmc.backend import add_rows, gemm, namespace, sorting, to_host
-from tinyrmc.engine import ENOUGH_ROWS, Product
 
 
 @pytest.fixture

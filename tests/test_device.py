@@ -42,18 +42,16 @@ from tinyrmc import (
     RelationalMemory,
     Tape,
     backend,
-    evaluate,
     load,
     optim,
-    plot,
-    train,
 )
 from tinyrmc import primitives as p
+from tinyrmc.autograd.engine import TABLE, Tensor
+from tinyrmc.cli import evaluate, plot, train
 from tinyrmc.cores import CoreConfig
-from tinyrmc.engine import TABLE, Tensor
 from tinyrmc.runs.run import Run
-from tinyrmc.training.actors import ActingTask
 from tinyrmc.training.discovery import load_task, task_files
+from tinyrmc.training.rl.actors import ActingTask
 from tinyrmc.training.task import Totals
 from tinyrmc.training.trainer import Trainer
 

@@ -6,8 +6,8 @@ from fakecupy import no_sync, only
 
 from tinyrmc import Tape, nn
 from tinyrmc import primitives as p
+from tinyrmc.autograd.gradcheck import gradcheck
 from tinyrmc.backend import to_host
-from tinyrmc.checking import gradcheck
 
 SEEDS = np.random.default_rng(0).integers(2**64, size=64, dtype=np.uint64)
 

@@ -14,8 +14,8 @@ import pytest
 
 from tinyrmc import Parameter, Tape, Tensor, fused, optim
 from tinyrmc import primitives as p
+from tinyrmc.autograd.engine import unbroadcast
 from tinyrmc.backend import to_host
-from tinyrmc.engine import unbroadcast
 
 
 def gradient(xp, function, *arrays):

@@ -8,8 +8,8 @@ import pytest
 
 from tinyrmc import Parameter, Tape, Tensor, fused, optim
 from tinyrmc import primitives as p
+from tinyrmc.autograd.engine import Primitive
 from tinyrmc.backend import to_host
-from tinyrmc.engine import Primitive
 
 
 def single(xp):

@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 from PIL import Image
 from tinyagents import LEVELS, restored
 
-from tinyrmc import figures, play, plot
-from tinyrmc.commands import run_main
+from tinyrmc.cli import play, plot
+from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import UserError
-from tinyrmc.figures import episodes as drawing
-from tinyrmc.figures import style
-from tinyrmc.results import episodes
-from tinyrmc.training.policy import sample
+from tinyrmc.results import episodes, figures
+from tinyrmc.results.figures import episodes as drawing
+from tinyrmc.results.figures import style
+from tinyrmc.training.rl.policy import sample
 
 
 @pytest.fixture(scope="module")
@@ -328,7 +328,8 @@ def test_in_a_real_terminal_it_goes_on_by_itself(agents):
     words = [
         sys.executable,
         "-m",
-        "tinyrmc.play",
+        "tinyrmc",
+        "play",
         "box_world",
         "--agent",
         agents / "rmc",
@@ -359,7 +360,7 @@ def test_in_a_real_terminal_it_goes_on_by_itself(agents):
     "command, words, says",
     [
         (plot, "episode nowhere", "nowhere"),
-        (plot, "attention rmc", "tinyrmc.plot episode rmc shows what its memory"),
+        (plot, "attention rmc", "tinyrmc plot episode rmc shows what its memory"),
         (
             plot,
             "episode nth",

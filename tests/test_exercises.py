@@ -10,9 +10,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from tinyrmc.autograd.engine import Tensor
 from tinyrmc.course import exercises
 from tinyrmc.course.exercises.exercise import Exercise, Mistake, exercise
-from tinyrmc.engine import Tensor
 
 MODULES = [
     name

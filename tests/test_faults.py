@@ -18,7 +18,8 @@ from tinyruns import SURROUNDINGS, TINY, assert_same_run, error_of
 from tinytasks import assert_same_arrays, poisoned, relations, timeless
 
 import tinyrmc
-from tinyrmc import commands, evaluate, plot, report, starting, train
+from tinyrmc import starting
+from tinyrmc.cli import commands, evaluate, plot, report, train
 from tinyrmc.errors import RunError
 from tinyrmc.runs import files
 from tinyrmc.runs.arrays import load_arrays, load_meta, save_arrays
@@ -328,7 +329,7 @@ def test_a_line_that_was_added_to_a_broken_run_has_a_possible_step(half, refused
 
 
 def test_a_backend_that_is_none_is_one_line(copy):
-    words = [sys.executable, "-m", "tinyrmc.plot", str(copy.path)]
+    words = [sys.executable, "-m", "tinyrmc", "plot", str(copy.path)]
     around = {**os.environ, **SURROUNDINGS, "MPLBACKEND": "nonsense"}
     done = subprocess.run(words, env=around, capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("error: matplotlib refuses")
@@ -512,8 +513,8 @@ def test_which_words_start_a_command_of_ours():
 
 
 def shell(words, copy, **around):
-    """(exit code, stdout, stderr) of `python -m tinyrmc.evaluate copy` in a shell."""
-    command = f"{sys.executable} -m tinyrmc.evaluate copy --metrics-only {words}"
+    """(exit code, stdout, stderr) of `python -m tinyrmc evaluate copy` in a shell."""
+    command = f"{sys.executable} -m tinyrmc evaluate copy --metrics-only {words}"
     done = subprocess.run(
         ["sh", "-c", command],
         env=SURROUNDINGS | around,

@@ -18,10 +18,12 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
 import tinyrmc
-from tinyrmc import figures, plot
+from tinyrmc.cli import plot
+from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import RunError
-from tinyrmc.figures import curves, glances, slots, style
 from tinyrmc.results import curves as run_curves
+from tinyrmc.results import figures
+from tinyrmc.results.figures import curves, glances, slots, style
 from tinyrmc.runs.run import Run
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
@@ -586,14 +588,14 @@ def python(script):
 def test_pyplot_is_never_imported_and_matplotlib_only_to_draw():
     assert (
         python(
-            "import sys, tinyrmc.plot, tinyrmc.results.attention, tinyrmc.training; "
+            "import sys, tinyrmc.cli.plot, tinyrmc.results.attention; "
             "print('matplotlib' in sys.modules)"
         )
         == "False\n"
     )
     script = """
 import os, sys, numpy
-from tinyrmc import figures
+from tinyrmc.results import figures
 figures.attention(numpy.ones((1, 4, 1, 1, 2)), [0], ["title"], os.devnull)
 figures.learning_curve({"a": [[{"step": 1, "b": 1}]]}, {}, ["b"], os.devnull)
 print("matplotlib.pyplot" in sys.modules)
@@ -692,7 +694,7 @@ def test_against_several_axes_only_the_headline_is_drawn(
     capsys.readouterr()
     for words in ("step", "steps,steps", "steps,", ""):
         with pytest.raises(SystemExit) as caught:
-            plot.run_main(lambda words=words: plot.main([run, "--against", words]))
+            run_main(lambda words=words: plot.main([run, "--against", words]))
         says = (
             "error: --against takes steps, samples, hours, or several with commas "
             f"between, not {words!r}\n"
@@ -839,7 +841,7 @@ def test_errors_name_the_run_and_the_remedy(make_run, tmp_path):
         [run], run.path / "metrics.jsonl"
     )
     assert (
-        "No such file or directory; give python -m tinyrmc.plot a writable place "
+        "No such file or directory; give python -m tinyrmc plot a writable place "
         "with --out" in error_of([run], tmp_path / "no/a.png")
     )
     nothing = make_run(seed=2, values=[None])
@@ -860,7 +862,7 @@ def test_errors_name_the_run_and_the_remedy(make_run, tmp_path):
 )
 def test_bad_words_get_one_line_and_exit_code_2(words, says, monkeypatch, capsys):
     with pytest.raises(SystemExit) as caught:
-        plot.run_main(lambda: plot.main(words))
+        run_main(lambda: plot.main(words))
     out, err = capsys.readouterr()
     assert caught.value.code == 2 and not out
     assert err.startswith("error: ") and err.count("\n") == 1 and says in err

@@ -18,10 +18,11 @@ from samplers import (
     output_weights,
 )
 
-from tinyrmc import Tape, Tensor, engine, fused
+from tinyrmc import Tape, Tensor, fused
 from tinyrmc import primitives as p
+from tinyrmc.autograd import engine
+from tinyrmc.autograd.engine import TABLE
 from tinyrmc.backend import namespace, to_host
-from tinyrmc.engine import TABLE
 
 FUSED = [
     name for name, primitive in TABLE.items() if isinstance(primitive, fused.Fused)

@@ -28,7 +28,7 @@ from tinytasks import (
     timeless,
 )
 
-from tinyrmc import train
+from tinyrmc.cli import train
 from tinyrmc.errors import RunError
 from tinyrmc.runs.run import Run
 from tinyrmc.training import ranks, workers

@@ -18,8 +18,9 @@ import peers
 import pytest
 from candidates import Work
 
-from tinyrmc import backend, kernels
-from tinyrmc.commands import run_main
+from tinyrmc import backend
+from tinyrmc import gpu as kernels
+from tinyrmc.cli.commands import run_main
 
 TINY = Work(batch=4, slots=3, width=8, steps=2, heads=2)
 ROWS = [f"ours, {way}" for way in benchmark.WAYS]

@@ -20,9 +20,9 @@ from tinyrmc import primitives as p
 from tinyrmc.backend import namespace
 from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import UsageError
-from tinyrmc.kernels.graph import Graph
-from tinyrmc.training import captured
+from tinyrmc.gpu.graph import Graph
 from tinyrmc.training.discovery import TaskError, load_task
+from tinyrmc.training.gpu import capture as captured
 from tinyrmc.training.totals import OnDevice
 from tinyrmc.training.trainer import Trainer
 

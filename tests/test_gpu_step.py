@@ -15,10 +15,11 @@ from fakecupy import Refused, cupy, device, no_sync, only, single
 from samplers import Case, gradients, memory_arguments, output_weights
 from test_kernels import close
 
-from tinyrmc import RelationalMemory, Tape, backend, fused, kernels, optim
+from tinyrmc import RelationalMemory, Tape, backend, fused, optim
+from tinyrmc import gpu as kernels
 from tinyrmc import primitives as p
 from tinyrmc.backend import joined, stacked
-from tinyrmc.kernels.memory import all_steps
+from tinyrmc.gpu.memory import all_steps
 
 pytestmark = pytest.mark.skipif(
     not cuda_shim.available, reason="needs g++ to run CUDA kernels on a processor"

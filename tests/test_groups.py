@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from tinyrmc.commands import Options, parse_words
+from tinyrmc.cli.commands import Options, parse_words
 from tinyrmc.results.groups import command_words, group_runs
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery

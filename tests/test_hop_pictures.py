@@ -7,8 +7,8 @@ import pytest
 from babistories import reading_of
 
 from tinyrmc import corpora
-from tinyrmc.figures import stories
 from tinyrmc.results import hops
+from tinyrmc.results.figures import stories
 
 
 def test_an_empty_memory_is_no_fact_and_one_that_is_forgotten_is_not_found():

@@ -1,4 +1,4 @@
-"""`python -m tinyrmc.plot hops`: what it counts, draws and refuses, and its page in a
+"""`python -m tinyrmc plot hops`: what it counts, draws and refuses, and its page in a
 real browser, where the network computes once more.
 """
 
@@ -15,8 +15,9 @@ from babistories import reading_of
 from tinyruns import TINY
 
 from tasks import babi
-from tinyrmc import corpora, plot, train
-from tinyrmc.commands import run_main
+from tinyrmc import corpora
+from tinyrmc.cli import plot, train
+from tinyrmc.cli.commands import run_main
 from tinyrmc.results import hops
 from tinyrmc.runs.run import Run
 from tinyrmc.training.checkpoints import open_checkpoint, restore_model

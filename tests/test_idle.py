@@ -2,8 +2,8 @@
 
 import pytest
 
-from tinyrmc import train
-from tinyrmc.commands import Options, parse_words
+from tinyrmc.cli import train
+from tinyrmc.cli.commands import Options, parse_words
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.ranks import Ranks
 

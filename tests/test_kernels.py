@@ -18,9 +18,10 @@ from cuda_shim import RawModule
 from fakecupy import Refused, cupy, device, no_sync, only, single
 from samplers import LAYOUTS, Case, gradients, output_weights
 
-from tinyrmc import RelationalMemory, Tape, fused, kernels, optim
+from tinyrmc import RelationalMemory, Tape, fused, optim
+from tinyrmc import gpu as kernels
 from tinyrmc import primitives as p
-from tinyrmc.engine import Parameter
+from tinyrmc.autograd.engine import Parameter
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from tinytasks import assert_same_arrays, observed, stop_at, timeless
 
-from tinyrmc import sweep, training
+from tinyrmc import training
+from tinyrmc.cli import sweep
 from tinyrmc.training.discovery import load_task
 
 nth_farthest = load_task("nth_farthest")

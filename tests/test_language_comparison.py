@@ -12,7 +12,7 @@ from test_language_modeling import CONFIG, TEXTS
 
 from tasks import language_modeling as lm
 from tinyrmc import corpora
-from tinyrmc.commands import Options, parse_words
+from tinyrmc.cli.commands import Options, parse_words
 
 # --- Floors ---------------------------------------------------------------------------
 

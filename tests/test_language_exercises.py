@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from tinyrmc import Tape, fused, sampling
+from tinyrmc import Tape, fused
 from tinyrmc import primitives as p
+from tinyrmc.corpora import sampling
 from tinyrmc.course.exercises import language as ex
 
 

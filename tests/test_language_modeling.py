@@ -13,7 +13,9 @@ import pytest
 from tinytasks import assert_same_arrays, forks, stop_at, timeless
 
 from tasks import language_modeling as lm
-from tinyrmc import Tape, corpora, ngrams, plot, train, training
+from tinyrmc import Tape, corpora, training
+from tinyrmc.cli import plot, train
+from tinyrmc.corpora import ngrams
 from tinyrmc.errors import UserError
 
 WORDS = "the cat sat on a mat and saw some other cats there".split()

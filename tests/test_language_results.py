@@ -18,12 +18,13 @@ from matplotlib.image import imread
 from test_figures import assert_words_are_apart_and_inside
 from tinyruns import SURROUNDINGS, cut_short
 
-from tinyrmc import evaluate, figures, generate, plot, report, train, training
-from tinyrmc.figures import curves
-from tinyrmc.figures import examinations as pictures
-from tinyrmc.figures.style import wrap
-from tinyrmc.figures.text import _draw_tables
-from tinyrmc.results import examinations
+from tinyrmc import training
+from tinyrmc.cli import evaluate, generate, plot, report, train
+from tinyrmc.results import examinations, figures
+from tinyrmc.results.figures import curves
+from tinyrmc.results.figures import examinations as pictures
+from tinyrmc.results.figures.style import wrap
+from tinyrmc.results.figures.text import _draw_tables
 from tinyrmc.runs.run import Run
 from tinyrmc.text import in_words, number
 

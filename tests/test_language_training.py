@@ -18,7 +18,8 @@ from tinylanguage import TEXTS, Task
 from tinyruns import contents, cut_short
 from tinytasks import Config, Larger, assert_same_arrays, timeless
 
-from tinyrmc import commands, evaluate, load, plot, report, sweep, train
+from tinyrmc import load
+from tinyrmc.cli import commands, evaluate, plot, report, sweep, train
 from tinyrmc.results.curves import draw_run
 from tinyrmc.results.progress import Progress
 from tinyrmc.runs.run import Run
@@ -285,7 +286,7 @@ def test_a_run_says_what_is_measured_and_what_comes_next(here, capsys):
     said = capsys.readouterr().out
     every = "every 10 steps"
     assert f"\n  measured  validation perplexity (lower is better), {every}\n" in said
-    assert '\ngenerate  python -m tinyrmc.generate run "The"\n' in said.replace(
+    assert '\ngenerate  python -m tinyrmc generate run "The"\n' in said.replace(
         f"{commands.python()} ", "python "
     )
     assert "resume" not in said  # there is nothing left to do

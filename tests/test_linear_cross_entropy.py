@@ -12,8 +12,8 @@ from fakecupy import no_sync, only
 
 from tinyrmc import Parameter, Tape, fused, optim
 from tinyrmc import primitives as p
+from tinyrmc.autograd.gradcheck import gradcheck
 from tinyrmc.backend import to_host
-from tinyrmc.checking import gradcheck
 
 ROWS, WORDS, WIDTH = 5, 7, 3
 TILINGS = [

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from tinytasks import assert_same_arrays, nth_farthest, relations
 
-from tinyrmc import course, load, train
+from tinyrmc import course, load
+from tinyrmc.cli import train
 from tinyrmc.config import check_values, from_json, to_json
 from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import ConfigError, RunError

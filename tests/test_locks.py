@@ -18,7 +18,7 @@ import pytest
 from rankhelp import real, run_ranks
 from tinyruns import LONG, SURROUNDINGS, TINY, contents, error_of
 
-from tinyrmc import evaluate, sweep, train
+from tinyrmc.cli import evaluate, sweep, train
 from tinyrmc.runs import lock as locks
 from tinyrmc.runs.run import Run
 

@@ -9,7 +9,8 @@ import numpy as np
 import oracles
 import pytest
 
-from tinyrmc import LSTM, DeepLSTM, Tape, backend, engine, fused, gradcheck, primitives
+from tinyrmc import LSTM, DeepLSTM, Tape, backend, fused, gradcheck, primitives
+from tinyrmc.autograd import engine
 from tinyrmc.backend import gemm, to_host
 from tinyrmc.cores import RNN
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tinyrmc import Tape, optim
+from tinyrmc.autograd.gradcheck import gradcheck
 from tinyrmc.backend import to_host
-from tinyrmc.checking import gradcheck
 from tinyrmc.cores.memn2n import Encoding, MemN2N
 from tinyrmc.fused import softmax_cross_entropy
 

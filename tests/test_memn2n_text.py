@@ -16,8 +16,8 @@ from tinytasks import assert_same_arrays, forks, stop_at, timeless
 from tasks import language_modeling as lm
 from tinyrmc import Tape, corpora, optim, training
 from tinyrmc import primitives as p
+from tinyrmc.autograd.gradcheck import gradcheck
 from tinyrmc.backend import to_host
-from tinyrmc.checking import gradcheck
 from tinyrmc.cores.memn2n import TextMemN2N
 from tinyrmc.errors import UserError
 from tinyrmc.fused import reference
@@ -414,7 +414,7 @@ def test_mean_weights_by_hop_are_those_of_a_count_by_hand():
 def test_who_asks_for_hops_is_told_what_draws_them():
     """For `plot hops` draws stories, and a language model reads none."""
     task = task_of()
-    with pytest.raises(UserError, match=r"no stories; .*tinyrmc\.plot examinations"):
+    with pytest.raises(UserError, match=r"no stories; .*tinyrmc plot examinations"):
         task.readings(built(task))
     other = task_of(model={"core": "rnn", "hidden_size": 4})
     with pytest.raises(UserError, match="reads stories; give one of babi"):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tinyrmc import corpora
-from tinyrmc.checking import gradcheck
+from tinyrmc.autograd.engine import TABLE, primitive
+from tinyrmc.autograd.gradcheck import gradcheck
 from tinyrmc.cores.memn2n import Encoding, MemN2N
 from tinyrmc.course.exercises import memory_networks as ex
-from tinyrmc.engine import TABLE, primitive
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tinyrmc.results.progress import Progress
-from tinyrmc.training import actors
 from tinyrmc.training.discovery import load_task
+from tinyrmc.training.rl import actors
 
 mini_pacman = load_task("mini_pacman")
 

@@ -27,8 +27,8 @@ from rankhelp import (
 )
 from tinytasks import forks, timeless
 
-from tinyrmc import train
-from tinyrmc.commands import run_main
+from tinyrmc.cli import train
+from tinyrmc.cli.commands import run_main
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
 

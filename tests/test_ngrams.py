@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from tinyrmc.ngrams import KneserNey, unigram_perplexity
+from tinyrmc.corpora.ngrams import KneserNey, unigram_perplexity
 
 
 class Slow:

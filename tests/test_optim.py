@@ -10,7 +10,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tinyrmc import Parameter, Tape, kernels, optim, primitives
+from tinyrmc import Parameter, Tape, optim, primitives
+from tinyrmc import gpu as kernels
 from tinyrmc.backend import namespace, to_host
 from tinyrmc.nn import Linear
 from tinyrmc.optim import SGD, Adam, RMSProp, schedule

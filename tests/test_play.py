@@ -14,14 +14,15 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from tinyrmc import figures, play, plot
+from tinyrmc.cli import play, plot
 from tinyrmc.environments.box_levels import Problem
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.pacman import MiniPacman
 from tinyrmc.environments.world import Outcome, WorldError
 from tinyrmc.errors import RunError, UsageError
-from tinyrmc.figures import levels
-from tinyrmc.figures.levels import tree
+from tinyrmc.results import figures
+from tinyrmc.results.figures import levels
+from tinyrmc.results.figures.levels import tree
 
 ROOT = Path(__file__).resolve().parent.parent
 COLOURS = re.compile(r"\x1b\[[\d;]*m")
@@ -104,7 +105,7 @@ def test_in_a_real_terminal():
     import pty
 
     leader, follower = pty.openpty()
-    words = [sys.executable, "-m", "tinyrmc.play", "box_world", "--view", "whole"]
+    words = [sys.executable, "-m", "tinyrmc", "play", "box_world", "--view", "whole"]
     with subprocess.Popen(
         words, stdin=follower, stdout=follower, stderr=subprocess.PIPE, cwd=ROOT
     ) as process:
@@ -127,7 +128,7 @@ def test_what_is_typed_before_the_picture_comes_counts():
 
     leader, follower = pty.openpty()
     os.write(leader, b"q\n")
-    words = [sys.executable, "-m", "tinyrmc.play", "box_world"]
+    words = [sys.executable, "-m", "tinyrmc", "play", "box_world"]
     with subprocess.Popen(
         words, stdin=follower, stdout=follower, stderr=subprocess.PIPE, cwd=ROOT
     ) as process:
@@ -155,7 +156,7 @@ def test_a_terminal_is_as_before_after_a_signal_and_no_key_is_lost():
 
     leader, follower = pty.openpty()
     before = termios.tcgetattr(leader)
-    words = [sys.executable, "-m", "tinyrmc.play", "mini_pacman"]
+    words = [sys.executable, "-m", "tinyrmc", "play", "mini_pacman"]
     with subprocess.Popen(
         words, stdin=follower, stdout=follower, stderr=subprocess.PIPE, cwd=ROOT
     ) as process:

@@ -25,8 +25,8 @@ from samplers import (
 )
 
 from tinyrmc import primitives
+from tinyrmc.autograd.engine import TABLE, Product, Tape
 from tinyrmc.backend import to_host
-from tinyrmc.engine import TABLE, Product, Tape
 from tinyrmc.fused import KernelOnly
 
 every_primitive = pytest.mark.parametrize("name", TABLE)

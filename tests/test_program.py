@@ -12,8 +12,8 @@ from tinyruns import contents
 
 import tinyrmc
 from tinyrmc import __main__ as program
-from tinyrmc import new, template, train
 from tinyrmc.backend import blas_threads
+from tinyrmc.cli import new, template, train
 from tinyrmc.results import groups, tables
 from tinyrmc.runs.run import Run
 from tinyrmc.training.trainer import Trainer
@@ -54,7 +54,7 @@ def test_it_runs_as_a_module():
 
 @pytest.mark.parametrize("name", program.COMMANDS)
 def test_a_command_is_the_main_of_its_module(name, monkeypatch):
-    module = importlib.import_module(f"tinyrmc.{name}")
+    module = importlib.import_module(f"tinyrmc.cli.{name}")
     monkeypatch.setattr(module, "main", lambda words: 40 + len(words))
     assert program.main([name, "runs/x", "--flag"]) == 42
 
@@ -67,8 +67,8 @@ def test_only_the_command_that_is_asked_for_is_imported():
     loaded = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
     ).stdout.split()
-    assert "tinyrmc.commands" in loaded
-    assert not {f"tinyrmc.{name}" for name in program.COMMANDS} & set(loaded)
+    assert "tinyrmc.cli.commands" in loaded
+    assert not {f"tinyrmc.cli.{name}" for name in program.COMMANDS} & set(loaded)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 from programhelp import answered, mixed_batch, network_of, programs, task_of, texts_of
 
 from tinyrmc import primitives as p
+from tinyrmc.autograd.engine import Tape, Tensor
 from tinyrmc.backend import to_host
 from tinyrmc.cores import LSTM, PaperRelationalMemory, RelationalMemory, core
-from tinyrmc.engine import Tape, Tensor
 from tinyrmc.training.task import HELD_OUT_SEED, Samples
 from tinyrmc.training.trainer import Trainer
 

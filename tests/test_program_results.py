@@ -17,7 +17,7 @@ from programhelp import (
 )
 
 from tinyrmc.backend import blas_threads
-from tinyrmc.figures.text import _draw_answers
+from tinyrmc.results.figures.text import _draw_answers
 from tinyrmc.training.task import HELD_OUT_SEED, Samples, TrainConfig
 from tinyrmc.training.trainer import Trainer
 
@@ -205,7 +205,9 @@ def test_the_picture_says_what_was_asked_and_how_often_it_was_right(
     tmp_path, monkeypatch
 ):
     seen = []
-    monkeypatch.setattr("tinyrmc.figures.answers", lambda *words: seen.append(words))
+    monkeypatch.setattr(
+        "tinyrmc.results.figures.answers", lambda *words: seen.append(words)
+    )
     task = task_of(
         model={"decoder": "own_predictions"}, kind="addition", length=2, nesting=2
     )

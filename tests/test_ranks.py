@@ -22,8 +22,8 @@ from tinytasks import (
     timeless,
 )
 
-from tinyrmc import evaluate, plot, train
-from tinyrmc.commands import run_main
+from tinyrmc.cli import evaluate, plot, train
+from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import RunError
 from tinyrmc.runs.run import Onlooker, Run
 from tinyrmc.training.ranks import LaunchError, Ranks, launched

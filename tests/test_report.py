@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from owntask import dropped_in
 
-from tinyrmc import corpora, figures, report
-from tinyrmc.commands import run_main
+from tinyrmc import corpora
+from tinyrmc.cli import report
+from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import RunError, UsageError
-from tinyrmc.results import sweeps, tables
+from tinyrmc.results import figures, sweeps, tables
 from tinyrmc.results.groups import find_runs
 from tinyrmc.runs.run import Run
 from tinyrmc.text import aligned, paragraph
@@ -632,7 +633,7 @@ def test_every_tasks_published_cells_can_be_trained_and_are_recognised(
     name, monkeypatch, tmp_path
 ):
     """The words of each cell make a configuration that stands beside that very cell."""
-    from tinyrmc.commands import Options, parse_words
+    from tinyrmc.cli.commands import Options, parse_words
 
     monkeypatch.setenv("TINYRMC_DATA", str(tmp_path))  # not the tests' few words
     kind = discovery.load_task(name).Task

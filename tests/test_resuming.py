@@ -36,8 +36,9 @@ from tinyruns import (
     stop_at,
 )
 
-from tinyrmc import evaluate, load, train
-from tinyrmc.commands import run_main
+from tinyrmc import load
+from tinyrmc.cli import evaluate, train
+from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import RunError
 from tinyrmc.runs.arrays import load_arrays, save_arrays
 from tinyrmc.runs.run import Run
@@ -153,7 +154,7 @@ def test_a_sweep_is_resumed_by_its_own_command(refused):
     Run.create(".", "swept", sweep, {}, "swept")
     said = refused(train.main, "--resume", "swept")
     assert said.startswith("swept is a sweep; go on with it by ")
-    assert said.endswith(" -m tinyrmc.sweep --resume swept")
+    assert said.endswith(" -m tinyrmc sweep --resume swept")
 
 
 def test_the_weights_alone_cannot_be_resumed(copy, refused):
@@ -427,7 +428,7 @@ def test_a_finished_run_is_left_as_it_is(copy, capsys):
     before = contents()
     assert train.main(["--resume", "copy"]) == 0
     assert re.search(
-        r"copy has finished already \(12 steps\); see \S+ -m tinyrmc\.evaluate copy",
+        r"copy has finished already \(12 steps\); see \S+ -m tinyrmc evaluate copy",
         capsys.readouterr().out,
     )
     assert contents() == before

@@ -11,7 +11,8 @@ import pytest
 from babistories import STORIES, texts
 
 from tasks import babi, language_modeling
-from tinyrmc import corpora, evaluate, plot, report, sweep, train
+from tinyrmc import corpora
+from tinyrmc.cli import evaluate, plot, report, sweep, train
 from tinyrmc.corpora import CorpusError
 from tinyrmc.errors import RunError
 from tinyrmc.training.checkpoints import restore_model

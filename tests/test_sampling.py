@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tinyrmc import sampling
 from tinyrmc.backend import to_device
+from tinyrmc.corpora import sampling
 
 LOGITS = np.log(np.array([0.1, 0.4, 0.2, 0.3], np.float32))
 

@@ -8,7 +8,7 @@ import pytest
 from tinyagents import LEVELS, restored
 from tinyruns import evaluated
 
-from tinyrmc import evaluate
+from tinyrmc.cli import evaluate
 from tinyrmc.training import scores
 from tinyrmc.training.discovery import load_task
 

@@ -268,7 +268,7 @@ def test_what_this_thread_computed_before_is_a_constant():
 
 def meeting(rule):
     """x, whose vjp calls the rule first."""
-    from tinyrmc.engine import TABLE, Primitive
+    from tinyrmc.autograd.engine import TABLE, Primitive
 
     def met(xp, x):
         return x + 0, ()

@@ -11,7 +11,7 @@ import pytest
 
 from tinyrmc import Parameter, Tape, Tensor, fused, nn
 from tinyrmc import primitives as p
-from tinyrmc.checking import gradcheck, hessian_vector_product
+from tinyrmc.autograd.gradcheck import gradcheck, hessian_vector_product
 from tinyrmc.cores import CoreConfig, build_core
 from tinyrmc.cores.config import MapCoreConfig
 from tinyrmc.cores.memn2n import Encoding, MemN2N, TextMemN2N

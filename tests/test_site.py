@@ -577,11 +577,11 @@ def test_without_the_websites_tools_all_tests_can_still_be_collected():
 def test_links_are_turned_to_pages_and_copies(tmp_path, capsys):
     source = make_site.Source(tmp_path)
     text = (
-        "[a](../README.md#install) [b](../tinyrmc/engine.py) [c](../tests/) "
+        "[a](../README.md#install) [b](../tinyrmc/autograd/engine.py) [c](../tests/) "
         "[d](results/cpu.json) [`e`](https://e.org) [f](#here)"
     )
     turned = (
-        "[a](/index.md#install) [b](/reference/engine.md) c "
+        "[a](/index.md#install) [b](/reference/autograd.engine.md) c "
         "[d](/benchmarks/results/cpu.json) [`e`](https://e.org) [f](#here)"
     )
     code = "\n```\nx[0](y)\n```\n"

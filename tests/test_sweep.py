@@ -19,8 +19,8 @@ import pytest
 from owntask import dropped_in
 from tinyruns import assert_same_run, contents, cut_short
 
-from tinyrmc import sweep, train
-from tinyrmc.commands import run_main
+from tinyrmc.cli import sweep, train
+from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import RunError, UserError
 from tinyrmc.results import sweeps
 from tinyrmc.runs.run import Run
@@ -222,7 +222,7 @@ def test_fields_may_be_true_or_false_or_of_several_numbers(larger):
 def test_floors_that_differ_are_not_drawn_through_all_panels(larger, monkeypatch):
     drawn = []
     monkeypatch.setattr(
-        "tinyrmc.figures.curve_grid",
+        "tinyrmc.results.figures.curve_grid",
         lambda panels, references, *_: drawn.append(references),
     )
     run, _ = swept("larger", "--grid", "numbers=2,3")
@@ -236,7 +236,9 @@ def test_the_picture_has_a_line_for_the_first_field_over_the_second(
     larger, monkeypatch
 ):
     seen = []
-    monkeypatch.setattr("tinyrmc.figures.value_grid", lambda *words: seen.append(words))
+    monkeypatch.setattr(
+        "tinyrmc.results.figures.value_grid", lambda *words: seen.append(words)
+    )
     _, found = swept(
         "larger",
         *GRID,
@@ -286,7 +288,7 @@ def test_the_picture_has_a_line_for_the_first_field_over_the_second(
 def test_what_is_missing_or_was_cut_short_is_not_whole(larger, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "tinyrmc.figures.value_grid",
+        "tinyrmc.results.figures.value_grid",
         lambda panels, *words: seen.append(panels[""][next(iter(panels[""]))]),
     )
     run, _ = swept("larger", "--grid", "model.width=2,4,8,3", "--seeds", "0,1")
@@ -509,7 +511,7 @@ def test_of_many_combinations_those_that_were_begun_are_shown(
     monkeypatch.setattr(processes, "run_logged", until_ctrl_c)
     for name in "value_grid", "curve_grid":
         monkeypatch.setattr(
-            f"tinyrmc.figures.{name}", lambda *words: drawn.append(words)
+            f"tinyrmc.results.figures.{name}", lambda *words: drawn.append(words)
         )
     grid = ["model.width=2,4,6,8,3", "model.depth=1,2", "numbers=2,3,4"]
     words = ["--grid", *grid, "--seeds", "0,1", "--jobs", "1", "--run", "swept"]
@@ -517,7 +519,7 @@ def test_of_many_combinations_those_that_were_begun_are_shown(
     out = capsys.readouterr().out
     says = "28 of 30 combinations not run; 3 of them cannot be"
     assert out.count("seed 1 not run") == 2 and f"\n\n{says}\n\nswept/" in out
-    assert out.endswith("tinyrmc.sweep --resume swept\n")  # below all else
+    assert out.endswith("tinyrmc sweep --resume swept\n")  # below all else
     assert sweep.main(["--show", "swept"]) == 0
     assert len(capsys.readouterr().out.splitlines()) < 40
     text = Path("swept/results.md").read_text()
@@ -559,7 +561,7 @@ def test_a_run_that_the_budget_cuts_says_so_and_goes_on_bit_for_bit(larger, caps
     assert [row["steps"] for row in rows_of(found)] == ["1 of 20"] * 2
     out = capsys.readouterr().out
     assert "1 step of 20, cut by the budget," in out
-    (command,) = re.findall(r"-m tinyrmc.sweep (--resume .*)", out)
+    (command,) = re.findall(r"-m tinyrmc sweep (--resume .*)", out)
     _, found = swept(*command.split())
     assert [row["steps"] for row in rows_of(found)] == ["20"] * 2
     for width in (2, 4):
@@ -967,7 +969,7 @@ def test_the_first_words_are_help(capsys):
                 sweep.main(words)
             assert caught.value.code == 0
         said = " ".join(capsys.readouterr().out.split())
-        assert "usage: python -m tinyrmc.sweep TASK [PRESET] --grid" in said
+        assert "usage: python -m tinyrmc sweep TASK [PRESET] --grid" in said
         assert "for all runs (default: where the task looks for them)" in said
 
 

@@ -18,7 +18,7 @@ from processes import alive, soon
 from rankhelp import MPIEXEC, real
 from tinyruns import LONG, SURROUNDINGS, TINY, assert_same_run
 
-from tinyrmc import train
+from tinyrmc.cli import train
 from tinyrmc.runs.run import Run
 from tinyrmc.training import processes
 
@@ -47,7 +47,7 @@ def test_a_signal_stops_all_runs_saved_and_they_go_on_bit_for_bit(
 ):
     monkeypatch.chdir(tmp_path)
     words = [*TWO, "--budget-minutes", 90]
-    with subprocess.Popen(**command_line("-m", "tinyrmc.sweep", *words)) as process:
+    with subprocess.Popen(**command_line("-m", "tinyrmc", "sweep", *words)) as process:
         cells = [Path(f"swept/model.mem_slots={n},seed=0") for n in (1, 2)]
         while (
             not all((cell / "metrics.jsonl").exists() for cell in cells)
@@ -64,7 +64,7 @@ def test_a_signal_stops_all_runs_saved_and_they_go_on_bit_for_bit(
     assert "--resume swept --budget-minutes 90\n" in out
     assert all(0 < Run.open(cell).load()[1]["step"] < 603 for cell in cells)
     done = subprocess.run(
-        **command_line("-m", "tinyrmc.sweep", "--resume", "swept"), timeout=300
+        **command_line("-m", "tinyrmc", "sweep", "--resume", "swept"), timeout=300
     )
     assert (done.returncode, done.stderr) == (
         0,
@@ -84,7 +84,7 @@ def test_the_runs_of_a_sweep_that_was_killed_end_too_and_are_saved(
     monkeypatch.chdir(tmp_path)
     words = [*TWO, "--train.steps", 10**9]
     cells = [Path(f"swept/model.mem_slots={n},seed=0") for n in (1, 2)]
-    with subprocess.Popen(**command_line("-m", "tinyrmc.sweep", *words)) as process:
+    with subprocess.Popen(**command_line("-m", "tinyrmc", "sweep", *words)) as process:
         while (
             not all((cell / "metrics.jsonl").exists() for cell in cells)
             and process.poll() is None
@@ -199,7 +199,8 @@ def test_ranks_take_runs_from_rank_0(tmp_path, monkeypatch):
         "-m",
         "mpi4py.futures",
         "-m",
-        "tinyrmc.sweep",
+        "tinyrmc",
+        "sweep",
         *TINY,
         "--grid",
         "head_units=1,2,3",
@@ -210,7 +211,7 @@ def test_ranks_take_runs_from_rank_0(tmp_path, monkeypatch):
         0,
         "",
     ) and "to do     3 runs, 2 at a time, 1 worker each" in done.stdout
-    command = "mpiexec -n 3 python -m mpi4py.futures -m tinyrmc.sweep "
+    command = "mpiexec -n 3 python -m mpi4py.futures -m tinyrmc sweep "
     assert (
         Run.open("runs/nth_farthest-sweep-1")
         .environment["command"]
@@ -218,7 +219,7 @@ def test_ranks_take_runs_from_rank_0(tmp_path, monkeypatch):
     )
     (line,) = re.findall(r"go on with\n +(.*)", done.stdout)
     assert re.fullmatch(
-        r"mpiexec -n 3 \S+ -m mpi4py.futures -m tinyrmc.sweep --resume "
+        r"mpiexec -n 3 \S+ -m mpi4py.futures -m tinyrmc sweep --resume "
         r"runs/nth_farthest-sweep-1",
         line,
     )
@@ -240,6 +241,6 @@ def test_ranks_take_runs_from_rank_0(tmp_path, monkeypatch):
     assert done.returncode == 2 and not Path("runs/nth_farthest-sweep-2").exists()
     says = (
         "error: 2 ranks would all do the same; start it with mpiexec -n 2 python -m "
-        "mpi4py.futures -m tinyrmc.sweep ..."
+        "mpi4py.futures -m tinyrmc sweep ..."
     )
     assert done.stderr.count(says) == 1

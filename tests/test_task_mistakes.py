@@ -11,10 +11,10 @@ import pytest
 from owntask import LARGER
 from tinyruns import contents
 
-from tinyrmc import train
-from tinyrmc.commands import run_main
+from tinyrmc.cli import train
+from tinyrmc.cli.commands import run_main
+from tinyrmc.cli.new import TEMPLATE_WORLD, write_task
 from tinyrmc.cores import config
-from tinyrmc.new import TEMPLATE_WORLD, write_task
 from tinyrmc.training import discovery
 from tinyrmc.training.workers import CAN_FORK
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tinyrmc import Tape, fused
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
-from tinyrmc.training import policy, vtrace
+from tinyrmc.training.rl import policy, vtrace
 
 NAMES = "log_rhos discounts rewards values bootstrap".split()
 

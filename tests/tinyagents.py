@@ -5,7 +5,7 @@ from unittest import mock
 
 from tinyruns import TINY
 
-from tinyrmc import train
+from tinyrmc.cli import train
 from tinyrmc.training.checkpoints import open_checkpoint, restore_model
 from tinyrmc.training.discovery import load_task
 

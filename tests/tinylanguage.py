@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tinyrmc import nn, primitives, sampling, training
+from tinyrmc import nn, primitives, training
 from tinyrmc.config import PLACE
+from tinyrmc.corpora import sampling
 from tinyrmc.errors import UserError
 from tinyrmc.fused import softmax_cross_entropy
 from tinyrmc.training.texts import perplexity

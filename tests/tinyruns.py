@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tinyrmc import evaluate
+from tinyrmc.cli import evaluate
 from tinyrmc.errors import RunError
 from tinyrmc.training import discovery
 

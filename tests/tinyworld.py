@@ -1,9 +1,10 @@
 """A small world to act in, that of `tinyrmc new --world`, and how tests learn there."""
 
-from tinyrmc import template_world, training
+from tinyrmc import training
+from tinyrmc.cli import template_world
+from tinyrmc.cli.template_world import Config
 from tinyrmc.cores.agent import AgentConfig
-from tinyrmc.template_world import Config
-from tinyrmc.training.actors import LearningConfig
+from tinyrmc.training.rl.actors import LearningConfig
 
 CONFIG = Config(
     model=AgentConfig(core="lstm", hidden_size=16, features=16, encoder="linear"),

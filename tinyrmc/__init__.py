@@ -12,8 +12,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from . import starting as starting  # isort: skip  # first: a Ctrl-C may come any time
-from . import equations, fused, nn, optim, primitives
-from .checking import gradcheck
+from . import equations, fused, nn, optim
+from .autograd import primitives
+from .autograd.engine import Parameter, Tape, Tensor
+from .autograd.gradcheck import gradcheck
 from .cores import (
     DNC,
     LSTM,
@@ -25,7 +27,6 @@ from .cores import (
     PaperRelationalMemory,
     RelationalMemory,
 )
-from .engine import Parameter, Tape, Tensor
 
 __version__ = "0.1.0"
 

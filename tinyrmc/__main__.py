@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from . import __version__
-from .commands import run_main
+from .cli.commands import run_main
 from .errors import UsageError, nearest
 
-# the command `train` is `main` of the module `tinyrmc.train`, imported only when asked
+# the command `train` is `main` of `tinyrmc.cli.train`, imported only when asked
 COMMANDS = {
     "train": "train a network on a task, or go on with a run",
     "evaluate": "test a trained network on held-out examples",
@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
             f"unknown command {command!r} (commands: {', '.join(COMMANDS)})"
             f"{nearest(command, COMMANDS)}"
         )
-    return importlib.import_module(f"tinyrmc.{command}").main(words)
+    return importlib.import_module(f"tinyrmc.cli.{command}").main(words)
 
 
 def run() -> NoReturn:

@@ -20,10 +20,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from . import kernels
+from . import gpu as kernels
 from .errors import UserError
-from .kernels.products import products
-from .kernels.products import use_tf32 as _set_tf32
+from .gpu.products import products
+from .gpu.products import use_tf32 as _set_tf32
 
 Array: TypeAlias = Any  # NumPy's, CuPy's or a registered one: they share no type
 

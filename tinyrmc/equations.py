@@ -13,7 +13,7 @@ whole. There is no class and no state here: a function takes an array namespace 
 arrays, and returns an array. So the same text runs as
 
     xp = numpy, cupy         plain numbers, on the processor or on a GPU,
-    xp = tinyrmc.primitives  recorded on our tape, so that gradients follow,
+    xp = tinyrmc.autograd.primitives  recorded on our tape, so that gradients follow,
     xp = autograd.numpy      differentiated by another engine, the witness of our tests.
 
 Three habits make that possible. Only names that all of them share are used. Nothing

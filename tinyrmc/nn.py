@@ -24,16 +24,9 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from .arguments import (
-    Seed,
-    check_number,
-    check_sizes,
-    check_switch,
-    generator,
-    is_integer,
-)
+from .autograd.engine import Parameter, Tensor
 from .backend import Array, converted, namespace, to_host
-from .engine import Parameter, Tensor
+from .errors import Seed, check_number, check_sizes, check_switch, generator, is_integer
 from .fused import conv2d, embedding, layer_norm, linear
 
 # --- Starting values, and checks of dtypes and shapes ---------------------------------

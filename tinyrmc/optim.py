@@ -15,10 +15,10 @@ from typing import Literal
 
 import numpy as np
 
-from . import kernels
-from .arguments import is_integer, is_number, is_switch
+from . import gpu as kernels
+from .autograd.engine import Parameter
 from .backend import Array, converted, joined, namespace, row_dots
-from .engine import Parameter
+from .errors import is_integer, is_number, is_switch
 
 # Numbers that an update goes through at a time on NumPy, so that its dozen passes find
 # them in the processor's cache.

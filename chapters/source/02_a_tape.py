@@ -24,7 +24,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import tinyrmc
-from tinyrmc import Parameter, Tape, course, engine, equations, primitives
+from tinyrmc import Parameter, Tape, course, equations, primitives
+from tinyrmc.autograd import engine
 from tinyrmc.course.exercises import tape as ex
 
 course.setup()

@@ -19,7 +19,8 @@ import autograd.numpy as hips
 import matplotlib.pyplot as plt
 import numpy as np
 
-from tinyrmc import Parameter, Tape, course, engine, equations, gradcheck, primitives
+from tinyrmc import Parameter, Tape, course, equations, gradcheck, primitives
+from tinyrmc.autograd import engine
 from tinyrmc.course.exercises import checking as ex
 
 course.setup()
@@ -537,7 +538,7 @@ for name, function in (
 # ## In the package
 
 # %%
-from tinyrmc.checking import _Trial
+from tinyrmc.autograd.gradcheck import _Trial
 
 course.show(_Trial.tape_gradients, _Trial.complex_slope, _Trial.compare, gradcheck)
 

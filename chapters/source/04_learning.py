@@ -26,8 +26,9 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
-from tinyrmc import Parameter, Tape, course, engine, equations, gradcheck, optim
+from tinyrmc import Parameter, Tape, course, equations, gradcheck, optim
 from tinyrmc import primitives as p
+from tinyrmc.autograd import engine
 from tinyrmc.course.exercises import learning as ex
 
 course.setup()

@@ -1010,7 +1010,7 @@ plt.show()
 course.show(nth.draw, probes.cuts)
 
 # %% [markdown]
-# For a run of your own, `python -m tinyrmc.plot attention RUN --html look.html` makes
+# For a run of your own, `python -m tinyrmc plot attention RUN --html look.html` makes
 # these pictures and a page to explore.
 #
 # ## Takeaways

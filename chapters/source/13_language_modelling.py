@@ -25,21 +25,13 @@ import tracemalloc
 import matplotlib.pyplot as plt
 import numpy as np
 
-from tinyrmc import (
-    RelationalMemory,
-    Tape,
-    corpora,
-    course,
-    engine,
-    fused,
-    ngrams,
-    nn,
-    optim,
-)
+from tinyrmc import RelationalMemory, Tape, corpora, course, fused, nn, optim
 from tinyrmc import primitives as p
+from tinyrmc.autograd import engine
+from tinyrmc.autograd.engine import Parameter, Tensor
 from tinyrmc.cores import LSTM
+from tinyrmc.corpora import ngrams
 from tinyrmc.course.exercises import language as ex
-from tinyrmc.engine import Parameter, Tensor
 from tinyrmc.text import aligned
 from tinyrmc.training.discovery import load_task
 
@@ -1041,9 +1033,9 @@ course.show(load_task("language_modeling").Network.unroll)
 # %% [markdown]
 # | | |
 # |---|---|
-# | `python -m tinyrmc.data` | says which texts are here, and how to get others |
+# | `python -m tinyrmc data` | says which texts are here, and how to get others |
 # | `python -m tinyrmc.train language_modeling` | trains on the Penn Treebank |
-# | `python -m tinyrmc.generate RUN "The"` | writes, a word at a time |
+# | `python -m tinyrmc generate RUN "The"` | writes, a word at a time |
 #
 # ## Takeaways
 #

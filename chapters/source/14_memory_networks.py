@@ -24,12 +24,14 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
-from tinyrmc import Tape, checking, corpora, course, engine, fused, nn, optim
+from tinyrmc import Tape, corpora, course, fused, nn, optim
 from tinyrmc import primitives as p
+from tinyrmc.autograd import engine
+from tinyrmc.autograd import gradcheck as checking
+from tinyrmc.autograd.engine import Parameter
 from tinyrmc.cores.memn2n import Encoding, MemN2N
 from tinyrmc.course.exercises import attention as ex_5
 from tinyrmc.course.exercises import memory_networks as ex
-from tinyrmc.engine import Parameter
 from tinyrmc.text import aligned
 from tinyrmc.training.discovery import load_task
 
@@ -1015,10 +1017,10 @@ course.show(fused.memory_hop.forward, fused.memory_hop.rule, docstring=False)
 # %% [markdown]
 # | | |
 # |---|---|
-# | `python -m tinyrmc.data babi` | where to get the real stories |
+# | `python -m tinyrmc data babi` | where to get the real stories |
 # | `python -m tinyrmc.train babi --data.task 16` | one task, ten copies side by side |
 # | `python -m tinyrmc.train babi --data.task 16 --data.generated` | the same on made-up stories |
-# | `python -m tinyrmc.plot hops RUN --html hops.html` | what the hops of a run look at; on the page you type stories of your own |
+# | `python -m tinyrmc plot hops RUN --html hops.html` | what the hops of a run look at; on the page you type stories of your own |
 #
 # ## Takeaways
 #

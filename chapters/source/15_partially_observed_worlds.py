@@ -28,18 +28,19 @@ import itertools
 import matplotlib.pyplot as plt
 import numpy as np
 
-from tinyrmc import RelationalMemory, Tape, course, engine, fused, nn, optim
+from tinyrmc import RelationalMemory, Tape, course, fused, nn, optim
 from tinyrmc import primitives as p
+from tinyrmc.autograd import engine
+from tinyrmc.autograd.engine import Tensor
 from tinyrmc.cores import LSTM, Feedforward
 from tinyrmc.course.exercises import acting as ex
-from tinyrmc.engine import Tensor
 from tinyrmc.environments import drawing
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.world import Codes, Outcome, World
 from tinyrmc.text import aligned
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.policy import log_probs, sample
-from tinyrmc.training.vtrace import targets as package_vtrace
+from tinyrmc.training.rl.policy import log_probs, sample
+from tinyrmc.training.rl.vtrace import targets as package_vtrace
 
 course.setup()
 rng = np.random.default_rng(14)
@@ -1243,12 +1244,12 @@ course.show(package_vtrace, docstring=False)
 # %% [markdown]
 # | | |
 # |---|---|
-# | `python -m tinyrmc.play box_world` | you play, with the arrow keys |
+# | `python -m tinyrmc play box_world` | you play, with the arrow keys |
 # | `python -m tinyrmc.train box_world` | an agent learns to open one or two locks |
 # | `python -m tinyrmc.train box_world full` | the paper's levels, with distractors |
 # | `python -m tinyrmc.train mini_pacman` | the same with food and ghosts |
-# | `python -m tinyrmc.plot episode RUN` | the film of an agent that you have trained |
-# | `python -m tinyrmc.plot level --seed 3` | a level, and its tree of keys and locks |
+# | `python -m tinyrmc plot episode RUN` | the film of an agent that you have trained |
+# | `python -m tinyrmc plot level --seed 3` | a level, and its tree of keys and locks |
 #
 # ## Takeaways
 #

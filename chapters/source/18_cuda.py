@@ -24,9 +24,11 @@ from tinyrmc import (
     backend,
     course,
     fused,
-    kernels,
     nn,
     optim,
+)
+from tinyrmc import (
+    gpu as kernels,
 )
 from tinyrmc import primitives as p
 from tinyrmc.course.exercises import cuda as ex
@@ -300,11 +302,11 @@ plt.show()
 
 # %%
 def cuda(file, name):
-    """The function `name` as it stands in a file of tinyrmc/kernels/."""
+    """The function `name` as it stands in a file of tinyrmc/gpu/."""
     text = (kernels.FOLDER / file).read_text(encoding="utf-8")
     start = text.rindex("\n", 0, text.index(f" {name}(")) + 1
     lines = text[start : text.index("\n}\n", start) + 2]
-    return Markdown(f"`tinyrmc/kernels/{file}`\n\n```cpp\n{lines}\n```")
+    return Markdown(f"`tinyrmc/gpu/{file}`\n\n```cpp\n{lines}\n```")
 
 
 cuda("warp.cu", "warp_sum")
@@ -396,7 +398,7 @@ packaged = fused.layer_norm(some[0], *scales, some[1]).data
 np.allclose(layer_norm_by_warps(*some, *scales), packaged, rtol=1e-12)
 
 # %% [markdown]
-# Backward is the second half of the file `tinyrmc/kernels/layer_norm.cu`: the formula
+# Backward is the second half of the file `tinyrmc/gpu/layer_norm.cu`: the formula
 # of chapter 7, with two calls of `warp_sum`. The gradients of gain and offset are sums
 # over all rows, so over all blocks. If all threads added to one place, they would add
 # in the order in which they arrive, and every order rounds differently (chapter 17). So

@@ -18,7 +18,8 @@ import tracemalloc
 
 import numpy as np
 
-from tinyrmc import Parameter, Tape, Tensor, course, engine, equations, primitives
+from tinyrmc import Parameter, Tape, Tensor, course, equations, primitives
+from tinyrmc.autograd import engine
 
 course.setup()
 rng = np.random.default_rng(3)

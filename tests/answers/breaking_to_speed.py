@@ -5,12 +5,12 @@ import math
 import numpy as np
 
 from tinyrmc import primitives as p
+from tinyrmc.autograd.engine import Tape
 from tinyrmc.course.exercises import breaking as b
 from tinyrmc.course.exercises import by_hand as h
 from tinyrmc.course.exercises import cache_and_workers as w
 from tinyrmc.course.exercises import cuda as cu
 from tinyrmc.course.exercises import programs as g
-from tinyrmc.engine import Tape
 
 from .backward import of_a_norm
 

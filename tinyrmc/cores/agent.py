@@ -15,11 +15,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from .. import primitives as p
-from ..arguments import Seed, generator
+from ..autograd import primitives as p
+from ..autograd.engine import Tensor
 from ..backend import Array, namespace, to_device
 from ..config import ADDED, check_least
-from ..engine import Tensor
+from ..errors import Seed, generator
 from ..nn import Conv2d, Linear, Module
 from .config import MapCoreConfig, build_core
 from .core import State, Trace

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from ..arguments import Seed
 from ..config import ADDED, check_least, check_values
-from ..errors import UserError, counted
+from ..errors import Seed, UserError, counted
 from .conv_lstm import ConvLSTM
 from .core import Core
 from .dnc import DNC

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .. import primitives as p
-from ..arguments import Seed, check_number, check_sizes
+from ..autograd import primitives as p
+from ..autograd.engine import Tensor
 from ..backend import Array, namespace
-from ..engine import Tensor
+from ..errors import Seed, check_number, check_sizes
 from ..fused import lstm_gates
 from ..nn import Conv2d
 from .core import Core, State, Trace

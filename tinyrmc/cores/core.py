@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .. import primitives as p
+from ..autograd import primitives as p
+from ..autograd.engine import Tensor
 from ..backend import Array, namespace
-from ..engine import Tensor
 from ..nn import Module, check_array
 
 # An array or a Tensor, example-first, or a (nested) tuple of these.

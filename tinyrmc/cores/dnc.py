@@ -37,10 +37,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import nn
-from .. import primitives as p
-from ..arguments import Seed, check_number, check_sizes, generator
+from ..autograd import primitives as p
+from ..autograd.engine import Tensor
 from ..backend import Array, namespace
-from ..engine import Tensor
+from ..errors import Seed, check_number, check_sizes, generator
 from ..fused import content_weights, erase_and_write, temporal_links
 from .core import Core, State, Trace
 from .lstm import DeepLSTM

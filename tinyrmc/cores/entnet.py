@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import nn
-from .. import primitives as p
-from ..arguments import Seed, check_number, check_sizes, generator
+from ..autograd import primitives as p
+from ..autograd.engine import Parameter, Tensor
 from ..backend import Array, namespace
-from ..engine import Parameter, Tensor
+from ..errors import Seed, check_number, check_sizes, generator
 from ..fused import lstm_gates
 from .core import Core, State, Trace
 

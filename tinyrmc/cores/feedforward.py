@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import Seed, check_sizes
+from ..autograd.engine import Tensor
 from ..backend import Array
-from ..engine import Tensor
+from ..errors import Seed, check_sizes
 from ..nn import Linear
 from .core import Core, State, Trace
 

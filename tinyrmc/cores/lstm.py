@@ -11,10 +11,10 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from .. import primitives as p
-from ..arguments import Seed, check_number, check_sizes, generator
+from ..autograd import primitives as p
+from ..autograd.engine import Parameter, Tensor
 from ..backend import Array, namespace
-from ..engine import Parameter, Tensor
+from ..errors import Seed, check_number, check_sizes, generator
 from ..fused import linear, lstm, lstm_gates
 from ..nn import Linear, truncated_normal
 from .core import Core, State, Trace, check_fresh, check_lengths

@@ -33,11 +33,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import nn
-from .. import primitives as p
-from ..arguments import Seed, check_number, check_sizes, generator
+from ..autograd import primitives as p
+from ..autograd.engine import Parameter, Tensor
 from ..backend import Array, namespace, to_device
 from ..config import check_values
-from ..engine import Parameter, Tensor
+from ..errors import Seed, check_number, check_sizes, generator
 from ..fused import embedding, linear_cross_entropy, memory_hop, sliding_hop
 from .core import Trace
 

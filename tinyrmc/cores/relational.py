@@ -36,11 +36,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .. import equations, kernels
-from .. import primitives as p
-from ..arguments import Seed, check_number, check_sizes, check_switch, generator
+from .. import equations
+from .. import gpu as kernels
+from ..autograd import primitives as p
+from ..autograd.engine import Parameter, Tensor
 from ..backend import Array, namespace
-from ..engine import Parameter, Tensor
+from ..errors import Seed, check_number, check_sizes, check_switch, generator
 from ..fused import attention, linear, relational_memory, rmc_gates
 from ..nn import LayerNorm, Linear, check_dtype, truncated_normal
 from .core import Core, State, Trace

@@ -5,7 +5,7 @@
     corpora.babi()                             # stories and questions
 
 A text is read once and then memory-mapped. Nothing is downloaded unless you say so:
-`python -m tinyrmc.data ptb`, or `corpora.download("ptb")`.
+`python -m tinyrmc data ptb`, or `corpora.download("ptb")`.
 """
 
 from __future__ import annotations

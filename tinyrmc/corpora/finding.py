@@ -93,7 +93,7 @@ def remedy(name: str, data_dir: str | Path | None = None) -> str:
 def command(name: str, data_dir: str | Path | None = None) -> str:
     """The command that gets a corpus and reads it."""
     where = "" if data_dir is None else f" --data-dir {shlex.quote(str(data_dir))}"
-    return f"python -m tinyrmc.data {name}{where}"
+    return f"python -m tinyrmc data {name}{where}"
 
 
 # --- Texts with official files --------------------------------------------------------

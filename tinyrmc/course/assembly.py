@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import equations, primitives
-from ..engine import Tape
+from .. import equations
+from ..autograd import primitives
+from ..autograd.engine import Tape
 from . import kept
 from .compare import Demand, Wrong, compare
 from .traced import on_tape

@@ -60,7 +60,7 @@ def setup() -> None:
     from matplotlib.rcsetup import cycler
     from threadpoolctl import threadpool_limits
 
-    from ..figures.style import COLOURS, STYLE
+    from ..results.figures.style import COLOURS, STYLE
 
     readable = {
         "figure.dpi": 96,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import Tensor
+from ..autograd.engine import Tensor
 
 SMALL = 12  # entries of an array that is shown whole
 

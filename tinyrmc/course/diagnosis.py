@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import Tensor
+from ..autograd.engine import Tensor
 from . import likenesses
 from .cases import Case
 from .compare import Demand, Wrong, compare

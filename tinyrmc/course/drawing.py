@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
 
-from ..engine import Tensor
+from ..autograd.engine import Tensor
 
 Key = tuple[str, int]  # ("entry", its number), ("leaf", an id), ("bend", any)
 SWEEPS = 24  # back and forth, after which places hardly change

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import Tape
+from ..autograd.engine import Tape
 from .chapter import fast
 
 

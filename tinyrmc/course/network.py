@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import nn
-from .. import primitives as p
-from ..arguments import generator
+from ..autograd import primitives as p
+from ..autograd.engine import Parameter, Tensor
 from ..backend import Array
 from ..cores import PaperRelationalMemory
-from ..engine import Parameter, Tensor
+from ..errors import generator
 
 Step = Callable[..., tuple[Any, Any]]
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import primitives
-from ..engine import Tensor
+from ..autograd import primitives
+from ..autograd.engine import Tensor
 
 # NumPy's names where ours differ.
 RENAMED = {"amax": "max", "dot": "matmul"}

@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import is_integer
 from ..backend import Array, namespace, to_host
+from ..errors import is_integer
 from . import box_levels, drawing
 from .box_levels import COLOUR, FLOOR, GEM, LOCK, SEEN, TRAP, WALL, Problem
 from .world import (

@@ -22,9 +22,8 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..arguments import is_integer
 from ..backend import Array, namespace, to_device
-from ..errors import UserError
+from ..errors import UserError, is_integer
 
 # name -> array (B, ...); NumPy's or CuPy's, all of one kind
 State: TypeAlias = dict[str, Array]

@@ -8,7 +8,7 @@ what.
 
 from __future__ import annotations
 
-from .. import primitives as p
+from ..autograd import primitives as p
 from ..backend import gemm, namespace, row_dots
 from .table import fused, plus
 

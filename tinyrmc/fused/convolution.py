@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from .. import primitives as p
+from ..autograd import primitives as p
+from ..autograd.engine import Tensor
 from ..backend import as_rows, column_sums, gemm, namespace
-from ..engine import Tensor
 from .table import fused, plus
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-from .. import primitives as p
+from ..autograd import primitives as p
+from ..autograd.engine import Product
 from ..backend import as_rows, gemm, locked, namespace, row_dots
-from ..engine import Product
 from .table import check_mask, fused, plus
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import kernels
-from .. import primitives as p
+from .. import gpu as kernels
+from ..autograd import primitives as p
+from ..autograd.engine import Product
 from ..backend import add_rows, as_rows, column_sums, gemm, row_dots
-from ..engine import Product
 from .table import fused, plus
 
 # --- linear ---------------------------------------------------------------------------

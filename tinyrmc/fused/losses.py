@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from .. import kernels
-from .. import primitives as p
+from .. import gpu as kernels
+from ..autograd import primitives as p
 from ..backend import add_rows, as_rows, gemm, namespace, row_dots
 from .table import fused, plus
 

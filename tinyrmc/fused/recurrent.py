@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import primitives as p
+from ..autograd import primitives as p
+from ..autograd.engine import Product
 from ..backend import as_rows, gemm, multiplier, namespace
-from ..engine import Product
 from .table import fused, plus, sigmoid
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 
-from .. import kernels
-from .. import primitives as p
+from .. import gpu as kernels
+from ..autograd import primitives as p
 from ..backend import gemm, locked, row_dots
-from ..kernels.memory import all_steps
+from ..gpu.memory import all_steps
 from .layers import layer_norm, linear
 from .table import KernelOnly, check_mask, fused, plus, sigmoid
 

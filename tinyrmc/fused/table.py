@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import kernels
-from ..engine import Primitive
+from .. import gpu as kernels
+from ..autograd.engine import Primitive
 
 _mode = {"reference": False}
 

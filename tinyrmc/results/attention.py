@@ -77,7 +77,7 @@ def draw_cases(task: Task, model: Any, folder: Path) -> list[Path]:
 
 def draw_maps(questions: Questions, seen: Traces, folder: Path) -> list[Path]:
     """The attention of every head at every step."""
-    from .. import figures
+    from . import figures
 
     path = folder / "attention.png"
     titles, held = _titles(questions, seen), _holders(questions, seen)
@@ -90,7 +90,7 @@ def draw_maps(questions: Questions, seen: Traces, folder: Path) -> list[Path]:
 
 def draw_gates(questions: Questions, seen: Traces, folder: Path) -> list[Path]:
     """The gates of every slot over time; nothing, if there are none."""
-    from .. import figures
+    from . import figures
 
     if not seen.gates:
         return []
@@ -102,7 +102,7 @@ def draw_gates(questions: Questions, seen: Traces, folder: Path) -> list[Path]:
 
 def draw_measures(found: Found, floors: Floors, folder: Path) -> list[Path]:
     """How much attention goes where, and the accuracies of the causal tests."""
-    from .. import figures
+    from . import figures
 
     mark, words = found["mark"], _words(found["mark"])
     places = {

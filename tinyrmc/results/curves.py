@@ -13,7 +13,7 @@ from ..training.task import Task
 from .examinations import names
 from .groups import core_of, group_runs, parts, task_word
 
-ELSEWHERE = "give python -m tinyrmc.plot a writable place with --out"
+ELSEWHERE = "give python -m tinyrmc plot a writable place with --out"
 
 
 def draw_run(run: Run, against: Sequence[str] = ("steps",)) -> list[Path]:
@@ -40,7 +40,7 @@ def draw_curves(
     reference values and was measured in every group. RunError says what does not go
     together.
     """
-    from .. import figures
+    from . import figures
 
     require_png(out)
     _require_one_task(runs)

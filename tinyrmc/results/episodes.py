@@ -1,7 +1,7 @@
 """A level as an agent plays it: pictures, and what goes on in the agent.
 
 The levels are the held-out ones, with the random numbers that are used in testing. So
-what you see here is what `python -m tinyrmc.evaluate` counts.
+what you see here is what `python -m tinyrmc evaluate` counts.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import primitives as p
+from ..autograd import primitives as p
 from ..backend import Array
 from ..cores.core import state_of
 from ..environments.episode import CAVEAT, Episode
 from ..environments.world import Outcome, World
 from ..errors import UserError, counted
 from ..runs.arrays import under
-from ..training.actors import ActingTask
+from ..training.rl.actors import ActingTask
 from ..training.streams import Batch
 from ..training.task import Task
 from . import pages
@@ -177,7 +177,7 @@ def failed(task: ActingTask, model: Any, greedy: bool = False) -> Episode:
 
 def draw(episode: Episode, folder: Path, title: str) -> list[Path]:
     """A film strip and a film of an episode, in `folder`; OSError if that fails."""
-    from .. import figures
+    from . import figures
 
     name = folder / f"episode_{episode.level}"
     return [

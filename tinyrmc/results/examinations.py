@@ -103,7 +103,7 @@ def draw(
     `common`: what the networks have in common, which stands below the name. OSError
     where it cannot be written.
     """
-    from .. import figures
+    from . import figures
 
     path = folder / f"{re.sub('[^a-z0-9]+', '_', name.lower()).strip('_')}.png"
     if all(isinstance(table, Curve) for table in found.values()):

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from ..autograd.engine import Tensor
 from ..cores.memn2n import MemN2N
 from ..corpora import Story
-from ..engine import Tensor
 from ..errors import counted
 from ..text import Rows, percent
 from .pages import filled, floats
@@ -183,7 +183,7 @@ def draw(reading: Reading, task: int, path: Path) -> Path:
     """Stories of a task answered right and answered wrong, with what each hop looks at,
     as the PNG file `path`; returns it. The stories are of about the usual length.
     """
-    from .. import figures
+    from . import figures
 
     own, told = reading.of(task), reading.sentences
     usual = int(np.median(told[own]))

@@ -38,12 +38,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import primitives as p
-from ..arguments import generator
+from ..autograd import primitives as p
+from ..autograd.engine import Tensor
 from ..backend import namespace, to_device, to_host
 from ..cores.relational import PaperRelationalMemory, RelationalMemory
-from ..engine import Tensor
-from ..errors import RunError
+from ..errors import RunError, generator
 from ..training.discovery import TaskError
 from ..training.task import HELD_OUT_SEED, PIECE, Task
 

@@ -27,7 +27,7 @@ from .tables import (
 )
 
 if TYPE_CHECKING:
-    from ..figures import Reached
+    from .figures import Reached
 
 # Of more combinations than this, only those with a run begun are shown: a thousand that
 # were not run would hide the others.
@@ -295,7 +295,7 @@ def draw(found: Summary, path: Path) -> Path:
     With a single field that varies there is one line, over its values. Each line says
     how many parameters its networks have.
     """
-    from .. import figures
+    from . import figures
 
     line, over, others = _places(found)
     cells: dict[str, dict[str, list[Summary]]] = {}  # panel -> line -> combinations
@@ -335,7 +335,7 @@ def _with_parameters(label: str, combinations: Sequence[Summary]) -> str:
 
 def _in_the_end(combination: Summary) -> Reached | None:
     """What the runs of a combination reached."""
-    from ..figures import Reached
+    from .figures import Reached
 
     if (group := combination["group"]) is None:
         return None
@@ -351,7 +351,7 @@ def draw_curves(found: Summary, path: Path, against: str = "steps") -> Path:
 
     With a single field that varies its values are lines.
     """
-    from .. import figures
+    from . import figures
 
     column, line, others = _places(found)
     panels: dict[str, dict[str, dict[str, list[list[dict[str, Any]]]]]] = {}

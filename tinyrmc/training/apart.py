@@ -28,12 +28,12 @@ from typing import Any
 
 import numpy as np
 
+from ..autograd.engine import Tape
 from ..backend import to_host
-from ..engine import Tape
 from ..runs.arrays import under
-from .actors import ActingTask, queued, through
 from .checks import check_result
 from .ranks import Ranks
+from .rl.actors import ActingTask, queued, through
 from .streams import Batch
 from .task import move_batch
 from .totals import Sums, Totals

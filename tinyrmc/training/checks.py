@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import is_integer, is_number
+from ..autograd.engine import Tensor
 from ..config import check_values, is_place
-from ..engine import Tensor
-from ..errors import nearest
+from ..errors import is_integer, is_number, nearest
 from ..flags import reader_of
 from ..nn import Module
 from .discovery import TaskError

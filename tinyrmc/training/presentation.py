@@ -27,7 +27,7 @@ class Presentation:
     grids: {name: (one line of description, preset, {field: values})}: sweeps worth a
         name, such as a figure of the paper's.
     published: {cell: (what the paper reports, the words that train it)}: the paper's
-        results, for `python -m tinyrmc.report`; "" for a cell of ours alone. The words
+        results, for `python -m tinyrmc report`; "" for a cell of ours alone. The words
         follow the task's name on the command line: "paper --model.core lstm"; None:
         nothing here trains it. See `cell`.
     claims: {what the paper says: (the cell that is better, the cell that is worse)}:

@@ -92,11 +92,12 @@ def _ranks():
 
     if MPI.COMM_WORLD.Get_size() == 1:
         require_alone(
-            "tinyrmc.sweep", "mpi4py's MPI is not that of the launcher; use its mpiexec"
+            "tinyrmc sweep",
+            "mpi4py's MPI is not that of the launcher; use its mpiexec",
         )
         raise LaunchError(
             "mpi4py.futures needs ranks to hand the work to; mpiexec -n 5 python -m "
-            "mpi4py.futures -m tinyrmc.sweep ..."
+            "mpi4py.futures -m tinyrmc sweep ..."
         )
     executor = MPIPoolExecutor(initializer=listen)
     return executor, executor.num_workers
@@ -117,7 +118,7 @@ class Places:
             self.executor, self.count = _ranks()
         else:
             require_alone(
-                "tinyrmc.sweep",
+                "tinyrmc sweep",
                 "start it with mpiexec -n {size} python -m mpi4py.futures -m "
                 "{program} ...",
             )

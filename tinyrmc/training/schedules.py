@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from ..arguments import check_number, check_sizes, check_switch
+from ..errors import check_number, check_sizes, check_switch
 
 
 def staircase(

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import check_sizes, check_switch, generator
+from ..errors import check_sizes, check_switch, generator
 from .discovery import TaskError
 
 # Examples drawn from one random stream. To get a few of them, you draw the whole block.

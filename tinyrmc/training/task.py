@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from .. import optim
+from ..autograd.engine import Parameter
 from ..backend import to_device
 from ..config import check_values
-from ..engine import Parameter
 from ..nn import Module
 from .checks import check_result, telling
 from .discovery import TaskError

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import generator
 from ..backend import namespace, to_device
-from ..errors import UserError
+from ..errors import UserError, generator
 from .streams import BLOCK, Epochs, Stream, from_blocks
 
 # --- Reading to learn -----------------------------------------------------------------

@@ -10,8 +10,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from .. import optim
+from ..autograd.engine import Parameter
 from ..config import ADDED, check_values
-from ..engine import Parameter
 
 # Examples that one worker takes at a time on a CPU: more are no faster, and take more
 # memory.

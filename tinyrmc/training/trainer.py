@@ -25,14 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import kernels
-from ..arguments import check_seed
+from .. import gpu as kernels
+from ..autograd.engine import Tape
 from ..backend import device_namespace, to_host
-from ..engine import Tape
-from ..errors import RunError
+from ..errors import RunError, check_seed
 from ..runs.arrays import under
-from .ahead import Ahead
-from .captured import captured
 from .carry import Carry
 from .checkpoints import UNFIT, finite_parameters
 from .checks import (
@@ -48,6 +45,8 @@ from .checks import (
     telling,
 )
 from .discovery import TaskError
+from .gpu.capture import captured
+from .gpu.prefetch import Ahead
 from .ranks import Ranks
 from .streams import Batch
 from .task import Task, move_batch

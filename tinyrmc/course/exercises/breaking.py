@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 
 from ... import equations
-from ... import primitives as p
-from ...engine import Tape
+from ...autograd import primitives as p
+from ...autograd.engine import Tape
 from .attention import softmax_that_overflows
 from .exercise import Mistake, exercise, normal
 from .normalisation import bent, layers_of, normed, straight

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import optim
-from ..errors import UsageError
-from ..kernels.graph import Graph, working_stream
-from .checks import check_rate
-from .streams import Batch
-from .task import Task
-from .totals import OnDevice, Sums, Totals
+from ... import optim
+from ...errors import UsageError
+from ...gpu.graph import Graph, working_stream
+from ..checks import check_rate
+from ..streams import Batch
+from ..task import Task
+from ..totals import OnDevice, Sums, Totals
 
 KEPT = 4  # graphs; each holds the memory of a whole step
 

@@ -26,8 +26,8 @@ from __future__ import annotations
 
 import math
 
-from ..backend import Array, namespace
-from ..engine import Tensor
+from ...autograd.engine import Tensor
+from ...backend import Array, namespace
 
 
 def targets(

@@ -1,7 +1,7 @@
 """The table of results of some runs.
 
-    python -m tinyrmc.report runs/
-    python -m tinyrmc.report runs/ --out results.md
+    python -m tinyrmc report runs/
+    python -m tinyrmc report runs/ --out results.md
 
 Each configuration is a row, its seeds together: what the paper reports, what ours
 reached, the floors under which nothing has been learnt, and what it took. Beside it
@@ -20,9 +20,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from .commands import Parser, add_data_dir, program, run_main
-from .results.groups import find_runs
-from .results.tables import (
+from ..results.groups import find_runs
+from ..results.tables import (
     LEGEND,
     by_seed,
     check_out,
@@ -35,13 +34,14 @@ from .results.tables import (
     trained_on,
     write,
 )
-from .text import aligned, paragraph, terminal_width
-from .training.ranks import require_alone
+from ..text import aligned, paragraph, terminal_width
+from ..training.ranks import require_alone
+from .commands import Parser, add_data_dir, program
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    require_alone("tinyrmc.report")
+    require_alone("tinyrmc report")
     options = _parser().parse_args(argv)
     if options.out is not None:
         check_out(options.out)
@@ -87,7 +87,7 @@ def _parser() -> Parser:
 
 def _write(out: Path, found: dict, seeds: bool) -> None:
     """The table in Markdown, what it was made of, and the picture."""
-    from . import figures
+    from ..results import figures
 
     if seeds:
         words, shown, note = by_seed(found), seed_tables(found), trained_on(found)
@@ -98,7 +98,3 @@ def _write(out: Path, found: dict, seeds: bool) -> None:
     picture(out, lambda path: figures.tables(shown, path, note))
     for suffix in (".md", ".json", ".png"):
         print(out.with_suffix(suffix))
-
-
-if __name__ == "__main__":
-    run_main(main)

@@ -1,6 +1,6 @@
 """Evaluate a trained run on its task's held-out examples.
 
-    python -m tinyrmc.evaluate RUN
+    python -m tinyrmc evaluate RUN
 
 RUN is a run directory, a checkpoint.npz, or a weights file. Beside the metrics it
 prints what else the task examines: for a language model, the perplexity of rare and of
@@ -21,18 +21,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .backend import blas_threads
-from .commands import Parser, add_data_dir, program, run_main
-from .config import json_text
-from .errors import UsageError
-from .nn import Module
-from .results.examinations import announced, cells, heading
-from .results.groups import title_of
-from .text import aligned, paragraph, results_table, terminal_width
-from .training.checkpoints import export_weights, open_checkpoint, restore_model
-from .training.examinations import Table
-from .training.ranks import require_alone
-from .training.task import Task
+from ..backend import blas_threads
+from ..config import json_text
+from ..errors import UsageError
+from ..nn import Module
+from ..results.examinations import announced, cells, heading
+from ..results.groups import title_of
+from ..text import aligned, paragraph, results_table, terminal_width
+from ..training.checkpoints import export_weights, open_checkpoint, restore_model
+from ..training.examinations import Table
+from ..training.ranks import require_alone
+from ..training.task import Task
+from .commands import Parser, add_data_dir, program
 
 # After this many seconds of evaluation you are told what comes next.
 LONG = 2.0
@@ -42,7 +42,7 @@ Examinations: TypeAlias = Iterable[tuple[str, Table]]
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    require_alone("tinyrmc.evaluate")
+    require_alone("tinyrmc evaluate")
     options = _parser().parse_args(argv)
     _check_export(options.export)
     task, arrays, state = open_checkpoint(options.run, options.data_dir)
@@ -149,7 +149,3 @@ def _as_json(metrics: dict[str, float], examinations: Examinations) -> str:
         kept = {"metric": table.metric, "columns": [*table.columns], "rows": rows}
         found.setdefault("examinations", {})[name] = kept
     return json_text(found)
-
-
-if __name__ == "__main__":
-    run_main(main)

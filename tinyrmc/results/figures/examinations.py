@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..text import in_words
-from ..training.examinations import Table
+from ...text import in_words
+from ...training.examinations import Table
 from .curves import draw_legend, label_log, label_values
 from .style import GREY, colours, save, style, wrap
 

@@ -6,7 +6,7 @@ the device.
 
 from __future__ import annotations
 
-from ..backend import Array, namespace
+from ...backend import Array, namespace
 
 
 def sample(logits: Array, uniforms: Array) -> Array:

@@ -1,7 +1,7 @@
 """Let a trained language model continue a text.
 
-    python -m tinyrmc.generate RUN "The"
-    python -m tinyrmc.generate RUN "The" --words 200 --temperature 0.8 --top-k 40
+    python -m tinyrmc generate RUN "The"
+    python -m tinyrmc generate RUN "The" --words 200 --temperature 0.8 --top-k 40
 
 RUN is a run directory, a checkpoint.npz, or a weights file. Words appear as they are
 drawn. A temperature below 1 keeps to what the model expects, 0 takes the likeliest word
@@ -24,17 +24,17 @@ from pathlib import Path
 
 import numpy as np
 
-from .backend import blas_threads
-from .commands import Parser, add_data_dir, program, run_main
-from .errors import RunError, UsageError
-from .training.checkpoints import open_checkpoint, restore_model
-from .training.ranks import require_alone
-from .training.task import Task
+from ..backend import blas_threads
+from ..errors import RunError, UsageError
+from ..training.checkpoints import open_checkpoint, restore_model
+from ..training.ranks import require_alone
+from ..training.task import Task
+from .commands import Parser, add_data_dir, program
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    require_alone("tinyrmc.generate")
+    require_alone("tinyrmc generate")
     options = _parser().parse_args(argv)
     task, arrays, state = open_checkpoint(options.run, options.data_dir)
     model = restore_model(task, arrays, state)
@@ -149,7 +149,3 @@ def _number(word: str) -> float:
 
 
 _number.__name__ = "float"
-
-
-if __name__ == "__main__":
-    run_main(main)

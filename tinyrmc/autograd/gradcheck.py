@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import generator, is_number
 from . import primitives
-from .arguments import generator, is_number
 from .engine import Parameter, Tape, Tensor
 
 STEP = 1e-30

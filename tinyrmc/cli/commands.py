@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn
 
-from .errors import UsageError, UserError, nearest, why
-from .flags import add_flags, from_flags
-from .starting import give_ctrl_c_back
-from .training.discovery import described, place_of
+from ..errors import UsageError, UserError, nearest, why
+from ..flags import add_flags, from_flags
+from ..starting import give_ctrl_c_back
+from ..training.discovery import described, place_of
 
 
 def program(command: str) -> str:
@@ -29,8 +29,8 @@ def program(command: str) -> str:
     called = Path(sys.argv[0])
     if called.stem == "tinyrmc":
         return f"tinyrmc {command}"
-    package = called.parts[-2:] == ("tinyrmc", "__main__.py")
-    return f"python -m tinyrmc{' ' if package else '.'}{command}"
+    door = command == "train" and called.parts[-2:] == ("tinyrmc", "train.py")
+    return f"python -m tinyrmc{'.' if door else ' '}{command}"
 
 
 # A word that begins with a hyphen and is a number, not a flag.

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from ..text import in_words, is_share, number
+from ...text import in_words, is_share, number
 from .style import (
     COLOURS,
     GREY,

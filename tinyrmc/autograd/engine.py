@@ -38,9 +38,9 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from . import kernels
-from .backend import NAMESPACES, Array, column_sums, gemm, namespace, to_host
-from .backend import locked as _locked
+from .. import gpu as kernels
+from ..backend import NAMESPACES, Array, column_sums, gemm, namespace, to_host
+from ..backend import locked as _locked
 
 # what a forward rule may raise, to be told again with an explanation
 _WORDED = ValueError, TypeError, IndexError, AttributeError, ArithmeticError

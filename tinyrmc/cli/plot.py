@@ -1,11 +1,11 @@
 """Draw the learning curves of finished or running runs.
 
-    python -m tinyrmc.plot RUN [RUN ...]
-    python -m tinyrmc.plot attention RUN
-    python -m tinyrmc.plot hops RUN
-    python -m tinyrmc.plot examinations RUN [RUN ...]
-    python -m tinyrmc.plot level --seed N
-    python -m tinyrmc.plot episode RUN [--level N]
+    python -m tinyrmc plot RUN [RUN ...]
+    python -m tinyrmc plot attention RUN
+    python -m tinyrmc plot hops RUN
+    python -m tinyrmc plot examinations RUN [RUN ...]
+    python -m tinyrmc plot level --seed N
+    python -m tinyrmc plot episode RUN [--level N]
 
 Runs of one configuration under several seeds make one line, their mean in a band from
 the lowest to the highest; other configurations make other lines, and each core has the
@@ -30,7 +30,7 @@ often the strongest memory of each hop is such a fact. `--task 2` takes one of a
 tasks. `--html FILE` also writes a page that holds the network and reads what you type,
 without a server.
 
-`examinations` draws what `python -m tinyrmc.evaluate` prints below the metrics, for
+`examinations` draws what `python -m tinyrmc evaluate` prints below the metrics, for
 several networks side by side. Results of one row per network are printed instead.
 
 `level` draws a level of BoxWorld like the paper's figure 9: the board, what the player
@@ -52,26 +52,26 @@ from pathlib import Path
 
 import numpy as np
 
-from .backend import blas_threads
-from .commands import Parser, add_data_dir, program, run_main
-from .config import json_text
-from .environments.box_world import BoxWorld
-from .errors import RunError, UsageError, UserError, unwritable
-from .flags import add_flags, from_flags
-from .results import attention, episodes, hops, probes
-from .results.curves import draw_curves, draw_run, require_png
-from .results.examinations import announced, draw, is_small, names, side_by_side
-from .results.groups import core_of, find_runs, parts, task_word, title_of
-from .text import aligned, paragraph, terminal_width
-from .training.actors import ActingTask
-from .training.checkpoints import open_checkpoint, restore_model
-from .training.examinations import Table
-from .training.ranks import require_alone
+from ..backend import blas_threads
+from ..config import json_text
+from ..environments.box_world import BoxWorld
+from ..errors import RunError, UsageError, UserError, unwritable
+from ..flags import add_flags, from_flags
+from ..results import attention, episodes, hops, probes
+from ..results.curves import draw_curves, draw_run, require_png
+from ..results.examinations import announced, draw, is_small, names, side_by_side
+from ..results.groups import core_of, find_runs, parts, task_word, title_of
+from ..text import aligned, paragraph, terminal_width
+from ..training.checkpoints import open_checkpoint, restore_model
+from ..training.examinations import Table
+from ..training.ranks import require_alone
+from ..training.rl.actors import ActingTask
+from .commands import Parser, add_data_dir, program
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    require_alone("tinyrmc.plot")
+    require_alone("tinyrmc plot")
     words = sys.argv[1:] if argv is None else argv
     if words and (other := OTHERS.get(words[0])):
         return other(words[1:])
@@ -501,7 +501,7 @@ def level_main(argv: list[str]) -> int:
     asked = vars(from_flags(default, options, "world."))
     solution = asked.pop("solution")
     world = BoxWorld(solution, **asked, levels=1, seed=options.seed)
-    from .figures import draw_level
+    from ..results.figures import draw_level
 
     with _writing("--out"):
         path = draw_level(world, 0, options.out)
@@ -572,7 +572,3 @@ OTHERS = {
     "level": level_main,
     "episode": episode_main,
 }
-
-
-if __name__ == "__main__":
-    run_main(main)

@@ -19,7 +19,7 @@ from operator import index
 
 import numpy as np
 
-from .backend import Array, as_rows, gemm, joined, sorting, stacked
+from ..backend import Array, as_rows, gemm, joined, sorting, stacked
 from .engine import TABLE, Product, Tensor, primitive
 
 BROADCAST = (

@@ -11,7 +11,7 @@ whatever a reader's matplotlibrc says.
 Colours are Okabe and Ito's, which colour-blind eyes tell apart too.
 """
 
-from ..errors import RunError
+from ...errors import RunError
 
 try:
     import matplotlib  # noqa: F401

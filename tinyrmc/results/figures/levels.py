@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from ..environments.box_levels import COLOUR, GEM, Box
-from ..environments.box_world import BoxWorld
+from ...environments.box_levels import COLOUR, GEM, Box
+from ...environments.box_world import BoxWorld
 from .style import GREY, MARK, save, style
 
 _WIDTH, _DROP = 2.6, 1.5  # from box to box along a branch, and down to the next one

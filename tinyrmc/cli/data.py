@@ -1,7 +1,7 @@
 """Texts for language models, and stories for memory networks.
 
-    python -m tinyrmc.data              what is here, what is missing, what to do
-    python -m tinyrmc.data ptb          get, check and read the Penn Treebank
+    python -m tinyrmc data              what is here, what is missing, what to do
+    python -m tinyrmc data ptb          get, check and read the Penn Treebank
 
 A corpus may lie in the data directory as its official archive, or unpacked: archives
 are read as they are. What is not there is downloaded, and checked against its recorded
@@ -21,15 +21,15 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from . import corpora
+from .. import corpora
+from ..corpora import CORPORA, PARTS, Corpus, CorpusError, MissingCorpus
+from ..corpora.corpus import DamagedCorpus, IncompleteCorpus
+from ..corpora.finding import command, data_directory, find, remedy
+from ..corpora.loading import cached, check_quickly
+from ..corpora.stories import ARCHIVES, TASKS, VERSIONS, Babi, babi, how_to_get
+from ..errors import UsageError, nearest
+from ..text import aligned, paragraph, terminal_width
 from .commands import Parser, program, run_main
-from .corpora import CORPORA, PARTS, Corpus, CorpusError, MissingCorpus
-from .corpora.corpus import DamagedCorpus, IncompleteCorpus
-from .corpora.finding import command, data_directory, find, remedy
-from .corpora.loading import cached, check_quickly
-from .corpora.stories import ARCHIVES, TASKS, VERSIONS, Babi, babi, how_to_get
-from .errors import UsageError, nearest
-from .text import aligned, paragraph, terminal_width
 
 NAMES = (*CORPORA, "babi")
 TITLES = {name: known.title for name, known in CORPORA.items()}

@@ -27,11 +27,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import backend
-from .carry import Pieces
-from .children import Child, WorkerError, shared_zeros
-from .streams import Batch, Stream
-from .task import Task, move_batch
+from ... import backend
+from ..carry import Pieces
+from ..children import Child, WorkerError, shared_zeros
+from ..streams import Batch, Stream
+from ..task import Task, move_batch
 
 SLOTS = 4  # pieces that the ring holds
 DRAWN = 2  # of these are drawn ahead; the others a GPU may still be fetching

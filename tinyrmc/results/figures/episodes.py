@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from ..environments.episode import CAVEAT, Episode
+from ...environments.episode import CAVEAT, Episode
 from .style import COLOURS, GREY, MARK, save, style, wrap
 
 SHOWN = 8  # moments of a film strip

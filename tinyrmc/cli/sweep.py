@@ -1,11 +1,11 @@
 """Train every combination of the values of some fields, under several seeds.
 
-    python -m tinyrmc.sweep nth_farthest --grid model.mem_slots=1,4 model.num_heads=1,8
-    python -m tinyrmc.sweep nth_farthest --grid figure4_reduced --seeds 0,1,2
-    python -m tinyrmc.sweep nth_farthest ladder --grid model.forget_bias=1,2
-    python -m tinyrmc.sweep --resume runs/nth_farthest-sweep-1 --budget-minutes 60
-    python -m tinyrmc.sweep --show runs/nth_farthest-sweep-1
-    mpiexec -n 9 python -m mpi4py.futures -m tinyrmc.sweep ...
+    python -m tinyrmc sweep nth_farthest --grid model.mem_slots=1,4 model.num_heads=1,8
+    python -m tinyrmc sweep nth_farthest --grid figure4_reduced --seeds 0,1,2
+    python -m tinyrmc sweep nth_farthest ladder --grid model.forget_bias=1,2
+    python -m tinyrmc sweep --resume runs/nth_farthest-sweep-1 --budget-minutes 60
+    python -m tinyrmc sweep --show runs/nth_farthest-sweep-1
+    mpiexec -n 9 python -m mpi4py.futures -m tinyrmc sweep ...
 
 A grid is a list of fields with their values, or the name of a grid that the task has.
 `--show` trains nothing and shows what is there so far. Under mpiexec rank 0 hands out
@@ -41,7 +41,21 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import __version__
+from .. import __version__
+from ..config import fields_of, flag_of, require_same, to_json, words_of_value
+from ..errors import RunError, UsageError, UserError, counted, nearest
+from ..results.sweeps import Cell, Combination, caption, finished, show
+from ..results.tables import check_out
+from ..runs.machine import environment
+from ..runs.run import Run
+from ..text import duration, number
+from ..training import discovery
+from ..training.checkpoints import is_over, relocated, task_from_dict
+from ..training.presentation import idle_fields
+from ..training.processes import Places
+from ..training.ranks import require_alone
+from ..training.task import Task
+from ..training.workers import available_cores
 from .commands import (
     Options,
     Parser,
@@ -50,22 +64,7 @@ from .commands import (
     parse_words,
     program,
     python,
-    run_main,
 )
-from .config import fields_of, flag_of, require_same, to_json, words_of_value
-from .errors import RunError, UsageError, UserError, counted, nearest
-from .results.sweeps import Cell, Combination, caption, finished, show
-from .results.tables import check_out
-from .runs.machine import environment
-from .runs.run import Run
-from .text import duration, number
-from .training import discovery
-from .training.checkpoints import is_over, relocated, task_from_dict
-from .training.presentation import idle_fields
-from .training.processes import Places
-from .training.ranks import require_alone
-from .training.task import Task
-from .training.workers import available_cores
 
 # Minutes. With less left, cells that the budget has cut are not started again.
 WORTHWHILE = 0.5
@@ -89,7 +88,7 @@ def main(argv: list[str] | None = None) -> int:
     if run is None:
         _refuse_idle(described, found)
     if options.show:
-        require_alone("tinyrmc.sweep --show")
+        require_alone("tinyrmc sweep --show")
     else:
         run, code, again = _train(described, run, found, options)
     assert run is not None
@@ -548,7 +547,7 @@ def _train(described, run: Run | None, found, options) -> tuple[Run, int, str]:
     if any(not finished(cell) for cell in cells):
         minutes = options.budget_minutes if places.stopped else None
         budget = f" --budget-minutes {minutes:g}" if minutes else ""
-        launch = f"{places.launch(python())} tinyrmc.sweep"
+        launch = f"{places.launch(python())} tinyrmc sweep"
         command = f"{launch} --resume {shlex.quote(str(run.path))}{budget}"
         again = f"go on with\n    {command}\n"
     return run, 128 + places.stopped if places.stopped else int(failed), again
@@ -656,7 +655,3 @@ def _outcome(cell, code):
     reached = f"{name.replace('_', ' ')} {value}"
     took = f"{counted(last['step'], 'step')}{cut} in {duration(last['seconds'])}"
     return f"{reached}, {took}"
-
-
-if __name__ == "__main__":
-    run_main(main)

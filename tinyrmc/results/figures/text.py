@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from ..text import Rows, is_number
+from ...text import Rows, is_number
 from .style import COLOURS, DPI, GREY, MARK, in_percent, save, style
 
 # --- Tables ---------------------------------------------------------------------------

@@ -17,9 +17,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..errors import UsageError, unwritable
+from ..training.discovery import task_files
 from .commands import Parser, program, python, run_main
-from .errors import UsageError, unwritable
-from .training.discovery import task_files
 
 TEMPLATE = Path(__file__).with_name("template.py")
 TEMPLATE_WORLD = Path(__file__).with_name("template_world.py")  # with --world

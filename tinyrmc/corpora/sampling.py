@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from .arguments import check_sizes, is_number
-from .backend import to_host
+from ..backend import to_host
+from ..errors import check_sizes, is_number
 
 
 def draw(

@@ -1,8 +1,8 @@
 """Play a world in the terminal, with the arrow keys.
 
-    python -m tinyrmc.play box_world
-    python -m tinyrmc.play mini_pacman --view whole
-    python -m tinyrmc.play box_world --agent RUN
+    python -m tinyrmc play box_world
+    python -m tinyrmc play mini_pacman --view whole
+    python -m tinyrmc play box_world --agent RUN
 
 You see what an agent sees, a window around you; `v` switches to the whole board and
 back. The world waits for you: nothing moves until you press a key.
@@ -24,17 +24,16 @@ from pathlib import Path
 
 import numpy as np
 
-from .arguments import generator
-from .backend import blas_threads
-from .commands import Parser, program, run_main
-from .environments.box_world import BoxWorld
-from .environments.pacman import MiniPacman
-from .environments.world import VIEWS, Outcome, World
-from .errors import UsageError, counted
-from .results.episodes import once_more, require_world, think
-from .runs.arrays import under
-from .training.actors import ActingTask
-from .training.checkpoints import open_checkpoint, restore_model
+from ..backend import blas_threads
+from ..environments.box_world import BoxWorld
+from ..environments.pacman import MiniPacman
+from ..environments.world import VIEWS, Outcome, World
+from ..errors import UsageError, counted, generator
+from ..results.episodes import once_more, require_world, think
+from ..runs.arrays import under
+from ..training.checkpoints import open_checkpoint, restore_model
+from ..training.rl.actors import ActingTask
+from .commands import Parser, program
 
 WORLDS: dict[str, type[World]] = {"box_world": BoxWorld, "mini_pacman": MiniPacman}
 
@@ -300,7 +299,3 @@ def _keys(file: int, game: Game) -> Iterator[str]:
             yield from re.findall(r"\x1b\[.|.", typed, re.DOTALL)
         else:
             return
-
-
-if __name__ == "__main__":
-    run_main(main)

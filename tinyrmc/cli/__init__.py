@@ -1,0 +1,1 @@
+"""The command lines, thin: `tinyrmc NAME` is `main` of the module NAME."""

@@ -1,0 +1,1 @@
+"""On a GPU: a step as one CUDA graph, and batches drawn ahead."""

@@ -1,0 +1,1 @@
+"""Agents: `actors.py` acts and learns, `vtrace.py` corrects, `policy.py` draws."""
