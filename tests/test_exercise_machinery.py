@@ -26,14 +26,14 @@ from tinyrmc.course.exercises import (
     tape,
 )
 from tinyrmc.course.exercises.derived import by_complex_step
-from tinyrmc.course.exercises.exercise import Mistake, exercise, normal
+from tinyrmc.course.exercises.exercise import exercise, normal
 from tinyrmc.course.overview import exercises
 
 
 def made(solution, *cases, **promises):
     """An exercise with these cases; a function of a generator stands for drawn ones."""
     drawn = cases[0] if cases and callable(cases[0]) else lambda rng: list(cases)
-    return exercise(cases=drawn, hints=[], mistakes=[], **promises)(solution)
+    return exercise(cases=drawn, hints=[], mistakes={}, **promises)(solution)
 
 
 def squares(x):
@@ -269,7 +269,7 @@ def test_a_mistake_that_has_a_name_comes_first():
     def solution(x):
         return x + x
 
-    named = [Mistake("you subtract", lambda x: -solution(x))]
+    named = {"you subtract": lambda x: -solution(x)}
     ex = exercise(cases=some(3), hints=[], mistakes=named)(solution)
     assert ex.judge(lambda x: -x - x).text.endswith("you get when you subtract")
 
@@ -409,7 +409,7 @@ def test_where_a_derivative_is_asked_for_the_complex_step_is_the_judge():
     @exercise(
         cases=lambda rng: [normal(rng, 3, 3), (np.ones(3), np.zeros(3))],
         hints=["The slope of a square."],
-        mistakes=[],
+        mistakes={},
         exact=by_complex_step(lambda x: x * x, "x"),
     )
     def square_vjp(g, x):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .exercise import Mistake, exercise, normal
+from .exercise import exercise, normal
 
 
 @exercise(
@@ -22,40 +22,29 @@ from .exercise import Mistake, exercise, normal
         "Give the means the shape (..., N, 1), so that each is stretched along its own "
         "slot: keepdims=True.",
     ],
-    mistakes=[
-        Mistake(
-            "the means lose their axis, so that broadcasting lays them along the "
-            "columns (keepdims=True keeps it)",
-            lambda M: M - M.mean(axis=-1),
+    mistakes={
+        "the means lose their axis, so that broadcasting lays them along the "
+        "columns (keepdims=True keeps it)": (lambda M: M - M.mean(axis=-1)),
+        "you take the mean over the slots, unit by unit, not within each slot": (
+            lambda M: M - M.mean(axis=-2, keepdims=True)
         ),
-        Mistake(
-            "you take the mean over the slots, unit by unit, not within each slot",
-            lambda M: M - M.mean(axis=-2, keepdims=True),
+        "you count the axis from the front: axis 0 holds the slots of a single "
+        "memory, but the examples of a batch": (
+            lambda M: M - M.mean(axis=0, keepdims=True)
         ),
-        Mistake(
-            "you count the axis from the front: axis 0 holds the slots of a single "
-            "memory, but the examples of a batch",
-            lambda M: M - M.mean(axis=0, keepdims=True),
+        "you count the axis from the front: axis 1 holds the units of a single "
+        "memory, but the slots of a batch": (
+            lambda M: M - M.mean(axis=1, keepdims=True)
         ),
-        Mistake(
-            "you count the axis from the front: axis 1 holds the units of a single "
-            "memory, but the slots of a batch",
-            lambda M: M - M.mean(axis=1, keepdims=True),
+        "the new axis of the means stands in the second place, which is right for "
+        "a single memory alone (keepdims=True puts it last)": (
+            lambda M: M - M.mean(axis=-1)[:, None]
         ),
-        Mistake(
-            "the new axis of the means stands in the second place, which is right for "
-            "a single memory alone (keepdims=True puts it last)",
-            lambda M: M - M.mean(axis=-1)[:, None],
+        "all slots of an example share one mean": (
+            lambda M: M - M.mean(axis=(-2, -1), keepdims=True)
         ),
-        Mistake(
-            "all slots of an example share one mean",
-            lambda M: M - M.mean(axis=(-2, -1), keepdims=True),
-        ),
-        Mistake(
-            "you take a single mean of the whole array",
-            lambda M: M - M.mean(),
-        ),
-    ],
+        "you take a single mean of the whole array": lambda M: M - M.mean(),
+    },
     leading="M",
     anysize="M",
 )
@@ -83,25 +72,19 @@ def _differences(M):
         "The differences have the shape (..., N, N, F): M[..., :, None, :] holds the "
         "one slot, M[..., None, :, :] the other.",
     ],
-    mistakes=[
-        Mistake(
-            "you take the root: these are the distances, not their squares",
-            lambda M: np.sqrt((_differences(M) ** 2).sum(axis=-1)),
+    mistakes={
+        "you take the root: these are the distances, not their squares": (
+            lambda M: np.sqrt((_differences(M) ** 2).sum(axis=-1))
         ),
-        Mistake(
-            "you add up the differences before you square them",
-            lambda M: _differences(M).sum(axis=-1) ** 2,
+        "you add up the differences before you square them": (
+            lambda M: _differences(M).sum(axis=-1) ** 2
         ),
-        Mistake(
-            "you sum over the slots, not over the units",
-            lambda M: (_differences(M) ** 2).sum(axis=-2),
+        "you sum over the slots, not over the units": (
+            lambda M: (_differences(M) ** 2).sum(axis=-2)
         ),
-        Mistake(
-            "you count the new axes from the front, so that a batch pairs examples, "
-            "not slots",
-            lambda M: ((M[:, None] - M[None]) ** 2).sum(axis=-1),
-        ),
-    ],
+        "you count the new axes from the front, so that a batch pairs examples, "
+        "not slots": (lambda M: ((M[:, None] - M[None]) ** 2).sum(axis=-1)),
+    },
     leading="M",
     anysize="M",
 )
@@ -133,24 +116,18 @@ def _memories_and_projections(rng):
         "(H,), would make (B, H).",
         "M[:, None] has that shape.",
     ],
-    mistakes=[
-        Mistake(
-            "M has no axis for the heads, so that example b meets head b alone",
-            lambda M, W: M @ W,
+    mistakes={
+        "M has no axis for the heads, so that example b meets head b alone": (
+            lambda M, W: M @ W
         ),
-        Mistake(
-            "the heads stand before the examples",
-            lambda M, W: M[None] @ W[:, None],
+        "the heads stand before the examples": lambda M, W: M[None] @ W[:, None],
+        "the slots stand before the heads": (
+            lambda M, W: np.swapaxes(M[:, None] @ W, 1, 2)
         ),
-        Mistake(
-            "the slots stand before the heads",
-            lambda M, W: np.swapaxes(M[:, None] @ W, 1, 2),
+        "you transpose the projections": (
+            lambda M, W: M[:, None] @ np.swapaxes(W, -1, -2)
         ),
-        Mistake(
-            "you transpose the projections",
-            lambda M, W: M[:, None] @ np.swapaxes(W, -1, -2),
-        ),
-    ],
+    },
     anysize="M",
 )
 def project(M, W):
@@ -198,29 +175,18 @@ def _take_every_hth(x, H):
         "x.reshape(B, N, H, V) cuts; np.swapaxes or .transpose exchanges slots and "
         "heads.",
     ],
-    mistakes=[
-        Mistake(
-            "you reshape to (B, H, N, V) at once, which deals pieces of slots out to "
-            "the wrong heads",
-            _deal_out,
+    mistakes={
+        "you reshape to (B, H, N, V) at once, which deals pieces of slots out to "
+        "the wrong heads": _deal_out,
+        "each head gets every H-th unit, not a block of neighbours": _take_every_hth,
+        "the heads stand before the examples": (
+            lambda x, H: _cut(x, H).transpose(2, 0, 1, 3)
         ),
-        Mistake(
-            "each head gets every H-th unit, not a block of neighbours",
-            _take_every_hth,
+        "the heads still stand after the slots": _cut,
+        "slots and units have changed places": (
+            lambda x, H: _cut(x, H).transpose(0, 2, 3, 1)
         ),
-        Mistake(
-            "the heads stand before the examples",
-            lambda x, H: _cut(x, H).transpose(2, 0, 1, 3),
-        ),
-        Mistake(
-            "the heads still stand after the slots",
-            _cut,
-        ),
-        Mistake(
-            "slots and units have changed places",
-            lambda x, H: _cut(x, H).transpose(0, 2, 3, 1),
-        ),
-    ],
+    },
     views=True,
 )
 def split_heads(x, H):
@@ -246,20 +212,15 @@ def split_heads(x, H):
         "An array of integers as an index picks rows. The result has the shape of the "
         "integers, followed by that of a row.",
     ],
-    mistakes=[
-        Mistake(
-            "you count the labels from 1",
-            lambda labels, size: np.eye(size)[labels - 1],
+    mistakes={
+        "you count the labels from 1": lambda labels, size: np.eye(size)[labels - 1],
+        "your result is as wide as the largest label needs, not as wide as size": (
+            lambda labels, size: np.eye(labels.max(initial=0) + 1)[labels]
         ),
-        Mistake(
-            "your result is as wide as the largest label needs, not as wide as size",
-            lambda labels, size: np.eye(labels.max(initial=0) + 1)[labels],
+        "the labels run along the last axis, and their vectors stand in columns": (
+            lambda labels, size: np.moveaxis(np.eye(size)[labels], -1, 0)
         ),
-        Mistake(
-            "the labels run along the last axis, and their vectors stand in columns",
-            lambda labels, size: np.moveaxis(np.eye(size)[labels], -1, 0),
-        ),
-    ],
+    },
     leading="labels",
     precise=True,
 )

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from .derived import by_complex_step, log_shares
-from .exercise import Mistake, exercise, normal
+from .exercise import exercise, normal
 
 
 def _rows(rng):
@@ -61,49 +61,26 @@ def _nothing_keeps_its_axis(x):
         "which c makes the largest exponent 0?",
         "e = np.exp(x - x.max(axis=-1, keepdims=True)), and then?",
     ],
-    mistakes=[
-        Mistake(
-            "you do not subtract the largest entry before the exponential: it "
-            "overflows",
-            softmax_that_overflows,
+    mistakes={
+        "you do not subtract the largest entry before the exponential: it "
+        "overflows": softmax_that_overflows,
+        "you make the whole array sum to 1, not each row": _over_all,
+        "you make the whole array sum to 1, not each row, and large numbers overflow": (
+            lambda x: np.exp(x) / np.exp(x).sum()
         ),
-        Mistake(
-            "you make the whole array sum to 1, not each row",
-            _over_all,
+        "you sum over the first axis, not over the last": _over_columns,
+        "you subtract one maximum from all rows: a row far below it becomes 0 "
+        "/ 0": _one_maximum,
+        "the sums lose their axis, so that they do not divide rows: keepdims=True "
+        "keeps it": _sums_without_an_axis,
+        "the sums lose their axis, which keepdims=True keeps, and large numbers "
+        "overflow": (lambda x: np.exp(x) / np.exp(x).sum(axis=-1)),
+        "maxima and sums lose their axis, so that they do not fit the rows: "
+        "keepdims=True keeps it": _nothing_keeps_its_axis,
+        "you do not divide the exponentials by their sum": (
+            lambda x: np.exp(x - x.max(axis=-1, keepdims=True))
         ),
-        Mistake(
-            "you make the whole array sum to 1, not each row, and large numbers "
-            "overflow",
-            lambda x: np.exp(x) / np.exp(x).sum(),
-        ),
-        Mistake(
-            "you sum over the first axis, not over the last",
-            _over_columns,
-        ),
-        Mistake(
-            "you subtract one maximum from all rows: a row far below it becomes 0 / 0",
-            _one_maximum,
-        ),
-        Mistake(
-            "the sums lose their axis, so that they do not divide rows: keepdims=True "
-            "keeps it",
-            _sums_without_an_axis,
-        ),
-        Mistake(
-            "the sums lose their axis, which keepdims=True keeps, and large numbers "
-            "overflow",
-            lambda x: np.exp(x) / np.exp(x).sum(axis=-1),
-        ),
-        Mistake(
-            "maxima and sums lose their axis, so that they do not fit the rows: "
-            "keepdims=True keeps it",
-            _nothing_keeps_its_axis,
-        ),
-        Mistake(
-            "you do not divide the exponentials by their sum",
-            lambda x: np.exp(x - x.max(axis=-1, keepdims=True)),
-        ),
-    ],
+    },
     leading="x",
     anysize="x",
     precise=True,
@@ -150,49 +127,35 @@ def _over_queries(Q, K):
         "softmax(Q @ np.swapaxes(K, -1, -2) / math.sqrt(d_k)): `ex.softmax` is there, "
         "if yours is not.",
     ],
-    mistakes=[
-        Mistake(
-            "you do not divide the scores by the square root of d_k",
-            lambda Q, K: softmax(_scores(Q, K)),
+    mistakes={
+        "you do not divide the scores by the square root of d_k": (
+            lambda Q, K: softmax(_scores(Q, K))
         ),
-        Mistake(
-            "you divide the scores by d_k, not by its square root",
-            lambda Q, K: softmax(_scores(Q, K) / Q.shape[-1]),
+        "you divide the scores by d_k, not by its square root": (
+            lambda Q, K: softmax(_scores(Q, K) / Q.shape[-1])
         ),
-        Mistake(
-            "you multiply the scores by the square root of d_k",
-            lambda Q, K: softmax(_scores(Q, K) * math.sqrt(Q.shape[-1])),
+        "you multiply the scores by the square root of d_k": (
+            lambda Q, K: softmax(_scores(Q, K) * math.sqrt(Q.shape[-1]))
         ),
-        Mistake(
-            "you divide the scores by the square root of the number of keys",
-            lambda Q, K: softmax(_scores(Q, K) / math.sqrt(K.shape[-2])),
+        "you divide the scores by the square root of the number of keys": (
+            lambda Q, K: softmax(_scores(Q, K) / math.sqrt(K.shape[-2]))
         ),
-        Mistake(
-            "your softmax runs over the queries, not over the keys",
-            _over_queries,
+        "your softmax runs over the queries, not over the keys": _over_queries,
+        "queries and keys have changed places": (
+            lambda Q, K: softmax(_scores(K, Q) / math.sqrt(Q.shape[-1]))
         ),
-        Mistake(
-            "queries and keys have changed places",
-            lambda Q, K: softmax(_scores(K, Q) / math.sqrt(Q.shape[-1])),
+        "you do not transpose the keys": (
+            lambda Q, K: softmax(Q @ K / math.sqrt(Q.shape[-1]))
         ),
-        Mistake(
-            "you do not transpose the keys",
-            lambda Q, K: softmax(Q @ K / math.sqrt(Q.shape[-1])),
+        "K.T turns the axis of the examples around as well; swap only the last two": (
+            lambda Q, K: softmax(Q @ K.T / math.sqrt(Q.shape[-1]))
         ),
-        Mistake(
-            "K.T turns the axis of the examples around as well; swap only the last two",
-            lambda Q, K: softmax(Q @ K.T / math.sqrt(Q.shape[-1])),
+        "you do not subtract the largest score of each row before the exponential: "
+        "it overflows": (lambda Q, K: softmax_that_overflows(_scaled(Q, K))),
+        "you divide the softmax by the square root of d_k, not the scores": (
+            lambda Q, K: softmax(_scores(Q, K)) / math.sqrt(Q.shape[-1])
         ),
-        Mistake(
-            "you do not subtract the largest score of each row before the exponential: "
-            "it overflows",
-            lambda Q, K: softmax_that_overflows(_scaled(Q, K)),
-        ),
-        Mistake(
-            "you divide the softmax by the square root of d_k, not the scores",
-            lambda Q, K: softmax(_scores(Q, K)) / math.sqrt(Q.shape[-1]),
-        ),
-    ],
+    },
     leading="Q K",
     anysize="Q",
     precise=True,
@@ -219,41 +182,29 @@ def attention_weights(Q, K):
         "weights.",
         "A matrix product does exactly that.",
     ],
-    mistakes=[
-        Mistake(
-            "you transpose the weights before they meet V",
-            lambda Q, K, V: np.swapaxes(attention_weights(Q, K), -1, -2) @ V,
+    mistakes={
+        "you transpose the weights before they meet V": (
+            lambda Q, K, V: np.swapaxes(attention_weights(Q, K), -1, -2) @ V
         ),
-        Mistake(
-            "you do not divide the scores by the square root of d_k",
-            lambda Q, K, V: softmax(_scores(Q, K)) @ V,
+        "you do not divide the scores by the square root of d_k": (
+            lambda Q, K, V: softmax(_scores(Q, K)) @ V
         ),
-        Mistake(
-            "you leave out the softmax",
-            lambda Q, K, V: _scaled(Q, K) @ V,
+        "you leave out the softmax": lambda Q, K, V: _scaled(Q, K) @ V,
+        "the weights go through a second softmax": (
+            lambda Q, K, V: softmax(attention_weights(Q, K)) @ V
         ),
-        Mistake(
-            "the weights go through a second softmax",
-            lambda Q, K, V: softmax(attention_weights(Q, K)) @ V,
+        "you do not subtract the largest score of each row before the exponential: "
+        "it overflows": (lambda Q, K, V: softmax_that_overflows(_scaled(Q, K)) @ V),
+        "you average the keys, not the values": (
+            lambda Q, K, V: attention_weights(Q, K) @ K
         ),
-        Mistake(
-            "you do not subtract the largest score of each row before the exponential: "
-            "it overflows",
-            lambda Q, K, V: softmax_that_overflows(_scaled(Q, K)) @ V,
+        "you take the width of the values as d_k; it is the width of the keys": (
+            lambda Q, K, V: softmax(_scores(Q, K) / math.sqrt(V.shape[-1])) @ V
         ),
-        Mistake(
-            "you average the keys, not the values",
-            lambda Q, K, V: attention_weights(Q, K) @ K,
+        "K.T turns the axis of the examples around as well; swap only the last two": (
+            lambda Q, K, V: softmax(Q @ K.T / math.sqrt(Q.shape[-1])) @ V
         ),
-        Mistake(
-            "you take the width of the values as d_k; it is the width of the keys",
-            lambda Q, K, V: softmax(_scores(Q, K) / math.sqrt(V.shape[-1])) @ V,
-        ),
-        Mistake(
-            "K.T turns the axis of the examples around as well; swap only the last two",
-            lambda Q, K, V: softmax(Q @ K.T / math.sqrt(Q.shape[-1])) @ V,
-        ),
-    ],
+    },
     leading="Q K V",
     anysize="Q",
 )
@@ -334,51 +285,34 @@ def _attention_cases(rng):
         "The scores are Q K^T / sqrt(d_k): Q gets (their gradient) K / sqrt(d_k), and "
         "K gets (their gradient)^T Q / sqrt(d_k).",
     ],
-    mistakes=[
-        Mistake(
-            "you forget the root: the scores were divided by it, so their gradient is, "
-            "too",
-            partial(_attention_gradients, root=1.0),
+    mistakes={
+        "you forget the root: the scores were divided by it, so their gradient is, "
+        "too": partial(_attention_gradients, root=1.0),
+        "you leave out the softmax on the way back": partial(
+            _attention_gradients, softmax_vjp=lambda g, A: g
         ),
-        Mistake(
-            "you leave out the softmax on the way back",
-            partial(_attention_gradients, softmax_vjp=lambda g, A: g),
+        "you multiply by the shares, and leave out what a score takes from the "
+        "other shares": partial(_attention_gradients, softmax_vjp=lambda g, A: g * A),
+        "you treat every share as if it stood alone, like a sigmoid": partial(
+            _attention_gradients, softmax_vjp=lambda g, A: g * A * (1 - A)
         ),
-        Mistake(
-            "you multiply by the shares, and leave out what a score takes from the "
-            "other shares",
-            partial(_attention_gradients, softmax_vjp=lambda g, A: g * A),
+        "the softmax's sums run over the queries, not over the keys": partial(
+            _attention_gradients, softmax_vjp=_through_columns
         ),
-        Mistake(
-            "you treat every share as if it stood alone, like a sigmoid",
-            partial(_attention_gradients, softmax_vjp=lambda g, A: g * A * (1 - A)),
+        "you take the scores where the shares belong": partial(
+            _attention_gradients, shares=_scores_for_shares
         ),
-        Mistake(
-            "the softmax's sums run over the queries, not over the keys",
-            partial(_attention_gradients, softmax_vjp=_through_columns),
+        "the gradient of V lacks a transpose: a value gets from all who looked at "
+        "it, A^T g": _values_untransposed,
+        "the gradient of K lacks a transpose: a key gets from "
+        "all queries": _keys_untransposed,
+        "the gradients of Q and K have changed places": (
+            lambda *case: tuple(_attention_gradients(*case)[k] for k in (1, 0, 2))
         ),
-        Mistake(
-            "you take the scores where the shares belong",
-            partial(_attention_gradients, shares=_scores_for_shares),
+        "you do not pass g on: these are the derivatives of the sum of all entries": (
+            lambda g, *case: _attention_gradients(np.ones_like(g), *case)
         ),
-        Mistake(
-            "the gradient of V lacks a transpose: a value gets from all who looked at "
-            "it, A^T g",
-            _values_untransposed,
-        ),
-        Mistake(
-            "the gradient of K lacks a transpose: a key gets from all queries",
-            _keys_untransposed,
-        ),
-        Mistake(
-            "the gradients of Q and K have changed places",
-            lambda *case: tuple(_attention_gradients(*case)[k] for k in (1, 0, 2)),
-        ),
-        Mistake(
-            "you do not pass g on: these are the derivatives of the sum of all entries",
-            lambda g, *case: _attention_gradients(np.ones_like(g), *case),
-        ),
-    ],
+    },
     leading="g Q K V",
     anysize="g",
     tolerance=1e-11,  # central differences are right to 1e-10
@@ -446,29 +380,18 @@ def joined_wrongly(every_head):
     def joined(join):
         return lambda *case: join(every_head(*case))
 
-    return [
-        Mistake(
-            "you put the heads' results below each other, not side by side",
-            joined(_below_each_other),
+    return {
+        "you put the heads' results below each other, not side by side": joined(
+            _below_each_other
         ),
-        Mistake(
-            "you add up the heads' results",
-            joined(sum),
+        "you add up the heads' results": joined(sum),
+        "all heads use the projections of the first": joined(_all_like_the_first),
+        "you reshape the axis of the heads away where it stands, before the slots: "
+        "move it after them first": joined(_reshaped),
+        "the heads' columns alternate instead of lying side by side": joined(
+            _alternating
         ),
-        Mistake(
-            "all heads use the projections of the first",
-            joined(_all_like_the_first),
-        ),
-        Mistake(
-            "you reshape the axis of the heads away where it stands, before the slots: "
-            "move it after them first",
-            joined(_reshaped),
-        ),
-        Mistake(
-            "the heads' columns alternate instead of lying side by side",
-            joined(_alternating),
-        ),
-    ]
+    }
 
 
 def _by_the_width_of_a_slot(M, W_q, W_k, W_v):
@@ -485,18 +408,14 @@ def _by_the_width_of_a_slot(M, W_q, W_k, W_v):
         "rows remain the slots.",
         "np.concatenate([...], axis=-1)",
     ],
-    mistakes=[
-        *joined_wrongly(_every_head),
-        Mistake(
-            "you make queries with W_k and keys with W_q",
-            lambda M, W_q, W_k, W_v: _side_by_side(M, W_k, W_q, W_v),
+    mistakes={
+        **joined_wrongly(_every_head),
+        "you make queries with W_k and keys with W_q": (
+            lambda M, W_q, W_k, W_v: _side_by_side(M, W_k, W_q, W_v)
         ),
-        Mistake(
-            "you divide the scores by the square root of F, the width of a slot, not "
-            "of d_k",
-            _by_the_width_of_a_slot,
-        ),
-    ],
+        "you divide the scores by the square root of F, the width of a slot, not "
+        "of d_k": _by_the_width_of_a_slot,
+    },
 )
 def multi_head(M, W_q, W_k, W_v):
     """The slots of M look at each other with H heads.

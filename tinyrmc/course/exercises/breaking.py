@@ -12,7 +12,7 @@ from ... import equations
 from ...autograd import primitives as p
 from ...autograd.engine import Tape
 from .attention import softmax_that_overflows
-from .exercise import Mistake, exercise, normal
+from .exercise import exercise, normal
 from .normalisation import bent, layers_of, normed, straight
 
 
@@ -30,13 +30,12 @@ def _still_there(bugs, function):
     choices = itertools.chain.from_iterable(
         itertools.combinations(bugs, count + 1) for count in range(len(bugs))
     )
-    return [
-        Mistake(
-            ", and ".join(bugs[flag] for flag in chosen),
-            partial(function, **dict.fromkeys(chosen, True)),
+    return {
+        ", and ".join(bugs[flag] for flag in chosen): partial(
+            function, **dict.fromkeys(chosen, True)
         )
         for chosen in choices
-    ]
+    }
 
 
 # --- the loss -------------------------------------------------------------------------
@@ -86,38 +85,24 @@ def _one_shift_for_all(logits, targets):
         "softmax.",
         "With logits of 1000 exp overflows: subtract the largest of each row first.",
     ],
-    mistakes=[
-        Mistake(
-            "you still take the softmax twice",
-            lambda logits, targets: cross_entropy(softmax(logits), targets),
+    mistakes={
+        "you still take the softmax twice": (
+            lambda logits, targets: cross_entropy(softmax(logits), targets)
         ),
-        Mistake(
-            "exp overflows, or a probability of 0 has the logarithm -inf",
-            _logarithm_of_nothing,
+        "exp overflows, or a probability of 0 has the "
+        "logarithm -inf": _logarithm_of_nothing,
+        "you still take the softmax twice, and exp overflows": _twice_and_overflowing,
+        "you subtract the largest logit in the sum of exponentials, but not from "
+        "the right class's logit": _shifted_in_the_sum_only,
+        "you subtract the largest of all rows: in the others all exponentials may "
+        "vanish": _one_shift_for_all,
+        "you add up the losses of the examples instead of averaging them": (
+            lambda logits, targets: cross_entropy(logits, targets) * len(targets)
         ),
-        Mistake(
-            "you still take the softmax twice, and exp overflows",
-            _twice_and_overflowing,
+        "your sign is wrong: the loss grows with the right class's probability": (
+            lambda logits, targets: -cross_entropy(logits, targets)
         ),
-        Mistake(
-            "you subtract the largest logit in the sum of exponentials, but not from "
-            "the right class's logit",
-            _shifted_in_the_sum_only,
-        ),
-        Mistake(
-            "you subtract the largest of all rows: in the others all exponentials may "
-            "vanish",
-            _one_shift_for_all,
-        ),
-        Mistake(
-            "you add up the losses of the examples instead of averaging them",
-            lambda logits, targets: cross_entropy(logits, targets) * len(targets),
-        ),
-        Mistake(
-            "your sign is wrong: the loss grows with the right class's probability",
-            lambda logits, targets: -cross_entropy(logits, targets),
-        ),
-    ],
+    },
     anysize="logits",
 )
 def cross_entropy(logits, targets):
@@ -171,8 +156,8 @@ def _attend(
         "move? Then make the keys wider.",
         "a / d ** -0.5 is a * d ** 0.5.",
     ],
-    mistakes=[
-        *_still_there(
+    mistakes={
+        **_still_there(
             {
                 "upside_down": "you still multiply the scores by the root of d_k",
                 "over_queries": "the softmax still runs over the queries",
@@ -180,16 +165,10 @@ def _attend(
             },
             _attend,
         ),
-        Mistake(
-            "you do not scale the scores at all",
-            partial(_attend, width=1),
-        ),
-        Mistake(
-            "you divide the scores by the root of F, the memory's width, not of the "
-            "keys' width",
-            lambda M, *others: _attend(M, *others, width=M.shape[1]),
-        ),
-    ],
+        "you do not scale the scores at all": partial(_attend, width=1),
+        "you divide the scores by the root of F, the memory's width, not of the "
+        "keys' width": (lambda M, *others: _attend(M, *others, width=M.shape[1])),
+    },
 )
 def attend(M, x, W_q, W_k, W_v):
     """Equation 2 with one head.
@@ -232,8 +211,8 @@ def _residual(z, layers, gain, offset, **mistake):
         "for number, (weight, bias) in enumerate(layers); axis=-1, keepdims=True in "
         "both means.",
     ],
-    mistakes=[
-        *_still_there(
+    mistakes={
+        **_still_there(
             {
                 "shared": "every layer still has the weights of the first",
                 "rectified": "there is still a ReLU after the last layer",
@@ -241,27 +220,20 @@ def _residual(z, layers, gain, offset, **mistake):
             },
             _process,
         ),
-        Mistake(
-            "you do not add z to the MLP's result",
-            lambda z, layers, *gains: normed(equations.mlp(np, z, layers), *gains),
+        "you do not add z to the MLP's result": (
+            lambda z, layers, *gains: normed(equations.mlp(np, z, layers), *gains)
         ),
-        Mistake(
-            "there is no ReLU between the layers either",
-            lambda z, layers, *gains: normed(straight(z, layers) + z, *gains),
+        "there is no ReLU between the layers either": (
+            lambda z, layers, *gains: normed(straight(z, layers) + z, *gains)
         ),
-        Mistake(
-            "you normalise each unit over the slots, not each slot over its units",
-            partial(_residual, axis=0),
+        "you normalise each unit over the slots, not each slot over its units": partial(
+            _residual, axis=0
         ),
-        Mistake(
-            "you leave out epsilon",
-            partial(_residual, inside=0.0),
+        "you leave out epsilon": partial(_residual, inside=0.0),
+        "you add epsilon to the root of the variance, not to the variance": partial(
+            _residual, inside=0.0, outside=1e-5
         ),
-        Mistake(
-            "you add epsilon to the root of the variance, not to the variance",
-            partial(_residual, inside=0.0, outside=1e-5),
-        ),
-    ],
+    },
     anysize="z",
 )
 def process(z, layers, gain, offset):
@@ -342,36 +314,28 @@ def _always_from_the_first(step, inputs, memory):
         "`.data` is a plain array, which the tape does not know. Keep the Tensor that "
         "`step` returns.",
     ],
-    mistakes=[
-        Mistake(
-            "you still cut the memory from the tape after each step",
-            partial(_influence, detached=True),
+    mistakes={
+        "you still cut the memory from the tape after each step": partial(
+            _influence, detached=True
         ),
-        Mistake(
-            "you do not hand the memory on: every step begins with the first one",
-            _always_from_the_first,
+        "you do not hand the memory on: every step begins with the "
+        "first one": _always_from_the_first,
+        "you differentiate the sum of the squares, not the sum": partial(
+            _influence, squared=True
         ),
-        Mistake(
-            "you differentiate the sum of the squares, not the sum",
-            partial(_influence, squared=True),
+        "you add up absolute values in place of the norm": partial(
+            _influence, measure=lambda g: abs(g).sum()
         ),
-        Mistake(
-            "you add up absolute values in place of the norm",
-            partial(_influence, measure=lambda g: abs(g).sum()),
+        "you add up the gradient's entries as they are, in place of its norm": partial(
+            _influence, measure=np.sum
         ),
-        Mistake(
-            "you add up the gradient's entries as they are, in place of its norm",
-            partial(_influence, measure=np.sum),
+        "you take the largest entry in place of the norm": partial(
+            _influence, measure=lambda g: abs(g).max()
         ),
-        Mistake(
-            "you take the largest entry in place of the norm",
-            partial(_influence, measure=lambda g: abs(g).max()),
+        "the root is missing: that is the square of the norm": partial(
+            _influence, measure=lambda g: (g * g).sum()
         ),
-        Mistake(
-            "the root is missing: that is the square of the norm",
-            partial(_influence, measure=lambda g: (g * g).sum()),
-        ),
-    ],
+    },
     precise=True,
 )
 def influence(step, inputs, memory):

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from .derived import by_complex_step
-from .exercise import Mistake, exercise, normal
+from .exercise import exercise, normal
 from .norms import RMS_NORM, mean
 
 # --- RMS norm, backwards --------------------------------------------------------------
@@ -34,26 +34,19 @@ def _mean_without_gain(g, x, gain, epsilon):
         "multiplies delta_x: n * mean(h * n).",
         "s * (h - n * mean(h * n)). Means run over the last axis, keepdims=True.",
     ],
-    mistakes=[
-        Mistake(
-            "you subtract the mean of h as well, which belongs to layer norm",
-            partial(RMS_NORM.gradient, of_mean=1),
+    mistakes={
+        "you subtract the mean of h as well, which belongs to layer norm": partial(
+            RMS_NORM.gradient, of_mean=1
         ),
-        Mistake(
-            "you add the part that comes through s, and do not subtract it",
-            partial(RMS_NORM.gradient, of_scale=-1),
+        "you add the part that comes through s, and do not subtract it": partial(
+            RMS_NORM.gradient, of_scale=-1
         ),
-        Mistake(
-            "the means lose their axis, so that rows and means do not fit "
-            "(keepdims=True keeps it)",
-            _without_keepdims,
-        ),
-        Mistake(
-            "you take the mean of g * n; the gain counts there, too: h * n",
-            _mean_without_gain,
-        ),
-        *RMS_NORM.mistakes(),
-    ],
+        "the means lose their axis, so that rows and means do not fit "
+        "(keepdims=True keeps it)": _without_keepdims,
+        "you take the mean of g * n; the gain counts there, too: h "
+        "* n": _mean_without_gain,
+        **RMS_NORM.mistakes(),
+    },
     leading="g x",
     anysize="g",
     exact=by_complex_step(RMS_NORM.forward, "x"),
@@ -92,36 +85,21 @@ def _reshaped(x, g):
         "A sum over time of sums over examples is one sum over T * B rows.",
         "x.reshape(-1, I).T @ g.reshape(-1, O), with I and O the last axes.",
     ],
-    mistakes=[
-        Mistake(
-            "you count the last time step only",
-            lambda x, g: x[-1].T @ g[-1],
+    mistakes={
+        "you count the last time step only": lambda x, g: x[-1].T @ g[-1],
+        "you average the steps' gradients instead of adding them": (
+            lambda x, g: weight_gradient(x, g) / len(x)
         ),
-        Mistake(
-            "you average the steps' gradients instead of adding them",
-            lambda x, g: weight_gradient(x, g) / len(x),
+        "you divide the sum by the number of rows, T * B": (
+            lambda x, g: weight_gradient(x, g) / (x.shape[0] * x.shape[1])
         ),
-        Mistake(
-            "you divide the sum by the number of rows, T * B",
-            lambda x, g: weight_gradient(x, g) / (x.shape[0] * x.shape[1]),
+        "input and output have changed places": lambda x, g: weight_gradient(g, x),
+        "each time step keeps a gradient of its own": lambda x, g: x.swapaxes(1, 2) @ g,
+        "you reshape where you should transpose: the axes are mixed up": _reshaped,
+        "you sum x and g before you multiply them": (
+            lambda x, g: np.outer(x.sum(axis=(0, 1)), g.sum(axis=(0, 1)))
         ),
-        Mistake(
-            "input and output have changed places",
-            lambda x, g: weight_gradient(g, x),
-        ),
-        Mistake(
-            "each time step keeps a gradient of its own",
-            lambda x, g: x.swapaxes(1, 2) @ g,
-        ),
-        Mistake(
-            "you reshape where you should transpose: the axes are mixed up",
-            _reshaped,
-        ),
-        Mistake(
-            "you sum x and g before you multiply them",
-            lambda x, g: np.outer(x.sum(axis=(0, 1)), g.sum(axis=(0, 1))),
-        ),
-    ],
+    },
     anysize="g",
     exact=lambda x, g: _product_step(g, x, np.zeros((x.shape[-1], g.shape[-1]))),
 )

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from .exercise import Mistake, exercise
+from .exercise import exercise
 
 
 @functools.cache
@@ -102,45 +102,22 @@ def _batches(rng):
         "what differentiate(examples[start : start + size]) gives.",
         "At the end, once: total_loss / total_count, total_gradient / total_count.",
     ],
-    mistakes=[
-        Mistake(
-            "you take each piece's mean, and then the mean of these: a small piece "
-            "counts as much as a large one",
-            _mean_of_means,
-        ),
-        Mistake(
-            "you divide the sums by the number of examples, though some have no target",
-            _by_examples,
-        ),
-        Mistake(
-            "your gradient is that of the sum: you do not divide it by the count",
-            _gradient_of_the_sum,
-        ),
-        Mistake(
-            "you divide each piece's gradient by its own count before you add it",
-            _gradients_of_means,
-        ),
-        Mistake(
-            "only the first piece counts: is the `return` inside the loop?",
-            _first_piece,
-        ),
-        Mistake(
-            "only the last piece counts: add to totals, with +=",
-            _last_piece,
-        ),
-        Mistake(
-            "you leave out the last piece when it is shorter than the others",
-            _full_pieces_only,
-        ),
-        Mistake(
-            "you give all examples to `differentiate` at once",
-            _at_once,
-        ),
-        Mistake(
-            "loss and gradient have changed places",
-            lambda *case: in_pieces(*case)[::-1],
-        ),
-    ],
+    mistakes={
+        "you take each piece's mean, and then the mean of these: a small piece "
+        "counts as much as a large one": _mean_of_means,
+        "you divide the sums by the number of examples, though some have "
+        "no target": _by_examples,
+        "your gradient is that of the sum: you do not divide it by "
+        "the count": _gradient_of_the_sum,
+        "you divide each piece's gradient by its own count before you "
+        "add it": _gradients_of_means,
+        "only the first piece counts: is the `return` inside the loop?": _first_piece,
+        "only the last piece counts: add to totals, with +=": _last_piece,
+        "you leave out the last piece when it is shorter than "
+        "the others": _full_pieces_only,
+        "you give all examples to `differentiate` at once": _at_once,
+        "loss and gradient have changed places": lambda *case: in_pieces(*case)[::-1],
+    },
 )
 def in_pieces(differentiate, examples, size):
     """The mean loss and its gradient (2,), from pieces of at most `size` examples.

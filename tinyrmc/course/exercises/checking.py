@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from .exercise import Mistake, exercise, normal
+from .exercise import exercise, normal
 
 # --- Functions to differentiate, all analytic -----------------------------------------
 
@@ -81,58 +81,41 @@ def _difference(f, x, step, h=1e-5):
         "zeros with an h at `place`, moves one of them.",
         "(f(x + step) - f(x - step)) / (2 * h): how far apart are the two points?",
     ],
-    mistakes=[
-        Mistake(
-            "you divide the difference by h, though the two points are 2 h apart",
-            _entry_by_entry(lambda f, x, step, h: 2 * _difference(f, x, step, h)),
+    mistakes={
+        "you divide the difference by h, though the two points are 2 "
+        "h apart": _entry_by_entry(
+            lambda f, x, step, h: 2 * _difference(f, x, step, h)
         ),
-        Mistake(
-            "your second point is x itself: this is the forward difference",
-            _entry_by_entry(lambda f, x, step, h: (f(x + h * step) - f(x)) / h),
+        "your second point is x itself: this is the "
+        "forward difference": _entry_by_entry(
+            lambda f, x, step, h: (f(x + h * step) - f(x)) / h
         ),
-        Mistake(
-            "your second point is x itself, only h away, and you divide by 2 h",
-            _entry_by_entry(lambda f, x, step, h: (f(x + h * step) - f(x)) / (2 * h)),
+        "your second point is x itself, only h away, and you divide by "
+        "2 h": _entry_by_entry(
+            lambda f, x, step, h: (f(x + h * step) - f(x)) / (2 * h)
         ),
-        Mistake(
-            "f gets the same array twice: each point needs a copy of its own, x.copy()",
-            lambda f, x, h: np.zeros(x.shape),
+        "f gets the same array twice: each point needs a copy of its own, x.copy()": (
+            lambda f, x, h: np.zeros(x.shape)
         ),
-        Mistake(
-            "entries that have had their turn stay moved: begin each time with new "
-            "zeros, or a new copy of x",
-            _entry_by_entry(_difference, moved=np.tri),
+        "entries that have had their turn stay moved: begin each time with new "
+        "zeros, or a new copy of x": _entry_by_entry(_difference, moved=np.tri),
+        "you halve the difference and multiply by h: `/ 2 * h` is not `/ (2 "
+        "* h)`": _entry_by_entry(
+            lambda f, x, step, h: (f(x + h * step) - f(x - h * step)) / 2 * h
         ),
-        Mistake(
-            "you halve the difference and multiply by h: `/ 2 * h` is not `/ (2 * h)`",
-            _entry_by_entry(
-                lambda f, x, step, h: (f(x + h * step) - f(x - h * step)) / 2 * h
-            ),
+        "your step is not the h that you were given; the error of that h belongs "
+        "to the answer": _entry_by_entry(lambda f, x, step, h: _difference(f, x, step)),
+        "you move all entries at once: a single number comes out, the sum of all "
+        "derivatives": (lambda f, x, h: _difference(f, x, 1, h)),
+        "you move all entries at once, and every place gets the same sum": (
+            lambda f, x, h: np.full(x.shape, _difference(f, x, 1, h))
         ),
-        Mistake(
-            "your step is not the h that you were given; the error of that h belongs "
-            "to the answer",
-            _entry_by_entry(lambda f, x, step, h: _difference(f, x, step)),
+        "you go along the first axis only, so that a whole row moves at once; "
+        "np.ndindex(x.shape) goes through all entries": _row_by_row(_difference),
+        "you reverse the sign: f(x - h) comes second": _entry_by_entry(
+            lambda f, x, step, h: -_difference(f, x, step, h)
         ),
-        Mistake(
-            "you move all entries at once: a single number comes out, the sum of all "
-            "derivatives",
-            lambda f, x, h: _difference(f, x, 1, h),
-        ),
-        Mistake(
-            "you move all entries at once, and every place gets the same sum",
-            lambda f, x, h: np.full(x.shape, _difference(f, x, 1, h)),
-        ),
-        Mistake(
-            "you go along the first axis only, so that a whole row moves at once; "
-            "np.ndindex(x.shape) goes through all entries",
-            _row_by_row(_difference),
-        ),
-        Mistake(
-            "you reverse the sign: f(x - h) comes second",
-            _entry_by_entry(lambda f, x, step, h: -_difference(f, x, step, h)),
-        ),
-    ],
+    },
     tolerance=1e-8,
 )
 def central_difference(f, x, h):
@@ -163,45 +146,31 @@ def central_difference(f, x, h):
         "There is no subtraction, so h may be as small as 1e-30.",
         "f(x + 1j * step).imag / h",
     ],
-    mistakes=[
-        Mistake(
-            "you take the real part: that is the value of f, not its slope",
-            _entry_by_entry(lambda f, x, step: f(x + 1e-30j * step).real / 1e-30),
+    mistakes={
+        "you take the real part: that is the value of f, not "
+        "its slope": _entry_by_entry(
+            lambda f, x, step: f(x + 1e-30j * step).real / 1e-30
         ),
-        Mistake(
-            "you do not divide the imaginary part by h, or the step never got into x, "
-            "which is still an array of real numbers",
-            _entry_by_entry(lambda f, x, step: f(x + 1e-30j * step).imag),
+        "you do not divide the imaginary part by h, or the step never got into x, "
+        "which is still an array of real numbers": _entry_by_entry(
+            lambda f, x, step: f(x + 1e-30j * step).imag
         ),
-        Mistake(
-            "entries that have had their turn stay moved: begin each time with new "
-            "zeros, or a new copy of x",
-            _entry_by_entry(_imaginary, moved=np.tri),
+        "entries that have had their turn stay moved: begin each time with new "
+        "zeros, or a new copy of x": _entry_by_entry(_imaginary, moved=np.tri),
+        "your h is a thousandth, whose square still shows; without a subtraction "
+        "it may be 1e-30": _entry_by_entry(
+            lambda f, x, step: f(x + 1e-3j * step).imag / 1e-3
         ),
-        Mistake(
-            "your h is a thousandth, whose square still shows; without a subtraction "
-            "it may be 1e-30",
-            _entry_by_entry(lambda f, x, step: f(x + 1e-3j * step).imag / 1e-3),
+        "you take differences: nearly right, and no closer than "
+        "rounding allows": _entry_by_entry(_difference),
+        "you move all entries at once: a single number comes out, the sum of all "
+        "derivatives": (lambda f, x: f(x + 1e-30j).imag / 1e-30),
+        "you move all entries at once, and every place gets the same sum": (
+            lambda f, x: np.full(x.shape, f(x + 1e-30j).imag / 1e-30)
         ),
-        Mistake(
-            "you take differences: nearly right, and no closer than rounding allows",
-            _entry_by_entry(_difference),
-        ),
-        Mistake(
-            "you move all entries at once: a single number comes out, the sum of all "
-            "derivatives",
-            lambda f, x: f(x + 1e-30j).imag / 1e-30,
-        ),
-        Mistake(
-            "you move all entries at once, and every place gets the same sum",
-            lambda f, x: np.full(x.shape, f(x + 1e-30j).imag / 1e-30),
-        ),
-        Mistake(
-            "you go along the first axis only, so that a whole row moves at once; "
-            "np.ndindex(x.shape) goes through all entries",
-            _row_by_row(_imaginary),
-        ),
-    ],
+        "you go along the first axis only, so that a whole row moves at once; "
+        "np.ndindex(x.shape) goes through all entries": _row_by_row(_imaginary),
+    },
     tolerance=1e-12,
 )
 def complex_step(f, x):
@@ -240,30 +209,19 @@ def _divided_by_one_less(x):
         "what is the square of d, written as a product?",
         "np.var takes |d|^2, which is not d * d where d is complex.",
     ],
-    mistakes=[
-        Mistake(
-            "you square absolute values, as np.var does, so a complex step finds no "
-            "slope",
-            lambda x: np.var(x, axis=-1),
+    mistakes={
+        "you square absolute values, as np.var does, so a complex step finds no "
+        "slope": (lambda x: np.var(x, axis=-1)),
+        "you divide the sum by n - 1": _divided_by_one_less,
+        "the means lose their axis, so that rows and means do not fit, or fit the "
+        "wrong way round (keepdims=True keeps it)": (
+            lambda x: np.square(x - x.mean(axis=-1)).mean(axis=-1)
         ),
-        Mistake(
-            "you divide the sum by n - 1",
-            _divided_by_one_less,
+        "you do not subtract the mean first": lambda x: (x * x).mean(axis=-1),
+        "you do not keep the rows apart: this is the variance of all entries": (
+            lambda x: np.square(x - x.mean()).mean()
         ),
-        Mistake(
-            "the means lose their axis, so that rows and means do not fit, or fit the "
-            "wrong way round (keepdims=True keeps it)",
-            lambda x: np.square(x - x.mean(axis=-1)).mean(axis=-1),
-        ),
-        Mistake(
-            "you do not subtract the mean first",
-            lambda x: (x * x).mean(axis=-1),
-        ),
-        Mistake(
-            "you do not keep the rows apart: this is the variance of all entries",
-            lambda x: np.square(x - x.mean()).mean(),
-        ),
-    ],
+    },
     leading="x",
     anysize="x",
 )
@@ -450,49 +408,30 @@ def _shape_g_like_x(forward, vjp, x):
         "that you add up, abs(vjp(g, x) * v).sum(). Draw both v and g at random, so "
         "that nothing cancels by design.",
     ],
-    mistakes=[
-        Mistake(
-            "your tolerance is too wide: a rule that is off by a millionth passes",
-            partial(_judge, tolerance=1e-5),
+    mistakes={
+        "your tolerance is too wide: a rule that is off by a millionth passes": partial(
+            _judge, tolerance=1e-5
         ),
-        Mistake(
-            "you take np.isclose as it is: with rtol=1e-5 a rule that is off by a "
-            "millionth passes, with atol=1e-8 any rule with tiny slopes",
-            partial(_judge, tolerance=1e-5, floor=1e-3),
+        "you take np.isclose as it is: with rtol=1e-5 a rule that is off by a "
+        "millionth passes, with atol=1e-8 any rule with tiny slopes": partial(
+            _judge, tolerance=1e-5, floor=1e-3
         ),
-        Mistake(
-            "your tolerance is too wide: a rule that is off by a billionth passes",
-            partial(_judge, tolerance=1e-8),
+        "your tolerance is too wide: a rule that is off by a billionth passes": partial(
+            _judge, tolerance=1e-8
         ),
-        Mistake(
-            "np.isclose adds atol=1e-8 to the tolerance that you give it, and any rule "
-            "with tiny slopes passes: pass atol=0",
-            partial(_judge, floor=100.0),
-        ),
-        Mistake(
-            "you move the first entry of x only: a rule that is wrong elsewhere passes",
-            _move_the_first_entry,
-        ),
-        Mistake(
-            "your g or v is 1 everywhere: shares always sum to 1, and all scores may "
-            "move alike, so for a softmax you compare nothing but rounding",
-            _weigh_by_one,
-        ),
-        Mistake(
-            "your g has the shape of x, not that of forward(x), which may differ",
-            _shape_g_like_x,
-        ),
-        Mistake(
-            "you do not measure the difference by the size of the numbers: a right "
-            "rule with large slopes fails",
-            partial(_judge, floor=1.0, ceiling=1.0),
-        ),
-        Mistake(
-            "you measure small numbers as if they were 1: a wrong rule with tiny "
-            "slopes passes (as with np.isclose unless atol=0)",
-            partial(_judge, floor=1.0),
-        ),
-    ],
+        "np.isclose adds atol=1e-8 to the tolerance that you give it, and any rule "
+        "with tiny slopes passes: pass atol=0": partial(_judge, floor=100.0),
+        "you move the first entry of x only: a rule that is wrong "
+        "elsewhere passes": _move_the_first_entry,
+        "your g or v is 1 everywhere: shares always sum to 1, and all scores may "
+        "move alike, so for a softmax you compare nothing but rounding": _weigh_by_one,
+        "your g has the shape of x, not that of forward(x), which "
+        "may differ": _shape_g_like_x,
+        "you do not measure the difference by the size of the numbers: a right "
+        "rule with large slopes fails": partial(_judge, floor=1.0, ceiling=1.0),
+        "you measure small numbers as if they were 1: a wrong rule with tiny "
+        "slopes passes (as with np.isclose unless atol=0)": partial(_judge, floor=1.0),
+    },
 )
 def rule_is_right(forward, vjp, x):
     """Whether vjp(g, x) is the gradient of x, where g is that of forward(x).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .exercise import Mistake, exercise, normal
+from .exercise import exercise, normal
 
 THREADS = 32
 LANES = np.arange(THREADS)
@@ -72,49 +72,29 @@ def _one_after_the_other(row):
         "its partner holds. Thread k's partner is k ^ step.",
         "With lanes = np.arange(32): held = held + held[lanes ^ step].",
     ],
-    mistakes=[
-        Mistake(
-            "the threads do not exchange what they hold",
-            _own,
+    mistakes={
+        "the threads do not exchange what they hold": _own,
+        "you leave out the columns beyond the last full 32": _full_columns_only,
+        "each thread has one column alone, and you leave out what is beyond the 32nd": (
+            lambda row: _butterfly(_own(row[:THREADS]))
         ),
-        Mistake(
-            "you leave out the columns beyond the last full 32",
-            _full_columns_only,
+        "each thread adds its own number once more, not its partner's": (
+            lambda row: _butterfly(_own(row), partner=lambda held, step: held)
         ),
-        Mistake(
-            "each thread has one column alone, and you leave out what is beyond the "
-            "32nd",
-            lambda row: _butterfly(_own(row[:THREADS])),
+        "the partner is the thread `step` further on: then only thread 0 has the "
+        "whole sum": (lambda row: _butterfly(_own(row), partner=_further_on)),
+        "only the first `step` threads add what their partner holds: then only "
+        "thread 0 has the whole sum": _halving,
+        "threads exchange one after the other: the second of two partners adds a "
+        "number that has changed": _one_after_the_other,
+        "you add everything up at one place, and give the sum to all: no thread "
+        "has all columns. (A sum in another order is rounded differently)": (
+            lambda row: np.full(THREADS, row.sum())
         ),
-        Mistake(
-            "each thread adds its own number once more, not its partner's",
-            lambda row: _butterfly(_own(row), partner=lambda held, step: held),
+        "the last exchange, with a step of 1, is missing": (
+            lambda row: _butterfly(_own(row), steps=STEPS[:-1])
         ),
-        Mistake(
-            "the partner is the thread `step` further on: then only thread 0 has the "
-            "whole sum",
-            lambda row: _butterfly(_own(row), partner=_further_on),
-        ),
-        Mistake(
-            "only the first `step` threads add what their partner holds: then only "
-            "thread 0 has the whole sum",
-            _halving,
-        ),
-        Mistake(
-            "threads exchange one after the other: the second of two partners adds a "
-            "number that has changed",
-            _one_after_the_other,
-        ),
-        Mistake(
-            "you add everything up at one place, and give the sum to all: no thread "
-            "has all columns. (A sum in another order is rounded differently)",
-            lambda row: np.full(THREADS, row.sum()),
-        ),
-        Mistake(
-            "the last exchange, with a step of 1, is missing",
-            lambda row: _butterfly(_own(row), steps=STEPS[:-1]),
-        ),
-    ],
+    },
 )
 def row_sum(row):
     """A row, summed up by 32 threads.

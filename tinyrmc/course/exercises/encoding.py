@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import equations
 from .attention import attention, joined_wrongly, softmax
-from .exercise import Mistake, exercise, normal
+from .exercise import exercise, normal
 
 
 def _row(x):
@@ -30,34 +30,22 @@ def _row(x):
         "np.expand_dims(x, -2) or x[..., None, :]",
         "np.concatenate([..., ...], axis=-2)",
     ],
-    mistakes=[
-        Mistake(
-            "the input stands above the slots, not below them",
-            lambda M, x: np.concatenate([_row(x), M], axis=-2),
+    mistakes={
+        "the input stands above the slots, not below them": (
+            lambda M, x: np.concatenate([_row(x), M], axis=-2)
         ),
-        Mistake(
-            "you add the input to every slot; give it a row of its own",
-            lambda M, x: M + _row(x),
+        "you add the input to every slot; give it a row of its own": (
+            lambda M, x: M + _row(x)
         ),
-        Mistake(
-            "you put the input beside every slot, column-wise",
-            lambda M, x: np.concatenate([M, 0 * M + _row(x)], axis=-1),
+        "you put the input beside every slot, column-wise": (
+            lambda M, x: np.concatenate([M, 0 * M + _row(x)], axis=-1)
         ),
-        Mistake(
-            "you join the rows along the first axis, which holds the examples where "
-            "there are any",
-            lambda M, x: np.concatenate([M, x[None]]),
-        ),
-        Mistake(
-            "you think of a single memory: with examples, x needs an axis for its row "
-            "after theirs",
-            lambda M, x: np.vstack([M, x]),
-        ),
-        Mistake(
-            "x has no axis for its row yet",
-            lambda M, x: np.concatenate([M, x], axis=-2),
-        ),
-    ],
+        "you join the rows along the first axis, which holds the examples where "
+        "there are any": (lambda M, x: np.concatenate([M, x[None]])),
+        "you think of a single memory: with examples, x needs an axis for its row "
+        "after theirs": (lambda M, x: np.vstack([M, x])),
+        "x has no axis for its row yet": lambda M, x: np.concatenate([M, x], axis=-2),
+    },
     leading="M x",
     anysize="M x",
 )
@@ -126,42 +114,22 @@ def _x_is_added(M, x, W_q, W_k, W_v):
         "Z = append_rows(M, x), then attention(M @ ..., Z @ ..., Z @ ...); "
         "ex.append_rows and ex.attention are there, if yours are not.",
     ],
-    mistakes=[
-        Mistake(
-            "the input looks as well: you make queries from [M; x], and the result has "
-            "one row too many",
-            _all_ask,
+    mistakes={
+        "the input looks as well: you make queries from [M; x], and the result has "
+        "one row too many": _all_ask,
+        "the input looks as well, and then you throw away a slot's row instead of "
+        "the input's": (lambda *case: _all_ask(*case)[..., 1:, :]),
+        "you leave out the input: that is equation 1": (
+            lambda M, x, W_q, W_k, W_v: attention(M @ W_q, M @ W_k, M @ W_v)
         ),
-        Mistake(
-            "the input looks as well, and then you throw away a slot's row instead of "
-            "the input's",
-            lambda *case: _all_ask(*case)[..., 1:, :],
+        "the slots look at the input alone and not at each other": _slots_ask_x_alone,
+        "the input asks in the place of every slot": _x_asks_for_all,
+        "you add the input to the slots instead of joining it to them": _x_is_added,
+        "you make queries with W_k and keys with W_q": (
+            lambda M, x, W_q, W_k, W_v: encode(M, x, W_k, W_q, W_v)
         ),
-        Mistake(
-            "you leave out the input: that is equation 1",
-            lambda M, x, W_q, W_k, W_v: attention(M @ W_q, M @ W_k, M @ W_v),
-        ),
-        Mistake(
-            "the slots look at the input alone and not at each other",
-            _slots_ask_x_alone,
-        ),
-        Mistake(
-            "the input asks in the place of every slot",
-            _x_asks_for_all,
-        ),
-        Mistake(
-            "you add the input to the slots instead of joining it to them",
-            _x_is_added,
-        ),
-        Mistake(
-            "you make queries with W_k and keys with W_q",
-            lambda M, x, W_q, W_k, W_v: encode(M, x, W_k, W_q, W_v),
-        ),
-        Mistake(
-            "you do not divide the scores by the square root of d_k",
-            _without_root,
-        ),
-    ],
+        "you do not divide the scores by the square root of d_k": _without_root,
+    },
     leading="M x",
 )
 def encode(M, x, W_q, W_k, W_v):
@@ -199,18 +167,13 @@ def _one_softmax(M, x, W_q, W_k, W_v):
         "The rows must remain the slots: the results lie side by side, along the last "
         "axis.",
     ],
-    mistakes=[
-        *joined_wrongly(_every_head),
-        Mistake(
-            "you multiply by the matrices of all heads at once, though M has no axis "
-            "for the heads: take one head after the other",
-            lambda *case: encode(*case),
-        ),
-        Mistake(
-            "you add the scores of all heads, and one softmax serves them all",
-            _one_softmax,
-        ),
-    ],
+    mistakes={
+        **joined_wrongly(_every_head),
+        "you multiply by the matrices of all heads at once, though M has no axis "
+        "for the heads: take one head after the other": (lambda *case: encode(*case)),
+        "you add the scores of all heads, and one softmax serves "
+        "them all": _one_softmax,
+    },
     leading="M x",
 )
 def encode_with_heads(M, x, W_q, W_k, W_v):
@@ -263,34 +226,22 @@ def plain_mean(Q, K, V):
         "can you multiply by without changing anything?",
         "The identity, np.eye(...). How many rows do the values have?",
     ],
-    mistakes=[
-        Mistake(
-            "you give the weights of equation 1, whatever the function",
-            lambda attention, Q, K: equations.attention_weights(np, Q, K),
+    mistakes={
+        "you give the weights of equation 1, whatever the function": (
+            lambda attention, Q, K: equations.attention_weights(np, Q, K)
         ),
-        Mistake(
-            "your values are all 1: each entry is then the sum of a row of weights",
-            lambda attention, Q, K: attention(Q, K, np.ones((K.shape[-2],) * 2)),
+        "your values are all 1: each entry is then the sum of a row of weights": (
+            lambda attention, Q, K: attention(Q, K, np.ones((K.shape[-2],) * 2))
         ),
-        Mistake(
-            "you give the keys as values",
-            lambda attention, Q, K: attention(Q, K, K),
+        "you give the keys as values": lambda attention, Q, K: attention(Q, K, K),
+        "your identity has a row for each query instead of one for each key": (
+            lambda attention, Q, K: attention(Q, K, np.eye(Q.shape[-2]))
         ),
-        Mistake(
-            "your identity has a row for each query instead of one for each key",
-            lambda attention, Q, K: attention(Q, K, np.eye(Q.shape[-2])),
-        ),
-        Mistake(
-            "your identity has a row for each feature of a key instead of one for each "
-            "key",
-            lambda attention, Q, K: attention(Q, K, np.eye(K.shape[-1])),
-        ),
-        Mistake(
-            "you count the keys along the first axis, which holds the examples where "
-            "there are any",
-            lambda attention, Q, K: attention(Q, K, np.eye(len(K))),
-        ),
-    ],
+        "your identity has a row for each feature of a key instead of one for each "
+        "key": (lambda attention, Q, K: attention(Q, K, np.eye(K.shape[-1]))),
+        "you count the keys along the first axis, which holds the examples where "
+        "there are any": (lambda attention, Q, K: attention(Q, K, np.eye(len(K)))),
+    },
     leading="Q K",
 )
 def weights_behind(attention, Q, K):

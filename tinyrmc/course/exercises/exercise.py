@@ -6,12 +6,11 @@
             (1e3 * rng.normal(size=(2, 5)),),
         ],
         hints=["Subtract the largest entry of each row first."],
-        mistakes=[
-            Mistake(
-                "your softmax runs over the wrong axis",
-                lambda x: special.softmax(x, axis=0),
+        mistakes={
+            "your softmax runs over the wrong axis": (
+                lambda x: special.softmax(x, axis=0)
             ),
-        ],
+        },
     )
     def softmax(x):
         """What the learner is asked for, with shapes."""
@@ -40,7 +39,7 @@ import io
 import re
 import textwrap
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -59,16 +58,6 @@ Function = Callable[..., Any]
 
 class Missing(Exception):
     """There is no answer yet."""
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """A wrong answer that people give."""
-
-    what: str
-    """ends the sentence "That is what you get when ..." """
-    answer: Function
-    """gives what the mistake gives"""
 
 
 @dataclass(frozen=True)
@@ -95,7 +84,8 @@ class Exercise:
     """makes the arguments of each case with a random generator"""
     hints: Sequence[str]
     """from the vaguest to the plainest"""
-    mistakes: Sequence[Mistake]
+    mistakes: Mapping[str, Function]
+    """wrong answers that people give, by what ends "That is what you get when ..." """
     demand: Demand = field(default_factory=Demand)
     """what a result must be like"""
     leading: Sequence[str] = ()
@@ -234,19 +224,19 @@ class Exercise:
         given = [self._outcome(answer, case) for case in cases]  # each only once
         mistake = self.recognise(given, cases)
         if mistake:
-            return f"That is what you get when {mistake.what}"
+            return f"That is what you get when {mistake}"
         return diagnosis.diagnose(self.function, given, cases, self.demand)
 
-    def recognise(self, given: Sequence[Any], cases: Sequence[Case]) -> Mistake | None:
+    def recognise(self, given: Sequence[Any], cases: Sequence[Case]) -> str | None:
         """The mistake that gives what an answer has `given` in every case."""
         always_raises = all(isinstance(each, Exception) for each in given)
-        for mistake in self.mistakes:
-            outcomes = (self._outcome(mistake.answer, case) for case in cases)
+        for what, mistake in self.mistakes.items():
+            outcomes = (self._outcome(mistake, case) for case in cases)
             if all(
                 _alike(found, outcome, self.demand, by_words=always_raises)
                 for found, outcome in zip(given, outcomes, strict=False)
             ):
-                return mistake
+                return what
         return None
 
     def _try(self, answer: Function, case: Case) -> None:
@@ -327,7 +317,7 @@ def exercise(
     *,
     cases: Make,
     hints: Sequence[str],
-    mistakes: Sequence[Mistake],
+    mistakes: Mapping[str, Function],
     tolerance: float = 1e-9,
     precise: bool = False,
     form: bool = False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .exercise import Mistake, exercise, normal
+from .exercise import exercise, normal
 
 
 @exercise(
@@ -17,20 +17,13 @@ from .exercise import Mistake, exercise, normal
         "M.mean(axis=...) averages along one axis and removes it. The slots lie along "
         "axis 0.",
     ],
-    mistakes=[
-        Mistake(
-            "you average the units of each slot, not the slots",
-            lambda M: M.mean(axis=1),
+    mistakes={
+        "you average the units of each slot, not the slots": lambda M: M.mean(axis=1),
+        "you average all entries into a single number": lambda M: M.mean(),
+        "you add up the slots, but do not divide by their number": (
+            lambda M: M.sum(axis=0)
         ),
-        Mistake(
-            "you average all entries into a single number",
-            lambda M: M.mean(),
-        ),
-        Mistake(
-            "you add up the slots, but do not divide by their number",
-            lambda M: M.sum(axis=0),
-        ),
-    ],
+    },
     anysize="M",
 )
 def mean_slot(M):

@@ -9,7 +9,7 @@ import numpy as np
 
 from .attention import softmax
 from .derived import by_complex_step
-from .exercise import Mistake, exercise, normal
+from .exercise import exercise, normal
 
 
 @exercise(
@@ -25,29 +25,20 @@ from .exercise import Mistake, exercise, normal
         "tanh(x / 2) runs from -1 to 1 and never warns. Add 1 and halve the sum, and "
         "you have the sigmoid.",
     ],
-    mistakes=[
-        Mistake(
-            "you divide exp(x) by 1 + exp(x): for large x both are infinite",
-            lambda x: np.exp(x) / (1 + np.exp(x)),
+    mistakes={
+        "you divide exp(x) by 1 + exp(x): for large x both are infinite": (
+            lambda x: np.exp(x) / (1 + np.exp(x))
         ),
-        Mistake(
-            "your sign is the other way round: open where it should be shut",
-            lambda x: 1 / (1 + np.exp(x)),
+        "your sign is the other way round: open where it should be shut": (
+            lambda x: 1 / (1 + np.exp(x))
         ),
-        Mistake(
-            "you take a tanh, which runs from -1 to 1",
-            np.tanh,
+        "you take a tanh, which runs from -1 to 1": np.tanh,
+        "you do not halve the x inside the tanh: it is too steep": (
+            lambda x: (np.tanh(x) + 1) / 2
         ),
-        Mistake(
-            "you do not halve the x inside the tanh: it is too steep",
-            lambda x: (np.tanh(x) + 1) / 2,
-        ),
-        Mistake(
-            "you take a softmax: gates do not share anything, each is open or shut by "
-            "itself",
-            softmax,
-        ),
-    ],
+        "you take a softmax: gates do not share anything, each is open or shut by "
+        "itself": softmax,
+    },
     leading="x",
     precise=True,
 )
@@ -74,33 +65,17 @@ def _weights(rng, D, F, G):
         "The paper's W x is x @ W here: x is a row, and W is stored (in, out).",
         "A sum of three rows, each with one number for every gate.",
     ],
-    mistakes=[
-        Mistake(
-            "you leave out the bias",
-            lambda x, h, W, U, b: x @ W + h @ U,
+    mistakes={
+        "you leave out the bias": lambda x, h, W, U, b: x @ W + h @ U,
+        "you take the sigmoid already: equations 4 to 6 stop before it": (
+            lambda x, h, W, U, b: sigmoid(x @ W + h @ U + b)
         ),
-        Mistake(
-            "you take the sigmoid already: equations 4 to 6 stop before it",
-            lambda x, h, W, U, b: sigmoid(x @ W + h @ U + b),
-        ),
-        Mistake(
-            "W and U have changed places",
-            lambda x, h, W, U, b: x @ U + h @ W + b,
-        ),
-        Mistake(
-            "you leave out the input",
-            lambda x, h, W, U, b: h @ U + b,
-        ),
-        Mistake(
-            "you leave out h",
-            lambda x, h, W, U, b: x @ W + b,
-        ),
-        Mistake(
-            "you transpose W and U: here they are stored (in, out), and multiply from "
-            "the right",
-            lambda x, h, W, U, b: x @ W.T + h @ U.T + b,
-        ),
-    ],
+        "W and U have changed places": lambda x, h, W, U, b: x @ U + h @ W + b,
+        "you leave out the input": lambda x, h, W, U, b: h @ U + b,
+        "you leave out h": lambda x, h, W, U, b: x @ W + b,
+        "you transpose W and U: here they are stored (in, out), and multiply from "
+        "the right": (lambda x, h, W, U, b: x @ W.T + h @ U.T + b),
+    },
     anysize="x h",
 )
 def gate(x, h, W, U, b):
@@ -143,38 +118,22 @@ def _all_like_the_first_example(x, h, W, U, b):
         "between B and G broadcasts over the slots.",
         "(x @ W)[:, None] or np.expand_dims(x @ W, -2)",
     ],
-    mistakes=[
-        Mistake(
-            "the input's part has no axis for the slots: where B = N, slot n gets the "
-            "input of example n",
-            lambda x, h, W, U, b: x @ W + h @ U + b,
+    mistakes={
+        "the input's part has no axis for the slots: where B = N, slot n gets the "
+        "input of example n": (lambda x, h, W, U, b: x @ W + h @ U + b),
+        "you give all slots of an example the h of its "
+        "first slot": _all_like_the_first_slot,
+        "you give all examples the input of the first": _all_like_the_first_example,
+        "you leave out the bias": (
+            lambda x, h, W, U, b: gate_of_every_slot(x, h, W, U, 0)
         ),
-        Mistake(
-            "you give all slots of an example the h of its first slot",
-            _all_like_the_first_slot,
+        "you take the sigmoid already: equations 4 to 6 stop before it": (
+            lambda *case: sigmoid(gate_of_every_slot(*case))
         ),
-        Mistake(
-            "you give all examples the input of the first",
-            _all_like_the_first_example,
-        ),
-        Mistake(
-            "you leave out the bias",
-            lambda x, h, W, U, b: gate_of_every_slot(x, h, W, U, 0),
-        ),
-        Mistake(
-            "you take the sigmoid already: equations 4 to 6 stop before it",
-            lambda *case: sigmoid(gate_of_every_slot(*case)),
-        ),
-        Mistake(
-            "you leave out the input",
-            lambda x, h, W, U, b: h @ U + b,
-        ),
-        Mistake(
-            "you transpose W and U: here they are stored (in, out), and multiply from "
-            "the right",
-            lambda x, h, W, U, b: gate_of_every_slot(x, h, W.T, U.T, b),
-        ),
-    ],
+        "you leave out the input": lambda x, h, W, U, b: h @ U + b,
+        "you transpose W and U: here they are stored (in, out), and multiply from "
+        "the right": (lambda x, h, W, U, b: gate_of_every_slot(x, h, W.T, U.T, b)),
+    },
     anysize="x h",
 )
 def gate_of_every_slot(x, h, W, U, b):
@@ -235,40 +194,32 @@ def _other(change):
         "h gets g @ U.T. U gets the sum over examples and slots of h^T g: h and g with "
         "their first two axes made one, h.reshape(-1, F).T @ g.reshape(-1, G).",
     ],
-    mistakes=[
-        Mistake(
-            "you average over the slots, where all that they pay in adds up",
-            partial(_affine_gradients, over_slots=np.mean),
+    mistakes={
+        "you average over the slots, where all that they pay in adds up": partial(
+            _affine_gradients, over_slots=np.mean
         ),
-        Mistake(
-            "the input gets a gradient from its first slot alone",
-            partial(_affine_gradients, over_slots=_first_slot),
+        "the input gets a gradient from its first slot alone": partial(
+            _affine_gradients, over_slots=_first_slot
         ),
-        Mistake(
-            "the gradient of the bias still has its examples",
-            _other(lambda g, *_: {"b": g.sum(axis=1)}),
+        "the gradient of the bias still has its examples": _other(
+            lambda g, *_: {"b": g.sum(axis=1)}
         ),
-        Mistake(
-            "the bias gets a mean, not a sum",
-            _other(lambda g, *_: {"b": g.mean(axis=(0, 1))}),
+        "the bias gets a mean, not a sum": _other(
+            lambda g, *_: {"b": g.mean(axis=(0, 1))}
         ),
-        Mistake(
-            "the gradient of U still has its examples",
-            _other(lambda g, x, h, *_: {"U": np.swapaxes(h, 1, 2) @ g}),
+        "the gradient of U still has its examples": _other(
+            lambda g, x, h, *_: {"U": np.swapaxes(h, 1, 2) @ g}
         ),
-        Mistake(
-            "U is not transposed on the way back to h",
-            _other(lambda g, x, h, W, U, b: {"h": g @ U}),
+        "U is not transposed on the way back to h": _other(
+            lambda g, x, h, W, U, b: {"h": g @ U}
         ),
-        Mistake(
-            "x has a gradient for each slot; add them up",
-            _other(lambda g, x, h, W, U, b: {"x": g @ W.T}),
+        "x has a gradient for each slot; add them up": _other(
+            lambda g, x, h, W, U, b: {"x": g @ W.T}
         ),
-        Mistake(
-            "you multiply by the slope of a sigmoid: equations 4 to 6 stop before it",
-            lambda g, *case: _affine_gradients(g * _slope(*case), *case),
+        "you multiply by the slope of a sigmoid: equations 4 to 6 stop before it": (
+            lambda g, *case: _affine_gradients(g * _slope(*case), *case)
         ),
-    ],
+    },
     anysize="g",
     exact=by_complex_step(
         lambda x, h, W, U, b: (x @ W)[:, None] + h @ U + b, "x h W U b"
@@ -337,59 +288,48 @@ def _updated(rng):
         "keep = sigmoid(f + forget_bias): f gets g * m * keep * (1 - keep), m gets "
         "g * keep; i and the candidate likewise, with take = sigmoid(i).",
     ],
-    mistakes=[
-        Mistake(
-            "you leave out the slope of the sigmoid",
-            partial(_by_gates, slope=lambda gate, x: 1.0),
+    mistakes={
+        "you leave out the slope of the sigmoid": partial(
+            _by_gates, slope=lambda gate, x: 1.0
         ),
-        Mistake(
-            "you multiply by the gate, but not by 1 minus the gate",
-            partial(_by_gates, slope=lambda gate, x: gate),
+        "you multiply by the gate, but not by 1 minus the gate": partial(
+            _by_gates, slope=lambda gate, x: gate
         ),
-        Mistake(
-            "your slope is that of a tanh",
-            partial(_by_gates, slope=lambda gate, x: 1 - gate * gate),
+        "your slope is that of a tanh": partial(
+            _by_gates, slope=lambda gate, x: 1 - gate * gate
         ),
-        Mistake(
-            "your slope is x (1 - x) of the pre-activation, not of the gate",
-            partial(_by_gates, slope=lambda gate, x: x * (1 - x)),
+        "your slope is x (1 - x) of the pre-activation, not of the gate": partial(
+            _by_gates, slope=lambda gate, x: x * (1 - x)
         ),
-        Mistake(
-            "you leave out the forget bias",
-            lambda g, f, i, m, c, bias: _by_gates(g, f, i, m, c, 0.0),
+        "you leave out the forget bias": (
+            lambda g, f, i, m, c, bias: _by_gates(g, f, i, m, c, 0.0)
         ),
-        Mistake(
-            "your slope leaves out the forget bias: it is that of sigmoid(f)",
+        "your slope leaves out the forget bias: it is that of sigmoid(f)": (
             lambda g, f, i, m, c, bias: (
                 *_by_gates(g, f, i, m, c, 0.0)[:2],
                 *_by_gates(g, f, i, m, c, bias)[2:],
-            ),
+            )
         ),
-        Mistake(
-            "you add the forget bias to the input gate, too",
-            lambda g, f, i, m, c, bias: _by_gates(g, f, i + bias, m, c, bias),
+        "you add the forget bias to the input gate, too": (
+            lambda g, f, i, m, c, bias: _by_gates(g, f, i + bias, m, c, bias)
         ),
-        Mistake(
-            "the gates get the wrong factor: the forget gate multiplies m, the input "
-            "gate the candidate",
+        "the gates get the wrong factor: the forget gate multiplies m, the input "
+        "gate the candidate": (
             lambda g, f, i, m, c, bias: (
                 *_by_gates(g, f, i, c, m, bias)[:2],
                 *_by_gates(g, f, i, m, c, bias)[2:],
-            ),
+            )
         ),
-        Mistake(
-            "the gradients of m and of the candidate have changed places",
-            lambda *case: tuple(_by_gates(*case)[k] for k in (0, 1, 3, 2)),
+        "the gradients of m and of the candidate have changed places": (
+            lambda *case: tuple(_by_gates(*case)[k] for k in (0, 1, 3, 2))
         ),
-        Mistake(
-            "m and the candidate get g as it is, as if no gate stood before them",
-            lambda *case: (*_by_gates(*case)[:2], case[0], case[0]),
+        "m and the candidate get g as it is, as if no gate stood before them": (
+            lambda *case: (*_by_gates(*case)[:2], case[0], case[0])
         ),
-        Mistake(
-            "you do not pass g on: these are the derivatives of the sum of all entries",
-            lambda g, *case: _by_gates(np.ones_like(g), *case),
+        "you do not pass g on: these are the derivatives of the sum of all entries": (
+            lambda g, *case: _by_gates(np.ones_like(g), *case)
         ),
-    ],
+    },
     leading="g f i m candidate",
     anysize="g m candidate",
     precise=True,  # a gate that is shut passes nothing on
@@ -469,63 +409,40 @@ def _by_division(*case):
         "Go backwards, with `left` = 1: the weight of c_t is left * sigmoid(i[t]); "
         "then multiply left by sigmoid(f[t] + forget_bias).",
     ],
-    mistakes=[
-        Mistake(
-            "what a step writes also meets the forget gate of that step",
-            _own_gate_too,
+    mistakes={
+        "what a step writes also meets the forget gate of that step": _own_gate_too,
+        "you swap forget gate and input gate": (
+            lambda f, i, forget_bias: weights_of_the_past(i, f, forget_bias)
         ),
-        Mistake(
-            "you swap forget gate and input gate",
-            lambda f, i, forget_bias: weights_of_the_past(i, f, forget_bias),
+        "you leave out the forget bias": (
+            lambda f, i, forget_bias: weights_of_the_past(f, i, 0)
         ),
-        Mistake(
-            "you leave out the forget bias",
-            lambda f, i, forget_bias: weights_of_the_past(f, i, 0),
+        "you add the forget bias to the input gate, too": (
+            lambda f, i, b: weights_of_the_past(f, i + b, b)
         ),
-        Mistake(
-            "you add the forget bias to the input gate, too",
-            lambda f, i, b: weights_of_the_past(f, i + b, b),
+        "you add the forget bias after the sigmoid": _bias_after_the_sigmoid,
+        "you multiply the forget gates of the steps before, not those of the steps "
+        "after": _steps_before,
+        "what you write does not fade: you leave out the forget gates of later "
+        "steps": _written_for_ever,
+        "you leave out the weight of the first memory": (
+            lambda *case: weights_of_the_past(*case)[1:]
         ),
-        Mistake(
-            "you add the forget bias after the sigmoid",
-            _bias_after_the_sigmoid,
+        "you divide products of gates by each other: with a gate that is shut that "
+        "is 0 / 0": _by_division,
+        "the weights stand the wrong way round, the last step first": (
+            lambda *case: weights_of_the_past(*case)[::-1]
         ),
-        Mistake(
-            "you multiply the forget gates of the steps before, not those of the steps "
-            "after",
-            _steps_before,
+        "you leave out the sigmoid": (
+            lambda f, i, forget_bias: _past(f + forget_bias, i)
         ),
-        Mistake(
-            "what you write does not fade: you leave out the forget gates of later "
-            "steps",
-            _written_for_ever,
+        "you do not count the input gate": (
+            lambda f, i, b: _past(sigmoid(f + b), np.ones_like(i))
         ),
-        Mistake(
-            "you leave out the weight of the first memory",
-            lambda *case: weights_of_the_past(*case)[1:],
+        "the weight of the first memory stands at the end": (
+            lambda *case: np.roll(weights_of_the_past(*case), -1, axis=0)
         ),
-        Mistake(
-            "you divide products of gates by each other: with a gate that is shut that "
-            "is 0 / 0",
-            _by_division,
-        ),
-        Mistake(
-            "the weights stand the wrong way round, the last step first",
-            lambda *case: weights_of_the_past(*case)[::-1],
-        ),
-        Mistake(
-            "you leave out the sigmoid",
-            lambda f, i, forget_bias: _past(f + forget_bias, i),
-        ),
-        Mistake(
-            "you do not count the input gate",
-            lambda f, i, b: _past(sigmoid(f + b), np.ones_like(i)),
-        ),
-        Mistake(
-            "the weight of the first memory stands at the end",
-            lambda *case: np.roll(weights_of_the_past(*case), -1, axis=0),
-        ),
-    ],
+    },
     precise=True,
 )
 def weights_of_the_past(f, i, forget_bias):
@@ -564,28 +481,21 @@ def _logit(share):
         "= p? Solve p = 1 / (1 + exp(-b)) for b.",
         "b = log(p / (1 - p))",
     ],
-    mistakes=[
-        Mistake(
-            "you leave out the number of steps",
-            lambda share, steps: _logit(share),
+    mistakes={
+        "you leave out the number of steps": lambda share, steps: _logit(share),
+        "you give the gate, not what stands inside the sigmoid": (
+            lambda share, steps: share ** (1 / steps)
         ),
-        Mistake(
-            "you give the gate, not what stands inside the sigmoid",
-            lambda share, steps: share ** (1 / steps),
+        "your sign is the other way round": (
+            lambda share, steps: -_logit(share ** (1 / steps))
         ),
-        Mistake(
-            "your sign is the other way round",
-            lambda share, steps: -_logit(share ** (1 / steps)),
+        "you lose the same amount at every step, not the same part of what is left": (
+            lambda share, steps: _logit(1 - (1 - share) / steps)
         ),
-        Mistake(
-            "you lose the same amount at every step, not the same part of what is left",
-            lambda share, steps: _logit(1 - (1 - share) / steps),
+        "you take the logarithm of the gate, not that of p / (1 - p)": (
+            lambda share, steps: math.log(share ** (1 / steps))
         ),
-        Mistake(
-            "you take the logarithm of the gate, not that of p / (1 - p)",
-            lambda share, steps: math.log(share ** (1 / steps)),
-        ),
-    ],
+    },
 )
 def forget_bias_for(share, steps):
     """The forget bias b that leaves this share of a memory after `steps` steps.

@@ -8,7 +8,7 @@ import numpy as np
 
 from .attention import softmax
 from .derived import by_complex_step, log_shares
-from .exercise import Mistake, exercise
+from .exercise import exercise
 
 # --- Cross-entropy --------------------------------------------------------------------
 
@@ -45,43 +45,29 @@ def one_hot(logits, targets):
 
 
 # What people write in the place of p - y: (what is said, the gradient of p and y)
-INSTEAD_OF_P_MINUS_Y = [
-    (
-        "your gradient is y - p: it shows downhill, a gradient shows uphill",
-        lambda p, y: y - p,
+INSTEAD_OF_P_MINUS_Y = {
+    "your gradient is y - p: it shows downhill, a gradient shows uphill": (
+        lambda p, y: y - p
     ),
-    (
-        "you do not take the 1 of the right answer off: the gradient is p - y",
-        lambda p, y: p,
+    "you do not take the 1 of the right answer off: the gradient is p - y": (
+        lambda p, y: p
     ),
-    (
-        "you divide by the number of rows: that is the gradient of the mean loss",
-        lambda p, y: (p - y) / len(p),
+    "you divide by the number of rows: that is the gradient of the mean loss": (
+        lambda p, y: (p - y) / len(p)
     ),
-    (
-        "your gradient is -1 / p, which is the one with respect to the probability, "
-        "not to the logits",
-        lambda p, y: -y / p,
+    "your gradient is -1 / p, which is the one with respect to the probability, "
+    "not to the logits": (lambda p, y: -y / p),
+    "your gradient is p (1 - p), the slope of a share alone": (
+        lambda p, y: p * (1 - p)
     ),
-    (
-        "your gradient is p (1 - p), the slope of a share alone",
-        lambda p, y: p * (1 - p),
+    "you multiply p - y by p (1 - p): that is the gradient of a squared error "
+    "after a sigmoid": (lambda p, y: (p - y) * p * (1 - p)),
+    "only the right answer's logit gets a gradient; the others must go down": (
+        lambda p, y: (p - y) * y
     ),
-    (
-        "you multiply p - y by p (1 - p): that is the gradient of a squared error "
-        "after a sigmoid",
-        lambda p, y: (p - y) * p * (1 - p),
-    ),
-    (
-        "only the right answer's logit gets a gradient; the others must go down",
-        lambda p, y: (p - y) * y,
-    ),
-    (
-        "you take 1 off in every row for the targets of all rows: write "
-        "p[np.arange(R), targets] -= 1",
-        lambda p, y: p - y.max(axis=0),
-    ),
-]
+    "you take 1 off in every row for the targets of all rows: write "
+    "p[np.arange(R), targets] -= 1": (lambda p, y: p - y.max(axis=0)),
+}
 
 
 def _of(make):
@@ -122,54 +108,34 @@ def _down_the_columns(g, logits, targets):
         "p[np.arange(R), targets] -= 1.",
         "g has one number for each row, so it must meet the rows: g[:, None].",
     ],
-    mistakes=[
-        *(Mistake(says, _of(make)) for says, make in INSTEAD_OF_P_MINUS_Y),
-        Mistake(
-            "you do not pass g on",
-            lambda g, logits, targets: softmax(logits) - one_hot(logits, targets),
+    mistakes={
+        **{says: _of(make) for says, make in INSTEAD_OF_P_MINUS_Y.items()},
+        "you do not pass g on": (
+            lambda g, logits, targets: softmax(logits) - one_hot(logits, targets)
         ),
-        Mistake(
-            "you subtract the targets as they are, numbers such as 3; write them "
-            "one-hot",
-            lambda g, logits, targets: (
-                g[:, None] * (softmax(logits) - targets[:, None])
-            ),
+        "you subtract the targets as they are, numbers such as 3; write them one-hot": (
+            lambda g, logits, targets: g[:, None] * (softmax(logits) - targets[:, None])
         ),
-        Mistake(
-            "your one-hot rows are as wide as there are rows, not as there are classes",
+        "your one-hot rows are as wide as there are rows, not as there are classes": (
             lambda g, logits, targets: (
                 g[:, None] * (softmax(logits) - np.eye(len(targets))[targets])
-            ),
+            )
         ),
-        Mistake(
-            "you take 1 off whole rows; each row has one place: write "
-            "p[np.arange(R), targets] -= 1",
-            _whole_rows,
-        ),
-        Mistake(
-            "g lies along the columns; it has one number for each row, so write "
-            "g[:, None]",
-            _g_along_the_columns,
-        ),
-        Mistake(
-            "you add up g; each row has its own",
+        "you take 1 off whole rows; each row has one place: write "
+        "p[np.arange(R), targets] -= 1": _whole_rows,
+        "g lies along the columns; it has one number for each row, so write "
+        "g[:, None]": _g_along_the_columns,
+        "you add up g; each row has its own": (
             lambda g, logits, targets: (
                 g.sum() * (softmax(logits) - one_hot(logits, targets))
-            ),
+            )
         ),
-        Mistake(
-            "exp overflows: take each row's largest logit off the row first",
-            _overflowing,
+        "exp overflows: take each row's largest logit off the row first": _overflowing,
+        "your softmax runs down the columns, not along each row": _down_the_columns,
+        "you take the softmax twice; the arguments are logits": (
+            lambda g, logits, targets: cross_entropy_vjp(g, softmax(logits), targets)
         ),
-        Mistake(
-            "your softmax runs down the columns, not along each row",
-            _down_the_columns,
-        ),
-        Mistake(
-            "you take the softmax twice; the arguments are logits",
-            lambda g, logits, targets: cross_entropy_vjp(g, softmax(logits), targets),
-        ),
-    ],
+    },
     anysize="logits",
     exact=by_complex_step(
         lambda logits, targets: -log_shares(logits)[np.arange(len(targets)), targets],
@@ -246,68 +212,41 @@ def _without_momentum(w, g, v, rate, momentum):
         "v = momentum * v + g, then w - rate * v. Write v = ..., not v += ...: that "
         "would change the caller's array.",
     ],
-    mistakes=[
-        Mistake(
-            "you step uphill: the loss falls against the gradient",
-            lambda w, g, v, rate, momentum: sgd(w, g, v, -rate, momentum),
+    mistakes={
+        "you step uphill: the loss falls against the gradient": (
+            lambda w, g, v, rate, momentum: sgd(w, g, v, -rate, momentum)
         ),
-        Mistake(
-            "you step by the gradient alone; the velocity is for stepping",
-            lambda w, g, v, rate, momentum: (w - rate * g, momentum * v + g),
+        "you step by the gradient alone; the velocity is for stepping": (
+            lambda w, g, v, rate, momentum: (w - rate * g, momentum * v + g)
         ),
-        Mistake(
-            "you forget the old velocity: it becomes the gradient",
-            lambda w, g, v, rate, momentum: sgd(w, g, v, rate, 0.0),
+        "you forget the old velocity: it becomes the gradient": (
+            lambda w, g, v, rate, momentum: sgd(w, g, v, rate, 0.0)
         ),
-        Mistake(
-            "you step by the velocity before its update",
-            lambda w, g, v, rate, momentum: (w - rate * v, momentum * v + g),
+        "you step by the velocity before its update": (
+            lambda w, g, v, rate, momentum: (w - rate * v, momentum * v + g)
         ),
-        Mistake(
-            "you return the old velocity, so that it never builds up",
-            lambda w, g, v, rate, momentum: (sgd(w, g, v, rate, momentum)[0], v),
+        "you return the old velocity, so that it never builds up": (
+            lambda w, g, v, rate, momentum: (sgd(w, g, v, rate, momentum)[0], v)
         ),
-        Mistake(
-            "you keep the whole of the old velocity, without momentum in front",
-            _without_momentum,
+        "you keep the whole of the old velocity, without momentum "
+        "in front": _without_momentum,
+        "you put momentum before the gradient, not before "
+        "the velocity": _momentum_on_the_gradient,
+        "your velocity is a running mean, with 1 - momentum before g; here g comes "
+        "in whole": _running_mean,
+        "the rate is inside your velocity; some libraries do that, here it "
+        "multiplies the step": _rate_inside,
+        "your velocity points downhill and has the rate inside; here it adds up "
+        "gradients, and the step subtracts it": _downhill_inside,
+        "your velocity points downhill; here it adds up gradients, and the step "
+        "subtracts it": _downhill_velocity,
+        "you look one step ahead (Nesterov's momentum); here the step is rate "
+        "* v": _nesterov,
+        "you return the velocity first": lambda *case: sgd(*case)[::-1],
+        "you return the weights alone; the next step needs the velocity too": (
+            lambda *case: sgd(*case)[0]
         ),
-        Mistake(
-            "you put momentum before the gradient, not before the velocity",
-            _momentum_on_the_gradient,
-        ),
-        Mistake(
-            "your velocity is a running mean, with 1 - momentum before g; here g comes "
-            "in whole",
-            _running_mean,
-        ),
-        Mistake(
-            "the rate is inside your velocity; some libraries do that, here it "
-            "multiplies the step",
-            _rate_inside,
-        ),
-        Mistake(
-            "your velocity points downhill and has the rate inside; here it adds up "
-            "gradients, and the step subtracts it",
-            _downhill_inside,
-        ),
-        Mistake(
-            "your velocity points downhill; here it adds up gradients, and the step "
-            "subtracts it",
-            _downhill_velocity,
-        ),
-        Mistake(
-            "you look one step ahead (Nesterov's momentum); here the step is rate * v",
-            _nesterov,
-        ),
-        Mistake(
-            "you return the velocity first",
-            lambda *case: sgd(*case)[::-1],
-        ),
-        Mistake(
-            "you return the weights alone; the next step needs the velocity too",
-            lambda *case: sgd(*case)[0],
-        ),
-    ],
+    },
 )
 def sgd(w, g, v, rate, momentum):
     """One step of gradient descent with momentum.
@@ -407,137 +346,82 @@ def _old_moments(w, g, m, v, t, rate, beta1, beta2):
         "Divide it out for the step, but return m and v as they are.",
         "w - rate * m_hat / (np.sqrt(v_hat) + 1e-8)",
     ],
-    mistakes=[
-        Mistake("you step uphill", _uphill),
-        Mistake(
-            "you leave out both corrections, 1 - beta**t",
-            _adam(debiased=_as_it_is, debiased_square=_as_it_is),
+    mistakes={
+        "you step uphill": _uphill,
+        "you leave out both corrections, 1 - beta**t": _adam(
+            debiased=_as_it_is, debiased_square=_as_it_is
         ),
-        Mistake(
-            "you leave out both corrections, 1 - beta**t, and the 1e-8",
-            _adam(
-                debiased=_as_it_is,
-                debiased_square=_as_it_is,
-                direction=lambda m, v: m / np.sqrt(v),
-            ),
+        "you leave out both corrections, 1 - beta**t, and the 1e-8": _adam(
+            debiased=_as_it_is,
+            debiased_square=_as_it_is,
+            direction=lambda m, v: m / np.sqrt(v),
         ),
-        Mistake(
-            "you leave out the correction of m",
-            _adam(debiased=_as_it_is),
+        "you leave out the correction of m": _adam(debiased=_as_it_is),
+        "you leave out the correction of v": _adam(debiased_square=_as_it_is),
+        "you correct v after the root, not before": _adam(
+            debiased_square=lambda v, b, t: v / (1 - b**t) ** 2,
         ),
-        Mistake(
-            "you leave out the correction of v",
-            _adam(debiased_square=_as_it_is),
+        "you multiply by 1 - beta**t; m and v are too small, so divide": _adam(
+            debiased=lambda m, b, t: m * (1 - b**t),
+            debiased_square=lambda v, b, t: v * (1 - b**t),
         ),
-        Mistake(
-            "you correct v after the root, not before",
-            _adam(
-                debiased_square=lambda v, b, t: v / (1 - b**t) ** 2,
-            ),
+        "you divide by 1 - beta, whatever t is; that is right for the first step "
+        "alone": _adam(
+            debiased=lambda m, b, t: m / (1 - b),
+            debiased_square=lambda v, b, t: v / (1 - b),
         ),
-        Mistake(
-            "you multiply by 1 - beta**t; m and v are too small, so divide",
-            _adam(
-                debiased=lambda m, b, t: m * (1 - b**t),
-                debiased_square=lambda v, b, t: v * (1 - b**t),
-            ),
+        "you take the power of 1 - beta; the power is that of beta, 1 - beta**t": _adam(
+            debiased=lambda m, b, t: m / (1 - b) ** t,
+            debiased_square=lambda v, b, t: v / (1 - b) ** t,
         ),
-        Mistake(
-            "you divide by 1 - beta, whatever t is; that is right for the first step "
-            "alone",
-            _adam(
-                debiased=lambda m, b, t: m / (1 - b),
-                debiased_square=lambda v, b, t: v / (1 - b),
-            ),
+        "you correct v with beta1, too; it has beta2": _beta1_for_both,
+        "beta and 1 - beta have changed places: a mean keeps beta of what "
+        "it was": _adam(
+            mean=lambda b, m, g: (1 - b) * m + b * g,
+            square=lambda b, v, g: (1 - b) * v + b * g * g,
         ),
-        Mistake(
-            "you take the power of 1 - beta; the power is that of beta, 1 - beta**t",
-            _adam(
-                debiased=lambda m, b, t: m / (1 - b) ** t,
-                debiased_square=lambda v, b, t: v / (1 - b) ** t,
-            ),
+        "you count the steps from 0; t is 1 at the first": _adam(
+            debiased=lambda m, b, t: m / (1 - b ** (t + 1)),
+            debiased_square=lambda v, b, t: v / (1 - b ** (t + 1)),
         ),
-        Mistake(
-            "you correct v with beta1, too; it has beta2",
-            _beta1_for_both,
+        "you forget the root of v": _adam(direction=lambda m, v: m / (v + SMALL)),
+        "your 1e-8 is inside the root; here it is added to the root": _adam(
+            direction=lambda m, v: m / np.sqrt(v + SMALL)
         ),
-        Mistake(
-            "beta and 1 - beta have changed places: a mean keeps beta of what it was",
-            _adam(
-                mean=lambda b, m, g: (1 - b) * m + b * g,
-                square=lambda b, v, g: (1 - b) * v + b * g * g,
-            ),
+        "your 1e-8 is added to the weights; the root and 1e-8 need brackets around "
+        "them": _epsilon_on_the_weights,
+        "you leave out the 1e-8: a weight that has had no gradient yet becomes "
+        "0 / 0": _adam(direction=lambda m, v: m / np.sqrt(v)),
+        "v is a mean of the gradient; it should be one of its square": _adam(
+            square=lambda b, v, g: b * v + (1 - b) * g
         ),
-        Mistake(
-            "you count the steps from 0; t is 1 at the first",
-            _adam(
-                debiased=lambda m, b, t: m / (1 - b ** (t + 1)),
-                debiased_square=lambda v, b, t: v / (1 - b ** (t + 1)),
-            ),
-        ),
-        Mistake(
-            "you forget the root of v",
-            _adam(direction=lambda m, v: m / (v + SMALL)),
-        ),
-        Mistake(
-            "your 1e-8 is inside the root; here it is added to the root",
-            _adam(direction=lambda m, v: m / np.sqrt(v + SMALL)),
-        ),
-        Mistake(
-            "your 1e-8 is added to the weights; the root and 1e-8 need brackets around "
-            "them",
-            _epsilon_on_the_weights,
-        ),
-        Mistake(
-            "you leave out the 1e-8: a weight that has had no gradient yet becomes "
-            "0 / 0",
-            _adam(direction=lambda m, v: m / np.sqrt(v)),
-        ),
-        Mistake(
-            "v is a mean of the gradient; it should be one of its square",
-            _adam(square=lambda b, v, g: b * v + (1 - b) * g),
-        ),
-        Mistake(
-            "v takes the square of m; it should take that of the gradient",
+        "v takes the square of m; it should take that of the gradient": (
             lambda w, g, m, v, t, rate, beta1, beta2: _adam(
                 square=lambda b, v, _: (
                     b * v + (1 - b) * (beta1 * m + (1 - beta1) * g) ** 2
                 )
-            )(w, g, m, v, t, rate, beta1, beta2),
+            )(w, g, m, v, t, rate, beta1, beta2)
         ),
-        Mistake(
-            "your means add the gradient whole, without 1 - beta",
-            _adam(
-                mean=lambda b, m, g: b * m + g,
-                square=lambda b, v, g: b * v + g * g,
-            ),
+        "your means add the gradient whole, without 1 - beta": _adam(
+            mean=lambda b, m, g: b * m + g,
+            square=lambda b, v, g: b * v + g * g,
         ),
-        Mistake(
-            "you step by the gradient, not by its mean m",
+        "you step by the gradient, not by its mean m": (
             lambda w, g, m, v, t, rate, beta1, beta2: (
                 adam_step(w, g, m, v, t, rate, 0.0, beta2)[0],
                 *adam_step(w, g, m, v, t, rate, beta1, beta2)[1:],
-            ),
+            )
         ),
-        Mistake(
-            "you add 1e-8 to the root of v before v is corrected; here it comes after",
-            _early_epsilon,
+        "you add 1e-8 to the root of v before v is corrected; here it "
+        "comes after": _early_epsilon,
+        "beta1 and beta2 have changed places": _swapped,
+        "you return the corrected m and v; they would be corrected again at the "
+        "next step": _debiased_kept,
+        "you return the old m and v, so that they never build up": _old_moments,
+        "you return the weights alone; the next step needs m and v too": (
+            lambda *case: adam_step(*case)[0]
         ),
-        Mistake("beta1 and beta2 have changed places", _swapped),
-        Mistake(
-            "you return the corrected m and v; they would be corrected again at the "
-            "next step",
-            _debiased_kept,
-        ),
-        Mistake(
-            "you return the old m and v, so that they never build up",
-            _old_moments,
-        ),
-        Mistake(
-            "you return the weights alone; the next step needs m and v too",
-            lambda *case: adam_step(*case)[0],
-        ),
-    ],
+    },
 )
 def adam_step(w, g, m, v, t, rate, beta1, beta2):
     """Step number t, from 1, of Adam, with 1e-8 beside the root.
@@ -617,82 +501,52 @@ def _dropped(gradients, limit):
         "limit / max(length, limit) is that factor in both cases, and it never divides "
         "by 0.",
     ],
-    mistakes=[
-        Mistake(
-            "you clip each array by itself: that bends the gradient, it points "
-            "elsewhere afterwards",
-            _each_array,
+    mistakes={
+        "you clip each array by itself: that bends the gradient, it points "
+        "elsewhere afterwards": _each_array,
+        "you clip each entry: that bends the gradient, it points elsewhere "
+        "afterwards": _each_entry,
+        "you bring short gradients to the limit, too; only longer "
+        "ones shrink": _to_length(_length, always=True),
+        "you bring short gradients to the limit, too, and divide by a length that "
+        "may be 0; only longer ones shrink": (
+            lambda gradients, limit: [g * limit / _length(gradients) for g in gradients]
         ),
-        Mistake(
-            "you clip each entry: that bends the gradient, it points elsewhere "
-            "afterwards",
-            _each_entry,
-        ),
-        Mistake(
-            "you bring short gradients to the limit, too; only longer ones shrink",
-            _to_length(_length, always=True),
-        ),
-        Mistake(
-            "you bring short gradients to the limit, too, and divide by a length that "
-            "may be 0; only longer ones shrink",
-            lambda gradients, limit: [
-                g * limit / _length(gradients) for g in gradients
-            ],
-        ),
-        Mistake(
-            "you divide by the length where it is 0; limit / max(length, limit) never "
-            "does",
+        "you divide by the length where it is 0; limit / max(length, limit) never "
+        "does": (
             lambda gradients, limit: [
                 g * min(1, limit / _length(gradients)) for g in gradients
-            ],
+            ]
         ),
-        Mistake(
-            "you forget the root: the length is the root of the sum of squares",
-            _by_the_squares,
-        ),
-        Mistake(
-            "you bring long gradients to length 1, not to the limit",
-            _divided,
-        ),
-        Mistake(
-            "your factor is upside down: it is limit / length",
+        "you forget the root: the length is the root of the sum "
+        "of squares": _by_the_squares,
+        "you bring long gradients to length 1, not to the limit": _divided,
+        "your factor is upside down: it is limit / length": (
             lambda gradients, limit: [
                 g * max(1, _length(gradients) / limit) for g in gradients
-            ],
+            ]
         ),
-        Mistake(
-            "you throw long gradients away; they should shrink",
-            _dropped,
+        "you throw long gradients away; they should shrink": _dropped,
+        "you add up the lengths of the arrays; take the root of the sum of all "
+        "squares": _to_length(lambda gradients: sum(map(np.linalg.norm, gradients))),
+        "you measure the largest entry, not the length": _to_length(
+            lambda gradients: max(abs(g).max() for g in gradients)
         ),
-        Mistake(
-            "you add up the lengths of the arrays; take the root of the sum of all "
-            "squares",
-            _to_length(lambda gradients: sum(map(np.linalg.norm, gradients))),
+        "you add up absolute values; the length is the root of the sum "
+        "of squares": _to_length(
+            lambda gradients: sum(abs(g).sum() for g in gradients)
         ),
-        Mistake(
-            "you measure the largest entry, not the length",
-            _to_length(lambda gradients: max(abs(g).max() for g in gradients)),
+        "you measure the longest array, not all of them together": _to_length(
+            lambda gradients: max(map(np.linalg.norm, gradients))
         ),
-        Mistake(
-            "you add up absolute values; the length is the root of the sum of squares",
-            _to_length(lambda gradients: sum(abs(g).sum() for g in gradients)),
-        ),
-        Mistake(
-            "you measure the longest array, not all of them together",
-            _to_length(lambda gradients: max(map(np.linalg.norm, gradients))),
-        ),
-        Mistake(
-            "you add a small number to the length, so that clipped gradients come out "
-            "too short; with max(length, limit) nothing is divided by 0",
+        "you add a small number to the length, so that clipped gradients come out "
+        "too short; with max(length, limit) nothing is divided by 0": (
             lambda gradients, limit: [
                 g * min(1.0, limit / (_length(gradients) + 1e-6)) for g in gradients
-            ],
+            ]
         ),
-        Mistake(
-            "you do not clip at all",
-            lambda gradients, limit: gradients,
-        ),
-    ],
+        "you do not clip at all": lambda gradients, limit: gradients,
+    },
     views=True,
 )
 def clip(gradients, limit):

@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import equations
 from .derived import by_complex_step
-from .exercise import Mistake, exercise, normal
+from .exercise import exercise, normal
 from .gates import gated_vjp, keep_and_take, sigmoid, sigmoid_of_complex
 from .recorded import recorded
 
@@ -59,52 +59,35 @@ def _input_gate_of_what_is_left(f, i, m, candidate, forget_bias):
         "my.sigmoid(xp, f + forget_bias) * m + ... ; broadcasting does the rest, also "
         "where a slot has one gate only.",
     ],
-    mistakes=[
-        Mistake(
-            "you use f and i as they are, without sigmoid and forget bias",
-            lambda f, i, m, candidate, b: f * m + i * candidate,
+    mistakes={
+        "you use f and i as they are, without sigmoid and forget bias": (
+            lambda f, i, m, candidate, b: f * m + i * candidate
         ),
-        Mistake(
-            "you use f and i as they are, without the sigmoid",
-            lambda f, i, m, candidate, b: (f + b) * m + i * candidate,
+        "you use f and i as they are, without the sigmoid": (
+            lambda f, i, m, candidate, b: (f + b) * m + i * candidate
         ),
-        Mistake(
-            "the forget and the input gate have changed places",
-            lambda f, i, m, candidate, b: update_memory(np, i, f, m, candidate, b),
+        "the forget and the input gate have changed places": (
+            lambda f, i, m, candidate, b: update_memory(np, i, f, m, candidate, b)
         ),
-        Mistake(
-            "the memory and the candidate have changed places",
-            lambda f, i, m, candidate, b: update_memory(np, f, i, candidate, m, b),
+        "the memory and the candidate have changed places": (
+            lambda f, i, m, candidate, b: update_memory(np, f, i, candidate, m, b)
         ),
-        Mistake(
-            "you leave out the forget bias",
-            lambda f, i, m, candidate, b: update_memory(np, f, i, m, candidate, 0),
+        "you leave out the forget bias": (
+            lambda f, i, m, candidate, b: update_memory(np, f, i, m, candidate, 0)
         ),
-        Mistake(
-            "you give the forget bias to the input gate",
-            _bias_for_the_input_gate,
-        ),
-        Mistake(
-            "you give the forget bias to both gates",
-            _bias_for_both,
-        ),
-        Mistake(
-            "you add the forget bias after the sigmoid, not before",
-            _bias_after_the_sigmoid,
-        ),
-        Mistake(
-            "your input gate is what the forget gate leaves, 1 - sigma(f + b), and not "
-            "a gate of its own",
-            _input_gate_of_what_is_left,
-        ),
-        Mistake(
-            "you apply tanh to the candidate: the released code does that, equation 7 "
-            "does not",
+        "you give the forget bias to the input gate": _bias_for_the_input_gate,
+        "you give the forget bias to both gates": _bias_for_both,
+        "you add the forget bias after the sigmoid, "
+        "not before": _bias_after_the_sigmoid,
+        "your input gate is what the forget gate leaves, 1 - sigma(f + b), and not "
+        "a gate of its own": _input_gate_of_what_is_left,
+        "you apply tanh to the candidate: the released code does that, equation 7 "
+        "does not": (
             lambda f, i, m, candidate, b: update_memory(
                 np, f, i, m, np.tanh(candidate), b
-            ),
+            )
         ),
-    ],
+    },
     anysize="f i",
 )
 def update_memory(xp, f, i, m, candidate, forget_bias):
@@ -128,28 +111,15 @@ def update_memory(xp, f, i, m, candidate, forget_bias):
         "A gate between 0 and 1, times a memory that is pressed into (-1, 1).",
         "my.sigmoid(xp, o) * xp.tanh(m)",
     ],
-    mistakes=[
-        Mistake(
-            "you show the memory as it is, without tanh",
-            lambda o, m: sigmoid(o) * m,
+    mistakes={
+        "you show the memory as it is, without tanh": lambda o, m: sigmoid(o) * m,
+        "you take tanh of the product, not of the memory alone": (
+            lambda o, m: np.tanh(sigmoid(o) * m)
         ),
-        Mistake(
-            "you take tanh of the product, not of the memory alone",
-            lambda o, m: np.tanh(sigmoid(o) * m),
-        ),
-        Mistake(
-            "you use o as it is, without the sigmoid",
-            lambda o, m: o * np.tanh(m),
-        ),
-        Mistake(
-            "you leave out the output gate",
-            lambda o, m: np.tanh(m),
-        ),
-        Mistake(
-            "sigmoid and tanh have changed places",
-            lambda o, m: np.tanh(o) * sigmoid(m),
-        ),
-    ],
+        "you use o as it is, without the sigmoid": lambda o, m: o * np.tanh(m),
+        "you leave out the output gate": lambda o, m: np.tanh(m),
+        "sigmoid and tanh have changed places": lambda o, m: np.tanh(o) * sigmoid(m),
+    },
     anysize="o",
 )
 def output(xp, o, m):
@@ -205,43 +175,25 @@ def _own_part_missing(x, h, w, u, b):
         "(B, 1, 1) and (B, N, 1) of them?",
         "sigmoid((x @ w)[:, None, None] + (h @ u)[..., None] + b)",
     ],
-    mistakes=[
-        Mistake(
-            "the last axis is missing: (B, N) instead of (B, N, 1), so your slots "
-            "would meet the memory's units",
-            lambda x, h, w, u, b: sigmoid((x @ w)[:, None] + h @ u + b),
+    mistakes={
+        "the last axis is missing: (B, N) instead of (B, N, 1), so your slots "
+        "would meet the memory's units": (
+            lambda x, h, w, u, b: sigmoid((x @ w)[:, None] + h @ u + b)
         ),
-        Mistake(
-            "you add the input's numbers along the slots, not along the examples",
-            lambda x, h, w, u, b: sigmoid((x @ w + h @ u + b)[..., None]),
+        "you add the input's numbers along the slots, not along the examples": (
+            lambda x, h, w, u, b: sigmoid((x @ w + h @ u + b)[..., None])
         ),
-        Mistake(
-            "you make one gate for each unit, not for each slot: you do not sum the "
-            "products with w and u",
-            lambda x, h, w, u, b: sigmoid((x * w)[:, None] + h * u + b),
+        "you make one gate for each unit, not for each slot: you do not sum the "
+        "products with w and u": (
+            lambda x, h, w, u, b: sigmoid((x * w)[:, None] + h * u + b)
         ),
-        Mistake(
-            "you leave out the sigmoid",
-            _without_sigmoid,
-        ),
-        Mistake(
-            "you leave out the bias b",
-            lambda x, h, w, u, b: memory_gate(x, h, w, u, 0.0),
-        ),
-        Mistake(
-            "w and u have changed places",
-            lambda x, h, w, u, b: memory_gate(x, h, u, w, b),
-        ),
-        Mistake(
-            "all slots of an example have the same gate: you average the slots' own "
-            "part",
-            _own_part_averaged,
-        ),
-        Mistake(
-            "you leave out the slots' own part",
-            _own_part_missing,
-        ),
-    ],
+        "you leave out the sigmoid": _without_sigmoid,
+        "you leave out the bias b": lambda x, h, w, u, b: memory_gate(x, h, w, u, 0.0),
+        "w and u have changed places": lambda x, h, w, u, b: memory_gate(x, h, u, w, b),
+        "all slots of an example have the same gate: you average the slots' own "
+        "part": _own_part_averaged,
+        "you leave out the slots' own part": _own_part_missing,
+    },
     anysize="x h",
 )
 def memory_gate(x, h, w, u, b):
@@ -353,67 +305,41 @@ def _swapped(p):
         'f = my.gate(xp, x, h, p["W_f"], p["U_f"], p["b_f"]), and so on; you have '
         "`my_update_memory` and `my_output` for the end.",
     ],
-    mistakes=[
-        Mistake(
-            "your gates see m, not h",
-            lambda x, m, h, p: step(np, x, m, m, p),
+    mistakes={
+        "your gates see m, not h": lambda x, m, h, p: step(np, x, m, m, p),
+        "the forget and the input gate have changed places": (
+            lambda x, m, h, p: step(np, x, m, h, _swapped(p))
         ),
-        Mistake(
-            "the forget and the input gate have changed places",
-            lambda x, m, h, p: step(np, x, m, h, _swapped(p)),
+        "you leave out the forget bias": (
+            lambda x, m, h, p: step(np, x, m, h, p | {"forget_bias": 0.0})
         ),
-        Mistake(
-            "you leave out the forget bias",
-            lambda x, m, h, p: step(np, x, m, h, p | {"forget_bias": 0.0}),
+        "your forget bias is 1, whatever p says": (
+            lambda x, m, h, p: step(np, x, m, h, p | {"forget_bias": 1.0})
         ),
-        Mistake(
-            "your forget bias is 1, whatever p says",
-            lambda x, m, h, p: step(np, x, m, h, p | {"forget_bias": 1.0}),
+        "your gates see tanh(m), not h: the released code does that": _gates_see_tanh_m,
+        "you make h from the memory before the update": _showing(
+            lambda o, before, after: output(np, o, before)
         ),
-        Mistake(
-            "your gates see tanh(m), not h: the released code does that",
-            _gates_see_tanh_m,
+        "you make h without the tanh of equation 8": _showing(
+            lambda o, before, after: sigmoid(o) * after
         ),
-        Mistake(
-            "you make h from the memory before the update",
-            _showing(lambda o, before, after: output(np, o, before)),
+        "your h is the memory itself: the released code does that, equation 8 has "
+        "a gate and a tanh": _showing(lambda o, before, after: after),
+        "you apply tanh to the candidate: the released code does that, equation 7 "
+        "does not": _candidate_of(lambda x, m, h, p: np.tanh(_candidate(m, x, p))),
+        "you take the sigmoid twice: `update_memory` and `output` take "
+        "pre-activations": _opened_twice,
+        "the slots of h attend, not those of m": _candidate_of(
+            lambda x, m, h, p: _candidate(h, x, p)
         ),
-        Mistake(
-            "you make h without the tanh of equation 8",
-            _showing(lambda o, before, after: sigmoid(o) * after),
+        "the input is not among the rows that the slots look at": _candidate_of(
+            _without_the_input
         ),
-        Mistake(
-            "your h is the memory itself: the released code does that, equation 8 has "
-            "a gate and a tanh",
-            _showing(lambda o, before, after: after),
+        "you write what attention brings without g_psi": _candidate_of(
+            lambda x, m, h, p: _attended(m, x, p)
         ),
-        Mistake(
-            "you apply tanh to the candidate: the released code does that, equation 7 "
-            "does not",
-            _candidate_of(lambda x, m, h, p: np.tanh(_candidate(m, x, p))),
-        ),
-        Mistake(
-            "you take the sigmoid twice: `update_memory` and `output` take "
-            "pre-activations",
-            _opened_twice,
-        ),
-        Mistake(
-            "the slots of h attend, not those of m",
-            _candidate_of(lambda x, m, h, p: _candidate(h, x, p)),
-        ),
-        Mistake(
-            "the input is not among the rows that the slots look at",
-            _candidate_of(_without_the_input),
-        ),
-        Mistake(
-            "you write what attention brings without g_psi",
-            _candidate_of(lambda x, m, h, p: _attended(m, x, p)),
-        ),
-        Mistake(
-            "you return h and m in the wrong order",
-            lambda *case: step(np, *case)[::-1],
-        ),
-    ],
+        "you return h and m in the wrong order": lambda *case: step(np, *case)[::-1],
+    },
     anysize="x h",
 )
 def step(xp, x, m, h, p):
@@ -444,29 +370,24 @@ def _tiled(batch_size, matrix):
         "The same matrix for every example: np.tile, or np.repeat of an array with a "
         "new first axis.",
     ],
-    mistakes=[
-        Mistake(
-            "the memory is zero everywhere: all slots are equal",
-            lambda batch_size, N, F: np.zeros((batch_size, N, F)),
+    mistakes={
+        "the memory is zero everywhere: all slots are equal": (
+            lambda batch_size, N, F: np.zeros((batch_size, N, F))
         ),
-        Mistake(
-            "all slots are equal, whatever their value",
-            lambda batch_size, N, F: np.ones((batch_size, N, F)),
+        "all slots are equal, whatever their value": (
+            lambda batch_size, N, F: np.ones((batch_size, N, F))
         ),
-        Mistake(
-            "there is one matrix for all examples, without their axis",
-            lambda batch_size, N, F: np.eye(N, F),
+        "there is one matrix for all examples, without their axis": (
+            lambda batch_size, N, F: np.eye(N, F)
         ),
-        Mistake(
-            "the ones start again at the first column where the columns end: those "
-            "slots have twins",
-            lambda batch_size, N, F: _tiled(batch_size, np.eye(F)[np.arange(N) % F]),
+        "the ones start again at the first column where the columns end: those "
+        "slots have twins": (
+            lambda batch_size, N, F: _tiled(batch_size, np.eye(F)[np.arange(N) % F])
         ),
-        Mistake(
-            "slots and units have changed places",
-            lambda batch_size, N, F: _tiled(batch_size, np.eye(F, N)),
+        "slots and units have changed places": (
+            lambda batch_size, N, F: _tiled(batch_size, np.eye(F, N))
         ),
-    ],
+    },
     precise=True,
 )
 def first_memory(batch_size, N, F):
@@ -534,58 +455,42 @@ def _state_gradients(
         "With that sum, `gated_vjp` gives the gradients of f, i, m and candidate. And "
         "o gets g_h * tanh(after) times the slope of its sigmoid.",
     ],
-    mistakes=[
-        Mistake(
-            "you leave out what comes back through h: the new memory is used twice",
-            partial(_state_gradients, through_h=lambda *_: 0.0),
+    mistakes={
+        "you leave out what comes back through h: the new memory is "
+        "used twice": partial(_state_gradients, through_h=lambda *_: 0.0),
+        "you leave out what comes back from the next step: the new memory is used "
+        "twice": (lambda g_m, *others: _state_gradients(0 * g_m, *others)),
+        "you leave out the slope of the tanh": partial(
+            _state_gradients, through_h=lambda g_h, show, _: g_h * show
         ),
-        Mistake(
-            "you leave out what comes back from the next step: the new memory is used "
-            "twice",
-            lambda g_m, *others: _state_gradients(0 * g_m, *others),
+        "you leave out the output gate on the way from h to the memory": partial(
+            _state_gradients,
+            through_h=lambda g_h, _, after: g_h * (1 - np.tanh(after) ** 2),
         ),
-        Mistake(
-            "you leave out the slope of the tanh",
-            partial(_state_gradients, through_h=lambda g_h, show, _: g_h * show),
+        "you add g_m and g_h first and send both through equation 8: g_m does not "
+        "pass it": (
+            lambda g_m, g_h, *others: _state_gradients(0 * g_m, g_m + g_h, *others)
         ),
-        Mistake(
-            "you leave out the output gate on the way from h to the memory",
-            partial(
-                _state_gradients,
-                through_h=lambda g_h, _, after: g_h * (1 - np.tanh(after) ** 2),
-            ),
+        "you take the old memory in equation 8, not the new one": partial(
+            _state_gradients, before=True
         ),
-        Mistake(
-            "you add g_m and g_h first and send both through equation 8: g_m does not "
-            "pass it",
-            lambda g_m, g_h, *others: _state_gradients(0 * g_m, g_m + g_h, *others),
+        "you leave out the slope of the output gate's sigmoid": partial(
+            _state_gradients, by_o=lambda g_h, _, after: g_h * np.tanh(after)
         ),
-        Mistake(
-            "you take the old memory in equation 8, not the new one",
-            partial(_state_gradients, before=True),
+        "you forget the tanh in the gradient of o: the gate "
+        "multiplies tanh(m)": partial(
+            _state_gradients,
+            by_o=lambda g_h, show, after: g_h * after * show * (1 - show),
         ),
-        Mistake(
-            "you leave out the slope of the output gate's sigmoid",
-            partial(_state_gradients, by_o=lambda g_h, _, after: g_h * np.tanh(after)),
-        ),
-        Mistake(
-            "you forget the tanh in the gradient of o: the gate multiplies tanh(m)",
-            partial(
-                _state_gradients,
-                by_o=lambda g_h, show, after: g_h * after * show * (1 - show),
-            ),
-        ),
-        Mistake(
-            "you leave out the forget bias",
+        "you leave out the forget bias": (
             lambda g_m, g_h, f, i, o, m, c, bias: _state_gradients(
                 g_m, g_h, f, i, o, m, c, 0.0
-            ),
+            )
         ),
-        Mistake(
-            "the gradients of m and of the candidate have changed places",
-            lambda *case: tuple(_state_gradients(*case)[k] for k in (0, 1, 2, 4, 3)),
+        "the gradients of m and of the candidate have changed places": (
+            lambda *case: tuple(_state_gradients(*case)[k] for k in (0, 1, 2, 4, 3))
         ),
-    ],
+    },
     leading="g_m g_h f i o m candidate",
     anysize="g_m g_h",
     precise=True,
@@ -708,51 +613,32 @@ def _output_into_the_memory(step_vjp, xs, states, g):
         "g_m, g_h, g_w = step_vjp(xs[t], *states[t], g_m, g_h + g[t]); total += g_w. "
         "Begin with zeros like g[0].",
     ],
-    mistakes=[
-        Mistake(
-            "you walk from the first step to the last",
-            partial(_back, order=1),
+    mistakes={
+        "you walk from the first step to the last": partial(_back, order=1),
+        "only the last step's output gets a gradient from the loss": _last_output_only,
+        "what the loss gives to h takes the place of what comes from the step "
+        "after; add both": _output_replaces,
+        "you do not hand the memory's gradient on to the step before": partial(
+            _back, pass_m=0.0
         ),
-        Mistake(
-            "only the last step's output gets a gradient from the loss",
-            _last_output_only,
+        "you add g[t] after step t, not before: it arrives one step "
+        "too early": _output_one_step_late,
+        "g[t] goes into the memory; it is the gradient of h": _output_into_the_memory,
+        "the weights keep what one step gives them, not the sum of all": partial(
+            _back, total=lambda pieces: pieces[-1]
         ),
-        Mistake(
-            "what the loss gives to h takes the place of what comes from the step "
-            "after; add both",
-            _output_replaces,
+        "the weights keep what the last step gives them, not the sum of all": partial(
+            _back, total=lambda pieces: pieces[0]
         ),
-        Mistake(
-            "you do not hand the memory's gradient on to the step before",
-            partial(_back, pass_m=0.0),
+        "you average over the steps, where the weights get a sum": partial(
+            _back, total=lambda pieces: np.mean(pieces, axis=0)
         ),
-        Mistake(
-            "you add g[t] after step t, not before: it arrives one step too early",
-            _output_one_step_late,
-        ),
-        Mistake(
-            "g[t] goes into the memory; it is the gradient of h",
-            _output_into_the_memory,
-        ),
-        Mistake(
-            "the weights keep what one step gives them, not the sum of all",
-            partial(_back, total=lambda pieces: pieces[-1]),
-        ),
-        Mistake(
-            "the weights keep what the last step gives them, not the sum of all",
-            partial(_back, total=lambda pieces: pieces[0]),
-        ),
-        Mistake(
-            "you average over the steps, where the weights get a sum",
-            partial(_back, total=lambda pieces: np.mean(pieces, axis=0)),
-        ),
-        Mistake(
-            "every step starts from the first state",
+        "every step starts from the first state": (
             lambda step_vjp, xs, states, g: _back(
                 step_vjp, xs, [states[0]] * len(xs), g
-            ),
+            )
         ),
-    ],
+    },
     anysize="g",
     exact=_by_complex_step,
 )

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from .derived import by_complex_step
-from .exercise import Mistake, exercise
+from .exercise import exercise
 from .norms import LAYER_NORM, mean
 
 EPSILON = 1e-5
@@ -63,58 +63,31 @@ def _rows(rng):
         "(d * d).mean(axis=-1, keepdims=True).",
         "gain * d / np.sqrt(variance + 1e-5) + offset",
     ],
-    mistakes=[
-        Mistake(
-            "you take mean and variance of the whole array",
-            partial(normed, axis=None),
+    mistakes={
+        "you take mean and variance of the whole array": partial(normed, axis=None),
+        "you take mean and variance of a whole memory, slots and "
+        "units jointly": partial(normed, axis=(-2, -1)),
+        "mean and variance run over the slots, not over the units of a slot": partial(
+            normed, axis=-2
         ),
-        Mistake(
-            "you take mean and variance of a whole memory, slots and units jointly",
-            partial(normed, axis=(-2, -1)),
+        "mean and variance lose their axis, so that they do not fit the rows: "
+        "keepdims=True keeps it": _without_keepdims,
+        "you divide the sum of squares by F - 1, not by F": partial(normed, ddof=1),
+        "you leave out epsilon: a row of equal numbers is then 0 / 0": partial(
+            normed, inside=0
         ),
-        Mistake(
-            "mean and variance run over the slots, not over the units of a slot",
-            partial(normed, axis=-2),
+        "you add epsilon to the root, not to what is under it": partial(
+            normed, inside=0, outside=EPSILON
         ),
-        Mistake(
-            "mean and variance lose their axis, so that they do not fit the rows: "
-            "keepdims=True keeps it",
-            _without_keepdims,
+        "you divide the row by the variance, not by its root": _by_variance,
+        "you leave out gain and offset": lambda x, gain, offset: normed(x, 1, 0),
+        "you leave out the offset": lambda x, gain, offset: normed(x, gain, 0),
+        "you add the offset before the gain multiplies": (
+            lambda x, gain, offset: normed(x, 1, offset) * gain
         ),
-        Mistake(
-            "you divide the sum of squares by F - 1, not by F",
-            partial(normed, ddof=1),
-        ),
-        Mistake(
-            "you leave out epsilon: a row of equal numbers is then 0 / 0",
-            partial(normed, inside=0),
-        ),
-        Mistake(
-            "you add epsilon to the root, not to what is under it",
-            partial(normed, inside=0, outside=EPSILON),
-        ),
-        Mistake(
-            "you divide the row by the variance, not by its root",
-            _by_variance,
-        ),
-        Mistake(
-            "you leave out gain and offset",
-            lambda x, gain, offset: normed(x, 1, 0),
-        ),
-        Mistake(
-            "you leave out the offset",
-            lambda x, gain, offset: normed(x, gain, 0),
-        ),
-        Mistake(
-            "you add the offset before the gain multiplies",
-            lambda x, gain, offset: normed(x, 1, offset) * gain,
-        ),
-        Mistake(
-            "your variance is the mean square minus the squared mean, two large "
-            "numbers that agree in most of their digits",
-            _by_squares,
-        ),
-    ],
+        "your variance is the mean square minus the squared mean, two large "
+        "numbers that agree in most of their digits": _by_squares,
+    },
     leading="x",
     anysize="x",
 )
@@ -143,21 +116,14 @@ def _down_the_columns(g, x, gain, epsilon):
         "its mean. Means run over the last axis, keepdims=True.",
         "mean(n) is 0, so the two together are s * (u - mean(u) - n * mean(u * n)).",
     ],
-    mistakes=[
-        Mistake(
-            "you treat the mean as a constant",
-            partial(LAYER_NORM.gradient, of_mean=0),
+    mistakes={
+        "you treat the mean as a constant": partial(LAYER_NORM.gradient, of_mean=0),
+        "you treat both mean and scale as constants": partial(
+            LAYER_NORM.gradient, of_mean=0, of_scale=0
         ),
-        Mistake(
-            "you treat both mean and scale as constants",
-            partial(LAYER_NORM.gradient, of_mean=0, of_scale=0),
-        ),
-        Mistake(
-            "means run over the first axis, not over the last",
-            _down_the_columns,
-        ),
-        *LAYER_NORM.mistakes(),
-    ],
+        "means run over the first axis, not over the last": _down_the_columns,
+        **LAYER_NORM.mistakes(),
+    },
     leading="g x",
     anysize="g",
     exact=by_complex_step(LAYER_NORM.forward, "x"),
@@ -214,32 +180,26 @@ def _changes(process, M, slot, row):
         "Replace the slot in a copy: M itself is not yours to change.",
         "abs(...).max(axis=-1) of the difference of the two results",
     ],
-    mistakes=[
-        Mistake(
-            "you add up the changes of a slot's units",
-            lambda *case: abs(_changes(*case)).sum(axis=-1),
+    mistakes={
+        "you add up the changes of a slot's units": (
+            lambda *case: abs(_changes(*case)).sum(axis=-1)
         ),
-        Mistake(
-            "you look for the largest change in each unit, not in each slot",
-            lambda *case: abs(_changes(*case)).max(axis=0),
+        "you look for the largest change in each unit, not in each slot": (
+            lambda *case: abs(_changes(*case)).max(axis=0)
         ),
-        Mistake(
-            "you do not make the changes positive, so that a fall counts as none",
-            lambda *case: _changes(*case).max(axis=-1),
+        "you do not make the changes positive, so that a fall counts as none": (
+            lambda *case: _changes(*case).max(axis=-1)
         ),
-        Mistake(
-            "you give the largest change of all slots, not that of each slot",
-            lambda *case: abs(_changes(*case)).max(),
+        "you give the largest change of all slots, not that of each slot": (
+            lambda *case: abs(_changes(*case)).max()
         ),
-        Mistake(
-            "you compare the memories before they are processed, not after",
-            lambda process, *others: who_notices(lambda M: M, *others),
+        "you compare the memories before they are processed, not after": (
+            lambda process, *others: who_notices(lambda M: M, *others)
         ),
-        Mistake(
-            "you add the row to the slot; let it replace the slot",
-            lambda process, M, slot, row: who_notices(process, M, slot, M[slot] + row),
+        "you add the row to the slot; let it replace the slot": (
+            lambda process, M, slot, row: who_notices(process, M, slot, M[slot] + row)
         ),
-    ],
+    },
 )
 def who_notices(process, M, slot, row):
     """The largest change of each slot of process(M), when `row` replaces one slot.
@@ -302,48 +262,31 @@ def _bias_late(z, layers):
         "np.maximum(z, 0) after every layer but the last.",
         "A loop over layers[:-1] with the ReLU, and the last layer after it.",
     ],
-    mistakes=[
-        Mistake(
-            "you put a ReLU after the last layer, too",
-            partial(bent, last=True),
+    mistakes={
+        "you put a ReLU after the last layer, too": partial(bent, last=True),
+        "you use no ReLU: all layers together are then one matrix and "
+        "one bias": straight,
+        "every layer uses the weights of the first": (
+            lambda z, layers: bent(z, [layers[0]] * len(layers))
         ),
-        Mistake(
-            "you use no ReLU: all layers together are then one matrix and one bias",
-            straight,
+        "you leave out the last layer": (
+            lambda z, layers: bent(z, layers[:-1], last=True)
         ),
-        Mistake(
-            "every layer uses the weights of the first",
-            lambda z, layers: bent(z, [layers[0]] * len(layers)),
+        "you use the first two layers only": (
+            lambda z, layers: bent(z, [layers[0], layers[1]])
         ),
-        Mistake(
-            "you leave out the last layer",
-            lambda z, layers: bent(z, layers[:-1], last=True),
+        "you transpose the weights": (
+            lambda z, layers: bent(z, [(weight.T, bias) for weight, bias in layers])
         ),
-        Mistake(
-            "you use the first two layers only",
-            lambda z, layers: bent(z, [layers[0], layers[1]]),
+        "you leave out the biases": (
+            lambda z, layers: bent(z, [(weight, 0) for weight, _ in layers])
         ),
-        Mistake(
-            "you transpose the weights",
-            lambda z, layers: bent(z, [(weight.T, bias) for weight, bias in layers]),
+        "you add the bias after the ReLU": _bias_late,
+        "you put the ReLU before every layer, the first one too": (
+            lambda z, layers: bent(_relu(z), layers)
         ),
-        Mistake(
-            "you leave out the biases",
-            lambda z, layers: bent(z, [(weight, 0) for weight, _ in layers]),
-        ),
-        Mistake(
-            "you add the bias after the ReLU",
-            _bias_late,
-        ),
-        Mistake(
-            "you put the ReLU before every layer, the first one too",
-            lambda z, layers: bent(_relu(z), layers),
-        ),
-        Mistake(
-            "you take the absolute value in place of the ReLU",
-            partial(bent, bend=abs),
-        ),
-    ],
+        "you take the absolute value in place of the ReLU": partial(bent, bend=abs),
+    },
     leading="z",
     anysize="z",
 )
@@ -386,32 +329,23 @@ def _norm_of_the_whole_memory(z, layers, gain, offset):
         "layer_norm(mlp(z, layers) + z, gain, offset); ex.mlp and ex.layer_norm are "
         "there, if yours are not.",
     ],
-    mistakes=[
-        Mistake(
-            "you do not add z to what the MLP makes of it",
-            lambda z, layers, *gains: layer_norm(mlp(z, layers), *gains),
+    mistakes={
+        "you do not add z to what the MLP makes of it": (
+            lambda z, layers, *gains: layer_norm(mlp(z, layers), *gains)
         ),
-        Mistake(
-            "you add z after the norm, not before",
-            lambda z, layers, *gains: layer_norm(mlp(z, layers), *gains) + z,
+        "you add z after the norm, not before": (
+            lambda z, layers, *gains: layer_norm(mlp(z, layers), *gains) + z
         ),
-        Mistake(
-            "the norm comes before the MLP, not after",
-            lambda z, layers, *gains: mlp(layer_norm(z, *gains), layers) + z,
+        "the norm comes before the MLP, not after": (
+            lambda z, layers, *gains: mlp(layer_norm(z, *gains), layers) + z
         ),
-        Mistake(
-            "you leave out the norm",
-            lambda z, layers, *gains: mlp(z, layers) + z,
+        "you leave out the norm": lambda z, layers, *gains: mlp(z, layers) + z,
+        "you take the norm of the whole memory, not of "
+        "each slot": _norm_of_the_whole_memory,
+        "you go through the layers in the wrong order": (
+            lambda z, layers, *gains: g_psi(z, layers[::-1], *gains)
         ),
-        Mistake(
-            "you take the norm of the whole memory, not of each slot",
-            _norm_of_the_whole_memory,
-        ),
-        Mistake(
-            "you go through the layers in the wrong order",
-            lambda z, layers, *gains: g_psi(z, layers[::-1], *gains),
-        ),
-    ],
+    },
     leading="z",
     anysize="z",
 )
@@ -430,32 +364,22 @@ def g_psi(z, layers, gain, offset):
         "many in gain and offset?",
         "Which of them is there once for each slot?",
     ],
-    mistakes=[
-        Mistake(
-            "every slot has parameters of its own",
-            lambda N, F, layers: N * g_psi_parameters(N, F, layers),
+    mistakes={
+        "every slot has parameters of its own": (
+            lambda N, F, layers: N * g_psi_parameters(N, F, layers)
         ),
-        Mistake(
-            "gain and offset have a number for each unit of each slot",
-            lambda N, F, layers: layers * (F * F + F) + 2 * N * F,
+        "gain and offset have a number for each unit of each slot": (
+            lambda N, F, layers: layers * (F * F + F) + 2 * N * F
         ),
-        Mistake(
-            "you leave out the biases of the layers",
-            lambda N, F, layers: layers * F * F + 2 * F,
+        "you leave out the biases of the layers": (
+            lambda N, F, layers: layers * F * F + 2 * F
         ),
-        Mistake(
-            "you leave out gain and offset",
-            lambda N, F, layers: layers * (F * F + F),
+        "you leave out gain and offset": lambda N, F, layers: layers * (F * F + F),
+        "you count the matrices alone": lambda N, F, layers: layers * F * F,
+        "the MLP reads all slots side by side, N F numbers": (
+            lambda N, F, layers: layers * (N * F) * (N * F + 1) + 2 * F
         ),
-        Mistake(
-            "you count the matrices alone",
-            lambda N, F, layers: layers * F * F,
-        ),
-        Mistake(
-            "the MLP reads all slots side by side, N F numbers",
-            lambda N, F, layers: layers * (N * F) * (N * F + 1) + 2 * F,
-        ),
-    ],
+    },
 )
 def g_psi_parameters(N, F, layers):
     """The number of trainable numbers in g_psi.

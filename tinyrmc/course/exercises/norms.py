@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from .exercise import Mistake, normal
+from .exercise import normal
 
 
 def mean(x):
@@ -65,38 +65,26 @@ class Norm:
         s = 1 / (np.sqrt(mean(d * d)) + epsilon)
         return s * (h - self.centred * mean(h) - s * d * mean(h * s * d))
 
-    def mistakes(self) -> list[Mistake]:
+    def mistakes(self):
         """Those that all norms share."""
-        return [
-            Mistake(
-                "you treat the scale s as a constant",
-                partial(self.gradient, of_scale=0),
+        return {
+            "you treat the scale s as a constant": partial(self.gradient, of_scale=0),
+            "you forget the factor s before the bracket": self.without_s,
+            "you take the row as it was before it was scaled, in place "
+            "of n": self.with_d_for_n,
+            "you multiply by the gain at the end, after the norm, and not where "
+            "it stands": self.gain_last,
+            "you forget the gain": self.without_gain,
+            "you take sums in place of means": partial(
+                self.gradient, average=lambda x: x.sum(axis=-1, keepdims=True)
             ),
-            Mistake("you forget the factor s before the bracket", self.without_s),
-            Mistake(
-                "you take the row as it was before it was scaled, in place of n",
-                self.with_d_for_n,
+            "your means run over all rows together": self.of_all_rows,
+            "you add epsilon to the root, not to what is "
+            "under it": self.epsilon_outside,
+            "you forget the epsilon": (
+                lambda g, x, gain, epsilon: self.gradient(g, x, gain, 0.0)
             ),
-            Mistake(
-                "you multiply by the gain at the end, after the norm, and not where "
-                "it stands",
-                self.gain_last,
-            ),
-            Mistake("you forget the gain", self.without_gain),
-            Mistake(
-                "you take sums in place of means",
-                partial(self.gradient, average=lambda x: x.sum(axis=-1, keepdims=True)),
-            ),
-            Mistake("your means run over all rows together", self.of_all_rows),
-            Mistake(
-                "you add epsilon to the root, not to what is under it",
-                self.epsilon_outside,
-            ),
-            Mistake(
-                "you forget the epsilon",
-                lambda g, x, gain, epsilon: self.gradient(g, x, gain, 0.0),
-            ),
-        ]
+        }
 
     def cases(self, rng):
         """Arguments (g, x, gain, epsilon)."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import equations
 from . import memory
-from .exercise import Mistake, exercise
+from .exercise import exercise
 from .recorded import recorded
 
 
@@ -72,58 +72,34 @@ def _from_the_step_at_label_m(x, labels, m):
         "step comes n-th when you sort them?",
         "np.argsort(distance)[n] is a time step. What stands in `labels` there?",
     ],
-    mistakes=[
-        Mistake(
-            "you give the time step, not the label that came with it",
-            lambda x, labels, n, m: np.argsort(_distances(x, labels, m))[n],
+    mistakes={
+        "you give the time step, not the label that came with it": (
+            lambda x, labels, n, m: np.argsort(_distances(x, labels, m))[n]
         ),
-        Mistake(
-            "you treat m as a time step, not as a label",
-            _ranked_by(_from_step_m),
+        "you treat m as a time step, not as a label": _ranked_by(_from_step_m),
+        "you treat labels[m] as the time step of m: it is the label of "
+        "step m": _ranked_by(_from_the_step_at_label_m),
+        "your order begins with the farthest": _ranked_by(
+            lambda *case: -_distances(*case)
         ),
-        Mistake(
-            "you treat labels[m] as the time step of m: it is the label of step m",
-            _ranked_by(_from_the_step_at_label_m),
+        "you leave m itself out of the order": _without_m,
+        "you count n from 1": lambda x, labels, n, m: answer(x, labels, n - 1, m),
+        "you give the distance, not the label of the vector that has it": (
+            lambda x, labels, n, m: np.sort(_distances(x, labels, m))[n]
         ),
-        Mistake(
-            "your order begins with the farthest",
-            _ranked_by(lambda *case: -_distances(*case)),
+        "you compare norms, the distances from the origin, not those "
+        "from m": _ranked_by(lambda x, labels, m: np.linalg.norm(x, axis=-1)),
+        "the norm runs over the vectors, not over the coordinates of each": _ranked_by(
+            lambda *case: np.linalg.norm(_from_m(*case), axis=0)
         ),
-        Mistake(
-            "you leave m itself out of the order",
-            _without_m,
+        "you count distances along the axes, not straight": _ranked_by(
+            lambda *case: abs(_from_m(*case)).sum(axis=-1)
         ),
-        Mistake(
-            "you count n from 1",
-            lambda x, labels, n, m: answer(x, labels, n - 1, m),
-        ),
-        Mistake(
-            "you give the distance, not the label of the vector that has it",
-            lambda x, labels, n, m: np.sort(_distances(x, labels, m))[n],
-        ),
-        Mistake(
-            "you compare norms, the distances from the origin, not those from m",
-            _ranked_by(lambda x, labels, m: np.linalg.norm(x, axis=-1)),
-        ),
-        Mistake(
-            "the norm runs over the vectors, not over the coordinates of each",
-            _ranked_by(lambda *case: np.linalg.norm(_from_m(*case), axis=0)),
-        ),
-        Mistake(
-            "you count distances along the axes, not straight",
-            _ranked_by(lambda *case: abs(_from_m(*case)).sum(axis=-1)),
-        ),
-        Mistake(
-            "you rank the vectors by their dot product with m, not by their distance "
-            "from it",
-            _ranked_by(lambda x, labels, m: x @ x[labels == m][0]),
-        ),
-        Mistake(
-            "you use argsort twice: that is the rank of vector n, not the vector of "
-            "rank n",
-            _ranked_by(lambda *case: np.argsort(_distances(*case))),
-        ),
-    ],
+        "you rank the vectors by their dot product with m, not by their distance "
+        "from it": _ranked_by(lambda x, labels, m: x @ x[labels == m][0]),
+        "you use argsort twice: that is the rank of vector n, not the vector of "
+        "rank n": _ranked_by(lambda *case: np.argsort(_distances(*case))),
+    },
 )
 def answer(x, labels, n, m):
     """The label of the vector that is n-th in Euclidean distance from vector m.
@@ -195,36 +171,16 @@ def _plain_numbers(x, labels, n, m, N):
         "row k times.",
         "np.concatenate([x, ..., ..., ...], axis=1), in the order x, label, n, m.",
     ],
-    mistakes=[
-        Mistake(
-            "the label stands before the vector",
-            _label_first,
-        ),
-        Mistake(
-            "m stands before n",
-            _m_before_n,
-        ),
-        Mistake(
-            "you write the time step in the label's place",
-            _step_for_label,
-        ),
-        Mistake(
-            "you write m as the time step of that vector, not as its label",
-            _m_as_a_step,
-        ),
-        Mistake(
-            "your one-hot vectors are as long as the number of vectors, not of labels",
-            _as_long_as_the_vectors,
-        ),
-        Mistake(
-            "the question comes with the last vector only",
-            _asked_at_the_end,
-        ),
-        Mistake(
-            "you write labels, n and m as numbers, not as one-hot vectors",
-            _plain_numbers,
-        ),
-    ],
+    mistakes={
+        "the label stands before the vector": _label_first,
+        "m stands before n": _m_before_n,
+        "you write the time step in the label's place": _step_for_label,
+        "you write m as the time step of that vector, not as its label": _m_as_a_step,
+        "your one-hot vectors are as long as the number of vectors, not "
+        "of labels": _as_long_as_the_vectors,
+        "the question comes with the last vector only": _asked_at_the_end,
+        "you write labels, n and m as numbers, not as one-hot vectors": _plain_numbers,
+    },
 )
 def encode(x, labels, n, m, N):
     """The inputs (x_t; l_t; n; m) of every time step, the last three one-hot.
@@ -258,36 +214,25 @@ def _guess_among_all(N):
         "The cross-entropy of a question is -log of the probability given to the right "
         "answer: 0 for the self query, log(N - 1) otherwise.",
     ],
-    mistakes=[
-        Mistake(
-            "you spread the guesses over all vectors, m among them",
-            _guess_among_all,
+    mistakes={
+        "you spread the guesses over all vectors, m among them": _guess_among_all,
+        "you do not even know the self query": lambda N: (1 / N, 1 / N, math.log(N)),
+        "you take the loss over the other questions alone": (
+            lambda N: _floor(N, loss=math.log(N - 1))
         ),
-        Mistake(
-            "you do not even know the self query",
-            lambda N: (1 / N, 1 / N, math.log(N)),
+        "your accuracies are in percent: 0.25, not 25": (
+            lambda N: _floor(N, accuracy=200 / N, others=100 / (N - 1))
         ),
-        Mistake(
-            "you take the loss over the other questions alone",
-            lambda N: _floor(N, loss=math.log(N - 1)),
+        "in the loss you spread a guess over N labels, but m is not among them": (
+            lambda N: _floor(N, loss=(N - 1) / N * math.log(N))
         ),
-        Mistake(
-            "your accuracies are in percent: 0.25, not 25",
-            lambda N: _floor(N, accuracy=200 / N, others=100 / (N - 1)),
+        "the sign of your loss is wrong: a logarithm of a probability is negative": (
+            lambda N: _floor(N, loss=-(N - 1) / N * math.log(N - 1))
         ),
-        Mistake(
-            "in the loss you spread a guess over N labels, but m is not among them",
-            lambda N: _floor(N, loss=(N - 1) / N * math.log(N)),
+        "your loss is in bits, with the logarithm to base 2": (
+            lambda N: _floor(N, loss=(N - 1) / N * math.log2(N - 1))
         ),
-        Mistake(
-            "the sign of your loss is wrong: a logarithm of a probability is negative",
-            lambda N: _floor(N, loss=-(N - 1) / N * math.log(N - 1)),
-        ),
-        Mistake(
-            "your loss is in bits, with the logarithm to base 2",
-            lambda N: _floor(N, loss=(N - 1) / N * math.log2(N - 1)),
-        ),
-    ],
+    },
 )
 def self_query_floor(N):
     """What knowing the self query alone is worth.
@@ -314,28 +259,23 @@ def _answers(rng):
         "Which answers are right is an array of booleans; its mean is an accuracy.",
         "right[~is_self]: those of the other questions.",
     ],
-    mistakes=[
-        Mistake(
-            "you count the self queries as wrong; leave them out",
-            lambda answers, targets, is_self: ((answers == targets) & ~is_self).mean(),
+    mistakes={
+        "you count the self queries as wrong; leave them out": (
+            lambda answers, targets, is_self: ((answers == targets) & ~is_self).mean()
         ),
-        Mistake(
-            "the self queries are still among them",
-            lambda answers, targets, is_self: (answers == targets).mean(),
+        "the self queries are still among them": (
+            lambda answers, targets, is_self: (answers == targets).mean()
         ),
-        Mistake(
-            "you look at the self queries only",
-            lambda answers, targets, is_self: (answers == targets)[is_self].mean(),
+        "you look at the self queries only": (
+            lambda answers, targets, is_self: (answers == targets)[is_self].mean()
         ),
-        Mistake(
-            "you give the share of wrong answers, not of right ones",
-            lambda answers, targets, is_self: (answers != targets)[~is_self].mean(),
+        "you give the share of wrong answers, not of right ones": (
+            lambda answers, targets, is_self: (answers != targets)[~is_self].mean()
         ),
-        Mistake(
-            "you count the self queries as right",
-            lambda answers, targets, is_self: ((answers == targets) | is_self).mean(),
+        "you count the self queries as right": (
+            lambda answers, targets, is_self: ((answers == targets) | is_self).mean()
         ),
-    ],
+    },
 )
 def accuracy_without_self(answers, targets, is_self):
     """The fraction of right answers to the questions whose answer is not m itself.
@@ -361,36 +301,25 @@ def _columns_of_input(N, n):
         "The diagonal is True too: np.eye(N + n, dtype=bool).",
         "Where either holds, attention is allowed: | joins two arrays of bool.",
     ],
-    mistakes=[
-        Mistake(
-            "a row may not attend to itself",
-            lambda N, n: _columns_of_input(N, n),
+    mistakes={
+        "a row may not attend to itself": lambda N, n: _columns_of_input(N, n),
+        "no row may attend to the input": lambda N, n: _own(N, n),
+        "you write True where attention is forbidden": (
+            lambda N, n: ~cut_among_slots(N, n)
         ),
-        Mistake(
-            "no row may attend to the input",
-            lambda N, n: _own(N, n),
+        "you swap rows and columns: the input may attend to everything": (
+            lambda N, n: cut_among_slots(N, n).T
         ),
-        Mistake(
-            "you write True where attention is forbidden",
-            lambda N, n: ~cut_among_slots(N, n),
+        "slots may hear of each other, but not of the input": (
+            lambda N, n: _own(N, n) | ~_columns_of_input(N, n)
         ),
-        Mistake(
-            "you swap rows and columns: the input may attend to everything",
-            lambda N, n: cut_among_slots(N, n).T,
+        "only slots ask; the rows of input ask too": (
+            lambda N, n: cut_among_slots(N, n)[:N]
         ),
-        Mistake(
-            "slots may hear of each other, but not of the input",
-            lambda N, n: _own(N, n) | ~_columns_of_input(N, n),
+        "you put the rows of input before the slots": (
+            lambda N, n: _own(N, n) | _columns_of_input(N, n)[:, ::-1]
         ),
-        Mistake(
-            "only slots ask; the rows of input ask too",
-            lambda N, n: cut_among_slots(N, n)[:N],
-        ),
-        Mistake(
-            "you put the rows of input before the slots",
-            lambda N, n: _own(N, n) | _columns_of_input(N, n)[:, ::-1],
-        ),
-    ],
+    },
 )
 def cut_among_slots(N, n):
     """A mask that lets every row attend to itself and to the input.
@@ -504,57 +433,37 @@ def _input_asks(M, x, W_q, W_k, W_v, gain, offset):
         "Queries are parts 0 to H - 1, of the slots alone: part[..., :N, :]. Keys are "
         "parts H to 2 H - 1, values the rest. Then equation 1 for each head.",
     ],
-    mistakes=[
-        Mistake(
-            "there is no norm: this is equation 2",
-            _with_norm(lambda qkv, gain, offset, H: qkv),
+    mistakes={
+        "there is no norm: this is equation 2": _with_norm(
+            lambda qkv, gain, offset, H: qkv
         ),
-        Mistake(
-            "queries, keys and values each have a norm of their own; one norm runs "
-            "over all three together",
-            _with_norm(lambda qkv, gain, offset, H: _in_parts(qkv, gain, offset, 3)),
+        "queries, keys and values each have a norm of their own; one norm runs "
+        "over all three together": _with_norm(
+            lambda qkv, gain, offset, H: _in_parts(qkv, gain, offset, 3)
         ),
-        Mistake(
-            "every head's q, k and v have norms of their own; one norm runs over all "
-            "heads together",
-            _with_norm(
-                lambda qkv, gain, offset, H: _in_parts(qkv, gain, offset, 3 * H)
-            ),
+        "every head's q, k and v have norms of their own; one norm runs over all "
+        "heads together": _with_norm(
+            lambda qkv, gain, offset, H: _in_parts(qkv, gain, offset, 3 * H)
         ),
-        Mistake(
-            "the norm runs over the rows, so that slots mix outside of attention",
-            _with_norm(_over_rows),
+        "the norm runs over the rows, so that slots mix outside "
+        "of attention": _with_norm(_over_rows),
+        "only queries and keys are normalised, not the values": _with_norm(
+            _without_values
         ),
-        Mistake(
-            "only queries and keys are normalised, not the values",
-            _with_norm(_without_values),
+        "you leave out gain and offset": _with_norm(
+            lambda qkv, gain, offset, H: _norm(qkv)
         ),
-        Mistake(
-            "you leave out gain and offset",
-            _with_norm(lambda qkv, gain, offset, H: _norm(qkv)),
+        "gain and offset have changed places": _with_norm(
+            lambda qkv, gain, offset, H: _norm(qkv, offset, gain)
         ),
-        Mistake(
-            "gain and offset have changed places",
-            _with_norm(lambda qkv, gain, offset, H: _norm(qkv, offset, gain)),
-        ),
-        Mistake(
-            "gain and offset meet the numbers head by head; they come in the order all "
-            "queries, all keys, all values",
-            _with_norm(_gain_by_head),
-        ),
-        Mistake(
-            "the norm is on [M; x], before the projections",
-            _norm_of_rows_first,
-        ),
-        Mistake(
-            "the norm is on what attention brings, not on queries, keys and values",
-            _norm_of_the_result,
-        ),
-        Mistake(
-            "the input asks, too: only the first N rows of the queries are wanted",
-            _input_asks,
-        ),
-    ],
+        "gain and offset meet the numbers head by head; they come in the order all "
+        "queries, all keys, all values": _with_norm(_gain_by_head),
+        "the norm is on [M; x], before the projections": _norm_of_rows_first,
+        "the norm is on what attention brings, not on queries, keys "
+        "and values": _norm_of_the_result,
+        "the input asks, too: only the first N rows of the queries "
+        "are wanted": _input_asks,
+    },
 )
 def normed_attention(xp, M, x, W_q, W_k, W_v, gain, offset):
     """Equation 2, with one layer norm over the queries, keys and values of all heads.
@@ -609,31 +518,22 @@ def _candidate_with_residual(x, m, h, p):
         'normed_attention(xp, m, x, p["W_q"], p["W_k"], p["W_v"], p["qkv_gain"], '
         'p["qkv_offset"])',
     ],
-    mistakes=[
-        Mistake(
-            "your step has no norm on queries, keys and values: it is that of chapter "
-            "9",
-            lambda x, m, h, p: memory.step(np, x, m, h, p),
+    mistakes={
+        "your step has no norm on queries, keys and values: it is that of chapter 9": (
+            lambda x, m, h, p: memory.step(np, x, m, h, p)
         ),
-        Mistake(
-            "your gates see a normalised input; the norm is for attention alone",
-            _gates_of_normed_x,
+        "your gates see a normalised input; the norm is for "
+        "attention alone": _gates_of_normed_x,
+        "you add m to what attention brings: the release does that, but here only "
+        "one row of the table changes": _candidate_with_residual,
+        "you apply tanh to the candidate: the release does that, but here only one "
+        "row of the table changes": (
+            lambda x, m, h, p: memory.finish(np.tanh(_candidate(x, m, p)), x, m, h, p)
         ),
-        Mistake(
-            "you add m to what attention brings: the release does that, but here only "
-            "one row of the table changes",
-            _candidate_with_residual,
+        "you return h and m in the wrong order": (
+            lambda *case: normed_step(np, *case)[::-1]
         ),
-        Mistake(
-            "you apply tanh to the candidate: the release does that, but here only one "
-            "row of the table changes",
-            lambda x, m, h, p: memory.finish(np.tanh(_candidate(x, m, p)), x, m, h, p),
-        ),
-        Mistake(
-            "you return h and m in the wrong order",
-            lambda *case: normed_step(np, *case)[::-1],
-        ),
-    ],
+    },
 )
 def normed_step(xp, x, m, h, p):
     """Equations 2 to 9, with a norm on queries, keys and values.

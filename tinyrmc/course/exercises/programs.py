@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from .exercise import Mistake, exercise
+from .exercise import exercise
 
 
 def _programs(rng):
@@ -93,76 +93,47 @@ def _modulo_in_parts(program, length):
         "Python's % never gives a negative number for a positive modulus: -9753 % "
         "100000 is 90247. str(...) of that is the answer.",
     ],
-    mistakes=[
-        Mistake(
-            "you take the answer modulo 10 to the length, one digit too few",
-            lambda program, length: str(_value(program) % 10**length),
+    mistakes={
+        "you take the answer modulo 10 to the length, one digit too few": (
+            lambda program, length: str(_value(program) % 10**length)
         ),
-        Mistake(
-            "you drop the sign before you take the remainder",
-            lambda program, length: str(abs(_value(program)) % 10 ** (length + 1)),
+        "you drop the sign before you take the remainder": (
+            lambda program, length: str(abs(_value(program)) % 10 ** (length + 1))
         ),
-        Mistake(
-            "you give the value itself, without the remainder",
-            lambda program, length: str(_value(program)),
+        "you give the value itself, without the remainder": (
+            lambda program, length: str(_value(program))
         ),
-        Mistake(
-            "you pad the answer with zeros",
-            lambda program, length: evaluate(program, length).zfill(length + 1),
+        "you pad the answer with zeros": (
+            lambda program, length: evaluate(program, length).zfill(length + 1)
         ),
-        Mistake(
-            "your remainder keeps the sign of the value, as it does in C",
-            _signed_remainder,
+        "your remainder keeps the sign of the value, as it does "
+        "in C": _signed_remainder,
+        "your answer is a number, not a text": (
+            lambda program, length: int(evaluate(program, length))
         ),
-        Mistake(
-            "your answer is a number, not a text",
-            lambda program, length: int(evaluate(program, length)),
+        "you take a loop's operands in the order a, k, b, as in its text": _answer(
+            loop=lambda k, a, b: k + a * b
         ),
-        Mistake(
-            "you take a loop's operands in the order a, k, b, as in its text",
-            _answer(loop=lambda k, a, b: k + a * b),
+        "your loop makes one round too few": _answer(
+            loop=lambda k, a, b: a + (k - 1) * b
         ),
-        Mistake(
-            "your loop makes one round too few",
-            _answer(loop=lambda k, a, b: a + (k - 1) * b),
+        "your loop adds up both operands in every round": _answer(
+            loop=lambda k, a, b: k * (a + b)
         ),
-        Mistake(
-            "your loop adds up both operands in every round",
-            _answer(loop=lambda k, a, b: k * (a + b)),
+        "your loop adds a again and again to b, and not b to a": _answer(
+            loop=lambda k, a, b: b + k * a
         ),
-        Mistake(
-            "your loop adds a again and again to b, and not b to a",
-            _answer(loop=lambda k, a, b: b + k * a),
+        "you take the remainder of every part, not of the "
+        "value alone": _modulo_in_parts,
+        "the two outcomes of an if have changed places": _answer(swapped=True),
+        "< and > have changed places": _answer(larger=("if<",)),
+        "equal numbers count as larger, >= for >": _answer(or_equal=("if>",)),
+        "equal numbers count as smaller, <= for <": _answer(or_equal=("if<",)),
+        "equal numbers count as larger and as smaller, >= for > and <= for <": _answer(
+            or_equal=("if>", "if<")
         ),
-        Mistake(
-            "you take the remainder of every part, not of the value alone",
-            _modulo_in_parts,
-        ),
-        Mistake(
-            "the two outcomes of an if have changed places",
-            _answer(swapped=True),
-        ),
-        Mistake(
-            "< and > have changed places",
-            _answer(larger=("if<",)),
-        ),
-        Mistake(
-            "equal numbers count as larger, >= for >",
-            _answer(or_equal=("if>",)),
-        ),
-        Mistake(
-            "equal numbers count as smaller, <= for <",
-            _answer(or_equal=("if<",)),
-        ),
-        Mistake(
-            "equal numbers count as larger and as smaller, >= for > and <= for <",
-            _answer(or_equal=("if>", "if<")),
-        ),
-        Mistake(
-            "both kinds of if take the larger",
-            _answer(larger=("if>", "if<")),
-        ),
-    ],
+        "both kinds of if take the larger": _answer(larger=("if>", "if<")),
+    },
 )
 def evaluate(program, length):
     """The answer, a text, to a program whose numbers have `length` digits.
@@ -267,46 +238,20 @@ def _all_with_the_shortest(step, inputs, lengths, state):
         "np.where(condition, new, old), with a condition of shape (B, 1), takes whole "
         "rows of one or the other.",
     ],
-    mistakes=[
-        Mistake(
-            "the state goes on changing beyond the length",
-            _read_on,
-        ),
-        Mistake(
-            "you set the inputs beyond the length to zero, but the state goes on",
-            _read_zeros,
-        ),
-        Mistake(
-            "each step begins from the first state, not from the one that the step "
-            "before has left",
-            _from_the_first,
-        ),
-        Mistake(
-            "you set the state to zero beyond the length",
-            partial(_read, after=0.0),
-        ),
-        Mistake(
-            "you do not read the last character",
-            partial(_read, late=-1),
-        ),
-        Mistake(
-            "you read one character too many",
-            partial(_read, late=1),
-        ),
-        Mistake(
-            "you multiply old and new by 1 and 0 and add them: 0 times NaN is still "
-            "NaN",
-            _mixed,
-        ),
-        Mistake(
-            "all examples stop with the longest",
-            _all_with_the_longest,
-        ),
-        Mistake(
-            "all examples stop with the shortest",
-            _all_with_the_shortest,
-        ),
-    ],
+    mistakes={
+        "the state goes on changing beyond the length": _read_on,
+        "you set the inputs beyond the length to zero, but the state "
+        "goes on": _read_zeros,
+        "each step begins from the first state, not from the one that the step "
+        "before has left": _from_the_first,
+        "you set the state to zero beyond the length": partial(_read, after=0.0),
+        "you do not read the last character": partial(_read, late=-1),
+        "you read one character too many": partial(_read, late=1),
+        "you multiply old and new by 1 and 0 and add them: 0 times NaN is still "
+        "NaN": _mixed,
+        "all examples stop with the longest": _all_with_the_longest,
+        "all examples stop with the shortest": _all_with_the_shortest,
+    },
 )
 def read(step, inputs, lengths, state):
     """The state after each example's own length of inputs.
@@ -381,33 +326,17 @@ def _divided_by_all_places(*case):
         "A whole answer is right where no character that counts is wrong:\n"
         "(right | ~counts).all(axis=1)",
     ],
-    mistakes=[
-        Mistake(
-            "you count what stands beyond the length, too",
-            _all_characters,
-        ),
-        Mistake(
-            "you want a whole answer to be right beyond its length, too",
-            _whole_beyond_the_length,
-        ),
-        Mistake(
-            "you average each answer's own accuracy, so that a character of a short "
-            "one counts for more",
-            _mean_of_each,
-        ),
-        Mistake(
-            "you count the characters beyond the length as wrong in whole answers",
-            _wrong_beyond_the_length,
-        ),
-        Mistake(
-            "the two numbers have changed places",
-            lambda *case: score(*case)[::-1],
-        ),
-        Mistake(
-            "you divide the right characters by all places",
-            _divided_by_all_places,
-        ),
-    ],
+    mistakes={
+        "you count what stands beyond the length, too": _all_characters,
+        "you want a whole answer to be right beyond its "
+        "length, too": _whole_beyond_the_length,
+        "you average each answer's own accuracy, so that a character of a short "
+        "one counts for more": _mean_of_each,
+        "you count the characters beyond the length as wrong in "
+        "whole answers": _wrong_beyond_the_length,
+        "the two numbers have changed places": lambda *case: score(*case)[::-1],
+        "you divide the right characters by all places": _divided_by_all_places,
+    },
 )
 def score(answers, targets, lengths):
     """(fraction of the characters that are right, fraction of wholly right answers).

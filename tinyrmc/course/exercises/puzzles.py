@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from .exercise import Mistake, exercise, normal
+from .exercise import exercise, normal
 
 WORDS = "np where arange shape T"
 puzzle = partial(exercise, words=WORDS)
@@ -15,12 +15,12 @@ puzzle = partial(exercise, words=WORDS)
 @puzzle(
     cases=lambda rng: [(3,), (1,), (7,)],
     hints=["np.arange(n) is as long as it should be. What makes each entry 1?"],
-    mistakes=[
-        Mistake("your numbers are zeros", lambda n: np.zeros(n)),
-        Mistake("you count up, where every entry should be 1", lambda n: np.arange(n)),
-        Mistake("there is one too many", lambda n: np.ones(n + 1)),
-        Mistake("you make a whole matrix of ones", lambda n: np.ones((n, n))),
-    ],
+    mistakes={
+        "your numbers are zeros": lambda n: np.zeros(n),
+        "you count up, where every entry should be 1": lambda n: np.arange(n),
+        "there is one too many": lambda n: np.ones(n + 1),
+        "you make a whole matrix of ones": lambda n: np.ones((n, n)),
+    },
 )
 def ones(n):
     """n ones: a number -> (n,)."""
@@ -30,12 +30,12 @@ def ones(n):
 @puzzle(
     cases=lambda rng: [normal(rng, 5), normal(rng, 1), (1e6 * rng.normal(size=8),)],
     hints=["A product of two vectors is a sum. What must the other vector hold?"],
-    mistakes=[
-        Mistake("you add up the squares", lambda x: x @ x),
-        Mistake("you take the mean", lambda x: x.mean()),
-        Mistake("you add up, step by step, and keep all steps", lambda x: x.cumsum()),
-        Mistake("signs are lost", lambda x: abs(x).sum()),
-    ],
+    mistakes={
+        "you add up the squares": lambda x: x @ x,
+        "you take the mean": lambda x: x.mean(),
+        "you add up, step by step, and keep all steps": lambda x: x.cumsum(),
+        "signs are lost": lambda x: abs(x).sum(),
+    },
     anysize="x",
 )
 def total(x):
@@ -46,16 +46,15 @@ def total(x):
 @puzzle(
     cases=lambda rng: [(3,), (1,), (6,)],
     hints=["Compare row numbers, as a column, with column numbers, as a row."],
-    mistakes=[
-        Mistake("everything on and below the diagonal is 1", lambda n: np.tri(n)),
-        Mistake("the diagonal counts up", lambda n: np.diag(np.arange(n))),
-        Mistake("the other diagonal is 1", lambda n: np.eye(n)[::-1].copy()),
-        Mistake("all but the diagonal is 1", lambda n: 1 - np.eye(n)),
-        Mistake(
-            "two rows are compared, pair by pair: make one of them a column",
-            lambda n: np.arange(n) == np.arange(n),
+    mistakes={
+        "everything on and below the diagonal is 1": lambda n: np.tri(n),
+        "the diagonal counts up": lambda n: np.diag(np.arange(n)),
+        "the other diagonal is 1": lambda n: np.eye(n)[::-1].copy(),
+        "all but the diagonal is 1": lambda n: 1 - np.eye(n),
+        "two rows are compared, pair by pair: make one of them a column": (
+            lambda n: np.arange(n) == np.arange(n)
         ),
-    ],
+    },
 )
 def identity(n):
     """Ones on the diagonal, else zeros: a number -> (n, n)."""
@@ -74,26 +73,21 @@ def _labels(rng):
 @puzzle(
     cases=_labels,
     hints=["Entry [b, c] asks: is labels[b] equal to c? Give both an axis."],
-    mistakes=[
-        Mistake("classes and labels have changed places", lambda b, C: np.eye(C)[b].T),
-        Mistake("the 1 stands one class too far", lambda b, C: np.eye(C)[(b + 1) % C]),
-        Mistake(
-            "you count the classes from 1; labels begin at 0",
-            lambda b, C: np.eye(C + 1)[b][:, 1:].copy(),
+    mistakes={
+        "classes and labels have changed places": lambda b, C: np.eye(C)[b].T,
+        "the 1 stands one class too far": lambda b, C: np.eye(C)[(b + 1) % C],
+        "you count the classes from 1; labels begin at 0": (
+            lambda b, C: np.eye(C + 1)[b][:, 1:].copy()
         ),
-        Mistake(
-            "all classes up to the label are 1",
-            lambda b, C: (np.arange(C) <= b[:, None]) * 1.0,
+        "all classes up to the label are 1": (
+            lambda b, C: (np.arange(C) <= b[:, None]) * 1.0
         ),
-        Mistake("ones and zeros have changed places", lambda b, C: 1 - np.eye(C)[b]),
-        Mistake(
-            "you count how often each class occurs", lambda b, C: np.eye(C)[b].sum(0)
+        "ones and zeros have changed places": lambda b, C: 1 - np.eye(C)[b],
+        "you count how often each class occurs": lambda b, C: np.eye(C)[b].sum(0),
+        "labels and classes are compared pair by pair: make the labels a column": (
+            lambda b, C: b == np.arange(C)
         ),
-        Mistake(
-            "labels and classes are compared pair by pair: make the labels a column",
-            lambda b, C: b == np.arange(C),
-        ),
-    ],
+    },
 )
 def one_hot(labels, C):
     """A 1 at each label's place: labels (B,), of C classes -> (B, C)."""
@@ -108,19 +102,14 @@ def one_hot(labels, C):
         (np.array([4, 4]), 1e3 * rng.normal(size=(6, 3))),
     ],
     hints=["A one-hot row times a table picks a row of it."],
-    mistakes=[
-        Mistake("you pick columns, not rows", lambda b, W: W.T[b % len(W.T)]),
-        Mistake(
-            "you pick the row after the one you want", lambda b, W: W[b - len(W) + 1]
-        ),
-        Mistake(
-            "the one-hot rows stand in columns: make the labels the column, not the "
-            "rows of the table",
-            lambda b, W: (b == np.arange(len(W))[:, None]) @ W,
-        ),
-        Mistake("you add up what was picked", lambda b, W: W[b].sum(axis=0)),
-        Mistake("every row is multiplied by its label", lambda b, W: W[b] * b[:, None]),
-    ],
+    mistakes={
+        "you pick columns, not rows": lambda b, W: W.T[b % len(W.T)],
+        "you pick the row after the one you want": lambda b, W: W[b - len(W) + 1],
+        "the one-hot rows stand in columns: make the labels the column, not the "
+        "rows of the table": (lambda b, W: (b == np.arange(len(W))[:, None]) @ W),
+        "you add up what was picked": lambda b, W: W[b].sum(axis=0),
+        "every row is multiplied by its label": lambda b, W: W[b] * b[:, None],
+    },
     anysize="table",
 )
 def look_up(labels, table):
@@ -131,19 +120,16 @@ def look_up(labels, table):
 @puzzle(
     cases=lambda rng: [(4,), (1,), (7,)],
     hints=["Row t is the time that looks, column s the time it looks at: s <= t."],
-    mistakes=[
-        Mistake(
-            "you let each time see the future", lambda T: np.triu(np.ones((T, T))) > 0
+    mistakes={
+        "you let each time see the future": lambda T: np.triu(np.ones((T, T))) > 0,
+        "no time sees itself": lambda T: np.tri(T, k=-1) > 0,
+        "each time sees itself alone": lambda T: np.eye(T) > 0,
+        "True stands where a time must not look": lambda T: np.tri(T) == 0,
+        "each time sees one step ahead, too": lambda T: np.tri(T, k=1) > 0,
+        "two rows are compared, pair by pair: make one of them a column": (
+            lambda T: np.arange(T) >= np.arange(T)
         ),
-        Mistake("no time sees itself", lambda T: np.tri(T, k=-1) > 0),
-        Mistake("each time sees itself alone", lambda T: np.eye(T) > 0),
-        Mistake("True stands where a time must not look", lambda T: np.tri(T) == 0),
-        Mistake("each time sees one step ahead, too", lambda T: np.tri(T, k=1) > 0),
-        Mistake(
-            "two rows are compared, pair by pair: make one of them a column",
-            lambda T: np.arange(T) >= np.arange(T),
-        ),
-    ],
+    },
 )
 def causal_mask(T):
     """Which times s may time t look at? Those up to itself: a number -> (T, T)."""
@@ -158,22 +144,18 @@ def causal_mask(T):
         (np.array([1]), 1),
     ],
     hints=["Entry [b, t] asks: is t still inside? Times count from 0."],
-    mistakes=[
-        Mistake("one step too many counts", lambda n, T: np.arange(T) <= n[:, None]),
-        Mistake("True stands behind the end", lambda n, T: np.arange(T) >= n[:, None]),
-        Mistake(
-            "the sequences stand at the right",
-            lambda n, T: np.arange(T)[::-1] < n[:, None],
+    mistakes={
+        "one step too many counts": lambda n, T: np.arange(T) <= n[:, None],
+        "True stands behind the end": lambda n, T: np.arange(T) >= n[:, None],
+        "the sequences stand at the right": (
+            lambda n, T: np.arange(T)[::-1] < n[:, None]
         ),
-        Mistake(
-            "only the last step counts", lambda n, T: np.arange(T) == n[:, None] - 1
+        "only the last step counts": lambda n, T: np.arange(T) == n[:, None] - 1,
+        "one step is missing": lambda n, T: np.arange(T) < n[:, None] - 1,
+        "times and lengths are compared pair by pair: make the lengths a column": (
+            lambda n, T: np.arange(T) < n
         ),
-        Mistake("one step is missing", lambda n, T: np.arange(T) < n[:, None] - 1),
-        Mistake(
-            "times and lengths are compared pair by pair: make the lengths a column",
-            lambda n, T: np.arange(T) < n,
-        ),
-    ],
+    },
 )
 def padding_mask(lengths, T):
     """True inside each sequence, False behind its end: lengths (B,) -> (B, T)."""
@@ -183,18 +165,15 @@ def padding_mask(lengths, T):
 @puzzle(
     cases=lambda rng: [normal(rng, (4, 2)), normal(rng, (3, 3)), normal(rng, (1, 5))],
     hints=["Which rows does sum t contain? You have just drawn that as a mask."],
-    mistakes=[
-        Mistake("you sum along the other axis", lambda x: x.cumsum(axis=1)),
-        Mistake("row t leaves out itself", lambda x: x.cumsum(axis=0) - x),
-        Mistake("you sum from the end", lambda x: x[::-1].cumsum(axis=0)[::-1].copy()),
-        Mistake(
-            "every row is the sum of all", lambda x: np.tile(x.sum(0), (len(x), 1))
+    mistakes={
+        "you sum along the other axis": lambda x: x.cumsum(axis=1),
+        "row t leaves out itself": lambda x: x.cumsum(axis=0) - x,
+        "you sum from the end": lambda x: x[::-1].cumsum(axis=0)[::-1].copy(),
+        "every row is the sum of all": lambda x: np.tile(x.sum(0), (len(x), 1)),
+        "you take the mean of the rows so far": (
+            lambda x: x.cumsum(axis=0) / np.arange(1, len(x) + 1)[:, None]
         ),
-        Mistake(
-            "you take the mean of the rows so far",
-            lambda x: x.cumsum(axis=0) / np.arange(1, len(x) + 1)[:, None],
-        ),
-    ],
+    },
     leading="x",
     anysize="x",
 )
@@ -209,24 +188,19 @@ def cumulative_sum(x):
         "Row t takes 1 times row t and -1 times row t - 1. Draw the matrix of that.",
         "It is 1 where t == s and -1 where t == s + 1.",
     ],
-    mistakes=[
-        Mistake(
-            "the row after it is subtracted, not the row before",
-            lambda x: x - np.vstack([x[1:], 0 * x[:1]]),
+    mistakes={
+        "the row after it is subtracted, not the row before": (
+            lambda x: x - np.vstack([x[1:], 0 * x[:1]])
         ),
-        Mistake(
-            "the first row loses the last one: time does not go in a circle",
-            lambda x: x - np.roll(x, 1, axis=0),
+        "the first row loses the last one: time does not go in a circle": (
+            lambda x: x - np.roll(x, 1, axis=0)
         ),
-        Mistake("the first row is gone", lambda x: np.diff(x, axis=0)),
-        Mistake(
-            "the row before is added", lambda x: x + np.vstack([0 * x[:1], x[:-1]])
+        "the first row is gone": lambda x: np.diff(x, axis=0),
+        "the row before is added": lambda x: x + np.vstack([0 * x[:1], x[:-1]]),
+        "the difference has the wrong sign": (
+            lambda x: np.vstack([0 * x[:1], x[:-1]]) - x
         ),
-        Mistake(
-            "the difference has the wrong sign",
-            lambda x: np.vstack([0 * x[:1], x[:-1]]) - x,
-        ),
-    ],
+    },
     leading="x",
     anysize="x",
 )
@@ -253,14 +227,12 @@ def _orders(rng):
 @puzzle(
     cases=_orders,
     hints=["This is `look_up`, with the memory for a table."],
-    mistakes=[
-        Mistake(
-            "you put rows back where they came from", lambda M, k: M[np.argsort(k)]
-        ),
-        Mistake("you shuffle the units, too", lambda M, k: M[k][:, ::-1].copy()),
-        Mistake("you turn the order round", lambda M, k: M[k[::-1]]),
-        Mistake("nothing moves", lambda M, k: M + 0),
-    ],
+    mistakes={
+        "you put rows back where they came from": lambda M, k: M[np.argsort(k)],
+        "you shuffle the units, too": lambda M, k: M[k][:, ::-1].copy(),
+        "you turn the order round": lambda M, k: M[k[::-1]],
+        "nothing moves": lambda M, k: M + 0,
+    },
     leading="M",
     anysize="M",
 )
@@ -272,12 +244,12 @@ def shuffle(M, order):
 @puzzle(
     cases=_orders,
     hints=["What undoes a product with a matrix that only shuffles? Its transpose."],
-    mistakes=[
-        Mistake("you shuffle once more", lambda M, k: M[k]),
-        Mistake("you turn the slots round", lambda M, k: M[::-1].copy()),
-        Mistake("nothing moves", lambda M, k: M + 0),
-        Mistake("you turn the order round", lambda M, k: M[np.argsort(k)[::-1]]),
-    ],
+    mistakes={
+        "you shuffle once more": lambda M, k: M[k],
+        "you turn the slots round": lambda M, k: M[::-1].copy(),
+        "nothing moves": lambda M, k: M + 0,
+        "you turn the order round": lambda M, k: M[np.argsort(k)[::-1]],
+    },
     leading="M",
     anysize="M",
 )
@@ -294,22 +266,17 @@ def unshuffle(M, order):
         (1e6 * rng.normal(size=8),),
     ],
     hints=["The rank of x[i] is how many x[j] are smaller: a comparison, then a sum."],
-    mistakes=[
-        Mistake("the largest has rank 0", lambda x: (x > x[:, None]) @ (0 * x + 1)),
-        Mistake(
-            "every number counts itself, so ranks begin at 1",
-            lambda x: (x <= x[:, None]) @ (0 * x + 1),
+    mistakes={
+        "the largest has rank 0": lambda x: (x > x[:, None]) @ (0 * x + 1),
+        "every number counts itself, so ranks begin at 1": (
+            lambda x: (x <= x[:, None]) @ (0 * x + 1)
         ),
-        Mistake(
-            "you give the order in which to take the numbers, not their ranks",
-            np.argsort,
+        "you give the order in which to take the numbers, not their ranks": np.argsort,
+        "two equal numbers get different ranks": (
+            lambda x: np.argsort(np.argsort(x, kind="stable"), kind="stable")
         ),
-        Mistake(
-            "two equal numbers get different ranks",
-            lambda x: np.argsort(np.argsort(x, kind="stable"), kind="stable"),
-        ),
-        Mistake("you sort the numbers", lambda x: np.sort(x)),
-    ],
+        "you sort the numbers": lambda x: np.sort(x),
+    },
     anysize="x",
 )
 def ranks(x):
@@ -320,28 +287,23 @@ def ranks(x):
 @puzzle(
     cases=lambda rng: [(6, 3), (6, 2), (4, 4), (5, 1), (12, 3)],
     hints=["The head of unit k is k // (F // H)."],
-    mistakes=[
-        Mistake(
-            "you deal out the units in turn: the head of unit k is k % H",
-            lambda F, H: np.arange(F)[:, None] % H == np.arange(F) % H,
+    mistakes={
+        "you deal out the units in turn: the head of unit k is k % H": (
+            lambda F, H: np.arange(F)[:, None] % H == np.arange(F) % H
         ),
-        Mistake(
-            "you divide by the number of heads, not by the units of a head",
-            lambda F, H: np.arange(F)[:, None] // H == np.arange(F) // H,
+        "you divide by the number of heads, not by the units of a head": (
+            lambda F, H: np.arange(F)[:, None] // H == np.arange(F) // H
         ),
-        Mistake(
-            "a unit sees the heads before it, too",
-            lambda F, H: np.arange(F)[:, None] // (F // H) >= np.arange(F) // (F // H),
+        "a unit sees the heads before it, too": (
+            lambda F, H: np.arange(F)[:, None] // (F // H) >= np.arange(F) // (F // H)
         ),
-        Mistake(
-            "True stands between different heads",
-            lambda F, H: np.arange(F)[:, None] // (F // H) != np.arange(F) // (F // H),
+        "True stands between different heads": (
+            lambda F, H: np.arange(F)[:, None] // (F // H) != np.arange(F) // (F // H)
         ),
-        Mistake(
-            "every unit is a head of its own (does a / stand where // should?)",
-            lambda F, H: np.eye(F) > 0,
+        "every unit is a head of its own (does a / stand where // should?)": (
+            lambda F, H: np.eye(F) > 0
         ),
-    ],
+    },
 )
 def head_mask(F, H):
     """Which of F units share one of H heads, which lie side by side -> (F, F)."""
@@ -360,29 +322,20 @@ def head_mask(F, H):
         "The 1 stands at lengths - 1. The result is (B, 1, F): look at its only row, "
         "with [:, 0].",
     ],
-    mistakes=[
-        Mistake(
-            "you take the last step of all, padding or not",
-            lambda x, n: x[:, -1].copy(),
+    mistakes={
+        "you take the last step of all, padding or not": lambda x, n: x[:, -1].copy(),
+        "you take the first step": lambda x, n: x[:, 0].copy(),
+        "you take the step behind the end, and zeros where there is none": (
+            lambda x, n: np.pad(x, ((0, 0), (0, 1), (0, 0)))[np.arange(len(x)), n]
         ),
-        Mistake("you take the first step", lambda x, n: x[:, 0].copy()),
-        Mistake(
-            "you take the step behind the end, and zeros where there is none",
-            lambda x, n: np.pad(x, ((0, 0), (0, 1), (0, 0)))[np.arange(len(x)), n],
+        "each one-hot row meets every sequence: it needs one more axis, (B, 1, T)": (
+            lambda x, n: (np.arange(x.shape[1]) == n[:, None] - 1) @ x
         ),
-        Mistake(
-            "each one-hot row meets every sequence: it needs one more axis, (B, 1, T)",
-            lambda x, n: (np.arange(x.shape[1]) == n[:, None] - 1) @ x,
+        "an axis of size 1 is left": lambda x, n: x[np.arange(len(x)), n - 1][:, None],
+        "you add up all steps inside": (
+            lambda x, n: (x * (np.arange(x.shape[1]) < n[:, None])[..., None]).sum(1)
         ),
-        Mistake(
-            "an axis of size 1 is left",
-            lambda x, n: x[np.arange(len(x)), n - 1][:, None],
-        ),
-        Mistake(
-            "you add up all steps inside",
-            lambda x, n: (x * (np.arange(x.shape[1]) < n[:, None])[..., None]).sum(1),
-        ),
-    ],
+    },
     anysize="x",
 )
 def last_step(x, lengths):
@@ -405,36 +358,27 @@ def _sigmoid(x):
         tuple(2000 * each for each in normal(rng, (2, 3), (2, 1), (2, 1), (2, 3))),
     ],
     hints=["A sigmoid is 1 / (1 + np.exp(-x)): so divide by 1 + np.exp(-f)."],
-    mistakes=[
-        Mistake(
-            "the two gates have changed places",
-            lambda M, f, i, new: _sigmoid(i) * M + _sigmoid(f) * np.tanh(new),
+    mistakes={
+        "the two gates have changed places": (
+            lambda M, f, i, new: _sigmoid(i) * M + _sigmoid(f) * np.tanh(new)
         ),
-        Mistake(
-            "the gates lack their sigmoid",
-            lambda M, f, i, new: f * M + i * np.tanh(new),
+        "the gates lack their sigmoid": lambda M, f, i, new: f * M + i * np.tanh(new),
+        "what is written lacks its tanh": (
+            lambda M, f, i, new: _sigmoid(f) * M + _sigmoid(i) * new
         ),
-        Mistake(
-            "what is written lacks its tanh",
-            lambda M, f, i, new: _sigmoid(f) * M + _sigmoid(i) * new,
+        "the gates are shut where they should be open": (
+            lambda M, f, i, new: _sigmoid(-f) * M + _sigmoid(-i) * np.tanh(new)
         ),
-        Mistake(
-            "the gates are shut where they should be open",
-            lambda M, f, i, new: _sigmoid(-f) * M + _sigmoid(-i) * np.tanh(new),
+        "one gate does it all: what is not kept is written": (
+            lambda M, f, i, new: _sigmoid(f) * M + _sigmoid(-f) * np.tanh(new)
         ),
-        Mistake(
-            "one gate does it all: what is not kept is written",
-            lambda M, f, i, new: _sigmoid(f) * M + _sigmoid(-f) * np.tanh(new),
+        "1 + np.exp(...) has no brackets, so that you divide by 1 and add the rest": (
+            lambda M, f, i, new: M + np.exp(-f) + np.tanh(new) + np.exp(-i)
         ),
-        Mistake(
-            "1 + np.exp(...) has no brackets, so that you divide by 1 and add the rest",
-            lambda M, f, i, new: M + np.exp(-f) + np.tanh(new) + np.exp(-i),
+        "the old memory goes through a tanh, too": (
+            lambda M, f, i, new: np.tanh(M) * _sigmoid(f) + _sigmoid(i) * np.tanh(new)
         ),
-        Mistake(
-            "the old memory goes through a tanh, too",
-            lambda M, f, i, new: np.tanh(M) * _sigmoid(f) + _sigmoid(i) * np.tanh(new),
-        ),
-    ],
+    },
     leading="M f i new",
     anysize="M new",
 )

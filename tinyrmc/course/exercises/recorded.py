@@ -18,7 +18,6 @@ from ..cases import Case
 from ..compare import Demand, Wrong, compare
 from .exercise import (
     Exercise,
-    Mistake,
     Verdict,
     check_signature,
     exercise,
@@ -44,9 +43,9 @@ class Recorded(Exercise):
     def __init__(self, function: Function, plain: Exercise):
         vars(self).update(vars(plain))
         self.function, self.plain = function, plain
-        self.mistakes = [
-            Mistake(each.what, _with_xp(each.answer)) for each in plain.mistakes
-        ]
+        self.mistakes = {
+            what: _with_xp(mistake) for what, mistake in plain.mistakes.items()
+        }
         functools.update_wrapper(self, function)
 
     def cases(self) -> list[Case]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from .attention import softmax
 from .derived import by_complex_step, log_shares
-from .exercise import Mistake, exercise, normal
+from .exercise import exercise, normal
 
 
 @exercise(
@@ -27,32 +27,20 @@ from .exercise import Mistake, exercise, normal
         "b[k, j], for every j: sum g[i, j] b[k, j] over j.",
         "g @ b.T; and for b likewise, with a.T on the other side.",
     ],
-    mistakes=[
-        Mistake(
-            "you do not transpose the factors",
-            lambda g, a, b: (g @ b, a @ g),
+    mistakes={
+        "you do not transpose the factors": lambda g, a, b: (g @ b, a @ g),
+        "you do not transpose a, in the gradient of b": (
+            lambda g, a, b: (g @ b.T, a @ g)
         ),
-        Mistake(
-            "you do not transpose a, in the gradient of b",
-            lambda g, a, b: (g @ b.T, a @ g),
+        "you do not transpose b, in the gradient of a": (
+            lambda g, a, b: (g @ b, a.T @ g)
         ),
-        Mistake(
-            "you do not transpose b, in the gradient of a",
-            lambda g, a, b: (g @ b, a.T @ g),
+        "the two gradients have changed places": lambda g, a, b: (a.T @ g, g @ b.T),
+        "both gradients come out transposed": lambda g, a, b: (b @ g.T, g.T @ a),
+        "you do not pass g on: these are the derivatives of the sum of all entries": (
+            lambda g, a, b: (np.ones_like(g) @ b.T, a.T @ np.ones_like(g))
         ),
-        Mistake(
-            "the two gradients have changed places",
-            lambda g, a, b: (a.T @ g, g @ b.T),
-        ),
-        Mistake(
-            "both gradients come out transposed",
-            lambda g, a, b: (b @ g.T, g.T @ a),
-        ),
-        Mistake(
-            "you do not pass g on: these are the derivatives of the sum of all entries",
-            lambda g, a, b: (np.ones_like(g) @ b.T, a.T @ np.ones_like(g)),
-        ),
-    ],
+    },
     anysize="g",
     exact=by_complex_step(lambda a, b: a @ b, "a b"),
 )
@@ -91,34 +79,24 @@ def _shares(rng):
         "times a sum that is the same for all k.",
         "That sum is (g * y).sum(axis=-1, keepdims=True).",
     ],
-    mistakes=[
-        Mistake(
-            "you treat every share as if it stood alone, like a sigmoid",
-            lambda g, y: g * y * (1 - y),
+    mistakes={
+        "you treat every share as if it stood alone, like a sigmoid": (
+            lambda g, y: g * y * (1 - y)
         ),
-        Mistake(
-            "you leave out what a score takes from the other shares",
-            lambda g, y: g * y,
+        "you leave out what a score takes from the other shares": lambda g, y: g * y,
+        "you sum over the first axis; the shares of a row lie along the last, "
+        "axis=-1": (lambda g, y: g * y - y * (g * y).sum(axis=0, keepdims=True)),
+        "you sum over all rows, not within each": (
+            lambda g, y: g * y - y * (g * y).sum()
         ),
-        Mistake(
-            "you sum over the first axis; the shares of a row lie along the last, "
-            "axis=-1",
-            lambda g, y: g * y - y * (g * y).sum(axis=0, keepdims=True),
+        "the sums lose their axis, so that broadcasting lays them along the "
+        "columns (keepdims=True keeps it)": (
+            lambda g, y: g * y - y * (g * y).sum(axis=-1)
         ),
-        Mistake(
-            "you sum over all rows, not within each",
-            lambda g, y: g * y - y * (g * y).sum(),
+        "you sum g alone, not g times the shares": (
+            lambda g, y: g * y - y * g.sum(axis=-1, keepdims=True)
         ),
-        Mistake(
-            "the sums lose their axis, so that broadcasting lays them along the "
-            "columns (keepdims=True keeps it)",
-            lambda g, y: g * y - y * (g * y).sum(axis=-1),
-        ),
-        Mistake(
-            "you sum g alone, not g times the shares",
-            lambda g, y: g * y - y * g.sum(axis=-1, keepdims=True),
-        ),
-    ],
+    },
     leading="g y",
     anysize="g",
     exact=lambda g, y: _softmax_step(g, np.log(y)),
@@ -183,43 +161,31 @@ def _first_copy(g, shape):
         "g.sum(axis=...) takes a tuple of axes. The first kind goes away, the second "
         "stays as 1: keepdims=True.",
     ],
-    mistakes=[
-        Mistake(
-            "you sum the axes in front only, not those that were stretched from 1",
-            lambda g, shape: g.sum(axis=_in_front(g, shape)),
+    mistakes={
+        "you sum the axes in front only, not those that were stretched from 1": (
+            lambda g, shape: g.sum(axis=_in_front(g, shape))
         ),
-        Mistake(
-            "you always sum over the first axis; `shape` says which were stretched",
-            lambda g, shape: g.sum(axis=0),
+        "you always sum over the first axis; `shape` says which were stretched": (
+            lambda g, shape: g.sum(axis=0)
         ),
-        Mistake(
-            "the axes that were stretched from 1 are gone (keepdims=True keeps them)",
-            lambda g, shape: g.sum(axis=_copied(g, shape)),
+        "the axes that were stretched from 1 are gone (keepdims=True keeps them)": (
+            lambda g, shape: g.sum(axis=_copied(g, shape))
         ),
-        Mistake(
-            "all axes of size 1 are gone, even those that broadcasting left alone "
-            "(keepdims=True keeps them)",
-            lambda g, shape: g.sum(axis=_in_front(g, shape) + _of_size_one(g, shape)),
+        "all axes of size 1 are gone, even those that broadcasting left alone "
+        "(keepdims=True keeps them)": (
+            lambda g, shape: g.sum(axis=_in_front(g, shape) + _of_size_one(g, shape))
         ),
-        Mistake(
-            "you keep the axes in front as 1, where they should go (keepdims=True is "
-            "for the others only)",
-            lambda g, shape: g.sum(axis=_copied(g, shape), keepdims=True),
+        "you keep the axes in front as 1, where they should go (keepdims=True is "
+        "for the others only)": (
+            lambda g, shape: g.sum(axis=_copied(g, shape), keepdims=True)
         ),
-        Mistake(
-            "you compare the two shapes from the left; broadcasting aligns them from "
-            "the right",
-            _aligned_from_the_left,
+        "you compare the two shapes from the left; broadcasting aligns them from "
+        "the right": _aligned_from_the_left,
+        "you average the copies instead of adding them up": (
+            lambda g, shape: g.mean(axis=_copied(g, shape)).reshape(shape)
         ),
-        Mistake(
-            "you average the copies instead of adding them up",
-            lambda g, shape: g.mean(axis=_copied(g, shape)).reshape(shape),
-        ),
-        Mistake(
-            "you take one copy's gradient, and the others are lost",
-            _first_copy,
-        ),
-    ],
+        "you take one copy's gradient, and the others are lost": _first_copy,
+    },
     views=True,
 )
 def unbroadcast(g, shape):
@@ -270,38 +236,24 @@ def _brought_home(bring):
         "A matrix that met many others was used many times: its gradient is a sum. "
         "`unbroadcast(product, a.shape)` makes it.",
     ],
-    mistakes=[
-        Mistake(
-            "you use .T, which turns all axes round, not only the last two",
-            lambda g, a, b: (g @ b.T, a.T @ g),
+    mistakes={
+        "you use .T, which turns all axes round, not only the last two": (
+            lambda g, a, b: (g @ b.T, a.T @ g)
         ),
-        Mistake(
-            "you do not add up over the axes along which an argument was stretched",
-            _two_products,
+        "you do not add up over the axes along which an argument "
+        "was stretched": _two_products,
+        "you average over the copies of a matrix instead of adding "
+        "them up": _brought_home(
+            lambda g, shape: g.mean(axis=_copied(g, shape)).reshape(shape)
         ),
-        Mistake(
-            "you average over the copies of a matrix instead of adding them up",
-            _brought_home(
-                lambda g, shape: g.mean(axis=_copied(g, shape)).reshape(shape)
-            ),
+        "you take one copy's gradient, and the others are lost": _brought_home(
+            lambda g, shape: _first_copy(g, shape)
         ),
-        Mistake(
-            "you take one copy's gradient, and the others are lost",
-            _brought_home(lambda g, shape: _first_copy(g, shape)),
-        ),
-        Mistake(
-            "you sum the axes in front only, not those that were stretched from 1",
-            _brought_home(lambda g, shape: g.sum(axis=_in_front(g, shape))),
-        ),
-        Mistake(
-            "you do not transpose the factors",
-            lambda g, a, b: (g @ b, a @ g),
-        ),
-        Mistake(
-            "the two gradients have changed places",
-            lambda *case: stacks_vjp(*case)[::-1],
-        ),
-    ],
+        "you sum the axes in front only, not those that were stretched "
+        "from 1": _brought_home(lambda g, shape: g.sum(axis=_in_front(g, shape))),
+        "you do not transpose the factors": lambda g, a, b: (g @ b, a @ g),
+        "the two gradients have changed places": lambda *case: stacks_vjp(*case)[::-1],
+    },
     leading="g a",
     anysize="g",
     exact=by_complex_step(lambda a, b: a @ b, "a b"),
@@ -379,31 +331,24 @@ def _add_unmultiplied(gradient, output, value, derivative):
         "down the list, so go through it from its end.",
         "For each input: gradient[input] += gradient[output] * derivative.",
     ],
-    mistakes=[
-        Mistake(
-            "a value's later contribution replaces the earlier one; add it",
-            lambda entries, count: _walk(entries[::-1], count, _replace),
+    mistakes={
+        "a value's later contribution replaces the earlier one; add it": (
+            lambda entries, count: _walk(entries[::-1], count, _replace)
         ),
-        Mistake(
-            "the loss starts without a derivative; its derivative with respect to "
-            "itself is 1",
-            lambda entries, count: np.zeros(count),
+        "the loss starts without a derivative; its derivative with respect to "
+        "itself is 1": (lambda entries, count: np.zeros(count)),
+        "you walk the list from its beginning": (
+            lambda entries, count: _walk(entries, count, _add)
         ),
-        Mistake(
-            "you walk the list from its beginning",
-            lambda entries, count: _walk(entries, count, _add),
+        "input and output have changed places: what the output has got goes on to "
+        "the inputs": (
+            lambda entries, count: _walk(entries[::-1], count, _add_to_the_output)
         ),
-        Mistake(
-            "input and output have changed places: what the output has got goes on to "
-            "the inputs",
-            lambda entries, count: _walk(entries[::-1], count, _add_to_the_output),
+        "you do not multiply by what has arrived at the output: you add up the "
+        "local derivatives alone": (
+            lambda entries, count: _walk(entries[::-1], count, _add_unmultiplied)
         ),
-        Mistake(
-            "you do not multiply by what has arrived at the output: you add up the "
-            "local derivatives alone",
-            lambda entries, count: _walk(entries[::-1], count, _add_unmultiplied),
-        ),
-    ],
+    },
     calls=3000,
 )
 def backward(entries, count):

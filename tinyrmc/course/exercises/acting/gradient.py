@@ -6,7 +6,7 @@ import numpy as np
 
 from ..attention import softmax
 from ..derived import by_complex_step, log_shares
-from ..exercise import Mistake, exercise
+from ..exercise import exercise
 
 
 def _choices(rng):
@@ -100,116 +100,65 @@ def _normalised(advantages):
         "Each row is multiplied by its own advantage: advantages[..., None] has an "
         "axis of length 1 for the actions.",
     ],
-    mistakes=[
-        Mistake(
-            "your sign is the other way round: that makes good actions rarer",
-            _from(lambda pi, hot, adv: adv * (pi - hot)),
+    mistakes={
+        "your sign is the other way round: that makes good actions rarer": _from(
+            lambda pi, hot, adv: adv * (pi - hot)
         ),
-        Mistake(
-            "you do not take pi off: the gradient of log pi(a) is [a] - pi",
-            _from(lambda pi, hot, adv: adv * hot),
+        "you do not take pi off: the gradient of log pi(a) is [a] - pi": _from(
+            lambda pi, hot, adv: adv * hot
         ),
-        Mistake(
-            "you leave the 1 of the action out: the gradient of log pi(a) is [a] - pi",
-            _from(lambda pi, hot, adv: -adv * pi),
+        "you leave the 1 of the action out: the gradient of log pi(a) is [a] "
+        "- pi": _from(lambda pi, hot, adv: -adv * pi),
+        "you add pi, and do not take it off": _from(
+            lambda pi, hot, adv: adv * (hot + pi)
         ),
-        Mistake(
-            "you add pi, and do not take it off",
-            _from(lambda pi, hot, adv: adv * (hot + pi)),
+        "you leave the advantages out": _from(lambda pi, hot, adv: hot - pi),
+        "your gradient is that of pi(a), not of log pi(a): rare actions would "
+        "learn the least": _from(
+            lambda pi, hot, adv: (
+                adv * (hot - pi) * (pi * hot).sum(axis=-1, keepdims=True)
+            )
         ),
-        Mistake(
-            "you leave the advantages out",
-            _from(lambda pi, hot, adv: hot - pi),
+        "you divide by pi(a): the logarithm has done that already": _from(
+            lambda pi, hot, adv: (
+                adv * (hot - pi) / (pi * hot).sum(axis=-1, keepdims=True)
+            )
         ),
-        Mistake(
-            "your gradient is that of pi(a), not of log pi(a): rare actions would "
-            "learn the least",
-            _from(
-                lambda pi, hot, adv: (
-                    adv * (hot - pi) * (pi * hot).sum(axis=-1, keepdims=True)
-                )
-            ),
+        "your gradient is 1 / pi(a): that is the one with respect to pi(a), not to "
+        "the logits": _from(lambda pi, hot, adv: adv * hot / pi),
+        "only the logit of the action moves; the others must give way": _from(
+            lambda pi, hot, adv: adv * hot * (1 - pi)
         ),
-        Mistake(
-            "you divide by pi(a): the logarithm has done that already",
-            _from(
-                lambda pi, hot, adv: (
-                    adv * (hot - pi) / (pi * hot).sum(axis=-1, keepdims=True)
-                )
-            ),
+        "you multiply [a] - pi with pi (1 - pi): the derivative of the softmax is "
+        "in it already": _from(lambda pi, hot, adv: adv * (hot - pi) * pi * (1 - pi)),
+        "you take the likeliest action, not the one that was taken": _likeliest,
+        "you are one action too far: they are counted from 0": _next_action,
+        "you take only good surprises: bad ones must make an action rarer": _advantages(
+            lambda adv: np.maximum(adv, 0)
         ),
-        Mistake(
-            "your gradient is 1 / pi(a): that is the one with respect to pi(a), not to "
-            "the logits",
-            _from(lambda pi, hot, adv: adv * hot / pi),
+        "you take the size of the advantage and lose its sign": _advantages(np.abs),
+        "you take the sign of the advantage and lose its size": _advantages(np.sign),
+        "you take the mean of the advantages off: they are given as they "
+        "should be": _advantages(lambda adv: adv - adv.mean()),
+        "you bring the advantages to mean 0 and variance 1": _advantages(_normalised),
+        "you divide by the number of steps: the task asks for the gradient of the "
+        "sum": (lambda z, a, adv: policy_gradient(z, a, adv) / adv.size),
+        "the advantages go along the actions: write "
+        "advantages[..., None]": _along_the_actions,
+        "your softmax runs over the first axis: the actions are "
+        "the last": _with_softmax(lambda z: _share(z, 0)),
+        "your softmax runs over all steps together: each row has one of "
+        "its own": _with_softmax(lambda z: _share(z, None)),
+        "exp overflows: take each row's largest logit off first": _with_softmax(
+            _overflowing
         ),
-        Mistake(
-            "only the logit of the action moves; the others must give way",
-            _from(lambda pi, hot, adv: adv * hot * (1 - pi)),
+        "you take no softmax: logits are not yet probabilities": _with_softmax(
+            lambda z: z
         ),
-        Mistake(
-            "you multiply [a] - pi with pi (1 - pi): the derivative of the softmax is "
-            "in it already",
-            _from(lambda pi, hot, adv: adv * (hot - pi) * pi * (1 - pi)),
+        "you give log pi(a) times the advantage, not its gradient": (
+            lambda z, a, adv: _log_pi(z, a) * adv
         ),
-        Mistake(
-            "you take the likeliest action, not the one that was taken",
-            _likeliest,
-        ),
-        Mistake(
-            "you are one action too far: they are counted from 0",
-            _next_action,
-        ),
-        Mistake(
-            "you take only good surprises: bad ones must make an action rarer",
-            _advantages(lambda adv: np.maximum(adv, 0)),
-        ),
-        Mistake(
-            "you take the size of the advantage and lose its sign",
-            _advantages(np.abs),
-        ),
-        Mistake(
-            "you take the sign of the advantage and lose its size",
-            _advantages(np.sign),
-        ),
-        Mistake(
-            "you take the mean of the advantages off: they are given as they should be",
-            _advantages(lambda adv: adv - adv.mean()),
-        ),
-        Mistake(
-            "you bring the advantages to mean 0 and variance 1",
-            _advantages(_normalised),
-        ),
-        Mistake(
-            "you divide by the number of steps: the task asks for the gradient of the "
-            "sum",
-            lambda z, a, adv: policy_gradient(z, a, adv) / adv.size,
-        ),
-        Mistake(
-            "the advantages go along the actions: write advantages[..., None]",
-            _along_the_actions,
-        ),
-        Mistake(
-            "your softmax runs over the first axis: the actions are the last",
-            _with_softmax(lambda z: _share(z, 0)),
-        ),
-        Mistake(
-            "your softmax runs over all steps together: each row has one of its own",
-            _with_softmax(lambda z: _share(z, None)),
-        ),
-        Mistake(
-            "exp overflows: take each row's largest logit off first",
-            _with_softmax(_overflowing),
-        ),
-        Mistake(
-            "you take no softmax: logits are not yet probabilities",
-            _with_softmax(lambda z: z),
-        ),
-        Mistake(
-            "you give log pi(a) times the advantage, not its gradient",
-            lambda z, a, adv: _log_pi(z, a) * adv,
-        ),
-    ],
+    },
     leading="logits actions advantages",
     anysize="logits",
     exact=lambda logits, actions, g: _log_pi_step(g, logits, actions),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import Mistake, exercise
+from ..exercise import exercise
 
 
 def _trajectories(rng):
@@ -120,117 +120,69 @@ def _only_the_first(rewards, ended, gamma, after):
         "later = after; then for t in reversed(range(len(rewards))): "
         "later = rewards[t] + gamma * ~ended[t] * later.",
     ],
-    mistakes=[
-        Mistake(
-            "you do not discount: gamma is for each step that a reward is away",
-            _backward(lambda r, end, gamma, later, after: r + ~end * later),
+    mistakes={
+        "you do not discount: gamma is for each step that a reward is away": _backward(
+            lambda r, end, gamma, later, after: r + ~end * later
         ),
-        Mistake(
-            "you discount the step's own reward, too: that one counts in full",
-            _backward(lambda r, end, gamma, later, after: gamma * (r + ~end * later)),
+        "you discount the step's own reward, too: that one counts in full": _backward(
+            lambda r, end, gamma, later, after: gamma * (r + ~end * later)
         ),
-        Mistake(
-            "you take 1 - gamma for gamma",
-            _with(lambda r, end, gamma, after: (r, end, 1 - gamma, after)),
+        "you take 1 - gamma for gamma": _with(
+            lambda r, end, gamma, after: (r, end, 1 - gamma, after)
         ),
-        Mistake(
-            "you look back, not ahead: a return adds up rewards from its step on",
-            _from_the_front,
+        "you look back, not ahead: a return adds up rewards from its "
+        "step on": _from_the_front,
+        "you discount from the beginning of the trajectory: each step begins to "
+        "count anew": _since_the_beginning,
+        "you divide by gamma ** t, which becomes 0, and you go on after "
+        "an end": _by_division,
+        "your returns go on after an end: rewards of the next episode count": _with(
+            lambda r, end, gamma, after: (r, end & False, gamma, after)
         ),
-        Mistake(
-            "you discount from the beginning of the trajectory: each step begins to "
-            "count anew",
-            _since_the_beginning,
+        "you go on only where an episode has ended": _with(
+            lambda r, end, gamma, after: (r, ~end, gamma, after)
         ),
-        Mistake(
-            "you divide by gamma ** t, which becomes 0, and you go on after an end",
-            _by_division,
+        "you cut one step late: `ended[t]` says that nothing comes after "
+        "step t": _one_step_late,
+        "you cut one step early: the step that ends an episode still belongs "
+        "to it": _one_step_early,
+        "you lose the reward of the step that ends an episode": _backward(
+            lambda r, end, gamma, later, after: np.where(end, 0, r + gamma * later)
         ),
-        Mistake(
-            "your returns go on after an end: rewards of the next episode count",
-            _with(lambda r, end, gamma, after: (r, end & False, gamma, after)),
-        ),
-        Mistake(
-            "you go on only where an episode has ended",
-            _with(lambda r, end, gamma, after: (r, ~end, gamma, after)),
-        ),
-        Mistake(
-            "you cut one step late: `ended[t]` says that nothing comes after step t",
-            _one_step_late,
-        ),
-        Mistake(
-            "you cut one step early: the step that ends an episode still belongs to it",
-            _one_step_early,
-        ),
-        Mistake(
-            "you lose the reward of the step that ends an episode",
-            _backward(
-                lambda r, end, gamma, later, after: np.where(end, 0, r + gamma * later)
-            ),
-        ),
-        Mistake(
-            "you leave `after` out: the trajectory stops there, the episode does not",
-            _with(lambda r, end, gamma, after: (r, end, gamma, after * 0)),
-        ),
-        Mistake(
-            "you do not discount `after`: it is one step away from the last reward",
+        "you leave `after` out: the trajectory stops there, the episode "
+        "does not": _with(lambda r, end, gamma, after: (r, end, gamma, after * 0)),
+        "you do not discount `after`: it is one step away from the last reward": (
             lambda r, end, gamma, after: returns(
                 _last_more(r, ~end[-1] * after), end, gamma, after * 0
-            ),
+            )
         ),
-        Mistake(
-            "you add `after` although the last step has ended its episode",
+        "you add `after` although the last step has ended its episode": (
             lambda r, end, gamma, after: returns(
                 _last_more(r, gamma * after), end, gamma, after * 0
-            ),
+            )
         ),
-        Mistake(
-            "you let `after` come after every end",
-            _backward(
-                lambda r, end, gamma, later, after: (
-                    r + gamma * np.where(end, after, later)
-                )
-            ),
+        "you let `after` come after every end": _backward(
+            lambda r, end, gamma, later, after: r + gamma * np.where(end, after, later)
         ),
-        Mistake(
-            "`after` takes the place of the last reward",
+        "`after` takes the place of the last reward": (
             lambda r, end, gamma, after: np.concatenate(
                 [
                     returns(r[:-1], end[:-1], gamma, after),
                     np.broadcast_to(after, r[-1:].shape),
                 ]
-            ),
+            )
         ),
-        Mistake(
-            "you give the rewards themselves",
-            lambda r, end, gamma, after: r,
+        "you give the rewards themselves": lambda r, end, gamma, after: r,
+        "you look one step ahead and no further": _one_ahead,
+        "your return lacks the step's own reward": _without_its_own,
+        "your returns stand in the wrong order, the last step's first": (
+            lambda *case: returns(*case)[::-1]
         ),
-        Mistake(
-            "you look one step ahead and no further",
-            _one_ahead,
-        ),
-        Mistake(
-            "your return lacks the step's own reward",
-            _without_its_own,
-        ),
-        Mistake(
-            "your returns stand in the wrong order, the last step's first",
-            lambda *case: returns(*case)[::-1],
-        ),
-        Mistake(
-            "all steps get the return of the first",
-            _only_the_first,
-        ),
-        Mistake(
-            "you end all levels when one of them ends",
-            _all_at_once,
-        ),
-        Mistake(
-            "you put the returns into an array of integers, as np.zeros_like makes it "
-            "for rewards that are integers: fractions are cut off",
-            _in_integers,
-        ),
-    ],
+        "all steps get the return of the first": _only_the_first,
+        "you end all levels when one of them ends": _all_at_once,
+        "you put the returns into an array of integers, as np.zeros_like makes it "
+        "for rewards that are integers: fractions are cut off": _in_integers,
+    },
 )
 def returns(rewards, ended, gamma, after):
     """G_t = r_t + gamma G_{t+1}, and r_t alone where step t has ended its episode.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import Mistake, exercise
+from ..exercise import exercise
 
 
 def _states(rng):
@@ -138,105 +138,58 @@ def _added(s, ended, b):
         "If the state is a tuple, call the function itself for each of its parts, and "
         "make a tuple of what you get.",
     ],
-    mistakes=[
-        Mistake(
-            "it is the other way round: the levels that go on lose their state",
-            _rows(lambda ended: ~ended),
+    mistakes={
+        "it is the other way round: the levels that go on lose their state": _rows(
+            lambda ended: ~ended
         ),
-        Mistake(
-            "no level begins anew",
-            _rows(lambda ended: ended & False),
+        "no level begins anew": _rows(lambda ended: ended & False),
+        "every level begins anew, at every step": _rows(lambda ended: ended | True),
+        "all levels begin anew as soon as one has ended": _rows(
+            lambda ended: ended | ended.any()
         ),
-        Mistake(
-            "every level begins anew, at every step",
-            _rows(lambda ended: ended | True),
+        "levels begin anew only when all of them have ended": _rows(
+            lambda ended: ended & ended.all()
         ),
-        Mistake(
-            "all levels begin anew as soon as one has ended",
-            _rows(lambda ended: ended | ended.any()),
+        "only the first of the levels that have ended begins anew": _rows(_first_only),
+        "only the last of the levels that have ended begins anew": _rows(_last_only),
+        "the level after the one that has ended begins anew": _rows(
+            lambda ended: np.roll(ended, 1)
         ),
-        Mistake(
-            "levels begin anew only when all of them have ended",
-            _rows(lambda ended: ended & ended.all()),
+        "`ended` goes along the last axis: it belongs to the first": _each(
+            lambda s, ended, b: np.where(ended, b, s)
         ),
-        Mistake(
-            "only the first of the levels that have ended begins anew",
-            _rows(_first_only),
+        "you give `ended` one more axis; a memory (B, N, F) needs two more": _each(
+            lambda s, ended, b: np.where(ended[:, None], b, s)
         ),
-        Mistake(
-            "only the last of the levels that have ended begins anew",
-            _rows(_last_only),
+        "you put zeros there: a memory need not begin with zeros": _new(
+            lambda b: b * 0
         ),
-        Mistake(
-            "the level after the one that has ended begins anew",
-            _rows(lambda ended: np.roll(ended, 1)),
+        "you put ones there": _new(lambda b: b * 0 + 1),
+        "you give `ended` two more axes, however many the state has: one of two "
+        "axes then gets a third": _each(
+            lambda s, ended, b: np.where(ended[:, None, None], b, s)
         ),
-        Mistake(
-            "`ended` goes along the last axis: it belongs to the first",
-            _each(lambda s, ended, b: np.where(ended, b, s)),
+        "all levels get the beginning of the first": _new(
+            lambda b: np.broadcast_to(b[:1], b.shape)
         ),
-        Mistake(
-            "you give `ended` one more axis; a memory (B, N, F) needs two more",
-            _each(lambda s, ended, b: np.where(ended[:, None], b, s)),
+        "you take the first rows of `begin`, not those of the levels that ended": _each(
+            _in_order
         ),
-        Mistake(
-            "you put zeros there: a memory need not begin with zeros",
-            _new(lambda b: b * 0),
+        "only the first entry of the state begins anew": _each(_first_entry),
+        "you multiply with 0 and 1: infinity times 0 is NaN, which never "
+        "goes away": _each(_by_arithmetic),
+        "you add the beginning to the old state": _each(_added),
+        "you take the mean of the old state and the beginning": _each(
+            lambda s, ended, b: np.where(_column(ended, s), (s + b) / 2, s)
         ),
-        Mistake(
-            "you put ones there",
-            _new(lambda b: b * 0 + 1),
+        "of an LSTM's state only the first part begins anew": _only_part(0),
+        "of an LSTM's state only the second part begins anew": _only_part(1),
+        "the parts of a tuple come back in the wrong order": _swapped,
+        "you lose the form of the state: tuples inside a tuple stay so": _flat,
+        "you give the beginning of the levels that ended, and nothing else": _each(
+            lambda s, ended, b: b[ended]
         ),
-        Mistake(
-            "you give `ended` two more axes, however many the state has: one of two "
-            "axes then gets a third",
-            _each(lambda s, ended, b: np.where(ended[:, None, None], b, s)),
-        ),
-        Mistake(
-            "all levels get the beginning of the first",
-            _new(lambda b: np.broadcast_to(b[:1], b.shape)),
-        ),
-        Mistake(
-            "you take the first rows of `begin`, not those of the levels that ended",
-            _each(_in_order),
-        ),
-        Mistake(
-            "only the first entry of the state begins anew",
-            _each(_first_entry),
-        ),
-        Mistake(
-            "you multiply with 0 and 1: infinity times 0 is NaN, which never goes away",
-            _each(_by_arithmetic),
-        ),
-        Mistake(
-            "you add the beginning to the old state",
-            _each(_added),
-        ),
-        Mistake(
-            "you take the mean of the old state and the beginning",
-            _each(lambda s, ended, b: np.where(_column(ended, s), (s + b) / 2, s)),
-        ),
-        Mistake(
-            "of an LSTM's state only the first part begins anew",
-            _only_part(0),
-        ),
-        Mistake(
-            "of an LSTM's state only the second part begins anew",
-            _only_part(1),
-        ),
-        Mistake(
-            "the parts of a tuple come back in the wrong order",
-            _swapped,
-        ),
-        Mistake(
-            "you lose the form of the state: tuples inside a tuple stay so",
-            _flat,
-        ),
-        Mistake(
-            "you give the beginning of the levels that ended, and nothing else",
-            _each(lambda s, ended, b: b[ended]),
-        ),
-    ],
+    },
     form=True,
     views=True,
 )

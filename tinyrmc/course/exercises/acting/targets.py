@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import Mistake, exercise
+from ..exercise import exercise
 
 
 def _acted(rng):
@@ -119,104 +119,64 @@ def _product_cut(log_rhos, discounts, rewards, values, after):
         "further = c[t] * (rewards[t] + discounts[t] * next_value - values[t]) + "
         "discounts[t] * c[t] * further. Then v is values[t] + further.",
     ],
-    mistakes=[
-        Mistake(
-            "you do not cut the ratios off at 1",
-            _scan(_as_it_is, _as_it_is),
+    mistakes={
+        "you do not cut the ratios off at 1": _scan(_as_it_is, _as_it_is),
+        "you cut the ratio of the surprise off, and not that of the trace": _scan(
+            c=_as_it_is
         ),
-        Mistake(
-            "you cut the ratio of the surprise off, and not that of the trace",
-            _scan(c=_as_it_is),
+        "you cut the ratio of the trace off, and not that of the surprise": _scan(
+            rho=_as_it_is
         ),
-        Mistake(
-            "you cut the ratio of the trace off, and not that of the surprise",
-            _scan(rho=_as_it_is),
+        "you cut the product of the ratios off, not each of them": _product_cut,
+        "your surprises have no ratio": _scan(rho=_one),
+        "you hand surprises on without the ratio of the steps between": _scan(c=_one),
+        "you leave the ratios out: that is right only where the policy that acted "
+        "is the one that learns": _scan(_one, _one),
+        "you keep the ratios from falling below 1, not from rising above it": _scan(
+            *2 * [lambda rhos: np.maximum(rhos, 1)]
         ),
-        Mistake(
-            "you cut the product of the ratios off, not each of them",
-            _product_cut,
+        "you turn the ratio round: it is the learner's probability over the "
+        "actor's": _scan(ratio=lambda logs: np.exp(-logs)),
+        "you take the logarithms for the ratios": _scan(ratio=_as_it_is),
+        "you cut off the logarithms at 1, not the ratios": _scan(
+            _as_it_is, _as_it_is, lambda logs: np.exp(np.minimum(logs, 1))
         ),
-        Mistake(
-            "your surprises have no ratio",
-            _scan(rho=_one),
+        "you hand a surprise on with the ratio of the step that it comes from; "
+        "what counts is the ratio of the step that it goes to": _scan(
+            trace=_of_the_next
         ),
-        Mistake(
-            "you hand surprises on without the ratio of the steps between",
-            _scan(c=_one),
+        "you do not discount what you hand on, and it goes over ends": _scan(
+            trace=lambda g, c: c
         ),
-        Mistake(
-            "you leave the ratios out: that is right only where the policy that acted "
-            "is the one that learns",
-            _scan(_one, _one),
+        "you hand nothing on: each target looks one step ahead": _scan(
+            trace=lambda g, c: 0 * c
         ),
-        Mistake(
-            "you keep the ratios from falling below 1, not from rising above it",
-            _scan(*2 * [lambda rhos: np.maximum(rhos, 1)]),
+        "you hand surprises on to later steps, not to earlier ones": _forward,
+        "you do not discount the value of what comes next": _scan(
+            surprise=lambda r, g, V, later: r + (g > 0) * later - V
         ),
-        Mistake(
-            "you turn the ratio round: it is the learner's probability over the "
-            "actor's",
-            _scan(ratio=lambda logs: np.exp(-logs)),
+        "your surprise counts the next value even where an episode has ended": _scan(
+            surprise=lambda r, g, V, later: r + g.max() * later - V
         ),
-        Mistake(
-            "you take the logarithms for the ratios",
-            _scan(ratio=_as_it_is),
+        "your surprise is r - V: what is still to come is missing": _scan(
+            surprise=lambda r, g, V, later: r - V
         ),
-        Mistake(
-            "you cut off the logarithms at 1, not the ratios",
-            _scan(_as_it_is, _as_it_is, lambda logs: np.exp(np.minimum(logs, 1))),
+        "your surprise does not take the value off": _scan(
+            surprise=lambda r, g, V, later: r + g * later
         ),
-        Mistake(
-            "you hand a surprise on with the ratio of the step that it comes from; "
-            "what counts is the ratio of the step that it goes to",
-            _scan(trace=_of_the_next),
+        "your surprise has its sign the other way round": _scan(
+            surprise=lambda r, g, V, later: V - r - g * later
         ),
-        Mistake(
-            "you do not discount what you hand on, and it goes over ends",
-            _scan(trace=lambda g, c: c),
+        "you leave `after` out: the trajectory stops there, the episode "
+        "does not": _scan(after=lambda after: after * 0),
+        "you give only what comes on top of the values": _then(
+            lambda v, logs, g, r, V, after: v - V
         ),
-        Mistake(
-            "you hand nothing on: each target looks one step ahead",
-            _scan(trace=lambda g, c: 0 * c),
+        "you put the targets into an array of integers, as np.zeros_like makes it "
+        "for values that are integers: fractions are cut off": _then(
+            lambda v, logs, g, r, V, after: v.astype(V.dtype)
         ),
-        Mistake(
-            "you hand surprises on to later steps, not to earlier ones",
-            _forward,
-        ),
-        Mistake(
-            "you do not discount the value of what comes next",
-            _scan(surprise=lambda r, g, V, later: r + (g > 0) * later - V),
-        ),
-        Mistake(
-            "your surprise counts the next value even where an episode has ended",
-            _scan(surprise=lambda r, g, V, later: r + g.max() * later - V),
-        ),
-        Mistake(
-            "your surprise is r - V: what is still to come is missing",
-            _scan(surprise=lambda r, g, V, later: r - V),
-        ),
-        Mistake(
-            "your surprise does not take the value off",
-            _scan(surprise=lambda r, g, V, later: r + g * later),
-        ),
-        Mistake(
-            "your surprise has its sign the other way round",
-            _scan(surprise=lambda r, g, V, later: V - r - g * later),
-        ),
-        Mistake(
-            "you leave `after` out: the trajectory stops there, the episode does not",
-            _scan(after=lambda after: after * 0),
-        ),
-        Mistake(
-            "you give only what comes on top of the values",
-            _then(lambda v, logs, g, r, V, after: v - V),
-        ),
-        Mistake(
-            "you put the targets into an array of integers, as np.zeros_like makes it "
-            "for values that are integers: fractions are cut off",
-            _then(lambda v, logs, g, r, V, after: v.astype(V.dtype)),
-        ),
-    ],
+    },
 )
 def vtrace(log_rhos, discounts, rewards, values, after):
     """V-trace's targets v of the values.

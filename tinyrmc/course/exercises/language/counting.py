@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import Mistake, exercise
+from ..exercise import exercise
 
 
 def _texts(rng):
@@ -77,77 +77,48 @@ def _half_and_half(counts, ids, unigram, k):
         "The sum of row a of the counts says how often anything came after a. Add k "
         "to it, and k times the unigram to the row.",
     ],
-    mistakes=[
-        Mistake(
-            "you count a pair once, however often it occurs: x[i] += 1 adds once for "
-            "each different i",
-            _each_pair_once,
+    mistakes={
+        "you count a pair once, however often it occurs: x[i] += 1 adds once for "
+        "each different i": _each_pair_once,
+        "rows and columns have changed places: row a is for what comes "
+        "after a": _of_pairs(lambda ids: (ids[1:], ids[:-1])),
+        "your table stands on its side: counted and divided right, then transposed": (
+            lambda *case: bigram(*case).T
         ),
-        Mistake(
-            "rows and columns have changed places: row a is for what comes after a",
-            _of_pairs(lambda ids: (ids[1:], ids[:-1])),
+        "you divide by how often a occurs: the last word of the text occurs once "
+        "more than it is followed": _with_counts(_all_ids_below),
+        "you divide by the number of all pairs, not of those that begin "
+        "with a": _with_counts(lambda c, ids, u, k: (c + k * u) / (c.sum() + k)),
+        "you divide the columns, not the rows": _with_counts(
+            lambda c, ids, u, k: (c + k * u) / (c.sum(axis=0) + k)
         ),
-        Mistake(
-            "your table stands on its side: counted and divided right, then transposed",
-            lambda *case: bigram(*case).T,
+        "you add k to every count, not k times the unigram": _with_counts(
+            lambda c, ids, u, k: _smoothed(c, np.ones(len(u)) / len(u), k * len(u))
         ),
-        Mistake(
-            "you divide by how often a occurs: the last word of the text occurs once "
-            "more than it is followed",
-            _with_counts(_all_ids_below),
+        "you leave out the k in the denominator: your rows sum to more "
+        "than 1": _with_counts(
+            lambda c, ids, u, k: (
+                (c + k * u) / np.maximum(c.sum(axis=1, keepdims=True), 1)
+            )
         ),
-        Mistake(
-            "you divide by the number of all pairs, not of those that begin with a",
-            _with_counts(lambda c, ids, u, k: (c + k * u) / (c.sum() + k)),
+        "you do not divide at all": _with_counts(lambda c, ids, u, k: c + k * u),
+        "you take the unigram only where a word was never followed "
+        "by anything": _with_counts(_unigram_where_nothing_was_seen),
+        "you take the mean of counts and unigram, whatever k is": _with_counts(
+            _half_and_half
         ),
-        Mistake(
-            "you divide the columns, not the rows",
-            _with_counts(lambda c, ids, u, k: (c + k * u) / (c.sum(axis=0) + k)),
+        "you let the first word come after the last": _of_pairs(
+            lambda ids: (ids, np.roll(ids, -1))
         ),
-        Mistake(
-            "you add k to every count, not k times the unigram",
-            _with_counts(
-                lambda c, ids, u, k: _smoothed(c, np.ones(len(u)) / len(u), k * len(u))
-            ),
+        "your pairs do not overlap: every word but the first and the last is in "
+        "two of them": _of_pairs(lambda ids: (ids[:-1:2], ids[1::2])),
+        "you pair each word with the next but one": _of_pairs(
+            lambda ids: (ids[:-2], ids[2:])
         ),
-        Mistake(
-            "you leave out the k in the denominator: your rows sum to more than 1",
-            _with_counts(
-                lambda c, ids, u, k: (
-                    (c + k * u) / np.maximum(c.sum(axis=1, keepdims=True), 1)
-                )
-            ),
+        "you count a pair in both orders": _with_counts(
+            lambda c, ids, u, k: _smoothed(c + c.T, u, k)
         ),
-        Mistake(
-            "you do not divide at all",
-            _with_counts(lambda c, ids, u, k: c + k * u),
-        ),
-        Mistake(
-            "you take the unigram only where a word was never followed by anything",
-            _with_counts(_unigram_where_nothing_was_seen),
-        ),
-        Mistake(
-            "you take the mean of counts and unigram, whatever k is",
-            _with_counts(_half_and_half),
-        ),
-        Mistake(
-            "you let the first word come after the last",
-            _of_pairs(lambda ids: (ids, np.roll(ids, -1))),
-        ),
-        Mistake(
-            "your pairs do not overlap: every word but the first and the last is in "
-            "two of them",
-            _of_pairs(lambda ids: (ids[:-1:2], ids[1::2])),
-        ),
-        Mistake(
-            "you pair each word with the next but one",
-            _of_pairs(lambda ids: (ids[:-2], ids[2:])),
-        ),
-        Mistake(
-            "you count a pair in both orders",
-            _with_counts(lambda c, ids, u, k: _smoothed(c + c.T, u, k)),
-        ),
-    ],
+    },
 )
 def bigram(ids, unigram, k):
     """p(b | a) = (how often b comes after a + k p(b)) / (what comes after a + k).
@@ -192,74 +163,44 @@ def _without_zeros(probabilities):
         "logarithms is not.",
         "Take the mean of ln p, change its sign, and undo the logarithm with exp.",
     ],
-    mistakes=[
-        Mistake(
-            "you multiply the probabilities: the product of some hundred is too small "
-            "to hold",
-            _by_the_product,
+    mistakes={
+        "you multiply the probabilities: the product of some hundred is too small "
+        "to hold": _by_the_product,
+        "you take the mean of the probabilities, not of their logarithms": (
+            lambda p: 1 / p.mean()
         ),
-        Mistake(
-            "you take the mean of the probabilities, not of their logarithms",
-            lambda p: 1 / p.mean(),
+        "you take the mean of 1 / p, not of its logarithm": lambda p: (1 / p).mean(),
+        "you forget the minus: that is the mean probability, not the perplexity": (
+            lambda p: np.exp(np.log(p).mean())
         ),
-        Mistake(
-            "you take the mean of 1 / p, not of its logarithm",
-            lambda p: (1 / p).mean(),
+        "you stop at the loss, in nats": lambda p: -np.log(p).mean(),
+        "you stop at the loss, in bits": lambda p: -np.log2(p).mean(),
+        "you take the natural logarithm and go back with a power of 2": (
+            lambda p: 2 ** -np.log(p).mean()
         ),
-        Mistake(
-            "you forget the minus: that is the mean probability, not the perplexity",
-            lambda p: np.exp(np.log(p).mean()),
+        "you take the logarithm to base 2 and go back with exp": (
+            lambda p: np.exp(-np.log2(p).mean())
         ),
-        Mistake(
-            "you stop at the loss, in nats",
-            lambda p: -np.log(p).mean(),
+        "you add the logarithms up and do not divide by their number": (
+            lambda p: np.exp(-np.log(p).sum())
         ),
-        Mistake(
-            "you stop at the loss, in bits",
-            lambda p: -np.log2(p).mean(),
+        "you divide by the number of rows, not of words": (
+            lambda p: np.exp(-np.log(p).sum() / len(p))
         ),
-        Mistake(
-            "you take the natural logarithm and go back with a power of 2",
-            lambda p: 2 ** -np.log(p).mean(),
+        "you take the mean of each lane's own perplexity": _by_lanes,
+        "you leave out the words of probability 0: a model that is sure and wrong "
+        "has an infinite perplexity": _without_zeros,
+        "you add something small to every probability": (
+            lambda p: np.exp(-np.log(p + 1e-9).mean())
         ),
-        Mistake(
-            "you take the logarithm to base 2 and go back with exp",
-            lambda p: np.exp(-np.log2(p).mean()),
+        "you divide by one less than the number of words": (
+            lambda p: np.exp(-np.log(p).sum() / (p.size - 1))
         ),
-        Mistake(
-            "you add the logarithms up and do not divide by their number",
-            lambda p: np.exp(-np.log(p).sum()),
+        "you take the entropy, p times log p: each word of the text counts once": (
+            lambda p: np.exp(-(p * np.log(p)).sum())
         ),
-        Mistake(
-            "you divide by the number of rows, not of words",
-            lambda p: np.exp(-np.log(p).sum() / len(p)),
-        ),
-        Mistake(
-            "you take the mean of each lane's own perplexity",
-            _by_lanes,
-        ),
-        Mistake(
-            "you leave out the words of probability 0: a model that is sure and wrong "
-            "has an infinite perplexity",
-            _without_zeros,
-        ),
-        Mistake(
-            "you add something small to every probability",
-            lambda p: np.exp(-np.log(p + 1e-9).mean()),
-        ),
-        Mistake(
-            "you divide by one less than the number of words",
-            lambda p: np.exp(-np.log(p).sum() / (p.size - 1)),
-        ),
-        Mistake(
-            "you take the entropy, p times log p: each word of the text counts once",
-            lambda p: np.exp(-(p * np.log(p)).sum()),
-        ),
-        Mistake(
-            "you take the median",
-            lambda p: np.exp(-np.median(np.log(p))),
-        ),
-    ],
+        "you take the median": lambda p: np.exp(-np.median(np.log(p))),
+    },
     leading="probabilities",
 )
 def perplexity(probabilities):

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from ..attention import softmax
-from ..exercise import Mistake, exercise
+from ..exercise import exercise
 from ..learning import INSTEAD_OF_P_MINUS_Y, one_hot, scores
 
 
@@ -78,63 +78,34 @@ def _never_zero(logits, targets):
         "The right word of each row is logits[np.arange(R), targets]. At the same "
         "places take 1 off the softmax, and you have the gradient.",
     ],
-    mistakes=[
-        *(Mistake(says, _gradient(make)) for says, make in INSTEAD_OF_P_MINUS_Y),
-        Mistake(
-            "exp overflows: take each row's largest logit off first",
-            _shifted_by(lambda logits: 0.0),
+    mistakes={
+        **{says: _gradient(make) for says, make in INSTEAD_OF_P_MINUS_Y.items()},
+        "exp overflows: take each row's largest logit off first": _shifted_by(
+            lambda logits: 0.0
         ),
-        Mistake(
-            "you take the largest logit of all rows off, and in lower rows every exp "
-            "is 0",
-            _shifted_by(np.max),
+        "you take the largest logit of all rows off, and in lower rows every exp "
+        "is 0": _shifted_by(np.max),
+        "you take the mean of each row off, and exp still overflows": _shifted_by(
+            lambda logits: logits.mean(axis=1, keepdims=True)
         ),
-        Mistake(
-            "you take the mean of each row off, and exp still overflows",
-            _shifted_by(lambda logits: logits.mean(axis=1, keepdims=True)),
+        "your softmax runs down the columns": _down_the_columns,
+        "you take a softmax of the softmax": _twice,
+        "you take the logarithm of the finished softmax: where that is 0, the loss "
+        "is infinite": _log_of_the_softmax,
+        "you add something small inside the logarithm": _never_zero,
+        "your losses have the wrong sign": _loss(np.negative),
+        "you give the mean of the losses, not one for each row": _loss(np.mean),
+        "you give the sum of the losses, not one for each row": _loss(np.sum),
+        "your losses are in bits, not in nats": _loss(
+            lambda losses: losses / math.log(2)
         ),
-        Mistake(
-            "your softmax runs down the columns",
-            _down_the_columns,
+        "you give the probabilities of the right words, not their -ln": _loss(
+            lambda losses: np.exp(-losses)
         ),
-        Mistake(
-            "you take a softmax of the softmax",
-            _twice,
+        "losses and gradient have changed places": (
+            lambda *case: cross_entropy(*case)[::-1]
         ),
-        Mistake(
-            "you take the logarithm of the finished softmax: where that is 0, the loss "
-            "is infinite",
-            _log_of_the_softmax,
-        ),
-        Mistake(
-            "you add something small inside the logarithm",
-            _never_zero,
-        ),
-        Mistake(
-            "your losses have the wrong sign",
-            _loss(np.negative),
-        ),
-        Mistake(
-            "you give the mean of the losses, not one for each row",
-            _loss(np.mean),
-        ),
-        Mistake(
-            "you give the sum of the losses, not one for each row",
-            _loss(np.sum),
-        ),
-        Mistake(
-            "your losses are in bits, not in nats",
-            _loss(lambda losses: losses / math.log(2)),
-        ),
-        Mistake(
-            "you give the probabilities of the right words, not their -ln",
-            _loss(lambda losses: np.exp(-losses)),
-        ),
-        Mistake(
-            "losses and gradient have changed places",
-            lambda *case: cross_entropy(*case)[::-1],
-        ),
-    ],
+    },
     anysize="logits",
 )
 def cross_entropy(logits, targets):
@@ -263,84 +234,51 @@ def _highest_of_the_last(logits_of, words, size):
         "factor exp(new - old). So: total = total * exp(old - new) + the block's sum.",
         "The blocks are range(0, words, size); the last one stops at `words`.",
     ],
-    mistakes=[
-        Mistake(
-            "you ask for all words at once",
-            lambda logits_of, words, size: _without_the_highest(
-                logits_of, words, words
-            ),
+    mistakes={
+        "you ask for all words at once": (
+            lambda logits_of, words, size: _without_the_highest(logits_of, words, words)
         ),
-        Mistake(
-            "you do not scale the old sum down when a block brings a higher logit",
-            partial(_running, rescale=False),
+        "you do not scale the old sum down when a block brings a higher logit": partial(
+            _running, rescale=False
         ),
-        Mistake(
-            "you leave out the last block where it is shorter",
-            partial(_running, ranges=_by_rows),
+        "you leave out the last block where it is shorter": partial(
+            _running, ranges=_by_rows
         ),
-        Mistake(
-            "you leave out a last block of one word",
-            partial(_running, ranges=_one_in_two_blocks),
+        "you leave out a last block of one word": partial(
+            _running, ranges=_one_in_two_blocks
         ),
-        Mistake(
-            "you ask for words beyond the last",
-            partial(
-                _running,
-                ranges=lambda words, size: [
-                    (k, k + size) for k in range(0, words, size)
-                ],
-            ),
+        "you ask for words beyond the last": partial(
+            _running,
+            ranges=lambda words, size: [(k, k + size) for k in range(0, words, size)],
         ),
-        Mistake(
-            "you add up the logarithms of the blocks: the logarithm of a sum is no sum "
-            "of logarithms",
-            _sum_of_logarithms,
+        "you add up the logarithms of the blocks: the logarithm of a sum is no sum "
+        "of logarithms": _sum_of_logarithms,
+        "you do not take the highest logit off, and "
+        "exp overflows": _without_the_highest,
+        "you take the first block's highest logit off in "
+        "all blocks": _highest_of_the_first,
+        "you take each block's own highest logit off and add up what "
+        "is left": _highest_of_the_last,
+        "your highest logit begins at 0: where all are far below it, the sum "
+        "is 0": partial(_running, first=0.0),
+        "your sum begins at 1": partial(_running, first=0.0, total=1.0),
+        "you take one highest logit for all rows": partial(
+            _running, highest=lambda z: np.full(len(z), z.max())
         ),
-        Mistake(
-            "you do not take the highest logit off, and exp overflows",
-            _without_the_highest,
+        "you keep only the last block's sum": partial(
+            _running, add=lambda old, new: new
         ),
-        Mistake(
-            "you take the first block's highest logit off in all blocks",
-            _highest_of_the_first,
+        "you give the highest logit": partial(_running, end=lambda top, total: top),
+        "you do not add the highest logit back": partial(
+            _running, end=lambda top, total: np.log(total)
         ),
-        Mistake(
-            "you take each block's own highest logit off and add up what is left",
-            _highest_of_the_last,
+        "you forget the logarithm": partial(
+            _running, end=lambda top, total: top + total
         ),
-        Mistake(
-            "your highest logit begins at 0: where all are far below it, the sum is 0",
-            partial(_running, first=0.0),
+        "you undo the logarithm with exp": partial(
+            _running, end=lambda top, total: np.exp(top) * total
         ),
-        Mistake(
-            "your sum begins at 1",
-            partial(_running, first=0.0, total=1.0),
-        ),
-        Mistake(
-            "you take one highest logit for all rows",
-            partial(_running, highest=lambda z: np.full(len(z), z.max())),
-        ),
-        Mistake(
-            "you keep only the last block's sum",
-            partial(_running, add=lambda old, new: new),
-        ),
-        Mistake(
-            "you give the highest logit",
-            partial(_running, end=lambda top, total: top),
-        ),
-        Mistake(
-            "you do not add the highest logit back",
-            partial(_running, end=lambda top, total: np.log(total)),
-        ),
-        Mistake(
-            "you forget the logarithm",
-            partial(_running, end=lambda top, total: top + total),
-        ),
-        Mistake(
-            "you undo the logarithm with exp",
-            partial(_running, end=lambda top, total: np.exp(top) * total),
-        ),
-    ],
+    },
     memory=200_000,
 )
 def log_sum_exp_in_blocks(logits_of, words, size):

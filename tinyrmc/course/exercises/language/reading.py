@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from ..attention import softmax
-from ..exercise import Mistake, exercise
+from ..exercise import exercise
 
 
 def _long_texts(rng):
@@ -104,86 +104,57 @@ def _both(change):
         "Cut the lanes to K T words, reshape them to (lanes, K, T), and swap the first "
         "two axes.",
     ],
-    mistakes=[
-        Mistake(
-            "you cut the text row by row: then the second window of a lane does not go "
-            "on where its first ended",
-            _row_by_row,
+    mistakes={
+        "you cut the text row by row: then the second window of a lane does not go "
+        "on where its first ended": _row_by_row,
+        "you leave out what fills no window before you cut the lanes: first the "
+        "lanes, then the windows of each": _windows_before_lanes,
+        "you deal the words out to the lanes like cards: a lane should be a piece "
+        "of the text": _dealt_out,
+        "the targets are the inputs: a network that copies would be right": (
+            lambda *case: (windows(*case)[0],) * 2
         ),
-        Mistake(
-            "you leave out what fills no window before you cut the lanes: first the "
-            "lanes, then the windows of each",
-            _windows_before_lanes,
+        "the targets are the words before, not those after": (
+            lambda *case: windows(*case)[::-1]
         ),
-        Mistake(
-            "you deal the words out to the lanes like cards: a lane should be a piece "
-            "of the text",
-            _dealt_out,
+        "the last target of a window is the window's own first word": partial(
+            _end_of_the_lane, inside_the_window=True
         ),
-        Mistake(
-            "the targets are the inputs: a network that copies would be right",
-            lambda *case: (windows(*case)[0],) * 2,
+        "the last target of a lane is the lane's own first word": partial(
+            _end_of_the_lane, inside_the_window=False
         ),
-        Mistake(
-            "the targets are the words before, not those after",
-            lambda *case: windows(*case)[::-1],
+        "each window is one word short: its last target is in the "
+        "next window": _first_word_lost,
+        "the lanes come first, then the windows: (lanes, K, T)": _both(
+            lambda x: x.swapaxes(0, 1)
         ),
-        Mistake(
-            "the last target of a window is the window's own first word",
-            partial(_end_of_the_lane, inside_the_window=True),
+        "the steps come before the lanes: (K, T, lanes)": _both(
+            lambda x: x.swapaxes(1, 2)
         ),
-        Mistake(
-            "the last target of a lane is the lane's own first word",
-            partial(_end_of_the_lane, inside_the_window=False),
+        "your windows overlap: each begins one word after the "
+        "one before": _step_by_step,
+        "you leave the last window out": _both(lambda x: x[:-1]),
+        "you leave the first window out": _both(lambda x: x[1:]),
+        "the windows stand in the wrong order, the last one first": _both(
+            lambda x: x[::-1]
         ),
-        Mistake(
-            "each window is one word short: its last target is in the next window",
-            _first_word_lost,
+        "the lanes are as long as n // lanes says: where that divides n, the last "
+        "target lies beyond the text": (
+            lambda ids, lanes, T: _cut(ids, lanes, T, len(ids) // lanes)
         ),
-        Mistake(
-            "the lanes come first, then the windows: (lanes, K, T)",
-            _both(lambda x: x.swapaxes(0, 1)),
+        "you take the inputs from the second word on": (
+            lambda ids, lanes, T: _cut(np.roll(ids, -1), lanes, T, _length(ids, lanes))
         ),
-        Mistake(
-            "the steps come before the lanes: (K, T, lanes)",
-            _both(lambda x: x.swapaxes(1, 2)),
-        ),
-        Mistake(
-            "your windows overlap: each begins one word after the one before",
-            _step_by_step,
-        ),
-        Mistake(
-            "you leave the last window out",
-            _both(lambda x: x[:-1]),
-        ),
-        Mistake(
-            "you leave the first window out",
-            _both(lambda x: x[1:]),
-        ),
-        Mistake(
-            "the windows stand in the wrong order, the last one first",
-            _both(lambda x: x[::-1]),
-        ),
-        Mistake(
-            "the lanes are as long as n // lanes says: where that divides n, the last "
-            "target lies beyond the text",
-            lambda ids, lanes, T: _cut(ids, lanes, T, len(ids) // lanes),
-        ),
-        Mistake(
-            "you take the inputs from the second word on",
-            lambda ids, lanes, T: _cut(np.roll(ids, -1), lanes, T, _length(ids, lanes)),
-        ),
-        Mistake(
-            "you cut the rest off at the beginning of the text, not at the end of the "
-            "lanes",
+        "you cut the rest off at the beginning of the text, not at the end of the "
+        "lanes": (
             lambda ids, lanes, T: _cut(
                 ids[(len(ids) - 1) % (lanes * T) :],
                 lanes,
                 T,
                 (len(ids) - 1) // (lanes * T) * T,
-            ),
+            )
         ),
-    ],
+    },
     views=True,
 )
 def windows(ids, lanes, T):
@@ -290,82 +261,47 @@ def _last_of_the_likeliest(logits, temperature, u):
         'np.searchsorted(np.cumsum(p), u, side="right").',
         "Temperature 0 cannot be divided by: np.argmax, before anything else.",
     ],
-    mistakes=[
-        Mistake(
-            "you always take the likeliest word",
-            lambda logits, temperature, u: int(np.argmax(logits)),
+    mistakes={
+        "you always take the likeliest word": (
+            lambda logits, temperature, u: int(np.argmax(logits))
         ),
-        Mistake(
-            "you multiply by the temperature: a high one should make the choice "
-            "freer, not stricter",
-            _at(lambda z, t: z * t),
+        "you multiply by the temperature: a high one should make the choice "
+        "freer, not stricter": _at(lambda z, t: z * t),
+        "you do not use the temperature": _at(lambda z, t: z),
+        "you divide the probabilities by the temperature, not the logits": _from(
+            lambda p, t: p / t
         ),
-        Mistake(
-            "you do not use the temperature",
-            _at(lambda z, t: z),
+        "you do not make the sum of the probabilities 1 again": _from(
+            lambda p, t: p ** (1 / t)
         ),
-        Mistake(
-            "you divide the probabilities by the temperature, not the logits",
-            _from(lambda p, t: p / t),
+        "you divide by the root of the temperature": _at(lambda z, t: z / math.sqrt(t)),
+        "you take the softmax of the softmax": _at(lambda z, t: softmax(z / t)),
+        "you divide by 0 at temperature 0: take the likeliest word there": (
+            lambda logits, t, u: _chosen(softmax(np.divide(logits, t)), u)
         ),
-        Mistake(
-            "you do not make the sum of the probabilities 1 again",
-            _from(lambda p, t: p ** (1 / t)),
+        "at temperature 0 you draw as at temperature 1": (
+            lambda logits, t, u: _chosen(softmax(logits / (t or 1.0)), u)
         ),
-        Mistake(
-            "you divide by the root of the temperature",
-            _at(lambda z, t: z / math.sqrt(t)),
+        "of several likeliest words you take the last, not "
+        "the first": _last_of_the_likeliest,
+        "you take the first sum that reaches u, not the first above it: where u is "
+        "0, that may be a word of probability 0": _first_that_reaches,
+        "exp overflows: take the largest logit off first": _overflowing,
+        "you give the place among the sorted probabilities, not "
+        "the word": _sorted_first,
+        "you lay the words out by their probability, not in their "
+        "own order": _likeliest_first,
+        "you lay the words out from the last to the first": (
+            lambda z, t, u: len(z) - 1 - sample(z[::-1], t, u)
         ),
-        Mistake(
-            "you take the softmax of the softmax",
-            _at(lambda z, t: softmax(z / t)),
+        "you are one word too far": lambda *case: sample(*case) + 1,
+        "you give the word's probability, not the word": (
+            lambda z, t, u: softmax(z / (t or 1e-9))[sample(z, t, u)]
         ),
-        Mistake(
-            "you divide by 0 at temperature 0: take the likeliest word there",
-            lambda logits, t, u: _chosen(softmax(np.divide(logits, t)), u),
+        "you take the word nearest to u from below: the piece before": (
+            lambda *case: sample(*case) - 1
         ),
-        Mistake(
-            "at temperature 0 you draw as at temperature 1",
-            lambda logits, t, u: _chosen(softmax(logits / (t or 1.0)), u),
-        ),
-        Mistake(
-            "of several likeliest words you take the last, not the first",
-            _last_of_the_likeliest,
-        ),
-        Mistake(
-            "you take the first sum that reaches u, not the first above it: where u is "
-            "0, that may be a word of probability 0",
-            _first_that_reaches,
-        ),
-        Mistake(
-            "exp overflows: take the largest logit off first",
-            _overflowing,
-        ),
-        Mistake(
-            "you give the place among the sorted probabilities, not the word",
-            _sorted_first,
-        ),
-        Mistake(
-            "you lay the words out by their probability, not in their own order",
-            _likeliest_first,
-        ),
-        Mistake(
-            "you lay the words out from the last to the first",
-            lambda z, t, u: len(z) - 1 - sample(z[::-1], t, u),
-        ),
-        Mistake(
-            "you are one word too far",
-            lambda *case: sample(*case) + 1,
-        ),
-        Mistake(
-            "you give the word's probability, not the word",
-            lambda z, t, u: softmax(z / (t or 1e-9))[sample(z, t, u)],
-        ),
-        Mistake(
-            "you take the word nearest to u from below: the piece before",
-            lambda *case: sample(*case) - 1,
-        ),
-    ],
+    },
 )
 def sample(logits, temperature, u):
     """A word drawn with the probabilities softmax(logits / temperature).

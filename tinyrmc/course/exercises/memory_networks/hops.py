@@ -8,7 +8,7 @@ import numpy as np
 
 from ..attention import softmax, softmax_that_overflows
 from ..derived import by_complex_step, log_shares
-from ..exercise import Mistake, exercise, normal
+from ..exercise import exercise, normal
 
 
 def _questions(rng):
@@ -118,100 +118,57 @@ def _only_found(u, m, c):
         "ex_5.softmax is chapter 5's. The sum of p_i c_i is a product again: "
         "p[..., None, :] @ c.",
     ],
-    mistakes=[
-        Mistake(
-            "you divide the match by the square root of d, as chapter 5 does: a memory "
-            "network does not",
-            _looking(scores=lambda u, m: _scores(u, m) / math.sqrt(u.shape[-1])),
+    mistakes={
+        "you divide the match by the square root of d, as chapter 5 does: a memory "
+        "network does not": _looking(
+            scores=lambda u, m: _scores(u, m) / math.sqrt(u.shape[-1])
         ),
-        Mistake(
-            "you do not subtract the largest match before the exponential: it "
-            "overflows",
-            _looking(softmax_that_overflows),
+        "you do not subtract the largest match before the exponential: it "
+        "overflows": _looking(softmax_that_overflows),
+        "all examples together have the sum 1, not the memories of each": _looking(
+            _over_all
         ),
-        Mistake(
-            "all examples together have the sum 1, not the memories of each",
-            _looking(_over_all),
+        "you subtract one maximum from all examples: what is far below it becomes "
+        "0 / 0": _looking(_one_maximum),
+        "your softmax runs over the first axis, not over the memories": _looking(
+            _over_examples
         ),
-        Mistake(
-            "you subtract one maximum from all examples: what is far below it becomes "
-            "0 / 0",
-            _looking(_one_maximum),
+        "you leave out the softmax: that is the linear start, which "
+        "comes later": _looking(lambda s: s),
+        "you take the best memory alone: then there is no gradient, which is what "
+        "the softmax is for": _looking(_hardest),
+        "each memory has a sigmoid of its own: nothing makes them share": _looking(
+            _sigmoid
         ),
-        Mistake(
-            "your softmax runs over the first axis, not over the memories",
-            _looking(_over_examples),
+        "you divide the scores by their sum, without an exponential": _looking(
+            lambda s: s / s.sum(axis=-1, keepdims=True)
         ),
-        Mistake(
-            "you leave out the softmax: that is the linear start, which comes later",
-            _looking(lambda s: s),
+        "you do not divide the exponentials by their sum": _looking(
+            lambda s: np.exp(s - s.max(axis=-1, keepdims=True))
         ),
-        Mistake(
-            "you take the best memory alone: then there is no gradient, which is what "
-            "the softmax is for",
-            _looking(_hardest),
+        "your match is the cosine: the lengths of u and m_i count, too": _looking(
+            scores=_cosine
         ),
-        Mistake(
-            "each memory has a sigmoid of its own: nothing makes them share",
-            _looking(_sigmoid),
+        "your match is a distance, not a dot product": _looking(scores=_distances),
+        "you average the memories m, not the contents c": _of_the_memories,
+        "memories and contents have changed places": lambda u, m, c: hop(u, c, m),
+        "you add u to what was found: that comes after the hop": _with_the_question,
+        "you divide the weighted sum by the number of memories once more": _looking(
+            found=lambda p, c: _mean(p, c) / c.shape[-2]
         ),
-        Mistake(
-            "you divide the scores by their sum, without an exponential",
-            _looking(lambda s: s / s.sum(axis=-1, keepdims=True)),
+        "you average the contents evenly: p plays no part": _looking(
+            found=lambda p, c: c.mean(axis=-2)
         ),
-        Mistake(
-            "you do not divide the exponentials by their sum",
-            _looking(lambda s: np.exp(s - s.max(axis=-1, keepdims=True))),
+        "you add up the contents: p plays no part": _looking(
+            found=lambda p, c: c.sum(axis=-2)
         ),
-        Mistake(
-            "your match is the cosine: the lengths of u and m_i count, too",
-            _looking(scores=_cosine),
+        "you weight the contents and do not add them up: o is one row, not N": _looking(
+            found=lambda p, c: p[..., None] * c
         ),
-        Mistake(
-            "your match is a distance, not a dot product",
-            _looking(scores=_distances),
-        ),
-        Mistake(
-            "you average the memories m, not the contents c",
-            _of_the_memories,
-        ),
-        Mistake(
-            "memories and contents have changed places",
-            lambda u, m, c: hop(u, c, m),
-        ),
-        Mistake(
-            "you add u to what was found: that comes after the hop",
-            _with_the_question,
-        ),
-        Mistake(
-            "you divide the weighted sum by the number of memories once more",
-            _looking(found=lambda p, c: _mean(p, c) / c.shape[-2]),
-        ),
-        Mistake(
-            "you average the contents evenly: p plays no part",
-            _looking(found=lambda p, c: c.mean(axis=-2)),
-        ),
-        Mistake(
-            "you add up the contents: p plays no part",
-            _looking(found=lambda p, c: c.sum(axis=-2)),
-        ),
-        Mistake(
-            "you weight the contents and do not add them up: o is one row, not N",
-            _looking(found=lambda p, c: p[..., None] * c),
-        ),
-        Mistake(
-            "you give the matches, before the softmax, as p",
-            _scores_themselves,
-        ),
-        Mistake(
-            "p and o have changed places",
-            lambda u, m, c: hop(u, m, c)[::-1],
-        ),
-        Mistake(
-            "you give o alone; p is wanted, too",
-            _only_found,
-        ),
-    ],
+        "you give the matches, before the softmax, as p": _scores_themselves,
+        "p and o have changed places": lambda u, m, c: hop(u, m, c)[::-1],
+        "you give o alone; p is wanted, too": _only_found,
+    },
     leading="u m c",
     anysize="u",
 )
@@ -287,124 +244,78 @@ def _summed(x):
         "From the match u . m_i: the gradient of m_i is gs_i u, and that of u is the "
         "sum of gs_i m_i.",
     ],
-    mistakes=[
-        Mistake(
-            "you leave out the sum in the softmax's gradient: what one memory gains, "
-            "the others lose",
-            _backward(of_match=lambda p, gp: p * gp),
+    mistakes={
+        "you leave out the sum in the softmax's gradient: what one memory gains, "
+        "the others lose": _backward(of_match=lambda p, gp: p * gp),
+        "you let the gradient pass the softmax unchanged": _backward(
+            of_match=lambda p, gp: gp
         ),
-        Mistake(
-            "you let the gradient pass the softmax unchanged",
-            _backward(of_match=lambda p, gp: gp),
+        "your softmax's gradient is p (1 - p): that is the diagonal alone": _backward(
+            of_match=lambda p, gp: p * (1 - p) * gp
         ),
-        Mistake(
-            "your softmax's gradient is p (1 - p): that is the diagonal alone",
-            _backward(of_match=lambda p, gp: p * (1 - p) * gp),
+        "you do not multiply by p at the end of the softmax's gradient": _backward(
+            of_match=lambda p, gp: gp - (p * gp).sum(-1, keepdims=True)
         ),
-        Mistake(
-            "you do not multiply by p at the end of the softmax's gradient",
-            _backward(of_match=lambda p, gp: gp - (p * gp).sum(-1, keepdims=True)),
+        "you subtract the plain sum of gp; each gp_i counts with p_i": _backward(
+            of_match=lambda p, gp: p * (gp - gp.sum(-1, keepdims=True))
         ),
-        Mistake(
-            "you subtract the plain sum of gp; each gp_i counts with p_i",
-            _backward(of_match=lambda p, gp: p * (gp - gp.sum(-1, keepdims=True))),
+        "you subtract the plain mean of gp; each gp_i counts with p_i": _backward(
+            of_match=lambda p, gp: p * (gp - gp.mean(-1, keepdims=True))
         ),
-        Mistake(
-            "you subtract the plain mean of gp; each gp_i counts with p_i",
-            _backward(of_match=lambda p, gp: p * (gp - gp.mean(-1, keepdims=True))),
+        "you subtract one sum for all examples; each has its own": _backward(
+            of_match=lambda p, gp: p * (gp - (p * gp).sum())
         ),
-        Mistake(
-            "you subtract one sum for all examples; each has its own",
-            _backward(of_match=lambda p, gp: p * (gp - (p * gp).sum())),
+        "the sign of the softmax's gradient is turned around": _backward(
+            of_match=lambda p, gp: p * ((p * gp).sum(-1, keepdims=True) - gp)
         ),
-        Mistake(
-            "the sign of the softmax's gradient is turned around",
-            _backward(
-                of_match=lambda p, gp: p * ((p * gp).sum(-1, keepdims=True) - gp)
-            ),
+        "you multiply by p twice: once in gp, and once in the softmax": _backward(
+            of_match=lambda p, gp: p * (p * gp - (p * p * gp).sum(-1, keepdims=True))
         ),
-        Mistake(
-            "you multiply by p twice: once in gp, and once in the softmax",
-            _backward(
-                of_match=lambda p, gp: (
-                    p * (p * gp - (p * p * gp).sum(-1, keepdims=True))
-                )
-            ),
+        "you divide by the square root of d, as chapter 5 does: the hop "
+        "does not": _backward(
+            shares=lambda u, m: softmax(_scores(u, m) / len(u.T) ** 0.5)
         ),
-        Mistake(
-            "you divide by the square root of d, as chapter 5 does: the hop does not",
-            _backward(shares=lambda u, m: softmax(_scores(u, m) / len(u.T) ** 0.5)),
+        "you do not subtract the largest match when you make p again: "
+        "it overflows": _backward(
+            shares=lambda u, m: softmax_that_overflows(_scores(u, m))
         ),
-        Mistake(
-            "you do not subtract the largest match when you make p again: it overflows",
-            _backward(shares=lambda u, m: softmax_that_overflows(_scores(u, m))),
+        "the gradient of p_i is the dot product of g with c_i, not with m_i": _backward(
+            of_p=lambda m, c, g: _scores(g, m)
         ),
-        Mistake(
-            "the gradient of p_i is the dot product of g with c_i, not with m_i",
-            _backward(of_p=lambda m, c, g: _scores(g, m)),
+        "the gradient of u is a sum of the memories m_i, not of "
+        "the contents": _backward(of_u=lambda gs, p, m, c, g: _mean(gs, c)),
+        "the gradient of u weights the memories with p, not with what comes back "
+        "through the softmax": _backward(of_u=lambda gs, p, m, c, g: _mean(p, m)),
+        "you add g to the gradient of u: that is right for u + o, but here it is "
+        "the hop's own gradient": _backward(
+            of_u=lambda gs, p, m, c, g: _mean(gs, m) + g
         ),
-        Mistake(
-            "the gradient of u is a sum of the memories m_i, not of the contents",
-            _backward(of_u=lambda gs, p, m, c, g: _mean(gs, c)),
+        "the gradient of u is the sum of those of the memories": _backward(
+            of_u=lambda gs, p, m, c, g: gs.sum(-1, keepdims=True) * g
         ),
-        Mistake(
-            "the gradient of u weights the memories with p, not with what comes back "
-            "through the softmax",
-            _backward(of_u=lambda gs, p, m, c, g: _mean(p, m)),
+        "the gradient of m_i is a multiple of u, not of g": _backward(
+            of_m=lambda gs, p, u, m, g: gs[..., None] * g[..., None, :]
         ),
-        Mistake(
-            "you add g to the gradient of u: that is right for u + o, but here it is "
-            "the hop's own gradient",
-            _backward(of_u=lambda gs, p, m, c, g: _mean(gs, m) + g),
+        "the gradient of m_i is a multiple of u, not of m_i itself": _backward(
+            of_m=lambda gs, p, u, m, g: gs[..., None] * m
         ),
-        Mistake(
-            "the gradient of u is the sum of those of the memories",
-            _backward(of_u=lambda gs, p, m, c, g: gs.sum(-1, keepdims=True) * g),
+        "the gradient of m_i has the factor p_i, not what comes back through the "
+        "softmax": _backward(
+            of_m=lambda gs, p, u, m, g: p[..., None] * u[..., None, :]
         ),
-        Mistake(
-            "the gradient of m_i is a multiple of u, not of g",
-            _backward(of_m=lambda gs, p, u, m, g: gs[..., None] * g[..., None, :]),
+        "each c_i gets all of g; it has a share p_i in o": _backward(
+            of_c=lambda gs, p, u, g: np.ones_like(p)[..., None] * g[..., None, :]
         ),
-        Mistake(
-            "the gradient of m_i is a multiple of u, not of m_i itself",
-            _backward(of_m=lambda gs, p, u, m, g: gs[..., None] * m),
+        "the gradient of c_i is a multiple of g, not of u": _backward(
+            of_c=lambda gs, p, u, g: p[..., None] * u[..., None, :]
         ),
-        Mistake(
-            "the gradient of m_i has the factor p_i, not what comes back through the "
-            "softmax",
-            _backward(of_m=lambda gs, p, u, m, g: p[..., None] * u[..., None, :]),
-        ),
-        Mistake(
-            "each c_i gets all of g; it has a share p_i in o",
-            _backward(
-                of_c=lambda gs, p, u, g: np.ones_like(p)[..., None] * g[..., None, :]
-            ),
-        ),
-        Mistake(
-            "the gradient of c_i is a multiple of g, not of u",
-            _backward(of_c=lambda gs, p, u, g: p[..., None] * u[..., None, :]),
-        ),
-        Mistake(
-            "the gradient of c_i has the factor p_i; that of the match is for m_i",
-            _backward(of_c=lambda gs, p, u, g: gs[..., None] * g[..., None, :]),
-        ),
-        Mistake(
-            "the gradients of m and c have changed places",
-            _swapped(0, 2, 1),
-        ),
-        Mistake(
-            "the order is not that of the arguments: u, m, c",
-            _swapped(1, 2, 0),
-        ),
-        Mistake(
-            "you add up the examples: each has memories of its own",
-            _changed(_summed),
-        ),
-        Mistake(
-            "all gradients have the wrong sign",
-            _changed(np.negative),
-        ),
-    ],
+        "the gradient of c_i has the factor p_i; that of the match is "
+        "for m_i": _backward(of_c=lambda gs, p, u, g: gs[..., None] * g[..., None, :]),
+        "the gradients of m and c have changed places": _swapped(0, 2, 1),
+        "the order is not that of the arguments: u, m, c": _swapped(1, 2, 0),
+        "you add up the examples: each has memories of its own": _changed(_summed),
+        "all gradients have the wrong sign": _changed(np.negative),
+    },
     leading="u m c g",
     anysize="g",
     exact=lambda u, m, c, g: _hop_step(g, u, m, c),

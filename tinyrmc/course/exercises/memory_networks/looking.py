@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..attention import softmax
-from ..exercise import Mistake, exercise
+from ..exercise import exercise
 
 
 def _looks(rng):
@@ -121,117 +121,64 @@ def _any_hop(p, counts, supporting):
         "Go through the questions: np.isin(looked, facts) says for each hop whether "
         "it looks at a fact. Then take the mean over the questions.",
     ],
-    mistakes=[
-        Mistake(
-            "you compare a memory's number with a sentence's: memories count from the "
-            "newest, supporting facts from the oldest",
-            _looking(lambda counts, p: p.argmax(axis=-1)),
+    mistakes={
+        "you compare a memory's number with a sentence's: memories count from the "
+        "newest, supporting facts from the oldest": _looking(
+            lambda counts, p: p.argmax(axis=-1)
         ),
-        Mistake(
-            "you are one off: of n sentences, number t is memory n - 1 - t",
-            _looking(lambda counts, p: counts[:, None] - p.argmax(axis=-1)),
+        "you are one off: of n sentences, number t is memory n - 1 - t": _looking(
+            lambda counts, p: counts[:, None] - p.argmax(axis=-1)
         ),
-        Mistake(
-            "you are one off in the other direction: number t is memory n - 1 - t",
-            _looking(lambda counts, p: counts[:, None] - 2 - p.argmax(axis=-1)),
+        "you are one off in the other direction: number t is memory n - 1 "
+        "- t": _looking(lambda counts, p: counts[:, None] - 2 - p.argmax(axis=-1)),
+        "you count from the last slot; a story may have fewer sentences than there "
+        "are slots": _looking(lambda counts, p: p.shape[-1] - 1 - p.argmax(axis=-1)),
+        "you let a look beyond the story's end wrap around to a sentence": _looking(
+            lambda counts, p: (counts[:, None] - 1 - p.argmax(-1)) % counts[:, None]
         ),
-        Mistake(
-            "you count from the last slot; a story may have fewer sentences than there "
-            "are slots",
-            _looking(lambda counts, p: p.shape[-1] - 1 - p.argmax(axis=-1)),
+        "you look among the story's own sentences alone; a look past its end is a "
+        "miss": _looking(_told_of_the_story),
+        "you take the weakest memory": _looking(
+            lambda counts, p: counts[:, None] - 1 - p.argmin(axis=-1)
         ),
-        Mistake(
-            "you let a look beyond the story's end wrap around to a sentence",
-            _looking(
-                lambda counts, p: (counts[:, None] - 1 - p.argmax(-1)) % counts[:, None]
-            ),
+        "you take the second strongest memory": _looking(
+            lambda counts, p: (
+                counts[:, None] - 1 - np.argsort(p, axis=-1)[..., -2:][..., 0]
+            )
         ),
-        Mistake(
-            "you look among the story's own sentences alone; a look past its end is a "
-            "miss",
-            _looking(_told_of_the_story),
+        "only the first supporting fact counts; each of them does": _looking(
+            facts=lambda supporting: [each[:1] for each in supporting]
         ),
-        Mistake(
-            "you take the weakest memory",
-            _looking(lambda counts, p: counts[:, None] - 1 - p.argmin(axis=-1)),
+        "only the last supporting fact counts; each of them does": _looking(
+            facts=lambda supporting: [each[-1:] for each in supporting]
         ),
-        Mistake(
-            "you take the second strongest memory",
-            _looking(
-                lambda counts, p: (
-                    counts[:, None] - 1 - np.argsort(p, axis=-1)[..., -2:][..., 0]
-                )
-            ),
+        "you want fact k from hop k; any supporting fact counts": _hop_by_hop,
+        "you use the supporting facts of another question": _looking(
+            facts=lambda supporting: supporting[1:] + supporting[:1]
         ),
-        Mistake(
-            "only the first supporting fact counts; each of them does",
-            _looking(facts=lambda supporting: [each[:1] for each in supporting]),
+        "you add up the weights of the facts; the task asks how often the "
+        "strongest memory is one": (lambda *case: _weights(*case).mean(axis=0)),
+        "you count where the facts together have more than half": (
+            lambda *case: (_weights(*case) > 0.5).mean(axis=0)
         ),
-        Mistake(
-            "only the last supporting fact counts; each of them does",
-            _looking(facts=lambda supporting: [each[-1:] for each in supporting]),
+        "you count how many of the facts are among as many strongest memories": _found,
+        "you divide by the number of facts": _divided_by_facts,
+        "you take the mean over the hops: a number for each hop, please": _by_question,
+        "you ask whether any hop finds a fact: a number for each hop, please": _any_hop,
+        "you take the mean over questions and hops": _end(np.mean),
+        "you count the questions; their share is asked for": (
+            lambda p, *case: len(p) * hits(p, *case)
         ),
-        Mistake(
-            "you want fact k from hop k; any supporting fact counts",
-            _hop_by_hop,
-        ),
-        Mistake(
-            "you use the supporting facts of another question",
-            _looking(facts=lambda supporting: supporting[1:] + supporting[:1]),
-        ),
-        Mistake(
-            "you add up the weights of the facts; the task asks how often the "
-            "strongest memory is one",
-            lambda *case: _weights(*case).mean(axis=0),
-        ),
-        Mistake(
-            "you count where the facts together have more than half",
-            lambda *case: (_weights(*case) > 0.5).mean(axis=0),
-        ),
-        Mistake(
-            "you count how many of the facts are among as many strongest memories",
-            _found,
-        ),
-        Mistake(
-            "you divide by the number of facts",
-            _divided_by_facts,
-        ),
-        Mistake(
-            "you take the mean over the hops: a number for each hop, please",
-            _by_question,
-        ),
-        Mistake(
-            "you ask whether any hop finds a fact: a number for each hop, please",
-            _any_hop,
-        ),
-        Mistake(
-            "you take the mean over questions and hops",
-            _end(np.mean),
-        ),
-        Mistake(
-            "you count the questions; their share is asked for",
-            lambda p, *case: len(p) * hits(p, *case),
-        ),
-        Mistake(
-            "you count the hops that look elsewhere",
-            _end(lambda share: 1 - share),
-        ),
-        Mistake(
-            "you give percent",
-            _end(lambda share: 100 * share),
-        ),
-        Mistake(
-            "the hops come in the wrong order",
-            _end(lambda share: share[::-1]),
-        ),
-        Mistake(
-            "the strongest hop of each memory is not the strongest memory of each hop: "
-            "the memories are the last axis",
+        "you count the hops that look elsewhere": _end(lambda share: 1 - share),
+        "you give percent": _end(lambda share: 100 * share),
+        "the hops come in the wrong order": _end(lambda share: share[::-1]),
+        "the strongest hop of each memory is not the strongest memory of each hop: "
+        "the memories are the last axis": (
             lambda p, counts, supporting: _share_in(
                 counts[:, None] - 1 - p.argmax(axis=1), supporting
-            ),
+            )
         ),
-    ],
+    },
 )
 def hits(p, counts, supporting):
     """How often the strongest memory of each hop is a supporting fact.

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from ..attention import softmax
-from ..exercise import Mistake, exercise, normal
+from ..exercise import exercise, normal
 from .hops import hop
 
 
@@ -85,108 +85,64 @@ def _relu(u, o, q):
         "contents from tables[k + 1].",
         "After each hop: u = u + o. The logits are u @ tables[-1].T.",
     ],
-    mistakes=[
-        Mistake(
-            "the question has the last table; B is the first hop's A",
-            _adjacent(ask=lambda tables: tables[-1]),
+    mistakes={
+        "the question has the last table; B is the first hop's A": _adjacent(
+            ask=lambda tables: tables[-1]
         ),
-        Mistake(
-            "the question has the second table; B is the first hop's A",
-            _adjacent(ask=lambda tables: tables[1]),
+        "the question has the second table; B is the first hop's A": _adjacent(
+            ask=lambda tables: tables[1]
         ),
-        Mistake(
-            "the answer has the first table; W is the last hop's C",
-            _adjacent(answer=lambda tables: tables[0]),
+        "the answer has the first table; W is the last hop's C": _adjacent(
+            answer=lambda tables: tables[0]
         ),
-        Mistake(
-            "the answer has the last hop's A; W is its C",
-            _adjacent(answer=lambda tables: tables[-2]),
+        "the answer has the last hop's A; W is its C": _adjacent(
+            answer=lambda tables: tables[-2]
         ),
-        Mistake(
-            "all hops have the first two tables: that would be layer-wise",
-            _adjacent(pairs=lambda tables: [tables[:2]] * (len(tables) - 1)),
+        "all hops have the first two tables: that would be layer-wise": _adjacent(
+            pairs=lambda tables: [tables[:2]] * (len(tables) - 1)
         ),
-        Mistake(
-            "memories and contents have changed places",
-            _adjacent(pairs=lambda t: zip(t[1:], t[:-1], strict=True)),
+        "memories and contents have changed places": _adjacent(
+            pairs=lambda t: zip(t[1:], t[:-1], strict=True)
         ),
-        Mistake(
-            "memories and contents have the same table in each hop",
-            _adjacent(pairs=lambda t: zip(t[:-1], t[:-1], strict=True)),
+        "memories and contents have the same table in each hop": _adjacent(
+            pairs=lambda t: zip(t[:-1], t[:-1], strict=True)
         ),
-        Mistake(
-            "the contents have the same table as the memories, and that is the second",
-            _adjacent(pairs=lambda t: zip(t[1:], t[1:], strict=True)),
+        "the contents have the same table as the memories, and that is "
+        "the second": _adjacent(pairs=lambda t: zip(t[1:], t[1:], strict=True)),
+        "you go through the tables from the last to the first": _adjacent(
+            pairs=lambda t: zip(t[:0:-1], t[-2::-1], strict=True)
         ),
-        Mistake(
-            "you go through the tables from the last to the first",
-            _adjacent(pairs=lambda t: zip(t[:0:-1], t[-2::-1], strict=True)),
+        "each hop takes two tables of its own: a hop's A is the C of the one "
+        "before": _adjacent(pairs=lambda t: zip(t[:-1:2], t[1::2], strict=True)),
+        "the last hop is missing": _adjacent(pairs=lambda t: pairwise(t[:-1])),
+        "the first hop is missing": _adjacent(pairs=lambda t: pairwise(t[1:])),
+        "the next hop asks with what was found alone: u + o goes on": _adjacent(
+            update=lambda u, o, q: o
         ),
-        Mistake(
-            "each hop takes two tables of its own: a hop's A is the C of the one "
-            "before",
-            _adjacent(pairs=lambda t: zip(t[:-1:2], t[1::2], strict=True)),
+        "each hop adds what it found to the question, not to the u "
+        "before it": _adjacent(update=lambda u, o, q: q + o),
+        "u stays the question through all hops: nothing is added": _adjacent(
+            update=lambda u, o, q: u
         ),
-        Mistake(
-            "the last hop is missing",
-            _adjacent(pairs=lambda t: pairwise(t[:-1])),
+        "all hops ask the question itself, and what they find is added in "
+        "the end": _at_once,
+        "you take the mean of u and o": _adjacent(update=lambda u, o, q: (u + o) / 2),
+        "you add what was found twice": _adjacent(update=lambda u, o, q: u + 2 * o),
+        "you cut off what is negative after each hop: that is a variant, not "
+        "equation 4": _adjacent(update=_relu),
+        "you leave out the softmax over the memories": _adjacent(look=_linear),
+        "you divide the match by the square root of d: a memory network "
+        "does not": _adjacent(look=_scaled),
+        "your hops look at all memories evenly": _adjacent(look=_evenly),
+        "you give probabilities: the logits stand before the last softmax": _adjacent(
+            end=softmax
         ),
-        Mistake(
-            "the first hop is missing",
-            _adjacent(pairs=lambda t: pairwise(t[1:])),
-        ),
-        Mistake(
-            "the next hop asks with what was found alone: u + o goes on",
-            _adjacent(update=lambda u, o, q: o),
-        ),
-        Mistake(
-            "each hop adds what it found to the question, not to the u before it",
-            _adjacent(update=lambda u, o, q: q + o),
-        ),
-        Mistake(
-            "u stays the question through all hops: nothing is added",
-            _adjacent(update=lambda u, o, q: u),
-        ),
-        Mistake(
-            "all hops ask the question itself, and what they find is added in the end",
-            _at_once,
-        ),
-        Mistake(
-            "you take the mean of u and o",
-            _adjacent(update=lambda u, o, q: (u + o) / 2),
-        ),
-        Mistake(
-            "you add what was found twice",
-            _adjacent(update=lambda u, o, q: u + 2 * o),
-        ),
-        Mistake(
-            "you cut off what is negative after each hop: that is a variant, not "
-            "equation 4",
-            _adjacent(update=_relu),
-        ),
-        Mistake(
-            "you leave out the softmax over the memories",
-            _adjacent(look=_linear),
-        ),
-        Mistake(
-            "you divide the match by the square root of d: a memory network does not",
-            _adjacent(look=_scaled),
-        ),
-        Mistake(
-            "your hops look at all memories evenly",
-            _adjacent(look=_evenly),
-        ),
-        Mistake(
-            "you give probabilities: the logits stand before the last softmax",
-            _adjacent(end=softmax),
-        ),
-        Mistake(
-            "you give u, not the logits: the product with W is missing",
+        "you give u, not the logits: the product with W is missing": (
             lambda tables, *case: _adjacent(answer=lambda t: np.eye(t[0].shape[1]))(
                 tables, *case
-            ),
+            )
         ),
-    ],
+    },
     leading="memories question",
 )
 def adjacent(tables, memories, question):
@@ -286,105 +242,58 @@ def _from_the_question(A, C, B, W, H, K, memories, question):
         "H u, for a column u, is u @ H.T for rows.",
         "K times: o from the hop, then u = u @ H.T + o. In the end u @ W.T.",
     ],
-    mistakes=[
-        Mistake(
-            "H lies on its side: H u, for a column, is u @ H.T for a row",
-            _layerwise(lambda u, o, H: u @ H + o),
+    mistakes={
+        "H lies on its side: H u, for a column, is u @ H.T for a row": _layerwise(
+            lambda u, o, H: u @ H + o
         ),
-        Mistake(
-            "H multiplies the sum u + o; only u goes through it",
-            _layerwise(lambda u, o, H: (u + o) @ H.T),
+        "H multiplies the sum u + o; only u goes through it": _layerwise(
+            lambda u, o, H: (u + o) @ H.T
         ),
-        Mistake(
-            "H multiplies what was found, not u",
-            _layerwise(lambda u, o, H: u + o @ H.T),
+        "H multiplies what was found, not u": _layerwise(lambda u, o, H: u + o @ H.T),
+        "H is missing": _layerwise(lambda u, o, H: u + o),
+        "you add u once more beside H u": _layerwise(lambda u, o, H: u + u @ H.T + o),
+        "you leave out what was found": _layerwise(lambda u, o, H: u @ H.T),
+        "the next hop asks with what was found alone": _layerwise(lambda u, o, H: o),
+        "H multiplies u before each hop looks: the hop asks with u, and H comes "
+        "with the update": _moved_before_each_hop,
+        "H is missing after the last hop": _not_after_the_last,
+        "H is only there after the last hop": _only_after_the_last,
+        "the question goes through H before the first hop": _layerwise(
+            before=lambda u, H: u @ H.T
         ),
-        Mistake(
-            "H is missing",
-            _layerwise(lambda u, o, H: u + o),
+        "the answer goes through H once more": _layerwise(
+            end=lambda u, W, H: u @ H.T @ W.T
         ),
-        Mistake(
-            "you add u once more beside H u",
-            _layerwise(lambda u, o, H: u + u @ H.T + o),
+        "H always multiplies the question, not the u of the "
+        "hop before": _from_the_question,
+        "what is negative is cut off after each hop: that is a variant": _layerwise(
+            lambda u, o, H: np.maximum(u @ H.T + o, 0)
         ),
-        Mistake(
-            "you leave out what was found",
-            _layerwise(lambda u, o, H: u @ H.T),
+        "you make one hop too many": _layerwise(extra=1),
+        "you make one hop too few": _layerwise(extra=-1),
+        "the question has the table A; with this tying it has its own, B": _given(
+            lambda A, C, B, W: (A, C, A, W)
         ),
-        Mistake(
-            "the next hop asks with what was found alone",
-            _layerwise(lambda u, o, H: o),
+        "the answer has the table C; with this tying it has its own, W": _given(
+            lambda A, C, B, W: (A, C, B, C)
         ),
-        Mistake(
-            "H multiplies u before each hop looks: the hop asks with u, and H comes "
-            "with the update",
-            _moved_before_each_hop,
+        "question and answer have changed tables": _given(
+            lambda A, C, B, W: (A, C, W, B)
         ),
-        Mistake(
-            "H is missing after the last hop",
-            _not_after_the_last,
+        "memories and contents have changed tables": _given(
+            lambda A, C, B, W: (C, A, B, W)
         ),
-        Mistake(
-            "H is only there after the last hop",
-            _only_after_the_last,
+        "the contents have the table of the memories": _given(
+            lambda A, C, B, W: (A, A, B, W)
         ),
-        Mistake(
-            "the question goes through H before the first hop",
-            _layerwise(before=lambda u, H: u @ H.T),
+        "the memories have the table of the contents": _given(
+            lambda A, C, B, W: (C, C, B, W)
         ),
-        Mistake(
-            "the answer goes through H once more",
-            _layerwise(end=lambda u, W, H: u @ H.T @ W.T),
+        "you leave out the softmax over the memories": _layerwise(look=_linear),
+        "you give probabilities: the logits stand before the last softmax": _layerwise(
+            end=lambda u, W, H: softmax(u @ W.T)
         ),
-        Mistake(
-            "H always multiplies the question, not the u of the hop before",
-            _from_the_question,
-        ),
-        Mistake(
-            "what is negative is cut off after each hop: that is a variant",
-            _layerwise(lambda u, o, H: np.maximum(u @ H.T + o, 0)),
-        ),
-        Mistake(
-            "you make one hop too many",
-            _layerwise(extra=1),
-        ),
-        Mistake(
-            "you make one hop too few",
-            _layerwise(extra=-1),
-        ),
-        Mistake(
-            "the question has the table A; with this tying it has its own, B",
-            _given(lambda A, C, B, W: (A, C, A, W)),
-        ),
-        Mistake(
-            "the answer has the table C; with this tying it has its own, W",
-            _given(lambda A, C, B, W: (A, C, B, C)),
-        ),
-        Mistake(
-            "question and answer have changed tables",
-            _given(lambda A, C, B, W: (A, C, W, B)),
-        ),
-        Mistake(
-            "memories and contents have changed tables",
-            _given(lambda A, C, B, W: (C, A, B, W)),
-        ),
-        Mistake(
-            "the contents have the table of the memories",
-            _given(lambda A, C, B, W: (A, A, B, W)),
-        ),
-        Mistake(
-            "the memories have the table of the contents",
-            _given(lambda A, C, B, W: (C, C, B, W)),
-        ),
-        Mistake(
-            "you leave out the softmax over the memories",
-            _layerwise(look=_linear),
-        ),
-        Mistake(
-            "you give probabilities: the logits stand before the last softmax",
-            _layerwise(end=lambda u, W, H: softmax(u @ W.T)),
-        ),
-    ],
+    },
     leading="memories question",
 )
 def layerwise(A, C, B, W, H, K, memories, question):
@@ -426,81 +335,51 @@ def _turned(x):
         "its content. A matrix product does that.",
         "np.swapaxes(m, -1, -2) @ c",
     ],
-    mistakes=[
-        Mistake(
-            "your matrix lies on its side: u comes from the left, so memories make the "
-            "rows",
-            lambda m, c: _turned(c) @ m,
+    mistakes={
+        "your matrix lies on its side: u comes from the left, so memories make the "
+        "rows": (lambda m, c: _turned(c) @ m),
+        "you multiply memories with contents, not units with units: (N, N)": (
+            lambda m, c: m @ _turned(c)
         ),
-        Mistake(
-            "you multiply memories with contents, not units with units: (N, N)",
-            lambda m, c: m @ _turned(c),
+        "m.T turns the leading axes around as well; swap only the last two": (
+            lambda m, c: m.T @ c
         ),
-        Mistake(
-            "m.T turns the leading axes around as well; swap only the last two",
-            lambda m, c: m.T @ c,
+        "you leave out the contents": lambda m, c: _turned(m) @ m,
+        "you leave out the memories": lambda m, c: _turned(c) @ c,
+        "you take the mean over the memories; it is their sum": (
+            lambda m, c: _turned(m) @ c / m.shape[-2]
         ),
-        Mistake(
-            "you leave out the contents",
-            lambda m, c: _turned(m) @ m,
+        "you divide by the square root of d: a memory network does not": (
+            lambda m, c: _turned(m) @ c / m.shape[-1] ** 0.5
         ),
-        Mistake(
-            "you leave out the memories",
-            lambda m, c: _turned(c) @ c,
+        "you multiply the sums: a sum of products is not the product of the sums": (
+            lambda m, c: m.sum(-2)[..., None] * c.sum(-2)[..., None, :]
         ),
-        Mistake(
-            "you take the mean over the memories; it is their sum",
-            lambda m, c: _turned(m) @ c / m.shape[-2],
+        "you take the newest memory alone": (
+            lambda m, c: m[..., 0, :, None] * c[..., 0, None, :]
         ),
-        Mistake(
-            "you divide by the square root of d: a memory network does not",
-            lambda m, c: _turned(m) @ c / m.shape[-1] ** 0.5,
+        "you take the oldest memory alone": (
+            lambda m, c: m[..., -1, :, None] * c[..., -1, None, :]
         ),
-        Mistake(
-            "you multiply the sums: a sum of products is not the product of the sums",
-            lambda m, c: m.sum(-2)[..., None] * c.sum(-2)[..., None, :],
+        "the products of the memories are not added up: (N, d, d)": (
+            lambda m, c: m[..., :, None] * c[..., None, :]
         ),
-        Mistake(
-            "you take the newest memory alone",
-            lambda m, c: m[..., 0, :, None] * c[..., 0, None, :],
+        "you multiply entry by entry: that is the diagonal alone": (
+            lambda m, c: (m * c).sum(-2)[..., None] * np.eye(m.shape[-1])
         ),
-        Mistake(
-            "you take the oldest memory alone",
-            lambda m, c: m[..., -1, :, None] * c[..., -1, None, :],
+        "you give the diagonal, a vector": lambda m, c: (m * c).sum(axis=-2),
+        "all examples share one matrix: leading axes stay": (
+            lambda m, c: np.einsum("...ik,...il->kl", m, c)
         ),
-        Mistake(
-            "the products of the memories are not added up: (N, d, d)",
-            lambda m, c: m[..., :, None] * c[..., None, :],
+        "the softmax is still there": lambda m, c: softmax(_turned(m)) @ c,
+        "you add u itself, by the identity: this is o alone": (
+            lambda m, c: _turned(m) @ c + np.eye(m.shape[-1])
         ),
-        Mistake(
-            "you multiply entry by entry: that is the diagonal alone",
-            lambda m, c: (m * c).sum(-2)[..., None] * np.eye(m.shape[-1]),
+        "the sign is turned around": lambda m, c: -_turned(m) @ c,
+        "you make it symmetric: who asks and what is found are different things": (
+            lambda m, c: (_turned(m) @ c + _turned(c) @ m) / 2
         ),
-        Mistake(
-            "you give the diagonal, a vector",
-            lambda m, c: (m * c).sum(axis=-2),
-        ),
-        Mistake(
-            "all examples share one matrix: leading axes stay",
-            lambda m, c: np.einsum("...ik,...il->kl", m, c),
-        ),
-        Mistake(
-            "the softmax is still there",
-            lambda m, c: softmax(_turned(m)) @ c,
-        ),
-        Mistake(
-            "you add u itself, by the identity: this is o alone",
-            lambda m, c: _turned(m) @ c + np.eye(m.shape[-1]),
-        ),
-        Mistake(
-            "the sign is turned around",
-            lambda m, c: -_turned(m) @ c,
-        ),
-        Mistake(
-            "you make it symmetric: who asks and what is found are different things",
-            lambda m, c: (_turned(m) @ c + _turned(c) @ m) / 2,
-        ),
-    ],
+    },
     leading="m c",
     anysize="m",
 )

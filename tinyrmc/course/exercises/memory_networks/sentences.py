@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import Mistake, exercise
+from ..exercise import exercise
 
 
 def _sizes(rng):
@@ -52,92 +52,61 @@ def _sums_to_one(j, k, J, d):
         "Mind the brackets: from (1 - j / J) you subtract the product of (k / d) and "
         "(1 - 2 * j / J).",
     ],
-    mistakes=[
-        Mistake(
-            "you count the words from 0; the paper counts from 1",
-            _counted_from(0, 1),
+    mistakes={
+        "you count the words from 0; the paper counts from 1": _counted_from(0, 1),
+        "you count the units from 0; the paper counts from 1": _counted_from(1, 0),
+        "you count both words and units from 0; the paper counts from 1": _counted_from(
+            0, 0
         ),
-        Mistake(
-            "you count the units from 0; the paper counts from 1",
-            _counted_from(1, 0),
+        "your matrix lies on its side: a row for each word, please": (
+            lambda J, d: position_encoding(J, d).T
         ),
-        Mistake(
-            "you count both words and units from 0; the paper counts from 1",
-            _counted_from(0, 0),
+        "you add the second product; it is subtracted": _with(
+            lambda j, k, J, d: (1 - j / J) + (k / d) * (1 - 2 * j / J)
         ),
-        Mistake(
-            "your matrix lies on its side: a row for each word, please",
-            lambda J, d: position_encoding(J, d).T,
+        "the 2 in the last bracket is missing": _with(
+            lambda j, k, J, d: (1 - j / J) - (k / d) * (1 - j / J)
         ),
-        Mistake(
-            "you add the second product; it is subtracted",
-            _with(lambda j, k, J, d: (1 - j / J) + (k / d) * (1 - 2 * j / J)),
+        "the last bracket is missing: (1 - 2j/J) is multiplied as a whole": _with(
+            lambda j, k, J, d: (1 - j / J) - k / d - 2 * j / J
         ),
-        Mistake(
-            "the 2 in the last bracket is missing",
-            _with(lambda j, k, J, d: (1 - j / J) - (k / d) * (1 - j / J)),
+        "only the 1 is multiplied by k/d; (1 - 2j/J) is multiplied as a whole": _with(
+            lambda j, k, J, d: (1 - j / J) - k / d + 2 * j / J
         ),
-        Mistake(
-            "the last bracket is missing: (1 - 2j/J) is multiplied as a whole",
-            _with(lambda j, k, J, d: (1 - j / J) - k / d - 2 * j / J),
+        "J and d have changed places below the fractions": _with(
+            lambda j, k, J, d: (1 - j / d) - (k / J) * (1 - 2 * j / d)
         ),
-        Mistake(
-            "only the 1 is multiplied by k/d; (1 - 2j/J) is multiplied as a whole",
-            _with(lambda j, k, J, d: (1 - j / J) - k / d + 2 * j / J),
+        "you divide without a remainder: // gives whole numbers": _with(
+            lambda j, k, J, d: (1 - j // J) - (k // d) * (1 - 2 * j // J)
         ),
-        Mistake(
-            "J and d have changed places below the fractions",
-            _with(lambda j, k, J, d: (1 - j / d) - (k / J) * (1 - 2 * j / d)),
+        "you write what the authors' program has, not what the paper prints": _with(
+            _centred
         ),
-        Mistake(
-            "you divide without a remainder: // gives whole numbers",
-            _with(lambda j, k, J, d: (1 - j // J) - (k // d) * (1 - 2 * j // J)),
+        "it is twice as large: the factor comes later": _with(
+            lambda j, k, J, d: 2 * _formula(j, k, J, d)
         ),
-        Mistake(
-            "you write what the authors' program has, not what the paper prints",
-            _with(_centred),
+        "you count the words from the end of the sentence": (
+            lambda J, d: position_encoding(J, d)[::-1]
         ),
-        Mistake(
-            "it is twice as large: the factor comes later",
-            _with(lambda j, k, J, d: 2 * _formula(j, k, J, d)),
+        "you leave out the units: all of them fall alike": _with(
+            lambda j, k, J, d: 1 - j / J
         ),
-        Mistake(
-            "you count the words from the end of the sentence",
-            lambda J, d: position_encoding(J, d)[::-1],
+        "you leave the words out": _with(lambda j, k, J, d: 1 - k / d),
+        "you take only the product of j/J and k/d": _with(
+            lambda j, k, J, d: (j / J) * (k / d)
         ),
-        Mistake(
-            "you leave out the units: all of them fall alike",
-            _with(lambda j, k, J, d: 1 - j / J),
+        "all weights are 1: that is the bag of words": _with(lambda j, k, J, d: 1.0),
+        "you write the sines and cosines of the Transformer, which came later": _with(
+            _waves
         ),
-        Mistake(
-            "you leave the words out",
-            _with(lambda j, k, J, d: 1 - k / d),
+        "you let the weights of the words sum to 1": _with(_sums_to_one),
+        "j/J runs from 0 to 1, both included; the first word has 1/J": _with(
+            lambda j, k, J, d: _formula((j - 1) / max(J - 1, 1), k, 1, d)
         ),
-        Mistake(
-            "you take only the product of j/J and k/d",
-            _with(lambda j, k, J, d: (j / J) * (k / d)),
+        "k/d runs from 0 to 1, both included; the first unit has 1/d": _with(
+            lambda j, k, J, d: _formula(j, (k - 1) / max(d - 1, 1), J, 1)
         ),
-        Mistake(
-            "all weights are 1: that is the bag of words",
-            _with(lambda j, k, J, d: 1.0),
-        ),
-        Mistake(
-            "you write the sines and cosines of the Transformer, which came later",
-            _with(_waves),
-        ),
-        Mistake(
-            "you let the weights of the words sum to 1",
-            _with(_sums_to_one),
-        ),
-        Mistake(
-            "j/J runs from 0 to 1, both included; the first word has 1/J",
-            _with(lambda j, k, J, d: _formula((j - 1) / max(J - 1, 1), k, 1, d)),
-        ),
-        Mistake(
-            "k/d runs from 0 to 1, both included; the first unit has 1/d",
-            _with(lambda j, k, J, d: _formula(j, (k - 1) / max(d - 1, 1), J, 1)),
-        ),
-    ],
+    },
 )
 def position_encoding(J, d):
     """l_kj = (1 - j/J) - (k/d) (1 - 2j/J), for word j of J and unit k of d.
@@ -204,96 +173,53 @@ def _minus_one(told, N):
         "N.",
         "Begin with np.zeros(N, int), and write the sentences over its beginning.",
     ],
-    mistakes=[
-        Mistake(
-            "your oldest sentence comes first",
-            lambda told, N: _filled(told[-N:], N),
+    mistakes={
+        "your oldest sentence comes first": lambda told, N: _filled(told[-N:], N),
+        "your oldest sentence comes first, and of a long story you keep the "
+        "beginning": (lambda told, N: _filled(told[:N], N)),
+        "of a story that is too long you keep the beginning: cut after turning it "
+        "around": (lambda told, N: _filled(told[:N][::-1], N)),
+        "the row stands on its head: zeros come first, and the "
+        "oldest sentence": _upside_down,
+        "you give the story as it was told": lambda told, N: told,
+        "you do not fill up with zeros": lambda told, N: told[::-1][:N],
+        "you do not cut a long story": (
+            lambda told, N: _filled(told[::-1], max(N, len(told)))
         ),
-        Mistake(
-            "your oldest sentence comes first, and of a long story you keep the "
-            "beginning",
-            lambda told, N: _filled(told[:N], N),
+        "you only turn the story around: it is N long, cut or filled up": (
+            lambda told, N: told[::-1]
         ),
-        Mistake(
-            "of a story that is too long you keep the beginning: cut after turning it "
-            "around",
-            lambda told, N: _filled(told[:N][::-1], N),
+        "you fill up with -1; sentence 0 is the empty one": _minus_one,
+        "you fill up with the oldest sentence; sentence 0 is the empty one": _repeated,
+        "you leave out what was told before: a sentence may come twice": _distinct,
+        "you sort by the sentences' numbers, not by time": (
+            lambda told, N: _filled(np.sort(told)[::-1], N)
         ),
-        Mistake(
-            "the row stands on its head: zeros come first, and the oldest sentence",
-            _upside_down,
+        "you lose the newest sentence: told[-1] is the last one": (
+            lambda told, N: _filled(told[:-1][::-1], N)
         ),
-        Mistake(
-            "you give the story as it was told",
-            lambda told, N: told,
+        "you lose the oldest sentence: a slice ends before its end": (
+            lambda told, N: _filled(told[:0:-1], N)
         ),
-        Mistake(
-            "you do not fill up with zeros",
-            lambda told, N: told[::-1][:N],
+        "you keep one sentence too few of a long story: told[:-N:-1] has N - 1": (
+            lambda told, N: _filled(told[:-N:-1], N)
         ),
-        Mistake(
-            "you do not cut a long story",
-            lambda told, N: _filled(told[::-1], max(N, len(told))),
+        "you turn around only what is too long": (
+            lambda told, N: _filled(told[::-1] if len(told) > N else told, N)
         ),
-        Mistake(
-            "you only turn the story around: it is N long, cut or filled up",
-            lambda told, N: told[::-1],
+        "you give the ages, not the sentences": (
+            lambda told, N: _filled(np.arange(1, len(told) + 1), N)
         ),
-        Mistake(
-            "you fill up with -1; sentence 0 is the empty one",
-            _minus_one,
+        "you number the sentences anew, from the newest on; keep the numbers that "
+        "you were given": (lambda told, N: _filled(np.arange(len(told))[::-1], N)),
+        "one zero comes before the newest sentence": (
+            lambda told, N: _filled(np.concatenate([[0], told[::-1]]), N)
         ),
-        Mistake(
-            "you fill up with the oldest sentence; sentence 0 is the empty one",
-            _repeated,
-        ),
-        Mistake(
-            "you leave out what was told before: a sentence may come twice",
-            _distinct,
-        ),
-        Mistake(
-            "you sort by the sentences' numbers, not by time",
-            lambda told, N: _filled(np.sort(told)[::-1], N),
-        ),
-        Mistake(
-            "you lose the newest sentence: told[-1] is the last one",
-            lambda told, N: _filled(told[:-1][::-1], N),
-        ),
-        Mistake(
-            "you lose the oldest sentence: a slice ends before its end",
-            lambda told, N: _filled(told[:0:-1], N),
-        ),
-        Mistake(
-            "you keep one sentence too few of a long story: told[:-N:-1] has N - 1",
-            lambda told, N: _filled(told[:-N:-1], N),
-        ),
-        Mistake(
-            "you turn around only what is too long",
-            lambda told, N: _filled(told[::-1] if len(told) > N else told, N),
-        ),
-        Mistake(
-            "you give the ages, not the sentences",
-            lambda told, N: _filled(np.arange(1, len(told) + 1), N),
-        ),
-        Mistake(
-            "you number the sentences anew, from the newest on; keep the numbers that "
-            "you were given",
-            lambda told, N: _filled(np.arange(len(told))[::-1], N),
-        ),
-        Mistake(
-            "one zero comes before the newest sentence",
-            lambda told, N: _filled(np.concatenate([[0], told[::-1]]), N),
-        ),
-        Mistake(
-            "the newest sentence stands first, and the others in the order in which "
-            "they were told",
-            lambda told, N: _filled(np.roll(told[-N:], 1), N),
-        ),
-        Mistake(
-            "the zeros come first, then the newest sentence: they belong at the end",
-            _zeros_before,
-        ),
-    ],
+        "the newest sentence stands first, and the others in the order in which "
+        "they were told": (lambda told, N: _filled(np.roll(told[-N:], 1), N)),
+        "the zeros come first, then the newest sentence: they belong at "
+        "the end": _zeros_before,
+    },
     views=True,
 )
 def newest_first(told, N):
