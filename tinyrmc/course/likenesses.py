@@ -175,10 +175,6 @@ def _along() -> Iterator[tuple[str, Change]]:
     yield "without its mean", lambda x: x - x.mean()
 
 
-def _fitted(found: Any, right: Any) -> Any:
-    return np.reshape(found, np.shape(right))
-
-
 # (what is said of a text, what would turn it into the right one)
 OF_TEXTS: list[tuple[str, Change]] = [
     ("you give the right number, but not as a text", str),

@@ -134,9 +134,6 @@ def _over_queries(Q, K):
         "you divide the scores by d_k, not by its square root": (
             lambda Q, K: softmax(_scores(Q, K) / Q.shape[-1])
         ),
-        "you multiply the scores by the square root of d_k": (
-            lambda Q, K: softmax(_scores(Q, K) * math.sqrt(Q.shape[-1]))
-        ),
         "you divide the scores by the square root of the number of keys": (
             lambda Q, K: softmax(_scores(Q, K) / math.sqrt(K.shape[-2]))
         ),
@@ -152,9 +149,6 @@ def _over_queries(Q, K):
         ),
         "you do not subtract the largest score of each row before the exponential: "
         "it overflows": (lambda Q, K: softmax_that_overflows(_scaled(Q, K))),
-        "you divide the softmax by the square root of d_k, not the scores": (
-            lambda Q, K: softmax(_scores(Q, K)) / math.sqrt(Q.shape[-1])
-        ),
     },
     leading="Q K",
     anysize="Q",
@@ -190,9 +184,6 @@ def attention_weights(Q, K):
             lambda Q, K, V: softmax(_scores(Q, K)) @ V
         ),
         "you leave out the softmax": lambda Q, K, V: _scaled(Q, K) @ V,
-        "the weights go through a second softmax": (
-            lambda Q, K, V: softmax(attention_weights(Q, K)) @ V
-        ),
         "you do not subtract the largest score of each row before the exponential: "
         "it overflows": (lambda Q, K, V: softmax_that_overflows(_scaled(Q, K)) @ V),
         "you average the keys, not the values": (
@@ -240,10 +231,6 @@ def _through_softmax(g, A):
     return A * (g - (g * A).sum(axis=-1, keepdims=True))
 
 
-def _through_columns(g, A):
-    return A * (g - (g * A).sum(axis=-2, keepdims=True))
-
-
 def _values_untransposed(g, Q, K, V):
     by_Q, by_K, _ = _attention_gradients(g, Q, K, V)
     return by_Q, by_K, attention_weights(Q, K) @ g
@@ -254,10 +241,6 @@ def _keys_untransposed(g, Q, K, V):
     A = attention_weights(Q, K)
     by_scores = _through_softmax(g @ np.swapaxes(V, -1, -2), A)
     return by_Q, by_scores @ Q / math.sqrt(Q.shape[-1]), by_V
-
-
-def _scores_for_shares(Q, K):
-    return Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
 
 
 def _attention_cases(rng):
@@ -295,12 +278,6 @@ def _attention_cases(rng):
         "other shares": partial(_attention_gradients, softmax_vjp=lambda g, A: g * A),
         "you treat every share as if it stood alone, like a sigmoid": partial(
             _attention_gradients, softmax_vjp=lambda g, A: g * A * (1 - A)
-        ),
-        "the softmax's sums run over the queries, not over the keys": partial(
-            _attention_gradients, softmax_vjp=_through_columns
-        ),
-        "you take the scores where the shares belong": partial(
-            _attention_gradients, shares=_scores_for_shares
         ),
         "the gradient of V lacks a transpose: a value gets from all who looked at "
         "it, A^T g": _values_untransposed,
@@ -366,11 +343,6 @@ def _reshaped(heads):
     return stacked.reshape(*stacked.shape[:-3], stacked.shape[-2], -1)
 
 
-def _alternating(heads):
-    stacked = np.stack(heads, axis=-1)  # (..., N, d_v, H)
-    return stacked.reshape(*stacked.shape[:-2], -1)
-
-
 def joined_wrongly(every_head):
     """Mistakes in putting the results of heads together.
 
@@ -388,9 +360,6 @@ def joined_wrongly(every_head):
         "all heads use the projections of the first": joined(_all_like_the_first),
         "you reshape the axis of the heads away where it stands, before the slots: "
         "move it after them first": joined(_reshaped),
-        "the heads' columns alternate instead of lying side by side": joined(
-            _alternating
-        ),
     }
 
 

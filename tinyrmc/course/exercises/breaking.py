@@ -13,7 +13,7 @@ from ...autograd import primitives as p
 from ...autograd.engine import Tape
 from .attention import softmax_that_overflows
 from .exercise import exercise, normal
-from .normalisation import bent, layers_of, normed, straight
+from .normalisation import bent, layers_of, normed
 
 
 def softmax(x, axis=-1):
@@ -98,9 +98,6 @@ def _one_shift_for_all(logits, targets):
         "vanish": _one_shift_for_all,
         "you add up the losses of the examples instead of averaging them": (
             lambda logits, targets: cross_entropy(logits, targets) * len(targets)
-        ),
-        "your sign is wrong: the loss grows with the right class's probability": (
-            lambda logits, targets: -cross_entropy(logits, targets)
         ),
     },
     anysize="logits",
@@ -198,10 +195,6 @@ def _process(z, layers, gain, offset, *, shared=False, rectified=False, joint=Fa
     return normed(y + z, gain, offset, axis=None if joint else -1)
 
 
-def _residual(z, layers, gain, offset, **mistake):
-    return normed(equations.mlp(np, z, layers) + z, gain, offset, **mistake)
-
-
 @exercise(
     cases=_processed,
     hints=[
@@ -222,16 +215,6 @@ def _residual(z, layers, gain, offset, **mistake):
         ),
         "you do not add z to the MLP's result": (
             lambda z, layers, *gains: normed(equations.mlp(np, z, layers), *gains)
-        ),
-        "there is no ReLU between the layers either": (
-            lambda z, layers, *gains: normed(straight(z, layers) + z, *gains)
-        ),
-        "you normalise each unit over the slots, not each slot over its units": partial(
-            _residual, axis=0
-        ),
-        "you leave out epsilon": partial(_residual, inside=0.0),
-        "you add epsilon to the root of the variance, not to the variance": partial(
-            _residual, inside=0.0, outside=1e-5
         ),
     },
     anysize="z",
@@ -320,17 +303,8 @@ def _always_from_the_first(step, inputs, memory):
         ),
         "you do not hand the memory on: every step begins with the "
         "first one": _always_from_the_first,
-        "you differentiate the sum of the squares, not the sum": partial(
-            _influence, squared=True
-        ),
         "you add up absolute values in place of the norm": partial(
             _influence, measure=lambda g: abs(g).sum()
-        ),
-        "you add up the gradient's entries as they are, in place of its norm": partial(
-            _influence, measure=np.sum
-        ),
-        "you take the largest entry in place of the norm": partial(
-            _influence, measure=lambda g: abs(g).max()
         ),
         "the root is missing: that is the square of the norm": partial(
             _influence, measure=lambda g: (g * g).sum()

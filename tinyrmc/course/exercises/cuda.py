@@ -75,12 +75,6 @@ def _one_after_the_other(row):
     mistakes={
         "the threads do not exchange what they hold": _own,
         "you leave out the columns beyond the last full 32": _full_columns_only,
-        "each thread has one column alone, and you leave out what is beyond the 32nd": (
-            lambda row: _butterfly(_own(row[:THREADS]))
-        ),
-        "each thread adds its own number once more, not its partner's": (
-            lambda row: _butterfly(_own(row), partner=lambda held, step: held)
-        ),
         "the partner is the thread `step` further on: then only thread 0 has the "
         "whole sum": (lambda row: _butterfly(_own(row), partner=_further_on)),
         "only the first `step` threads add what their partner holds: then only "
@@ -90,9 +84,6 @@ def _one_after_the_other(row):
         "you add everything up at one place, and give the sum to all: no thread "
         "has all columns. (A sum in another order is rounded differently)": (
             lambda row: np.full(THREADS, row.sum())
-        ),
-        "the last exchange, with a step of 1, is missing": (
-            lambda row: _butterfly(_own(row), steps=STEPS[:-1])
         ),
     },
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from ... import equations
@@ -84,15 +82,6 @@ def _all_ask(M, x, W_q, W_k, W_v):
     return attention(Z @ W_q, Z @ W_k, Z @ W_v)
 
 
-def _slots_ask_x_alone(M, x, W_q, W_k, W_v):
-    return attention(M @ W_q, _row(x) @ W_k, _row(x) @ W_v)
-
-
-def _x_asks_for_all(M, x, W_q, W_k, W_v):
-    Z = append_rows(M, x)
-    return attention(np.broadcast_to(_row(x), M.shape) @ W_q, Z @ W_k, Z @ W_v)
-
-
 def _x_is_added(M, x, W_q, W_k, W_v):
     Z = M + _row(x)
     return attention(M @ W_q, Z @ W_k, Z @ W_v)
@@ -117,13 +106,9 @@ def _x_is_added(M, x, W_q, W_k, W_v):
     mistakes={
         "the input looks as well: you make queries from [M; x], and the result has "
         "one row too many": _all_ask,
-        "the input looks as well, and then you throw away a slot's row instead of "
-        "the input's": (lambda *case: _all_ask(*case)[..., 1:, :]),
         "you leave out the input: that is equation 1": (
             lambda M, x, W_q, W_k, W_v: attention(M @ W_q, M @ W_k, M @ W_v)
         ),
-        "the slots look at the input alone and not at each other": _slots_ask_x_alone,
-        "the input asks in the place of every slot": _x_asks_for_all,
         "you add the input to the slots instead of joining it to them": _x_is_added,
         "you make queries with W_k and keys with W_q": (
             lambda M, x, W_q, W_k, W_v: encode(M, x, W_k, W_q, W_v)
@@ -146,13 +131,6 @@ def _every_head(M, x, W_q, W_k, W_v):
     return [encode(M, x, *head) for head in heads]  # each (..., N, d_v)
 
 
-def _one_softmax(M, x, W_q, W_k, W_v):
-    Z, d_k = append_rows(M, x), W_q.shape[-1]
-    scores = sum(_scores(M, Z, *head) for head in zip(W_q, W_k, strict=True))
-    weights = softmax(scores / math.sqrt(d_k))
-    return np.concatenate([weights @ Z @ each for each in W_v], axis=-1)
-
-
 @exercise(
     cases=_memories(
         ((), 3, 4, (2,), 2, 2),
@@ -171,8 +149,6 @@ def _one_softmax(M, x, W_q, W_k, W_v):
         **joined_wrongly(_every_head),
         "you multiply by the matrices of all heads at once, though M has no axis "
         "for the heads: take one head after the other": (lambda *case: encode(*case)),
-        "you add the scores of all heads, and one softmax serves "
-        "them all": _one_softmax,
     },
     leading="M x",
 )
@@ -237,8 +213,6 @@ def plain_mean(Q, K, V):
         "your identity has a row for each query instead of one for each key": (
             lambda attention, Q, K: attention(Q, K, np.eye(Q.shape[-2]))
         ),
-        "your identity has a row for each feature of a key instead of one for each "
-        "key": (lambda attention, Q, K: attention(Q, K, np.eye(K.shape[-1]))),
         "you count the keys along the first axis, which holds the examples where "
         "there are any": (lambda attention, Q, K: attention(Q, K, np.eye(len(K)))),
     },

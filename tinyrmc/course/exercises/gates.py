@@ -71,8 +71,6 @@ def _weights(rng, D, F, G):
             lambda x, h, W, U, b: sigmoid(x @ W + h @ U + b)
         ),
         "W and U have changed places": lambda x, h, W, U, b: x @ U + h @ W + b,
-        "you leave out the input": lambda x, h, W, U, b: h @ U + b,
-        "you leave out h": lambda x, h, W, U, b: x @ W + b,
         "you transpose W and U: here they are stored (in, out), and multiply from "
         "the right": (lambda x, h, W, U, b: x @ W.T + h @ U.T + b),
     },
@@ -99,16 +97,6 @@ def _memory_cases(rng):
     ]
 
 
-def _all_like_the_first_slot(x, h, W, U, b):
-    first = np.broadcast_to(h[:, :1], h.shape)
-    return gate_of_every_slot(x, first, W, U, b)
-
-
-def _all_like_the_first_example(x, h, W, U, b):
-    first = np.broadcast_to(x[:1], x.shape)
-    return gate_of_every_slot(first, h, W, U, b)
-
-
 @exercise(
     cases=_memory_cases,
     hints=[
@@ -121,16 +109,12 @@ def _all_like_the_first_example(x, h, W, U, b):
     mistakes={
         "the input's part has no axis for the slots: where B = N, slot n gets the "
         "input of example n": (lambda x, h, W, U, b: x @ W + h @ U + b),
-        "you give all slots of an example the h of its "
-        "first slot": _all_like_the_first_slot,
-        "you give all examples the input of the first": _all_like_the_first_example,
         "you leave out the bias": (
             lambda x, h, W, U, b: gate_of_every_slot(x, h, W, U, 0)
         ),
         "you take the sigmoid already: equations 4 to 6 stop before it": (
             lambda *case: sigmoid(gate_of_every_slot(*case))
         ),
-        "you leave out the input": lambda x, h, W, U, b: h @ U + b,
         "you transpose W and U: here they are stored (in, out), and multiply from "
         "the right": (lambda x, h, W, U, b: gate_of_every_slot(x, h, W.T, U.T, b)),
     },
@@ -170,10 +154,6 @@ def _affine_cases(rng):
     ]
 
 
-def _first_slot(g, axis):
-    return g.take(0, axis=axis)
-
-
 def _other(change):
     """The right gradients, after `change` to the dict of them."""
 
@@ -198,14 +178,8 @@ def _other(change):
         "you average over the slots, where all that they pay in adds up": partial(
             _affine_gradients, over_slots=np.mean
         ),
-        "the input gets a gradient from its first slot alone": partial(
-            _affine_gradients, over_slots=_first_slot
-        ),
         "the gradient of the bias still has its examples": _other(
             lambda g, *_: {"b": g.sum(axis=1)}
-        ),
-        "the bias gets a mean, not a sum": _other(
-            lambda g, *_: {"b": g.mean(axis=(0, 1))}
         ),
         "the gradient of U still has its examples": _other(
             lambda g, x, h, *_: {"U": np.swapaxes(h, 1, 2) @ g}
@@ -215,9 +189,6 @@ def _other(change):
         ),
         "x has a gradient for each slot; add them up": _other(
             lambda g, x, h, W, U, b: {"x": g @ W.T}
-        ),
-        "you multiply by the slope of a sigmoid: equations 4 to 6 stop before it": (
-            lambda g, *case: _affine_gradients(g * _slope(*case), *case)
         ),
     },
     anysize="g",
@@ -234,11 +205,6 @@ def gate_vjp(g, x, h, W, U, b):
     g_x = g.sum(axis=1)  # every slot gets the same input
     by_U = h.reshape(-1, h.shape[-1]).T @ g.reshape(-1, g.shape[-1])
     return g_x @ W.T, g @ U.T, x.T @ g_x, by_U, g_x.sum(axis=0)
-
-
-def _slope(*case):
-    gate = sigmoid(gate_of_every_slot(*case))
-    return gate * (1 - gate)
 
 
 def sigmoid_of_complex(x):
@@ -295,23 +261,8 @@ def _updated(rng):
         "you multiply by the gate, but not by 1 minus the gate": partial(
             _by_gates, slope=lambda gate, x: gate
         ),
-        "your slope is that of a tanh": partial(
-            _by_gates, slope=lambda gate, x: 1 - gate * gate
-        ),
-        "your slope is x (1 - x) of the pre-activation, not of the gate": partial(
-            _by_gates, slope=lambda gate, x: x * (1 - x)
-        ),
         "you leave out the forget bias": (
             lambda g, f, i, m, c, bias: _by_gates(g, f, i, m, c, 0.0)
-        ),
-        "your slope leaves out the forget bias: it is that of sigmoid(f)": (
-            lambda g, f, i, m, c, bias: (
-                *_by_gates(g, f, i, m, c, 0.0)[:2],
-                *_by_gates(g, f, i, m, c, bias)[2:],
-            )
-        ),
-        "you add the forget bias to the input gate, too": (
-            lambda g, f, i, m, c, bias: _by_gates(g, f, i + bias, m, c, bias)
         ),
         "the gates get the wrong factor: the forget gate multiplies m, the input "
         "gate the candidate": (
@@ -322,9 +273,6 @@ def _updated(rng):
         ),
         "the gradients of m and of the candidate have changed places": (
             lambda *case: tuple(_by_gates(*case)[k] for k in (0, 1, 3, 2))
-        ),
-        "m and the candidate get g as it is, as if no gate stood before them": (
-            lambda *case: (*_by_gates(*case)[:2], case[0], case[0])
         ),
         "you do not pass g on: these are the derivatives of the sum of all entries": (
             lambda g, *case: _by_gates(np.ones_like(g), *case)
@@ -378,16 +326,6 @@ def _own_gate_too(*case):
     return _past(*_gates(*case), own=True)
 
 
-def _bias_after_the_sigmoid(f, i, forget_bias):
-    return _past(sigmoid(f) + forget_bias, sigmoid(i))
-
-
-def _steps_before(*case):
-    keep, write = _gates(*case)
-    fading = [keep[:t].prod(axis=0) for t in range(len(keep))]
-    return np.stack([keep.prod(axis=0), *(write * np.stack(fading))])
-
-
 def _written_for_ever(*case):
     keep, write = _gates(*case)
     return np.stack([keep.prod(axis=0), *write])
@@ -417,12 +355,6 @@ def _by_division(*case):
         "you leave out the forget bias": (
             lambda f, i, forget_bias: weights_of_the_past(f, i, 0)
         ),
-        "you add the forget bias to the input gate, too": (
-            lambda f, i, b: weights_of_the_past(f, i + b, b)
-        ),
-        "you add the forget bias after the sigmoid": _bias_after_the_sigmoid,
-        "you multiply the forget gates of the steps before, not those of the steps "
-        "after": _steps_before,
         "what you write does not fade: you leave out the forget gates of later "
         "steps": _written_for_ever,
         "you leave out the weight of the first memory": (
@@ -432,15 +364,6 @@ def _by_division(*case):
         "is 0 / 0": _by_division,
         "the weights stand the wrong way round, the last step first": (
             lambda *case: weights_of_the_past(*case)[::-1]
-        ),
-        "you leave out the sigmoid": (
-            lambda f, i, forget_bias: _past(f + forget_bias, i)
-        ),
-        "you do not count the input gate": (
-            lambda f, i, b: _past(sigmoid(f + b), np.ones_like(i))
-        ),
-        "the weight of the first memory stands at the end": (
-            lambda *case: np.roll(weights_of_the_past(*case), -1, axis=0)
         ),
     },
     precise=True,

@@ -57,11 +57,6 @@ INSTEAD_OF_P_MINUS_Y = {
     ),
     "your gradient is -1 / p, which is the one with respect to the probability, "
     "not to the logits": (lambda p, y: -y / p),
-    "your gradient is p (1 - p), the slope of a share alone": (
-        lambda p, y: p * (1 - p)
-    ),
-    "you multiply p - y by p (1 - p): that is the gradient of a squared error "
-    "after a sigmoid": (lambda p, y: (p - y) * p * (1 - p)),
     "only the right answer's logit gets a gradient; the others must go down": (
         lambda p, y: (p - y) * y
     ),
@@ -116,20 +111,10 @@ def _down_the_columns(g, logits, targets):
         "you subtract the targets as they are, numbers such as 3; write them one-hot": (
             lambda g, logits, targets: g[:, None] * (softmax(logits) - targets[:, None])
         ),
-        "your one-hot rows are as wide as there are rows, not as there are classes": (
-            lambda g, logits, targets: (
-                g[:, None] * (softmax(logits) - np.eye(len(targets))[targets])
-            )
-        ),
         "you take 1 off whole rows; each row has one place: write "
         "p[np.arange(R), targets] -= 1": _whole_rows,
         "g lies along the columns; it has one number for each row, so write "
         "g[:, None]": _g_along_the_columns,
-        "you add up g; each row has its own": (
-            lambda g, logits, targets: (
-                g.sum() * (softmax(logits) - one_hot(logits, targets))
-            )
-        ),
         "exp overflows: take each row's largest logit off the row first": _overflowing,
         "your softmax runs down the columns, not along each row": _down_the_columns,
         "you take the softmax twice; the arguments are logits": (
@@ -190,20 +175,6 @@ def _downhill_inside(w, g, v, rate, momentum):
     return w + v, v
 
 
-def _downhill_velocity(w, g, v, rate, momentum):
-    v = momentum * v - g
-    return w + rate * v, v
-
-
-def _momentum_on_the_gradient(w, g, v, rate, momentum):
-    v = v + momentum * g
-    return w - rate * v, v
-
-
-def _without_momentum(w, g, v, rate, momentum):
-    return w - rate * (v + g), v + g
-
-
 @exercise(
     cases=_descents,
     hints=[
@@ -228,18 +199,12 @@ def _without_momentum(w, g, v, rate, momentum):
         "you return the old velocity, so that it never builds up": (
             lambda w, g, v, rate, momentum: (sgd(w, g, v, rate, momentum)[0], v)
         ),
-        "you keep the whole of the old velocity, without momentum "
-        "in front": _without_momentum,
-        "you put momentum before the gradient, not before "
-        "the velocity": _momentum_on_the_gradient,
         "your velocity is a running mean, with 1 - momentum before g; here g comes "
         "in whole": _running_mean,
         "the rate is inside your velocity; some libraries do that, here it "
         "multiplies the step": _rate_inside,
         "your velocity points downhill and has the rate inside; here it adds up "
         "gradients, and the step subtracts it": _downhill_inside,
-        "your velocity points downhill; here it adds up gradients, and the step "
-        "subtracts it": _downhill_velocity,
         "you look one step ahead (Nesterov's momentum); here the step is rate "
         "* v": _nesterov,
         "you return the velocity first": lambda *case: sgd(*case)[::-1],
@@ -308,29 +273,9 @@ def _uphill(w, g, m, v, t, rate, beta1, beta2):
     return adam_step(w, g, m, v, t, -rate, beta1, beta2)
 
 
-def _swapped(w, g, m, v, t, rate, beta1, beta2):
-    return adam_step(w, g, m, v, t, rate, beta2, beta1)
-
-
 def _debiased_kept(w, g, m, v, t, rate, beta1, beta2):
     w, m, v = adam_step(w, g, m, v, t, rate, beta1, beta2)
     return w, m / (1 - beta1**t), v / (1 - beta2**t)
-
-
-def _beta1_for_both(*case):
-    *_, beta1, _ = case
-    return _adam(debiased_square=lambda v, b, t: v / (1 - beta1**t))(*case)
-
-
-def _epsilon_on_the_weights(*case):
-    w, m, v = _adam(direction=lambda m, v: m / np.sqrt(v))(*case)
-    return w + SMALL, m, v
-
-
-def _early_epsilon(w, g, m, v, t, rate, beta1, beta2):
-    _, m, v = adam_step(w, g, m, v, t, rate, beta1, beta2)
-    to = m / (1 - beta1**t) * np.sqrt(1 - beta2**t) / (np.sqrt(v) + SMALL)
-    return w - rate * to, m, v
 
 
 def _old_moments(w, g, m, v, t, rate, beta1, beta2):
@@ -351,20 +296,8 @@ def _old_moments(w, g, m, v, t, rate, beta1, beta2):
         "you leave out both corrections, 1 - beta**t": _adam(
             debiased=_as_it_is, debiased_square=_as_it_is
         ),
-        "you leave out both corrections, 1 - beta**t, and the 1e-8": _adam(
-            debiased=_as_it_is,
-            debiased_square=_as_it_is,
-            direction=lambda m, v: m / np.sqrt(v),
-        ),
         "you leave out the correction of m": _adam(debiased=_as_it_is),
         "you leave out the correction of v": _adam(debiased_square=_as_it_is),
-        "you correct v after the root, not before": _adam(
-            debiased_square=lambda v, b, t: v / (1 - b**t) ** 2,
-        ),
-        "you multiply by 1 - beta**t; m and v are too small, so divide": _adam(
-            debiased=lambda m, b, t: m * (1 - b**t),
-            debiased_square=lambda v, b, t: v * (1 - b**t),
-        ),
         "you divide by 1 - beta, whatever t is; that is right for the first step "
         "alone": _adam(
             debiased=lambda m, b, t: m / (1 - b),
@@ -374,7 +307,6 @@ def _old_moments(w, g, m, v, t, rate, beta1, beta2):
             debiased=lambda m, b, t: m / (1 - b) ** t,
             debiased_square=lambda v, b, t: v / (1 - b) ** t,
         ),
-        "you correct v with beta1, too; it has beta2": _beta1_for_both,
         "beta and 1 - beta have changed places: a mean keeps beta of what "
         "it was": _adam(
             mean=lambda b, m, g: (1 - b) * m + b * g,
@@ -388,33 +320,11 @@ def _old_moments(w, g, m, v, t, rate, beta1, beta2):
         "your 1e-8 is inside the root; here it is added to the root": _adam(
             direction=lambda m, v: m / np.sqrt(v + SMALL)
         ),
-        "your 1e-8 is added to the weights; the root and 1e-8 need brackets around "
-        "them": _epsilon_on_the_weights,
         "you leave out the 1e-8: a weight that has had no gradient yet becomes "
         "0 / 0": _adam(direction=lambda m, v: m / np.sqrt(v)),
         "v is a mean of the gradient; it should be one of its square": _adam(
             square=lambda b, v, g: b * v + (1 - b) * g
         ),
-        "v takes the square of m; it should take that of the gradient": (
-            lambda w, g, m, v, t, rate, beta1, beta2: _adam(
-                square=lambda b, v, _: (
-                    b * v + (1 - b) * (beta1 * m + (1 - beta1) * g) ** 2
-                )
-            )(w, g, m, v, t, rate, beta1, beta2)
-        ),
-        "your means add the gradient whole, without 1 - beta": _adam(
-            mean=lambda b, m, g: b * m + g,
-            square=lambda b, v, g: b * v + g * g,
-        ),
-        "you step by the gradient, not by its mean m": (
-            lambda w, g, m, v, t, rate, beta1, beta2: (
-                adam_step(w, g, m, v, t, rate, 0.0, beta2)[0],
-                *adam_step(w, g, m, v, t, rate, beta1, beta2)[1:],
-            )
-        ),
-        "you add 1e-8 to the root of v before v is corrected; here it "
-        "comes after": _early_epsilon,
-        "beta1 and beta2 have changed places": _swapped,
         "you return the corrected m and v; they would be corrected again at the "
         "next step": _debiased_kept,
         "you return the old m and v, so that they never build up": _old_moments,
@@ -483,15 +393,6 @@ def _by_the_squares(gradients, limit):
     return [g * (limit / squares) if squares > limit else g for g in gradients]
 
 
-def _divided(gradients, limit):
-    length = _length(gradients)
-    return [g / length if length > limit else g for g in gradients]
-
-
-def _dropped(gradients, limit):
-    return [g if _length(gradients) <= limit else 0 * g for g in gradients]
-
-
 @exercise(
     cases=_gradients,
     hints=[
@@ -506,8 +407,6 @@ def _dropped(gradients, limit):
         "elsewhere afterwards": _each_array,
         "you clip each entry: that bends the gradient, it points elsewhere "
         "afterwards": _each_entry,
-        "you bring short gradients to the limit, too; only longer "
-        "ones shrink": _to_length(_length, always=True),
         "you bring short gradients to the limit, too, and divide by a length that "
         "may be 0; only longer ones shrink": (
             lambda gradients, limit: [g * limit / _length(gradients) for g in gradients]
@@ -520,32 +419,14 @@ def _dropped(gradients, limit):
         ),
         "you forget the root: the length is the root of the sum "
         "of squares": _by_the_squares,
-        "you bring long gradients to length 1, not to the limit": _divided,
-        "your factor is upside down: it is limit / length": (
-            lambda gradients, limit: [
-                g * max(1, _length(gradients) / limit) for g in gradients
-            ]
-        ),
-        "you throw long gradients away; they should shrink": _dropped,
         "you add up the lengths of the arrays; take the root of the sum of all "
         "squares": _to_length(lambda gradients: sum(map(np.linalg.norm, gradients))),
-        "you measure the largest entry, not the length": _to_length(
-            lambda gradients: max(abs(g).max() for g in gradients)
-        ),
-        "you add up absolute values; the length is the root of the sum "
-        "of squares": _to_length(
-            lambda gradients: sum(abs(g).sum() for g in gradients)
-        ),
-        "you measure the longest array, not all of them together": _to_length(
-            lambda gradients: max(map(np.linalg.norm, gradients))
-        ),
         "you add a small number to the length, so that clipped gradients come out "
         "too short; with max(length, limit) nothing is divided by 0": (
             lambda gradients, limit: [
                 g * min(1.0, limit / (_length(gradients) + 1e-6)) for g in gradients
             ]
         ),
-        "you do not clip at all": lambda gradients, limit: gradients,
     },
     views=True,
 )

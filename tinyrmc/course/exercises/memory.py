@@ -36,14 +36,6 @@ def _bias_for_both(f, i, m, candidate, forget_bias):
     return update_memory(np, f, i + forget_bias, m, candidate, forget_bias)
 
 
-def _bias_for_the_input_gate(f, i, m, candidate, forget_bias):
-    return update_memory(np, f, i + forget_bias, m, candidate, 0)
-
-
-def _bias_after_the_sigmoid(f, i, m, candidate, forget_bias):
-    return (sigmoid(f) + forget_bias) * m + sigmoid(i) * candidate
-
-
 def _input_gate_of_what_is_left(f, i, m, candidate, forget_bias):
     keep = sigmoid(f + forget_bias)
     return keep * m + (1 - keep) * candidate
@@ -63,9 +55,6 @@ def _input_gate_of_what_is_left(f, i, m, candidate, forget_bias):
         "you use f and i as they are, without sigmoid and forget bias": (
             lambda f, i, m, candidate, b: f * m + i * candidate
         ),
-        "you use f and i as they are, without the sigmoid": (
-            lambda f, i, m, candidate, b: (f + b) * m + i * candidate
-        ),
         "the forget and the input gate have changed places": (
             lambda f, i, m, candidate, b: update_memory(np, i, f, m, candidate, b)
         ),
@@ -75,10 +64,7 @@ def _input_gate_of_what_is_left(f, i, m, candidate, forget_bias):
         "you leave out the forget bias": (
             lambda f, i, m, candidate, b: update_memory(np, f, i, m, candidate, 0)
         ),
-        "you give the forget bias to the input gate": _bias_for_the_input_gate,
         "you give the forget bias to both gates": _bias_for_both,
-        "you add the forget bias after the sigmoid, "
-        "not before": _bias_after_the_sigmoid,
         "your input gate is what the forget gate leaves, 1 - sigma(f + b), and not "
         "a gate of its own": _input_gate_of_what_is_left,
         "you apply tanh to the candidate: the released code does that, equation 7 "
@@ -155,17 +141,6 @@ def _without_sigmoid(x, h, w, u, b):
     return from_input + own + b
 
 
-def _own_part_averaged(x, h, w, u, b):
-    from_input, own = _parts(x, h, w, u)
-    own = np.broadcast_to(own.mean(axis=1, keepdims=True), own.shape)
-    return sigmoid(from_input + own + b)
-
-
-def _own_part_missing(x, h, w, u, b):
-    from_input, own = _parts(x, h, w, u)
-    return sigmoid(from_input + b + np.zeros_like(own))
-
-
 @exercise(
     cases=_gated_rows,
     hints=[
@@ -190,9 +165,6 @@ def _own_part_missing(x, h, w, u, b):
         "you leave out the sigmoid": _without_sigmoid,
         "you leave out the bias b": lambda x, h, w, u, b: memory_gate(x, h, w, u, 0.0),
         "w and u have changed places": lambda x, h, w, u, b: memory_gate(x, h, u, w, b),
-        "all slots of an example have the same gate: you average the slots' own "
-        "part": _own_part_averaged,
-        "you leave out the slots' own part": _own_part_missing,
     },
     anysize="x h",
 )
@@ -281,20 +253,6 @@ def _opened_twice(x, m, h, p):
     return after, output(np, o, after)
 
 
-def _without_the_input(x, m, h, p):
-    no_rows = np.zeros((len(x), 0, x.shape[-1]))
-    return _candidate(m, no_rows, p)
-
-
-def _swapped(p):
-    """The weights, those of the forget and of the input gate in each other's place."""
-    swapped = dict(p)
-    for letter in "WUb":
-        swapped[f"{letter}_f"] = p[f"{letter}_i"]
-        swapped[f"{letter}_i"] = p[f"{letter}_f"]
-    return swapped
-
-
 @recorded(
     cases=steps,
     hints=[
@@ -307,14 +265,8 @@ def _swapped(p):
     ],
     mistakes={
         "your gates see m, not h": lambda x, m, h, p: step(np, x, m, m, p),
-        "the forget and the input gate have changed places": (
-            lambda x, m, h, p: step(np, x, m, h, _swapped(p))
-        ),
         "you leave out the forget bias": (
             lambda x, m, h, p: step(np, x, m, h, p | {"forget_bias": 0.0})
-        ),
-        "your forget bias is 1, whatever p says": (
-            lambda x, m, h, p: step(np, x, m, h, p | {"forget_bias": 1.0})
         ),
         "your gates see tanh(m), not h: the released code does that": _gates_see_tanh_m,
         "you make h from the memory before the update": _showing(
@@ -331,9 +283,6 @@ def _swapped(p):
         "pre-activations": _opened_twice,
         "the slots of h attend, not those of m": _candidate_of(
             lambda x, m, h, p: _candidate(h, x, p)
-        ),
-        "the input is not among the rows that the slots look at": _candidate_of(
-            _without_the_input
         ),
         "you write what attention brings without g_psi": _candidate_of(
             lambda x, m, h, p: _attended(m, x, p)
@@ -373,9 +322,6 @@ def _tiled(batch_size, matrix):
     mistakes={
         "the memory is zero everywhere: all slots are equal": (
             lambda batch_size, N, F: np.zeros((batch_size, N, F))
-        ),
-        "all slots are equal, whatever their value": (
-            lambda batch_size, N, F: np.ones((batch_size, N, F))
         ),
         "there is one matrix for all examples, without their axis": (
             lambda batch_size, N, F: np.eye(N, F)
@@ -458,34 +404,15 @@ def _state_gradients(
     mistakes={
         "you leave out what comes back through h: the new memory is "
         "used twice": partial(_state_gradients, through_h=lambda *_: 0.0),
-        "you leave out what comes back from the next step: the new memory is used "
-        "twice": (lambda g_m, *others: _state_gradients(0 * g_m, *others)),
         "you leave out the slope of the tanh": partial(
             _state_gradients, through_h=lambda g_h, show, _: g_h * show
-        ),
-        "you leave out the output gate on the way from h to the memory": partial(
-            _state_gradients,
-            through_h=lambda g_h, _, after: g_h * (1 - np.tanh(after) ** 2),
         ),
         "you add g_m and g_h first and send both through equation 8: g_m does not "
         "pass it": (
             lambda g_m, g_h, *others: _state_gradients(0 * g_m, g_m + g_h, *others)
         ),
-        "you take the old memory in equation 8, not the new one": partial(
-            _state_gradients, before=True
-        ),
         "you leave out the slope of the output gate's sigmoid": partial(
             _state_gradients, by_o=lambda g_h, _, after: g_h * np.tanh(after)
-        ),
-        "you forget the tanh in the gradient of o: the gate "
-        "multiplies tanh(m)": partial(
-            _state_gradients,
-            by_o=lambda g_h, show, after: g_h * after * show * (1 - show),
-        ),
-        "you leave out the forget bias": (
-            lambda g_m, g_h, f, i, o, m, c, bias: _state_gradients(
-                g_m, g_h, f, i, o, m, c, 0.0
-            )
         ),
         "the gradients of m and of the candidate have changed places": (
             lambda *case: tuple(_state_gradients(*case)[k] for k in (0, 1, 2, 4, 3))
@@ -594,15 +521,6 @@ def _output_one_step_late(step_vjp, xs, states, g):
     return g_m, g_h + g[0], g_w
 
 
-def _output_into_the_memory(step_vjp, xs, states, g):
-    g_m = g_h = np.zeros_like(g[0])
-    total = 0.0
-    for t in reversed(range(len(xs))):
-        g_m, g_h, g_w = step_vjp(xs[t], *states[t], g_m + g[t], g_h)
-        total = total + g_w
-    return g_m, g_h, total
-
-
 @exercise(
     cases=_sequences,
     hints=[
@@ -623,20 +541,8 @@ def _output_into_the_memory(step_vjp, xs, states, g):
         ),
         "you add g[t] after step t, not before: it arrives one step "
         "too early": _output_one_step_late,
-        "g[t] goes into the memory; it is the gradient of h": _output_into_the_memory,
         "the weights keep what one step gives them, not the sum of all": partial(
             _back, total=lambda pieces: pieces[-1]
-        ),
-        "the weights keep what the last step gives them, not the sum of all": partial(
-            _back, total=lambda pieces: pieces[0]
-        ),
-        "you average over the steps, where the weights get a sum": partial(
-            _back, total=lambda pieces: np.mean(pieces, axis=0)
-        ),
-        "every step starts from the first state": (
-            lambda step_vjp, xs, states, g: _back(
-                step_vjp, xs, [states[0]] * len(xs), g
-            )
         ),
     },
     anysize="g",

@@ -79,8 +79,6 @@ class Norm:
                 self.gradient, average=lambda x: x.sum(axis=-1, keepdims=True)
             ),
             "your means run over all rows together": self.of_all_rows,
-            "you add epsilon to the root, not to what is "
-            "under it": self.epsilon_outside,
             "you forget the epsilon": (
                 lambda g, x, gain, epsilon: self.gradient(g, x, gain, 0.0)
             ),

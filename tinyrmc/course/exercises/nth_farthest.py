@@ -60,10 +60,6 @@ def _from_step_m(x, labels, m):
     return np.linalg.norm(x - x[m], axis=-1)
 
 
-def _from_the_step_at_label_m(x, labels, m):
-    return np.linalg.norm(x - x[labels[m]], axis=-1)
-
-
 @exercise(
     cases=_questions,
     hints=[
@@ -77,8 +73,6 @@ def _from_the_step_at_label_m(x, labels, m):
             lambda x, labels, n, m: np.argsort(_distances(x, labels, m))[n]
         ),
         "you treat m as a time step, not as a label": _ranked_by(_from_step_m),
-        "you treat labels[m] as the time step of m: it is the label of "
-        "step m": _ranked_by(_from_the_step_at_label_m),
         "your order begins with the farthest": _ranked_by(
             lambda *case: -_distances(*case)
         ),
@@ -92,13 +86,6 @@ def _from_the_step_at_label_m(x, labels, m):
         "the norm runs over the vectors, not over the coordinates of each": _ranked_by(
             lambda *case: np.linalg.norm(_from_m(*case), axis=0)
         ),
-        "you count distances along the axes, not straight": _ranked_by(
-            lambda *case: abs(_from_m(*case)).sum(axis=-1)
-        ),
-        "you rank the vectors by their dot product with m, not by their distance "
-        "from it": _ranked_by(lambda x, labels, m: x @ x[labels == m][0]),
-        "you use argsort twice: that is the rank of vector n, not the vector of "
-        "rank n": _ranked_by(lambda *case: np.argsort(_distances(*case))),
     },
 )
 def answer(x, labels, n, m):
@@ -125,28 +112,8 @@ def _sequences(rng):
     ]
 
 
-def _side_by_side(*columns):
-    """These columns; one that is a single row is repeated at every time step."""
-    k = len(columns[0])
-    columns = [each if each.ndim == 2 else np.tile(each, (k, 1)) for each in columns]
-    return np.concatenate(columns, axis=1)
-
-
-def _label_first(x, labels, n, m, N):
-    one_hot = np.eye(N)
-    return _side_by_side(one_hot[labels], x, one_hot[n], one_hot[m])
-
-
 def _m_before_n(x, labels, n, m, N):
     return encode(x, labels, m, n, N)
-
-
-def _step_for_label(x, labels, n, m, N):
-    return encode(x, np.arange(len(x)), n, m, N)
-
-
-def _m_as_a_step(x, labels, n, m, N):
-    return encode(x, labels, n, int(np.argmax(labels == m)), N)
 
 
 def _as_long_as_the_vectors(x, labels, n, m, N):
@@ -159,10 +126,6 @@ def _asked_at_the_end(x, labels, n, m, N):
     return inputs
 
 
-def _plain_numbers(x, labels, n, m, N):
-    return _side_by_side(x, labels[:, None], np.array([n]), np.array([m]))
-
-
 @exercise(
     cases=_sequences,
     hints=[
@@ -172,14 +135,10 @@ def _plain_numbers(x, labels, n, m, N):
         "np.concatenate([x, ..., ..., ...], axis=1), in the order x, label, n, m.",
     ],
     mistakes={
-        "the label stands before the vector": _label_first,
         "m stands before n": _m_before_n,
-        "you write the time step in the label's place": _step_for_label,
-        "you write m as the time step of that vector, not as its label": _m_as_a_step,
         "your one-hot vectors are as long as the number of vectors, not "
         "of labels": _as_long_as_the_vectors,
         "the question comes with the last vector only": _asked_at_the_end,
-        "you write labels, n and m as numbers, not as one-hot vectors": _plain_numbers,
     },
 )
 def encode(x, labels, n, m, N):
@@ -220,14 +179,8 @@ def _guess_among_all(N):
         "you take the loss over the other questions alone": (
             lambda N: _floor(N, loss=math.log(N - 1))
         ),
-        "your accuracies are in percent: 0.25, not 25": (
-            lambda N: _floor(N, accuracy=200 / N, others=100 / (N - 1))
-        ),
         "in the loss you spread a guess over N labels, but m is not among them": (
             lambda N: _floor(N, loss=(N - 1) / N * math.log(N))
-        ),
-        "the sign of your loss is wrong: a logarithm of a probability is negative": (
-            lambda N: _floor(N, loss=-(N - 1) / N * math.log(N - 1))
         ),
         "your loss is in bits, with the logarithm to base 2": (
             lambda N: _floor(N, loss=(N - 1) / N * math.log2(N - 1))
@@ -269,9 +222,6 @@ def _answers(rng):
         "you look at the self queries only": (
             lambda answers, targets, is_self: (answers == targets)[is_self].mean()
         ),
-        "you give the share of wrong answers, not of right ones": (
-            lambda answers, targets, is_self: (answers != targets)[~is_self].mean()
-        ),
         "you count the self queries as right": (
             lambda answers, targets, is_self: ((answers == targets) | is_self).mean()
         ),
@@ -310,14 +260,8 @@ def _columns_of_input(N, n):
         "you swap rows and columns: the input may attend to everything": (
             lambda N, n: cut_among_slots(N, n).T
         ),
-        "slots may hear of each other, but not of the input": (
-            lambda N, n: _own(N, n) | ~_columns_of_input(N, n)
-        ),
         "only slots ask; the rows of input ask too": (
             lambda N, n: cut_among_slots(N, n)[:N]
-        ),
-        "you put the rows of input before the slots": (
-            lambda N, n: _own(N, n) | _columns_of_input(N, n)[:, ::-1]
         ),
     },
 )
@@ -383,16 +327,6 @@ def _in_parts(qkv, gain, offset, parts):
     return gain * np.concatenate(normed, axis=-1) + offset
 
 
-def _gain_by_head(qkv, gain, offset, H):
-    gain, offset = (
-        np.concatenate(
-            [each for kind in range(3) for each in np.split(row, 3 * H)[kind::3]]
-        )
-        for row in (gain, offset)
-    )
-    return _norm(qkv, gain, offset)
-
-
 def _without_values(qkv, gain, offset, H):
     F = qkv.shape[-1] // 3
     normed = _norm(qkv[..., : 2 * F], gain[: 2 * F], offset[: 2 * F])
@@ -416,11 +350,6 @@ def _norm_of_the_result(M, x, W_q, W_k, W_v, gain, offset):
     return _norm(attended, gain[-F:], offset[-F:])
 
 
-def _input_asks(M, x, W_q, W_k, W_v, gain, offset):
-    qkv = _norm(_projected(M, x, W_q, W_k, W_v), gain, offset)
-    return _attended(qkv, equations.append_rows(np, M, x), len(W_q))
-
-
 @recorded(
     cases=_heads,
     hints=[
@@ -441,10 +370,6 @@ def _input_asks(M, x, W_q, W_k, W_v, gain, offset):
         "over all three together": _with_norm(
             lambda qkv, gain, offset, H: _in_parts(qkv, gain, offset, 3)
         ),
-        "every head's q, k and v have norms of their own; one norm runs over all "
-        "heads together": _with_norm(
-            lambda qkv, gain, offset, H: _in_parts(qkv, gain, offset, 3 * H)
-        ),
         "the norm runs over the rows, so that slots mix outside "
         "of attention": _with_norm(_over_rows),
         "only queries and keys are normalised, not the values": _with_norm(
@@ -453,16 +378,9 @@ def _input_asks(M, x, W_q, W_k, W_v, gain, offset):
         "you leave out gain and offset": _with_norm(
             lambda qkv, gain, offset, H: _norm(qkv)
         ),
-        "gain and offset have changed places": _with_norm(
-            lambda qkv, gain, offset, H: _norm(qkv, offset, gain)
-        ),
-        "gain and offset meet the numbers head by head; they come in the order all "
-        "queries, all keys, all values": _with_norm(_gain_by_head),
         "the norm is on [M; x], before the projections": _norm_of_rows_first,
         "the norm is on what attention brings, not on queries, keys "
         "and values": _norm_of_the_result,
-        "the input asks, too: only the first N rows of the queries "
-        "are wanted": _input_asks,
     },
 )
 def normed_attention(xp, M, x, W_q, W_k, W_v, gain, offset):
@@ -504,13 +422,6 @@ def _gates_of_normed_x(x, m, h, p):
     return memory.finish(_candidate(x, m, p), _norm(x), m, h, p)
 
 
-def _candidate_with_residual(x, m, h, p):
-    kinds = (p[name] for name in ("W_q", "W_k", "W_v"))
-    attended = normed_attention(np, m, x, *kinds, p["qkv_gain"], p["qkv_offset"])
-    candidate = equations.g_psi(np, attended + m, p["mlp"], p["gain"], p["offset"])
-    return memory.finish(candidate, x, m, h, p)
-
-
 @recorded(
     cases=_normed_steps,
     hints=[
@@ -524,8 +435,6 @@ def _candidate_with_residual(x, m, h, p):
         ),
         "your gates see a normalised input; the norm is for "
         "attention alone": _gates_of_normed_x,
-        "you add m to what attention brings: the release does that, but here only "
-        "one row of the table changes": _candidate_with_residual,
         "you apply tanh to the candidate: the release does that, but here only one "
         "row of the table changes": (
             lambda x, m, h, p: memory.finish(np.tanh(_candidate(x, m, p)), x, m, h, p)

@@ -79,10 +79,6 @@ def _signed_remainder(program, length):
     return str(int(math.fmod(_value(program), 10 ** (length + 1))))
 
 
-def _modulo_in_parts(program, length):
-    return str(_value(program, modulus_of_parts=10 ** (length + 1)))
-
-
 @exercise(
     cases=_programs,
     hints=[
@@ -117,22 +113,8 @@ def _modulo_in_parts(program, length):
         "your loop makes one round too few": _answer(
             loop=lambda k, a, b: a + (k - 1) * b
         ),
-        "your loop adds up both operands in every round": _answer(
-            loop=lambda k, a, b: k * (a + b)
-        ),
-        "your loop adds a again and again to b, and not b to a": _answer(
-            loop=lambda k, a, b: b + k * a
-        ),
-        "you take the remainder of every part, not of the "
-        "value alone": _modulo_in_parts,
         "the two outcomes of an if have changed places": _answer(swapped=True),
-        "< and > have changed places": _answer(larger=("if<",)),
         "equal numbers count as larger, >= for >": _answer(or_equal=("if>",)),
-        "equal numbers count as smaller, <= for <": _answer(or_equal=("if<",)),
-        "equal numbers count as larger and as smaller, >= for > and <= for <": _answer(
-            or_equal=("if>", "if<")
-        ),
-        "both kinds of if take the larger": _answer(larger=("if>", "if<")),
     },
 )
 def evaluate(program, length):
@@ -206,11 +188,6 @@ def _read_on(step, inputs, lengths, state):
     return state
 
 
-def _read_zeros(step, inputs, lengths, state):
-    inside = np.arange(inputs.shape[1]) < lengths[:, None]
-    return _read_on(step, np.where(inside[..., None], inputs, 0), lengths, state)
-
-
 def _from_the_first(step, inputs, lengths, state):
     return read(lambda x, _: step(x, state), inputs, lengths, state)
 
@@ -226,10 +203,6 @@ def _all_with_the_longest(step, inputs, lengths, state):
     return read(step, inputs, np.full_like(lengths, lengths.max()), state)
 
 
-def _all_with_the_shortest(step, inputs, lengths, state):
-    return read(step, inputs, np.full_like(lengths, lengths.min()), state)
-
-
 @exercise(
     cases=_batches,
     hints=[
@@ -240,8 +213,6 @@ def _all_with_the_shortest(step, inputs, lengths, state):
     ],
     mistakes={
         "the state goes on changing beyond the length": _read_on,
-        "you set the inputs beyond the length to zero, but the state "
-        "goes on": _read_zeros,
         "each step begins from the first state, not from the one that the step "
         "before has left": _from_the_first,
         "you set the state to zero beyond the length": partial(_read, after=0.0),
@@ -250,7 +221,6 @@ def _all_with_the_shortest(step, inputs, lengths, state):
         "you multiply old and new by 1 and 0 and add them: 0 times NaN is still "
         "NaN": _mixed,
         "all examples stop with the longest": _all_with_the_longest,
-        "all examples stop with the shortest": _all_with_the_shortest,
     },
 )
 def read(step, inputs, lengths, state):
@@ -312,12 +282,6 @@ def _wrong_beyond_the_length(*case):
     return of_characters, right.all(axis=1).mean()
 
 
-def _divided_by_all_places(*case):
-    right, _ = _right(*case)
-    _, of_answers = score(*case)
-    return right.mean(), of_answers
-
-
 @exercise(
     cases=_written,
     hints=[
@@ -335,7 +299,6 @@ def _divided_by_all_places(*case):
         "you count the characters beyond the length as wrong in "
         "whole answers": _wrong_beyond_the_length,
         "the two numbers have changed places": lambda *case: score(*case)[::-1],
-        "you divide the right characters by all places": _divided_by_all_places,
     },
 )
 def score(answers, targets, lengths):

@@ -19,7 +19,6 @@ puzzle = partial(exercise, words=WORDS)
         "your numbers are zeros": lambda n: np.zeros(n),
         "you count up, where every entry should be 1": lambda n: np.arange(n),
         "there is one too many": lambda n: np.ones(n + 1),
-        "you make a whole matrix of ones": lambda n: np.ones((n, n)),
     },
 )
 def ones(n):
@@ -33,7 +32,6 @@ def ones(n):
     mistakes={
         "you add up the squares": lambda x: x @ x,
         "you take the mean": lambda x: x.mean(),
-        "you add up, step by step, and keep all steps": lambda x: x.cumsum(),
         "signs are lost": lambda x: abs(x).sum(),
     },
     anysize="x",
@@ -48,8 +46,6 @@ def total(x):
     hints=["Compare row numbers, as a column, with column numbers, as a row."],
     mistakes={
         "everything on and below the diagonal is 1": lambda n: np.tri(n),
-        "the diagonal counts up": lambda n: np.diag(np.arange(n)),
-        "the other diagonal is 1": lambda n: np.eye(n)[::-1].copy(),
         "all but the diagonal is 1": lambda n: 1 - np.eye(n),
         "two rows are compared, pair by pair: make one of them a column": (
             lambda n: np.arange(n) == np.arange(n)
@@ -79,11 +75,7 @@ def _labels(rng):
         "you count the classes from 1; labels begin at 0": (
             lambda b, C: np.eye(C + 1)[b][:, 1:].copy()
         ),
-        "all classes up to the label are 1": (
-            lambda b, C: (np.arange(C) <= b[:, None]) * 1.0
-        ),
         "ones and zeros have changed places": lambda b, C: 1 - np.eye(C)[b],
-        "you count how often each class occurs": lambda b, C: np.eye(C)[b].sum(0),
         "labels and classes are compared pair by pair: make the labels a column": (
             lambda b, C: b == np.arange(C)
         ),
@@ -107,8 +99,6 @@ def one_hot(labels, C):
         "you pick the row after the one you want": lambda b, W: W[b - len(W) + 1],
         "the one-hot rows stand in columns: make the labels the column, not the "
         "rows of the table": (lambda b, W: (b == np.arange(len(W))[:, None]) @ W),
-        "you add up what was picked": lambda b, W: W[b].sum(axis=0),
-        "every row is multiplied by its label": lambda b, W: W[b] * b[:, None],
     },
     anysize="table",
 )
@@ -123,7 +113,6 @@ def look_up(labels, table):
     mistakes={
         "you let each time see the future": lambda T: np.triu(np.ones((T, T))) > 0,
         "no time sees itself": lambda T: np.tri(T, k=-1) > 0,
-        "each time sees itself alone": lambda T: np.eye(T) > 0,
         "True stands where a time must not look": lambda T: np.tri(T) == 0,
         "each time sees one step ahead, too": lambda T: np.tri(T, k=1) > 0,
         "two rows are compared, pair by pair: make one of them a column": (
@@ -147,10 +136,6 @@ def causal_mask(T):
     mistakes={
         "one step too many counts": lambda n, T: np.arange(T) <= n[:, None],
         "True stands behind the end": lambda n, T: np.arange(T) >= n[:, None],
-        "the sequences stand at the right": (
-            lambda n, T: np.arange(T)[::-1] < n[:, None]
-        ),
-        "only the last step counts": lambda n, T: np.arange(T) == n[:, None] - 1,
         "one step is missing": lambda n, T: np.arange(T) < n[:, None] - 1,
         "times and lengths are compared pair by pair: make the lengths a column": (
             lambda n, T: np.arange(T) < n
@@ -170,9 +155,6 @@ def padding_mask(lengths, T):
         "row t leaves out itself": lambda x: x.cumsum(axis=0) - x,
         "you sum from the end": lambda x: x[::-1].cumsum(axis=0)[::-1].copy(),
         "every row is the sum of all": lambda x: np.tile(x.sum(0), (len(x), 1)),
-        "you take the mean of the rows so far": (
-            lambda x: x.cumsum(axis=0) / np.arange(1, len(x) + 1)[:, None]
-        ),
     },
     leading="x",
     anysize="x",
@@ -196,10 +178,6 @@ def cumulative_sum(x):
             lambda x: x - np.roll(x, 1, axis=0)
         ),
         "the first row is gone": lambda x: np.diff(x, axis=0),
-        "the row before is added": lambda x: x + np.vstack([0 * x[:1], x[:-1]]),
-        "the difference has the wrong sign": (
-            lambda x: np.vstack([0 * x[:1], x[:-1]]) - x
-        ),
     },
     leading="x",
     anysize="x",
@@ -229,7 +207,6 @@ def _orders(rng):
     hints=["This is `look_up`, with the memory for a table."],
     mistakes={
         "you put rows back where they came from": lambda M, k: M[np.argsort(k)],
-        "you shuffle the units, too": lambda M, k: M[k][:, ::-1].copy(),
         "you turn the order round": lambda M, k: M[k[::-1]],
         "nothing moves": lambda M, k: M + 0,
     },
@@ -248,7 +225,6 @@ def shuffle(M, order):
         "you shuffle once more": lambda M, k: M[k],
         "you turn the slots round": lambda M, k: M[::-1].copy(),
         "nothing moves": lambda M, k: M + 0,
-        "you turn the order round": lambda M, k: M[np.argsort(k)[::-1]],
     },
     leading="M",
     anysize="M",
@@ -275,7 +251,6 @@ def unshuffle(M, order):
         "two equal numbers get different ranks": (
             lambda x: np.argsort(np.argsort(x, kind="stable"), kind="stable")
         ),
-        "you sort the numbers": lambda x: np.sort(x),
     },
     anysize="x",
 )
@@ -293,9 +268,6 @@ def ranks(x):
         ),
         "you divide by the number of heads, not by the units of a head": (
             lambda F, H: np.arange(F)[:, None] // H == np.arange(F) // H
-        ),
-        "a unit sees the heads before it, too": (
-            lambda F, H: np.arange(F)[:, None] // (F // H) >= np.arange(F) // (F // H)
         ),
         "True stands between different heads": (
             lambda F, H: np.arange(F)[:, None] // (F // H) != np.arange(F) // (F // H)
@@ -332,9 +304,6 @@ def head_mask(F, H):
             lambda x, n: (np.arange(x.shape[1]) == n[:, None] - 1) @ x
         ),
         "an axis of size 1 is left": lambda x, n: x[np.arange(len(x)), n - 1][:, None],
-        "you add up all steps inside": (
-            lambda x, n: (x * (np.arange(x.shape[1]) < n[:, None])[..., None]).sum(1)
-        ),
     },
     anysize="x",
 )
@@ -366,17 +335,8 @@ def _sigmoid(x):
         "what is written lacks its tanh": (
             lambda M, f, i, new: _sigmoid(f) * M + _sigmoid(i) * new
         ),
-        "the gates are shut where they should be open": (
-            lambda M, f, i, new: _sigmoid(-f) * M + _sigmoid(-i) * np.tanh(new)
-        ),
-        "one gate does it all: what is not kept is written": (
-            lambda M, f, i, new: _sigmoid(f) * M + _sigmoid(-f) * np.tanh(new)
-        ),
         "1 + np.exp(...) has no brackets, so that you divide by 1 and add the rest": (
             lambda M, f, i, new: M + np.exp(-f) + np.tanh(new) + np.exp(-i)
-        ),
-        "the old memory goes through a tanh, too": (
-            lambda M, f, i, new: np.tanh(M) * _sigmoid(f) + _sigmoid(i) * np.tanh(new)
         ),
     },
     leading="M f i new",

@@ -41,15 +41,6 @@ def _from(make):
     return answer
 
 
-def _advantages(change):
-    """The right gradient of other advantages."""
-
-    def answer(logits, actions, advantages):
-        return policy_gradient(logits, actions, np.asarray(change(advantages)))
-
-    return answer
-
-
 def _share(z, axis):
     e = np.exp(z - z.max(axis=axis, keepdims=True))
     return e / e.sum(axis=axis, keepdims=True)
@@ -79,18 +70,6 @@ def _log_pi(logits, actions):
 _log_pi_step = by_complex_step(_log_pi, "logits")
 
 
-def _likeliest(logits, actions, advantages):
-    return policy_gradient(logits, logits.argmax(axis=-1), advantages)
-
-
-def _next_action(logits, actions, advantages):
-    return policy_gradient(logits, (actions + 1) % logits.shape[-1], advantages)
-
-
-def _normalised(advantages):
-    return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-
-
 @exercise(
     cases=_choices,
     hints=[
@@ -109,9 +88,6 @@ def _normalised(advantages):
         ),
         "you leave the 1 of the action out: the gradient of log pi(a) is [a] "
         "- pi": _from(lambda pi, hot, adv: -adv * pi),
-        "you add pi, and do not take it off": _from(
-            lambda pi, hot, adv: adv * (hot + pi)
-        ),
         "you leave the advantages out": _from(lambda pi, hot, adv: hot - pi),
         "your gradient is that of pi(a), not of log pi(a): rare actions would "
         "learn the least": _from(
@@ -119,36 +95,15 @@ def _normalised(advantages):
                 adv * (hot - pi) * (pi * hot).sum(axis=-1, keepdims=True)
             )
         ),
-        "you divide by pi(a): the logarithm has done that already": _from(
-            lambda pi, hot, adv: (
-                adv * (hot - pi) / (pi * hot).sum(axis=-1, keepdims=True)
-            )
-        ),
-        "your gradient is 1 / pi(a): that is the one with respect to pi(a), not to "
-        "the logits": _from(lambda pi, hot, adv: adv * hot / pi),
         "only the logit of the action moves; the others must give way": _from(
             lambda pi, hot, adv: adv * hot * (1 - pi)
         ),
-        "you multiply [a] - pi with pi (1 - pi): the derivative of the softmax is "
-        "in it already": _from(lambda pi, hot, adv: adv * (hot - pi) * pi * (1 - pi)),
-        "you take the likeliest action, not the one that was taken": _likeliest,
-        "you are one action too far: they are counted from 0": _next_action,
-        "you take only good surprises: bad ones must make an action rarer": _advantages(
-            lambda adv: np.maximum(adv, 0)
-        ),
-        "you take the size of the advantage and lose its sign": _advantages(np.abs),
-        "you take the sign of the advantage and lose its size": _advantages(np.sign),
-        "you take the mean of the advantages off: they are given as they "
-        "should be": _advantages(lambda adv: adv - adv.mean()),
-        "you bring the advantages to mean 0 and variance 1": _advantages(_normalised),
         "you divide by the number of steps: the task asks for the gradient of the "
         "sum": (lambda z, a, adv: policy_gradient(z, a, adv) / adv.size),
         "the advantages go along the actions: write "
         "advantages[..., None]": _along_the_actions,
         "your softmax runs over the first axis: the actions are "
         "the last": _with_softmax(lambda z: _share(z, 0)),
-        "your softmax runs over all steps together: each row has one of "
-        "its own": _with_softmax(lambda z: _share(z, None)),
         "exp overflows: take each row's largest logit off first": _with_softmax(
             _overflowing
         ),

@@ -56,11 +56,6 @@ def _one_step_late(rewards, ended, gamma, after):
     return returns(rewards, late, gamma, after)
 
 
-def _one_step_early(rewards, ended, gamma, after):
-    early = np.concatenate([ended[1:], ended[:1] & False])
-    return returns(rewards, early, gamma, after)
-
-
 def _from_the_front(rewards, ended, gamma, after):
     found, so_far = np.zeros(rewards.shape), 0.0
     for t in range(len(rewards)):
@@ -84,30 +79,8 @@ def _by_division(rewards, ended, gamma, after):
     return (sums / powers)[:-1]
 
 
-def _one_ahead(rewards, ended, gamma, after):
-    following = np.concatenate([rewards[1:], np.asarray(after)[None]])
-    return rewards + gamma * ~ended * following
-
-
-def _without_its_own(rewards, ended, gamma, after):
-    return returns(rewards, ended, gamma, after) - rewards
-
-
 def _in_integers(rewards, ended, gamma, after):
     return returns(rewards, ended, gamma, after).astype(rewards.dtype)
-
-
-def _all_at_once(rewards, ended, gamma, after):
-    every = ended.reshape(len(ended), -1).any(axis=1)
-    shape = -1, *[1] * (ended.ndim - 1)
-    return returns(
-        rewards, np.broadcast_to(every.reshape(shape), ended.shape), gamma, after
-    )
-
-
-def _only_the_first(rewards, ended, gamma, after):
-    found = returns(rewards, ended, gamma, after)
-    return np.broadcast_to(found[:1], found.shape)
 
 
 @exercise(
@@ -127,9 +100,6 @@ def _only_the_first(rewards, ended, gamma, after):
         "you discount the step's own reward, too: that one counts in full": _backward(
             lambda r, end, gamma, later, after: gamma * (r + ~end * later)
         ),
-        "you take 1 - gamma for gamma": _with(
-            lambda r, end, gamma, after: (r, end, 1 - gamma, after)
-        ),
         "you look back, not ahead: a return adds up rewards from its "
         "step on": _from_the_front,
         "you discount from the beginning of the trajectory: each step begins to "
@@ -139,13 +109,8 @@ def _only_the_first(rewards, ended, gamma, after):
         "your returns go on after an end: rewards of the next episode count": _with(
             lambda r, end, gamma, after: (r, end & False, gamma, after)
         ),
-        "you go on only where an episode has ended": _with(
-            lambda r, end, gamma, after: (r, ~end, gamma, after)
-        ),
         "you cut one step late: `ended[t]` says that nothing comes after "
         "step t": _one_step_late,
-        "you cut one step early: the step that ends an episode still belongs "
-        "to it": _one_step_early,
         "you lose the reward of the step that ends an episode": _backward(
             lambda r, end, gamma, later, after: np.where(end, 0, r + gamma * later)
         ),
@@ -156,30 +121,9 @@ def _only_the_first(rewards, ended, gamma, after):
                 _last_more(r, ~end[-1] * after), end, gamma, after * 0
             )
         ),
-        "you add `after` although the last step has ended its episode": (
-            lambda r, end, gamma, after: returns(
-                _last_more(r, gamma * after), end, gamma, after * 0
-            )
-        ),
-        "you let `after` come after every end": _backward(
-            lambda r, end, gamma, later, after: r + gamma * np.where(end, after, later)
-        ),
-        "`after` takes the place of the last reward": (
-            lambda r, end, gamma, after: np.concatenate(
-                [
-                    returns(r[:-1], end[:-1], gamma, after),
-                    np.broadcast_to(after, r[-1:].shape),
-                ]
-            )
-        ),
-        "you give the rewards themselves": lambda r, end, gamma, after: r,
-        "you look one step ahead and no further": _one_ahead,
-        "your return lacks the step's own reward": _without_its_own,
         "your returns stand in the wrong order, the last step's first": (
             lambda *case: returns(*case)[::-1]
         ),
-        "all steps get the return of the first": _only_the_first,
-        "you end all levels when one of them ends": _all_at_once,
         "you put the returns into an array of integers, as np.zeros_like makes it "
         "for rewards that are integers: fractions are cut off": _in_integers,
     },

@@ -83,11 +83,6 @@ def _only_part(number):
     return answer
 
 
-def _swapped(state, ended, begin):
-    found = begin_anew(state, ended, begin)
-    return found[::-1] if isinstance(found, tuple) else found
-
-
 def _flat(state, ended, begin):
     """All arrays of a nested state in one tuple."""
     if not isinstance(state, tuple):
@@ -105,27 +100,9 @@ def _in_order(s, ended, b):
     return found
 
 
-def _first_entry(s, ended, b):
-    found = s.copy()
-    found[ended, 0] = b[ended, 0]
-    return found
-
-
-def _first_only(ended):
-    return ended & (np.arange(len(ended)) == np.argmax(ended))
-
-
-def _last_only(ended):
-    return ended & (np.cumsum(ended[::-1])[::-1] == 1)
-
-
 def _by_arithmetic(s, ended, b):
     mask = _column(ended, s)
     return (1 - mask) * s + mask * b
-
-
-def _added(s, ended, b):
-    return s + _column(ended, s) * b
 
 
 @exercise(
@@ -142,18 +119,9 @@ def _added(s, ended, b):
         "it is the other way round: the levels that go on lose their state": _rows(
             lambda ended: ~ended
         ),
-        "no level begins anew": _rows(lambda ended: ended & False),
         "every level begins anew, at every step": _rows(lambda ended: ended | True),
         "all levels begin anew as soon as one has ended": _rows(
             lambda ended: ended | ended.any()
-        ),
-        "levels begin anew only when all of them have ended": _rows(
-            lambda ended: ended & ended.all()
-        ),
-        "only the first of the levels that have ended begins anew": _rows(_first_only),
-        "only the last of the levels that have ended begins anew": _rows(_last_only),
-        "the level after the one that has ended begins anew": _rows(
-            lambda ended: np.roll(ended, 1)
         ),
         "`ended` goes along the last axis: it belongs to the first": _each(
             lambda s, ended, b: np.where(ended, b, s)
@@ -164,27 +132,16 @@ def _added(s, ended, b):
         "you put zeros there: a memory need not begin with zeros": _new(
             lambda b: b * 0
         ),
-        "you put ones there": _new(lambda b: b * 0 + 1),
         "you give `ended` two more axes, however many the state has: one of two "
         "axes then gets a third": _each(
             lambda s, ended, b: np.where(ended[:, None, None], b, s)
         ),
-        "all levels get the beginning of the first": _new(
-            lambda b: np.broadcast_to(b[:1], b.shape)
-        ),
         "you take the first rows of `begin`, not those of the levels that ended": _each(
             _in_order
         ),
-        "only the first entry of the state begins anew": _each(_first_entry),
         "you multiply with 0 and 1: infinity times 0 is NaN, which never "
         "goes away": _each(_by_arithmetic),
-        "you add the beginning to the old state": _each(_added),
-        "you take the mean of the old state and the beginning": _each(
-            lambda s, ended, b: np.where(_column(ended, s), (s + b) / 2, s)
-        ),
         "of an LSTM's state only the first part begins anew": _only_part(0),
-        "of an LSTM's state only the second part begins anew": _only_part(1),
-        "the parts of a tuple come back in the wrong order": _swapped,
         "you lose the form of the state: tuples inside a tuple stay so": _flat,
         "you give the beginning of the levels that ended, and nothing else": _each(
             lambda s, ended, b: b[ended]

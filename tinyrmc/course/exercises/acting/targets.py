@@ -77,38 +77,6 @@ def _then(change):
     return lambda *case: change(vtrace(*case), *case)
 
 
-def _of_the_next(discounts, c):
-    """The ratio of the next step in the place of the step's own."""
-    return discounts * np.concatenate([c[1:], np.ones_like(c[:1])])
-
-
-def _forward(log_rhos, discounts, rewards, values, after):
-    """The surprises handed on to later steps instead of earlier ones."""
-    one_step = _scan(trace=lambda g, c: 0 * c)
-    surprises = one_step(log_rhos, discounts, rewards, values, after) - values
-    through = discounts * _cut(np.exp(log_rhos))
-    targets, so_far = np.zeros(values.shape), 0.0
-    for t, surprise in enumerate(surprises):
-        so_far = surprise + through[t] * so_far
-        targets[t] = values[t] + so_far
-    return targets
-
-
-def _product_cut(log_rhos, discounts, rewards, values, after):
-    """Each product of ratios cut off at 1 as a whole."""
-    T = len(values)
-    following = np.concatenate([values[1:], np.asarray(after)[None]])
-    surprises = rewards + discounts * following - values
-    found = values.astype(float)
-    for t in range(T):
-        so_far, discount = 0.0, 1.0
-        for k in range(t, T):
-            so_far = so_far + log_rhos[k]
-            found[t] += discount * np.minimum(np.exp(so_far), 1) * surprises[k]
-            discount = discount * discounts[k]
-    return found
-
-
 @exercise(
     cases=_acted,
     hints=[
@@ -127,7 +95,6 @@ def _product_cut(log_rhos, discounts, rewards, values, after):
         "you cut the ratio of the trace off, and not that of the surprise": _scan(
             rho=_as_it_is
         ),
-        "you cut the product of the ratios off, not each of them": _product_cut,
         "your surprises have no ratio": _scan(rho=_one),
         "you hand surprises on without the ratio of the steps between": _scan(c=_one),
         "you leave the ratios out: that is right only where the policy that acted "
@@ -135,37 +102,12 @@ def _product_cut(log_rhos, discounts, rewards, values, after):
         "you keep the ratios from falling below 1, not from rising above it": _scan(
             *2 * [lambda rhos: np.maximum(rhos, 1)]
         ),
-        "you turn the ratio round: it is the learner's probability over the "
-        "actor's": _scan(ratio=lambda logs: np.exp(-logs)),
         "you take the logarithms for the ratios": _scan(ratio=_as_it_is),
-        "you cut off the logarithms at 1, not the ratios": _scan(
-            _as_it_is, _as_it_is, lambda logs: np.exp(np.minimum(logs, 1))
-        ),
-        "you hand a surprise on with the ratio of the step that it comes from; "
-        "what counts is the ratio of the step that it goes to": _scan(
-            trace=_of_the_next
-        ),
         "you do not discount what you hand on, and it goes over ends": _scan(
             trace=lambda g, c: c
         ),
-        "you hand nothing on: each target looks one step ahead": _scan(
-            trace=lambda g, c: 0 * c
-        ),
-        "you hand surprises on to later steps, not to earlier ones": _forward,
-        "you do not discount the value of what comes next": _scan(
-            surprise=lambda r, g, V, later: r + (g > 0) * later - V
-        ),
-        "your surprise counts the next value even where an episode has ended": _scan(
-            surprise=lambda r, g, V, later: r + g.max() * later - V
-        ),
-        "your surprise is r - V: what is still to come is missing": _scan(
-            surprise=lambda r, g, V, later: r - V
-        ),
         "your surprise does not take the value off": _scan(
             surprise=lambda r, g, V, later: r + g * later
-        ),
-        "your surprise has its sign the other way round": _scan(
-            surprise=lambda r, g, V, later: V - r - g * later
         ),
         "you leave `after` out: the trajectory stops there, the episode "
         "does not": _scan(after=lambda after: after * 0),

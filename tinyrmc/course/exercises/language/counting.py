@@ -58,15 +58,6 @@ def _all_ids_below(counts, ids, unigram, k):
     return (counts + k * unigram) / (occurs[:, None] + k)
 
 
-def _unigram_where_nothing_was_seen(counts, ids, unigram, k):
-    rows = counts.sum(axis=1, keepdims=True)
-    return np.where(rows > 0, counts / np.maximum(rows, 1), unigram)
-
-
-def _half_and_half(counts, ids, unigram, k):
-    return (_unigram_where_nothing_was_seen(counts, ids, unigram, k) + unigram) / 2
-
-
 @exercise(
     cases=_texts,
     hints=[
@@ -82,16 +73,8 @@ def _half_and_half(counts, ids, unigram, k):
         "each different i": _each_pair_once,
         "rows and columns have changed places: row a is for what comes "
         "after a": _of_pairs(lambda ids: (ids[1:], ids[:-1])),
-        "your table stands on its side: counted and divided right, then transposed": (
-            lambda *case: bigram(*case).T
-        ),
         "you divide by how often a occurs: the last word of the text occurs once "
         "more than it is followed": _with_counts(_all_ids_below),
-        "you divide by the number of all pairs, not of those that begin "
-        "with a": _with_counts(lambda c, ids, u, k: (c + k * u) / (c.sum() + k)),
-        "you divide the columns, not the rows": _with_counts(
-            lambda c, ids, u, k: (c + k * u) / (c.sum(axis=0) + k)
-        ),
         "you add k to every count, not k times the unigram": _with_counts(
             lambda c, ids, u, k: _smoothed(c, np.ones(len(u)) / len(u), k * len(u))
         ),
@@ -100,23 +83,6 @@ def _half_and_half(counts, ids, unigram, k):
             lambda c, ids, u, k: (
                 (c + k * u) / np.maximum(c.sum(axis=1, keepdims=True), 1)
             )
-        ),
-        "you do not divide at all": _with_counts(lambda c, ids, u, k: c + k * u),
-        "you take the unigram only where a word was never followed "
-        "by anything": _with_counts(_unigram_where_nothing_was_seen),
-        "you take the mean of counts and unigram, whatever k is": _with_counts(
-            _half_and_half
-        ),
-        "you let the first word come after the last": _of_pairs(
-            lambda ids: (ids, np.roll(ids, -1))
-        ),
-        "your pairs do not overlap: every word but the first and the last is in "
-        "two of them": _of_pairs(lambda ids: (ids[:-1:2], ids[1::2])),
-        "you pair each word with the next but one": _of_pairs(
-            lambda ids: (ids[:-2], ids[2:])
-        ),
-        "you count a pair in both orders": _with_counts(
-            lambda c, ids, u, k: _smoothed(c + c.T, u, k)
         ),
     },
 )
@@ -152,10 +118,6 @@ def _by_lanes(probabilities):
     return np.exp(-np.log(probabilities).mean(axis=-1)).mean()
 
 
-def _without_zeros(probabilities):
-    return np.exp(-np.log(probabilities[probabilities > 0]).mean())
-
-
 @exercise(
     cases=_right_words,
     hints=[
@@ -174,12 +136,8 @@ def _without_zeros(probabilities):
             lambda p: np.exp(np.log(p).mean())
         ),
         "you stop at the loss, in nats": lambda p: -np.log(p).mean(),
-        "you stop at the loss, in bits": lambda p: -np.log2(p).mean(),
         "you take the natural logarithm and go back with a power of 2": (
             lambda p: 2 ** -np.log(p).mean()
-        ),
-        "you take the logarithm to base 2 and go back with exp": (
-            lambda p: np.exp(-np.log2(p).mean())
         ),
         "you add the logarithms up and do not divide by their number": (
             lambda p: np.exp(-np.log(p).sum())
@@ -188,18 +146,9 @@ def _without_zeros(probabilities):
             lambda p: np.exp(-np.log(p).sum() / len(p))
         ),
         "you take the mean of each lane's own perplexity": _by_lanes,
-        "you leave out the words of probability 0: a model that is sure and wrong "
-        "has an infinite perplexity": _without_zeros,
         "you add something small to every probability": (
             lambda p: np.exp(-np.log(p + 1e-9).mean())
         ),
-        "you divide by one less than the number of words": (
-            lambda p: np.exp(-np.log(p).sum() / (p.size - 1))
-        ),
-        "you take the entropy, p times log p: each word of the text counts once": (
-            lambda p: np.exp(-(p * np.log(p)).sum())
-        ),
-        "you take the median": lambda p: np.exp(-np.median(np.log(p))),
     },
     leading="probabilities",
 )

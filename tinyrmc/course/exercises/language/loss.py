@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 
 import numpy as np
@@ -85,23 +84,12 @@ def _never_zero(logits, targets):
         ),
         "you take the largest logit of all rows off, and in lower rows every exp "
         "is 0": _shifted_by(np.max),
-        "you take the mean of each row off, and exp still overflows": _shifted_by(
-            lambda logits: logits.mean(axis=1, keepdims=True)
-        ),
         "your softmax runs down the columns": _down_the_columns,
         "you take a softmax of the softmax": _twice,
         "you take the logarithm of the finished softmax: where that is 0, the loss "
         "is infinite": _log_of_the_softmax,
         "you add something small inside the logarithm": _never_zero,
-        "your losses have the wrong sign": _loss(np.negative),
         "you give the mean of the losses, not one for each row": _loss(np.mean),
-        "you give the sum of the losses, not one for each row": _loss(np.sum),
-        "your losses are in bits, not in nats": _loss(
-            lambda losses: losses / math.log(2)
-        ),
-        "you give the probabilities of the right words, not their -ln": _loss(
-            lambda losses: np.exp(-losses)
-        ),
         "losses and gradient have changed places": (
             lambda *case: cross_entropy(*case)[::-1]
         ),
@@ -191,11 +179,6 @@ def _by_rows(words, size):
     return [(k, k + size) for k in range(0, words - size + 1, size)] or [(0, words)]
 
 
-def _one_in_two_blocks(words, size):
-    starts = range(0, words, size)
-    return [(k, min(k + size, words)) for k in starts if k + 1 < words] or [(0, 1)]
-
-
 def _sum_of_logarithms(logits_of, words, size):
     return sum(
         np.log(np.exp(logits_of(*each)).sum(axis=1)) for each in _ranges(words, size)
@@ -244,9 +227,6 @@ def _highest_of_the_last(logits_of, words, size):
         "you leave out the last block where it is shorter": partial(
             _running, ranges=_by_rows
         ),
-        "you leave out a last block of one word": partial(
-            _running, ranges=_one_in_two_blocks
-        ),
         "you ask for words beyond the last": partial(
             _running,
             ranges=lambda words, size: [(k, k + size) for k in range(0, words, size)],
@@ -261,22 +241,8 @@ def _highest_of_the_last(logits_of, words, size):
         "is left": _highest_of_the_last,
         "your highest logit begins at 0: where all are far below it, the sum "
         "is 0": partial(_running, first=0.0),
-        "your sum begins at 1": partial(_running, first=0.0, total=1.0),
-        "you take one highest logit for all rows": partial(
-            _running, highest=lambda z: np.full(len(z), z.max())
-        ),
-        "you keep only the last block's sum": partial(
-            _running, add=lambda old, new: new
-        ),
-        "you give the highest logit": partial(_running, end=lambda top, total: top),
         "you do not add the highest logit back": partial(
             _running, end=lambda top, total: np.log(total)
-        ),
-        "you forget the logarithm": partial(
-            _running, end=lambda top, total: top + total
-        ),
-        "you undo the logarithm with exp": partial(
-            _running, end=lambda top, total: np.exp(top) * total
         ),
     },
     memory=200_000,

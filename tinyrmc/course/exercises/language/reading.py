@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 
 import numpy as np
@@ -48,10 +47,6 @@ def _row_by_row(ids, lanes, T):
     return ids[:n].reshape(K, lanes, T), ids[1 : n + 1].reshape(K, lanes, T)
 
 
-def _windows_before_lanes(ids, lanes, T):
-    return _cut(ids, lanes, T, (len(ids) - 1) // (lanes * T) * T)
-
-
 def _dealt_out(ids, lanes, T):
     length = _length(ids, lanes)
     both = ids[: lanes * length], ids[1 : lanes * length + 1]
@@ -72,23 +67,6 @@ def _end_of_the_lane(ids, lanes, T, inside_the_window):
     return inputs, targets
 
 
-def _first_word_lost(ids, lanes, T):
-    inputs, targets = _cut(ids, lanes, T, _length(ids, lanes))
-    return inputs[:, :, :-1], targets[:, :, :-1]
-
-
-def _step_by_step(ids, lanes, T):
-    """A window for every word, the next one step further."""
-    length = _length(ids, lanes)
-    inputs, targets = _cut(ids, lanes, 1, length)
-    starts = range(length - T + 1)
-
-    def slide(x):
-        return np.stack([x[s : s + T, :, 0].T for s in starts])
-
-    return slide(inputs), slide(targets)
-
-
 def _both(change):
     """Inputs and targets as they should be, and both changed."""
     return lambda *case: tuple(map(change, windows(*case)))
@@ -107,8 +85,6 @@ def _both(change):
     mistakes={
         "you cut the text row by row: then the second window of a lane does not go "
         "on where its first ended": _row_by_row,
-        "you leave out what fills no window before you cut the lanes: first the "
-        "lanes, then the windows of each": _windows_before_lanes,
         "you deal the words out to the lanes like cards: a lane should be a piece "
         "of the text": _dealt_out,
         "the targets are the inputs: a network that copies would be right": (
@@ -120,39 +96,15 @@ def _both(change):
         "the last target of a window is the window's own first word": partial(
             _end_of_the_lane, inside_the_window=True
         ),
-        "the last target of a lane is the lane's own first word": partial(
-            _end_of_the_lane, inside_the_window=False
-        ),
-        "each window is one word short: its last target is in the "
-        "next window": _first_word_lost,
         "the lanes come first, then the windows: (lanes, K, T)": _both(
             lambda x: x.swapaxes(0, 1)
         ),
         "the steps come before the lanes: (K, T, lanes)": _both(
             lambda x: x.swapaxes(1, 2)
         ),
-        "your windows overlap: each begins one word after the "
-        "one before": _step_by_step,
-        "you leave the last window out": _both(lambda x: x[:-1]),
-        "you leave the first window out": _both(lambda x: x[1:]),
-        "the windows stand in the wrong order, the last one first": _both(
-            lambda x: x[::-1]
-        ),
         "the lanes are as long as n // lanes says: where that divides n, the last "
         "target lies beyond the text": (
             lambda ids, lanes, T: _cut(ids, lanes, T, len(ids) // lanes)
-        ),
-        "you take the inputs from the second word on": (
-            lambda ids, lanes, T: _cut(np.roll(ids, -1), lanes, T, _length(ids, lanes))
-        ),
-        "you cut the rest off at the beginning of the text, not at the end of the "
-        "lanes": (
-            lambda ids, lanes, T: _cut(
-                ids[(len(ids) - 1) % (lanes * T) :],
-                lanes,
-                T,
-                (len(ids) - 1) // (lanes * T) * T,
-            )
         ),
     },
     views=True,
@@ -237,19 +189,6 @@ def _sorted_first(logits, temperature, u):
     return _chosen(np.sort(p)[::-1], u)
 
 
-def _likeliest_first(logits, temperature, u):
-    if temperature == 0:
-        return int(np.argmax(logits))
-    order = np.argsort(-logits, kind="stable")
-    return int(order[_chosen(softmax(logits[order] / temperature), u)])
-
-
-def _last_of_the_likeliest(logits, temperature, u):
-    if temperature == 0:
-        return int(len(logits) - 1 - np.argmax(logits[::-1]))
-    return sample(logits, temperature, u)
-
-
 @exercise(
     cases=_draws,
     hints=[
@@ -274,33 +213,16 @@ def _last_of_the_likeliest(logits, temperature, u):
         "you do not make the sum of the probabilities 1 again": _from(
             lambda p, t: p ** (1 / t)
         ),
-        "you divide by the root of the temperature": _at(lambda z, t: z / math.sqrt(t)),
         "you take the softmax of the softmax": _at(lambda z, t: softmax(z / t)),
         "you divide by 0 at temperature 0: take the likeliest word there": (
             lambda logits, t, u: _chosen(softmax(np.divide(logits, t)), u)
         ),
-        "at temperature 0 you draw as at temperature 1": (
-            lambda logits, t, u: _chosen(softmax(logits / (t or 1.0)), u)
-        ),
-        "of several likeliest words you take the last, not "
-        "the first": _last_of_the_likeliest,
         "you take the first sum that reaches u, not the first above it: where u is "
         "0, that may be a word of probability 0": _first_that_reaches,
         "exp overflows: take the largest logit off first": _overflowing,
         "you give the place among the sorted probabilities, not "
         "the word": _sorted_first,
-        "you lay the words out by their probability, not in their "
-        "own order": _likeliest_first,
-        "you lay the words out from the last to the first": (
-            lambda z, t, u: len(z) - 1 - sample(z[::-1], t, u)
-        ),
         "you are one word too far": lambda *case: sample(*case) + 1,
-        "you give the word's probability, not the word": (
-            lambda z, t, u: softmax(z / (t or 1e-9))[sample(z, t, u)]
-        ),
-        "you take the word nearest to u from below: the piece before": (
-            lambda *case: sample(*case) - 1
-        ),
     },
 )
 def sample(logits, temperature, u):

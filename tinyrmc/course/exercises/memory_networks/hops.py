@@ -48,11 +48,6 @@ def _mean(p, c):
     return (p[..., None, :] @ c)[..., 0, :]
 
 
-def _over_all(s):
-    e = np.exp(s - s.max())
-    return e / e.sum()
-
-
 def _one_maximum(s):
     e = np.exp(s - s.max())
     return e / e.sum(axis=-1, keepdims=True)
@@ -63,14 +58,6 @@ def _over_examples(s):
     return e / e.sum(axis=0)
 
 
-def _hardest(s):
-    return (s == s.max(axis=-1, keepdims=True)).astype(float)
-
-
-def _sigmoid(s):
-    return 1 / (1 + np.exp(-s))
-
-
 def _looking(shares=softmax, scores=_scores, found=_mean):
     """A hop with other shares of other scores, or another sum."""
 
@@ -79,15 +66,6 @@ def _looking(shares=softmax, scores=_scores, found=_mean):
         return p, found(p, c)
 
     return answer
-
-
-def _cosine(u, m):
-    lengths = np.linalg.norm(m, axis=-1) * np.linalg.norm(u, axis=-1)[..., None]
-    return _scores(u, m) / lengths
-
-
-def _distances(u, m):
-    return -((m - u[..., None, :]) ** 2).sum(axis=-1)
 
 
 def _of_the_memories(u, m, c):
@@ -125,9 +103,6 @@ def _only_found(u, m, c):
         ),
         "you do not subtract the largest match before the exponential: it "
         "overflows": _looking(softmax_that_overflows),
-        "all examples together have the sum 1, not the memories of each": _looking(
-            _over_all
-        ),
         "you subtract one maximum from all examples: what is far below it becomes "
         "0 / 0": _looking(_one_maximum),
         "your softmax runs over the first axis, not over the memories": _looking(
@@ -135,33 +110,9 @@ def _only_found(u, m, c):
         ),
         "you leave out the softmax: that is the linear start, which "
         "comes later": _looking(lambda s: s),
-        "you take the best memory alone: then there is no gradient, which is what "
-        "the softmax is for": _looking(_hardest),
-        "each memory has a sigmoid of its own: nothing makes them share": _looking(
-            _sigmoid
-        ),
-        "you divide the scores by their sum, without an exponential": _looking(
-            lambda s: s / s.sum(axis=-1, keepdims=True)
-        ),
-        "you do not divide the exponentials by their sum": _looking(
-            lambda s: np.exp(s - s.max(axis=-1, keepdims=True))
-        ),
-        "your match is the cosine: the lengths of u and m_i count, too": _looking(
-            scores=_cosine
-        ),
-        "your match is a distance, not a dot product": _looking(scores=_distances),
         "you average the memories m, not the contents c": _of_the_memories,
         "memories and contents have changed places": lambda u, m, c: hop(u, c, m),
         "you add u to what was found: that comes after the hop": _with_the_question,
-        "you divide the weighted sum by the number of memories once more": _looking(
-            found=lambda p, c: _mean(p, c) / c.shape[-2]
-        ),
-        "you average the contents evenly: p plays no part": _looking(
-            found=lambda p, c: c.mean(axis=-2)
-        ),
-        "you add up the contents: p plays no part": _looking(
-            found=lambda p, c: c.sum(axis=-2)
-        ),
         "you weight the contents and do not add them up: o is one row, not N": _looking(
             found=lambda p, c: p[..., None] * c
         ),
@@ -222,16 +173,6 @@ def _swapped(*order):
     return answer
 
 
-def _changed(change):
-    """The right gradients, each changed."""
-    return lambda *case: tuple(map(change, hop_backward(*case)))
-
-
-def _summed(x):
-    """Without the leading axes."""
-    return x.sum(axis=tuple(range(x.ndim - 2))) if x.ndim > 2 else x
-
-
 @exercise(
     cases=_gradients,
     hints=[
@@ -253,31 +194,8 @@ def _summed(x):
         "your softmax's gradient is p (1 - p): that is the diagonal alone": _backward(
             of_match=lambda p, gp: p * (1 - p) * gp
         ),
-        "you do not multiply by p at the end of the softmax's gradient": _backward(
-            of_match=lambda p, gp: gp - (p * gp).sum(-1, keepdims=True)
-        ),
         "you subtract the plain sum of gp; each gp_i counts with p_i": _backward(
             of_match=lambda p, gp: p * (gp - gp.sum(-1, keepdims=True))
-        ),
-        "you subtract the plain mean of gp; each gp_i counts with p_i": _backward(
-            of_match=lambda p, gp: p * (gp - gp.mean(-1, keepdims=True))
-        ),
-        "you subtract one sum for all examples; each has its own": _backward(
-            of_match=lambda p, gp: p * (gp - (p * gp).sum())
-        ),
-        "the sign of the softmax's gradient is turned around": _backward(
-            of_match=lambda p, gp: p * ((p * gp).sum(-1, keepdims=True) - gp)
-        ),
-        "you multiply by p twice: once in gp, and once in the softmax": _backward(
-            of_match=lambda p, gp: p * (p * gp - (p * p * gp).sum(-1, keepdims=True))
-        ),
-        "you divide by the square root of d, as chapter 5 does: the hop "
-        "does not": _backward(
-            shares=lambda u, m: softmax(_scores(u, m) / len(u.T) ** 0.5)
-        ),
-        "you do not subtract the largest match when you make p again: "
-        "it overflows": _backward(
-            shares=lambda u, m: softmax_that_overflows(_scores(u, m))
         ),
         "the gradient of p_i is the dot product of g with c_i, not with m_i": _backward(
             of_p=lambda m, c, g: _scores(g, m)
@@ -290,14 +208,8 @@ def _summed(x):
         "the hop's own gradient": _backward(
             of_u=lambda gs, p, m, c, g: _mean(gs, m) + g
         ),
-        "the gradient of u is the sum of those of the memories": _backward(
-            of_u=lambda gs, p, m, c, g: gs.sum(-1, keepdims=True) * g
-        ),
         "the gradient of m_i is a multiple of u, not of g": _backward(
             of_m=lambda gs, p, u, m, g: gs[..., None] * g[..., None, :]
-        ),
-        "the gradient of m_i is a multiple of u, not of m_i itself": _backward(
-            of_m=lambda gs, p, u, m, g: gs[..., None] * m
         ),
         "the gradient of m_i has the factor p_i, not what comes back through the "
         "softmax": _backward(
@@ -309,12 +221,8 @@ def _summed(x):
         "the gradient of c_i is a multiple of g, not of u": _backward(
             of_c=lambda gs, p, u, g: p[..., None] * u[..., None, :]
         ),
-        "the gradient of c_i has the factor p_i; that of the match is "
-        "for m_i": _backward(of_c=lambda gs, p, u, g: gs[..., None] * g[..., None, :]),
         "the gradients of m and c have changed places": _swapped(0, 2, 1),
         "the order is not that of the arguments: u, m, c": _swapped(1, 2, 0),
-        "you add up the examples: each has memories of its own": _changed(_summed),
-        "all gradients have the wrong sign": _changed(np.negative),
     },
     leading="u m c g",
     anysize="g",

@@ -78,24 +78,6 @@ def _hop_by_hop(p, counts, supporting):
     return (looked == np.array(facts)).mean(axis=0)
 
 
-def _found(p, counts, supporting):
-    """The share of a story's facts that each hop's strongest memories hold."""
-    shares = []
-    for row, n, facts in zip(p, counts, supporting, strict=True):
-        best = n - 1 - np.argsort(-row, axis=-1)[:, : len(facts)]
-        shares.append(np.isin(best, facts).mean(axis=-1))
-    return np.mean(shares, axis=0)
-
-
-def _divided_by_facts(p, counts, supporting):
-    looked = _told(counts, p)
-    right = [
-        np.isin(row, facts) / len(facts)
-        for row, facts in zip(looked, supporting, strict=True)
-    ]
-    return np.mean(right, axis=0)
-
-
 def _by_question(p, counts, supporting):
     looked = _told(counts, p)
     return np.array(
@@ -104,12 +86,6 @@ def _by_question(p, counts, supporting):
             for row, facts in zip(looked, supporting, strict=True)
         ]
     )
-
-
-def _any_hop(p, counts, supporting):
-    looked = _told(counts, p)
-    pairs = zip(looked, supporting, strict=True)
-    return np.mean([np.isin(row, facts).any() for row, facts in pairs])
 
 
 @exercise(
@@ -129,49 +105,21 @@ def _any_hop(p, counts, supporting):
         "you are one off: of n sentences, number t is memory n - 1 - t": _looking(
             lambda counts, p: counts[:, None] - p.argmax(axis=-1)
         ),
-        "you are one off in the other direction: number t is memory n - 1 "
-        "- t": _looking(lambda counts, p: counts[:, None] - 2 - p.argmax(axis=-1)),
         "you count from the last slot; a story may have fewer sentences than there "
         "are slots": _looking(lambda counts, p: p.shape[-1] - 1 - p.argmax(axis=-1)),
-        "you let a look beyond the story's end wrap around to a sentence": _looking(
-            lambda counts, p: (counts[:, None] - 1 - p.argmax(-1)) % counts[:, None]
-        ),
         "you look among the story's own sentences alone; a look past its end is a "
         "miss": _looking(_told_of_the_story),
-        "you take the weakest memory": _looking(
-            lambda counts, p: counts[:, None] - 1 - p.argmin(axis=-1)
-        ),
-        "you take the second strongest memory": _looking(
-            lambda counts, p: (
-                counts[:, None] - 1 - np.argsort(p, axis=-1)[..., -2:][..., 0]
-            )
-        ),
         "only the first supporting fact counts; each of them does": _looking(
             facts=lambda supporting: [each[:1] for each in supporting]
         ),
-        "only the last supporting fact counts; each of them does": _looking(
-            facts=lambda supporting: [each[-1:] for each in supporting]
-        ),
         "you want fact k from hop k; any supporting fact counts": _hop_by_hop,
-        "you use the supporting facts of another question": _looking(
-            facts=lambda supporting: supporting[1:] + supporting[:1]
-        ),
         "you add up the weights of the facts; the task asks how often the "
         "strongest memory is one": (lambda *case: _weights(*case).mean(axis=0)),
-        "you count where the facts together have more than half": (
-            lambda *case: (_weights(*case) > 0.5).mean(axis=0)
-        ),
-        "you count how many of the facts are among as many strongest memories": _found,
-        "you divide by the number of facts": _divided_by_facts,
         "you take the mean over the hops: a number for each hop, please": _by_question,
-        "you ask whether any hop finds a fact: a number for each hop, please": _any_hop,
         "you take the mean over questions and hops": _end(np.mean),
         "you count the questions; their share is asked for": (
             lambda p, *case: len(p) * hits(p, *case)
         ),
-        "you count the hops that look elsewhere": _end(lambda share: 1 - share),
-        "you give percent": _end(lambda share: 100 * share),
-        "the hops come in the wrong order": _end(lambda share: share[::-1]),
         "the strongest hop of each memory is not the strongest memory of each hop: "
         "the memories are the last axis": (
             lambda p, counts, supporting: _share_in(

@@ -52,28 +52,8 @@ def _adjacent(
     return network
 
 
-def _linear(u, m, c):
-    s = (m @ u[..., None])[..., 0]
-    return s, (s[..., None, :] @ c)[..., 0, :]
-
-
 def _scaled(u, m, c):
     return hop(u / u.shape[-1] ** 0.5, m, c)
-
-
-def _evenly(u, m, c):
-    return None, c.mean(axis=-2)
-
-
-def _at_once(tables, memories, question):
-    """Every hop asks the question itself, and all that they find is added."""
-    u = question @ tables[0]
-    found = [hop(u, memories @ A, memories @ C)[1] for A, C in pairwise(tables)]
-    return (u + sum(found)) @ tables[-1].T
-
-
-def _relu(u, o, q):
-    return np.maximum(u + o, 0)
 
 
 @exercise(
@@ -89,14 +69,8 @@ def _relu(u, o, q):
         "the question has the last table; B is the first hop's A": _adjacent(
             ask=lambda tables: tables[-1]
         ),
-        "the question has the second table; B is the first hop's A": _adjacent(
-            ask=lambda tables: tables[1]
-        ),
         "the answer has the first table; W is the last hop's C": _adjacent(
             answer=lambda tables: tables[0]
-        ),
-        "the answer has the last hop's A; W is its C": _adjacent(
-            answer=lambda tables: tables[-2]
         ),
         "all hops have the first two tables: that would be layer-wise": _adjacent(
             pairs=lambda tables: [tables[:2]] * (len(tables) - 1)
@@ -107,33 +81,15 @@ def _relu(u, o, q):
         "memories and contents have the same table in each hop": _adjacent(
             pairs=lambda t: zip(t[:-1], t[:-1], strict=True)
         ),
-        "the contents have the same table as the memories, and that is "
-        "the second": _adjacent(pairs=lambda t: zip(t[1:], t[1:], strict=True)),
-        "you go through the tables from the last to the first": _adjacent(
-            pairs=lambda t: zip(t[:0:-1], t[-2::-1], strict=True)
-        ),
         "each hop takes two tables of its own: a hop's A is the C of the one "
         "before": _adjacent(pairs=lambda t: zip(t[:-1:2], t[1::2], strict=True)),
-        "the last hop is missing": _adjacent(pairs=lambda t: pairwise(t[:-1])),
-        "the first hop is missing": _adjacent(pairs=lambda t: pairwise(t[1:])),
         "the next hop asks with what was found alone: u + o goes on": _adjacent(
             update=lambda u, o, q: o
         ),
         "each hop adds what it found to the question, not to the u "
         "before it": _adjacent(update=lambda u, o, q: q + o),
-        "u stays the question through all hops: nothing is added": _adjacent(
-            update=lambda u, o, q: u
-        ),
-        "all hops ask the question itself, and what they find is added in "
-        "the end": _at_once,
-        "you take the mean of u and o": _adjacent(update=lambda u, o, q: (u + o) / 2),
-        "you add what was found twice": _adjacent(update=lambda u, o, q: u + 2 * o),
-        "you cut off what is negative after each hop: that is a variant, not "
-        "equation 4": _adjacent(update=_relu),
-        "you leave out the softmax over the memories": _adjacent(look=_linear),
         "you divide the match by the square root of d: a memory network "
         "does not": _adjacent(look=_scaled),
-        "your hops look at all memories evenly": _adjacent(look=_evenly),
         "you give probabilities: the logits stand before the last softmax": _adjacent(
             end=softmax
         ),
@@ -211,22 +167,6 @@ def _moved_before_each_hop(A, C, B, W, H, K, memories, question):
     return u @ W.T
 
 
-def _not_after_the_last(A, C, B, W, H, K, memories, question):
-    u = question @ B
-    for k in range(K):
-        _, o = hop(u, memories @ A, memories @ C)
-        u = (u @ H.T if k < K - 1 else u) + o
-    return u @ W.T
-
-
-def _only_after_the_last(A, C, B, W, H, K, memories, question):
-    u = question @ B
-    for k in range(K):
-        _, o = hop(u, memories @ A, memories @ C)
-        u = (u if k < K - 1 else u @ H.T) + o
-    return u @ W.T
-
-
 def _from_the_question(A, C, B, W, H, K, memories, question):
     q = u = question @ B
     for _ in range(K):
@@ -251,34 +191,16 @@ def _from_the_question(A, C, B, W, H, K, memories, question):
         ),
         "H multiplies what was found, not u": _layerwise(lambda u, o, H: u + o @ H.T),
         "H is missing": _layerwise(lambda u, o, H: u + o),
-        "you add u once more beside H u": _layerwise(lambda u, o, H: u + u @ H.T + o),
-        "you leave out what was found": _layerwise(lambda u, o, H: u @ H.T),
         "the next hop asks with what was found alone": _layerwise(lambda u, o, H: o),
         "H multiplies u before each hop looks: the hop asks with u, and H comes "
         "with the update": _moved_before_each_hop,
-        "H is missing after the last hop": _not_after_the_last,
-        "H is only there after the last hop": _only_after_the_last,
-        "the question goes through H before the first hop": _layerwise(
-            before=lambda u, H: u @ H.T
-        ),
-        "the answer goes through H once more": _layerwise(
-            end=lambda u, W, H: u @ H.T @ W.T
-        ),
         "H always multiplies the question, not the u of the "
         "hop before": _from_the_question,
-        "what is negative is cut off after each hop: that is a variant": _layerwise(
-            lambda u, o, H: np.maximum(u @ H.T + o, 0)
-        ),
-        "you make one hop too many": _layerwise(extra=1),
-        "you make one hop too few": _layerwise(extra=-1),
         "the question has the table A; with this tying it has its own, B": _given(
             lambda A, C, B, W: (A, C, A, W)
         ),
         "the answer has the table C; with this tying it has its own, W": _given(
             lambda A, C, B, W: (A, C, B, C)
-        ),
-        "question and answer have changed tables": _given(
-            lambda A, C, B, W: (A, C, W, B)
         ),
         "memories and contents have changed tables": _given(
             lambda A, C, B, W: (C, A, B, W)
@@ -286,10 +208,6 @@ def _from_the_question(A, C, B, W, H, K, memories, question):
         "the contents have the table of the memories": _given(
             lambda A, C, B, W: (A, A, B, W)
         ),
-        "the memories have the table of the contents": _given(
-            lambda A, C, B, W: (C, C, B, W)
-        ),
-        "you leave out the softmax over the memories": _layerwise(look=_linear),
         "you give probabilities: the logits stand before the last softmax": _layerwise(
             end=lambda u, W, H: softmax(u @ W.T)
         ),
@@ -344,28 +262,14 @@ def _turned(x):
         "m.T turns the leading axes around as well; swap only the last two": (
             lambda m, c: m.T @ c
         ),
-        "you leave out the contents": lambda m, c: _turned(m) @ m,
-        "you leave out the memories": lambda m, c: _turned(c) @ c,
         "you take the mean over the memories; it is their sum": (
             lambda m, c: _turned(m) @ c / m.shape[-2]
         ),
         "you divide by the square root of d: a memory network does not": (
             lambda m, c: _turned(m) @ c / m.shape[-1] ** 0.5
         ),
-        "you multiply the sums: a sum of products is not the product of the sums": (
-            lambda m, c: m.sum(-2)[..., None] * c.sum(-2)[..., None, :]
-        ),
-        "you take the newest memory alone": (
-            lambda m, c: m[..., 0, :, None] * c[..., 0, None, :]
-        ),
-        "you take the oldest memory alone": (
-            lambda m, c: m[..., -1, :, None] * c[..., -1, None, :]
-        ),
         "the products of the memories are not added up: (N, d, d)": (
             lambda m, c: m[..., :, None] * c[..., None, :]
-        ),
-        "you multiply entry by entry: that is the diagonal alone": (
-            lambda m, c: (m * c).sum(-2)[..., None] * np.eye(m.shape[-1])
         ),
         "you give the diagonal, a vector": lambda m, c: (m * c).sum(axis=-2),
         "all examples share one matrix: leading axes stay": (
@@ -374,10 +278,6 @@ def _turned(x):
         "the softmax is still there": lambda m, c: softmax(_turned(m)) @ c,
         "you add u itself, by the identity: this is o alone": (
             lambda m, c: _turned(m) @ c + np.eye(m.shape[-1])
-        ),
-        "the sign is turned around": lambda m, c: -_turned(m) @ c,
-        "you make it symmetric: who asks and what is found are different things": (
-            lambda m, c: (_turned(m) @ c + _turned(c) @ m) / 2
         ),
     },
     leading="m c",

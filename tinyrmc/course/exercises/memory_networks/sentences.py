@@ -34,16 +34,6 @@ def _centred(j, k, J, d):
     return 1 + 4 * (k - (d + 1) / 2) * (j - (J + 1) / 2) / (d * J)
 
 
-def _waves(j, k, J, d):
-    angle = j / 10_000 ** (2 * (k // 2) / d)
-    return np.where(k % 2, np.sin(angle), np.cos(angle))
-
-
-def _sums_to_one(j, k, J, d):
-    found = _formula(j, k, J, d)
-    return found / found.sum(axis=0)
-
-
 @exercise(
     cases=_sizes,
     hints=[
@@ -70,9 +60,6 @@ def _sums_to_one(j, k, J, d):
         "the last bracket is missing: (1 - 2j/J) is multiplied as a whole": _with(
             lambda j, k, J, d: (1 - j / J) - k / d - 2 * j / J
         ),
-        "only the 1 is multiplied by k/d; (1 - 2j/J) is multiplied as a whole": _with(
-            lambda j, k, J, d: (1 - j / J) - k / d + 2 * j / J
-        ),
         "J and d have changed places below the fractions": _with(
             lambda j, k, J, d: (1 - j / d) - (k / J) * (1 - 2 * j / d)
         ),
@@ -81,30 +68,6 @@ def _sums_to_one(j, k, J, d):
         ),
         "you write what the authors' program has, not what the paper prints": _with(
             _centred
-        ),
-        "it is twice as large: the factor comes later": _with(
-            lambda j, k, J, d: 2 * _formula(j, k, J, d)
-        ),
-        "you count the words from the end of the sentence": (
-            lambda J, d: position_encoding(J, d)[::-1]
-        ),
-        "you leave out the units: all of them fall alike": _with(
-            lambda j, k, J, d: 1 - j / J
-        ),
-        "you leave the words out": _with(lambda j, k, J, d: 1 - k / d),
-        "you take only the product of j/J and k/d": _with(
-            lambda j, k, J, d: (j / J) * (k / d)
-        ),
-        "all weights are 1: that is the bag of words": _with(lambda j, k, J, d: 1.0),
-        "you write the sines and cosines of the Transformer, which came later": _with(
-            _waves
-        ),
-        "you let the weights of the words sum to 1": _with(_sums_to_one),
-        "j/J runs from 0 to 1, both included; the first word has 1/J": _with(
-            lambda j, k, J, d: _formula((j - 1) / max(J - 1, 1), k, 1, d)
-        ),
-        "k/d runs from 0 to 1, both included; the first unit has 1/d": _with(
-            lambda j, k, J, d: _formula(j, (k - 1) / max(d - 1, 1), J, 1)
         ),
     },
 )
@@ -142,11 +105,6 @@ def _filled(told, N):
     return row
 
 
-def _distinct(told, N):
-    newest = list(dict.fromkeys(told[::-1].tolist()))
-    return _filled(np.array(newest), N)
-
-
 def _upside_down(told, N):
     return newest_first(told, N)[::-1]
 
@@ -154,11 +112,6 @@ def _upside_down(told, N):
 def _zeros_before(told, N):
     newest = told[::-1][:N]
     return np.concatenate([np.zeros(N - len(newest), int), newest])
-
-
-def _repeated(told, N):
-    newest = told[::-1][:N]
-    return np.concatenate([newest, np.full(N - len(newest), newest[-1])])
 
 
 def _minus_one(told, N):
@@ -186,37 +139,13 @@ def _minus_one(told, N):
         "you do not cut a long story": (
             lambda told, N: _filled(told[::-1], max(N, len(told)))
         ),
-        "you only turn the story around: it is N long, cut or filled up": (
-            lambda told, N: told[::-1]
-        ),
         "you fill up with -1; sentence 0 is the empty one": _minus_one,
-        "you fill up with the oldest sentence; sentence 0 is the empty one": _repeated,
-        "you leave out what was told before: a sentence may come twice": _distinct,
-        "you sort by the sentences' numbers, not by time": (
-            lambda told, N: _filled(np.sort(told)[::-1], N)
-        ),
         "you lose the newest sentence: told[-1] is the last one": (
             lambda told, N: _filled(told[:-1][::-1], N)
-        ),
-        "you lose the oldest sentence: a slice ends before its end": (
-            lambda told, N: _filled(told[:0:-1], N)
         ),
         "you keep one sentence too few of a long story: told[:-N:-1] has N - 1": (
             lambda told, N: _filled(told[:-N:-1], N)
         ),
-        "you turn around only what is too long": (
-            lambda told, N: _filled(told[::-1] if len(told) > N else told, N)
-        ),
-        "you give the ages, not the sentences": (
-            lambda told, N: _filled(np.arange(1, len(told) + 1), N)
-        ),
-        "you number the sentences anew, from the newest on; keep the numbers that "
-        "you were given": (lambda told, N: _filled(np.arange(len(told))[::-1], N)),
-        "one zero comes before the newest sentence": (
-            lambda told, N: _filled(np.concatenate([[0], told[::-1]]), N)
-        ),
-        "the newest sentence stands first, and the others in the order in which "
-        "they were told": (lambda told, N: _filled(np.roll(told[-N:], 1), N)),
         "the zeros come first, then the newest sentence: they belong at "
         "the end": _zeros_before,
     },
