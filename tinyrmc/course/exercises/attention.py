@@ -213,10 +213,10 @@ def _attended(Q, K, V):
     return np.exp(log_shares(scores)) @ V
 
 
-def _attention_gradients(g, Q, K, V, *, root=None, softmax_vjp=None, shares=None):
+def _attention_gradients(g, Q, K, V, *, root=None, softmax_vjp=None):
     """The solution and, by its arguments, ways to get it wrong."""
     root = math.sqrt(Q.shape[-1]) if root is None else root
-    A = attention_weights(Q, K) if shares is None else shares(Q, K)
+    A = attention_weights(Q, K)
     by_A = g @ np.swapaxes(V, -1, -2)
     softmax_vjp = softmax_vjp or _through_softmax
     by_scores = softmax_vjp(by_A, A) / root

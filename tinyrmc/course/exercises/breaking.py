@@ -272,16 +272,14 @@ def _sequences(rng):
     ]
 
 
-def _influence(
-    step, inputs, memory, *, detached=False, squared=False, measure=np.linalg.norm
-):
+def _influence(step, inputs, memory, *, detached=False, measure=np.linalg.norm):
     """The solution and, by its arguments, ways to get it wrong."""
     with Tape() as tape:
         xs = [tape.watch(x) for x in inputs]
         for x in xs:
             last = step(x, memory)
             memory = last.detach() if detached else last
-        loss = p.sum(last * last if squared else last)
+        loss = p.sum(last)
     return np.array([measure(g) for g in tape.gradient(loss, xs, strict=False)])
 
 

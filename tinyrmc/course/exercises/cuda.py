@@ -16,9 +16,9 @@ def _own(row):
     return np.array([row[lane::THREADS].sum() for lane in LANES])
 
 
-def _butterfly(held, *, partner=lambda held, step: held[LANES ^ step], steps=STEPS):
-    """The exchanges, with any numbers of `partner` and any `steps`."""
-    for step in steps:
+def _butterfly(held, *, partner=lambda held, step: held[LANES ^ step]):
+    """The exchanges, with any numbers of `partner`."""
+    for step in STEPS:
         held = held + partner(held, step)
     return held
 

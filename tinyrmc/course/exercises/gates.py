@@ -128,14 +128,14 @@ def gate_of_every_slot(x, h, W, U, b):
     return (x @ W)[:, None] + h @ U + b
 
 
-def _affine_gradients(g, x, h, W, U, b, *, over_slots=np.sum, h_over=(0, 1)):
+def _affine_gradients(g, x, h, W, U, b, *, over_slots=np.sum):
     """The solution and, by its arguments, ways to get it wrong."""
     g_x = over_slots(g, axis=1)
     return (
         g_x @ W.T,
         g @ U.T,
         x.T @ g_x,
-        np.tensordot(h, g, axes=(h_over, h_over)),
+        np.tensordot(h, g, axes=((0, 1), (0, 1))),
         g.sum(axis=(0, 1)),
     )
 

@@ -269,10 +269,6 @@ def _as_it_is(m, b, t):
     return m
 
 
-def _uphill(w, g, m, v, t, rate, beta1, beta2):
-    return adam_step(w, g, m, v, t, -rate, beta1, beta2)
-
-
 def _debiased_kept(w, g, m, v, t, rate, beta1, beta2):
     w, m, v = adam_step(w, g, m, v, t, rate, beta1, beta2)
     return w, m / (1 - beta1**t), v / (1 - beta2**t)
@@ -292,7 +288,9 @@ def _old_moments(w, g, m, v, t, rate, beta1, beta2):
         "w - rate * m_hat / (np.sqrt(v_hat) + 1e-8)",
     ],
     mistakes={
-        "you step uphill": _uphill,
+        "you step uphill": (
+            lambda w, g, m, v, t, rate, *betas: adam_step(w, g, m, v, t, -rate, *betas)
+        ),
         "you leave out both corrections, 1 - beta**t": _adam(
             debiased=_as_it_is, debiased_square=_as_it_is
         ),
@@ -368,16 +366,9 @@ def _length(gradients):
     return math.sqrt(sum(float(np.sum(g * g)) for g in gradients))
 
 
-def _to_length(length, *, always=False):
-    """Clipped as it should be, but by another `length(gradients)`."""
-
-    def answer(gradients, limit):
-        longest = length(gradients)
-        if not always:
-            longest = max(longest, limit)
-        return [g * (limit / longest) for g in gradients]
-
-    return answer
+def _lengths_added(gradients, limit):
+    length = sum(map(np.linalg.norm, gradients))
+    return [g * (limit / max(length, limit)) for g in gradients]
 
 
 def _each_array(gradients, limit):
@@ -420,7 +411,7 @@ def _by_the_squares(gradients, limit):
         "you forget the root: the length is the root of the sum "
         "of squares": _by_the_squares,
         "you add up the lengths of the arrays; take the root of the sum of all "
-        "squares": _to_length(lambda gradients: sum(map(np.linalg.norm, gradients))),
+        "squares": _lengths_added,
         "you add a small number to the length, so that clipped gradients come out "
         "too short; with max(length, limit) nothing is divided by 0": (
             lambda gradients, limit: [

@@ -131,16 +131,6 @@ def _gated_rows(rng):
     ]
 
 
-def _parts(x, h, w, u):
-    """What the input and the slots add to a gate: (B, 1, 1) and (B, N, 1)."""
-    return (x @ w)[:, None, None], (h @ u)[..., None]
-
-
-def _without_sigmoid(x, h, w, u, b):
-    from_input, own = _parts(x, h, w, u)
-    return from_input + own + b
-
-
 @exercise(
     cases=_gated_rows,
     hints=[
@@ -162,7 +152,9 @@ def _without_sigmoid(x, h, w, u, b):
         "products with w and u": (
             lambda x, h, w, u, b: sigmoid((x * w)[:, None] + h * u + b)
         ),
-        "you leave out the sigmoid": _without_sigmoid,
+        "you leave out the sigmoid": (
+            lambda x, h, w, u, b: (x @ w)[:, None, None] + (h @ u)[..., None] + b
+        ),
         "you leave out the bias b": lambda x, h, w, u, b: memory_gate(x, h, w, u, 0.0),
         "w and u have changed places": lambda x, h, w, u, b: memory_gate(x, h, u, w, b),
     },
@@ -380,15 +372,13 @@ def _state_gradients(
     *,
     through_h=lambda g_h, show, after: g_h * show * (1 - np.tanh(after) ** 2),
     by_o=lambda g_h, show, after: g_h * np.tanh(after) * show * (1 - show),
-    before=False,
 ):
     """The solution and, by its arguments, ways to get it wrong."""
     after = update_memory(np, f, i, m, candidate, forget_bias)
-    shown = m if before else after
     show = sigmoid(o)
-    g = g_m + through_h(g_h, show, shown)
+    g = g_m + through_h(g_h, show, after)
     by_f, by_i, by_m, by_candidate = gated_vjp(g, f, i, m, candidate, forget_bias)
-    return by_f, by_i, by_o(g_h, show, shown), by_m, by_candidate
+    return by_f, by_i, by_o(g_h, show, after), by_m, by_candidate
 
 
 @exercise(
@@ -494,7 +484,7 @@ def _back(
     order=-1,
     pass_m=1.0,
     pass_h=1.0,
-    total=lambda pieces: sum(pieces),
+    total=sum,
 ):
     """The solution and, by its arguments, ways to get it wrong."""
     g_m = g_h = np.zeros_like(g[0])

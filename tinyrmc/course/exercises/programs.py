@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from functools import partial
 
 import numpy as np
@@ -34,38 +35,22 @@ def _programs(rng):
     ]
 
 
-def _value(
-    program,
-    *,
-    loop=lambda k, a, b: a + k * b,
-    larger=("if>",),
-    or_equal=(),
-    swapped=False,
-    modulus_of_parts=None,
-):
+def _value(program, *, loop=lambda k, a, b: a + k * b, larger=operator.gt):
     """The value of a program and, by its arguments, ways to get it wrong."""
-
-    def chosen(name, a, b, c, d):
-        holds = b > c if name in larger else b < c
-        if swapped:
-            holds = not holds
-        return a if holds or (name in or_equal and b == c) else d
-
-    def whole(part):
-        name, *operands = part
-        if name == "for":
-            k, a, b = operands
-            return loop(k, value(a), value(b))
-        values = [value(each) for each in operands]
-        if name in ("if>", "if<"):
-            return chosen(name, *values)
-        a, b = values
-        return {"+": a + b, "-": a - b, "*": a * b}[name]
 
     def value(part):
         if isinstance(part, int):
             return part
-        return whole(part) % modulus_of_parts if modulus_of_parts else whole(part)
+        name, *operands = part
+        if name == "for":
+            k, a, b = operands
+            return loop(k, value(a), value(b))
+        a, b, *others = map(value, operands)
+        if name == "if>":
+            return a if larger(b, others[0]) else others[1]
+        if name == "if<":
+            return a if larger(others[0], b) else others[1]
+        return {"+": a + b, "-": a - b, "*": a * b}[name]
 
     return value(program)
 
@@ -113,8 +98,10 @@ def _signed_remainder(program, length):
         "your loop makes one round too few": _answer(
             loop=lambda k, a, b: a + (k - 1) * b
         ),
-        "the two outcomes of an if have changed places": _answer(swapped=True),
-        "equal numbers count as larger, >= for >": _answer(or_equal=("if>",)),
+        "the two outcomes of an if have changed places": _answer(
+            larger=lambda b, c: not b > c
+        ),
+        "equal numbers count, >= for > and <= for <": _answer(larger=operator.ge),
     },
 )
 def evaluate(program, length):

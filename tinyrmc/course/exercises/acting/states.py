@@ -63,24 +63,14 @@ def _rows(change):
     return _each(lambda s, ended, b: np.where(_column(change(ended), s), b, s))
 
 
-def _new(change):
-    """What another beginning gives: change(begin) -> begin."""
-    return _each(lambda s, ended, b: np.where(_column(ended, s), change(b), s))
-
-
-def _only_part(number):
-    """Of an LSTM's state only one part begins anew."""
-
-    def answer(state, ended, begin):
-        if not isinstance(state, tuple):
-            return begin_anew(state, ended, begin)
-        parts = zip(state, begin, strict=True)
-        return tuple(
-            answer(s, ended, b) if k == number or isinstance(s, tuple) else s
-            for k, (s, b) in enumerate(parts)
-        )
-
-    return answer
+def _first_part_only(state, ended, begin):
+    """Of an LSTM's state only the first part begins anew."""
+    if not isinstance(state, tuple):
+        return begin_anew(state, ended, begin)
+    return tuple(
+        _first_part_only(s, ended, b) if k == 0 or isinstance(s, tuple) else s
+        for k, (s, b) in enumerate(zip(state, begin, strict=True))
+    )
 
 
 def _flat(state, ended, begin):
@@ -129,8 +119,8 @@ def _by_arithmetic(s, ended, b):
         "you give `ended` one more axis; a memory (B, N, F) needs two more": _each(
             lambda s, ended, b: np.where(ended[:, None], b, s)
         ),
-        "you put zeros there: a memory need not begin with zeros": _new(
-            lambda b: b * 0
+        "you put zeros there: a memory need not begin with zeros": _each(
+            lambda s, ended, b: np.where(_column(ended, s), 0, s)
         ),
         "you give `ended` two more axes, however many the state has: one of two "
         "axes then gets a third": _each(
@@ -141,7 +131,7 @@ def _by_arithmetic(s, ended, b):
         ),
         "you multiply with 0 and 1: infinity times 0 is NaN, which never "
         "goes away": _each(_by_arithmetic),
-        "of an LSTM's state only the first part begins anew": _only_part(0),
+        "of an LSTM's state only the first part begins anew": _first_part_only,
         "you lose the form of the state: tuples inside a tuple stay so": _flat,
         "you give the beginning of the levels that ended, and nothing else": _each(
             lambda s, ended, b: b[ended]

@@ -48,20 +48,14 @@ def _as_it_is(rhos):
     return rhos
 
 
-def _scan(
-    rho=_cut,
-    c=_cut,
-    ratio=np.exp,
-    after=_as_it_is,
-    surprise=lambda r, g, V, later: r + g * later - V,
-    trace=lambda g, c: g * c,
-):
+def _scan(rho=_cut, c=_cut, ratio=np.exp, less_value=1, trace=np.multiply):
     """V-trace with something else in one of its places."""
 
-    def answer(log_rhos, discounts, rewards, values, bootstrap):
+    def answer(log_rhos, discounts, rewards, values, after):
         rhos = ratio(log_rhos)
-        following = np.concatenate([values[1:], np.asarray(after(bootstrap))[None]])
-        surprises = rho(rhos) * surprise(rewards, discounts, values, following)
+        following = np.concatenate([values[1:], np.asarray(after)[None]])
+        surprises = rewards + discounts * following - less_value * values
+        surprises = rho(rhos) * surprises
         through = trace(discounts, c(rhos))
         targets, later = np.zeros(values.shape), 0.0
         for t in reversed(range(len(values))):
@@ -70,11 +64,6 @@ def _scan(
         return targets
 
     return answer
-
-
-def _then(change):
-    """change(targets, and the arguments), where the targets are right."""
-    return lambda *case: change(vtrace(*case), *case)
 
 
 @exercise(
@@ -106,17 +95,16 @@ def _then(change):
         "you do not discount what you hand on, and it goes over ends": _scan(
             trace=lambda g, c: c
         ),
-        "your surprise does not take the value off": _scan(
-            surprise=lambda r, g, V, later: r + g * later
+        "your surprise does not take the value off": _scan(less_value=0),
+        "you leave `after` out: the trajectory stops there, the episode does not": (
+            lambda *case: vtrace(*case[:-1], 0 * case[-1])
         ),
-        "you leave `after` out: the trajectory stops there, the episode "
-        "does not": _scan(after=lambda after: after * 0),
-        "you give only what comes on top of the values": _then(
-            lambda v, logs, g, r, V, after: v - V
+        "you give only what comes on top of the values": (
+            lambda logs, g, r, V, after: vtrace(logs, g, r, V, after) - V
         ),
         "you put the targets into an array of integers, as np.zeros_like makes it "
-        "for values that are integers: fractions are cut off": _then(
-            lambda v, logs, g, r, V, after: v.astype(V.dtype)
+        "for values that are integers: fractions are cut off": (
+            lambda logs, g, r, V, after: vtrace(logs, g, r, V, after).astype(V.dtype)
         ),
     },
 )

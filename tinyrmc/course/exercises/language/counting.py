@@ -20,29 +20,18 @@ def _texts(rng):
     ]
 
 
-def _pairs(before, after, V):
-    """How often each word comes after each word (V, V)."""
-    counts = np.zeros((V, V))
-    np.add.at(counts, (before, after), 1)
-    return counts
+def _followed(ids, V):
+    """How often each word is followed by another, (V, 1)."""
+    return np.bincount(ids[:-1], minlength=V)[:, None]
 
 
-def _smoothed(counts, unigram, k):
-    return (counts + k * unigram) / (counts.sum(axis=1, keepdims=True) + k)
-
-
-def _of_pairs(pair):
-    """The table from other pairs: pair(ids) -> (words before, words after)."""
-    return lambda ids, unigram, k: _smoothed(
-        _pairs(*pair(ids), len(unigram)), unigram, k
-    )
-
-
-def _with_counts(make):
-    """The table made of the right counts in another way."""
+def _divided_by(count):
+    """The table divided by count(ids, V, k)."""
 
     def answer(ids, unigram, k):
-        return make(_pairs(ids[:-1], ids[1:], len(unigram)), ids, unigram, k)
+        V = len(unigram)
+        smoothed = bigram(ids, unigram, k) * (_followed(ids, V) + k)
+        return smoothed / count(ids, V, k)
 
     return answer
 
@@ -50,12 +39,7 @@ def _with_counts(make):
 def _each_pair_once(ids, unigram, k):
     counts = np.zeros((len(unigram), len(unigram)))
     counts[ids[:-1], ids[1:]] += 1
-    return _smoothed(counts, unigram, k)
-
-
-def _all_ids_below(counts, ids, unigram, k):
-    occurs = np.bincount(ids, minlength=len(unigram))
-    return (counts + k * unigram) / (occurs[:, None] + k)
+    return (counts + k * unigram) / (counts.sum(axis=1, keepdims=True) + k)
 
 
 @exercise(
@@ -71,19 +55,18 @@ def _all_ids_below(counts, ids, unigram, k):
     mistakes={
         "you count a pair once, however often it occurs: x[i] += 1 adds once for "
         "each different i": _each_pair_once,
-        "rows and columns have changed places: row a is for what comes "
-        "after a": _of_pairs(lambda ids: (ids[1:], ids[:-1])),
+        "rows and columns have changed places: row a is for what comes after a": (
+            lambda ids, unigram, k: bigram(ids[::-1], unigram, k)
+        ),
         "you divide by how often a occurs: the last word of the text occurs once "
-        "more than it is followed": _with_counts(_all_ids_below),
-        "you add k to every count, not k times the unigram": _with_counts(
-            lambda c, ids, u, k: _smoothed(c, np.ones(len(u)) / len(u), k * len(u))
+        "more than it is followed": _divided_by(
+            lambda ids, V, k: np.bincount(ids, minlength=V)[:, None] + k
+        ),
+        "you add k to every count, not k times the unigram": (
+            lambda ids, u, k: bigram(ids, np.ones(len(u)) / len(u), k * len(u))
         ),
         "you leave out the k in the denominator: your rows sum to more "
-        "than 1": _with_counts(
-            lambda c, ids, u, k: (
-                (c + k * u) / np.maximum(c.sum(axis=1, keepdims=True), 1)
-            )
-        ),
+        "than 1": _divided_by(lambda ids, V, k: np.maximum(_followed(ids, V), 1)),
     },
 )
 def bigram(ids, unigram, k):

@@ -158,21 +158,18 @@ def _running(
     *,
     ranges=_ranges,
     first=-np.inf,
-    total=0.0,
     rescale=True,
-    highest=lambda z: z.max(axis=1),
-    add=lambda old, new: old + new,
-    end=lambda top, total: top + np.log(total),
+    add_back=True,
 ):
     """The running sum and, by its arguments, ways to get it wrong."""
-    top = first
+    top, total = first, 0.0
     for start, stop in ranges(words, size):
         z = logits_of(start, stop)
-        higher = np.maximum(top, highest(z))
+        higher = np.maximum(top, z.max(axis=1))
         kept = total * np.exp(top - higher) if rescale else total
-        total = add(kept, np.exp(z - higher[:, None]).sum(axis=1))
+        total = kept + np.exp(z - higher[:, None]).sum(axis=1)
         top = higher
-    return end(top, total)
+    return add_back * top + np.log(total)
 
 
 def _by_rows(words, size):
@@ -241,9 +238,7 @@ def _highest_of_the_last(logits_of, words, size):
         "is left": _highest_of_the_last,
         "your highest logit begins at 0: where all are far below it, the sum "
         "is 0": partial(_running, first=0.0),
-        "you do not add the highest logit back": partial(
-            _running, end=lambda top, total: np.log(total)
-        ),
+        "you do not add the highest logit back": partial(_running, add_back=False),
     },
     memory=200_000,
 )

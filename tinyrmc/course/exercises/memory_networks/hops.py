@@ -58,14 +58,23 @@ def _over_examples(s):
     return e / e.sum(axis=0)
 
 
-def _looking(shares=softmax, scores=_scores, found=_mean):
-    """A hop with other shares of other scores, or another sum."""
+def scaled(u, m, c):
+    return hop(u / math.sqrt(u.shape[-1]), m, c)
+
+
+def _looking(shares):
+    """A hop with other shares(scores)."""
 
     def answer(u, m, c):
-        p = shares(scores(u, m))
-        return p, found(p, c)
+        p = shares(_scores(u, m))
+        return p, _mean(p, c)
 
     return answer
+
+
+def _not_added_up(u, m, c):
+    p, _ = hop(u, m, c)
+    return p, p[..., None] * c
 
 
 def _of_the_memories(u, m, c):
@@ -98,9 +107,7 @@ def _only_found(u, m, c):
     ],
     mistakes={
         "you divide the match by the square root of d, as chapter 5 does: a memory "
-        "network does not": _looking(
-            scores=lambda u, m: _scores(u, m) / math.sqrt(u.shape[-1])
-        ),
+        "network does not": scaled,
         "you do not subtract the largest match before the exponential: it "
         "overflows": _looking(softmax_that_overflows),
         "you subtract one maximum from all examples: what is far below it becomes "
@@ -113,9 +120,8 @@ def _only_found(u, m, c):
         "you average the memories m, not the contents c": _of_the_memories,
         "memories and contents have changed places": lambda u, m, c: hop(u, c, m),
         "you add u to what was found: that comes after the hop": _with_the_question,
-        "you weight the contents and do not add them up: o is one row, not N": _looking(
-            found=lambda p, c: p[..., None] * c
-        ),
+        "you weight the contents and do not add them up: o is one "
+        "row, not N": _not_added_up,
         "you give the matches, before the softmax, as p": _scores_themselves,
         "p and o have changed places": lambda u, m, c: hop(u, m, c)[::-1],
         "you give o alone; p is wanted, too": _only_found,
@@ -148,7 +154,6 @@ def _gradients(rng):
 
 
 def _backward(
-    shares=lambda u, m: softmax(_scores(u, m)),
     of_p=lambda m, c, g: _scores(g, c),
     of_match=lambda p, gp: p * (gp - (p * gp).sum(axis=-1, keepdims=True)),
     of_u=lambda gs, p, m, c, g: _mean(gs, m),
@@ -158,7 +163,7 @@ def _backward(
     """The backward pass of a hop and, by its arguments, ways to get it wrong."""
 
     def answer(u, m, c, g):
-        p = shares(u, m)
+        p = softmax(_scores(u, m))
         gs = of_match(p, of_p(m, c, g))
         return of_u(gs, p, m, c, g), of_m(gs, p, u, m, g), of_c(gs, p, u, g)
 

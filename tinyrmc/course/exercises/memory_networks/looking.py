@@ -56,10 +56,6 @@ def _looking(looked=_told, facts=lambda supporting: supporting):
     return lambda p, counts, supporting: _share_in(looked(counts, p), facts(supporting))
 
 
-def _end(change):
-    return lambda *case: change(hits(*case))
-
-
 def _weights(p, counts, supporting):
     """(B, K): all that a hop gives to the facts."""
     each = [
@@ -116,7 +112,9 @@ def _by_question(p, counts, supporting):
         "you add up the weights of the facts; the task asks how often the "
         "strongest memory is one": (lambda *case: _weights(*case).mean(axis=0)),
         "you take the mean over the hops: a number for each hop, please": _by_question,
-        "you take the mean over questions and hops": _end(np.mean),
+        "you take the mean over questions and hops": (
+            lambda *case: np.mean(hits(*case))
+        ),
         "you count the questions; their share is asked for": (
             lambda p, *case: len(p) * hits(p, *case)
         ),

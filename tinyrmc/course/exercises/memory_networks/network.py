@@ -8,7 +8,7 @@ import numpy as np
 
 from ..attention import softmax
 from ..exercise import exercise, normal
-from .hops import hop
+from .hops import hop, scaled
 
 
 def _bags(rng, leading, N, V):
@@ -38,7 +38,6 @@ def _adjacent(
     answer=lambda tables: tables[-1],
     look=hop,
     update=lambda u, o, q: u + o,
-    end=lambda logits: logits,
 ):
     """The network with adjacent tying and, by its arguments, ways to get it wrong."""
 
@@ -47,13 +46,9 @@ def _adjacent(
         for A, C in pairs(tables):
             _, o = look(u, memories @ A, memories @ C)
             u = update(u, o, q)
-        return end(u @ answer(tables).T)
+        return u @ answer(tables).T
 
     return network
-
-
-def _scaled(u, m, c):
-    return hop(u / u.shape[-1] ** 0.5, m, c)
 
 
 @exercise(
@@ -89,9 +84,9 @@ def _scaled(u, m, c):
         "each hop adds what it found to the question, not to the u "
         "before it": _adjacent(update=lambda u, o, q: q + o),
         "you divide the match by the square root of d: a memory network "
-        "does not": _adjacent(look=_scaled),
-        "you give probabilities: the logits stand before the last softmax": _adjacent(
-            end=softmax
+        "does not": _adjacent(look=scaled),
+        "you give probabilities: the logits stand before the last softmax": (
+            lambda *case: softmax(adjacent(*case))
         ),
         "you give u, not the logits: the product with W is missing": (
             lambda tables, *case: _adjacent(answer=lambda t: np.eye(t[0].shape[1]))(
@@ -130,25 +125,15 @@ def _recurrent(rng):
     ]
 
 
-def _layerwise(
-    step=lambda u, o, H: u @ H.T + o,
-    before=lambda u, H: u,
-    end=lambda u, W, H: u @ W.T,
-    extra=0,
-    look=hop,
-):
-    """The network with layer-wise tying and, by its arguments, ways to get it wrong.
-
-    before: what is done to u before the first hop; extra: the number of further hops.
-    """
+def _layerwise(step):
+    """The network with layer-wise tying, and another step(u, o, H, q) of u."""
 
     def network(A, C, B, W, H, K, memories, question):
-        u = before(question @ B, H)
-        m, c = memories @ A, memories @ C
-        for _ in range(K + extra):
-            _, o = look(u, m, c)
-            u = step(u, o, H)
-        return end(u, W, H)
+        q = u = question @ B
+        for _ in range(K):
+            _, o = hop(u, memories @ A, memories @ C)
+            u = step(u, o, H, q)
+        return u @ W.T
 
     return network
 
@@ -167,14 +152,6 @@ def _moved_before_each_hop(A, C, B, W, H, K, memories, question):
     return u @ W.T
 
 
-def _from_the_question(A, C, B, W, H, K, memories, question):
-    q = u = question @ B
-    for _ in range(K):
-        _, o = hop(u, memories @ A, memories @ C)
-        u = q @ H.T + o
-    return u @ W.T
-
-
 @exercise(
     cases=_recurrent,
     hints=[
@@ -184,18 +161,21 @@ def _from_the_question(A, C, B, W, H, K, memories, question):
     ],
     mistakes={
         "H lies on its side: H u, for a column, is u @ H.T for a row": _layerwise(
-            lambda u, o, H: u @ H + o
+            lambda u, o, H, q: u @ H + o
         ),
         "H multiplies the sum u + o; only u goes through it": _layerwise(
-            lambda u, o, H: (u + o) @ H.T
+            lambda u, o, H, q: (u + o) @ H.T
         ),
-        "H multiplies what was found, not u": _layerwise(lambda u, o, H: u + o @ H.T),
-        "H is missing": _layerwise(lambda u, o, H: u + o),
-        "the next hop asks with what was found alone": _layerwise(lambda u, o, H: o),
+        "H multiplies what was found, not u": _layerwise(
+            lambda u, o, H, q: u + o @ H.T
+        ),
+        "H is missing": _layerwise(lambda u, o, H, q: u + o),
+        "the next hop asks with what was found alone": _layerwise(lambda u, o, H, q: o),
         "H multiplies u before each hop looks: the hop asks with u, and H comes "
         "with the update": _moved_before_each_hop,
-        "H always multiplies the question, not the u of the "
-        "hop before": _from_the_question,
+        "H always multiplies the question, not the u of the hop before": _layerwise(
+            lambda u, o, H, q: q @ H.T + o
+        ),
         "the question has the table A; with this tying it has its own, B": _given(
             lambda A, C, B, W: (A, C, A, W)
         ),
@@ -208,8 +188,8 @@ def _from_the_question(A, C, B, W, H, K, memories, question):
         "the contents have the table of the memories": _given(
             lambda A, C, B, W: (A, A, B, W)
         ),
-        "you give probabilities: the logits stand before the last softmax": _layerwise(
-            end=lambda u, W, H: softmax(u @ W.T)
+        "you give probabilities: the logits stand before the last softmax": (
+            lambda *case: softmax(layerwise(*case))
         ),
     },
     leading="memories question",
