@@ -9,7 +9,7 @@ import pytest
 
 from tinyrmc import Parameter, Tape, course
 from tinyrmc import primitives as p
-from tinyrmc.course.drawing import draw_tape, tape_graph
+from tinyrmc.course.pictures import draw_tape, tape_graph
 
 
 @pytest.fixture(autouse=True)

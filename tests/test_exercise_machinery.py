@@ -13,13 +13,14 @@ import pytest
 from test_exercises import ALL
 
 from tinyrmc import course
-from tinyrmc.course import record
+from tinyrmc.course import limits, record
 from tinyrmc.course.cases import LARGE
 from tinyrmc.course.exercises import (
     arrays,
     attention,
     gates,
     language,
+    memory,
     memory_networks,
     normalisation,
     nth_farthest,
@@ -27,13 +28,18 @@ from tinyrmc.course.exercises import (
 )
 from tinyrmc.course.exercises.derived import by_complex_step
 from tinyrmc.course.exercises.exercise import exercise, normal
-from tinyrmc.course.overview import exercises
+from tinyrmc.course.record import exercises
 
 
 def made(solution, *cases, **promises):
     """An exercise with these cases; a function of a generator stands for drawn ones."""
     drawn = cases[0] if cases and callable(cases[0]) else lambda rng: list(cases)
     return exercise(cases=drawn, hints=[], mistakes={}, **promises)(solution)
+
+
+def given(right, found):
+    """The verdict on `found` where `right` is right."""
+    return made(lambda: right, ()).judge(lambda: found)
 
 
 def squares(x):
@@ -91,22 +97,17 @@ def test_a_small_case_is_shown_whole_and_says_how_to_get_it():
 # --- What a result must be like -------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("right", "found", "said"),
-    [
-        (np.array([True, False]), np.array([1.0, 0.0]), "expected truth values"),
-        (np.array([True, False]), np.array([1, 0]), "expected truth values"),
+def test_numbers_are_of_the_right_kind_or_whole_for_real_ones():
+    truths, real = np.array([True, False]), np.array([1.0, 0.0])
+    for right, found, said in [
+        (truths, real, "expected truth values"),
+        (truths, np.array([1, 0]), "expected truth values"),
         (np.array([3, 1]), np.array([3.0, 1.0]), "expected whole numbers"),
-        (np.array([0.5]), np.array([0.5 + 0j]), "expected real numbers"),
-    ],
-)
-def test_numbers_of_another_kind_are_told_so(right, found, said):
-    assert said in made(lambda: right, ()).judge(lambda: found).text
-
-
-@pytest.mark.parametrize("found", [np.array([1, 0]), np.array([True, False]), [1, 0]])
-def test_whole_numbers_will_do_for_real_ones(found):
-    assert made(lambda: np.array([1.0, 0.0]), ()).judge(lambda: found).state == "right"
+        (real, real + 0j, "expected real numbers"),
+    ]:
+        assert said in given(right, found).text
+    for found in (np.array([1, 0]), truths, [1, 0]):
+        assert given(real, found).state == "right"
 
 
 def test_a_stacked_array_will_do_for_a_pair_but_where_the_form_counts():
@@ -149,14 +150,77 @@ def test_a_result_has_memory_of_its_own():
 # --- What an answer must not do -------------------------------------------------------
 
 
-def test_a_walk_along_every_path_is_stopped():
-    def paths(depth):
-        return paths(depth - 1) + paths(depth - 1) if depth else 1
+def paths(depth):
+    return paths(depth - 1) + paths(depth - 1) if depth else 1
 
-    ex = made(lambda depth: 2**depth, (60,), calls=100)
-    assert "it has called functions 100 times" in ex.judge(paths).text
-    assert sys.getprofile() is None
+
+def paths_on_a_stack(depth):
+    found, stack = 0, [depth]
+    while stack:
+        d = stack.pop()
+        stack += [d - 1, d - 1] if d else []
+        found += d == 0
+    return found
+
+
+def test_a_walk_along_every_path_is_stopped():
+    ex = made(lambda depth: 2**depth, (60,), lines=100)
+    for walk in (paths, paths_on_a_stack):
+        assert "it has run 100 lines" in ex.judge(walk).text
+    assert sys.gettrace() is None
     assert ex.judge(lambda depth: 2**depth).state == "right"
+
+
+def endless(x):
+    try:
+        while x.ndim < 5:
+            np.sum(x, axis=0)
+    except Exception:
+        return x
+    return x * x
+
+
+def endless_elsewhere(x):
+    return endless(x) if x.size > 2 else x
+
+
+def test_a_loop_without_an_end_is_stopped_and_its_line_is_named(monkeypatch):
+    monkeypatch.setattr(limits, "SECONDS", 0.05)
+    text = made(squares, (np.ones(2),), (np.ones(3),)).judge(endless).text
+    assert re.match(
+        r"it has not come to an end after 0.05 seconds\nin line [34] of endless: "
+        r"(while x.ndim < 5:|np.sum\(x, axis=0\))\nin case 1: ",
+        text,
+    )
+    # another case is what goes wrong first
+    text = made(squares, (2 * np.ones(2),), (np.ones(3),)).judge(endless_elsewhere).text
+    assert text.startswith("the result is 2 at [0], expected 4")
+    assert sys.gettrace() is None
+
+
+def test_on_the_tape_a_loop_without_an_end_is_stopped_too(monkeypatch):
+    def on_the_tape(xp, o, m):
+        while xp is not np:
+            pass
+        return memory.output(np, o, m)
+
+    monkeypatch.setattr(limits, "SECONDS", 0.5)
+    said = "on NumPy, but it has not come to an end after 0.5 seconds\nin line 2 of on_"
+    assert said in memory.output.judge(on_the_tape).text
+
+
+def test_an_exception_names_the_line_of_the_learner_that_it_comes_from():
+    def helper(x):
+        return np.linalg.solve(x, np.ones(7))
+
+    def answer(x):
+        x = x + 1
+        return helper(x)
+
+    ex = made(squares, (np.ones((3, 3)),))
+    said = "\nin line 2 of helper: return np.linalg.solve(x, np.ones(7))\nin case 1"
+    assert said in ex.judge(answer).text
+    assert "\nin your lambda: " in ex.judge(lambda x: x[9]).text
 
 
 def test_too_much_memory_is_refused():
@@ -195,27 +259,28 @@ def test_another_number_of_arguments_is_told_so():
 # --- Diagnoses ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (lambda M, W: (M[:, None] @ W).swapaxes(-1, -2), "transposed"),
-        (lambda M, W: np.moveaxis(M[:, None] @ W, 0, 2), "order of axes"),
-        (lambda M, W: np.roll(M[:, None] @ W, 1, axis=-1), "shifted by one place"),
-        (lambda M, W: 3 * (M[:, None] @ W), "is 3 times the right one"),
-        (lambda M, W: -(M[:, None] @ W), "sign is turned around"),
-        (lambda M, W: M[:, None] @ W + 0.5, "is off by 0.5, everywhere"),
-        (lambda M, W: M[:, None] @ W / M.shape[-1], "times 1 / M.shape[-1]"),
-        (lambda M, W: M[:, None] @ W / W.shape[-1] ** 0.5, "1 / the root of"),
-        (lambda M, W: abs(M[:, None]) @ W, "you take M without its sign"),
-        (lambda M, W: M[:, None] @ (W * 0 + W[:1]), "W like the first entry"),
-        (lambda M, W: M[:, None].astype(np.float32) @ W, "but to 7 digits only"),
-        (lambda M, W: np.exp(M[:, None] @ W), "right one in an exponential"),
-        (lambda M, W: np.maximum(M[:, None] @ W, 0), "cut off at 0 (a ReLU)"),
-    ],
-)
-def test_mistakes_that_nobody_foresaw_are_told_by_what_they_look_like(answer, said):
-    text = made(arrays.project.function, arrays.project.make_cases).judge(answer).text
-    assert "\nIt looks as if " in text and said in text
+FORESEEN_BY_NOBODY = [
+    (lambda M, W: (M[:, None] @ W).swapaxes(-1, -2), "transposed"),
+    (lambda M, W: np.moveaxis(M[:, None] @ W, 0, 2), "with its axes in the order"),
+    (lambda M, W: np.roll(M[:, None] @ W, 1, axis=-1), "shifted by one place"),
+    (lambda M, W: 3 * (M[:, None] @ W), "is 3 times the right one"),
+    (lambda M, W: -(M[:, None] @ W), "the right one, negated"),
+    (lambda M, W: M[:, None] @ W + 0.5, "is off by 0.5, everywhere"),
+    (lambda M, W: M[:, None] @ W / M.shape[-1], "times 1 / M.shape[-1]"),
+    (lambda M, W: M[:, None] @ W / W.shape[-1] ** 0.5, "1 / the root of"),
+    (lambda M, W: abs(M[:, None]) @ W, "you take M without its sign"),
+    (lambda M, W: M[:, None] @ (W * 0 + W[:1]), "W with the first entry of its first"),
+    (lambda M, W: M[:, None].astype(np.float32) @ W, "but to 7 digits only"),
+    (lambda M, W: np.exp(M[:, None] @ W), "right one, with an exponential taken"),
+    (lambda M, W: np.maximum(M[:, None] @ W, 0), "cut off below 0 (a ReLU)"),
+]
+
+
+def test_mistakes_that_nobody_foresaw_are_told_by_what_they_look_like():
+    ex = made(arrays.project.function, arrays.project.make_cases)
+    for answer, said in FORESEEN_BY_NOBODY:
+        text = ex.judge(answer).text
+        assert "\nIt looks as if " in text and said in text
 
 
 def test_a_likeness_must_hold_in_every_case():
@@ -243,17 +308,20 @@ def test_an_answer_for_a_single_memory_is_told_where_it_goes_wrong():
         assert "\nIt goes wrong where there are leading axes, and is right" in text
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [
-        (np.eye, lambda n: np.eye(n, k=1)),  # a 1 in the place of a 0 is no factor
-        (np.arange, lambda n: np.where(np.arange(n) == 1, np.nan, np.arange(n))),
-        (np.arange, lambda n: np.full(n, np.nan)),
-    ],
-)
-def test_nothing_is_said_of_factors_and_addends_that_do_not_exist(right, wrong):
-    text = made(lambda n: right(n), (3,), (4,)).judge(wrong).text
-    assert text.splitlines()[-1].startswith("Try it: ")
+def test_nothing_is_said_of_factors_and_addends_that_do_not_exist():
+    def identity(n):
+        return np.eye(n)
+
+    def numbers(n):
+        return np.arange(n)
+
+    for right, wrong in [
+        (identity, lambda n: np.eye(n, k=1)),  # a 1 in the place of a 0 is no factor
+        (numbers, lambda n: np.where(np.arange(n) == 1, np.nan, np.arange(n))),
+        (numbers, lambda n: np.full(n, np.nan)),
+    ]:
+        text = made(right, (3,), (4,)).judge(wrong).text
+        assert text.splitlines()[-1].startswith("Try it: ")
 
 
 def test_a_single_row_shows_nothing_that_all_columns_have_in_common():
@@ -274,21 +342,19 @@ def test_a_mistake_that_has_a_name_comes_first():
     assert ex.judge(lambda x: -x - x).text.endswith("you get when you subtract")
 
 
-@pytest.mark.parametrize(
-    ("ex", "kind"),
-    [
+def test_of_right_numbers_of_another_kind_no_more_is_said():
+    for ex, kind in [
         (memory_networks.newest_first, float),
         (nth_farthest.answer, float),
         (nth_farthest.cut_among_slots, int),
         (language.sample, float),
         (normalisation.g_psi_parameters, float),
-    ],
-    ids=lambda each: each.__name__,
-)
-def test_of_right_numbers_of_another_kind_no_more_is_said(ex, kind):
-    text = ex.judge(lambda *case: np.asarray(ex.function(*case)).astype(kind)).text
-    assert text.startswith("the result holds ")
-    assert text.splitlines()[-1].startswith("Try it: ")
+    ]:
+        text = ex.judge(
+            lambda *case, ex=ex, kind=kind: np.asarray(ex(*case)).astype(kind)
+        ).text
+        assert text.startswith("the result holds ")
+        assert text.splitlines()[-1].startswith("Try it: ")
 
 
 def test_a_part_of_another_kind_does_not_hide_the_part_that_is_wrong():
@@ -299,8 +365,7 @@ def test_a_part_of_another_kind_does_not_hide_the_part_that_is_wrong():
         return np.argsort(x).astype(float), -x * x
 
     text = made(solution, (np.arange(1.0, 4.0),), (np.ones(2),)).judge(answer).text
-    assert "\nIt looks as if part [1] of your result is the right one negated" in text
-    assert "the other parts are right" not in text
+    assert "\nIt looks as if part [1] of your result is the right one, negated" in text
 
 
 def test_a_second_axis_is_told_before_the_shape_of_what_has_one():
@@ -322,28 +387,37 @@ def right(labels, size):
 
 
 @pytest.fixture
-def kept(monkeypatch, tmp_path):
+def place(monkeypatch, tmp_path):
     monkeypatch.setenv("TINYRMC_PROGRESS", str(tmp_path / "new"))
     return tmp_path / "new" / "progress.json"
 
 
-def test_what_is_solved_is_known_at_the_next_visit(kept, capsys):
+def test_what_is_solved_is_known_at_the_next_visit(place, capsys):
     arrays.one_hot.check(lambda labels, size: labels)
     arrays.one_hot.check(arrays.one_hot)  # the solution does not count
     arrays.one_hot.yours(arrays.one_hot.function)
-    assert not kept.exists()
+    assert not place.exists()
     arrays.one_hot.check(right)
     arrays.split_heads.yours(lambda x, H: np.stack(np.split(x, H, -1), 1))
-    assert json.loads(kept.read_text()) == ["arrays.one_hot", "arrays.split_heads"]
+    assert json.loads(place.read_text()) == ["arrays.one_hot", "arrays.split_heads"]
     capsys.readouterr()
     course.progress()
     said = capsys.readouterr().out
     assert "  1  arrays            2 of  5  ##...  next: centred\n" in said
     assert "\n2 of 99 exercises solved.\n" in said
-    assert str(kept) in said.replace("\n", "")
+    assert str(place) in said.replace("\n", "")
     course.forget()
-    assert not kept.exists()
-    assert f"Deleted {kept}" in capsys.readouterr().out
+    assert not place.exists()
+    assert f"Deleted {place}" in capsys.readouterr().out
+
+
+def test_progress_with_a_chapter_that_is_complete(place, capsys):
+    place.parent.mkdir()
+    place.write_text(
+        json.dumps([f"arrays.{name}" for name in exercises()[1, "arrays"]])
+    )
+    course.progress()
+    assert "  1  arrays            5 of  5  #####\n" in capsys.readouterr().out
 
 
 def test_every_exercise_stands_in_one_chapter():
@@ -356,18 +430,18 @@ def test_every_exercise_stands_in_one_chapter():
             assert getattr(importlib.import_module(place), name).name == name
 
 
-@pytest.mark.parametrize("text", ["no json", "3", '{"a": 1}', "[1, 2]"])
-def test_a_broken_record_is_an_empty_one(kept, text):
-    kept.parent.mkdir()
-    kept.write_text(text)
-    assert not {each for each in record.read() if "." in each}
-    arrays.one_hot.check(right)
-    assert "arrays.one_hot" in record.read()
+def test_a_broken_record_is_an_empty_one(place):
+    place.parent.mkdir()
+    for text in ("no json", "3", '{"a": 1}', "[1, 2]"):
+        place.write_text(text)
+        assert not {each for each in record.read() if "." in each}
+        arrays.one_hot.check(right)
+        assert "arrays.one_hot" in record.read()
 
 
-def test_what_cannot_be_kept_is_said_once_and_hurts_nobody(kept, capsys, monkeypatch):
+def test_what_cannot_be_kept_is_said_once_and_hurts_nobody(place, capsys, monkeypatch):
     monkeypatch.setattr(record, "_complained", False)
-    kept.parent.write_text("a file, not a folder")
+    place.parent.write_text("a file, not a folder")
     arrays.one_hot.check(right)
     arrays.one_hot.check(right)
     said = capsys.readouterr().out
@@ -383,26 +457,18 @@ def test_nothing_is_kept_where_nothing_shall_be(monkeypatch, capsys):
     assert record.file() is None and record.read() == set()
 
 
-@pytest.mark.parametrize(
-    ("platform", "variable", "within"),
-    [
-        ("linux", "XDG_DATA_HOME", "tinyrmc/progress.json"),
-        ("win32", "LOCALAPPDATA", "tinyrmc/progress.json"),
-    ],
-)
-def test_it_is_kept_where_the_system_keeps_data(
-    platform, variable, within, monkeypatch, tmp_path
-):
+def test_it_is_kept_where_the_system_keeps_data(monkeypatch, tmp_path):
     monkeypatch.delenv("TINYRMC_PROGRESS", raising=False)
-    monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setenv(variable, str(tmp_path))
-    assert record.file() == tmp_path / within
+    for platform, variable in (("linux", "XDG_DATA_HOME"), ("win32", "LOCALAPPDATA")):
+        monkeypatch.setattr(sys, "platform", platform)
+        monkeypatch.setenv(variable, str(tmp_path))
+        assert record.file() == tmp_path / "tinyrmc" / "progress.json"
 
 
-@pytest.mark.parametrize("ex", ALL.values(), ids=ALL.keys())
-def test_every_derivative_has_the_complex_step_for_a_judge(ex):
-    asked = re.search(r"_vjp$|_gradient$|_backward$|^through_time$", ex.name)
-    assert bool(ex.exact) == bool(asked)
+def test_every_derivative_has_the_complex_step_for_a_judge():
+    for name, ex in ALL.items():
+        asked = re.search(r"_vjp$|_gradient$|_backward$|^through_time$", ex.name)
+        assert bool(ex.exact) == bool(asked), name
 
 
 def test_where_a_derivative_is_asked_for_the_complex_step_is_the_judge():

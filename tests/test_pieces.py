@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tinyrmc import PaperRelationalMemory, Tape, course, equations, primitives
-from tinyrmc.course import assembly, kept
+from tinyrmc.course import assembly, saved_answers
 from tinyrmc.course.exercises import gates, memory, normalisation
 from tinyrmc.course.exercises import nth_farthest as nth
-from tinyrmc.course.network import StepNetwork
+from tinyrmc.course.step_network import StepNetwork
 from tinyrmc.course.traced import on_tape
 
 rng = np.random.default_rng(0)
@@ -180,7 +180,7 @@ def gated_vjp(g, f, i, m, candidate, forget_bias):
 
 def test_derivatives_are_yours_where_the_complex_step_takes_them(place):
     gates.gated_vjp.check(gated_vjp)
-    kept.keep("gates", "gate_vjp", gate_of_every_slot)  # no derivative
+    saved_answers.save("gates", "gate_vjp", gate_of_every_slot)  # no derivative
     found = {piece.name: piece for piece in course.vjps(8)}
     assert found["gated_vjp"].whose == "yours"
     assert is_mine(found["gated_vjp"].function)
@@ -196,8 +196,7 @@ def test_derivatives_are_yours_where_the_complex_step_takes_them(place):
 def test_nothing_is_kept_where_nobody_wants_it(monkeypatch, tmp_path):
     monkeypatch.setenv("TINYRMC_PROGRESS", "")
     normalisation.layer_norm.check(layer_norm)
-    assert kept.folder() is None
-    assert kept.answer("normalisation", "layer_norm") is None
+    assert saved_answers.answer("normalisation", "layer_norm") is None
 
 
 def test_a_solution_is_not_kept_as_yours(place):
@@ -211,8 +210,8 @@ def g_psi(z, layers, gain, offset):
 
 
 def test_an_answer_finds_the_others_of_its_chapter(place):
-    kept.keep("normalisation", "layer_norm", layer_norm)
-    kept.keep("normalisation", "g_psi", g_psi)
+    saved_answers.save("normalisation", "layer_norm", layer_norm)
+    saved_answers.save("normalisation", "g_psi", g_psi)
     assert whose()["g_psi"] == ("yours", "")
 
 
@@ -229,7 +228,7 @@ def test_an_answer_that_the_tape_cannot_record_is_replaced_and_says_why(place):
 
 @pytest.mark.parametrize("text", ["", "def f(:", "1 / 0", "x = 3"])
 def test_a_spoilt_file_does_no_harm(place, text):
-    kept.keep("gates", "sigmoid", sigmoid)
+    saved_answers.save("gates", "sigmoid", sigmoid)
     (file,) = place.rglob("*.py")
     file.write_text(text)
     assert whose()["sigmoid"] == ("the course's", "yours is not written yet")
@@ -247,7 +246,7 @@ def step(xp, x, m, h, p):
 
 
 def test_a_step_finds_the_pieces_and_the_functions_of_its_chapter(place):
-    kept.keep("memory", "step", step)
+    saved_answers.save("memory", "step", step)
     assert whose()["step"] == ("yours", "")
     assert is_mine(course.pieces().step)
 

@@ -42,7 +42,7 @@ from tinyrmc import (
 )
 from tinyrmc import primitives as p
 from tinyrmc.course.exercises import memory as ex
-from tinyrmc.course.network import StepNetwork
+from tinyrmc.course.step_network import StepNetwork
 
 course.setup()
 rng = np.random.default_rng(8)

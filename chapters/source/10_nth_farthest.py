@@ -34,7 +34,7 @@ from tinyrmc import Tape, course, fused, optim
 from tinyrmc import primitives as p
 from tinyrmc.backend import blas_threads
 from tinyrmc.course.exercises import nth_farthest as ex
-from tinyrmc.course.network import StepNetwork
+from tinyrmc.course.step_network import StepNetwork
 from tinyrmc.results import attention, probes
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.task import HELD_OUT_SEED, Samples

@@ -26,8 +26,8 @@ import numpy as np
 from tinyrmc import RelationalMemory, Tape, course, fused, gradcheck, nn
 from tinyrmc import primitives as p
 from tinyrmc.autograd.engine import primitive
+from tinyrmc.course import held, least
 from tinyrmc.course.exercises import by_hand as ex
-from tinyrmc.course.measuring import held, least
 
 course.setup()
 rng = np.random.default_rng(15)

@@ -21,8 +21,8 @@ import numpy as np
 
 from tinyrmc import RelationalMemory, Tape, backend, course, fused, nn, optim
 from tinyrmc import primitives as p
+from tinyrmc.course import held, least
 from tinyrmc.course.exercises import cache_and_workers as ex
-from tinyrmc.course.measuring import held, least
 from tinyrmc.training import workers
 from tinyrmc.training.task import PIECE
 

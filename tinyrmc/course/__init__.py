@@ -11,6 +11,8 @@ course.summary("language_modeling")  committed results, an empty dict if there a
 course.book()                        the text of Alice's Adventures in Wonderland
 course.pieces(8)                     the core in pieces, yours where you wrote them
 course.vjps(8)                       the derivatives of chapters 2 to 8, likewise
+course.least(5, f=f, g=g)            the least seconds that each function takes
+course.held(tape)                    bytes that a tape keeps for backward
 course.draw_tape(loss)               a recorded expression as a graph
 course.draw_matrix(panel, 0, 0, M)   a matrix as a grid of cells
 course.progress()                    the exercises that you have solved
@@ -18,11 +20,9 @@ course.forget()                      delete what is kept of that
 """
 
 from .assembly import pieces, vjps
-from .chapter import assets, book, fast, setup, show, summary
-from .drawing import draw_tape
-from .matrices import draw_matrix
-from .overview import progress
-from .record import forget
+from .chapter import assets, book, fast, held, least, setup, show, summary
+from .pictures import draw_matrix, draw_tape
+from .record import forget, progress
 
 __all__ = [
     "assets",
@@ -31,6 +31,8 @@ __all__ = [
     "draw_tape",
     "fast",
     "forget",
+    "held",
+    "least",
     "pieces",
     "progress",
     "setup",

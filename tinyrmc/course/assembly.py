@@ -25,7 +25,7 @@ import numpy as np
 from .. import equations
 from ..autograd import primitives
 from ..autograd.engine import Tape
-from . import kept
+from . import saved_answers
 from .compare import Demand, Wrong, compare
 from .traced import on_tape
 
@@ -131,8 +131,8 @@ def written(module: str, name: str, **known: Any) -> Function | None:
     }
     calls: dict[str, Any] = {"ex": exercises(module), **theirs, **known}
     for other in theirs:
-        calls[other] = kept.answer(module, other, **calls) or calls[other]
-    return kept.answer(module, name, **calls)
+        calls[other] = saved_answers.answer(module, other, **calls) or calls[other]
+    return saved_answers.answer(module, name, **calls)
 
 
 def _piece(name: str, chapter: int, module: str, exercise: str) -> Piece:

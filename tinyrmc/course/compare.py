@@ -53,6 +53,15 @@ def compare(
         _compare_arrays(found, numbers(expected), demand, where)
 
 
+def agree(found: Any, expected: Any, demand: Demand) -> bool:
+    """Whether `compare` finds nothing wrong."""
+    try:
+        compare(found, expected, demand)
+    except Exception:  # what is not to be compared is not the same
+        return False
+    return True
+
+
 def check_memory(found: Any, arguments: dict[str, Any], views: bool) -> None:
     """Raise `Wrong` where writing into a result would fail, or change something else.
 
@@ -134,7 +143,7 @@ def numbers(value: Any) -> np.ndarray:
 def kind(value: Any) -> str:
     """What sort of thing it is: "a list", "an ndarray"."""
     name = type(value).__name__
-    article = "an" if name.startswith((*"aeiou", "nd")) else "a"
+    article = "an" if name.startswith((*"aeio", "nd")) else "a"
     return f"{article} {name}"
 
 
@@ -283,4 +292,4 @@ def _told_apart(found: np.generic, expected: np.generic) -> tuple[str, str]:
         )
         if given != wanted:
             break
-    return "NaN, not a number," if np.isnan(found) else given, wanted
+    return "NaN (not a number)" if np.isnan(found) else given, wanted

@@ -1,51 +1,94 @@
-"""Limits to the work that an answer may do, where its exercise forbids some."""
+"""Limits to the time, the work and the memory that an answer may take, and the line of
+it that an exception comes from.
+"""
 
 from __future__ import annotations
 
+import linecache
+import os
 import sys
+import sysconfig
+import time
 import tracemalloc
-from collections.abc import Callable
 from contextlib import contextmanager
+from types import CodeType, FrameType, TracebackType
 from typing import Any
+
+import numpy as np
 
 from .compare import Wrong
 
+SECONDS = 10.0  # that one case may take
+# What is run from these folders is not the learner's.
+FOLDERS = (
+    os.path.dirname(os.path.dirname(__file__)),
+    os.path.dirname(np.__file__),
+    sysconfig.get_path("stdlib"),
+    sysconfig.get_path("purelib"),
+)
+OTHERS = (*(folder + os.sep for folder in FOLDERS), "<frozen ")
+
+
+class TooLong(Wrong):
+    """An answer has not come to an end."""
+
+
+class _Stop(BaseException):
+    """Out of an answer, through any `except Exception` in it."""
+
 
 @contextmanager
-def at_most(calls: int | None, memory: int | None) -> Any:
-    """`Wrong` where what runs inside makes more calls, or takes more bytes.
+def at_most(lines: int | None, memory: int | None) -> Any:
+    """`Wrong` where what runs inside takes more lines, more bytes or too long.
 
-    It counts the calls of Python's and C's functions on this thread: a walk along every
-    path of a graph makes one for each path, and is stopped long before its end. Bytes
-    are the most in use at one time, beyond what was in use before. None is no limit.
+    A tracer sees each line of the learner's own code on this thread, so it works
+    wherever Python does, in a browser as well. A walk along every path of a graph takes
+    some lines for each path, and is stopped long before its end. Bytes are the most in
+    use at one time, beyond what was in use before. None is no limit.
     """
-    with _few_calls(calls), _little_memory(memory):
-        yield
+    end, left = time.monotonic() + SECONDS, lines or np.inf
 
-
-@contextmanager
-def _few_calls(limit: int | None) -> Any:
-    if limit is None:
-        yield
-        return
-    left = limit
-
-    def count(frame: Any, event: str, argument: Any) -> None:
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal left
-        left -= event in ("call", "c_call")
+        if frame.f_code.co_filename.startswith(OTHERS):
+            return None
+        left -= event == "line"
         if left < 0:
-            sys.setprofile(before)
-            raise Wrong(
-                f"it has called functions {limit} times, and would go on: it does the "
-                "same work again and again"
-            )
+            why = f"has run {lines} lines, and does the same work again and again"
+        elif time.monotonic() > end:
+            why = f"has not come to an end after {SECONDS:g} seconds"
+        else:
+            return trace
+        raise _Stop(f"it {why}{_line(frame.f_code, frame.f_lineno)}")
 
-    before: Callable[..., Any] | None = sys.getprofile()
-    sys.setprofile(count)
+    before = sys.gettrace()
+    sys.settrace(trace)
     try:
-        yield
+        with _little_memory(memory):
+            yield
+    except _Stop as stop:
+        raise TooLong(str(stop)) from None
     finally:
-        sys.setprofile(before)
+        sys.settrace(before)
+
+
+def _line(code: CodeType, number: int | None) -> str:
+    """Says which line this is, in a line of its own."""
+    text = linecache.getline(code.co_filename, number or 0).strip()
+    place = f"line {(number or 0) - code.co_firstlineno + 1} of {code.co_name}"
+    place = "your lambda" if code.co_name == "<lambda>" else place
+    return f"\nin {place}: {text}" if text else f"\nin {place}"
+
+
+def line_of_error(trace: TracebackType | None) -> str:
+    """The last line of the learner's own that a traceback leads through; or ""."""
+    found = ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith(OTHERS):
+            found = _line(code, trace.tb_lineno)
+        trace = trace.tb_next
+    return found
 
 
 @contextmanager

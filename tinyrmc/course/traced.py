@@ -21,7 +21,7 @@ from ..autograd import primitives
 from ..autograd.engine import Tensor
 
 # NumPy's names where ours differ.
-RENAMED = {"amax": "max", "dot": "matmul"}
+RENAMED = {"amax": "max", "dot": "matmul", "float_power": "power"}
 
 
 def on_tape(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,20 +58,8 @@ def _tensor(value: Any) -> Any:
     return value.tensor if isinstance(value, Traced) else value
 
 
-def _wrap(value: Any) -> Any:
-    """The result of a primitive, which may be several Tensors."""
-    return _each(_traced, value)
-
-
-def _fitting(values: tuple, dtype: np.dtype) -> tuple:
-    """The Tensors of Traced values; arrays of real numbers get the Tensors' dtype."""
-
-    def fit(value: Any) -> Any:
-        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-            return value.astype(dtype)
-        return _tensor(value)
-
-    return _each(fit, values)
+def _values(value: Any) -> Any:
+    return value.tensor.data if isinstance(value, Traced) else value
 
 
 def _call(name: str, *arguments: Any, **settings: Any) -> Any:
@@ -83,15 +71,15 @@ def _call(name: str, *arguments: Any, **settings: Any) -> Any:
             f"the tape has no derivative for np.{name}; sums, means, exp, tanh, @ and "
             "their like can be recorded"
         )
-    kinds = {each.tensor.dtype for each in _flat(arguments) if isinstance(each, Traced)}
-    dtype = kinds.pop() if kinds else np.dtype(float)
-    return _wrap(rule(*_fitting(arguments, dtype), **settings))
+    dtypes: list[np.dtype] = []
+    _each(lambda x: dtypes.append(x.dtype) if isinstance(x, Traced) else 0, arguments)
 
+    def fit(value: Any) -> Any:
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f" and dtypes:
+            return value.astype(dtypes[0])  # float32 stays float32
+        return _tensor(value)
 
-def _flat(values: Any) -> list:
-    if isinstance(values, (list, tuple)):
-        return [each for value in values for each in _flat(value)]
-    return [values]
+    return _each(_traced, rule(*_each(fit, arguments), **settings))
 
 
 class _Own:
@@ -111,10 +99,6 @@ class _Own:
         return primitives.sqrt(_Own.var(x, axis, keepdims))
 
     @staticmethod
-    def einsum(subscripts, *arrays):
-        return _einsum(subscripts, *arrays)
-
-    @staticmethod
     def reciprocal(x):
         return 1.0 / x
 
@@ -123,31 +107,31 @@ class _Own:
         return primitives.power(x, exponent=exponent)
 
     @staticmethod
-    def float_power(x, exponent):
-        return primitives.power(x, exponent=exponent)
+    def einsum(subscripts, *arrays):
+        """As a product with all axes and a sum; without "..." in it."""
+        inputs, arrow, output = subscripts.replace(" ", "").partition("->")
+        letters = sorted({*inputs} - {","})
+        if not arrow:
+            output = "".join(each for each in letters if inputs.count(each) == 1)
+        product = None
+        for names, array in zip(inputs.split(","), arrays, strict=True):
+            if "." in names or len({*names}) < len(names):
+                raise TypeError(f"the tape cannot record np.einsum with {subscripts!r}")
+            order = [names.index(each) for each in letters if each in names]
+            missing = [k for k, each in enumerate(letters) if each not in names]
+            array = primitives.expand_dims(primitives.transpose(array, order), missing)
+            product = array if product is None else primitives.multiply(product, array)
+        gone = tuple(k for k, each in enumerate(letters) if each not in output)
+        left = [each for each in letters if each in output]
+        total = primitives.sum(product, axis=gone) if gone else product
+        return primitives.transpose(total, [left.index(each) for each in output])
 
 
-def _einsum(subscripts, *arrays):
-    """np.einsum, as a product with all axes and a sum; without "..." in it."""
-    inputs, arrow, output = subscripts.replace(" ", "").partition("->")
-    letters = sorted({*inputs} - {","})
-    if not arrow:
-        output = "".join(each for each in letters if inputs.count(each) == 1)
-    product = None
-    for names, array in zip(inputs.split(","), arrays, strict=True):
-        if "." in names or len({*names}) < len(names):
-            raise TypeError(f"the tape cannot record np.einsum with {subscripts!r}")
-        order = [names.index(each) for each in letters if each in names]
-        missing = [k for k, each in enumerate(letters) if each not in names]
-        array = primitives.expand_dims(primitives.transpose(array, order), missing)
-        product = array if product is None else primitives.multiply(product, array)
-    gone = tuple(k for k, each in enumerate(letters) if each not in output)
-    left = [each for each in letters if each in output]
-    total = primitives.sum(product, axis=gone) if gone else product
-    return primitives.transpose(total, [left.index(each) for each in output])
+COMPARISONS = ("greater", "greater_equal", "less", "less_equal", "equal", "not_equal")
+OF_VALUES = ("zeros_like", "ones_like", "full_like", "argmax", "argsort")
 
 
-class Traced:
+class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     """An array in the eyes of NumPy's functions, a Tensor on the tape."""
 
     def __init__(self, tensor: Tensor):
@@ -157,12 +141,7 @@ class Traced:
     dtype = property(lambda self: self.tensor.dtype)
     ndim = property(lambda self: self.tensor.ndim)
     size = property(lambda self: self.tensor.size)
-
-    @property
-    def T(self) -> Traced:
-        return _call("transpose", self)
-
-    # NumPy's functions
+    T = property(lambda self: _call("transpose", self))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any):
         if method != "__call__" or named.get("out") is not None:
@@ -170,7 +149,7 @@ class Traced:
                 f"the tape cannot record np.{ufunc.__name__}.{method}, or writing into "
                 "an existing array; write y = x + 1, not x += 1"
             )
-        if ufunc.__name__ in _COMPARISONS:
+        if ufunc.__name__ in COMPARISONS:
             return ufunc(*(_values(each) for each in inputs))
         return _call(ufunc.__name__, *inputs)
 
@@ -180,7 +159,7 @@ class Traced:
         name = function.__name__
         if name in ("shape", "ndim", "size"):
             return getattr(arguments[0], name)
-        if name in ("zeros_like", "ones_like", "full_like", "argmax", "argsort"):
+        if name in OF_VALUES:
             return function(*(_values(each) for each in arguments), **settings)
         return _call(name, *arguments, **settings)
 
@@ -190,8 +169,6 @@ class Traced:
             "it with np.stack or np.concatenate"
         )
 
-    # Operators and methods
-
     def __getitem__(self, key: Any) -> Traced:
         return _call("getitem", self, key=key)
 
@@ -200,15 +177,6 @@ class Traced:
 
     def __iter__(self):
         return iter([self[k] for k in range(len(self))])
-
-    def __neg__(self) -> Traced:
-        return _call("negative", self)
-
-    def __pow__(self, exponent: float) -> Traced:
-        return _call("power", self, exponent)
-
-    def __abs__(self) -> Traced:
-        return _call("absolute", self)
 
     def reshape(self, *shape: Any) -> Traced:
         shape = shape[0] if len(shape) == 1 else shape
@@ -225,38 +193,12 @@ class Traced:
         return self
 
 
-def _values(value: Any) -> Any:
-    return value.tensor.data if isinstance(value, Traced) else value
-
-
-_COMPARISONS = ("greater", "greater_equal", "less", "less_equal", "equal", "not_equal")
-
-
-def _operator(name: str, turned: bool = False) -> Callable[[Any, Any], Any]:
-    def operate(self: Any, other: Any) -> Any:
-        return _call(name, other, self) if turned else _call(name, self, other)
-
-    return operate
-
-
-def _comparison(name: str) -> Callable[[Any, Any], Any]:
-    return lambda self, other: getattr(np, name)(_values(self), _values(other))
-
-
 def _method(name: str) -> Callable[..., Any]:
     return lambda self, *arguments, **named: _call(name, self, *arguments, **named)
 
 
-for _short, _name in {
-    "add": "add",
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "divide",
-    "matmul": "matmul",
-}.items():
-    setattr(Traced, f"__{_short}__", _operator(_name))
-    setattr(Traced, f"__r{_short}__", _operator(_name, turned=True))
-for _short, _name in zip(("gt", "ge", "lt", "le"), _COMPARISONS, strict=False):
-    setattr(Traced, f"__{_short}__", _comparison(_name))
 for _name in ("sum", "mean", "max", "swapaxes", "squeeze", "clip", "var", "std", "dot"):
     setattr(Traced, _name, _method(_name))
+for _name in ("add", "sub", "mul", "truediv", "pow", "matmul"):
+    # `x += 1` makes a new array here, and x its name.
+    setattr(Traced, f"__i{_name}__", getattr(Traced, f"__{_name}__"))

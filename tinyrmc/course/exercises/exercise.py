@@ -45,10 +45,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .. import diagnosis, kept, record
+from .. import diagnosis, record, saved_answers
 from ..cases import WIDTH, Case, Make, all_cases
-from ..compare import Demand, Wrong, check_memory, compare, kind, unchanged
-from ..limits import at_most
+from ..compare import Demand, Wrong, agree, check_memory, compare, kind, unchanged
+from ..limits import TooLong, at_most, line_of_error
 from ..oneline import check_one_line
 
 SEED = 2018
@@ -94,8 +94,8 @@ class Exercise:
     """arguments that may be of any size"""
     views: bool = False
     """a result may be a view of an argument"""
-    calls: int | None = None
-    """the most calls of functions that one case may make"""
+    lines: int | None = None
+    """the most lines that an answer may run in one case"""
     memory: int | None = None
     """the most bytes that one case may take at one time"""
     exact: Function | None = None
@@ -205,6 +205,7 @@ class Exercise:
                 )
             except Wrong as problem:
                 text = f"{problem}\n{case}{self._how_to_get(case, answer)}"
+                explain = explain and not isinstance(problem, TooLong)
                 why = self.explain(answer, case, cases) if explain else ""
                 return Verdict("wrong", f"{text}\n{why}" if why else text)
         if self.words is not None:
@@ -221,7 +222,11 @@ class Exercise:
         """
         if not failed.about:  # what is made of a case may fail for another reason
             cases = [case for case in cases if not case.about]
-        given = [self._outcome(answer, case) for case in cases]  # each only once
+        given = []
+        for case in cases:  # each only once
+            given.append(self._outcome(answer, case))
+            if isinstance(given[-1], TooLong):
+                return ""
         mistake = self.recognise(given, cases)
         if mistake:
             return f"That is what you get when {mistake}"
@@ -266,7 +271,7 @@ class Exercise:
         Missing if it is in the first case that it has no answer.
         """
         try:
-            with at_most(self.calls, self.memory):
+            with at_most(self.lines, self.memory):
                 found = answer(*arguments)
         except Wrong:
             raise
@@ -276,7 +281,8 @@ class Exercise:
             raise Wrong("it raises NotImplementedError") from problem
         except Exception as problem:
             says = f": {problem}" if str(problem) else ""
-            raise Wrong(f"it raises {type(problem).__name__}{says}") from problem
+            where = line_of_error(problem.__traceback__)
+            raise Wrong(f"it raises {type(problem).__name__}{says}{where}") from problem
         if found is None:
             if is_empty(answer):
                 raise Missing
@@ -292,7 +298,7 @@ class Exercise:
         """What a function returns, or the exception it raises. It prints nothing."""
         with np.errstate(all="ignore"), contextlib.redirect_stdout(io.StringIO()):
             try:
-                with at_most(self.calls, None):
+                with at_most(self.lines, None):
                     return function(*case.copies())
             except Exception as problem:
                 return problem
@@ -310,7 +316,7 @@ class Exercise:
         """
         if verdict.state == "right" and answer not in (self, self.function):
             record.solved(self.chapter, self.name)
-            kept.keep(self.chapter, self.name, answer)
+            saved_answers.save(self.chapter, self.name, answer)
 
 
 def exercise(
@@ -324,7 +330,7 @@ def exercise(
     leading: str = "",
     anysize: str = "",
     views: bool = False,
-    calls: int | None = None,
+    lines: int | None = None,
     memory: int | None = None,
     exact: Function | None = None,
     words: str | None = None,
@@ -348,7 +354,7 @@ def exercise(
         demand,
         *which,
         views,
-        calls,
+        lines,
         memory,
         exact,
         allowed,
@@ -408,8 +414,4 @@ def _alike(found: Any, expected: Any, demand: Demand, by_words: bool) -> bool:
         return type(found) is type(expected) and (
             not by_words or str(found) == str(expected)
         )
-    try:
-        compare(found, expected, demand)
-    except Wrong:
-        return False
-    return True
+    return agree(found, expected, demand)

@@ -323,7 +323,7 @@ def _add_unmultiplied(gradient, output, value, derivative):
             lambda entries, count: _walk(entries[::-1], count, _add_unmultiplied)
         ),
     },
-    calls=3000,
+    lines=3000,
 )
 def backward(entries, count):
     """The derivative of the loss with respect to every value -> (count,).
