@@ -5,7 +5,6 @@ what it is.
 import importlib
 import pkgutil
 import re
-from functools import partial
 
 import numpy as np
 import pytest
@@ -132,6 +131,11 @@ def made(solution, *cases, hints=(), mistakes=None):
     return make(solution)
 
 
+def given(right, found):
+    """The verdict on `found` where `right` is right."""
+    return made(lambda: right, ()).judge(lambda: found)
+
+
 @exercise(
     cases=lambda rng: [(rng.normal(size=(2, 3)), 2.0), (rng.normal(size=4), 0.0)],
     hints=["first", "second"],
@@ -142,9 +146,8 @@ def times(x, factor):
     return x * factor
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
+def test_what_is_said_of_a_wrong_answer():
+    for answer, said in [
         (lambda x, factor: x, "the result is "),
         (lambda x, factor: x, "\nin case 1: x [["),
         (lambda x, factor: x, "; 6 of 6 entries differ\n  yours: [["),
@@ -154,7 +157,7 @@ def times(x, factor):
         ),
         (
             lambda x, factor: x * np.nan,
-            "the result is NaN, not a number, at [0, 0], expected ",
+            "the result is NaN (not a number) at [0, 0], expected ",
         ),
         (lambda x, factor: "a", "the result is a str, expected [["),
         (lambda x, factor: x[7], "it raises IndexError: index 7 is out of bounds"),
@@ -165,30 +168,26 @@ def times(x, factor):
             "check takes the function itself, not an ndarray: check(times), without "
             "its arguments",
         ),
-    ],
-)
-def test_what_is_said_of_a_wrong_answer(answer, said):
-    verdict = times.judge(answer)
-    assert verdict.state == "wrong" and said in verdict.text
+    ]:
+        verdict = times.judge(answer)
+        assert verdict.state == "wrong" and said in verdict.text
 
 
-@pytest.mark.parametrize(
-    ("case", "shown"),
-    [
+def test_a_case_is_shown_as_python_writes_it():
+    for case, shown in [
         (((4,), [1, (2, [3])], ()), "in case 1: a (4,), b [1, (2, [3])], c ()"),
         (("1", ("+", 2), [""]), "in case 1: a '1', b ('+', 2), c ['']"),
         (
             ([*range(100)], np.zeros(4), np.zeros((5, 3))),
             "9, 40, 41, ...\n  b [0, 0, 0, 0]\n  c of shape (5, 3), entries up to 0",
         ),
-    ],
-)
-def test_a_case_is_shown_as_python_writes_it(case, shown):
-    def echo(a, b, c):
-        return 1
+    ]:
 
-    text = made(echo, case).judge(lambda *_: 2).text
-    assert f"{shown}\nTry it: echo(*ex.echo.case(1)); right is ex.echo(" in text
+        def echo(a, b, c):
+            return 1
+
+        text = made(echo, case).judge(lambda *_: 2).text
+        assert f"{shown}\nTry it: echo(*ex.echo.case(1)); right is ex.echo(" in text
 
 
 def test_a_verdict_is_printed_in_lines_that_do_not_scroll(printed):
@@ -203,39 +202,39 @@ def test_a_verdict_is_printed_in_lines_that_do_not_scroll(printed):
     )
     assert try_it.startswith("Try it: answer(*ex.solution.case(1))")
     assert raised[0].startswith("wrong: it raises ValueError: too many words")
-    assert all(line.startswith("    ") for line in raised[1:])
+    assert raised[-1].startswith("in line 2 of answer: raise ValueError(")
+    assert all(line.startswith("    ") for line in raised[1:-1])
     assert case == "in case 1:" and names.startswith("  names ['name-0', 'name-1', ")
     assert more.startswith("    'name-") and more.endswith(" ...")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_an_answer_that_changes_a_list_is_told_so():
+    for change in [
         lambda x: x.reverse(),
         lambda x: x.pop(),
         lambda x: x.clear(),
         lambda x: x.append(4),
-    ],
-)
-def test_an_answer_that_changes_a_list_is_told_so(change):
-    def answer(x):
-        length = len(x)
-        change(x)
-        return length
+    ]:
 
-    verdict = made(len, ([1, 2, 3],)).judge(answer)
-    assert "it changes its argument obj" in verdict.text
+        def answer(x, change=change):
+            length = len(x)
+            change(x)
+            return length
+
+        verdict = made(len, ([1, 2, 3],)).judge(answer)
+        assert "it changes its argument obj" in verdict.text
 
 
-@pytest.mark.parametrize("place", range(3))
-@pytest.mark.parametrize("junk", [None, np.zeros(2), 7, ()])
-def test_an_answer_that_puts_something_else_into_a_list_is_told_so(junk, place):
-    def answer(x):
-        x[place] = junk
-        return len(x)
+def test_an_answer_that_puts_something_else_into_a_list_is_told_so():
+    for place in range(3):
+        for junk in [None, np.zeros(2), 7, ()]:
 
-    verdict = made(len, ([(1, 2), 3.0, "a"],)).judge(answer)
-    assert "it changes its argument obj" in verdict.text
+            def answer(x, place=place, junk=junk):
+                x[place] = junk
+                return len(x)
+
+            verdict = made(len, ([(1, 2), 3.0, "a"],)).judge(answer)
+            assert "it changes its argument obj" in verdict.text
 
 
 class Refusing:
@@ -250,9 +249,8 @@ class Refusing:
         raise RuntimeError("not now")
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
+def test_a_result_that_is_neither_number_nor_text_is_wrong():
+    for odd in [
         Refusing(),
         np.array(["a", "b"]),
         Tensor(np.ones(2)),
@@ -260,12 +258,10 @@ class Refusing:
         [[1], [1, 2]],
         (k for k in "ab"),
         {1},
-    ],
-)
-@pytest.mark.parametrize("expected", ["ab", np.ones(3)])
-def test_a_result_that_is_neither_number_nor_text_is_wrong(odd, expected):
-    verdict = made(lambda: expected, ()).judge(lambda: odd)
-    assert verdict.state == "wrong" and verdict.text.startswith("the result ")
+    ]:
+        for expected in ["ab", np.ones(3)]:
+            verdict = given(expected, odd)
+            assert verdict.state == "wrong" and verdict.text.startswith("the result ")
 
 
 def test_an_answer_is_tried_once_more_for_all_mistakes_together_and_prints_no_more(
@@ -288,7 +284,8 @@ def test_an_answer_is_tried_once_more_for_all_mistakes_together_and_prints_no_mo
 def test_an_answer_that_always_raises_is_no_mistake_that_raises_something_else():
     pointed = {"you put a point behind": lambda x: int(x + ".")}
     whole = made(lambda x: 1, ("1",), ("2",), mistakes=pointed)
-    assert "That is" not in whole.judge(lambda _: int("none")).text
+    last = whole.judge(lambda _: int("none")).text.splitlines()[-1]
+    assert last.startswith("Try it")
     assert whole.judge(lambda x: int(f"{x}.")).text.endswith("you put a point behind")
 
 
@@ -303,7 +300,7 @@ def test_an_error_without_words_is_told_by_its_name():
     def refuse(x, factor):
         raise AssertionError
 
-    assert times.judge(refuse).text.startswith("it raises AssertionError\nin case 1")
+    assert times.judge(refuse).text.startswith("it raises AssertionError\nin line 2 of")
 
 
 def test_an_exercise_is_called_like_its_solution():
@@ -346,9 +343,8 @@ def test_hints_come_one_after_the_other(printed):
         ]
 
 
-@pytest.mark.parametrize(
-    ("found", "expected", "said"),
-    [
+def test_results_of_every_kind_are_compared():
+    for found, expected, said in [
         ((1.0, 2.0), (1.0, 3.0), "the result[1] is 2, expected 3"),
         ((1.0,), (1.0, 3.0), "the result should be 2 things, not 1"),
         (1.0, (1.0, 3.0), "the result should be 2 things, not a float"),
@@ -373,19 +369,12 @@ def test_hints_come_one_after_the_other(printed):
         ),
         (1.0, -np.inf, "the result is 1, expected -inf"),
         (np.inf, 1.0, "the result is inf, expected 1"),
-    ],
-)
-def test_results_of_every_kind_are_compared(found, expected, said):
-    same = made(lambda: expected, ())
-    assert said in same.judge(lambda: found).text
-    assert same.judge(lambda: expected).state == "right"
+    ]:
+        assert said in given(expected, found).text
+        assert given(expected, expected).state == "right"
 
 
-@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-def test_numbers_that_are_not_finite_agree_with_themselves(number):
-    assert (
-        made(lambda: np.array([number, 1.0]), ())
-        .judge(partial(np.array, [number, 1.0]))
-        .state
-        == "right"
-    )
+def test_numbers_that_are_not_finite_agree_with_themselves():
+    for number in (np.nan, np.inf, -np.inf):
+        right = np.array([number, 1.0])
+        assert given(right, right.copy()).state == "right"

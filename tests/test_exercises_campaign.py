@@ -1,13 +1,13 @@
 """Answers that the exercises' authors did not think of, tried on every check.
 
-1,553 plausible wrong answers, at least ten for each of the 99 exercises, and 235 right
-ones that go about it in another way: other orders of axes, loops, einsum, lists and
-stacked arrays for tuples, other kinds of number, a memo. The folder `answers` has them.
-No wrong one may pass, and no right one may be refused. Among them: code for exactly one
-leading axis or for none, walks along every path, a sum by many that nobody exchanges,
-small numbers added and large ones clipped, differences in the place of derivatives,
-probes of ones, float32 inside, numbers for truth values, read-only views, a branch
-without `return`.
+776 plausible wrong answers, at least six for each of the 99 exercises, most of which
+only a later case finds out, and 235 right ones that go about it in another way: other
+orders of axes, loops, einsum, lists and stacked arrays for tuples, other kinds of
+number, a memo. The folder `answers` has them. No wrong one may pass, and no right one
+may be refused. Among them: code for exactly one leading axis or for none, walks along
+every path, a sum by many that nobody exchanges, small numbers added and large ones
+clipped, differences in the place of derivatives, probes of ones, float32 inside,
+numbers for truth values, read-only views, a branch without `return`.
 """
 
 import importlib
@@ -42,19 +42,16 @@ def no_warnings():
         yield
 
 
-def test_every_exercise_is_tried_on_ten_wrong_answers_and_a_right_one():
+def test_every_exercise_is_tried_on_six_wrong_answers_and_a_right_one():
     for name, ex in ALL.items():
-        assert len(WRONG[ex]) >= 10 and len(RIGHT[ex]) >= 1, name
+        assert len(WRONG[ex]) >= 6 and len(RIGHT[ex]) >= 1, name
 
 
 def test_there_are_as_many_as_this_file_says():
-    assert sum(map(len, WRONG.values())) == int(numbers()[0])
-    assert sum(map(len, RIGHT.values())) == int(numbers()[2])
-    assert len(WRONG) == int(numbers()[1])
-
-
-def numbers():
-    return [each.replace(",", "") for each in re.findall(r"\d[\d,]*", __doc__)]
+    wrong, of_exercises, right = map(int, re.findall(r"\d+", __doc__)[:3])
+    assert len(WRONG) == of_exercises
+    assert sum(map(len, WRONG.values())) == wrong
+    assert sum(map(len, RIGHT.values())) == right
 
 
 def judged(collection, explain):

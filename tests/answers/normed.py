@@ -4,8 +4,6 @@ import numpy as np
 
 from tinyrmc.course.exercises import nth_farthest as n
 
-f32 = np.float32
-
 
 def attend(M, x, q, k, v, gain, offset):
     return n.normed_attention(np, M, x, q, k, v, gain, offset)
@@ -23,12 +21,6 @@ WRONG = {
         lambda M, x, q, k, v, g, o: attend(M, x, q, k, v, np.ones_like(g), o),
         lambda M, x, q, k, v, g, o: attend(M, 0 * x, q, k, v, g, o),
         lambda M, x, q, k, v, g, o: attend(M, x, k, q, v, g, o),
-        lambda M, x, q, k, v, g, o: attend(M, x, q, q, v, g, o),
-        lambda M, x, q, k, v, g, o: attend(M, x, 2 * q, k, v, g, o),
-        lambda M, x, q, k, v, g, o: attend(M, x, q, k, v, g, o) + M,
-        lambda M, x, q, k, v, g, o: attend(M, x, q, k, v, g, o).astype(f32),
-        lambda M, x, q, k, v, g, o: attend(M, x, q, k, v, g, o)[..., ::-1],
-        lambda M, x, q, k, v, g, o: attend(M, x, q, k, v, g, o).mean(1),
     ],
     n.normed_step: [
         lambda x, m, h, p: step(x, m, h, p)[::-1],
@@ -37,12 +29,6 @@ WRONG = {
         lambda x, m, h, p: step(x, h, h, p),
         lambda x, m, h, p: step(0 * x, m, h, p),
         lambda x, m, h, p: step(x, m, h, p | {"forget_bias": -p["forget_bias"]}),
-        lambda x, m, h, p: step(x, m, h, p | {"qkv_gain": p["qkv_offset"]}),
-        lambda x, m, h, p: step(x, m, h, p | {"qkv_offset": 0 * p["qkv_offset"]}),
-        lambda x, m, h, p: step(x, m, h, p | {"W_k": p["W_q"]}),
-        lambda x, m, h, p: tuple(y.astype(f32) for y in step(x, m, h, p)),
-        lambda x, m, h, p: (*step(x, m, h, p), h),
-        lambda x, m, h, p: (step(x, m, h, p)[0], h),
     ],
 }
 

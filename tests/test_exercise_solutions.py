@@ -1,0 +1,301 @@
+"""The exercises' solutions against other ways to the same thing: loops, the tape, the
+package's own code.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tinyrmc import Parameter, Tape, corpora, fused, gradcheck, optim
+from tinyrmc import primitives as p
+from tinyrmc.autograd.engine import TABLE, primitive
+from tinyrmc.cores import LSTM, RelationalMemory
+from tinyrmc.cores.core import select_state, state_arrays
+from tinyrmc.cores.memn2n import Encoding, MemN2N
+from tinyrmc.corpora import sampling
+from tinyrmc.course.exercises import acting, language, learning, memory_networks
+from tinyrmc.training.rl import vtrace
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(14)
+
+
+# --- Chapter 4 ------------------------------------------------------------------------
+
+
+def test_the_gradient_of_the_cross_entropy_is_the_packages():
+    rng = np.random.default_rng(3)
+    logits, targets = rng.normal(size=(4, 3)), rng.integers(3, size=4)
+    g = rng.normal(size=4)
+
+    def loss(z):
+        return p.sum(fused.softmax_cross_entropy(z, targets) * g)
+
+    gradcheck(loss, logits)  # by the complex step
+    shift = np.zeros(logits.shape)
+    shift[2, 1] = 1e-6
+    slope = (loss(logits + shift).data - loss(logits - shift).data) / 2e-6
+    assert np.isclose(
+        learning.cross_entropy_vjp(g, logits, targets)[2, 1], slope, rtol=1e-6
+    )
+
+
+def test_many_steps_are_those_of_the_package():
+    for name in ["sgd", "adam_step"]:
+        rng = np.random.default_rng(5)
+        w = rng.normal(size=(2, 3))
+        parameter = Parameter(w)
+        package = (
+            optim.SGD([parameter], 0.1, momentum=0.9)
+            if name == "sgd"
+            else optim.Adam([parameter], 0.1)
+        )
+        m = v = np.zeros_like(w)
+        for t in range(1, 9):
+            g = 10 * rng.normal(size=w.shape)
+            package.zero_grad()
+            parameter.grad += g
+            package.step(max_norm=2.0)
+            (g,) = learning.clip([g], 2.0)
+            if name == "sgd":
+                w, v = learning.sgd(w, g, v, 0.1, 0.9)
+            else:
+                w, m, v = learning.adam_step(w, g, m, v, t, 0.1, 0.9, 0.999)
+        assert np.allclose(parameter.data, w, rtol=1e-12)
+
+
+# --- Chapter 13 -----------------------------------------------------------------------
+
+
+def test_a_bigram_is_counted_by_hand_and_its_rows_are_probabilities(rng):
+    ids, unigram = np.array([0, 1, 0, 1, 0, 2]), np.array([0.5, 0.25, 0.25])
+    found = language.bigram(ids, unigram, 1.0)
+    np.testing.assert_allclose(found[0], [0.5 / 4, 2.25 / 4, 1.25 / 4])
+    np.testing.assert_allclose(found[1], [2.5 / 3, 0.25 / 3, 0.25 / 3])
+    np.testing.assert_allclose(found[2], unigram)  # nothing comes after it
+    shares = rng.dirichlet(np.ones(7))
+    rows = language.bigram(rng.integers(7, size=50), shares, 0.3).sum(axis=1)
+    np.testing.assert_allclose(rows, 1)
+
+
+def test_the_perplexity_of_equal_probabilities_is_the_number_of_choices():
+    assert language.perplexity(np.full((3, 5), 0.1)) == pytest.approx(10)
+    assert language.perplexity(np.array([1 / 2, 1 / 4, 1 / 8])) == pytest.approx(4)
+
+
+def test_the_windows_of_a_lane_are_a_piece_of_the_text():
+    for n, lanes, T in [(41, 4, 5), (40, 4, 3), (100, 7, 2)]:
+        text = 10 * np.arange(n)
+        inputs, targets = language.windows(text, lanes, T)
+        length = (n - 1) // lanes
+        for lane in range(lanes):
+            read = inputs[:, lane].reshape(-1)
+            start = lane * length
+            np.testing.assert_array_equal(read, text[start : start + length // T * T])
+            np.testing.assert_array_equal(targets[:, lane].reshape(-1), read + 10)
+
+
+def test_the_gradient_is_that_of_the_tape(rng):
+    logits, targets = 5 * rng.normal(size=(6, 9)), rng.integers(9, size=6)
+    with Tape() as tape:
+        z = tape.watch(logits)
+        losses = fused.softmax_cross_entropy(z, targets)
+        total = p.sum(losses)
+    found, gradient = language.cross_entropy(logits, targets)
+    np.testing.assert_allclose(found, losses.data, rtol=1e-12)
+    np.testing.assert_allclose(gradient, tape.gradient(total, z), atol=1e-12)
+
+
+def test_a_sum_in_blocks_is_the_sum(rng):
+    logits = 100 * rng.normal(size=(4, 10))
+    for size in [1, 3, 10, 11]:
+        found = language.log_sum_exp_in_blocks(lambda i, j: logits[:, i:j], 10, size)
+        np.testing.assert_allclose(
+            found, np.logaddexp.reduce(logits, axis=1), rtol=1e-12
+        )
+
+
+def test_a_word_is_drawn_as_the_package_draws_it(rng):
+    for temperature in [0, 0.3, 1.0, 2.0]:
+        for seed in range(50):
+            logits = 3 * rng.normal(size=20)
+            u = np.random.default_rng(seed).random()
+            theirs = sampling.draw(logits, np.random.default_rng(seed), temperature)
+            assert language.sample(logits, temperature, u) == theirs
+
+
+# --- Chapter 14 -----------------------------------------------------------------------
+
+
+def test_a_hop_is_the_one_of_the_paper_memory_by_memory(rng):
+    u, m, c = (
+        rng.normal(size=(2, 3)),
+        rng.normal(size=(2, 5, 3)),
+        rng.normal(size=(2, 5, 3)),
+    )
+    p, o = memory_networks.hop(u, m, c)
+    for b in range(2):
+        e = [np.exp(sum(u[b, k] * m[b, i, k] for k in range(3))) for i in range(5)]
+        shares = np.array(e) / sum(e)
+        np.testing.assert_allclose(p[b], shares, rtol=1e-12)
+        found = sum(shares[i] * c[b, i] for i in range(5))
+        np.testing.assert_allclose(o[b], found, rtol=1e-12)
+
+
+def test_the_gradient_of_a_hop_is_that_of_the_complex_step(rng):
+    @primitive
+    def look(xp, u, m, c):
+        return memory_networks.hop(u, m, c)[1], (u, m, c)
+
+    @look.vjp
+    def look_vjp(xp, needs, g, u, m, c):
+        return memory_networks.hop_backward(u, m, c, g)
+
+    arrays = rng.normal(size=(2, 3, 4)), *rng.normal(size=(2, 2, 3, 6, 4))
+    gradcheck(look, *arrays)
+    del TABLE[look.name]  # it is no primitive of the package
+
+
+def test_a_position_encoding_is_the_package_s_and_a_constant_plus_rank_one():
+    for J, d in [*itertools.product((1, 2, 7), (1, 3, 20))]:
+        found = memory_networks.position_encoding(J, d)
+        encoding = Encoding("printed", 1.0)
+        words = encoding.rows([range(J)], J).reshape(2, J)  # each word once
+        theirs = words[0][:, None] + words[1][:, None] * encoding.along(d)
+        np.testing.assert_allclose(found, theirs, atol=1e-12)
+
+
+def test_memories_are_the_latest_sentences_backward():
+    for n, N in [*itertools.product((1, 3, 8), (1, 3, 5))]:
+        told = list(range(1, n + 1))
+        found = memory_networks.newest_first(np.array(told), N).tolist()
+        assert found == (list(reversed(told)) + N * [0])[:N]
+
+
+def test_both_networks_are_the_package_s(rng):
+    for hops in [1, 2, 3]:
+        bags = rng.integers(3, size=(4, 6, 9)).astype(float)
+        asked = rng.integers(3, size=(4, 9)).astype(float)
+        bag = {"slots": 0, "hops": hops, "std": 0.5, "dtype": np.float64}
+        theirs = MemN2N(9, 5, **bag)
+        found = memory_networks.adjacent(list(theirs.tables.data[0]), bags, asked)
+        np.testing.assert_allclose(theirs(bags, asked).data[0], found, rtol=1e-10)
+        theirs = MemN2N(9, 5, tying="layerwise", **bag)
+        A, C = theirs.tables.data[0]
+        B, W, H = (x.data[0] for x in (theirs.questions, theirs.answers, theirs.H))
+        found = memory_networks.layerwise(A, C, B, W, H.T, hops, bags, asked)
+        np.testing.assert_allclose(theirs(bags, asked).data[0], found, rtol=1e-10)
+
+
+def test_a_linear_hop_is_one_matrix(rng):
+    u, m, c = rng.normal(size=(2, 4)), *rng.normal(size=(2, 2, 7, 4))
+    scores = np.einsum("bk,bik->bi", u, m)
+    found = np.einsum("bi,bil->bl", scores, c)
+    G = memory_networks.association(m, c)
+    np.testing.assert_allclose(np.einsum("bk,bkl->bl", u, G), found, rtol=1e-12)
+
+
+def test_who_looks_at_the_facts_of_made_up_stories_hits_always():
+    stories = corpora.GeneratedStories(50).stories(15, "train")
+    N = max(len(story.sentences) for story in stories)
+    counts = np.array([len(story.sentences) for story in stories])
+    facts = [story.supporting for story in stories]
+    p = np.zeros((50, 3, N))
+    for row, story in zip(p, stories, strict=True):
+        numbers = memory_networks.newest_first(
+            np.arange(1, len(story.sentences) + 1), N
+        )
+        row[0, np.flatnonzero(numbers == story.supporting[0] + 1)] = 1
+        row[1, np.flatnonzero(numbers == story.supporting[1] + 1)] = 1
+        others = set(range(len(story.sentences))) - set(story.supporting)
+        row[2, np.flatnonzero(numbers == min(others) + 1)] = 1
+    np.testing.assert_array_equal(memory_networks.hits(p, counts, facts), [1, 1, 0])
+
+
+# --- Chapter 15 -----------------------------------------------------------------------
+
+
+def test_returns_are_sums_up_to_the_end(rng):
+    T, gamma = 7, 0.8
+    rewards, ended = rng.normal(size=(T, 3, 2)), rng.random((T, 3, 2)) < 0.3
+    after = rng.normal(size=(3, 2))
+    found = acting.returns(rewards, ended, gamma, after)
+    for row in np.ndindex(3, 2):
+        for t in range(T):
+            expected, k = 0.0, t
+            while k < T:
+                expected += gamma ** (k - t) * rewards[(k, *row)]
+                if ended[(k, *row)]:
+                    break
+                k += 1
+            else:
+                expected += gamma ** (T - t) * after[row]
+            assert found[(t, *row)] == pytest.approx(expected)
+
+
+def test_the_policy_gradient_is_that_of_the_tape(rng):
+    logits, actions = 3 * rng.normal(size=(4, 5, 3)), rng.integers(3, size=(4, 5))
+    advantages = rng.normal(size=(4, 5))
+    with Tape() as tape:
+        z = tape.watch(logits)
+        log_pi, _ = fused.categorical(z, actions)
+        total = p.sum(log_pi * advantages)
+    found = acting.policy_gradient(logits, actions, advantages)
+    np.testing.assert_allclose(found, tape.gradient(total, z), atol=1e-12)
+
+
+def test_the_mean_of_log_pis_gradient_is_zero_whatever_the_baseline(rng):
+    logits = rng.normal(size=4)
+    pi = np.exp(logits) / np.exp(logits).sum()
+    every = acting.policy_gradient(
+        np.tile(logits, (4, 1)), np.arange(4), np.full(4, 7.0)
+    )
+    np.testing.assert_allclose(pi @ every, 0, atol=1e-12)
+
+
+def test_the_targets_are_those_of_the_package_and_v_minus_v_the_advantages(rng):
+    for spread in [0.0, 1.0, 50.0]:
+        shape = 6, 4
+        discounts = 0.9 * (rng.random(shape) < 0.8)
+        rest = rng.normal(size=shape), rng.normal(size=shape), rng.normal(size=4)
+        case = spread * rng.normal(size=shape), discounts, *rest
+        targets, advantages = vtrace.targets(*case)
+        found = acting.vtrace(*case)
+        np.testing.assert_allclose(found, targets, atol=1e-12)
+        np.testing.assert_allclose(found - case[3], advantages, atol=1e-12)
+
+
+def test_where_the_actor_is_the_learner_the_targets_are_returns(rng):
+    shape, gamma = (5, 3), 0.9
+    rewards, values = rng.normal(size=(2, *shape))
+    ended, after = rng.random(shape) < 0.3, rng.normal(size=3)
+    found = acting.vtrace(np.zeros(shape), gamma * ~ended, rewards, values, after)
+    np.testing.assert_allclose(found, acting.returns(rewards, ended, gamma, after))
+
+
+def test_a_state_begins_anew_as_the_packages_do(rng):
+    for core in [LSTM(3, 4), RelationalMemory(3, 2, 4, 2)]:
+        begin = core.initial_state(5)
+        x = rng.normal(size=(5, 2, 3)).astype(np.float32)
+        _, state = core.unroll(x, begin)
+        ended = np.array([True, False, False, True, False])
+        theirs = state_arrays(select_state(ended, begin, state))
+
+        def plain(part):
+            return tuple(map(plain, part)) if isinstance(part, tuple) else part.data
+
+        mine = state_arrays(acting.begin_anew(plain(state), ended, begin))
+        for name, array in theirs.items():
+            np.testing.assert_array_equal(mine[name], array)
+
+
+def in_place(state, ended, begin):
+    state[ended] = begin[ended]
+    return state
+
+
+def test_a_state_is_not_written_over():
+    assert "it changes its argument state" in acting.begin_anew.judge(in_place).text
