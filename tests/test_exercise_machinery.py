@@ -185,10 +185,10 @@ def endless_elsewhere(x):
 
 
 def test_a_loop_without_an_end_is_stopped_and_its_line_is_named(monkeypatch):
-    monkeypatch.setattr(limits, "SECONDS", 0.05)
+    monkeypatch.setattr(limits, "SECONDS", 0.3)
     text = made(squares, (np.ones(2),), (np.ones(3),)).judge(endless).text
     assert re.match(
-        r"it has not come to an end after 0.05 seconds\nin line [34] of endless: "
+        r"it has not come to an end after 0.3 seconds\nin line [34] of endless: "
         r"(while x.ndim < 5:|np.sum\(x, axis=0\))\nin case 1: ",
         text,
     )
@@ -205,8 +205,9 @@ def test_on_the_tape_a_loop_without_an_end_is_stopped_too(monkeypatch):
         return memory.output(np, o, m)
 
     monkeypatch.setattr(limits, "SECONDS", 0.5)
-    said = "on NumPy, but it has not come to an end after 0.5 seconds\nin line 2 of on_"
-    assert said in memory.output.judge(on_the_tape).text
+    text = memory.output.judge(on_the_tape).text
+    assert "on NumPy, but it has not come to an end after 0.5 seconds\nin line" in text
+    assert " of on_the_tape: " in text
 
 
 def test_an_exception_names_the_line_of_the_learner_that_it_comes_from():
