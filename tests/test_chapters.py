@@ -2,6 +2,8 @@
 run.
 """
 
+import copy
+import functools
 import re
 from pathlib import Path
 
@@ -25,6 +27,7 @@ SHOWN = re.compile(
 )
 
 
+@functools.cache
 def committed(source: Path):
     return nbformat.read(HERE / f"{source.stem}.ipynb", as_version=4)
 
@@ -55,25 +58,17 @@ def shown(source: Path):
     return pieces
 
 
-@pytest.fixture(params=SOURCES, ids=[path.stem for path in SOURCES])
-def source(request):
-    return request.param
-
-
 # --- The builder ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name, says",
-    [("4", "; did you mean 04? There"), ("99", "; there"), ("x", "; there")],
-)
-def test_a_chapter_that_is_not_there_is_refused_in_one_line(name, says, capsys):
-    assert main(["--check", "00", name]) == 2
-    said = capsys.readouterr()
-    begins = f"error: no chapter begins with {name!r}{says} are 00_how_to_read, 01_"
-    assert said.out == ""
-    assert said.err.startswith(begins)
-    assert said.err.count("\n") == 1
+def test_a_chapter_that_is_not_there_is_refused_in_one_line(capsys):
+    for name, says in (("4", "; did you mean 04? There"), ("x", "; there")):
+        assert main(["--check", "00", name]) == 2
+        said = capsys.readouterr()
+        begins = f"error: no chapter begins with {name!r}{says} are 00_how_to_read, 01_"
+        assert said.out == ""
+        assert said.err.startswith(begins)
+        assert said.err.count("\n") == 1
 
 
 def test_a_missing_tool_is_named_with_its_remedy(monkeypatch, capsys):
@@ -92,23 +87,27 @@ def test_every_notebook_has_a_source_and_the_other_way_round():
     assert notebooks == {path.stem for path in SOURCES}
 
 
-def test_a_picture_is_described_for_those_who_do_not_see_it(source):
-    for cell in committed(source).cells:
-        drawn = [o for o in cell.get("outputs", []) if "image/png" in o.get("data", {})]
-        if drawn or "plt.show()" in cell.source:
-            image = cell.metadata.get("mystnb", {}).get("image", {})
-            assert len(image.get("alt", "")) > 20, cell.source
-            assert drawn, cell.source  # MPLBACKEND=Agg shows nothing
+def test_a_picture_is_described_for_those_who_do_not_see_it():
+    for source in SOURCES:
+        for cell in committed(source).cells:
+            drawn = [
+                o for o in cell.get("outputs", []) if "image/png" in o.get("data", {})
+            ]
+            if drawn or "plt.show()" in cell.source:
+                image = cell.metadata.get("mystnb", {}).get("image", {})
+                assert len(image.get("alt", "")) > 20, cell.source
+                assert drawn, cell.source  # MPLBACKEND=Agg shows nothing
 
 
-def test_a_folded_cell_says_in_the_line_that_is_left_what_it_does(source):
-    for cell in committed(source).cells:
-        tags = cell.metadata.get("tags", [])
-        marks = cell.metadata.get("jupyter", {})
-        folded = FOLDED in tags or ANSWER in tags
-        assert marks.get("source_hidden", False) == folded
-        assert marks.get("outputs_hidden", False) == (ANSWER in tags)
-        assert not folded or re.match("# [A-Z]", cell.source)
+def test_a_folded_cell_says_in_the_line_that_is_left_what_it_does():
+    for source in SOURCES:
+        for cell in committed(source).cells:
+            tags = cell.metadata.get("tags", [])
+            marks = cell.metadata.get("jupyter", {})
+            folded = FOLDED in tags or ANSWER in tags
+            assert marks.get("source_hidden", False) == folded, cell.source
+            assert marks.get("outputs_hidden", False) == (ANSWER in tags), cell.source
+            assert not folded or re.match("# [A-Z]", cell.source), cell.source
 
 
 def estimated(source: Path) -> float:
@@ -126,69 +125,76 @@ def estimated(source: Path) -> float:
     return words / 150 + lines / 15 + 7 * exercises
 
 
-def test_the_time_at_the_head_is_the_one_that_chapter_0_explains(source):
-    if source.stem != "20_puzzles":  # as long as you like
-        text = "\n".join(cell.source for cell in committed(source).cells)
-        (told,) = re.findall(r"\*\* About (\d+)\sminutes", text)
-        assert abs(int(told) - estimated(source)) <= 5
+def test_the_time_at_the_head_is_the_one_that_chapter_0_explains():
+    for source in SOURCES:
+        if source.stem != "20_puzzles":  # as long as you like
+            text = "\n".join(cell.source for cell in committed(source).cells)
+            (told,) = re.findall(r"\*\* About (\d+)\sminutes", text)
+            assert abs(int(told) - estimated(source)) <= 5, source.stem
 
 
 # --- The notebooks --------------------------------------------------------------------
 
 
-def test_a_notebook_says_what_its_source_says(source):
-    def told(notebook):
-        return [
-            (cell.id, cell.cell_type, cell.source, dict(cell.metadata))
-            for cell in notebook.cells
+def told(notebook):
+    return notebook.metadata, [
+        (cell.id, cell.cell_type, cell.source, dict(cell.metadata))
+        for cell in notebook.cells
+    ]
+
+
+def test_a_notebook_says_what_its_source_says():
+    for source in SOURCES:
+        remedy = f"`make chapters` brings chapters/{source.stem}.ipynb up to its source"
+        assert told(committed(source)) == told(read(source)), remedy
+
+
+def test_a_notebook_has_been_run_from_top_to_bottom_without_an_error():
+    for source in SOURCES:
+        counts = [cell.execution_count for cell in code_cells(source)]
+        assert counts == [*range(1, len(counts) + 1)], source.stem
+        for output in outputs(source):
+            assert output.output_type != "error", source.stem
+            assert output.get("name") != "stderr", source.stem
+
+
+def test_what_a_notebook_shows_of_the_package_is_what_stands_there():
+    for source in SOURCES:
+        for place, text in shown(source):
+            file = (PACKAGE / place).read_text(encoding="utf-8")
+            lines = {line.strip() for line in file.splitlines()}
+            missing = {line.strip() for line in text.splitlines()} - lines
+            assert not missing, f"`make chapters` shows {place} as it is now"
+
+
+def test_what_a_notebook_shows_of_the_package_fits_into_its_columns():
+    for source in SOURCES:
+        for place, text in shown(source):
+            wide = [line for line in text.splitlines() if len(line) > COLUMNS]
+            assert wide == [], place
+
+
+def test_what_a_notebook_says_of_an_exercise_untouched_is_what_is_said_now(capsys):
+    for source in SOURCES:
+        first.mean_slot.check(lambda M: ...)
+        now = capsys.readouterr().out.strip()
+        lines = [
+            line for o in outputs(source) for line in o.get("text", "").splitlines()
         ]
-
-    made, kept = read(source), committed(source)
-    remedy = f"`make chapters` brings chapters/{source.stem}.ipynb up to its source"
-    assert told(kept) == told(made), remedy
-    assert kept.metadata == made.metadata
+        said = {line for line in lines if line.startswith("not attempted")}
+        assert said <= {now}, "`make chapters` runs them again"
 
 
-def test_a_notebook_has_been_run_from_top_to_bottom_without_an_error(source):
-    counts = [cell.execution_count for cell in code_cells(source)]
-    assert counts == [*range(1, len(counts) + 1)]
-    for output in outputs(source):
-        assert output.output_type != "error"
-        assert output.get("name") != "stderr"
+def test_a_notebook_names_no_place_of_the_machine_that_ran_it():
+    for source in SOURCES:
+        text = (HERE / f"{source.stem}.ipynb").read_text(encoding="utf-8")
+        assert not re.search(r"/home/|/root/|/tmp/|/Users/|0x[0-9a-f]{9}", text)
 
 
-def test_what_a_notebook_shows_of_the_package_is_what_stands_there(source):
-    for place, text in shown(source):
-        file = (PACKAGE / place).read_text(encoding="utf-8")
-        lines = {line.strip() for line in file.splitlines()}
-        missing = {line.strip() for line in text.splitlines()} - lines
-        assert not missing, f"`make chapters` shows {place} as it is now"
-
-
-def test_what_a_notebook_shows_of_the_package_fits_into_its_columns(source):
-    for place, text in shown(source):
-        wide = [line for line in text.splitlines() if len(line) > COLUMNS]
-        assert wide == [], place
-
-
-def test_what_a_notebook_says_of_an_exercise_untouched_is_what_is_said_now(
-    source, capsys
-):
-    first.mean_slot.check(lambda M: ...)
-    now = capsys.readouterr().out.strip()
-    lines = [line for o in outputs(source) for line in o.get("text", "").splitlines()]
-    said = {line for line in lines if line.startswith("not attempted")}
-    assert said <= {now}, "`make chapters` runs them again"
-
-
-def test_a_notebook_names_no_place_of_the_machine_that_ran_it(source):
-    text = (HERE / f"{source.stem}.ipynb").read_text(encoding="utf-8")
-    assert not re.search(r"/home/|/root/|/tmp/|/Users/|0x[0-9a-f]{9}", text)
-
-
-def test_outputs_that_differ_from_run_to_run_are_not_kept(source):
-    for cell in code_cells(source):
-        assert VARIES not in cell.metadata.get("tags", []) or not cell.outputs
+def test_outputs_that_differ_from_run_to_run_are_not_kept():
+    for source in SOURCES:
+        for cell in code_cells(source):
+            assert VARIES not in cell.metadata.get("tags", []) or not cell.outputs
 
 
 def test_all_notebooks_together_are_small():
@@ -202,12 +208,14 @@ def packages(tmp_path_factory):
     return install(build_archive("wheel", PACKAGE, folder / "wheel"), folder / "site")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("source", SOURCES, ids=[path.stem for path in SOURCES])
 def test_a_chapter_runs_from_the_wheel_in_an_empty_folder(
     source, packages, tmp_path, monkeypatch
 ):
     """With nothing but the notebook: what it reads comes with the package."""
     monkeypatch.delenv("TINYRMC_DATA")
-    notebook = committed(source)
+    notebook = copy.deepcopy(committed(source))
     notebook.cells.append(nbformat.v4.new_code_cell("import tinyrmc\ntinyrmc.__file__"))
     # raises where a cell does
     execute(notebook, brief=True, folder=tmp_path, packages=packages)

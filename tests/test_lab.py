@@ -21,6 +21,7 @@ pytestmark = [
         reason="needs the extra course: make lab",
     ),
     browser.needed,
+    pytest.mark.slow,
 ]
 
 MENU = (

@@ -143,7 +143,6 @@ WRONG = {
         lambda M: np.median(M, axis=0),
         lambda M: M.sum(axis=0) / M.shape[1],
         lambda M: M.sum(axis=0) / (len(M) + 1e-8),
-        lambda M: M[0],
     ],
     a.centred: [
         with_loop,
@@ -151,7 +150,6 @@ WRONG = {
         lambda M: M - M.mean(axis=-1)[:, :, None],
         lambda M: np.stack([m - m.mean(axis=1, keepdims=True) for m in M]),
         lambda M: M.mean(axis=-1, keepdims=True) - M,
-        lambda M: M - M.sum(axis=-1, keepdims=True),
     ],
     a.squared_distances: [
         lambda M: ((M[:, None] - M[None, :]) ** 2).sum(-1) if M.ndim == 2 else
@@ -160,7 +158,6 @@ WRONG = {
         lambda M: abs(M[..., :, None, :] - M[..., None, :, :]).sum(-1),
         lambda M: ((M[..., :, None, :] - M[..., None, :, :]) ** 2).mean(-1),
         lambda M: M @ M.swapaxes(-1, -2),
-        lambda M: 2 * a.squared_distances(M),
     ],
     a.project: [
         lambda M, W: np.einsum("bnf,hfk->hbnk", M, W),
@@ -168,7 +165,6 @@ WRONG = {
         lambda M, W: np.einsum("bnf,hfk->bnk", M, W),
         lambda M, W: M[:, None] @ W[:1],
         lambda M, W: M[:1, None] @ W,
-        lambda M, W: (M[:, None] @ W).sum(axis=1),
     ],
     a.split_heads: [
         lambda x, H: np.array(np.split(x, H, axis=-1)),
@@ -176,14 +172,12 @@ WRONG = {
         lambda x, H: x.reshape(len(x), H, x.shape[1], -1, order="F"),
         lambda x, H: x.reshape(*x.shape[:2], H, -1).transpose(1, 2, 0, 3),
         lambda x, H: x.reshape(*x.shape[:2], H, x.shape[-1] // H, 1).swapaxes(1, 2),
-        lambda x, H: np.split(x, H, axis=-1)[0][:, None],
     ],
     a.one_hot: [
         lambda labels, size: np.eye(size)[labels.ravel()],
         lambda labels, size: (labels == np.arange(size)).astype(float),
         lambda labels, size: np.eye(size)[size - 1 - labels],
         lambda labels, size: np.where(np.eye(size)[labels] > 0, 1, 1e-10),
-        lambda labels, size: np.eye(size)[labels] * 0.9 + 0.1 / size,
         lambda labels, size: np.array([np.eye(size)[k] for k in labels]),
     ],
     t.matmul_vjp: [
@@ -192,12 +186,9 @@ WRONG = {
         lambda g, a, b: (-(g @ b.T), -(a.T @ g)),
         lambda g, a, b: (g @ b.T,),
         lambda g, a, b: g @ b.T,
-        lambda g, a, b: (g @ b.T, np.zeros_like(b)),
     ],
     t.softmax_vjp: [
         lambda g, y: y * (g - g.mean(-1, keepdims=True)),
-        lambda g, y: g * y - y * y,
-        lambda g, y: g * y - (g * y).sum(-1, keepdims=True),
         lambda g, y: g * y - y * (g * y).sum(axis=0, keepdims=True),
         lambda g, y: g * y - y * (g @ y.T) if y.ndim == 1 else
         g * y - y * np.diagonal(g @ y.swapaxes(-1, -2), 0, -2, -1)[..., None] * 2,
@@ -209,8 +200,6 @@ WRONG = {
         lambda g, shape: g.reshape(-1, *shape).sum(axis=0) if g.size % max(
             math.prod(shape), 1) == 0 else g,
         lambda g, shape: np.resize(g, shape),
-        lambda g, shape: g.max(axis=tuple(range(g.ndim - len(shape)))).reshape(shape),
-        lambda g, shape: np.broadcast_to(g, shape),
         lambda g, shape: t.unbroadcast(g, shape) if shape else g.sum(axis=0),
         lambda g, shape: t.unbroadcast(g, shape) if g.ndim == 2 else g,
     ],
@@ -219,8 +208,6 @@ WRONG = {
         walk_down_every_path,
         lambda e, n: back(e, n, once=True),
         lambda e, n: back(e, n, skip=1),
-        lambda e, n: back(e, n, power=2),
-        lambda e, n: back(e, n, start=2.0),
         lambda e, n: back(e, n, clip=1e3),
         lambda e, n: back([(o, i[:1]) for o, i in e], n),
         lambda e, n: back(e, n).astype(np.float16),
@@ -228,9 +215,7 @@ WRONG = {
     c.central_difference: [
         lambda f, x, h: differences(f, x, h, forward=True),
         lambda f, x, h: differences(f, x, h / 2),
-        lambda f, x, h: differences(f, x, h * h),
         lambda f, x, h: differences(f, x, h).ravel(),
-        lambda f, x, h: differences(f, x, h).astype(f32),
         lambda f, x, h: c.complex_step(f, x),
         lambda f, x, h: differences(f, x, h).T,
         lambda f, x, h: np.array([differences(f, x, h)[k] for k in range(len(x))]),
@@ -238,16 +223,12 @@ WRONG = {
     c.complex_step: [
         better_differences,
         lambda f, x: differences(f, x, 1e-6),
-        lambda f, x: complex_steps(f, x, 1e-5),
-        lambda f, x: complex_steps(f, x, 1e-30, part=np.asarray),
         lambda f, x: complex_steps(f, x, 1e-30).ravel(),
         lambda f, x: np.array([f(x[k] + 1e-30j).imag / 1e-30 for k in range(len(x))]),
         lambda f, x: complex_steps(f, x, 1e-30).T,
     ],
     c.variance: [
         lambda x: ((x - x.mean(-1, keepdims=True)) ** 2).sum(-1),
-        lambda x: ((x - x.mean(-1, keepdims=True)) ** 2).mean(-1, keepdims=True),
-        lambda x: ((x - x.mean(-1, keepdims=True)) ** 2).mean(-1) ** 0.5,
         lambda x: (abs(x - x.mean(-1, keepdims=True)) ** 2).mean(-1),
         lambda x: ((x - x.mean(-1, keepdims=True)) ** 2).mean(-1).real,
         lambda x: np.array([((r - r.mean()) ** 2).mean() for r in x]),
@@ -269,8 +250,6 @@ WRONG = {
         lambda f, r, x: rule(f, r, x, close=lambda p, q, s: abs(p - q) < 1e-8 * s),
         lambda f, r, x: rule(f, r, x, close=lambda p, q, s: abs(p - q) < 1e-10),
         lambda f, r, x: float(c.rule_is_right(f, r, x)),
-        lambda f, r, x: int(c.rule_is_right(f, r, x)),
-        lambda f, r, x: not c.rule_is_right(f, r, x),
         lambda f, r, x: True,
         lambda f, r, x: rule(f, r, x, close=lambda p, q, s: p - q <= 1e-10 * s),
         lambda f, r, x: np.shape(r(np.ones_like(f(x)), x)) == x.shape,
