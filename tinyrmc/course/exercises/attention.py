@@ -11,17 +11,6 @@ from .derived import by_complex_step, log_shares
 from .exercise import exercise, normal
 
 
-def _rows(rng):
-    return [
-        normal(rng, 5),
-        normal(rng, (3, 4)),
-        normal(rng, (2, 3, 3)),  # square: nothing but the axis tells rows from columns
-        (1e3 * rng.normal(size=(2, 6)),),
-        (np.array([[0.0, -np.inf, 0.0]]),),
-        (np.array([[1.0, 2.0], [-2e3, -2e3]]),),  # rows that are far apart
-    ]
-
-
 def softmax_that_overflows(x):
     e = np.exp(x)
     return e / e.sum(axis=-1, keepdims=True)
@@ -53,7 +42,14 @@ def _nothing_keeps_its_axis(x):
 
 
 @exercise(
-    cases=_rows,
+    cases=lambda rng: [
+        normal(rng, 5),
+        normal(rng, (3, 4)),
+        normal(rng, (2, 3, 3)),  # square: nothing but the axis tells rows from columns
+        (1e3 * rng.normal(size=(2, 6)),),
+        (np.array([[0.0, -np.inf, 0.0]]),),
+        (np.array([[1.0, 2.0], [-2e3, -2e3]]),),  # rows that are far apart
+    ],
     hints=[
         "Exponentials first, then divide each row by its sum: what must `axis` and "
         "`keepdims` be?",
@@ -95,16 +91,6 @@ def softmax(x):
     return e / e.sum(axis=-1, keepdims=True)
 
 
-def _queries_and_keys(rng):
-    return [
-        normal(rng, (3, 4), (5, 4)),
-        normal(rng, (4, 4), (4, 4)),  # square: a forgotten transpose fits
-        normal(rng, (2, 3, 8), (2, 6, 8)),
-        normal(rng, (1, 16), (2, 16)),
-        (100 * rng.normal(size=(3, 5)), 100 * rng.normal(size=(3, 5))),
-    ]
-
-
 def _scores(Q, K):
     return Q @ np.swapaxes(K, -1, -2)  # (..., N, R)
 
@@ -119,7 +105,13 @@ def _over_queries(Q, K):
 
 
 @exercise(
-    cases=_queries_and_keys,
+    cases=lambda rng: [
+        normal(rng, (3, 4), (5, 4)),
+        normal(rng, (4, 4), (4, 4)),  # square: a forgotten transpose fits
+        normal(rng, (2, 3, 8), (2, 6, 8)),
+        normal(rng, (1, 16), (2, 16)),
+        (100 * rng.normal(size=(3, 5)), 100 * rng.normal(size=(3, 5))),
+    ],
     hints=[
         "Each entry of Q K^T is the dot product of a query with a key. Leading axes "
         "are examples: swap the last two of K only.",

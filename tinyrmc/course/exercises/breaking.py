@@ -62,10 +62,6 @@ def _twice_and_overflowing(logits, targets):
     return cross_entropy(softmax_that_overflows(logits), targets)
 
 
-def _logarithm_of_nothing(logits, targets):
-    return -np.log(_at_targets(softmax_that_overflows(logits), targets)).mean()
-
-
 def _shifted_in_the_sum_only(logits, targets):
     return cross_entropy(logits, targets) - logits.max(axis=-1).mean()
 
@@ -89,8 +85,11 @@ def _one_shift_for_all(logits, targets):
         "you still take the softmax twice": (
             lambda logits, targets: cross_entropy(softmax(logits), targets)
         ),
-        "exp overflows, or a probability of 0 has the "
-        "logarithm -inf": _logarithm_of_nothing,
+        "exp overflows, or a probability of 0 has the logarithm -inf": (
+            lambda logits, targets: (
+                -np.log(_at_targets(softmax_that_overflows(logits), targets)).mean()
+            )
+        ),
         "you still take the softmax twice, and exp overflows": _twice_and_overflowing,
         "you subtract the largest logit in the sum of exponentials, but not from "
         "the right class's logit": _shifted_in_the_sum_only,
@@ -283,10 +282,6 @@ def _influence(step, inputs, memory, *, detached=False, measure=np.linalg.norm):
     return np.array([measure(g) for g in tape.gradient(loss, xs, strict=False)])
 
 
-def _always_from_the_first(step, inputs, memory):
-    return influence(lambda x, _: step(x, memory), inputs, memory)
-
-
 @exercise(
     cases=_sequences,
     hints=[
@@ -299,8 +294,11 @@ def _always_from_the_first(step, inputs, memory):
         "you still cut the memory from the tape after each step": partial(
             _influence, detached=True
         ),
-        "you do not hand the memory on: every step begins with the "
-        "first one": _always_from_the_first,
+        "you do not hand the memory on: every step begins with the first one": (
+            lambda step, inputs, memory: influence(
+                lambda x, _: step(x, memory), inputs, memory
+            )
+        ),
         "you add up absolute values in place of the norm": partial(
             _influence, measure=lambda g: abs(g).sum()
         ),

@@ -68,10 +68,6 @@ def rms_norm_gradient(g, x, gain, epsilon):
 _product_step = by_complex_step(lambda x, W: x @ W, "W")
 
 
-def _reshaped(x, g):
-    return x.reshape(x.shape[-1], -1) @ g.reshape(-1, g.shape[-1])
-
-
 @exercise(
     cases=lambda rng: [
         normal(rng, (4, 2, 3), (4, 2, 5)),
@@ -92,7 +88,9 @@ def _reshaped(x, g):
         ),
         "input and output have changed places": lambda x, g: weight_gradient(g, x),
         "each time step keeps a gradient of its own": lambda x, g: x.swapaxes(1, 2) @ g,
-        "you reshape where you should transpose: the axes are mixed up": _reshaped,
+        "you reshape where you should transpose: the axes are mixed up": (
+            lambda x, g: x.reshape(x.shape[-1], -1) @ g.reshape(-1, g.shape[-1])
+        ),
     },
     anysize="g",
     exact=lambda x, g: _product_step(g, x, np.zeros((x.shape[-1], g.shape[-1]))),

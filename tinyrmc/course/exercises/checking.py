@@ -317,8 +317,30 @@ def zero_rule(g, x):
     return np.zeros(x.shape)
 
 
-def _rules(rng):
-    return [
+def _judge(
+    forward, vjp, x, *, g=None, v=None, tolerance=1e-10, floor=0.0, ceiling=np.inf
+):
+    """The solution and, by its arguments, ways to get it wrong.
+
+    `floor` and `ceiling` bound the size by which the difference is measured.
+    """
+    rng = np.random.default_rng(1)
+    v = rng.normal(size=x.shape) if v is None else v
+    g = rng.normal(size=forward(x).shape) if g is None else g
+    exact = (g * forward(x + 1e-30j * v).imag).sum() / 1e-30
+    terms = vjp(g, x) * v
+    size = np.clip(max(abs(terms).sum(), abs(exact)), floor, ceiling)
+    return abs(terms.sum() - exact) <= tolerance * size
+
+
+def _move_the_first_entry(forward, vjp, x):
+    v = np.zeros(x.shape)
+    v.flat[0] = 1.0
+    return _judge(forward, vjp, x, v=v)
+
+
+@exercise(
+    cases=lambda rng: [
         (np.tanh, tanh_rule, rng.normal(size=(3, 4))),
         (np.tanh, tanh_rule_without_the_square, rng.normal(size=(3, 4))),
         (np.tanh, tanh_rule_off_by_a_millionth, rng.normal(size=5)),
@@ -344,41 +366,7 @@ def _rules(rng):
         (np.sin, sin_rule_off_by_a_billionth, np.array([0.7])),
         (np.sin, sin_rule_in_the_wrong_places, rng.normal(size=4)),
         (np.sin, sin_rule_without_g, rng.normal(size=(2, 3))),
-    ]
-
-
-def _judge(
-    forward, vjp, x, *, g=None, v=None, tolerance=1e-10, floor=0.0, ceiling=np.inf
-):
-    """The solution and, by its arguments, ways to get it wrong.
-
-    `floor` and `ceiling` bound the size by which the difference is measured.
-    """
-    rng = np.random.default_rng(1)
-    v = rng.normal(size=x.shape) if v is None else v
-    g = rng.normal(size=forward(x).shape) if g is None else g
-    exact = (g * forward(x + 1e-30j * v).imag).sum() / 1e-30
-    terms = vjp(g, x) * v
-    size = np.clip(max(abs(terms).sum(), abs(exact)), floor, ceiling)
-    return abs(terms.sum() - exact) <= tolerance * size
-
-
-def _move_the_first_entry(forward, vjp, x):
-    v = np.zeros(x.shape)
-    v.flat[0] = 1.0
-    return _judge(forward, vjp, x, v=v)
-
-
-def _weigh_by_one(forward, vjp, x):
-    return _judge(forward, vjp, x, g=np.ones(forward(x).shape))
-
-
-def _shape_g_like_x(forward, vjp, x):
-    return _judge(forward, vjp, x, g=np.random.default_rng(2).normal(size=x.shape))
-
-
-@exercise(
-    cases=_rules,
+    ],
     hints=[
         "Draw a direction v for x and weights g for the result. Then two numbers must "
         "agree: the rule's gradient times v, and the slope of sum(g * forward(x)) "
@@ -404,10 +392,15 @@ def _shape_g_like_x(forward, vjp, x):
         "with tiny slopes passes: pass atol=0": partial(_judge, floor=100.0),
         "you move the first entry of x only: a rule that is wrong "
         "elsewhere passes": _move_the_first_entry,
-        "your g or v is 1 everywhere: shares always sum to 1, and all scores may "
-        "move alike, so for a softmax you compare nothing but rounding": _weigh_by_one,
-        "your g has the shape of x, not that of forward(x), which "
-        "may differ": _shape_g_like_x,
+        "your g or v is 1 everywhere: shares always sum to 1, and all scores may move "
+        "alike, so for a softmax you compare nothing but rounding": (
+            lambda forward, vjp, x: _judge(forward, vjp, x, g=np.ones(forward(x).shape))
+        ),
+        "your g has the shape of x, not that of forward(x), which may differ": (
+            lambda forward, vjp, x: _judge(
+                forward, vjp, x, g=np.random.default_rng(2).normal(size=x.shape)
+            )
+        ),
         "you do not measure the difference by the size of the numbers: a right "
         "rule with large slopes fails": partial(_judge, floor=1.0, ceiling=1.0),
     },

@@ -28,10 +28,6 @@ def _further_on(held, step):
     return held[np.where(LANES + step < THREADS, LANES + step, LANES)]
 
 
-def _full_columns_only(row):
-    return _butterfly(_own(row[: len(row) // THREADS * THREADS]))
-
-
 def _halving(row):
     held = _own(row)
     for step in STEPS:
@@ -74,7 +70,9 @@ def _one_after_the_other(row):
     ],
     mistakes={
         "the threads do not exchange what they hold": _own,
-        "you leave out the columns beyond the last full 32": _full_columns_only,
+        "you leave out the columns beyond the last full 32": (
+            lambda row: _butterfly(_own(row[: len(row) // THREADS * THREADS]))
+        ),
         "the partner is the thread `step` further on: then only thread 0 has the "
         "whole sum": (lambda row: _butterfly(_own(row), partner=_further_on)),
         "only the first `step` threads add what their partner holds: then only "

@@ -322,10 +322,6 @@ def _gates(f, i, forget_bias):
     return sigmoid(f + forget_bias), sigmoid(i)
 
 
-def _own_gate_too(*case):
-    return _past(*_gates(*case), own=True)
-
-
 def _written_for_ever(*case):
     keep, write = _gates(*case)
     return np.stack([keep.prod(axis=0), *write])
@@ -348,7 +344,9 @@ def _by_division(*case):
         "then multiply left by sigmoid(f[t] + forget_bias).",
     ],
     mistakes={
-        "what a step writes also meets the forget gate of that step": _own_gate_too,
+        "what a step writes also meets the forget gate of that step": (
+            lambda *case: _past(*_gates(*case), own=True)
+        ),
         "you swap forget gate and input gate": (
             lambda f, i, forget_bias: weights_of_the_past(i, f, forget_bias)
         ),

@@ -80,10 +80,6 @@ def _overflowing(g, logits, targets):
     return g[:, None] * (p - one_hot(logits, targets))
 
 
-def _g_along_the_columns(g, logits, targets):
-    return g * (softmax(logits) - one_hot(logits, targets))
-
-
 def _whole_rows(g, logits, targets):
     p = softmax(logits)
     p[targets] -= 1
@@ -114,7 +110,9 @@ def _down_the_columns(g, logits, targets):
         "you take 1 off whole rows; each row has one place: write "
         "p[np.arange(R), targets] -= 1": _whole_rows,
         "g lies along the columns; it has one number for each row, so write "
-        "g[:, None]": _g_along_the_columns,
+        "g[:, None]": (
+            lambda g, logits, targets: g * (softmax(logits) - one_hot(logits, targets))
+        ),
         "exp overflows: take each row's largest logit off the row first": _overflowing,
         "your softmax runs down the columns, not along each row": _down_the_columns,
         "you take the softmax twice; the arguments are logits": (
@@ -371,14 +369,6 @@ def _lengths_added(gradients, limit):
     return [g * (limit / max(length, limit)) for g in gradients]
 
 
-def _each_array(gradients, limit):
-    return [clip([g], limit)[0] for g in gradients]
-
-
-def _each_entry(gradients, limit):
-    return [np.clip(g, -limit, limit) for g in gradients]
-
-
 def _by_the_squares(gradients, limit):
     squares = _length(gradients) ** 2
     return [g * (limit / squares) if squares > limit else g for g in gradients]
@@ -394,10 +384,14 @@ def _by_the_squares(gradients, limit):
         "by 0.",
     ],
     mistakes={
-        "you clip each array by itself: that bends the gradient, it points "
-        "elsewhere afterwards": _each_array,
-        "you clip each entry: that bends the gradient, it points elsewhere "
-        "afterwards": _each_entry,
+        "you clip each array by itself: that bends the gradient, it points elsewhere "
+        "afterwards": (
+            lambda gradients, limit: ([clip([g], limit)[0] for g in gradients])
+        ),
+        "you clip each entry: that bends the gradient, it points "
+        "elsewhere afterwards": (
+            lambda gradients, limit: ([np.clip(g, -limit, limit) for g in gradients])
+        ),
         "you bring short gradients to the limit, too, and divide by a length that "
         "may be 0; only longer ones shrink": (
             lambda gradients, limit: [g * limit / _length(gradients) for g in gradients]

@@ -235,10 +235,6 @@ def _candidate_of(candidate):
     return lambda x, m, h, p: finish(candidate(x, m, h, p), x, m, h, p)
 
 
-def _gates_see_tanh_m(x, m, h, p):
-    return finish(_candidate(m, x, p), x, m, np.tanh(m), p)
-
-
 def _opened_twice(x, m, h, p):
     f, i, o = (sigmoid(each) for each in _gates(x, h, p))
     after = update_memory(np, f, i, m, _candidate(m, x, p), p["forget_bias"])
@@ -260,7 +256,9 @@ def _opened_twice(x, m, h, p):
         "you leave out the forget bias": (
             lambda x, m, h, p: step(np, x, m, h, p | {"forget_bias": 0.0})
         ),
-        "your gates see tanh(m), not h: the released code does that": _gates_see_tanh_m,
+        "your gates see tanh(m), not h: the released code does that": (
+            lambda x, m, h, p: finish(_candidate(m, x, p), x, m, np.tanh(m), p)
+        ),
         "you make h from the memory before the update": _showing(
             lambda o, before, after: output(np, o, before)
         ),
@@ -501,10 +499,6 @@ def _last_output_only(step_vjp, xs, states, g):
     return _back(step_vjp, xs, states, last)
 
 
-def _output_replaces(step_vjp, xs, states, g):
-    return _back(step_vjp, xs, states, g, pass_h=0.0)
-
-
 def _output_one_step_late(step_vjp, xs, states, g):
     late = np.concatenate([g[1:], np.zeros_like(g[:1])])
     g_m, g_h, g_w = _back(step_vjp, xs, states, late)
@@ -524,8 +518,10 @@ def _output_one_step_late(step_vjp, xs, states, g):
     mistakes={
         "you walk from the first step to the last": partial(_back, order=1),
         "only the last step's output gets a gradient from the loss": _last_output_only,
-        "what the loss gives to h takes the place of what comes from the step "
-        "after; add both": _output_replaces,
+        "what the loss gives to h takes the place of what comes from the step after; "
+        "add both": (
+            lambda step_vjp, xs, states, g: _back(step_vjp, xs, states, g, pass_h=0.0)
+        ),
         "you do not hand the memory's gradient on to the step before": partial(
             _back, pass_m=0.0
         ),

@@ -199,16 +199,6 @@ def layers_of(rng, *sizes):
     ]
 
 
-def _mlp_cases(rng):
-    return [
-        (rng.normal(size=(3, 4)), layers_of(rng, 4, 5, 2)),
-        (rng.normal(size=(2, 4, 4)), layers_of(rng, 4, 4, 4)),
-        (rng.normal(size=(3, 3)), layers_of(rng, 3, 3, 3, 3)),
-        (rng.normal(size=(1, 6)), layers_of(rng, 6, 1)),  # one layer, and no ReLU
-        (1e3 * rng.normal(size=(2, 5)), layers_of(rng, 5, 8, 8, 5)),
-    ]
-
-
 def _relu(x):
     return np.maximum(x, 0)
 
@@ -235,7 +225,13 @@ def _bias_late(z, layers):
 
 
 @exercise(
-    cases=_mlp_cases,
+    cases=lambda rng: [
+        (rng.normal(size=(3, 4)), layers_of(rng, 4, 5, 2)),
+        (rng.normal(size=(2, 4, 4)), layers_of(rng, 4, 4, 4)),
+        (rng.normal(size=(3, 3)), layers_of(rng, 3, 3, 3, 3)),
+        (rng.normal(size=(1, 6)), layers_of(rng, 6, 1)),  # one layer, and no ReLU
+        (1e3 * rng.normal(size=(2, 5)), layers_of(rng, 5, 8, 8, 5)),
+    ],
     hints=[
         "A layer is z @ weight + bias. The bias has one number for each column and "
         "broadcasts over the rows.",
@@ -287,10 +283,6 @@ def _g_psi_cases(rng):
     ]
 
 
-def _norm_of_the_whole_memory(z, layers, gain, offset):
-    return normed(mlp(z, layers) + z, gain, offset, axis=(-2, -1))
-
-
 @exercise(
     cases=_g_psi_cases,
     hints=[
@@ -310,8 +302,11 @@ def _norm_of_the_whole_memory(z, layers, gain, offset):
             lambda z, layers, *gains: mlp(layer_norm(z, *gains), layers) + z
         ),
         "you leave out the norm": lambda z, layers, *gains: mlp(z, layers) + z,
-        "you take the norm of the whole memory, not of "
-        "each slot": _norm_of_the_whole_memory,
+        "you take the norm of the whole memory, not of each slot": (
+            lambda z, layers, gain, offset: normed(
+                mlp(z, layers) + z, gain, offset, axis=(-2, -1)
+            )
+        ),
     },
     leading="z",
     anysize="z",

@@ -112,14 +112,6 @@ def _sequences(rng):
     ]
 
 
-def _m_before_n(x, labels, n, m, N):
-    return encode(x, labels, m, n, N)
-
-
-def _as_long_as_the_vectors(x, labels, n, m, N):
-    return encode(x, labels, n, m, len(x))
-
-
 def _asked_at_the_end(x, labels, n, m, N):
     inputs = encode(x, labels, n, m, N)
     inputs[:-1, -2 * N :] = 0
@@ -135,9 +127,10 @@ def _asked_at_the_end(x, labels, n, m, N):
         "np.concatenate([x, ..., ..., ...], axis=1), in the order x, label, n, m.",
     ],
     mistakes={
-        "m stands before n": _m_before_n,
-        "your one-hot vectors are as long as the number of vectors, not "
-        "of labels": _as_long_as_the_vectors,
+        "m stands before n": (lambda x, labels, n, m, N: encode(x, labels, m, n, N)),
+        "your one-hot vectors are as long as the number of vectors, not of labels": (
+            lambda x, labels, n, m, N: encode(x, labels, n, m, len(x))
+        ),
         "the question comes with the last vector only": _asked_at_the_end,
     },
 )
@@ -159,10 +152,6 @@ def _floor(N, *, accuracy=None, others=None, loss=None):
     return tuple(a if b is None else b for a, b in zip(right, replaced, strict=True))
 
 
-def _guess_among_all(N):
-    return 1 / N + (N - 1) / N**2, 1 / N, (N - 1) / N * math.log(N)
-
-
 @exercise(
     cases=lambda rng: [(4,), (8,), (3,), (2,), (1000,)],
     hints=[
@@ -174,7 +163,9 @@ def _guess_among_all(N):
         "answer: 0 for the self query, log(N - 1) otherwise.",
     ],
     mistakes={
-        "you spread the guesses over all vectors, m among them": _guess_among_all,
+        "you spread the guesses over all vectors, m among them": (
+            lambda N: (1 / N + (N - 1) / N**2, 1 / N, (N - 1) / N * math.log(N))
+        ),
         "you do not even know the self query": lambda N: (1 / N, 1 / N, math.log(N)),
         "you take the loss over the other questions alone": (
             lambda N: _floor(N, loss=math.log(N - 1))
@@ -418,10 +409,6 @@ def _candidate(x, m, p):
     return equations.g_psi(np, attended, p["mlp"], p["gain"], p["offset"])
 
 
-def _gates_of_normed_x(x, m, h, p):
-    return memory.finish(_candidate(x, m, p), _norm(x), m, h, p)
-
-
 @recorded(
     cases=_normed_steps,
     hints=[
@@ -433,8 +420,9 @@ def _gates_of_normed_x(x, m, h, p):
         "your step has no norm on queries, keys and values: it is that of chapter 9": (
             lambda x, m, h, p: memory.step(np, x, m, h, p)
         ),
-        "your gates see a normalised input; the norm is for "
-        "attention alone": _gates_of_normed_x,
+        "your gates see a normalised input; the norm is for attention alone": (
+            lambda x, m, h, p: memory.finish(_candidate(x, m, p), _norm(x), m, h, p)
+        ),
         "you apply tanh to the candidate: the release does that, but here only one "
         "row of the table changes": (
             lambda x, m, h, p: memory.finish(np.tanh(_candidate(x, m, p)), x, m, h, p)

@@ -60,10 +60,6 @@ def _answer(**mistake):
     return lambda program, length: str(_value(program, **mistake) % 10 ** (length + 1))
 
 
-def _signed_remainder(program, length):
-    return str(int(math.fmod(_value(program), 10 ** (length + 1))))
-
-
 @exercise(
     cases=_programs,
     hints=[
@@ -87,8 +83,11 @@ def _signed_remainder(program, length):
         "you pad the answer with zeros": (
             lambda program, length: evaluate(program, length).zfill(length + 1)
         ),
-        "your remainder keeps the sign of the value, as it does "
-        "in C": _signed_remainder,
+        "your remainder keeps the sign of the value, as it does in C": (
+            lambda program, length: str(
+                int(math.fmod(_value(program), 10 ** (length + 1)))
+            )
+        ),
         "your answer is a number, not a text": (
             lambda program, length: int(evaluate(program, length))
         ),

@@ -57,17 +57,13 @@ def identity(n):
     return np.where(np.arange(n)[:, None] == np.arange(n), 1.0, 0.0)
 
 
-def _labels(rng):
-    return [
+@puzzle(
+    cases=lambda rng: [
         (np.array([2, 0, 1, 2]), 3),
         (np.array([0]), 1),
         (np.array([3, 3, 0, 1, 2]), 5),  # a class that nobody has
         (rng.integers(4, size=4), 4),  # as many labels as classes
-    ]
-
-
-@puzzle(
-    cases=_labels,
+    ],
     hints=["Entry [b, c] asks: is labels[b] equal to c? Give both an axis."],
     mistakes={
         "classes and labels have changed places": lambda b, C: np.eye(C)[b].T,

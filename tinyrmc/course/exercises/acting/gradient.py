@@ -58,10 +58,6 @@ def _overflowing(z):
     return np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True)
 
 
-def _along_the_actions(logits, actions, advantages):
-    return advantages * (np.eye(logits.shape[-1])[actions] - softmax(logits))
-
-
 def _log_pi(logits, actions):
     places = np.asarray(actions)[..., None]
     return np.take_along_axis(log_shares(logits), places, axis=-1)[..., 0]
@@ -100,8 +96,11 @@ _log_pi_step = by_complex_step(_log_pi, "logits")
         ),
         "you divide by the number of steps: the task asks for the gradient of the "
         "sum": (lambda z, a, adv: policy_gradient(z, a, adv) / adv.size),
-        "the advantages go along the actions: write "
-        "advantages[..., None]": _along_the_actions,
+        "the advantages go along the actions: write advantages[..., None]": (
+            lambda logits, actions, advantages: (
+                advantages * (np.eye(logits.shape[-1])[actions] - softmax(logits))
+            )
+        ),
         "your softmax runs over the first axis: the actions are "
         "the last": _with_softmax(lambda z: _share(z, 0)),
         "exp overflows: take each row's largest logit off first": _with_softmax(

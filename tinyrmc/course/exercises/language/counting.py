@@ -81,8 +81,8 @@ def bigram(ids, unigram, k):
     return (counts + k * unigram) / (counts.sum(axis=1, keepdims=True) + k)
 
 
-def _right_words(rng):
-    return [
+@exercise(
+    cases=lambda rng: [
         (np.array([0.5, 0.25, 0.125]),),
         (rng.uniform(0.01, 1, size=30),),
         (rng.uniform(0.01, 1, size=(3, 4)),),  # three lanes
@@ -90,27 +90,17 @@ def _right_words(rng):
         (np.array([1.0]),),
         (np.array([1e-250, 0.5]),),
         (np.array([0.5, 0.0, 0.5]),),  # what was held to be impossible has come
-    ]
-
-
-def _by_the_product(probabilities):
-    return np.prod(probabilities) ** (-1 / probabilities.size)
-
-
-def _by_lanes(probabilities):
-    return np.exp(-np.log(probabilities).mean(axis=-1)).mean()
-
-
-@exercise(
-    cases=_right_words,
+    ],
     hints=[
         "The product of many probabilities is too small to hold. The sum of their "
         "logarithms is not.",
         "Take the mean of ln p, change its sign, and undo the logarithm with exp.",
     ],
     mistakes={
-        "you multiply the probabilities: the product of some hundred is too small "
-        "to hold": _by_the_product,
+        "you multiply the probabilities: the product of some hundred is too small to "
+        "hold": (
+            lambda probabilities: np.prod(probabilities) ** (-1 / probabilities.size)
+        ),
         "you take the mean of the probabilities, not of their logarithms": (
             lambda p: 1 / p.mean()
         ),
@@ -128,7 +118,9 @@ def _by_lanes(probabilities):
         "you divide by the number of rows, not of words": (
             lambda p: np.exp(-np.log(p).sum() / len(p))
         ),
-        "you take the mean of each lane's own perplexity": _by_lanes,
+        "you take the mean of each lane's own perplexity": (
+            lambda probabilities: np.exp(-np.log(probabilities).mean(axis=-1)).mean()
+        ),
         "you add something small to every probability": (
             lambda p: np.exp(-np.log(p + 1e-9).mean())
         ),

@@ -53,10 +53,6 @@ def _down_the_columns(logits, targets):
     return -np.log(p[np.arange(len(p)), targets]), p - y
 
 
-def _twice(logits, targets):
-    return cross_entropy(softmax(logits), targets)
-
-
 def _log_of_the_softmax(logits, targets):
     p = softmax(logits)
     return -np.log(p[np.arange(len(p)), targets]), p - one_hot(logits, targets)
@@ -85,7 +81,9 @@ def _never_zero(logits, targets):
         "you take the largest logit of all rows off, and in lower rows every exp "
         "is 0": _shifted_by(np.max),
         "your softmax runs down the columns": _down_the_columns,
-        "you take a softmax of the softmax": _twice,
+        "you take a softmax of the softmax": (
+            lambda logits, targets: cross_entropy(softmax(logits), targets)
+        ),
         "you take the logarithm of the finished softmax: where that is 0, the loss "
         "is infinite": _log_of_the_softmax,
         "you add something small inside the logarithm": _never_zero,
@@ -176,12 +174,6 @@ def _by_rows(words, size):
     return [(k, k + size) for k in range(0, words - size + 1, size)] or [(0, words)]
 
 
-def _sum_of_logarithms(logits_of, words, size):
-    return sum(
-        np.log(np.exp(logits_of(*each)).sum(axis=1)) for each in _ranges(words, size)
-    )
-
-
 def _without_the_highest(logits_of, words, size):
     total = sum(np.exp(logits_of(*each)).sum(axis=1) for each in _ranges(words, size))
     return np.log(total)
@@ -228,8 +220,13 @@ def _highest_of_the_last(logits_of, words, size):
             _running,
             ranges=lambda words, size: [(k, k + size) for k in range(0, words, size)],
         ),
-        "you add up the logarithms of the blocks: the logarithm of a sum is no sum "
-        "of logarithms": _sum_of_logarithms,
+        "you add up the logarithms of the blocks: the logarithm of a sum is no sum of "
+        "logarithms": (
+            lambda logits_of, words, size: sum(
+                np.log(np.exp(logits_of(*each)).sum(axis=1))
+                for each in _ranges(words, size)
+            )
+        ),
         "you do not take the highest logit off, and "
         "exp overflows": _without_the_highest,
         "you take the first block's highest logit off in "

@@ -87,14 +87,6 @@ def _with_the_question(u, m, c):
     return p, u + o
 
 
-def _scores_themselves(u, m, c):
-    return _scores(u, m), hop(u, m, c)[1]
-
-
-def _only_found(u, m, c):
-    return hop(u, m, c)[1]
-
-
 @exercise(
     cases=_questions,
     hints=[
@@ -122,9 +114,11 @@ def _only_found(u, m, c):
         "you add u to what was found: that comes after the hop": _with_the_question,
         "you weight the contents and do not add them up: o is one "
         "row, not N": _not_added_up,
-        "you give the matches, before the softmax, as p": _scores_themselves,
+        "you give the matches, before the softmax, as p": (
+            lambda u, m, c: (_scores(u, m), hop(u, m, c)[1])
+        ),
         "p and o have changed places": lambda u, m, c: hop(u, m, c)[::-1],
-        "you give o alone; p is wanted, too": _only_found,
+        "you give o alone; p is wanted, too": (lambda u, m, c: hop(u, m, c)[1]),
     },
     leading="u m c",
     anysize="u",
@@ -146,11 +140,6 @@ def _found(u, m, c):
 
 
 _hop_step = by_complex_step(_found, "u m c")
-
-
-def _gradients(rng):
-    """(u, m, c, g) of each case: g is what comes back to o."""
-    return [(u, m, c, rng.normal(size=u.shape)) for u, m, c in _questions(rng)]
 
 
 def _backward(
@@ -179,7 +168,9 @@ def _swapped(*order):
 
 
 @exercise(
-    cases=_gradients,
+    cases=lambda rng: [
+        (u, m, c, rng.normal(size=u.shape)) for u, m, c in _questions(rng)
+    ],
     hints=[
         "Go backward: o was made of p and c, p of the matches, the matches of u and m. "
         "First make p again.",

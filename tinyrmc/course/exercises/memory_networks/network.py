@@ -208,8 +208,12 @@ def layerwise(A, C, B, W, H, K, memories, question):
     return u @ W.T
 
 
-def _pairs(rng):
-    return [
+def _turned(x):
+    return np.swapaxes(x, -1, -2)
+
+
+@exercise(
+    cases=lambda rng: [
         normal(rng, (5, 3), (5, 3)),
         normal(rng, (4, 4), (4, 4)),
         normal(rng, (2, 3, 6, 2), (2, 3, 6, 2)),
@@ -217,15 +221,7 @@ def _pairs(rng):
         normal(rng, (1, 4), (1, 4)),
         (1e6 * rng.normal(size=(3, 2)), 1e-6 * rng.normal(size=(3, 2))),
         (rng.integers(3, size=(4, 3)), rng.integers(3, size=(4, 3))),
-    ]
-
-
-def _turned(x):
-    return np.swapaxes(x, -1, -2)
-
-
-@exercise(
-    cases=_pairs,
+    ],
     hints=[
         "Write the sum out: o = sum_i (u . m_i) c_i. Entry l of o is a sum over i and "
         "k of u_k m_ik c_il. What stands between u_k and o_l?",

@@ -105,10 +105,6 @@ def _filled(told, N):
     return row
 
 
-def _upside_down(told, N):
-    return newest_first(told, N)[::-1]
-
-
 def _zeros_before(told, N):
     newest = told[::-1][:N]
     return np.concatenate([np.zeros(N - len(newest), int), newest])
@@ -132,8 +128,9 @@ def _minus_one(told, N):
         "beginning": (lambda told, N: _filled(told[:N], N)),
         "of a story that is too long you keep the beginning: cut after turning it "
         "around": (lambda told, N: _filled(told[:N][::-1], N)),
-        "the row stands on its head: zeros come first, and the "
-        "oldest sentence": _upside_down,
+        "the row stands on its head: zeros come first, and the oldest sentence": (
+            lambda told, N: newest_first(told, N)[::-1]
+        ),
         "you give the story as it was told": lambda told, N: told,
         "you do not fill up with zeros": lambda told, N: told[::-1][:N],
         "you do not cut a long story": (
