@@ -134,8 +134,6 @@ def entry_by_entry(forward, vjp, x):
     return np.allclose(found, exact, rtol=1e-10, atol=1e-12 * abs(exact).max())
 
 
-
-
 WRONG = {
     f.mean_slot: [
         lambda M: M.mean(axis=0, keepdims=True),

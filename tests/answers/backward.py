@@ -21,8 +21,6 @@ def sig(x):
     return (np.tanh(x / 2) + 1) / 2
 
 
-
-
 def differences(forward, gr, inputs, places, h=1e-5):
     """Central differences in the place of derivatives."""
     found = []
@@ -159,12 +157,6 @@ def each_output_by_itself(vjp, xs, states, gr):
         alone[k] = gr[k]
         found.append(walk(vjp, xs, states, alone))
     return tuple(sum(parts) for parts in zip(*found, strict=True))
-
-
-
-
-
-
 
 
 def of_a_norm(grad):

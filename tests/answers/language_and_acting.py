@@ -31,8 +31,6 @@ def both(z, y, tiny=0.0, clip=None):
     return -logs[rows, y] + tiny, p - np.eye(z.shape[1])[y]
 
 
-
-
 def gather(f, V, n, join=np.concatenate):
     z = join([f(k, min(k + n, V)) for k in range(0, V, n)], axis=1)
     top = z.max(1)
@@ -98,8 +96,6 @@ def back(r, e, g, after, cut=None, dtype=float, first=None):
         )
         out[k] = later
     return out
-
-
 
 
 def pg(z, x, adv, tiny=0.0, clip=None, pick=None):

@@ -27,7 +27,7 @@ from ..autograd import primitives
 from ..autograd.engine import Tape
 from . import saved_answers
 from .compare import Demand, Wrong, compare
-from .traced import on_tape
+from .traced import each_in, on_tape
 
 Function = Callable[..., Any]
 
@@ -53,7 +53,7 @@ BACKWARD = (
     (8, "gates", ("gate_vjp", "gated_vjp")),
     (9, "memory", ("state_vjp", "through_time")),
 )
-THE_COURSES, YOURS = "the course's", "yours"
+THE_COURSES, YOURS, UNWRITTEN = "the course's", "yours", "yours is not written yet"
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,10 @@ class Pieces:
 
 def pieces(last: int = WHOLE[0]) -> Pieces:
     """The pieces of chapters 5 to `last`; see the text of this module."""
-    found = Pieces([_piece(*each) for each in PIECES if each[1] <= last])
-    if last < WHOLE[0]:
-        return found
-    return Pieces([*found, *_whole(found)])
+    found = [_piece(*each) for each in PIECES if each[1] <= last]
+    if last >= WHOLE[0]:  # these take xp themselves, and call `my` other pieces
+        found += _judged(*WHOLE, {"my": Pieces(found), "equations": equations})
+    return Pieces(found)
 
 
 def vjps(last: int = BACKWARD[-1][0]) -> Pieces:
@@ -138,20 +138,15 @@ def written(module: str, name: str, **known: Any) -> Function | None:
 def _piece(name: str, chapter: int, module: str, exercise: str) -> Piece:
     course, mine = getattr(equations, name), written(module, exercise)
     if mine is None:
-        return Piece(name, chapter, course, THE_COURSES, "yours is not written yet")
-    function = on_tape(mine)
+        return Piece(name, chapter, course, THE_COURSES, UNWRITTEN)
     try:
-        check(function, course, _arguments(name))
+        check(on_tape(mine), course, arguments(name))
+    except Wrong as problem:
+        return Piece(name, chapter, course, THE_COURSES, str(problem))
     except Exception as problem:
         says = f"{type(problem).__name__}: {problem}"
-        says = str(problem) if isinstance(problem, Wrong) else says
         return Piece(name, chapter, course, THE_COURSES, says)
-    return Piece(name, chapter, function, YOURS)
-
-
-def _whole(my: Pieces) -> list[Piece]:
-    """The pieces of chapter 9, which take xp themselves and call `my` other pieces."""
-    return _judged(*WHOLE, {"my": my, "equations": equations})
+    return Piece(name, chapter, on_tape(mine), YOURS)
 
 
 def _judged(
@@ -162,19 +157,18 @@ def _judged(
     for name in names:
         solution = getattr(exercises(module), name)
         mine = written(module, name, **known)
-        if mine is None:
-            why = "yours is not written yet"
-        elif (verdict := solution.judge(mine)).state == "right":
-            why = ""
+        verdict = solution.judge(mine, explain=False) if mine else None
+        if mine and verdict and verdict.state == "right":
+            piece = Piece(name, chapter, mine, YOURS)
         else:
-            why = verdict.text.splitlines()[0]
-        function = solution.function if mine is None or why else mine
-        found.append(Piece(name, chapter, function, THE_COURSES if why else YOURS, why))
-        known[name] = known[f"my_{name}"] = function
+            why = verdict.text.splitlines()[0] if verdict else UNWRITTEN
+            piece = Piece(name, chapter, solution.function, THE_COURSES, why)
+        found.append(piece)
+        known[name] = known[f"my_{name}"] = piece.function
     return found
 
 
-def _arguments(name: str) -> list[Any]:
+def arguments(name: str) -> list[Any]:
     """Arguments to try a piece on: B = 2, N = 3, F = 4, H = 2."""
     rng = np.random.default_rng(2018)
     x, M, Q = (rng.normal(size=size) for size in ((2, 4), (2, 3, 4), (2, 5, 4)))
@@ -196,39 +190,34 @@ def _arguments(name: str) -> list[Any]:
     }[name]
 
 
-def check(function: Function, right: Function, arguments: list[Any]) -> None:
-    """Wrong where f(xp, *arguments) has other values than `right`, or another gradient.
+def check(function: Function, right: Function, case: list[Any]) -> None:
+    """Wrong where f(xp, *case) has other values than `right`, or another gradient.
 
     Values are compared on NumPy, gradients on the tape. Whatever `function` raises goes
     on to the caller.
     """
-    expected = right(np, *arguments)
-    compare(function(np, *arguments), expected, Demand())
-    found, wanted = (gradients(each, arguments) for each in (function, right))
+    compare(function(np, *case), right(np, *case), Demand())
+    found, wanted = (gradients(each, case) for each in (function, right))
     for number, (mine, theirs) in enumerate(zip(found, wanted, strict=True), 1):
         compare(mine, theirs, Demand(), f"on the tape, the gradient of array {number}")
 
 
-def gradients(function: Function, arguments: list[Any]) -> list[np.ndarray]:
-    """The gradients of the arrays among `arguments`, also those in lists and dicts.
+def gradients(function: Function, case: list[Any]) -> list[np.ndarray]:
+    """The gradients of the arrays in a case, also those in lists and dicts.
 
-    Each entry of what f(primitives, *arguments) returns counts with a weight of its
+    Each entry of what f(primitives, *case) returns counts with a weight of its
     own. Wrong if the tape has lost track of a result.
     """
     watched: list[Any] = []
     with Tape() as tape:
 
         def watch(value: Any) -> Any:
-            if isinstance(value, dict):
-                return {key: watch(each) for key, each in value.items()}
-            if isinstance(value, (list, tuple)):
-                return type(value)([watch(each) for each in value])
             if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
                 return value
             watched.append(tape.watch(value))
             return watched[-1]
 
-        results = function(primitives, *watch(arguments))
+        results = function(primitives, *each_in(watch, case))
         results = results if isinstance(results, (list, tuple)) else [results]
         if not all(getattr(each, "id", 0) for each in results):
             raise Wrong("on the tape, its result is cut off from its arguments")

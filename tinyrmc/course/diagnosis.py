@@ -137,7 +137,7 @@ def _of_arguments(
 ) -> Iterator[str]:
     """What holds if the solution is given other arguments."""
 
-    def gives(change: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
+    def gives(change: Function) -> bool:
         for (found, _), case in zip(pairs, cases, strict=True):
             named = dict(zip(case.arguments, case.copies(), strict=True))
             try:
@@ -148,13 +148,19 @@ def _of_arguments(
                 return False
         return True
 
+    def exchanged(one: str, two: str) -> Function:
+        return lambda named: {one: named[two], two: named[one]}
+
+    def altered(name: str, alter: Function) -> Function:
+        return lambda named: {name: alter(named[name])}
+
     first = cases[0].arguments
     for one, two in combinations(first, 2):
-        if gives(lambda named, one=one, two=two: {one: named[two], two: named[one]}):
+        if gives(exchanged(one, two)):
             yield f"{one} and {two} have changed places"
     for name, value in first.items():
         for words, alter in error_patterns.of_argument(value):
-            if gives(lambda named, name=name, alter=alter: {name: alter(named[name])}):
+            if gives(altered(name, alter)):
                 yield words.format(name=name)
 
 

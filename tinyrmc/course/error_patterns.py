@@ -117,12 +117,13 @@ def _along() -> Iterator[tuple[str, Change]]:
 
 
 def _reduced() -> Iterator[tuple[str, Change]]:
-    for words, reduce in {
+    ways: dict[str, Any] = {
         "added up": np.sum,
         "averaged": np.mean,
         "reduced to its largest entry": np.max,
         "reduced to the index of its largest entry": np.argmax,
-    }.items():
+    }
+    for words, reduce in ways.items():
         for axis, name in AXES.items():
             yield f"{words} over its {name}", partial(reduce, axis=axis)
         yield words, reduce

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Any
 
 from .compare import Wrong
@@ -38,14 +38,16 @@ def check_one_line(answer: Callable[..., Any], words: Collection[str]) -> None:
         if isinstance(node, (ast.Lambda, ast.NamedExpr)):
             raise Wrong("it gives a name to a step: one expression is all you have")
     for node in ast.walk(line):
-        for name in _names(node):
-            if name not in known:
-                allowed = ", ".join(sorted(words))
-                instead = _instead(node, answer)
-                raise Wrong(
-                    f"it uses {name}; a puzzle allows {allowed} and operators{instead}"
-                )
-        if isinstance(node, ast.Subscript) and not _is_plain(node):
+        name = getattr(node, "id", None) or getattr(node, "attr", None)
+        if name and name not in known:
+            says = f"it uses {name}; a puzzle allows {', '.join(sorted(words))}"
+            says += " and operators"
+            if inspect.isfunction(getattr(answer, "__globals__", {}).get(name)):
+                says += f"; copy the line of your {name} into this one"
+            raise Wrong(says)
+        if isinstance(node, ast.Subscript) and not all(
+            isinstance(each, PLACES) for each in ast.walk(node.slice)
+        ):
             raise Wrong(
                 f"it looks up entries, in [{ast.unparse(node.slice)}]: numbers, None "
                 "and slices of numbers may stand there, and nothing else"
@@ -80,23 +82,3 @@ def _line(function: Function) -> ast.expr:
     if len(body) != 1 or not isinstance(body[0], ast.Return) or body[0].value is None:
         raise Wrong("it takes more than one line: `return` and an expression is all")
     return body[0].value
-
-
-def _names(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Name):
-        yield node.id
-    elif isinstance(node, ast.Attribute):
-        yield node.attr
-
-
-def _instead(node: ast.AST, answer: Callable[..., Any]) -> str:
-    """What to do where a name is one of the learner's own functions."""
-    known = getattr(answer, "__globals__", {})
-    if isinstance(node, ast.Name) and inspect.isfunction(known.get(node.id)):
-        return f"; copy the line of your {node.id} into this one"
-    return ""
-
-
-def _is_plain(node: ast.Subscript) -> bool:
-    """Whether nothing but numbers, None and slices stands in the brackets."""
-    return all(isinstance(each, PLACES) for each in ast.walk(node.slice))

@@ -78,12 +78,6 @@ class Graph:
         """The width in inches of a box, or of a line that passes."""
         return BEND if key[0] == "bend" else AROUND + LETTER * len(self.labels[key])
 
-    def layers(self) -> list[list[Key]]:
-        layers: list[list[Key]] = [[] for _ in range(1 + max(self.rows.values()))]
-        for key, row in self.rows.items():
-            layers[row].append(key)
-        return layers
-
 
 def draw_tape(loss: Tensor, names: Mapping[str, Tensor] | None = None) -> Any:
     """Draw the operations that `loss` was made with. Returns the picture's axes.
@@ -93,84 +87,52 @@ def draw_tape(loss: Tensor, names: Mapping[str, Tensor] | None = None) -> Any:
     ValueError if there is nothing to draw. Up to about forty operations it reads well.
     """
     graph = tape_graph(loss, names or {})
-    places = _places(graph)
-    return _draw(graph, places, last=_last(graph))
+    last = max(graph.labels, key=lambda key: (key[0] == "entry", key[1]))
+    return _draw(graph, _places(graph), last)
 
 
 def tape_graph(loss: Tensor, names: Mapping[str, Tensor]) -> Graph:
     """What `draw_tape` draws: the entries that lead to `loss`, and their inputs."""
     entries: list = getattr(loss.tape, "entries", [])
-    made = {
-        place[0]: number
-        for number, (_, _, _, outputs, _, _) in enumerate(entries)
-        for place in outputs
-    }
+    made = {place[0]: number for number, e in enumerate(entries) for place in e[3]}
     if loss.id not in made:
         raise ValueError(
             "draw_tape takes what a tape has recorded, before backward or gradient: "
             "the walk back empties the tape"
         )
-    inputs = _needed(entries, made, made[loss.id])
-    called = {tensor.id: name for name, tensor in names.items()}
-    graph = Graph()
-    for number in sorted(inputs):
-        operation, _, places, *_ = entries[number]
-        key = ("entry", number)
-        graph.labels[key] = operation.name
-        sources = [_source(place[0], made) for place in places if place is not None]
-        before = [graph.rows[each] for each in sources if each in graph.rows]
-        graph.rows[key] = 1 + max(before, default=0)
-        for place, source in zip(filter(None, places), sources, strict=True):
-            if source[0] == "leaf":
-                graph.labels[source] = _leaf(place, called)
-        graph.lines += [(source, key) for source in sources]
-    _place_leaves(graph)
-    _bend(graph)
-    return graph
-
-
-def _needed(entries: list, made: dict[int, int], last: int) -> set[int]:
-    """The numbers of all entries that entry `last` depends on, itself among them."""
-    found, todo = set(), [last]
+    needed, todo = set(), [made[loss.id]]
     while todo:
         number = todo.pop()
-        if number in found:
-            continue
-        found.add(number)
-        places = filter(None, entries[number][2])
-        todo += [made[place[0]] for place in places if place[0] in made]
-    return found
+        if number not in needed:
+            needed.add(number)
+            todo += [made[place[0]] for place in filter(None, entries[number][2])
+                     if place[0] in made]  # fmt: skip
 
-
-def _source(id: int, made: dict[int, int]) -> Key:
-    return ("entry", made[id]) if id in made else ("leaf", id)
-
-
-def _leaf(place: tuple, called: dict[int, str]) -> str:
-    id, shape, _ = place
-    name = called.get(id, "parameter" if id < 0 else "input")
-    return f"{name} {tuple(shape)}" if shape else name
-
-
-def _place_leaves(graph: Graph) -> None:
-    """A leaf stands in the row above its first use."""
-    for source, key in graph.lines:
-        if source[0] == "leaf":
+    called = {tensor.id: name for name, tensor in names.items()}
+    graph, uses = Graph(), []
+    for number in sorted(needed):
+        operation, _, places, *_ = entries[number]
+        key = ("entry", number)
+        graph.labels[key], graph.rows[key] = operation.name, 1
+        for id, shape, _ in filter(None, places):
+            source = ("entry", made[id]) if id in made else ("leaf", id)
+            uses.append((source, key))
+            if id in made:
+                graph.rows[key] = max(graph.rows[key], 1 + graph.rows[source])
+            else:
+                name = called.get(id, "parameter" if id < 0 else "input")
+                graph.labels[source] = f"{name} {tuple(shape)}" if shape else name
+    for source, key in uses:
+        if source[0] == "leaf":  # in the row above its first use
             above = graph.rows[key] - 1
             graph.rows[source] = min(above, graph.rows.get(source, above))
-
-
-def _bend(graph: Graph) -> None:
-    """Give each line a place of its own in every row that it passes."""
-    lines = []
-    for start, end in graph.lines:
-        passed: list[Key] = []
-        for row in range(graph.rows[start] + 1, graph.rows[end]):
-            bend = ("bend", len(graph.rows))
-            graph.rows[bend] = row
-            passed.append(bend)
-        lines.append((start, *passed, end))
-    graph.lines = lines
+    for source, key in uses:  # a line has a place of its own in every row it passes
+        passed = []
+        for row in range(graph.rows[source] + 1, graph.rows[key]):
+            passed.append(("bend", len(graph.rows)))
+            graph.rows[passed[-1]] = row
+        graph.lines.append((source, *passed, key))
+    return graph
 
 
 def _places(graph: Graph) -> dict[Key, float]:
@@ -185,25 +147,23 @@ def _places(graph: Graph) -> dict[Key, float]:
         for first, second in pairwise(line):
             below[first].append(second)
             above[second].append(first)
-    layers = graph.layers()
+    layers: list[list[Key]] = [[] for _ in range(1 + max(graph.rows.values()))]
+    for key, row in graph.rows.items():
+        layers[row].append(key)
     x = {key: float(k) for layer in layers for k, key in enumerate(layer)}
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
         neighbours = above if down else below
         for layer in layers if down else layers[::-1]:
-            wanted = {key: _middle(neighbours[key], x, x[key]) for key in layer}
+            wanted = {}
+            for key in layer:  # the middle of its neighbours; a leaf counts only where
+                near = neighbours[key]  # there is nothing else, so that chains stand
+                near = [each for each in near if each[0] != "leaf"] or near  # upright
+                wanted[key] = sum(x[k] for k in near) / len(near) if near else x[key]
             layer.sort(key=wanted.__getitem__)
             x.update(_apart(layer, wanted, graph.width))
     least = min(x[key] - graph.width(key) / 2 for key in x)
     return {key: value - least for key, value in x.items()}
-
-
-def _middle(keys: list[Key], x: dict[Key, float], otherwise: float) -> float:
-    """The middle of the places of `keys`; inputs count only where there is nothing
-    else, so that a chain of operations stands upright.
-    """
-    keys = [key for key in keys if key[0] != "leaf"] or keys
-    return sum(x[key] for key in keys) / len(keys) if keys else otherwise
 
 
 def _apart(
@@ -233,10 +193,6 @@ def _offsets(keys: list[Key], width: Callable[[Key], float]) -> list[float]:
     """The distance from the left end of a group to the middle of each."""
     ends = accumulate(map(width, keys))
     return [end - width(key) / 2 for end, key in zip(ends, keys, strict=True)]
-
-
-def _last(graph: Graph) -> Key:
-    return max(graph.labels, key=lambda key: (key[0] == "entry", key[1]))
 
 
 def _draw(graph: Graph, x: dict[Key, float], last: Key) -> Any:

@@ -36,17 +36,17 @@ def on_tape(function: Callable[..., Any]) -> Callable[..., Any]:
     def either(xp: Any, *arguments: Any) -> Any:
         if xp is np:
             return function(*arguments)
-        return _each(_tensor, function(*_each(_traced, arguments)))
+        return each_in(_tensor, function(*each_in(_traced, arguments)))
 
     return either
 
 
-def _each(change: Callable[[Any], Any], value: Any) -> Any:
+def each_in(change: Callable[[Any], Any], value: Any) -> Any:
     """`change` applied to what is in lists, tuples and dicts, and to a value itself."""
     if isinstance(value, dict):
-        return {key: _each(change, each) for key, each in value.items()}
+        return {key: each_in(change, each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)([_each(change, each) for each in value])
+        return type(value)([each_in(change, each) for each in value])
     return change(value)
 
 
@@ -72,14 +72,14 @@ def _call(name: str, *arguments: Any, **settings: Any) -> Any:
             "their like can be recorded"
         )
     dtypes: list[np.dtype] = []
-    _each(lambda x: dtypes.append(x.dtype) if isinstance(x, Traced) else 0, arguments)
+    each_in(lambda x: dtypes.append(x.dtype) if isinstance(x, Traced) else 0, arguments)
 
     def fit(value: Any) -> Any:
         if isinstance(value, np.ndarray) and value.dtype.kind == "f" and dtypes:
             return value.astype(dtypes[0])  # float32 stays float32
         return _tensor(value)
 
-    return _each(_traced, rule(*_each(fit, arguments), **settings))
+    return each_in(_traced, rule(*each_in(fit, arguments), **settings))
 
 
 class _Own:

@@ -308,18 +308,14 @@ def _history(rng):
     ]
 
 
-def _past(keep, write, own=False):
-    """The weights of the past, with gates keep and write (T, F).
-
-    `own` lets what a step writes meet the forget gate of that step.
-    """
-    T = len(keep)
-    fading = [keep[t + 1 - own :].prod(axis=0) for t in range(T)]
-    return np.stack([keep.prod(axis=0), *(write * np.stack(fading))])
-
-
 def _gates(f, i, forget_bias):
     return sigmoid(f + forget_bias), sigmoid(i)
+
+
+def _own_gate_too(*case):
+    keep, write = _gates(*case)
+    fading = [keep[t:].prod(axis=0) for t in range(len(keep))]
+    return np.stack([keep.prod(axis=0), *(write * np.stack(fading))])
 
 
 def _written_for_ever(*case):
@@ -344,9 +340,7 @@ def _by_division(*case):
         "then multiply left by sigmoid(f[t] + forget_bias).",
     ],
     mistakes={
-        "what a step writes also meets the forget gate of that step": (
-            lambda *case: _past(*_gates(*case), own=True)
-        ),
+        "what a step writes also meets the forget gate of that step": _own_gate_too,
         "you swap forget gate and input gate": (
             lambda f, i, forget_bias: weights_of_the_past(i, f, forget_bias)
         ),

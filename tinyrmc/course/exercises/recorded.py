@@ -44,9 +44,7 @@ class Recorded(Exercise):
     def __init__(self, function: Function, plain: Exercise):
         vars(self).update(vars(plain))
         self.function, self.plain = function, plain
-        self.mistakes = {
-            what: _with_xp(mistake) for what, mistake in plain.mistakes.items()
-        }
+        self.mistakes = {what: _with_xp(f) for what, f in plain.mistakes.items()}
         functools.update_wrapper(self, function)
 
     def cases(self) -> list[Case]:
@@ -94,7 +92,8 @@ class Recorded(Exercise):
                 f"on the tape it raises {type(problem).__name__}{says}"
             ) from problem
         expected = gradients(self.function, case.copies())
-        for name, mine, right in zip(_names(case), found, expected, strict=True):
+        names = [n for key, x in case.arguments.items() for n, _ in _arrays(x, key)]
+        for name, mine, right in zip(names, found, expected, strict=True):
             compare(mine, right, Demand(), f"on the tape the gradient of {name}")
 
 
@@ -125,12 +124,6 @@ def _arrays(value: Any, name: str) -> list[tuple[str, Any]]:
     if isinstance(value, (list, tuple)):
         return [pair for each in value for pair in _arrays(each, name)]
     return [(name, value)] if isinstance(value, np.ndarray) else []
-
-
-def _names(case: Case) -> list[str]:
-    return [
-        name for key, value in case.arguments.items() for name, _ in _arrays(value, key)
-    ]
 
 
 def _is_ordinary(arguments: list[Any]) -> bool:
