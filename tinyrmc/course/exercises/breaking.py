@@ -58,14 +58,6 @@ def _at_targets(x, targets):
     return x[np.arange(len(targets)), targets]
 
 
-def _twice_and_overflowing(logits, targets):
-    return cross_entropy(softmax_that_overflows(logits), targets)
-
-
-def _shifted_in_the_sum_only(logits, targets):
-    return cross_entropy(logits, targets) - logits.max(axis=-1).mean()
-
-
 def _one_shift_for_all(logits, targets):
     shifted = logits - logits.max()
     sums = np.exp(shifted).sum(axis=-1)
@@ -90,9 +82,17 @@ def _one_shift_for_all(logits, targets):
                 -np.log(_at_targets(softmax_that_overflows(logits), targets)).mean()
             )
         ),
-        "you still take the softmax twice, and exp overflows": _twice_and_overflowing,
-        "you subtract the largest logit in the sum of exponentials, but not from "
-        "the right class's logit": _shifted_in_the_sum_only,
+        "you still take the softmax twice, and exp overflows": (
+            lambda logits, targets: cross_entropy(
+                softmax_that_overflows(logits), targets
+            )
+        ),
+        "you subtract the largest logit in the sum of exponentials, but not from the "
+        "right class's logit": (
+            lambda logits, targets: (
+                cross_entropy(logits, targets) - logits.max(axis=-1).mean()
+            )
+        ),
         "you subtract the largest of all rows: in the others all exponentials may "
         "vanish": _one_shift_for_all,
         "you add up the losses of the examples instead of averaging them": (

@@ -56,10 +56,6 @@ def _full_pieces_only(differentiate, examples, size):
     return in_pieces(differentiate, examples[:full], size)
 
 
-def _first_piece(differentiate, examples, size):
-    return _at_once(differentiate, examples[:size], size)
-
-
 def _last_piece(differentiate, examples, size):
     last = (len(examples) - 1) // size * size
     return _at_once(differentiate, examples[last:], size)
@@ -111,7 +107,11 @@ def _batches(rng):
         "the count": _gradient_of_the_sum,
         "you divide each piece's gradient by its own count before you "
         "add it": _gradients_of_means,
-        "only the first piece counts: is the `return` inside the loop?": _first_piece,
+        "only the first piece counts: is the `return` inside the loop?": (
+            lambda differentiate, examples, size: _at_once(
+                differentiate, examples[:size], size
+            )
+        ),
         "only the last piece counts: add to totals, with +=": _last_piece,
         "you leave out the last piece when it is shorter than "
         "the others": _full_pieces_only,

@@ -86,10 +86,6 @@ def _whole_rows(g, logits, targets):
     return g[:, None] * p
 
 
-def _down_the_columns(g, logits, targets):
-    return g[:, None] * (softmax(logits.T).T - one_hot(logits, targets))
-
-
 @exercise(
     cases=_answers,
     hints=[
@@ -114,7 +110,11 @@ def _down_the_columns(g, logits, targets):
             lambda g, logits, targets: g * (softmax(logits) - one_hot(logits, targets))
         ),
         "exp overflows: take each row's largest logit off the row first": _overflowing,
-        "your softmax runs down the columns, not along each row": _down_the_columns,
+        "your softmax runs down the columns, not along each row": (
+            lambda g, logits, targets: (
+                g[:, None] * (softmax(logits.T).T - one_hot(logits, targets))
+            )
+        ),
         "you take the softmax twice; the arguments are logits": (
             lambda g, logits, targets: cross_entropy_vjp(g, softmax(logits), targets)
         ),

@@ -32,10 +32,6 @@ def _updates(rng):
     ]
 
 
-def _bias_for_both(f, i, m, candidate, forget_bias):
-    return update_memory(np, f, i + forget_bias, m, candidate, forget_bias)
-
-
 def _input_gate_of_what_is_left(f, i, m, candidate, forget_bias):
     keep = sigmoid(f + forget_bias)
     return keep * m + (1 - keep) * candidate
@@ -64,7 +60,11 @@ def _input_gate_of_what_is_left(f, i, m, candidate, forget_bias):
         "you leave out the forget bias": (
             lambda f, i, m, candidate, b: update_memory(np, f, i, m, candidate, 0)
         ),
-        "you give the forget bias to both gates": _bias_for_both,
+        "you give the forget bias to both gates": (
+            lambda f, i, m, candidate, forget_bias: update_memory(
+                np, f, i + forget_bias, m, candidate, forget_bias
+            )
+        ),
         "your input gate is what the forget gate leaves, 1 - sigma(f + b), and not "
         "a gate of its own": _input_gate_of_what_is_left,
         "you apply tanh to the candidate: the released code does that, equation 7 "

@@ -174,19 +174,11 @@ def _read_on(step, inputs, lengths, state):
     return state
 
 
-def _from_the_first(step, inputs, lengths, state):
-    return read(lambda x, _: step(x, state), inputs, lengths, state)
-
-
 def _mixed(step, inputs, lengths, state):
     for t in range(inputs.shape[1]):
         inside = (t < lengths)[:, None]
         state = inside * step(inputs[:, t], state) + (1 - inside) * state
     return state
-
-
-def _all_with_the_longest(step, inputs, lengths, state):
-    return read(step, inputs, np.full_like(lengths, lengths.max()), state)
 
 
 @exercise(
@@ -199,14 +191,22 @@ def _all_with_the_longest(step, inputs, lengths, state):
     ],
     mistakes={
         "the state goes on changing beyond the length": _read_on,
-        "each step begins from the first state, not from the one that the step "
-        "before has left": _from_the_first,
+        "each step begins from the first state, not from the one that the step before "
+        "has left": (
+            lambda step, inputs, lengths, state: read(
+                lambda x, _: step(x, state), inputs, lengths, state
+            )
+        ),
         "you set the state to zero beyond the length": partial(_read, after=0.0),
         "you do not read the last character": partial(_read, late=-1),
         "you read one character too many": partial(_read, late=1),
         "you multiply old and new by 1 and 0 and add them: 0 times NaN is still "
         "NaN": _mixed,
-        "all examples stop with the longest": _all_with_the_longest,
+        "all examples stop with the longest": (
+            lambda step, inputs, lengths, state: read(
+                step, inputs, np.full_like(lengths, lengths.max()), state
+            )
+        ),
     },
 )
 def read(step, inputs, lengths, state):

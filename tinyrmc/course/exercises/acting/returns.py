@@ -79,10 +79,6 @@ def _by_division(rewards, ended, gamma, after):
     return (sums / powers)[:-1]
 
 
-def _in_integers(rewards, ended, gamma, after):
-    return returns(rewards, ended, gamma, after).astype(rewards.dtype)
-
-
 @exercise(
     cases=_trajectories,
     hints=[
@@ -124,8 +120,12 @@ def _in_integers(rewards, ended, gamma, after):
         "your returns stand in the wrong order, the last step's first": (
             lambda *case: returns(*case)[::-1]
         ),
-        "you put the returns into an array of integers, as np.zeros_like makes it "
-        "for rewards that are integers: fractions are cut off": _in_integers,
+        "you put the returns into an array of integers, as np.zeros_like makes it for "
+        "rewards that are integers: fractions are cut off": (
+            lambda rewards, ended, gamma, after: returns(
+                rewards, ended, gamma, after
+            ).astype(rewards.dtype)
+        ),
     },
 )
 def returns(rewards, ended, gamma, after):
