@@ -41,16 +41,6 @@ def _backward(step):
     return answer
 
 
-def _with(change):
-    """The right returns of changed arguments."""
-    return lambda *case: returns(*change(*case))
-
-
-def _last_more(rewards, more):
-    """The rewards, so much more for the last step."""
-    return np.concatenate([rewards[:-1], (rewards[-1] + more)[None]])
-
-
 def _one_step_late(rewards, ended, gamma, after):
     late = np.concatenate([ended[:1] & False, ended[:-1]])
     return returns(rewards, late, gamma, after)
@@ -63,11 +53,6 @@ def _from_the_front(rewards, ended, gamma, after):
         found[t] = so_far
         so_far = np.where(ended[t], 0.0, so_far)
     return found
-
-
-def _since_the_beginning(rewards, ended, gamma, after):
-    powers = gamma ** np.arange(len(rewards)).reshape(-1, *[1] * (rewards.ndim - 1))
-    return powers * returns(rewards, ended, gamma, after)
 
 
 def _by_division(rewards, ended, gamma, after):
@@ -98,24 +83,18 @@ def _by_division(rewards, ended, gamma, after):
         ),
         "you look back, not ahead: a return adds up rewards from its "
         "step on": _from_the_front,
-        "you discount from the beginning of the trajectory: each step begins to "
-        "count anew": _since_the_beginning,
         "you divide by gamma ** t, which becomes 0, and you go on after "
         "an end": _by_division,
-        "your returns go on after an end: rewards of the next episode count": _with(
-            lambda r, end, gamma, after: (r, end & False, gamma, after)
+        "your returns go on after an end: rewards of the next episode count": (
+            lambda r, end, gamma, after: returns(r, end & False, gamma, after)
         ),
         "you cut one step late: `ended[t]` says that nothing comes after "
         "step t": _one_step_late,
         "you lose the reward of the step that ends an episode": _backward(
             lambda r, end, gamma, later, after: np.where(end, 0, r + gamma * later)
         ),
-        "you leave `after` out: the trajectory stops there, the episode "
-        "does not": _with(lambda r, end, gamma, after: (r, end, gamma, after * 0)),
-        "you do not discount `after`: it is one step away from the last reward": (
-            lambda r, end, gamma, after: returns(
-                _last_more(r, ~end[-1] * after), end, gamma, after * 0
-            )
+        "you leave `after` out: the trajectory stops there, the episode does not": (
+            lambda r, end, gamma, after: returns(r, end, gamma, after * 0)
         ),
         "your returns stand in the wrong order, the last step's first": (
             lambda *case: returns(*case)[::-1]
