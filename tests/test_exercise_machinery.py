@@ -10,7 +10,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from test_exercises import ALL
+from test_exercises import ALL, given, made
 
 from tinyrmc import course
 from tinyrmc.course import limits, record
@@ -29,17 +29,6 @@ from tinyrmc.course.exercises import (
 from tinyrmc.course.exercises.derived import by_complex_step
 from tinyrmc.course.exercises.exercise import exercise, normal
 from tinyrmc.course.record import exercises
-
-
-def made(solution, *cases, **promises):
-    """An exercise with these cases; a function of a generator stands for drawn ones."""
-    drawn = cases[0] if cases and callable(cases[0]) else lambda rng: list(cases)
-    return exercise(cases=drawn, hints=[], mistakes={}, **promises)(solution)
-
-
-def given(right, found):
-    """The verdict on `found` where `right` is right."""
-    return made(lambda: right, ()).judge(lambda: found)
 
 
 def squares(x):

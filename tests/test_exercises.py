@@ -125,10 +125,11 @@ def test_nothing_that_an_exercise_prints_scrolls(printed):
 # --- What is said about an answer -----------------------------------------------------
 
 
-def made(solution, *cases, hints=(), mistakes=None):
-    """An exercise with these cases, tuples of arguments."""
-    make = exercise(cases=lambda rng: cases, hints=hints, mistakes=mistakes or {})
-    return make(solution)
+def made(solution, *cases, **words):
+    """An exercise with these cases; a function of a generator stands for drawn ones."""
+    drawn = cases[0] if cases and callable(cases[0]) else lambda rng: list(cases)
+    words = {"cases": drawn, "hints": [], "mistakes": {}} | words
+    return exercise(**words)(solution)
 
 
 def given(right, found):

@@ -80,7 +80,6 @@ WRONG = {
         lambda u, m, c: look(u, m, c, soft=lambda s: soft(s, tiny=1e-6)),
         lambda u, m, c: look(u, m, c, soft=lambda s: soft(s, clip=-5.0)),
         lambda u, m, c: look(u, m, c, soft=lambda s: soft(np.clip(s, -20, 20))),
-        lambda u, m, c: look(u, m, c, soft=lambda s: soft(-s)),
         lambda u, m, c: (soft(m @ u), soft(m @ u) @ c) if u.ndim == 1 else (soft(np.einsum("bk,bik->bi", u, m)), look(u, m, c)[1]),
     ],
     a.hop_backward: [
@@ -88,20 +87,17 @@ WRONG = {
         lambda *c: grads(*c, soft=lambda s: soft(s, axis=0)),
         lambda *c: grads(*c, gp=lambda p, q: p * (q - q.max(-1, keepdims=True))),
         lambda *c: grads(*c, gp=lambda p, q: p * (1 - p) * (q - q.mean())),
-        lambda *c: grads(*c, gp=lambda p, q: q - (p * q).sum(-1, keepdims=True)),
     ],
     a.position_encoding: [
         lambda J, d: code(J, d).astype(f32),
         lambda J, d: code(J, d, mix=lambda j, k: (1 - j) - k * (1 + 2 * j)),
         lambda J, d: code(J, d, mix=lambda j, k: (1 - j) * (1 - k)),
         lambda J, d: code(J, d, mix=lambda j, k: 1 - (j - k * (1 - 2 * j))),
-        lambda J, d: code(J, d, mix=lambda j, k: (1 - k) - j * (1 - k)),
     ],
     a.newest_first: [
         lambda told, N: newest(told, N, dtype=float),
         lambda told, N: newest(told, N, dtype=str),
         lambda told, N: newest(told, N, order=1),
-        lambda told, N: newest(told, N, pad=1),
         lambda told, N: list(told[::-1]) + [0] * (N - len(told)),
     ],
     a.adjacent: [
@@ -116,25 +112,18 @@ WRONG = {
         lambda *c: turns(*c, step=lambda u, o, H: u * np.diag(H) + o),
         lambda *c: turns(*c, step=lambda u, o, H: u @ H.T - o),
         lambda *c: turns(*c, step=lambda u, o, H: u @ np.linalg.inv(H).T + o),
-        lambda *c: turns(*c, step=lambda u, o, H: np.tanh(u @ H.T + o)),
     ],
     a.association: [
         lambda m, c: np.einsum("ik,il->kl", m, c),
         lambda m, c: np.einsum("bik,bil->bkl", m, c),
         lambda m, c: m.transpose(0, 2, 1) @ c if m.ndim == 3 else m.T @ c,
         lambda m, c: (T(m) @ c).astype(f32),
-        lambda m, c: T(m) @ c / np.linalg.norm(T(m) @ c),
     ],
     a.hits: [
         lambda p, n, f: hit(p, n, f, number=lambda n, k: k % max(n, 1)),
         lambda p, n, f: hit(p, n, f, number=lambda n, k: abs(n - 1 - k)),
         lambda p, n, f: hit(p, n, f, number=lambda n, k: n - k),
         lambda p, n, f: hit(p, n, f, pick=np.argmin),
-        lambda p, n, f: hit(p.mean(1, keepdims=True), n, f),
-        lambda p, n, f: hit(p, n, [x[:1] for x in f]),
-        lambda p, n, f: np.cumsum(hit(p, n, f)),
-        lambda p, n, f: hit(p.astype(np.float16), n[::-1], f),
-        lambda p, n, f: hit(p, np.full(len(n), p.shape[2]), f),
     ],
 }  # fmt: skip
 
