@@ -89,8 +89,6 @@ WRONG = {
         lambda x: soft(x, axis=-2 if x.ndim > 1 else -1),
         lambda x: soft(x, axis=1) if x.ndim > 1 else soft(x),
         lambda x: soft(np.nan_to_num(x, neginf=-100.0)),
-        lambda x: soft(abs(x)),
-        lambda x: np.stack([soft(r) for r in x]) if x.ndim == 2 else soft(x, axis=0),
     ],
     a.attention_weights: [
         loops_over_examples,
@@ -98,7 +96,6 @@ WRONG = {
         lambda Q, K: soft(np.einsum("bnd,brd->bnr", Q, K) / math.sqrt(Q.shape[-1])),
         lambda Q, K: soft(Q @ K.transpose(0, 2, 1) / math.sqrt(Q.shape[-1])) if Q.ndim > 2 else soft(scores(Q, K)),
         lambda Q, K: soft(scores(Q, K), clip=-30),
-        lambda Q, K: soft(scores(Q, K), tiny=1e-10),
         lambda Q, K: soft(np.clip(scores(Q, K), -20, 20)),
     ],
     a.attention: [
@@ -263,7 +260,6 @@ RIGHT = {
     ],
     g.weights_of_the_past: [
         past,
-        lambda f, i, b: [*past(f, i, b)],
         lambda f, i, b: past(f, i, b, sig=lambda x: 1 / (1 + np.exp(-x))),
     ],
     g.forget_bias_for: [

@@ -160,7 +160,6 @@ WRONG = {
         lambda p: np.exp(-np.log(p.astype(f32)).mean()),
         lambda p: np.exp(-np.nan_to_num(np.log(p), neginf=0).mean()),
         lambda p: 10 ** -np.log(p).mean(),
-        lambda p: np.exp(-np.log(p).mean(0)).mean(),
         lambda p: min(np.exp(-np.log(p).mean()), 1e100),
     ],
     t.windows: [
@@ -189,7 +188,6 @@ WRONG = {
         lambda *c: draw(*c, pick=lambda p, u: int(u * len(p))),
         lambda *c: draw(*c, pick=lambda p, u: int((np.cumsum(p) < u).sum())),
         lambda z, T, u: draw(z, T * T, u),
-        lambda z, T, u: draw(-z, T, u),
         lambda z, T, u: draw(z, max(T, 0.5), u),
         lambda z, T, u: draw(np.clip(z, -2, 2), T, u),
     ],
@@ -219,7 +217,6 @@ WRONG = {
         anew_in_a_list,
         lambda s, e, b: anew(s, e, b, mask=lambda e, s: e[..., None]),
         lambda s, e, b: anew(s, e, b) if e.any() else b,
-        lambda s, e, b: anew(s, e, b, mask=lambda e, s: np.broadcast_to(e[:, None], (len(e), s.shape[-1]))),
     ],
 }  # fmt: skip
 
@@ -235,7 +232,6 @@ RIGHT = {
     ],
     t.windows: [
         cut,
-        lambda *c: np.stack(cut(*c)),
         lambda *c: [x.copy() for x in cut(*c)],
     ],
     t.cross_entropy: [both, lambda z, y: list(both(z, y))],
@@ -247,7 +243,6 @@ RIGHT = {
     ],
     a.returns: [
         back,
-        lambda *c: list(back(*c)),
         lambda r, e, g, after: back(r, e, g, after, cut=lambda x: np.where(x, 0.0, 1.0)),
     ],
     a.policy_gradient: [

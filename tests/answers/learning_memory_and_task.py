@@ -201,7 +201,6 @@ RIGHT = {
     m.step: [step, lambda *c: np.stack(step(*c)), lambda *c: list(step(*c))],
     m.first_memory: [
         lambda B, N, F: np.repeat(np.eye(N, F)[None], B, axis=0),
-        lambda B, N, F: np.stack([np.eye(N, F)] * B),
         lambda B, N, F: np.zeros((B, N, F)) + np.eye(N, F),
         lambda B, N, F: np.array([[[float(i == j) for j in range(F)] for i in range(N)] for _ in range(B)]),
         lambda B, N, F: np.broadcast_to(np.eye(N, F), (B, N, F)).copy(),

@@ -132,7 +132,6 @@ RIGHT = {
     a.hop_backward: [grads, lambda *c: [*grads(*c)]],
     a.position_encoding: [
         code,
-        lambda J, d: code(J, d).tolist(),
         lambda J, d: code(J, d, mix=lambda j, k: (1 - k) - j * (1 - 2 * k)),
     ],
     a.newest_first: [
