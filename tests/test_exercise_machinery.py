@@ -28,7 +28,7 @@ from tinyrmc.course.exercises import (
 )
 from tinyrmc.course.exercises.derived import by_complex_step
 from tinyrmc.course.exercises.exercise import exercise, normal
-from tinyrmc.course.record import exercises
+from tinyrmc.course.overview import exercises
 
 
 def squares(x):

@@ -21,8 +21,9 @@ course.forget()                      delete what is kept of that
 
 from .assembly import pieces, vjps
 from .chapter import assets, book, fast, held, least, setup, show, summary
+from .overview import progress
 from .pictures import draw_matrix, draw_tape
-from .record import forget, progress
+from .record import forget
 
 __all__ = [
     "assets",

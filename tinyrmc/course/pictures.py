@@ -102,11 +102,9 @@ def tape_graph(loss: Tensor, names: Mapping[str, Tensor]) -> Graph:
         )
     needed, todo = set(), [made[loss.id]]
     while todo:
-        number = todo.pop()
-        if number not in needed:
-            needed.add(number)
-            todo += [made[place[0]] for place in filter(None, entries[number][2])
-                     if place[0] in made]  # fmt: skip
+        needed.add(number := todo.pop())
+        before = [made.get(place[0]) for place in entries[number][2] if place]
+        todo += [each for each in before if each is not None and each not in needed]
 
     called = {tensor.id: name for name, tensor in names.items()}
     graph, uses = Graph(), []
