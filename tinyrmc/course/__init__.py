@@ -1,4 +1,4 @@
-"""What the chapters import.
+"""The tools that the chapters import.
 
 from tinyrmc import course
 from tinyrmc.course.exercises import attention as ex

@@ -1,4 +1,4 @@
-"""What a chapter needs around its text: the code it shows, its pictures, its files."""
+"""The needs of a chapter around its text: code to show, its look, files, measuring."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def assets() -> Path:
 
 
 def summary(name: str) -> dict[str, Any]:
-    """What NAME.json holds, among the committed results of `benchmarks/results`; an
+    """The contents of NAME.json among the committed results, `benchmarks/results`; an
     empty dict if there is no such file.
     """
     for folder in RESULTS:

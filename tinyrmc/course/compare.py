@@ -19,7 +19,7 @@ class Wrong(Exception):
 
 @dataclass(frozen=True)
 class Demand:
-    """What a result must be like."""
+    """Demands on a result."""
 
     tolerance: float = 1e-9
     """of an entry's error, relative to the larger of 1 and the right entry"""
@@ -141,7 +141,7 @@ def numbers(value: Any) -> np.ndarray:
 
 
 def kind(value: Any) -> str:
-    """What sort of thing it is: "a list", "an ndarray"."""
+    """The sort of thing it is: "a list", "an ndarray"."""
     name = type(value).__name__
     article = "an" if name.startswith((*"aeio", "nd")) else "a"
     return f"{article} {name}"

@@ -1,4 +1,4 @@
-"""What a wrong result has in common with the right one, for mistakes nobody foresaw.
+"""Likenesses of a wrong result to the right one, for mistakes that nobody foresaw.
 
 `diagnose` looks at the results of an answer in all cases. It asks in turn
 
@@ -62,7 +62,7 @@ def _silent(pairs: Sequence[Pair], demand: Demand) -> bool:
 
 
 def _of_parts(pairs: list[Pair], cases: list[Case], demand: Demand) -> Iterator[str]:
-    """What holds of the result, or of the one part of it that is wrong."""
+    """Patterns of the result, or of the first part of it that is wrong."""
     if all(isinstance(right, str) for _, right in pairs):
         for words, change in error_patterns.OF_TEXTS:
             if _all([(right, found) for found, right in pairs], change, demand):
@@ -94,7 +94,7 @@ def _of_parts(pairs: list[Pair], cases: list[Case], demand: Demand) -> Iterator[
 def _of_arrays(
     pairs: Sequence[Pair], cases: Sequence[Case], demand: Demand, what: str
 ) -> Iterator[str]:
-    """What holds of arrays, found and right."""
+    """Patterns of arrays, found and right."""
     try:
         some = [(numbers(found), numbers(right)) for found, right in pairs]
     except Exception:  # no numbers, and a foreign object may raise anything
@@ -135,7 +135,7 @@ def _all(pairs: Iterable[Pair], change: Function, demand: Demand) -> bool:
 def _of_arguments(
     solution: Function, pairs: Sequence[Pair], cases: Sequence[Case], demand: Demand
 ) -> Iterator[str]:
-    """What holds if the solution is given other arguments."""
+    """Other arguments with which the solution gives the same."""
 
     def gives(change: Function) -> bool:
         for (found, _), case in zip(pairs, cases, strict=True):
@@ -170,7 +170,7 @@ def _of_arguments(
 def _which_cases(
     wrong: Sequence[bool], cases: Sequence[Case], kinds: Sequence[tuple[str, Function]]
 ) -> str:
-    """What only the wrong cases have in common; "" if there is no such thing."""
+    """A sentence on what only the wrong cases have in common; or ""."""
     if all(wrong) or not any(wrong):  # not a matter of numbers
         return ""
     for words, holds in kinds:

@@ -1,4 +1,4 @@
-"""What you have solved, chapter by chapter."""
+"""Your solved exercises, chapter by chapter."""
 
 from __future__ import annotations
 

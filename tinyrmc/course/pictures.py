@@ -92,7 +92,7 @@ def draw_tape(loss: Tensor, names: Mapping[str, Tensor] | None = None) -> Any:
 
 
 def tape_graph(loss: Tensor, names: Mapping[str, Tensor]) -> Graph:
-    """What `draw_tape` draws: the entries that lead to `loss`, and their inputs."""
+    """The graph of the entries that lead to `loss`, and of their inputs."""
     entries: list = getattr(loss.tape, "entries", [])
     made = {place[0]: number for number, e in enumerate(entries) for place in e[3]}
     if loss.id not in made:

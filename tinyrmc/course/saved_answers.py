@@ -39,7 +39,7 @@ def save(chapter: str, name: str, function: Callable[..., Any]) -> None:
 
 
 def answer(chapter: str, name: str, **known: Any) -> Callable[..., Any] | None:
-    """What you wrote for an exercise; None if nothing is saved.
+    """Your function for an exercise; None if none is saved.
 
     Its text may use np, math and what is `known`. With any other name it raises
     NameError when it is called.

@@ -12,7 +12,7 @@ STEPS = (16, 8, 4, 2, 1)
 
 
 def _own(row):
-    """What each thread adds up by itself."""
+    """The sum that each thread makes by itself."""
     return np.array([row[lane::THREADS].sum() for lane in LANES])
 
 

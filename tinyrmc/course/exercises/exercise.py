@@ -13,7 +13,7 @@
         },
     )
     def softmax(x):
-        """What the learner is asked for, with shapes."""
+        """The task for the learner, with shapes."""
         ...
 
 makes `softmax` an `Exercise`. `softmax.check(answer)` compares an answer with the
@@ -62,7 +62,7 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What `check` says about an answer."""
+    """The words of `check` about an answer."""
 
     state: Literal["right", "wrong", "not attempted"]
     text: str
@@ -133,7 +133,7 @@ class Exercise:
 
         For chapters that go on with what the learner has written.
         """
-        verdict = self.judge(answer)
+        verdict = self.judge(answer, explain=False)
         if verdict.state == "right":
             print(f"{self.name}: yours is used from here on")
             self._remember(answer, verdict)
@@ -217,8 +217,8 @@ class Exercise:
         return Verdict("right", f"{len(cases)} cases agree{judge}")
 
     def explain(self, answer: Function, failed: Case, cases: list[Case]) -> str:
-        """What may be wrong: one of the mistakes, or what a result has in common with
-        the right one. "" if nothing is found.
+        """A sentence on what may be wrong: one of the mistakes, or what a result has in
+        common with the right one. "" if nothing is found.
         """
         if not failed.about:  # what is made of a case may fail for another reason
             cases = [case for case in cases if not case.about]
@@ -266,7 +266,7 @@ class Exercise:
         check_memory(found, named, self.views)
 
     def _call(self, answer: Function, arguments: list[Any], first: bool) -> Any:
-        """What `answer` returns. Wrong if it raises, or returns nothing.
+        """The result of `answer`. Wrong if it raises, or returns nothing.
 
         Missing if it is in the first case that it has no answer.
         """
@@ -295,7 +295,7 @@ class Exercise:
         return found
 
     def _outcome(self, function: Function, case: Case) -> Any:
-        """What a function returns, or the exception it raises. It prints nothing."""
+        """The result of a function, or the exception it raises. It prints nothing."""
         with np.errstate(all="ignore"), contextlib.redirect_stdout(io.StringIO()):
             try:
                 with at_most(self.lines, None):
@@ -329,11 +329,8 @@ def exercise(
     form: bool = False,
     leading: str = "",
     anysize: str = "",
-    views: bool = False,
-    lines: int | None = None,
-    memory: int | None = None,
-    exact: Function | None = None,
     words: str | None = None,
+    **promises: Any,
 ) -> Callable[[Function], Exercise]:
     """Make the function below it the solution of an `Exercise`.
 
@@ -343,21 +340,16 @@ def exercise(
     `leading` and `anysize`, both names with a space between, are made of the first.
     See `Demand` for tolerance, precise and form, `Exercise` for the others.
     """
-    demand = Demand(tolerance, precise, form)
-    which = leading.split(), anysize.split()
-    allowed = None if words is None else words.split()
     return lambda function: Exercise(
         function,
         cases,
         hints,
         mistakes,
-        demand,
-        *which,
-        views,
-        lines,
-        memory,
-        exact,
-        allowed,
+        Demand(tolerance, precise, form),
+        leading.split(),
+        anysize.split(),
+        words=None if words is None else words.split(),
+        **promises,
     )
 
 

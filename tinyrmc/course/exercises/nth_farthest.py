@@ -179,7 +179,7 @@ def _floor(N, *, accuracy=None, others=None, loss=None):
     },
 )
 def self_query_floor(N):
-    """What knowing the self query alone is worth.
+    """The worth of knowing the self query alone.
 
     -> (accuracy, accuracy without self queries, mean cross-entropy in nats).
     """

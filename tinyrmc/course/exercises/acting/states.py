@@ -59,7 +59,7 @@ def _column(ended, state):
 
 
 def _rows(change):
-    """What another row-wise mask gives: change(ended) -> ended."""
+    """The state by another row-wise mask: change(ended) -> ended."""
     return _each(lambda s, ended, b: np.where(_column(change(ended), s), b, s))
 
 

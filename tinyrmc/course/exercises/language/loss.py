@@ -36,7 +36,7 @@ def _loss(make):
 
 
 def _shifted_by(shift):
-    """What comes out if `shift`, not each row's largest, is taken off."""
+    """Losses and gradient if `shift`, not each row's largest, is taken off."""
 
     def answer(logits, targets):
         e = np.exp(logits - shift(logits))
