@@ -2,6 +2,7 @@
 what it is.
 """
 
+import copy
 import importlib
 import pkgutil
 import re
@@ -152,23 +153,13 @@ def test_what_is_said_of_a_wrong_answer():
         (lambda x, factor: x, "the result is "),
         (lambda x, factor: x, "\nin case 1: x [["),
         (lambda x, factor: x, "; 6 of 6 entries differ\n  yours: [["),
-        (
-            lambda x, factor: x.T,
-            "the result has the shape (3, 2), expected (2, 3)\nin case 1: ",
-        ),
-        (
-            lambda x, factor: x * np.nan,
-            "the result is NaN (not a number) at [0, 0], expected ",
-        ),
+        (lambda x, factor: x.T, "has the shape (3, 2), expected (2, 3)\nin case 1: "),
+        (lambda x, factor: x * np.nan, "is NaN (not a number) at [0, 0], expected "),
         (lambda x, factor: "a", "the result is a str, expected [["),
         (lambda x, factor: x[7], "it raises IndexError: index 7 is out of bounds"),
         (lambda x, factor: x.__imul__(factor), "it changes its argument x"),
         (lambda x, factor: x + factor, "\nThat is what you get when you add it"),
-        (
-            np.ones(3),
-            "check takes the function itself, not an ndarray: check(times), without "
-            "its arguments",
-        ),
+        (np.ones(3), "check takes the function itself, not an ndarray: check(times)"),
     ]:
         verdict = times.judge(answer)
         assert verdict.state == "wrong" and said in verdict.text
@@ -210,32 +201,18 @@ def test_a_verdict_is_printed_in_lines_that_do_not_scroll(printed):
 
 
 def test_an_answer_that_changes_a_list_is_told_so():
-    for change in [
-        lambda x: x.reverse(),
-        lambda x: x.pop(),
-        lambda x: x.clear(),
-        lambda x: x.append(4),
-    ]:
+    changes = [list.reverse, list.pop, list.clear, lambda x: x.append(4)]
+    for junk in (None, np.zeros(2), 7, ()):
+        changes += [lambda x, k=k, junk=junk: x.__setitem__(k, junk) for k in range(3)]
+    for change in changes:
 
         def answer(x, change=change):
             length = len(x)
             change(x)
             return length
 
-        verdict = made(len, ([1, 2, 3],)).judge(answer)
+        verdict = made(len, ([(1, 2), 3.0, "a"],)).judge(answer)
         assert "it changes its argument obj" in verdict.text
-
-
-def test_an_answer_that_puts_something_else_into_a_list_is_told_so():
-    for place in range(3):
-        for junk in [None, np.zeros(2), 7, ()]:
-
-            def answer(x, place=place, junk=junk):
-                x[place] = junk
-                return len(x)
-
-            verdict = made(len, ([(1, 2), 3.0, "a"],)).judge(answer)
-            assert "it changes its argument obj" in verdict.text
 
 
 class Refusing:
@@ -304,10 +281,6 @@ def test_an_error_without_words_is_told_by_its_name():
     assert times.judge(refuse).text.startswith("it raises AssertionError\nin line 2 of")
 
 
-def test_an_exercise_is_called_like_its_solution():
-    assert times(2, factor=3) == times(2, 3) == 6
-
-
 def test_only_an_answer_that_is_the_mistake_in_every_case_is_told_so():
     def answer(x, factor):
         return x + factor if factor else x + 1
@@ -315,7 +288,8 @@ def test_only_an_answer_that_is_the_mistake_in_every_case_is_told_so():
     assert "That is" not in times.judge(answer).text
 
 
-def test_a_tensor_counts_as_its_numbers():
+def test_a_tensor_counts_as_its_numbers_and_an_exercise_as_its_solution():
+    assert times(2, factor=3) == times(2, 3) == 6
     assert times.judge(lambda x, factor: Tensor(x * factor)).state == "right"
 
 
@@ -372,10 +346,6 @@ def test_results_of_every_kind_are_compared():
         (np.inf, 1.0, "the result is inf, expected 1"),
     ]:
         assert said in given(expected, found).text
-        assert given(expected, expected).state == "right"
-
-
-def test_numbers_that_are_not_finite_agree_with_themselves():
-    for number in (np.nan, np.inf, -np.inf):
-        right = np.array([number, 1.0])
-        assert given(right, right.copy()).state == "right"
+        assert given(expected, copy.deepcopy(expected)).state == "right"
+    unfinished = np.array([np.nan, np.inf, -np.inf])
+    assert given(unfinished, unfinished.copy()).state == "right"
