@@ -157,6 +157,7 @@ def test_what_is_said_of_a_wrong_answer():
         (lambda x, factor: x * np.nan, "is NaN (not a number) at [0, 0], expected "),
         (lambda x, factor: "a", "the result is a str, expected [["),
         (lambda x, factor: x[7], "it raises IndexError: index 7 is out of bounds"),
+        (lambda x, factor: 1 / 0, "it raises ZeroDivisionError: division by zero\nin "),
         (lambda x, factor: x.__imul__(factor), "it changes its argument x"),
         (lambda x, factor: x + factor, "\nThat is what you get when you add it"),
         (np.ones(3), "check takes the function itself, not an ndarray: check(times)"),
@@ -272,13 +273,6 @@ def test_an_answer_that_sometimes_raises_is_the_mistake_with_the_same_numbers():
     sometimes = made(lambda x: 1, ("1",), ("x",), mistakes=added)
     in_other_words = sometimes.judge(lambda x: 10 + int(x + " ")).text
     assert in_other_words.endswith("you add 10")
-
-
-def test_an_error_without_words_is_told_by_its_name():
-    def refuse(x, factor):
-        raise AssertionError
-
-    assert times.judge(refuse).text.startswith("it raises AssertionError\nin line 2 of")
 
 
 def test_only_an_answer_that_is_the_mistake_in_every_case_is_told_so():

@@ -220,12 +220,12 @@ def test_an_answer_that_the_tape_cannot_record_is_replaced_and_says_why(place):
     assert "np.einsum" in why
 
 
-@pytest.mark.parametrize("text", ["", "def f(:", "1 / 0", "x = 3"])
-def test_a_spoilt_file_does_no_harm(place, text):
-    saved_answers.save("gates", "sigmoid", sigmoid)
-    (file,) = place.rglob("*.py")
-    file.write_text(text)
-    assert whose()["sigmoid"] == ("the course's", "yours is not written yet")
+def test_a_spoilt_file_does_no_harm(place):
+    for text in ["", "def f(:", "1 / 0", "x = 3"]:
+        saved_answers.save("gates", "sigmoid", sigmoid)
+        (file,) = place.rglob("*.py")
+        file.write_text(text)
+        assert whose()["sigmoid"] == ("the course's", "yours is not written yet")
 
 
 def step(xp, x, m, h, p):

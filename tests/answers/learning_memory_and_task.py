@@ -89,6 +89,18 @@ def coded(x, labels, q, ref, N, order="xlnm", hot=None):
 
 
 WRONG = {
+    n.normed_attention: [
+        lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, o, g),
+        lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, g, -o),
+        lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, g[::-1], o),
+        lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, np.ones_like(g), o),
+    ],
+    n.normed_step: [
+        lambda x, m, h, p: n.normed_step(np, x, m, h, p)[::-1],
+        lambda x, m, h, p: n.normed_step(np, x, m, h, p)[0],
+        lambda x, m, h, p: n.normed_step(np, x, m, m, p),
+        lambda x, m, h, p: n.normed_step(np, x, h, h, p),
+    ],
     a.cross_entropy_vjp: [
         lambda g, z, t: ce(g, z, t, smooth=0.1),
         lambda g, z, t: ce(g, z, t, tiny=1e-8),
@@ -179,6 +191,8 @@ WRONG = {
 }  # fmt: skip
 
 RIGHT = {
+    n.normed_attention: [lambda *c: n.normed_attention(np, *c)],
+    n.normed_step: [lambda *c: np.stack(n.normed_step(np, *c))],
     a.cross_entropy_vjp: [
         ce,
         lambda g, z, t: np.einsum("r,rc->rc", g, soft(z) - (t[:, None] == np.arange(z.shape[1]))),

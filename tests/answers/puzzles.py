@@ -11,12 +11,8 @@ def spoilt(f):
     """Ways to be wrong that suit every result with numbers other than 0."""
     return [
         lambda *c: (f(*c) * 1.0).astype(f32) * f32(1.0000001) * f32(1 / 3) * 3.0,
-        lambda *c: f(*c) * 2,
-        lambda *c: -1.0 * f(*c),
         lambda *c: f(*c) + 1e-6,
         lambda *c: f(*c)[None],
-        lambda *c: f(*c)[..., None],
-        lambda *c: f(*c)[:-1],
         lambda *c: f(*c) + 1j,
     ]
 
@@ -29,11 +25,7 @@ def masks(f):
         lambda *c: np.where(f(*c), 0.0, -np.inf),
         lambda *c: ~f(*c),
         lambda *c: f(*c)[None],
-        lambda *c: f(*c)[..., None],
-        lambda *c: f(*c)[:-1],
         lambda *c: f(*c)[:, ::-1],
-        lambda *c: f(*c).tolist() == [],
-        lambda *c: np.ones_like(f(*c)),
         lambda *c: np.zeros_like(f(*c)),
     ]
 
