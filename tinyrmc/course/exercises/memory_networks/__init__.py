@@ -2,10 +2,10 @@
 look at.
 """
 
-from .hops import hop, hop_backward
 from .looking import hits
-from .network import adjacent, association, layerwise
+from .one_hop import hop, hop_backward
 from .sentences import newest_first, position_encoding
+from .several_hops import adjacent, association, layerwise
 
 __all__ = [
     "adjacent",

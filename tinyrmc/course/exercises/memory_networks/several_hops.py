@@ -8,7 +8,7 @@ import numpy as np
 
 from ..attention import softmax
 from ..exercise import exercise, normal
-from .hops import hop, scaled
+from .one_hop import hop, scaled
 
 
 def _bags(rng, leading, N, V):
