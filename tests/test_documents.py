@@ -14,7 +14,7 @@ import pytest
 import report as benchmark_report
 
 from tinyrmc import text
-from tinyrmc.results import sweeps, tables
+from tinyrmc.results import tables
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -49,11 +49,9 @@ def missing_tables(path, documents):
     found = json.loads(path.read_text(encoding="utf-8"))
     if "benchmark" in found:
         wanted = [[table] for table in benchmark_report.markdown(found).split("\n\n")]
-    elif "grid" in found:
-        wanted = [[sweeps.markdown(found)]]
     elif "not_run" in found:
         wanted = [[tables.by_seed(found), tables.markdown(found)]]
-    elif "examinations" in found:
+    elif "examinations" in found or "combinations" in found:  # sweeps before 0.4
         wanted = []
     else:
         wanted = [[tables.by_seed(found)]]

@@ -475,31 +475,23 @@ def test_a_sweep_takes_its_data_along(here, capsys):
     words = ["--seeds", "0,1", "--jobs", "2", "--run", "sweep"]
     grid = ["--grid", "model.core=rmc,lstm"]
     assert sweep.main([FILE, *grid, *words, "--data-dir", "data"]) == 0
-    run = Run.open("sweep")
-    assert run.config["places"] == {"data_dir": "~/data"}
+    assert Run.open("sweep").config["places"] == {"data_dir": "~/data"}
     cells = [path for path in Path("sweep").iterdir() if path.is_dir()]
     assert [Run.open(cell).config["places"] for cell in cells] == [
         {"data_dir": "~/data"}
     ] * 4
     shutil.move("data", "moved")
-    before = contents("sweep")
+    before = {path: contents(path) for path in cells}
     capsys.readouterr()
-    out = ["--out", "results.md"]
-    assert sweep.main(["--show", "sweep", "--data-dir", "moved", *out]) == 0
-    assert contents("sweep") == before
-    text = capsys.readouterr().out
-    found = json.loads(Path("results.json").read_text())
-    head, _, *rows = [
-        [cell.strip() for cell in line.split("|")]
-        for line in Path("results.md").read_text().splitlines()
-        if line.startswith("|")
-    ]
-    assert head[2:5] == ["validation perplexity, mean", "highest", "lowest"]
-    for row, combination in zip(rows, found["combinations"], strict=True):
-        values = [r["validation_perplexity"] for r in combination["group"]["runs"]]
-        assert row[3:5] == [f"{max(values):.2f}", f"{min(values):.2f}"]
-    assert "%" not in text
-    assert "moved" not in json.dumps(found) and "~/data" not in json.dumps(found)
+    assert sweep.main(["--resume", "sweep", "--data-dir", "moved"]) == 0
+    assert {path: contents(path) for path in cells} == before
+    text, kept = capsys.readouterr().out, Path("sweep/results.json").read_text()
+    groups = json.loads(kept)["groups"]
+    assert [group["label"] for group in groups] == ["model.core rmc", "model.core lstm"]
+    for group in groups:
+        mean = sum(run["validation_perplexity"] for run in group["runs"]) / 2
+        assert f"{mean:.2f}" in text
+    assert "%" not in text and "moved" not in kept and "~/data" not in kept
 
 
 def test_a_sweep_says_which_of_its_runs_diverged(here, capsys):
@@ -508,8 +500,7 @@ def test_a_sweep_says_which_of_its_runs_diverged(here, capsys):
     assert sweep.main([FILE, *grid, *words]) == 0
     out = capsys.readouterr().out
     assert "learning_rate 1e5, seed 0: validation perplexity not finite, 20 st" in out
-    assert re.search(r"^ +1e5 +not finite ", out, re.M)
-    assert re.search(r"^ +0.01 +[\d.,]+ ", out, re.M)
+    assert "train.learning_rate 0.01" in out
 
 
 def test_a_flag_says_where_the_data_are(here, capsys):

@@ -14,7 +14,7 @@ from tinyrmc import corpora
 from tinyrmc.cli import report
 from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import RunError, UsageError
-from tinyrmc.results import figures, sweeps, tables
+from tinyrmc.results import figures, tables
 from tinyrmc.results.groups import find_runs
 from tinyrmc.runs.run import Run
 from tinyrmc.text import aligned, paragraph
@@ -572,26 +572,6 @@ def test_machines_have_letters_however_many_there_are(larger):
     runs = [{**run, "processor": f"number {k}"} for k in range(28)]
     said = tables.trained_on({**found, "groups": [{**group, "runs": runs}]})
     assert "; Z: number 25, " in said and "; AB: number 27, " in said
-
-
-def test_a_sweeps_heading_stays_above_its_caption(tmp_path):
-    """Written again from its JSON, the committed file is what it was, but for a remark
-    at its end.
-    """
-    results = Path(__file__).resolve().parent.parent / "benchmarks" / "results"
-    committed = results / "nth_farthest_figure4_reduced.md"
-    found = json.loads(committed.with_suffix(".json").read_text())
-    out = tmp_path / "table.md"
-    out.write_bytes(committed.read_bytes())
-    paths = sweeps.save(found, out)
-    assert [path.name for path in paths] == [
-        "table.md",
-        "table.json",
-        "table.png",
-        "table_curves.png",
-    ]
-    assert out.read_text().startswith("# Figure 4, reduced\n\nnth_farthest quick, ")
-    assert committed.read_text().startswith(out.read_text())
 
 
 @pytest.mark.parametrize(

@@ -171,5 +171,3 @@ def test_a_sweep_does_not_go_on_with_another_text(here):
     with pytest.raises(CorpusError, match=SAYS):
         sweep.main(["--resume", "sweep", "--data-dir", "two"])
     assert not Path("sweep/model.core=lstm,seed=0").exists()
-    with pytest.raises(CorpusError, match=SAYS):
-        sweep.main(["--show", "sweep", "--data-dir", "two"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinyrmc.results import sweeps, tables
+from tinyrmc.results import tables
 from tinyrmc.text import (
     aligned,
     duration,
@@ -152,8 +152,6 @@ def test_the_committed_results_fit_a_terminal(width):
         aligned(rows, width)
         for rows in [*tables.tables(found), *tables.seed_tables(found)]
     ]
-    swept = json.loads((RESULTS / "nth_farthest_figure4_reduced.json").read_text())
-    shown.append(aligned(sweeps.table(swept), width, keys=len(sweeps.varied(swept))))
     assert max(len(line) for text in shown for line in text.splitlines()) <= width
     for group in found["groups"]:
         assert f"{group['parameters']:,}" in "".join(shown)

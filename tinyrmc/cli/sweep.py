@@ -2,60 +2,56 @@
 
     python -m tinyrmc sweep nth_farthest --grid model.mem_slots=1,4 model.num_heads=1,8
     python -m tinyrmc sweep nth_farthest --grid figure4_reduced --seeds 0,1,2
-    python -m tinyrmc sweep nth_farthest ladder --grid model.forget_bias=1,2
     python -m tinyrmc sweep --resume runs/nth_farthest-sweep-1 --budget-minutes 60
-    python -m tinyrmc sweep --show runs/nth_farthest-sweep-1
     mpiexec -n 9 python -m mpi4py.futures -m tinyrmc sweep ...
 
-A grid is a list of fields with their values, or the name of a grid that the task has.
-`--show` trains nothing and shows what is there so far. Under mpiexec rank 0 hands out
-the work and the others train, on one machine or several.
+Each combination under each seed is an ordinary run directory inside the sweep's,
+trained by `tinyrmc train` in a process of its own, which prints into the .log beside
+it. As many are trained at a time as there are cores, each by one worker: nothing keeps
+more cores busy, for the workers of one run wait for each other. Under mpiexec rank 0
+hands out the runs and the others train, on one machine or several.
 
-A combination under a seed is a cell. A cell is an ordinary run directory inside the
-sweep's, trained by `python -m tinyrmc.train` in a process of its own; what that prints
-goes to the .log beside it. As many cells as there are cores are trained at a time, each
-by one worker: nothing keeps more cores busy, for the workers of one run wait for each
-other. With fewer cells, each has several workers.
-
-The budget is divided so that every cell gets the same time. What some do not need goes
-to those still to come, and then once more to those that were cut. A cell that stays cut
-is evaluated as it is, and the table says how far it came. --resume goes on with such
-cells, and with those that were broken off, bit for bit; what has finished stays. If a
-cell fails, or a combination is impossible, the table says so and the others go on.
-Beside the table, results.png shows what was reached over the values of the grid's
-second field, with a line for each of the first, and results_curves.png the learning
-curves. With more than two dozen combinations, all three show only those that have
-begun.
+The budget is divided so that every run gets the same time. What some do not need goes
+to those still to come, and then once more to those that were cut. A run that stays cut
+is evaluated as it is. --resume goes on with such runs, and with those that were broken
+off, bit for bit. If a run fails, or a combination is impossible, a line says so and the
+others go on. At the end stands the table of `tinyrmc report`, and results.png shows
+what was reached over the values of the grid's second field, with a line for each of the
+first. `tinyrmc report SWEEP` shows what there is while it runs, `tinyrmc plot SWEEP`
+the learning curves.
 """
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import itertools
+import math
+import os
 import re
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..config import fields_of, flag_of, require_same, to_json, words_of_value
+from ..config import fields_of, flag_of, stored_path, words_of_value
 from ..errors import RunError, UsageError, UserError, counted, nearest
-from ..results.sweeps import Cell, Combination, caption, finished, show
-from ..results.tables import check_out
+from ..results.sweeps import Cell, draw, failure, named
+from ..results.tables import group_summary, markdown, picture, write
 from ..runs.machine import environment
 from ..runs.run import Run
-from ..text import duration, number
+from ..text import duration
 from ..training import discovery
-from ..training.checkpoints import is_over, relocated, task_from_dict
 from ..training.presentation import idle_fields
-from ..training.processes import Places
-from ..training.ranks import require_alone
-from ..training.task import Task
-from ..training.workers import available_cores
+from ..training.ranks import LAUNCHERS, require_alone
+from ..training.workers import PARENT, available_cores
 from .commands import (
     Options,
     Parser,
@@ -65,48 +61,63 @@ from .commands import (
     program,
     python,
 )
+from .report import print_tables
 
-# Minutes. With less left, cells that the budget has cut are not started again.
+# Minutes. With less left, runs that the budget has cut are not started again.
 WORTHWHILE = 0.5
 
-# If this many runs at the start cannot begin, all for the same reason, no more are
-# tried.
+# If this many runs cannot begin, all for one reason, and none could, no more are tried.
 HOPELESS = 3
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code.
 
-    That is 0; 1 if cells failed; or 128 plus the number of a signal that stopped it.
+    That is 0; 1 if runs failed; or 128 plus the number of a signal that stopped it.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words:
         _parser().print_help()
         return 0
-    described, run, options = _asked(words)
-    found, code, again = combinations(described), 0, ""
-    if run is None:
-        _refuse_idle(described, found)
-    if options.show:
-        require_alone("tinyrmc sweep --show")
-    else:
-        run, code, again = _train(described, run, found, options)
-    assert run is not None
-    cells = cells_of(described, found, run.path)
-    out = options.out or run.path / "results.md"
-    try:
-        for path in show(run, found, cells, out, options.against):
-            print(path)
-    finally:  # below the table, where it is seen, and even if that cannot be written
-        print(end=again, flush=True)
-    return code
+    names, words = leading_names(words)
+    options, flags = _parser().parse_known_args(words)
+    for name in "jobs", "budget_minutes":
+        if (value := getattr(options, name)) is not None and not value > 0:
+            raise UsageError(f"{flag_of(name)} must be positive, not {value}")
+    run = _earlier(options, [*names, *flags]) if options.resume else None
+    described = dict(run.config) if run else _described(names, options, flags)
+    if options.data_dir is not None:
+        described["places"] = {"data_dir": stored_path(options.data_dir)}
+    found, notes = combinations(described)
+    with _places() as (launch, ranks):
+        jobs = ranks or options.jobs or _usual_jobs(described, found)
+        run = run or _new_sweep(described, options.run, jobs)
+        with run.writing():
+            run = run.moved(described)
+            cells = cells_of(run, found)
+            todo = [cell for cell in cells if not cell.state().whole]
+            print(f"{described['task']} {described['preset']}: ", end="")
+            print(f"{counted(len(cells), 'run')}, {len(todo)} to do, {jobs} at a time")
+            for note, number in notes.items():
+                print(f"  note      {note} ({counted(number, 'combination')})")
+            print(f"  sweep     {run.path}", flush=True)
+            failed = _train(todo, jobs, options.budget_minutes, launch)
+    if _signal:
+        name = signal.Signals(_signal).name
+        print(f"\n{name}: stopped, and saved what was being trained")
+    _show(run, cells, notes)
+    if not all(cell.state().whole for cell in cells):
+        minutes = options.budget_minutes if _signal else None
+        budget = f" --budget-minutes {minutes:g}" if minutes else ""
+        command = f"{python()} -m tinyrmc sweep --resume {shlex.quote(str(run.path))}"
+        print(f"go on with\n    {command}{budget}")
+    return 128 + _signal if _signal else int(failed)
 
 
 # --- What is asked for ----------------------------------------------------------------
 
 
 def _parser() -> Parser:
-    """Long because it is a list: one flag after another, with its help."""
     parser = Parser(
         program("sweep"),
         "Train every combination of the values of some fields, under several seeds.",
@@ -119,63 +130,19 @@ def _parser() -> Parser:
     add(
         "--grid",
         nargs="+",
+        default=[],
         metavar="FIELD=VALUES",
         help="fields and values, as in model.mem_slots=1,8; or the name of a grid of "
         "the task's",
     )
-    add(
-        "--seeds",
-        metavar="N,N",
-        help="the numbers of the seeds of every combination, as in 0,1,2 (default: 0)",
-    )
-    add(
-        "--budget-minutes",
-        type=_positive(float),
-        metavar="M",
-        help="about how long it may take in all; a resumed sweep counts anew",
-    )
-    add(
-        "--jobs",
-        type=_positive(int),
-        metavar="N",
-        help="runs at a time (default: one a core, on a GPU one)",
-    )
-    add(
-        "--workers",
-        type=_positive(int),
-        metavar="N",
-        help="processes that share a run's batches (default: the cores that --jobs "
-        "leaves)",
-    )
-    add(
-        "--run",
-        type=Path,
-        metavar="DIR",
-        help="the sweep's directory, which must not exist yet (default: the next "
-        "runs/TASK-sweep-N)",
-    )
+    add("--seeds", metavar="N,N", help="as in 0,1,2 (default: 0)")
+    says = "about how long it may take in all; a resumed sweep counts anew"
+    add("--budget-minutes", type=float, metavar="M", help=says)
+    says = "runs at a time (default: one a core, on a GPU one)"
+    add("--jobs", type=int, metavar="N", help=says)
+    says = "the sweep's directory, a new one (default: the next runs/TASK-sweep-N)"
+    add("--run", type=Path, metavar="DIR", help=says)
     add("--resume", type=Path, metavar="DIR", help="go on with this sweep")
-    add(
-        "--show",
-        type=Path,
-        metavar="DIR",
-        help="train nothing: the table and the pictures of what there is of this sweep",
-    )
-    add(
-        "--against",
-        choices=("steps", "samples", "hours"),
-        default="steps",
-        help="what the learning curves in results_curves.png are drawn against: "
-        "optimizer steps (the default), samples (the examples seen), or hours of "
-        "training",
-    )
-    add(
-        "--out",
-        type=Path,
-        metavar="FILE.md",
-        help="the table, with FILE.json, FILE.png and FILE_curves.png beside it "
-        "(default: results.md in the sweep's directory)",
-    )
     add_data_dir(
         parser,
         "the folder with the data of the task, for all runs (default: where the task "
@@ -184,106 +151,48 @@ def _parser() -> Parser:
     return parser
 
 
-def _positive(kind):
-    def read(word):
-        if not 0 < (value := kind(word)) < float("inf"):
-            raise argparse.ArgumentTypeError(f"must be positive, not {word}")
-        return value
-
-    read.__name__ = kind.__name__  # argparse names it if a word is no number
-    return read
-
-
-def _asked(words: list[str]) -> tuple[dict, Run | None, argparse.Namespace]:
-    """What a sweep's config.json says, the sweep that is there or None, the options."""
-    names, words = leading_names(words)
-    options, rest = _parser().parse_known_args(words)
-    _check_options(options, rest)
-    run = _earlier(options)
-    if run is None and not names:
-        raise UsageError(
-            f"the first word must be a task; `{program('train')}` lists them"
-        )
-    before = run.config if run else {}
-    task, preset, grid = _what(names, options.grid, before)
-    described = {
-        **task,
-        "preset": preset,
-        "grid": grid,
-        "seeds": before.get("seeds", [0]),
-        "words": rest or before.get("words", []),
-        "workers": options.workers or before.get("workers"),
-    }
-    if options.seeds is not None:
-        described["seeds"] = read_seeds(options.seeds)
-    if run:
-        require_same(before, before | described, str(run.path))
-    if options.out is not None:
-        check_out(options.out, begins=caption(described))
-    described |= _places(described, options, before)
-    return described, run, options
-
-
-def _places(described, options, before):
-    """Where the data of all runs are, as config.json keeps it; nothing if not said."""
-    if options.data_dir is None:
-        return {key: before[key] for key in ("places",) if key in before}
-    default = discovery.load_task_of(described).Task.presets[described["preset"]][1]
-    described = described | to_json(default)
-    return {"places": relocated(described, options.data_dir)["places"]}
-
-
-def _check_options(options, rest):
-    single = (("--seed", "--seeds"), ("--max-minutes", "--budget-minutes"))
-    for flag, instead in single:
-        if any(word.split("=")[0] == flag for word in rest):
-            raise UsageError(f"{flag} is for a single run; a sweep takes {instead}")
-    if options.resume and options.show:
-        raise UsageError("--resume trains and --show does not; give one of them")
-
-
-def _earlier(options) -> Run | None:
-    """The sweep to go on with or to show."""
-    path = options.resume or options.show
-    if path is None:
-        return None
-    run = Run.open(path)
+def _earlier(options, others: list[str]) -> Run:
+    """The sweep to go on with; it says itself what it trains."""
+    run = Run.open(options.resume)
     if "grid" not in run.config:
         raise RunError(
-            f"{path} is not a sweep; go on with a single run by "
-            f"{python()} -m tinyrmc.train --resume {path}"
+            f"{run.path} is not a sweep; go on with a single run by "
+            f"{python()} -m tinyrmc.train --resume {run.path}"
         )
-    if options.run:
+    if others or options.grid or options.seeds or options.run:
         raise UsageError(
-            f"--run {options.run} goes with a new sweep; {path} has its directory"
+            f"--resume {run.path} goes on with what that sweep is; beside it say "
+            "--jobs, --budget-minutes and --data-dir alone"
         )
     return run
 
 
-def _what(names, words, before):
-    """(the task as config.json keeps it, preset, grid) of what was named, or was there
-    `before`.
-    """
-    keys = ("task", "task_file")
-    kept = {key: before[key] for key in keys if key in before}
-    stored = discovery.stored(names[0]) if names else kept
-    kind = discovery.load_task_of(stored).Task
-    if not words and not before:
-        known = ", ".join(kind.grids)
-        named = f"; or one that has a name: {known}" if known else ""
+def _described(names: list[str], options, flags: list[str]) -> dict:
+    """What the config.json of a new sweep says."""
+    if not names:
         raise UsageError(
-            "give a grid of fields and values, as in --grid model.mem_slots=1,8 "
-            f"model.num_heads=1,8{named}"
+            f"the first word must be a task; `{program('train')}` lists them"
         )
-    preset, grid = read_grid(kind, words) if words else (None, before["grid"])
-    preset = before.get("preset") or preset or next(iter(kind.presets))
-    preset = names[1] if len(names) > 1 else preset
+    single = {"--seed": "--seeds", "--max-minutes": "--budget-minutes"}
+    for flag in (word.partition("=")[0] for word in flags):
+        if flag in single:
+            raise UsageError(f"{flag} is for one run; a sweep takes {single[flag]}")
+    kind = discovery.load_task(names[0]).Task
+    preset, grid = read_grid(kind, options.grid)
+    preset = names[1] if len(names) > 1 else preset or next(iter(kind.presets))
     if preset not in kind.presets:
         raise UsageError(
-            f"unknown preset {preset!r} of {stored['task']} ({', '.join(kind.presets)})"
+            f"unknown preset {preset!r} of {names[0]} ({', '.join(kind.presets)})"
             f"{nearest(preset, kind.presets)}"
         )
-    return stored, preset, grid
+    seeds = (options.seeds or "0").split(",")
+    if not all(map(str.isdecimal, seeds)) or len({*map(int, seeds)}) < len(seeds):
+        raise UsageError(
+            "--seeds takes different numbers with commas between them, as in 0,1,2, "
+            f"not {options.seeds!r}"
+        )
+    described = {"preset": preset, "grid": grid, "seeds": [*map(int, seeds)]}
+    return discovery.stored(names[0]) | described | {"words": flags, "workers": None}
 
 
 def read_grid(kind: Any, words: list[str]) -> tuple[str | None, dict[str, list[str]]]:
@@ -291,335 +200,249 @@ def read_grid(kind: Any, words: list[str]) -> tuple[str | None, dict[str, list[s
 
     The words are FIELD=VALUE,VALUE ... or the name of one of the task's grids.
     """
-    if len(words) == 1 and "=" not in words[0]:
-        return _named_grid(kind, words[0])
-    grid: dict[str, list[str]] = {}
-    for word in words:
-        name, _, listed = word.partition("=")
-        field = name.replace("-", "_")
-        values = [value.strip() for value in listed.split(",")]
-        if "" in values:
-            raise UsageError(
-                f"--grid {word!r}: a value is empty; give FIELD=VALUE,VALUE, as in "
-                "model.mem_slots=1,8"
-            )
-        if field in grid:
-            every = ",".join([*grid[field], *values])
-            raise UsageError(
-                f"--grid names {field} twice; give all its values at once, as in "
-                f"{field}={every}"
-            )
-        grid[field] = values
+    if len(words) == 1 and words[0] in kind.grids:
+        _, preset, fields = kind.grids[words[0]]
+        return preset, {
+            field: [" ".join(words_of_value(value)) for value in values]
+            for field, values in fields.items()
+        }
+    pairs = [word.partition("=")[::2] for word in words]
+    grid = {name.replace("-", "_"): values.split(",") for name, values in pairs}
+    if not words or len(grid) < len(words) or any("" in grid[field] for field in grid):
+        known = (
+            f"; or the name of a grid: {', '.join(kind.grids)}" if kind.grids else ""
+        )
+        near = nearest(words[0], kind.grids) if words else ""
+        raise UsageError(
+            "--grid takes each field once with all its values, as in "
+            f"model.mem_slots=1,8 model.num_heads=1,8{known}{near}"
+        )
     return None, grid
-
-
-def _named_grid(kind, name):
-    if name not in kind.grids:
-        listed = ", ".join(kind.grids)
-        known = f" ({listed}){nearest(name, kind.grids)}" if listed else ""
-        raise UsageError(
-            f"--grid: there is no grid named {name!r}{known}; or give fields, as in "
-            "--grid model.mem_slots=1,8"
-        )
-    _, preset, grid = kind.grids[name]
-    words = {
-        field: [" ".join(words_of_value(value)) for value in values]
-        for field, values in grid.items()
-    }
-    return preset, words
-
-
-def read_seeds(words: str) -> list[int]:
-    """[0, 1, 2] from "0,1,2"."""
-    listed = re.fullmatch(r"\d+(,\d+)*", words)
-    seeds = [int(seed) for seed in words.split(",")] if listed else []
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise UsageError(
-            "--seeds takes different numbers with commas between them, as in 0,1,2, "
-            f"not {words!r}"
-        )
-    return seeds
 
 
 # --- Combinations and cells -----------------------------------------------------------
 
 
-def combinations(described: dict) -> list[Combination]:
-    """All combinations of a sweep's grid, in order.
+Combination = tuple[dict[str, str], list[str]]  # field -> value, the flags for it
 
-    UsageError for a grid that is wrong. A value that goes with none of the others is
-    wrong. One that goes with only some of them is not: its other combinations get a
-    `refusal`.
+
+def combinations(described: dict) -> tuple[list[Combination], Counter[str]]:
+    """(those of the grid that can be trained, notes with how many they are about).
+
+    UsageError if none can be trained.
     """
     task, preset, grid = described["task"], described["preset"], described["grid"]
     kind = discovery.load_task_of(described).Task
-    default = kind.presets[preset][1]
-    known = fields_of(type(default))
-    given = {word.partition("=")[0] for word in described["words"]}
+    _, default = kind.presets[preset]
+    types = fields_of(type(default))
     for field in grid:
-        if field not in known:
-            near = nearest(field, known)
-            raise UsageError(
-                f"--grid: {task} has no field {field!r}; its --help-all lists them"
-                f"{near}"
-            )
-        both = {flag_of(field), flag_of(field, no=True)} & given
-        if both:
-            raise UsageError(
-                f"--grid gives {field} its values, and so does {min(both)}; leave one "
-                "of them out"
-            )
+        if field not in types:
+            near = nearest(field, types)
+            raise UsageError(f"--grid: {task} has no field {field!r}{near}")
     found: list[Combination] = []
-    seen: dict[str, dict[str, str]] = {}
+    notes: Counter[str] = Counter()
     for chosen in itertools.product(*grid.values()):
         values = dict(zip(grid, chosen, strict=True))
-        words = [*described["words"], *_flags(known, values)]
-        refusal, idle = None, {}
+        words = [*described["words"]]
+        for field, value in values.items():
+            if types[field] is bool and value in ("true", "false"):
+                words.append(flag_of(field, no=value == "false"))
+            else:
+                words += [flag_of(field), *value.split()]
         try:
             config, _ = parse_words(task, preset, default, Options(), words)
         except UsageError as error:
-            refusal = error.reason
-        else:
-            _refuse_twice(values, seen.setdefault(repr(config), values))
-            idle = _idle(kind(config), grid)
-        found.append(Combination(values, words, refusal, idle))
-    _refuse_useless(grid, found)
-    return found
+            notes[f"cannot be: {error.reason}"] += 1
+            continue
+        found.append((values, words))
+        for where, names in idle_fields(kind(config)).items():
+            for field in {*names} & {each for each in grid if len(grid[each]) > 1}:
+                notes[f"{field} is without effect {where}"] += 1
+    if not found:
+        raise UsageError(f"--grid: every combination {next(iter(notes))}")
+    return found, notes
 
 
-def _flags(types, values):
-    """The train command's flags that give the fields these values."""
-    words = []
-    for field, value in values.items():
-        if types[field] is not bool:
-            words += [flag_of(field), *value.split()]
-        elif value.lower() in ("true", "false"):
-            words.append(flag_of(field, no=value.lower() == "false"))
-        else:
-            raise UsageError(f"--grid: {field} is one of true, false, not {value!r}")
-    return words
-
-
-def _refuse_twice(values, same):
-    """UsageError if another combination, `same`, makes the same configuration."""
-    if same is not values:
-        pairs = [(field, same[field], values[field]) for field in values]
-        twice = [f"{field}={one},{two}" for field, one, two in pairs if one != two]
-        raise UsageError(
-            "--grid names the same value twice: "
-            f"{', '.join(twice) or '='.join(next(iter(values.items())))}"
-        )
-
-
-def _refuse_useless(grid, found):
-    """UsageError for a value that goes with none of the others."""
-    for field, values in grid.items():
-        for value in values:
-            refusals = [c.refusal for c in found if c.values[field] == value]
-            if None not in refusals:
-                raise UsageError(f"--grid {field}={value}: {refusals[0]}")
-
-
-def _refuse_idle(described, found):
-    """UsageError for a field whose values make no difference to any combination."""
-    possible = [c for c in found if c.refusal is None]
-    for field, values in described["grid"].items():
-        if len(values) > 1 and all(field in c.idle for c in possible):
-            raise UsageError(
-                f"--grid {field}={','.join(values)}: {field} is without effect "
-                f"{possible[0].idle[field]}, so its runs would be alike; leave it out, "
-                "or choose a preset or flags with which it has one"
-            )
-
-
-def _idle(task: Task, grid: dict[str, list[str]]) -> dict[str, str]:
-    """The fields of a grid that make no difference to a task, and where that is so."""
-    found: dict[str, str] = {}
-    for where, names in idle_fields(task).items():
-        for field, values in grid.items():
-            idle = any(f"{field}.".startswith(f"{name}.") for name in names)
-            if idle and len(values) > 1:
-                found.setdefault(field, where)
-    return found
-
-
-def cells_of(described: dict, found: list[Combination], folder: Path) -> list[Cell]:
-    """The cells of a sweep in the order of training: one seed of all, then the next."""
-    workers, cells = described["workers"], []
-    data_dir = described.get("places", {}).get("data_dir")
-    for seed in described["seeds"]:
-        for values, words, refusal, _ in found:
-            if refusal is not None:
-                continue
-            parts = [*(f"{field}={value}" for field, value in values.items())]
+def cells_of(run: Run, found) -> list[Cell]:
+    """The runs of a sweep in the order of training: one seed of all, then the next."""
+    config, cells = run.config, []
+    task, data_dir = discovery.word_of(config), config.get("places", {}).get("data_dir")
+    workers = ["--workers", str(config["workers"])] if config["workers"] else []
+    for seed in config["seeds"]:
+        for values, words in found:
+            parts = [f"{field}={value}" for field, value in values.items()]
             name = re.sub(r"[^\w.,=+-]+", "_", ",".join([*parts, f"seed={seed}"]))
-            start = [discovery.word_of(described), described["preset"], *words]
-            start += ["--seed", str(seed)]
-            start += ["--workers", str(workers)] if workers else []
-            cells.append(Cell(values, seed, start, folder / name, data_dir))
-    for cell in cells:
-        _require_own(described, cell)
+            start = [task, config["preset"], *words, "--seed", str(seed), *workers]
+            cells.append(Cell(values, seed, start, run.path / name, data_dir))
     return cells
 
 
-def _require_own(described: dict, cell: Cell) -> None:
-    """RunError if the run in a cell's directory is that of another cell."""
-    if (run := cell.run()) is None:
-        return
-    task, preset = described["task"], described["preset"]
-    default = discovery.load_task_of(described).Task.presets[preset][1]
-    config, _ = parse_words(task, preset, default, Options(), cell.words[2:])
-    own = task_from_dict(run.config).config
-    saved = {"seed": run.config["seed"], "config": to_json(own)["config"]}
-    asked = {"seed": cell.seed, "config": to_json(config)["config"]}
-    require_same(saved, asked, str(cell.path))
+# --- Processes ------------------------------------------------------------------------
+
+_children: set[subprocess.Popen] = set()
+_signal = 0  # the one that has come; after it this process starts no more runs
+
+
+def run_logged(words: Sequence[str], log: str) -> int:
+    """Run `python words`, and append what it prints to the file `log`.
+
+    Returns its exit code, negative for the signal that ended it. The last line of the
+    log says why it failed.
+    """
+    ours = {name for pair in LAUNCHERS.items() for name in pair}  # the child is no rank
+    around = {name: value for name, value in os.environ.items() if name not in ours}
+    # a SIGKILL cannot be passed on, so each child watches whether we are there
+    around |= {"PYTHONUNBUFFERED": "1", PARENT: str(os.getpid())}
+    with open(log, "ab") as file:
+        file.write(f"$ python {shlex.join(words)}\n".encode())
+        file.flush()
+        # in a session of its own: Ctrl-C reaches it through us, and once
+        child = subprocess.Popen(
+            [sys.executable, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            env=around,
+            start_new_session=True,
+        )
+        _children.add(child)
+        if _signal:  # it came in the meantime, and found no such child
+            child.terminate()
+        code = child.wait()
+        _children.discard(child)
+        if code and not _signal and failure(Path(log)) is None:
+            why = f"exit code {code}; see {os.path.basename(log)}"
+            if code < 0:
+                why = f"ended by {signal.Signals(-code).name} (out of memory?)"
+            file.write(f"\nerror: {why}\n".encode())
+    return code
+
+
+def listen() -> dict[int, Any]:
+    """From now on pass signals on to the runs of this process; returns what was done
+    with them before.
+    """
+    names = ("SIGINT", "SIGTERM", "SIGHUP")
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:  # as nohup has a process ignore a SIGHUP
+            signal.signal(number, _stop)
+    return before
+
+
+def _stop(number: int, _: object = None) -> None:
+    """Ask each child to end, and only once: at a second signal it would not save."""
+    global _signal
+    if not _signal:
+        _signal = number
+        for child in [*_children]:
+            child.terminate()
+
+
+@contextlib.contextmanager
+def _places() -> Iterator[tuple[Callable[[Sequence[str], str], int], int]]:
+    """(what runs a command and waits for it, the number of ranks that do it or 0)."""
+    global _signal
+    _signal, before = 0, listen()
+    try:
+        if not re.search(r" -m ?mpi4py\.futures\b", " ".join(sys.orig_argv)):
+            remedy = "start it with mpiexec -n {size} python -m mpi4py.futures -m "
+            require_alone("tinyrmc sweep", remedy + "{program} ...")
+            yield run_logged, 0
+            return
+        from mpi4py.futures import MPIPoolExecutor
+
+        with MPIPoolExecutor(initializer=listen) as pool:
+            yield (
+                lambda *words: pool.submit(run_logged, *words).result(),
+                pool.num_workers,
+            )
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 # --- Training -------------------------------------------------------------------------
 
 
-class Budget:
-    """The minutes for all cells together, or None for as many as they take."""
-
-    def __init__(self, minutes: float | None):
-        self.minutes, self.began = minutes, time.monotonic()
-        # when a cell was started, and for how long
-        self.given: dict[Path, tuple[float, float]] = {}
-        # the most that a start and a last evaluation took beyond the given minutes
-        self.extra = 0.0
-
-    def left(self) -> float:
-        """The minutes that are left."""
-        if self.minutes is None:
-            return float("inf")
-        return self.minutes - (time.monotonic() - self.began) / 60
-
-    def limit(self, cell: Cell, turns: int) -> list[str]:
-        """The words that limit a cell's training to its share of what is left.
-
-        turns: how many cells are to be trained one after the other.
-        """
-        if self.minutes is None:
-            return []
-        share = self.left() / turns
-        minutes = max(share - self.extra, share / 2, 1e-6)
-        self.given[cell.path] = time.monotonic(), minutes
-        return ["--max-minutes", f"{minutes:.6g}"]
-
-    def ended(self, cell: Cell) -> None:
-        """A cell has come to its end."""
-        if cell.path in self.given:
-            began, minutes = self.given[cell.path]
-            took = (time.monotonic() - began) / 60
-            self.extra = max(self.extra, took - minutes)
-
-    def to_go(self, ended: int, total: int) -> str:
-        """How long the rest will take if it is as quick as what has ended, in words."""
-        if self.minutes is not None or ended >= total:
-            return ""
-        each = (time.monotonic() - self.began) / ended
-        return f"; about {duration(each * (total - ended))} to go"
-
-
-def _train(described, run: Run | None, found, options) -> tuple[Run, int, str]:
-    """Train what is not finished; returns the sweep, the exit code, and what goes on
-    with it, in words.
-    """
-    possible = sum(each.refusal is None for each in found)
-    number, cores = len(described["seeds"]) * possible, available_cores()
+def _usual_jobs(described: dict, found: list[Combination]) -> int:
     gpu = any("cuda" in word for word in described["words"])
-    with Places(options.jobs or (1 if gpu else min(number, cores))) as places:
-        if run is None:
-            alone = 1 if gpu or places.on_ranks else max(1, cores // places.count)
-            usual = None if places.count == 1 else alone  # None: what the work is worth
-            described["workers"] = options.workers or usual
-            run = _new_sweep(described, places, options)
-        with run.writing():
-            run = run.moved(described)
-            cells = cells_of(described, found, run.path)
-            todo = [cell for cell in cells if not finished(cell)]
-            _announce(run, found, len(cells), len(todo), places.count, options)
-            failed = _train_cells(todo, places, Budget(options.budget_minutes))
-    if places.stopped:
-        name = signal.Signals(places.stopped).name
-        print(f"\n{name}: stopped, and saved what was being trained")
-    again = ""
-    if any(not finished(cell) for cell in cells):
-        minutes = options.budget_minutes if places.stopped else None
-        budget = f" --budget-minutes {minutes:g}" if minutes else ""
-        launch = f"{places.launch(python())} tinyrmc sweep"
-        command = f"{launch} --resume {shlex.quote(str(run.path))}{budget}"
-        again = f"go on with\n    {command}\n"
-    return run, 128 + places.stopped if places.stopped else int(failed), again
+    return 1 if gpu else min(len(described["seeds"]) * len(found), available_cores())
 
 
-def _new_sweep(described, places, options) -> Run:
-    machine = environment(__version__)
-    command = machine["command"].replace("python -m", places.launch(), 1)
-    machine["command"] = command
-    name = f"{described['task']}-sweep"
-    return Run.create("runs", name, described, machine, options.run)
+def _new_sweep(described: dict, path: Path | None, jobs: int) -> Run:
+    """The directory of a new sweep. Each of several runs at a time gets its share of
+    the cores; a single one decides for itself.
+    """
+    told = any(word.startswith("--workers") for word in described["words"])
+    if jobs > 1 and not told:
+        described["workers"] = max(1, available_cores() // jobs)
+    name, machine = f"{described['task']}-sweep", environment(__version__)
+    return Run.create("runs", name, described, machine, path)
 
 
-def _train_cells(todo: list[Cell], places: Places, budget: Budget) -> bool:
+def _train(todo: list[Cell], jobs: int, minutes: float | None, launch) -> bool:
     """Train cells, and go on with those that the budget has cut, as long as it lasts.
 
     Returns whether some failed. UserError if none can begin.
     """
-    total, ended, failed = len(todo), 0, set()
-    reasons: set[str | None] = set()
-    width = len(str(total))
-
-    def start(k, turns):
-        limit = budget.limit(todo[k], turns)
-        return ["-m", "tinyrmc.train", *_words(todo[k]), *limit], str(todo[k].log)
-
-    while todo:
-        for k, code in places.run(len(todo), start):
-            cell, ended = todo[k], ended + 1
-            budget.ended(cell)
-            if code and not places.stopped:
-                _note_failure(cell, code)
-                failed.add(cell.path)
-            place = f"{min(ended, total):>{width}}/{total}"
-            rest = "" if places.stopped else budget.to_go(ended, total)
-            print(f"{place}  {cell.name}: {_outcome(cell, code)}{rest}", flush=True)
-            reasons.add(cell.failure() if code and cell.run() is None else None)
-            if ended >= HOPELESS and len(reasons) == 1 and None not in reasons:
-                places.enough = True
-        if places.enough:
-            raise UserError(f"no run can begin: {reasons.pop()}")
-        todo = [c for c in todo if not finished(c) and c.path not in failed]
-        turns = -(-len(todo) // places.count)
-        if places.stopped or budget.left() < WORTHWHILE * turns:
+    deadline = time.monotonic() + 60 * (minutes or math.inf)
+    failed: list[Cell] = []
+    while todo and not _signal:
+        share = (deadline - time.monotonic()) / 60 / -(-len(todo) // jobs)
+        limit = ["--max-minutes", f"{max(share, 1e-6):.6g}"] if minutes else []
+        failed += _train_each(todo, jobs, limit, launch)
+        todo = [each for each in todo if each not in failed and not each.state().whole]
+        if deadline - time.monotonic() < 60 * WORTHWHILE * -(-len(todo) // jobs):
             break
     return bool(failed)
 
 
-def _announce(run, found, total, left, places, options):
-    """The first lines of a sweep: how many runs, how many at a time, for how long."""
-    described, minutes = run.config, options.budget_minutes
-    shape = " x ".join(str(len(values)) for values in described["grid"].values())
-    refused = sum(each.refusal is not None for each in found)
-    none = f"; {counted(refused, 'combination')} cannot be" if refused else ""
-    workers = described["workers"]
-    each = f", {counted(workers, 'worker')} each" if workers else ""
-    seeds = counted(len(described["seeds"]), "seed")
-    asked = f"{shape} value{'' if shape == '1' else 's'}, {seeds}"
-    name = f"{described['task']} {described['preset']}"
-    print(f"{name}: {asked}: {counted(total, 'run')}{none}")
-    print(f"  to do     {counted(left, 'run')}, {places} at a time{each}")
-    if minutes and left:
-        share = duration(60 * minutes / -(-left // places))
-        print(f"  budget    {minutes:g} minutes, {share} a run and what others leave")
-    print(f"  sweep     {run.path}", flush=True)
+def _train_each(cells: list[Cell], jobs: int, limit: list[str], launch) -> list[Cell]:
+    """Train each cell once, `jobs` at a time; returns those that failed."""
+    began, total = time.monotonic(), len(cells)
+    failed: list[Cell] = []
+    reasons: list[str | None] = []  # why those that have ended could not begin
+
+    def hopeless() -> bool:
+        alike = len({*reasons}) == 1 and reasons[0] is not None
+        return alike and len(reasons) >= HOPELESS
+
+    def train(cell: Cell) -> int | None:
+        if _signal or hopeless():
+            return None
+        code = launch(["-m", "tinyrmc.train", *_words(cell), *limit], str(cell.log))
+        reasons.append(None if cell.begun else failure(cell.log))
+        return code
+
+    ended = 0
+    with ThreadPoolExecutor(jobs) as pool:
+        started = {pool.submit(train, cell): cell for cell in cells}
+        try:
+            for future in as_completed(started):
+                cell, code = started[future], future.result()
+                if code is None:
+                    continue
+                if code and not _signal:
+                    failed.append(cell)
+                ended, to_go = ended + 1, ""
+                if ended < total and not (limit or _signal):
+                    each = (time.monotonic() - began) / ended
+                    to_go = f"; about {duration(each * (total - ended))} to go"
+                place = f"{ended:>{len(str(total))}}/{total}"
+                print(f"{place}  {cell.name}: {cell.state().says}{to_go}", flush=True)
+        except BaseException:  # nobody will hear of those that run: they save and end
+            _stop(signal.SIGTERM)
+            raise
+    if hopeless():
+        raise UserError(f"no run can begin: {reasons[0]}")
+    return failed
 
 
 def _words(cell: Cell) -> list[str]:
-    """The words after `python -m tinyrmc.train` that begin a cell or go on with it."""
-    where = []
-    if cell.data_dir is not None:
-        where = ["--data-dir", cell.data_dir]
+    """The words after `python -m tinyrmc.train` that begin a run or go on with it."""
+    where = [] if cell.data_dir is None else ["--data-dir", cell.data_dir]
     if any(cell.path.glob("checkpoint*.npz")):  # trained, even if all else is gone
         return ["--resume", str(cell.path), *where]
     if cell.path.exists():
@@ -627,31 +450,31 @@ def _words(cell: Cell) -> list[str]:
     return [*cell.words, "--run", str(cell.path), *where]
 
 
-def _note_failure(cell, code):
-    """Make sure that the log's last line says why (see Cell.failure).
-
-    A traceback's does not, and a killed process says nothing.
-    """
-    if cell.failure() is None:
-        why = f"exit code {code}; see {cell.log.name}"
-        if code < 0:
-            why = f"ended by {signal.Signals(-code).name} (out of memory?)"
-        with open(cell.log, "a", encoding="utf-8") as file:
-            file.write(f"\nerror: {why}\n")
+# --- What it led to -------------------------------------------------------------------
 
 
-def _outcome(cell, code):
-    """What became of a cell, in words."""
-    run = cell.run()
-    if code and (failure := cell.failure()):
-        return f"failed: {failure}"
-    if run is None or code:
-        return "stopped"
-    task, last = task_from_dict(run.config), run.metrics()[-1]
-    name, steps = task.watched, task.config.train.steps
-    over = is_over(run, task, last["step"])
-    cut = "" if over else f" of {steps:,}, cut by the budget,"
-    value = number(name, last[name]) or "not finite"
-    reached = f"{name.replace('_', ' ')} {value}"
-    took = f"{counted(last['step'], 'step')}{cut} in {duration(last['seconds'])}"
-    return f"{reached}, {took}"
+def _show(run: Run, cells: list[Cell], notes: Counter[str]) -> None:
+    """Print the table of what there is of a sweep by now, and write it all."""
+    config, out, paths = run.config, run.path / "results.md", []
+    title = " ".join([config["task"], config["preset"], *config["words"]])
+    rows: dict[str, list[Run]] = {}
+    for cell in cells:
+        state = cell.state()
+        if state.run is not None:
+            rows.setdefault(named(cell.values), []).append(state.run)
+        if state.says.startswith("failed"):
+            notes[f"{cell.name} {state.says}"] += 1
+        elif state.says == "not run":
+            notes["not run"] += 1
+    print()
+    lines = [note if n == 1 else f"{note} ({n:,} times)" for note, n in notes.items()]
+    if rows:
+        groups = [group_summary(*row) | {"task": title} for row in rows.items()]
+        found = {"groups": groups, "not_run": [], "claims": []}
+        print_tables(found)
+        words = "".join(f"\n{line}.\n" for line in lines)
+        kept = {**found, "grid": config["grid"], "notes": lines}
+        write(out, f"{markdown(found)}{words}", kept)
+        paths = [out, out.with_suffix(".json")]
+        paths.append(picture(out, lambda path: draw(config, cells, path)))
+    print(*(f"note      {line}" for line in lines), *paths, sep="\n")
