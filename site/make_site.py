@@ -60,7 +60,7 @@ GROUPS = {
     "Texts and stories": ("corpora",),
     "Worlds": ("environments",),
     "Results": ("results", "text"),
-    "Command lines": ("train", "cli", "flags", "starting"),
+    "Command lines": ("train", "cli"),
     "The course": ("course",),
 }
 

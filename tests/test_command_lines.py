@@ -112,7 +112,7 @@ def test_a_run_tells_what_it_is_how_it_goes_and_what_to_do_next(capsys):
     assert f"run       {run.path}  (12 steps in 0:0" in out
     for name in ("evaluate", "plot"):
         assert re.search(
-            rf"^{name} +\S*python\S* -m tinyrmc\.{name} {run.path}$", out, re.M
+            rf"^{name} +\S*python\S* -m tinyrmc {name} {run.path}$", out, re.M
         )
     pictures = re.findall(r"picture +(.*)", out)
     assert sorted(Path(path).name for path in pictures) == [

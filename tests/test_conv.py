@@ -11,6 +11,7 @@ from tinyrmc import ConvLSTM, Tape, fused, gradcheck, nn
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
 from tinyrmc.cli.commands import Parser
+from tinyrmc.config import add_flags, from_flags
 from tinyrmc.cores import (
     ConvLSTMConfig,
     CoreConfig,
@@ -22,7 +23,6 @@ from tinyrmc.cores import (
 )
 from tinyrmc.cores.config import USED, sizes
 from tinyrmc.errors import UsageError
-from tinyrmc.flags import add_flags, from_flags
 
 
 def convolved(xp, x, weight, bias, padding):

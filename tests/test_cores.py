@@ -14,12 +14,11 @@ from tinyrmc import Tape, Tensor, gradcheck
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
 from tinyrmc.cli.commands import Parser
-from tinyrmc.config import words_of
+from tinyrmc.config import add_flags, from_flags, words_of
 from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe, without_effect
 from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.cores.config import USED, SettingsError, unused
 from tinyrmc.errors import UsageError
-from tinyrmc.flags import add_flags, from_flags
 from tinyrmc.training.discovery import load_task, task_files
 
 CORES = typing.get_args(typing.get_type_hints(CoreConfig)["core"])

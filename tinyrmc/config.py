@@ -1,4 +1,4 @@
-"""Configurations: dataclasses <-> words <-> JSON, and how two of them differ.
+"""Configurations: dataclasses <-> flags <-> JSON, and how two of them differ.
 
 A configuration is a frozen dataclass. Its fields are numbers, texts, choices, tuples of
 these, or further dataclasses; a string under a field says what the field means:
@@ -9,18 +9,18 @@ these, or further dataclasses; a string under a field says what the field means:
         \"""symbols that arrive before the question\"""
         train: TrainConfig = field(default_factory=TrainConfig)
 
-Every field is a flag (`--length 5`, `--train.steps 100`) with that string as its help:
-see `flags.py`. Every configuration can be written to JSON and read back. A dataclass
-may name its `common` fields, the ones that `--help` shows; `--help-all` has the rest.
-
-A field of the outermost dataclass may say where something lies instead of what is
-computed: it is a `PLACE`. Runs that differ only in a place are the same, so JSON holds
-places apart from the rest of the configuration.
+Every field is a flag (`--length 5`, `--train.steps 100`) with that string as its help.
+A dataclass may name its `common` fields, the ones that `--help` shows; `--help-all` has
+the rest. A field of the outermost dataclass may say where something lies instead of
+what is computed: it is a `PLACE`. Runs that differ only in a place are the same, so
+JSON holds places apart from the rest of the configuration.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -31,7 +31,7 @@ import sys
 import textwrap
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,8 @@ from .errors import ConfigError, RunError, nearest
 # its default, which must therefore say how things were before.
 ADDED = {"added": True}
 
-# Metadata of a field `data_dir: Path | None` that says where something lies.
+# Metadata of a field `data_dir: Path | None` that says where something lies. A field
+# with {"was": "name"} had that name when runs were written.
 PLACE = {"place": True}
 
 
@@ -59,21 +60,22 @@ def fields_of(kind: type, prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
-        name, hint = prefix + field.name, hints[field.name]
+        hint = hints[field.name]
         if dataclasses.is_dataclass(hint):
-            found |= fields_of(typing.cast(type, hint), f"{name}.")
+            found |= fields_of(typing.cast(type, hint), f"{prefix}{field.name}.")
         else:
-            found[name] = hint
+            found[prefix + field.name] = hint
     return found
 
 
 @functools.cache
-def descriptions(kind: type) -> dict[str, str]:
-    """What the strings under the fields of a dataclass say, by the fields' names."""
+def descriptions(kind: Any) -> dict[str, str]:
+    """The strings under the fields of a dataclass, by the fields' names."""
     found: dict[str, str] = {}
-    for owner in reversed(kind.__mro__):
-        if not dataclasses.is_dataclass(owner):
-            continue
+    owners: list[Any] = [
+        each for each in kind.__mro__ if dataclasses.is_dataclass(each)
+    ]
+    for owner in reversed(owners):
         (node,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
         body = typing.cast(ast.ClassDef, node).body
         for statement, following in itertools.pairwise(body):
@@ -86,7 +88,133 @@ def descriptions(kind: type) -> dict[str, str]:
     return found
 
 
-# --- Values ---------------------------------------------------------------------------
+# --- Values and the words that stand for them -----------------------------------------
+
+
+class Reader(typing.NamedTuple):
+    """How words of a command line become a field's value."""
+
+    takes: str  # what the flag wants: INT|None
+    says: str  # the same in a sentence: an integer or None
+    width: int | None  # how many words that is; None for any number
+    read: Callable[[list[str]], Any]  # raises ValueError or KeyError
+    choices: tuple[str, ...] = ()
+
+    def value_of(self, words: list[str]) -> Any:
+        """The value of the words. ValueError if they are not what the flag takes."""
+        with contextlib.suppress(ValueError, KeyError):
+            if self.width in (None, len(words)):
+                return self.read(words)
+        got = repr(" ".join(words)) if words else "nothing"
+        if self.choices and len(words) == 1:
+            near = nearest(words[0], self.choices)
+            raise ValueError(f"is {self.says}, not {got}{near}")
+        raise ValueError(f"takes {self.takes}, not {got}")
+
+
+SCALARS: dict[Any, tuple[str, str]] = {
+    int: ("INT", "an integer"),
+    float: ("FLOAT", "a number"),
+    str: ("TEXT", "a text"),
+    Path: ("PATH", "a Path"),
+}
+
+
+@functools.cache
+def reader_of(hint: Any) -> Reader:
+    """The reader of a field's type. TypeError for a type that cannot be a flag."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint in SCALARS:
+        return Reader(*SCALARS[hint], 1, lambda words: hint(words[0]))
+    if hint is bool:
+        return _choice((True, False), "True or False")
+    if origin is typing.Literal:
+        return _choice(inner, f"one of {', '.join(map(str, inner))}")
+    if origin in (typing.Union, types.UnionType) and inner[1:] == (types.NoneType,):
+        of = reader_of(inner[0])
+        return of._replace(
+            takes=f"{of.takes}|None",
+            says=f"{of.says} or None",
+            read=lambda words: None if words == ["None"] else of.read(words),
+        )
+    if origin is tuple and inner:
+        repeated = inner[-1] is Ellipsis
+        parts = [reader_of(part) for part in inner[: 1 if repeated else None]]
+        if all(part.width for part in parts):  # else where would one end?
+            return _tuple_of(parts, repeated)
+    raise TypeError(
+        f"{getattr(hint, '__name__', hint) if origin is None else hint} cannot be a "
+        "flag; use int, float, str, bool, Literal, tuples of these, or X | None"
+    )
+
+
+def _choice(values: tuple, says: str) -> Reader:
+    known = {str(value): value for value in values}
+    takes = "{" + ",".join(known) + "}"
+    return Reader(takes, says, 1, lambda words: known[words[0]], (*known,))
+
+
+def _tuple_of(parts: list[Reader], repeated: bool) -> Reader:
+    """Several values in a row; if `repeated`, any number of the one kind."""
+    width = sum(part.width or 0 for part in parts)
+    takes, says = (
+        ", ".join(each) for each in zip(*(p[:2] for p in parts), strict=True)
+    )
+    takes = takes.replace(", ", " ")
+
+    def read(words: list[str]) -> tuple:
+        rest, values = list(words), []
+        for part in parts * (len(words) // width if repeated else 1):
+            values.append(part.read([rest.pop(0) for _ in range(part.width or 0)]))
+        if rest:
+            raise ValueError(rest)
+        return tuple(values)
+
+    if repeated:
+        return Reader(f"[{takes} ...]", f"({says}, ...)", None, read)
+    return Reader(takes, f"({says})", width, read)
+
+
+def words_of_value(value: Any) -> Iterator[str]:
+    """One word, or those of nested tuples in a row. ValueError for `overflows`."""
+    if isinstance(value, tuple):
+        for part in value:
+            yield from words_of_value(part)
+    elif overflows(value):
+        raise ValueError(_shown(value))
+    else:
+        yield str(value.item() if isinstance(value, np.generic) else value)
+
+
+def overflows(value: Any) -> bool:
+    """Whether it is an integer that no float can hold: somewhere it would overflow."""
+    return isinstance(value, int) and abs(value) > sys.float_info.max
+
+
+def _misfit(value: Any, hint: Any) -> str | None:
+    """What a value must be and is not, in words; None if its words stand for it."""
+    if Path in (hint, *typing.get_args(hint)):  # JSON has it as a text
+        return None
+    if dataclasses.is_dataclass(hint):
+        return f"must be a {getattr(hint, '__name__', hint)}, not {_shown(value)}"
+    try:
+        reader = reader_of(hint)
+    except TypeError:  # no flag has it
+        return None
+    with contextlib.suppress(ValueError):
+        found = reader.value_of([*words_of_value(value)])
+        if found == value or (found != found and value != value):  # NaN
+            return None
+    near = nearest(str(value).lower(), reader.choices) if reader.choices else ""
+    return f"must be {reader.says}, not {_shown(value)}{near}"
+
+
+def _shown(value: Any) -> str:
+    """A value in a message, in a few words."""
+    if overflows(value):
+        return f"one with {len(str(abs(value)))} digits"
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:36]} ..."
 
 
 def check_values(config: Any, where: str = "") -> None:
@@ -101,10 +229,11 @@ def check_values(config: Any, where: str = "") -> None:
     for field in dataclasses.fields(config):
         value, hint = getattr(config, field.name), hints[field.name]
         name = f"{where}.{field.name}" if where else field.name
-        nested = isinstance(hint, type) and dataclasses.is_dataclass(hint)
-        if nested and isinstance(value, hint):
-            check_values(value, name)
-        elif not is_place(field) and (wrong := _misfit(value, hint)):
+        if isinstance(hint, type) and dataclasses.is_dataclass(value):
+            if isinstance(value, hint):
+                check_values(value, name)
+                continue
+        if not is_place(field) and (wrong := _misfit(value, hint)):
             raise ValueError(f"{name} {wrong}")
 
 
@@ -121,83 +250,7 @@ def check_least(owner: str, config: Any, *names: str, least: int = 1) -> None:
             )
 
 
-def _misfit(value: Any, hint: Any) -> str | None:
-    """What a value must be and is not, in words; None if it is of a field's type."""
-    if _is_of(value, hint):
-        return None
-    near = nearest(str(value).lower(), map(str, _choices(hint)))
-    return f"must be {_in_words(hint)}, not {_shown(value)}{near}"
-
-
-def _shown(value: Any) -> str:
-    """A value in a message, in a few words."""
-    if overflows(value):
-        return f"one with {len(str(abs(value)))} digits"
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:36]} ..."
-
-
-def _choices(hint: Any) -> tuple:
-    """The values of a type that is a choice, or a choice or None; else none."""
-    if typing.get_origin(hint) is typing.Literal:
-        return typing.get_args(hint)
-    if typing.get_origin(hint) in _UNIONS:
-        return tuple(x for part in typing.get_args(hint) for x in _choices(part))
-    return ()
-
-
-_UNIONS = typing.Union, types.UnionType
-_KINDS: dict[Any, tuple] = {
-    int: (int, np.integer),
-    float: (int, float, np.integer, np.floating),
-    bool: (bool, np.bool_),
-    str: (str,),
-    types.NoneType: (types.NoneType,),
-}
-
-
-def _is_of(value: Any, hint: Any) -> bool:
-    """Whether a value is of a field's type; one that no flag has lets all pass."""
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if origin is typing.Literal:
-        return any(value == part and type(value) is type(part) for part in parts)
-    if origin in _UNIONS:
-        return any(_is_of(value, part) for part in parts)
-    if origin is tuple:
-        if not isinstance(value, tuple):
-            return False
-        if parts[1:] == (...,):
-            parts = parts[:1] * len(value)
-        return len(value) == len(parts) and all(map(_is_of, value, parts))
-    if dataclasses.is_dataclass(hint) or (type(value) is bool and hint in (int, float)):
-        return False
-    if hint in _KINDS and not isinstance(value, _KINDS[hint]):
-        return False
-    return not overflows(value)
-
-
-def overflows(value: Any) -> bool:
-    """Whether it is an integer that no float can hold: somewhere it would overflow."""
-    return isinstance(value, int) and abs(value) > sys.float_info.max
-
-
-def _in_words(hint: Any) -> str:
-    """A field's type, as a message says it."""
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if origin is typing.Literal:
-        return "one of " + ", ".join(map(str, parts))
-    if origin in _UNIONS:
-        return " or ".join(map(_in_words, parts))
-    if origin is tuple:
-        each = ("..." if part is Ellipsis else _in_words(part) for part in parts)
-        return f"({', '.join(each)})"
-    words = {int: "an integer", float: "a number", bool: "True or False", str: "a text"}
-    if hint is types.NoneType:
-        return "None"
-    return words.get(hint, f"a {getattr(hint, '__name__', hint)}")
-
-
-# --- Words ----------------------------------------------------------------------------
+# --- Flags ----------------------------------------------------------------------------
 
 
 def flag_of(field: str, no: bool = False) -> str:
@@ -212,13 +265,11 @@ def words_of(config: Any, usual: Any, prefix: str = "") -> list[str]:
     """The flags that turn the `usual` configuration into `config`; places aside."""
     words = []
     for field in dataclasses.fields(config):
-        if is_place(field):
-            continue
         name = prefix + field.name
         value, before = getattr(config, field.name), getattr(usual, field.name)
         if dataclasses.is_dataclass(value):
             words += words_of(value, before, f"{name}.")
-        elif value == before:
+        elif value == before or is_place(field):
             continue
         elif isinstance(value, bool):
             words.append(flag_of(name, no=not value))
@@ -227,20 +278,87 @@ def words_of(config: Any, usual: Any, prefix: str = "") -> list[str]:
     return words
 
 
-def words_of_value(value: Any) -> Iterator[str]:
-    """One word, or those of nested tuples in a row."""
-    if isinstance(value, tuple):
-        for part in value:
-            yield from words_of_value(part)
-    else:
-        yield str(value)
+class _Field(argparse.Action):
+    """Puts the value of one field, under its dotted name, into the namespace."""
+
+    def __init__(self, option_strings, dest, reader=None, **keywords):
+        self.reader = reader
+        super().__init__(option_strings, dest, **keywords)
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        if not values and self.const is not None:  # a switch
+            value = option_string in self.const
+        else:
+            try:
+                value = self.reader.value_of(values)
+            except ValueError as error:
+                parser.error(f"{self.option_strings[0]} {error}")
+        setattr(namespace, self.dest, value)
+
+
+def add_flags(
+    parser: argparse.ArgumentParser, default: Any, title: str, prefix: str = ""
+) -> None:
+    """Give a parser a flag for every field of the dataclass instance `default`.
+
+    Fields of the same dataclass stand together, under `title` and the first line of the
+    class's docstring. Each flag begins with the prefix: "world." makes `--world.room`.
+    `from_flags`, given the same prefix, reads what was parsed.
+    """
+    kind: Any = type(default)
+    says, hints = descriptions(kind), typing.get_type_hints(kind)
+    about = (kind.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+    group = parser.add_argument_group(f"{title}: {about}" if about else title)
+    nested = {}
+    for field in dataclasses.fields(kind):
+        name, value = prefix + field.name, getattr(default, field.name)
+        if dataclasses.is_dataclass(value):
+            nested[name] = value
+            continue
+        words = " ".join(words_of_value(value)) or "none"
+        text = f"{says.get(field.name, '')} (default: {words})".strip()
+        action = _add_flag(group, name, hints[field.name], text.replace("%", "%%"))
+        action.rare = field.name not in getattr(kind, "common", [field.name])
+    for name, value in nested.items():
+        add_flags(parser, value, name, f"{name}.")
+
+
+def _add_flag(group: Any, name: str, hint: Any, text: str) -> Any:
+    """A flag; a switch has one that says yes and one that says no."""
+    yes, no = flag_of(name), flag_of(name, no=True)
+    keywords: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS}
+    keywords |= {"help": text, "action": _Field}
+    if hint is bool:
+        return group.add_argument(yes, no, nargs=0, const=[yes], **keywords)
+    reader = reader_of(hint)
+    keywords |= {"nargs": "*", "reader": reader, "metavar": reader.takes}
+    if hint == bool | None:
+        keywords |= {"const": [yes], "metavar": f"[{reader.takes}]"}
+        hidden = {**keywords, "nargs": 0, "help": argparse.SUPPRESS}
+        group.add_argument(no, **hidden)
+    return group.add_argument(yes, **keywords)
+
+
+def from_flags(default: Any, flags: argparse.Namespace, prefix: str = "") -> Any:
+    """The configuration `default` with the values that were given as flags.
+
+    ValueError, from the dataclass itself, if it refuses them.
+    """
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(default):
+        name, value = prefix + field.name, getattr(default, field.name)
+        if dataclasses.is_dataclass(value):
+            changes[field.name] = from_flags(value, flags, f"{name}.")
+        elif hasattr(flags, name):
+            changes[field.name] = getattr(flags, name)
+    return dataclasses.replace(default, **changes)
 
 
 # --- JSON -----------------------------------------------------------------------------
 
 
 def to_json(config: Any) -> dict[str, Any]:
-    """What JSON keeps of a configuration: {"config": its fields}.
+    """A configuration as JSON keeps it: {"config": its fields}.
 
     If it has places, "places" holds these: absolute paths, `~` for the home directory.
     """
@@ -265,10 +383,7 @@ def stored_path(path: str | Path) -> str:
 
 
 def with_places(config: Any, places: Mapping[str, str | None]) -> Any:
-    """The configuration with its places as `to_json` kept them.
-
-    Places that it does not have are skipped.
-    """
+    """The configuration with those of its places that `to_json` kept."""
     known = {field.name for field in dataclasses.fields(config) if is_place(field)}
     changes = {
         name: path and Path(os.path.expanduser(path))
@@ -284,92 +399,83 @@ def from_json(kind: type, values: Any, where: str = "config") -> Any:
     ConfigError names a field that is missing, unknown or not of its type. A field that
     was `ADDED` later may be missing, and so are places.
     """
+    remedy = "restore the run's configuration or start a new run"
     if not isinstance(values, dict):
-        raise _not_as_written(where, f"must have fields, not be {_shown(values)}")
+        raise ConfigError(
+            f"{where} must have fields, not be {_shown(values)}; {remedy}"
+        )
     hints, built = typing.get_type_hints(kind), {}
     fields = {field.name: field for field in dataclasses.fields(kind)}
-    needed = [
-        name
-        for name, field in fields.items()
-        if "added" not in field.metadata and not is_place(field)
-    ]
-    for name in [*needed, *values]:
-        if name not in values or name not in fields:
-            state = "missing" if name in fields else "unknown"
-            raise ConfigError(
-                f"{where}.{name} is {state}; the file was written by another version "
-                "of the task (tasks/README.md says how to add a field)"
-            )
+    before = {field.metadata.get("was", name): name for name, field in fields.items()}
+    values = {before.get(name, name): value for name, value in values.items()}
+    for name in {**fields, **values}:
+        field = fields.get(name)
+        if field and (name in values or "added" in field.metadata or is_place(field)):
+            continue
+        raise ConfigError(
+            f"{where}.{name} is {'missing' if field else 'unknown'}; the file was "
+            "written by another version of the task (tasks/README.md says how to add "
+            "a field)"
+        )
     for name, value in values.items():
         hint = str | None if is_place(fields[name]) else hints[name]
-        built[name] = _field_from_json(hint, value, f"{where}.{name}")
+        if dataclasses.is_dataclass(hint):
+            built[name] = from_json(typing.cast(type, hint), value, f"{where}.{name}")
+            continue
+        built[name] = _tuples(value)
+        if wrong := _misfit(built[name], hint):
+            raise ConfigError(f"{where}.{name} {wrong}; {remedy}")
     try:
         return kind(**built)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{where} cannot be used: {error}") from error
 
 
-def _field_from_json(hint: Any, value: Any, where: str) -> Any:
-    if dataclasses.is_dataclass(hint):
-        return from_json(typing.cast(type, hint), value, where)
-    value = _tuples(value)
-    if wrong := _misfit(value, hint):
-        raise _not_as_written(where, wrong)
-    return value
-
-
-def _not_as_written(where: str, wrong: str) -> ConfigError:
-    return ConfigError(
-        f"{where} {wrong}; restore the run's configuration or start a new run"
-    )
-
-
-def _tuples(value):
+def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
     """The JSON text of a value that may hold NumPy's numbers and arrays."""
-    return json.dumps(value, indent=indent, default=_from_numpy)
 
+    def from_numpy(value: Any) -> Any:
+        if isinstance(value, np.generic | np.ndarray):
+            return value.tolist()
+        raise TypeError(
+            f"{type(value).__name__} {value!r} is not JSON; use numbers, text, lists "
+            "and dicts"
+        )
 
-def _from_numpy(value):
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise TypeError(
-        f"{type(value).__name__} {value!r} is not JSON; use numbers, text, lists and "
-        "dicts"
-    )
+    return json.dumps(value, indent=indent, default=from_numpy)
 
 
 # --- Differences ----------------------------------------------------------------------
 
 
 def first_difference(saved: dict, asked: dict) -> str | None:
-    """The first field in which two nested configurations differ, in words.
+    """The first field in which two nested configurations differ, in words:
+    "model.mem_slots: 4 so far, 8 asked for". None when they are equal.
 
-    None when they are equal.
-
-    "model.mem_slots: 4 so far, 8 asked for". Tuples equal lists, 1 equals 1.0,
-    NaN equals NaN.
+    Tuples equal lists, 1 equals 1.0, NaN equals NaN.
     """
-    return _difference(json.loads(json_text(saved)), json.loads(json_text(asked)), "")
-
-
-def _difference(saved, asked, prefix):
-    for key in saved | asked:
-        name = prefix + key
-        if key not in asked:
-            return f"{name}: {saved[key]!r} so far, no such field asked for"
-        if key not in saved:
-            return f"{name}: no such field so far, {asked[key]!r} asked for"
-        ours, theirs = saved[key], asked[key]
-        if isinstance(ours, dict) and isinstance(theirs, dict):
-            if (found := _difference(ours, theirs, f"{name}.")) is not None:
-                return found
-        elif ours != theirs and json_text(ours) != json_text(theirs):  # NaN is not NaN
-            return f"{name}: {ours!r} so far, {theirs!r} asked for"
+    ours, theirs = (dict(_leaves(json.loads(json_text(x)))) for x in (saved, asked))
+    for name in ours | theirs:
+        if name not in theirs:
+            return f"{name}: {ours[name]!r} so far, no such field asked for"
+        if name not in ours:
+            return f"{name}: no such field so far, {theirs[name]!r} asked for"
+        one, other = ours[name], theirs[name]
+        if one != other and json_text(one) != json_text(other):  # NaN is not NaN
+            return f"{name}: {one!r} so far, {other!r} asked for"
     return None
+
+
+def _leaves(values: dict, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 def require_same(saved: dict, asked: dict, what: str) -> None:

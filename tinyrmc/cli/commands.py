@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn
 
+from ..config import add_flags, from_flags
 from ..errors import UsageError, UserError, nearest, why
-from ..flags import add_flags, from_flags
 from ..starting import give_ctrl_c_back
 from ..training.discovery import described, place_of
 
@@ -29,7 +29,7 @@ def program(command: str) -> str:
     called = Path(sys.argv[0])
     if called.stem == "tinyrmc":
         return f"tinyrmc {command}"
-    door = command == "train" and called.parts[-2:] == ("tinyrmc", "train.py")
+    door = command == "train" and called.parts[-2:] != ("tinyrmc", "__main__.py")
     return f"python -m tinyrmc{'.' if door else ' '}{command}"
 
 

@@ -53,10 +53,9 @@ from pathlib import Path
 import numpy as np
 
 from ..backend import blas_threads
-from ..config import json_text
+from ..config import add_flags, from_flags, json_text
 from ..environments.box_world import BoxWorld
 from ..errors import RunError, UsageError, UserError, unwritable
-from ..flags import add_flags, from_flags
 from ..results import attention, episodes, hops, probes
 from ..results.curves import draw_curves, draw_run, require_png
 from ..results.examinations import announced, draw, is_small, names, side_by_side

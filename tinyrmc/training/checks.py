@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from ..autograd.engine import Tensor
-from ..config import check_values, is_place
+from ..config import check_values, is_place, reader_of
 from ..errors import is_integer, is_number, nearest
-from ..flags import reader_of
 from ..nn import Module
 from .discovery import TaskError
 from .streams import Stream
