@@ -166,7 +166,7 @@ from mpi4py import MPI
 from tinyrmc.training import discovery, trainer as trainer_module
 from tinyrmc.errors import RunError
 from tinyrmc.runs import run as run_module
-from tinyrmc import train
+from tinyrmc.cli import train
 from tinyrmc.cli.commands import run_main
 
 Task, rank = discovery.load_task("nth_farthest").Task, MPI.COMM_WORLD.Get_rank()

@@ -18,7 +18,6 @@ from tinyruns import SURROUNDINGS, TINY, assert_same_run, error_of
 from tinytasks import assert_same_arrays, poisoned, relations, timeless
 
 import tinyrmc
-from tinyrmc import starting
 from tinyrmc.cli import commands, evaluate, plot, report, train
 from tinyrmc.errors import RunError
 from tinyrmc.runs import files
@@ -496,17 +495,6 @@ def test_a_hangup_that_is_ignored_stays_so():
             assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-def test_which_words_start_a_command_of_ours():
-    for words in (
-        ["python", "-m", "tinyrmc.train", "x"], ["python", "-m", "tinyrmc"],
-        ["python", "/bin/tinyrmc", "train"],
-        ["python", "-m", "mpi4py", "-m", "tinyrmc.train"],
-    ):  # fmt: skip
-        assert starting.is_command(words)
-    for words in (["python"], ["python", "-m", "pytest"], ["python", "tinyrmc.py"]):
-        assert not starting.is_command(words)
 
 
 # --- Streams --------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "tinyrmc"
 COMMANDS = {*"train evaluate plot generate play sweep report data new".split()}
 FLOORS = [
-    {*"errors text gpu equations starting backend config".split()},
+    {*"errors text gpu equations backend config".split()},
     {"autograd"},
     {"fused"},
     {"nn", "optim"},

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import starting as starting  # isort: skip  # first: a Ctrl-C may come any time
 from . import equations, fused, nn, optim
 from .autograd import primitives
 from .autograd.engine import Parameter, Tape, Tensor

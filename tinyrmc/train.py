@@ -1,7 +1,8 @@
 """The door of `python -m tinyrmc.train`; `cli/train.py` is behind it."""
 
+import importlib
+
 from .cli.commands import run_main
-from .cli.train import main
 
 if __name__ == "__main__":
-    run_main(main)
+    run_main(lambda: importlib.import_module("tinyrmc.cli.train").main())

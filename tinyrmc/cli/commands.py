@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import dataclasses
 import io
+import itertools
 import os
 import re
 import shlex
@@ -20,8 +21,6 @@ from typing import Any, ClassVar, Literal, NoReturn
 
 from ..config import add_flags, from_flags
 from ..errors import UsageError, UserError, nearest, why
-from ..starting import give_ctrl_c_back
-from ..training.discovery import described, place_of
 
 
 def program(command: str) -> str:
@@ -66,37 +65,27 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, args=None, namespace=None):
         """The namespace. UsageError for words that nothing takes."""
         found, rest = self.parse_known_args(args, namespace)
-        if rest:
-            self.refuse_unknown(rest)
-        return found
-
-    def refuse_unknown(self, words: Sequence[str]) -> NoReturn:
-        """UsageError for words that nothing takes, naming the first flag among them."""
-        flag = next((word for word in words if word.startswith("--")), None)
+        if not rest:
+            return found
+        flag = next((word for word in rest if word.startswith("--")), None)
         if flag is None:
-            self.error(f"unexpected {words[0]!r}")
+            self.error(f"unexpected {rest[0]!r}")
         near = nearest(flag.partition("=")[0], self._option_string_actions)
         hint = f"{self.prog} --help lists them"
         raise UsageError(f"unknown flag {flag!r}{near}", hint)
 
     def hide_rare_flags(self) -> None:
         """Let --help leave out the flags marked as rare; --help-all has them."""
-        rare = {a: a.help for a in self._actions if getattr(a, "rare", False)}
-        for action in rare:
+        self.rare = {a: a.help for a in self._actions if getattr(a, "rare", False)}
+        for action in self.rare:
             action.help = argparse.SUPPRESS
-        says = f"show {len(rare)} more flags"
-        self.add_argument(
-            "--help-all", action=_HelpAll, nargs=0, hidden=rare, help=says
-        )
+        says = f"show {len(self.rare)} more flags"
+        self.add_argument("--help-all", action=_HelpAll, nargs=0, help=says)
 
 
 class _HelpAll(argparse.Action):
-    def __init__(self, *names, hidden, **keywords):
-        super().__init__(*names, default=argparse.SUPPRESS, **keywords)
-        self.hidden = hidden
-
     def __call__(self, parser, *_):
-        for action, text in self.hidden.items():
+        for action, text in parser.rare.items():
             action.help = text
         parser.print_help()
         parser.exit()
@@ -134,7 +123,6 @@ def run_main(main: Callable[[], int]) -> NoReturn:
     Ctrl-C ends with exit code 130.
     """
     try:
-        give_ctrl_c_back()
         _stand_in_for_streams()
         try:
             code = main()
@@ -154,32 +142,31 @@ def run_main(main: Callable[[], int]) -> NoReturn:
         _drop_output()
         sys.exit(141)
     except Exception as error:
-        if not isinstance(error, OSError) and _came_of_ctrl_c(error):
-            sys.exit(130)
-        if place_of(error):
-            _refuse(described(error))
-        if isinstance(error, MemoryError):
-            _refuse(f"out of memory{str(error) and ': '}{error}; ask for less")
-        if not isinstance(error, OSError):
-            raise
-        name = f": {error.filename}" if error.filename else ""
-        notes = getattr(error, "__notes__", ())
-        _refuse(" ".join([f"the system refuses: {why(error)}{name}", *notes]))
+        _refuse(_in_words(error))
 
 
-def _came_of_ctrl_c(error: BaseException | None) -> bool:
-    """Whether a KeyboardInterrupt led to an exception.
+def _in_words(error: Exception) -> str:
+    """An exception that is none of ours, if the user can do something about it.
 
-    Python 3.11 makes a RuntimeError of one that comes while a class is made, which
-    happens often while matplotlib is imported.
+    Python 3.11 makes a RuntimeError of a Ctrl-C that comes while a class is made, which
+    happens often while matplotlib is imported: so this may leave with exit code 130.
     """
-    seen: set[int] = set()  # an exception may be raised from itself
-    while error is not None and id(error) not in seen:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        seen.add(id(error))
-        error = error.__cause__ or error.__context__
-    return False
+    from ..training.discovery import described, place_of
+
+    cause: BaseException | None = None if isinstance(error, OSError) else error
+    for _ in range(4):
+        if isinstance(cause, KeyboardInterrupt):
+            sys.exit(130)
+        cause = cause and (cause.__cause__ or cause.__context__)
+    if place_of(error):
+        return described(error)
+    if isinstance(error, MemoryError):
+        return f"out of memory{str(error) and ': '}{error}; ask for less"
+    if not isinstance(error, OSError):
+        raise error
+    name = f": {error.filename}" if error.filename else ""
+    notes = getattr(error, "__notes__", ())
+    return " ".join([f"the system refuses: {why(error)}{name}", *notes])
 
 
 def _refuse(words: str) -> NoReturn:
@@ -209,13 +196,15 @@ def _stand_in_for_streams() -> None:
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            mode = "w" if number else "r"
-            nowhere = open(os.devnull, mode, encoding="utf-8")
+            nowhere = open(os.devnull, "w" if number else "r", encoding="utf-8")
             if nowhere.fileno() != number:
                 os.dup2(nowhere.fileno(), number)
             setattr(sys, name, nowhere)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
+
+
+# --- Words that commands share --------------------------------------------------------
 
 
 def add_data_dir(
@@ -228,21 +217,17 @@ def add_data_dir(
 
 def python() -> str:
     """How to call this Python from here: `python` if that is it, else its path."""
-    found, here = shutil.which("python"), Path.cwd()
-    if found and Path(found).parent == Path(sys.executable).parent:
+    found, path = shutil.which("python"), Path(sys.executable)
+    if found and Path(found).parent == path.parent:
         return "python"
-    path = Path(sys.executable)
-    return shlex.quote(
-        str(path.relative_to(here) if path.is_relative_to(here) else path)
-    )
+    here = path.is_relative_to(Path.cwd())
+    return shlex.quote(str(path.relative_to(Path.cwd()) if here else path))
 
 
 def leading_names(words: Sequence[str], most: int = 2) -> tuple[list[str], list[str]]:
     """(the names before the first flag, `most` of them at most; the other words)."""
-    count = 0
-    while count < min(most, len(words)) and not words[count].startswith("-"):
-        count += 1
-    return list(words[:count]), list(words[count:])
+    names = [*itertools.takewhile(lambda word: word[:1] != "-", words[:most])]
+    return names, list(words[len(names) :])
 
 
 # --- The words that train a task ------------------------------------------------------
@@ -279,22 +264,24 @@ class Options:
             raise ValueError(f"--seed must not be negative, got {self.seed}")
         if self.workers is not None and self.workers < 1:
             raise ValueError(f"--workers must be at least 1, got {self.workers}")
-        if self.graph and self.device != "cuda":
-            raise ValueError(
-                f"--graph goes with --device cuda, and the device is {self.device}; "
-                "leave --graph out, or say --no-graph"
-            )
-        if self.tf32 and self.device != "cuda":
-            raise ValueError(
-                f"--tf32 goes with --device cuda, and the device is {self.device}; "
-                "leave --tf32 out, or say --no-tf32"
-            )
+        for flag, given in ("graph", self.graph), ("tf32", self.tf32):
+            if given and self.device != "cuda":
+                raise ValueError(
+                    f"--{flag} goes with --device cuda, and the device is "
+                    f"{self.device}; leave --{flag} out, or say --no-{flag}"
+                )
         if self.max_minutes is not None and not self.max_minutes > 0:
             raise ValueError(f"--max-minutes must be positive, got {self.max_minutes}")
 
 
-def train_parser(task: str, preset: str, default: Any, options: Options) -> Parser:
-    """The parser of what follows a task and a preset on the train command's line."""
+def parse_words(
+    task: str, preset: str, default: Any, options: Options, words: Sequence[str]
+) -> tuple[Any, Options]:
+    """(the task's configuration, the options) from flags: --train.steps 100 --seed 1.
+
+    `default` and `options` hold where the words say nothing. UsageError for words that
+    make no valid configuration.
+    """
     about = (sys.modules[type(default).__module__].__doc__ or "").strip()
     first = " ".join(about.partition("\n\n")[0].split())
     parser = Parser(
@@ -306,18 +293,6 @@ def train_parser(task: str, preset: str, default: Any, options: Options) -> Pars
     add_flags(parser, options, "run")
     add_flags(parser, default, task)
     parser.hide_rare_flags()
-    return parser
-
-
-def parse_words(
-    task: str, preset: str, default: Any, options: Options, words: Sequence[str]
-) -> tuple[Any, Options]:
-    """(the task's configuration, the options) from flags: --train.steps 100 --seed 1.
-
-    `default` and `options` hold where the words say nothing. UsageError for words that
-    make no valid configuration.
-    """
-    parser = train_parser(task, preset, default, options)
     flags = parser.parse_args(words)
     try:
         return from_flags(default, flags), from_flags(options, flags)

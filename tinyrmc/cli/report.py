@@ -48,10 +48,13 @@ def main(argv: list[str] | None = None) -> int:
     runs, left_out = find_runs(options.paths, options.data_dir)
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
-    found = summary(runs)
-    print_tables(found, options.seeds)
+    found, width = summary(runs), terminal_width()
+    shown = seed_tables(found) if options.seeds else tables(found)
+    for rows in shown:
+        print(f"{aligned(rows, width)}\n")
     if not options.seeds:
-        print(f"\n{paragraph(LEGEND, terminal_width())}")
+        print(paragraph(trained_on(found), width))
+        print(f"\n{paragraph(LEGEND, width)}")
     if options.out is not None:
         _write(options.out, found, options.seeds)
     return 0
@@ -80,15 +83,6 @@ def _parser() -> Parser:
     )
     add_data_dir(parser)
     return parser
-
-
-def print_tables(found: dict, seeds: bool = False) -> None:
-    """The tables of a summary, and what its runs were trained on."""
-    width = terminal_width()
-    for rows in seed_tables(found) if seeds else tables(found):
-        print(f"{aligned(rows, width)}\n")
-    if not seeds:
-        print(paragraph(trained_on(found), width))
 
 
 def _write(out: Path, found: dict, seeds: bool) -> None:

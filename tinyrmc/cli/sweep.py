@@ -44,10 +44,10 @@ from .. import __version__
 from ..config import fields_of, flag_of, stored_path, words_of_value
 from ..errors import RunError, UsageError, UserError, counted, nearest
 from ..results.sweeps import Cell, draw, failure, named
-from ..results.tables import group_summary, markdown, picture, write
+from ..results.tables import group_summary, markdown, picture, tables, trained_on, write
 from ..runs.machine import environment
 from ..runs.run import Run
-from ..text import duration
+from ..text import aligned, duration, paragraph, terminal_width
 from ..training import discovery
 from ..training.presentation import idle_fields
 from ..training.ranks import LAUNCHERS, require_alone
@@ -61,7 +61,6 @@ from .commands import (
     program,
     python,
 )
-from .report import print_tables
 
 # Minutes. With less left, runs that the budget has cut are not started again.
 WORTHWHILE = 0.5
@@ -471,7 +470,10 @@ def _show(run: Run, cells: list[Cell], notes: Counter[str]) -> None:
     if rows:
         groups = [group_summary(*row) | {"task": title} for row in rows.items()]
         found = {"groups": groups, "not_run": [], "claims": []}
-        print_tables(found)
+        width = terminal_width()
+        for rows_of_table in tables(found):
+            print(f"{aligned(rows_of_table, width)}\n")
+        print(paragraph(trained_on(found), width))
         words = "".join(f"\n{line}.\n" for line in lines)
         kept = {**found, "grid": config["grid"], "notes": lines}
         write(out, f"{markdown(found)}{words}", kept)
