@@ -249,8 +249,7 @@ def lstm(tmp_path):
         (["nowhere.npz"], "nowhere.npz"),
         (
             ["lstm.npz"],
-            "lstm.npz has no attention to draw: its core, LSTM, has no slots that "
-            "attend; give one of rmc or rmc_paper",
+            "whose core, LSTM, has no slots that attend; give one of rmc",
         ),
         ([TRAINED, "--sequences", "1"], "--sequences must be at least 2, not 1"),
         ([TRAINED, "--sequences", "many"], "--sequences"),

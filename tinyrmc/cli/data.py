@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from .. import corpora
@@ -29,10 +29,11 @@ from ..corpora.loading import cached, check_quickly
 from ..corpora.stories import ARCHIVES, TASKS, VERSIONS, Babi, babi, how_to_get
 from ..errors import UsageError, nearest
 from ..text import aligned, paragraph, terminal_width
-from .commands import Parser, program, run_main
+from .commands import Parser, program
 
 NAMES = (*CORPORA, "babi")
 TITLES = {name: known.title for name, known in CORPORA.items()}
+VARIANTS = [(version, each) for version, all_ in VERSIONS.items() for each in all_]
 TITLES["babi"] = "bAbI, twenty kinds of stories with questions"
 
 
@@ -45,12 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
                 f"there is no corpus {name!r} (corpora: {', '.join(NAMES)})"
                 f"{nearest(name, NAMES)}"
             )
-    if options.vocabulary_size is not None and options.vocabulary_size < 2:
-        raise UsageError(
-            f"--vocabulary-size must be at least 2, got {options.vocabulary_size}"
-        )
-    if options.vocabulary_size is not None and {*options.corpora} <= {"babi"}:
-        raise UsageError("--vocabulary-size is for a text; name one, such as ptb")
+    if (size := options.vocabulary_size) is not None:
+        if size < 2:
+            raise UsageError(f"--vocabulary-size must be at least 2, got {size}")
+        if {*options.corpora} <= {"babi"}:
+            raise UsageError("--vocabulary-size is for a text; name one, such as ptb")
     if not options.corpora:
         _list(options.data_dir)
     for k, name in enumerate(options.corpora):
@@ -66,26 +66,18 @@ def _parser() -> Parser:
     listed = "\n".join(f"    {name:14}{title}" for name, title in TITLES.items())
     about = (__doc__ or "").strip()
     parser = Parser(program("data"), f"{about}\n\nCorpora:\n\n{listed}")
-    parser.add_argument(
-        "corpora",
-        nargs="*",
-        metavar="[CORPUS ...]",
-        help="which to get, check and read",
+    add, says = parser.add_argument, "which to get, check and read"
+    add("corpora", nargs="*", metavar="[CORPUS ...]", help=says)
+    says = (
+        "where texts are, and downloads go; without it, the folder that TINYRMC_DATA "
     )
-    parser.add_argument(
-        "--data-dir",
-        type=Path,
-        metavar="FOLDER",
-        help="where texts are, and downloads go; without it, the folder that "
-        "TINYRMC_DATA names, else tinyrmc's folder among your caches",
+    says += "names, else tinyrmc's folder among your caches"
+    add("--data-dir", type=Path, metavar="FOLDER", help=says)
+    says = (
+        "at most this many words, <eos> and <unk> among them; the most frequent ones "
     )
-    parser.add_argument(
-        "--vocabulary-size",
-        type=int,
-        metavar="WORDS",
-        help="at most this many words, <eos> and <unk> among them; the most frequent "
-        "ones of the training text stay, the others become <unk> (default: all)",
-    )
+    says += "of the training text stay, the others become <unk> (default: all)"
+    add("--vocabulary-size", type=int, metavar="WORDS", help=says)
     return parser
 
 
@@ -119,8 +111,13 @@ def _get(name: str, data_dir: Path | None, vocabulary_size: int | None) -> None:
 def _get_babi(data_dir: Path | None) -> None:
     """Find or download the stories, parse all, and say what they are."""
     here, missing = _stories(data_dir)
+    lacks = [
+        _incomplete(here[which]) if which in here else f"there is no {' '.join(which)}"
+        for which in VARIANTS
+        if ARCHIVES[which[0]] and (which not in here or here[which].missing)
+    ]
     failed = []
-    if lacks := [*_lacks(here)]:
+    if lacks:
         try:
             _download("babi", data_dir, "; ".join(lacks) if here else "")
         except CorpusError as error:
@@ -147,24 +144,12 @@ def _stories(
 ) -> tuple[dict[tuple[str, str], Babi], list[str]]:
     """The versions and variants that are here, and what to say of the others."""
     here, missing = {}, []
-    for which in _variants():
+    for which in VARIANTS:
         try:
             here[which] = babi(*which, data_dir)
         except MissingCorpus as error:
             missing.append(str(error))
     return here, missing
-
-
-def _lacks(here: dict[tuple[str, str], Babi]) -> Iterator[str]:
-    """What is not here of what can be downloaded."""
-    for version, variant in _variants():
-        if not ARCHIVES[version]:
-            continue
-        tasks = here.get((version, variant))
-        if tasks is None:
-            yield f"there is no {version} {variant}"
-        elif tasks.missing:
-            yield _incomplete(tasks)
 
 
 def _incomplete(tasks: Babi) -> str:
@@ -205,52 +190,36 @@ def _warn(notes: Sequence[str]) -> None:
         print(f"note: {note}", file=sys.stderr)
 
 
-def _variants() -> list[tuple[str, str]]:
-    return [(version, each) for version, all_ in VERSIONS.items() for each in all_]
-
-
 # --- All of them ----------------------------------------------------------------------
 
 
 def _list(data_dir: Path | None) -> None:
-    """What is in the data directory, what is missing, and what to do about it."""
+    """The texts of the data directory, what is missing, and what to do about it."""
     rows = [["corpus", "here", *PARTS, "vocabulary"]]
     advice: dict[str, str] = {}  # what to say of a corpus
     to_get: list[str] = []  # the names that the command takes
     for name in CORPORA:
-        state, corpus, says, gets = _state(name, data_dir)
-        sizes = [_number(corpus.texts[part].size) if corpus else "" for part in PARTS]
-        words = _number(len(corpus.vocabulary)) if corpus else ""
-        rows.append([name, state, *sizes, words])
-        advice[name] = says
+        state, corpus, advice[name], gets = _state(name, data_dir)
+        sizes = [corpus.texts[part].size for part in PARTS] if corpus else [None] * 3
+        sizes.append(len(corpus.vocabulary) if corpus else None)
+        rows.append([name, state, *map(_number, sizes)])
         to_get += [name] * gets
-    for version, variant in _variants():
-        name = f"babi {version} {variant}"
-        state, says, gets = _state_of_babi(version, variant, data_dir)
+    for which in VARIANTS:
+        name = f"babi {' '.join(which)}"
+        state, advice[name], gets = _state_of_babi(*which, data_dir)
         rows.append([name, state, "", "", "", ""])
-        advice[name] = says
         to_get += ["babi"] * gets
-    width = terminal_width()
+    width, margin = terminal_width(), " " * 4
     print(f"Texts in {data_directory(data_dir)}, in tokens with <eos>:\n")
     print(aligned(rows, width))
     for name, says in advice.items():
-        if says:
-            print(f"\n{name}:\n{_indented(says, width)}")
+        if says:  # wrapped, but not within paths
+            whole = {"break_long_words": False, "break_on_hyphens": False}
+            indents = {"initial_indent": margin, "subsequent_indent": margin}
+            print(f"\n{name}:\n{textwrap.fill(says, width, **whole, **indents)}")
     if to_get:
         print("\nTo get what is missing, and read what has not been read:\n")
         print(f"    {command(' '.join(dict.fromkeys(to_get)), data_dir)}")
-
-
-def _indented(words: str, width: int) -> str:
-    """Wrapped, but not within paths."""
-    return textwrap.fill(
-        words,
-        width,
-        initial_indent=" " * 4,
-        subsequent_indent=" " * 4,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def _state(name: str, data_dir: Path | None) -> tuple[str, Corpus | None, str, bool]:
@@ -290,7 +259,3 @@ def _state_of_babi(
     if tasks.missing:
         return "in part", _incomplete(tasks), bool(ARCHIVES[version])
     return "yes", "", False
-
-
-if __name__ == "__main__":
-    run_main(lambda: main(sys.argv[1:]))

@@ -62,18 +62,15 @@ class Game:
     """
 
     pause: float | None = None  # seconds until it goes on by itself
+    help = HELP
 
     def __init__(self, world: World, seed: int = 0, whole: bool = False):
         self.world, self.whole = world, whole
+        if "stay" in world.action_names:
+            self.help = HELP.replace("walk", "walk   space: stay")
         self.rng = generator(seed)
         self.last = ""  # how the level before this one went
         self.begin()
-
-    @property
-    def help(self) -> str:
-        """What the keys do, in a line."""
-        can_stay = "stay" in self.world.action_names
-        return HELP.replace("walk", "walk   space: stay") if can_stay else HELP
 
     def begin(self) -> None:
         """A new level."""
@@ -81,7 +78,7 @@ class Game:
         self.state = self.world.start(noise)
         self.score, self.steps = 0.0, 0
 
-    def act(self, action: int) -> Outcome:
+    def act(self, action: int) -> None:
         """One step of the world; after a level's last step the next level has begun."""
         noise = self.rng.random((1, self.world.noise), np.float32)
         taken = np.array([action])
@@ -90,7 +87,6 @@ class Game:
         self.steps += 1
         if outcome.ended[0]:
             self.end(outcome)
-        return outcome
 
     def end(self, outcome: Outcome) -> None:
         """The level is over, and the next one has begun."""
@@ -119,22 +115,10 @@ class Game:
 class Watched(Game):
     """A game in which a trained agent plays, and you look on."""
 
-    def __init__(
-        self,
-        task: ActingTask,
-        model,
-        seed: int = 0,
-        whole: bool = False,
-        greedy: bool = False,
-    ):
+    def __init__(self, task: ActingTask, model, seed=0, whole=False, greedy=False):
         self.task, self.model, self.greedy = task, model, greedy
-        self.pause = PAUSE
         super().__init__(task.held_out_world, seed, whole)
-
-    @property
-    def help(self) -> str:
-        """What the keys do: none of them walks."""
-        return HELP_AGENT
+        self.pause, self.help = PAUSE, HELP_AGENT  # no key walks
 
     def begin(self) -> None:
         """A new level, of which the agent knows nothing."""
@@ -226,34 +210,17 @@ def _parser() -> Parser:
         "Play a world in the terminal.",
         epilog=f"{HELP}\nwith --agent: {HELP_AGENT}",
     )
-    parser.add_argument(
-        "world", choices=WORLDS, metavar="WORLD", help=" or ".join(WORLDS)
-    )
-    parser.add_argument(
-        "--view",
-        choices=VIEWS,
-        default=VIEWS[0],
-        help="what you see at first (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="N",
-        help="the same one and the same keys give the same game (default: 0)",
-    )
-    parser.add_argument(
-        "--agent",
-        type=Path,
-        metavar="RUN",
-        help="let the agent of this run play, in its run's world: a run directory, "
-        "checkpoint.npz or weights file",
-    )
-    parser.add_argument(
-        "--greedy",
-        action="store_true",
-        help="it takes the likeliest action, instead of drawing one from its policy",
-    )
+    add, says = parser.add_argument, " or ".join(WORLDS)
+    add("world", choices=WORLDS, metavar="WORLD", help=says)
+    says = "what you see at first (default: %(default)s)"
+    add("--view", choices=VIEWS, default=VIEWS[0], help=says)
+    says = "the same one and the same keys give the same game (default: 0)"
+    add("--seed", type=int, default=0, metavar="N", help=says)
+    says = "let the agent of this run play, in its run's world: a run directory, "
+    says += "checkpoint.npz or weights file"
+    add("--agent", type=Path, metavar="RUN", help=says)
+    says = "it takes the likeliest action, instead of drawing one from its policy"
+    add("--greedy", action="store_true", help=says)
     return parser
 
 

@@ -1,45 +1,26 @@
-"""Draw the learning curves of finished or running runs.
+"""Draw the learning curves of finished or running runs, and what networks do.
 
     python -m tinyrmc plot RUN [RUN ...]
-    python -m tinyrmc plot attention RUN
-    python -m tinyrmc plot hops RUN
+    python -m tinyrmc plot attention RUN       what a memory attends to, with tests
+    python -m tinyrmc plot hops RUN            what a memory network looks at
     python -m tinyrmc plot examinations RUN [RUN ...]
-    python -m tinyrmc plot level --seed N
+    python -m tinyrmc plot level --seed N      a level of BoxWorld
     python -m tinyrmc plot episode RUN [--level N]
 
 Runs of one configuration under several seeds make one line, their mean in a band from
-the lowest to the highest; other configurations make other lines, and each core has the
-same colour in every picture. A single run also gets the pictures its task draws of a
-trained network, such as attention maps. With `--against samples` or `--against hours`
-the curves stand over the examples seen, or over the time it took on the machine that
-trained them; `--against steps,samples,hours` draws three panels side by side, like the
-paper's figure 5.
+the lowest to the highest; each core has the same colour in every picture. A single run
+also gets the pictures its task draws of a trained network. `--against
+steps,samples,hours` draws three panels side by side, like the paper's figure 5.
 
-`attention` draws, measures and tests what a memory attends to. RUN is a run directory,
-a checkpoint.npz or a weights file of a core whose slots attend. It draws the paper's
-figure 3 (the reference first, in the middle, last) and the gates of the same examples.
-It measures over held-out sequences how much attention goes to the input and to the
-slots that took in the reference. It tests how often the answer is still right when
-slots are wiped or attention is cut. The top of `results/probes.py` says exactly what
-each of these means. `--html FILE` also writes a page to look at, which needs no
-network.
-
-`hops` draws what the hops of a memory network look at, in stories that it answers right
-and wrong, beside the sentences that the data name as supporting facts. It counts how
-often the strongest memory of each hop is such a fact. `--task 2` takes one of a run's
-tasks. `--html FILE` also writes a page that holds the network and reads what you type,
-without a server.
-
-`examinations` draws what `python -m tinyrmc evaluate` prints below the metrics, for
-several networks side by side. Results of one row per network are printed instead.
-
-`level` draws a level of BoxWorld like the paper's figure 9: the board, what the player
-sees of it, and the tree of its keys and locks.
-
-`episode` draws a level as a trained agent plays it, one of those that `evaluate`
-counts: a film strip and a film, with the whole board, what the agent sees of it, what
-it does, the score that it expects, and what its memory attends to. `--html FILE` also
-writes a page with a slider, which needs no network.
+`attention` draws the paper's figure 3 and the gates of the same examples. It measures
+over held-out sequences how much attention goes to the input and to the slots that took
+in the reference, and tests how often the answer is still right when slots are wiped or
+attention is cut: see `results/probes.py`. `hops` draws what the hops of a memory
+network look at in stories, beside the sentences that the data name as supporting facts.
+`examinations` draws what `evaluate` prints below the metrics, for several networks side
+by side. `level` draws the board, what the player sees of it, and the tree of its keys
+and locks, like the paper's figure 9. `episode` draws a level as a trained agent plays
+it, one of those that `evaluate` counts. `--html FILE` writes a page to look at.
 """
 
 from __future__ import annotations
@@ -96,19 +77,12 @@ def _parser() -> Parser:
         "examines, `level` a level of BoxWorld, `episode RUN` one that an agent\n"
         "plays: see attention --help and so on.",
     )
-    parser.add_argument(
-        "runs",
-        type=Path,
-        nargs="+",
-        metavar="RUN",
-        help="run directory, or a folder of them; several seeds of one configuration "
-        "make one line",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="write the learning curve alone to this PNG file, replaced if it exists "
+    _add_runs(
+        parser,
+        "run directory, or a folder of them; several seeds of one configuration make "
+        "one line",
+        "FILE",
+        "write the learning curve alone to this PNG file, replaced if it exists "
         "(default: learning_curve.png, in the run's directory with its other pictures "
         "or, for several runs, in the current one)",
     )
@@ -121,8 +95,14 @@ def _parser() -> Parser:
         "the task counts its samples in (tokens, world_steps); against several of "
         "these, only the task's headline is drawn",
     )
-    add_data_dir(parser)
     return parser
+
+
+def _add_runs(parser: Parser, runs: str, takes: str, out: str) -> None:
+    """Some runs, and where their pictures go, with what the help says of them."""
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help=runs)
+    parser.add_argument("--out", type=Path, metavar=takes, help=out)
+    add_data_dir(parser)
 
 
 # --- What a memory attends to ---------------------------------------------------------
@@ -130,8 +110,25 @@ def _parser() -> Parser:
 
 def attention_main(argv: list[str]) -> int:
     """The command line after `attention`; returns the exit code."""
-    options = _attention_parser().parse_args(argv)
-    _check_attention_options(options)
+    parser = _of_one_run(
+        "attention",
+        "Draw, measure and test what a trained memory attends to.",
+        "attention*.png and attention.json",
+    )
+    parser.add_argument(
+        "--sequences",
+        type=int,
+        default=10_000,
+        metavar="N",
+        help="held-out sequences to measure over (default: 10,000)",
+    )
+    options = parser.parse_args(argv)
+    if options.sequences < 2:
+        raise UsageError(
+            f"--sequences must be at least 2, not {options.sequences}: each sequence "
+            "is compared with another"
+        )
+    _check_places(options.out, options.html)
     task, arrays, state = open_checkpoint(options.run, options.data_dir)
     model, run = restore_model(task, arrays, state), state["run"]
     title = title_of(state)
@@ -147,29 +144,16 @@ def attention_main(argv: list[str]) -> int:
         with _writing():
             paths = _draw(model, shown, kept, folder)
             if options.html is not None:
-                paths.append(_write_page(model, shown, title, described, options.html))
+                chosen = shown.take(attention.to_show(model, shown))
+                seen = probes.traces(model, chosen.inputs)
+                page = attention.page(title, chosen, seen, described, model)
+                options.html.write_text(page, encoding="utf-8")
+                paths.append(options.html)
     width = terminal_width()
     for heading, says, rows in described:
         print(f"{heading}\n{paragraph(says, width)}\n\n{aligned(rows, width)}\n")
     print(*paths, sep="\n")
     return 0
-
-
-def _attention_parser() -> Parser:
-    parser = _of_one_run(
-        "attention",
-        "Draw, measure and test what a trained memory attends to.",
-        "attention*.png and attention.json",
-    )
-    parser.add_argument(
-        "--sequences",
-        type=int,
-        default=10_000,
-        metavar="N",
-        help="held-out sequences to measure over (default: 10,000)",
-    )
-    add_data_dir(parser)
-    return parser
 
 
 def _of_one_run(name: str, says: str, files: str, page: str = "") -> Parser:
@@ -199,16 +183,8 @@ def _of_one_run(name: str, says: str, files: str, page: str = "") -> Parser:
         help=f"also write a self-contained page {page}to FILE (.html), replaced if it "
         "exists",
     )
+    add_data_dir(parser)
     return parser
-
-
-def _check_attention_options(options) -> None:
-    if options.sequences < 2:
-        raise UsageError(
-            f"--sequences must be at least 2, not {options.sequences}: each sequence "
-            "is compared with another"
-        )
-    _check_places(options.out, options.html)
 
 
 def _check_places(out: Path | None, html: Path | None = None) -> None:
@@ -229,27 +205,19 @@ def _questions(task, model, name, path):
     UsageError for a network whose core does not attend, RunError for a task that asks
     no questions.
     """
-    if not probes.has_attention(model):
-        if not hasattr(model, "core"):
-            raise UsageError(
-                f"{path} is a run of {name!r}, whose network has no one core to look "
-                "into; give a run of nth_farthest"
-            )
+    lacks = ""
+    if isinstance(task, ActingTask) and probes.has_attention(model):
+        lacks = f"whose agent acts; {program('plot')} episode {path} "
+        lacks += "shows what its memory attends to"
+    elif not hasattr(model, "core"):
+        lacks = "whose network has no one core to look into; give one of nth_farthest"
+    elif not probes.has_attention(model):
         core = type(model.core).__name__
-        raise UsageError(
-            f"{path} has no attention to draw: its core, {core}, has no slots that "
-            "attend; give one of rmc or rmc_paper"
-        )
-    if not hasattr(model, "head") and not isinstance(task, ActingTask):
-        raise UsageError(
-            f"{path} is a run of {name!r}, whose network has no layer `head` that "
-            "answers from the core's last output; call it that, and train again"
-        )
-    if isinstance(task, ActingTask):
-        raise UsageError(
-            f"{path} is a run of {name!r}, whose agent acts; "
-            f"{program('plot')} episode {path} shows what its memory attends to"
-        )
+        lacks = f"whose core, {core}, has no slots that attend; give one of rmc"
+    elif not hasattr(model, "head"):
+        lacks = "whose network has no layer `head`; call its last layer that"
+    if lacks:
+        raise UsageError(f"{path} is a run of {name!r}, {lacks}")
     try:
         return probes.held_out(task, attention.SHOWN)
     except RunError as error:
@@ -293,20 +261,24 @@ def _draw(model, shown, found, folder) -> list[Path]:
     return paths
 
 
-def _write_page(model, shown, title, described, path) -> Path:
-    chosen = shown.take(attention.to_show(model, shown))
-    seen = probes.traces(model, chosen.inputs)
-    page = attention.page(title, chosen, seen, described, model)
-    path.write_text(page, encoding="utf-8")
-    return path
-
-
 # --- What the hops of a memory network look at ----------------------------------------
 
 
 def hops_main(argv: list[str]) -> int:
     """The command line after `hops`; returns the exit code."""
-    options = _hops_parser().parse_args(argv)
+    parser = _of_one_run(
+        "hops",
+        "Draw and count what the hops of a memory network look at.",
+        "hops_task_K.png, one for each task",
+        page="that reads what you type ",
+    )
+    parser.add_argument(
+        "--task",
+        type=int,
+        metavar="K",
+        help="this task alone, of a run that has several (default: all of them)",
+    )
+    options = parser.parse_args(argv)
     _check_places(options.out, options.html)
     task, arrays, state = open_checkpoint(options.run, options.data_dir)
     run, model = state["run"], restore_model(task, arrays, state)
@@ -325,7 +297,13 @@ def hops_main(argv: list[str]) -> int:
             )
         folder = options.out or _folder_of(options.run, "hops")
         with _writing():
-            paths = _draw_hops(readings, options.task, folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            paths = [
+                hops.draw(reading, task, folder / f"hops_task_{task}.png")
+                for reading in readings
+                for task in np.unique(reading.tasks).tolist()
+                if options.task in (None, task)
+            ]
             if options.html is not None:
                 page = hops.page(title, readings[0], options.task)
                 options.html.write_text(page, encoding="utf-8")
@@ -337,40 +315,23 @@ def hops_main(argv: list[str]) -> int:
     return 0
 
 
-def _hops_parser() -> Parser:
-    parser = _of_one_run(
-        "hops",
-        "Draw and count what the hops of a memory network look at.",
-        "hops_task_K.png, one for each task",
-        page="that reads what you type ",
-    )
-    parser.add_argument(
-        "--task",
-        type=int,
-        metavar="K",
-        help="this task alone, of a run that has several (default: all of them)",
-    )
-    add_data_dir(parser)
-    return parser
-
-
-def _draw_hops(readings, chosen: int | None, folder: Path) -> list[Path]:
-    """A picture of each task, or of the chosen one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return [
-        hops.draw(reading, task, folder / f"hops_task_{task}.png")
-        for reading in readings
-        for task in np.unique(reading.tasks).tolist()
-        if chosen in (None, task)
-    ]
-
-
 # --- What a task examines -------------------------------------------------------------
 
 
 def examinations_main(argv: list[str]) -> int:
     """The command line after `examinations`; returns the exit code."""
-    options = _examinations_parser().parse_args(argv)
+    parser = Parser(
+        program("plot examinations"),
+        "Draw what a task examines of trained networks, side by side.",
+    )
+    _add_runs(
+        parser,
+        "run directories, checkpoints or weights files, of one task",
+        "FOLDER",
+        "existing folder for the pictures, replaced if they exist (default: the run's "
+        "directory; of several runs the current folder)",
+    )
+    options = parser.parse_args(argv)
     _check_places(options.out)
     found, cores, common = _examine(options.runs, options.data_dir)
     alone = len(options.runs) == 1 and options.runs[0].is_dir()
@@ -387,29 +348,6 @@ def examinations_main(argv: list[str]) -> int:
     return 0
 
 
-def _examinations_parser() -> Parser:
-    parser = Parser(
-        program("plot examinations"),
-        "Draw what a task examines of trained networks, side by side.",
-    )
-    parser.add_argument(
-        "runs",
-        type=Path,
-        nargs="+",
-        metavar="RUN",
-        help="run directories, checkpoints or weights files, of one task",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FOLDER",
-        help="existing folder for the pictures, replaced if they exist (default: the "
-        "run's directory; of several runs the current folder)",
-    )
-    add_data_dir(parser)
-    return parser
-
-
 def _examine(
     paths: list[Path], data_dir: Path | None
 ) -> tuple[dict[str, dict[str, Table]], list[str | None], str]:
@@ -418,14 +356,11 @@ def _examine(
     """
     paths = [*dict.fromkeys(paths)]
     opened = [open_checkpoint(path, data_dir) for path in paths]
-    tasks = {
-        task_word(state["run"]): path
-        for path, (*_, state) in zip(paths, opened, strict=True)
-    }
-    if len(tasks) > 1:
-        first, second, *_ = tasks.values()
+    tasks = [task_word(state["run"]) for *_, state in opened]
+    if len({*tasks}) > 1:
         raise RunError(
-            f"{first} and {second} are runs of different tasks; draw them one by one"
+            f"these are runs of different tasks ({', '.join(dict.fromkeys(tasks))}); "
+            "draw them one by one"
         )
     cores = [core_of(state["run"]) for *_, state in opened]
     common, own = names([_said(state) for *_, state in opened])
@@ -443,7 +378,7 @@ def _examine(
             for examination, table in tables:
                 found.setdefault(examination, {})[label] = table
     if not found:
-        raise RunError(f"the task {next(iter(tasks))!r} has nothing to examine")
+        raise RunError(f"the task {tasks[0]!r} has nothing to examine")
     return found, cores, common
 
 
@@ -513,9 +448,21 @@ def level_main(argv: list[str]) -> int:
 
 def episode_main(argv: list[str]) -> int:
     """The command line after `episode`; returns the exit code."""
-    options = _episode_parser().parse_args(argv)
+    parser = _of_one_run(
+        "episode",
+        "Draw a held-out level as a trained agent plays it.",
+        "episode_N.png and episode_N.gif",
+    )
+    which = parser.add_mutually_exclusive_group()
+    says = "number of the held-out level (default: 0)"
+    which.add_argument("--level", type=int, default=0, metavar="N", help=says)
+    says = "the first level that it does not solve"
+    which.add_argument("--wrong", action="store_true", help=says)
+    says = "it takes the likeliest action, instead of drawing one from its policy"
+    parser.add_argument("--greedy", action="store_true", help=says)
+    options = parser.parse_args(argv)
     _check_places(options.out, options.html)
-    opened, arrays, state = open_checkpoint(options.run)
+    opened, arrays, state = open_checkpoint(options.run, options.data_dir)
     run = state["run"]
     task = episodes.require_world(opened, run["task"], options.run)
     model = restore_model(task, arrays, state)
@@ -536,31 +483,6 @@ def episode_main(argv: list[str]) -> int:
     print(title, f"{episode.says}.", sep="\n")
     print(*paths, sep="\n")
     return 0
-
-
-def _episode_parser() -> Parser:
-    parser = _of_one_run(
-        "episode",
-        "Draw a held-out level as a trained agent plays it.",
-        "episode_N.png and episode_N.gif",
-    )
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--level",
-        type=int,
-        default=0,
-        metavar="N",
-        help="number of the held-out level (default: 0)",
-    )
-    which.add_argument(
-        "--wrong", action="store_true", help="the first level that it does not solve"
-    )
-    parser.add_argument(
-        "--greedy",
-        action="store_true",
-        help="it takes the likeliest action, instead of drawing one from its policy",
-    )
-    return parser
 
 
 # what else can be drawn, by the first word
