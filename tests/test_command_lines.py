@@ -250,7 +250,6 @@ BAD_WORDS = [
         "unknown flag '--mem-slots=5'; did you mean '--model.mem-slots'?",
     ),
     ("nth_farthest --train.steps a", "--train.steps takes INT, not 'a'"),
-    ("nth_farthest --train.steps=1.5", "--train.steps takes INT, not '1.5'"),
     ("nth_farthest --train.steps", "--train.steps takes INT, not nothing"),
     ("nth_farthest --train.steps -5", "train.steps must be positive, not -5"),
     ("nth_farthest --train.batch_size 0", "train.batch_size must be positive, not 0"),
@@ -258,26 +257,16 @@ BAD_WORDS = [
         "nth_farthest --train.learning-rate nan",
         "train.learning_rate must be positive, not nan",
     ),
-    (
-        "nth_farthest --train.learning-rate inf",
-        "train.learning_rate must be positive, not inf",
-    ),
-    (
-        "nth_farthest --train.checkpoint-minutes nan",
-        "train.checkpoint_minutes must not be negative, not nan",
-    ),
     ("nth_farthest --train.clip-norm x", "--train.clip-norm takes FLOAT|None, not 'x'"),
     ("nth_farthest --train.decay 2", "train.decay must be in [0, 1]"),
     (
         "nth_farthest --train.log-every 7",
         "train.evaluate_every (500) must be a multiple of train.log_every (7)",
     ),
-    ("nth_farthest --data.objects 1", "data.objects must be at least 2"),
     (
         "nth_farthest --data.rungs 3",
         "--data.rungs takes [INT INT ...], not '3'",
     ),
-    ("nth_farthest --data.rungs 9 9", "data.rungs holds 9 x 9, outside 2 x 1 to 4 x 4"),
     (
         "nth_farthest --model.gate-style unt",
         "--model.gate-style is one of unit, memory, none, not 'unt'; did you mean "
@@ -293,30 +282,6 @@ BAD_WORDS = [
         "num_heads must be an integer of at least 1, not 0",
     ),
     (
-        "nth_farthest --model.num-heads -2",
-        "num_heads must be an integer of at least 1, not -2",
-    ),
-    (
-        "nth_farthest --model.mem-slots -1",
-        "mem_slots must be an integer of at least 1, not -1",
-    ),
-    (
-        "nth_farthest --model.head-size 0",
-        "head_size must be an integer of at least 1, not 0",
-    ),
-    (
-        "nth_farthest --model.key-size 0",
-        "key_size must be an integer of at least 1, not 0",
-    ),
-    (
-        "nth_farthest --model.num-blocks 0",
-        "num_blocks must be an integer of at least 1, not 0",
-    ),
-    (
-        "nth_farthest --model.core lstm --model.hidden-size 0",
-        "hidden_size must be an integer of at least 1, not 0",
-    ),
-    (
         "nth_farthest --model.core rmc_paper --model.num-blocks 2",
         "model.core rmc_paper is the paper's text: one block",
     ),
@@ -326,7 +291,6 @@ BAD_WORDS = [
         "choose a smaller network (--model.mem-slots 100000000000, --model.head-size "
         "8, ",
     ),
-    ("nth_farthest --model.mem-slots 1000000000000000", "array is too big"),
     ("nth_farthest --seed -1", "--seed must not be negative, got -1"),
     ("nth_farthest --workers 0", "--workers must be at least 1, got 0"),
     (
@@ -344,10 +308,6 @@ BAD_WORDS = [
         "pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'",
     ),
     (
-        "nth_farthest --device cuda --tf32",
-        "pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'",
-    ),
-    (
         "nth_farthest --tf32",
         "--tf32 goes with --device cuda, and the device is cpu; leave --tf32 out",
     ),
@@ -356,64 +316,32 @@ BAD_WORDS = [
         "program_evaluation --data.length 0",
         "data.length must be from 1 to 18 digits, not 0",
     ),
-    (
-        "program_evaluation --data.kind program --data.nesting 0",
-        "data.nesting must be at least 1 operation, not 0",
-    ),
-    (
-        "program_evaluation --data.kind copy --data.nesting 2",
-        "data.kind copy is one number to be remembered",
-    ),
-    (
-        "program_evaluation --data.kind programm",
-        "--data.kind is one of addition, control, program, copy, reverse, double, "
-        "not 'programm'",
-    ),
-    (
-        "program_evaluation paper --data.operations add devide",
-        "data.operations holds 'devide'; style release has add, subtract, multiply",
-    ),
-    (
-        "program_evaluation --data.curriculum combined",
-        "--data.curriculum is one of baseline, naive, mix, combine, not 'combined'",
-    ),
-    (
-        "program_evaluation --data.length 1 --data.curriculum combine",
-        "data.curriculum combine has no level to climb",
-    ),
-    (
-        "program_evaluation --model.decoder own",
-        "--model.decoder is one of zeros, teacher, own_predictions, not 'own'",
-    ),
     ("--resume", "--resume needs a run directory"),
-    ("--resume --workers 2", "--resume needs a run directory"),
     ("--resume nowhere", "cannot read nowhere/config.json: No such file or directory"),
-    ("--resume=nowhere", "cannot read nowhere/config.json"),
 ]
 
 
-@pytest.mark.parametrize(
-    "words, says", BAD_WORDS, ids=[words for words, _ in BAD_WORDS]
-)
-def test_words_that_cannot_be_get_one_line(words, says, refused, monkeypatch):
+def test_words_that_cannot_be_get_one_line(refused, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)  # as if it were not installed
-    assert says in refused(train.main, *words.split())
+    for words, says in BAD_WORDS:
+        assert says in refused(train.main, *words.split()), words
+    for words, says in BAD_RUNS.items():
+        assert says in refused(evaluate.main, *words.split()), words
     assert contents() == {}
 
 
+BAD_RUNS = {
+    "": "required: RUN",
+    "nowhere": "cannot read nowhere",
+    "a b": "unexpected 'b'",
+    ".": "config.json",
+}
+
+
 def test_one_line_also_from_a_real_process(tmp_path):
-    for words in (
-        "nth_fartest",
-        "nth_farthest --train.steps a",
-        "nth_farthest --model.num-heads 0",
-        "--resume nowhere",
-    ):
-        done = python("-m", "tinyrmc.train", *words.split())
-        assert (
-            done.returncode == 2
-            and done.stdout == ""
-            and re.fullmatch(r"error: [^\n]+\n", done.stderr)
-        )
+    done = python("-m", "tinyrmc.train", "nth_farthest", "--model.num-heads", "0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"error: [^\n]+\n", done.stderr)
     done = python("-m", "tinyrmc", "evaluate", "nowhere")
     assert (
         done.returncode == 2
@@ -495,26 +423,9 @@ def test_an_export_overwrites_nothing(trained, refused, monkeypatch):
     assert "cannot write no/weights.npz: no is no folder" in refused(
         evaluate.main, trained.path, "--export", "no/weights.npz"
     )
-
-
-@pytest.mark.parametrize("name", ["weights", "weights.npy", "."])
-def test_an_export_is_called_what_it_is(name, trained, refused):
-    assert f"--export {name}: give a name that ends in .npz" in refused(
-        evaluate.main, trained.path, "--export", name
-    )
-
-
-@pytest.mark.parametrize(
-    "words, says",
-    [
-        ("", "required: RUN"),
-        ("nowhere", "cannot read nowhere"),
-        ("a b", "unexpected 'b'"),
-        (".", "config.json"),
-    ],
-)
-def test_evaluate_refuses_in_one_line(words, says, refused):
-    assert says in refused(evaluate.main, *words.split())
+    for name in "weights", "weights.npy", ".":
+        says = f"--export {name}: give a name that ends in .npz"
+        assert says in refused(evaluate.main, trained.path, "--export", name)
 
 
 # --- A task of one's own --------------------------------------------------------------

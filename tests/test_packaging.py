@@ -80,6 +80,7 @@ def sdist(tmp_path_factory):
     return folder / f"tinyrmc-{tinyrmc.__version__}"
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_package_and_the_tasks_inside_it(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -101,11 +102,13 @@ def test_the_wheel_holds_the_package_and_the_tasks_inside_it(wheel):
     assert about["entry_points.txt"] == scripts
 
 
+@pytest.mark.slow
 def test_the_source_archive_makes_the_same_wheel(wheel, sdist, tmp_path):
     again = build("wheel", sdist, tmp_path / "again")
     assert again.name == wheel.name and again.read_bytes() == wheel.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_source_archive_can_be_built_tested_and_cited(sdist):
     names = {
         path.relative_to(sdist).as_posix()

@@ -2,6 +2,7 @@
 of a level.
 """
 
+import contextlib
 import errno
 import os
 import re
@@ -77,19 +78,15 @@ def test_a_level_that_is_solved_is_told_of():
     assert game.last == f"solved after {len(plan)} steps, score 11"
 
 
-@pytest.mark.parametrize(
-    "level, says", [(1, "0 levels"), (2, "1 level"), (3, "2 level")]
-)
-def test_pacman_is_told_how_many_levels_he_cleared(level, says):
-    game = play.Game(MiniPacman(limit=2))
-    game.state["level"][0] = level
-    game.press(" "), game.press(" ")
-    assert game.last.startswith(f"out of steps (limit 2), {says}")
-    assert (
-        MiniPacman()
-        .ending(Outcome([0], [True], [False], {"level": [level]}), "5 steps")
-        .startswith(f"caught after 5 steps, {says}")
-    )
+def test_pacman_is_told_how_many_levels_he_cleared():
+    for level, says in (1, "0 levels"), (2, "1 level"), (3, "2 level"):
+        game = play.Game(MiniPacman(limit=2))
+        game.state["level"][0] = level
+        game.press(" "), game.press(" ")
+        assert game.last.startswith(f"out of steps (limit 2), {says}")
+        caught = Outcome([0], [True], [False], {"level": [level]})
+        told = MiniPacman().ending(caught, "5 steps")
+        assert told.startswith(f"caught after 5 steps, {says}")
 
 
 def test_pacman_can_stay():
@@ -100,73 +97,29 @@ def test_pacman_can_stay():
     assert game.steps == 1 and (game.state["pacman"] == before).all()
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such terminals")
-def test_in_a_real_terminal():
-    import pty
-
-    leader, follower = pty.openpty()
-    words = [sys.executable, "-m", "tinyrmc", "play", "box_world", "--view", "whole"]
-    with subprocess.Popen(
-        words, stdin=follower, stdout=follower, stderr=subprocess.PIPE, cwd=ROOT
-    ) as process:
-        os.close(follower)
-        shown = b""
-        while b"steps 0" not in shown:
-            shown += os.read(leader, 4096)
-        os.write(leader, b"\x1b[A\x1b[Dvq")
-        while b"\x1b[?1049l" not in shown:  # it leaves its screen
-            shown += os.read(leader, 4096)
-        process.wait()
-        os.close(leader)
-        assert process.returncode == 0 and process.stderr.read() == b""
-    assert b"steps 2" in shown and shown.count(b"\x1b[H") == 4
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such terminals")
-def test_what_is_typed_before_the_picture_comes_counts():
-    import pty
-
-    leader, follower = pty.openpty()
-    os.write(leader, b"q\n")
-    words = [sys.executable, "-m", "tinyrmc", "play", "box_world"]
-    with subprocess.Popen(
-        words, stdin=follower, stdout=follower, stderr=subprocess.PIPE, cwd=ROOT
-    ) as process:
-        os.close(follower)
-        try:
-            read_until(leader, b"\x1b[?1049l")
-            assert process.wait(60) == 0
-        finally:
-            process.kill()
-            os.close(leader)
-
-
 def read_until(terminal, text):
-    """Read what a terminal shows until a text has come."""
+    """What a terminal shows until a text has come."""
     shown = b""
     while text not in shown:
         assert select.select([terminal], [], [], 60)[0], f"{text} never came"
         shown += os.read(terminal, 4096)
+    return shown
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such terminals")
-def test_a_terminal_is_as_before_after_a_signal_and_no_key_is_lost():
+@contextlib.contextmanager
+def playing(*words, typed=b""):
+    """(the process, the keyboard and screen) of a game; what was typed before it."""
     import pty
     import termios
 
     leader, follower = pty.openpty()
     before = termios.tcgetattr(leader)
-    words = [sys.executable, "-m", "tinyrmc", "play", "mini_pacman"]
-    with subprocess.Popen(
-        words, stdin=follower, stdout=follower, stderr=subprocess.PIPE, cwd=ROOT
-    ) as process:
+    os.write(leader, typed)
+    command = [sys.executable, "-m", "tinyrmc", "play", *words]
+    pipes = {"stdin": follower, "stdout": follower, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes, cwd=ROOT) as process:
         try:
-            read_until(leader, b"steps 0")
-            os.write(leader, b"\x1b[A" * 100)
-            read_until(leader, b"steps 100")
-            process.send_signal(signal.SIGTERM)
-            read_until(leader, b"\x1b[?1049l")  # it leaves its screen
-            assert process.wait() == 128 + signal.SIGTERM
+            yield process, leader
             assert process.stderr.read() == b""
         finally:
             process.kill()
@@ -174,19 +127,46 @@ def test_a_terminal_is_as_before_after_a_signal_and_no_key_is_lost():
     os.close(leader), os.close(follower)
 
 
-@pytest.mark.parametrize(
-    "words, says",
-    [
-        (["chess"], "invalid choice: 'chess'"),
-        ([], "the following arguments are required: WORLD"),
-        (["box_world", "--view", "map"], "invalid choice: 'map'"),
-        (["box_world", "--seed", "-1"], "--seed must not be negative, not -1"),
-        (["box_world"], "play needs a terminal"),
-    ],
-)
-def test_what_cannot_be_played_is_refused(words, says):
-    with pytest.raises(UsageError, match=says):
-        play.main(words)
+LEAVES = b"\x1b[?1049l"  # its screen
+terminal = pytest.mark.skipif(os.name == "nt", reason="Windows has no such terminals")
+
+
+@terminal
+@pytest.mark.slow
+def test_in_a_real_terminal():
+    with playing("box_world", "--view", "whole") as (process, screen):
+        shown = read_until(screen, b"steps 0")
+        os.write(screen, b"\x1b[A\x1b[Dvq")
+        shown += read_until(screen, LEAVES)
+        assert process.wait(60) == 0
+    assert b"steps 2" in shown and shown.count(b"\x1b[H") == 4
+    with playing("box_world", typed=b"q\n") as (process, screen):
+        read_until(screen, LEAVES)
+        assert process.wait(60) == 0
+
+
+@terminal
+@pytest.mark.slow
+def test_a_terminal_is_as_before_after_a_signal_and_no_key_is_lost():
+    with playing("mini_pacman") as (process, screen):
+        read_until(screen, b"steps 0")
+        os.write(screen, b"\x1b[A" * 100)
+        read_until(screen, b"steps 100")
+        process.send_signal(signal.SIGTERM)
+        read_until(screen, LEAVES)
+        assert process.wait(60) == 128 + signal.SIGTERM
+
+
+def test_what_cannot_be_played_is_refused():
+    for words, says in {
+        "chess": "invalid choice: 'chess'",
+        "": "the following arguments are required: WORLD",
+        "box_world --view map": "invalid choice: 'map'",
+        "box_world --seed -1": "--seed must not be negative, not -1",
+        "box_world": "play needs a terminal",
+    }.items():
+        with pytest.raises(UsageError, match=says):
+            play.main(words.split())
 
 
 # --- The picture of a level -----------------------------------------------------------
@@ -253,20 +233,17 @@ def test_its_legend_names_no_key_held_since_there_is_none_yet(monkeypatch):
     assert "its lock." in says and "held" not in says
 
 
-@pytest.mark.parametrize(
-    "words, error, says",
-    [
-        (["--seed", "-1"], UsageError, "--seed must not be negative"),
-        (["--world.distractors", "20", "20"], WorldError, "25 boxes do not fit"),
-        (["--world.room", "4"], WorldError, "room must be 5 or more, .* not 4"),
-        (["--out", "nowhere/level.png"], RunError, "cannot write nowhere/level.png"),
-        (["--out", "level.jpg"], RunError, "draw into level.jpg: pictures are PNG"),
-    ],
-)
-def test_a_level_that_cannot_be_drawn_is_refused(words, error, says, tmp_path):
-    with pytest.raises(error, match=says):
-        plot.main(["level", "--out", str(tmp_path / "level.png"), *words])
-    assert not list(tmp_path.iterdir())
+def test_a_level_that_cannot_be_drawn_is_refused(tmp_path):
+    for words, error, says in (
+        ("--seed -1", UsageError, "--seed must not be negative"),
+        ("--world.distractors 20 20", WorldError, "25 boxes do not fit"),
+        ("--world.room 4", WorldError, "room must be 5 or more, .* not 4"),
+        ("--out nowhere/level.png", RunError, "cannot write nowhere/level.png"),
+        ("--out level.jpg", RunError, "draw into level.jpg: pictures are PNG"),
+    ):
+        with pytest.raises(error, match=says):
+            plot.main(["level", "--out", str(tmp_path / "level.png"), *words.split()])
+        assert not list(tmp_path.iterdir())
 
 
 def test_a_disk_that_is_full_while_a_picture_is_written_is_one_line(

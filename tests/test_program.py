@@ -52,11 +52,11 @@ def test_it_runs_as_a_module():
     assert "usage: " in said("evaluate", "--help")
 
 
-@pytest.mark.parametrize("name", program.COMMANDS)
-def test_a_command_is_the_main_of_its_module(name, monkeypatch):
-    module = importlib.import_module(f"tinyrmc.cli.{name}")
-    monkeypatch.setattr(module, "main", lambda words: 40 + len(words))
-    assert program.main([name, "runs/x", "--flag"]) == 42
+def test_a_command_is_the_main_of_its_module(monkeypatch):
+    for name in program.COMMANDS:
+        module = importlib.import_module(f"tinyrmc.cli.{name}")
+        monkeypatch.setattr(module, "main", lambda words: 40 + len(words))
+        assert program.main([name, "runs/x", "--flag"]) == 42
 
 
 def test_only_the_command_that_is_asked_for_is_imported():
@@ -71,13 +71,11 @@ def test_only_the_command_that_is_asked_for_is_imported():
     assert not {f"tinyrmc.cli.{name}" for name in program.COMMANDS} & set(loaded)
 
 
-@pytest.mark.parametrize(
-    "word, meant", [("trian", "; did you mean 'train'?"), ("x", ""), ("--verison", "")]
-)
-def test_an_unknown_command_is_refused(word, meant, refused, empty_directory):
+def test_an_unknown_command_is_refused(refused, empty_directory):
     known = ", ".join(program.COMMANDS)
-    says = f"unknown command {word!r} (commands: {known}){meant}"
-    assert refused(program.main, word, "--seed", "1") == says
+    for word, meant in ("trian", "; did you mean 'train'?"), ("--verison", ""):
+        says = f"unknown command {word!r} (commands: {known}){meant}"
+        assert refused(program.main, word, "--seed", "1") == says
 
 
 # --- A new task -----------------------------------------------------------------------
@@ -115,7 +113,8 @@ def test_tasks_of_one_name_in_two_files_are_two_tasks(empty_directory, capsys):
     assert "a NumPy number" in Path("table.json").read_text()
 
 
-def test_the_template_learns(monkeypatch):
+@pytest.mark.slow
+def test_the_template_learns():
     """It passes its floor within a quarter of its steps."""
     config = template.Task.presets["quick"][1]
     trainer = Trainer(template.Task(config), seed=0)
@@ -128,6 +127,7 @@ def test_the_template_learns(monkeypatch):
     assert accuracy > floor + 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core, right", [("rmc", 1.0), ("feedforward", 0.6)])
 def test_the_template_of_a_world_needs_a_memory(core, right, empty_directory, capsys):
     """As the document says."""
@@ -139,32 +139,27 @@ def test_the_template_of_a_world_needs_a_memory(core, right, empty_directory, ca
     assert right - 0.15 <= last["test_solved"] <= right
 
 
-@pytest.mark.parametrize("template", [new.TEMPLATE, new.TEMPLATE_WORLD])
-def test_the_document_of_the_tasks_shows_the_templates(template):
+def test_the_document_of_the_tasks_shows_the_templates():
     readme = (ROOT / "tasks" / "README.md").read_text(encoding="utf-8")
-    text = template.read_text(encoding="utf-8")
-    assert f"```python\n{text}```\n" in readme
+    for file in new.TEMPLATE, new.TEMPLATE_WORLD:
+        text = file.read_text(encoding="utf-8")
+        assert f"```python\n{text}```\n" in readme
 
 
-@pytest.mark.parametrize(
-    "name, says",
-    [
-        ("here", "here.py exists already; choose another name"),
-        ("here.py", "here.py exists already; choose another name"),
-        ("nth_farthest", "there is a task nth_farthest already; choose another name"),
-        ("a-b", "'a-b' cannot name a Python module; take letters, digits and _, "),
-        ("../a", "'../a' cannot name a Python module; "),
-        ("class", "'class' cannot name a Python module; "),
-        ("", "'' cannot name a Python module; "),
-        ("numpy", "numpy is a module already, and Python would import numpy.py in its"),
-        ("tinyrmc", "tinyrmc is a module already"),
-        ("wave", "wave is a module already"),
-        ("__main__", "__main__ is a module already"),
-    ],
-)
-def test_a_name_that_cannot_be_is_refused(name, says, empty_directory, refused):
+def test_a_name_that_cannot_be_is_refused(empty_directory, refused):
     Path("here.py").write_text("mine")
-    assert refused(new.main, name).startswith(says)
+    for name, says in {
+        "here": "here.py exists already; choose another name",
+        "here.py": "here.py exists already; choose another name",
+        "nth_farthest": "there is a task nth_farthest already; choose another name",
+        "a-b": "'a-b' cannot name a Python module; take letters, digits and _, ",
+        "../a": "'../a' cannot name a Python module; ",
+        "class": "'class' cannot name a Python module; ",
+        "": "'' cannot name a Python module; ",
+        "numpy": "numpy is a module already, and Python would import numpy.py in its",
+        "__main__": "__main__ is a module already",
+    }.items():
+        assert refused(new.main, name).startswith(says)
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path, empty_directory):

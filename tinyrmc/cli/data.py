@@ -68,15 +68,11 @@ def _parser() -> Parser:
     parser = Parser(program("data"), f"{about}\n\nCorpora:\n\n{listed}")
     add, says = parser.add_argument, "which to get, check and read"
     add("corpora", nargs="*", metavar="[CORPUS ...]", help=says)
-    says = (
-        "where texts are, and downloads go; without it, the folder that TINYRMC_DATA "
-    )
-    says += "names, else tinyrmc's folder among your caches"
+    says = "where texts are, and downloads go; without it, the folder that "
+    says += "TINYRMC_DATA names, else tinyrmc's folder among your caches"
     add("--data-dir", type=Path, metavar="FOLDER", help=says)
-    says = (
-        "at most this many words, <eos> and <unk> among them; the most frequent ones "
-    )
-    says += "of the training text stay, the others become <unk> (default: all)"
+    says = "at most this many words, <eos> and <unk> among them; the most frequent "
+    says += "ones of the training text stay, the others become <unk> (default: all)"
     add("--vocabulary-size", type=int, metavar="WORDS", help=says)
     return parser
 
@@ -200,9 +196,11 @@ def _list(data_dir: Path | None) -> None:
     to_get: list[str] = []  # the names that the command takes
     for name in CORPORA:
         state, corpus, advice[name], gets = _state(name, data_dir)
-        sizes = [corpus.texts[part].size for part in PARTS] if corpus else [None] * 3
-        sizes.append(len(corpus.vocabulary) if corpus else None)
-        rows.append([name, state, *map(_number, sizes)])
+        sizes = [""] * 4
+        if corpus:
+            counts = [corpus.texts[part].size for part in PARTS]
+            sizes = [_number(count) for count in [*counts, len(corpus.vocabulary)]]
+        rows.append([name, state, *sizes])
         to_get += [name] * gets
     for which in VARIANTS:
         name = f"babi {' '.join(which)}"
@@ -214,9 +212,9 @@ def _list(data_dir: Path | None) -> None:
     print(aligned(rows, width))
     for name, says in advice.items():
         if says:  # wrapped, but not within paths
-            whole = {"break_long_words": False, "break_on_hyphens": False}
-            indents = {"initial_indent": margin, "subsequent_indent": margin}
-            print(f"\n{name}:\n{textwrap.fill(says, width, **whole, **indents)}")
+            wrapper = textwrap.TextWrapper(width, margin, margin)
+            wrapper.break_long_words = wrapper.break_on_hyphens = False
+            print(f"\n{name}:\n{wrapper.fill(says)}")
     if to_get:
         print("\nTo get what is missing, and read what has not been read:\n")
         print(f"    {command(' '.join(dict.fromkeys(to_get)), data_dir)}")
