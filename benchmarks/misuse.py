@@ -49,7 +49,7 @@ LINES = {
     "plot": ["plot run", "plot level"]
     + [f"plot {what} run" for what in ("attention", "hops", "examinations", "episode")],
     "report": ["report run", "report run --out r.md"],
-    "sweep": ["sweep TASK --grid train.batch_size=4 --seeds x", "sweep --show run"],
+    "sweep": ["sweep TASK --grid train.batch_size=4 --seeds x"],
     "data": ["data", "data ptb"],
     "generate": ["generate run the"],
     "play": ["play box_world", "play mini_pacman --agent run"],

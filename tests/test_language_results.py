@@ -446,14 +446,11 @@ def test_words_come_as_they_are_drawn(runs, monkeypatch):
     [
         (["the", "--no-unk"], "--no-unk: the task 'tinylanguage' has no <unk> to "),
         (["the dog"], "'dog' is none of the model's 7 words"),
-        (["the", "--words", "0"], "argument --words: must be at least 1, not 0"),
+        (["the", "--words", "0"], "--words must be at least 1, not 0"),
         (["the", "--words", "x"], "argument --words: invalid int value: 'x'"),
-        (["the", "--top-k", "-1"], "argument --top-k: must be at least 0, not -1"),
-        (
-            ["the", "--temperature", "-1"],
-            "argument --temperature: must not be negative",
-        ),
-        (["the", "--temperature", "nan"], "argument --temperature: must not be neg"),
+        (["the", "--top-k", "-1"], "--top-k must be at least 0, not -1"),
+        (["the", "--temperature", "-1"], "--temperature must be at least 0, not -1"),
+        (["the", "--temperature", "nan"], "--temperature must be at least 0, not nan"),
         ([], "the following arguments are required: PROMPT"),
     ],
 )

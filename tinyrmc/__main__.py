@@ -29,7 +29,7 @@ COMMANDS = {
 
 
 def usage() -> str:
-    """What can be run, a line each."""
+    """The commands, a line each."""
     width = max(map(len, COMMANDS))
     lines = [f"    {name:{width}}  {text}" for name, text in COMMANDS.items()]
     return "\n".join(

@@ -192,7 +192,7 @@ def overflows(value: Any) -> bool:
 
 
 def _misfit(value: Any, hint: Any) -> str | None:
-    """What a value must be and is not, in words; None if its words stand for it."""
+    """The complaint about a value, in words; None if its words stand for it."""
     if Path in (hint, *typing.get_args(hint)):  # JSON has it as a text
         return None
     if dataclasses.is_dataclass(hint):

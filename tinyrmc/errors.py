@@ -43,7 +43,7 @@ def why(error: OSError) -> str:
 
 
 def unwritable(path: object, error: OSError, remedy: str) -> str:
-    """What could not be written, why, and what to do."""
+    """A message: the path, the reason, what to do."""
     return f"cannot write {path}: {why(error)}; {remedy}"
 
 

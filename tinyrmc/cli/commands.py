@@ -1,4 +1,4 @@
-"""What the command lines share: one style of help, errors of one line with exit code 2,
+"""Shared by the command lines: one style of help, errors of one line with exit code 2,
 and the flags that train a task.
 """
 

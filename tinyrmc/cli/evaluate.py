@@ -84,31 +84,16 @@ def _evaluate(task: Task, model: Module, state: dict, options) -> None:
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        program("evaluate"), "Evaluate a trained run on its held-out examples."
-    )
-    parser.add_argument(
-        "run",
-        type=Path,
-        metavar="RUN",
-        help="run directory, checkpoint.npz or weights file",
-    )
-    parser.add_argument(
-        "--export",
-        type=Path,
-        metavar="FILE",
-        help="write the weights and the configuration, nothing else, to FILE (.npz)",
-    )
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print the metrics as one JSON object instead of a table",
-    )
-    parser.add_argument(
-        "--metrics-only",
-        action="store_true",
-        help="leave out what else the task examines, which may take long",
-    )
+    about = "Evaluate a trained run on its task's held-out examples."
+    parser = Parser(program("evaluate"), about)
+    add, says = parser.add_argument, "run directory, checkpoint.npz or weights file"
+    add("run", type=Path, metavar="RUN", help=says)
+    says = "write the weights and the configuration, nothing else, to FILE (.npz)"
+    add("--export", type=Path, metavar="FILE", help=says)
+    says = "print the metrics as one JSON object instead of a table"
+    add("--json", action="store_true", help=says)
+    says = "leave out what else the task examines, which may take long"
+    add("--metrics-only", action="store_true", help=says)
     add_data_dir(parser)
     return parser
 

@@ -15,16 +15,16 @@ which makes that a frequent word; --no-unk leaves it out.
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from ..backend import blas_threads
+from ..config import flag_of
 from ..errors import RunError, UsageError
 from ..training.checkpoints import open_checkpoint, restore_model
 from ..training.ranks import require_alone
@@ -36,6 +36,9 @@ def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     require_alone("tinyrmc generate")
     options = _parser().parse_args(argv)
+    for name, least in {"words": 1, "top_k": 0, "seed": 0, "temperature": 0}.items():
+        if not least <= (value := getattr(options, name)) < math.inf:
+            raise UsageError(f"{flag_of(name)} must be at least {least}, not {value}")
     task, arrays, state = open_checkpoint(options.run, options.data_dir)
     model = restore_model(task, arrays, state)
     try:
@@ -81,71 +84,20 @@ def _write(prompt: str, words: Iterator[str]) -> None:
 
 
 def _parser() -> Parser:
-    """Long because it is a list: one flag after another, with its help."""
     parser = Parser(program("generate"), (__doc__ or "").strip())
-    add = parser.add_argument
-    add(
-        "run",
-        type=Path,
-        metavar="RUN",
-        help="run directory, checkpoint.npz or weights file",
-    )
-    add(
-        "prompt",
-        metavar="PROMPT",
-        help='the words to go on from; "" begins a new sentence',
-    )
-    add(
-        "--words",
-        type=_at_least(1),
-        default=100,
-        metavar="N",
-        help="how many words to write (default: 100)",
-    )
-    add(
-        "--temperature",
-        type=_number,
-        default=1.0,
-        metavar="T",
-        help="below 1: likely words become likelier; 0: the likeliest (default: 1.0)",
-    )
-    add(
-        "--top-k",
-        type=_at_least(0),
-        default=0,
-        metavar="K",
-        help="draw among the K likeliest words; 0: among all (default)",
-    )
-    add(
-        "--seed",
-        type=_at_least(0),
-        default=0,
-        metavar="N",
-        help="the same one gives the same text (default: 0)",
-    )
-    add(
-        "--no-unk",
-        action="store_true",
-        help="never write <unk>, which stands for all rare words",
-    )
+    add, says = parser.add_argument, "run directory, checkpoint.npz or weights file"
+    add("run", type=Path, metavar="RUN", help=says)
+    says = 'the words to go on from; "" begins a new sentence'
+    add("prompt", metavar="PROMPT", help=says)
+    says = "how many words to write (default: 100)"
+    add("--words", type=int, default=100, metavar="N", help=says)
+    says = "below 1: likely words become likelier; 0: the likeliest (default: 1.0)"
+    add("--temperature", type=float, default=1.0, metavar="T", help=says)
+    says = "draw among the K likeliest words; 0: among all (default)"
+    add("--top-k", type=int, default=0, metavar="K", help=says)
+    says = "the same one gives the same text (default: 0)"
+    add("--seed", type=int, default=0, metavar="N", help=says)
+    says = "never write <unk>, which stands for all rare words"
+    add("--no-unk", action="store_true", help=says)
     add_data_dir(parser)
     return parser
-
-
-def _at_least(least: int) -> Callable[[str], int]:
-    def read(word: str) -> int:
-        if (value := int(word)) < least:
-            raise argparse.ArgumentTypeError(f"must be at least {least}, not {word}")
-        return value
-
-    read.__name__ = "int"  # argparse names it if a word is no number
-    return read
-
-
-def _number(word: str) -> float:
-    if not 0 <= (value := float(word)) < math.inf:
-        raise argparse.ArgumentTypeError(f"must not be negative, nor infinite: {word}")
-    return value
-
-
-_number.__name__ = "float"

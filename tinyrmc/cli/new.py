@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..errors import UsageError, unwritable
 from ..training.discovery import task_files
-from .commands import Parser, program, python, run_main
+from .commands import Parser, program, python
 
 TEMPLATE = Path(__file__).with_name("template.py")
 TEMPLATE_WORLD = Path(__file__).with_name("template_world.py")  # with --world
@@ -38,10 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     template = TEMPLATE_WORLD if options.world else TEMPLATE
     file = write_task(options.name.removesuffix(".py"), template=template)
-    parts = (
-        "its world, its agent" if options.world else "its data, its network, its loss"
-    )
-    takes = "ten seconds" if options.world else "half a minute"
+    parts, takes = "its data, its network, its loss", "half a minute"
+    if options.world:
+        parts, takes = "its world, its agent", "ten seconds"
     try:
         print(f"{file} is a task. It trains in {takes}:\n")
         print(f"    {python()} -m tinyrmc.train {shlex.quote(str(file))}\n")
@@ -90,7 +89,3 @@ def _is_module(name: str) -> bool:
         return True
     spec = importlib.util.find_spec(name)
     return spec is not None and spec.origin is not None
-
-
-if __name__ == "__main__":
-    run_main(lambda: main(sys.argv[1:]))

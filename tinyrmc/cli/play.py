@@ -139,7 +139,7 @@ class Watched(Game):
             self.end(once_more(self.world, before, trajectory, noise))
 
     def _thoughts(self, trajectory) -> str:
-        """What the agent did, how sure it was, and what its slots listened to then."""
+        """The agent's last action, how sure it was, and what its slots listened to."""
         policy, values, attention = think(self.task, self.model, trajectory)
         taken = trajectory["taken"][0, 0]
         lines = [

@@ -25,9 +25,7 @@ it, one of those that `evaluate` counts. `--html FILE` writes a page to look at.
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +34,7 @@ import numpy as np
 from ..backend import blas_threads
 from ..config import add_flags, from_flags, json_text
 from ..environments.box_world import BoxWorld
-from ..errors import RunError, UsageError, UserError, unwritable
+from ..errors import RunError, UsageError, UserError
 from ..results import attention, episodes, hops, probes
 from ..results.curves import draw_curves, draw_run, require_png
 from ..results.examinations import announced, draw, is_small, names, side_by_side
@@ -115,13 +113,8 @@ def attention_main(argv: list[str]) -> int:
         "Draw, measure and test what a trained memory attends to.",
         "attention*.png and attention.json",
     )
-    parser.add_argument(
-        "--sequences",
-        type=int,
-        default=10_000,
-        metavar="N",
-        help="held-out sequences to measure over (default: 10,000)",
-    )
+    says = "held-out sequences to measure over (default: 10,000)"
+    parser.add_argument("--sequences", type=int, default=10_000, metavar="N", help=says)
     options = parser.parse_args(argv)
     if options.sequences < 2:
         raise UsageError(
@@ -141,14 +134,13 @@ def attention_main(argv: list[str]) -> int:
         kept = {"run": {**run, "step": state["step"]}, **found}
         kept["floors"] = task.references()
         folder = options.out or _folder_of(options.run, "attention")
-        with _writing():
-            paths = _draw(model, shown, kept, folder)
-            if options.html is not None:
-                chosen = shown.take(attention.to_show(model, shown))
-                seen = probes.traces(model, chosen.inputs)
-                page = attention.page(title, chosen, seen, described, model)
-                options.html.write_text(page, encoding="utf-8")
-                paths.append(options.html)
+        paths = _draw(model, shown, kept, folder)
+        if options.html is not None:
+            chosen = shown.take(attention.to_show(model, shown))
+            seen = probes.traces(model, chosen.inputs)
+            page = attention.page(title, chosen, seen, described, model)
+            options.html.write_text(page, encoding="utf-8")
+            paths.append(options.html)
     width = terminal_width()
     for heading, says, rows in described:
         print(f"{heading}\n{paragraph(says, width)}\n\n{aligned(rows, width)}\n")
@@ -162,27 +154,14 @@ def _of_one_run(name: str, says: str, files: str, page: str = "") -> Parser:
     files: what it draws. page: what its page does, in a few words.
     """
     parser = Parser(program(f"plot {name}"), says)
-    parser.add_argument(
-        "run",
-        type=Path,
-        metavar="RUN",
-        help="run directory, checkpoint.npz or weights file",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FOLDER",
-        help=f"existing folder for {files}, replaced if they exist (default: the "
-        "run's directory, or, for a file outside of any, "
-        f"runs/<its name>-{name})",
-    )
-    parser.add_argument(
-        "--html",
-        type=Path,
-        metavar="FILE",
-        help=f"also write a self-contained page {page}to FILE (.html), replaced if it "
-        "exists",
-    )
+    add, says = parser.add_argument, "run directory, checkpoint.npz or weights file"
+    add("run", type=Path, metavar="RUN", help=says)
+    says = f"existing folder for {files}, replaced if they exist (default: the run's "
+    says += f"directory, or, for a file outside of any, runs/<its name>-{name})"
+    add("--out", type=Path, metavar="FOLDER", help=says)
+    says = f"also write a self-contained page {page}to FILE (.html), replaced if it "
+    says += "exists"
+    add("--html", type=Path, metavar="FILE", help=says)
     add_data_dir(parser)
     return parser
 
@@ -226,19 +205,8 @@ def _questions(task, model, name, path):
         ) from error
 
 
-@contextlib.contextmanager
-def _writing(flags: str = "--out and --html") -> Iterator[None]:
-    """Says what could not be written. Print outside: that has other reasons to fail."""
-    try:
-        yield
-    except OSError as error:
-        where = error.filename or "the file"  # a full disk does not say which file
-        remedy = f"give a writable place with {flags}"
-        raise RunError(unwritable(where, error, remedy)) from error
-
-
 def _folder_of(network: Path, what: str) -> Path:
-    """Where the pictures go: to the run, or to a folder with the file's name."""
+    """The folder of the pictures: to the run, or to a folder with the file's name."""
     if network.is_dir():
         return network
     if (network.parent / "config.json").exists():
@@ -272,12 +240,8 @@ def hops_main(argv: list[str]) -> int:
         "hops_task_K.png, one for each task",
         page="that reads what you type ",
     )
-    parser.add_argument(
-        "--task",
-        type=int,
-        metavar="K",
-        help="this task alone, of a run that has several (default: all of them)",
-    )
+    says = "this task alone, of a run that has several (default: all of them)"
+    parser.add_argument("--task", type=int, metavar="K", help=says)
     options = parser.parse_args(argv)
     _check_places(options.out, options.html)
     task, arrays, state = open_checkpoint(options.run, options.data_dir)
@@ -296,18 +260,17 @@ def hops_main(argv: list[str]) -> int:
                 "one; choose its task with --task"
             )
         folder = options.out or _folder_of(options.run, "hops")
-        with _writing():
-            folder.mkdir(parents=True, exist_ok=True)
-            paths = [
-                hops.draw(reading, task, folder / f"hops_task_{task}.png")
-                for reading in readings
-                for task in np.unique(reading.tasks).tolist()
-                if options.task in (None, task)
-            ]
-            if options.html is not None:
-                page = hops.page(title, readings[0], options.task)
-                options.html.write_text(page, encoding="utf-8")
-                paths.append(options.html)
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = [
+            hops.draw(reading, task, folder / f"hops_task_{task}.png")
+            for reading in readings
+            for task in np.unique(reading.tasks).tolist()
+            if options.task in (None, task)
+        ]
+        if options.html is not None:
+            page = hops.page(title, readings[0], options.task)
+            options.html.write_text(page, encoding="utf-8")
+            paths.append(options.html)
     width = terminal_width()
     print(f"{title}\n{paragraph(hops.SAYS, width)}\n{hops.CAVEAT}\n")
     print(f"{aligned(hops.table(readings, options.task), width)}\n")
@@ -342,8 +305,7 @@ def examinations_main(argv: list[str]) -> int:
             rows = aligned(side_by_side(of_networks), width)
             print(f"{paragraph(f'{name}: {common}', width)}\n\n{rows}\n")
         else:
-            with _writing("--out"):
-                path = draw(name, of_networks, folder, cores, common)
+            path = draw(name, of_networks, folder, cores, common)
             print(path)
     return 0
 
@@ -383,7 +345,7 @@ def _examine(
 
 
 def _said(state: dict) -> list[str]:
-    """What a network is: the parts of its command, its seed and its step."""
+    """A network in words: the parts of its command, its seed and its step."""
     run = state["run"]
     words = dict.fromkeys(parts(run))  # a preset may have its core's name
     return [*words, f"seed {run['seed']}", f"step {state['step']:,}"]
@@ -394,7 +356,7 @@ def _said(state: dict) -> list[str]:
 
 @dataclass(frozen=True)
 class LevelConfig:
-    """What is drawn for each level, as when training box_world."""
+    """Settings of a level, as when training box_world."""
 
     solution: tuple[int, int] = (1, 5)
     """locks from the loose key to the gem: the least and the most"""
@@ -417,16 +379,10 @@ def level_main(argv: list[str]) -> int:
         program("plot level"),
         "Draw a level of BoxWorld: board, view, and the tree of its keys and locks.",
     )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="which level (default: 0)"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("level.png"),
-        metavar="FILE",
-        help="the PNG file, replaced if it exists (default: level.png)",
-    )
+    add, says = parser.add_argument, "which level (default: 0)"
+    add("--seed", type=int, default=0, metavar="N", help=says)
+    says = "the PNG file, replaced if it exists (default: level.png)"
+    add("--out", type=Path, default=Path("level.png"), metavar="FILE", help=says)
     add_flags(parser, default, "world", "world.")
     options = parser.parse_args(argv)
     if options.seed < 0:
@@ -437,8 +393,7 @@ def level_main(argv: list[str]) -> int:
     world = BoxWorld(solution, **asked, levels=1, seed=options.seed)
     from ..results.figures import draw_level
 
-    with _writing("--out"):
-        path = draw_level(world, 0, options.out)
+    path = draw_level(world, 0, options.out)
     print(path)
     return 0
 
@@ -473,13 +428,12 @@ def episode_main(argv: list[str]) -> int:
         else:
             episode = episodes.record(task, model, options.level, options.greedy)
     folder = options.out or _folder_of(options.run, "episode")
-    with _writing():
-        folder.mkdir(parents=True, exist_ok=True)
-        paths = episodes.draw(episode, folder, title)
-        if options.html is not None:
-            page = episodes.page(title, episode)
-            options.html.write_text(page, encoding="utf-8")
-            paths.append(options.html)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = episodes.draw(episode, folder, title)
+    if options.html is not None:
+        page = episodes.page(title, episode)
+        options.html.write_text(page, encoding="utf-8")
+        paths.append(options.html)
     print(title, f"{episode.says}.", sep="\n")
     print(*paths, sep="\n")
     return 0

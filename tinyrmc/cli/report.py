@@ -62,25 +62,14 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parser() -> Parser:
     parser = Parser(program("report"), "The table of results of some runs.")
-    parser.add_argument(
-        "paths",
-        nargs="+",
-        type=Path,
-        metavar="RUNS",
-        help="run directories, and folders of them such as runs/",
-    )
-    parser.add_argument(
-        "--seeds",
-        action="store_true",
-        help="show every seed instead, by the main metrics",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE.md",
-        help="write the table there, and beside it FILE.json and FILE.png; a table "
-        "written before is replaced",
-    )
+    add = parser.add_argument
+    says = "run directories, and folders of them such as runs/"
+    add("paths", nargs="+", type=Path, metavar="RUNS", help=says)
+    says = "show every seed instead, by the main metrics"
+    add("--seeds", action="store_true", help=says)
+    says = "write the table there, and beside it FILE.json and FILE.png; a table "
+    says += "written before is replaced"
+    add("--out", type=Path, metavar="FILE.md", help=says)
     add_data_dir(parser)
     return parser
 

@@ -167,7 +167,7 @@ def _earlier(options, others: list[str]) -> Run:
 
 
 def _described(names: list[str], options, flags: list[str]) -> dict:
-    """What the config.json of a new sweep says."""
+    """The config.json of a new sweep."""
     if not names:
         raise UsageError(
             f"the first word must be a task; `{program('train')}` lists them"

@@ -16,7 +16,7 @@ from .groups import last_evaluation
 
 
 class State(NamedTuple):
-    """What has become of a cell."""
+    """How far a cell has come."""
 
     says: str
     whole: bool = False  # trained, and evaluated, to its end
@@ -54,7 +54,7 @@ class Cell:
         return (self.path / "config.json").exists()
 
     def state(self) -> State:
-        """What has become of it.
+        """How far it has come.
 
         CorpusError if it was on another text than the one that is here.
         """
@@ -95,7 +95,7 @@ def failure(log: Path) -> str | None:
 
 
 def draw(described: dict[str, Any], cells: Sequence[Cell], path: Path) -> Path:
-    """What the cells of a sweep reached: over the values of the second field that
+    """Draw what the cells of a sweep reached: over the values of the second field that
     varies, a line for each value of the first, a panel for each of the others.
 
     A field that varies alone counts as the second. Values with nothing reached are
