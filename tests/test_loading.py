@@ -15,7 +15,8 @@ from tinytasks import assert_same_arrays, nth_farthest, relations
 
 from tinyrmc import course, load
 from tinyrmc.cli import train
-from tinyrmc.config import check_values, from_json, to_json
+from tinyrmc.cli.commands import Parser
+from tinyrmc.config import add_flags, check_values, from_flags, from_json, to_json
 from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import ConfigError, RunError
 from tinyrmc.runs.files import write_whole
@@ -140,6 +141,28 @@ def test_a_field_that_came_later_may_be_missing():
     for name in LATER:
         values["train"].pop(name)
     assert from_json(nth_farthest.Config, values) == nth_farthest.QUICK
+
+
+@dataclasses.dataclass(frozen=True)
+class Renamed:
+    batch: int = dataclasses.field(default=1, metadata={"was": "piece"})
+    odd: bool = dataclasses.field(default=False, metadata={"was": "strange"})
+
+
+def test_a_field_that_had_another_name_is_read_by_both():
+    for values in {"piece": 3, "strange": True}, {"batch": 3, "odd": True}:
+        assert from_json(Renamed, values) == Renamed(3, True)
+        assert to_json(from_json(Renamed, values))["config"] == {
+            "batch": 3,
+            "odd": True,
+        }
+    with pytest.raises(ConfigError, match=r"config\.batch is missing"):
+        from_json(Renamed, {"odd": True})
+    parser = Parser("prog", "")
+    add_flags(parser, Renamed(), "renamed")
+    for words in "--piece 3 --strange", "--batch 3 --odd":
+        assert from_flags(Renamed(), parser.parse_args(words.split())) == Renamed(3, 1)
+    assert "piece" not in parser.format_help()
 
 
 LATER = "optimizer momentum beta1 beta2 rms_decay epsilon".split()

@@ -319,13 +319,16 @@ def add_flags(
         text = f"{says.get(field.name, '')} (default: {words})".strip()
         action = _add_flag(group, name, hints[field.name], text.replace("%", "%%"))
         action.rare = field.name not in getattr(kind, "common", [field.name])
+        if old := field.metadata.get("was"):  # an old sweep says it so
+            hint = hints[field.name]
+            _add_flag(group, name, hint, argparse.SUPPRESS, f"{prefix}{old}")
     for name, value in nested.items():
         add_flags(parser, value, name, f"{name}.")
 
 
-def _add_flag(group: Any, name: str, hint: Any, text: str) -> Any:
+def _add_flag(group: Any, name: str, hint: Any, text: str, spelt: str = "") -> Any:
     """A flag; a switch has one that says yes and one that says no."""
-    yes, no = flag_of(name), flag_of(name, no=True)
+    yes, no = flag_of(spelt or name), flag_of(spelt or name, no=True)
     keywords: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS}
     keywords |= {"help": text, "action": _Field}
     if hint is bool:
