@@ -266,7 +266,7 @@ def cells_of(run: Run, found) -> list[Cell]:
     """The runs of a sweep in the order of training: one seed of all, then the next."""
     config, cells = run.config, []
     task, data_dir = discovery.word_of(config), config.get("places", {}).get("data_dir")
-    workers = ["--workers", str(config["workers"])] if config["workers"] else []
+    workers = ["--workers", str(config["workers"])] if config.get("workers") else []
     for seed in config["seeds"]:
         for values, words in found:
             parts = [f"{field}={value}" for field, value in values.items()]
