@@ -237,7 +237,10 @@ def test_ctrl_c_while_a_class_is_made_is_ctrl_c(capsys):
         except (KeyboardInterrupt, RuntimeError) as error:
             raise RuntimeError("Error calling __set_name__") from error
 
-    for each in main, wrapped:
+    def alone():
+        raise KeyboardInterrupt
+
+    for each in alone, main, wrapped:
         with pytest.raises(SystemExit) as left:
             commands.run_main(each)
         assert left.value.code == 130 and capsys.readouterr().err == ""
