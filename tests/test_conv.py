@@ -11,7 +11,7 @@ from tinyrmc import ConvLSTM, Tape, fused, gradcheck, nn
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
 from tinyrmc.cli.commands import Parser
-from tinyrmc.config import add_flags, from_flags
+from tinyrmc.cli.flags import add_flags, from_flags
 from tinyrmc.cores import (
     ConvLSTMConfig,
     CoreConfig,

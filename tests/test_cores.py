@@ -14,7 +14,8 @@ from tinyrmc import Tape, Tensor, gradcheck
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
 from tinyrmc.cli.commands import Parser
-from tinyrmc.config import add_flags, from_flags, words_of
+from tinyrmc.cli.flags import add_flags, from_flags
+from tinyrmc.config import words_of
 from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe, without_effect
 from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.cores.config import USED, SettingsError, unused

@@ -16,7 +16,8 @@ from tinytasks import assert_same_arrays, nth_farthest, relations
 from tinyrmc import course, load
 from tinyrmc.cli import train
 from tinyrmc.cli.commands import Parser
-from tinyrmc.config import add_flags, check_values, from_flags, from_json, to_json
+from tinyrmc.cli.flags import add_flags, from_flags
+from tinyrmc.config import check_values, from_json, to_json
 from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import ConfigError, RunError
 from tinyrmc.runs.files import write_whole

@@ -1,4 +1,4 @@
-"""Configurations: dataclasses <-> flags <-> JSON, and how two of them differ.
+"""Configurations: dataclasses <-> words <-> JSON, and how two of them differ.
 
 A configuration is a frozen dataclass. Its fields are numbers, texts, choices, tuples of
 these, or further dataclasses; a string under a field says what the field means:
@@ -9,16 +9,15 @@ these, or further dataclasses; a string under a field says what the field means:
         \"""symbols that arrive before the question\"""
         train: TrainConfig = field(default_factory=TrainConfig)
 
-Every field is a flag (`--length 5`, `--train.steps 100`) with that string as its help.
-A dataclass may name its `common` fields, the ones that `--help` shows; `--help-all` has
-the rest. A field of the outermost dataclass may say where something lies instead of
-what is computed: it is a `PLACE`. Runs that differ only in a place are the same, so
-JSON holds places apart from the rest of the configuration.
+Every field is a flag (`--length 5`, `--train.steps 100`) with that string as its help:
+see `cli/flags.py`. A dataclass may name its `common` fields, the ones that `--help`
+shows; `--help-all` has the rest. A field of the outermost dataclass may say where
+something lies instead of what is computed: it is a `PLACE`. Runs that differ only in a
+place are the same, so JSON holds places apart from the rest of the configuration.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import contextlib
 import dataclasses
@@ -276,85 +275,6 @@ def words_of(config: Any, usual: Any, prefix: str = "") -> list[str]:
         else:
             words += [flag_of(name), *words_of_value(value)]
     return words
-
-
-class _Field(argparse.Action):
-    """Puts the value of one field, under its dotted name, into the namespace."""
-
-    def __init__(self, option_strings, dest, reader=None, **keywords):
-        self.reader = reader
-        super().__init__(option_strings, dest, **keywords)
-
-    def __call__(self, parser, namespace, values, option_string=None):
-        if not values and self.const is not None:  # a switch
-            value = option_string in self.const
-        else:
-            try:
-                value = self.reader.value_of(values)
-            except ValueError as error:
-                parser.error(f"{self.option_strings[0]} {error}")
-        setattr(namespace, self.dest, value)
-
-
-def add_flags(
-    parser: argparse.ArgumentParser, default: Any, title: str, prefix: str = ""
-) -> None:
-    """Give a parser a flag for every field of the dataclass instance `default`.
-
-    Fields of the same dataclass stand together, under `title` and the first line of the
-    class's docstring. Each flag begins with the prefix: "world." makes `--world.room`.
-    `from_flags`, given the same prefix, reads what was parsed.
-    """
-    kind: Any = type(default)
-    says, hints = descriptions(kind), typing.get_type_hints(kind)
-    about = (kind.__doc__ or "").strip().partition("\n")[0].rstrip(".")
-    group = parser.add_argument_group(f"{title}: {about}" if about else title)
-    nested = {}
-    for field in dataclasses.fields(kind):
-        name, value = prefix + field.name, getattr(default, field.name)
-        if dataclasses.is_dataclass(value):
-            nested[name] = value
-            continue
-        words = " ".join(words_of_value(value)) or "none"
-        text = f"{says.get(field.name, '')} (default: {words})".strip()
-        action = _add_flag(group, name, hints[field.name], text.replace("%", "%%"))
-        action.rare = field.name not in getattr(kind, "common", [field.name])
-        if old := field.metadata.get("was"):  # an old sweep says it so
-            hint = hints[field.name]
-            _add_flag(group, name, hint, argparse.SUPPRESS, f"{prefix}{old}")
-    for name, value in nested.items():
-        add_flags(parser, value, name, f"{name}.")
-
-
-def _add_flag(group: Any, name: str, hint: Any, text: str, spelt: str = "") -> Any:
-    """A flag; a switch has one that says yes and one that says no."""
-    yes, no = flag_of(spelt or name), flag_of(spelt or name, no=True)
-    keywords: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS}
-    keywords |= {"help": text, "action": _Field}
-    if hint is bool:
-        return group.add_argument(yes, no, nargs=0, const=[yes], **keywords)
-    reader = reader_of(hint)
-    keywords |= {"nargs": "*", "reader": reader, "metavar": reader.takes}
-    if hint == bool | None:
-        keywords |= {"const": [yes], "metavar": f"[{reader.takes}]"}
-        hidden = {**keywords, "nargs": 0, "help": argparse.SUPPRESS}
-        group.add_argument(no, **hidden)
-    return group.add_argument(yes, **keywords)
-
-
-def from_flags(default: Any, flags: argparse.Namespace, prefix: str = "") -> Any:
-    """The configuration `default` with the values that were given as flags.
-
-    ValueError, from the dataclass itself, if it refuses them.
-    """
-    changes: dict[str, Any] = {}
-    for field in dataclasses.fields(default):
-        name, value = prefix + field.name, getattr(default, field.name)
-        if dataclasses.is_dataclass(value):
-            changes[field.name] = from_flags(value, flags, f"{name}.")
-        elif hasattr(flags, name):
-            changes[field.name] = getattr(flags, name)
-    return dataclasses.replace(default, **changes)
 
 
 # --- JSON -----------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn
 
-from ..config import add_flags, from_flags
 from ..errors import UsageError, UserError, nearest, why
+from .flags import add_flags, from_flags
 
 
 def program(command: str) -> str:

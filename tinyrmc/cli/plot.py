@@ -32,7 +32,7 @@ from pathlib import Path
 import numpy as np
 
 from ..backend import blas_threads
-from ..config import add_flags, from_flags, json_text
+from ..config import json_text
 from ..environments.box_world import BoxWorld
 from ..errors import RunError, UsageError, UserError
 from ..results import attention, episodes, hops, probes
@@ -45,6 +45,7 @@ from ..training.examinations import Table
 from ..training.ranks import require_alone
 from ..training.rl.actors import ActingTask
 from .commands import Parser, add_data_dir, program
+from .flags import add_flags, from_flags
 
 
 def main(argv: list[str] | None = None) -> int:
