@@ -19,7 +19,7 @@ class _Field(argparse.Action):
 
     def __call__(self, parser, namespace, values, option_string=None):
         if not values and self.const is not None:  # a switch
-            value = option_string in self.const
+            value = option_string not in self.const
         else:
             try:
                 value = self.reader.value_of(values)
@@ -51,24 +51,23 @@ def add_flags(
         text = f"{says.get(field.name, '')} (default: {words})".strip()
         action = _add_flag(group, name, hints[field.name], text.replace("%", "%%"))
         action.rare = field.name not in getattr(kind, "common", [field.name])
-        if old := field.metadata.get("was"):  # an old sweep says it so
-            hint = hints[field.name]
-            _add_flag(group, name, hint, argparse.SUPPRESS, f"{prefix}{old}")
+        if was := field.metadata.get("was"):  # commands of before still run
+            group._option_string_actions[flag_of(prefix + was)] = action
     for name, value in nested.items():
         add_flags(parser, value, name, f"{name}.")
 
 
-def _add_flag(group: Any, name: str, hint: Any, text: str, spelt: str = "") -> Any:
+def _add_flag(group: Any, name: str, hint: Any, text: str) -> Any:
     """A flag; a switch has one that says yes and one that says no."""
-    yes, no = flag_of(spelt or name), flag_of(spelt or name, no=True)
+    yes, no = flag_of(name), flag_of(name, no=True)
     keywords: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS}
     keywords |= {"help": text, "action": _Field}
     if hint is bool:
-        return group.add_argument(yes, no, nargs=0, const=[yes], **keywords)
+        return group.add_argument(yes, no, nargs=0, const=[no], **keywords)
     reader = reader_of(hint)
     keywords |= {"nargs": "*", "reader": reader, "metavar": reader.takes}
     if hint == bool | None:
-        keywords |= {"const": [yes], "metavar": f"[{reader.takes}]"}
+        keywords |= {"const": [no], "metavar": f"[{reader.takes}]"}
         hidden = {**keywords, "nargs": 0, "help": argparse.SUPPRESS}
         group.add_argument(no, **hidden)
     return group.add_argument(yes, **keywords)
