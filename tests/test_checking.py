@@ -333,5 +333,5 @@ def test_what_the_complex_step_cannot_differentiate_is_named(monkeypatch):
     monkeypatch.setattr(engine, "TABLE", dict(TABLE))
     magnitude = Primitive(lambda xp, x: (xp.abs(x), ()))
     magnitude.vjp(lambda xp, needs, g: g)
-    with pytest.raises(TypeError, match="it is not analytic, so no complex step"):
+    with pytest.raises(TypeError, match="or the function is not analytic"):
         gradcheck(magnitude, X)

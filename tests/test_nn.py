@@ -274,14 +274,9 @@ def test_tied_parameters_collect_both_gradients_and_stay_tied_in_copies(xp):
 
 def test_moving_a_module_keeps_its_values_and_comes_back(xp):
     module, host = Nested(), {name: p.data for name, p in Nested().named_parameters()}
-    SGD(module.parameters())
-    places = [p.offset for p in module.parameters()]
     assert module.to(xp) is module
     parameters = module.parameters()
     assert {type(a) for p in parameters for a in (p.data, p.grad)} == {xp.ndarray}
-    # elsewhere no buffer holds them
-    offsets = places if xp is np else [None] * len(NAMES)
-    assert [p.offset for p in parameters] == offsets
     module.to(np)
     for name, parameter in module.named_parameters():
         np.testing.assert_array_equal(parameter.data, host[name], strict=True)
@@ -339,7 +334,7 @@ def broken(change):
         ),
         (
             lambda a: a.update(extra=np.ones(1)),
-            "parameter 'extra' is unknown to the model",
+            "parameter 'extra' is unknown",
         ),
         (
             lambda a: a.update({"pair.1.0.bias": np.ones(3)}),

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .autograd.engine import Parameter, Tensor
-from .backend import Array, converted, namespace, to_host
+from .backend import Array, matching, namespace, to_host
 from .errors import Seed, check_number, check_sizes, check_switch, generator, is_integer
 from .fused import conv2d, embedding, layer_norm, linear
 
@@ -189,21 +189,9 @@ class Module:
         ValueError names the first one that is missing, unknown, of another shape or of
         another kind; nothing has changed then. The precision may differ.
         """
-        own, values = dict(self.named_parameters()), {}
-        for name in [*own, *arrays]:
-            if name not in arrays:
-                raise ValueError(f"parameter {name!r} is missing from the arrays")
-            if name not in own:
-                raise ValueError(f"parameter {name!r} is unknown to the model")
-            if own[name].shape != arrays[name].shape:
-                raise ValueError(
-                    f"parameter {name!r} has shape {own[name].shape}, the array "
-                    f"{arrays[name].shape}"
-                )
-            what = f"parameter {name!r}"
-            values[name] = converted(what, arrays[name], own[name].dtype)
-        for name, parameter in own.items():
-            parameter.data = namespace(parameter.data).asarray(values[name])
+        own = dict(self.named_parameters())
+        for name, value in matching("parameter", arrays, own).items():
+            own[name].data = namespace(own[name].data).asarray(value)
 
 
 def _walk(prefix: str, value: Any, seen: set) -> Iterator[tuple[str, Parameter]]:

@@ -28,7 +28,7 @@ def _moved(parameters: Sequence[Parameter], directions: Iterable) -> Iterator[No
 
     Afterwards they are as they were.
     """
-    before = [(p.data, p.grad, p.offset, p.buffer) for p in parameters]
+    before = [(p.data, p.grad) for p in parameters]
     for parameter, direction in zip(parameters, directions, strict=True):
         # asarray: 0-d arrays must stay arrays
         data = np.asarray(parameter.data + 1j * STEP * direction)

@@ -20,7 +20,8 @@ from operator import index
 import numpy as np
 
 from ..backend import Array, as_rows, gemm, joined, sorting, stacked
-from .engine import TABLE, Product, Tensor, primitive
+from .engine import TABLE, Tensor, primitive
+from .gradients import DeferredMatmul
 
 BROADCAST = (
     "Shapes must broadcast: align them from the right, with 1 where one is stretched "
@@ -406,7 +407,7 @@ def matmul_vjp(xp, needs, g, a, b):
     if not needs[1]:
         return ga, None
     if b.ndim == 2:  # a stack times one matrix: the sum over the stack is one GEMM
-        return ga, Product(as_rows(a), as_rows(g))
+        return ga, DeferredMatmul(as_rows(a), as_rows(g))
     return ga, gemm(xp.swapaxes(a, -1, -2), g)
 
 
