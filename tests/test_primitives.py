@@ -406,13 +406,26 @@ def test_softplus_keeps_the_digits_of_a_tiny_slope(xp):
     np.testing.assert_allclose(to_host(tape.gradient(loss, watched)), slope, rtol=1e-6)
 
 
-def test_where_keeps_an_infinite_side_out(xp):
+def test_a_branch_that_is_not_taken_does_no_harm(xp):
+    """There inf times 0 would be NaN."""
+
     def first(a, b):
         return primitives.where(xp.array([True, False]), a, b)
 
     taken, other = gradient(xp, first, [1.0, 2.0], [np.inf, 3.0])
     assert taken.tolist() == [1.0, 0.0]
     assert other.tolist() == [0.0, 1.0]
+    x = [-1.0, 0.0, 4.0]
+    for function, expected in (  # the slope of the root is infinite at 0
+        (lambda x: primitives.maximum(x, 0.0), [0, 0, 0.25]),
+        (lambda x: primitives.maximum(0.0, x), [0, np.inf, 0.25]),
+        (lambda x: -primitives.minimum(-x, 0.0), [0, 0, 0.25]),
+        (lambda x: primitives.clip(x, 0.0, 9.0), [0, 0, 0.25]),
+        (lambda x: primitives.max(x, keepdims=True) - 4, [0, 0, np.inf]),
+    ):
+        with np.errstate(divide="ignore"):
+            (found,) = gradient(xp, lambda x, f=function: primitives.sqrt(f(x + 0)), x)
+        assert to_host(abs(found)).tolist() == expected
 
 
 def test_take_adds_up_repeated_indices(xp):

@@ -234,7 +234,7 @@ def clip(xp, x, *, a_min, a_max):
 
 @clip.vjp
 def clip_vjp(xp, needs, g, free):
-    return g * free
+    return xp.where(free, g, xp.zeros((), g.dtype))
 
 
 @primitive(hint=BROADCAST)
@@ -247,9 +247,18 @@ def maximum(xp, a, b):
     return xp.maximum(a, b), (a > b if hasattr(a, "shape") else b < a,)
 
 
+def _chosen(xp, needs, g, first):
+    """g for the argument that was chosen, 0 for the other, even where g is infinite."""
+    zero = xp.zeros((), g.dtype)
+    return (
+        xp.where(first, g, zero) if needs[0] else None,
+        xp.where(first, zero, g) if needs[1] else None,
+    )
+
+
 @maximum.vjp
 def maximum_vjp(xp, needs, g, first):
-    return g * first if needs[0] else None, g * ~first if needs[1] else None
+    return _chosen(xp, needs, g, first)
 
 
 @primitive(hint=BROADCAST)
@@ -260,7 +269,7 @@ def minimum(xp, a, b):
 
 @minimum.vjp
 def minimum_vjp(xp, needs, g, first):
-    return g * first if needs[0] else None, g * ~first if needs[1] else None
+    return _chosen(xp, needs, g, first)
 
 
 @primitive(indices=(0,), hint=BROADCAST)
@@ -276,12 +285,7 @@ def where(xp, condition, x, y):
 
 @where.vjp
 def where_vjp(xp, needs, g, condition):
-    zero = xp.zeros((), g.dtype)
-    return (
-        None,
-        xp.where(condition, g, zero) if needs[1] else None,
-        xp.where(condition, zero, g) if needs[2] else None,
-    )
+    return None, *_chosen(xp, needs[1:], g, condition)
 
 
 # --- reductions -----------------------------------------------------------------------
@@ -330,9 +334,10 @@ def max(xp, x, *, axis=None, keepdims=False):
 
 @max.vjp
 def max_vjp(xp, needs, g, x, y, axis, keepdims):
-    winners = (x == _keep(y, x.shape, axis, keepdims)).astype(g.dtype)
-    count = xp.sum(winners, axis=axis, keepdims=True)
-    return winners * (_keep(g, x.shape, axis, keepdims) / count)
+    winners = x == _keep(y, x.shape, axis, keepdims)
+    count = xp.sum(winners.astype(g.dtype), axis=axis, keepdims=True)
+    share = _keep(g, x.shape, axis, keepdims) / count
+    return xp.where(winners, share, xp.zeros((), g.dtype))
 
 
 @primitive
