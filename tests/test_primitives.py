@@ -396,14 +396,23 @@ def test_nothing_overflows(xp):
     assert primitives.sigmoid(xp.array([np.inf, -np.inf])).data.tolist() == [1.0, 0.0]
 
 
-def test_softplus_keeps_the_digits_of_a_tiny_slope(xp):
-    """Of very negative x it is e^x, where 1 + tanh(x / 2) has nothing left."""
-    x = np.array([-80, -20, -10, -1, 0, 1, 20], np.float32)
-    with Tape() as tape:
-        watched = tape.watch(xp.asarray(x))
-        loss = primitives.sum(primitives.softplus(watched))
-    slope = 1 / (1 + np.exp(-x.astype(np.float64)))
-    np.testing.assert_allclose(to_host(tape.gradient(loss, watched)), slope, rtol=1e-6)
+def test_sigmoid_and_softplus_keep_their_digits_far_out(xp):
+    """About e^x for very negative x, where 0.5 + 0.5 tanh(x / 2) has nothing left."""
+    x = np.array([-80, -20, -15, -10, -1, 0, 1, 20, 80], np.float32)
+    decay = np.exp(-x.astype(np.float64))
+    sigmoid, softplus = 1 / (1 + decay), np.log1p(np.exp(x.astype(np.float64)))
+    for function, value, slope in (
+        (primitives.sigmoid, sigmoid, decay * sigmoid**2),
+        (primitives.softplus, softplus, sigmoid),
+    ):
+        with Tape() as tape:
+            watched = tape.watch(xp.asarray(x))
+            result = function(watched)
+            loss = primitives.sum(result)
+        assert result.dtype == np.float32
+        np.testing.assert_allclose(to_host(result.data), value, rtol=1e-6)
+        found = to_host(tape.gradient(loss, watched))
+        np.testing.assert_allclose(found, slope, rtol=1e-6)
 
 
 def test_a_branch_that_is_not_taken_does_no_harm(xp):

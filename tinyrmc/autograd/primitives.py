@@ -181,19 +181,25 @@ def tanh_vjp(xp, needs, g, y):
     return g * (1 - y * y)
 
 
+def _decay(xp, x):
+    """(e^-|x|, whether x is positive), for a complex step too."""
+    positive = x.real > 0
+    return xp.exp(xp.where(positive, -x, x)), positive
+
+
 @primitive
 def sigmoid(xp, x):
-    """1 / (1 + e^-x), written with tanh.
+    """1 / (1 + e^-x), written so that it never overflows and keeps its digits.
 
-    It never overflows, and sigmoid(+-inf) is exactly 1 and 0.
+    It is about e^x for very negative x; sigmoid(+-inf) is exactly 1 and 0.
     """
-    y = 0.5 * xp.tanh(0.5 * x) + 0.5
-    return y, (y,)
+    small, positive = _decay(xp, x)
+    return xp.where(positive, small.dtype.type(1), small) / (1 + small), (small,)
 
 
 @sigmoid.vjp
-def sigmoid_vjp(xp, needs, g, y):
-    return g * y * (1 - y)
+def sigmoid_vjp(xp, needs, g, small):
+    return g * small / (1 + small) ** 2  # y (1 - y), as exact on both sides
 
 
 @primitive
