@@ -393,7 +393,17 @@ def test_nothing_overflows(xp):
         assert primitives.sigmoid(extreme).data.tolist() == [1.0, 0.5, 0.0]
         assert gradient(xp, primitives.softmax, [1e4, -1e4])[0].tolist() == [0.0, 0.0]
         assert gradient(xp, primitives.sigmoid, [1e4, -1e4])[0].tolist() == [0.0, 0.0]
-    assert primitives.sigmoid(xp.array([np.inf, -np.inf])).data.tolist() == [1.0, 0.0]
+        ends = [np.inf, -np.inf]
+        assert primitives.sigmoid(xp.array(ends)).data.tolist() == [1.0, 0.0]
+        assert primitives.softplus(xp.array(ends)).data.tolist() == [np.inf, 0.0]
+        assert gradient(xp, primitives.softplus, ends)[0].tolist() == [1.0, 0.0]
+
+
+def test_cumprod_of_a_number(xp):
+    """An array of one entry, as NumPy's."""
+    assert primitives.cumprod(xp.array(3.0), axis=0).data.tolist() == [3.0]
+    (found,) = gradient(xp, lambda x: primitives.cumprod(x * x, axis=0), 3.0)
+    assert found.shape == () and float(found) == 6.0
 
 
 def test_sigmoid_and_softplus_keep_their_digits_far_out(xp):

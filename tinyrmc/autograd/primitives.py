@@ -208,14 +208,13 @@ def softplus(xp, x):
 
     It is about x for large x, and about e^x for very negative x.
     """
-    positive = xp.maximum(x, xp.zeros((), x.dtype))
-    small = xp.exp(x - 2 * positive)  # e^-|x|
-    return positive + xp.log1p(small), (positive != 0, small)
+    small, positive = _decay(xp, x)
+    zero = small.dtype.type(0)
+    return xp.where(positive, x, zero) + xp.log1p(small), (positive, small)
 
 
 @softplus.vjp
 def softplus_vjp(xp, needs, g, positive, small):
-    # sigmoid(x), but not by tanh, which loses all digits of a very small one
     return g * xp.where(positive, small.dtype.type(1), small) / (1 + small)
 
 
@@ -374,6 +373,7 @@ def _one_axis(axis):
 def cumprod(xp, x, *, axis):
     """The running product along `axis` (an int): of each entry and all before it."""
     _one_axis(axis)
+    x = x if x.ndim else x.reshape(1)  # as NumPy does
     y = xp.cumprod(x, axis=axis)
     return y, (x, y, axis)
 
