@@ -30,7 +30,7 @@ from tinyrmc import fused, primitives
 from tinyrmc.autograd.engine import TABLE, Tape
 from tinyrmc.autograd.gradients import DeferredMatmul
 from tinyrmc.backend import to_host
-from tinyrmc.fused import KernelOnly
+from tinyrmc.fused import KernelOnly, table
 
 # without those whose derivative is that of their definition; their kernels, which run
 # on a GPU alone, are in test_gpu_step.py
@@ -445,6 +445,15 @@ def test_a_branch_that_is_not_taken_does_no_harm(xp):
         with np.errstate(divide="ignore"):
             (found,) = gradient(xp, lambda x, f=function: primitives.sqrt(f(x + 0)), x)
         assert to_host(abs(found)).tolist() == expected
+
+
+def test_the_shapes_that_fit_are_remembered_up_to_a_bound(monkeypatch):
+    monkeypatch.setattr(table, "MOST_SHAPES", 5)
+    for rows in range(1, 20):
+        fused.linear(np.ones((rows, 2)), np.ones((2, 3)))
+        assert 1 <= len(fused.linear._fitting) <= 5
+    with pytest.raises(ValueError, match="linear"):
+        fused.linear(np.ones((3, 3)), np.ones((2, 3)))
 
 
 def test_take_adds_up_repeated_indices(xp):

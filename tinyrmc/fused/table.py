@@ -14,6 +14,8 @@ from .. import gpu as kernels
 from ..autograd import guards
 from ..autograd.engine import Primitive, Tensor
 
+MOST_SHAPES = 1000  # of calls that have passed, remembered by each operation
+
 _mode = {"reference": False}
 
 
@@ -50,6 +52,8 @@ class Fused(Primitive):
         shapes = tuple([getattr(array, "shape", None) for array in arrays])
         if shapes not in self._fitting:
             self._check_shapes(arrays, shapes)
+            if len(self._fitting) >= MOST_SHAPES:
+                self._fitting.clear()
             self._fitting.add(shapes)
         return super()._run(xp, dtype, arrays, static)
 
