@@ -186,8 +186,9 @@ class Optimizer:
         _require(self.clip_by in ("whole", "matrix"), "clip_by", self.clip_by, wanted)
         shape = getattr(scale, "shape", ())
         _require(shape == (), "scale", shape, "a number or an array of shape ()")
-        flag = hasattr(valid, "dtype") and (valid.shape, valid.dtype) == ((), np.bool_)
-        _require(flag or is_switch(valid), "valid", valid, "True or False")
+        kind = getattr(valid, "shape", None), getattr(valid, "dtype", None)
+        flag = is_switch(valid) or kind == ((), np.bool_)
+        _require(flag, "valid", valid, "True or False")
         self.set_rate(rate)
         norm, finite = self._apply(max_norm, scale, valid)
         for p in self.parameters:
