@@ -1,5 +1,6 @@
 """Gradients that a rule leaves to be computed later, and tables of rows."""
 
+import itertools
 import tracemalloc
 
 import numpy as np
@@ -10,7 +11,7 @@ from tinyrmc import Parameter, Tape, fused, gradcheck, nn, optim
 from tinyrmc import primitives as p
 from tinyrmc.autograd import gradients
 from tinyrmc.autograd.gradients import ENOUGH_ROWS, DeferredMatmul
-from tinyrmc.backend import add_rows, gemm, namespace, sorting, to_host
+from tinyrmc.backend import add_rows, gemm, sorting, to_host
 
 
 @pytest.fixture
@@ -177,30 +178,30 @@ def test_a_product_knows_its_shape_and_dtype():
 # --- Rows of a table ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 8, 9, 500])
-@pytest.mark.parametrize("size", [1, 7, 1000])
-def test_add_rows_adds_every_row(xp, count, size):
-    rng = np.random.default_rng(count)
-    ids, rows = rng.integers(0, size, count), rng.standard_normal((count, 3))
-    total = rng.standard_normal((size, 3))
-    expected = total.copy()
-    np.add.at(expected, ids, rows)
-    there = xp.asarray(total)
-    device = xp.asarray(ids), xp.asarray(rows)
-    with no_sync():
-        add_rows(there, *device)
-    np.testing.assert_allclose(to_host(there), expected, rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.parametrize("shape", [(0,), (1,), (9,), (3, 7), (2, 4, 5)])
-@pytest.mark.parametrize("axis", [0, -1])
-def test_sorting_keeps_the_order_of_equal_numbers(xp, shape, axis):
-    rng = np.random.default_rng(len(shape))
-    for x in rng.integers(-2, 3, shape), rng.standard_normal(shape):
+def test_add_rows_adds_every_row(xp):
+    for count, size in itertools.product((0, 1, 2, 3, 8, 9, 500), (1, 7, 1000)):
+        rng = np.random.default_rng(count)
+        ids, rows = rng.integers(0, size, count), rng.standard_normal((count, 3))
+        total = rng.standard_normal((size, 3))
+        expected = total.copy()
+        np.add.at(expected, ids, rows)
+        there = xp.asarray(total)
+        device = xp.asarray(ids), xp.asarray(rows)
         with no_sync():
-            order = sorting(xp.asarray(x), axis)
-        expected = np.argsort(x, axis=axis, kind="stable")
-        np.testing.assert_array_equal(to_host(order), expected)
+            add_rows(there, *device)
+        np.testing.assert_allclose(to_host(there), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_sorting_keeps_the_order_of_equal_numbers(xp):
+    for shape, axis in itertools.product(
+        ((0,), (1,), (9,), (3, 7), (2, 4, 5)), (0, -1)
+    ):
+        rng = np.random.default_rng(len(shape))
+        for x in rng.integers(-2, 3, shape), rng.standard_normal(shape):
+            with no_sync():
+                order = sorting(xp.asarray(x), axis)
+            expected = np.argsort(x, axis=axis, kind="stable")
+            np.testing.assert_array_equal(to_host(order), expected)
 
 
 def test_add_rows_touches_no_other_row():
@@ -243,23 +244,18 @@ def test_gradients_of_an_embedding_are_the_complex_steps():
     gradcheck(lambda: p.tanh(table(ids)), parameters=table.parameters())
 
 
-@pytest.mark.parametrize("bad", [-1, 6, 100])
-def test_ids_out_of_range_are_named_where_looking_costs_nothing(xp, bad):
+def test_ids_out_of_range_are_named_where_looking_costs_nothing(xp):
     table = nn.Embedding(6, 2).to(xp)
-    ids = xp.asarray(np.array([0, bad, 5]))
-    if namespace(ids) is np:
-        with pytest.raises(
-            IndexError, match=rf"id {bad} in a table of 6 rows\nids are"
-        ):
-            table(ids)
-    else:
-        with no_sync():
-            assert table(ids).shape == (3, 2)
-
-
-def test_ids_are_integers():
+    for bad in -1, 6, 100:
+        ids = xp.asarray(np.array([0, bad, 5]))
+        if xp is np:
+            with pytest.raises(IndexError, match=f"id {bad} in a table of 6 rows\nids"):
+                table(ids)
+        else:
+            with no_sync():
+                assert table(ids).shape == (3, 2)
     with pytest.raises(TypeError, match="the ids are float64, not integers"):
-        nn.Embedding(6, 2)(np.ones(3))
+        table(xp.ones(3))
 
 
 def test_how_an_embedding_starts():
@@ -275,16 +271,3 @@ def test_how_an_embedding_starts():
     assert np.array_equal(weight, again) and not np.array_equal(weight, other)
     wide = nn.Embedding(1000, 64, std=0.5).weight.data
     assert wide.std() == pytest.approx(0.44, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ((0, 4), "Embedding: count must be an integer of at least 1, not 0"),
-        ((4, 1.5), "Embedding: size must be an integer of at least 1, not 1.5"),
-        ((4, 4, np.float32, 0, "x"), "Embedding: std must be a number, not 'x'"),
-    ],
-)
-def test_bad_arguments_of_an_embedding_are_named(arguments, says):
-    with pytest.raises(ValueError, match=f"^{says}$"):
-        nn.Embedding(*arguments)

@@ -230,8 +230,8 @@ def hessian_vector_product(
         fits = vector.shape == parameter.shape and parameter.dtype == np.float64
         if not fits or np.iscomplexobj(vector):
             raise ValueError(
-                f"hessian_vector_product: {vector.dtype}{list(vector.shape)} is no real "
-                f"vector for a parameter {parameter.dtype}{list(parameter.shape)}"
+                f"hessian_vector_product: {vector.dtype}{list(vector.shape)} is no "
+                f"real vector for a parameter {parameter.dtype}{list(parameter.shape)}"
             )
     with _moved(parameters, vectors):
         with Tape() as tape:
