@@ -52,13 +52,12 @@ _local = _Local()
 class Tape:
     """A recording of primitives in the order they ran; `backward` uses it up.
 
-    `tape.entries` is the graph, and you can print it. An entry is (rules, xp, inputs,
-    outputs, saved, several): the primitive, or the override that ran in its place; the
-    array library; (id, shape, dtype) of each argument, None for a constant; the same
-    for each result; what the vjp will want; whether the results are a tuple.
+    `tape.entries` is the graph: (rules, xp, inputs, outputs, saved, several) are the
+    primitive, or what ran in its place; the array library; (id, shape, dtype) of each
+    argument, None for a constant; the same for each result; what the vjp will want; and
+    whether there are several results. No array in it may change before backward.
 
-    No array may change before backward, but what you `watch` is copied. Each thread has
-    its own tape; what is computed on no tape is a constant.
+    Each thread has its own tape; what is computed on no tape is a constant.
     """
 
     def __init__(self) -> None:
@@ -84,7 +83,7 @@ class Tape:
         array = guards.floating("watch", array)
         return Tensor(_locked(namespace(array), array), next(self._ids), self)
 
-    def _record(self, name, rules, xp, args, arrays: list, out, saved: tuple) -> Any:
+    def _record(self, rules, xp, args, arrays, results, saved, several) -> list:
         """Append one entry, if an argument is tracked; the results as Tensors."""
         inputs: list[Place | None] = []
         for value, array in zip(args, arrays, strict=True):
@@ -95,17 +94,14 @@ class Tape:
                         self._parameters[value.id] = value, value.version
                         guards.borrow(self._borrowed, array, "Parameter")
                 elif value.tape is not self and value.tape not in (None, _local.mark):
-                    raise guards.foreign(name, value)
+                    raise guards.foreign(rules.name, value)
                 if value.id:
                     place = value.id, array.shape, array.dtype
             inputs.append(place)
         if not any(inputs):
-            return _constant(out, None)
-        several = isinstance(out, tuple)
+            return [Tensor(array) for array in results]
         tensors, outputs = [], []
-        for array in out if several else (out,):
-            if isinstance(array, np.generic):  # from a reduction
-                array = np.asarray(array)
+        for array in results:
             id = next(self._ids)
             tensors.append(Tensor(_locked(xp, array), id, self))
             outputs.append((id, array.shape, array.dtype))
@@ -114,14 +110,13 @@ class Tape:
             if place is None and type(array) is np.ndarray:
                 if any(array is kept for kept in saved):
                     guards.borrow(self._borrowed, array, rules.name)
-        return tuple(tensors) if several else tensors[0]
+        return tensors
 
     def backward(self, loss: Tensor, into: dict[int, Array] | None = None) -> None:
-        """Add d loss / d parameter into every Parameter on the tape.
+        """Add d loss / d parameter, of a scalar, into every Parameter on the tape.
 
         It goes into the parameter's own `grad`, or into the array that `into` has for
-        its id, such as `optimizer.views(buffer)`. `loss` is a scalar, of shape ().
-        Gradients accumulate: clear them with `optimizer.zero_grad()`.
+        its id, such as `optimizer.views(buffer)`. Clear it with `zero_grad`.
         """
         guards.check_backward(self, loss)
         parameters = [parameter for parameter, _ in self._parameters.values()]
@@ -241,9 +236,8 @@ class Tensor:
 class Parameter(Tensor):
     """A trainable array, with a buffer `grad` into which `tape.backward` adds.
 
-    `Parameter(array)` copies. `parameter.data = array` copies into the memory that is
-    there, which may be part of an optimizer's flat buffer, and so does `grad`. A copy
-    of a Parameter is another one, in no optimizer's buffer.
+    `Parameter(array)` copies. Assigning to `data` and `grad` copies into the memory
+    that is there, which may be part of an optimizer's flat buffer.
     """
 
     __slots__ = ("_grad", "version")
@@ -288,11 +282,10 @@ class Primitive:
     `vjp(xp, needs, g, *saved)` -> a gradient for each array argument, or None where
     `needs[i]` is None: nobody asks. `g` is a tuple where `out` is one, zeros for what
     is not used. A gradient may have the broadcast shape, which the tape undoes, or be a
-    `DeferredMatmul`. `vjp_in_place` is for gradients too large to be made beside the
-    arrays that take them: it adds to `needs[i]`, and what is not used is None in `g`.
+    `DeferredMatmul`. `vjp_in_place` adds gradients that are too large to be made apart
+    to `needs[i]`; there what is not used is None in `g`.
 
-    indices: positions of integer or mask arguments, which have no gradient.
-    hint: what to do about bad shapes; the last line of an error.
+    indices: positions of integer or mask arguments; hint: what to do about bad shapes.
     """
 
     in_place = False  # whether the rule adds its gradients itself
@@ -303,8 +296,7 @@ class Primitive:
         statics = [p for p in signature if p.kind is p.KEYWORD_ONLY]
         self.arity = len(arrays)
         self.required = len([p for p in arrays if p.default is p.empty])
-        # concatenate([a, b, ...]) takes one list
-        self.variadic = any(p.kind is p.VAR_POSITIONAL for p in arrays)
+        self.variadic = any(p.kind is p.VAR_POSITIONAL for p in arrays)  # takes a list
         self.statics = [p.name for p in statics]
         self.switches = {p.name for p in statics if isinstance(p.default, bool)}
         self.forward, self.indices, self.hint = forward, frozenset(indices), hint
@@ -325,27 +317,31 @@ class Primitive:
         return rule
 
     def vjp_in_place(self, rule: Callable) -> Callable:
-        """Decorator like `vjp`, for a rule that adds its gradients in place."""
-        self.rule, self.in_place = rule, True
-        return rule
+        """The same for a rule that adds its gradients in place."""
+        self.in_place = True
+        return self.vjp(rule)
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
 
     def __call__(self, *args: Any, **static: Any) -> Any:
-        """Compute, and record if a tape is open. Returns a Tensor, or several.
-
-        Takes arrays, Tensors and numbers, then static arguments in order or by name.
-        """
+        """A Tensor, or several: computed, and recorded if a tape is open."""
         if static or self.variadic or len(args) != self.arity:
             args, static = guards.bind(self, args, static)
         arrays = [a._data if isinstance(a, Tensor) else a for a in args]
         xp, dtype = guards.common(self, arrays)
         rules, out, saved = self._run(xp, dtype, arrays, static)
-        tape = _local.tape
+        several, tape = isinstance(out, tuple), _local.tape
+        # a reduction gives a scalar of NumPy's
+        results = [
+            np.asarray(a) if isinstance(a, np.generic) else a
+            for a in (out if several else (out,))
+        ]
         if tape is None:
-            return _constant(out, _local.mark)
-        return tape._record(self.name, rules, xp, args, arrays, out, saved)
+            tensors = [Tensor(array, 0, _local.mark) for array in results]
+        else:
+            tensors = tape._record(rules, xp, args, arrays, results, saved, several)
+        return tuple(tensors) if several else tensors[0]
 
     def override(self, xp: ModuleType, arrays: list, static: dict) -> Any:
         """Whose `forward` and `rule` serve a call that is not NumPy's: see `Fused`."""
@@ -362,13 +358,6 @@ class Primitive:
         if own is not dtype and dtype is not None and own != dtype:
             raise guards.widened(self.name, dtype, own)
         return rules, out, saved
-
-
-def _constant(out, mark):
-    """A primitive's answer on no tape; `mark`: the thread's, if it has no tape."""
-    if isinstance(out, tuple):
-        return tuple([_constant(array, mark) for array in out])
-    return Tensor(np.asarray(out) if isinstance(out, np.generic) else out, 0, mark)
 
 
 def primitive(forward=None, *, indices: Iterable[int] = (), hint: str = "") -> Any:

@@ -14,8 +14,7 @@ from ..backend import Array, column_sums, gemm, namespace
 # A value as the tape knows it: (id, shape, dtype).
 Place: TypeAlias = tuple[int, tuple[int, ...], np.dtype]
 
-# How many rows a value's products gather before they are computed. A product over this
-# many is about as efficient as one over more, and memory stays bounded.
+# A product over so many rows is about as efficient as one over more.
 ENOUGH_ROWS = 256
 
 
@@ -94,9 +93,8 @@ class Gradients:
     added out of place, which makes a sum of our own. From the third on we add in place.
     The values in `sinks` have arrays of their own from the start, to be added to.
 
-    Products wait in `deferred`, by id, until their rows are ENOUGH_ROWS or the gradient
-    is asked for: then they are computed as one. That is when the turn of the value's
-    entry has come, and at the end of backward for a parameter.
+    Products wait in `deferred` until they have ENOUGH_ROWS, or until the gradient is
+    asked for: then they are computed as one.
     """
 
     def __init__(self, sinks: dict[int, Array], keep: Iterable[int] = ()):
@@ -150,7 +148,7 @@ class Gradients:
             self.add(id, product.computed())
 
     def flush_sinks(self) -> None:
-        """`flush` for each value that has a sink; nobody will ask for the others."""
+        """`flush` for each value that has a sink; nobody asks for the others."""
         for id in [id for id in self.deferred if id in self.sinks]:
             self.flush(id)
 
@@ -161,10 +159,7 @@ class Gradients:
         return self.pending.get(id) if id in self.keep else self.pending.pop(id, None)
 
     def collect(self, xp: ModuleType, outputs: list[Place], zeros: bool) -> Any:
-        """The finished gradients of several outputs, as a tuple.
-
-        Zeros, or None, for those that the loss does not use; None if it uses no one.
-        """
+        """The finished gradients of several outputs; None if the loss uses no one."""
         gradients = [self.pop(id) for id, _, _ in outputs]
         if all(g is None for g in gradients):
             return None

@@ -5,7 +5,7 @@ derivative will need (`saved`). The vjp takes g = d loss / d out, and returns d 
 argument for each argument; `needs` says which of them anyone asks for. Nothing here
 thinks about broadcasting (the tape undoes it), about accumulation (the tape does it) or
 about which library computes (`xp`). All rules are analytic: no abs, no var, no norm. So
-the complex step of `checking.py` can verify each of them to the last digits.
+the complex step of `gradcheck.py` can verify each of them to the last digits.
 
 All rules have the same two types, which `engine.Primitive` states, so they carry no
 annotations. The file is long because it is the table, and a table belongs together.
