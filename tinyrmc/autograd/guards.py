@@ -45,10 +45,7 @@ UNLIKE_ARRAYS = {
 
 
 def unlike_an_array(kind: Any) -> Any:
-    """Class decorator: what one does to arrays and not to Tensors says what to write.
-
-    Without it a comparison or a `+=` would do something else, silently.
-    """
+    """Class decorator: what one does to arrays alone says what to write instead."""
     for names, message in UNLIKE_ARRAYS.items():
         for name in names.split():
             setattr(kind, name, refusing(f"a Tensor {message}"))
@@ -105,10 +102,7 @@ def check_fits(name: str, value: Any, own: Array) -> None:
 
 
 def signature(arrays: list[Parameter], statics: list[Parameter]) -> Signature:
-    """How a primitive is called: arrays in order, then the others in order or by name.
-
-    A list of arrays is one argument.
-    """
+    """How a primitive is called: arrays in order, the others in order or by name."""
     first = [p.replace(kind=p.POSITIONAL_ONLY) for p in arrays]
     optional = any(p.default is not p.empty for p in arrays)
     if not optional or all(p.default is not p.empty for p in statics):
@@ -149,18 +143,16 @@ def bind(primitive: Primitive, args: tuple, static: dict) -> tuple[tuple, dict]:
             )
         return tuple(args[0]), static
     if len(args) < primitive.required:
-        raise TypeError(
-            f"{name}: takes {primitive.required} array arguments, got {len(args)}; "
-            f"{primitive.hint or 'see its docstring'}"
-        )
+        wanted = f"takes {primitive.required} array arguments, got {len(args)}"
+        raise TypeError(f"{name}: {wanted}; {primitive.hint or 'see its docstring'}")
     return (*args, *[None] * (arity - len(args))), static
 
 
 def common(primitive: Primitive, arrays: list) -> tuple[ModuleType, Any]:
     """The library and the dtype of a call's arrays; TypeError unless they agree.
 
-    Numbers and None have no say, and indices none in the dtype. NumPy's scalars become
-    Python's, in the list: they must not widen a float32 program.
+    Numbers have no say, and indices none in the dtype. NumPy's scalars become Python's,
+    in the list: they must not widen a float32 program.
     """
     xp, dtype, known = np, None, None
     for position, value in enumerate(arrays):
@@ -186,16 +178,14 @@ def common(primitive: Primitive, arrays: list) -> tuple[ModuleType, Any]:
 def agreed(name: str, position: int, own: np.dtype, dtype: Any) -> Any:
     """The dtype of a call, given one more array's and that of its arrays so far.
 
-    They may be equal; the new one may be a mask; or one is complex and the other the
-    dtype of its real part, since the complex step mixes float64 constants in.
+    A mask has no say. The complex step mixes float64 constants in.
     """
     if own.kind == "b":
         return dtype
     if own.kind not in "fc" or own.itemsize < 4:
         raise TypeError(
             f"{name}: argument {position} has dtype {own}, and arrays are floating "
-            "point, of 32 bits or more (integers serve only as indices); convert with "
-            ".astype"
+            "point of 32 bits or more; convert with .astype"
         )
     if dtype is None or own == dtype:
         return own
@@ -219,8 +209,7 @@ def widened(name: str, dtype: np.dtype, own: np.dtype) -> TypeError:
 def explained(primitive: Primitive, error: Exception, arrays: list) -> Exception:
     """The error again, saying which operation, on what, and what to do.
 
-    An IndexError or ValueError stays one. All else becomes a TypeError: NumPy's own
-    kinds cannot be made from a message alone.
+    NumPy's own kinds of error cannot be made from a message: they become TypeErrors.
     """
     kinds = [k for k in (IndexError, ValueError) if isinstance(error, k)]
     given = [
@@ -254,18 +243,16 @@ def foreign(name: str, tensor: Any) -> RuntimeError:
 
 def check_opening(tape: Tape, recording: Tape | None) -> None:
     """RuntimeError unless a tape is new and the thread has no other."""
-    reason = None if tape._state == "new" else "this Tape was already used"
     if recording is not None:
-        reason = "a Tape is already recording in this thread"
-    if reason:
-        raise RuntimeError(f"{reason}; make a new one for each recording, one a thread")
+        raise RuntimeError("a Tape is already recording in this thread; close it first")
+    if tape._state != "new":
+        raise RuntimeError("this Tape was already used; make a new one each time")
 
 
 def borrow(borrowed: dict, array: Any, whose: str) -> None:
-    """Remember what an array holds, so that backward can see if it has changed.
+    """Remember some of what an array holds, so that backward can see if it changed.
 
-    Some 64 numbers are compared, so a change of a few in a large array may slip
-    through. On a GPU any does: looking would make the host wait.
+    Not on a GPU, where looking would make the host wait.
     """
     if type(array) is np.ndarray and id(array) not in borrowed:
         borrowed[id(array)] = array, _glimpse(array), whose
@@ -284,10 +271,7 @@ NOT_RECORDED = {  # the state of a tape that cannot be walked back -> what to do
 
 
 def check_backward(tape: Tape, loss: Any) -> None:
-    """An error unless the tape can be walked back from this loss.
-
-    Nothing that it has recorded may have changed since.
-    """
+    """An error unless the tape can be walked back from this loss, as recorded."""
     if tape._state != "recorded":
         raise RuntimeError(f"this Tape {NOT_RECORDED[tape._state]}")
     id = getattr(loss, "id", 0)
@@ -345,8 +329,7 @@ if hasattr(os, "register_at_fork"):
 def alone(into: dict | None) -> Iterator[None]:
     """Hold what backward adds into; two threads at once would lose what one adds.
 
-    For the Parameters' own gradients a second thread waits. What is given is meant for
-    one thread, so a second one that gives the same gets an error.
+    For the Parameters' own gradients a second one waits, elsewhere it gets an error.
     """
     if into is None:
         with _adding:
