@@ -73,8 +73,8 @@ def test_reuse_accumulates(xp):
         assert gradient(xp, many, xp.ones(3))[0].tolist() == [float("1" * uses)] * 3
 
 
-def test_residual_with_a_shared_leaf(xp):
-    """a + b hands one array to both, which must not be written to.
+def test_nobody_writes_into_what_somebody_else_holds(xp):
+    """a + b hands one array to both, and the vjp of sum is a read-only view.
 
     Adding more to a must not reach b, nor the shared gradient of the sum.
     """
@@ -86,35 +86,21 @@ def test_residual_with_a_shared_leaf(xp):
     a, b = gradient(xp, residual, xp.zeros(2), xp.zeros(2))
     assert a.tolist() == [16.0, 16.0]
     assert b.tolist() == [8.0, 8.0]
-
-
-def test_gradients_of_a_sum_are_two_arrays(xp):
     a, b = gradient(xp, lambda a, b: p.sum(a + b), xp.zeros(2), xp.zeros(2))
     assert not xp.shares_memory(a, b)
-
-
-def test_a_read_only_gradient_is_never_written(xp):
-    """The vjp of sum is a broadcast view, which cannot be added into."""
-    (g,) = gradient(
-        xp, lambda x: p.sum(x) + p.sum(x) + p.sum(x) + p.sum(x), xp.zeros(3)
-    )
-    assert g.tolist() == [4.0] * 3
+    (a,) = gradient(xp, lambda x: p.sum(x) + p.sum(x) + p.sum(x), xp.zeros(3))
+    assert a.tolist() == [3.0] * 3
 
 
 def test_unused_output_counts_as_zero(xp):
-    assert gradient(xp, lambda x: p.sum(p.unstack(x)[1]), xp.zeros((3, 2)))[
-        0
-    ].tolist() == [[0, 0], [1, 1], [0, 0]]
+    (found,) = gradient(xp, lambda x: p.sum(p.unstack(x)[1]), xp.zeros((3, 2)))
+    assert found.tolist() == [[0, 0], [1, 1], [0, 0]]
     z, cell = xp.full((1, 4), 0.5), xp.ones((1, 1))
-    for unused in range(2):
-        ours = gradient(
-            xp, lambda z, c, k=unused: p.sum(fused.lstm_gates(z, c)[1 - k]), z, cell
+    for used in range(2):
+        ours, plain = (
+            gradient(xp, lambda z, c, f=f: p.sum(f(z, c)[used]), z, cell)  # noqa: B023
+            for f in (fused.lstm_gates, fused.lstm_gates.reference)
         )
-
-        def composed(z, cell, used=1 - unused):
-            return p.sum(fused.lstm_gates.reference(z, cell)[used])
-
-        plain = gradient(xp, composed, z, cell)
         for one, other in zip(ours, plain, strict=True):
             np.testing.assert_allclose(to_host(one), to_host(other), rtol=1e-14)
 
@@ -164,16 +150,6 @@ def test_gradient_of_an_intermediate(xp):
     assert gy.tolist() == [7.0, 13.0]
     assert gx.tolist() == [21.0, 39.0]
     assert one == 1.0
-
-
-def test_gradients_of_0d_parameters_are_arrays(xp):
-    scale = Parameter(xp.array(2.0))
-    with Tape() as tape:
-        loss = p.exp(scale) * scale
-    found = tape.gradient(loss, scale)
-    assert type(found) is type(scale.data)
-    assert found.shape == ()
-    assert float(found) == pytest.approx(3 * np.exp(2.0))
 
 
 def test_unbroadcast_is_the_transpose_of_broadcasting(xp):
@@ -244,6 +220,7 @@ def test_a_parameter_used_at_fifty_steps(xp):
         else:
             tape.backward(h, into=None if way == "backward" else views)
     assert float(own) == pytest.approx(50 * 1.01**49 * 2.0, rel=1e-13)
+    assert type(found[0]) is type(w.data) and found[0].shape == ()
     assert own == views[w.id] == found[0]
 
 

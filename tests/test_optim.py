@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tinyrmc import Parameter, Tape, optim, primitives
+from tinyrmc import Parameter, optim
 from tinyrmc import gpu as kernels
 from tinyrmc.backend import namespace, to_host
 from tinyrmc.nn import Linear
@@ -74,15 +74,6 @@ def assert_same_values(one, two):
     assert one.keys() == two.keys()
     for name in one:
         np.testing.assert_array_equal(one[name], two[name], err_msg=name, strict=True)
-
-
-def assert_same_bits(one, two):
-    assert one.keys() == two.keys()
-    for name in one:
-        assert (
-            one[name].dtype == two[name].dtype
-            and one[name].tobytes() == two[name].tobytes()
-        ), name
 
 
 # --- the textbook ---------------------------------------------------------------------
@@ -168,16 +159,13 @@ def test_an_update_in_parts_is_the_update_to_the_bit(make, monkeypatch):
     assert not np.array_equal(found[0], start.astype(np.float32))
 
 
-def test_adams_first_step_keeps_its_digits_in_float32(xp):
+def test_adam_where_its_digits_or_its_moments_are_few(xp):
     parameter = Parameter(xp.zeros(5, np.float32))
-    optimizer, g = Adam([parameter]), np.array([1e-6, -0.3, 2.0, 1e3, 0.0])
-    parameter.grad[...] = xp.asarray(g.astype(np.float32))
+    optimizer, g = Adam([parameter]), np.array([1e-6, -0.3, 2.0, 1e3, 0.0], np.float32)
+    parameter.grad[...] = xp.asarray(g)
     optimizer.step(1.0)
-    expected = [textbook_adam(0.0, [x], [1.0]) for x in g.astype(np.float32).tolist()]
+    expected = [textbook_adam(0.0, [x], [1.0]) for x in g.tolist()]
     np.testing.assert_allclose(to_host(parameter.data), expected, rtol=1e-6)
-
-
-def test_adam_without_momentum(xp):
     parameter = Parameter(xp.ones(1))
     optimizer = Adam([parameter], beta1=0.0, beta2=0.0)
     parameter.grad[...] = 2.0
@@ -236,34 +224,6 @@ def test_data_and_gradients_are_views_of_one_buffer_each(xp, make):
     assert optimizer.data[:6].any()
 
 
-def test_backward_writes_into_the_flat_gradient_or_another_one(xp):
-    params = parameters(xp)
-    optimizer = SGD(params)
-
-    def record():
-        with Tape() as tape:
-            loss = primitives.sum(params[0] * 2.0) + params[1] * 3.0
-            loss = loss + primitives.sum(params[2] * params[2])
-        return tape, loss
-
-    expected = flat([np.full((2, 3), 2), 3, 2 * params[2].data])
-    tape, loss = record()
-    tape.backward(loss)
-    np.testing.assert_allclose(to_host(optimizer.packed(optimizer.gradient)), expected)
-    tape, loss = record()
-    tape.backward(loss)  # accumulates
-    np.testing.assert_allclose(
-        to_host(optimizer.packed(optimizer.gradient)), 2 * expected
-    )
-    tape, loss = record()
-    mine = xp.zeros_like(optimizer.gradient)
-    tape.backward(loss, into=optimizer.views(mine))
-    np.testing.assert_allclose(to_host(optimizer.packed(mine)), expected)
-    np.testing.assert_allclose(
-        to_host(optimizer.packed(optimizer.gradient)), 2 * expected
-    )
-
-
 def test_buffers_can_be_allocated_elsewhere(xp):
     made = []
 
@@ -294,7 +254,7 @@ def test_scale_then_clip_by_the_global_norm(xp):
         returned, finite = optimizer.step(max_norm=max_norm, scale=scale)
         # after scaling, before clipping
         assert float(returned) == pytest.approx(norm, rel=1e-12)
-        assert bool(finite)
+        assert bool(finite) and returned.shape == finite.shape == ()
         moved, shrink = start - to_host(packed(optimizer)), min(ratio or 1, 1)
         np.testing.assert_allclose(moved, 0.5 * shrink * g, rtol=1e-9, atol=1e-15)
 
@@ -443,13 +403,6 @@ def test_a_bad_gradient_changes_nothing_and_leaves_no_trace(xp, make):
         assert runs[0]["updates"] == 4
 
 
-def test_flag_and_norm_are_arrays_of_the_backend_without_axes(xp):
-    optimizer = Adam(parameters(xp, np.float32))
-    norm, finite = optimizer.step()
-    assert norm.shape == finite.shape == ()
-    assert norm.dtype == np.float32 and finite.dtype == np.bool_
-
-
 # --- resuming -------------------------------------------------------------------------
 
 
@@ -474,14 +427,14 @@ def test_state_and_load_state_continue_bit_for_bit(xp, make, dtype=np.float32):
     resumed.unpack(xp.asarray(saved.pop("data")), resumed.data)
     given = {name: xp.array(value) for name, value in saved.items()}
     resumed.load_state(given)
-    assert_same_bits(
+    assert_same_values(
         {name: to_host(value) for name, value in resumed.state().items()}, saved
     )
     assert not any(
         xp.shares_memory(value, given[name]) for name, value in resumed.state().items()
     )
     advance(resumed, others, grads[5:])
-    assert_same_bits(snapshot(resumed), snapshot(optimizer))
+    assert_same_values(snapshot(resumed), snapshot(optimizer))
 
 
 def test_state_has_stable_names_and_is_taken_back_whole(xp):

@@ -299,7 +299,7 @@ def strided(xp, data, array):
     return LAYOUTS[data.draw(st.sampled_from(list(LAYOUTS)))](xp.asarray(array))
 
 
-BINARY = "add", "subtract", "multiply", "divide", "maximum", "minimum"
+BINARY = "add", "subtract", "multiply", "divide", "maximum", "minimum", "where"
 
 
 @given(data=st.data(), name=st.sampled_from(BINARY))
@@ -308,17 +308,9 @@ def test_binary_primitives_broadcast_any_two_shapes(xp, name, data):
         hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=3)
     ).input_shapes
     arrays = strided(xp, data, normal(*a)), strided(xp, data, away_from_zero(*b))
+    if name == "where":
+        arrays = xp.asarray(normal(*data.draw(st.sampled_from([a, b]))) > 0), *arrays
     check_gradient(Case(name, arrays))
-
-
-@given(data=st.data())
-def test_where_broadcasts_any_three_shapes(xp, data):
-    c, a, b = data.draw(
-        hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=3, max_side=3)
-    ).input_shapes
-    condition = xp.asarray(normal(*c) > 0)
-    x, y = strided(xp, data, normal(*a)), strided(xp, data, normal(*b))
-    check_gradient(Case("where", (condition, x, y)))
 
 
 @given(data=st.data())
