@@ -311,7 +311,7 @@ def test_a_wrong_rule_is_named(xp, monkeypatch):
         (lambda *args: rule(*args).astype(np.float32), wrong % "float32"),
         (lambda *args: rule(*args)[:, :2], wrong % r"float64\[2, 2\]"),
         (lambda *args: None, wrong % "None"),
-        (lambda *args: (None, None), "it gives 2 gradients for 1 arguments; give one"),
+        (lambda *args: (None, None), "it gives 2 gradients for 1 arguments"),
         (Primitive(nameless).rule, r"nameless has no derivative; .*@nameless\.vjp"),
     ):
         monkeypatch.setattr(p.tanh, "rule", instead)

@@ -11,6 +11,7 @@ import autograd
 import autograd.numpy as anp
 import numpy as np
 import pytest
+from conftest import LIBRARIES
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -100,7 +101,8 @@ def test_values_and_gradients_whatever_the_layout(layout, xp=np):
             close(output, plain.data, case)
 
 
-def test_values_and_gradients_on_any_library(xp):
+@pytest.mark.parametrize("xp", LIBRARIES[1:])
+def test_values_and_gradients_on_a_device(xp):
     test_values_and_gradients_whatever_the_layout("gaps", xp)
 
 

@@ -207,7 +207,7 @@ class Optimizer:
             norm = xp.sqrt(xp.asarray(dot(g, g)))
             finite = xp.logical_and(xp.isfinite(norm), valid)
             parts = [(g, norm)]
-            if self.clip_by == "matrix":
+            if max_norm and self.clip_by == "matrix":
                 parts = [(p.grad, self._norms(p.grad)) for p in self.parameters]
             for part, length in parts if max_norm else ():
                 part *= (max_norm / xp.maximum(length, max_norm)).astype(self.dtype)

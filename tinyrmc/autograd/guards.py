@@ -224,8 +224,7 @@ def explained(primitive: Primitive, error: Exception, arrays: list) -> Exception
 def miscounted(name: str, given: int, wanted: int) -> TypeError:
     """The error for a rule that gives too few gradients, or too many."""
     return TypeError(
-        f"vjp of {name}: it gives {given} gradients for {wanted} arguments; give one "
-        "for each, None where it has none"
+        f"vjp of {name}: it gives {given} gradients for {wanted} arguments"
     )
 
 
@@ -235,10 +234,8 @@ def miscounted(name: str, given: int, wanted: int) -> TypeError:
 def foreign(name: str, tensor: Any) -> RuntimeError:
     """The error for a Tensor that would silently be a constant on this tape."""
     where = "made on another Tape" if tensor.id else "computed in another thread"
-    return RuntimeError(
-        f"{name}: an argument was {where}, and this Tape knows nothing of it; write "
-        ".detach() if you mean a constant"
-    )
+    remedy = "write .detach() if you mean a constant"
+    return RuntimeError(f"{name}: an argument was {where}; {remedy}")
 
 
 def check_opening(tape: Tape, recording: Tape | None) -> None:
@@ -276,10 +273,7 @@ def check_backward(tape: Tape, loss: Any) -> None:
         raise RuntimeError(f"this Tape {NOT_RECORDED[tape._state]}")
     id = getattr(loss, "id", 0)
     if id not in tape._parameters and not (id and loss.tape is tape):
-        raise RuntimeError(
-            "the loss does not depend on anything recorded on this Tape; compute it "
-            "inside `with Tape() as tape:`"
-        )
+        raise RuntimeError("the loss does not depend on anything recorded on this Tape")
     if loss.shape != ():
         raise ValueError(
             f"backward needs a scalar loss, not shape {loss.shape}; reduce it with "
@@ -336,9 +330,7 @@ def alone(into: dict | None) -> Iterator[None]:
             yield
         return
     if id(into) in _taken:
-        raise RuntimeError(
-            "backward(into=...): another thread is adding here; give each its own"
-        )
+        raise RuntimeError("another thread is adding here; give each its own `into`")
     _taken.add(id(into))
     try:
         yield
