@@ -187,8 +187,10 @@ def check_array(
     None is the batch, a second one is time.
     """
     if not hasattr(value, "shape"):
-        kind = type(value).__name__
-        raise TypeError(f"{owner} expects {what} as an array or a Tensor, not {kind}")
+        raise TypeError(
+            f"{owner} expects {what} as an array or a Tensor, not "
+            f"{type(value).__name__}; write np.asarray(x, np.{dtype})"
+        )
     # float64 goes with complex128, for a complex step
     own = value.dtype
     if own.kind not in "fc" or np.finfo(own).dtype != np.finfo(dtype).dtype:
