@@ -306,7 +306,7 @@ def test_bad_constants_are_named_before_anything_moves():
             assert parameter.data is data
     for make in Adam, RMSProp:
         make([Parameter(np.ones(2))], epsilon=1e-50)  # float64 holds it
-        with pytest.raises(ValueError, match=r"at least 1\.2e-38, the least that floa"):
+        with pytest.raises(ValueError, match=r"at least 1\.2e-38"):
             make([Parameter(np.ones(2, np.float32))], epsilon=1e-50)
 
 

@@ -93,8 +93,7 @@ class Optimizer:
         self.xp, self.dtype = xp, dtype = namespace(first), first.dtype
         _require_positive("epsilon", epsilon)
         least = float(np.finfo(dtype).tiny)
-        wanted = f"at least {least:.1e}, the least that {dtype} holds"
-        _require(epsilon >= least, "epsilon", epsilon, wanted)
+        _require(epsilon >= least, "epsilon", epsilon, f"at least {least:.1e}")
         # on a GPU each parameter begins at a multiple of 16 bytes, after a gap
         unit = ALIGNED // dtype.itemsize if kernels.compiles(xp) else 1
         self._places, count, self._gaps = list[slice](), 0, False
@@ -114,8 +113,8 @@ class Optimizer:
         self._views = [p.data for p in self.parameters]
         self.updates = xp.zeros((), dtype)  # steps taken, on the device
         self.rate, self._set = xp.zeros((), dtype), 0.0  # on the device
-        self._state = {"updates": self.updates}  # the live arrays of `state`
-        self._state |= {name: xp.zeros_like(self.data) for name in moments}
+        zeros = {name: xp.zeros_like(self.data) for name in moments}
+        self._state = {"updates": self.updates, **zeros}
         self._parts = [slice(None)]
         if xp is np:
             self._parts = [slice(k, k + PART) for k in range(0, count, PART)]

@@ -41,7 +41,7 @@ course.show(Tensor)
 #   (Chapter 11 shows what happens when such a wall stands in the wrong place.)
 # - Python calls `__getattr__` only for names that do not exist. There is no method
 #   `t.sum()`; the message says what to write instead.
-# - `__add__` to `__getitem__`: `_operators` looks up an operation by its name in `TABLE`.
+# - `__add__` to `__getitem__` look up an operation by its name in `TABLE`.
 #   The engine itself knows no mathematics.
 # - `@guards.unlike_an_array` adds methods that stop what would go wrong silently: a
 #   comparison, an `if` on a Tensor, an in-place `+=` that would change an array which
@@ -101,9 +101,9 @@ course.show(
 # more cases. An argument may be a plain vector. And a stack of matrices may meet a
 # single matrix: then the gradient of the single one is a sum over the stack, and one
 # large product does both product and sum at once. The rule does not even compute it: a
-# `DeferredMatmul` hands the tape the two factors, and you will see below what for. Apart from
-# that, no rule undoes broadcasting, and no rule adds up what was used twice. The engine
-# does that in one place for all.
+# `DeferredMatmul` hands the tape the two factors, and you will see below what for. Apart
+# from that, no rule undoes broadcasting, and no rule adds up what was used twice. The
+# engine does that in one place for all.
 #
 # ## What makes a rule an operation: `Primitive`
 

@@ -12,15 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import Parameter, Signature
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..backend import NAMESPACES, Array, namespace, to_host
-
-if TYPE_CHECKING:
-    from . import engine
-    from .engine import Primitive, Tape
 
 # what a forward rule may raise, to be told again with an explanation
 WORDED = ValueError, TypeError, IndexError, AttributeError, ArithmeticError
@@ -110,7 +106,7 @@ def signature(arrays: list[Parameter], statics: list[Parameter]) -> Signature:
     return Signature([p.replace(annotation=p.empty) for p in [*first, *statics]])
 
 
-def bind(primitive: Primitive, args: tuple, static: dict) -> tuple[tuple, dict]:
+def bind(primitive: Any, args: tuple, static: dict) -> tuple[tuple, dict]:
     """Split a call into array arguments and static ones, as NumPy does."""
     name, arity = primitive.name, primitive.arity
     in_order = args[arity:]
@@ -148,7 +144,7 @@ def bind(primitive: Primitive, args: tuple, static: dict) -> tuple[tuple, dict]:
     return (*args, *[None] * (arity - len(args))), static
 
 
-def common(primitive: Primitive, arrays: list) -> tuple[ModuleType, Any]:
+def common(primitive: Any, arrays: list) -> tuple[ModuleType, Any]:
     """The library and the dtype of a call's arrays; TypeError unless they agree.
 
     Numbers have no say, and indices none in the dtype. NumPy's scalars become Python's,
@@ -206,7 +202,7 @@ def widened(name: str, dtype: np.dtype, own: np.dtype) -> TypeError:
     )
 
 
-def explained(primitive: Primitive, error: Exception, arrays: list) -> Exception:
+def explained(primitive: Any, error: Exception, arrays: list) -> Exception:
     """The error again, saying which operation, on what, and what to do.
 
     NumPy's own kinds of error cannot be made from a message: they become TypeErrors.
@@ -238,7 +234,7 @@ def foreign(name: str, tensor: Any) -> RuntimeError:
     return RuntimeError(f"{name}: an argument was {where}; {remedy}")
 
 
-def check_opening(tape: Tape, recording: Tape | None) -> None:
+def check_opening(tape: Any, recording: Any) -> None:
     """RuntimeError unless a tape is new and the thread has no other."""
     if recording is not None:
         raise RuntimeError("a Tape is already recording in this thread; close it first")
@@ -267,7 +263,7 @@ NOT_RECORDED = {  # the state of a tape that cannot be walked back -> what to do
 }
 
 
-def check_backward(tape: Tape, loss: Any) -> None:
+def check_backward(tape: Any, loss: Any) -> None:
     """An error unless the tape can be walked back from this loss, as recorded."""
     if tape._state != "recorded":
         raise RuntimeError(f"this Tape {NOT_RECORDED[tape._state]}")
@@ -293,7 +289,7 @@ def check_backward(tape: Tape, loss: Any) -> None:
             )
 
 
-def check_into(into: Any, parameters: list[engine.Parameter]) -> None:
+def check_into(into: Any, parameters: list) -> None:
     """An error unless `into` has a place for the gradient of each Parameter."""
     for p in parameters:
         place = into.get(p.id)
