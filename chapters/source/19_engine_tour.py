@@ -101,9 +101,9 @@ course.show(
 # more cases. An argument may be a plain vector. And a stack of matrices may meet a
 # single matrix: then the gradient of the single one is a sum over the stack, and one
 # large product does both product and sum at once. The rule does not even compute it: a
-# `DeferredMatmul` hands the tape the two factors, and you will see below what for. Apart
-# from that, no rule undoes broadcasting, and no rule adds up what was used twice. The
-# engine does that in one place for all.
+# `DeferredMatmul` hands the tape the two factors, and you will see below what for.
+# Apart from that, no rule undoes broadcasting, and no rule adds up what was used twice.
+# The engine does that in one place for all.
 #
 # ## What makes a rule an operation: `Primitive`
 
