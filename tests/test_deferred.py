@@ -166,15 +166,6 @@ def test_a_wrong_deferred_gradient_is_named(monkeypatch):
         tape.backward(loss)
 
 
-def test_a_product_knows_its_shape_and_dtype():
-    g = np.ones((4, 2), np.float32)
-    for x, shape in (np.ones((4, 3), np.float32), (3, 2)), (g[:, 0], (2,)):
-        product = DeferredMatmul(x, g)
-        assert (product.shape, product.dtype) == (shape, np.float32)
-        found = product.computed()
-        assert (found.shape, found.dtype) == (shape, np.float32) and (found == 4).all()
-
-
 # --- Rows of a table ------------------------------------------------------------------
 
 
@@ -210,16 +201,6 @@ def test_add_rows_touches_no_other_row():
     add_rows(total, np.array([3, 1, 3], np.int32), np.ones((3, 2), np.float32))
     assert total.tolist() == [[np.inf] * 2, [1, 1], [np.inf] * 2, [2, 2], [np.inf] * 2]
     assert total.dtype == np.float32
-
-
-def test_embedding_takes_rows(xp):
-    table = nn.Embedding(6, 4, seed=3).to(xp)
-    assert [(n, q.shape) for n, q in table.named_parameters()] == [("weight", (6, 4))]
-    for ids in np.array([[5, 0, 5]]), np.array(2), np.zeros((0,), np.int32):
-        found = table(xp.asarray(ids))
-        assert found.dtype == np.float32
-        expected = to_host(table.weight.data)[ids]
-        np.testing.assert_array_equal(to_host(found.data), expected)
 
 
 def test_the_gradient_of_a_large_table_makes_no_second_one():
