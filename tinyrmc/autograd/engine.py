@@ -332,11 +332,10 @@ class Primitive:
         xp, dtype = guards.common(self, arrays)
         rules, out, saved = self._run(xp, dtype, arrays, static)
         several, tape = isinstance(out, tuple), _local.tape
-        # a reduction gives a scalar of NumPy's
-        results = [
-            np.asarray(a) if isinstance(a, np.generic) else a
-            for a in (out if several else (out,))
-        ]
+        results = [*out] if several else [out]
+        for k, array in enumerate(results):
+            if isinstance(array, np.generic):  # from a reduction
+                results[k] = np.asarray(array)
         if tape is None:
             tensors = [Tensor(array, 0, _local.mark) for array in results]
         else:
