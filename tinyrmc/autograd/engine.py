@@ -55,16 +55,14 @@ class Tape:
     `tape.entries` is the graph: (rules, xp, inputs, outputs, saved, several) are the
     primitive, or what ran in its place; the array library; (id, shape, dtype) of each
     argument, None for a constant; the same for each result; what the vjp will want; and
-    whether there are several results. No array in it may change before backward.
-
-    Each thread has its own tape; what is computed on no tape is a constant.
+    whether there are several results. No array in it may change before backward. Each
+    thread has its own tape; what is computed on no tape is a constant.
     """
 
     def __init__(self) -> None:
         self.entries: list[tuple] = []
         self._parameters: dict[int, tuple[Parameter, int]] = {}  # with their versions
-        # id -> (array, glimpse, whose): what must not change before backward
-        self._borrowed: dict[int, tuple[np.ndarray, bytes, str]] = {}
+        self._borrowed: dict[int, tuple] = {}  # what must not change: `guards.borrow`
         self._ids = itertools.count(1)
         self._state = "new"
 
@@ -129,10 +127,9 @@ class Tape:
             gradients.flush_sinks()
 
     def gradient(self, loss: Tensor, wrt, strict: bool = True) -> Any:
-        """d loss / d wrt, as new arrays: one, or a list for a list.
+        """d loss / d wrt, as new arrays: one, or a list for a list of Tensors.
 
-        `wrt`: parameters, watched inputs or any results. KeyError names the first that
-        the loss does not depend on; with strict=False that one gets zeros.
+        KeyError names the first that the loss does not use; strict=False gives zeros.
         """
         wanted = list(wrt) if isinstance(wrt, (list, tuple)) else [wrt]
         if not all(isinstance(t, Tensor) for t in wanted):
@@ -275,15 +272,13 @@ class Parameter(Tensor):
 class Primitive:
     """One differentiable operation: a forward rule and its vector-Jacobian product.
 
-    `forward(xp, *arrays, **static) -> (out, saved)`: `out` is an array, or a tuple of
-    arrays; `saved` is the tuple of what the vjp will want. Static arguments, such as an
-    axis, are keyword-only.
+    `forward(xp, *arrays, **static) -> (out, saved)`: an array, or a tuple of them, and
+    a tuple of what the vjp will want. Static arguments are keyword-only.
 
     `vjp(xp, needs, g, *saved)` -> a gradient for each array argument, or None where
     `needs[i]` is None: nobody asks. `g` is a tuple where `out` is one, zeros for what
-    is not used. A gradient may have the broadcast shape, which the tape undoes, or be a
-    `DeferredMatmul`. `vjp_in_place` adds gradients that are too large to be made apart
-    to `needs[i]`; there what is not used is None in `g`.
+    is not used. A gradient may have the broadcast shape, or be a `DeferredMatmul`. A
+    `vjp_in_place` adds to `needs[i]`; there what is not used is None in `g`.
 
     indices: positions of integer or mask arguments; hint: what to do about bad shapes.
     """
