@@ -1,8 +1,4 @@
-"""The engine's refusals and their words. Nothing here computes: skip it if you like.
-
-Most functions are called from one place of engine.py; those that return an exception
-leave the raising to it.
-"""
+"""The engine's refusals, and their words: a file that a reader may skip."""
 
 from __future__ import annotations
 
