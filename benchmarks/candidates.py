@@ -268,10 +268,8 @@ def ours(trainer: Trainer):
 
     def moments():
         flat = to_host(trainer.optimizer.first_moment)
-        return {
-            name: flat[p.offset : p.offset + p.size].reshape(p.shape)
-            for name, p in trainer.model.named_parameters()
-        }
+        views = trainer.optimizer.views(flat)
+        return {name: views[p.id] for name, p in trainer.model.named_parameters()}
 
     return steps_of(trainer), moments
 

@@ -228,18 +228,18 @@ def _name_aliases(app, what, name, object, options, signature, returns):
 
 def documented(primitive):
     """A function that stands for a primitive, which autodoc would take for a constant.
-    Its signature is that of the call, without the array library.
+    Its signature is that of the call.
     """
 
     def call(*arguments, **static):
         return primitive(*arguments, **static)
 
-    _xp, *parameters = inspect.signature(primitive.forward).parameters.values()
     stand_in: Any = call
     stand_in.__name__ = stand_in.__qualname__ = primitive.name
-    stand_in.__doc__, stand_in.__module__ = primitive.__doc__, primitive.__module__
+    stand_in.__doc__ = primitive.forward.__doc__
+    stand_in.__module__ = primitive.__module__
     stand_in.__wrapped__ = primitive.forward  # whose source is shown
-    stand_in.__signature__ = inspect.Signature(parameters)
+    stand_in.__signature__ = primitive.__signature__
     return stand_in
 
 

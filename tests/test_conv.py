@@ -137,14 +137,9 @@ def test_the_start_is_that_of_a_linear_layer():
     ("arguments", "kind", "says"),
     [
         ({"input_channels": 0}, ValueError, "input_channels must be an integer of at"),
-        ({"kernel": 0}, ValueError, "the kernel's height must be an integer of at"),
-        ({"kernel": (2, 1.5)}, ValueError, "the kernel's width must be an integer"),
-        ({"kernel": (2, 2, 2)}, ValueError, r"kernel must be \(height, width\), not"),
-        (
-            {"padding": "same"},
-            ValueError,
-            "padding must be 'VALID' or 'SAME', not 'same",
-        ),
+        ({"kernel": 0}, ValueError, "height must be an integer of at"),
+        ({"kernel": (2, 1.5)}, ValueError, "width must be an integer"),
+        ({"padding": "same"}, ValueError, "padding is 'VALID' or 'SAME', not 'same"),
         ({"dtype": int}, TypeError, "dtype must be floating point"),
     ],
 )

@@ -37,7 +37,7 @@ def mine(x):
 def test_code_is_shown_with_its_place_in_the_repository():
     shown = course.show(equations.attention, nn.Linear.__call__)
     headings = [line for line in repr(shown).splitlines() if line.startswith("# ")]
-    assert headings == ["# tinyrmc/equations.py", "# tinyrmc/nn.py"]
+    assert headings == ["# tinyrmc/equations.py", "# tinyrmc/nn/layers.py"]
     markdown = shown._repr_markdown_()
     assert markdown.startswith("`tinyrmc/equations.py`\n\n```python\ndef attention(")
     assert markdown.count("```") == 4 and markdown.endswith("\n```")

@@ -5,6 +5,7 @@ Derivatives are in test_primitives.py, refusals in test_engine_refusals.py.
 
 import copy
 import gc
+import pickle
 import threading
 import tracemalloc
 import weakref
@@ -12,9 +13,9 @@ import weakref
 import numpy as np
 import pytest
 
-from tinyrmc import Parameter, Tape, Tensor, fused, optim
+from tinyrmc import Parameter, Tape, Tensor, fused, nn, optim
 from tinyrmc import primitives as p
-from tinyrmc.autograd.engine import unbroadcast
+from tinyrmc.autograd.gradients import unbroadcast
 from tinyrmc.backend import to_host
 
 
@@ -24,10 +25,6 @@ def gradient(xp, function, *arrays):
         watched = [tape.watch(xp.asarray(a, float)) for a in arrays]
         loss = function(*watched)
     return tape.gradient(loss, watched)
-
-
-def assert_two_lines(caught):
-    assert str(caught.value).count("\n") <= 1, str(caught.value)
 
 
 # --- Graphs ---------------------------------------------------------------------------
@@ -58,29 +55,26 @@ def test_a_deep_chain_of_diamonds_is_walked_once(xp):
     assert gradient(xp, doublings, 1.0)[0] == 2.0**60
 
 
-def test_x_plus_x(xp):
-    assert gradient(xp, lambda x: p.sum(x + x), [1.0, 2.0])[0].tolist() == [2.0, 2.0]
-
-
-@pytest.mark.parametrize("uses", range(1, 6))
-def test_reuse_accumulates(xp, uses):
+def test_reuse_accumulates(xp):
     """One use, two, three, four: each count is added up in its own way.
 
     The first contribution is borrowed, the second added out of place, the rest in
     place.
     """
+    assert gradient(xp, lambda x: p.sum(x + x), [1.0, 2.0])[0].tolist() == [2.0, 2.0]
+    for uses in range(1, 6):
 
-    def many(x):
-        total = p.sum(x)
-        for k in range(1, uses):
-            total = total + p.sum(x * float(10**k))
-        return total
+        def many(x, uses=uses):
+            total = p.sum(x)
+            for k in range(1, uses):
+                total = total + p.sum(x * float(10**k))
+            return total
 
-    assert gradient(xp, many, xp.ones(3))[0].tolist() == [float("1" * uses)] * 3
+        assert gradient(xp, many, xp.ones(3))[0].tolist() == [float("1" * uses)] * 3
 
 
-def test_residual_with_a_shared_leaf(xp):
-    """a + b hands one array to both, which must not be written to.
+def test_nobody_writes_into_what_somebody_else_holds(xp):
+    """a + b hands one array to both, and the vjp of sum is a read-only view.
 
     Adding more to a must not reach b, nor the shared gradient of the sum.
     """
@@ -92,35 +86,21 @@ def test_residual_with_a_shared_leaf(xp):
     a, b = gradient(xp, residual, xp.zeros(2), xp.zeros(2))
     assert a.tolist() == [16.0, 16.0]
     assert b.tolist() == [8.0, 8.0]
-
-
-def test_gradients_of_a_sum_are_two_arrays(xp):
     a, b = gradient(xp, lambda a, b: p.sum(a + b), xp.zeros(2), xp.zeros(2))
     assert not xp.shares_memory(a, b)
-
-
-def test_a_read_only_gradient_is_never_written(xp):
-    """The vjp of sum is a broadcast view, which cannot be added into."""
-    (g,) = gradient(
-        xp, lambda x: p.sum(x) + p.sum(x) + p.sum(x) + p.sum(x), xp.zeros(3)
-    )
-    assert g.tolist() == [4.0] * 3
+    (a,) = gradient(xp, lambda x: p.sum(x) + p.sum(x) + p.sum(x), xp.zeros(3))
+    assert a.tolist() == [3.0] * 3
 
 
 def test_unused_output_counts_as_zero(xp):
-    assert gradient(xp, lambda x: p.sum(p.unstack(x)[1]), xp.zeros((3, 2)))[
-        0
-    ].tolist() == [[0, 0], [1, 1], [0, 0]]
+    (found,) = gradient(xp, lambda x: p.sum(p.unstack(x)[1]), xp.zeros((3, 2)))
+    assert found.tolist() == [[0, 0], [1, 1], [0, 0]]
     z, cell = xp.full((1, 4), 0.5), xp.ones((1, 1))
-    for unused in range(2):
-        ours = gradient(
-            xp, lambda z, c, k=unused: p.sum(fused.lstm_gates(z, c)[1 - k]), z, cell
+    for used in range(2):
+        ours, plain = (
+            gradient(xp, lambda z, c, f=f: p.sum(f(z, c)[used]), z, cell)  # noqa: B023
+            for f in (fused.lstm_gates, fused.lstm_gates.reference)
         )
-
-        def composed(z, cell, used=1 - unused):
-            return p.sum(fused.lstm_gates.reference(z, cell)[used])
-
-        plain = gradient(xp, composed, z, cell)
         for one, other in zip(ours, plain, strict=True):
             np.testing.assert_allclose(to_host(one), to_host(other), rtol=1e-14)
 
@@ -134,25 +114,14 @@ def test_dead_branch_costs_nothing(xp):
         assert gradient(xp, branches, xp.ones(2))[0].tolist() == [2.0, 2.0]
 
 
-def test_constants_are_not_recorded(xp):
+def test_constants_and_what_is_outside_a_tape_are_not_recorded(xp):
     parameter = Parameter(xp.ones(2))
+    assert p.sum(parameter * 2.0).id == 0
     with Tape() as tape:
         x = p.exp(xp.ones(2)) + Tensor(xp.ones(2)) * 3.0
-        assert tape.entries == []
-        assert x.id == 0
         loss = p.sum(parameter.detach() * 2.0)
-    with pytest.raises(
-        RuntimeError, match="does not depend on anything recorded on this Tape"
-    ):
-        tape.backward(loss)
-
-
-def test_nothing_is_recorded_outside_a_tape(xp):
-    parameter = Parameter(xp.ones(2))
-    assert p.sum(parameter * 2.0).id == 0
-    with Tape():
-        pass
-    assert p.sum(parameter * 2.0).id == 0
+        assert tape.entries == []
+    assert x.id == loss.id == p.sum(parameter * 2.0).id == 0
 
 
 def test_a_tape_can_be_read(xp):
@@ -163,11 +132,11 @@ def test_a_tape_can_be_read(xp):
     assert tape.entries[1][3] == [(3, (), np.float64)]
 
 
-def test_a_hundred_thousand_operations():
+def test_thousands_of_operations():
     """No recursion, whose depth Python limits."""
     with Tape() as tape:
         x = y = tape.watch(np.ones(()))
-        for _ in range(100_000):
+        for _ in range(5_000):
             y = y + 1.0
     assert tape.gradient(y, x) == 1.0
 
@@ -183,42 +152,16 @@ def test_gradient_of_an_intermediate(xp):
     assert one == 1.0
 
 
-def test_gradient_of_one_or_of_a_list(xp):
-    def record():
-        with Tape() as tape:
-            x = tape.watch(xp.ones(2))
-            loss = p.sum(x)
-        return tape, loss, x
-
-    tape, loss, x = record()
-    assert tape.gradient(loss, x).tolist() == [1.0, 1.0]
-    tape, loss, x = record()
-    first, second = tape.gradient(loss, [x, x])
-    assert not xp.shares_memory(first, second)
-
-
-def test_gradients_of_0d_parameters_are_arrays(xp):
-    scale = Parameter(xp.array(2.0))
-    with Tape() as tape:
-        loss = p.exp(scale) * scale
-    found = tape.gradient(loss, scale)
-    assert type(found) is type(scale.data)
-    assert found.shape == ()
-    assert float(found) == pytest.approx(3 * np.exp(2.0))
-
-
-@pytest.mark.parametrize(
-    "shape", [(), (1,), (3,), (1, 3), (2, 1), (2, 3), (4, 1, 1), (4, 2, 3)]
-)
-def test_unbroadcast_is_the_transpose_of_broadcasting(xp, shape):
+def test_unbroadcast_is_the_transpose_of_broadcasting(xp):
     """<broadcast(x), g> = <x, unbroadcast(g)>"""
     random = np.random.default_rng(0)
-    x, g = (xp.asarray(random.standard_normal(s)) for s in (shape, (4, 2, 3)))
-    back = unbroadcast(g, shape)
-    assert back.shape == shape
-    assert float(xp.sum(xp.broadcast_to(x, g.shape) * g)) == pytest.approx(
-        float(xp.sum(x * back))
-    )
+    shapes = (), (1,), (3,), (1, 3), (2, 1), (2, 3), (4, 1, 1), (4, 2, 3)
+    for shape in shapes:
+        x, g = (xp.asarray(random.standard_normal(s)) for s in (shape, (4, 2, 3)))
+        back = unbroadcast(g, shape)
+        assert back.shape == shape
+        forth = float(xp.sum(xp.broadcast_to(x, g.shape) * g))
+        assert forth == pytest.approx(float(xp.sum(x * back)))
 
 
 # --- Parameters -----------------------------------------------------------------------
@@ -245,24 +188,19 @@ def test_backward_into_a_flat_buffer(xp):
         Parameter(xp.asarray(random.standard_normal(s))) for s in ((3, 2), (2,), (4,))
     ]
     optimizer = optim.SGD(parameters)
-
-    def record():
+    into = xp.zeros_like(optimizer.data)
+    views, expected = optimizer.views(into), None
+    for place in None, None, views, views:
         with Tape() as tape:
             loss = p.sum(p.square(fused.linear(xp.ones((5, 3)), weight, bias)))
-        return tape, loss
-
-    for _ in range(2):
-        tape, loss = record()
-        tape.backward(loss)
-    expected, optimizer.gradient[...] = optimizer.gradient.copy(), 0
-    into = xp.zeros_like(optimizer.data)
-    for _ in range(2):
-        tape, loss = record()
-        tape.backward(loss, into=into)
+        tape.backward(loss, into=place)
+        if place is not None:
+            assert (optimizer.gradient == expected).all()
+        else:
+            expected = optimizer.gradient.copy()
     np.testing.assert_array_equal(to_host(into), to_host(expected))
-    assert (into[unused.offset :] == 0).all()
-    assert (into[: unused.offset] != 0).all()
-    assert (optimizer.gradient == 0).all()
+    assert (views[weight.id] != 0).all() and (views[bias.id] != 0).all()
+    assert (views[unused.id] == 0).all()
 
 
 def test_a_parameter_used_at_fifty_steps(xp):
@@ -271,24 +209,19 @@ def test_a_parameter_used_at_fifty_steps(xp):
     Through p.grad, a flat buffer and gradient alike.
     """
     w = Parameter(xp.array(1.01))
-    optim.SGD([w])
-
-    def record():
+    own, views, found = w.grad, {w.id: xp.zeros(())}, []
+    for way in "backward", "into", "gradient":
         with Tape() as tape:
             h = 2.0
             for _ in range(50):
                 h = w * h
-        return tape, h
-
-    expected, into = 50 * 1.01**49 * 2.0, xp.zeros(1)
-    tape, loss = record()
-    tape.backward(loss)
-    assert float(w.grad) == pytest.approx(expected, rel=1e-13)
-    tape, loss = record()
-    tape.backward(loss, into=into)
-    assert into[0] == w.grad
-    tape, loss = record()
-    assert tape.gradient(loss, w) == w.grad
+        if way == "gradient":
+            found.append(tape.gradient(h, w))
+        else:
+            tape.backward(h, into=None if way == "backward" else views)
+    assert float(own) == pytest.approx(50 * 1.01**49 * 2.0, rel=1e-13)
+    assert type(found[0]) is type(w.data) and found[0].shape == ()
+    assert own == views[w.id] == found[0]
 
 
 def test_a_parameter_as_the_loss(xp):
@@ -307,29 +240,52 @@ def test_parameter_data_is_copied_in_place(xp):
     assert weight.data is memory
     assert (memory == 2).all()
     assert (source == 1).all()
-    with pytest.raises(
-        ValueError,
-        match=r"shape \(2, 3\) cannot take an array of shape \(3, 2\); reshape",
+    for kind, wrong in (
+        (ValueError, xp.ones((3, 2), np.float32)),
+        (TypeError, xp.ones((2, 3))),
+        (TypeError, None),
     ):
-        weight.data = xp.ones((3, 2), np.float32)
-    with pytest.raises(
-        TypeError, match=r"float32 cannot take float64; convert with \.astype"
-    ):
-        weight.data = xp.ones((2, 3))
-    with pytest.raises(TypeError, match="floating-point values, not int64"):
-        Parameter(xp.arange(3))
+        for name in "data", "grad":
+            with pytest.raises(kind, match="Parameter"):
+                setattr(weight, name, wrong)
+    for wrong in xp.arange(3), xp.ones(3, np.float16):
+        with pytest.raises(TypeError, match=f"32 bits or more, not {wrong.dtype}"):
+            Parameter(wrong)
+
+
+COPIES = copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))
 
 
 def test_a_copied_parameter_is_another_one(xp):
-    weight = Parameter(xp.ones(2))
-    other = copy.deepcopy(weight)
-    assert other.id != weight.id
-    assert not xp.shares_memory(other.data, weight.data)
+    for copied in COPIES if xp is np else COPIES[:2]:
+        weight = Parameter(xp.ones(2))
+        optimizer = optim.SGD([weight], 1.0)
+        weight.grad[...] = 5
+        other = copied(weight)
+        assert other.id != weight.id and not other.grad.any()
+        assert not xp.shares_memory(other.data, weight.data)
+        weight.grad[...] = 0
+        with Tape() as tape:
+            loss = p.sum(weight * 2.0 + other * 3.0)
+        tape.backward(loss)
+        assert weight.grad.tolist() == [2.0, 2.0]
+        assert other.grad.tolist() == [3.0, 3.0]
+        optimizer.step()
+        assert (other.data == 1).all()
+
+
+def test_copies_of_modules_tapes_and_optimizers():
+    weight, module = Parameter(np.ones(3)), nn.Module()
+    module.one = module.two = weight
     with Tape() as tape:
-        loss = p.sum(weight * 2.0 + other * 3.0)
-    tape.backward(loss)
-    assert weight.grad.tolist() == [2.0, 2.0]
-    assert other.grad.tolist() == [3.0, 3.0]
+        tracked = weight * 2.0
+    for copied in COPIES:
+        other = copied(module)
+        assert other.one is other.two
+        for shares in tape, tracked, optim.Adam([weight]):
+            if shares is not tracked or copied is not copy.copy:
+                with pytest.raises(TypeError, match="cannot be copied or pickled"):
+                    copied(shares)
 
 
 # --- Threads --------------------------------------------------------------------------
@@ -354,31 +310,26 @@ def test_two_threads_record_at_once():
             h = p.tanh(x @ weight + bias)
             loss = p.sum(p.softmax(h * h))
             count = len(tape.entries)
-        tape.backward(loss, into=into)
+        tape.backward(loss, into=optimizer.views(into))
         return into, count
 
     alone = [once(x) for x in inputs]
-    start, failures, rounds = threading.Barrier(2), [], []
+    start, rounds = threading.Barrier(2), []
 
     def work(k):
         start.wait()
-        for round in range(300):
-            try:
-                into, count = once(inputs[k])
-                np.testing.assert_array_equal(into, alone[k][0])
-                assert count == alone[k][1]
-            except Exception as error:
-                failures.append(error)
-                return
-            rounds.append(round)
+        for _ in range(300):
+            into, count = once(inputs[k])
+            np.testing.assert_array_equal(into, alone[k][0])
+            assert count == alone[k][1]
+            rounds.append(k)
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not failures, failures[0]
-    assert len(rounds) == 600
+    assert len(rounds) == 600  # none has failed
 
 
 def test_a_tape_in_one_thread_is_off_in_another(xp):
@@ -421,25 +372,21 @@ def test_saved_arrays_die_in_backward(xp, no_collector):
     assert tape.entries == []
 
 
-def test_a_constant_dies_in_backward_too(no_collector):
-    w, constant = Parameter(np.ones(3)), np.full(3, 2.0)
+def test_a_constant_and_a_dropped_tape_are_freed(xp, no_collector):
+    weight, constant = Parameter(xp.ones(3)), xp.full(3, 2.0)
     freed = weakref.ref(constant)
     with Tape() as tape:
-        loss = p.matmul(w, constant)
+        loss = p.matmul(weight, constant)
     del constant
     assert freed() is not None
     tape.backward(loss)
     assert freed() is None
-
-
-def test_a_dropped_tape_frees_everything(xp, no_collector):
-    weight = Parameter(xp.ones((10, 10)))
     with Tape() as tape:
         hidden = p.tanh(weight)
         p.sum(p.square(hidden))
-    refs = [weakref.ref(hidden.data), weakref.ref(weight.data), weakref.ref(tape)]
-    del tape, hidden, weight
-    assert [r() for r in refs] == [None, None, None]
+    refs = [weakref.ref(hidden.data), weakref.ref(tape)]
+    del tape, hidden
+    assert [r() for r in refs] == [None, None]
 
 
 def test_nothing_is_left_for_the_garbage_collector(xp, no_collector):

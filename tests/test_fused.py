@@ -20,7 +20,7 @@ from samplers import (
 
 from tinyrmc import Tape, Tensor, fused
 from tinyrmc import primitives as p
-from tinyrmc.autograd import engine
+from tinyrmc.autograd import gradients as of_tape
 from tinyrmc.autograd.engine import TABLE
 from tinyrmc.backend import namespace, to_host
 
@@ -441,7 +441,7 @@ def test_traces_are_what_was_computed(xp):
 def test_linear_makes_no_gradient_that_nobody_wants(xp, tracked, gemms, monkeypatch):
     """An input that is plain data costs no GEMM backward."""
     shapes = []
-    for module in fused.layers, engine:
+    for module in fused.layers, of_tape:
         monkeypatch.setattr(
             module,
             "gemm",

@@ -226,8 +226,8 @@ def test_each_parameter_begins_where_16_bytes_are_read(cublas):
         return optim.Adam([optim.Parameter(put(a)) for a in arrays], 0.1)
 
     ours, plain = made(device), made(np.asarray)
-    assert [one.offset for one in plain.parameters] == [0, 6, 7, 10]
-    assert [one.offset for one in ours.parameters] == [0, 8, 12, 16]
+    assert [place.start for place in plain._places] == [0, 6, 7, 10]
+    assert [place.start for place in ours._places] == [0, 8, 12, 16]
     rng = np.random.default_rng(1)
     for _ in range(3):
         for one, other in zip(ours.parameters, plain.parameters, strict=True):

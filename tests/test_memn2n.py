@@ -275,7 +275,7 @@ def test_on_a_device_nothing_waits_and_single_precision_stays():
     xp, here = fakecupy.cupy, network(networks=2, dtype=np.float32, **variant)
     there = network(networks=2, dtype=np.float32, **variant).to(xp)
     optimizer = optim.SGD(there.parameters())
-    optimizer.clips = "matrix"
+    optimizer.clip_by = "matrix"
     inputs = [xp.asarray(x) for x in rows(here, np.float32)]
     targets = xp.asarray(np.broadcast_to(ANSWERS, (2, 3)).copy())
     with fakecupy.only(np.float32):

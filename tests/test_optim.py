@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tinyrmc import Parameter, Tape, optim, primitives
+from tinyrmc import Parameter, optim
 from tinyrmc import gpu as kernels
 from tinyrmc.backend import namespace, to_host
 from tinyrmc.nn import Linear
@@ -76,15 +76,6 @@ def assert_same_values(one, two):
         np.testing.assert_array_equal(one[name], two[name], err_msg=name, strict=True)
 
 
-def assert_same_bits(one, two):
-    assert one.keys() == two.keys()
-    for name in one:
-        assert (
-            one[name].dtype == two[name].dtype
-            and one[name].tobytes() == two[name].tobytes()
-        ), name
-
-
 # --- the textbook ---------------------------------------------------------------------
 
 
@@ -116,46 +107,39 @@ def textbook_adam(w, grads, rates, beta1=0.9, beta2=0.999, epsilon=1e-8):
     return w
 
 
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 2e-5)]
-)
-@pytest.mark.parametrize(
-    ("make", "textbook", "constants"),
-    [
-        (SGD, textbook_sgd, {}),
-        (SGD, textbook_sgd, {"momentum": 0.9}),
-        (RMSProp, textbook_rmsprop, {}),
-        (RMSProp, textbook_rmsprop, {"decay": 0.99, "epsilon": 1e-3}),
-        *(
-            (RMSProp, textbook_rmsprop, {"epsilon": 0.1, "variant": variant})
-            for variant in ("keras", "tensorflow", "pytorch")
-        ),
-        (Adam, textbook_adam, {}),
-        (Adam, textbook_adam, {"beta1": 0.5, "beta2": 0.9, "epsilon": 1e-2}),
-    ],
-)
-def test_twenty_steps_equal_the_textbook(
-    xp, make, textbook, constants, dtype, tolerance
-):
-    params, grads = parameters(xp, dtype), gradients(20)
+TEXTBOOKS = [
+    (SGD, textbook_sgd, {}),
+    (SGD, textbook_sgd, {"momentum": 0.9}),
+    (RMSProp, textbook_rmsprop, {}),
+    (RMSProp, textbook_rmsprop, {"decay": 0.99, "epsilon": 1e-3}),
+    (RMSProp, textbook_rmsprop, {"epsilon": 0.1, "variant": "keras"}),
+    (RMSProp, textbook_rmsprop, {"epsilon": 0.1, "variant": "tensorflow"}),
+    (RMSProp, textbook_rmsprop, {"epsilon": 0.1, "variant": "pytorch"}),
+    (Adam, textbook_adam, {}),
+    (Adam, textbook_adam, {"beta1": 0.5, "beta2": 0.9, "epsilon": 1e-2}),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_twenty_steps_equal_the_textbook(xp, dtype):
+    tolerance, grads = 1e-12 if dtype == np.float64 else 2e-5, gradients(20)
     rates = [0.01 * (1 + k % 3) for k in range(20)]
-    start = flat([p.data for p in params]).astype(np.float64)
-    optimizer = make(params, 123.0, **constants)
-    for arrays, rate in zip(grads, rates, strict=True):
-        put(params, arrays)
-        optimizer.step(rate)
     columns = np.stack([flat(arrays) for arrays in grads], axis=1).tolist()
-    expected = [
-        textbook(w, column, rates, **constants)
-        for w, column in zip(start.tolist(), columns, strict=True)
-    ]
-    np.testing.assert_allclose(
-        flat([p.data for p in params]), expected, rtol=tolerance, atol=tolerance
-    )
-    assert (
-        {p.dtype for p in params} == {p.grad.dtype for p in params} == {np.dtype(dtype)}
-    )
-    assert optimizer.updates == 20
+    for make, textbook, constants in TEXTBOOKS:
+        params = parameters(xp, dtype)
+        start = flat([p.data for p in params]).astype(np.float64).tolist()
+        optimizer = make(params, 123.0, **constants)
+        for arrays, rate in zip(grads, rates, strict=True):
+            put(params, arrays)
+            optimizer.step(rate)
+        expected = [
+            textbook(w, column, rates, **constants)
+            for w, column in zip(start, columns, strict=True)
+        ]
+        found, where = flat([p.data for p in params]), f"{make.__name__} {constants}"
+        np.testing.assert_allclose(found, expected, tolerance, tolerance, where)
+        assert {a.dtype for p in params for a in (p.data, p.grad)} == {np.dtype(dtype)}
+        assert optimizer.updates == 20
 
 
 @pytest.mark.parametrize("make", [Adam, RMSProp])
@@ -175,16 +159,13 @@ def test_an_update_in_parts_is_the_update_to_the_bit(make, monkeypatch):
     assert not np.array_equal(found[0], start.astype(np.float32))
 
 
-def test_adams_first_step_keeps_its_digits_in_float32(xp):
+def test_adam_where_its_digits_or_its_moments_are_few(xp):
     parameter = Parameter(xp.zeros(5, np.float32))
-    optimizer, g = Adam([parameter]), np.array([1e-6, -0.3, 2.0, 1e3, 0.0])
-    parameter.grad[...] = xp.asarray(g.astype(np.float32))
+    optimizer, g = Adam([parameter]), np.array([1e-6, -0.3, 2.0, 1e3, 0.0], np.float32)
+    parameter.grad[...] = xp.asarray(g)
     optimizer.step(1.0)
-    expected = [textbook_adam(0.0, [x], [1.0]) for x in g.astype(np.float32).tolist()]
+    expected = [textbook_adam(0.0, [x], [1.0]) for x in g.tolist()]
     np.testing.assert_allclose(to_host(parameter.data), expected, rtol=1e-6)
-
-
-def test_adam_without_momentum(xp):
     parameter = Parameter(xp.ones(1))
     optimizer = Adam([parameter], beta1=0.0, beta2=0.0)
     parameter.grad[...] = 2.0
@@ -221,7 +202,6 @@ def test_data_and_gradients_are_views_of_one_buffer_each(xp, make):
         np.testing.assert_array_equal(to_host(parameter.data), to_host(data))
         assert parameter.data.shape == parameter.grad.shape == data.shape
         start = -(-start // unit) * unit
-        assert parameter.offset == start
         place = slice(start, start + data.size)
         for view, whole in [
             (parameter.data, optimizer.data),
@@ -244,34 +224,6 @@ def test_data_and_gradients_are_views_of_one_buffer_each(xp, make):
     assert optimizer.data[:6].any()
 
 
-def test_backward_writes_into_the_flat_gradient_or_another_one(xp):
-    params = parameters(xp)
-    optimizer = SGD(params)
-
-    def record():
-        with Tape() as tape:
-            loss = primitives.sum(params[0] * 2.0) + params[1] * 3.0
-            loss = loss + primitives.sum(params[2] * params[2])
-        return tape, loss
-
-    expected = flat([np.full((2, 3), 2), 3, 2 * params[2].data])
-    tape, loss = record()
-    tape.backward(loss)
-    np.testing.assert_allclose(to_host(optimizer.packed(optimizer.gradient)), expected)
-    tape, loss = record()
-    tape.backward(loss)  # accumulates
-    np.testing.assert_allclose(
-        to_host(optimizer.packed(optimizer.gradient)), 2 * expected
-    )
-    tape, loss = record()
-    mine = xp.zeros_like(optimizer.gradient)
-    tape.backward(loss, into=mine)
-    np.testing.assert_allclose(to_host(optimizer.packed(mine)), expected)
-    np.testing.assert_allclose(
-        to_host(optimizer.packed(optimizer.gradient)), 2 * expected
-    )
-
-
 def test_buffers_can_be_allocated_elsewhere(xp):
     made = []
 
@@ -290,24 +242,21 @@ def test_buffers_can_be_allocated_elsewhere(xp):
 # --- scale and clip -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scale", [1.0, 0.125, 4.0])
-@pytest.mark.parametrize("ratio", [0.5, 2.0, None])
-def test_scale_then_clip_by_the_global_norm(xp, scale, ratio):
+def test_scale_then_clip_by_the_global_norm(xp):
     """`ratio` is max_norm as a fraction of the norm."""
-    params, arrays = parameters(xp), gradients(1)[0]
-    start, g = flat([p.data for p in params]), scale * flat(arrays)
-    norm = math.sqrt(sum(x * x for x in g.tolist()))
-    optimizer = SGD(params, 0.5)
-    put(params, arrays)
-    max_norm = None if ratio is None else ratio * norm
-    returned, finite = optimizer.step(max_norm=max_norm, scale=scale)
-    # after scaling, before clipping
-    assert float(returned) == pytest.approx(norm, rel=1e-12)
-    assert bool(finite)
-    shrink = ratio if ratio == 0.5 else 1.0
-    np.testing.assert_allclose(
-        start - to_host(packed(optimizer)), 0.5 * shrink * g, rtol=1e-9, atol=1e-15
-    )
+    for scale, ratio in itertools.product((1.0, 0.125, 4.0), (0.5, 2.0, None)):
+        params, arrays = parameters(xp), gradients(1)[0]
+        start, g = flat([p.data for p in params]), scale * flat(arrays)
+        norm = math.sqrt(sum(x * x for x in g.tolist()))
+        optimizer = SGD(params, 0.5)
+        put(params, arrays)
+        max_norm = None if ratio is None else ratio * norm
+        returned, finite = optimizer.step(max_norm=max_norm, scale=scale)
+        # after scaling, before clipping
+        assert float(returned) == pytest.approx(norm, rel=1e-12)
+        assert bool(finite) and returned.shape == finite.shape == ()
+        moved, shrink = start - to_host(packed(optimizer)), min(ratio or 1, 1)
+        np.testing.assert_allclose(moved, 0.5 * shrink * g, rtol=1e-9, atol=1e-15)
 
 
 def test_what_float32_would_take_for_infinity_makes_no_nan(xp):
@@ -320,54 +269,45 @@ def test_what_float32_would_take_for_infinity_makes_no_nan(xp):
         optimizer.step(1e39)
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, float("inf"), float("nan")])
-def test_bad_rates_and_norms_are_refused(xp, bad):
-    with pytest.raises(ValueError, match="learning_rate must be positive and finite"):
-        Adam([Parameter(xp.ones(2))], learning_rate=bad)
+def test_what_a_step_cannot_mean_is_refused(xp):
     optimizer = Adam([Parameter(xp.ones(2))])
-    with pytest.raises(
-        ValueError, match="max_norm must be positive and finite, or None"
+    for name, bad in (
+        *(("learning_rate", bad) for bad in (-1.0, math.inf, math.nan, True, "1")),
+        *(("max_norm", bad) for bad in (0.0, -1.0, math.inf, math.nan, np.True_)),
+        ("scale", xp.ones(2)),
+        ("valid", "False"),
+        ("valid", xp.ones(2) > 0),
     ):
-        optimizer.step(max_norm=bad)
-    if bad != 0:  # where a schedule may end
-        with pytest.raises(
-            ValueError,
-            match=f"learning_rate must be finite and not negative, not {bad!r}",
-        ):
-            optimizer.step(bad)
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            optimizer.step(**{name: bad})
+    optimizer.clip_by = "Matrix"
+    with pytest.raises(ValueError, match=r"clip_by must be one of.*, not 'Matrix'"):
+        optimizer.step(max_norm=1.0)
     assert optimizer.updates == 0 and optimizer.data.tolist() == [1.0, 1.0]
 
 
-@pytest.mark.parametrize(
-    ("make", "name", "bad", "wanted"),
-    [
-        *(
-            (Adam, name, bad, r"in \[0, 1\)")
-            for name in ("beta1", "beta2")
-            for bad in (1, 1.5, -0.1, math.nan)
-        ),
-        *((SGD, "momentum", bad, r"in \[0, 1\)") for bad in (5, 1, -0.9)),
-        *((RMSProp, "decay", bad, r"in \[0, 1\)") for bad in (1, -1)),
-        (RMSProp, "variant", "torch", r"one of \('keras', 'tensorflow', 'pytorch'\)"),
-        *(
-            (make, "epsilon", bad, "positive and finite")
-            for make in (Adam, RMSProp)
-            for bad in (0, -1e-8, math.inf)
-        ),
-    ],
-)
-def test_bad_constants_are_named_before_anything_moves(make, name, bad, wanted):
-    parameter = Parameter(np.ones(2))
-    with pytest.raises(ValueError, match=f"^{name} must be {wanted}, not {bad!r}$"):
-        make([parameter], **{name: bad})
-    assert parameter.offset is None
-
-
-@pytest.mark.parametrize("make", [Adam, RMSProp])
-def test_an_epsilon_that_float32_would_round_to_zero_is_refused(make):
-    make([Parameter(np.ones(2))], epsilon=1e-50)  # float64 holds it
-    with pytest.raises(ValueError, match=r"at least 1\.2e-38, the least that float32"):
-        make([Parameter(np.ones(2, np.float32))], epsilon=1e-50)
+def test_bad_constants_are_named_before_anything_moves():
+    bad = None, math.nan, math.inf, "1", True, -0.1
+    fractions = *bad, 1, 1.5
+    for make, name, values, wanted in (
+        *((make, "learning_rate", (0, *bad), "positive") for make in (Adam, SGD)),
+        *((Adam, name, fractions, r"in \[0, 1\)") for name in ("beta1", "beta2")),
+        (SGD, "momentum", fractions, r"in \[0, 1\)"),
+        (RMSProp, "decay", fractions, r"in \[0, 1\)"),
+        (RMSProp, "variant", ("torch",), r"one of \('keras', 'tensorflow', 'pytorch'"),
+        (RMSProp, "epsilon", (0, *bad[1:]), "positive and finite"),
+        (Adam, "epsilon", (0, *bad[1:]), "positive and finite"),
+    ):
+        for value in values:
+            parameter = Parameter(np.ones(2))
+            data = parameter.data
+            with pytest.raises(ValueError, match=f"{name} must be {wanted}.*, not "):
+                make([parameter], **{name: value})
+            assert parameter.data is data
+    for make in Adam, RMSProp:
+        make([Parameter(np.ones(2))], epsilon=1e-50)  # float64 holds it
+        with pytest.raises(ValueError, match=r"at least 1\.2e-38"):
+            make([Parameter(np.ones(2, np.float32))], epsilon=1e-50)
 
 
 def test_an_optimizer_whose_parameters_have_moved_on_says_so(xp):
@@ -382,19 +322,29 @@ def test_an_optimizer_whose_parameters_have_moved_on_says_so(xp):
     second.step()
 
 
-def test_only_parameters_are_taken(xp):
-    with pytest.raises(TypeError, match=r"write \[parameter\]"):
-        Adam(Parameter(xp.ones(2)))
-    with pytest.raises(TypeError, match=r"not a Linear; write module\.parameters\(\)"):
-        Adam(Linear(2, 2))
-    with pytest.raises(TypeError, match=r"wrap arrays as Parameter\(array\)"):
-        Adam([np.ones(3)])
+def test_only_parameters_of_one_kind_are_taken(xp):
+    one = Parameter(xp.ones(2))
+    for kind, wrong, message in (
+        (TypeError, one, "not a sequence"),
+        (TypeError, Linear(2, 2), "not iterable"),
+        (TypeError, [np.ones(3)], r"takes Parameters; see module\.parameters"),
+        (ValueError, [], "at least one Parameter"),
+        (ValueError, [Parameter(xp.ones(0))], "at least one Parameter, with numbers"),
+        (ValueError, [one, one], "given twice"),
+        (TypeError, [Parameter(np.ones(2, complex))], "real parameters of one kind"),
+        (TypeError, [one, Parameter(xp.ones(2, np.float32))], r"one kind.*module\.as"),
+    ):
+        with pytest.raises(kind, match=message):
+            Adam(wrong)
+    if xp is not np:
+        with pytest.raises(TypeError, match=r"cupy float64, numpy float64.*module\.to"):
+            Adam([one, Parameter(np.ones(2))])
 
 
 def test_each_parameter_is_clipped_whatever_its_axes(xp):
     params = [Parameter(xp.ones(shape)) for shape in ((), (4,), (2, 2), (3, 2, 2))]
     optimizer = SGD(params, 1.0)
-    optimizer.clips = "matrix"
+    optimizer.clip_by = "matrix"
     for p in params:
         p.grad = xp.full(p.shape, -6.0)
     optimizer.step(max_norm=2.0)
@@ -414,67 +364,50 @@ def test_clipping_a_zero_gradient_is_harmless(xp):
 # --- steps that are not taken ---------------------------------------------------------
 
 
+BAD = [
+    *itertools.product((np.float32, np.float64), (np.nan, np.inf, -np.inf, "invalid")),
+    (np.float32, 1e30),
+    (np.float64, 1e200),  # finite, but their squares are not
+]
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("max_norm", [None, 1.0])
-@pytest.mark.parametrize(
-    ("dtype", "bad"),
-    [
-        *(
-            (dtype, bad)
-            for dtype in (np.float32, np.float64)
-            for bad in (np.nan, np.inf, -np.inf, "not valid")
-        ),
-        (np.float32, 1e30),
-        (np.float64, 1e200),  # finite, but their squares are not
-    ],
-    ids=lambda v: getattr(v, "__name__", str(v)),
-)
 @pytest.mark.parametrize("make", ALL)
-def test_a_bad_gradient_changes_nothing_and_leaves_no_trace(
-    xp, make, dtype, bad, max_norm
-):
+def test_a_bad_gradient_changes_nothing_and_leaves_no_trace(xp, make):
     """Two runs, one with bad steps strewn in: equal at the end, to the last digit.
 
     The first step is bad too.
     """
-    runs = []
-    for disturbed in (False, True):
-        params = parameters(xp, dtype)
-        optimizer = make(params)
-        for k, arrays in enumerate(gradients(6)):
-            if disturbed and k % 2 == 0:
-                before = snapshot(optimizer)
+    for (dtype, bad), max_norm in itertools.product(BAD, (None, 1.0)):
+        runs = []
+        for disturbed in (False, True):
+            params = parameters(xp, dtype)
+            optimizer = make(params)
+            for k, arrays in enumerate(gradients(4)):
+                if disturbed and k % 2 == 0:
+                    before = snapshot(optimizer)
+                    put(params, arrays)
+                    valid = bad != "invalid"
+                    if valid:
+                        params[2].grad[1] = bad
+                    norm, finite = optimizer.step(max_norm=max_norm, valid=valid)
+                    assert not bool(finite)
+                    assert bool(xp.isfinite(norm)) != valid
+                    assert_same_values(snapshot(optimizer), before)
+                    optimizer.zero_grad()
                 put(params, arrays)
-                if bad != "not valid":
-                    params[2].grad[1] = bad
-                norm, finite = optimizer.step(
-                    max_norm=max_norm, valid=bad != "not valid"
-                )
-                assert not bool(finite)
-                assert bool(xp.isfinite(norm)) == (bad == "not valid")
-                assert_same_values(snapshot(optimizer), before)
-                optimizer.zero_grad()
-            put(params, arrays)
-            _, finite = optimizer.step(max_norm=max_norm)
-            assert bool(finite)
-        runs.append(snapshot(optimizer))
-    assert_same_values(*runs)
-    assert runs[0]["updates"] == 6
-
-
-def test_flag_and_norm_are_arrays_of_the_backend_without_axes(xp):
-    optimizer = Adam(parameters(xp, np.float32))
-    norm, finite = optimizer.step()
-    assert norm.shape == finite.shape == ()
-    assert norm.dtype == np.float32 and finite.dtype == np.bool_
+                _, finite = optimizer.step(max_norm=max_norm)
+                assert bool(finite)
+            runs.append(snapshot(optimizer))
+        assert_same_values(*runs)
+        assert runs[0]["updates"] == 4
 
 
 # --- resuming -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("make", ALL)
-def test_state_and_load_state_continue_bit_for_bit(xp, make, dtype):
+def test_state_and_load_state_continue_bit_for_bit(xp, make, dtype=np.float32):
     grads = gradients(10)
 
     def advance(optimizer, params, some):
@@ -494,68 +427,50 @@ def test_state_and_load_state_continue_bit_for_bit(xp, make, dtype):
     resumed.unpack(xp.asarray(saved.pop("data")), resumed.data)
     given = {name: xp.array(value) for name, value in saved.items()}
     resumed.load_state(given)
-    assert_same_bits(
+    assert_same_values(
         {name: to_host(value) for name, value in resumed.state().items()}, saved
     )
     assert not any(
         xp.shares_memory(value, given[name]) for name, value in resumed.state().items()
     )
     advance(resumed, others, grads[5:])
-    assert_same_bits(snapshot(resumed), snapshot(optimizer))
+    assert_same_values(snapshot(resumed), snapshot(optimizer))
 
 
-@pytest.mark.parametrize(
-    ("make", "names"),
-    [
+def test_state_has_stable_names_and_is_taken_back_whole(xp):
+    for make, names in (
         (Adam, ["updates", "first_moment", "second_moment"]),
         (RMSProp, ["updates", "second_moment"]),
         (SGD, ["updates"]),
         (partial(SGD, momentum=0.5), ["updates", "velocity"]),
-    ],
-)
-def test_state_has_stable_names(xp, make, names):
-    optimizer = make(parameters(xp, np.float32))
-    assert list(optimizer.state()) == names
-    assert all(value.dtype == np.float32 for value in optimizer.state().values())
-    assert all(
-        value.shape == (packed(optimizer).shape if name != "updates" else ())
-        for name, value in optimizer.state().items()
-    )
-
-
-# --- errors ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("make", ALL)
-def test_mixed_parameters_and_none_are_refused(xp, make):
-    with pytest.raises(
-        TypeError, match=r"several dtypes \(float32, float64\); use module.astype"
     ):
-        make([*parameters(xp, np.float32), *parameters(xp, np.float64)])
-    with pytest.raises(ValueError, match="needs at least one Parameter"):
-        make([])
-    if xp is not np:
-        with pytest.raises(
-            TypeError,
-            match=r"several array libraries \(cupy, numpy\); move them with "
-            r"module\.to\(xp\)",
-        ):
-            make([*parameters(xp), *parameters(np)])
+        optimizer = make(parameters(xp, np.float32))
+        state = optimizer.state()
+        assert list(state) == names
+        for name, value in state.items():
+            assert value.dtype == np.float32
+            assert value.shape == (() if name == "updates" else packed(optimizer).shape)
+    state = {name: to_host(value) for name, value in state.items()}
+    for wrong, message in (
+        ({"updates": state["updates"]}, "'velocity' is missing from the arrays"),
+        (state | {"momentum": np.ones(3)}, "'momentum' is unknown"),
+        (state | {"velocity": np.ones(3)}, r"'velocity' has shape .*the array \(3,\)"),
+        (state | {"updates": np.array(1j)}, "'updates' is float32, the array complex"),
+    ):
+        with pytest.raises(ValueError, match=f"optimizer state {message}"):
+            optimizer.load_state(wrong)
+    assert optimizer.updates == 0
 
 
-@pytest.mark.parametrize("make", ALL)
-def test_a_tape_recorded_before_a_step_refuses_backward_after_it(xp, make):
-    params = parameters(xp)
-    optimizer = make(params)
-    with Tape() as tape:
-        loss = primitives.sum(params[0] * params[0])
+def test_a_gradient_from_before_the_optimizer_counts_and_one_can_be_assigned(xp):
+    weight = Parameter(xp.ones(3, np.float32))
+    weight.grad[...] = 2
+    optimizer = SGD([weight], 1.0)
+    assert optimizer.gradient.tolist() == [2, 2, 2]
     optimizer.step()
-    with pytest.raises(RuntimeError, match="changed after it was recorded"):
-        tape.backward(loss)
-    with Tape() as tape:
-        loss = primitives.sum(params[0] * params[0])
-    tape.backward(loss)
-    np.testing.assert_allclose(to_host(params[0].grad), 2 * to_host(params[0].data))
+    assert weight.data.tolist() == [-1, -1, -1]
+    weight.grad = xp.array([1, 2, 3], np.float32)
+    assert optimizer.gradient.tolist() == [1, 2, 3]
 
 
 # --- schedules ------------------------------------------------------------------------
@@ -587,11 +502,25 @@ def test_schedule_without_its_parts():
     assert schedule(1.0, 10, warmup=4)(3) == 1.0
 
 
-@pytest.mark.parametrize("warmup", [30, 60, 99, 100, 300])
-@pytest.mark.parametrize("decay", [0.5, 1.0])
-def test_a_warm_up_that_overlaps_the_decay_does_not_jump(warmup, decay):
-    rate = schedule(1.0, 100, warmup, decay, floor=0.1)
-    rates = [rate(k) for k in range(101)]
-    steepest = max(1 / warmup, 0.9 * math.pi / 2 / (100 * decay))
-    assert max(abs(b - a) for a, b in itertools.pairwise(rates)) <= steepest + 1e-12
-    assert rates[0] == 1 / warmup and rates[100] == pytest.approx(0.1)
+def test_a_warm_up_that_overlaps_the_decay_does_not_jump():
+    for warmup, decay in itertools.product((30, 60, 99, 100, 300), (0.5, 1.0)):
+        rate = schedule(1.0, 100, warmup, decay, floor=0.1)
+        rates = [rate(k) for k in range(101)]
+        steepest = max(1 / warmup, 0.9 * math.pi / 2 / (100 * decay)) + 1e-12
+        assert max(abs(b - a) for a, b in itertools.pairwise(rates)) <= steepest
+        assert rates[0] == 1 / warmup and rates[100] == pytest.approx(0.1)
+
+
+def test_a_schedule_of_percents_is_refused():
+    for wrong in (
+        {"decay": 40},
+        {"peak": -1e-3},
+        {"peak": True},
+        {"floor": 2},
+        {"warmup": -1},
+        {"warmup": 0.1},
+        {"steps": 0},
+        {"steps": math.inf},
+    ):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            schedule(**{"peak": 1e-3, "steps": 100} | wrong)

@@ -3,12 +3,15 @@
 A new row needs cases in samplers.py, or nothing here is collected.
 """
 
+import functools
 import inspect
+import pydoc
 
 import autograd
 import autograd.numpy as anp
 import numpy as np
 import pytest
+from conftest import LIBRARIES
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -24,17 +27,16 @@ from samplers import (
     output_weights,
 )
 
-from tinyrmc import primitives
-from tinyrmc.autograd.engine import TABLE, Product, Tape
+from tinyrmc import fused, primitives
+from tinyrmc.autograd.engine import TABLE, Tape
+from tinyrmc.autograd.gradients import DeferredMatmul
 from tinyrmc.backend import to_host
-from tinyrmc.fused import KernelOnly
+from tinyrmc.fused import KernelOnly, table
 
-every_primitive = pytest.mark.parametrize("name", TABLE)
 # without those whose derivative is that of their definition; their kernels, which run
 # on a GPU alone, are in test_gpu_step.py
 RULED = [name for name in TABLE if not isinstance(TABLE[name], KernelOnly)]
-every_rule = pytest.mark.parametrize("name", RULED)
-every_layout = pytest.mark.parametrize("layout", LAYOUTS)
+EVERY = [case for cases in CASES.values() for case in cases]
 # What NumPy does not have, written down once more. (Its split gives a list, and its
 # power has no name for the second argument.)
 BY_HAND = {
@@ -59,7 +61,7 @@ def arrays_in(value):
 
 def computed(part):
     """A gradient that a rule has given, which may be deferred."""
-    return part.computed() if isinstance(part, Product) else part
+    return part.computed() if isinstance(part, DeferredMatmul) else part
 
 
 def test_every_row_is_documented_and_has_a_derivative():
@@ -72,90 +74,108 @@ def test_every_row_is_documented_and_has_a_derivative():
         assert repr(primitive) == f"<primitive {name}>"
 
 
-@every_layout
-@every_primitive
-def test_gradient_is_the_complex_steps(xp, name, layout):
-    for seed, case in enumerate(CASES[name]):
-        check_gradient(case.map(xp.asarray).map(LAYOUTS[layout]), seed)
+def test_signatures_are_those_of_numpy():
+    """Arrays by position, the other arguments in order or by name."""
+    for function, told in (
+        (primitives.add, "(a, b, /)"),
+        (primitives.sum, "(x, /, axis=None, keepdims=False)"),
+        (primitives.concatenate, "(arrays, /, axis=0)"),
+        (fused.linear, "(x, weight, bias=None, /, relu=False)"),
+        (
+            fused.attention,
+            "(qkv, mask=None, /, *, num_heads, key_size, num_queries=None, trace=None)",
+        ),
+    ):
+        assert str(inspect.signature(function)) == told
+        assert function.__doc__.startswith(f"{function.name}{told}\n\n")
+        assert function.name + told in pydoc.render_doc(function)
 
 
-@every_layout
-@every_primitive
-def test_layout_changes_no_value(xp, name, layout):
-    for case in CASES[name]:
-        for here, there in zip(
-            as_tuple(case()),
-            as_tuple(case.map(xp.asarray).map(LAYOUTS[layout])()),
-            strict=True,
-        ):
-            np.testing.assert_allclose(
-                to_host(there.data), here.data, rtol=1e-13, atol=1e-14
-            )
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_values_and_gradients_whatever_the_layout(layout, xp=np):
+    """The gradient is that of the complex step, the value that of a plain array."""
+    for seed, case in enumerate(EVERY):
+        there = case.map(xp.asarray).map(LAYOUTS[layout])
+        check_gradient(there, seed)
+        for output, plain in zip(as_tuple(there()), as_tuple(case()), strict=True):
+            close(output, plain.data, case)
 
 
-@every_rule
-def test_a_vjp_wrong_by_a_thousandth_is_caught(name, monkeypatch):
-    """Proves that the check above can fail.
-
-    For each argument of each primitive by itself.
-    """
-    primitive, rule = TABLE[name], TABLE[name].rule
-    for position in sorted({k for case in CASES[name] for k in case.floats}):
-
-        def scaled(xp, needs, *args, position=position):
-            if primitive.in_place and needs[position] is not None:
-                total = needs[position]
-                before = total.copy()
-                rule(xp, needs, *args)
-                total += 0.001 * (total - before)
-                return None
-            partials = as_tuple(rule(xp, needs, *args))
-            return tuple(
-                1.001 * computed(part) if k == position and part is not None else part
-                for k, part in enumerate(partials)
-            )
-
-        monkeypatch.setattr(primitive, "rule", scaled)
-        caught = 0
-        for case in CASES[name]:
-            try:
-                check_gradient(case)
-            except AssertionError:
-                caught += 1
-        assert caught, f"argument {position}"
+@pytest.mark.parametrize("xp", LIBRARIES[1:])
+def test_values_and_gradients_on_a_device(xp):
+    test_values_and_gradients_whatever_the_layout("gaps", xp)
 
 
-@every_rule
-def test_gradients_belong_to_the_caller_and_nothing_is_mutated(xp, name, monkeypatch):
+def close(output, expected, case):
+    """A Tensor against an array on the host."""
+    found, where = to_host(output.data), str(case)
+    np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-14, err_msg=where)
+
+
+def test_a_vjp_wrong_by_a_thousandth_is_caught(monkeypatch):
+    """Proves that the check above can fail, for each argument of each primitive."""
+    for name in RULED:
+        primitive, rule = TABLE[name], TABLE[name].rule
+        for position in sorted({k for case in CASES[name] for k in case.floats}):
+            wrong = off_by_a_thousandth(primitive, position)
+            monkeypatch.setattr(primitive, "rule", wrong)
+            assert any(fails(case) for case in CASES[name]), (name, position)
+            monkeypatch.setattr(primitive, "rule", rule)
+
+
+def off_by_a_thousandth(primitive, position):
+    rule = primitive.rule
+
+    def scaled(xp, needs, *args):
+        if primitive.in_place and needs[position] is not None:
+            total = needs[position]
+            before = total.copy()
+            rule(xp, needs, *args)
+            total += 0.001 * (total - before)
+            return None
+        partials = as_tuple(rule(xp, needs, *args))
+        return tuple(
+            1.001 * computed(part) if k == position and part is not None else part
+            for k, part in enumerate(partials)
+        )
+
+    return scaled
+
+
+def fails(case):
+    try:
+        check_gradient(case)
+    except AssertionError:
+        return True
+    return False
+
+
+def test_gradients_belong_to_the_caller_and_nothing_is_mutated(xp, monkeypatch):
     seen = []  # (array that the rule met, its copy from before)
-    rule = TABLE[name].rule
+    for name in RULED:
+        rule = TABLE[name].rule
 
-    def spy(xp, needs, g, *saved):
-        seen.extend((a, a.copy()) for a in arrays_in([g, *saved]))
-        return rule(xp, needs, g, *saved)
+        def spy(xp, needs, g, *saved, rule=rule):
+            seen.extend((a, a.copy()) for a in arrays_in([g, *saved]))
+            return rule(xp, needs, g, *saved)
 
-    monkeypatch.setattr(TABLE[name], "rule", spy)
-    for case in CASES[name]:
-        case = case.map(xp.asarray).map(lambda a: a.copy())
-        weights = output_weights(case)
-        seen[:] = [(a, a.copy()) for a in [*arrays_in(case.arguments), *weights]]
-        found = gradients(case, weights)
-        for array, before in seen:
-            assert xp.array_equal(array, before), (
-                f"{case} mutated an input, a saved array or the seed"
-            )
-        for k, gradient in enumerate(found):
-            for other in [*(a for a, _ in seen), *found[:k]]:
-                assert not xp.shares_memory(gradient, other), (
-                    f"{case}: gradient {k} shares memory"
-                )
-            assert type(gradient) is xp.ndarray
-            gradient += 1  # nor is it read-only
+        monkeypatch.setattr(TABLE[name], "rule", spy)
+        for case in CASES[name]:
+            case = case.map(xp.asarray).map(lambda a: a.copy())
+            weights = output_weights(case)
+            seen[:] = [(a, a.copy()) for a in [*arrays_in(case.arguments), *weights]]
+            found = gradients(case, weights)
+            # neither an input, nor a saved array, nor the seed has changed
+            assert all(xp.array_equal(array, before) for array, before in seen), case
+            for k, gradient in enumerate(found):
+                others = [*(a for a, _ in seen), *found[:k]]
+                assert not any(xp.shares_memory(gradient, a) for a in others), case
+                assert type(gradient) is xp.ndarray
+                gradient += 1  # nor is it read-only
 
 
-@every_primitive
-def test_forward_mutates_nothing(name):
-    for case in CASES[name]:
+def test_forward_mutates_nothing():
+    for case in EVERY:
         case = case.map(LAYOUTS["read-only"])  # an in-place write would raise
         before = [a.copy() for a in arrays_in(case.arguments)]
         case()
@@ -163,59 +183,50 @@ def test_forward_mutates_nothing(name):
             np.testing.assert_array_equal(array, copy)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@every_primitive
-def test_dtype_and_shape_are_kept(xp, name, dtype):
-    for case in CASES[name]:
+def test_dtype_and_shape_are_kept(xp, dtype=np.float32):
+    for case in EVERY:
         case = case.map(xp.asarray)
         narrow = case.map(lambda a: a.astype(dtype) if a.dtype.kind == "f" else a)
-        exact = case()
-        for output, other in zip(as_tuple(narrow()), as_tuple(exact), strict=True):
+        for output, other in zip(as_tuple(narrow()), as_tuple(case()), strict=True):
             assert (output.dtype, output.shape) == (dtype, other.shape), f"{narrow}"
             assert type(output.data) is xp.ndarray
         weights = output_weights(narrow)
         wide = gradients(case, [w.astype(np.float64) for w in weights])
-        for position, gradient, reference in zip(
-            case.floats, gradients(narrow, weights), wide, strict=True
-        ):
-            assert gradient.dtype == dtype, f"{narrow}"
-            assert gradient.shape == case.arguments[position].shape
+        found = zip(case.floats, gradients(narrow, weights), wide, strict=True)
+        for position, gradient, reference in found:
+            where = f"{narrow}: argument {position}"
+            assert gradient.dtype == dtype, where
+            assert gradient.shape == case.arguments[position].shape, where
             gradient, reference = to_host(gradient), to_host(reference)
             scale = max(1.0, np.abs(reference).max(initial=0))
-            assert np.abs(gradient - reference).max(initial=0) <= 2e-5 * scale, (
-                f"{narrow}: argument {position}"
-            )
+            difference = np.abs(gradient - reference).max(initial=0)
+            assert difference <= 2e-5 * scale, where
 
 
-@every_primitive
-def test_one_gradient_asked_for_is_the_same_as_all(xp, name):
+def test_one_gradient_asked_for_is_the_same_as_all():
     """The rules skip what nobody needs; what they still return must not change."""
-    for case in CASES[name]:
-        case = case.map(xp.asarray)
+    for case in EVERY:
         weights = output_weights(case)
-        for position, gradient in zip(
-            case.floats, gradients(case, weights), strict=True
-        ):
+        found = zip(case.floats, gradients(case, weights), strict=True)
+        for position, gradient in found:
             (alone,) = gradients(case, weights, watch=[position])
-            np.testing.assert_array_equal(to_host(alone), to_host(gradient))
+            np.testing.assert_array_equal(alone, gradient, str(case))
 
 
-@every_primitive
-def test_float64_constants_mix_with_complex128(xp, name):
+def test_float64_constants_mix_with_complex128(xp):
     """The complex step may move one argument and leave the others real."""
-    for case in CASES[name]:
+    for case in EVERY:
         case = case.map(xp.asarray)
         plain = as_tuple(case())
         for position in case.floats:
-            moved = case(
-                case.replace(position, case.arguments[position].astype(np.complex128))
-            )
-            for output, real in zip(as_tuple(moved), plain, strict=True):
+            moved = case.arguments[position].astype(np.complex128)
+            outputs = as_tuple(case(case.replace(position, moved)))
+            for output, real in zip(outputs, plain, strict=True):
                 assert output.dtype in (np.complex128, np.float64)
                 np.testing.assert_allclose(
                     to_host(output.data), to_host(real.data), rtol=1e-12, atol=1e-14
                 )
-            assert as_tuple(moved)[0].dtype == np.complex128
+            assert outputs[0].dtype == np.complex128
 
 
 def in_order(function, case):
@@ -225,27 +236,23 @@ def in_order(function, case):
     return function(*arrays, *case.static.values())
 
 
-@pytest.mark.parametrize("name", primitives.__all__)
-def test_value_is_numpys(xp, name):
+def test_value_is_numpys(xp):
     """NumPy's function of the same name, with the same arguments by name.
 
     And again with the static ones in order, where both allow it.
     """
-    function = BY_HAND.get(name) or getattr(np, name)
-    for case in CASES[name]:
-        expected = case(function=function)
-        there = case.map(xp.asarray)
-        for output, value in zip(as_tuple(there()), as_tuple(expected), strict=True):
-            assert output.shape == np.shape(value)
-            np.testing.assert_allclose(
-                to_host(output.data), value, rtol=1e-13, atol=1e-14
-            )
-        if name not in ("split", "unstack") and "keepdims" not in case.static:
-            ours = in_order(TABLE[name], there)
-            theirs = in_order(function, case)
-            np.testing.assert_allclose(
-                to_host(ours.data), theirs, rtol=1e-13, atol=1e-14
-            )
+    for name in primitives.__all__:
+        function = BY_HAND.get(name) or getattr(np, name)
+        for case in CASES[name]:
+            expected = case(function=function)
+            there = case.map(xp.asarray)
+            outputs = as_tuple(there())
+            for output, value in zip(outputs, as_tuple(expected), strict=True):
+                assert output.shape == np.shape(value)
+                close(output, value, case)
+            if name not in ("split", "unstack") and "keepdims" not in case.static:
+                ours = in_order(TABLE[name], there)
+                close(ours, in_order(function, case), case)
 
 
 # HIPS has no vjp for these, or takes other arguments.
@@ -260,33 +267,29 @@ HIPS_CANNOT = {  # cases where its vjp is wrong; in the first, broadcasting stay
 IN_ORDER = {"power", "broadcast_to"}  # their second argument has another name there
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name
-        for name in primitives.__all__
-        if hasattr(anp, name) and name not in WITHOUT_HIPS
-    ],
-)
-def test_gradient_is_hips_autograds(name):
+def test_gradient_is_hips_autograds():
     """A second, independent witness beside the complex step."""
-    for case in CASES[name]:
-        if HIPS_CANNOT.get(name, lambda case: False)(case):
-            continue
-        weights = output_weights(case)
+    names = [name for name in primitives.__all__ if hasattr(anp, name)]
+    assert len(names) > 25
+    for name in sorted({*names} - WITHOUT_HIPS):
+        for case in CASES[name]:
+            if HIPS_CANNOT.get(name, lambda case: False)(case):
+                continue
+            weights = output_weights(case)
 
-        def loss(*arguments, case=case, weight=weights[0]):
-            function = getattr(anp, name)
-            if name in IN_ORDER:
-                value = function(*arguments, *case.static.values())
-            else:
-                value = case(arguments, function)
-            return anp.sum(value * weight)
+            def loss(*arguments, case=case, weight=weights[0]):
+                function = getattr(anp, case.name)
+                if case.name in IN_ORDER:
+                    value = function(*arguments, *case.static.values())
+                else:
+                    value = case(arguments, function)
+                return anp.sum(value * weight)
 
-        for position, ours in zip(case.floats, gradients(case, weights), strict=True):
-            theirs = autograd.grad(loss, position)(*case.arguments)
-            where = f"{case}: argument {position}"
-            np.testing.assert_allclose(ours, theirs, 1e-12, 1e-12, err_msg=where)
+            ours = gradients(case, weights)
+            for position, gradient in zip(case.floats, ours, strict=True):
+                theirs = autograd.grad(loss, position)(*case.arguments)
+                where = f"{case}: argument {position}"
+                np.testing.assert_allclose(gradient, theirs, 1e-12, 1e-12, where)
 
 
 # --- Shapes that nobody thought of ----------------------------------------------------
@@ -298,26 +301,18 @@ def strided(xp, data, array):
     return LAYOUTS[data.draw(st.sampled_from(list(LAYOUTS)))](xp.asarray(array))
 
 
-@pytest.mark.parametrize(
-    "name", ["add", "subtract", "multiply", "divide", "maximum", "minimum"]
-)
-@given(data=st.data())
+BINARY = "add", "subtract", "multiply", "divide", "maximum", "minimum", "where"
+
+
+@given(data=st.data(), name=st.sampled_from(BINARY))
 def test_binary_primitives_broadcast_any_two_shapes(xp, name, data):
     a, b = data.draw(
         hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=3)
     ).input_shapes
     arrays = strided(xp, data, normal(*a)), strided(xp, data, away_from_zero(*b))
+    if name == "where":
+        arrays = xp.asarray(normal(*data.draw(st.sampled_from([a, b]))) > 0), *arrays
     check_gradient(Case(name, arrays))
-
-
-@given(data=st.data())
-def test_where_broadcasts_any_three_shapes(xp, data):
-    c, a, b = data.draw(
-        hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=3, max_side=3)
-    ).input_shapes
-    condition = xp.asarray(normal(*c) > 0)
-    x, y = strided(xp, data, normal(*a)), strided(xp, data, normal(*b))
-    check_gradient(Case("where", (condition, x, y)))
 
 
 @given(data=st.data())
@@ -330,8 +325,7 @@ def test_matmul_of_any_two_shapes(xp, data):
     check_gradient(Case("matmul", arrays))
 
 
-@pytest.mark.parametrize("name", ["sum", "mean", "max"])
-@given(data=st.data())
+@given(data=st.data(), name=st.sampled_from(["sum", "mean", "max"]))
 def test_reductions_over_any_axes(xp, name, data):
     shape = data.draw(shapes)
     axis = data.draw(st.none() | hnp.valid_tuple_axes(len(shape)))
@@ -393,26 +387,67 @@ def test_nothing_overflows(xp):
         assert primitives.sigmoid(extreme).data.tolist() == [1.0, 0.5, 0.0]
         assert gradient(xp, primitives.softmax, [1e4, -1e4])[0].tolist() == [0.0, 0.0]
         assert gradient(xp, primitives.sigmoid, [1e4, -1e4])[0].tolist() == [0.0, 0.0]
-    assert primitives.sigmoid(xp.array([np.inf, -np.inf])).data.tolist() == [1.0, 0.0]
+        ends = [np.inf, -np.inf]
+        assert primitives.sigmoid(xp.array(ends)).data.tolist() == [1.0, 0.0]
+        assert primitives.softplus(xp.array(ends)).data.tolist() == [np.inf, 0.0]
+        assert gradient(xp, primitives.softplus, ends)[0].tolist() == [1.0, 0.0]
 
 
-def test_softplus_keeps_the_digits_of_a_tiny_slope(xp):
-    """Of very negative x it is e^x, where 1 + tanh(x / 2) has nothing left."""
-    x = np.array([-80, -20, -10, -1, 0, 1, 20], np.float32)
-    with Tape() as tape:
-        watched = tape.watch(xp.asarray(x))
-        loss = primitives.sum(primitives.softplus(watched))
-    slope = 1 / (1 + np.exp(-x.astype(np.float64)))
-    np.testing.assert_allclose(to_host(tape.gradient(loss, watched)), slope, rtol=1e-6)
+def test_cumprod_of_a_number(xp):
+    """An array of one entry, as NumPy's."""
+    assert primitives.cumprod(xp.array(3.0), axis=0).data.tolist() == [3.0]
+    (found,) = gradient(xp, lambda x: primitives.cumprod(x * x, axis=0), 3.0)
+    assert found.shape == () and float(found) == 6.0
 
 
-def test_where_keeps_an_infinite_side_out(xp):
+def test_sigmoid_and_softplus_keep_their_digits_far_out(xp):
+    """About e^x for very negative x, where 0.5 + 0.5 tanh(x / 2) has nothing left."""
+    x = np.array([-80, -20, -15, -10, -1, 0, 1, 20, 80], np.float32)
+    decay = np.exp(-x.astype(np.float64))
+    sigmoid, softplus = 1 / (1 + decay), np.log1p(np.exp(x.astype(np.float64)))
+    for function, value, slope in (
+        (primitives.sigmoid, sigmoid, decay * sigmoid**2),
+        (primitives.softplus, softplus, sigmoid),
+    ):
+        with Tape() as tape:
+            watched = tape.watch(xp.asarray(x))
+            result = function(watched)
+            loss = primitives.sum(result)
+        assert result.dtype == np.float32
+        np.testing.assert_allclose(to_host(result.data), value, rtol=1e-6)
+        found = to_host(tape.gradient(loss, watched))
+        np.testing.assert_allclose(found, slope, rtol=1e-6)
+
+
+def test_a_branch_that_is_not_taken_does_no_harm(xp):
+    """There inf times 0 would be NaN."""
+
     def first(a, b):
         return primitives.where(xp.array([True, False]), a, b)
 
     taken, other = gradient(xp, first, [1.0, 2.0], [np.inf, 3.0])
     assert taken.tolist() == [1.0, 0.0]
     assert other.tolist() == [0.0, 1.0]
+    x = [-1.0, 0.0, 4.0]
+    for function, expected in (  # the slope of the root is infinite at 0
+        (lambda x: primitives.maximum(x, 0.0), [0, 0, 0.25]),
+        (lambda x: primitives.maximum(0.0, x), [0, np.inf, 0.25]),
+        (lambda x: -primitives.minimum(-x, 0.0), [0, 0, 0.25]),
+        (lambda x: primitives.clip(x, 0.0, 9.0), [0, 0, 0.25]),
+        (lambda x: primitives.max(x, keepdims=True) - 4, [0, 0, np.inf]),
+    ):
+        with np.errstate(divide="ignore"):
+            (found,) = gradient(xp, lambda x, f=function: primitives.sqrt(f(x + 0)), x)
+        assert to_host(abs(found)).tolist() == expected
+
+
+def test_the_shapes_that_fit_are_remembered_up_to_a_bound(monkeypatch):
+    monkeypatch.setattr(table, "MOST_SHAPES", 5)
+    for rows in range(1, 20):
+        fused.linear(np.ones((rows, 2)), np.ones((2, 3)))
+        assert 1 <= len(fused.linear._fitting) <= 5
+    with pytest.raises(ValueError, match="linear"):
+        fused.linear(np.ones((3, 3)), np.ones((2, 3)))
 
 
 def test_take_adds_up_repeated_indices(xp):
@@ -421,20 +456,22 @@ def test_take_adds_up_repeated_indices(xp):
     )[0].tolist() == [1.0, 3.0, 0.0]
 
 
-@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.uint64])
-def test_take_along_axis_takes_integers_of_any_width(kind):
-    indices = np.array([[2], [100]], kind)
-    taken = gradient(
-        np, lambda x: primitives.take_along_axis(x, indices), np.zeros((2, 300))
-    )[0]
-    assert np.argwhere(taken).tolist() == [[0, 2], [1, 100]]
+def test_take_along_axis_takes_integers_of_any_width():
+    for kind in np.uint8, np.int8, np.uint64:
+        indices = np.array([[2], [100]], kind)
+
+        def taken(x, indices=indices):
+            return primitives.take_along_axis(x, indices)
+
+        (found,) = gradient(np, taken, np.zeros((2, 300)))
+        assert np.argwhere(found).tolist() == [[0, 2], [1, 100]]
 
 
-@pytest.mark.parametrize("axis", [0, -1])
-@pytest.mark.parametrize("name", ["sum", "max"])
-def test_a_number_has_a_first_and_a_last_axis_as_in_numpy(name, axis):
-    function = getattr(primitives, name)
-    assert gradient(np, lambda x: function(x, axis=axis), 3.0)[0].tolist() == 1.0
+def test_a_number_has_a_first_and_a_last_axis_as_in_numpy():
+    for function in primitives.sum, primitives.max:
+        for axis in 0, -1:
+            call = functools.partial(function, axis=axis)
+            assert gradient(np, call, 3.0)[0].tolist() == 1.0
 
 
 def test_take_refuses_what_is_not_an_index(xp):
@@ -450,18 +487,16 @@ def test_take_refuses_what_is_not_an_index(xp):
 def test_an_index_out_of_range_is_refused_or_wraps(xp):
     """NumPy looks; CuPy, which would have to wait to look, wraps."""
     if xp is np:
-        with pytest.raises(
-            IndexError,
-            match=r"take\(float64\[3\], int64\[1\]\): index 7 is out of bounds",
-        ):
+        says = r"take\(float64\[3\], int64\[1\]\): index 7 is out of bounds"
+        with pytest.raises(IndexError, match=says):
             primitives.take(np.ones(3), np.array([7]))
-    else:
-        assert primitives.take(
-            xp.array([5.0, 6.0, 7.0]), xp.array([7])
-        ).data.tolist() == [6.0]
-        assert gradient(
-            xp, lambda x: primitives.take(x, xp.array([7, 1])), [5.0, 6.0, 7.0]
-        )[0].tolist() == [0.0, 2.0, 0.0]
+        return
+
+    def taken(x):
+        return primitives.take(x, xp.array([7, 1]))
+
+    assert taken(xp.array([5.0, 6.0, 7.0])).data.tolist() == [6.0, 6.0]
+    assert gradient(xp, taken, [5.0, 6.0, 7.0])[0].tolist() == [0.0, 2.0, 0.0]
 
 
 def test_unstack_of_many_steps_costs_little():

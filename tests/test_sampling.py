@@ -1,5 +1,7 @@
 """Drawing a word: against the probabilities themselves."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -16,16 +18,15 @@ def shares(count=20_000, **settings):
     return np.bincount(drawn, minlength=4) / count
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-@pytest.mark.parametrize("top_k", [0, 2, 3, 4, 9])
-def test_each_is_drawn_as_often_as_it_should_be(temperature, top_k):
-    kept = np.argsort(LOGITS)[-top_k:]
-    chances = np.zeros(4)
-    chances[kept] = np.exp(LOGITS[kept] / temperature)
-    expected = chances / chances.sum()
-    found = shares(temperature=temperature, top_k=top_k)
-    np.testing.assert_allclose(found, expected, atol=0.015)
-    assert (found[expected == 0] == 0).all()
+def test_each_is_drawn_as_often_as_it_should_be():
+    for temperature, top_k in itertools.product((0.5, 1.0, 2.0), (0, 2, 3, 4, 9)):
+        kept = np.argsort(LOGITS)[-top_k:]
+        chances = np.zeros(4)
+        chances[kept] = np.exp(LOGITS[kept] / temperature)
+        expected = chances / chances.sum()
+        found = shares(5000, temperature=temperature, top_k=top_k)
+        np.testing.assert_allclose(found, expected, atol=0.03)
+        assert (found[expected == 0] == 0).all()
 
 
 def test_temperature_0_and_top_1_are_the_argmax():
@@ -73,9 +74,8 @@ def test_on_any_device(xp):
         assert sampling.draw(there, here) == sampling.draw(LOGITS, other)
 
 
-@pytest.mark.parametrize(
-    "logits, settings",
-    [
+def test_what_cannot_be_drawn_from_is_refused():
+    for logits, settings in (
         (LOGITS[None], {}),
         (LOGITS[:0], {}),
         (LOGITS * np.nan, {}),
@@ -84,8 +84,6 @@ def test_on_any_device(xp):
         (LOGITS, {"temperature": np.inf}),
         (LOGITS, {"temperature": np.nan}),
         (LOGITS, {"top_k": -1}),
-    ],
-)
-def test_what_cannot_be_drawn_from_is_refused(logits, settings):
-    with pytest.raises(ValueError, match="draw: "):
-        sampling.draw(logits, np.random.default_rng(0), **settings)
+    ):
+        with pytest.raises(ValueError, match="draw: "):
+            sampling.draw(logits, np.random.default_rng(0), **settings)

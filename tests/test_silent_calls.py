@@ -1,6 +1,6 @@
 """Calls that would give a wrong result without a word: settings, shapes, names, checks.
 
-See test_silent.py for what a tape and an optimizer notice.
+See test_engine_refusals.py for what a tape notices.
 """
 
 import functools
@@ -11,7 +11,7 @@ import pytest
 
 from tinyrmc import Parameter, Tape, Tensor, fused, nn
 from tinyrmc import primitives as p
-from tinyrmc.autograd.gradcheck import gradcheck, hessian_vector_product
+from tinyrmc.autograd.gradcheck import gradcheck
 from tinyrmc.cores import CoreConfig, build_core
 from tinyrmc.cores.config import MapCoreConfig
 from tinyrmc.cores.memn2n import Encoding, MemN2N, TextMemN2N
@@ -29,9 +29,8 @@ def ones(*shape):
 # --- Settings -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
+def test_the_library_refuses_what_the_command_line_refuses():
+    for wrong, says in (
         ({"core": "LSTM"}, r"model\.core must be one of rmc.*did you mean 'lstm'"),
         ({"core": "feedforward"}, r"model\.core must be one of"),
         ({"gate_style": None}, r"model\.gate_style must be one of unit, memory, none"),
@@ -41,11 +40,9 @@ def ones(*shape):
         ({"forget_bias": "1"}, r"model\.forget_bias must be a number, not '1'"),
         ({"activate_final": 1}, r"model\.activate_final must be True or False"),
         ({"dnc": None}, r"model\.dnc must be a DNCConfig, not None"),
-    ],
-)
-def test_the_library_refuses_what_the_command_line_refuses(wrong, says):
-    with pytest.raises(ValueError, match=says):
-        CoreConfig(**wrong)
+    ):
+        with pytest.raises(ValueError, match=says):
+            CoreConfig(**wrong)
 
 
 def test_settings_that_a_command_line_takes_are_taken():
@@ -77,10 +74,10 @@ SWITCHES = {
 }
 
 
-@pytest.mark.parametrize("call", SWITCHES.values(), ids=SWITCHES)
-def test_a_text_is_no_switch(call):
-    with pytest.raises(TypeError, match=r"(must be|is) True or False"):
-        call()
+def test_a_text_is_no_switch():
+    for call in SWITCHES.values():
+        with pytest.raises(TypeError, match=r"(must be|is) True or False"):
+            call()
 
 
 # --- Shapes that would broadcast ------------------------------------------------------
@@ -102,11 +99,11 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("name", SHAPES)
-def test_fused_operations_do_not_broadcast(name):
-    operation = getattr(fused, name.partition("'")[0])
-    with pytest.raises(ValueError, match=operation.name):
-        operation(*[normal(*shape) for shape in SHAPES[name]])
+def test_fused_operations_do_not_broadcast():
+    for name, shapes in SHAPES.items():
+        operation = getattr(fused, name.partition("'")[0])
+        with pytest.raises(ValueError, match=operation.name):
+            operation(*[normal(*shape) for shape in shapes])
 
 
 def test_a_mask_for_examples_is_none_for_heads():
@@ -120,18 +117,18 @@ def test_a_mask_for_examples_is_none_for_heads():
     assert (trace["attention"][1] < 1).all()
 
 
-@pytest.mark.parametrize("wrong", [{"num_queries": -1}, {"num_queries": 9}])
-def test_queries_are_rows(wrong):
-    with pytest.raises(ValueError, match="queries of 4 rows"):
-        fused.attention(normal(2, 4, 24), num_heads=2, key_size=4, **wrong)
+def test_queries_are_rows():
+    for wrong in {"num_queries": -1}, {"num_queries": 9}:
+        with pytest.raises(ValueError, match="queries of 4 rows"):
+            fused.attention(normal(2, 4, 24), num_heads=2, key_size=4, **wrong)
 
 
-@pytest.mark.parametrize("lengths", [[-1, 2], [2, 9]], ids=str)
-@pytest.mark.parametrize("core", ["rmc", "lstm", "dnc"])
-def test_lengths_are_within_the_steps(core, lengths):
-    core = build_core(CoreConfig(core, hidden_size=4, head_size=2), 3, 0)
-    with pytest.raises(ValueError, match=r"a length is (-1|9), and there are 4 steps"):
-        core.unroll(ones(2, 4, 3), core.initial_state(2), lengths=np.array(lengths))
+def test_lengths_are_within_the_steps():
+    for name in "rmc", "lstm", "dnc":
+        core = build_core(CoreConfig(name, hidden_size=4, head_size=2), 3, 0)
+        for lengths in np.array([-1, 2]), np.array([2, 9]):
+            with pytest.raises(ValueError, match=r"length is (-1|9), and there are 4"):
+                core.unroll(ones(2, 4, 3), core.initial_state(2), lengths=lengths)
 
 
 def test_the_lstm_by_itself_looks_at_lengths_and_beginnings():
@@ -149,12 +146,11 @@ class Lengths(np.ndarray):
     """Numbers with a unit, say."""
 
 
-@pytest.mark.parametrize("make", [np.ma.masked_array, lambda a: a.view(Lengths)])
-def test_arrays_with_rules_of_their_own_are_refused(make):
-    with pytest.raises(TypeError, match="an array with rules of its own"):
-        p.sum(make(ones(2, 3)))
-    with pytest.raises(TypeError, match="an array with rules of its own"):
-        Parameter(make(ones(2, 3)))
+def test_arrays_with_rules_of_their_own_are_refused():
+    for make in np.ma.masked_array, lambda a: a.view(Lengths):
+        for call in p.sum, Parameter:
+            with pytest.raises(TypeError, match="an array with rules of its own"):
+                call(make(ones(2, 3)))
 
 
 REFUSED = {
@@ -164,9 +160,6 @@ REFUSED = {
     "a fraction as an index": lambda: p.take(ones(3), 1.7),
     "no axis": lambda: p.cumprod(ones(2, 3), axis=None),
     "exponents": lambda: p.power(ones(3), ones(3)),
-    "a mask for all": lambda: nn.Dropout(0.5, shared=True),
-    "an axis": lambda: nn.Dropout(0.5, axis=0.5),
-    "axes": lambda: nn.Dropout(0.5, shared="01"),
     "a mask as an index": lambda: Tensor(ones(3))[True],
     "a truth value as an index": lambda: p.take(ones(3), True),
     "bounds": lambda: p.clip(ones(3), 2.0, 1.0),
@@ -177,11 +170,6 @@ REFUSED = {
         ones(1, 3, 12), num_heads=2, key_size=0
     ),
     "std": lambda: nn.Embedding(3, 2, std=-1.0),
-    "a rate of nearly 1": lambda: nn.Dropout(0.999999),
-    "integers": lambda: nn.Dropout(0.5)(np.ones((2, 3), int), nn.Noise(np.arange(2))),
-    "names": lambda: nn.Dropout(0.5)(
-        ones(2, 3), nn.Noise(np.arange(2)), rows=np.array([0.5, 0.7])
-    ),
     "slots": lambda: MemN2N(5, 3, -1),
     "a deviation": lambda: TextMemN2N(5, 3, 2, 1, std=-1.0),
     "an encoding": lambda: Encoding("Bag"),
@@ -190,10 +178,13 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED)
-def test_what_nobody_can_mean_is_refused(call):
-    with pytest.raises((TypeError, ValueError)):
-        call()
+def test_what_nobody_can_mean_is_refused():
+    for name, call in REFUSED.items():
+        try:
+            call()
+        except (TypeError, ValueError):
+            continue
+        pytest.fail(f"{name} is taken")
 
 
 # --- Names ----------------------------------------------------------------------------
@@ -212,19 +203,17 @@ def test_parameters_of_a_subclass_of_mlp_are_found():
     ]
 
 
-@pytest.mark.parametrize(
-    "parts", [{0: ones(2), "0": ones(3)}, {"a.b": ones(2), "a": {"b": ones(3)}}]
-)
-def test_two_parameters_have_two_names(parts):
+def test_two_parameters_have_two_names():
     def parameters(value):
         if isinstance(value, dict):
             return {key: parameters(part) for key, part in value.items()}
         return Parameter(value)
 
     module = nn.Module()
-    module.parts = parameters(parts)
-    with pytest.raises(ValueError, match="are called 'parts"):
-        module.parameters()
+    for parts in {0: ones(2), "0": ones(3)}, {"a.b": ones(2), "a": {"b": ones(3)}}:
+        module.parts = parameters(parts)
+        with pytest.raises(ValueError, match="two parameters are called 'parts"):
+            module.parameters()
 
 
 @dataclass
@@ -232,21 +221,12 @@ class Holder:
     held: object
 
 
-@pytest.mark.parametrize(
-    "hide",
-    [
-        lambda x: {x},
-        lambda x: {"a": x}.values(),
-        Holder,
-        lambda x: functools.partial(fused.linear, weight=x),
-    ],
-    ids=["set", "values", "dataclass", "partial"],
-)
-def test_parameters_where_nobody_looks_are_refused(hide):
-    module = nn.Module()
-    module.hidden = hide(Parameter(ones(3)))
-    with pytest.raises(TypeError, match=r"hidden is a .*, which is not searched"):
-        module.parameters()
+def test_parameters_where_nobody_looks_are_refused():
+    x, module = Parameter(ones(3)), nn.Module()
+    partial = functools.partial(fused.linear, weight=x)
+    for module.hidden in {x}, {"a": x}.values(), Holder(x), partial:
+        with pytest.raises(TypeError, match=r"hidden is a .*, which is not searched"):
+            module.parameters()
 
 
 def test_a_parameter_of_a_class_is_refused():
@@ -263,62 +243,9 @@ def test_a_module_that_knows_its_parent_is_walked_once():
     assert [n for n, _ in module.named_parameters()] == ["child.weight", "child.bias"]
 
 
-@pytest.mark.parametrize(
-    "array",
-    [np.ones(2, complex), ones(2) > 0, np.array(["1", "2"]), np.ones(2, int)],
-    ids=lambda array: str(array.dtype),
-)
-def test_parameters_are_loaded_from_real_numbers(array):
-    module = nn.LayerNorm(2)
-    with pytest.raises(
-        ValueError, match=f"'offset' is float32, the array {array.dtype}"
-    ):
-        module.load_parameters({"gain": 2 * ones(2), "offset": array})
-    assert (module.gain.data == 1).all()
-    with pytest.raises(ValueError, match="too small for a number"):
-        module.load_parameters({"gain": 2 * ones(2), "offset": np.array([1e300, 0])})
-    with pytest.raises(TypeError, match="MaskedArray is an array with rules"):
-        masked = np.ma.masked_array(ones(2), mask=[0, 1])
-        module.load_parameters({"gain": 2 * ones(2), "offset": masked})
-    assert (module.gain.data == 1).all()
-    module.load_parameters({"gain": np.ones(2), "offset": np.ones(2)})
-    assert (module.offset.data == 1).all()
-
-
 def test_imaginary_parts_are_not_dropped():
-    with pytest.raises(TypeError, match="cannot hold its imaginary parts"):
+    with pytest.raises(TypeError, match="float64 cannot hold complex128 parameters"):
         nn.LayerNorm(2).astype(np.complex128).astype(np.float64)
-
-
-# --- Checks that check nothing --------------------------------------------------------
-
-unused = Parameter(np.ones(2))
-NOTHING = {
-    "empty": (lambda x: p.sum(x * x), np.ones((0, 3)), ValueError),
-    "no variable": (lambda x: p.sum(p.exp(ones(2))), np.arange(3), ValueError),
-    "empty result": (lambda x: x[:0] * 2.0, np.ones(3), ValueError),
-    "an array": (lambda x: (p.sum(x * x), np.ones(2)), np.ones(3), TypeError),
-}
-
-
-@pytest.mark.parametrize(("function", "x", "kind"), NOTHING.values(), ids=NOTHING)
-def test_gradcheck_refuses_what_it_would_not_check(function, x, kind):
-    with pytest.raises(kind, match="gradcheck"):
-        gradcheck(function, x)
-
-
-def test_gradcheck_names_what_is_not_used():
-    with pytest.raises(AssertionError, match="does not depend on parameter 'b'"):
-        gradcheck(lambda x: p.sum(x * x), np.ones(3), parameters={"b": unused})
-    with pytest.raises(AssertionError, match="does not depend on input 1"):
-        gradcheck(lambda x, y: p.sum(x * x), np.ones(3), np.ones(3))
-
-
-@pytest.mark.parametrize("vector", [np.ones(1), np.full(3, 1j)])
-def test_a_vector_is_real_and_has_the_shape_of_its_parameter(vector):
-    w = Parameter(np.ones(3))
-    with pytest.raises(ValueError, match=r"a vector \w+ of shape"):
-        hessian_vector_product(lambda: p.sum(w * w * w), [w], [vector])
 
 
 # --- What was wrong, and is right -----------------------------------------------------
@@ -352,16 +279,16 @@ def test_an_action_that_is_forbidden():
         assert np.isfinite(tape.gradient(total, x)).all()
 
 
-@pytest.mark.parametrize("operation", [p.matmul, fused.linear])
-def test_products_over_no_numbers(xp, operation):
-    w = Parameter(xp.ones((0, 3), np.float32))
-    with Tape() as tape:
-        x = tape.watch(xp.ones((2, 4, 0), np.float32))
-        loss = p.sum(operation(x, w))
-    assert float(loss.data) == 0
-    gx, gw = tape.gradient(loss, [x, w])
-    assert gx.shape == (2, 4, 0)
-    assert gw.shape == (0, 3)
+def test_products_over_no_numbers(xp):
+    for operation in p.matmul, fused.linear:
+        w = Parameter(xp.ones((0, 3), np.float32))
+        with Tape() as tape:
+            x = tape.watch(xp.ones((2, 4, 0), np.float32))
+            loss = p.sum(operation(x, w))
+        assert float(loss.data) == 0
+        gx, gw = tape.gradient(loss, [x, w])
+        assert gx.shape == (2, 4, 0)
+        assert gw.shape == (0, 3)
 
 
 def test_means_of_no_rows():

@@ -13,7 +13,7 @@ import ctypes
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -119,21 +119,37 @@ def as_rows(x: Array) -> Array:
     return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
-def converted(what: str, array: Array, dtype: np.dtype) -> Array:
-    """A stored array in another precision.
+def matching(
+    what: str, arrays: Mapping[str, Array], own: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Stored arrays, by name, in the precision of those that they will replace.
 
-    ValueError if it holds anything but the numbers of `dtype`: texts, truth values,
-    whole numbers, or complex numbers in place of real ones; or if a number is too
-    large. TypeError for an array with rules of its own, see `namespace`.
+    ValueError names the first that is missing, unknown, of another shape, or that holds
+    other things than numbers of its dtype: texts, truth values, whole numbers, complex
+    numbers in place of real ones, or one that is too large. TypeError for an array with
+    rules of its own, see `namespace`.
     """
-    namespace(array)
-    if array.dtype.kind not in ("fc" if dtype.kind == "c" else dtype.kind):
-        raise ValueError(f"{what} is {dtype}, the array {array.dtype}")
-    try:
-        with np.errstate(over="raise"):
-            return array.astype(dtype)
-    except FloatingPointError:
-        raise ValueError(f"{what} is {dtype}, too small for a number in it") from None
+    found = {}
+    for name in [*own, *arrays]:
+        where = f"{what} {name!r}"
+        if name not in arrays:
+            raise ValueError(f"{where} is missing from the arrays")
+        if name not in own:
+            raise ValueError(f"{where} is unknown")
+        array, dtype = arrays[name], own[name].dtype
+        namespace(array)
+        if array.shape != own[name].shape:
+            raise ValueError(
+                f"{where} has shape {own[name].shape}, the array {array.shape}"
+            )
+        if array.dtype.kind not in ("fc" if dtype.kind == "c" else dtype.kind):
+            raise ValueError(f"{where} is {dtype}, the array {array.dtype}")
+        try:
+            with np.errstate(over="raise"):
+                found[name] = array.astype(dtype)
+        except FloatingPointError:
+            raise ValueError(f"{where} is {dtype}, too small for a number") from None
+    return found
 
 
 def column_sums(rows: Array, into: Array | None = None) -> Array:

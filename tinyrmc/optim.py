@@ -17,17 +17,13 @@ import numpy as np
 
 from . import gpu as kernels
 from .autograd.engine import Parameter
-from .backend import Array, converted, joined, namespace, row_dots
+from .backend import Array, joined, matching, namespace, row_dots
 from .errors import is_integer, is_number, is_switch
 
-# Numbers that an update goes through at a time on NumPy, so that its dozen passes find
-# them in the processor's cache.
+# numbers of which an update makes its dozen passes at a time, for the processor's cache
 PART = 1 << 15
 
-# Bytes that a GPU's fastest products and kernels read at once, from a multiple of 16.
-ALIGNED = 16
-
-CLIPS = "whole", "matrix"  # what a largest norm may bound
+ALIGNED = 16  # bytes that a GPU's fastest products and kernels read at once
 
 Allocate = Callable[[int, np.dtype], Array]  # allocate(count, dtype): zeros
 
@@ -48,141 +44,89 @@ def _require_decay(name: str, value: float) -> None:
 
 def _checked(parameters: Iterable[Parameter]) -> list[Parameter]:
     """The parameters as a list; an error if they cannot share one buffer."""
-    if isinstance(parameters, Parameter):
-        raise TypeError("an optimizer takes a list of Parameters; write [parameter]")
-    if hasattr(parameters, "parameters"):
-        raise TypeError(
-            f"an optimizer takes Parameters, not a {type(parameters).__name__}; "
-            "write module.parameters()"
-        )
     checked = list(parameters)
     if not all(isinstance(p, Parameter) for p in checked):
-        raise TypeError(
-            "an optimizer takes Parameters, and one of these is something else; "
-            "wrap arrays as Parameter(array)"
-        )
-    if not checked:
-        raise ValueError("an optimizer needs at least one Parameter")
-    for p in checked:
-        _check_dtype(p.dtype)
+        raise TypeError("an optimizer takes Parameters; see module.parameters()")
     if not any(p.size for p in checked):
-        raise ValueError("an optimizer needs numbers, and these Parameters are empty")
+        raise ValueError("an optimizer needs at least one Parameter, with numbers")
     if len({p.id for p in checked}) < len(checked):
-        raise ValueError(
-            "a Parameter is given twice; module.parameters() lists each once"
-        )
-    dtypes = sorted({str(p.dtype) for p in checked})
-    if len(dtypes) > 1:
+        raise ValueError("a Parameter is given twice")
+    kinds = sorted({f"{namespace(p.data).__name__} {p.dtype}" for p in checked})
+    if len(kinds) > 1 or checked[0].dtype.kind != "f":
         raise TypeError(
-            f"parameters of several dtypes ({', '.join(dtypes)}); use module.astype"
-        )
-    libraries = sorted({namespace(p.data).__name__ for p in checked})
-    if len(libraries) > 1:
-        raise TypeError(
-            f"parameters of several array libraries ({', '.join(libraries)}); move "
-            "them with module.to(xp)"
+            f"an optimizer takes real parameters of one kind, not {', '.join(kinds)}; "
+            "see module.astype and module.to"
         )
     return checked
 
 
-def _check_dtype(dtype: np.dtype) -> None:
-    """TypeError unless gradients of this dtype are real and have room to be squared."""
-    if dtype.kind != "f":
-        raise TypeError(f"an optimizer takes real parameters, not {dtype}")
-    if dtype.itemsize < 4:
-        raise TypeError(
-            f"an optimizer needs float32 or wider: in {dtype} squares of gradients "
-            "overflow or become zero; use Parameter(x.astype(np.float32))"
-        )
-
-
-def _check_room(epsilon: float, dtype: np.dtype) -> None:
-    """ValueError unless this dtype has room for epsilon."""
-    least = float(np.finfo(dtype).tiny)
-    wanted = f"at least {least:.1e}, the least that {dtype} holds"
-    _require(epsilon >= least, "epsilon", epsilon, wanted)
-
-
 class Optimizer:
-    """The flat buffers and the common part of a step.
+    """The flat buffers, and all of a step but the rule that `_update` gives.
 
-    `data` and `gradient` hold all parameters and all gradients, in order. `clips` says
-    what `max_norm` bounds: the norm of the "whole" gradient, or that of each "matrix"
-    by itself. The last two axes of a parameter are a matrix; further axes hold several.
+    `data` and `gradient` hold all parameters and all gradients, in order. `clip_by`
+    says what `max_norm` bounds: the norm of the "whole" gradient, or that of each
+    "matrix" by itself, the last two axes of a parameter.
 
     Args:
         parameters: all of one dtype and one array library; a Parameter belongs to one
-            optimizer. One that a module gets later, in place of another or beside it,
-            is not included, so make the optimizer last.
+            optimizer. Make it last: what a module gets later is not included.
         learning_rate: used by `step` unless you give it another.
         allocate: allocate(count, dtype) makes the two buffers, zeroed; for buffers that
             other processes must see.
-        epsilon: of an update that divides by the root of a mean of squares; the dtype
-            must have room for it.
+        epsilon: added to a divisor; the dtype must have room for it.
+        moments: names of arrays like `data`, zero at first, that belong to the state.
     """
 
-    clips: Literal["whole", "matrix"] = "whole"
+    clip_by: Literal["whole", "matrix"] = "whole"
 
     def __init__(
         self,
         parameters: Iterable[Parameter],
         learning_rate: float = 1e-3,
         allocate: Allocate | None = None,
-        epsilon: float | None = None,
+        epsilon: float = 1.0,
+        moments: tuple[str, ...] = (),
     ):
         _require_positive("learning_rate", learning_rate)
         self.parameters, self.learning_rate = _checked(parameters), learning_rate
         first = self.parameters[0].data
-        self.xp, self.dtype = namespace(first), first.dtype
-        self._largest = float(np.finfo(first.dtype).max)
-        if epsilon is not None:
-            _check_room(epsilon, first.dtype)
-        count = self._lay_out()
-        allocate = allocate or self.xp.zeros
-        self.data = allocate(count, self.dtype)
-        self.gradient = allocate(count, self.dtype)
-        self._move_in()
-        self.updates = self.xp.zeros((), self.dtype)  # steps taken, on the device
-        self.rate, self._set = self.xp.zeros((), self.dtype), 0.0  # on the device
-        parts = [slice(None)]
-        if self.xp is np:
-            parts = [slice(k, k + PART) for k in range(0, count, PART)]
-        self._parts = parts
-        self._scratch = self.xp.empty_like(self.data[parts[0]])
-
-    def _lay_out(self) -> int:
-        """Choose a place in the buffers for each parameter; returns their length.
-
-        On a GPU each begins at a multiple of 16 bytes, with a gap before it if need be.
-        """
-        unit = ALIGNED // self.dtype.itemsize if kernels.compiles(self.xp) else 1
-        self._places, end, self._gaps = list[slice](), 0, False
+        self.xp, self.dtype = xp, dtype = namespace(first), first.dtype
+        _require_positive("epsilon", epsilon)
+        least = float(np.finfo(dtype).tiny)
+        _require(epsilon >= least, "epsilon", epsilon, f"at least {least:.1e}")
+        # on a GPU each parameter begins at a multiple of 16 bytes, after a gap
+        unit = ALIGNED // dtype.itemsize if kernels.compiles(xp) else 1
+        self._places, count, self._gaps = list[slice](), 0, False
         for p in self.parameters:
-            start = -(-end // unit) * unit
-            self._gaps |= start > end
-            end = start + p.size
-            self._places.append(slice(start, end))
-        return end
-
-    def _move_in(self) -> None:
-        """Copy the parameters and their gradients into the two buffers.
-
-        From then on both are views of these.
-        """
-        for p, place in zip(self.parameters, self._places, strict=True):
-            self.data[place] = p.data.reshape(-1)
-            self.gradient[place] = p.grad.reshape(-1)
-            data, grad = (
-                flat[place].reshape(p.shape) for flat in (self.data, self.gradient)
-            )
-            p.bind(data, grad, place.start, self.gradient)
+            start = -(-count // unit) * unit
+            self._gaps |= start > count
+            count = start + p.size
+            self._places.append(slice(start, count))
+        allocate = allocate or xp.zeros
+        self.data, self.gradient = allocate(count, dtype), allocate(count, dtype)
+        # from here on a Parameter's arrays are views of the two buffers
+        of_data, of_gradient = self.views(self.data), self.views(self.gradient)
+        for p in self.parameters:
+            of_data[p.id][...] = p.data
+            of_gradient[p.id][...] = p.grad
+            p.bind(of_data[p.id], of_gradient[p.id])
         self._views = [p.data for p in self.parameters]
+        self.updates = xp.zeros((), dtype)  # steps taken, on the device
+        self.rate, self._set = xp.zeros((), dtype), 0.0  # on the device
+        zeros = {name: xp.zeros_like(self.data) for name in moments}
+        self._state = {"updates": self.updates, **zeros}
+        self._parts = [slice(None)]
+        if xp is np:
+            self._parts = [slice(k, k + PART) for k in range(0, count, PART)]
+        self._scratch = xp.empty_like(self.data[self._parts[0]])
+
+    def views(self, flat: Array) -> dict[int, Array]:
+        """Each parameter's place in an array like `gradient`, by its id: see `into`."""
+        places = zip(self.parameters, self._places, strict=True)
+        return {p.id: flat[place].reshape(p.shape) for p, place in places}
 
     def packed(self, flat: Array) -> Array:
-        """An array laid out like `data`, without its gaps: the same on every machine.
-
-        The array itself if there are none.
-        """
+        """An array like `data` without its gaps, or itself: as on every machine."""
         if flat.ndim == 0 or not self._gaps:
             return flat
         return joined(self.xp, [flat[place] for place in self._places])
@@ -212,8 +156,7 @@ class Optimizer:
         views = zip(self.parameters, self._views, strict=True)
         if any(p.data is not view for p, view in views):
             raise RuntimeError(
-                "a Parameter has moved to another optimizer's buffer or another "
-                "array library since; use that optimizer, or make a new one"
+                "a Parameter has moved to another optimizer's buffer or array library"
             )
 
     def step(
@@ -225,46 +168,34 @@ class Optimizer:
     ) -> tuple[Array, Array]:
         """One update; returns (norm before clipping, finite flag), both 0-d arrays.
 
-        The gradient is multiplied by `scale`, then its L2 norm is clipped at
-        `max_norm` (see `clips`). `scale` and `valid` may be 0-d arrays. The flag is
-        False if the norm is not finite or `valid` is False: then parameters and state
-        stay as they are. `gradient` is scratch: what it holds afterwards means nothing.
+        The gradient is multiplied by `scale`, then its L2 norm is clipped at `max_norm`
+        (see `clip_by`). `scale` and `valid` may be 0-d arrays. The flag is False if the
+        norm is not finite or `valid` is False: then parameters and state stay as they
+        are. `gradient` is scratch: what it holds afterwards means nothing.
         """
         self._check_own()
-        for name, number in ("scale", scale), ("valid", valid):
-            shape = getattr(number, "shape", ())
-            _require(shape == (), name, shape, "a number or an array of shape ()")
-        for name, number in ("learning_rate", learning_rate), ("max_norm", max_norm):
-            _require(not is_switch(number), name, number, "a number")
-        _require(self.clips in CLIPS, "clips", self.clips, f"one of {CLIPS}")
-        is_bool = isinstance(valid, bool) or str(getattr(valid, "dtype", "")) == "bool"
-        _require(is_bool, "valid", valid, "True or False")
         rate = self.learning_rate if learning_rate is None else learning_rate
-        limit = self._largest
-        _require(0 <= rate <= limit, "learning_rate", rate, "finite and not negative")
-        _require(
-            max_norm is None or 0 < max_norm < math.inf,
-            "max_norm",
-            max_norm,
-            "positive and finite, or None for no clipping",
-        )
-        max_norm = max_norm and min(max_norm, limit)  # infinity / infinity is NaN
-        norm, finite = self._apply(rate, max_norm, scale, valid)
+        largest = float(np.finfo(self.dtype).max)
+        within = is_number(rate) and 0 <= rate <= largest
+        _require(within, "learning_rate", rate, "finite and not negative")
+        if max_norm is not None:
+            _require_positive("max_norm", max_norm)
+            max_norm = min(max_norm, largest)  # infinity / infinity is NaN
+        wanted = "one of ('whole', 'matrix')"
+        _require(self.clip_by in ("whole", "matrix"), "clip_by", self.clip_by, wanted)
+        shape = getattr(scale, "shape", ())
+        _require(shape == (), "scale", shape, "a number or an array of shape ()")
+        kind = getattr(valid, "shape", None), getattr(valid, "dtype", None)
+        flag = is_switch(valid) or kind == ((), np.bool_)
+        _require(flag, "valid", valid, "True or False")
+        self.set_rate(rate)
+        norm, finite = self._apply(max_norm, scale, valid)
         for p in self.parameters:
             p.version += 1
         return norm, finite
 
-    def _apply(self, rate: float, max_norm, scale, valid) -> tuple[Array, Array]:
-        """`step`, after its checks."""
-        self.set_rate(rate)
-        norm, finite = self._clean(scale, max_norm, valid)
-        self.updates += finite
-        none = self.dtype.type(0)
-        self._update(self.xp.where(finite, self.rate, none), finite)
-        return norm, finite
-
-    def _clean(self, scale, max_norm: float | None, valid) -> tuple[Array, Array]:
-        """Scale and clip the gradient, or zero it if the step cannot be taken."""
+    def _apply(self, max_norm: float | None, scale, valid) -> tuple[Array, Array]:
+        """All of `step` but its checks."""
         xp, g = self.xp, self.gradient
         if hasattr(scale, "shape") or scale != 1.0:
             g *= scale
@@ -274,20 +205,21 @@ class Optimizer:
             dot = row_dots if kernels.compiles(xp) else xp.dot
             norm = xp.sqrt(xp.asarray(dot(g, g)))
             finite = xp.logical_and(xp.isfinite(norm), valid)
-            if max_norm is not None:
-                self._clip(norm, max_norm)
+            parts = [(g, norm)]
+            if max_norm and self.clip_by == "matrix":
+                parts = [(p.grad, self._norms(p.grad)) for p in self.parameters]
+            for part, length in parts if max_norm else ():
+                part *= (max_norm / xp.maximum(length, max_norm)).astype(self.dtype)
         if xp is not np or not finite:  # looking costs nothing there
             xp.copyto(g, 0, where=xp.logical_not(finite))
+        self.updates += finite
+        self._update(xp.where(finite, self.rate, self.dtype.type(0)), finite)
         return norm, finite
 
-    def _clip(self, norm: Array, max_norm: float) -> None:
-        """Shorten the gradient of this norm, or each matrix of it, to `max_norm`."""
-        parts = [(self.gradient, norm)]
-        if self.clips == "matrix":
-            matrices = [p.grad for p in self.parameters]
-            parts = [(g, _norms(self.xp, g)) for g in matrices]
-        for g, length in parts:
-            g *= (max_norm / self.xp.maximum(length, max_norm)).astype(self.dtype)
+    def _norms(self, g: Array) -> Array:
+        """The norm of each matrix of g, with axes of length 1."""
+        squares, axes = self.xp.square(g), tuple(range(g.ndim))[-2:]
+        return self.xp.sqrt(self.xp.sum(squares, axis=axes, keepdims=True))
 
     def _update(self, rate: Array, finite: Array) -> None:
         """Change `data` by the clean `gradient`.
@@ -305,58 +237,23 @@ class Optimizer:
 
     def _keep(self, decay: float, finite: Array) -> Array:
         """`decay`, or 1 for a step that is not applied, as a 0-d array."""
-        return self._scalar(finite, decay, 1)
-
-    def _scalar(self, condition: Array, x: float, y: float) -> Array:
-        return self.xp.where(condition, self.dtype.type(x), self.dtype.type(y))
+        number = self.dtype.type
+        return self.xp.where(finite, number(decay), number(1))
 
     def state(self) -> dict[str, Array]:
-        """The arrays that resuming needs, by name, `packed`.
-
-        On NumPy they are the live ones, not copies.
-        """
-        return {name: self.packed(x) for name, x in self._state().items()}
-
-    def _state(self) -> dict[str, Array]:
-        """The live arrays of `state`."""
-        return {"updates": self.updates}
+        """The arrays that resuming needs, by name: on NumPy the live ones."""
+        return {name: self.packed(x) for name, x in self._state.items()}
 
     def load_state(self, arrays: dict[str, np.ndarray]) -> None:
-        """Take back what `state` gave.
-
-        ValueError if an array is missing, unknown or does not fit; then nothing has
-        changed.
-        """
+        """Take back what `state` gave; ValueError and no change if it does not fit."""
         self._check_own()
-        state, values = self.state(), {}
-        if unknown := arrays.keys() - state.keys():
-            raise ValueError(
-                f"optimizer state {min(unknown)!r} is unknown to {type(self).__name__}"
-            )
-        for name, own in state.items():
-            if name not in arrays:
-                raise ValueError(f"optimizer state {name!r} is missing from the arrays")
-            if arrays[name].shape != own.shape:
-                raise ValueError(
-                    f"optimizer state {name!r} has shape {own.shape}, the array "
-                    f"{arrays[name].shape}"
-                )
-            what = f"optimizer state {name!r}"
-            values[name] = converted(what, arrays[name], own.dtype)
+        values = matching("optimizer state", arrays, self.state())
         for name, value in values.items():
-            self.unpack(self.xp.asarray(value), self._state()[name])
+            self.unpack(self.xp.asarray(value), self._state[name])
 
     def __reduce__(self):
-        raise TypeError(
-            f"{type(self).__name__} cannot be copied or pickled, since its buffers are "
-            "those of its Parameters; make one for the copies, and use load_state"
-        )
-
-
-def _norms(xp, g: Array) -> Array:
-    """The L2 norm of each matrix of g, with axes of length 1."""
-    axes = tuple(range(g.ndim))[-2:]
-    return xp.sqrt(xp.sum(xp.square(g), axis=axes, keepdims=True))
+        name = type(self).__name__
+        raise TypeError(f"{name} cannot be copied or pickled; see load_state")
 
 
 class SGD(Optimizer):
@@ -370,13 +267,9 @@ class SGD(Optimizer):
         allocate: Allocate | None = None,
     ):
         _require_decay("momentum", momentum)
-        super().__init__(parameters, learning_rate, allocate)
-        self.momentum = momentum
-        self.velocity = self.xp.zeros_like(self.data) if momentum else None
-
-    def _state(self) -> dict[str, Array]:
-        velocity = {} if self.velocity is None else {"velocity": self.velocity}
-        return super()._state() | velocity
+        moments = ("velocity",) if momentum else ()
+        super().__init__(parameters, learning_rate, allocate, moments=moments)
+        self.momentum, self.velocity = momentum, self._state.get("velocity")
 
     def _update(self, rate: Array, finite: Array) -> None:
         if self.velocity is None:  # v is the gradient itself
@@ -412,15 +305,12 @@ class RMSProp(Optimizer):
         variants = "keras", "tensorflow", "pytorch"
         _require(variant in variants, "variant", variant, f"one of {variants}")
         _require_decay("decay", decay)
-        _require_positive("epsilon", epsilon)
-        super().__init__(parameters, learning_rate, allocate, epsilon)
+        moments = ("second_moment",)
+        super().__init__(parameters, learning_rate, allocate, epsilon, moments)
         self.decay, self.epsilon, self.variant = decay, epsilon, variant
-        self.second_moment = self.xp.zeros_like(self.data)
+        self.second_moment = self._state["second_moment"]
         if variant == "tensorflow":
             self.second_moment[...] = 1
-
-    def _state(self) -> dict[str, Array]:
-        return super()._state() | {"second_moment": self.second_moment}
 
     def _update(self, rate: Array, finite: Array) -> None:
         xp, keep = self.xp, self._keep(self.decay, finite)
@@ -463,55 +353,43 @@ class Adam(Optimizer):
     ):
         _require_decay("beta1", beta1)
         _require_decay("beta2", beta2)
-        _require_positive("epsilon", epsilon)
-        super().__init__(parameters, learning_rate, allocate, epsilon)
+        moments = "first_moment", "second_moment"
+        super().__init__(parameters, learning_rate, allocate, epsilon, moments)
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
-        self.first_moment = self.xp.zeros_like(self.data)
-        self.second_moment = self.xp.zeros_like(self.data)
+        self.first_moment = self._state["first_moment"]
+        self.second_moment = self._state["second_moment"]
 
-    def _state(self) -> dict[str, Array]:
-        moments = {
-            "first_moment": self.first_moment,
-            "second_moment": self.second_moment,
-        }
-        return super()._state() | moments
-
-    def _apply(self, rate: float, max_norm, scale, valid) -> tuple[Array, Array]:
-        """Use kernels/adam.cu where possible; the gradient then stays as it is."""
-        xp, plain = self.xp, not hasattr(scale, "shape") and self.clips == "whole"
+    def _apply(self, max_norm: float | None, scale, valid) -> tuple[Array, Array]:
+        """Use the kernels where possible; the gradient then stays as it is."""
+        xp, plain = self.xp, not hasattr(scale, "shape") and self.clip_by == "whole"
         if not (plain and kernels.usable(xp, self.data)):
-            return super()._apply(rate, max_norm, scale, valid)
+            return super()._apply(max_norm, scale, valid)
         if not hasattr(valid, "shape"):
             valid = xp.full((), valid)
-        self.set_rate(rate)
         norm, finite, factor = kernels.judge(
             xp, self.gradient, valid, self.updates, scale, max_norm
         )
-        moments, betas = (
-            (self.first_moment, self.second_moment),
-            (self.beta1, self.beta2),
-        )
+        arrays = self.data, self.gradient, self.first_moment, self.second_moment
         step = self.rate, finite, self.updates, factor
-        arrays = self.data, self.gradient, *moments, *step
-        kernels.adam(xp, *arrays, *betas, self.epsilon)
+        kernels.adam(xp, *arrays, *step, self.beta1, self.beta2, self.epsilon)
         return norm, finite
 
     def _update(self, rate: Array, finite: Array) -> None:
-        xp, g, moments = self.xp, self.gradient, (self.first_moment, self.second_moment)
+        xp, moments = self.xp, (self.first_moment, self.second_moment)
         keep_m, keep_v = (self._keep(b, finite) for b in (self.beta1, self.beta2))
         # both corrections outside of the division, which costs a pass less
         correction = xp.sqrt(self._bias_correction(self.beta2))
         rate = rate * correction / self._bias_correction(self.beta1)
         epsilon = self.epsilon * correction
         for scratch, data, g, m, v in self._in_parts(*moments):
-            m *= keep_m
+            m *= keep_m  # m = beta1 m + (1 - beta1) g
             xp.multiply(g, 1 - self.beta1, out=scratch)
             m += scratch
-            v *= keep_v
+            v *= keep_v  # v = beta2 v + (1 - beta2) g^2
             xp.multiply(g, g, out=scratch)
             scratch *= 1 - self.beta2
             v += scratch
-            xp.sqrt(v, out=scratch)
+            xp.sqrt(v, out=scratch)  # data = data - rate m / (sqrt(v) + epsilon)
             scratch += epsilon
             xp.divide(m, scratch, out=scratch)
             scratch *= rate
@@ -534,8 +412,7 @@ def schedule(
 
     The rate rises linearly from peak / warmup to `peak` in `warmup` steps and stays
     there. In the last fraction `decay` of all steps it falls along half a cosine to
-    `floor` * peak. decay=0 is constant to the end, decay=1 a cosine schedule. Where
-    warm-up and decay overlap, the lower rate holds, so it never jumps.
+    `floor` * peak. Where the two overlap, the lower rate holds, so it never jumps.
     """
     _require_positive("peak", peak)
     for name, count, least in ("steps", steps, 1), ("warmup", warmup, 0):

@@ -400,7 +400,7 @@ plt.show()
 # | `weights`, a list of arrays | `Parameter` | it outlives the tape, and each walk back adds into its `grad` |
 # | `softmax_vjp`, the vjp of the matrix product, the lambdas | `primitives.py` | a table of rules, each tested by itself; for any leading axes, on NumPy and on a GPU |
 # | `LittleTape.record` | `Primitive.__call__` | arguments that need no gradient cost nothing; one dtype for all |
-# | `unbroadcast` | `engine.unbroadcast` | nothing: it is called in one place, for all rules |
+# | `unbroadcast` | `gradients.unbroadcast` | nothing: it is called in one place, for all rules |
 # | `backward`, `LittleTape.gradient` | `Tape.backward`, `Tape.gradient` | an entry is gone once it has been used, with the arrays that only it remembered |
 #
 # Here the engine is at work on equation 1, which is attention (chapter 5). The function

@@ -645,7 +645,7 @@ def train(reading, linear=20, epochs=40, rate=0.005, **settings):
     network, rows = MemoryNetwork(reading, **settings), []
     memory, question, answer = reading.arrays["train"]
     sgd, random = optim.SGD(network.parameters()), np.random.default_rng(0)
-    sgd.clips = "matrix"
+    sgd.clip_by = "matrix"
     for epoch in range(-linear, course.fast(epochs, 2)):  # from 0 on with the softmax
         order = random.permutation(len(answer))
         for start in range(0, len(order) - 31, 32):

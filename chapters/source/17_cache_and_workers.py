@@ -203,7 +203,7 @@ def gradient_by(count):
         for start, stop in pieces[worker::count]:  # piece i is of worker i mod count
             with Tape() as tape:
                 loss = loss_of(start, stop)
-            tape.backward(loss, into=buffers[worker])
+            tape.backward(loss, into=adam.views(buffers[worker]))
 
     team = workers.Workers(count, share)
     team.run("differentiate")
@@ -348,7 +348,7 @@ def gradient_in_order(count):
         for number in range(worker, len(pieces), count):
             with Tape() as tape:
                 loss = loss_of(*pieces[number])
-            tape.backward(loss, into=buffers[number])
+            tape.backward(loss, into=adam.views(buffers[number]))
     return sum(buffers) / len(inputs)
 
 

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 19. The engine, a tour
 #
-# **Optional.** About 55 minutes. You need chapter 2.
+# **Optional.** About 40 minutes. You need chapter 2.
 #
 # In chapter 2 you built a tape in forty lines. `engine.py` is the same tape, grown up,
 # and this chapter reads it. There is nothing to solve. Come here when you want to know
@@ -19,7 +19,7 @@ import tracemalloc
 import numpy as np
 
 from tinyrmc import Parameter, Tape, Tensor, course, equations, primitives
-from tinyrmc.autograd import engine
+from tinyrmc.autograd import engine, gradients
 
 course.setup()
 rng = np.random.default_rng(3)
@@ -27,7 +27,7 @@ rng = np.random.default_rng(3)
 # %% [markdown]
 # ## An array on a tape: `Tensor`
 #
-# From `__add__` on, one operator follows another: skim.
+# The operators stand at the end, two in a line.
 
 # %%
 course.show(Tensor)
@@ -41,11 +41,11 @@ course.show(Tensor)
 #   (Chapter 11 shows what happens when such a wall stands in the wrong place.)
 # - Python calls `__getattr__` only for names that do not exist. There is no method
 #   `t.sum()`; the message says what to write instead.
-# - `__add__` to `__getitem__`: operators look up an operation by its name in `TABLE`.
+# - `__add__` to `__getitem__` look up an operation by its name in `TABLE`.
 #   The engine itself knows no mathematics.
-# - `_refuse` makes the methods from `__bool__` on. They stop what would go wrong
-#   silently: a comparison, an `if` on a Tensor, an in-place `+=` that would change an
-#   array which the tape still needs.
+# - `@guards.unlike_an_array` adds methods that stop what would go wrong silently: a
+#   comparison, an `if` on a Tensor, an in-place `+=` that would change an array which
+#   the tape still needs. `guards.py` has all that is refused; you can skip it.
 
 # %%
 t = Tensor(np.ones((2, 3)))
@@ -70,7 +70,7 @@ course.show(Parameter)
 #   `grad`: several tapes may pay in before you take a step, and you clear it by hand
 #   between steps.
 # - Its number is negative and stays the same, because a parameter appears on many
-#   tapes. `next(_parameter_ids)` counts -1, -2, ...
+#   tapes. `next(Parameter._ids)` counts -1, -2, ...
 # - `data` is a property: when you set it, the new values are copied *into* the array
 #   that is there, after a check of shape and dtype. The optimizer keeps all parameters
 #   in one long array, and each parameter is a view of a part of it (chapter 1).
@@ -101,9 +101,9 @@ course.show(
 # more cases. An argument may be a plain vector. And a stack of matrices may meet a
 # single matrix: then the gradient of the single one is a sum over the stack, and one
 # large product does both product and sum at once. The rule does not even compute it: a
-# `Product` hands the tape the two factors, and you will see below what for. Apart from
-# that, no rule undoes broadcasting, and no rule adds up what was used twice. The engine
-# does that in one place for all.
+# `DeferredMatmul` hands the tape the two factors, and you will see below what for.
+# Apart from that, no rule undoes broadcasting, and no rule adds up what was used twice.
+# The engine does that in one place for all.
 #
 # ## What makes a rule an operation: `Primitive`
 
@@ -111,9 +111,7 @@ course.show(
 course.show(
     engine.primitive,
     engine.Primitive.__call__,
-    engine.Primitive._unwrap,
     engine.Primitive._run,
-    Tape._find,
     Tape._record,
     docstring=False,
 )
@@ -121,31 +119,34 @@ course.show(
 # %% [markdown]
 # `@primitive` above a forward rule turns it into an object of this class, and enters it
 # in `TABLE` under its name. `@tanh.vjp` gives it its second half. When you call it,
-# `__call__` takes four steps:
+# `__call__` takes three steps:
 #
-# - **Unwrap.** `_unwrap` takes the arrays out of the arguments: of a Tensor it takes
-#   `value.data`.
+# - **Unwrap.** It takes the arrays out of the arguments: of a Tensor it takes
+#   `a._data`.
 # - **Compute.** `_run` calls the forward rule, `rules.forward(xp, *arrays, **static)`.
-# - **Who asks?** If a tape is recording, its `_find` looks for Tensors with a number.
-#   It gives, for each argument, `(number, shape, dtype)`, or `None` for a constant. If
-#   all are constants, the call returns the result as another constant, and that is all.
-# - **Record.** Otherwise `_record` gives the result a new number, and
-#   `self.entries.append(...)` adds *one entry*. That is all the recording there is.
+# - **Record.** If a tape is recording, its `_record` looks for Tensors with a number.
+#   It notes `(number, shape, dtype)` for each argument, or `None` for a constant. If
+#   all are constants, the result is another constant, and that is all. Otherwise the
+#   result gets a new number, and `self.entries.append(...)` adds *one entry*.
+#
+# When it meets a parameter (number below 0) for the first time, it notes its version.
+# It refuses a Tensor of another tape, because that Tensor's number means something else
+# here.
 #
 # On a first reading you can skip the rest. It does not change what is computed. It is
 # there for three reasons:
 #
-# - *Other ways to call.* `_bind` sorts out arguments given by name: arrays go by
+# - *Other ways to call.* `guards.bind` sorts out arguments given by name: arrays go by
 #   position, and settings such as `axis=1` are *static* and have no gradient. Some
 #   rules have more than one result; then `out` is a tuple, and `several` says so.
-# - *Other machines.* `known` and `_namespace` find `xp` from the type of the arrays.
-#   `override` lets a GPU's own rule run instead.
-# - *Mistakes that would go unnoticed.* `_agreed` wants one dtype for all arrays, and
-#   `_run` wants the same dtype for the result. Plain numbers (`_NOT_ARRAYS`,
-#   `np.generic`) have no say, so a 2.0 does not turn a float32 program into a float64
-#   one. If NumPy complains, `_explained` adds the operation's name and the shapes.
-#   `_locked` makes results read-only, and `_borrow` takes samples of other arrays that
-#   a rule will need, so that the walk back refuses if they have changed.
+# - *Other machines.* `guards.common` finds `xp` from the type of the arrays. `override`
+#   lets a GPU's own rule run instead.
+# - *Mistakes that would go unnoticed.* `guards.common` wants one dtype for all arrays,
+#   and `_run` wants the same dtype for the result. Plain numbers have no say, so a 2.0
+#   does not turn a float32 program into a float64 one. If NumPy complains,
+#   `guards.explained` adds the operation's name and the shapes. `_locked` makes results
+#   read-only, and `guards.borrow` takes samples of other arrays that a rule will need,
+#   so that the walk back refuses if they have changed.
 #
 # Chapter 2 listed the entries that equation 1 leaves. Here is one of them in full, a
 # product of two matrices:
@@ -172,16 +173,13 @@ print("more than one result", several)
 # ## Recording: `Tape`
 
 # %%
-course.show(Tape.__init__, Tape.__enter__, Tape.__exit__, Tape.watch, Tape._place)
+course.show(Tape.__init__, Tape.__enter__, Tape.__exit__, Tape.watch)
 
 # %% [markdown]
 # - `with Tape() as tape:` puts the tape where `Primitive.__call__` looks for one, and
 #   takes it away at the end. Nothing else switches recording on, and each thread has
 #   its own tape. Outside, the same functions compute and record nothing.
 # - `watch` gives an input a number, so that you can ask for its gradient later.
-# - When `_place` meets a parameter (number below 0) for the first time, it notes its
-#   version. It refuses a Tensor of another tape, because that Tensor's number means
-#   something else here.
 #
 # ## Walking back
 
@@ -198,7 +196,7 @@ course.show(Tape.backward, Tape.gradient, Tape._walk)
 # - `g` is what the entry's output has received (`collect` gathers it for operations
 #   with several outputs). `None` means that the loss does not depend on this entry, so
 #   its rule does not run.
-# - The rule gives one gradient for each argument, `_fit` brings it to the argument's
+# - The rule gives one gradient for each argument, `fitted` brings it to the argument's
 #   shape, and `gradients.add` pays it in.
 #
 # `backward` pays into the parameters' own `grad` arrays (the `sinks`). `gradient` keeps
@@ -245,17 +243,17 @@ tape.backward(y)
 print(f"{2 * length:,} entries; derivative {x.grad:.3e}, by hand {0.9999**length:.3e}")
 
 # %% [markdown]
-# ## Shapes and sums: `unbroadcast` and `_Gradients`
+# ## Shapes and sums: `unbroadcast` and `Gradients`
 
 # %%
-course.show(engine.unbroadcast, engine._fit, engine._Gradients)
+course.show(gradients.unbroadcast, gradients.fitted, gradients.Gradients)
 
 # %% [markdown]
-# You have written `unbroadcast` yourself. `_fit` calls it wherever a gradient has
+# You have written `unbroadcast` yourself. `fitted` calls it wherever a gradient has
 # another shape than its argument. If the shape is still wrong afterwards, or the dtype
 # differs, then the rule is wrong, and the message names it.
 #
-# `_Gradients.add` is the line `gradients[id] = gradients.get(id, 0) + g` of the little
+# `Gradients.add` is the line `gradients[id] = gradients.get(id, 0) + g` of the little
 # tape, with care for who owns which array. Adding in place, `total += g`, saves an
 # array each time. But for $y = a + b$ the rule hands *the same* array to both
 # arguments. What goes wrong if you write into one of the two gradients? Write down what

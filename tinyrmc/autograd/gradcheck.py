@@ -28,7 +28,7 @@ def _moved(parameters: Sequence[Parameter], directions: Iterable) -> Iterator[No
 
     Afterwards they are as they were.
     """
-    before = [(p.data, p.grad, p.offset, p.buffer) for p in parameters]
+    before = [(p.data, p.grad) for p in parameters]
     for parameter, direction in zip(parameters, directions, strict=True):
         # asarray: 0-d arrays must stay arrays
         data = np.asarray(parameter.data + 1j * STEP * direction)
@@ -103,15 +103,8 @@ class _Trial:
                     f"gradcheck needs float64, got {x.dtype} of shape {x.shape}; "
                     "convert with .astype(np.float64)"
                 )
-            if not x.size:
-                raise ValueError(
-                    f"gradcheck got an array of shape {x.shape}, without a number to "
-                    "check; give it a size"
-                )
-        if not self.variables:
-            raise ValueError(
-                "gradcheck has nothing to move; give float64 inputs, or `parameters`"
-            )
+        if not all(x.size for x in self.variables.values()) or not self.variables:
+            raise ValueError("gradcheck needs numbers to move, in inputs or parameters")
         rng = generator(seed)
         self.directions = [_direction(rng, x.shape) for x in self.variables.values()]
         self.weights = rng.integers(2**32)
@@ -127,21 +120,12 @@ class _Trial:
             for k in self.moving:
                 inputs[k] = tape.watch(inputs[k])
             result = self.function(*inputs)
-            for part in _tensors(result):
-                if not isinstance(part, Tensor):
-                    raise TypeError(
-                        "gradcheck needs results that are Tensors, not "
-                        f"{type(part).__name__}: what primitives have not made would "
-                        "go unchecked"
-                    )
-            if not any(part.size for part in _tensors(result)):
+            parts = _tensors(result)
+            if not all(isinstance(part, Tensor) for part in parts):
+                raise TypeError("gradcheck needs results that are Tensors")
+            if not any(part.size for part in parts):
                 raise ValueError("gradcheck got a result without numbers to check")
             value = _scalar(result, np.random.default_rng(self.weights))
-        if not value.id:
-            raise AssertionError(
-                "gradient check: the result does not depend on any input or "
-                "parameter; was something detached?"
-            )
         wrt = [*(inputs[k] for k in self.moving), *self.parameters]
         used = _used(tape, value)
         for name, t in zip(self.variables, wrt, strict=True):
@@ -210,9 +194,7 @@ def gradcheck(
     Tensor. ValueError: there is nothing to check.
     """
     if not (is_number(tolerance) and 0 <= tolerance < 1):
-        raise ValueError(
-            f"gradcheck: tolerance must be from 0 to below 1, not {tolerance!r}"
-        )
+        raise ValueError(f"gradcheck: tolerance must not be {tolerance!r}")
     owner = parameters or function
     if hasattr(owner, "named_parameters"):
         parameters = dict(owner.named_parameters())
@@ -248,10 +230,8 @@ def hessian_vector_product(
         fits = vector.shape == parameter.shape and parameter.dtype == np.float64
         if not fits or np.iscomplexobj(vector):
             raise ValueError(
-                f"hessian_vector_product: a vector {vector.dtype} of shape "
-                f"{vector.shape} for a parameter {parameter.dtype} of shape "
-                f"{parameter.shape}; give one shape to both, float64 to the parameter "
-                "and real numbers to the vector"
+                f"hessian_vector_product: {vector.dtype}{list(vector.shape)} is no "
+                f"real vector for a parameter {parameter.dtype}{list(parameter.shape)}"
             )
     with _moved(parameters, vectors):
         with Tape() as tape:

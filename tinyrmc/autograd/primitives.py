@@ -5,7 +5,7 @@ derivative will need (`saved`). The vjp takes g = d loss / d out, and returns d 
 argument for each argument; `needs` says which of them anyone asks for. Nothing here
 thinks about broadcasting (the tape undoes it), about accumulation (the tape does it) or
 about which library computes (`xp`). All rules are analytic: no abs, no var, no norm. So
-the complex step of `checking.py` can verify each of them to the last digits.
+the complex step of `gradcheck.py` can verify each of them to the last digits.
 
 All rules have the same two types, which `engine.Primitive` states, so they carry no
 annotations. The file is long because it is the table, and a table belongs together.
@@ -20,7 +20,8 @@ from operator import index
 import numpy as np
 
 from ..backend import Array, as_rows, gemm, joined, sorting, stacked
-from .engine import TABLE, Product, Tensor, primitive
+from .engine import TABLE, Tensor, primitive
+from .gradients import DeferredMatmul
 
 BROADCAST = (
     "Shapes must broadcast: align them from the right, with 1 where one is stretched "
@@ -180,19 +181,25 @@ def tanh_vjp(xp, needs, g, y):
     return g * (1 - y * y)
 
 
+def _decay(xp, x):
+    """(e^-|x|, whether x is positive), for a complex step too."""
+    positive = x.real > 0
+    return xp.exp(xp.where(positive, -x, x)), positive
+
+
 @primitive
 def sigmoid(xp, x):
-    """1 / (1 + e^-x), written with tanh.
+    """1 / (1 + e^-x), written so that it never overflows and keeps its digits.
 
-    It never overflows, and sigmoid(+-inf) is exactly 1 and 0.
+    It is about e^x for very negative x; sigmoid(+-inf) is exactly 1 and 0.
     """
-    y = 0.5 * xp.tanh(0.5 * x) + 0.5
-    return y, (y,)
+    small, positive = _decay(xp, x)
+    return xp.where(positive, small.dtype.type(1), small) / (1 + small), (small,)
 
 
 @sigmoid.vjp
-def sigmoid_vjp(xp, needs, g, y):
-    return g * y * (1 - y)
+def sigmoid_vjp(xp, needs, g, small):
+    return g * small / (1 + small) ** 2  # y (1 - y), as exact on both sides
 
 
 @primitive
@@ -201,14 +208,13 @@ def softplus(xp, x):
 
     It is about x for large x, and about e^x for very negative x.
     """
-    positive = xp.maximum(x, xp.zeros((), x.dtype))
-    small = xp.exp(x - 2 * positive)  # e^-|x|
-    return positive + xp.log1p(small), (positive != 0, small)
+    small, positive = _decay(xp, x)
+    zero = small.dtype.type(0)
+    return xp.where(positive, x, zero) + xp.log1p(small), (positive, small)
 
 
 @softplus.vjp
 def softplus_vjp(xp, needs, g, positive, small):
-    # sigmoid(x), but not by tanh, which loses all digits of a very small one
     return g * xp.where(positive, small.dtype.type(1), small) / (1 + small)
 
 
@@ -233,7 +239,7 @@ def clip(xp, x, *, a_min, a_max):
 
 @clip.vjp
 def clip_vjp(xp, needs, g, free):
-    return g * free
+    return xp.where(free, g, xp.zeros((), g.dtype))
 
 
 @primitive(hint=BROADCAST)
@@ -246,9 +252,18 @@ def maximum(xp, a, b):
     return xp.maximum(a, b), (a > b if hasattr(a, "shape") else b < a,)
 
 
+def _chosen(xp, needs, g, first):
+    """g for the argument that was chosen, 0 for the other, even where g is infinite."""
+    zero = xp.zeros((), g.dtype)
+    return (
+        xp.where(first, g, zero) if needs[0] else None,
+        xp.where(first, zero, g) if needs[1] else None,
+    )
+
+
 @maximum.vjp
 def maximum_vjp(xp, needs, g, first):
-    return g * first if needs[0] else None, g * ~first if needs[1] else None
+    return _chosen(xp, needs, g, first)
 
 
 @primitive(hint=BROADCAST)
@@ -259,7 +274,7 @@ def minimum(xp, a, b):
 
 @minimum.vjp
 def minimum_vjp(xp, needs, g, first):
-    return g * first if needs[0] else None, g * ~first if needs[1] else None
+    return _chosen(xp, needs, g, first)
 
 
 @primitive(indices=(0,), hint=BROADCAST)
@@ -275,12 +290,7 @@ def where(xp, condition, x, y):
 
 @where.vjp
 def where_vjp(xp, needs, g, condition):
-    zero = xp.zeros((), g.dtype)
-    return (
-        None,
-        xp.where(condition, g, zero) if needs[1] else None,
-        xp.where(condition, zero, g) if needs[2] else None,
-    )
+    return None, *_chosen(xp, needs[1:], g, condition)
 
 
 # --- reductions -----------------------------------------------------------------------
@@ -329,9 +339,10 @@ def max(xp, x, *, axis=None, keepdims=False):
 
 @max.vjp
 def max_vjp(xp, needs, g, x, y, axis, keepdims):
-    winners = (x == _keep(y, x.shape, axis, keepdims)).astype(g.dtype)
-    count = xp.sum(winners, axis=axis, keepdims=True)
-    return winners * (_keep(g, x.shape, axis, keepdims) / count)
+    winners = x == _keep(y, x.shape, axis, keepdims)
+    count = xp.sum(winners.astype(g.dtype), axis=axis, keepdims=True)
+    share = _keep(g, x.shape, axis, keepdims) / count
+    return xp.where(winners, share, xp.zeros((), g.dtype))
 
 
 @primitive
@@ -362,6 +373,7 @@ def _one_axis(axis):
 def cumprod(xp, x, *, axis):
     """The running product along `axis` (an int): of each entry and all before it."""
     _one_axis(axis)
+    x = x if x.ndim else x.reshape(1)  # as NumPy does
     y = xp.cumprod(x, axis=axis)
     return y, (x, y, axis)
 
@@ -406,7 +418,7 @@ def matmul_vjp(xp, needs, g, a, b):
     if not needs[1]:
         return ga, None
     if b.ndim == 2:  # a stack times one matrix: the sum over the stack is one GEMM
-        return ga, Product(as_rows(a), as_rows(g))
+        return ga, DeferredMatmul(as_rows(a), as_rows(g))
     return ga, gemm(xp.swapaxes(a, -1, -2), g)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ..autograd import primitives as p
-from ..autograd.engine import Product
+from ..autograd.gradients import DeferredMatmul
 from ..backend import as_rows, gemm, locked, namespace, row_dots
 from .table import check_mask, fused, plus
 
@@ -112,8 +112,8 @@ def sliding_hop_vjp(xp, needs, g, u, m, m_ages, c, c_ages, weights, spread):
     gm = gemm(xp.swapaxes(gspread, 1, 2), u)
     gc = gemm(xp.swapaxes(spread, 1, 2), g)
     gm_ages, gc_ages = (
-        Product(as_rows(gw), as_rows(u)),
-        Product(as_rows(weights), as_rows(g)),
+        DeferredMatmul(as_rows(gw), as_rows(u)),
+        DeferredMatmul(as_rows(weights), as_rows(g)),
     )
     return gu, gm, gm_ages, gc, gc_ages, None
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import gpu as kernels
 from ..autograd import primitives as p
-from ..autograd.engine import Product
+from ..autograd.gradients import DeferredMatmul
 from ..backend import add_rows, as_rows, column_sums, gemm, row_dots
 from .table import fused, plus
 
@@ -44,8 +44,8 @@ def linear_vjp(xp, needs, g, x, weight, y):
     rows = as_rows(g)  # (R, out)
     return (
         gemm(g, weight.T) if needs[0] else None,
-        Product(as_rows(x), rows) if needs[1] else None,
-        Product(None, rows) if needs[2] else None,
+        DeferredMatmul(as_rows(x), rows) if needs[1] else None,
+        DeferredMatmul(None, rows) if needs[2] else None,
     )
 
 

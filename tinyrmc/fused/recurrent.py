@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..autograd import primitives as p
-from ..autograd.engine import Product
+from ..autograd.gradients import DeferredMatmul
 from ..backend import as_rows, gemm, multiplier, namespace
 from .table import fused, plus, sigmoid
 
@@ -175,8 +175,8 @@ def lstm_vjp(xp, needs, g, inputs, weight, gates, hiddens, cells, squashed, ends
     seen = xp.concatenate([inputs, before], axis=-1)
     return (
         gemm(gz, weight[:-size].T) if needs[0] else None,
-        Product(as_rows(seen), rows) if needs[1] else None,
-        Product(None, rows) if needs[2] else None,
+        DeferredMatmul(as_rows(seen), rows) if needs[1] else None,
+        DeferredMatmul(None, rows) if needs[2] else None,
         ghiddens[0],
         gcells[0],
         None,

@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 
 from .. import gpu as kernels
-from ..autograd.engine import Primitive
+from ..autograd import guards
+from ..autograd.engine import Primitive, Tensor
+
+MOST_SHAPES = 1000  # of calls that have passed, remembered by each operation
 
 _mode = {"reference": False}
 
@@ -49,6 +52,8 @@ class Fused(Primitive):
         shapes = tuple([getattr(array, "shape", None) for array in arrays])
         if shapes not in self._fitting:
             self._check_shapes(arrays, shapes)
+            if len(self._fitting) >= MOST_SHAPES:
+                self._fitting.clear()
             self._fitting.add(shapes)
         return super()._run(xp, dtype, arrays, static)
 
@@ -59,7 +64,7 @@ class Fused(Primitive):
             if shape is not None and not _fits(wanted, shape, sizes):
                 told = [f"{name} ({', '.join(x)})" for name, x in self.shapes.items()]
                 error = ValueError(f"the shapes must be {', '.join(told)}")
-                raise self._explained(error, arrays)
+                raise guards.explained(self, error, arrays)
 
     def override(self, xp: ModuleType, arrays: list, static: dict) -> Any:
         """The kernel, if there is one and it supports the call; else the array body."""
@@ -116,7 +121,8 @@ class KernelOnly(Fused):
     """
 
     def __call__(self, arrays: Any, **static: Any) -> Any:  # type: ignore[override]
-        xp, _, data = self._unwrap(arrays)
+        data = [a.data if isinstance(a, Tensor) else a for a in arrays]
+        xp, _ = guards.common(self, data)
         if xp is np or self.override(xp, data, static) is self:
             return self.composed(arrays, **static)
         return super().__call__(arrays, **static)

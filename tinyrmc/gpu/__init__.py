@@ -560,7 +560,7 @@ _JUDGES = 256  # threads of a block, and the most blocks that share the squares
 
 
 def judge(xp, gradient, valid, updates, scale, max_norm) -> tuple[Any, Any, Any]:
-    """`optim.Optimizer._clean` without touching the gradient: (norm, finite, factor).
+    """Clip as `Optimizer._apply`, but leave the gradient: (norm, finite, factor).
 
     Three 0-d arrays; the factor scales and clips. `valid` (bool) and `updates`, which
     counts the step if it can be taken, are 0-d arrays too.

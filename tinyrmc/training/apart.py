@@ -174,15 +174,15 @@ class Apart(Trainer):
 
     def _learn(self) -> list[Sums]:
         """Add up the gradient of the oldest trajectories."""
-        gradient, replies = self._gradients[0], []
-        gradient[...] = 0
+        self._gradients[0][...] = 0
+        replies = []
         for start, stop in self.shares.pieces:
             rows = {name: x[start:stop, 0] for name, x in self.queue.items()}
             batch = move_batch(self.xp, rows)
             with Tape() as tape:
                 result = self.task.loss(self.model, batch, None)
             loss, count, metrics, _ = check_result(self.task, result)
-            tape.backward(loss, into=gradient)
+            tape.backward(loss, into=self._views[0])
             replies.append(self._plain(Totals({"loss": (loss.data, count), **metrics})))
         return replies
 

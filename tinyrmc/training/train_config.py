@@ -149,7 +149,7 @@ class TrainConfig:
     ) -> optim.Optimizer:
         """The optimizer that these settings describe, over the given parameters."""
         optimizer = _MAKE[self.optimizer](self, parameters, allocate)
-        optimizer.clips = self.clips
+        optimizer.clip_by = self.clips
         return optimizer
 
 

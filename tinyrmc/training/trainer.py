@@ -154,6 +154,7 @@ class Trainer:
         own = self.optimizer.gradient
         others = range(self.workers.count - 1)
         self._gradients = [own, *(allocate(own.size, own.dtype) for _ in others)]
+        self._views = [self.optimizer.views(flat) for flat in self._gradients]
 
     def _worthwhile_workers(self, processes: bool) -> int:
         """How many workers a step's work is worth, judged by that of one example.
@@ -293,9 +294,9 @@ class Trainer:
 
         given: a batch to take instead of the stream's.
         """
-        task, gradient = self.task, self._gradients[worker]
+        task, into = self.task, self._views[worker]
         replies, carried = [], {}
-        gradient[...] = 0
+        self._gradients[worker][...] = 0
         for place, number in enumerate(self.shares.of(worker)):
             before = self.carry.before(number, step) if task.carries else None
             batch = self._batch(step, place, number) if given is None else given
@@ -304,7 +305,7 @@ class Trainer:
                 result = task.loss(self.model, batch, before)
             start, stop = self.shares.pieces[number]
             loss, count, metrics, after = check_result(task, result, stop - start)
-            tape.backward(loss, into=gradient)
+            tape.backward(loss, into=into)
             replies.append(self._plain(Totals({"loss": (loss.data, count), **metrics})))
             carried[number] = after
         if task.carries:

@@ -1,0 +1,330 @@
+"""The engine's refusals, and their words: a file that a reader may skip."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from inspect import Parameter, Signature
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..backend import NAMESPACES, Array, namespace, to_host
+
+# what a forward rule may raise, to be told again with an explanation
+WORDED = ValueError, TypeError, IndexError, AttributeError, ArithmeticError
+NOT_ARRAYS = bool, int, float, complex, type(None)
+
+# --- Tensors and Parameters -----------------------------------------------------------
+
+UNLIKE_ARRAYS = {
+    "__bool__ __float__ __int__ __index__": (
+        "has no truth or number value; read float(t.data), which waits for a GPU"
+    ),
+    "__array__": "does not turn into a NumPy array by itself; write t.data",
+    "__iter__ __len__": "is not a sequence; see primitives.unstack(t), and t.shape[0]",
+    "__eq__ __ne__ __lt__ __le__ __gt__ __ge__": (
+        "is not compared; compare arrays: t.data == u.data, or `is` for identity"
+    ),
+    "__pow__": "has no **; write primitives.power(t, exponent), or t * t",
+    "__setitem__ __iadd__ __isub__ __imul__ __itruediv__ __imatmul__": (
+        "is immutable; write t = t + u, or build a new one by primitives.where"
+    ),
+}
+
+
+def unlike_an_array(kind: Any) -> Any:
+    """Class decorator: what one does to arrays alone says what to write instead."""
+    for names, message in UNLIKE_ARRAYS.items():
+        for name in names.split():
+            setattr(kind, name, refusing(f"a Tensor {message}"))
+    return kind
+
+
+def refusing(message: str) -> Callable:
+    """A function or method that raises TypeError."""
+
+    def refuse(*_, **__):
+        raise TypeError(message)
+
+    return refuse
+
+
+def floating(what: str, value: Any) -> Array:
+    """A copy of an array, or of numbers; TypeError unless they are floating point."""
+    numbers = isinstance(value, (list, tuple, float, int, complex, np.generic))
+    array = (np if numbers else namespace(value)).array(value)
+    if array.dtype.kind not in "fc" or array.dtype.itemsize < 4:
+        raise TypeError(
+            f"{what} needs floating-point values of 32 bits or more, not "
+            f"{array.dtype}; write np.asarray(x, np.float32)"
+        )
+    return array
+
+
+def shown(tensor: Any) -> str:
+    """A Tensor or Parameter as it prints itself."""
+    look: Any = {"precision": 4, "threshold": 50, "edgeitems": 2, "separator": ", "}
+    values = np.array2string(to_host(tensor.data), prefix="Tensor(", **look)
+    id = f", id={tensor.id}" if tensor.id else ""
+    name = type(tensor).__name__
+    return f"{name}({values}, shape={tensor.shape}, dtype={tensor.dtype}{id})"
+
+
+def check_fits(name: str, value: Any, own: Array) -> None:
+    """An error unless a value can be copied into a Parameter's array."""
+    if not hasattr(value, "shape"):
+        fill = 0 if value is None else repr(value)
+        raise TypeError(
+            f"Parameter.{name} takes an array, not {type(value).__name__}; write "
+            f"parameter.{name}[...] = {fill} to fill it"
+        )
+    if (value.shape, value.dtype) != (own.shape, own.dtype):
+        kind = ValueError if value.shape != own.shape else TypeError
+        raise kind(
+            f"a Parameter {own.dtype}{list(own.shape)} cannot take {value.dtype}"
+            f"{list(value.shape)}; reshape it, or convert it with .astype"
+        )
+
+
+# --- Calls of a primitive -------------------------------------------------------------
+
+
+def signature(arrays: list[Parameter], statics: list[Parameter]) -> Signature:
+    """How a primitive is called: arrays in order, the others in order or by name."""
+    first = [p.replace(kind=p.POSITIONAL_ONLY) for p in arrays]
+    optional = any(p.default is not p.empty for p in arrays)
+    if not optional or all(p.default is not p.empty for p in statics):
+        statics = [p.replace(kind=p.POSITIONAL_OR_KEYWORD) for p in statics]
+    return Signature([p.replace(annotation=p.empty) for p in [*first, *statics]])
+
+
+def bind(primitive: Any, args: tuple, static: dict) -> tuple[tuple, dict]:
+    """Split a call into array arguments and static ones, as NumPy does."""
+    name, arity = primitive.name, primitive.arity
+    in_order = args[arity:]
+    if len(in_order) > len(primitive.statics):
+        arrays = f"{arity} array argument{'s' * (arity != 1)}"
+        takes = ", ".join([arrays, *primitive.statics])
+        raise TypeError(f"{name}: takes {takes}; got {len(args)} positional arguments")
+    for key, value in zip(primitive.statics, in_order, strict=False):
+        if key in static:
+            raise TypeError(f"{name}: {key!r} is given in order and by name")
+        static[key] = value
+    for key, value in static.items():
+        if key not in primitive.statics or hasattr(value, "tape"):
+            known = ", ".join(primitive.statics) or "none"
+            raise TypeError(
+                f"{name}: {key!r} is not a static argument (those are: {known}); "
+                "arrays and Tensors go by position"
+            )
+        if key in primitive.switches and value not in (False, True):
+            raise TypeError(f"{name}: {key} is True or False, not {value!r}")
+        if getattr(value, "shape", None) == ():
+            # NumPy's scalars would widen float32, and 0-d arrays can change later
+            static[key] = value.item()
+    args = args[:arity]
+    if primitive.variadic:
+        if len(args) != 1 or not isinstance(args[0], (list, tuple)):
+            raise TypeError(
+                f"{name}: the first argument is a list of arrays or Tensors: "
+                f"{name}([a, b], ...)"
+            )
+        return tuple(args[0]), static
+    if len(args) < primitive.required:
+        wanted = f"takes {primitive.required} array arguments, got {len(args)}"
+        raise TypeError(f"{name}: {wanted}; {primitive.hint or 'see its docstring'}")
+    return (*args, *[None] * (arity - len(args))), static
+
+
+def common(primitive: Any, arrays: list) -> tuple[ModuleType, Any]:
+    """The library and the dtype of a call's arrays; TypeError unless they agree.
+
+    Numbers have no say, and indices none in the dtype. NumPy's scalars become Python's,
+    in the list: they must not widen a float32 program.
+    """
+    xp, dtype, known = np, None, None
+    for position, value in enumerate(arrays):
+        kind = type(value)
+        if kind is not known:
+            if isinstance(value, np.generic):
+                arrays[position] = value.item()
+                continue
+            if isinstance(value, NOT_ARRAYS):
+                continue
+            own = NAMESPACES.get(kind) or namespace(value)
+            if known is not None and own is not xp:
+                raise TypeError(
+                    f"{primitive.name}: argument {position} is a {own.__name__} array "
+                    f"among {xp.__name__} ones; move it first"
+                )
+            xp, known = own, kind
+        if value.dtype is not dtype and position not in primitive.indices:
+            dtype = agreed(primitive.name, position, value.dtype, dtype)
+    return xp, dtype
+
+
+def agreed(name: str, position: int, own: np.dtype, dtype: Any) -> Any:
+    """The dtype of a call, given one more array's and that of its arrays so far.
+
+    A mask has no say. The complex step mixes float64 constants in.
+    """
+    if own.kind == "b":
+        return dtype
+    if own.kind not in "fc" or own.itemsize < 4:
+        raise TypeError(
+            f"{name}: argument {position} has dtype {own}, and arrays are floating "
+            "point of 32 bits or more; convert with .astype"
+        )
+    if dtype is None or own == dtype:
+        return own
+    real, wide = sorted((dtype, own), key=lambda d: d.itemsize)
+    if real.kind + wide.kind == "fc" and wide.itemsize == 2 * real.itemsize:
+        return wide
+    raise TypeError(
+        f"{name}: argument {position} has dtype {own}, the others {dtype}; convert "
+        "one with .astype"
+    )
+
+
+def widened(name: str, dtype: np.dtype, own: np.dtype) -> TypeError:
+    """The error for a forward rule that has left the dtype of its arguments."""
+    return TypeError(
+        f"{name}: {dtype} arguments gave a {own} result; some constant is wider, or "
+        "bytes are foreign, or the function is not analytic"
+    )
+
+
+def explained(primitive: Any, error: Exception, arrays: list) -> Exception:
+    """The error again, saying which operation, on what, and what to do.
+
+    NumPy's own kinds of error cannot be made from a message: they become TypeErrors.
+    """
+    kinds = [k for k in (IndexError, ValueError) if isinstance(error, k)]
+    given = [
+        f"{a.dtype}{list(a.shape)}" if hasattr(a, "shape") else repr(a) for a in arrays
+    ]
+    known = ";" in str(error)  # a rule's own words end in what to do
+    hint = f"\n{primitive.hint}" if primitive.hint and not known else ""
+    message = f"{primitive.name}({', '.join(given)}): {error}{hint}"
+    return [*kinds, TypeError][0](message)
+
+
+def miscounted(name: str, given: int, wanted: int) -> TypeError:
+    """The error for a rule that gives too few gradients, or too many."""
+    return TypeError(
+        f"vjp of {name}: it gives {given} gradients for {wanted} arguments"
+    )
+
+
+# --- Tapes ----------------------------------------------------------------------------
+
+
+def foreign(name: str, tensor: Any) -> RuntimeError:
+    """The error for a Tensor that would silently be a constant on this tape."""
+    where = "made on another Tape" if tensor.id else "computed in another thread"
+    remedy = "write .detach() if you mean a constant"
+    return RuntimeError(f"{name}: an argument was {where}; {remedy}")
+
+
+def check_opening(tape: Any, recording: Any) -> None:
+    """RuntimeError unless a tape is new and the thread has no other."""
+    if recording is not None:
+        raise RuntimeError("a Tape is already recording in this thread; close it first")
+    if tape._state != "new":
+        raise RuntimeError("this Tape was already used; make a new one each time")
+
+
+def borrow(borrowed: dict, array: Any, whose: str) -> None:
+    """Remember some of what an array holds, so that backward can see if it changed.
+
+    Not on a GPU, where looking would make the host wait.
+    """
+    if type(array) is np.ndarray and id(array) not in borrowed:
+        borrowed[id(array)] = array, _glimpse(array), whose
+
+
+def _glimpse(array: np.ndarray) -> bytes:
+    """Some 64 numbers of an array; the odd step does not stay in one column."""
+    return array.flat[:: array.size // 64 | 1].tobytes()
+
+
+NOT_RECORDED = {  # the state of a tape that cannot be walked back -> what to do
+    "new": "has recorded nothing; compute the loss inside `with Tape() as tape:`",
+    "recording": "is still recording; leave the with-block first",
+    "consumed": "is consumed; record again",
+}
+
+
+def check_backward(tape: Any, loss: Any) -> None:
+    """An error unless the tape can be walked back from this loss, as recorded."""
+    if tape._state != "recorded":
+        raise RuntimeError(f"this Tape {NOT_RECORDED[tape._state]}")
+    id = getattr(loss, "id", 0)
+    if id not in tape._parameters and not (id and loss.tape is tape):
+        raise RuntimeError("the loss does not depend on anything recorded on this Tape")
+    if loss.shape != ():
+        raise ValueError(
+            f"backward needs a scalar loss, not shape {loss.shape}; reduce it with "
+            "primitives.sum or mean"
+        )
+    for parameter, version in tape._parameters.values():
+        if parameter.version != version:
+            raise RuntimeError(
+                f"a Parameter of shape {parameter.shape} was changed after it was "
+                "recorded; call backward before the update"
+            )
+    for array, before, whose in tape._borrowed.values():
+        if _glimpse(array) != before:
+            raise RuntimeError(
+                f"{whose}: an array {array.dtype}{list(array.shape)} was changed after "
+                "it was recorded; fill another one, or call backward first"
+            )
+
+
+def check_into(into: Any, parameters: list) -> None:
+    """An error unless `into` has a place for the gradient of each Parameter."""
+    for p in parameters:
+        place = into.get(p.id)
+        if place is None or (place.shape, place.dtype) != (p.shape, p.dtype):
+            raise ValueError(
+                f"backward(into=...) has no place for a Parameter {p.dtype}"
+                f"{list(p.shape)}; give it to the optimizer too"
+            )
+
+
+_taken: set[int] = set()  # the ids of what backward adds into at the moment
+_adding = threading.RLock()  # held by a backward into the Parameters' own gradients
+
+
+def _after_fork() -> None:
+    """In a forked process nobody else holds a lock, whoever held it before."""
+    global _adding
+    _adding = threading.RLock()
+    _taken.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@contextmanager
+def alone(into: dict | None) -> Iterator[None]:
+    """Hold what backward adds into; two threads at once would lose what one adds.
+
+    For the Parameters' own gradients a second one waits, elsewhere it gets an error.
+    """
+    if into is None:
+        with _adding:
+            yield
+        return
+    if id(into) in _taken:
+        raise RuntimeError("another thread is adding here; give each its own `into`")
+    _taken.add(id(into))
+    try:
+        yield
+    finally:
+        _taken.discard(id(into))

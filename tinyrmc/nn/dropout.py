@@ -1,0 +1,125 @@
+"""Dropout, with masks that depend on an example's own seed and on nothing else."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..autograd.engine import Tensor
+from ..backend import Array, namespace
+from ..errors import check_number, is_integer
+from .module import Module
+
+_ODD = 0x9E3779B9  # 2^32 / the golden ratio: its multiples lie far apart
+
+
+def _hash(xp, x):
+    """A bijection of uint32 that looks random; x is written over."""
+    for shift, factor in (16, 0x7FEB352D), (15, 0x846CA68B):
+        x ^= xp.right_shift(x, np.uint32(shift))
+        x *= np.uint32(factor)
+    x ^= xp.right_shift(x, np.uint32(16))
+    return x
+
+
+class Noise:
+    """Where the masks of dropout come from: one seed for each example.
+
+        noise = Noise(batch["noise"])    # (B,) integers, drawn by the stream
+        x = dropout(embedded, noise)     # the first mask
+        y = dropout(hidden, noise)       # the next one
+
+    Each use takes the next mask. The mask of an example depends on its own seed and on
+    the number of the use: not on the other examples, the workers or the machine. NumPy
+    and CuPy give the same bits, those of a hash (Wellons' `lowbias32`) of seed, use,
+    row and column, computed where the seeds are.
+    """
+
+    def __init__(self, seeds: Array):
+        if getattr(seeds, "ndim", None) != 1 or seeds.dtype.kind not in "iu":
+            raise ValueError("Noise: seeds must be a one-dimensional array of integers")
+        xp, seeds = namespace(seeds), seeds.astype(np.uint64)
+        halves = seeds, xp.right_shift(seeds, np.uint64(32))  # low and high
+        self.seeds = [half.astype(np.uint32) for half in halves]  # each (B,)
+        self.uses = 0
+
+    def draw(self, shape: tuple[int, ...], axis: int, rows: Array | None = None):
+        """Numbers from 0 to 65535, uint16 of this shape, for the next use.
+
+        `axis` is that of the examples, never the last one. `rows` is as for `Dropout`.
+        """
+        xp = namespace(self.seeds[0])
+        count, ndim = len(self.seeds[0]), len(shape)
+        if not -ndim <= axis < ndim - 1 or axis == -1 or shape[axis] != count:
+            raise ValueError(
+                f"Dropout: axis {axis} of shape {shape} does not hold the examples of "
+                f"{count} seeds; give the axis that does, not the last one"
+            )
+        axis %= ndim
+        self.uses += 1
+        low, high = self.seeds
+        key = _hash(xp, low + np.uint32(self.uses * _ODD & 0xFFFFFFFF))
+        key = _hash(xp, key ^ high)  # (B,)
+        key = key.reshape([count if k == axis else 1 for k in range(ndim - 1)])
+        if rows is None:
+            others = [1 if k == axis else n for k, n in enumerate(shape[:-1])]
+            rows = xp.arange(math.prod(others)).reshape(others)
+        key = _hash(xp, key + rows.astype(np.uint32))  # of each row
+        pairs = xp.arange(-(-shape[-1] // 2), dtype=np.uint32)
+        bits = _hash(xp, key[..., None] + pairs * np.uint32(_ODD))
+        return bits.view(np.uint16)[..., : shape[-1]]
+
+
+class Dropout(Module):
+    """Inverted dropout: each number is zero with probability `rate`.
+
+    What is kept is divided by 1 - rate, so the mean stays (to a ten-thousandth, at
+    rates up to 0.9). In evaluation `noise` is None, and x comes back as it is. It has
+    no parameters.
+
+    Args:
+        rate: 0 <= rate < 1, in steps of 1/65536.
+        axis: the axis of x that holds the examples, one for each seed of the noise: 0
+            for (B, ...), 1 for (T, B, ...). The last axis cannot be it.
+        shared: axes along which one mask serves all. shared=0 for (T, B, F) drops the
+            same units at all time steps (the variational dropout of Gal and Ghahramani
+            2016, the "locked" one of Merity et al. 2018); shared=-1 drops whole rows.
+    """
+
+    most = 65535 / 65536  # the highest rate
+
+    def __init__(self, rate: float, axis: int = 0, shared: int | tuple[int, ...] = ()):
+        rate = check_number("Dropout", "rate", rate)
+        if not 0 <= rate <= self.most:
+            raise ValueError(f"Dropout: rate must be from 0 to below 1, not {rate}")
+        self.rate, self.axis = rate, axis
+        self.shared = tuple(shared) if isinstance(shared, (tuple, list)) else (shared,)
+        for name, number in ("axis", axis), *[("shared", each) for each in self.shared]:
+            if not is_integer(number):
+                raise TypeError(f"Dropout: {name} takes axes by number, not {number!r}")
+
+    def __call__(
+        self, x: Array | Tensor, noise: Noise | None = None, rows: Array | None = None
+    ) -> Array | Tensor:
+        """x with some of its numbers zero.
+
+        rows: integers that name the rows of x, of the shape of x without the last axis
+            (or one that broadcasts to it). Rows of an example that have the same name
+            get the same mask. With the words' ids and shared=-1 a word is dropped
+            wherever it stands: the embedding dropout of Merity et al. (2018).
+        """
+        if noise is None or self.rate == 0:
+            return x
+        if x.dtype.kind not in "fc":
+            raise TypeError(
+                f"Dropout: x is {x.dtype}; convert with .astype(np.float32)"
+            )
+        if rows is not None and rows.dtype.kind not in "iu":
+            raise TypeError(f"Dropout: names of rows are integers, not {rows.dtype}")
+        shape = list(x.shape)
+        for axis in self.shared:
+            shape[axis] = 1
+        numbers = noise.draw(tuple(shape), self.axis, rows)
+        keep = numbers >= np.uint16(round(self.rate * 65536))
+        return x * (keep * x.dtype.type(1 / (1 - self.rate)))
