@@ -22,7 +22,7 @@ import numpy as np
 
 from tinyrmc.cli import train
 from tinyrmc.cli.commands import run_main
-from tinyrmc.results import curves
+from tinyrmc.results import plotting
 from tinyrmc.runs.run import Run
 from tinyrmc.training.children import _end_all as end_children
 from tinyrmc.training.discovery import load_task, task_files

@@ -14,7 +14,7 @@ from tinyrmc.cores import LSTM, DeepLSTM, Feedforward, RelationalMemory
 from tinyrmc.cores.core import state_arrays, state_of
 from tinyrmc.environments.world import Codes
 from tinyrmc.errors import RunError
-from tinyrmc.results import curves
+from tinyrmc.results import plotting
 from tinyrmc.results.episodes import EpisodeError, record
 from tinyrmc.results.figures.curves import measured
 from tinyrmc.training.discovery import TaskError

@@ -23,7 +23,7 @@ from tinyrmc import RelationalMemory, load
 from tinyrmc.cli import plot
 from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import UsageError
-from tinyrmc.results import attention, probes
+from tinyrmc.results import attending, probes
 from tinyrmc.runs.arrays import save_arrays
 from tinyrmc.training.checkpoints import open_checkpoint, restore_model
 from tinyrmc.training.discovery import load_task
@@ -200,18 +200,18 @@ def test_memories_without_a_mask_gates_or_a_second_slot(model, tmp_path):
     found, cases = probes.analyse(network, shown), shown.take(probes.cases(shown))
     seen = probes.traces(network, cases.inputs)
     paths = [
-        *attention.draw_maps(cases, seen, tmp_path),
-        *attention.draw_gates(cases, seen, tmp_path),
+        *attending.draw_maps(cases, seen, tmp_path),
+        *attending.draw_gates(cases, seen, tmp_path),
     ]
-    paths += attention.draw_measures(found, task.references(), tmp_path)
+    paths += attending.draw_measures(found, task.references(), tmp_path)
     assert [path.name for path in paths] == [
         name
         for name in PICTURES
         if name != "attention_gates.png" or "gate_style" not in model
     ]
-    described = attention.tables(found, task.references())
+    described = attending.tables(found, task.references())
     assert len(described) == (2 if "core" in model else 3)
-    data = page_data(attention.page("t", cases, seen, described))
+    data = page_data(attending.page("t", cases, seen, described))
     assert list(data["examples"][0]["gates"]) == (
         [] if "gate_style" in model else ["input", "forget"]
     )
@@ -357,7 +357,7 @@ def test_the_largest_network_of_the_task_still_fits():
         )
         shown = probes.held_out(task, 40)
         seen = probes.traces(task.build(np.random.SeedSequence(0)), shown.inputs)
-        page = attention.page("t", shown, seen, [])
+        page = attending.page("t", shown, seen, [])
         assert 100_000 < len(page.encode()) < 1_500_000
 
 
@@ -375,7 +375,7 @@ def test_words_of_a_task_cannot_end_the_script():
     bad = "</script><script>alert(1)</script> <!-- DATA"
     shown = dataclasses.replace(shown, describe=lambda row: (bad, [{bad: bad}] * 4))
     seen = probes.traces(restore_model(task, arrays, state), shown.inputs)
-    data = page_data(attention.page(bad, shown, seen, []))
+    data = page_data(attending.page(bad, shown, seen, []))
     assert data["title"] == bad == data["examples"][2]["question"]
     assert data["examples"][2]["items"][1] == {bad: bad}
 
@@ -384,7 +384,7 @@ def test_the_page_holds_the_cases_first_and_wrong_answers_too(drawn):
     data = page_data((drawn[0] / "page.html").read_text(encoding="utf-8"))
     assert [example["marked"] for example in data["examples"][:3]] == [0, 2, 3]
     verdicts = [example["verdict"] for example in data["examples"]]
-    assert sum("wrong" in verdict for verdict in verdicts) >= attention.WRONG_IN_PAGE
+    assert sum("wrong" in verdict for verdict in verdicts) >= attending.WRONG_IN_PAGE
     assert sum("right" in verdict for verdict in verdicts) > 10
     assert len(data["tables"]) == 3
 
@@ -393,7 +393,7 @@ def test_without_the_network_the_page_holds_what_it_did():
     task, arrays, state = open_checkpoint(TRAINED)
     shown = probes.held_out(task, 30)
     seen = probes.traces(restore_model(task, arrays, state), shown.inputs)
-    data = page_data(attention.page("t", shown, seen, []))
+    data = page_data(attending.page("t", shown, seen, []))
     assert data["network"] is None
     for example in data["examples"]:
         right = int(np.argmax(example["probabilities"])) == example["target"]
@@ -478,9 +478,9 @@ def test_the_page_shows_what_the_network_did(
     task, arrays, state = open_checkpoint(TRAINED)
     model, shown = (
         restore_model(task, arrays, state),
-        probes.held_out(task, attention.SHOWN),
+        probes.held_out(task, attending.SHOWN),
     )
-    asked = shown.take(attention.to_show(model, shown))
+    asked = shown.take(attending.to_show(model, shown))
     seen = probes.traces(model, asked.inputs)
     question, steps = asked.describe(example)
     reader = Reader(dom)
@@ -595,8 +595,8 @@ def test_what_you_wipe_and_cut_changes_the_answer_as_it_would_in_python(
 
     task, arrays, state = open_checkpoint(TRAINED)
     model: Any = restore_model(task, arrays, state)
-    shown = probes.held_out(task, attention.SHOWN)
-    asked = shown.take(attention.to_show(model, shown)[[3]])
+    shown = probes.held_out(task, attending.SHOWN)
+    asked = shown.take(attending.to_show(model, shown)[[3]])
     first = (model.core.initial_state(1),)
 
     def change(t, state):
@@ -636,8 +636,8 @@ def test_the_table_of_what_slots_are_worth_is_that_of_single_wipes(window, drawn
     window.until(f"{cells}.length")
     task, arrays, state = open_checkpoint(TRAINED)
     model: Any = restore_model(task, arrays, state)
-    shown = probes.held_out(task, attention.SHOWN)
-    asked = shown.take(attention.to_show(model, shown)[[1]])
+    shown = probes.held_out(task, attending.SHOWN)
+    asked = shown.take(attending.to_show(model, shown)[[1]])
     first = (model.core.initial_state(1),)
     answers = []
     for slot, step in np.ndindex(4, 4):

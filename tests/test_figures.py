@@ -21,7 +21,7 @@ import tinyrmc
 from tinyrmc.cli import plot
 from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import RunError
-from tinyrmc.results import curves as run_curves
+from tinyrmc.results import plotting as run_curves
 from tinyrmc.results import figures
 from tinyrmc.results.figures import curves, glances, slots, style
 from tinyrmc.runs.run import Run
@@ -588,7 +588,7 @@ def python(script):
 def test_pyplot_is_never_imported_and_matplotlib_only_to_draw():
     assert (
         python(
-            "import sys, tinyrmc.cli.plot, tinyrmc.results.attention; "
+            "import sys, tinyrmc.cli.plot, tinyrmc.results.attending; "
             "print('matplotlib' in sys.modules)"
         )
         == "False\n"

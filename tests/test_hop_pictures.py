@@ -7,7 +7,7 @@ import pytest
 from babistories import reading_of
 
 from tinyrmc import corpora
-from tinyrmc.results import hops
+from tinyrmc.results import memory_hops
 from tinyrmc.results.figures import stories
 
 
@@ -19,18 +19,18 @@ def test_an_empty_memory_is_no_fact_and_one_that_is_forgotten_is_not_found():
     reading = reading_of(strong, [short, long], 3)
     rows = np.arange(2)
     # a hop each, the last sentence, chance: 1 of 1 and, of b, c and d, c
-    assert hops.shares(reading, rows) == pytest.approx([0.5, 0.5, 0.5, 2 / 3])
-    assert np.isnan(hops.shares(reading, rows[:0])).all()
-    title, said, weights, facts = hops._looked(reading, 0)
+    assert memory_hops.shares(reading, rows) == pytest.approx([0.5, 0.5, 0.5, 2 / 3])
+    assert np.isnan(memory_hops.shares(reading, rows[:0])).all()
+    title, said, weights, facts = memory_hops._looked(reading, 0)
     assert title == "Q?\nAnswer x, right"
     assert said == ["A.", "(2 empty memories, together)"] and facts == [True, False]
     np.testing.assert_allclose(weights, [[0.2, 0.9], [0.8, 0.1]])
-    _, said, weights, facts = hops._looked(reading, 1)
+    _, said, weights, facts = memory_hops._looked(reading, 1)
     assert said == ["B.", "C.", "D."] and facts == [False, True, False]
     np.testing.assert_allclose(weights, [[0.1, 1], [0.8, 0], [0.1, 0]])
     for how in "masked", "linear":
         other = dataclasses.replace(reading, **{how: True})
-        assert hops._looked(other, 0)[1] == ["A."]
+        assert memory_hops._looked(other, 0)[1] == ["A."]
 
 
 def test_examples_are_of_different_stories_while_there_are_some():
@@ -43,7 +43,7 @@ def test_examples_are_of_different_stories_while_there_are_some():
 
     def chosen(answers, each):
         reading = reading_of(weights, stories, 2, answers=answers)
-        return hops.chosen(reading, np.arange(7), each)
+        return memory_hops.chosen(reading, np.arange(7), each)
 
     # not the question once more, nor another of story 0, nor story 2, which tells the
     # same as story 0, nor a beginning of story 3, while there are others
@@ -82,7 +82,7 @@ def test_the_question_stands_above_its_story_and_the_caption_is_even():
     ]
     columns = [looked, looked[::-1]]
     red = "Red, with a dot: supporting facts."
-    note = f"Strengths in percent of all memories. {red} {hops.CAVEAT}"
+    note = f"Strengths in percent of all memories. {red} {memory_hops.CAVEAT}"
     figure = stories._draw_hops(columns, note, True)
     figure.draw_without_rendering()
     for panel in figure.axes:

@@ -18,7 +18,7 @@ from tasks import babi
 from tinyrmc import corpora
 from tinyrmc.cli import plot, train
 from tinyrmc.cli.commands import run_main
-from tinyrmc.results import hops
+from tinyrmc.results import memory_hops
 from tinyrmc.runs.run import Run
 from tinyrmc.training.checkpoints import open_checkpoint, restore_model
 
@@ -104,7 +104,7 @@ def test_what_is_printed_is_a_count_by_hand_of_the_restart_that_is_taken(runs, c
         ]
         for name, part in parts.items()
     }
-    assert hops.CAVEAT in printed
+    assert memory_hops.CAVEAT in printed
     picture = runs / "one" / "hops_task_1.png"
     assert printed.splitlines()[-1] == str(picture)
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -204,7 +204,7 @@ def test_the_page_computes_what_python_computes(variant, linear, window, tmp_pat
     assert min(lengths) < reading.slots and (max(lengths) > reading.slots or joint)
     assert reading.linear is linear
     page = tmp_path / "page.html"
-    page.write_text(hops.page("t", reading), encoding="utf-8")
+    page.write_text(memory_hops.page("t", reading), encoding="utf-8")
     opened(window, page)
     rows = np.arange(material.count("test"))[:: 12 if joint else 4]
     found, logits = in_page(window, reading, rows)
@@ -241,7 +241,7 @@ def shown(window):
 
 def as_shown(reading, row):
     """The same, of a test story."""
-    _, said, weights, _ = hops._looked(reading, row)
+    _, said, weights, _ = memory_hops._looked(reading, row)
     cells = [[f"{100 * w:.0f}" for w in each] for each in weights]
     names = [name.rstrip(".") for name in said]
     return reading.answers[row], [[n, *c] for n, c in zip(names, cells, strict=True)]
@@ -260,7 +260,7 @@ def test_what_you_choose_and_what_you_type_is_read_at_once(runs, page, window):
     (reading,) = task.readings(model)
     window.size(1280, 900)
     opened(window, page)
-    right, wrong = hops.chosen(reading, reading.of(1), hops.IN_PAGE)
+    right, wrong = memory_hops.chosen(reading, reading.of(1), memory_hops.IN_PAGE)
     count = len(right)
     assert_shown(window, reading, right[0])
     assert window.run("$('verdict').textContent") == "This is right."
@@ -272,14 +272,14 @@ def test_what_you_choose_and_what_you_type_is_read_at_once(runs, page, window):
     facts = window.run(
         "[...document.querySelectorAll('#hops .fact')].map(e => e.textContent)"
     )
-    named = [hops.sentence(story.sentences[k]).rstrip(".") for k in story.supporting]
+    named = [memory_hops.sentence(story.sentences[k]).rstrip(".") for k in story.supporting]
     assert facts == named
     # another story, as long at least, typed over the one that is there
     long = np.flatnonzero(reading.sentences >= reading.sentences[wrong[0]])
     other = reading.stories[long[-1]]
     assert other != story
     for name, text in {
-        "story": "  ".join(hops.sentence(words) for words in other.sentences),
+        "story": "  ".join(memory_hops.sentence(words) for words in other.sentences),
         "question": " ".join(other.question).upper(),
     }.items():
         window.click(f"$('{name}')")
@@ -332,7 +332,7 @@ def joint_page(runs, tmp_path_factory):
     """The page of the run `joint`."""
     task, model = restored(runs / "joint")
     path = tmp_path_factory.mktemp("page") / "joint.html"
-    path.write_text(hops.page("joint", *task.readings(model)), encoding="utf-8")
+    path.write_text(memory_hops.page("joint", *task.readings(model)), encoding="utf-8")
     return path
 
 
@@ -387,7 +387,7 @@ def test_where_nothing_is_bold_it_says_that_an_empty_memory_is_strongest(
         row
         for k in corpora.GENERATED_TASKS
         for row in itertools.chain(
-            *hops.chosen(reading, reading.of(k), hops.OF_SEVERAL)
+            *memory_hops.chosen(reading, reading.of(k), memory_hops.OF_SEVERAL)
         )
     ]
     assert len(rows) == window.run("data.examples.length")
@@ -415,7 +415,7 @@ def test_nothing_in_a_story_ends_the_script():
     story = corpora.Story((("</script>",),), ("q",), "x", (), 0)
     network = babi.MemN2N(1, 2, 1)
     reading = reading_of([[[1.0]]], [story], 1, network=network, vocabulary=["x"])
-    page = hops.page("t", reading)
+    page = memory_hops.page("t", reading)
     assert page.count("</script>") == 2
 
 

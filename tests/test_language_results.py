@@ -20,7 +20,7 @@ from tinyruns import SURROUNDINGS, cut_short
 
 from tinyrmc import training
 from tinyrmc.cli import evaluate, generate, plot, report, train
-from tinyrmc.results import examinations, figures
+from tinyrmc.results import findings, figures
 from tinyrmc.results.figures import curves
 from tinyrmc.results.figures import examinations as pictures
 from tinyrmc.results.figures.style import wrap
@@ -242,7 +242,7 @@ def test_as_json_all_numbers_are_exact(runs, capsys):
 def test_cells_are_told_after_their_kind():
     rows = [("a", 12_345, 1234.5), ("b", None, None)]
     table = training.Table("test_perplexity", ["word", "tokens", "perplexity"], rows)
-    assert examinations.cells(table) == [
+    assert findings.cells(table) == [
         ["word", "tokens", "perplexity"],
         ["a", "12,345", "1,234.50"],
         ["b", "", ""],
@@ -284,11 +284,11 @@ def test_what_networks_have_in_common_is_said_once():
         ["quick", "rmc", "--data.window 5", "seed 0", "step 20"],
         ["quick", "lstm", "--data.window 5", "--model.layers 2", "seed 1", "step 20"],
     ]
-    assert examinations.names(runs) == (
+    assert findings.names(runs) == (
         "quick, --data.window 5, step 20",
         ["rmc, seed 0", "lstm, --model.layers 2, seed 1"],
     )
-    assert examinations.names(runs[:1]) == (", ".join(runs[0]), [""])
+    assert findings.names(runs[:1]) == (", ".join(runs[0]), [""])
 
 
 def test_a_flag_and_its_value_stay_on_one_line():
@@ -307,11 +307,11 @@ def test_a_row_for_each_network_is_a_table_of_all():
         name: training.Table("test_perplexity", ("lanes", "perplexity"), [(1, value)])
         for name, value in (("a", 2.0), ("b", 3.5))
     }
-    assert examinations.is_small(tables)
+    assert findings.is_small(tables)
     rows = [["", "lanes", "perplexity"], ["a", "1", "2.00"], ["b", "1", "3.50"]]
-    assert examinations.side_by_side(tables) == rows
+    assert findings.side_by_side(tables) == rows
     curve = training.Curve("test_perplexity", ("k", "perplexity"), [(1, 2.0)])
-    assert not examinations.is_small({"a": curve})
+    assert not findings.is_small({"a": curve})
 
 
 def test_a_picture_is_as_wide_as_the_note_below_its_tables():
@@ -365,7 +365,7 @@ def test_a_heat_map_is_drawn_with_each_rows_largest_in_white(tmp_path):
     words = " ".join(f"--model.hops {k}," for k in range(13))
     drawn = pictures._draw_heat_maps({"a": few}, "title", words)
     assert_words_are_apart_and_inside(drawn)
-    path = examinations.draw("By hop", {"a": one}, tmp_path)
+    path = findings.draw("By hop", {"a": one}, tmp_path)
     assert path.name == "by_hop.png" and imread(path).ndim == 3
     nothing = heat_map([(1, 0.0, 0.0)])
     assert figures.heat_maps({"a": nothing}, tmp_path / "b.png").is_file()
@@ -373,11 +373,11 @@ def test_a_heat_map_is_drawn_with_each_rows_largest_in_white(tmp_path):
 
 def test_of_a_long_heat_map_some_rows_are_told():
     long = heat_map([(k + 1, 0.5, 0.25) for k in range(200)])
-    head, *rows = examinations.cells(long)
+    head, *rows = findings.cells(long)
     ages = [int(row[0]) for row in rows]
     assert ages[:4] == [1, 2, 3, 4] and ages[-1] == 200 and len(ages) <= 20
     assert rows[0] == ["1", "0.5000", "0.2500"] and head[0] == "words ago"
-    assert len(examinations.cells(heat_map(long.rows[:20]))) == 21
+    assert len(findings.cells(heat_map(long.rows[:20]))) == 21
 
 
 def test_what_has_nothing_to_examine_is_refused(half, runs, refused):

@@ -181,8 +181,8 @@ def draw(episode: Episode, folder: Path, title: str) -> list[Path]:
 
     name = folder / f"episode_{episode.level}"
     return [
-        figures.film_strip(episode, name.with_suffix(".png"), title),
-        figures.film(episode, name.with_suffix(".gif"), title),
+        figures.film_strip(name.with_suffix(".png"), episode, title),
+        figures.film(name.with_suffix(".gif"), episode, title),
     ]
 
 

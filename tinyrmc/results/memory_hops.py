@@ -193,7 +193,7 @@ def draw(reading: Reading, task: int, path: Path) -> Path:
     shown = [[_looked(reading, row) for row in column] for column in columns]
     note = f"{_unit(reading)} Red, with a dot: supporting facts. {CAVEAT}"
     shares = not reading.linear
-    return figures.hops([column for column in shown if column], path, note, shares)
+    return figures.hops(path, [column for column in shown if column], note, shares)
 
 
 def _looked(reading: Reading, row: int) -> tuple[str, list[str], np.ndarray, list]:

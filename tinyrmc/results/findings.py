@@ -107,9 +107,9 @@ def draw(
 
     path = folder / f"{re.sub('[^a-z0-9]+', '_', name.lower()).strip('_')}.png"
     if all(isinstance(table, Curve) for table in found.values()):
-        return figures.examined(found, path, name, cores, common)
+        return figures.examined(path, found, name, cores, common)
     if all(isinstance(table, HeatMap) for table in found.values()):
-        return figures.heat_maps(found, path, name, common)
+        return figures.heat_maps(path, found, name, common)
     shown = [cells(table) for table in found.values()]
     said = [common or next(iter(found))]
     if len(found) > 1:
@@ -118,4 +118,4 @@ def draw(
         listed = (f"({k}) {label}" for k, label in enumerate(found, start=1))
         said = [*filter(None, [common]), *listed]
     note = f"{name}: {'; '.join(said)}"
-    return figures.tables(shown, path, note)
+    return figures.tables(path, shown, note)
