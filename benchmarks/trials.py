@@ -77,7 +77,7 @@ def prepare(folder: Path) -> None:
             kind.test_examples = 40
         kind.pictures = lambda *_: []
     # curves are read, but not drawn
-    setattr(curves, "draw_curves", _drawn)  # noqa: B010
+    setattr(plotting, "draw_curves", _drawn)  # noqa: B010
     setattr(train, "draw_run", lambda run: [])  # noqa: B010
 
 

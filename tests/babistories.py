@@ -119,4 +119,6 @@ def reading_of(weights, stories, slots, **more):
         "answers": [story.answer for story in stories],
     }  # fmt: skip
     weights = np.array(weights)
-    return memory_hops.Reading(**(usual | more), slots=slots, stories=stories, weights=weights)
+    return memory_hops.Reading(
+        **(usual | more), slots=slots, stories=stories, weights=weights
+    )

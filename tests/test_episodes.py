@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from PIL import Image
+from test_figures import figure_of
 from tinyagents import LEVELS, restored
 
 from tinyrmc.cli import play, plot
 from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import UserError
 from tinyrmc.results import episodes, figures
-from tinyrmc.results.figures import episodes as drawing
-from tinyrmc.results.figures import style
+from tinyrmc.results.figures import films, style
 from tinyrmc.training.rl.policy import sample
 
 
@@ -155,7 +155,7 @@ def test_moments_with_rewards_come_first(rewards, count, expected):
     episode = episodes.Episode(
         0, (), "", *[None] * 3, 5, values, values, *[None] * 3, True, ""
     )
-    assert drawing.moments(episode, count) == expected
+    assert films.moments(episode, count) == expected
 
 
 # --- Pictures -------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def test_plot_episode_writes_a_strip_and_a_film(
             film.seek(frame)
             total += film.info["duration"]
         assert total == 200 * (len(episode) + 1 + 8)  # the last one stays
-    again = figures.film_strip(episode, "again.png", title)
+    again = figures.film_strip("again.png", episode, title)
     assert again.read_bytes() == Path("episode_5.png").read_bytes()
 
 
@@ -194,7 +194,7 @@ def test_many_rewards_are_drawn_as_their_sum(count, solved):
         solved, actions=np.zeros(40, int), rewards=rewards, values=np.ones(40)
     )
     figure = Figure()
-    drawing._draw_values(figure.subplots(), episode, [])
+    films._draw_values(figure.subplots(), episode, [])
     panel, *beside = figure.axes
     marks = [line for line in panel.lines if line.get_color() == style.MARK]
     assert len(marks) == (count if count == 12 else 0)
@@ -210,8 +210,8 @@ def test_many_rewards_are_drawn_as_their_sum(count, solved):
 def test_a_command_with_many_flags_is_not_cut_off(solved):
     flags = " ".join(f"--model.conv-lstm.channels {k}" for k in range(12))
     title = f"box_world quick {flags}, seed 0, step 2,400"
-    strip = drawing._draw_strip(solved, title)
-    for figure in strip, drawing._set_up(solved, title)[0]:
+    strip = figure_of(figures.film_strip, solved, title)
+    for figure in strip, films._stage(solved, title)[0]:
         figure.draw_without_rendering()
         said = figure._suptitle.get_window_extent()
         assert 0 <= said.x0 and said.x1 <= figure.bbox.x1
@@ -237,7 +237,7 @@ def test_the_film_shows_each_step(solved, tmp_path):
 
 def test_the_films_last_frame_shows_no_attention(solved):
     """As there is none: nothing is decided there."""
-    figure, _, change = drawing._set_up(solved, "t")
+    figure, _, change = films._stage(solved, "t")
     (panel,) = (each for each in figure.axes if "attend" in each.get_title())
     last = len(solved)
     for moment, there in (last - 1, True), (last, False), (0, True):

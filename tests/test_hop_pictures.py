@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 from babistories import reading_of
+from test_figures import figure_of
 
 from tinyrmc import corpora
-from tinyrmc.results import memory_hops
-from tinyrmc.results.figures import stories
+from tinyrmc.results import figures, memory_hops
 
 
 def test_an_empty_memory_is_no_fact_and_one_that_is_forgotten_is_not_found():
@@ -60,7 +60,7 @@ def test_the_picture_marks_the_facts_and_writes_the_strengths():
         np.array([[0.1], [0.9]]),
         [False, True],
     )
-    figure = stories._draw_hops([[looked], [looked, looked]], "Beware.", True)
+    figure = figure_of(figures.hops, [[looked], [looked, looked]], "Beware.", True)
     first, second, empty, _ = figure.axes
     for panel in first, second:
         assert [t.get_text() for t in panel.texts] == ["10", "90", looked[0]]
@@ -70,11 +70,11 @@ def test_the_picture_marks_the_facts_and_writes_the_strengths():
     assert not empty.axison
     assert figure.get_supxlabel() == "Beware."
     raw = "Q?\nAnswer y, right", ["A."], np.array([[-2.0]]), [True]
-    (panel,) = stories._draw_hops([[raw]], "Beware.", False).axes
+    (panel,) = figure_of(figures.hops, [[raw]], "Beware.", False).axes
     assert [t.get_text() for t in panel.texts] == ["-2.00", raw[0]]
 
 
-def test_the_question_stands_above_its_story_and_the_caption_is_even():
+def test_the_question_stands_above_its_story_and_the_caption_below():
     long = "Is the suitcase bigger than the box of chocolates?"
     of = {"Where?": ["Mary went to the garden.", "A."], long: ["A."] * 9}
     looked = [
@@ -83,7 +83,7 @@ def test_the_question_stands_above_its_story_and_the_caption_is_even():
     columns = [looked, looked[::-1]]
     red = "Red, with a dot: supporting facts."
     note = f"Strengths in percent of all memories. {red} {memory_hops.CAVEAT}"
-    figure = stories._draw_hops(columns, note, True)
+    figure = figure_of(figures.hops, columns, note, True)
     figure.draw_without_rendering()
     for panel in figure.axes:
         title, label = panel.texts[-1], panel.get_yticklabels()[0]
@@ -97,7 +97,5 @@ def test_the_question_stands_above_its_story_and_the_caption_is_even():
             for head in other.get_xticklabels()
         )
     for size in range(1, 3):
-        caption = stories._draw_hops(columns[:size], note, True).get_supxlabel()
-        *lines, last = caption.split("\n")
-        assert " ".join([*lines, last]) == note and lines
-        assert len(last) > 0.7 * max(map(len, lines))
+        caption = figure_of(figures.hops, columns[:size], note, True).get_supxlabel()
+        assert " ".join(caption.split()) == note

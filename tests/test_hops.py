@@ -115,7 +115,7 @@ def test_each_task_of_several_has_a_row_and_a_picture(
     name, runs, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setattr(
-        hops, "draw", lambda reading, task, path: (path.touch(), path)[1]
+        memory_hops, "draw", lambda reading, task, path: (path.touch(), path)[1]
     )
     assert plot.main(["hops", str(runs / name), "--out", str(tmp_path)]) == 0
     table = rows_of(capsys.readouterr().out)
@@ -272,7 +272,9 @@ def test_what_you_choose_and_what_you_type_is_read_at_once(runs, page, window):
     facts = window.run(
         "[...document.querySelectorAll('#hops .fact')].map(e => e.textContent)"
     )
-    named = [memory_hops.sentence(story.sentences[k]).rstrip(".") for k in story.supporting]
+    named = [
+        memory_hops.sentence(story.sentences[k]).rstrip(".") for k in story.supporting
+    ]
     assert facts == named
     # another story, as long at least, typed over the one that is there
     long = np.flatnonzero(reading.sentences >= reading.sentences[wrong[0]])

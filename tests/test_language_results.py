@@ -15,20 +15,21 @@ import numpy as np
 import pytest
 import tinylanguage
 from matplotlib.image import imread
-from test_figures import assert_words_are_apart_and_inside
+from test_figures import assert_words_are_apart_and_inside, figure_of
 from tinyruns import SURROUNDINGS, cut_short
 
 from tinyrmc import training
 from tinyrmc.cli import evaluate, generate, plot, report, train
-from tinyrmc.results import findings, figures
-from tinyrmc.results.figures import curves
-from tinyrmc.results.figures import examinations as pictures
+from tinyrmc.results import figures, findings
 from tinyrmc.results.figures.style import wrap
-from tinyrmc.results.figures.text import _draw_tables
 from tinyrmc.runs.run import Run
 from tinyrmc.text import in_words, number
 
 FILE = tinylanguage.__file__
+
+
+def curve_of(*args, **named):
+    return figure_of(figures.learning_curve, *args, **named)
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +113,9 @@ def test_only_test_is_called_held_out():
 
 def test_perplexity_against_tokens_and_hours(runs, monkeypatch, capsys):
     seen = []
-    monkeypatch.setattr(figures, "learning_curve", lambda *w: seen.append(w) or w[3])
+    monkeypatch.setattr(figures, "learning_curve", lambda *w: seen.append(w) or w[0])
     assert plot.main(["runs", "--against", "tokens,hours"]) == 0
-    ((lines, references, metrics, _, title, axes, cores, training_lines),) = seen
+    ((_, lines, references, metrics, title, axes, cores, training_lines),) = seen
     assert title == "tinylanguage quick" and training_lines == []
     assert {*lines} == {"rmc", "lstm"}
     assert sorted(cores) == ["lstm", "rmc"]
@@ -122,25 +123,21 @@ def test_perplexity_against_tokens_and_hours(runs, monkeypatch, capsys):
     first = lines["rmc"][0]
     assert [line["tokens"] for line in first] == [5 * line["samples"] for line in first]
     assert references["validation_perplexity"] == {"guessing": 7.0, "paper's RMC": 2.5}
-    figure = curves._draw_learning_curve(lines, references, metrics, axes=axes)
+    figure = curve_of(lines, references, metrics, axes=axes)
     tokens, hours = figure.axes
     assert tokens.get_xlabel() == "tokens"
     assert tokens.get_title() == hours.get_title() == "validation perplexity"
     assert tokens.get_yscale() == hours.get_yscale() == "log"
-    assert {text.get_text() for text in tokens.texts} == {
-        "guessing 7.00",
-        "paper's RMC 2.50",
-    }
+    named = {text.get_text() for text in tokens.texts}
+    assert named == {"guessing 7.00", "paper's RMC 2.50"}
 
 
 def test_a_curve_has_the_training_batches_beside_the_watched_text(runs, monkeypatch):
     seen = []
-    monkeypatch.setattr(figures, "learning_curve", lambda *w: seen.append(w) or w[3])
+    monkeypatch.setattr(figures, "learning_curve", lambda *w: seen.append(w) or w[0])
     assert plot.main([runs[0], "--out", "a.png"]) == 0
-    ((lines, references, metrics, *_, training_lines),) = seen
-    figure = curves._draw_learning_curve(
-        lines, references, metrics, training=training_lines
-    )
+    ((_, lines, references, metrics, *_, training_lines),) = seen
+    figure = curve_of(lines, references, metrics, training=training_lines)
     drawn = {line.get_label(): line for line in figure.axes[0].get_lines()}
     _, y = drawn["on training batches of the task itself"].get_data()
     assert y.tolist() == [line["perplexity"] for line in training_lines]
@@ -149,59 +146,6 @@ def test_a_curve_has_the_training_batches_beside_the_watched_text(runs, monkeypa
 def test_unknown_axes_are_refused(runs, refused):
     said = refused(plot.main, *runs, "--against", "words")
     assert said.startswith("--against takes steps, tokens, samples, hours, or several")
-
-
-@pytest.mark.parametrize(
-    "low, high, ticks",
-    [
-        (85, 130, ["90", "100", "110", "120", "130"]),
-        (90, 9000, ["100", "200", "500", "1,000", "2,000", "5,000"]),
-        (10, 90_000, ["10", "100", "1,000", "10,000"]),
-    ],
-)
-def test_perplexities_have_round_ticks(low, high, ticks):
-    lines = [
-        {"step": step, "validation_perplexity": value}
-        for step, value in ((1, high), (2, low))
-    ]
-    metric = "validation_perplexity"
-    figure = curves._draw_learning_curve({"rmc": [lines]}, {}, [metric])
-    (panel,) = figure.axes
-    panel.set_ylim(low, high)
-    figure.draw_without_rendering()
-    shown = [
-        label.get_text()
-        for label, at in zip(panel.get_yticklabels(), panel.get_yticks(), strict=True)
-        if low <= at <= high
-    ]
-    assert shown == ticks
-
-
-def test_labels_stand_beside_their_lines_on_a_logarithmic_axis():
-    lines = [
-        {"step": step, "validation_perplexity": value}
-        for step, value in ((1, 9000), (2, 150))
-    ]
-    known = {"validation_perplexity": {"a": 8000.0, "b": 700.0, "c": 141.2}}
-    figure = curves._draw_learning_curve({"x": [lines]}, known, [*known])
-    (panel,) = figure.axes
-    for text in panel.texts:
-        label, value = text.get_text().split()
-        _, line = panel.transData.transform((1, float(value.replace(",", ""))))
-        box = text.get_window_extent()
-        assert box.height / 3 < abs((box.y0 + box.y1) / 2 - line) < box.height, label
-
-
-def test_many_tokens_are_told_in_millions():
-    lines = [
-        {"tokens": tokens, "validation_perplexity": 2.0}
-        for tokens in (10**6, 9 * 10**6)
-    ]
-    metric = "validation_perplexity"
-    figure = curves._draw_learning_curve({"x": [lines]}, {}, [metric], axes=["tokens"])
-    (panel,) = figure.axes
-    assert panel.get_xlabel() == "millions of tokens"
-    assert [text.get_text() for text in panel.get_xticklabels()][:3] == ["0", "2", "4"]
 
 
 # --- Examinations ---------------------------------------------------------------------
@@ -253,7 +197,7 @@ def test_cells_are_told_after_their_kind():
 
 def test_examinations_of_several_networks_are_drawn_together(runs, monkeypatch, capsys):
     seen = []
-    draw = pictures.examined
+    draw = figures.examined
     monkeypatch.setattr(figures, "examined", lambda *w: seen.append(w) or draw(*w))
     Path("out").mkdir()
     shutil.copytree(runs[0], "runs/other")
@@ -263,7 +207,7 @@ def test_examinations_of_several_networks_are_drawn_together(runs, monkeypatch, 
     assert capsys.readouterr().out.split() == paths
     for path in paths:
         assert Path(path).read_bytes().startswith(b"\x89PNG")
-    ((found, _, title, cores, common),) = seen
+    ((_, found, title, cores, common),) = seen
     assert [*found] == ["rmc (runs/rmc-0)", "lstm", "rmc (runs/other)"]
     assert common == "quick, seed 0, step 20"
     assert cores == ["rmc", "lstm", "rmc"] and title == "By unroll length"
@@ -314,18 +258,14 @@ def test_a_row_for_each_network_is_a_table_of_all():
     assert not findings.is_small({"a": curve})
 
 
-def test_a_picture_is_as_wide_as_the_note_below_its_tables():
-    figure = _draw_tables([[["a", "b"], ["1", "2"]]], "a rather long note " * 5)
-    note = max(figure.texts, key=lambda text: len(text.get_text()))
-    assert note.get_window_extent().x1 < figure.bbox.x1
-
-
 def test_the_curves_of_an_examination():
     heads = "words unrolled", "carried", "from nothing", "paper's RMC"
     one = training.Curve("test_perplexity", heads, [(1, 9.0, 8.0, 3.0), (100, 5, 4, 2)])
     heads = "words unrolled", "perplexity", "paper's RMC"
     other = training.Curve("test_perplexity", heads, [(1, 7.0, 3.0), (100, None, 2.0)])
-    figure = pictures._draw_examined({"a": one, "b": other}, "title", ["rmc", "lstm"])
+    figure = figure_of(
+        figures.examined, {"a": one, "b": other}, "title", ["rmc", "lstm"]
+    )
     (panel,) = figure.axes
     labels = [line.get_label() for line in panel.get_lines()]
     assert labels == ["a: carried", "a: from nothing", "b", "paper's RMC"]
@@ -352,7 +292,7 @@ def test_a_preset_that_is_called_as_its_core_is_named_once(monkeypatch):
 
 def test_a_heat_map_is_drawn_with_each_rows_largest_in_white(tmp_path):
     one = heat_map([(1, 0.5, 0.1), (2, 0.25, 0.2), (3, 0.0, 0.4), (4, 0.0, 0.3)])
-    figure = pictures._draw_heat_maps({"a": one, "b": one}, "title")
+    figure = figure_of(figures.heat_maps, {"a": one, "b": one}, "title")
     panel, other, bar = figure.axes
     assert (panel.get_title(), other.get_title()) == ("a", "b")
     assert [text.get_text() for text in panel.get_yticklabels()] == ["hop 1", "hop 2"]
@@ -363,12 +303,12 @@ def test_a_heat_map_is_drawn_with_each_rows_largest_in_white(tmp_path):
     assert panel.images[0].get_extent() == [4.5, 0.5, 2.5, 0.5]
     few = heat_map([(1, 0.5), (2, 0.25)], hops=1)
     words = " ".join(f"--model.hops {k}," for k in range(13))
-    drawn = pictures._draw_heat_maps({"a": few}, "title", words)
+    drawn = figure_of(figures.heat_maps, {"a": few}, "title", words)
     assert_words_are_apart_and_inside(drawn)
     path = findings.draw("By hop", {"a": one}, tmp_path)
     assert path.name == "by_hop.png" and imread(path).ndim == 3
     nothing = heat_map([(1, 0.0, 0.0)])
-    assert figures.heat_maps({"a": nothing}, tmp_path / "b.png").is_file()
+    assert figures.heat_maps(tmp_path / "b.png", {"a": nothing}).is_file()
 
 
 def test_of_a_long_heat_map_some_rows_are_told():

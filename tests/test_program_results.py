@@ -15,9 +15,10 @@ from programhelp import (
     programs,
     task_of,
 )
+from test_figures import figure_of
 
 from tinyrmc.backend import blas_threads
-from tinyrmc.results.figures.text import _draw_answers
+from tinyrmc.results import figures
 from tinyrmc.training.task import HELD_OUT_SEED, Samples, TrainConfig
 from tinyrmc.training.trainer import Trainer
 
@@ -146,27 +147,16 @@ def test_programs_without_products_are_the_figures():
 
 
 def test_mistakes_are_marked():
-    rows = {"some": [("12+3", "15", "15"), ("9-9", "0", "7")], "none": []}
-    figure = _draw_answers(
-        rows,
-        {"network": np.array([0.5, 1.0]), "constant answer": np.array([0.1, 0.2])},
-        "a title",
-    )
-    (cell,) = figure.artists
+    rows = {"some": [("12+3", "15", "15"), ("9-9", "150", "157")], "none": []}
+    bars = {"network": np.array([0.5, 1]), "constant answer": np.array([0.1, 0.2])}
+    figure = figure_of(figures.answers, rows, bars, "a title")
     (marked,) = [text for text in figure.texts if text.get_color() == "white"]
-    left, bottom, width, height = (
-        cell.get_x(),
-        cell.get_y(),
-        cell.get_width(),
-        cell.get_height(),
-    )
-    assert marked.get_text() == "7"
-    assert marked.get_position() == pytest.approx(
-        (left + width / 2, bottom + height / 2)
-    )
-    assert [
-        text.get_text() for text in figure.texts if text.get_family() == ["monospace"]
-    ] == list("12+315159-907")
+    (answer,) = [text for text in figure.texts if text.get_text() == "157"]
+    whole, cell = answer.get_window_extent(), marked.get_window_extent()
+    assert marked.get_text() == "7" and cell.y0 == pytest.approx(whole.y0, abs=2)
+    assert cell.x0 == pytest.approx(whole.x0 + whole.width * 2 / 3, abs=2)
+    written = [t.get_text() for t in figure.texts if t.get_family() == ["monospace"]]
+    assert written[3:] == ["12+3", "15", "15", "9-9", "150", "157", "7"]
     assert [bar.get_height() for bar in figure.axes[0].patches] == [0.5, 1.0, 0.1, 0.2]
 
 
@@ -206,7 +196,7 @@ def test_the_picture_says_what_was_asked_and_how_often_it_was_right(
 ):
     seen = []
     monkeypatch.setattr(
-        "tinyrmc.results.figures.answers", lambda *words: seen.append(words)
+        "tinyrmc.results.figures.answers", lambda _, *words: seen.append(words)
     )
     task = task_of(
         model={"decoder": "own_predictions"}, kind="addition", length=2, nesting=2

@@ -36,9 +36,9 @@ from ..config import json_text
 from ..environments.box_world import BoxWorld
 from ..errors import RunError, UsageError, UserError
 from ..results import attending, episodes, memory_hops, probes
-from ..results.plotting import draw_curves, draw_run, require_png
 from ..results.findings import announced, draw, is_small, names, side_by_side
 from ..results.groups import core_of, find_runs, parts, task_word, title_of
+from ..results.plotting import draw_curves, draw_run, require_png
 from ..text import aligned, paragraph, terminal_width
 from ..training.checkpoints import open_checkpoint, restore_model
 from ..training.examinations import Table

@@ -144,7 +144,8 @@ def tables(found: Found, floors: Floors) -> list[tuple[str, str, Rows]]:
     says = (
         f"Slots are reset to their first value right after the {mark}, or swapped with "
         "another sequence's after the last step. In brackets, the floors. Each "
-        f"accuracy is known to within about {100 / found['examples'] ** 0.5:.1f} points."
+        "accuracy is known to within about "
+        f"{100 / found['examples'] ** 0.5:.1f} points."
     )
     rows = _accuracy_rows("wiped", ["reset", "swapped"], found, floors)
     described.append(("Accuracy when slots are wiped", says, rows))

@@ -97,7 +97,7 @@ def tables(shown: Sequence[Rows], note: str = "") -> Figure:
     words = "\n\n\n".join(said)
     # a character of 8 points is 10 pixels wide, and a line 20 high
     wide, high = 10.05 * _width(words) + 40, 20 * (words.count("\n") + 1) + 40
-    figure = Figure(figsize=(wide / DPI, high / DPI))
+    figure = Figure(figsize=(wide / DPI, high / DPI), dpi=DPI)
     figure.text(
         20 / wide, 1 - 20 / high, words, va="top", family="monospace", fontsize=8
     )

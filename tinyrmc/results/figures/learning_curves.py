@@ -6,6 +6,7 @@ A run is its lines of metrics.jsonl.
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from .style import COLOURS, GREY, PALE, colours, in_percent, picture, rows_of_gr
 # What a curve may be drawn against, and the field of a line of metrics that holds it;
 # anything else is a field of that name.
 AXES = {"steps": "step", "samples": "samples", "hours": "seconds"}
+ROUND = MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10])  # numbers on an axis
 NARROW = "\N{NO-BREAK SPACE}%"
 
 Run = Sequence[dict[str, Any]]
@@ -242,7 +244,7 @@ def label_axes(panel: Axes, metric: str, axis: str = "steps") -> None:
         name += " of training"
     elif last >= 5e6:
         unit, name = 10**6, f"millions of {name}"
-    ticks = MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]).tick_values(0, last / unit)
+    ticks = ROUND.tick_values(0, last / unit)
     panel.set_xticks([tick * unit for tick in ticks if tick * unit <= last])
     panel.set_xlabel(name)
     panel.xaxis.set_major_formatter(lambda point, _: f"{point / unit:,.10g}")
@@ -266,7 +268,7 @@ def label_log(axis: Axis) -> None:
     """Ticks of a logarithmic axis as plain numbers."""
     low, high = axis.get_data_interval()
     subs = (1, 2, 5) if high < 1000 * low else (1,)
-    locator = LogLocator(subs=subs) if high > 5 * low else MaxNLocator(nbins=6)
+    locator = LogLocator(subs=subs) if high > 5 * low else copy.copy(ROUND)
     axis.set_major_locator(locator)
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))
