@@ -48,18 +48,15 @@ def announced(
     says: str, examines: Mapping[str, str], examinations: Iterable[tuple[str, Table]]
 ) -> Iterator[tuple[str, Table]]:
     """The same examinations; stderr tells what they will be, and which one begins."""
-
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    def begin() -> Iterator[None]:
-        for number, name in enumerate(examines, start=1):
-            say(f"{number} of {len(examines)}: {name}")
-            yield
-        yield from itertools.repeat(None)
-
-    say("\n  ".join([says, *(heading(name, examines) for name in examines)]))
-    for _, found in zip(begin(), examinations, strict=False):
+    listed = "\n  ".join([says, *(heading(name, examines) for name in examines)])
+    print(listed, file=sys.stderr, flush=True)
+    coming, names = iter(examinations), [*examines]
+    for number in itertools.count(1):
+        if number <= len(names):
+            line = f"{number} of {len(names)}: {names[number - 1]}"
+            print(line, file=sys.stderr, flush=True)
+        if (found := next(coming, None)) is None:
+            return
         yield found
 
 
