@@ -6,7 +6,6 @@ import typing
 import numpy as np
 import pytest
 import tinyworld
-from tinyrmc.results.figures.learning_curves import measured
 from tinytasks import KINDS, assert_same_arrays, forks, stop_at, timeless
 
 from tinyrmc import Tape
@@ -16,6 +15,7 @@ from tinyrmc.cores.core import state_arrays, state_of
 from tinyrmc.environments.world import Codes
 from tinyrmc.errors import RunError
 from tinyrmc.results.episodes import EpisodeError, record
+from tinyrmc.results.figures.learning_curves import measured
 from tinyrmc.training.discovery import TaskError
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.rl import vtrace

@@ -340,45 +340,12 @@ def test_a_core_has_the_same_colour_whatever_is_beside_it():
     for figure in (
         curve_of(runs, cores=both),
         figure_of(figures.value_grid, *values, cores=both),
-        figure_of(figures.curve_grid, {"": {"": runs}}, {}, TEST, cores=both),
     ):
         shown = [line.get_color() for line in drawn_lines(figure)]
         assert shown == [of[core] for core in both]
 
 
 # --- Grids ----------------------------------------------------------------------------
-
-
-def test_each_configuration_is_in_its_panel_and_what_is_missing_is_named():
-    # FAST goes on when SLOW has ended
-    lines = {"heads 1": [SLOW, FAST], "heads 8": [FAST]}
-    unit = {"slots 1": lines, "slots 8": lines | {"heads 8": []}}
-    memory = {"slots 1": lines | {"heads 1": []}, "slots 8": lines}
-    panels = {"unit": unit, "memory": memory}
-    figure = figure_of(figures.curve_grid, panels, FLOORS[TEST], TEST, "a title")
-    titles = [f"slots {n}, {gates}" for gates in panels for n in (1, 8)]
-    assert [panel.get_title() for panel in figure.axes] == titles
-    every = [each for row in panels.values() for each in row.values()]
-    for panel, of_panel in zip(figure.axes, every, strict=True):
-        shown = drawn(panel)
-        assert list(shown) == [label for label, runs in of_panel.items() if runs]
-        for label, (_, values) in shown.items():
-            curve = figures.mean_and_range(of_panel[label], TEST)
-            all_count = curve.runs == len(of_panel[label])
-            np.testing.assert_allclose(values, np.where(all_count, curve.mean, np.nan))
-        named = [t.get_text() for t in panel.texts if "not run" in t.get_text()]
-        assert named == [
-            f"{name}: not run" for name, runs in of_panel.items() if not runs
-        ]
-    _, last = figure.axes[0].get_xlim()
-    assert last >= FAST[-1]["step"] > SLOW[-1]["step"]
-    assert all(panel.get_xlim() == (0, last) for panel in figure.axes)
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["heads 1", "heads 8"]
-    assert flat(figure.get_suptitle()) == f"a title {DOTTED}"
-    pairs = {(line.get_label(), line.get_color()) for line in drawn_lines(figure)}
-    assert len(pairs) == len({colour for _, colour in pairs}) == 2
-    assert_words_are_apart_and_inside(figure)
 
 
 def test_what_was_reached_stands_over_its_value_a_line_for_each_configuration():
@@ -628,14 +595,12 @@ def draw_all(folder):
     hits = {"reset": {"accuracy": 0.5}, "swapped": {"accuracy": 0.6}}
     table, wiped = [["a", "b"], ["1", "$x_2"]], {"wiped": {"slot 1": hits}}
     reached = {"": {"a": {"1": Reached([0.5], True)}}}
-    grid = {"": {"": both}}
     return [
         figures.learning_curve(folder / "curve.png", both, FLOORS, [TEST], "$x_1"),
         figures.attention(folder / "attention.png", weights, *marked),
         figures.gates(folder / "gates.png", gates, *marked),
         figures.shares(folder / "shares.png", looks(2), "reference"),
         figures.accuracies(folder / "a.png", wiped, {"accuracy": 0.9}, FLOORS),
-        figures.curve_grid(folder / "grid.png", grid, FLOORS[TEST], TEST, "$t_1"),
         figures.value_grid(folder / "values.png", reached, {}, TEST, "$h_1"),
         figures.tables(folder / "tables.png", [table], "note"),
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +43,7 @@ ELSEWHERE = "choose another --out"
 FEW = 12  # rows of the paper's results, up to which all are shown
 
 # The parts of a run's environment that stand beside its result.
-SURROUNDINGS = (
-    "date",
-    "git_commit",
-    "processor",
-    "cores",
-    "workers",
-    "ranks",
-    "gpu",
-    "python",
-    "numpy",
-    "blas",
-)
+SURROUNDINGS = "date git_commit processor cores workers ranks gpu python numpy blas"
 
 Summary = dict[str, Any]  # what JSON can hold
 
@@ -211,7 +200,11 @@ def run_summary(run: Run, task: Task) -> Summary:
     return {
         "seed": run.config["seed"],
         "command": command,
-        **{key: run.environment[key] for key in SURROUNDINGS if key in run.environment},
+        **{
+            key: run.environment[key]
+            for key in SURROUNDINGS.split()
+            if key in run.environment
+        },
         **{key: last[key] for key in ("step", "samples", "seconds")},
         **({"finished": True} if early else {}),
         **task.held_out_metrics(last),
@@ -281,6 +274,7 @@ def _by_task(found: Summary) -> dict[str, list[Summary]]:
 def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Rows:
     """A row for each configuration. Columns in which there is nothing are left out."""
     headline = groups[0]["result"]
+    metric = groups[0]["curve_of"].partition("_")[2]
     floors = dict.fromkeys(
         name
         for group in groups
@@ -306,15 +300,19 @@ def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Rows:
             f"`python -m tinyrmc.train {task}`": f"`{group['label']}`",
             "paper": paper,
             f"{headline.replace('_', ' ')}, mean": number(headline, mean.get(headline)),
-            best_word(groups): number(headline, top.get(headline)),
-            "best batch": number(headline, top.get(best_batch_of(group))),
+            "lowest" if groups[0]["lower"] else "top": number(
+                headline, top.get(headline)
+            ),
+            "best batch": number(headline, top.get(f"best_batch_{metric}")),
             **{f"floor: {name}": number(headline, known.get(name)) for name in floors},
             **{
-                f"mean {without_split(name)}": number(name, mean.get(name))
+                f"mean {name.removeprefix('test_').replace('_', ' ')}": number(
+                    name, mean.get(name)
+                )
                 for name in others
             },
-            success_at(groups[0], headline): success(group, headline),
-            "steps": steps(group),
+            _success(groups[0])[0]: _success(group)[1],
+            "steps": _steps(group),
             "ended on": ", ".join(ended_on),
             "parameters": f"{group['parameters']:,}",
             "seeds": ranges(run["seed"] for run in runs),
@@ -416,42 +414,21 @@ def _seeds(groups: list[Summary], task: str) -> Rows:
 # --- In words -------------------------------------------------------------------------
 
 
-def without_split(name: str) -> str:
-    """A held-out metric in words, without saying that it is one."""
-    return name.removeprefix("test_").replace("_", " ")
-
-
-def best_word(groups: Sequence[Summary]) -> str:
-    """The word for the best of several results: the lowest, where that is best."""
-    return "lowest" if groups and groups[0]["lower"] else "top"
-
-
-def best_batch_of(group: Summary) -> str:
-    """The name of the headline on the best training batch."""
-    return f"best_batch_{group['curve_of'].partition('_')[2]}"
-
-
-def success_at(group: Summary, metric: str) -> str:
-    """The head of a column of successes, with the value that a run must reach."""
-    if group["success"] is None:
-        return "success"
-    least = "at most" if group["lower"] else "at least"
-    return f"success: {least} {number(metric, group['success'])}"
-
-
-def success(group: Summary, metric: str) -> str:
-    """How many runs of a group reached what its task calls a success: "4 of 5"; empty
-    if it names no such value.
+def _success(group: Summary) -> tuple[str, str]:
+    """What a run must reach to be a success, as the head of a column, and how many runs
+    of a group did: "4 of 5", or nothing if its task names no such value.
     """
-    mark, sign = group["success"], -1 if group["lower"] else 1
+    mark, metric = group["success"], group["result"]
     if mark is None:
-        return ""
+        return "success", ""
+    least, sign = ("at most", -1) if group["lower"] else ("at least", 1)
     values = [run.get(metric) for run in group["runs"]]
     reached = [v for v in values if v is not None and sign * v >= sign * mark]
-    return f"{len(reached)} of {len(values)}"
+    head = f"success: {least} {number(metric, mark)}"
+    return head, f"{len(reached)} of {len(values)}"
 
 
-def steps(group: Summary) -> str:
+def _steps(group: Summary) -> str:
     """How many steps a group's runs took and, if they were cut short, of how many."""
     done = sorted({run["step"] for run in group["runs"]})
     said = " to ".join(f"{step:,}" for step in dict.fromkeys((done[0], done[-1])))
@@ -539,24 +516,20 @@ def commands(found: Summary) -> str:
 # --- Files ----------------------------------------------------------------------------
 
 
-def check_out(out: Path, begins: str = "|") -> None:
-    """UsageError unless `write` would replace nothing at `out` but an earlier table of
-    the same kind, with its .json beside it, below a line that starts with `begins`.
+def check_out(out: Path) -> None:
+    """UsageError unless `write` would replace nothing at `out` but an earlier table,
+    with its .json beside it.
     """
     if out.suffix != ".md":
         raise UsageError(
             f"--out {out}: give a name that ends in .md; a .json and a .png are "
             "written beside it"
         )
-    ends = ".md", ".json", ".png", "_curves.png"  # the last is of a sweep
-    beside = [out.with_name(f"{out.stem}{end}") for end in ends]
-    there = [path for path in beside if path.exists()]
+    there = [p for p in map(out.with_suffix, (".md", ".json", ".png")) if p.exists()]
     try:
-        found = from_json(read_whole(out.with_suffix(".json")))
-        ours = bool({"groups", "combinations"} & {*found})
-        if out.exists():
-            words = out.read_text(encoding="utf-8").splitlines()
-            ours &= any(line.startswith(begins) for line in words)
+        ours = "groups" in from_json(read_whole(out.with_suffix(".json")))
+        words = out.read_text(encoding="utf-8") if out.exists() else "|"
+        ours &= bool(re.search(r"(?m)^\|", words))
     except (OSError, ValueError, TypeError):  # not there, or neither JSON nor text
         ours = False
     if there and not ours:
@@ -566,19 +539,17 @@ def check_out(out: Path, begins: str = "|") -> None:
         )
 
 
-def write(out: Path, words: str, found: Summary, begins: str = "|") -> None:
+def write(out: Path, words: str, found: Summary) -> None:
     """Write a table's words to `out`, and what it was made of to the JSON file beside
     it. RunError if they cannot be written.
 
-    What was written by hand above the words stays: all of the file's lines before the
-    first one that starts with `begins`, which by default is how a table begins.
+    What was written by hand above the table stays.
     """
     with explained(f"write {out}", ELSEWHERE):
         out.parent.mkdir(parents=True, exist_ok=True)
         before = out.read_text(encoding="utf-8") if out.exists() else ""
-        by_hand = re.split(f"(?m)^{re.escape(begins)}", before, maxsplit=1)
-        above = by_hand[0] if len(by_hand) > 1 else ""
-        out.write_text(above + words, encoding="utf-8")
+        above, *table = re.split(r"(?m)^\|", before, maxsplit=1)
+        out.write_text(f"{above if table else ''}{words}", encoding="utf-8")
         out.with_suffix(".json").write_text(json_text(found) + "\n", encoding="utf-8")
 
 

@@ -25,7 +25,7 @@ from .answers import answers
 from .attention_maps import accuracies, attention, gates, glance, shares
 from .charts import examined, heat_maps, tables
 from .films import film, film_strip
-from .grids import Reached, curve_grid, value_grid
+from .grids import Reached, value_grid
 from .hop_maps import hops
 from .learning_curves import AXES, learning_curve, mean_and_range, rung_starts
 from .levels import draw_level
@@ -36,7 +36,6 @@ __all__ = [
     "accuracies",
     "answers",
     "attention",
-    "curve_grid",
     "draw_level",
     "examined",
     "film",

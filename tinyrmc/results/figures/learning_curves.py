@@ -153,7 +153,12 @@ def learning_curve(
         name_beside(panel, names)
         if len(groups) == len(single) == 1:
             _mark_rungs(panel, rung_starts(single[0], axis))
-    says = what_lines_are(axes, whole) if several else ""
+    says = ""
+    if several:
+        between = ", interpolated between measurements" if "hours" in axes else ""
+        fewer = "" if whole else "; dotted where not all of them count"
+        says = f"mean of the seeds{between}, in a band from the lowest to the highest"
+        says += fewer
     if beside:
         figure.supxlabel(wrap(says, 11 * width), fontsize=9)
     else:
@@ -176,15 +181,6 @@ def draw_legend(
         title=title or None,
         title_fontsize=9,
         fontsize=9,
-    )
-
-
-def what_lines_are(axes: Sequence[str], whole: bool) -> str:
-    """What lines and bands of several runs are."""
-    between = ", interpolated between measurements" if "hours" in axes else ""
-    fewer = "" if whole else "; dotted where not all of them count"
-    return (
-        f"mean of the seeds{between}, in a band from the lowest to the highest{fewer}"
     )
 
 
