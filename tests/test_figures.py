@@ -886,18 +886,11 @@ def test_errors_name_the_run_and_the_remedy(make_run, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    "words, says",
-    [
+def test_bad_words_get_one_line_and_exit_code_2(empty_directory, refused):
+    for words, says in [
         ([], "RUN"),
         (["--nonsense", "x"], "--nonsense"),
         (["nowhere"], "nowhere"),
         (["x", "--out"], "--out"),
-    ],
-)
-def test_bad_words_get_one_line_and_exit_code_2(words, says, monkeypatch, capsys):
-    with pytest.raises(SystemExit) as caught:
-        run_main(lambda: plot.main(words))
-    out, err = capsys.readouterr()
-    assert caught.value.code == 2 and not out
-    assert err.startswith("error: ") and err.count("\n") == 1 and says in err
+    ]:
+        assert says in refused(plot.main, *words)

@@ -28,8 +28,11 @@ from tinyrmc.text import in_words, number
 FILE = tinylanguage.__file__
 
 
+LEARNING_CURVE = figures.learning_curve
+
+
 def curve_of(*args, **named):
-    return figure_of(figures.learning_curve, *args, **named)
+    return figure_of(LEARNING_CURVE, *args, **named)
 
 
 @pytest.fixture(scope="module")
@@ -87,19 +90,16 @@ def test_a_run_not_judged_yet_has_no_result(runs, capsys):
     assert "| test perplexity, mean |" not in Path("results.md").read_text()
 
 
-@pytest.mark.parametrize(
-    "metric, value, expected",
-    [
+def test_a_perplexity_is_no_percentage():
+    for metric, value, expected in [
         ("test_perplexity", 1234.567, "1,234.57"),
         ("validation_perplexity", 31.6, "31.60"),
         ("test_accuracy", 0.5, "50.0 %"),
         ("validation_accuracy", 0.5, "50.0 %"),
         ("test_loss", 1.25, "1.2500"),
         ("test_perplexity", None, ""),
-    ],
-)
-def test_a_perplexity_is_no_percentage(metric, value, expected):
-    assert number(metric, value) == expected
+    ]:
+        assert number(metric, value) == expected
 
 
 def test_only_test_is_called_held_out():
@@ -381,9 +381,8 @@ def test_words_come_as_they_are_drawn(runs, monkeypatch):
     assert before == ["", "the a", "the a b"] and sent[-1] == "the a b c\n"
 
 
-@pytest.mark.parametrize(
-    "words, expected",
-    [
+def test_what_cannot_be_written_is_refused(runs, refused):
+    for words, expected in [
         (["the", "--no-unk"], "--no-unk: the task 'tinylanguage' has no <unk> to "),
         (["the dog"], "'dog' is none of the model's 7 words"),
         (["the", "--words", "0"], "--words must be at least 1, not 0"),
@@ -392,10 +391,8 @@ def test_words_come_as_they_are_drawn(runs, monkeypatch):
         (["the", "--temperature", "-1"], "--temperature must be at least 0, not -1"),
         (["the", "--temperature", "nan"], "--temperature must be at least 0, not nan"),
         ([], "the following arguments are required: PROMPT"),
-    ],
-)
-def test_what_cannot_be_written_is_refused(words, expected, runs, refused):
-    assert refused(generate.main, runs[0], *words).startswith(expected)
+    ]:
+        assert refused(generate.main, runs[0], *words).startswith(expected)
 
 
 def test_a_task_that_does_not_write_is_refused(half, refused):
