@@ -183,8 +183,8 @@ def test_the_page_computes_what_python_computes(window, tmp_path):
     for linear in [False, True]:
         for variant in VARIANTS:
             joint = variant == "joint"
+            # some stories are shorter, and of some the first sentences are forgotten
             config = babi.Config(
-                # some stories are shorter, and of some the first sentences are forgotten
                 data=babi.DataConfig(
                     "joint" if joint else "2", generated=True, memories=14
                 ),

@@ -230,8 +230,8 @@ def test_a_cut_forbids_what_it_says_and_nothing_else():
             "all": lambda b, i, j: True,
             "slots": lambda b, i, j: j < 3,
             "input": lambda b, i, j: j >= 3,
-            "holders": lambda b, i, j: j < 3 and held[b, j],
-            "controls": lambda b, i, j: j < 3 and spared[b, j],
+            "holders": lambda b, i, j, held=held: j < 3 and held[b, j],
+            "controls": lambda b, i, j, spared=spared: j < 3 and spared[b, j],
         }
         assert list(found) == list(forbids)
         for name, mask in found.items():

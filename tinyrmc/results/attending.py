@@ -1,4 +1,4 @@
-"""What a trained memory attends to: pictures, tables and a page of what `probes.py`
+"""The attention of a trained memory: pictures, tables and a page of what `probes.py`
 measures and tests.
 """
 
@@ -263,7 +263,7 @@ def page(
 
 
 def _recorded(seen: Traces, row: int) -> dict[str, Any]:
-    """What the network did with one example.
+    """The answers, attention and gates of one example.
 
     Of attention (T, H, N, N + n) all; of gates (T, N, F) the mean and the 10th and 90th
     percentile over the units at each step, of each slot, (T, N, 3).

@@ -130,8 +130,8 @@ def record(task: ActingTask, model: Any, level: int, greedy: bool = False) -> Ep
 
 
 def once_more(world: World, levels: Batch, trajectory: Batch, noise: Array) -> Outcome:
-    """What the last step of a level, as `_steps` gives it, led to: after `act` the next
-    level is already there. CHANGES `levels`.
+    """The outcome of the last step of a level, as `_steps` gives it: after `act` the
+    next level is already there. CHANGES `levels`.
     """
     taken, noise = trajectory["taken"][:, 0], noise[:, 0, 1 : 1 + world.noise]
     return world.step(levels, taken, noise, keep_final=True)

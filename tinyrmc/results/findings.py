@@ -1,4 +1,4 @@
-"""What tasks have found out about trained networks, as text and as pictures."""
+"""The findings of tasks about trained networks, as text and as pictures."""
 
 from __future__ import annotations
 

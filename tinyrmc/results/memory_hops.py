@@ -1,5 +1,5 @@
-"""The sentences that the hops of memory networks look at: counts, pictures, and a page that reads any
-story of known words.
+"""The sentences that the hops of memory networks look at: counts, pictures, and a
+page that reads any story of known words.
 
 A task gives `Reading`s: see `Task.readings`. The strength of a memory in a hop is its
 weight p_i in the sum that the hop finds. A hop looks at the strongest one.

@@ -109,7 +109,7 @@ class Questions:
 
 @dataclass(frozen=True)
 class Traces:
-    """What a memory did with a batch, as NumPy arrays."""
+    """The answers, attention and gates of a batch, as NumPy arrays."""
 
     logits: np.ndarray
     """(B, C)"""
@@ -194,9 +194,7 @@ def put(state: State, slots: Array, values: State) -> State:
 
 
 def traces(model: Any, inputs: np.ndarray) -> Traces:
-    """What the network does with NumPy inputs (B, T, ...), undisturbed. Waits for the
-    device.
-    """
+    """The traces of NumPy inputs (B, T, ...), undisturbed. Waits for the device."""
     steps: list[dict[str, Array]] = []
     state = read(model, to_device(inputs, _namespace(model)), trace=steps)
 
@@ -268,7 +266,7 @@ def periods(marked: np.ndarray, steps: int) -> np.ndarray:
 def _where(
     seen: np.ndarray, held: np.ndarray, columns: int, when: np.ndarray
 ) -> dict[str, Fractions]:
-    """What `analyse` says of `looks` (B, T, H, 3) of N + n columns."""
+    """The "attention" of `analyse`, from `looks` (B, T, H, 3) at N + n columns."""
     slots, holding = held.shape[1], held.sum(axis=1)
     inputs = np.full(len(held), columns - slots)
     alike = np.stack([inputs, holding, slots - holding], axis=-1) / columns  # (B, 3)
@@ -393,8 +391,8 @@ def analyse(model: Any, questions: Questions) -> dict[str, Any]:
     parts = [
         _right(model, questions.take(rows), held[rows], spared[rows]) for rows in pieces
     ]
-    for test, name, when in parts[0]:
-        hits = np.concatenate([part[test, name, when] for part in parts])
+    for test, name, how in parts[0]:
+        hits = np.concatenate([part[test, name, how] for part in parts])
         accuracies = {
             metric: float(hits[those].mean()) if those.any() else None
             for metric, those in questions.kinds.items()
@@ -402,7 +400,7 @@ def analyse(model: Any, questions: Questions) -> dict[str, Any]:
         if test == "intact":
             found[test] = accuracies
         else:
-            found[test].setdefault(name, {})[when] = accuracies
+            found[test].setdefault(name, {})[how] = accuracies
     when = periods(questions.marked, steps)
     return {
         "examples": count,

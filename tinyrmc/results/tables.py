@@ -51,7 +51,7 @@ Summary = dict[str, Any]  # what JSON can hold
 
 
 def summary(runs: list[Run]) -> Summary:
-    """What there is to say of evaluated runs, in the order of tasks and runs.
+    """The groups of evaluated runs, in the order of tasks and runs.
 
     "groups"   a `group_summary` of each configuration, whatever the seed
     "not_run"  the published cells of these tasks that no run stands for: {"task",
@@ -104,37 +104,26 @@ def _claims(word: str, task: type[Task], groups: list[Summary]) -> list[Summary]
     on the same version of the data.
     """
 
-    def side(group: Summary, cell: str) -> Summary:
-        metric = group["cells"][cell]["metric"]
-        value = group["mean"].get(metric)
-        return {
-            "cell": cell, "metric": metric, "value": value, "label": group["label"]
-        }  # fmt: skip
-
-    def flags(each: Summary) -> set[str]:
-        return set(each["label"].split(" --"))
+    def flags(side: Summary) -> set[str]:
+        return set(side["label"].split(" --"))
 
     found = []
-    for claim, (cell, beside) in task.claims.items():
-        worse = [side(g, beside) for g in groups if beside in g["cells"]]
-        worse = [each for each in worse if each["value"] is not None]
-        for group in groups if worse else ():
-            if cell not in group["cells"]:
-                continue
-            ours = side(group, cell)
-            if ours["value"] is None:
-                continue
-            other = min(worse, key=lambda each: len(flags(ours) ^ flags(each)))
-            lower, higher = (ours, other) if group["lower"] else (other, ours)
-            found.append(
-                {
-                    "task": word,
-                    "claim": claim,
-                    "better": ours,
-                    "worse": other,
-                    "holds": lower["value"] < higher["value"],
-                }
-            )
+    for claim, cells in task.claims.items():
+        ours, others = (
+            [
+                {"cell": cell, "metric": metric, "value": value, "label": each["label"]}
+                for each in groups
+                for metric in [each["cells"].get(cell, {}).get("metric")]
+                if (value := each["mean"].get(metric)) is not None
+            ]
+            for cell in cells
+        )
+        for side in ours if others else ():
+            beside = min(others, key=lambda each: len(flags(side) ^ flags(each)))
+            ahead = side["value"] - beside["value"]
+            holds = ahead < 0 if groups[0]["lower"] else ahead > 0
+            sides = {"better": side, "worse": beside}
+            found.append({"task": word, "claim": claim, **sides, "holds": holds})
     return found
 
 
@@ -272,7 +261,7 @@ def _by_task(found: Summary) -> dict[str, list[Summary]]:
 
 
 def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Rows:
-    """A row for each configuration. Columns in which there is nothing are left out."""
+    """A row for each configuration."""
     headline = groups[0]["result"]
     metric = groups[0]["curve_of"].partition("_")[2]
     floors = dict.fromkeys(
@@ -320,8 +309,14 @@ def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Rows:
             "time": duration(statistics.fmean(run["seconds"] for run in runs)),
         }
         rows.append(row)
-    kept = [name for name in rows[0] if any(row[name] for row in rows)]
-    return [kept, *([row[name] for name in kept] for row in rows)]
+    return _table(rows)
+
+
+def _table(rows: list[dict[str, str]]) -> Rows:
+    """Rows of {head: cell} as a table without the columns that are empty."""
+    every = dict.fromkeys(head for row in rows for head in row)
+    heads = [head for head in every if any(row.get(head) for row in rows)]
+    return [heads, *([row.get(head, "") for head in heads] for row in rows)]
 
 
 def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Rows:
@@ -366,57 +361,51 @@ def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Rows
 
 def _claimed(claims: list[Summary]) -> Rows:
     """A row for each claim of the paper that was tested."""
-    rows = [["the paper says", "ours", "beside", "holds"]]
+    rows = []
     words = [claim["claim"] for claim in claims]
     for claim in claims:
         several = words.count(claim["claim"]) > 1
         label = f" (`{claim['better']['label']}`)" if several else ""
-        sides = [
+        ours, beside = (
             f"{number(side['metric'], side['value'])} "
             f"({side['cell'].rpartition(', ')[2]})"
             for side in (claim["better"], claim["worse"])
-        ]
-        holds = "yes" if claim["holds"] else "no"
-        rows.append([f"{claim['claim']}{label}", *sides, holds])
-    return rows
+        )
+        row = {"the paper says": f"{claim['claim']}{label}", "ours": ours}
+        rows.append(
+            row | {"beside": beside, "holds": "yes" if claim["holds"] else "no"}
+        )
+    return _table(rows)
 
 
 def _seeds(groups: list[Summary], task: str) -> Rows:
     seeds = sorted({run["seed"] for group in groups for run in group["runs"]})
-    labels = dict.fromkeys(
-        label
-        for group in groups
-        for known in group["references"].values()
-        for label in known
-    )
-    mean = ["mean"] if len(seeds) > 1 else []
-    rows = [[task, *(f"seed {seed}" for seed in seeds), *mean, *labels]]
+    rows = []
     for group in groups:
-        of_seed = {run["seed"]: run for run in group["runs"]}
+        of_seed = {f"seed {run['seed']}": run for run in group["runs"]}
         references = group["references"] or {group["result"]: {}}
         for metric, known in references.items():
-            row = [f"{group['label']}: {metric.replace('_', ' ')}"]
+            row = {task: f"{group['label']}: {metric.replace('_', ' ')}"}
             for seed in seeds:
-                run = of_seed.get(seed)
-                row.append(number(metric, run.get(metric)) if run else "not run")
-            row += [number(metric, group["mean"].get(metric)) for _ in mean]
-            row += [number(metric, known.get(label)) for label in labels]
+                run = of_seed.get(f"seed {seed}")
+                row[f"seed {seed}"] = (
+                    number(metric, run.get(metric)) if run else "not run"
+                )
+            if len(seeds) > 1:
+                row["mean"] = number(metric, group["mean"].get(metric))
+            row |= {label: number(metric, value) for label, value in known.items()}
             rows.append(row)
-        times = [
-            duration(of_seed[seed]["seconds"]) if seed in of_seed else ""
-            for seed in seeds
-        ]
-        nothing = [""] * (len(mean) + len(labels))
-        rows.append([f"{group['label']}: training time, [h:]mm:ss", *times, *nothing])
-    return rows
+        times = {seed: duration(run["seconds"]) for seed, run in of_seed.items()}
+        rows.append({task: f"{group['label']}: training time, [h:]mm:ss", **times})
+    return _table(rows)
 
 
 # --- In words -------------------------------------------------------------------------
 
 
 def _success(group: Summary) -> tuple[str, str]:
-    """What a run must reach to be a success, as the head of a column, and how many runs
-    of a group did: "4 of 5", or nothing if its task names no such value.
+    """The value of a success, as the head of a column, and how many runs of a group
+    reached it: "4 of 5", or nothing if its task names no such value.
     """
     mark, metric = group["success"], group["result"]
     if mark is None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from .style import COLOURS, DPI, GREY, MARK, in_percent, picture
+from .style import COLOURS, DPI, GREY, MARK, Look, in_percent, picture
 
 PITCH = 10  # pixels from one character to the next
 LINE = 26  # from one row to the next
@@ -37,9 +38,9 @@ def answers(
     height = max(450.0, 130 + LINE * (len(every) + 2 * len(rows)))
     figure = Figure(figsize=(width / DPI, height / DPI))
 
-    def write(x: float, y: float, words: str, **look) -> None:
-        look = {"fontsize": 8, "family": "monospace", **look}
-        figure.text(x / width, 1 - y / height, words, va="center", **look)
+    def write(x: float, y: float, words: str, **look: Any) -> None:
+        usual: Look = {"fontsize": 8, "family": "monospace", "va": "center"}
+        figure.text(x / width, 1 - y / height, words, **{**usual, **look})
 
     write(starts[0], 25, title, family="sans-serif", fontsize=9)
     for x, head in zip(starts, HEADS, strict=False):
@@ -69,6 +70,6 @@ def answers(
     panel.set_ylim(0, 1.02)
     panel.yaxis.set_major_formatter(in_percent())
     panel.tick_params(labelsize=8)
-    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.09)}
+    below: Look = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.09)}
     panel.legend(fontsize=8, ncols=len(by_place), **below)
     return figure

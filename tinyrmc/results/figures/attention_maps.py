@@ -1,4 +1,4 @@
-"""What the slots of a memory attend to, their gates, and what becomes of the answers
+"""The attention of a memory's slots, their gates, and what becomes of the answers
 when parts of the memory are taken away.
 """
 
@@ -14,7 +14,17 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from .learning_curves import draw_legend
-from .style import COLOURS, GREY, MARK, PALE, in_percent, picture, rows_of_grid, wrap
+from .style import (
+    COLOURS,
+    GREY,
+    MARK,
+    PALE,
+    Look,
+    in_percent,
+    picture,
+    rows_of_grid,
+    wrap,
+)
 
 FOOTNOTE = (
     "Rows: the slots that ask; columns: the slots and, right of the line, the input "
@@ -98,13 +108,13 @@ def _draw_maps(
     values = values.reshape(H * (N + 1), -1)[:-1, :-1]
     image = panel.imshow(values, "Blues", vmin=0, vmax=1, interpolation="nearest")
     lefts, tops = np.arange(T) * (columns + 1) - 0.5, np.arange(H) * (N + 1) - 0.5
-    frame: dict[str, Any] = {"fill": False, "clip_on": False}
+    frame: Look = {"fill": False, "clip_on": False}
     for left, top in itertools.product(lefts, tops):
-        grey = {"edgecolor": GREY, "linewidth": 0.5}
+        grey: Look = {"edgecolor": GREY, "linewidth": 0.5}
         panel.add_patch(Rectangle((left, top), columns, N, **frame, **grey))
         input_at = [left + N] * 2
         panel.plot(input_at, [top, top + N], color="black", linewidth=0.9)
-    red: dict[str, Any] = {"color": MARK, "linewidth": 2, "clip_on": False}
+    red: Look = {"color": MARK, "linewidth": 2, "clip_on": False}
     for left, top, slot in itertools.product(lefts[marked:], tops, held):
         panel.plot([left + slot, left + slot + 1], [top] * 2, **red)
     corner = lefts[marked] - 0.5, tops[0] - 0.5
@@ -153,7 +163,7 @@ def glance(
         for t, panel in enumerate(across):
             panel.imshow(maps[t], cmap="Blues", vmin=0, vmax=1, aspect="auto")
             for (row, column), weight in np.ndenumerate(maps[t]):
-                look = {"ha": "center", "va": "center", "fontsize": 8}
+                look: Look = {"ha": "center", "va": "center", "fontsize": 8}
                 colour = "white" if weight > 0.55 else "black"
                 panel.text(column, row, f"{100 * weight:.0f}", color=colour, **look)
             panel.axvline(N - 0.5, color="black", linewidth=1.2)
@@ -206,20 +216,20 @@ def gates(
     for example, slot in np.ndindex(examples, slots):
         panel, marked = panels[slot][example], int(marked_steps[example])
         panel.axvline(marked + 1, color=MARK, linewidth=1.2, alpha=0.7, label=mark)
-        for (name, gate), colour, marker in zip(
+        for (kind, gate), colour, marker in zip(
             values.items(), COLOURS, "os^", strict=False
         ):
             own = gate[example, :, slot]  # (T, G)
             if units > 1:
                 low, high = np.quantile(own, (0.1, 0.9), axis=1)
-                band: dict[str, Any] = {"color": colour, "alpha": 0.15, "linewidth": 0}
+                band: Look = {"color": colour, "alpha": 0.15, "linewidth": 0}
                 panel.fill_between(steps, low, high, **band)
-            look = {"color": colour, "marker": marker, "markersize": 4}
-            panel.plot(steps, own.mean(axis=1), label=name + spread, **look)
+            look: Look = {"color": colour, "marker": marker, "markersize": 4}
+            panel.plot(steps, own.mean(axis=1), label=kind + spread, **look)
         red = held is not None and held[example][slot]
-        look = {"color": MARK, "fontweight": "bold"} if red else {"color": GREY}
-        place = {"rotation": 270, "va": "center", "transform": panel.transAxes}
-        panel.text(1.01, 0.5, f"slot {slot + 1}", fontsize=8, **place, **look)
+        place: Look = {"rotation": 270, "va": "center", "transform": panel.transAxes}
+        name = panel.text(1.01, 0.5, f"slot {slot + 1}", fontsize=8, **place)
+        name.set(color=MARK if red else GREY, fontweight="bold" if red else "normal")
         panel.grid(axis="y", **PALE)
     first = panels[0][0]
     first.set(ylim=(-0.02, 1.02), yticks=(0, 0.5, 1), xticks=steps, xlim=(0.7, T + 0.3))
@@ -249,14 +259,14 @@ def shares(places: Mapping[str, Mapping[str, Values]], mark: str) -> Figure:
         "uniform": {"color": GREY, "linewidth": 1.2, "dashes": (5, 3)},
         "mean": {"linewidth": 2.4, "marker": "o"},
     }
-    thin = {"linewidth": 0.8, "alpha": 0.5, "marker": "o", "markersize": 2.5}
+    thin: Look = {"linewidth": 0.8, "alpha": 0.5, "marker": "o", "markersize": 2.5}
     for panel, (place, lines) in zip(panels, places.items(), strict=True):
         heads = [name for name in lines if name not in looks]
         says = {"uniform": "attention to everything alike", "mean": "mean"}
         says |= {heads[0]: f"each of {len(heads)} heads"}
         for name, values in lines.items():
             y = np.array([*values.values()], float)  # None becomes nan: not drawn
-            look = {"color": COLOURS[0], **looks.get(name, thin)}
+            look: Look = {"color": COLOURS[0], **looks.get(name, thin)}
             panel.plot(y, label=says.get(name), **look)
         names = [*next(iter(lines.values()))]
         panel.set_title(f"to {place}", fontsize=10)
@@ -292,7 +302,7 @@ def accuracies(
     panels = rows_of_grid(figure, len(intact), len(tests), sharex=True)
     hows = [how for table in tests.values() for how in next(iter(table.values()))]
     looks = dict(zip(hows, zip(COLOURS, "osD^v<", strict=False), strict=False))
-    handles: dict[str, Any] = {}
+    handles: Look = {}
     known = {name.partition("_")[2]: values for name, values in references.items()}
     for metric, across in zip(intact, panels, strict=True):
         for (test, table), panel in zip(tests.items(), across, strict=True):
@@ -301,7 +311,7 @@ def accuracies(
                 handles[label] = panel.axvline(level, color="black", linewidth=1.2)
             dashes = itertools.cycle([(5, 3), (1, 1.5), (5, 2, 1, 2)])
             for floor, value in known.get(metric, {}).items():
-                look = {"color": GREY, "linewidth": 1.1, "dashes": next(dashes)}
+                look: Look = {"color": GREY, "linewidth": 1.1, "dashes": next(dashes)}
                 handles[floor] = panel.axvline(value, zorder=1, **look)
             places = np.arange(len(table))
             for how, shift in zip(
@@ -318,6 +328,6 @@ def accuracies(
             panel.xaxis.set_major_formatter(in_percent())
             panel.set_title(f"{metric.replace('_', ' ')} {test}", fontsize=10)
     ncols = min(4, len(handles))
-    below = {"loc": "outside lower center", "ncols": ncols, "fontsize": 8}
+    below: Look = {"loc": "outside lower center", "ncols": ncols, "fontsize": 8}
     figure.legend(handles.values(), handles, **below)
     return figure

@@ -1,4 +1,4 @@
-"""What tasks have found out about trained networks: curves, heat maps and tables."""
+"""Pictures of what tasks have found out: curves, heat maps and tables."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 
 from ...environments.episode import CAVEAT, Episode
-from .style import COLOURS, GREY, MARK, PALE, picture, style, wrap
+from .style import COLOURS, GREY, MARK, PALE, Look, picture, style, wrap
 
 SHOWN = 8  # moments of a film strip
 FRAMES = 300  # of a film; of a longer episode some steps are left out
@@ -162,7 +162,7 @@ def _draw_values(panel: Axes, episode: Episode, shown: list[int]) -> None:
             close[-1].append(step)
         else:
             close.append([step])
-    place: dict[str, Any] = {"transform": panel.get_xaxis_transform(), "ha": "center"}
+    place: Look = {"transform": panel.get_xaxis_transform(), "ha": "center"}
     for steps in close:
         words = ", ".join(f"{float(episode.rewards[step]):+g}" for step in steps)
         middle = (steps[0] + steps[-1]) / 2
@@ -216,7 +216,7 @@ def _stage(
     attends = episode.attention is not None
     figure = Figure(figsize=(6.4, 5.4), dpi=100, layout="constrained")
     figure.suptitle(wrap(f"{title}\n{episode.says}".strip(), 12 * 6.4), fontsize=9)
-    ratios = {"height_ratios": [1.6, 1.2, 0.9], "width_ratios": [1.6, 1]}
+    ratios: Look = {"height_ratios": [1.6, 1.2, 0.9], "width_ratios": [1.6, 1]}
     lower = "attention" if attends else "view"
     panels = figure.subplot_mosaic(
         [["board", "view"], ["board", lower], ["values", "values"]], **ratios

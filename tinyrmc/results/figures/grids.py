@@ -16,11 +16,11 @@ from .learning_curves import (
     name_beside,
     reference_names,
 )
-from .style import colours, picture, rows_of_grid, wrap
+from .style import COLOURS, colours, picture, rows_of_grid, wrap
 
 
 class Reached(NamedTuple):
-    """What the runs of a combination reached, and whether those are all its runs and
+    """The results of the runs of a combination, and whether those are all its runs and
     took all their steps.
     """
 
@@ -40,7 +40,7 @@ def value_grid(
     title: str = "",
     cores: Sequence[str] | None = None,
 ) -> Figure:
-    """What many configurations reached, in panels side by side.
+    """The results of many configurations, in panels side by side.
 
     Args:
         panels: {panel: {line: {value of `field`: Reached, or None where there is
@@ -54,16 +54,17 @@ def value_grid(
     size = 2.7 + 4.4 * len(panels), 4.6 + 0.2 * lines
     figure = Figure(figsize=size, layout="constrained")
     (grid,) = rows_of_grid(figure, 1, len(panels), sharey=True)
-    palette = colours(cores or [None] * lines)
+    palette = colours(cores) if cores else list(COLOURS) * lines
     # A little beside each other, so that ranges do not hide others.
     shifts = 0.1 * (np.arange(lines) - (lines - 1) / 2)
     for panel, (name, of_panel) in zip(grid, panels.items(), strict=True):
         for (label, reached), shift, colour in zip(
-            of_panel.items(), shifts, palette, strict=True
+            of_panel.items(), shifts, palette, strict=False
         ):
             x = np.arange(len(reached)) + shift
             means = [
-                np.mean(each.values) if each else np.nan for each in reached.values()
+                float(np.mean(each.values)) if each else np.nan
+                for each in reached.values()
             ]
             panel.plot(x, means, color=colour, linewidth=1.6, label=label)
             for place, mean, each in zip(x, means, reached.values(), strict=True):

@@ -1,4 +1,4 @@
-"""What the hops of a memory network look at."""
+"""The sentences that the hops of a memory network look at."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .style import GREY, MARK, picture, rows_of_grid, wrap
+from .style import GREY, MARK, Look, picture, rows_of_grid, wrap
 
 # (title, sentences, weights (sentences, hops), which sentences are supporting facts)
 Looked = tuple[str, Sequence[str], np.ndarray, Sequence[bool]]
@@ -32,8 +32,8 @@ def hops(columns: Sequence[Sequence[Looked]], note: str, shares: bool) -> Figure
     width = (3.4 + 0.5 * count) * len(columns)
     size = width, sum(0.75 + 0.2 * each for each in tallest) + 0.4
     figure = Figure(figsize=size, layout="constrained")
-    panels = rows_of_grid(figure, rows, len(columns))
-    panels[0][0].get_gridspec().set_height_ratios([each + 2 for each in tallest])
+    heights = [each + 2 for each in tallest]
+    panels = rows_of_grid(figure, rows, len(columns), height_ratios=heights)
     for number, column in enumerate(columns):
         for row, tall in enumerate(tallest):
             if row < len(column):
@@ -52,7 +52,7 @@ def _draw_story(panel: Axes, looked: Looked, rows: int, shares: bool) -> None:
     for (row, hop), weight in np.ndenumerate(weights):
         words = f"{100 * weight:.0f}" if shares else f"{weight:.2f}"
         colour = "white" if abs(weight) > 0.6 * most else "black"
-        look = {"fontsize": 7.5, "ha": "center", "va": "center"}
+        look: Look = {"fontsize": 7.5, "ha": "center", "va": "center"}
         panel.text(hop + 0.5, row + 0.55, words, color=colour, **look)
     pairs = zip(sentences, facts, strict=True)
     labels = [f"● {said}" if fact else said for said, fact in pairs]

@@ -18,7 +18,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from ...text import in_words, is_share, number
-from .style import COLOURS, GREY, PALE, colours, in_percent, picture, rows_of_grid, wrap
+from .style import (
+    COLOURS,
+    GREY,
+    PALE,
+    Look,
+    colours,
+    in_percent,
+    picture,
+    rows_of_grid,
+    wrap,
+)
 
 # What a curve may be drawn against, and the field of a line of metrics that holds it;
 # anything else is a field of that name.
@@ -206,9 +216,9 @@ def draw_group(
         if fewer.any():
             ends = dict.fromkeys((counts[fewer].min(), counts[fewer].max()))
             label += f", dotted: {' to '.join(map(str, ends))}"
-    line: dict[str, Any] = {"color": colour, "linewidth": 1.8}
+    line: Look = {"color": colour, "linewidth": 1.8}
     if len(runs) > 1:
-        band: dict[str, Any] = {"color": colour, "alpha": 0.2, "linewidth": 0}
+        band: Look = {"color": colour, "alpha": 0.2, "linewidth": 0}
         panel.fill_between(points, lowest, highest, **band)
     if fewer.any():
         panel.plot(points, mean, linestyle=(0, (1, 1.2)), **line)
@@ -286,50 +296,33 @@ def reference_names(references: References, metric: str) -> list[Name]:
 def _line_names(panel: Axes) -> list[Name]:
     """The names of a panel's lines, at the values at which they end."""
     names = []
-    for line, label in zip(*panel.get_legend_handles_labels(), strict=True):
-        values = np.asarray(line.get_ydata(), float)  # type: ignore[attr-defined]
+    lines: Any  # of lines alone, which the types do not tell
+    lines, labels = panel.get_legend_handles_labels()
+    for line, label in zip(lines, labels, strict=True):
+        values = np.asarray(line.get_ydata(), float)
         if np.isfinite(values).any():  # not where all seeds count nowhere
             end = float(values[np.isfinite(values)][-1])
-            names.append((end, label, line.get_color()))  # type: ignore[attr-defined]
+            names.append((end, label, line.get_color()))
     return names
 
 
-def name_beside(panel: Axes, names: Sequence[Name], part: float = 0.75) -> None:
+def name_beside(panel: Axes, names: Sequence[Name], height: float = 3.2) -> None:
     """Names right of a panel, at the heights of their values; where they would touch
     they are moved apart, and lines lead to them.
 
-    part: how much of the figure's height the panel takes, about.
+    height: of the panel, about, in inches.
     """
+    names = sorted(names)
     if not names:
         return
-    fixed = panel.transScale.transform([(1, value) for value, *_ in sorted(names)])
-    ends = panel.transLimits.transform(fixed)[:, 1]
-    words = [wrap(text.replace(" %", NARROW), 26) for _, text, _ in sorted(names)]
-    line = 8.5 * 1.35 / (72 * part * panel.figure.get_figheight())
+    words = [wrap(text.replace(" %", NARROW), 26) for _, text, _ in names]
+    line = 8.5 * 1.35 / (72 * height)
+    fixed = panel.transScale.transform([(1, value) for value, *_ in names])
+    ends = panel.transLimits.transform(fixed)[:, 1].tolist()
     places = _apart(ends, [line * (1 + text.count("\n")) for text in words])
-    for (*_, colour), text, end, y in zip(
-        sorted(names), words, ends, places, strict=True
-    ):
-        lead = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "shrinkB": 0}
-        lead["relpos"] = (0, 0.5)
-        look = {"fontsize": 8.5, "color": colour, "va": "center", "arrowprops": lead}
-        at = "axes fraction", "axes fraction"
-        panel.annotate(text, (1, end), (1.04, y), *at, annotation_clip=False, **look)
-
-
-def _apart(wanted: Sequence[float], sizes: Sequence[float]) -> list[float]:
-    """Places near the wanted ones, in their order and between 0 and 1, for labels of
-    some sizes: those that overlap push each other apart.
-    """
-    places = [*wanted]
-    for _ in range(200):
-        places[0] = max(places[0], sizes[0] / 2)
-        places[-1] = min(places[-1], 1 - sizes[-1] / 2)
-        for k in range(1, len(places)):
-            overlap = (sizes[k - 1] + sizes[k]) / 2 - (places[k] - places[k - 1])
-            places[k - 1] -= max(0, overlap) / 2
-            places[k] += max(0, overlap) / 2
-    return places
+    look: Look = {"fontsize": 8.5, "va": "center"}
+    for (*_, colour), text, end, y in zip(names, words, ends, places, strict=True):
+        _lead(panel, text, (1, end), (1.04, y), colour, relpos=(0, 0.5), **look)
 
 
 def _mark_rungs(panel: Axes, starts: Sequence[tuple[float, str]]) -> None:
@@ -339,12 +332,41 @@ def _mark_rungs(panel: Axes, starts: Sequence[tuple[float, str]]) -> None:
     end = panel.get_xlim()[1]
     wanted = [point / end for point, _ in starts]
     size = 7 * 1.35 / (72 * 5)  # of an upright line of text in a panel 5 inches wide
-    places = _apart(wanted, [size] * len(wanted)) if starts else []
-    lead = {"arrowstyle": "-", "color": GREY, "linewidth": 0.7, "shrinkB": 0}
-    lead |= {"shrinkA": 0, "relpos": (0.5, 0)}
-    look = {"fontsize": 7, "color": GREY, "ha": "center", "va": "bottom"}
-    at = "axes fraction", "axes fraction"
+    places = _apart(wanted, [size] * len(wanted))
+    look: Look = {"fontsize": 7, "ha": "center", "va": "bottom", "rotation": 90}
     for (_, rung), start, x in zip(starts, wanted, places, strict=True):
-        panel.annotate(
-            rung, (start, 0), (x, 0.05), *at, rotation=90, arrowprops=lead, **look
-        )
+        _lead(panel, rung, (start, 0), (x, 0.05), GREY, relpos=(0.5, 0), **look)
+
+
+def _lead(
+    panel: Axes,
+    words: str,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    colour: str,
+    relpos: tuple[float, float],
+    **look: Any,
+) -> None:
+    """Words at `end` and a line to them, to their point `relpos`, from `start`, in
+    parts of the panel's width and height.
+    """
+    line: Look = {"arrowstyle": "-", "linewidth": 0.7, "shrinkA": 1, "shrinkB": 0}
+    line |= {"color": colour, "relpos": relpos}
+    look |= {"xycoords": "axes fraction", "textcoords": "axes fraction"}
+    look |= {"color": colour, "arrowprops": line, "annotation_clip": False}
+    panel.annotate(words, start, end, **look)
+
+
+def _apart(wanted: Sequence[float], sizes: Sequence[float]) -> list[float]:
+    """Places near the wanted ones, in their order and between 0 and 1, for labels of
+    some sizes: those that overlap push each other apart.
+    """
+    places = [*wanted]
+    for _ in range(200 if places else 0):
+        places[0] = max(places[0], sizes[0] / 2)
+        places[-1] = min(places[-1], 1 - sizes[-1] / 2)
+        for k in range(1, len(places)):
+            overlap = (sizes[k - 1] + sizes[k]) / 2 - (places[k] - places[k - 1])
+            places[k - 1] -= max(0, overlap) / 2
+            places[k] += max(0, overlap) / 2
+    return places

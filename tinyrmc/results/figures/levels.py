@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from ...environments.box_levels import COLOUR, GEM, Box
 from ...environments.box_world import BoxWorld
-from .style import GREY, MARK, picture
+from .style import GREY, MARK, Look, picture
 
 _WIDTH, _DROP = 2.6, 1.5  # from box to box along a branch, and down to the next one
 
@@ -37,7 +37,7 @@ def draw_level(world: BoxWorld, number: int) -> Figure:
     row, column = world.observe(state)["position"][0].astype(int)
     size, reach = world.viewport, world.viewport // 2
     corner = column - reach - 0.5, row - reach - 0.5
-    red = {"fill": False, "color": MARK, "linewidth": 2, "clip_on": False}
+    red: Look = {"fill": False, "color": MARK, "linewidth": 2, "clip_on": False}
     board.add_patch(Rectangle(corner, size, size, **red))
     view.imshow(world.rgb(state)[0][1:])  # without the row for the key
     view.set_title("what the player sees")

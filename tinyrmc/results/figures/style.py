@@ -1,4 +1,4 @@
-"""What all pictures share: colours, sizes, and how they are saved.
+"""Shared by all pictures: colours, sizes, and how they are saved.
 
 Beside the modules of this package only the course imports matplotlib.
 """
@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec
 
 import matplotlib.style
 import numpy as np
@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+Look = dict[str, Any]  # settings of lines and words, as matplotlib calls them
 DPI = 150
 COLOURS = (
     "#0072B2",
@@ -36,7 +37,7 @@ COLOURS = (
 )
 MARK = "#C00000"  # the red of the marked time step
 GREY = "#555555"
-PALE = {"color": "#E6E6E6", "linewidth": 0.6}  # lines of a grid
+PALE: Look = {"color": "#E6E6E6", "linewidth": 0.6}  # lines of a grid
 
 # Each core has its own colour, in every picture.
 _CORES = "rmc lstm dnc entnet entnet_bank rmc_paper rnn conv_lstm feedforward memn2n"
@@ -88,11 +89,12 @@ def colours(cores: Sequence[str | None]) -> list[str]:
 
 
 def rows_of_grid(
-    figure: Figure, rows: int, columns: int, sharex: bool = False, sharey: bool = False
+    figure: Figure, rows: int, columns: int, **settings: Any
 ) -> list[list[Axes]]:
     """Panels in rows, added to a figure."""
-    grid = figure.subplots(rows, columns, sharex=sharex, sharey=sharey, squeeze=False)
-    return np.asarray(grid).tolist()
+    return np.asarray(
+        figure.subplots(rows, columns, squeeze=False, **settings)
+    ).tolist()
 
 
 def in_percent() -> PercentFormatter:
