@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from PIL import Image
-from test_figures import figure_of
 from tinyagents import LEVELS, restored
 
 from tinyrmc.cli import play, plot
@@ -100,17 +99,6 @@ def test_thoughts_are_those_of_the_network_that_acted(agents):
             assert episode.attention.shape == (T, 2, 2, 3)
             np.testing.assert_allclose(episode.attention.sum(axis=-1), 1, rtol=1e-5)
         assert (episode.corners is None) == (name == "whole")
-
-
-def test_pacmans_window_is_where_he_is(agents):
-    task, model = restored(agents / "pacman")
-    episode = episodes.record(task, model, 1)
-    assert episode.boards.shape[1:] == (15, 19, 3) and episode.window == 5
-    for board, view, (row, column) in zip(
-        episode.boards, episode.views, episode.corners, strict=True
-    ):
-        around = np.pad(board, ((5, 5), (5, 5), (0, 0)), constant_values=255)
-        assert (around[row + 5 : row + 10, column + 5 : column + 10] == view).all()
 
 
 def test_pacmans_end_is_told_by_levels_cleared_and_not_as_solved(agents):
@@ -203,17 +191,6 @@ def test_many_rewards_are_drawn_as_their_sum(solved):
         assert (len(beside) == 1) == (count == 13)
 
 
-def test_a_command_with_many_flags_is_not_cut_off(solved):
-    flags = " ".join(f"--model.conv-lstm.channels {k}" for k in range(12))
-    title = f"box_world quick {flags}, seed 0, step 2,400"
-    strip = figure_of(figures.film_strip, solved, title)
-    for figure in strip, films._stage(solved, title)[0]:
-        figure.draw_without_rendering()
-        said = figure._suptitle.get_window_extent()
-        assert 0 <= said.x0 and said.x1 <= figure.bbox.x1
-        assert figure._suptitle.get_text().count("--model") == 12
-
-
 def test_the_film_shows_each_step(solved, tmp_path):
     """The frame around what is seen moves as the agent does."""
     columns = solved.corners[:, 1]
@@ -282,27 +259,6 @@ def test_an_agent_plays_and_says_what_it_attends_to(agent):
     game.press("n")
     assert game.steps == 0 and "agent:" not in game.screen()
     assert not game.press("q") and not game.press("\x04")
-
-
-def test_the_screen_tells_which_keys_an_onlooker_has(agents):
-    """Pacman can stay, but not by a key of yours: the agent chooses."""
-    for name in ["rmc", "pacman"]:
-        game = play.Watched(*restored(agents / name))
-        assert game.screen().splitlines()[0] == play.HELP_AGENT
-        before = game.steps
-        assert game.press(" ") and game.press("\x1b[A") and game.steps == before
-        assert game.pause is None
-
-
-def test_a_level_that_an_agent_solves_is_told_of(agent):
-    """By the step that ended it: the gem brings 10, and all else no more than 2."""
-    game, found = play.Watched(*agent, seed=3), set()
-    while found != {True, False}:
-        game.step()
-        if game.steps == 0:
-            how, score = game.last.split(", score ")
-            assert how.startswith("solved") == (float(score) > 9)
-            found.add(how.startswith("solved"))
 
 
 def test_an_agent_that_is_watched_keeps_its_memory(agent):

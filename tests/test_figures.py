@@ -195,15 +195,6 @@ def test_lines_and_references_are_named_beside_the_panel():
     assert_words_are_apart_and_inside(figure)
 
 
-def test_labels_of_references_keep_their_order_and_never_touch():
-    values = {"a": 0.9, "b": 0.89, "c": 0.91, "d": 0.999, "e": 0.0, "f": 0.3}
-    figure = curve_of({"rmc": [lines_of([0.2, 0.905, 0.9])]}, {TEST: values})
-    assert_words_are_apart_and_inside(figure)
-    heights = [text.get_position()[1] for text in figure.axes[0].texts]
-    assert [text.get_text()[0] for text in figure.axes[0].texts] == [*"efbacd"]
-    assert heights == sorted(heights) and 0 < heights[0] and heights[-1] < 1
-
-
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.01, 0.08))
 def test_labels_keep_order_distance_and_bounds(wanted, size):
     wanted = sorted(wanted)
@@ -233,17 +224,6 @@ def test_only_a_single_run_shows_its_rungs():
     assert [text.xy[0] * end for text in panel.texts] == pytest.approx([0, 200, 300])
     (panel,) = curve_of({"rmc": [lines], "lstm": [lines]}).axes
     assert {text.get_text() for text in panel.texts} == {"rmc", "lstm"}
-
-
-def test_training_batches_are_drawn_where_they_are_given():
-    lines = [
-        {"step": 100, "accuracy": 0.6},
-        {"step": 200, "accuracy": 0.8, TEST: 0.3},
-        {"step": 210, TEST: 0.45},
-    ]
-    (panel,) = curve_of({"rmc": [lines]}, training=lines[1:]).axes
-    x, y = drawn(panel)["on training batches of the task itself"]
-    assert (x.tolist(), y.tolist()) == ([200], [0.8])
 
 
 def test_each_metric_has_a_panel_with_its_own_references():
@@ -764,26 +744,6 @@ def test_different_references_are_named_after_their_groups(
         **floors["ranking by own norm"],
         f"{name}: paper (RMC)": 0.91,
     }
-
-
-def test_what_configurations_have_in_common_is_in_the_title(
-    make_run, tmp_path, monkeypatch
-):
-    titles = []
-    monkeypatch.setattr(
-        figures, "learning_curve", lambda *words: titles.append(words[4])
-    )
-    for runs in (
-        [make_run()],
-        [make_run(), make_run(seed=1)],
-        [make_run(), make_run(small(core="lstm"))],
-    ):
-        plotting.draw_curves(runs, tmp_path / "a.png")
-    assert titles == [
-        f"nth_farthest {words()}, seed 0",
-        f"nth_farthest {words()}",
-        f"nth_farthest {words()}".replace(" --", ", --"),
-    ]
 
 
 def test_training_batches_of_easier_rungs_are_not_drawn(

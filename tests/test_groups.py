@@ -77,13 +77,6 @@ def test_a_configuration_is_called_by_the_words_that_make_it():
         assert command_words(again) != words
 
 
-def test_what_is_said_twice_or_as_usual_is_not_said_again():
-    words = (
-        "quick --model.core rmc --model.mem-slots 4 --train.steps 5 --train.steps 12000"
-    )
-    assert command_words(trained_by("nth_farthest", words)) == "quick"
-
-
 def test_an_older_run_is_called_by_what_its_configuration_says_today():
     run = trained_by("nth_farthest", "quick --model.core lstm")
     came_later = "total_units", "layers", "dnc"

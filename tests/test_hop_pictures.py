@@ -72,30 +72,3 @@ def test_the_picture_marks_the_facts_and_writes_the_strengths():
     raw = "Q?\nAnswer y, right", ["A."], np.array([[-2.0]]), [True]
     (panel,) = figure_of(figures.hops, [[raw]], "Beware.", False).axes
     assert [t.get_text() for t in panel.texts] == ["-2.00", raw[0]]
-
-
-def test_the_question_stands_above_its_story_and_the_caption_below():
-    long = "Is the suitcase bigger than the box of chocolates?"
-    of = {"Where?": ["Mary went to the garden.", "A."], long: ["A."] * 9}
-    looked = [
-        (asked, s, np.full((len(s), 3), 0.1), [0] * len(s)) for asked, s in of.items()
-    ]
-    columns = [looked, looked[::-1]]
-    red = "Red, with a dot: supporting facts."
-    note = f"Strengths in percent of all memories. {red} {memory_hops.CAVEAT}"
-    figure = figure_of(figures.hops, columns, note, True)
-    figure.draw_without_rendering()
-    for panel in figure.axes:
-        title, label = panel.texts[-1], panel.get_yticklabels()[0]
-        assert title.get_text() in of
-        asked, said = title.get_window_extent(), label.get_window_extent()
-        assert asked.x1 == pytest.approx(said.x1, abs=1) and asked.y0 > said.y1
-        assert asked.x0 > 0
-        assert not any(
-            asked.overlaps(head.get_window_extent())
-            for other in figure.axes
-            for head in other.get_xticklabels()
-        )
-    for size in range(1, 3):
-        caption = figure_of(figures.hops, columns[:size], note, True).get_supxlabel()
-        assert " ".join(caption.split()) == note

@@ -370,24 +370,6 @@ def test_it_fits_the_window(joint_page, window):
 
 
 @browser.needed
-def test_of_several_tasks_it_says_which_one_you_look_at(joint_page, page, window):
-    opened(window, joint_page)
-    marked = "[...$('counts').querySelectorAll('[aria-current]')]"
-    marked += ".map(row => row.cells[0].textContent)"
-    tasks = window.run("data.examples.map(each => each.task)")
-    names = window.run("[...$('example').options].map(each => each.textContent)")
-    for number, (task, name) in enumerate(zip(tasks, names, strict=True), start=1):
-        assert name.startswith(f"{number}. task {task}: ")
-    for number in (1, len(tasks)):
-        window.run(f"location.hash = '#example={number}'; choose()")
-        assert window.run(marked) == [f"task {tasks[number - 1]}"]
-    assert "In blue" in window.run("$('row-says').textContent")
-    opened(window, page)
-    assert window.run(marked) == [] and not window.run("$('row-says').textContent")
-    assert "task" not in window.run("$('example').options[0].textContent")
-
-
-@browser.needed
 def test_where_nothing_is_bold_it_says_that_an_empty_memory_is_strongest(
     runs, joint_page, window
 ):
@@ -412,14 +394,6 @@ def test_where_nothing_is_bold_it_says_that_an_empty_memory_is_strongest(
         assert bool(says) == (strongest >= told).any()
         said.add(says)
     assert len(said) == 2
-
-
-@browser.needed
-def test_the_counts_of_right_and_wrong_answers_fit_a_phone(page, window):
-    window.size(390, 800)
-    opened(window, page)
-    box = "$('counts').parentElement"
-    assert window.run(f"{box}.scrollWidth - {box}.clientWidth") == 0
 
 
 def test_nothing_in_a_story_ends_the_script():

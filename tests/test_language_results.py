@@ -1,7 +1,6 @@
 """What becomes of language models' runs: tables, curves, examinations, texts."""
 
 import contextlib
-import errno
 import io
 import json
 import os
@@ -21,9 +20,7 @@ from tinyruns import SURROUNDINGS, cut_short
 from tinyrmc import training
 from tinyrmc.cli import evaluate, generate, plot, report, train
 from tinyrmc.results import figures, findings
-from tinyrmc.results.figures.style import wrap
 from tinyrmc.runs.run import Run
-from tinyrmc.text import in_words, number
 
 FILE = tinylanguage.__file__
 
@@ -90,24 +87,6 @@ def test_a_run_not_judged_yet_has_no_result(runs, capsys):
     assert "| test perplexity, mean |" not in Path("results.md").read_text()
 
 
-def test_a_perplexity_is_no_percentage():
-    for metric, value, expected in [
-        ("test_perplexity", 1234.567, "1,234.57"),
-        ("validation_perplexity", 31.6, "31.60"),
-        ("test_accuracy", 0.5, "50.0 %"),
-        ("validation_accuracy", 0.5, "50.0 %"),
-        ("test_loss", 1.25, "1.2500"),
-        ("test_perplexity", None, ""),
-    ]:
-        assert number(metric, value) == expected
-
-
-def test_only_test_is_called_held_out():
-    assert in_words("test_accuracy") == "held-out accuracy"
-    assert in_words("validation_perplexity") == "validation perplexity"
-    assert in_words("gradient_norm") == "gradient norm"
-
-
 # --- Curves ---------------------------------------------------------------------------
 
 
@@ -141,11 +120,6 @@ def test_a_curve_has_the_training_batches_beside_the_watched_text(runs, monkeypa
     drawn = {line.get_label(): line for line in figure.axes[0].get_lines()}
     _, y = drawn["on training batches of the task itself"].get_data()
     assert y.tolist() == [line["perplexity"] for line in training_lines]
-
-
-def test_unknown_axes_are_refused(runs, refused):
-    said = refused(plot.main, *runs, "--against", "words")
-    assert said.startswith("--against takes steps, tokens, samples, hours, or several")
 
 
 # --- Examinations ---------------------------------------------------------------------
@@ -213,16 +187,6 @@ def test_examinations_of_several_networks_are_drawn_together(runs, monkeypatch, 
     assert cores == ["rmc", "lstm", "rmc"] and title == "By unroll length"
 
 
-def test_pictures_are_not_blamed_where_output_fails(runs, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    Path("out").mkdir()
-    monkeypatch.setattr(plot, "print", full, raising=False)
-    with pytest.raises(OSError, match="No space left"):
-        plot.main(["examinations", runs[0], runs[2], "--out", "out"])
-
-
 def test_what_networks_have_in_common_is_said_once():
     runs = [
         ["quick", "rmc", "--data.window 5", "seed 0", "step 20"],
@@ -233,17 +197,6 @@ def test_what_networks_have_in_common_is_said_once():
         ["rmc, seed 0", "lstm, --model.layers 2, seed 1"],
     )
     assert findings.names(runs[:1]) == (", ".join(runs[0]), [""])
-
-
-def test_a_flag_and_its_value_stay_on_one_line():
-    words = "quick --model.head-size 8 (lstm), --train.steps 3 --no-tied"
-    lines = wrap(words, 23).splitlines()
-    assert lines == [
-        "quick",
-        "--model.head-size 8",
-        "(lstm), --train.steps 3",
-        "--no-tied",
-    ]
 
 
 def test_a_row_for_each_network_is_a_table_of_all():
@@ -284,12 +237,6 @@ def heat_map(rows, hops=2):
     return training.HeatMap("weight", heads, rows)
 
 
-def test_a_preset_that_is_called_as_its_core_is_named_once(monkeypatch):
-    monkeypatch.setattr(plot, "parts", lambda run: ["memn2n", "memn2n", "--a 2"])
-    said = plot._said({"run": {"seed": 3}, "step": 1200})
-    assert said == ["memn2n", "--a 2", "seed 3", "step 1,200"]
-
-
 def test_a_heat_map_is_drawn_with_each_rows_largest_in_white(tmp_path):
     one = heat_map([(1, 0.5, 0.1), (2, 0.25, 0.2), (3, 0.0, 0.4), (4, 0.0, 0.3)])
     figure = figure_of(figures.heat_maps, {"a": one, "b": one}, "title")
@@ -325,14 +272,6 @@ def test_what_has_nothing_to_examine_is_refused(half, runs, refused):
     assert said == "the task 'nth_farthest' has nothing to examine"
     said = refused(plot.main, "examinations", half.path, runs[0])
     assert "are runs of different tasks" in said
-
-
-def test_a_folder_that_is_not_there_is_refused_before_networks_are_examined(
-    runs, refused, monkeypatch
-):
-    monkeypatch.delattr(plot, "restore_model")
-    said = refused(plot.main, "examinations", runs[0], "--out", "nowhere")
-    assert said.startswith("--out nowhere is not a folder")
 
 
 # --- Texts ----------------------------------------------------------------------------
@@ -393,13 +332,6 @@ def test_what_cannot_be_written_is_refused(runs, refused):
         ([], "the following arguments are required: PROMPT"),
     ]:
         assert refused(generate.main, runs[0], *words).startswith(expected)
-
-
-def test_a_task_that_does_not_write_is_refused(half, refused):
-    assert refused(generate.main, half.path, "the") == (
-        "half is a run of 'nth_farthest', which writes no text; give a run of a "
-        "language model"
-    )
 
 
 def test_a_reader_who_has_seen_enough_ends_it_quietly(runs):

@@ -12,7 +12,7 @@ from fakecupy import cupy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinyrmc import LSTM, PaperRelationalMemory, RelationalMemory, nn
+from tinyrmc import PaperRelationalMemory, RelationalMemory, nn
 from tinyrmc.results import probes
 from tinyrmc.results.probes import Questions
 from tinyrmc.training.discovery import TaskError
@@ -283,22 +283,6 @@ def test_nothing_reaches_a_slot_from_one_that_it_may_not_hear():
                     )
 
 
-def test_an_input_that_no_slot_hears_changes_nothing_where_there_are_no_gates():
-    for blocks in [1, 2]:
-        core = released(num_blocks=blocks, gate_style=None).core
-        memory = np.random.default_rng(0).standard_normal((B, 3, 8)).astype(np.float32)
-        one, other = np.zeros((B, INPUT), np.float32), np.ones((B, INPUT), np.float32)
-        for cut, deaf in {"input": True, "all": True, "slots": False}.items():
-            mask = masks()[0][cut]
-            assert (
-                np.array_equal(
-                    core(one, memory, mask=mask)[1].data,
-                    core(other, memory, mask=mask)[1].data,
-                )
-                == deaf
-            )
-
-
 def test_cuts_are_made_before_or_after_the_marked_step_and_not_at_it():
     """One by one: each example is read with the mask at exactly these steps, and
     answered the same.
@@ -331,10 +315,6 @@ def test_cuts_are_made_before_or_after_the_marked_step_and_not_at_it():
             assert hit == (
                 probes.answer(network, probes._arrays(state)).argmax() == target
             ), (name, period)
-
-
-def test_equations_without_a_mask_are_not_cut():
-    assert probes.analyse(paper(), questions(paper()))["cut"] == {}
 
 
 # --- What is wiped --------------------------------------------------------------------
@@ -446,21 +426,6 @@ def test_the_three_cases_are_first_middle_and_last():
     assert asked.kinds["accuracy_of_some"][rows].all()
     few = asked.take(np.flatnonzero(asked.marked == 2))
     assert few.marked[probes.cases(few)].tolist() == [2]
-
-
-def test_where_no_example_is_of_all_kinds_a_case_is_the_first():
-    asked = questions(released(), 100)
-    some = asked.kinds["accuracy_of_some"]
-    kinds = {**asked.kinds, "accuracy_of_others": ~some}
-    rows = probes.cases(dataclasses.replace(asked, kinds=kinds))
-    first = [np.flatnonzero(asked.marked == step)[0] for step in (0, 2, 3)]
-    assert rows.tolist() == first
-
-
-def test_what_has_no_slots_has_no_attention():
-    assert probes.has_attention(released()) and probes.has_attention(paper())
-    assert not probes.has_attention(Network(LSTM(INPUT, 4)))
-    assert not probes.has_attention(nn.Linear(2, 2))
 
 
 def test_questions_that_cannot_be_are_named():

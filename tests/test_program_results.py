@@ -128,14 +128,6 @@ def test_the_constant_answer_is_not_chosen_on_what_it_is_tested_on():
     )
 
 
-def test_programs_without_products_are_the_figures():
-    task = task_of(
-        kind="program", nesting=2, operations=("add", "subtract", "if", "for")
-    )
-    task.test_examples = 200
-    assert task.references()["test_accuracy"]["paper's top EntNet"] == 0.734
-
-
 # --- Pictures and learning ------------------------------------------------------------
 
 
@@ -151,13 +143,6 @@ def test_mistakes_are_marked():
     written = [t.get_text() for t in figure.texts if t.get_family() == ["monospace"]]
     assert written[3:] == ["12+3", "15", "15", "9-9", "150", "157", "7"]
     assert [bar.get_height() for bar in figure.axes[0].patches] == [0.5, 1.0, 0.1, 0.2]
-
-
-def test_a_picture_of_a_network(tmp_path):
-    for data in [{"kind": "program", "nesting": 2}, {"kind": "copy", "style": "lte"}]:
-        task = task_of(**data)
-        (path,) = task.pictures(network_of(task, np.float32), tmp_path)
-        assert path.name == "answers.png" and path.stat().st_size > 5000
 
 
 class Mixing:

@@ -263,17 +263,6 @@ def test_a_claim_is_tested_on_the_runs_most_alike(larger, monkeypatch):
     assert [row["beside"][:4] for row in rows] == ["60.0", "50.0", "50.0"]
 
 
-def test_each_task_has_a_table_of_its_own(larger):
-    found = tables.summary([logged(larger), logged(larger, width=8, preset="three")])
-    found["groups"][1]["task"] = "other"
-    heads = [table[0][0] for table in tables.tables(found)]
-    assert heads == [
-        "`python -m tinyrmc.train larger`",
-        "larger in the paper",
-        "`python -m tinyrmc.train other`",
-    ]
-
-
 def test_machines_have_letters_where_there_are_several(larger, monkeypatch):
     one = logged(larger)
     monkeypatch.setitem(MACHINE, "workers", 1)
@@ -287,11 +276,6 @@ def test_machines_have_letters_where_there_are_several(larger, monkeypatch):
     )
 
 
-def test_columns_in_which_there_is_nothing_are_left_out(larger):
-    (row, *_) = rows_of(tables.summary([logged(larger, best=(None,) * 4)]))
-    assert "best batch" not in row and "machine" not in row
-
-
 def test_seeds_in_a_row_are_told_by_their_ends():
     for numbers, says in [
         ([4, 0, 1, 2], "0 to 2, 4"),
@@ -300,15 +284,6 @@ def test_seeds_in_a_row_are_told_by_their_ends():
         (range(5), "0 to 4"),
     ]:
         assert tables.ranges(numbers) == says
-
-
-def test_only_batches_of_the_task_itself_count(larger, monkeypatch):
-    runs = [logged(larger, rungs=("1", "1", "2", "2"), best=(1.0, 0.9, 0.3, 0.4))]
-    # all of them are, by default
-    assert tables.summary(runs)["groups"][0]["top"]["best_batch_accuracy"] == 1.0
-    monkeypatch.setattr(larger.Task, "is_final", lambda task, line: line["rung"] == "2")
-    (group,) = tables.summary(runs)["groups"]
-    assert group["top"]["best_batch_accuracy"] == 0.4
 
 
 def test_a_run_that_never_came_to_the_task_itself_says_where_it_stayed(
@@ -424,20 +399,13 @@ def test_a_folder_stands_for_its_runs_and_what_is_left_out_is_said(larger):
     assert [run.config["seed"] for run in runs] == [7] and not left_out
 
 
-def test_a_run_that_is_named_twice_counts_once_without_a_word(larger):
-    run = logged(larger)
-    once, left_out = find_runs([Path("runs"), run.path, run.path.absolute()])
-    assert len(once) == 1 and left_out == []
-
-
 def test_what_was_left_out_of_a_folder_is_an_error_by_itself(larger):
     foreign = Run.create(
         "runs", "zzz", {"task": "larger", "preset": "p", "seed": 0, "config": {}}, {}
     )
     for path in (foreign.path, Path("runs")):  # there is nothing else in the folder yet
         with pytest.raises(
-            RunError,
-            match="is missing; the file was written by another version",
+            RunError, match="is missing; the file was written by another version"
         ):
             find_runs([path])
     logged(larger)
@@ -535,14 +503,6 @@ def test_a_table_of_every_seed_has_the_result_of_a_task_without_references(large
     assert rows[1] == ["quick: test accuracy", "70.0 %"]
 
 
-def test_tables_of_every_seed_name_their_task_if_there_are_several(larger):
-    found = tables.summary([logged(larger, 0)])
-    (group,) = found["groups"]
-    other = {**group, "task": "other"}
-    shown = tables.seed_tables({**found, "groups": [group, other]})
-    assert [rows[0][0] for rows in shown] == ["larger", "other"]
-
-
 def test_notes_on_texts_name_their_task(larger, monkeypatch):
     """Presets of two tasks may have one name."""
     found = tables.summary([logged(larger, 0)])
@@ -551,15 +511,6 @@ def test_notes_on_texts_name_their_task(larger, monkeypatch):
     for groups in ([group, noted], [noted, group]):
         said = tables.trained_on({**found, "groups": groups})
         assert said.endswith(" Note on other quick: its text is short.")
-
-
-def test_machines_have_letters_however_many_there_are(larger):
-    found = tables.summary([logged(larger, 0)])
-    (group,) = found["groups"]
-    (run,) = group["runs"]
-    runs = [{**run, "processor": f"number {k}"} for k in range(28)]
-    said = tables.trained_on({**found, "groups": [{**group, "runs": runs}]})
-    assert "; Z: number 25, " in said and "; [2]: number 27, " in said
 
 
 def test_bad_words_get_one_line_and_exit_code_2(larger, refused):
