@@ -27,18 +27,18 @@ from tinyrmc.training.discovery import load_task
 from tinyrmc.training.task import Task
 from tinyrmc.training.trainer import Trainer
 
-TRAINED = (
-    Path(__file__).resolve().parent.parent
-    / "tinyrmc/course/assets"
-    / "nth_farthest_4x4.npz"
-)
-PICTURES = [
-    "attention.png",
-    "attention_gates.png",
-    "attention_measured.png",
-    "attention_tests.png",
-]
+ROOT = Path(__file__).resolve().parent.parent
+TRAINED = ROOT / "tinyrmc/course/assets/nth_farthest_4x4.npz"
+KINDS = "", "_gates", "_measured", "_tests"
+PICTURES = [f"attention{kind}.png" for kind in KINDS]
 nth_farthest = load_task("nth_farthest")
+
+
+def task_of(data=None, **model):
+    """nth_farthest, some of its settings changed."""
+    usual, replace = nth_farthest.QUICK, dataclasses.replace
+    model, data = replace(usual.model, **model), replace(usual.data, **(data or {}))
+    return nth_farthest.Task(replace(usual, model=model, data=data))
 
 
 @pytest.fixture(scope="module")
@@ -47,16 +47,8 @@ def drawn(tmp_path_factory):
     network, over few sequences.
     """
     folder = tmp_path_factory.mktemp("drawn")
-    words = [
-        "attention",
-        TRAINED,
-        "--out",
-        folder,
-        "--html",
-        folder / "page.html",
-        "--sequences",
-        300,
-    ]
+    words = ["attention", TRAINED, "--out", folder, "--sequences", 300]
+    words += ["--html", folder / "page.html"]
     done = subprocess.run(
         [sys.executable, "-m", "tinyrmc", "plot", *map(str, words)],
         capture_output=True,
@@ -158,27 +150,17 @@ def test_memories_without_a_mask_gates_or_a_second_slot(tmp_path):
         {"core": "rmc_paper", "mem_slots": 2},
         {"gate_style": "none", "mem_slots": 1, "num_heads": 1},
     ]:
-        config = dataclasses.replace(
-            nth_farthest.QUICK,
-            model=dataclasses.replace(nth_farthest.QUICK.model, head_size=2, **model),
-        )
-        task = nth_farthest.Task(config)
-        network, shown = (
-            task.build(np.random.SeedSequence(0)),
-            probes.held_out(task, 40),
-        )
+        task = task_of(head_size=2, **model)
+        network = task.build(np.random.SeedSequence(0))
+        shown = probes.held_out(task, 40)
         found, cases = probes.analyse(network, shown), shown.take(probes.cases(shown))
         seen = probes.traces(network, cases.inputs)
-        paths = [
-            *attending.draw_maps(cases, seen, tmp_path),
-            *attending.draw_gates(cases, seen, tmp_path),
-        ]
+        paths = attending.draw_maps(cases, seen, tmp_path)
+        paths += attending.draw_gates(cases, seen, tmp_path)
         paths += attending.draw_measures(found, task.references(), tmp_path)
-        assert [path.name for path in paths] == [
-            name
-            for name in PICTURES
-            if name != "attention_gates.png" or "gate_style" not in model
-        ]
+        without = [PICTURES[1]] if "gate_style" in model else []
+        expected = [name for name in PICTURES if name not in without]
+        assert [path.name for path in paths] == expected
         described = attending.tables(found, task.references())
         assert len(described) == (2 if "core" in model else 3)
         data = page_data(attending.page("t", cases, seen, described))
@@ -192,18 +174,9 @@ def test_memories_without_a_mask_gates_or_a_second_slot(tmp_path):
 
 @pytest.fixture
 def lstm(empty_directory):
-    config = dataclasses.replace(
-        nth_farthest.QUICK,
-        model=dataclasses.replace(nth_farthest.QUICK.model, core="lstm", hidden_size=3),
-    )
-    task = nth_farthest.Task(config)
-    trainer = Trainer(task, seed=0)
-    run = {
-        "task": "nth_farthest",
-        "preset": "quick",
-        "seed": 0,
-        "config": dataclasses.asdict(config),
-    }
+    task = task_of(core="lstm", hidden_size=3)
+    trainer, config = Trainer(task, seed=0), dataclasses.asdict(task.config)
+    run = {"task": "nth_farthest", "preset": "quick", "seed": 0, "config": config}
     state = {"run": run, "step": 0, "task": task.state()}
     save_arrays(Path("lstm.npz"), trainer.arrays(), state)
 
@@ -288,15 +261,8 @@ def test_the_largest_network_of_the_task_still_fits():
     kept.
     """
     for slots, heads in (8, 8), (16, 16):
-        data = dataclasses.replace(
-            nth_farthest.QUICK.data, objects=8, dimensions=32, rungs=()
-        )
-        model = dataclasses.replace(
-            nth_farthest.QUICK.model, mem_slots=slots, num_heads=heads, head_size=2
-        )
-        task = nth_farthest.Task(
-            dataclasses.replace(nth_farthest.QUICK, data=data, model=model)
-        )
+        data = {"objects": 8, "dimensions": 32, "rungs": ()}
+        task = task_of(data, mem_slots=slots, num_heads=heads, head_size=2)
         shown = probes.held_out(task, 40)
         seen = probes.traces(task.build(np.random.SeedSequence(0)), shown.inputs)
         page = attending.page("t", shown, seen, [])

@@ -7,6 +7,7 @@ import itertools
 import os
 import subprocess
 import sys
+import types
 import typing
 from pathlib import Path
 
@@ -20,7 +21,6 @@ from matplotlib.patches import Rectangle
 
 import tinyrmc
 from tinyrmc.cli import plot
-from tinyrmc.cli.commands import run_main
 from tinyrmc.cores.config import MapCore
 from tinyrmc.errors import RunError
 from tinyrmc.results import figures, plotting
@@ -621,168 +621,118 @@ print("matplotlib.pyplot" in sys.modules)
 # --- The plot command -----------------------------------------------------------------
 
 nth_farthest = load_task("nth_farthest")
+WORDS = "quick --model.head-size 2 --model.num-heads 2 --train.batch-size 8"
 
 
 def small(**model):
-    """A configuration of nth_farthest whose networks are tiny."""
-    config = dataclasses.replace(
-        nth_farthest.QUICK,
-        model=dataclasses.replace(
-            nth_farthest.QUICK.model, head_size=2, num_heads=2, **model
-        ),
-    )
-    return dataclasses.replace(
-        config, train=dataclasses.replace(config.train, batch_size=8)
-    )
+    """A configuration of nth_farthest whose networks are tiny, as WORDS make it."""
+    usual, replace = nth_farthest.QUICK, dataclasses.replace
+    model = replace(usual.model, head_size=2, num_heads=2, **model)
+    return replace(usual, model=model, train=replace(usual.train, batch_size=8))
 
 
 @pytest.fixture
 def make_run(tmp_path):
-    def make(
-        config=None, seed=0, values=(0.25, 0.5), preset="quick", task="nth_farthest"
-    ):
+    def make(config=None, seed=0, values=(0.25, 0.5), task="nth_farthest"):
         config = dataclasses.asdict(config or small())
-        run = Run.create(
-            tmp_path / "runs",
-            "r",
-            {"task": task, "preset": preset, "seed": seed, "config": config},
-            {},
-        )
+        described = {"task": task, "preset": "quick", "seed": seed, "config": config}
+        run = Run.create(tmp_path / "runs", "r", described, {})
         for line in lines_of(values, test_accuracy_without_self=0.2):
-            run.log(line | {"samples": 8 * line["step"], "seconds": line["step"] / 10})
+            seconds, samples = line["step"] / 10, 8 * line["step"]
+            run.log(line | {"samples": samples, "seconds": seconds})
         return run
 
     return make
 
 
-def words():
-    """What `small` is called."""
-    return "quick --model.head-size 2 --model.num-heads 2 --train.batch-size 8"
-
-
-def test_what_the_command_draws(make_run, tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def asked(monkeypatch):
+    """The arguments of each learning curve that is asked for; none is drawn."""
     seen = []
-    monkeypatch.setattr(
-        figures, "learning_curve", lambda *words: seen.append(words) or words[0]
-    )
-    runs = [
-        make_run(seed=0),
-        make_run(seed=1, values=[0.3]),
-        make_run(small(core="lstm")),
-    ]
-    assert (
-        plot.main(
-            [*(str(run.path) for run in runs), "--out", str(tmp_path / "all.png")]
-        )
-        == 0
-    )
-    ((out, groups, references, metrics, title, axes, cores, training),) = seen
-    assert training == []  # of a single run alone
-    assert axes == ("steps",) and cores == ["rmc", "lstm"]
-    assert capsys.readouterr().out == f"{out}\n"
-    assert out == tmp_path / "all.png"
-    assert title == f"nth_farthest {words()}".replace(" --", ", --")
-    assert groups == {
-        "rmc": [runs[0].metrics(), runs[1].metrics()],
-        "lstm": [runs[2].metrics()],
-    }
-    assert metrics == [TEST, "test_accuracy_without_self"]
-    assert references == nth_farthest.Task(small()).references()
+    names = "out groups references metrics title axes cores training".split()
+
+    def take(*words):
+        seen.append(types.SimpleNamespace(**dict(zip(names, words, strict=True))))
+        return words[0]
+
+    monkeypatch.setattr(figures, "learning_curve", take)
+    return seen
+
+
+def test_what_the_command_draws(make_run, tmp_path, asked, capsys):
+    runs = [make_run(), make_run(seed=1, values=[0.3]), make_run(small(core="lstm"))]
+    words = [*(str(run.path) for run in runs), "--out", str(tmp_path / "all.png")]
+    assert plot.main(words) == 0
+    (found,) = asked
+    assert capsys.readouterr().out == f"{found.out}\n"
+    assert found.out == tmp_path / "all.png"
+    first, second, other = (run.metrics() for run in runs)
+    assert found.groups == {"rmc": [first, second], "lstm": [other]}
+    assert found.references == nth_farthest.Task(small()).references()
+    assert found.metrics == [TEST, "test_accuracy_without_self"]
+    assert found.title == f"nth_farthest {WORDS}".replace(" --", ", --")
+    assert found.axes == ("steps",) and found.cores == ["rmc", "lstm"]
+    assert found.training == []  # of a single run alone
+    plotting.draw_curves(runs[:1], found.out)
+    plotting.draw_curves(runs[:2], found.out)
+    titles = [each.title for each in asked[1:]]
+    assert titles == [f"nth_farthest {WORDS}, seed 0", f"nth_farthest {WORDS}"]
 
 
 def test_against_several_axes_only_the_headline_is_drawn(
-    make_run, tmp_path, monkeypatch, capsys
+    make_run, asked, refused, empty_directory
 ):
-    seen = []
-    monkeypatch.setattr(
-        figures,
-        "learning_curve",
-        lambda *words: seen.append((words[3], words[5])) or words[0],
-    )
-    run = str(make_run().path)
-    for words in (["--against", "steps,samples,hours"], ["--against", "hours"]):
-        assert plot.main([run, *words, "--out", str(tmp_path / "a.png")]) == 0
-    assert seen == [
-        ([TEST], ("steps", "samples", "hours")),
-        ([TEST, "test_accuracy_without_self"], ("hours",)),
-    ]
-    capsys.readouterr()
+    run, both = str(make_run().path), [TEST, "test_accuracy_without_self"]
+    for axes, metrics in ("steps,samples,hours", [TEST]), ("hours", both):
+        assert plot.main([run, "--against", axes, "--out", "a.png"]) == 0
+        assert asked[-1].metrics == metrics
+        assert asked[-1].axes == tuple(axes.split(","))
     for words in ("step", "steps,steps", "steps,", ""):
-        with pytest.raises(SystemExit) as caught:
-            run_main(lambda words=words: plot.main([run, "--against", words]))
-        says = (
-            "error: --against takes steps, samples, hours, or several with commas "
-            f"between, not {words!r}\n"
+        assert refused(plot.main, run, "--against", words) == (
+            "--against takes steps, samples, hours, or several with commas between, "
+            f"not {words!r}"
         )
-        assert caught.value.code == 2 and capsys.readouterr().err.startswith(says)
 
 
-def test_different_references_are_named_after_their_groups(
-    make_run, tmp_path, monkeypatch
-):
-    seen = []
-    monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words))
-    large = dataclasses.replace(
-        small(), data=dataclasses.replace(small().data, objects=8, dimensions=16)
-    )
-    plotting.draw_curves(
-        [make_run(), make_run(small(core="lstm")), make_run(large)], tmp_path / "a.png"
-    )
+def test_different_references_are_named_after_their_groups(make_run, asked):
+    data = dataclasses.replace(small().data, objects=8, dimensions=16)
+    large = dataclasses.replace(small(), data=data)
+    runs = [make_run(), make_run(small(core="lstm")), make_run(large)]
+    plotting.draw_curves(runs, Path("a.png"))
     name = "rmc, --data.objects 8, --data.dimensions 16"
-    quick, large = (
+    of_small, of_large = (
         nth_farthest.Task(config).references()[TEST] for config in (small(), large)
     )
-    floors = {
-        label: {
-            f"rmc and 1 more: {label}": quick[label],
-            f"{name}: {label}": large[label],
-        }
-        for label in quick
-    }
-    assert seen[0][2][TEST] == {
-        **floors["only the self query"],
-        **floors["ranking by own norm"],
-        f"{name}: paper (RMC)": 0.91,
-    }
+    floors = {f"rmc and 1 more: {label}": of_small[label] for label in of_small}
+    floors |= {f"{name}: {label}": of_large[label] for label in of_large}
+    assert floors[f"{name}: paper (RMC)"] == 0.91
+    assert asked[0].references[TEST] == floors
 
 
-def test_training_batches_of_easier_rungs_are_not_drawn(
-    make_run, tmp_path, monkeypatch
-):
+def test_training_batches_of_easier_rungs_are_not_drawn(make_run, asked):
     """On three vectors a network may be right more often than the floors of four: it
     has solved nothing yet.
     """
-    seen = []
-    monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words[7]))
     run = make_run(values=[])
-    lines = [
-        {**line, "accuracy": 0.9, "rung": rung}
-        for line, rung in zip(
-            lines_of([0.3, 0.4, 0.5]), ["3x1", "3x4", "4x4"], strict=True
-        )
-    ]
-    for line in lines:
+    lines = lines_of([0.3, 0.4, 0.5], accuracy=0.9)
+    for line, rung in zip(lines, ["3x1", "3x4", "4x4"], strict=True):
+        line["rung"] = rung
         run.log(line)
-    plotting.draw_curves([run], tmp_path / "a.png")
-    assert seen == [lines[2:]]
+    plotting.draw_curves([run], Path("a.png"))
+    assert asked[0].training == lines[2:]
 
 
 def test_a_single_run_gets_its_tasks_pictures_beside_the_curve(
     make_run, tmp_path, capsys
 ):
     run = make_run()
-    curve = run.path / "learning_curve.png"
-    assert plotting.draw_run(run) == [curve]  # no checkpoint yet
-
+    pictures = [run.path / "learning_curve.png", run.path / "attention.png"]
+    assert plotting.draw_run(run) == pictures[:1]  # no checkpoint yet
     trainer = Trainer(nth_farthest.Task(small()), seed=0, workers=1, processes=False)
     run.save(trainer.arrays(), {**trainer.state(), "lines": 2, "run": run.config})
     assert plot.main([str(run.path)]) == 0
-    assert capsys.readouterr().out.split("\n") == [
-        str(run.path / "learning_curve.png"),
-        str(run.path / "attention.png"),
-        "",
-    ]
-    assert (run.path / "attention.png").read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out.splitlines() == [*map(str, pictures)]
+    assert pictures[1].read_bytes().startswith(b"\x89PNG")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     assert plot.main([str(run.path), "--out", str(elsewhere / "curve.png")]) == 0
@@ -790,67 +740,41 @@ def test_a_single_run_gets_its_tasks_pictures_beside_the_curve(
     assert [path.name for path in elsewhere.iterdir()] == ["curve.png"]
 
 
-def test_what_cannot_be_drawn_is_left_out_and_said(
-    make_run, tmp_path, monkeypatch, capsys
-):
-    seen = []
-    monkeypatch.setattr(
-        figures, "learning_curve", lambda *words: seen.append(words) or words[0]
-    )
-    run, fresh, longer = (
-        make_run(values=[0.2]),
-        make_run(seed=1, values=[]),
-        make_run(values=[0.2, 0.3]),
-    )
+def test_what_cannot_be_drawn_is_left_out_and_said(make_run, tmp_path, asked, capsys):
+    run, fresh = make_run(values=[0.2]), make_run(seed=1, values=[])
+    longer = make_run(values=[0.2, 0.3])
     assert plot.main([str(run.path.parent), "--out", str(tmp_path / "a.png")]) == 0
-    assert seen[0][1] == {words(): [longer.metrics()]}
-    assert capsys.readouterr().err.splitlines() == [
+    assert asked[0].groups == {WORDS: [longer.metrics()]}
+    same = f"{run.path} has the configuration and seed of {longer.path}"
+    assert {*capsys.readouterr().err.splitlines()} == {
         f"left out: {fresh.path} has not been evaluated yet",
-        f"left out: {run.path} has the configuration and seed of {longer.path}",
-    ]
-    with pytest.raises(
-        RunError,
-        match=r"there is no evaluated run in (\S+) \(\1 has not been evaluated yet\); "
-        r"train one, or give",
-    ):
+        f"left out: {same}",
+    }
+    says = (
+        r"there is no evaluated run in (\S+) \(\1 has not been evaluated yet\); train"
+    )
+    with pytest.raises(RunError, match=says):
         plot.main([str(fresh.path)])
 
 
-def error_of(runs, out="a.png"):
-    with pytest.raises(RunError) as caught:
-        plotting.draw_curves(runs, Path(out))
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 def test_errors_name_the_run_and_the_remedy(make_run, tmp_path):
-    run = make_run()
-    assert "different tasks; plot them one by one" in error_of(
-        [run, make_run(task="other")]
-    )
+    run, other = make_run(), make_run(task="other")
     elsewhere = {**run.config, "task_file": "/another/place/nth_farthest.py"}
-    assert "different tasks; plot them one by one" in error_of(
-        [run, dataclasses.replace(run, config=elsewhere)]
-    )
-    assert "give --out a name that ends in .png" in error_of(
-        [run], run.path / "metrics.jsonl"
-    )
-    assert (
-        "No such file or directory; give python -m tinyrmc plot a writable place "
-        "with --out" in error_of([run], tmp_path / "no/a.png")
-    )
+    moved = dataclasses.replace(run, config=elsewhere)
     nothing = make_run(seed=2, values=[None])
-    assert (
-        error_of([nothing])
-        == f"the runs of '{words()}' have no value of test_accuracy; leave them out"
-    )
+    for runs, out, says in (
+        ([run, other], "a.png", "different tasks; plot them one by one"),
+        ([run, moved], "a.png", "different tasks; plot them one by one"),
+        ([run], run.path / "metrics.jsonl", "give --out a name that ends in .png"),
+        ([run], tmp_path / "no/a.png", "give python -m tinyrmc plot a writable place"),
+        ([nothing], "a.png", f"runs of '{WORDS}' have no value of {TEST}; leave them"),
+    ):
+        with pytest.raises(RunError) as caught:
+            plotting.draw_curves(runs, Path(out))
+        assert says in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_bad_words_get_one_line_and_exit_code_2(empty_directory, refused):
-    for words, says in [
-        ([], "RUN"),
-        (["--nonsense", "x"], "--nonsense"),
-        (["nowhere"], "nowhere"),
-        (["x", "--out"], "--out"),
-    ]:
+    bad = ([], "RUN"), (["--nonsense", "x"], "--nonsense"), (["nowhere"], "nowhere")
+    for words, says in (*bad, (["x", "--out"], "--out")):
         assert says in refused(plot.main, *words)

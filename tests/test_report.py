@@ -19,15 +19,8 @@ from tinyrmc.runs.run import Run
 from tinyrmc.text import aligned, paragraph
 from tinyrmc.training import discovery
 
-MACHINE = {
-    "processor": "A processor",
-    "cores": 4,
-    "workers": 2,
-    "python": "3",
-    "numpy": "2",
-    "blas": "b",
-}
-MACHINE |= {"date": "today", "git_commit": "c0ffee"}
+MACHINE = {"processor": "A processor", "cores": 4, "workers": 2, "date": "today"}
+MACHINE |= {"python": "3", "numpy": "2", "blas": "b", "git_commit": "c0ffee"}
 
 
 @pytest.fixture
@@ -54,29 +47,15 @@ def logged(
     No training.
     """
     config = larger.Task.presets[preset][1]
-    config = dataclasses.replace(
-        config, model=dataclasses.replace(config.model, **model)
-    )
-    described = {
-        "task": "larger",
-        "preset": preset,
-        "seed": seed,
-        "config": dataclasses.asdict(config),
-    }
-    command = (
-        f"python -m tinyrmc.train larger --seed {seed} --run somewhere/else "
-        "--max-minutes 3"
-    )
-    run = Run.create(
-        "runs", f"larger-{preset}", described, {**MACHINE, "command": command}, path
-    )
+    model = dataclasses.replace(config.model, **model)
+    config = dataclasses.asdict(dataclasses.replace(config, model=model))
+    described = {"task": "larger", "preset": preset, "seed": seed, "config": config}
+    command = f"python -m tinyrmc.train larger --seed {seed} --run somewhere/else"
+    machine = {**MACHINE, "command": f"{command} --max-minutes 3"}
+    run = Run.create("runs", f"larger-{preset}", described, machine, path)
     for k in range(2 * len(values)):
-        line = {
-            "step": 5 * k + 5,
-            "samples": 80 * k + 80,
-            "seconds": seconds * (k + 1) / 4,
-            "best_batch_accuracy": best[k],
-        }
+        line = {"step": 5 * k + 5, "samples": 80 * k + 80}
+        line |= {"seconds": seconds * (k + 1) / 4, "best_batch_accuracy": best[k]}
         line |= {"test_accuracy": values[k // 2], "test_loss": 0.5} if k % 2 else {}
         run.log(line | ({"rung": rungs[k]} if rungs[k] else {}))
     return run
@@ -123,22 +102,15 @@ def test_other_accuracies_stand_beside_the_headline_and_the_commit_beside_the_ru
 ):
     runs = [logged(larger), logged(larger, seed=1)]
     for run, value in zip(runs, (0.25, 0.75), strict=True):
-        run.log(
-            {
-                **run.metrics()[-1],
-                "test_accuracy": 0.9,
-                "test_exact_match_accuracy": value,
-            }
-        )
+        more = {"test_accuracy": 0.9, "test_exact_match_accuracy": value}
+        run.log({**run.metrics()[-1], **more})
     found = tables.summary(runs)
     (row,) = rows_of(found)
     assert row["test accuracy, mean"] == "90.0 %"
     assert row["mean exact match accuracy"] == "50.0 %"
     assert "mean loss" not in row
-    assert [run["git_commit"] for run in found["groups"][0]["runs"]] == [
-        "c0ffee",
-        "c0ffee",
-    ]
+    commits = [run["git_commit"] for run in found["groups"][0]["runs"]]
+    assert commits == ["c0ffee", "c0ffee"]
 
 
 def test_what_differs_in_the_model_alone_stands_together(larger):
@@ -289,15 +261,19 @@ def test_seeds_in_a_row_are_told_by_their_ends():
 def test_a_run_that_never_came_to_the_task_itself_says_where_it_stayed(
     larger, monkeypatch
 ):
-    runs = [
-        logged(larger, seed, rungs=rungs)
-        for seed, rungs in enumerate([("1", "1", "1", "1"), ("1", "2", "2", "2")])
-    ]
+    """And its batches there do not count as the best."""
+    stayed, came = ("1", "1", "1", "1"), ("1", "1", "2", "2")
+    best = (1.0, 0.9, 0.3, 0.4)
+    runs = [logged(larger, k, best=best, rungs=r) for k, r in enumerate([stayed, came])]
     # all lines are of the task itself, by default
-    assert "ended on" not in rows_of(tables.summary(runs))[0]
+    found = tables.summary(runs)
+    assert "ended on" not in rows_of(found)[0]
+    assert found["groups"][0]["top"]["best_batch_accuracy"] == 1.0
     monkeypatch.setattr(larger.Task, "is_final", lambda task, line: line["rung"] == "2")
     assert rows_of(tables.summary(runs))[0]["ended on"] == "1"
-    assert "ended on" not in rows_of(tables.summary(runs[1:]))[0]
+    found = tables.summary(runs[1:])
+    assert "ended on" not in rows_of(found)[0]
+    assert found["groups"][0]["top"]["best_batch_accuracy"] == 0.4
 
 
 def test_a_run_that_was_cut_says_how_far_it_came(larger):
@@ -332,14 +308,12 @@ def test_a_run_that_ended_by_itself_was_not_cut(larger, monkeypatch):
 
 
 def test_a_number_that_some_seed_lacks_has_no_mean(larger):
-    (group,) = tables.summary([logged(larger, 0, best=(None,) * 4), logged(larger, 1)])[
-        "groups"
-    ]
+    runs = [logged(larger, 0, best=(None,) * 4), logged(larger, 1)]
+    found = tables.summary(runs)
+    (group,) = found["groups"]
     assert "best_batch_accuracy" not in group["mean"]
     assert group["mean"]["test_accuracy"] == 0.7
-    assert (
-        "best batch" not in rows_of({"groups": [group], "not_run": [], "claims": []})[0]
-    )
+    assert "best batch" not in rows_of(found)[0]
 
 
 def test_every_seed_has_a_column_in_the_other_table(larger):

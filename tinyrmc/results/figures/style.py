@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -103,17 +102,8 @@ def in_percent() -> PercentFormatter:
 
 
 def wrap(text: str, characters: float) -> str:
-    """The text with no line longer than `characters`, broken between words; a flag and
-    its value, `--data.window 5`, stay together where they fit into a line.
-    """
-
-    def whole(found: re.Match) -> str:
-        fits = len(found[0]) <= characters
-        return found[0].replace(" ", "\N{NO-BREAK SPACE}") if fits else found[0]
-
-    kept = re.sub(r"--\S+ [^\s(-]\S*", whole, text)
-    lines = [
+    """The text with no line longer than `characters`, broken between words."""
+    return "\n".join(
         textwrap.fill(line, int(characters), break_on_hyphens=False)
-        for line in kept.splitlines()
-    ]
-    return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
+        for line in text.splitlines()
+    )
