@@ -41,13 +41,13 @@ from typing import Any
 
 import numpy as np
 import report
+from tinyrmc.results.figures.curves import label_log
 
 from tinyrmc import Tape, fused, nn
 from tinyrmc import primitives as p
 from tinyrmc.backend import blas_threads
 from tinyrmc.cores import PaperRelationalMemory
 from tinyrmc.errors import RunError, UsageError
-from tinyrmc.results.figures.curves import label_log
 from tinyrmc.results.figures.style import COLOURS, GREY, in_percent, save, style, wrap
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.task import HELD_OUT_SEED

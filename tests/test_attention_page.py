@@ -142,6 +142,7 @@ def test_questions_and_steps_in_words():
     assert (asked.kinds["accuracy_without_self"] == ~batch["is_self"]).all()
 
 
+@pytest.mark.slow
 def test_memories_without_a_mask_gates_or_a_second_slot(tmp_path):
     """What is not there is left out: cuts where no mask is taken, gates where there are
     none, other slots where there is one.
@@ -206,6 +207,7 @@ def test_bad_words_get_one_line_and_write_nothing(lstm, refused):
         assert says in refused(plot.main, "attention", *words)
 
 
+@pytest.mark.slow
 def test_pictures_of_a_file_go_to_its_run_or_to_a_folder_named_after_it(
     tmp_path, monkeypatch, capsys
 ):
@@ -256,6 +258,7 @@ def test_the_page_is_small_and_asks_nobody_for_anything(drawn):
     )
 
 
+@pytest.mark.slow
 def test_the_largest_network_of_the_task_still_fits():
     """8 vectors, 8 slots of 8 heads; and 16 slots of 16 heads, where fewer examples are
     kept.

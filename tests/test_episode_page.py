@@ -12,6 +12,8 @@ from tinyagents import LEVELS, restored
 
 from tinyrmc.results import episodes
 
+pytestmark = pytest.mark.slow  # agents are trained first
+
 
 @pytest.fixture(scope="module")
 def solved(agents):

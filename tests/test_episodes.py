@@ -20,6 +20,8 @@ from tinyrmc.results import episodes, figures
 from tinyrmc.results.figures import films, style
 from tinyrmc.training.rl.policy import sample
 
+pytestmark = pytest.mark.slow  # agents are trained first
+
 
 @pytest.fixture(scope="module")
 def agent(agents):
@@ -145,7 +147,7 @@ def test_moments_with_rewards_come_first():
 # --- Pictures -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["rmc", "lstm", "whole", "pacman"])
+@pytest.mark.parametrize("name", ["rmc", "lstm", "pacman"])
 def test_plot_episode_writes_a_strip_and_a_film(
     name, agents, tmp_path, capsys, monkeypatch
 ):

@@ -440,6 +440,7 @@ def test_each_matrix_stands_at_its_head_and_time_step():
     assert heads == ["head 1", "head 2", "head 3", "head 4", "mean"]
 
 
+@pytest.mark.slow
 def test_no_words_of_attention_overlap_or_leave_the_picture():
     for shape in (3, 4, 4, 4), (3, 8, 8, 8), (1, 4, 1, 1), (4, 8, 2, 16), (1, 8, 8, 1):
         E, T, _, N = shape

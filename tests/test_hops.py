@@ -109,6 +109,7 @@ def test_what_is_printed_is_a_count_by_hand_of_the_restart_that_is_taken(runs, c
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_each_task_of_several_has_a_row_and_a_picture(
     runs, tmp_path, capsys, monkeypatch
 ):

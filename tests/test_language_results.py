@@ -334,6 +334,7 @@ def test_what_cannot_be_written_is_refused(runs, refused):
         assert refused(generate.main, runs[0], *words).startswith(expected)
 
 
+@pytest.mark.slow
 def test_a_reader_who_has_seen_enough_ends_it_quietly(runs):
     command = [sys.executable, "-m", "tinyrmc", "generate", runs[0], "the"]
     with subprocess.Popen(

@@ -43,6 +43,7 @@ def test_the_constant_answer_is_the_best_there_is():
     )
 
 
+@pytest.mark.slow
 def test_floors_and_published_numbers():
     for data, floor in [
         ({"kind": "addition", "nesting": 2}, 0.203),
@@ -199,6 +200,7 @@ def test_the_picture_says_what_was_asked_and_how_often_it_was_right(
     assert len(once[[*once][1]]) == 1
 
 
+@pytest.mark.slow
 def test_a_relational_memory_core_learns_to_copy():
     """Two digits, in seconds; the floor is 11 %."""
     config = programs.Config(

@@ -511,6 +511,7 @@ OURS_ALONE = {  # columns
 }
 
 
+@pytest.mark.slow
 def test_every_tasks_published_cells_can_be_trained_and_are_recognised(
     monkeypatch, tmp_path
 ):
