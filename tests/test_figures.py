@@ -107,7 +107,7 @@ def assert_words_are_apart_and_inside(figure):
 
 def test_at_each_step_those_count_that_came_so_far():
     for axis, place in ("steps", "step"), ("samples", "samples"):
-        curve = figures.mean_and_range([SLOW, FAST], TEST, axis)
+        curve = learning_curves.mean_and_range([SLOW, FAST], TEST, axis)
         assert curve.points.tolist() == [line[place] for line in FAST]
         assert curve.runs.tolist() == [2, 2, 2, 1]
         expected = [[0.15, 0.45, 0.65, 0.9], [0.1, 0.4, 0.5, 0.9], [0.2, 0.5, 0.8, 0.9]]
@@ -115,7 +115,7 @@ def test_at_each_step_those_count_that_came_so_far():
 
 
 def test_against_time_each_run_is_a_line_between_its_own_measurements():
-    curve = figures.mean_and_range([SLOW, FAST], TEST, "hours")
+    curve = learning_curves.mean_and_range([SLOW, FAST], TEST, "hours")
     points, mean, low, high, counts = curve
     assert points.tolist() == [50, 100, 150, 250, 300, 350, 400]
     assert counts.tolist() == [1, 2, 2, 2, 2, 2, 1]
@@ -125,17 +125,19 @@ def test_against_time_each_run_is_a_line_between_its_own_measurements():
     expected = [(slow + fast) / 2, np.minimum(slow, fast), np.maximum(slow, fast)]
     np.testing.assert_allclose([x[1:6] for x in (mean, low, high)], expected)
     assert [mean[0], mean[-1]] == [0.1, 0.8]
-    single = figures.mean_and_range([FAST], TEST, "hours")
+    single = learning_curves.mean_and_range([FAST], TEST, "hours")
     assert single.points.tolist() == [50, 150, 250, 350]
     assert single.mean.tolist() == [0.1, 0.5, 0.5, 0.9]
 
 
 def test_what_has_no_value_does_not_count():
     for other in [], lines_of([None]):
-        points, mean, *_, counts = figures.mean_and_range([SLOW, other], TEST, "hours")
+        points, mean, *_, counts = learning_curves.mean_and_range(
+            [SLOW, other], TEST, "hours"
+        )
         assert points.tolist() == [100, 300, 400]
         assert mean.tolist() == [0.2, 0.4, 0.8] and counts.tolist() == [1, 1, 1]
-        assert figures.mean_and_range([other, other], TEST).points.size == 0
+        assert learning_curves.mean_and_range([other, other], TEST).points.size == 0
     lines = [{"step": 1, TEST: None}, {"step": 2, TEST: 0.5}, {"step": 3}]
     steps, values = learning_curves.measured([*lines, {"step": 2, TEST: 0.7}], TEST)
     assert steps.tolist() == [2] and values.tolist() == [0.7]  # a step counts once
@@ -214,9 +216,13 @@ def test_only_a_single_run_shows_its_rungs():
         {"step": 400, "accuracy": 0.5, "rung": "4x4", "seconds": 40, TEST: 0.4},
         {"step": 410, "seconds": 50, TEST: 0.45},  # of a run that was out of time
     ]
-    assert figures.rung_starts(lines) == [(0, "3x2"), (200, "3x4"), (300, "4x4")]
+    assert learning_curves.rung_starts(lines) == [
+        (0, "3x2"),
+        (200, "3x4"),
+        (300, "4x4"),
+    ]
     of_time = [(0, "3x2"), (15, "3x4"), (35, "4x4")]
-    assert figures.rung_starts(lines, "hours") == of_time
+    assert learning_curves.rung_starts(lines, "hours") == of_time
     (panel,) = curve_of({"rmc": [lines]}).axes
     assert set(drawn(panel)) == {"rmc"}
     assert [text.get_text() for text in panel.texts] == ["3x2", "3x4", "4x4"]
@@ -291,10 +297,12 @@ def test_a_panel_for_each_axis():
     groups = {"rmc": [SLOW, SLOW], "lstm": [FAST]}
     figure = curve_of(groups, FLOORS, axes=("steps", "samples", "hours"))
     labels = "steps", "samples", "minutes of training"
-    for panel, axis, label in zip(figure.axes, figures.AXES, labels, strict=True):
+    for panel, axis, label in zip(
+        figure.axes, learning_curves.AXES, labels, strict=True
+    ):
         assert panel.get_xlabel() == label
         for runs, (x, y) in zip(([SLOW], [FAST]), drawn(panel).values(), strict=True):
-            expected = figures.mean_and_range(runs, TEST, axis)
+            expected = learning_curves.mean_and_range(runs, TEST, axis)
             assert x.tolist() == expected.points.tolist()
             assert y.tolist() == expected.mean.tolist()
     (legend,) = figure.legends

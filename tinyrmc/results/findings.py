@@ -108,11 +108,7 @@ def draw(
     if all(isinstance(table, HeatMap) for table in found.values()):
         return figures.heat_maps(path, found, name, common)
     shown = [cells(table) for table in found.values()]
-    said = [common or next(iter(found))]
     if len(found) > 1:
-        for number, rows in enumerate(shown, start=1):
-            rows[0][0] += f" ({number})"
-        listed = (f"({k}) {label}" for k, label in enumerate(found, start=1))
-        said = [*filter(None, [common]), *listed]
-    note = f"{name}: {'; '.join(said)}"
-    return figures.tables(path, shown, note)
+        for network, rows in zip(found, shown, strict=True):
+            rows[0][0] = f"{network}: {rows[0][0]}"
+    return figures.tables(path, shown, f"{name}: {common or next(iter(found))}")

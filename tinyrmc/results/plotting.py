@@ -36,7 +36,7 @@ def draw_curves(
 ) -> Path:
     """The learning curves of evaluated runs of one task in the PNG file `out`.
 
-    against: names in figures.AXES, or what the task counts its examples in.
+    against: names in learning_curves.AXES, or what the task counts its examples in.
 
     They show the task's headline and, against a single axis, whatever else has
     reference values and was measured in every group. RunError says what does not go

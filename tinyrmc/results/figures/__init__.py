@@ -27,11 +27,10 @@ from .charts import examined, heat_maps, tables
 from .films import film, film_strip
 from .grids import Reached, value_grid
 from .hop_maps import hops
-from .learning_curves import AXES, learning_curve, mean_and_range, rung_starts
+from .learning_curves import learning_curve
 from .levels import draw_level
 
 __all__ = [
-    "AXES",
     "Reached",
     "accuracies",
     "answers",
@@ -45,8 +44,6 @@ __all__ = [
     "heat_maps",
     "hops",
     "learning_curve",
-    "mean_and_range",
-    "rung_starts",
     "shares",
     "tables",
     "value_grid",

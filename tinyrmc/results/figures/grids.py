@@ -14,7 +14,6 @@ from .learning_curves import (
     draw_references,
     label_values,
     name_beside,
-    reference_names,
 )
 from .style import COLOURS, colours, picture, rows_of_grid, wrap
 
@@ -74,7 +73,7 @@ def value_grid(
                     inside = colour if each.whole else "white"
                     panel.plot(place, mean, "o", color=colour, markerfacecolor=inside)
         values = [*next(iter(of_panel.values()))]
-        draw_references(panel, references)
+        names = draw_references(panel, references, metric)
         label_values(panel, metric)
         panel.set_xticks(range(len(values)), values)
         panel.set(xlim=(-0.5, len(values) - 0.5), xlabel=field)
@@ -95,5 +94,5 @@ def value_grid(
     says = [wrap(line, 52 * len(panels)) for line in says if line]
     figure.suptitle("\n".join(says), fontsize=10)
     figure.supylabel(in_words(metric), fontsize=10)
-    name_beside(grid[-1], reference_names(references, metric))
+    name_beside(grid[-1], names)
     return figure

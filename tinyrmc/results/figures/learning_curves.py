@@ -154,13 +154,11 @@ def learning_curve(
         if len(x):
             says = "on training batches of the task itself"
             panel.plot(x, y, color=COLOURS[0], linewidth=0.8, alpha=0.35, label=says)
-        known = references.get(metric, {})
-        draw_references(panel, known)
+        names = draw_references(panel, references.get(metric, {}), metric)
         label_axes(panel, metric, axis)
-        names = reference_names(known, metric) if axis == axes[0] else []
         if beside:
             names += _line_names(panel)
-        name_beside(panel, names)
+        name_beside(panel, names if axis == axes[0] else [])
         if len(groups) == len(single) == 1:
             _mark_rungs(panel, rung_starts(single[0], axis))
     says = ""
@@ -228,10 +226,16 @@ def draw_group(
     return not fewer.any()
 
 
-def draw_references(panel: Axes, references: References) -> None:
-    """A dashed line for each value."""
+def draw_references(
+    panel: Axes, references: References, metric: str
+) -> list[tuple[float, str, str]]:
+    """A dashed line for each value; their names, for `name_beside`."""
     for value in references.values():
         panel.axhline(value, color=GREY, linewidth=0.9, dashes=(5, 3), zorder=1)
+    return [
+        (value, f"{label} {number(metric, value)}", GREY)
+        for label, value in references.items()
+    ]
 
 
 # --- Axes -----------------------------------------------------------------------------
@@ -283,14 +287,6 @@ def label_log(axis: Axis) -> None:
 # --- Labels ---------------------------------------------------------------------------
 
 Name = tuple[float, str, str]  # a value, what it is called, the colour
-
-
-def reference_names(references: References, metric: str) -> list[Name]:
-    """The names of floors and published numbers, for `name_beside`."""
-    return [
-        (value, f"{label} {number(metric, value)}", GREY)
-        for label, value in references.items()
-    ]
 
 
 def _line_names(panel: Axes) -> list[Name]:
