@@ -3,8 +3,6 @@ browser, and what it says when it cannot.
 """
 
 import dataclasses
-import html
-import html.parser
 import json
 import os
 import re
@@ -308,126 +306,75 @@ def test_without_the_network_the_page_holds_what_it_did():
 # --- The page in a browser ------------------------------------------------------------
 
 
-class Reader(html.parser.HTMLParser):
-    """The text of each element that has an id, by id; and of the cells of tables, by
-    the table's id, row by row.
-    """
-
-    def __init__(self, text):
-        super().__init__()
-        self.texts, self.tables, self.open, self.cell = {}, {}, [], None
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        if tag in ("meta", "input", "br", "polygon", "polyline", "line", "link"):
-            return
-        attributes = dict(attributes)
-        self.open.append((tag, attributes.get("id")))
-        table = next(
-            (name for kind, name in reversed(self.open) if kind == "table"), None
-        )
-        if tag == "tr":
-            self.tables.setdefault(table, []).append([])
-        if tag in ("td", "th"):
-            self.cell = self.tables[table][-1]
-            self.cell.append("")
-
-    def handle_endtag(self, tag):
-        while self.open and self.open.pop()[0] != tag:
-            pass
-        if tag in ("td", "th"):
-            self.cell = None
-
-    def handle_data(self, text):
-        for _, name in self.open:
-            if name:
-                self.texts[name] = self.texts.get(name, "") + text
-        if self.cell is not None:
-            self.cell[-1] += text
-
-
 def opened(window, page, fragment=""):
-    """(the page as it stands after its script, what the browser said, the addresses it
-    asked for) for an address with a fragment.
-    """
+    """Open the page at a fragment; nobody may complain or be asked for anything."""
     window.open("about:blank")  # else only the fragment is new, and nothing is loaded
     window.open(f"{page.as_uri()}#{fragment}")
-    asked = [
-        request
-        for request in window.requests
-        if not request.startswith(("file:", "data:"))
-    ]
-    return window.run("document.documentElement.outerHTML"), window.complaints, asked
+    asked = [r for r in window.requests if not r.startswith(("file:", "data:"))]
+    assert window.complaints == [] and asked == []
+
+
+def text_of(window, name):
+    return window.run(f"$('{name}').textContent")
+
+
+def cells(window, table):
+    """The rows of a table of the page."""
+    rows = f"[...document.getElementById('{table}').rows]"
+    return window.run(f"{rows}.map(row => [...row.cells].map(c => c.textContent))")
+
+
+def restored(rows=slice(None)):
+    """(the trained network, some of the questions that the page shows)."""
+    task, arrays, state = open_checkpoint(TRAINED)
+    model: Any = restore_model(task, arrays, state)
+    shown = probes.held_out(task, attending.SHOWN)
+    return model, shown.take(attending.to_show(model, shown)[rows])
 
 
 @browser.needed
 def test_the_page_shows_what_the_network_did(window, drawn):
-    for fragment, example, time, head in [
+    window.size(1280, 1000)
+    model, asked = restored()
+    seen = probes.traces(model, asked.inputs)
+    for fragment, example, time, head in (
         ("example=2&time=3&head=1", 1, 2, 0),
         ("example=5&time=1&head=mean", 4, 0, None),
         ("", 0, 0, None),
         ("time=99&head=0&example=x", 0, 3, None),  # there are four steps
-    ]:
-        page = drawn[0] / "page.html"
-        window.size(1280, 1000)
-        dom, said, asked = opened(window, page, fragment)
-        assert said == [] and asked == []
-        task, arrays, state = open_checkpoint(TRAINED)
-        model, shown = (
-            restore_model(task, arrays, state),
-            probes.held_out(task, attending.SHOWN),
-        )
-        asked = shown.take(attending.to_show(model, shown))
-        seen = probes.traces(model, asked.inputs)
+    ):
+        opened(window, drawn[0] / "page.html", fragment)
         question, steps = asked.describe(example)
-        reader = Reader(dom)
-        assert reader.texts["question"] == question
+        assert text_of(window, "question") == question
         answer, target = seen.logits[example].argmax(), asked.targets[example]
-        assert (
-            reader.texts["answer"] == f"Answer {answer}, right."
-            if answer == target
-            else f"Answer {answer}, wrong, it is {target}."
-        )
+        verdict = "right" if answer == target else f"wrong, it is {target}"
+        assert text_of(window, "answer") == f"Answer {answer}, {verdict}."
         weights = seen.attention[example, time]
         weights = weights.mean(0) if head is None else weights[head]
-        matrix = reader.tables["matrix"]
-        assert matrix[0] == ["", "slot 1", "slot 2", "slot 3", "slot 4", "input"]
-        assert [row[0] for row in matrix[1:]] == [
-            "slot 1",
-            "slot 2",
-            "slot 3",
-            "slot 4",
-        ]
-        np.testing.assert_allclose(
-            np.array([row[1:] for row in matrix[1:]], float), 100 * weights, atol=0.8
-        )
+        slots = ["slot 1", "slot 2", "slot 3", "slot 4"]
+        above, *matrix = cells(window, "matrix")
+        assert above == ["", *slots, "input"]
+        assert [name for name, *_ in matrix] == slots
+        shown = np.array([row[1:] for row in matrix], float)
+        np.testing.assert_allclose(shown, 100 * weights, atol=0.8)
         chances = np.exp(seen.logits[example]) / np.exp(seen.logits[example]).sum()
-        assert [row[1] for row in reader.tables["probabilities"][1:]] == [
-            f"{100 * chance:.1f} %" for chance in np.round(chances, 4)
-        ]
-        items = reader.tables["items"][1:]
+        said = [row[1] for row in cells(window, "probabilities")[1:]]
+        assert said == [f"{100 * chance:.1f} %" for chance in np.round(chances, 4)]
+        items = cells(window, "items")[1:]
         assert [int(row[1]) for row in items] == [step["label"] for step in steps]
-        distance = next(name for name in steps[0] if name.startswith("distance"))
-        np.testing.assert_allclose(
-            [float(row[3]) for row in items],
-            [step[distance] for step in steps],
-            atol=0.006,
+        name = next(name for name in steps[0] if name.startswith("distance"))
+        distances = [step[name] for step in steps]
+        shown = [float(row[3]) for row in items]
+        np.testing.assert_allclose(shown, distances, atol=0.006)
+        marked = [row[0] for row in items].index(
+            f"{asked.marked[example] + 1} reference"
         )
-        assert [row[0] for row in items] == [
-            f"{t + 1} reference" if t == asked.marked[example] else f"{t + 1}"
-            for t in range(4)
-        ]
+        assert marked == asked.marked[example]
+        both = seen.input_gate, seen.forget_gate
+        expected = [[g[example, time, k].mean() for g in both] for k in range(4)]
         gates = re.findall(
-            r"slot \d+input ([\d.]+), forget ([\d.]+)",
-            re.sub(r"\s*<[^>]*>\s*", "", dom.partition('id="gates"')[2]),
+            "input ([\\d.]+), forget ([\\d.]+)", text_of(window, "gates")
         )
-        expected = [
-            [
-                gate[example, time, slot].mean()
-                for gate in (seen.input_gate, seen.forget_gate)
-            ]
-            for slot in range(4)
-        ]
         np.testing.assert_allclose(np.array(gates, float), expected, atol=0.006)
 
 
@@ -468,17 +415,16 @@ addEventListener("hashchange", () => {
 location.hash = "example=1&time=2&head=mean";
 """
     window.size(1280, 1000)
-    _, said, _ = opened(window, with_script(drawn, tmp_path, script), "head=1")
-    assert json.loads(
-        window.until("document.title.startsWith('[') && document.title")
-    ) == [
+    opened(window, with_script(drawn, tmp_path, script), "head=1")
+    seen = window.until("document.title.startsWith('[') && document.title")
+    assert json.loads(seen) == [
         "#example=1&time=3&head=1 | head 1, step 3 | 3 | 1",
         "#example=1&time=3&head=mean | mean of all heads, step 3 | 3 | 9",
         "#example=4&time=3&head=mean | mean of all heads, step 3 | 3 | 9",
         "#example=4&time=4&head=2 | head 2, step 4 | 4 | 2",
         "#example=1&time=2&head=mean | mean of all heads, step 2 | 2 | 9",
     ]
-    assert said == []
+    assert window.complaints == []
 
 
 @browser.needed
@@ -490,15 +436,12 @@ def test_what_you_wipe_and_cut_changes_the_answer_as_it_would_in_python(window, 
         window.size(1280, 1000)
         name = "mean" if head is None else head + 1
         address = f"example=4&time=2&head={name}"
-        assert opened(window, drawn[0] / "page.html", address)[1:] == ([], [])
+        opened(window, drawn[0] / "page.html", address)
         rows = "$('matrix').tBodies[0].rows"
         window.click(f"{rows}[0].cells[0].firstChild")
         window.click(f"{rows}[2].cells[5].firstChild")
 
-        task, arrays, state = open_checkpoint(TRAINED)
-        model: Any = restore_model(task, arrays, state)
-        shown = probes.held_out(task, attending.SHOWN)
-        asked = shown.take(attending.to_show(model, shown)[[3]])
+        model, asked = restored([3])
         first = (model.core.initial_state(1),)
 
         def change(t, state, first=first):
@@ -568,13 +511,7 @@ def test_it_lists_wrong_answers_alone_and_plays(window, drawn):
 def test_it_fits_a_phone_and_can_be_photographed(window, drawn):
     """On 400 pixels nothing makes the page itself wider than the screen."""
     window.size(400, 800)
-    _, said, _ = opened(window, drawn[0] / "page.html", "example=1")
-    assert said == []
-    assert (
-        window.run(
-            "document.documentElement.scrollWidth - "
-            "document.documentElement.clientWidth"
-        )
-        == 0
-    )
+    opened(window, drawn[0] / "page.html", "example=1")
+    root = "document.documentElement"
+    assert window.run(f"{root}.scrollWidth - {root}.clientWidth") == 0
     assert window.picture().startswith(b"\x89PNG")
