@@ -22,7 +22,7 @@ import numpy as np
 
 from tinyrmc.cli import train
 from tinyrmc.cli.commands import run_main
-from tinyrmc.results import plotting
+from tinyrmc.results import curves
 from tinyrmc.runs.run import Run
 from tinyrmc.training.children import _end_all as end_children
 from tinyrmc.training.discovery import load_task, task_files
@@ -77,7 +77,7 @@ def prepare(folder: Path) -> None:
             kind.test_examples = 40
         kind.pictures = lambda *_: []
     # curves are read, but not drawn
-    setattr(plotting, "draw_curves", _drawn)  # noqa: B010
+    setattr(curves, "draw_curves", _drawn)  # noqa: B010
     setattr(train, "draw_run", lambda run: [])  # noqa: B010
 
 
