@@ -127,7 +127,7 @@ class Presentation:
         return None
 
     def readings(self, model, task: int | None = None) -> Iterable[Any]:
-        """What memory networks do with stories, as `results.memory_hops.Reading`s.
+        """What memory networks do with stories, as `results.hops.Reading`s.
 
         task: this one alone. UserError if there is no such task, or no hops.
         """
