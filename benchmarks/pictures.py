@@ -90,7 +90,7 @@ def curves(name: str, folder: Path = RESULTS) -> Path:
     references = {metric: {k: v for known in of_cores for k, v in known.items()}}
     out = folder / f"{name}.png"
     return figures.learning_curve(
-        groups, references, [metric], out, title, [axis], cores
+        out, groups, references, [metric], title, [axis], cores
     )
 
 
@@ -123,11 +123,11 @@ def attention(out: Path = RESULTS / "nth_farthest_attention.png") -> Path:
     answer, right = seen.logits[0].argmax(), example.targets[0]
     verdict = "which is right" if answer == right else f"where {right} is right"
     return figures.glance(
+        out,
         seen.attention[0],
         int(example.marked[0]),
         [f"vector {step['label']}" for step in steps],
         f"{question} It answers {answer}, {verdict}.",
-        out,
         example.mark,
     )
 

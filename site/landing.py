@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyrmc.results import attention, pages, probes
+from tinyrmc.results import attending, pages, probes
 from tinyrmc.training.checkpoints import open_checkpoint, restore_model
 
 HERE = Path(__file__).resolve().parent / "points"
@@ -51,8 +51,8 @@ def inside(network: Path = NETWORK) -> str:
     task, arrays, state = open_checkpoint(network)
     model = restore_model(task, arrays, state)
     found = probes.analyse(model, probes.held_out(task, SEQUENCES))
-    shown = probes.held_out(task, attention.SHOWN)
-    chosen = shown.take(attention.to_show(model, shown))
-    tables = attention.tables(found, task.references())
+    shown = probes.held_out(task, attending.SHOWN)
+    chosen = shown.take(attending.to_show(model, shown))
+    tables = attending.tables(found, task.references())
     seen = probes.traces(model, chosen.inputs)
-    return attention.page("four points of a plane", chosen, seen, tables, model)
+    return attending.page("four points of a plane", chosen, seen, tables, model)

@@ -66,7 +66,7 @@ from tinyrmc.cores.config import CoreName
 from tinyrmc.cores.memn2n import Constant, Encoding, MemN2N
 from tinyrmc.corpora import Story
 from tinyrmc.errors import UserError, counted
-from tinyrmc.results import hops
+from tinyrmc.results import memory_hops
 from tinyrmc.results.published_babi import CLAIMS, PUBLISHED, row_of
 from tinyrmc.training.workers import pieces_of
 
@@ -903,7 +903,7 @@ class Task(training.Task):
             answers += [material.vocabulary[id] for id in logits.argmax(axis=-1)]
             of_hops = [hop["weights"][:, restart] for hop in trace]
             weights.append(np.stack(of_hops, axis=1))
-        return hops.Reading(
+        return memory_hops.Reading(
             network=network.reader,
             restart=restart,
             vocabulary=material.vocabulary,

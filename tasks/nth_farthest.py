@@ -77,7 +77,7 @@ from tinyrmc import fused, nn, training
 from tinyrmc import primitives as p
 from tinyrmc.config import ADDED, check_values
 from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe
-from tinyrmc.results import attention, probes
+from tinyrmc.results import attending, probes
 
 # --- What can be set ------------------------------------------------------------------
 
@@ -604,4 +604,4 @@ class Task(training.Task):
         """The attention of three examples, in the layout of the paper's figure 3: the
         reference first, in the middle, last.
         """
-        return attention.draw_cases(self, model, folder)
+        return attending.draw_cases(self, model, folder)

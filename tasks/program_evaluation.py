@@ -1042,7 +1042,7 @@ class Task(training.Task):
         wrong = np.flatnonzero((right != counts).any(axis=1))
         rows = self._rows_to_show(batch, answers, wrong)
         path = folder / "answers.png"
-        return [figures.answers(rows, by_place, path, self._title())]
+        return [figures.answers(path, rows, by_place, self._title())]
 
     def _answers(self, model, batch):
         """What the network writes (B, T')."""

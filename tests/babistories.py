@@ -5,7 +5,7 @@ what networks that are none do with stories.
 import numpy as np
 from corpora_files import write
 
-from tinyrmc.results import hops
+from tinyrmc.results import memory_hops
 
 # as the files have it, a space before the tab in some tasks, none in others
 STORIES = {
@@ -119,4 +119,6 @@ def reading_of(weights, stories, slots, **more):
         "answers": [story.answer for story in stories],
     }  # fmt: skip
     weights = np.array(weights)
-    return hops.Reading(**(usual | more), slots=slots, stories=stories, weights=weights)
+    return memory_hops.Reading(
+        **(usual | more), slots=slots, stories=stories, weights=weights
+    )

@@ -17,10 +17,17 @@ import pytest
 
 # unlike the full browser, this one contacts nobody by itself
 EXECUTABLE = shutil.which("chromium-headless-shell")
-needed = pytest.mark.skipif(
+absent = pytest.mark.skipif(
     EXECUTABLE is None or os.name == "nt",
     reason="needs chromium-headless-shell to open pages",
 )
+
+
+def needed(test):
+    """A test that opens pages: slow, and skipped where there is no browser."""
+    return pytest.mark.slow(absent(test))
+
+
 # The browser reads from 3 and writes to 4.
 EXEC = """
 import os, sys

@@ -14,9 +14,8 @@ from tinyrmc.cores import LSTM, DeepLSTM, Feedforward, RelationalMemory
 from tinyrmc.cores.core import state_arrays, state_of
 from tinyrmc.environments.world import Codes
 from tinyrmc.errors import RunError
-from tinyrmc.results import curves
 from tinyrmc.results.episodes import EpisodeError, record
-from tinyrmc.results.figures.curves import measured
+from tinyrmc.results.figures.learning_curves import measured
 from tinyrmc.training.discovery import TaskError
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.rl import vtrace
@@ -242,7 +241,8 @@ def test_the_loss_is_that_of_the_formulas():
 def test_curves_stand_over_the_steps_in_the_world():
     """As in the paper's figure 10; `steps` are updates there, as everywhere."""
     a_task, line = task(), {"step": 3, "samples": 3 * 64, "test_score": 1.0}
-    shown = curves._counted([line], a_task)
+    name, each = a_task.unit
+    shown = [{**line, name: line["samples"] * each}]
     (point,), (value,) = measured(shown, "test_score", "world_steps")
     assert (point, value) == (3 * 64 * 8, 1.0)
     assert point == a_task.place(3)["world_steps"]

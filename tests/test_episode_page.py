@@ -12,6 +12,8 @@ from tinyagents import LEVELS, restored
 
 from tinyrmc.results import episodes
 
+pytestmark = pytest.mark.slow  # agents are trained first
+
 
 @pytest.fixture(scope="module")
 def solved(agents):
@@ -72,37 +74,37 @@ def text_of(window, name):
 
 
 @browser.needed
-@pytest.mark.parametrize("width", [1280, 390])
-def test_the_page_shows_the_step_that_you_choose(width, page, solved, window):
-    window.size(width, 800)
-    last = len(solved)
-    for step in {0, last // 2, last - 1, last}:
-        opened(window, page, f"step={step}")
-        for name, pictures in (("board", solved.boards), ("view", solved.views)):
-            assert (pixels(window, name) == pictures[step]).all()
-        assert text_of(window, "step-says") == f"{step} of {last} steps"
-        score = f"Score so far: {solved.rewards[:step].sum():g}."
-        if step == last:
-            assert text_of(window, "now") == f"The end. {score}"
-            continue
-        action = solved.names[solved.actions[step]]
-        assert text_of(window, "now").startswith(f"Now: {action}")
-        assert text_of(window, "now").endswith(score)
-        value = float(text_of(window, "value"))
-        assert value == pytest.approx(solved.values[step], abs=0.006)
-        cells = window.run(
-            "[...$('matrix').querySelectorAll('td')].map(e => +e.textContent)"
-        )
-        mean = 100 * solved.attention[step].mean(axis=0)
-        np.testing.assert_allclose(cells, mean.ravel(), atol=0.8)
-        (taken,) = window.run(
-            "[...document.querySelectorAll('tr.taken')].map(e => "
-            "e.cells[0].textContent + ' ' + e.cells[1].textContent)"
-        )
-        chance = solved.policy[step, solved.actions[step]]
-        assert taken == f"{action} {100 * round(float(chance), 4):.1f} %"
-    root = "document.documentElement"
-    assert window.run(f"{root}.scrollWidth - {root}.clientWidth") == 0
+def test_the_page_shows_the_step_that_you_choose(page, solved, window):
+    for width in [1280, 390]:
+        window.size(width, 800)
+        last = len(solved)
+        for step in {0, last // 2, last - 1, last}:
+            opened(window, page, f"step={step}")
+            for name, pictures in (("board", solved.boards), ("view", solved.views)):
+                assert (pixels(window, name) == pictures[step]).all()
+            assert text_of(window, "step-says") == f"{step} of {last} steps"
+            score = f"Score so far: {solved.rewards[:step].sum():g}."
+            if step == last:
+                assert text_of(window, "now") == f"The end. {score}"
+                continue
+            action = solved.names[solved.actions[step]]
+            assert text_of(window, "now").startswith(f"Now: {action}")
+            assert text_of(window, "now").endswith(score)
+            value = float(text_of(window, "value"))
+            assert value == pytest.approx(solved.values[step], abs=0.006)
+            cells = window.run(
+                "[...$('matrix').querySelectorAll('td')].map(e => +e.textContent)"
+            )
+            mean = 100 * solved.attention[step].mean(axis=0)
+            np.testing.assert_allclose(cells, mean.ravel(), atol=0.8)
+            (taken,) = window.run(
+                "[...document.querySelectorAll('tr.taken')].map(e => "
+                "e.cells[0].textContent + ' ' + e.cells[1].textContent)"
+            )
+            chance = solved.policy[step, solved.actions[step]]
+            assert taken == f"{action} {100 * round(float(chance), 4):.1f} %"
+        root = "document.documentElement"
+        assert window.run(f"{root}.scrollWidth - {root}.clientWidth") == 0
 
 
 @browser.needed
@@ -134,9 +136,8 @@ def test_sliders_clicks_and_the_clock_move_the_page(page, solved, window):
 
 
 @browser.needed
-@pytest.mark.parametrize(
-    "rewards, buttons, left",
-    [
+def test_many_rewards_leave_the_value_to_be_seen(solved, tmp_path, window):
+    for rewards, buttons, left in [
         ([1] * 30, [f"{t}: +1" for t in range(30)], ""),
         ([1] * 31, [], "31 rewards, too many to list"),
         (
@@ -144,37 +145,35 @@ def test_sliders_clicks_and_the_clock_move_the_page(page, solved, window):
             ["50: -5", "51: +2", "52: +3"],
             "and 50 smaller rewards",
         ),
-    ],
-)
-def test_many_rewards_leave_the_value_to_be_seen(
-    rewards, buttons, left, solved, tmp_path, window
-):
-    steps = len(rewards)
-    many = {
-        name: np.resize(
-            getattr(solved, name), (steps, *getattr(solved, name).shape[1:])
+    ]:
+        steps = len(rewards)
+        many = {
+            name: np.resize(
+                getattr(solved, name), (steps, *getattr(solved, name).shape[1:])
+            )
+            for name in ("actions", "values", "policy", "attention")
+        } | {
+            name: getattr(solved, name)[np.zeros(steps + 1, int)]
+            for name in ("boards", "views", "corners")
+        }
+        episode = dataclasses.replace(solved, rewards=np.array(rewards), **many)
+        path = tmp_path / "page.html"
+        path.write_text(episodes.page("t", episode), encoding="utf-8")
+        window.size(1280, 900)
+        opened(window, path)
+        shown = window.run("[...$('rewards').children].map(e => e.textContent)")
+        assert (
+            shown == buttons and text_of(window, "rewards") == "".join(buttons) + left
         )
-        for name in ("actions", "values", "policy", "attention")
-    } | {
-        name: getattr(solved, name)[np.zeros(steps + 1, int)]
-        for name in ("boards", "views", "corners")
-    }
-    episode = dataclasses.replace(solved, rewards=np.array(rewards), **many)
-    path = tmp_path / "page.html"
-    path.write_text(episodes.page("t", episode), encoding="utf-8")
-    window.size(1280, 900)
-    opened(window, path)
-    shown = window.run("[...$('rewards').children].map(e => e.textContent)")
-    assert shown == buttons and text_of(window, "rewards") == "".join(buttons) + left
-    lines = window.run("document.querySelectorAll('#values .reward').length")
-    sums = window.run("document.querySelector('#values .score').points.length")
-    expected = (steps, 0) if steps == 30 else (0, steps + 1)
-    assert (lines, sums) == expected
-    total, top = sum(rewards), np.cumsum(rewards).max()
-    assert text_of(window, "red") == (
-        "rewards" if steps == 30 else f"the score so far, from 0 to {top}"
-    )
-    assert window.run("score(last)") == total
+        lines = window.run("document.querySelectorAll('#values .reward').length")
+        sums = window.run("document.querySelector('#values .score').points.length")
+        expected = (steps, 0) if steps == 30 else (0, steps + 1)
+        assert (lines, sums) == expected
+        total, top = sum(rewards), np.cumsum(rewards).max()
+        assert text_of(window, "red") == (
+            "rewards" if steps == 30 else f"the score so far, from 0 to {top}"
+        )
+        assert window.run("score(last)") == total
 
 
 @browser.needed

@@ -15,12 +15,12 @@ from PIL import Image
 from tinyagents import LEVELS, restored
 
 from tinyrmc.cli import play, plot
-from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import UserError
 from tinyrmc.results import episodes, figures
-from tinyrmc.results.figures import episodes as drawing
-from tinyrmc.results.figures import style
+from tinyrmc.results.figures import films, style
 from tinyrmc.training.rl.policy import sample
+
+pytestmark = pytest.mark.slow  # agents are trained first
 
 
 @pytest.fixture(scope="module")
@@ -39,16 +39,16 @@ def solved(agent):
 # --- Level by level -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("greedy", [False, True])
-@pytest.mark.parametrize("name", ["rmc", "lstm", "pacman"])
-def test_what_you_watch_is_what_was_counted(name, greedy, agents):
-    task, model = restored(agents / name)
-    found = task.results(model, 0, LEVELS, likeliest=greedy)
-    for level in range(0, LEVELS, 8):
-        episode = episodes.record(task, model, level, greedy)
-        assert len(episode) == found["length"][level]
-        assert episode.rewards.sum() == pytest.approx(found["score"][level])
-        assert episode.solved == found["solved"][level]
+def test_what_you_watch_is_what_was_counted(agents):
+    for greedy in [False, True]:
+        for name in ["rmc", "lstm", "pacman"]:
+            task, model = restored(agents / name)
+            found = task.results(model, 0, LEVELS, likeliest=greedy)
+            for level in range(0, LEVELS, 8):
+                episode = episodes.record(task, model, level, greedy)
+                assert len(episode) == found["length"][level]
+                assert episode.rewards.sum() == pytest.approx(found["score"][level])
+                assert episode.solved == found["solved"][level]
 
 
 def test_an_episode_is_what_a_plain_loop_sees(agent, solved):
@@ -72,46 +72,35 @@ def test_an_episode_is_what_a_plain_loop_sees(agent, solved):
     assert not (solved.boards[last] == 255).all(axis=-1).any()  # the gem is gone
 
 
-@pytest.mark.parametrize("name", ["rmc", "lstm", "whole"])
-def test_thoughts_are_those_of_the_network_that_acted(name, agents):
+def test_thoughts_are_those_of_the_network_that_acted(agents):
     """The whole episode read at once; actions drawn from the policy that is shown."""
-    task, model = restored(agents / name)
-    level = 3
-    episode = episodes.record(task, model, level)
-    T, world = len(episode), task.held_out_world
-    state = world.start_levels(np.array([level]))
-    seen = {"seen/view": [], "seen/held": [], "seen/position": []}
-    for action in episode.actions:
-        for part, codes in world.observe(state).items():
-            seen[f"seen/{part}"].append(codes[0])
-        world.step(state, np.array([action]), np.zeros((1, 1), np.float32))
-    moments = {part: np.stack(codes)[None] for part, codes in seen.items()}
-    moments["action"] = np.array([[4, *episode.actions[:-1]]])
-    moments["reward"] = np.array([[0, *episode.rewards[:-1]]], np.float32)
-    logits, values, _ = model(*task.planes(moments), model.initial_state(1))
-    np.testing.assert_allclose(episode.values, 10 * values.data[0], rtol=1e-3)
-    shares = np.exp(logits.data[0]) / np.exp(logits.data[0]).sum(1, keepdims=True)
-    np.testing.assert_allclose(episode.policy, shares, rtol=1e-3)
-    noise = [task.held_out_noise(k, level, level + 1)[0, 1:, 0] for k in range(4)]
-    drawn = sample(np.log(episode.policy), np.concatenate(noise)[:T])
-    assert drawn.tolist() == episode.actions.tolist()
-    if name == "lstm":
-        assert episode.attention is None
-    else:
-        assert episode.attention.shape == (T, 2, 2, 3)
-        np.testing.assert_allclose(episode.attention.sum(axis=-1), 1, rtol=1e-5)
-    assert (episode.corners is None) == (name == "whole")
-
-
-def test_pacmans_window_is_where_he_is(agents):
-    task, model = restored(agents / "pacman")
-    episode = episodes.record(task, model, 1)
-    assert episode.boards.shape[1:] == (15, 19, 3) and episode.window == 5
-    for board, view, (row, column) in zip(
-        episode.boards, episode.views, episode.corners, strict=True
-    ):
-        around = np.pad(board, ((5, 5), (5, 5), (0, 0)), constant_values=255)
-        assert (around[row + 5 : row + 10, column + 5 : column + 10] == view).all()
+    for name in ["rmc", "lstm", "whole"]:
+        task, model = restored(agents / name)
+        level = 3
+        episode = episodes.record(task, model, level)
+        T, world = len(episode), task.held_out_world
+        state = world.start_levels(np.array([level]))
+        seen = {"seen/view": [], "seen/held": [], "seen/position": []}
+        for action in episode.actions:
+            for part, codes in world.observe(state).items():
+                seen[f"seen/{part}"].append(codes[0])
+            world.step(state, np.array([action]), np.zeros((1, 1), np.float32))
+        moments = {part: np.stack(codes)[None] for part, codes in seen.items()}
+        moments["action"] = np.array([[4, *episode.actions[:-1]]])
+        moments["reward"] = np.array([[0, *episode.rewards[:-1]]], np.float32)
+        logits, values, _ = model(*task.planes(moments), model.initial_state(1))
+        np.testing.assert_allclose(episode.values, 10 * values.data[0], rtol=1e-3)
+        shares = np.exp(logits.data[0]) / np.exp(logits.data[0]).sum(1, keepdims=True)
+        np.testing.assert_allclose(episode.policy, shares, rtol=1e-3)
+        noise = [task.held_out_noise(k, level, level + 1)[0, 1:, 0] for k in range(4)]
+        drawn = sample(np.log(episode.policy), np.concatenate(noise)[:T])
+        assert drawn.tolist() == episode.actions.tolist()
+        if name == "lstm":
+            assert episode.attention is None
+        else:
+            assert episode.attention.shape == (T, 2, 2, 3)
+            np.testing.assert_allclose(episode.attention.sum(axis=-1), 1, rtol=1e-5)
+        assert (episode.corners is None) == (name == "whole")
 
 
 def test_pacmans_end_is_told_by_levels_cleared_and_not_as_solved(agents):
@@ -141,27 +130,24 @@ def test_a_failed_level_is_found(agent, agents, monkeypatch):
         episodes.failed(task, model)
 
 
-@pytest.mark.parametrize(
-    "rewards, count, expected",
-    [
+def test_moments_with_rewards_come_first():
+    for rewards, count, expected in [
         ([0] * 12, 4, [0, 3, 6, 12]),
         ([0, 0, 1, 0, 10], 8, [0, 1, 2, 3, 4, 5]),
         ([0, 0, 0, 0, 0, 1, 0, 0, 0, 0], 4, [0, 2, 5, 10]),
         ([1] * 9, 4, [0, 4, 8, 9]),
-    ],
-)
-def test_moments_with_rewards_come_first(rewards, count, expected):
-    values = np.array(rewards, float)
-    episode = episodes.Episode(
-        0, (), "", *[None] * 3, 5, values, values, *[None] * 3, True, ""
-    )
-    assert drawing.moments(episode, count) == expected
+    ]:
+        values = np.array(rewards, float)
+        episode = episodes.Episode(
+            0, (), "", *[None] * 3, 5, values, values, *[None] * 3, True, ""
+        )
+        assert films.moments(episode, count) == expected
 
 
 # --- Pictures -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["rmc", "lstm", "whole", "pacman"])
+@pytest.mark.parametrize("name", ["rmc", "lstm", "pacman"])
 def test_plot_episode_writes_a_strip_and_a_film(
     name, agents, tmp_path, capsys, monkeypatch
 ):
@@ -180,42 +166,31 @@ def test_plot_episode_writes_a_strip_and_a_film(
             film.seek(frame)
             total += film.info["duration"]
         assert total == 200 * (len(episode) + 1 + 8)  # the last one stays
-    again = figures.film_strip(episode, "again.png", title)
+    again = figures.film_strip("again.png", episode, title)
     assert again.read_bytes() == Path("episode_5.png").read_bytes()
 
 
-@pytest.mark.parametrize("count", [12, 13])
-def test_many_rewards_are_drawn_as_their_sum(count, solved):
+def test_many_rewards_are_drawn_as_their_sum(solved):
     """Lines for so many would hide the values."""
-    rewards = np.zeros(len(solved))
-    rewards = np.resize(rewards, 40)
-    rewards[3 : 3 + count] = 2
-    episode = dataclasses.replace(
-        solved, actions=np.zeros(40, int), rewards=rewards, values=np.ones(40)
-    )
-    figure = Figure()
-    drawing._draw_values(figure.subplots(), episode, [])
-    panel, *beside = figure.axes
-    marks = [line for line in panel.lines if line.get_color() == style.MARK]
-    assert len(marks) == (count if count == 12 else 0)
-    assert [text.get_text() for text in panel.texts] == (
-        [", ".join(["+2"] * 12)] if count == 12 else []  # side by side: one label
-    )
-    if count == 13:
-        (line,) = beside[0].lines
-        np.testing.assert_array_equal(line.get_ydata(), np.cumsum([0, *rewards]))
-    assert (len(beside) == 1) == (count == 13)
-
-
-def test_a_command_with_many_flags_is_not_cut_off(solved):
-    flags = " ".join(f"--model.conv-lstm.channels {k}" for k in range(12))
-    title = f"box_world quick {flags}, seed 0, step 2,400"
-    strip = drawing._draw_strip(solved, title)
-    for figure in strip, drawing._set_up(solved, title)[0]:
-        figure.draw_without_rendering()
-        said = figure._suptitle.get_window_extent()
-        assert 0 <= said.x0 and said.x1 <= figure.bbox.x1
-        assert figure._suptitle.get_text().count("--model") == 12
+    for count in [12, 13]:
+        rewards = np.zeros(len(solved))
+        rewards = np.resize(rewards, 40)
+        rewards[3 : 3 + count] = 2
+        episode = dataclasses.replace(
+            solved, actions=np.zeros(40, int), rewards=rewards, values=np.ones(40)
+        )
+        figure = Figure()
+        films._draw_values(figure.subplots(), episode, [])
+        panel, *beside = figure.axes
+        marks = [line for line in panel.lines if line.get_color() == style.MARK]
+        assert len(marks) == (count if count == 12 else 0)
+        assert [text.get_text() for text in panel.texts] == (
+            [", ".join(["+2"] * 12)] if count == 12 else []  # side by side: one label
+        )
+        if count == 13:
+            (line,) = beside[0].lines
+            np.testing.assert_array_equal(line.get_ydata(), np.cumsum([0, *rewards]))
+        assert (len(beside) == 1) == (count == 13)
 
 
 def test_the_film_shows_each_step(solved, tmp_path):
@@ -237,7 +212,7 @@ def test_the_film_shows_each_step(solved, tmp_path):
 
 def test_the_films_last_frame_shows_no_attention(solved):
     """As there is none: nothing is decided there."""
-    figure, _, change = drawing._set_up(solved, "t")
+    figure, _, change = films._stage(solved, "t")
     (panel,) = (each for each in figure.axes if "attend" in each.get_title())
     last = len(solved)
     for moment, there in (last - 1, True), (last, False), (0, True):
@@ -288,27 +263,6 @@ def test_an_agent_plays_and_says_what_it_attends_to(agent):
     assert not game.press("q") and not game.press("\x04")
 
 
-@pytest.mark.parametrize("name", ["rmc", "pacman"])
-def test_the_screen_tells_which_keys_an_onlooker_has(name, agents):
-    """Pacman can stay, but not by a key of yours: the agent chooses."""
-    game = play.Watched(*restored(agents / name))
-    assert game.screen().splitlines()[0] == play.HELP_AGENT
-    before = game.steps
-    assert game.press(" ") and game.press("\x1b[A") and game.steps == before
-    assert game.pause is None
-
-
-def test_a_level_that_an_agent_solves_is_told_of(agent):
-    """By the step that ended it: the gem brings 10, and all else no more than 2."""
-    game, found = play.Watched(*agent, seed=3), set()
-    while found != {True, False}:
-        game.step()
-        if game.steps == 0:
-            how, score = game.last.split(", score ")
-            assert how.startswith("solved") == (float(score) > 9)
-            found.add(how.startswith("solved"))
-
-
 def test_an_agent_that_is_watched_keeps_its_memory(agent):
     """Two games of one seed are alike; without the carried state they would not be."""
     games = [play.Watched(*agent, seed=1) for _ in range(2)]
@@ -356,9 +310,9 @@ def test_in_a_real_terminal_it_goes_on_by_itself(agents):
 # --- Words that cannot be -------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "command, words, says",
-    [
+def test_bad_words_get_one_line_and_write_nothing(agents, monkeypatch, refused):
+    monkeypatch.chdir(agents)
+    for command, words, says in [
         (plot, "episode nowhere", "nowhere"),
         (plot, "attention rmc", "tinyrmc plot episode rmc shows what its memory"),
         (
@@ -384,16 +338,5 @@ def test_in_a_real_terminal_it_goes_on_by_itself(agents):
         ),
         (play, "box_world --greedy", "--greedy says how an agent plays"),
         (play, "box_world --agent rmc", "play needs a terminal"),
-    ],
-)
-def test_bad_words_get_one_line_and_write_nothing(
-    command, words, says, agents, monkeypatch, capsys
-):
-    monkeypatch.chdir(agents)
-    before = {*agents.rglob("*")}
-    with pytest.raises(SystemExit) as caught:
-        run_main(lambda: command.main(words.split()))
-    out, err = capsys.readouterr()
-    assert caught.value.code == 2 and not out
-    assert err.startswith("error: ") and err.count("\n") == 1 and says in err
-    assert {*agents.rglob("*")} == before
+    ]:
+        assert says in refused(command.main, *words.split())

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 from babistories import reading_of
+from test_figures import figure_of
 
 from tinyrmc import corpora
-from tinyrmc.results import hops
-from tinyrmc.results.figures import stories
+from tinyrmc.results import figures, memory_hops
 
 
 def test_an_empty_memory_is_no_fact_and_one_that_is_forgotten_is_not_found():
@@ -19,18 +19,18 @@ def test_an_empty_memory_is_no_fact_and_one_that_is_forgotten_is_not_found():
     reading = reading_of(strong, [short, long], 3)
     rows = np.arange(2)
     # a hop each, the last sentence, chance: 1 of 1 and, of b, c and d, c
-    assert hops.shares(reading, rows) == pytest.approx([0.5, 0.5, 0.5, 2 / 3])
-    assert np.isnan(hops.shares(reading, rows[:0])).all()
-    title, said, weights, facts = hops._looked(reading, 0)
+    assert memory_hops.shares(reading, rows) == pytest.approx([0.5, 0.5, 0.5, 2 / 3])
+    assert np.isnan(memory_hops.shares(reading, rows[:0])).all()
+    title, said, weights, facts = memory_hops._looked(reading, 0)
     assert title == "Q?\nAnswer x, right"
     assert said == ["A.", "(2 empty memories, together)"] and facts == [True, False]
     np.testing.assert_allclose(weights, [[0.2, 0.9], [0.8, 0.1]])
-    _, said, weights, facts = hops._looked(reading, 1)
+    _, said, weights, facts = memory_hops._looked(reading, 1)
     assert said == ["B.", "C.", "D."] and facts == [False, True, False]
     np.testing.assert_allclose(weights, [[0.1, 1], [0.8, 0], [0.1, 0]])
     for how in "masked", "linear":
         other = dataclasses.replace(reading, **{how: True})
-        assert hops._looked(other, 0)[1] == ["A."]
+        assert memory_hops._looked(other, 0)[1] == ["A."]
 
 
 def test_examples_are_of_different_stories_while_there_are_some():
@@ -43,7 +43,7 @@ def test_examples_are_of_different_stories_while_there_are_some():
 
     def chosen(answers, each):
         reading = reading_of(weights, stories, 2, answers=answers)
-        return hops.chosen(reading, np.arange(7), each)
+        return memory_hops.chosen(reading, np.arange(7), each)
 
     # not the question once more, nor another of story 0, nor story 2, which tells the
     # same as story 0, nor a beginning of story 3, while there are others
@@ -60,7 +60,7 @@ def test_the_picture_marks_the_facts_and_writes_the_strengths():
         np.array([[0.1], [0.9]]),
         [False, True],
     )
-    figure = stories._draw_hops([[looked], [looked, looked]], "Beware.", True)
+    figure = figure_of(figures.hops, [[looked], [looked, looked]], "Beware.", True)
     first, second, empty, _ = figure.axes
     for panel in first, second:
         assert [t.get_text() for t in panel.texts] == ["10", "90", looked[0]]
@@ -70,34 +70,5 @@ def test_the_picture_marks_the_facts_and_writes_the_strengths():
     assert not empty.axison
     assert figure.get_supxlabel() == "Beware."
     raw = "Q?\nAnswer y, right", ["A."], np.array([[-2.0]]), [True]
-    (panel,) = stories._draw_hops([[raw]], "Beware.", False).axes
+    (panel,) = figure_of(figures.hops, [[raw]], "Beware.", False).axes
     assert [t.get_text() for t in panel.texts] == ["-2.00", raw[0]]
-
-
-def test_the_question_stands_above_its_story_and_the_caption_is_even():
-    long = "Is the suitcase bigger than the box of chocolates?"
-    of = {"Where?": ["Mary went to the garden.", "A."], long: ["A."] * 9}
-    looked = [
-        (asked, s, np.full((len(s), 3), 0.1), [0] * len(s)) for asked, s in of.items()
-    ]
-    columns = [looked, looked[::-1]]
-    red = "Red, with a dot: supporting facts."
-    note = f"Strengths in percent of all memories. {red} {hops.CAVEAT}"
-    figure = stories._draw_hops(columns, note, True)
-    figure.draw_without_rendering()
-    for panel in figure.axes:
-        title, label = panel.texts[-1], panel.get_yticklabels()[0]
-        assert title.get_text() in of
-        asked, said = title.get_window_extent(), label.get_window_extent()
-        assert asked.x1 == pytest.approx(said.x1, abs=1) and asked.y0 > said.y1
-        assert asked.x0 > 0
-        assert not any(
-            asked.overlaps(head.get_window_extent())
-            for other in figure.axes
-            for head in other.get_xticklabels()
-        )
-    for size in range(1, 3):
-        caption = stories._draw_hops(columns[:size], note, True).get_supxlabel()
-        *lines, last = caption.split("\n")
-        assert " ".join([*lines, last]) == note and lines
-        assert len(last) > 0.7 * max(map(len, lines))

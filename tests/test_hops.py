@@ -17,8 +17,7 @@ from tinyruns import TINY
 from tasks import babi
 from tinyrmc import corpora
 from tinyrmc.cli import plot, train
-from tinyrmc.cli.commands import run_main
-from tinyrmc.results import hops
+from tinyrmc.results import memory_hops
 from tinyrmc.runs.run import Run
 from tinyrmc.training.checkpoints import open_checkpoint, restore_model
 
@@ -104,36 +103,37 @@ def test_what_is_printed_is_a_count_by_hand_of_the_restart_that_is_taken(runs, c
         ]
         for name, part in parts.items()
     }
-    assert hops.CAVEAT in printed
+    assert memory_hops.CAVEAT in printed
     picture = runs / "one" / "hops_task_1.png"
     assert printed.splitlines()[-1] == str(picture)
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("name", ["all", "joint"])
+@pytest.mark.slow
 def test_each_task_of_several_has_a_row_and_a_picture(
-    name, runs, tmp_path, capsys, monkeypatch
+    runs, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(
-        hops, "draw", lambda reading, task, path: (path.touch(), path)[1]
-    )
-    assert plot.main(["hops", str(runs / name), "--out", str(tmp_path)]) == 0
-    table = rows_of(capsys.readouterr().out)
-    assert [*table] == [f"task {k}" for k in corpora.GENERATED_TASKS]
-    drawn = {f"hops_task_{k}.png" for k in corpora.GENERATED_TASKS}
-    assert {path.name for path in tmp_path.iterdir()} == drawn
-    assert plot.main(["hops", str(runs / name), "--task", "16"]) == 0
-    printed = capsys.readouterr().out
-    alone = rows_of(printed)
-    assert [*alone] == ["task 16", "answered right", "answered wrong"]
-    assert alone["task 16"] == table["task 16"]
-    assert printed.endswith(f"{Path(name, 'hops_task_16.png')}\n")
-    task, model = restored(runs / name)
-    last = Run.open(runs / name).metrics()[-1]
-    for reading in task.readings(model):
-        for k in np.unique(reading.tasks):
-            error = (~reading.right[reading.of(k)]).mean()
-            assert error == pytest.approx(last[f"test_error_task_{k}"])
+    for name in ["all", "joint"]:
+        monkeypatch.setattr(
+            memory_hops, "draw", lambda reading, task, path: (path.touch(), path)[1]
+        )
+        assert plot.main(["hops", str(runs / name), "--out", str(tmp_path)]) == 0
+        table = rows_of(capsys.readouterr().out)
+        assert [*table] == [f"task {k}" for k in corpora.GENERATED_TASKS]
+        drawn = {f"hops_task_{k}.png" for k in corpora.GENERATED_TASKS}
+        assert {path.name for path in tmp_path.iterdir()} == drawn
+        assert plot.main(["hops", str(runs / name), "--task", "16"]) == 0
+        printed = capsys.readouterr().out
+        alone = rows_of(printed)
+        assert [*alone] == ["task 16", "answered right", "answered wrong"]
+        assert alone["task 16"] == table["task 16"]
+        assert printed.endswith(f"{Path(name, 'hops_task_16.png')}\n")
+        task, model = restored(runs / name)
+        last = Run.open(runs / name).metrics()[-1]
+        for reading in task.readings(model):
+            for k in np.unique(reading.tasks):
+                error = (~reading.right[reading.of(k)]).mean()
+                assert error == pytest.approx(last[f"test_error_task_{k}"])
 
 
 # --- The page -------------------------------------------------------------------------
@@ -180,49 +180,57 @@ VARIANTS = {
 
 
 @browser.needed
-@pytest.mark.parametrize("linear", [False, True])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_the_page_computes_what_python_computes(variant, linear, window, tmp_path):
-    joint = variant == "joint"
-    config = babi.Config(
-        # some stories are shorter, and of some the first sentences are forgotten
-        data=babi.DataConfig("joint" if joint else "2", generated=True, memories=14),
-        model=babi.ModelConfig(
-            **({"restarts": 2, "embedding_size": 7} | VARIANTS[variant])
-        ),
-        recipe=babi.RecipeConfig(linear_epochs=20 if linear else 0),
-    )
-    task = babi.Task(config)
-    task.source = corpora.GeneratedStories(60)
-    model = task.build(np.random.SeedSequence(1))
-    for parameter in model.parameters():
-        # so that attention is no mean
-        parameter.data = (2 if linear else 6) * parameter.data
-    (material,) = task.materials
-    (reading,) = task.readings(model)
-    lengths = [len(story.sentences) for story in reading.stories]
-    assert min(lengths) < reading.slots and (max(lengths) > reading.slots or joint)
-    assert reading.linear is linear
-    page = tmp_path / "page.html"
-    page.write_text(hops.page("t", reading), encoding="utf-8")
-    opened(window, page)
-    rows = np.arange(material.count("test"))[:: 12 if joint else 4]
-    found, logits = in_page(window, reading, rows)
-    trace = []
-    expected = model.astype(np.float64)(
-        0, material.take("test", rows), linear, trace
-    ).data
-    np.testing.assert_allclose(logits, expected[reading.restart], rtol=1e-9, atol=1e-9)
-    for k, of_story in enumerate(found):
-        for hop, weights in zip(trace, of_story, strict=True):
-            own = hop["weights"][k, reading.restart]
-            np.testing.assert_allclose(weights, own[: len(weights)], atol=1e-9)
-            assert not own[len(weights) :].any()  # masked, they are left out
-    # the float32 network says the same, up to its rounding
-    close = {"rtol": 1e-3, "atol": 1e-3}
-    np.testing.assert_allclose(
-        reading.weights[rows][:, 0], trace[0]["weights"][:, reading.restart], **close
-    )
+def test_the_page_computes_what_python_computes(window, tmp_path):
+    for linear in [False, True]:
+        for variant in VARIANTS:
+            joint = variant == "joint"
+            # some stories are shorter, and of some the first sentences are forgotten
+            config = babi.Config(
+                data=babi.DataConfig(
+                    "joint" if joint else "2", generated=True, memories=14
+                ),
+                model=babi.ModelConfig(
+                    **({"restarts": 2, "embedding_size": 7} | VARIANTS[variant])
+                ),
+                recipe=babi.RecipeConfig(linear_epochs=20 if linear else 0),
+            )
+            task = babi.Task(config)
+            task.source = corpora.GeneratedStories(60)
+            model = task.build(np.random.SeedSequence(1))
+            for parameter in model.parameters():
+                # so that attention is no mean
+                parameter.data = (2 if linear else 6) * parameter.data
+            (material,) = task.materials
+            (reading,) = task.readings(model)
+            lengths = [len(story.sentences) for story in reading.stories]
+            assert min(lengths) < reading.slots and (
+                max(lengths) > reading.slots or joint
+            )
+            assert reading.linear is linear
+            page = tmp_path / "page.html"
+            page.write_text(memory_hops.page("t", reading), encoding="utf-8")
+            opened(window, page)
+            rows = np.arange(material.count("test"))[:: 12 if joint else 4]
+            found, logits = in_page(window, reading, rows)
+            trace = []
+            expected = model.astype(np.float64)(
+                0, material.take("test", rows), linear, trace
+            ).data
+            np.testing.assert_allclose(
+                logits, expected[reading.restart], rtol=1e-9, atol=1e-9
+            )
+            for k, of_story in enumerate(found):
+                for hop, weights in zip(trace, of_story, strict=True):
+                    own = hop["weights"][k, reading.restart]
+                    np.testing.assert_allclose(weights, own[: len(weights)], atol=1e-9)
+                    assert not own[len(weights) :].any()  # masked, they are left out
+            # the float32 network says the same, up to its rounding
+            close = {"rtol": 1e-3, "atol": 1e-3}
+            np.testing.assert_allclose(
+                reading.weights[rows][:, 0],
+                trace[0]["weights"][:, reading.restart],
+                **close,
+            )
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +249,7 @@ def shown(window):
 
 def as_shown(reading, row):
     """The same, of a test story."""
-    _, said, weights, _ = hops._looked(reading, row)
+    _, said, weights, _ = memory_hops._looked(reading, row)
     cells = [[f"{100 * w:.0f}" for w in each] for each in weights]
     names = [name.rstrip(".") for name in said]
     return reading.answers[row], [[n, *c] for n, c in zip(names, cells, strict=True)]
@@ -260,7 +268,7 @@ def test_what_you_choose_and_what_you_type_is_read_at_once(runs, page, window):
     (reading,) = task.readings(model)
     window.size(1280, 900)
     opened(window, page)
-    right, wrong = hops.chosen(reading, reading.of(1), hops.IN_PAGE)
+    right, wrong = memory_hops.chosen(reading, reading.of(1), memory_hops.IN_PAGE)
     count = len(right)
     assert_shown(window, reading, right[0])
     assert window.run("$('verdict').textContent") == "This is right."
@@ -272,14 +280,16 @@ def test_what_you_choose_and_what_you_type_is_read_at_once(runs, page, window):
     facts = window.run(
         "[...document.querySelectorAll('#hops .fact')].map(e => e.textContent)"
     )
-    named = [hops.sentence(story.sentences[k]).rstrip(".") for k in story.supporting]
+    named = [
+        memory_hops.sentence(story.sentences[k]).rstrip(".") for k in story.supporting
+    ]
     assert facts == named
     # another story, as long at least, typed over the one that is there
     long = np.flatnonzero(reading.sentences >= reading.sentences[wrong[0]])
     other = reading.stories[long[-1]]
     assert other != story
     for name, text in {
-        "story": "  ".join(hops.sentence(words) for words in other.sentences),
+        "story": "  ".join(memory_hops.sentence(words) for words in other.sentences),
         "question": " ".join(other.question).upper(),
     }.items():
         window.click(f"$('{name}')")
@@ -332,48 +342,32 @@ def joint_page(runs, tmp_path_factory):
     """The page of the run `joint`."""
     task, model = restored(runs / "joint")
     path = tmp_path_factory.mktemp("page") / "joint.html"
-    path.write_text(hops.page("joint", *task.readings(model)), encoding="utf-8")
+    path.write_text(memory_hops.page("joint", *task.readings(model)), encoding="utf-8")
     return path
 
 
 @browser.needed
-@pytest.mark.parametrize("width", [1280, 320])
-def test_it_fits_the_window(width, joint_page, window):
-    page = joint_page
-    window.size(width, 800)
-    opened(window, page, "example=99")
-    root = "document.documentElement"
-    assert window.run(f"{root}.scrollWidth - {root}.clientWidth") == 0
-    for part in "read", "counts":
-        assert window.run(f"$('{part}').getBoundingClientRect().right") <= width
-    groups = window.run("[...document.querySelectorAll('optgroup')].map(g => g.label)")
-    assert {label.partition(",")[0] for label in groups} == {
-        f"task {k}" for k in corpora.GENERATED_TASKS
-    }
-    assert [row[0] for row in cells(window, "counts")] == [
-        "",
-        *(f"task {k}" for k in corpora.GENERATED_TASKS),
-    ]
-    last = window.run("data.examples[data.examples.length - 1].question")
-    assert window.run("$('question').value") == last
-
-
-@browser.needed
-def test_of_several_tasks_it_says_which_one_you_look_at(joint_page, page, window):
-    opened(window, joint_page)
-    marked = "[...$('counts').querySelectorAll('[aria-current]')]"
-    marked += ".map(row => row.cells[0].textContent)"
-    tasks = window.run("data.examples.map(each => each.task)")
-    names = window.run("[...$('example').options].map(each => each.textContent)")
-    for number, (task, name) in enumerate(zip(tasks, names, strict=True), start=1):
-        assert name.startswith(f"{number}. task {task}: ")
-    for number in (1, len(tasks)):
-        window.run(f"location.hash = '#example={number}'; choose()")
-        assert window.run(marked) == [f"task {tasks[number - 1]}"]
-    assert "In blue" in window.run("$('row-says').textContent")
-    opened(window, page)
-    assert window.run(marked) == [] and not window.run("$('row-says').textContent")
-    assert "task" not in window.run("$('example').options[0].textContent")
+def test_it_fits_the_window(joint_page, window):
+    for width in [1280, 320]:
+        page = joint_page
+        window.size(width, 800)
+        opened(window, page, "example=99")
+        root = "document.documentElement"
+        assert window.run(f"{root}.scrollWidth - {root}.clientWidth") == 0
+        for part in "read", "counts":
+            assert window.run(f"$('{part}').getBoundingClientRect().right") <= width
+        groups = window.run(
+            "[...document.querySelectorAll('optgroup')].map(g => g.label)"
+        )
+        assert {label.partition(",")[0] for label in groups} == {
+            f"task {k}" for k in corpora.GENERATED_TASKS
+        }
+        assert [row[0] for row in cells(window, "counts")] == [
+            "",
+            *(f"task {k}" for k in corpora.GENERATED_TASKS),
+        ]
+        last = window.run("data.examples[data.examples.length - 1].question")
+        assert window.run("$('question').value") == last
 
 
 @browser.needed
@@ -387,7 +381,7 @@ def test_where_nothing_is_bold_it_says_that_an_empty_memory_is_strongest(
         row
         for k in corpora.GENERATED_TASKS
         for row in itertools.chain(
-            *hops.chosen(reading, reading.of(k), hops.OF_SEVERAL)
+            *memory_hops.chosen(reading, reading.of(k), memory_hops.OF_SEVERAL)
         )
     ]
     assert len(rows) == window.run("data.examples.length")
@@ -403,28 +397,20 @@ def test_where_nothing_is_bold_it_says_that_an_empty_memory_is_strongest(
     assert len(said) == 2
 
 
-@browser.needed
-def test_the_counts_of_right_and_wrong_answers_fit_a_phone(page, window):
-    window.size(390, 800)
-    opened(window, page)
-    box = "$('counts').parentElement"
-    assert window.run(f"{box}.scrollWidth - {box}.clientWidth") == 0
-
-
 def test_nothing_in_a_story_ends_the_script():
     story = corpora.Story((("</script>",),), ("q",), "x", (), 0)
     network = babi.MemN2N(1, 2, 1)
     reading = reading_of([[[1.0]]], [story], 1, network=network, vocabulary=["x"])
-    page = hops.page("t", reading)
+    page = memory_hops.page("t", reading)
     assert page.count("</script>") == 2
 
 
 # --- Words that cannot be -------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
+def test_bad_words_get_one_line_and_write_nothing(runs, monkeypatch, refused):
+    monkeypatch.chdir(runs)
+    for words, says in [
         ("nowhere", "nowhere"),
         (
             "lstm",
@@ -448,16 +434,5 @@ def test_nothing_in_a_story_ends_the_script():
         ),
         ("one --html page.png", "--html page.png: give a file name that ends in .html"),
         ("one --out nowhere", "--out nowhere is not a folder; make it first"),
-    ],
-)
-def test_bad_words_get_one_line_and_write_nothing(
-    words, says, runs, monkeypatch, capsys
-):
-    monkeypatch.chdir(runs)
-    before = {path for path in runs.rglob("*") if path.suffix != ".png"}
-    with pytest.raises(SystemExit) as caught:
-        run_main(lambda: plot.main(["hops", *words.split()]))
-    out, err = capsys.readouterr()
-    assert caught.value.code == 2 and not out
-    assert err.startswith("error: ") and err.count("\n") == 1 and says in err
-    assert {path for path in runs.rglob("*") if path.suffix != ".png"} == before
+    ]:
+        assert says in refused(plot.main, "hops", *words.split())

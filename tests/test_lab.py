@@ -20,7 +20,7 @@ pytestmark = [
         importlib.util.find_spec("jupyterlab") is None,
         reason="needs the extra course: make lab",
     ),
-    browser.needed,
+    browser.absent,
     pytest.mark.slow,
 ]
 

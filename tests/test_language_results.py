@@ -1,7 +1,6 @@
 """What becomes of language models' runs: tables, curves, examinations, texts."""
 
 import contextlib
-import errno
 import io
 import json
 import os
@@ -15,20 +14,22 @@ import numpy as np
 import pytest
 import tinylanguage
 from matplotlib.image import imread
-from test_figures import assert_words_are_apart_and_inside
+from test_figures import assert_words_are_apart_and_inside, figure_of
 from tinyruns import SURROUNDINGS, cut_short
 
 from tinyrmc import training
 from tinyrmc.cli import evaluate, generate, plot, report, train
-from tinyrmc.results import examinations, figures
-from tinyrmc.results.figures import curves
-from tinyrmc.results.figures import examinations as pictures
-from tinyrmc.results.figures.style import wrap
-from tinyrmc.results.figures.text import _draw_tables
+from tinyrmc.results import figures, findings
 from tinyrmc.runs.run import Run
-from tinyrmc.text import in_words, number
 
 FILE = tinylanguage.__file__
+
+
+LEARNING_CURVE = figures.learning_curve
+
+
+def curve_of(*args, **named):
+    return figure_of(LEARNING_CURVE, *args, **named)
 
 
 @pytest.fixture(scope="module")
@@ -86,35 +87,14 @@ def test_a_run_not_judged_yet_has_no_result(runs, capsys):
     assert "| test perplexity, mean |" not in Path("results.md").read_text()
 
 
-@pytest.mark.parametrize(
-    "metric, value, expected",
-    [
-        ("test_perplexity", 1234.567, "1,234.57"),
-        ("validation_perplexity", 31.6, "31.60"),
-        ("test_accuracy", 0.5, "50.0 %"),
-        ("validation_accuracy", 0.5, "50.0 %"),
-        ("test_loss", 1.25, "1.2500"),
-        ("test_perplexity", None, ""),
-    ],
-)
-def test_a_perplexity_is_no_percentage(metric, value, expected):
-    assert number(metric, value) == expected
-
-
-def test_only_test_is_called_held_out():
-    assert in_words("test_accuracy") == "held-out accuracy"
-    assert in_words("validation_perplexity") == "validation perplexity"
-    assert in_words("gradient_norm") == "gradient norm"
-
-
 # --- Curves ---------------------------------------------------------------------------
 
 
 def test_perplexity_against_tokens_and_hours(runs, monkeypatch, capsys):
     seen = []
-    monkeypatch.setattr(figures, "learning_curve", lambda *w: seen.append(w) or w[3])
+    monkeypatch.setattr(figures, "learning_curve", lambda *w: seen.append(w) or w[0])
     assert plot.main(["runs", "--against", "tokens,hours"]) == 0
-    ((lines, references, metrics, _, title, axes, cores, training_lines),) = seen
+    ((_, lines, references, metrics, title, axes, cores, training_lines),) = seen
     assert title == "tinylanguage quick" and training_lines == []
     assert {*lines} == {"rmc", "lstm"}
     assert sorted(cores) == ["lstm", "rmc"]
@@ -122,86 +102,24 @@ def test_perplexity_against_tokens_and_hours(runs, monkeypatch, capsys):
     first = lines["rmc"][0]
     assert [line["tokens"] for line in first] == [5 * line["samples"] for line in first]
     assert references["validation_perplexity"] == {"guessing": 7.0, "paper's RMC": 2.5}
-    figure = curves._draw_learning_curve(lines, references, metrics, axes=axes)
+    figure = curve_of(lines, references, metrics, axes=axes)
     tokens, hours = figure.axes
     assert tokens.get_xlabel() == "tokens"
     assert tokens.get_title() == hours.get_title() == "validation perplexity"
     assert tokens.get_yscale() == hours.get_yscale() == "log"
-    assert {text.get_text() for text in tokens.texts} == {
-        "guessing 7.00",
-        "paper's RMC 2.50",
-    }
+    named = {text.get_text() for text in tokens.texts}
+    assert named == {"guessing 7.00", "paper's RMC 2.50"}
 
 
 def test_a_curve_has_the_training_batches_beside_the_watched_text(runs, monkeypatch):
     seen = []
-    monkeypatch.setattr(figures, "learning_curve", lambda *w: seen.append(w) or w[3])
+    monkeypatch.setattr(figures, "learning_curve", lambda *w: seen.append(w) or w[0])
     assert plot.main([runs[0], "--out", "a.png"]) == 0
-    ((lines, references, metrics, *_, training_lines),) = seen
-    figure = curves._draw_learning_curve(
-        lines, references, metrics, training=training_lines
-    )
+    ((_, lines, references, metrics, *_, training_lines),) = seen
+    figure = curve_of(lines, references, metrics, training=training_lines)
     drawn = {line.get_label(): line for line in figure.axes[0].get_lines()}
     _, y = drawn["on training batches of the task itself"].get_data()
     assert y.tolist() == [line["perplexity"] for line in training_lines]
-
-
-def test_unknown_axes_are_refused(runs, refused):
-    said = refused(plot.main, *runs, "--against", "words")
-    assert said.startswith("--against takes steps, tokens, samples, hours, or several")
-
-
-@pytest.mark.parametrize(
-    "low, high, ticks",
-    [
-        (85, 130, ["90", "100", "110", "120", "130"]),
-        (90, 9000, ["100", "200", "500", "1,000", "2,000", "5,000"]),
-        (10, 90_000, ["10", "100", "1,000", "10,000"]),
-    ],
-)
-def test_perplexities_have_round_ticks(low, high, ticks):
-    lines = [
-        {"step": step, "validation_perplexity": value}
-        for step, value in ((1, high), (2, low))
-    ]
-    metric = "validation_perplexity"
-    figure = curves._draw_learning_curve({"rmc": [lines]}, {}, [metric])
-    (panel,) = figure.axes
-    panel.set_ylim(low, high)
-    figure.draw_without_rendering()
-    shown = [
-        label.get_text()
-        for label, at in zip(panel.get_yticklabels(), panel.get_yticks(), strict=True)
-        if low <= at <= high
-    ]
-    assert shown == ticks
-
-
-def test_labels_stand_beside_their_lines_on_a_logarithmic_axis():
-    lines = [
-        {"step": step, "validation_perplexity": value}
-        for step, value in ((1, 9000), (2, 150))
-    ]
-    known = {"validation_perplexity": {"a": 8000.0, "b": 700.0, "c": 141.2}}
-    figure = curves._draw_learning_curve({"x": [lines]}, known, [*known])
-    (panel,) = figure.axes
-    for text in panel.texts:
-        label, value = text.get_text().split()
-        _, line = panel.transData.transform((1, float(value.replace(",", ""))))
-        box = text.get_window_extent()
-        assert box.height / 3 < abs((box.y0 + box.y1) / 2 - line) < box.height, label
-
-
-def test_many_tokens_are_told_in_millions():
-    lines = [
-        {"tokens": tokens, "validation_perplexity": 2.0}
-        for tokens in (10**6, 9 * 10**6)
-    ]
-    metric = "validation_perplexity"
-    figure = curves._draw_learning_curve({"x": [lines]}, {}, [metric], axes=["tokens"])
-    (panel,) = figure.axes
-    assert panel.get_xlabel() == "millions of tokens"
-    assert [text.get_text() for text in panel.get_xticklabels()][:3] == ["0", "2", "4"]
 
 
 # --- Examinations ---------------------------------------------------------------------
@@ -242,7 +160,7 @@ def test_as_json_all_numbers_are_exact(runs, capsys):
 def test_cells_are_told_after_their_kind():
     rows = [("a", 12_345, 1234.5), ("b", None, None)]
     table = training.Table("test_perplexity", ["word", "tokens", "perplexity"], rows)
-    assert examinations.cells(table) == [
+    assert findings.cells(table) == [
         ["word", "tokens", "perplexity"],
         ["a", "12,345", "1,234.50"],
         ["b", "", ""],
@@ -253,7 +171,7 @@ def test_cells_are_told_after_their_kind():
 
 def test_examinations_of_several_networks_are_drawn_together(runs, monkeypatch, capsys):
     seen = []
-    draw = pictures.examined
+    draw = figures.examined
     monkeypatch.setattr(figures, "examined", lambda *w: seen.append(w) or draw(*w))
     Path("out").mkdir()
     shutil.copytree(runs[0], "runs/other")
@@ -263,20 +181,10 @@ def test_examinations_of_several_networks_are_drawn_together(runs, monkeypatch, 
     assert capsys.readouterr().out.split() == paths
     for path in paths:
         assert Path(path).read_bytes().startswith(b"\x89PNG")
-    ((found, _, title, cores, common),) = seen
+    ((_, found, title, cores, common),) = seen
     assert [*found] == ["rmc (runs/rmc-0)", "lstm", "rmc (runs/other)"]
     assert common == "quick, seed 0, step 20"
     assert cores == ["rmc", "lstm", "rmc"] and title == "By unroll length"
-
-
-def test_pictures_are_not_blamed_where_output_fails(runs, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    Path("out").mkdir()
-    monkeypatch.setattr(plot, "print", full, raising=False)
-    with pytest.raises(OSError, match="No space left"):
-        plot.main(["examinations", runs[0], runs[2], "--out", "out"])
 
 
 def test_what_networks_have_in_common_is_said_once():
@@ -284,22 +192,11 @@ def test_what_networks_have_in_common_is_said_once():
         ["quick", "rmc", "--data.window 5", "seed 0", "step 20"],
         ["quick", "lstm", "--data.window 5", "--model.layers 2", "seed 1", "step 20"],
     ]
-    assert examinations.names(runs) == (
+    assert findings.names(runs) == (
         "quick, --data.window 5, step 20",
         ["rmc, seed 0", "lstm, --model.layers 2, seed 1"],
     )
-    assert examinations.names(runs[:1]) == (", ".join(runs[0]), [""])
-
-
-def test_a_flag_and_its_value_stay_on_one_line():
-    words = "quick --model.head-size 8 (lstm), --train.steps 3 --no-tied"
-    lines = wrap(words, 23).splitlines()
-    assert lines == [
-        "quick",
-        "--model.head-size 8",
-        "(lstm), --train.steps 3",
-        "--no-tied",
-    ]
+    assert findings.names(runs[:1]) == (", ".join(runs[0]), [""])
 
 
 def test_a_row_for_each_network_is_a_table_of_all():
@@ -307,17 +204,11 @@ def test_a_row_for_each_network_is_a_table_of_all():
         name: training.Table("test_perplexity", ("lanes", "perplexity"), [(1, value)])
         for name, value in (("a", 2.0), ("b", 3.5))
     }
-    assert examinations.is_small(tables)
+    assert findings.is_small(tables)
     rows = [["", "lanes", "perplexity"], ["a", "1", "2.00"], ["b", "1", "3.50"]]
-    assert examinations.side_by_side(tables) == rows
+    assert findings.side_by_side(tables) == rows
     curve = training.Curve("test_perplexity", ("k", "perplexity"), [(1, 2.0)])
-    assert not examinations.is_small({"a": curve})
-
-
-def test_a_picture_is_as_wide_as_the_note_below_its_tables():
-    figure = _draw_tables([[["a", "b"], ["1", "2"]]], "a rather long note " * 5)
-    note = max(figure.texts, key=lambda text: len(text.get_text()))
-    assert note.get_window_extent().x1 < figure.bbox.x1
+    assert not findings.is_small({"a": curve})
 
 
 def test_the_curves_of_an_examination():
@@ -325,7 +216,9 @@ def test_the_curves_of_an_examination():
     one = training.Curve("test_perplexity", heads, [(1, 9.0, 8.0, 3.0), (100, 5, 4, 2)])
     heads = "words unrolled", "perplexity", "paper's RMC"
     other = training.Curve("test_perplexity", heads, [(1, 7.0, 3.0), (100, None, 2.0)])
-    figure = pictures._draw_examined({"a": one, "b": other}, "title", ["rmc", "lstm"])
+    figure = figure_of(
+        figures.examined, {"a": one, "b": other}, "title", ["rmc", "lstm"]
+    )
     (panel,) = figure.axes
     labels = [line.get_label() for line in panel.get_lines()]
     assert labels == ["a: carried", "a: from nothing", "b", "paper's RMC"]
@@ -344,15 +237,9 @@ def heat_map(rows, hops=2):
     return training.HeatMap("weight", heads, rows)
 
 
-def test_a_preset_that_is_called_as_its_core_is_named_once(monkeypatch):
-    monkeypatch.setattr(plot, "parts", lambda run: ["memn2n", "memn2n", "--a 2"])
-    said = plot._said({"run": {"seed": 3}, "step": 1200})
-    assert said == ["memn2n", "--a 2", "seed 3", "step 1,200"]
-
-
 def test_a_heat_map_is_drawn_with_each_rows_largest_in_white(tmp_path):
     one = heat_map([(1, 0.5, 0.1), (2, 0.25, 0.2), (3, 0.0, 0.4), (4, 0.0, 0.3)])
-    figure = pictures._draw_heat_maps({"a": one, "b": one}, "title")
+    figure = figure_of(figures.heat_maps, {"a": one, "b": one}, "title")
     panel, other, bar = figure.axes
     assert (panel.get_title(), other.get_title()) == ("a", "b")
     assert [text.get_text() for text in panel.get_yticklabels()] == ["hop 1", "hop 2"]
@@ -363,21 +250,21 @@ def test_a_heat_map_is_drawn_with_each_rows_largest_in_white(tmp_path):
     assert panel.images[0].get_extent() == [4.5, 0.5, 2.5, 0.5]
     few = heat_map([(1, 0.5), (2, 0.25)], hops=1)
     words = " ".join(f"--model.hops {k}," for k in range(13))
-    drawn = pictures._draw_heat_maps({"a": few}, "title", words)
+    drawn = figure_of(figures.heat_maps, {"a": few}, "title", words)
     assert_words_are_apart_and_inside(drawn)
-    path = examinations.draw("By hop", {"a": one}, tmp_path)
+    path = findings.draw("By hop", {"a": one}, tmp_path)
     assert path.name == "by_hop.png" and imread(path).ndim == 3
     nothing = heat_map([(1, 0.0, 0.0)])
-    assert figures.heat_maps({"a": nothing}, tmp_path / "b.png").is_file()
+    assert figures.heat_maps(tmp_path / "b.png", {"a": nothing}).is_file()
 
 
 def test_of_a_long_heat_map_some_rows_are_told():
     long = heat_map([(k + 1, 0.5, 0.25) for k in range(200)])
-    head, *rows = examinations.cells(long)
+    head, *rows = findings.cells(long)
     ages = [int(row[0]) for row in rows]
     assert ages[:4] == [1, 2, 3, 4] and ages[-1] == 200 and len(ages) <= 20
     assert rows[0] == ["1", "0.5000", "0.2500"] and head[0] == "words ago"
-    assert len(examinations.cells(heat_map(long.rows[:20]))) == 21
+    assert len(findings.cells(heat_map(long.rows[:20]))) == 21
 
 
 def test_what_has_nothing_to_examine_is_refused(half, runs, refused):
@@ -385,14 +272,6 @@ def test_what_has_nothing_to_examine_is_refused(half, runs, refused):
     assert said == "the task 'nth_farthest' has nothing to examine"
     said = refused(plot.main, "examinations", half.path, runs[0])
     assert "are runs of different tasks" in said
-
-
-def test_a_folder_that_is_not_there_is_refused_before_networks_are_examined(
-    runs, refused, monkeypatch
-):
-    monkeypatch.delattr(plot, "restore_model")
-    said = refused(plot.main, "examinations", runs[0], "--out", "nowhere")
-    assert said.startswith("--out nowhere is not a folder")
 
 
 # --- Texts ----------------------------------------------------------------------------
@@ -441,9 +320,8 @@ def test_words_come_as_they_are_drawn(runs, monkeypatch):
     assert before == ["", "the a", "the a b"] and sent[-1] == "the a b c\n"
 
 
-@pytest.mark.parametrize(
-    "words, expected",
-    [
+def test_what_cannot_be_written_is_refused(runs, refused):
+    for words, expected in [
         (["the", "--no-unk"], "--no-unk: the task 'tinylanguage' has no <unk> to "),
         (["the dog"], "'dog' is none of the model's 7 words"),
         (["the", "--words", "0"], "--words must be at least 1, not 0"),
@@ -452,19 +330,11 @@ def test_words_come_as_they_are_drawn(runs, monkeypatch):
         (["the", "--temperature", "-1"], "--temperature must be at least 0, not -1"),
         (["the", "--temperature", "nan"], "--temperature must be at least 0, not nan"),
         ([], "the following arguments are required: PROMPT"),
-    ],
-)
-def test_what_cannot_be_written_is_refused(words, expected, runs, refused):
-    assert refused(generate.main, runs[0], *words).startswith(expected)
+    ]:
+        assert refused(generate.main, runs[0], *words).startswith(expected)
 
 
-def test_a_task_that_does_not_write_is_refused(half, refused):
-    assert refused(generate.main, half.path, "the") == (
-        "half is a run of 'nth_farthest', which writes no text; give a run of a "
-        "language model"
-    )
-
-
+@pytest.mark.slow
 def test_a_reader_who_has_seen_enough_ends_it_quietly(runs):
     command = [sys.executable, "-m", "tinyrmc", "generate", runs[0], "the"]
     with subprocess.Popen(

@@ -20,7 +20,7 @@ from tinytasks import Config, Larger, assert_same_arrays, timeless
 
 from tinyrmc import load
 from tinyrmc.cli import commands, evaluate, plot, report, sweep, train
-from tinyrmc.results.curves import draw_run
+from tinyrmc.results.plotting import draw_run
 from tinyrmc.results.progress import Progress
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery

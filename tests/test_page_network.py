@@ -6,7 +6,6 @@ import json
 
 import browser
 import numpy as np
-import pytest
 
 from tinyrmc import nn
 from tinyrmc.cores import PaperRelationalMemory, RelationalMemory
@@ -77,54 +76,54 @@ def in_page(window, tmp_path, model, inputs, wiped=(), cut=()):
 
 
 @browser.needed
-@pytest.mark.parametrize("sizes", CORES.values(), ids=CORES)
-def test_the_page_computes_what_the_network_computes(sizes, window, tmp_path):
-    model = Network(**sizes)
-    inputs = np.random.default_rng(2).normal(size=(1, LENGTH, WIDTH))
-    inputs = inputs.astype(np.float32)
-    found = in_page(window, tmp_path, model, inputs[0])
-    seen = probes.traces(model, inputs)
-    np.testing.assert_allclose(found["logits"], seen.logits[0], atol=1e-5)
-    for t, step in enumerate(found["steps"]):
-        expected = seen.attention[0, t]
-        np.testing.assert_allclose(step["attention"], expected.ravel(), atol=1e-5)
-        for name, gate in seen.gates.items():
-            np.testing.assert_allclose(step["gates"][name], gate[0, t], atol=1e-5)
-        assert bool(step["gates"]) == bool(seen.gates)
+def test_the_page_computes_what_the_network_computes(window, tmp_path):
+    for sizes in CORES.values():
+        model = Network(**sizes)
+        inputs = np.random.default_rng(2).normal(size=(1, LENGTH, WIDTH))
+        inputs = inputs.astype(np.float32)
+        found = in_page(window, tmp_path, model, inputs[0])
+        seen = probes.traces(model, inputs)
+        np.testing.assert_allclose(found["logits"], seen.logits[0], atol=1e-5)
+        for t, step in enumerate(found["steps"]):
+            expected = seen.attention[0, t]
+            np.testing.assert_allclose(step["attention"], expected.ravel(), atol=1e-5)
+            for name, gate in seen.gates.items():
+                np.testing.assert_allclose(step["gates"][name], gate[0, t], atol=1e-5)
+            assert bool(step["gates"]) == bool(seen.gates)
 
 
 @browser.needed
-@pytest.mark.parametrize("sizes", CORES.values(), ids=CORES)
-def test_it_wipes_and_cuts_as_the_probes_do(sizes, window, tmp_path):
-    model = Network(**sizes)
-    N, H = model.core.mem_slots, model.core.num_heads
-    inputs = np.random.default_rng(3).normal(size=(1, LENGTH, WIDTH))
-    inputs = inputs.astype(np.float32)
-    wiped = [(0, 1), (1, 0), (1, 2)]  # step, slot
-    cut = [(0, 0, 1, N), (1, H - 1, 0, 2), (2, 0, 2, 0), (2, 0, 2, 1)]
-    found = in_page(window, tmp_path, model, inputs[0], wiped, cut)
+def test_it_wipes_and_cuts_as_the_probes_do(window, tmp_path):
+    for sizes in CORES.values():
+        model = Network(**sizes)
+        N, H = model.core.mem_slots, model.core.num_heads
+        inputs = np.random.default_rng(3).normal(size=(1, LENGTH, WIDTH))
+        inputs = inputs.astype(np.float32)
+        wiped = [(0, 1), (1, 0), (1, 2)]  # step, slot
+        cut = [(0, 0, 1, N), (1, H - 1, 0, 2), (2, 0, 2, 0), (2, 0, 2, 1)]
+        found = in_page(window, tmp_path, model, inputs[0], wiped, cut)
 
-    first = (model.core.initial_state(1),)
-    steps = []
+        first = (model.core.initial_state(1),)
+        steps = []
 
-    def change(t, state):
-        slots = np.array([[(t, slot) in wiped for slot in range(N)]])
-        return probes.put(state, slots, first)
+        def change(t, state, N=N, first=first, wiped=wiped):
+            slots = np.array([[(t, slot) in wiped for slot in range(N)]])
+            return probes.put(state, slots, first)
 
-    def mask(t):
-        may = np.ones((1, H, N + 1, N + 1), bool)
-        for step, head, slot, heard in cut:
-            may[0, head, slot, heard] = step != t
-        return may
+        def mask(t, H=H, N=N, cut=cut):
+            may = np.ones((1, H, N + 1, N + 1), bool)
+            for step, head, slot, heard in cut:
+                may[0, head, slot, heard] = step != t
+            return may
 
-    state = probes.read(model, inputs, change, mask, steps)
-    expected = probes.answer(model, state)[0]
-    np.testing.assert_allclose(found["logits"], expected, atol=1e-5)
-    for ours, theirs in zip(found["steps"], steps, strict=True):
-        flat = theirs["attention"].ravel()
-        np.testing.assert_allclose(ours["attention"], flat, atol=1e-5)
-    intact = probes.traces(model, inputs).logits[0]
-    assert np.abs(intact - expected).max() > 0.01  # so it was no empty change
+        state = probes.read(model, inputs, change, mask, steps)
+        expected = probes.answer(model, state)[0]
+        np.testing.assert_allclose(found["logits"], expected, atol=1e-5)
+        for ours, theirs in zip(found["steps"], steps, strict=True):
+            flat = theirs["attention"].ravel()
+            np.testing.assert_allclose(ours["attention"], flat, atol=1e-5)
+        intact = probes.traces(model, inputs).logits[0]
+        assert np.abs(intact - expected).max() > 0.01  # so it was no empty change
 
 
 def test_of_what_it_cannot_compute_a_page_holds_nothing():

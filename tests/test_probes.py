@@ -12,7 +12,7 @@ from fakecupy import cupy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinyrmc import LSTM, PaperRelationalMemory, RelationalMemory, nn
+from tinyrmc import PaperRelationalMemory, RelationalMemory, nn
 from tinyrmc.results import probes
 from tinyrmc.results.probes import Questions
 from tinyrmc.training.discovery import TaskError
@@ -42,16 +42,12 @@ def paper(slots=3):
 
 
 NETWORKS = [
-    pytest.param(released, id="rmc"),
-    pytest.param(
-        lambda: released(num_blocks=2, gate_style="memory"),
-        id="two blocks, a gate a slot",
-    ),
-    pytest.param(lambda: released(gate_style=None), id="no gates"),
-    pytest.param(lambda: released(input_rows=2), id="two input rows"),
-    pytest.param(paper, id="paper"),
+    released,
+    lambda: released(num_blocks=2, gate_style="memory"),
+    lambda: released(gate_style=None),
+    lambda: released(input_rows=2),
+    paper,
 ]
-every_network = pytest.mark.parametrize("make", NETWORKS)
 
 
 def questions(network, count=B, steps=T, seed=0):
@@ -74,43 +70,45 @@ def questions(network, count=B, steps=T, seed=0):
 # --- What is observed -----------------------------------------------------------------
 
 
-@every_network
-def test_read_step_by_step_the_network_answers_as_ever(make):
-    network = make()
-    inputs = questions(network).inputs
-    np.testing.assert_allclose(
-        probes.answer(network, probes.read(network, inputs)),
-        network(inputs).data,
-        rtol=1e-5,
-        atol=1e-6,
-    )
-    np.testing.assert_allclose(
-        probes.traces(network, inputs).logits,
-        network(inputs).data,
-        rtol=1e-5,
-        atol=1e-6,
-    )
-
-
-@every_network
-def test_shares_are_input_gate_times_attention_to_the_input(make):
-    network = make()
-    asked = questions(network)
-    found = probes.shares(probes.traces(network, asked.inputs), asked.marked)
-    for b in range(B):
-        trace = []
-        network.core.unroll(
-            asked.inputs[b : b + 1], network.core.initial_state(1), trace
+def test_read_step_by_step_the_network_answers_as_ever():
+    for make in NETWORKS:
+        network = make()
+        inputs = questions(network).inputs
+        np.testing.assert_allclose(
+            probes.answer(network, probes.read(network, inputs)),
+            network(inputs).data,
+            rtol=1e-5,
+            atol=1e-6,
         )
-        seen = trace[asked.marked[b]]
-        taken = []
-        for slot in range(3):
-            each = [float(head[slot, 3:].sum()) for head in seen["attention"][0]]
-            gate = 1.0
-            if "input_gate" in seen:
-                gate = float(np.mean(seen["input_gate"][0, slot]))
-            taken.append(gate * sum(each) / 2)
-        np.testing.assert_allclose(found[b], np.array(taken) / sum(taken), rtol=1e-4)
+        np.testing.assert_allclose(
+            probes.traces(network, inputs).logits,
+            network(inputs).data,
+            rtol=1e-5,
+            atol=1e-6,
+        )
+
+
+def test_shares_are_input_gate_times_attention_to_the_input():
+    for make in NETWORKS:
+        network = make()
+        asked = questions(network)
+        found = probes.shares(probes.traces(network, asked.inputs), asked.marked)
+        for b in range(B):
+            trace = []
+            network.core.unroll(
+                asked.inputs[b : b + 1], network.core.initial_state(1), trace
+            )
+            seen = trace[asked.marked[b]]
+            taken = []
+            for slot in range(3):
+                each = [float(head[slot, 3:].sum()) for head in seen["attention"][0]]
+                gate = 1.0
+                if "input_gate" in seen:
+                    gate = float(np.mean(seen["input_gate"][0, slot]))
+                taken.append(gate * sum(each) / 2)
+            np.testing.assert_allclose(
+                found[b], np.array(taken) / sum(taken), rtol=1e-4
+            )
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=6).filter(any))
@@ -176,24 +174,24 @@ def in_loops(network, asked):
     }
 
 
-@every_network
-def test_the_table_of_attention_is_that_of_the_loops(make, monkeypatch):
-    network = make()
-    monkeypatch.setattr(probes, "PIECE", 3)
-    asked = questions(network)
-    table = probes.analyse(network, asked)["attention"]
-    assert list(table) == ["uniform", "head 1", "head 2", "mean"]
-    expected = in_loops(network, asked)
-    for name, places in table.items():
-        for place, values in places.items():
-            for period, value in values.items():
-                assert value == pytest.approx(
-                    expected.get((name, place, period), 0), rel=1e-4, abs=1e-7
-                ), (name, place, period)
-        for period in probes.PERIODS:
-            assert sum(
-                places[place][period] for place in probes.PLACES
-            ) == pytest.approx(1)
+def test_the_table_of_attention_is_that_of_the_loops(monkeypatch):
+    for make in NETWORKS:
+        network = make()
+        monkeypatch.setattr(probes, "PIECE", 3)
+        asked = questions(network)
+        table = probes.analyse(network, asked)["attention"]
+        assert list(table) == ["uniform", "head 1", "head 2", "mean"]
+        expected = in_loops(network, asked)
+        for name, places in table.items():
+            for place, values in places.items():
+                for period, value in values.items():
+                    assert value == pytest.approx(
+                        expected.get((name, place, period), 0), rel=1e-4, abs=1e-7
+                    ), (name, place, period)
+            for period in probes.PERIODS:
+                assert sum(
+                    places[place][period] for place in probes.PLACES
+                ) == pytest.approx(1)
 
 
 def test_attention_to_everything_alike_is_what_the_uniform_row_says():
@@ -225,80 +223,64 @@ def masks(slots=3, rows=1, seed=0):
     return probes.cuts(slots, rows, held, spared), held, spared
 
 
-@pytest.mark.parametrize("rows", [1, 2])
-def test_a_cut_forbids_what_it_says_and_nothing_else(rows):
-    found, held, spared = masks(rows=rows)
-    forbids = {
-        "all": lambda b, i, j: True,
-        "slots": lambda b, i, j: j < 3,
-        "input": lambda b, i, j: j >= 3,
-        "holders": lambda b, i, j: j < 3 and held[b, j],
-        "controls": lambda b, i, j: j < 3 and spared[b, j],
-    }
-    assert list(found) == list(forbids)
-    for name, mask in found.items():
-        whole = np.broadcast_to(mask, (B, 1, 3 + rows, 3 + rows))
-        for b, i, j in np.ndindex(B, 3 + rows, 3 + rows):
-            assert whole[b, 0, i, j] == (i == j or not forbids[name](b, i, j)), (
-                name,
-                b,
-                i,
-                j,
-            )
+def test_a_cut_forbids_what_it_says_and_nothing_else():
+    for rows in [1, 2]:
+        found, held, spared = masks(rows=rows)
+        forbids = {
+            "all": lambda b, i, j: True,
+            "slots": lambda b, i, j: j < 3,
+            "input": lambda b, i, j: j >= 3,
+            "holders": lambda b, i, j, held=held: j < 3 and held[b, j],
+            "controls": lambda b, i, j, spared=spared: j < 3 and spared[b, j],
+        }
+        assert list(found) == list(forbids)
+        for name, mask in found.items():
+            whole = np.broadcast_to(mask, (B, 1, 3 + rows, 3 + rows))
+            for b, i, j in np.ndindex(B, 3 + rows, 3 + rows):
+                assert whole[b, 0, i, j] == (i == j or not forbids[name](b, i, j)), (
+                    name,
+                    b,
+                    i,
+                    j,
+                )
 
 
-@pytest.mark.parametrize("blocks", [1, 2])
-@pytest.mark.parametrize("cut", ["all", "slots", "holders", "controls", None])
-def test_nothing_reaches_a_slot_from_one_that_it_may_not_hear(cut, blocks):
+def test_nothing_reaches_a_slot_from_one_that_it_may_not_hear():
     """Another row in a slot: the next memory of the others is the same bit for bit
     where attention to it is cut, and only there.
     """
-    core = released(num_blocks=blocks).core
-    found, held, spared = masks()
-    every = np.ones((B, 3), bool)
-    silent = {
-        "all": every,
-        "slots": every,
-        "holders": held,
-        "controls": spared,
-        None: ~every,
-    }
-    random = np.random.default_rng(0)
-    inputs, memory = (
-        random.standard_normal((B, INPUT)).astype(np.float32),
-        random.standard_normal((B, 3, 8)).astype(np.float32),
-    )
-    mask = None if cut is None else found[cut]
-    for slot in range(3):
-        other = memory.copy()
-        other[:, slot] += 1
-        before, after = (
-            core(inputs, state, mask=mask)[1].data for state in (memory, other)
-        )
-        for b, listener in itertools.product(range(B), range(3)):
-            same = np.array_equal(before[b, listener], after[b, listener])
-            assert same == (listener != slot and bool(silent[cut][b, slot])), (
-                cut,
-                b,
-                slot,
-                listener,
+    for blocks in [1, 2]:
+        for cut in ["all", "slots", "holders", "controls", None]:
+            core = released(num_blocks=blocks).core
+            found, held, spared = masks()
+            every = np.ones((B, 3), bool)
+            silent = {
+                "all": every,
+                "slots": every,
+                "holders": held,
+                "controls": spared,
+                None: ~every,
+            }
+            random = np.random.default_rng(0)
+            inputs, memory = (
+                random.standard_normal((B, INPUT)).astype(np.float32),
+                random.standard_normal((B, 3, 8)).astype(np.float32),
             )
-
-
-@pytest.mark.parametrize("blocks", [1, 2])
-def test_an_input_that_no_slot_hears_changes_nothing_where_there_are_no_gates(blocks):
-    core = released(num_blocks=blocks, gate_style=None).core
-    memory = np.random.default_rng(0).standard_normal((B, 3, 8)).astype(np.float32)
-    one, other = np.zeros((B, INPUT), np.float32), np.ones((B, INPUT), np.float32)
-    for cut, deaf in {"input": True, "all": True, "slots": False}.items():
-        mask = masks()[0][cut]
-        assert (
-            np.array_equal(
-                core(one, memory, mask=mask)[1].data,
-                core(other, memory, mask=mask)[1].data,
-            )
-            == deaf
-        )
+            mask = None if cut is None else found[cut]
+            for slot in range(3):
+                other = memory.copy()
+                other[:, slot] += 1
+                before, after = (
+                    core(inputs, state, mask=mask)[1].data for state in (memory, other)
+                )
+                for b, listener in itertools.product(range(B), range(3)):
+                    same = np.array_equal(before[b, listener], after[b, listener])
+                    assert same == (listener != slot and bool(silent[cut][b, slot])), (
+                        cut,
+                        b,
+                        slot,
+                        listener,
+                    )
 
 
 def test_cuts_are_made_before_or_after_the_marked_step_and_not_at_it():
@@ -335,101 +317,105 @@ def test_cuts_are_made_before_or_after_the_marked_step_and_not_at_it():
             ), (name, period)
 
 
-def test_equations_without_a_mask_are_not_cut():
-    assert probes.analyse(paper(), questions(paper()))["cut"] == {}
-
-
 # --- What is wiped --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [released, paper])
-def test_a_reset_slot_is_one_that_begins_after_the_marked_step(make):
+def test_a_reset_slot_is_one_that_begins_after_the_marked_step():
     """With one slot, a memory that is reset has heard only what came since; and swapped
     ones give the answers of the sequence before.
     """
-    network = make(slots=1)
-    asked = questions(network, 40)
-    asked.inputs[...] *= 10  # so that the answers differ
-    held = np.ones((40, 1), bool)
-    right = probes._right(network, asked, held, ~held)
-    since = []
-    for inputs, marked in zip(asked.inputs, asked.marked, strict=True):
-        state = network.core.initial_state(1)
-        for x in inputs[marked + 1 :]:
-            _, state = network.core(x[None], state)
-        since.append(int(probes.answer(network, probes._arrays(state)).argmax()))
-    np.testing.assert_array_equal(
-        right["wiped", "slot 1", "reset"], since == asked.targets
-    )
-    answers = network(asked.inputs).data.argmax(-1)
-    np.testing.assert_array_equal(
-        right["wiped", "slot 1", "swapped"], np.roll(answers, 1) == asked.targets
-    )
-    for how in "reset", "swapped":
+    for make in [released, paper]:
+        network = make(slots=1)
+        asked = questions(network, 40)
+        asked.inputs[...] *= 10  # so that the answers differ
+        held = np.ones((40, 1), bool)
+        right = probes._right(network, asked, held, ~held)
+        since = []
+        for inputs, marked in zip(asked.inputs, asked.marked, strict=True):
+            state = network.core.initial_state(1)
+            for x in inputs[marked + 1 :]:
+                _, state = network.core(x[None], state)
+            since.append(int(probes.answer(network, probes._arrays(state)).argmax()))
         np.testing.assert_array_equal(
-            right["wiped", "holders", how], right["wiped", "slot 1", how]
+            right["wiped", "slot 1", "reset"], since == asked.targets
         )
-        # there are no others
+        answers = network(asked.inputs).data.argmax(-1)
         np.testing.assert_array_equal(
-            right["wiped", "controls", how], right["intact", "", ""]
+            right["wiped", "slot 1", "swapped"], np.roll(answers, 1) == asked.targets
         )
-    assert (np.array(since) != answers).any() and (np.roll(answers, 1) != answers).any()
-
-
-@pytest.mark.parametrize("make", [released, paper])
-def test_only_the_named_slots_are_wiped(make):
-    state = probes.read(make(), questions(make()).inputs)
-    first = probes._arrays(make().core.initial_state(B))
-    slots = np.random.default_rng(3).random((B, 3)) < 0.5
-    for now, begun, mixed in zip(
-        state, first, probes.put(state, slots, first), strict=True
-    ):
-        for b, slot in np.ndindex(B, 3):
+        for how in "reset", "swapped":
             np.testing.assert_array_equal(
-                mixed[b, slot], (begun if slots[b, slot] else now)[b, slot]
+                right["wiped", "holders", how], right["wiped", "slot 1", how]
             )
+            # there are no others
+            np.testing.assert_array_equal(
+                right["wiped", "controls", how], right["intact", "", ""]
+            )
+        assert (np.array(since) != answers).any() and (
+            np.roll(answers, 1) != answers
+        ).any()
 
 
-@every_network
-def test_accuracies_count_the_examples_of_their_kind(make, monkeypatch):
-    network = make()
-    asked = questions(network, 50)
-    found = probes.analyse(network, asked)
-    right = network(asked.inputs).data.argmax(-1) == asked.targets
-    some = asked.kinds["accuracy_of_some"]
-    assert found["intact"] == {
-        "accuracy": right.mean(),
-        "accuracy_of_some": right[some].mean(),
-    }
-    held = probes.holders(
-        probes.shares(probes.traces(network, asked.inputs), asked.marked)
-    )
-    hits = probes._right(network, asked, held, probes.controls(held))[
-        "wiped", "slot 2", "reset"
-    ]
-    assert found["wiped"]["slot 2"]["reset"] == {
-        "accuracy": hits.mean(),
-        "accuracy_of_some": hits[some].mean(),
-    }
-    assert list(found["wiped"]) == ["slot 1", "slot 2", "slot 3", "holders", "controls"]
-    assert found["holders"]["mean number"] == held.sum(1).mean()
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+def test_only_the_named_slots_are_wiped():
+    for make in [released, paper]:
+        state = probes.read(make(), questions(make()).inputs)
+        first = probes._arrays(make().core.initial_state(B))
+        slots = np.random.default_rng(3).random((B, 3)) < 0.5
+        for now, begun, mixed in zip(
+            state, first, probes.put(state, slots, first), strict=True
+        ):
+            for b, slot in np.ndindex(B, 3):
+                np.testing.assert_array_equal(
+                    mixed[b, slot], (begun if slots[b, slot] else now)[b, slot]
+                )
+
+
+def test_accuracies_count_the_examples_of_their_kind(monkeypatch):
+    for make in NETWORKS:
+        network = make()
+        asked = questions(network, 50)
+        found = probes.analyse(network, asked)
+        right = network(asked.inputs).data.argmax(-1) == asked.targets
+        some = asked.kinds["accuracy_of_some"]
+        assert found["intact"] == {
+            "accuracy": right.mean(),
+            "accuracy_of_some": right[some].mean(),
+        }
+        held = probes.holders(
+            probes.shares(probes.traces(network, asked.inputs), asked.marked)
+        )
+        hits = probes._right(network, asked, held, probes.controls(held))[
+            "wiped", "slot 2", "reset"
+        ]
+        assert found["wiped"]["slot 2"]["reset"] == {
+            "accuracy": hits.mean(),
+            "accuracy_of_some": hits[some].mean(),
+        }
+        assert list(found["wiped"]) == [
+            "slot 1",
+            "slot 2",
+            "slot 3",
+            "holders",
+            "controls",
+        ]
+        assert found["holders"]["mean number"] == held.sum(1).mean()
+        assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
 # --- The rest -------------------------------------------------------------------------
 
 
-@every_network
-def test_on_a_device_everything_is_as_on_the_host(make):
-    host, there = make(), make().to(cupy)
-    asked = questions(host, 20)
-    ours, numpys = probes.analyse(there, asked), probes.analyse(host, asked)
-    assert {name: ours[name] for name in ours if name != "attention"} == {
-        name: numpys[name] for name in numpys if name != "attention"
-    }
-    for name, places in numpys["attention"].items():
-        for place, values in places.items():
-            assert ours["attention"][name][place] == pytest.approx(values, rel=1e-5)
+def test_on_a_device_everything_is_as_on_the_host():
+    for make in NETWORKS:
+        host, there = make(), make().to(cupy)
+        asked = questions(host, 20)
+        ours, numpys = probes.analyse(there, asked), probes.analyse(host, asked)
+        assert {name: ours[name] for name in ours if name != "attention"} == {
+            name: numpys[name] for name in numpys if name != "attention"
+        }
+        for name, places in numpys["attention"].items():
+            for place, values in places.items():
+                assert ours["attention"][name][place] == pytest.approx(values, rel=1e-5)
 
 
 def test_the_three_cases_are_first_middle_and_last():
@@ -442,32 +428,14 @@ def test_the_three_cases_are_first_middle_and_last():
     assert few.marked[probes.cases(few)].tolist() == [2]
 
 
-def test_where_no_example_is_of_all_kinds_a_case_is_the_first():
-    asked = questions(released(), 100)
-    some = asked.kinds["accuracy_of_some"]
-    kinds = {**asked.kinds, "accuracy_of_others": ~some}
-    rows = probes.cases(dataclasses.replace(asked, kinds=kinds))
-    first = [np.flatnonzero(asked.marked == step)[0] for step in (0, 2, 3)]
-    assert rows.tolist() == first
-
-
-def test_what_has_no_slots_has_no_attention():
-    assert probes.has_attention(released()) and probes.has_attention(paper())
-    assert not probes.has_attention(Network(LSTM(INPUT, 4)))
-    assert not probes.has_attention(nn.Linear(2, 2))
-
-
-@pytest.mark.parametrize(
-    ("field", "wrong", "says"),
-    [
+def test_questions_that_cannot_be_are_named():
+    for field, wrong, says in [
         ("marked", lambda x: x * 1.0, r"marked must be integers \[\d+\].*float64"),
         ("marked", lambda x: x - T, "marked must name steps from 0 to"),
         ("targets", lambda x: x[:, None], r"targets must be integers.*, 1\]$"),
         ("kinds", lambda x: {"accuracy": 1}, "accuracy must be bools .*, not <class"),
         ("kinds", lambda x: {}, "kinds names no accuracy to measure"),
-    ],
-)
-def test_questions_that_cannot_be_are_named(field, wrong, says):
-    asked = questions(released())
-    with pytest.raises(TaskError, match=says):
-        dataclasses.replace(asked, **{field: wrong(getattr(asked, field))})
+    ]:
+        asked = questions(released())
+        with pytest.raises(TaskError, match=says):
+            dataclasses.replace(asked, **{field: wrong(getattr(asked, field))})

@@ -140,7 +140,7 @@ def test_the_picture_has_a_line_for_the_first_field_over_the_second(
     )
     grid = [*GRID, "model.linear=true,false", "numbers=2"]
     run, _, found = swept("larger", *grid, "--seeds", "0,1", "--train.steps", "10")
-    panels, references, metric, field, _, title, cores = seen.pop()
+    _, panels, references, metric, field, title, cores = seen.pop()
     assert (metric, field, cores) == ("test_accuracy", "depth", None)
     assert title == "larger quick, numbers 2, --train.steps 10, seeds 0, 1"
     assert references == {"guessing": 0.5, "paper (wide)": 0.99}
@@ -159,7 +159,7 @@ def test_the_picture_has_a_line_for_the_first_field_over_the_second(
     combinations, _ = sweep.combinations(run.config)
     some = sweep.cells_of(run, combinations)
     sweeps.draw(run.config, [c for c in some if c.values["model.width"] == "2"], "x")
-    panels, *_ = seen.pop()
+    _, panels, *_ = seen.pop()
     assert panels[""]["depth 1"]["true"].whole is False
     assert panels[""]["depth 1"]["false"].whole is True
 

@@ -35,7 +35,7 @@ from tinyrmc import primitives as p
 from tinyrmc.backend import blas_threads
 from tinyrmc.course.exercises import nth_farthest as ex
 from tinyrmc.course.step_network import StepNetwork
-from tinyrmc.results import attention, probes
+from tinyrmc.results import attending, probes
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.task import HELD_OUT_SEED, Samples
 
@@ -721,7 +721,7 @@ plt.show()
 # The eye finds this: the input's column is the darkest, most of all where the reference
 # comes, and head 2 sometimes looks at single slots. Does anything change after the
 # reference? This is one question of very many, and two heads of eight, and you easily
-# see what you wish to see. (`attention.draw_maps(cases, traces, folder)` draws all
+# see what you wish to see. (`attending.draw_maps(cases, traces, folder)` draws all
 # heads for all three questions.) So we count, over many questions. How much attention
 # goes to the input, to the holders and to the other slots, before, at and after the
 # reference's step? The grey dashes show what you would get if attention went to
@@ -750,7 +750,7 @@ def shown(draw):
         display(Image(draw(Path(folder)).read_bytes()))
 
 
-shown(lambda folder: attention.draw_measures(found, floors, folder)[0])
+shown(lambda folder: attending.draw_measures(found, floors, folder)[0])
 
 # %% [markdown]
 # In this network no slot keeps the reference to itself: the shares of the intake are
@@ -768,7 +768,7 @@ shown(lambda folder: attention.draw_measures(found, floors, folder)[0])
 # forget gates. The names of the holders are red:
 
 # %% alt="Input and forget gates of four slots over four time steps for three questions: forget gates near 0.8 and input gates near 0.4 throughout, the bands around them wide, no difference between holders and others"
-shown(lambda folder: attention.draw_gates(cases, traces, folder)[0])
+shown(lambda folder: attending.draw_gates(cases, traces, folder)[0])
 
 # %% [markdown]
 # Nothing happens at the red line, where the reference comes; holders and others look
@@ -832,7 +832,7 @@ for slot in range(4):
 # attention among slots?
 
 # %% alt="Accuracies with slots wiped and with attention cut: wiping the holders costs more than wiping others, cutting attention to the holders no more than to others, cutting the input brings it down to between the two floors, and without self queries to about the second"
-shown(lambda folder: attention.draw_measures(found, floors, folder)[1])
+shown(lambda folder: attending.draw_measures(found, floors, folder)[1])
 
 # %%
 wiped = [("wiped", "reset", name) for name in ("holders", "controls")]

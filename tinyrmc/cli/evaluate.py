@@ -25,7 +25,7 @@ from ..backend import blas_threads
 from ..config import json_text
 from ..errors import UsageError
 from ..nn import Module
-from ..results.examinations import announced, cells, heading
+from ..results.findings import announced, cells, heading
 from ..results.groups import title_of
 from ..text import aligned, paragraph, results_table, terminal_width
 from ..training.checkpoints import export_weights, open_checkpoint, restore_model

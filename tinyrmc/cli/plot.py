@@ -35,10 +35,10 @@ from ..backend import blas_threads
 from ..config import json_text
 from ..environments.box_world import BoxWorld
 from ..errors import RunError, UsageError, UserError
-from ..results import attention, episodes, hops, probes
-from ..results.curves import draw_curves, draw_run, require_png
-from ..results.examinations import announced, draw, is_small, names, side_by_side
+from ..results import attending, episodes, memory_hops, probes
+from ..results.findings import announced, draw, is_small, names, side_by_side
 from ..results.groups import core_of, find_runs, parts, task_word, title_of
+from ..results.plotting import draw_curves, draw_run, require_png
 from ..text import aligned, paragraph, terminal_width
 from ..training.checkpoints import open_checkpoint, restore_model
 from ..training.examinations import Table
@@ -131,15 +131,15 @@ def attention_main(argv: list[str]) -> int:
         measured = f"{options.sequences:,} held-out sequences"
         print(f"{title}: measuring over {measured}", file=sys.stderr)
         found = probes.analyse(model, probes.held_out(task, options.sequences))
-        described = attention.tables(found, task.references())
+        described = attending.tables(found, task.references())
         kept = {"run": {**run, "step": state["step"]}, **found}
         kept["floors"] = task.references()
         folder = options.out or _folder_of(options.run, "attention")
         paths = _draw(model, shown, kept, folder)
         if options.html is not None:
-            chosen = shown.take(attention.to_show(model, shown))
+            chosen = shown.take(attending.to_show(model, shown))
             seen = probes.traces(model, chosen.inputs)
-            page = attention.page(title, chosen, seen, described, model)
+            page = attending.page(title, chosen, seen, described, model)
             options.html.write_text(page, encoding="utf-8")
             paths.append(options.html)
     width = terminal_width()
@@ -199,7 +199,7 @@ def _questions(task, model, name, path):
     if lacks:
         raise UsageError(f"{path} is a run of {name!r}, {lacks}")
     try:
-        return probes.held_out(task, attention.SHOWN)
+        return probes.held_out(task, attending.SHOWN)
     except RunError as error:
         raise RunError(
             f"{path} is a run of {name!r}, whose attention cannot be analysed: {error}"
@@ -221,9 +221,9 @@ def _draw(model, shown, found, folder) -> list[Path]:
     three = shown.take(probes.cases(shown))
     seen = probes.traces(model, three.inputs)
     paths = [
-        *attention.draw_maps(three, seen, folder),
-        *attention.draw_gates(three, seen, folder),
-        *attention.draw_measures(found, found["floors"], folder),
+        *attending.draw_maps(three, seen, folder),
+        *attending.draw_gates(three, seen, folder),
+        *attending.draw_measures(found, found["floors"], folder),
         folder / "attention.json",
     ]
     paths[-1].write_text(json_text(found, indent=1) + "\n", encoding="utf-8")
@@ -263,18 +263,18 @@ def hops_main(argv: list[str]) -> int:
         folder = options.out or _folder_of(options.run, "hops")
         folder.mkdir(parents=True, exist_ok=True)
         paths = [
-            hops.draw(reading, task, folder / f"hops_task_{task}.png")
+            memory_hops.draw(reading, task, folder / f"hops_task_{task}.png")
             for reading in readings
             for task in np.unique(reading.tasks).tolist()
             if options.task in (None, task)
         ]
         if options.html is not None:
-            page = hops.page(title, readings[0], options.task)
+            page = memory_hops.page(title, readings[0], options.task)
             options.html.write_text(page, encoding="utf-8")
             paths.append(options.html)
     width = terminal_width()
-    print(f"{title}\n{paragraph(hops.SAYS, width)}\n{hops.CAVEAT}\n")
-    print(f"{aligned(hops.table(readings, options.task), width)}\n")
+    print(f"{title}\n{paragraph(memory_hops.SAYS, width)}\n{memory_hops.CAVEAT}\n")
+    print(f"{aligned(memory_hops.table(readings, options.task), width)}\n")
     print(*paths, sep="\n")
     return 0
 
@@ -394,7 +394,7 @@ def level_main(argv: list[str]) -> int:
     world = BoxWorld(solution, **asked, levels=1, seed=options.seed)
     from ..results.figures import draw_level
 
-    path = draw_level(world, 0, options.out)
+    path = draw_level(options.out, world, 0)
     print(path)
     return 0
 

@@ -84,6 +84,6 @@ def _write(out: Path, found: dict, seeds: bool) -> None:
         words = f"{markdown(found)}\n{LEGEND}\n{commands(found)}"
         shown, note = tables(found), f"{trained_on(found)} {LEGEND.replace('*', '')}"
     write(out, words, found)
-    picture(out, lambda path: figures.tables(shown, path, note))
+    picture(out, lambda path: figures.tables(path, shown, note))
     for suffix in (".md", ".json", ".png"):
         print(out.with_suffix(suffix))

@@ -27,7 +27,7 @@ from ..backend import describe_gpu, has_tf32, use_tf32
 from ..config import from_json, require_same, to_json, words_of
 from ..cores.config import CoreConfig, sizes
 from ..errors import RunError, UsageError, UserError, counted, nearest
-from ..results.curves import draw_run
+from ..results.plotting import draw_run
 from ..results.progress import Progress
 from ..runs.machine import environment
 from ..runs.run import Onlooker, Run

@@ -1,6 +1,6 @@
 """A level as an agent played it: what it saw, did and expected, as arrays.
 
-`results/episodes.py` records one, `figures/episodes.py` draws it.
+`results/episodes.py` records one, `figures/films.py` draws it.
 """
 
 from __future__ import annotations

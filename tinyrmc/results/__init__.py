@@ -1,3 +1,3 @@
-"""What runs leave behind, read again: probes of trained memories, groups of runs,
+"""The results of runs: probes of trained memories, groups of runs,
 tables and curves.
 """

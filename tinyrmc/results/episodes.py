@@ -47,7 +47,7 @@ def require_world(task: Task, name: str, path: Path) -> ActingTask:
 
 
 class Thoughts(NamedTuple):
-    """What the network made of T moments of B levels."""
+    """The network's view of T moments of B levels."""
 
     policy: np.ndarray
     """(B, T, A) how likely each action was"""
@@ -60,7 +60,7 @@ class Thoughts(NamedTuple):
 
 
 def think(task: ActingTask, model: Any, trajectory: Batch) -> Thoughts:
-    """What the network makes of the steps of a NumPy trajectory of `ActingTask.act`."""
+    """The network's view of the steps of a NumPy trajectory of `ActingTask.act`."""
     count, steps = trajectory["taken"].shape
     moments = {
         name: x[:, :steps]
@@ -130,8 +130,8 @@ def record(task: ActingTask, model: Any, level: int, greedy: bool = False) -> Ep
 
 
 def once_more(world: World, levels: Batch, trajectory: Batch, noise: Array) -> Outcome:
-    """What the last step of a level, as `_steps` gives it, led to: after `act` the next
-    level is already there. CHANGES `levels`.
+    """The outcome of the last step of a level, as `_steps` gives it: after `act` the
+    next level is already there. CHANGES `levels`.
     """
     taken, noise = trajectory["taken"][:, 0], noise[:, 0, 1 : 1 + world.noise]
     return world.step(levels, taken, noise, keep_final=True)
@@ -181,8 +181,8 @@ def draw(episode: Episode, folder: Path, title: str) -> list[Path]:
 
     name = folder / f"episode_{episode.level}"
     return [
-        figures.film_strip(episode, name.with_suffix(".png"), title),
-        figures.film(episode, name.with_suffix(".gif"), title),
+        figures.film_strip(name.with_suffix(".png"), episode, title),
+        figures.film(name.with_suffix(".gif"), episode, title),
     ]
 
 
@@ -196,6 +196,11 @@ def page(title: str, episode: Episode) -> str:
     palette, codes = np.unique(flat, axis=0, return_inverse=True)
     codes = codes.reshape(-1).astype(np.uint8)  # worlds have some dozen colours
     boards, views = np.split(codes, [pictures[0].size // 3])
+    weights = None
+    if episode.attention is not None:
+        _, heads, slots, columns = episode.attention.shape  # (T, H, N, N + n)
+        weights = {"heads": heads, "slots": slots, "columns": columns}
+        weights["bytes"] = pages.attention(episode.attention)
     data = {
         "title": title,
         "says": episode.says + ".",
@@ -211,7 +216,7 @@ def page(title: str, episode: Episode) -> str:
         "rewards": pages.rounded(episode.rewards, 4),
         "values": pages.rounded(episode.values, 4),
         "policy": pages.rounded(episode.policy, 4),
-        "attention": _weights(episode.attention),
+        "attention": weights,
     }
     return pages.filled(TEMPLATE, data)
 
@@ -220,12 +225,3 @@ def _coded(codes: np.ndarray, pictures: np.ndarray) -> dict[str, Any]:
     """Pictures (T + 1, h, w, 3) for the page, by the numbers of their colours."""
     _, height, width, _ = pictures.shape
     return {"height": height, "width": width, "bytes": pages.coded(codes)}
-
-
-def _weights(attention: np.ndarray | None) -> dict[str, Any] | None:
-    """Attention (T, H, N, N + n) for the page."""
-    if attention is None:
-        return None
-    _, heads, slots, columns = attention.shape
-    found = pages.attention(attention)
-    return {"heads": heads, "slots": slots, "columns": columns, "bytes": found}

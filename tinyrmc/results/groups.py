@@ -36,32 +36,55 @@ def find_runs(
 
     A folder stands for the runs in it, but not for the sweeps (see sweep.py): a sweep's
     own path stands for its runs. Of several runs with the same configuration, text and
-    seed, the one that came farthest counts. A run is left out if the text that it
-    learnt from is not where it was. RunError for a path that is not there, or if no run
-    is left.
+    seed, the one that came farthest counts, or the last of equals. A run is left out if
+    the text that it learnt from is not where it was. RunError for a path that is not
+    there, or if no run is left.
 
     data_dir: where the runs' data are by now, if they have moved.
     """
-    evaluated: list[tuple[int, Run]] = []  # the step of the last evaluation, the run
+    best: dict[tuple, tuple[int, Run]] = {}  # step of the last evaluation, run
     left_out: list[str] = []
     for path in paths:
         for folder in _folders(path):
+            if folder != path and is_sweep(folder):
+                left_out.append(f"{folder} is a sweep: give its own path")
+                continue
             try:
-                inside = folder != path
-                evaluated.append(_evaluated(folder, inside, data_dir))
-            except _LeftOut as reason:
-                left_out.append(f"{folder}{reason}")
-    if not evaluated:
+                run = Run.open(folder)
+                if "places" in run.config:
+                    config = relocated(run.config, data_dir)
+                    run = dataclasses.replace(run, config=config)
+                task = task_of(run)
+                last = last_evaluation(run, task)
+            except (RunError, UnknownTask) as error:
+                if folder == path:
+                    raise
+                left_out.append(f"{folder}: {error}")
+                continue
+            if last is None:
+                left_out.append(f"{folder} has not been evaluated yet")
+                continue
+            try:  # floors and sizes are those of the text that is here
+                require_own_data(run, task)
+            except UserError as error:
+                left_out.append(f"{folder}: {error}")
+                continue
+            words, seed = command_words(run.config), run.config["seed"]
+            key = task_word(run.config), words, text_of(run), seed
+            kept, other = (last["step"], run), best.get(key)
+            if other and other[0] > kept[0]:
+                kept, other = other, kept
+            best[key] = kept
+            if other and not other[1].path.samefile(kept[1].path):
+                says = f"has the configuration and seed of {kept[1].path}"
+                left_out.append(f"{other[1].path} {says}")
+    if not best:
         why = f" ({'; '.join(left_out)})" if left_out else ""
         raise RunError(
             f"there is no evaluated run in {', '.join(map(str, paths))}{why}; train "
             "one, or give other paths"
         )
-    return _farthest(evaluated, left_out), left_out
-
-
-class _LeftOut(Exception):
-    """A folder does not count; the text goes on after the folder's name."""
+    return [run for _, run in best.values()], left_out
 
 
 def _folders(path: Path) -> list[Path]:
@@ -69,58 +92,13 @@ def _folders(path: Path) -> list[Path]:
     holds_runs = os.path.isdir(path) and not os.path.exists(path / "config.json")
     if not (holds_runs or is_sweep(path)):
         return [path]
+
+    def numbers_as_numbers(folder: Path) -> list[int | str]:
+        parts = re.split("([0-9]+)", folder.name)
+        return [int(part) if part.isdigit() else part for part in parts]
+
     found = [each for each in path.iterdir() if (each / "config.json").exists()]
-    return sorted(found, key=_numbers_as_numbers)
-
-
-def _numbers_as_numbers(folder: Path) -> list[int | str]:
-    parts = re.split("([0-9]+)", folder.name)
-    return [int(part) if part.isdigit() else part for part in parts]
-
-
-def _evaluated(folder: Path, inside: bool, data_dir: Path | None) -> tuple[int, Run]:
-    """(step of the last evaluation, the run); `inside`: it is in a folder of runs,
-    where one that cannot be read is left out.
-    """
-    if inside and is_sweep(folder):
-        raise _LeftOut(" is a sweep: give its own path")
-    try:
-        run = Run.open(folder)
-        if "places" in run.config:
-            run = dataclasses.replace(run, config=relocated(run.config, data_dir))
-        task = task_of(run)
-        last = last_evaluation(run, task)
-    except (RunError, UnknownTask) as error:
-        if inside:
-            raise _LeftOut(f": {error}") from error
-        raise
-    if last is None:
-        raise _LeftOut(" has not been evaluated yet")
-    try:  # floors and sizes are those of the text that is here
-        require_own_data(run, task)
-    except UserError as error:
-        raise _LeftOut(f": {error}") from error
-    return last["step"], run
-
-
-def _farthest(evaluated: list[tuple[int, Run]], left_out: list[str]) -> list[Run]:
-    """For each configuration, text and seed, the run that came farthest, or the last
-    of equals; a line for every other one is added to `left_out`. A run that was given
-    twice counts once.
-    """
-    best: dict[tuple, tuple[int, Run]] = {}
-    for step, run in evaluated:
-        config = run.config
-        key = task_word(config), command_words(config), text_of(run), config["seed"]
-        kept, worse = (step, run), best.get(key)
-        if worse and worse[0] > step:
-            kept, worse = worse, kept
-        best[key] = kept
-        if worse and not worse[1].path.samefile(kept[1].path):
-            left_out.append(
-                f"{worse[1].path} has the configuration and seed of {kept[1].path}"
-            )
-    return [run for _, run in best.values()]
+    return sorted(found, key=numbers_as_numbers)
 
 
 def is_sweep(path: Path) -> bool:
@@ -154,20 +132,12 @@ def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
     groups: dict[str, list[Run]] = {}
     for words, of_texts in of_words.items():
         for members in of_texts.values():
-            place = _place(members[0]) if len(of_texts) > 1 else ""
-            groups.setdefault(f"{words}{place}", []).extend(members)
+            name, folder = words, members[0].config.get("places", {}).get("data_dir")
+            if folder and len(of_texts) > 1:
+                home = "~/" if folder.startswith("~/") else ""  # for a shell to expand
+                name += f" --data-dir {home}{shlex.quote(folder.removeprefix(home))}"
+            groups.setdefault(name, []).extend(members)
     return groups
-
-
-def _place(run: Run) -> str:
-    """The flag that says where a run's data lie; nothing if they are where they are
-    looked for without it.
-    """
-    folder = run.config.get("places", {}).get("data_dir")
-    if not folder:
-        return ""
-    home = "~/" if folder.startswith("~/") else ""  # a shell must still expand it
-    return f" --data-dir {home}{shlex.quote(folder.removeprefix(home))}"
 
 
 def task_word(run_config: dict[str, Any]) -> str:
@@ -191,7 +161,7 @@ def core_of(run_config: dict[str, Any]) -> str | None:
 
 
 def command_words(run_config: dict[str, Any]) -> str:
-    """What a run's configuration is called: "quick --model.core lstm".
+    """The name of a run's configuration: "quick --model.core lstm".
 
     These are the words after `python -m tinyrmc.train TASK` that make it, but for the
     seed: its preset as the task has it today, and a flag for whatever differs from
@@ -206,7 +176,7 @@ def command_words(run_config: dict[str, Any]) -> str:
 
 
 def title_of(state: dict[str, Any]) -> str:
-    """What a checkpoint's network is called: "nth_farthest quick, seed 0, step 20"."""
+    """The name of a checkpoint's network: "nth_farthest quick, seed 0, step 20"."""
     run = state["run"]
     name = f"{run['task']} {command_words(run)}, seed {run['seed']}"
     return f"{name}, step {state['step']:,}"

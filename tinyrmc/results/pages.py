@@ -26,19 +26,16 @@ def filled(template: Path, data: Any) -> str:
     """A template as a page: with the files that it includes, from beside it or from
     here, and at DATA the data, as JSON.
     """
+
+    def included(match: re.Match) -> str:
+        own = template.with_name(match[1])
+        file = own if own.exists() else Path(__file__).with_name(match[1])
+        return file.read_text(encoding="utf-8").strip()
+
     text = json.dumps(data, separators=(",", ":"))
     text = text.replace("<", "\\u003c")  # so that nothing in it ends the script
-    page = SHARED.sub(
-        lambda match: _included(match[1], template),
-        template.read_text(encoding="utf-8"),
-    )
+    page = SHARED.sub(included, template.read_text(encoding="utf-8"))
     return page.replace("DATA", text, 1)
-
-
-def _included(name: str, template: Path) -> str:
-    own = template.with_name(name)
-    file = own if own.exists() else Path(__file__).with_name(name)
-    return file.read_text(encoding="utf-8").strip()
 
 
 def floats(values: Any) -> str:

@@ -32,7 +32,7 @@ answers from the core's last output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,20 +83,17 @@ class Questions:
         B, T = self.inputs.shape[:2]
         given = {"marked": self.marked, "targets": self.targets, **self.kinds}
         for name, array in given.items():
-            kind = "b" if name in self.kinds else "iu"
+            kind, wanted = ("b", "bools") if name in self.kinds else ("iu", "integers")
             if np.shape(array) != (B,) or array.dtype.kind not in kind:
-                wanted = "bools" if kind == "b" else "integers"
+                got = f"{getattr(array, 'dtype', type(array))}{list(np.shape(array))}"
                 raise TaskError(
                     f"Questions: {name} must be {wanted} [{B}], one for each example, "
-                    f"not {getattr(array, 'dtype', type(array))}{list(np.shape(array))}"
+                    f"not {got}"
                 )
         if not self.kinds:
             raise TaskError("Questions: kinds names no accuracy to measure; give one")
         if B and not 0 <= self.marked.min() <= self.marked.max() < T:
-            raise TaskError(
-                f"Questions: marked must name steps from 0 to {T - 1}, not "
-                f"{self.marked.min()} to {self.marked.max()}"
-            )
+            raise TaskError(f"Questions: marked must name steps from 0 to {T - 1}")
 
     def take(self, rows: np.ndarray) -> Questions:
         """Some of the examples, by their indices."""
@@ -112,7 +109,7 @@ class Questions:
 
 @dataclass(frozen=True)
 class Traces:
-    """What a memory did with a batch, as NumPy arrays."""
+    """The answers, attention and gates of a batch, as NumPy arrays."""
 
     logits: np.ndarray
     """(B, C)"""
@@ -197,9 +194,7 @@ def put(state: State, slots: Array, values: State) -> State:
 
 
 def traces(model: Any, inputs: np.ndarray) -> Traces:
-    """What the network does with NumPy inputs (B, T, ...), undisturbed. Waits for the
-    device.
-    """
+    """The traces of NumPy inputs (B, T, ...), undisturbed. Waits for the device."""
     steps: list[dict[str, Array]] = []
     state = read(model, to_device(inputs, _namespace(model)), trace=steps)
 
@@ -268,34 +263,25 @@ def periods(marked: np.ndarray, steps: int) -> np.ndarray:
     return np.stack([away < 0, away == 0, away > 0])
 
 
-def _uniform(held: np.ndarray, columns: int) -> np.ndarray:
-    """What `looks` gives for attention to everything alike, at any step, (B, 3)."""
+def _where(
+    seen: np.ndarray, held: np.ndarray, columns: int, when: np.ndarray
+) -> dict[str, Fractions]:
+    """The "attention" of `analyse`, from `looks` (B, T, H, 3) at N + n columns."""
     slots, holding = held.shape[1], held.sum(axis=1)
     inputs = np.full(len(held), columns - slots)
-    return np.stack([inputs, holding, slots - holding], axis=-1) / columns
-
-
-def _where(
-    look: np.ndarray, uniform: np.ndarray, when: np.ndarray
-) -> dict[str, Fractions]:
-    """What `analyse` says of `looks` (B, T, H, 3) and `_uniform` (B, 3)."""
-    B, T, H, _ = look.shape
-    rows = {"uniform": np.broadcast_to(uniform[:, None], (B, T, 3))}
-    rows |= {f"head {h + 1}": look[:, :, h] for h in range(H)}
-    rows["mean"] = look.mean(axis=2)
-    return {name: _table(values, when) for name, values in rows.items()}
-
-
-def _table(values: np.ndarray, when: np.ndarray) -> Fractions:
-    """Values (B, T, 3) -> {place: {period: mean over examples and steps, None where
-    there are none}}.
-    """
+    alike = np.stack([inputs, holding, slots - holding], axis=-1) / columns  # (B, 3)
+    rows = {"uniform": np.broadcast_to(alike[:, None], seen[:, :, 0].shape)}
+    rows |= {f"head {h + 1}": seen[:, :, h] for h in range(seen.shape[2])}
+    rows["mean"] = seen.mean(axis=2)
     return {
-        place: {
-            period: float(values[at][:, k].mean()) if at.any() else None
-            for period, at in zip(PERIODS, when, strict=True)
+        name: {
+            place: {
+                period: float(values[at][:, k].mean()) if at.any() else None
+                for period, at in zip(PERIODS, when, strict=True)
+            }
+            for k, place in enumerate(PLACES)
         }
-        for k, place in enumerate(PLACES)
+        for name, values in rows.items()
     }
 
 
@@ -329,16 +315,6 @@ def cuts(
     }
 
 
-def _slots_to_wipe(held: np.ndarray, spared: np.ndarray) -> dict[str, np.ndarray]:
-    """{what is wiped: (B, N) bool}."""
-    slots = held.shape[1]
-    each = {
-        f"slot {k + 1}": np.broadcast_to(np.arange(slots) == k, held.shape)
-        for k in range(slots)
-    }
-    return each | {"holders": held, "controls": spared}
-
-
 Hits = dict[tuple[str, str, str], np.ndarray]  # (test, what, when) -> (B,) bool
 
 
@@ -366,7 +342,9 @@ def _right(
         return read(model, inputs, mask=masks.__getitem__)
 
     found = {("intact", "", ""): right(last)}
-    for name, slots in _slots_to_wipe(held, spared).items():
+    each = np.eye(held.shape[1], dtype=bool)
+    wiped = {f"slot {k + 1}": one & np.ones_like(held) for k, one in enumerate(each)}
+    for name, slots in {**wiped, "holders": held, "controls": spared}.items():
         found["wiped", name, "reset"] = right(reset(slots))
         swapped = put(last, to_device(slots, xp), another)
         found["wiped", name, "swapped"] = right(swapped)
@@ -401,58 +379,42 @@ def analyse(model: Any, questions: Questions) -> dict[str, Any]:
     count, steps = questions.inputs.shape[:2]
     # of almost equal length, so that none has a single example
     pieces = np.array_split(np.arange(count), -(-count // PIECE))
-    share, look, uniform = _observed(model, questions, pieces)
-    held = holders(share)
+    share, look = [], []
+    for rows in pieces:
+        seen = traces(model, questions.inputs[rows])
+        share.append(shares(seen, questions.marked[rows]))
+        look.append(looks(seen, holders(share[-1])))
+    columns, taken = seen.attention.shape[-1], np.concatenate(share)
+    held = holders(taken)
     spared = controls(held)
-
+    found: dict[str, Any] = {"intact": {}, "wiped": {}, "cut": {}}
     parts = [
         _right(model, questions.take(rows), held[rows], spared[rows]) for rows in pieces
     ]
-    right = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    slots = share.shape[1]
-    return {
-        "examples": count,
-        "slots": slots,
-        "heads": look.shape[2],
-        "mark": questions.mark,
-        "holders": {
-            "mean number": float(held.sum(1).mean()),
-            "largest share": float(share.max(1).mean()),
-            "uniform share": 1 / slots,
-        },
-        "attention": _where(look, uniform, periods(questions.marked, steps)),
-        **_accuracies(right, questions.kinds),
-    }
-
-
-def _observed(
-    model: Any, questions: Questions, pieces: Sequence[np.ndarray]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`shares`, `looks` and `_uniform` of all examples, read piece by piece."""
-    found = []
-    for rows in pieces:
-        seen = traces(model, questions.inputs[rows])
-        share = shares(seen, questions.marked[rows])
-        held = holders(share)
-        uniform = _uniform(held, columns=seen.attention.shape[-1])
-        found.append((share, looks(seen, held), uniform))
-    share, look, uniform = map(np.concatenate, zip(*found, strict=True))
-    return share, look, uniform
-
-
-def _accuracies(right: Hits, kinds: dict[str, np.ndarray]) -> dict[str, Any]:
-    """What `analyse` says of the tests: "intact", "wiped" and "cut"."""
-    found: dict[str, Any] = {"intact": {}, "wiped": {}, "cut": {}}
-    for (test, name, column), hits in right.items():
+    for test, name, how in parts[0]:
+        hits = np.concatenate([part[test, name, how] for part in parts])
         accuracies = {
             metric: float(hits[those].mean()) if those.any() else None
-            for metric, those in kinds.items()
+            for metric, those in questions.kinds.items()
         }
         if test == "intact":
             found[test] = accuracies
         else:
-            found[test].setdefault(name, {})[column] = accuracies
-    return found
+            found[test].setdefault(name, {})[how] = accuracies
+    when = periods(questions.marked, steps)
+    return {
+        "examples": count,
+        "slots": held.shape[1],
+        "heads": seen.attention.shape[2],
+        "mark": questions.mark,
+        "holders": {
+            "mean number": float(held.sum(1).mean()),
+            "largest share": float(taken.max(1).mean()),
+            "uniform share": 1 / held.shape[1],
+        },
+        "attention": _where(np.concatenate(look), held, columns, when),
+        **found,
+    }
 
 
 def cases(questions: Questions) -> np.ndarray:

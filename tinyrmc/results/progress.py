@@ -1,4 +1,4 @@
-"""What you see of a run while it trains: a bar on a terminal, elsewhere some lines.
+"""A run as you see it while it trains: a bar on a terminal, elsewhere some lines.
 
 Whenever the run passes a rung, a floor or a published result, a line says so, unless it
 may be past it by chance.
@@ -74,18 +74,17 @@ class Progress(Listener):
         """A line of metrics has come."""
         for news in self._notice(line):
             self._print(f"step {line['step']:>7,}  {news}")
-        if self.bar is not None:
-            headlines = ", ".join(self._words(line)[:2])  # fits 80 columns with the bar
-            self.bar.set_description_str(f"{headlines} ", refresh=False)
+        words = self._words(line)
+        if self.bar is not None:  # two fit 80 columns with the bar
+            self.bar.set_description_str(f"{', '.join(words[:2])} ", refresh=False)
             return
         now = time.monotonic()
         if self.task.watched in line or now - self.printed > QUIET:
             self.printed = now
             rate = (self.done - self.first) / max(now - self.began, 1e-9)
             left = duration((self.steps - self.done) / rate) if rate else "?"
-            words = "  ".join(self._words(line))
-            said = f"step {line['step']:>7,}/{self.steps:,}  {words}"
-            print(f"{said}  {rate:.1f} steps/s  ETA {left}", flush=True)
+            said = f"step {line['step']:>7,}/{self.steps:,}  {'  '.join(words)}"
+            self._print(f"{said}  {rate:.1f} steps/s  ETA {left}")
 
     def testing(self, splits: Sequence[str], seconds: float | None) -> None:
         """The last evaluation begins: say so, if it will take a while."""
@@ -93,32 +92,27 @@ class Progress(Listener):
             about = f", about {duration(seconds)}" if seconds else ""
             self._print(f"measuring on {' and '.join(splits)}{about}")
 
-    def _words(self, line):
+    def _words(self, line: dict) -> list[str]:
         """The held-out headline, the batches', and the loss."""
-        words = []
+        words, headline = [], self.headline
         if self.tested is not None:
-            words.append(f"{self.held_out}{self._value(self.tested)}")
-        if self.headline in line:
-            of = f"rung {line['rung']}" if self._on_a_rung(line) else self.task.batches
-            words.append(f"{of} {self._value(line[self.headline])}")
+            words.append(f"{self.held_out}{number(headline, self.tested)}")
+        if headline in line:
+            on_a_rung = "rung" in line and not self.task.is_final(line)
+            of = f"rung {line['rung']}" if on_a_rung else self.task.batches
+            words.append(f"{of} {number(headline, line[headline])}")
         if "loss" in line:
             words.append(f"loss {line['loss']:.4f}")
         return words
 
-    def _value(self, value):
-        return number(self.headline, value)
-
-    def _on_a_rung(self, line):
-        return "rung" in line and not self.task.is_final(line)
-
-    def _notice(self, line):
-        """What a line brings: rungs, floors and published results that are passed."""
-        news = []
+    def _notice(self, line: dict) -> list[str]:
+        """The news of a line: rungs, floors and published results that are passed."""
+        news, watched = [], self.task.watched
         if "rung" in line:
             if self.rung is not None and line["rung"] != self.rung:
                 news.append(f"rung {self.rung} passed; now {line['rung']}")
             self.rung = line["rung"]
-        value = line.get(self.task.watched)
+        value = line.get(watched)
         if value is None:
             return news
         self.tested = value
@@ -126,23 +120,24 @@ class Progress(Listener):
             ahead = mark - value if self.lower else value - mark
             if label not in self.passed and ahead > self._by_chance(label, mark):
                 self.passed.add(label)
-                what = f"{in_words(self.task.watched)} {self._value(value)}"
+                what = f"{in_words(watched)} {number(watched, value)}"
                 kind = "result" if label.startswith("paper") else "floor"
-                news.append(f"{what}: past the {kind} {label!r}, {self._value(mark)}")
+                news.append(
+                    f"{what}: past the {kind} {label!r}, {number(watched, mark)}"
+                )
         return news
 
-    def _by_chance(self, label, mark):
+    def _by_chance(self, label: str, mark: float) -> float:
         """How far past a mark a network that is no better may come by chance."""
         deviation = self.task.deviation(self.task.watched, label)
-        if deviation is None:
-            share = is_share(self.headline) and 0 <= mark <= 1
-            deviation = math.sqrt(mark * (1 - mark)) if share else 0.0
-        else:  # this mark was measured on as many examples, and is as noisy
+        if deviation is not None:  # measured on as many examples, and as noisy
             deviation *= math.sqrt(2)
+        elif is_share(self.headline) and 0 <= mark <= 1:
+            deviation = math.sqrt(mark * (1 - mark))
         examples = self.task.examples(self.task.splits[0])
-        return ERRORS * deviation / math.sqrt(examples)
+        return ERRORS * (deviation or 0.0) / math.sqrt(examples)
 
-    def _print(self, text):
+    def _print(self, text: str) -> None:
         if self.bar is None:
             print(text, flush=True)
         else:

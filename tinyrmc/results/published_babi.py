@@ -1,4 +1,4 @@
-"""What was published about bAbI: test errors by task, and the commands that train them.
+"""Published about bAbI: test errors by task, and the commands that train them.
 
 For the report of the task `babi`, whose file says which column a configuration belongs
 to. They are here because so many lines of numbers would hide the experiment there.

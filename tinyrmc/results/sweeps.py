@@ -129,11 +129,11 @@ def draw(described: dict[str, Any], cells: Sequence[Cell], path: Path) -> Path:
     title += [" ".join(described["words"])]
     title += [f"seeds {', '.join(map(str, described['seeds']))}"]
     return figures.value_grid(
+        path,
         drawn,
         floors[0] if all(each == floors[0] for each in floors) else {},
         metric,
         over.rpartition(".")[2],
-        path,
         ", ".join(filter(None, title)),
         grid["model.core"] if lines == ["model.core"] else None,
     )

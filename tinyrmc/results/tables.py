@@ -1,10 +1,15 @@
-"""The tables of results: from runs to numbers, and from numbers to rows."""
+"""The tables of results: from runs to records, and from records to rows.
+
+A record is what there is to say of one evaluated run; a group holds the records of one
+configuration, a seed each, and what they share. `report`, `sweep` and the committed
+files of benchmarks/results/ all consist of these groups.
+"""
 
 from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,167 +43,126 @@ ELSEWHERE = "choose another --out"
 FEW = 12  # rows of the paper's results, up to which all are shown
 
 # The parts of a run's environment that stand beside its result.
-SURROUNDINGS = (
-    "date",
-    "git_commit",
-    "processor",
-    "cores",
-    "workers",
-    "ranks",
-    "gpu",
-    "python",
-    "numpy",
-    "blas",
-)
+SURROUNDINGS = "date git_commit processor cores workers ranks gpu python numpy blas"
 
 Summary = dict[str, Any]  # what JSON can hold
 
-# --- From runs to numbers -------------------------------------------------------------
+# --- From runs to records -------------------------------------------------------------
 
 
 def summary(runs: list[Run]) -> Summary:
-    """What there is to say of evaluated runs: {"groups": [...], "not_run": [...],
-    "claims": [...]}, in the order of tasks and runs.
+    """The groups of evaluated runs, in the order of tasks and runs.
 
-    A group is a configuration, whatever the seed (see `group_summary`). `not_run` are
-    the published cells of these runs' tasks that none of them stands for: {"task",
-    "cell", "paper", "command"}. `claims` are the paper's claims that these runs test:
-    see `_claims`.
+    "groups"   a `group_summary` of each configuration, whatever the seed
+    "not_run"  the published cells of these tasks that no run stands for: {"task",
+               "cell", "paper", "command"}, whose command is None where nothing here
+               trains such a network
+    "claims"   the paper's claims of which both sides were run: {"task", "claim",
+               "better", "worse", "holds"}, each side {"cell", "metric", "value",
+               "label"}
     """
-    groups: list[Summary] = []
-    not_run: list[Summary] = []
-    claims: list[Summary] = []
     of_tasks: dict[str, list[Run]] = {}
     for run in runs:
         of_tasks.setdefault(task_word(run.config), []).append(run)
-    for members in of_tasks.values():
-        found = [group_summary(*group) for group in group_runs(members).items()]
-        groups += _alike_together(found)
-        not_run += _missing(members[0].config, {c for g in found for c in g["cells"]})
-        claims += _claims(members[0].config, found)
-    return {"groups": groups, "not_run": not_run, "claims": claims}
+    found: Summary = {"groups": [], "not_run": [], "claims": []}
+    for word, members in of_tasks.items():
+        groups = [group_summary(*group) for group in group_runs(members).items()]
+        # configurations that differ in the model alone stand one after the other
+        first = [_besides_model(each) for each in groups]
+        groups.sort(key=lambda each: first.index(_besides_model(each)))
+        task = load_task_of(members[0].config).Task
+        ran = {cell for group in groups for cell in group["cells"]}
+        found["groups"] += groups
+        found["not_run"] += _not_run(word, task, ran)
+        found["claims"] += _claims(word, task, groups)
+    return found
 
 
-def _alike_together(groups: list[Summary]) -> list[Summary]:
-    """Groups whose configurations differ in the model alone, one after the other."""
-    alike = [(group["preset"], {**group["config"], "model": None}) for group in groups]
-    order = sorted(range(len(groups)), key=lambda k: alike.index(alike[k]))
-    return [groups[k] for k in order]
+def _besides_model(group: Summary) -> tuple[str, Summary]:
+    return group["preset"], {**group["config"], "model": None}
 
 
-def _missing(config: dict, cells: set[str]) -> list[Summary]:
-    """The published cells of a run's task, without `cells`.
-
-    The command is None for those that nothing here trains.
-    """
-    begin = f"python -m tinyrmc.train {task_word(config)}"
+def _not_run(word: str, task: type[Task], ran: set[str]) -> list[Summary]:
+    """The published cells of a task without those in `ran`."""
+    begin = f"python -m tinyrmc.train {word}"
     return [
         {
-            "task": task_word(config),
+            "task": word,
             "cell": cell,
             "paper": paper,
             "command": None if words is None else f"{begin} {words}".strip(),
         }
-        for cell, (paper, words) in load_task_of(config).Task.published.items()
-        if cell not in cells
+        for cell, (paper, words) in task.published.items()
+        if cell not in ran
     ]
 
 
-def _claims(config: dict, groups: list[Summary]) -> list[Summary]:
-    """The claims of a run's task for which these groups have both sides: {"task",
-    "claim", "better", "worse", "holds"}, each side {"cell", "metric", "value",
-    "label"}.
+def _claims(word: str, task: type[Task], groups: list[Summary]) -> list[Summary]:
+    """The claims of a task for which these groups have both sides.
 
-    A group is compared with the one most like it, and so with one on the same version
-    of the data.
+    A group is compared with the one whose command is most like its own, and so with one
+    on the same version of the data.
     """
+
+    def flags(side: Summary) -> set[str]:
+        return set(side["label"].split(" --"))
+
     found = []
-    for claim, cells in load_task_of(config).Task.claims.items():
-        better, worse = ([g for g in groups if _measured(g, cell)] for cell in cells)
-        for group in better if worse else ():
-            other = min(worse, key=lambda each: _differences(group, each))
-            sides = [_side(*x) for x in zip((group, other), cells, strict=True)]
-            low, high = sides if group["lower"] else sides[::-1]
-            found.append(
-                {
-                    "task": task_word(config),
-                    "claim": claim,
-                    "better": sides[0],
-                    "worse": sides[1],
-                    "holds": low["value"] < high["value"],
-                }
-            )
-    return found
-
-
-def _measured(group: Summary, cell: str) -> bool:
-    return cell in group["cells"] and group["cells"][cell]["metric"] in group["mean"]
-
-
-def _side(group: Summary, cell: str) -> Summary:
-    metric = group["cells"][cell]["metric"]
-    return {
-        "cell": cell,
-        "metric": metric,
-        "value": group["mean"][metric],
-        "label": group["label"],
-    }
-
-
-def _differences(group: Summary, other: Summary) -> int:
-    """How many settings two groups do not share."""
-    one, two = (_settings(each["config"]) for each in (group, other))
-    return sum(one.get(name) != two.get(name) for name in one.keys() | two.keys())
-
-
-def _settings(config: dict, prefix: str = "") -> Summary:
-    """{"model.core": "rmc", ..} of a configuration."""
-    found: Summary = {}
-    for name, value in config.items():
-        inside = isinstance(value, dict)
-        place = f"{prefix}{name}"
-        found |= _settings(value, f"{place}.") if inside else {place: value}
+    for claim, cells in task.claims.items():
+        ours, others = (
+            [
+                {"cell": cell, "metric": metric, "value": value, "label": each["label"]}
+                for each in groups
+                for metric in [each["cells"].get(cell, {}).get("metric")]
+                if (value := each["mean"].get(metric)) is not None
+            ]
+            for cell in cells
+        )
+        for side in ours if others else ():
+            beside = min(others, key=lambda each: len(flags(side) ^ flags(each)))
+            ahead = side["value"] - beside["value"]
+            holds = ahead < 0 if groups[0]["lower"] else ahead > 0
+            sides = {"better": side, "worse": beside}
+            found.append({"task": word, "claim": claim, **sides, "holds": holds})
     return found
 
 
 def group_summary(label: str, runs: list[Run]) -> Summary:
-    """Evaluated runs of one configuration: each as in `run_summary`, and the mean and
-    the top of each number that all of them have.
+    """Evaluated runs of one configuration: their records, what they share, and the mean
+    and the top of each number that all of them have.
     """
-    task = task_of(runs[0])
-    members = [run_summary(run, task) for run in runs]
-    measured = {*task.held_out_metrics(members[0]), f"best_batch_{task.headline}"}
-    values: dict[str, list[Any]] = {}
-    for name in members[0]:
-        if name in measured:
-            every = [member.get(name) for member in members]
-            if None not in every:
-                values[name] = every
-    mean = {name: statistics.fmean(every) for name, every in values.items()}
+    config, task = runs[0].config, task_of(runs[0])
+    records = [run_summary(run, task) for run in runs]
+    measured = {*task.held_out_metrics(records[0]), f"best_batch_{task.headline}"}
+    values = {
+        name: [record[name] for record in records]
+        for name in records[0]
+        if name in measured and all(each.get(name) is not None for each in records)
+    }
     cells = {
         cell: {"paper": task.published[cell][0], "metric": metric}
         for cell, metric in task.cells().items()
         if cell in task.published
     }
-    own = [cell for cell in cells if cells[cell]["metric"] == task.result]
-    cell = own[0] if own else None
+    own = (cell for cell, of in cells.items() if of["metric"] == task.result)
+    cell = next(own, None)
     return {
-        "task": task_word(runs[0].config),
-        "preset": runs[0].config["preset"],
+        "task": task_word(config),
+        "preset": config["preset"],
         "label": label,
         "cell": cell,
         "paper": None if cell is None else cells[cell]["paper"],
         "cells": cells,
-        "config": runs[0].config["config"],
+        "config": config["config"],
         "parameters": task.parameters(task.build(np.random.SeedSequence(0))),
         "references": task.references(),
         "success": task.success,
-        "mean": mean,
+        "mean": {name: statistics.fmean(every) for name, every in values.items()},
         "top": {
             name: (min if task.lower_is_better(name) else max)(every)
             for name, every in values.items()
         },
-        "runs": members,
+        "runs": records,
         "curve_of": task.watched,
         "result": task.result,
         "lower": task.lower_is_better(task.headline),
@@ -207,43 +171,41 @@ def group_summary(label: str, runs: list[Run]) -> Summary:
 
 
 def run_summary(run: Run, task: Task) -> Summary:
-    """One evaluated run: seed, command, machine, how far it came, the last evaluation,
-    the best training batch, and the curve: [step, seconds, rung, headline] of each
-    evaluation. "finished" is there, and true, if it ended by itself before its steps
-    were done.
+    """The record of one evaluated run: seed, command, machine, how far it came, the
+    last evaluation, the best training batch, and the curve: [step, seconds, rung,
+    headline] of each evaluation. "finished" is there, and true, if it ended by itself
+    before its steps were done.
     """
     last = last_evaluation(run, task)
     if last is None:
         raise RunError(f"{run.path} has not been evaluated yet")
     lines, over = run.metrics(), is_over(run, task, last["step"])
+    command = without_places(run.environment.get("command", ""))
+    if over:  # a time limit that was not reached
+        command = re.sub(r" --max-minutes[ =]\S+", "", command)
     early = over and last["step"] < task.config.train.steps
-    headline, best_batch = task.watched, f"best_batch_{task.headline}"
+    best_batch = f"best_batch_{task.headline}"
     batches = [line.get(best_batch) for line in lines if task.is_final(line)]
-    curve = [
-        [line["step"], line["seconds"], line.get("rung"), round(line[headline], 4)]
-        for line in lines
-        if line.get(headline) is not None
-    ]
     return {
         "seed": run.config["seed"],
-        "command": _command(run, finished=over),
-        **{key: run.environment[key] for key in SURROUNDINGS if key in run.environment},
+        "command": command,
+        **{
+            key: run.environment[key]
+            for key in SURROUNDINGS.split()
+            if key in run.environment
+        },
         **{key: last[key] for key in ("step", "samples", "seconds")},
         **({"finished": True} if early else {}),
         **task.held_out_metrics(last),
         best_batch: max((v for v in batches if v is not None), default=None),
         # the rung of a curriculum, where that is not the task itself
         "ended_on": None if task.is_final(last) else last.get("rung"),
-        "curve": curve,
+        "curve": [
+            [line["step"], line["seconds"], line.get("rung"), round(value, 4)]
+            for line in lines
+            if (value := line.get(task.watched)) is not None
+        ],
     }
-
-
-def _command(run: Run, finished: bool) -> str:
-    """The command without what the result does not depend on: where the run and its
-    data lay, and a time limit that was not reached.
-    """
-    command = without_places(run.environment.get("command", ""))
-    return re.sub(r" --max-minutes[ =]\S+", "", command) if finished else command
 
 
 def without_places(command: str) -> str:
@@ -252,13 +214,17 @@ def without_places(command: str) -> str:
     return re.sub(rf" --(run|data-dir)[ =]{path}", "", command)
 
 
-# --- From numbers to rows -------------------------------------------------------------
+# --- From records to rows -------------------------------------------------------------
 
 
 def markdown(found: Summary) -> str:
     """The `tables` of a summary in Markdown, and what its runs were trained on."""
-    words = [*map(markdown_table, tables(found)), f"{trained_on(found)}\n"]
-    return "\n".join(words)
+    return "\n".join([*map(markdown_table, tables(found)), f"{trained_on(found)}\n"])
+
+
+def by_seed(found: Summary) -> str:
+    """The `seed_tables` of a summary in Markdown."""
+    return "\n".join(map(markdown_table, seed_tables(found)))
 
 
 def tables(found: Summary) -> list[Rows]:
@@ -269,153 +235,12 @@ def tables(found: Summary) -> list[Rows]:
     letters = _letters(found)
     for task, groups in _by_task(found).items():
         shown.append(_ran(task, groups, letters))
-        if not_run := [cell for cell in found["not_run"] if cell["task"] == task]:
-            shown += filter(None, [_published(task, groups, not_run)])
-        if claims := [c for c in found["claims"] if c["task"] == task]:
+        not_run = [cell for cell in found["not_run"] if cell["task"] == task]
+        if not_run and (rows := _published(task, groups, not_run)):
+            shown.append(rows)
+        if claims := [claim for claim in found["claims"] if claim["task"] == task]:
             shown.append(_claimed(claims))
     return shown
-
-
-def _claimed(claims: list[Summary]) -> Rows:
-    """A row for each claim of the paper that was tested."""
-
-    def said(side: Summary) -> str:
-        head = side["cell"].rpartition(", ")[2]
-        return f"{number(side['metric'], side['value'])} ({head})"
-
-    rows = []
-    for claim in claims:
-        better, worse, words = claim["better"], claim["worse"], claim["claim"]
-        if [each["claim"] for each in claims].count(words) > 1:
-            words += f" (`{better['label']}`)"
-        holds = "yes" if claim["holds"] else "no"
-        rows.append([words, said(better), said(worse), holds])
-    return [["the paper says", "ours", "beside", "holds"], *rows]
-
-
-def _by_task(found: Summary) -> dict[str, list[Summary]]:
-    tasks: dict[str, list[Summary]] = {}
-    for group in found["groups"]:
-        tasks.setdefault(group["task"], []).append(group)
-    return tasks
-
-
-def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Rows:
-    """A row for each configuration. Columns in which there is nothing are left out."""
-    headline = groups[0]["result"]
-    floors = _floors(groups, headline)
-    others = _beside(groups, headline)
-    head = [
-        f"`python -m tinyrmc.train {task}`",
-        "paper",
-        f"{headline.replace('_', ' ')}, mean",
-        best_word(groups),
-        "best batch",
-        *(f"floor: {floor}" for floor in floors),
-        *(f"mean {without_split(name)}" for name in others),
-        success_at(groups[0], headline),
-        "steps",
-        "ended on",
-        "parameters",
-        "seeds",
-        "machine",
-        "time",
-    ]
-    rows = [_row(group, headline, floors, others, letters) for group in groups]
-    kept = [k for k, column in enumerate(zip(*rows, strict=True)) if any(column)]
-    return [[row[k] for k in kept] for row in [head, *rows]]
-
-
-def _row(
-    group: Summary,
-    headline: str,
-    floors: list[str],
-    others: list[str],
-    letters: dict[str, str],
-) -> list[str]:
-    """The cells below the head that `_ran` makes."""
-    runs, mean, top = group["runs"], group["mean"], group["top"]
-    known = group["references"].get(headline, {})
-    best_batch = best_batch_of(group)
-    return [
-        f"`{group['label']}`",
-        f"{group['paper']} ({group['cell']})" if group["paper"] else "",
-        number(headline, mean.get(headline)),
-        number(headline, top.get(headline)),
-        number(headline, top.get(best_batch)),
-        *(number(headline, known.get(floor)) for floor in floors),
-        *(number(name, mean.get(name)) for name in others),
-        success(group, headline),
-        steps(group),
-        _listed(run.get("ended_on") for run in runs),
-        f"{group['parameters']:,}",
-        ranges(run["seed"] for run in runs),
-        _listed(letters[machine(run)] for run in runs),
-        duration(statistics.fmean(run["seconds"] for run in runs)),
-    ]
-
-
-def _listed(words: Iterable[str | None]) -> str:
-    """Different words, with commas between."""
-    return ", ".join(dict.fromkeys(word for word in words if word))
-
-
-def _floors(groups: list[Summary], headline: str) -> list[str]:
-    """The names of the reference values that were not published."""
-    known = [
-        label for group in groups for label in group["references"].get(headline, {})
-    ]
-    return [*dict.fromkeys(label for label in known if not label.startswith("paper"))]
-
-
-def _beside(groups: list[Summary], headline: str) -> list[str]:
-    """The held-out accuracies and perplexities besides the headline."""
-    names = dict.fromkeys(name for group in groups for name in group["mean"])
-    return [
-        name
-        for name in names
-        if re.search("accuracy|perplexity|score", name)
-        and not name.startswith("best_batch_")
-        and name != headline
-    ]
-
-
-def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Rows:
-    """The paper's results, with ours beside them; cells are called "row, column".
-
-    Of many rows only those are shown in which something was run, so there may be none
-    at all. Cells stand side by side or, where most of that table would be empty, in a
-    list. Where several groups stand for a cell, as with two versions of the data, all
-    of them count as ours.
-    """
-    entries: dict[str, tuple] = {}  # cell -> what the paper says, ours
-    for group in groups:
-        for cell, of in group["cells"].items():
-            ours = number(of["metric"], group["mean"].get(of["metric"]))
-            _, *others = entries.get(cell, ("",))
-            entries[cell] = of["paper"], ", ".join(filter(None, [*others, ours]))
-    ran = {cell.rpartition(", ")[0] for cell in entries}
-    for missing in not_run:
-        state = "not run" if missing["command"] else ""
-        entries[missing["cell"]] = missing["paper"], state
-    placed = {cell.rpartition(", ")[::2]: both for cell, both in entries.items()}
-    rows, columns = (dict.fromkeys(names) for names in zip(*placed, strict=True))
-    shown = [row for row in rows if row in ran or len(rows) <= FEW]
-    if not shown:
-        return []
-    if len(placed) < len(rows) * len(columns) / 2:
-        head = [f"{task} in the paper", "it reports", "ours"]
-        listed = [cell for cell in entries if cell.rpartition(", ")[0] in shown]
-        return [head, *([cell, *entries[cell]] for cell in listed)]
-
-    def said(row: str, column: str) -> str:
-        paper, ours = placed.get((row, column), ("", ""))
-        own = "" if ours in ("", "not run") else f"ours {ours}"
-        return "; ".join(filter(None, [paper, own]))
-
-    head = [f"{task} in the paper", *columns]
-    table = [[row, *(said(row, column) for column in columns)] for row in shown]
-    return [head, *table]
 
 
 def seed_tables(found: Summary) -> list[Rows]:
@@ -428,86 +253,175 @@ def seed_tables(found: Summary) -> list[Rows]:
     ]
 
 
-def by_seed(found: Summary) -> str:
-    """The `seed_tables` of a summary in Markdown."""
-    return "\n".join(map(markdown_table, seed_tables(found)))
+def _by_task(found: Summary) -> dict[str, list[Summary]]:
+    tasks: dict[str, list[Summary]] = {}
+    for group in found["groups"]:
+        tasks.setdefault(group["task"], []).append(group)
+    return tasks
+
+
+def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Rows:
+    """A row for each configuration."""
+    headline = groups[0]["result"]
+    metric = groups[0]["curve_of"].partition("_")[2]
+    floors = dict.fromkeys(
+        name
+        for group in groups
+        for name in group["references"].get(headline, {})
+        if not name.startswith("paper")
+    )
+    others = dict.fromkeys(  # measured beside the headline
+        name
+        for group in groups
+        for name in group["mean"]
+        if name != headline
+        and not name.startswith("best_batch_")
+        and re.search("accuracy|perplexity|score", name)
+    )
+    rows = []
+    for group in groups:
+        runs, mean, top = group["runs"], group["mean"], group["top"]
+        known = group["references"].get(headline, {})
+        paper = f"{group['paper']} ({group['cell']})" if group["paper"] else ""
+        ended_on = dict.fromkeys(filter(None, (run.get("ended_on") for run in runs)))
+        machines = dict.fromkeys(filter(None, (letters[machine(run)] for run in runs)))
+        row = {
+            f"`python -m tinyrmc.train {task}`": f"`{group['label']}`",
+            "paper": paper,
+            f"{headline.replace('_', ' ')}, mean": number(headline, mean.get(headline)),
+            "lowest" if groups[0]["lower"] else "top": number(
+                headline, top.get(headline)
+            ),
+            "best batch": number(headline, top.get(f"best_batch_{metric}")),
+            **{f"floor: {name}": number(headline, known.get(name)) for name in floors},
+            **{
+                f"mean {name.removeprefix('test_').replace('_', ' ')}": number(
+                    name, mean.get(name)
+                )
+                for name in others
+            },
+            _success(groups[0])[0]: _success(group)[1],
+            "steps": _steps(group),
+            "ended on": ", ".join(ended_on),
+            "parameters": f"{group['parameters']:,}",
+            "seeds": ranges(run["seed"] for run in runs),
+            "machine": ", ".join(machines),
+            "time": duration(statistics.fmean(run["seconds"] for run in runs)),
+        }
+        rows.append(row)
+    return _table(rows)
+
+
+def _table(rows: list[dict[str, str]]) -> Rows:
+    """Rows of {head: cell} as a table without the columns that are empty."""
+    every = dict.fromkeys(head for row in rows for head in row)
+    heads = [head for head in every if any(row.get(head) for row in rows)]
+    return [heads, *([row.get(head, "") for head in heads] for row in rows)]
+
+
+def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Rows:
+    """The paper's results, with ours beside them; cells are called "row, column".
+
+    Of many rows only those are shown in which something was run, so there may be none
+    at all. Cells stand side by side or, where most of that table would be empty, in a
+    list. Where several groups stand for a cell, as with two versions of the data, all
+    of them count as ours.
+    """
+    paper: dict[str, str] = {}
+    ours: dict[str, list[str]] = {}  # by cell, in the order of `paper`
+    for group in groups:
+        for cell, of in group["cells"].items():
+            paper[cell] = of["paper"]
+            value = number(of["metric"], group["mean"].get(of["metric"]))
+            ours.setdefault(cell, []).extend(filter(None, [value]))
+    paper |= {missing["cell"]: missing["paper"] for missing in not_run}
+    places = {cell: cell.rpartition(", ")[::2] for cell in paper}
+    every, columns = map(dict.fromkeys, zip(*places.values(), strict=True))
+    ran = {places[cell][0] for cell in ours}
+    rows = [row for row in every if row in ran or len(every) <= FEW]
+    if rows and len(paper) < len(every) * len(columns) / 2:
+        trains = {missing["cell"] for missing in not_run if missing["command"]}
+        said = {
+            cell: "not run" if cell in trains else ", ".join(ours.get(cell, ()))
+            for cell in paper
+            if places[cell][0] in rows
+        }
+        head = [f"{task} in the paper", "it reports", "ours"]
+        return [head, *([cell, paper[cell], words] for cell, words in said.items())]
+    both = {
+        places[cell]: "; ".join(
+            filter(None, [paper[cell], f"ours {', '.join(own)}" if own else ""])
+        )
+        for cell in paper
+        for own in [ours.get(cell)]
+    }
+    table = [[row, *(both.get((row, name), "") for name in columns)] for row in rows]
+    return [[f"{task} in the paper", *columns], *table] if rows else []
+
+
+def _claimed(claims: list[Summary]) -> Rows:
+    """A row for each claim of the paper that was tested."""
+    rows = []
+    words = [claim["claim"] for claim in claims]
+    for claim in claims:
+        several = words.count(claim["claim"]) > 1
+        label = f" (`{claim['better']['label']}`)" if several else ""
+        ours, beside = (
+            f"{number(side['metric'], side['value'])} "
+            f"({side['cell'].rpartition(', ')[2]})"
+            for side in (claim["better"], claim["worse"])
+        )
+        row = {"the paper says": f"{claim['claim']}{label}", "ours": ours}
+        rows.append(
+            row | {"beside": beside, "holds": "yes" if claim["holds"] else "no"}
+        )
+    return _table(rows)
 
 
 def _seeds(groups: list[Summary], task: str) -> Rows:
     seeds = sorted({run["seed"] for group in groups for run in group["runs"]})
-    labels = dict.fromkeys(
-        label
-        for group in groups
-        for known in group["references"].values()
-        for label in known
-    )
-    mean = ["mean"] if len(seeds) > 1 else []
-    rows = [[task, *(f"seed {seed}" for seed in seeds), *mean, *labels]]
+    rows = []
     for group in groups:
-        of_seed = {run["seed"]: run for run in group["runs"]}
+        of_seed = {f"seed {run['seed']}": run for run in group["runs"]}
         references = group["references"] or {group["result"]: {}}
         for metric, known in references.items():
-            row = [f"{group['label']}: {metric.replace('_', ' ')}"]
+            row = {task: f"{group['label']}: {metric.replace('_', ' ')}"}
             for seed in seeds:
-                run = of_seed.get(seed)
-                row.append(number(metric, run.get(metric)) if run else "not run")
-            row += [number(metric, group["mean"].get(metric)) for _ in mean]
-            row += [number(metric, known.get(label)) for label in labels]
+                run = of_seed.get(f"seed {seed}")
+                row[f"seed {seed}"] = (
+                    number(metric, run.get(metric)) if run else "not run"
+                )
+            if len(seeds) > 1:
+                row["mean"] = number(metric, group["mean"].get(metric))
+            row |= {label: number(metric, value) for label, value in known.items()}
             rows.append(row)
-        times = [
-            duration(of_seed[seed]["seconds"]) if seed in of_seed else ""
-            for seed in seeds
-        ]
-        nothing = [""] * (len(mean) + len(labels))
-        rows.append([f"{group['label']}: training time, [h:]mm:ss", *times, *nothing])
-    return rows
+        times = {seed: duration(run["seconds"]) for seed, run in of_seed.items()}
+        rows.append({task: f"{group['label']}: training time, [h:]mm:ss", **times})
+    return _table(rows)
 
 
 # --- In words -------------------------------------------------------------------------
 
 
-def without_split(name: str) -> str:
-    """A held-out metric in words, without saying that it is one."""
-    return name.removeprefix("test_").replace("_", " ")
-
-
-def best_word(groups: Sequence[Summary]) -> str:
-    """What the best of several results is called: the lowest, where that is best."""
-    return "lowest" if groups and groups[0]["lower"] else "top"
-
-
-def best_batch_of(group: Summary) -> str:
-    """The name of the headline on the best training batch."""
-    return f"best_batch_{group['curve_of'].partition('_')[2]}"
-
-
-def success_at(group: Summary, metric: str) -> str:
-    """The head of a column of successes, which says what a run must reach to be one."""
-    if group["success"] is None:
-        return "success"
-    least = "at most" if group["lower"] else "at least"
-    return f"success: {least} {number(metric, group['success'])}"
-
-
-def success(group: Summary, metric: str) -> str:
-    """How many runs of a group reached what its task calls a success: "4 of 5"; empty
-    if it names no such value.
+def _success(group: Summary) -> tuple[str, str]:
+    """The value of a success, as the head of a column, and how many runs of a group
+    reached it: "4 of 5", or nothing if its task names no such value.
     """
-    mark, lower = group["success"], group["lower"]
+    mark, metric = group["success"], group["result"]
     if mark is None:
-        return ""
+        return "success", ""
+    least, sign = ("at most", -1) if group["lower"] else ("at least", 1)
     values = [run.get(metric) for run in group["runs"]]
-    reached = [
-        v for v in values if v is not None and (v <= mark if lower else v >= mark)
-    ]
-    return f"{len(reached)} of {len(values)}"
+    reached = [v for v in values if v is not None and sign * v >= sign * mark]
+    head = f"success: {least} {number(metric, mark)}"
+    return head, f"{len(reached)} of {len(values)}"
 
 
-def steps(group: Summary) -> str:
+def _steps(group: Summary) -> str:
     """How many steps a group's runs took and, if they were cut short, of how many."""
     done = sorted({run["step"] for run in group["runs"]})
-    asked = group["config"]["train"]["steps"]
     said = " to ".join(f"{step:,}" for step in dict.fromkeys((done[0], done[-1])))
+    asked = group["config"]["train"]["steps"]
     return said if went_to_the_end(group) else f"{said} of {asked:,}"
 
 
@@ -534,7 +448,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def machine(run: Summary) -> str:
-    """What a run was trained on."""
+    """The machine that a run was trained on."""
     ranks = run.get("ranks", 1)
     words = [
         run.get("processor"),
@@ -548,31 +462,26 @@ def machine(run: Summary) -> str:
 
 def _letters(found: Summary) -> dict[str, str]:
     """{machine: its letter}, which is empty if there is only one machine."""
-    names = dict.fromkeys(
-        machine(run) for group in found["groups"] for run in group["runs"]
-    )
+    runs = [run for group in found["groups"] for run in group["runs"]]
+    names = dict.fromkeys(machine(run) for run in runs)
     if len(names) == 1:
         return dict.fromkeys(names, "")
-    return {name: _letter(k) for k, name in enumerate(names)}
-
-
-def _letter(number: int) -> str:
-    """A to Z, AA, AB and so on for 0, 1, ..."""
-    before, own = divmod(number, 26)
-    return f"{_letter(before - 1) if before else ''}{chr(ord('A') + own)}"
+    # A to Z, then [1], [2] and so on
+    signs = [chr(ord("A") + k) if k < 26 else f"[{k - 25}]" for k in range(len(names))]
+    return dict(zip(names, signs, strict=True))
 
 
 def trained_on(found: Summary) -> str:
-    """What the runs of a summary were trained on: the machines, and what to know of
-    their texts.
+    """The machines that the runs of a summary were trained on, and notes on their
+    texts.
     """
     named = [
         f"{letter}: {name}" if letter else name
         for name, letter in _letters(found).items()
     ]
     notes = [
-        (f"{task} {group['label']}", "; ".join(group.get("notes", ())))
-        for task, groups in _by_task(found).items()
+        (f"{group['task']} {group['label']}", "; ".join(group.get("notes", ())))
+        for groups in _by_task(found).values()
         for group in groups
     ]
     shared = len({note for _, note in notes}) == 1
@@ -596,60 +505,41 @@ def commands(found: Summary) -> str:
 # --- Files ----------------------------------------------------------------------------
 
 
-def check_out(out: Path, begins: str = "|") -> None:
-    """UsageError unless `write` would replace nothing at `out` but an earlier table of
-    the same kind, with its .json beside it, below a line that starts with `begins`.
+def check_out(out: Path) -> None:
+    """UsageError unless `write` would replace nothing at `out` but an earlier table,
+    with its .json beside it.
     """
     if out.suffix != ".md":
         raise UsageError(
             f"--out {out}: give a name that ends in .md; a .json and a .png are "
             "written beside it"
         )
-    ends = ".md", ".json", ".png", "_curves.png"  # the last is of a sweep
-    beside = [out.with_name(f"{out.stem}{end}") for end in ends]
-    there = [path for path in beside if path.exists()]
-    if there and not _is_ours(out, begins):
+    there = [p for p in map(out.with_suffix, (".md", ".json", ".png")) if p.exists()]
+    try:
+        ours = "groups" in from_json(read_whole(out.with_suffix(".json")))
+        words = out.read_text(encoding="utf-8") if out.exists() else "|"
+        ours &= bool(re.search(r"(?m)^\|", words))
+    except (OSError, ValueError, TypeError):  # not there, or neither JSON nor text
+        ours = False
+    if there and not ours:
         raise UsageError(
             f"--out {out}: {there[0]} exists and is no table that this command wrote; "
             "choose another name"
         )
 
 
-def _is_ours(out: Path, begins: str) -> bool:
-    """Whether the .json beside `out` is of a table, and `out`, if it is there, has a
-    line that begins like this.
-    """
-    try:
-        found = from_json(read_whole(out.with_suffix(".json")))
-        words = out.read_text(encoding="utf-8") if out.exists() else begins
-    except (OSError, ValueError):  # not there, or neither JSON nor text
-        return False
-    made = isinstance(found, dict) and bool(found.keys() & {"groups", "combinations"})
-    return made and any(line.startswith(begins) for line in words.splitlines())
-
-
-def write(out: Path, words: str, found: Summary, begins: str = "|") -> None:
+def write(out: Path, words: str, found: Summary) -> None:
     """Write a table's words to `out`, and what it was made of to the JSON file beside
     it. RunError if they cannot be written.
 
-    What was written by hand above the words stays: all of the file's lines before the
-    first one that starts with `begins`, which by default is how a table begins.
+    What was written by hand above the table stays.
     """
     with explained(f"write {out}", ELSEWHERE):
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(_above(out, begins) + words, encoding="utf-8")
+        before = out.read_text(encoding="utf-8") if out.exists() else ""
+        above, *table = re.split(r"(?m)^\|", before, maxsplit=1)
+        out.write_text(f"{above if table else ''}{words}", encoding="utf-8")
         out.with_suffix(".json").write_text(json_text(found) + "\n", encoding="utf-8")
-
-
-def _above(out: Path, begins: str) -> str:
-    """The text of a file before the first line that starts with `begins`; empty if
-    there is no such line, or no file.
-    """
-    if not out.exists():
-        return ""
-    lines = out.read_text(encoding="utf-8").splitlines(keepends=True)
-    starts = [k for k, line in enumerate(lines) if line.startswith(begins)]
-    return "".join(lines[: starts[0]]) if starts else ""
 
 
 def picture(out: Path, draw: Callable[[Path], object]) -> Path:

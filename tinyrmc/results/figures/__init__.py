@@ -2,11 +2,12 @@
 comes of it, what the hops of a memory network look at, levels of BoxWorld, what agents
 do there, and answers character by character.
 
-Beside it only the course imports matplotlib, and nothing imports this before there is
-something to draw. It uses figures as objects, never pyplot, whose current figure and
-backend would belong to the caller's notebook as much as to us; matplotlib's own
-defaults are put in place while we draw, so the same numbers give the same bytes
-whatever a reader's matplotlibrc says.
+Each takes the path of the PNG file that it writes as its first argument, and returns
+it. Beside this package only the course imports matplotlib, and nothing imports it
+before there is something to draw. It uses figures as objects, never pyplot, whose
+current figure and backend would belong to the caller's notebook as much as to us;
+matplotlib's own defaults are put in place while we draw, so the same numbers give the
+same bytes whatever a reader's matplotlibrc says.
 
 Colours are Okabe and Ito's, which colour-blind eyes tell apart too.
 """
@@ -20,23 +21,20 @@ except ValueError as error:  # a bad MPLBACKEND
         f"matplotlib refuses to start ({error}); unset the variable MPLBACKEND"
     ) from error
 
-from .curves import AXES, learning_curve, mean_and_range, rung_starts
-from .episodes import film, film_strip
-from .examinations import examined, heat_maps
-from .glances import glance
-from .grids import Reached, curve_grid, value_grid
+from .answers import answers
+from .attention_maps import accuracies, attention, gates, glance, shares
+from .charts import examined, heat_maps, tables
+from .films import film, film_strip
+from .grids import Reached, value_grid
+from .hop_maps import hops
+from .learning_curves import learning_curve
 from .levels import draw_level
-from .slots import accuracies, attention, gates, shares
-from .stories import hops
-from .text import answers, tables
 
 __all__ = [
-    "AXES",
     "Reached",
     "accuracies",
     "answers",
     "attention",
-    "curve_grid",
     "draw_level",
     "examined",
     "film",
@@ -46,8 +44,6 @@ __all__ = [
     "heat_maps",
     "hops",
     "learning_curve",
-    "mean_and_range",
-    "rung_starts",
     "shares",
     "tables",
     "value_grid",

@@ -5,7 +5,6 @@ of it, and the tree of its keys and locks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,29 +13,41 @@ from matplotlib.patches import Rectangle
 
 from ...environments.box_levels import COLOUR, GEM, Box
 from ...environments.box_world import BoxWorld
-from .style import GREY, MARK, save, style
+from .style import GREY, MARK, Look, picture
 
 _WIDTH, _DROP = 2.6, 1.5  # from box to box along a branch, and down to the next one
 
 
-def draw_level(world: BoxWorld, number: int, path: str | Path) -> Path:
-    """Draw one level of a world, as it begins, into the PNG file `path`; returns it."""
+@picture
+def draw_level(world: BoxWorld, number: int) -> Figure:
+    """One level of a world, as it begins."""
     state = world.start_levels(np.array([number]))
     boxes = world.levels.boxes(number)
-    places = tree(boxes)
-    depth = 1 + max(row for _, row in places)
-    with style():
-        figure = Figure(figsize=(10, 5.2 + 0.45 * depth), layout="constrained")
-        heights = [5.2, 0.8 + 0.45 * depth]
-        grid = figure.add_gridspec(2, 2, height_ratios=heights, width_ratios=[1.4, 1])
-        _draw_board(figure.add_subplot(grid[0, 0]), world, state)
-        _draw_view(figure.add_subplot(grid[0, 1]), world, state)
-        below, palette = figure.add_subplot(grid[1, :]), world.constants["palette"]
-        _draw_tree(below, boxes, places, palette / 255)
-        # as the level begins: the second line is about the key held, and there is none
-        legend = world.legend.splitlines()[0]
-        figure.supxlabel(legend, fontsize=9, color=GREY)
-        return save(figure, path)
+    depth = 1 + max(row for _, row in tree(boxes))
+    heights = [5.2, 0.8 + 0.45 * depth]
+    figure = Figure(figsize=(10, sum(heights) - 0.8), layout="constrained")
+    panels = figure.subplot_mosaic(
+        [["board", "view"], ["tree", "tree"]],
+        height_ratios=heights,
+        width_ratios=[1.4, 1],
+    )
+    board, view = panels["board"], panels["view"]
+    board.imshow(world.rgb(state, whole=True)[0])
+    board.set_title(f"the board, {world.grid} x {world.grid}")
+    row, column = world.observe(state)["position"][0].astype(int)
+    size, reach = world.viewport, world.viewport // 2
+    corner = column - reach - 0.5, row - reach - 0.5
+    red: Look = {"fill": False, "color": MARK, "linewidth": 2, "clip_on": False}
+    board.add_patch(Rectangle(corner, size, size, **red))
+    view.imshow(world.rgb(state)[0][1:])  # without the row for the key
+    view.set_title("what the player sees")
+    view.spines[:].set(visible=True, color=MARK, linewidth=2)
+    for panel in (board, view):
+        panel.set(xticks=[], yticks=[])
+    _draw_tree(panels["tree"], boxes, world.constants["palette"] / 255)
+    # as the level begins: the second line is about the key held, and there is none
+    figure.supxlabel(world.legend.splitlines()[0], fontsize=9, color=GREY)
+    return figure
 
 
 def tree(boxes: Sequence[Box]) -> list[tuple[int, int]]:
@@ -57,34 +68,12 @@ def tree(boxes: Sequence[Box]) -> list[tuple[int, int]]:
     return list(zip(steps, rows, strict=True))
 
 
-def _draw_board(axes: Axes, world: BoxWorld, state) -> None:
-    axes.imshow(world.rgb(state, whole=True)[0])
-    row, column = world.observe(state)["position"][0].astype(int)
-    size, reach = world.viewport, world.viewport // 2
-    corner = column - reach - 0.5, row - reach - 0.5
-    frame = Rectangle(corner, size, size, fill=False, color=MARK, linewidth=2)
-    frame.set_clip_on(False)
-    axes.add_patch(frame)
-    _finish(axes, f"the board, {world.grid} x {world.grid}")
-
-
-def _draw_view(axes: Axes, world: BoxWorld, state) -> None:
-    axes.imshow(world.rgb(state)[0][1:])  # without the row for the key
-    for spine in axes.spines.values():
-        spine.set(visible=True, color=MARK, linewidth=2)
-    _finish(axes, "what the player sees")
-
-
-def _finish(axes: Axes, title: str) -> None:
-    axes.set_title(title)
-    axes.set(xticks=[], yticks=[])
-
-
-def _draw_tree(axes: Axes, boxes, places, palette) -> None:
+def _draw_tree(axes: Axes, boxes: Sequence[Box], palette: np.ndarray) -> None:
     """Each item as two squares, its lock and what is inside, and a line from every key
     to the locks it opens. The x axis points to the left, so that what is inside lies
     left of its lock, as on the board.
     """
+    places = tree(boxes)
     for box, (x, y) in zip(boxes, places, strict=True):
         left, top = _WIDTH * x, _DROP * y
         if box.lock:
@@ -101,11 +90,9 @@ def _draw_tree(axes: Axes, boxes, places, palette) -> None:
                 start = start[0] - 0.5, start[1] + 0.5
             line = [start, (start[0], top + 0.5), (left, top + 0.5)]
             axes.plot(*zip(*line, strict=True), color=GREY, zorder=0)
-    last = _WIDTH * max(x for x, _ in places) + 2
-    axes.set(
-        xlim=(last + 0.1, 0.9), ylim=(_DROP * max(y for _, y in places) + 1.1, -0.1)
-    )
-    axes.set_aspect("equal")
+    last, lowest = (max(place) for place in zip(*places, strict=True))
+    ends = (_WIDTH * last + 2.1, 0.9), (_DROP * lowest + 1.1, -0.1)
+    axes.set(xlim=ends[0], ylim=ends[1], aspect="equal")
     axes.set_axis_off()
     axes.set_title(
         "from right to left: keys, and the locks (dotted) they open; the solution "

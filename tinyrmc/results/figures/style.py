@@ -1,16 +1,17 @@
-"""What all pictures share: colours, sizes, and how they are saved.
+"""Shared by all pictures: colours, sizes, and how they are saved.
 
 Beside the modules of this package only the course imports matplotlib.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
-import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any, Concatenate, ParamSpec
 
 import matplotlib.style
 import numpy as np
@@ -18,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+Look = dict[str, Any]  # settings of lines and words, as matplotlib calls them
 DPI = 150
 COLOURS = (
     "#0072B2",
@@ -34,13 +36,11 @@ COLOURS = (
 )
 MARK = "#C00000"  # the red of the marked time step
 GREY = "#555555"
+PALE: Look = {"color": "#E6E6E6", "linewidth": 0.6}  # lines of a grid
 
 # Each core has its own colour, in every picture.
 _CORES = "rmc lstm dnc entnet entnet_bank rmc_paper rnn conv_lstm feedforward memn2n"
 CORES = dict(zip(_CORES.split(), COLOURS, strict=False))  # one is left for others
-
-# Behind a label, so that lines do not cross it out.
-PLATE = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5}
 
 STYLE = {
     "font.size": 10,
@@ -49,11 +49,32 @@ STYLE = {
     "legend.frameon": False,
     "text.parse_math": False,  # a $ or _ in a name is just that
 }
+Drawn = ParamSpec("Drawn")
 
 
 def style() -> AbstractContextManager[None]:
     """matplotlib's own defaults and `STYLE`, until the end of a `with` block."""
     return matplotlib.style.context(STYLE, after_reset=True)
+
+
+def picture(
+    draw: Callable[Drawn, Figure],
+) -> Callable[Concatenate[str | Path, Drawn], Path]:
+    """A function that draws a figure becomes one that takes the path of a PNG file
+    first, writes the figure there, always the same bytes, and returns the path.
+
+    OSError where the file cannot be written.
+    """
+
+    @functools.wraps(draw)
+    def to_file(path: str | Path, *args: Drawn.args, **named: Drawn.kwargs) -> Path:
+        with style():
+            figure = draw(*args, **named)
+            # matplotlib would write its version, which would change the bytes
+            figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})
+        return Path(path)
+
+    return to_file
 
 
 def colours(cores: Sequence[str | None]) -> list[str]:
@@ -67,38 +88,22 @@ def colours(cores: Sequence[str | None]) -> list[str]:
 
 
 def rows_of_grid(
-    figure: Figure, rows: int, columns: int, sharex: bool = False, sharey: bool = False
+    figure: Figure, rows: int, columns: int, **settings: Any
 ) -> list[list[Axes]]:
     """Panels in rows, added to a figure."""
-    grid = figure.subplots(rows, columns, sharex=sharex, sharey=sharey, squeeze=False)
-    return np.asarray(grid).tolist()
+    return np.asarray(
+        figure.subplots(rows, columns, squeeze=False, **settings)
+    ).tolist()
 
 
 def in_percent() -> PercentFormatter:
-    """What an axis of fractions says: 20 %."""
+    """The numbers of an axis of fractions: 20 %."""
     return PercentFormatter(1, decimals=0, symbol=" %")
 
 
-def save(figure: Figure, path: str | Path) -> Path:
-    """Write a figure as a PNG file, always the same bytes; returns its path."""
-    path = Path(path)
-    # The version of matplotlib, which it would write itself, would change the bytes.
-    figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})
-    return path
-
-
 def wrap(text: str, characters: float) -> str:
-    """The text with no line longer than `characters`, broken between words; a flag and
-    its value, `--data.window 5`, stay together where they fit into a line.
-    """
-
-    def whole(found: re.Match) -> str:
-        fits = len(found[0]) <= characters
-        return found[0].replace(" ", "\N{NO-BREAK SPACE}") if fits else found[0]
-
-    kept = re.sub(r"--\S+ [^\s(-]\S*", whole, text)
-    lines = [
+    """The text with no line longer than `characters`, broken between words."""
+    return "\n".join(
         textwrap.fill(line, int(characters), break_on_hyphens=False)
-        for line in kept.splitlines()
-    ]
-    return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
+        for line in text.splitlines()
+    )

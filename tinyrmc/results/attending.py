@@ -1,4 +1,4 @@
-"""What a trained memory attends to: pictures, tables and a page of what `probes.py`
+"""The attention of a trained memory: pictures, tables and a page of what `probes.py`
 measures and tests.
 """
 
@@ -41,26 +41,11 @@ def to_show(model: Any, questions: Questions) -> np.ndarray:
     return np.array([*dict.fromkeys(rows)], int)
 
 
-def _holders(questions: Questions, seen: Traces) -> np.ndarray:
-    """The slots (B, N) that took in the marked step."""
-    return probes.holders(probes.shares(seen, questions.marked))
-
-
 def _verdict(questions: Questions, seen: Traces, row: int) -> str:
     answer, target = int(seen.logits[row].argmax()), int(questions.targets[row])
-    verdict = "right" if answer == target else f"wrong, it is {target}"
-    return f"Answer {answer}, {verdict}"
-
-
-def _titles(questions: Questions, seen: Traces) -> list[str]:
-    titles = []
-    for row in range(len(questions.targets)):
-        question, steps = questions.describe(row)
-        name = next(iter(steps[0]))
-        came = " ".join(str(step[name]) for step in steps)
-        verdict = _verdict(questions, seen, row)
-        titles.append(f"{question}\n{verdict}\n{name} at each step: {came}")
-    return titles
+    return (
+        f"Answer {answer}, {'right' if answer == target else f'wrong, it is {target}'}"
+    )
 
 
 # --- Pictures -------------------------------------------------------------------------
@@ -79,25 +64,30 @@ def draw_maps(questions: Questions, seen: Traces, folder: Path) -> list[Path]:
     """The attention of every head at every step."""
     from . import figures
 
-    path = folder / "attention.png"
-    titles, held = _titles(questions, seen), _holders(questions, seen)
-    return [
-        figures.attention(
-            seen.attention, questions.marked, titles, path, questions.mark, held
-        )
-    ]
+    what = _described(questions, seen)
+    return [figures.attention(folder / "attention.png", seen.attention, *what)]
 
 
 def draw_gates(questions: Questions, seen: Traces, folder: Path) -> list[Path]:
     """The gates of every slot over time; nothing, if there are none."""
     from . import figures
 
-    if not seen.gates:
-        return []
     gates = {f"{name} gate": gate for name, gate in seen.gates.items()}
-    path = folder / "attention_gates.png"
-    titles, held = _titles(questions, seen), _holders(questions, seen)
-    return [figures.gates(gates, questions.marked, titles, path, questions.mark, held)]
+    path, what = folder / "attention_gates.png", _described(questions, seen)
+    return [figures.gates(path, gates, *what)] if gates else []
+
+
+def _described(questions: Questions, seen: Traces) -> tuple:
+    """(marked steps, titles, mark, holders) of some examples, as pictures take them."""
+    titles = []
+    for row in range(len(questions.targets)):
+        question, steps = questions.describe(row)
+        name = next(iter(steps[0]))
+        came = " ".join(str(step[name]) for step in steps)
+        verdict = _verdict(questions, seen, row)
+        titles.append(f"{question}\n{verdict}\n{name} at each step: {came}")
+    held = probes.holders(probes.shares(seen, questions.marked))
+    return questions.marked, titles, questions.mark, held
 
 
 def draw_measures(found: Found, floors: Floors, folder: Path) -> list[Path]:
@@ -110,26 +100,22 @@ def draw_measures(found: Found, floors: Floors, folder: Path) -> list[Path]:
         for place in PLACES
     }
     tests = {
-        words[test]: _renamed(found[test], words)
+        words[test]: {
+            words.get(name, name): {words[how]: values for how, values in row.items()}
+            for name, row in found[test].items()
+        }
         for test in ("wiped", "cut")
         if found[test]
     }
     measured, tested = folder / "attention_measured.png", folder / "attention_tests.png"
     return [
-        figures.shares(places, mark, measured),
-        figures.accuracies(tests, found["intact"], floors, tested),
+        figures.shares(measured, places, mark),
+        figures.accuracies(tested, tests, found["intact"], floors),
     ]
 
 
-def _renamed(table: Found, words: dict[str, str]) -> Found:
-    return {
-        words.get(name, name): {words[column]: values for column, values in row.items()}
-        for name, row in table.items()
-    }
-
-
 def _words(mark: str) -> dict[str, str]:
-    """What the keys of `probes.analyse` are called where people read them."""
+    """The names of the keys of `probes.analyse` where people read them."""
     return {
         "input": "the input",
         "holders": f"the slots that took in the {mark}",
@@ -154,9 +140,22 @@ def tables(found: Found, floors: Floors) -> list[tuple[str, str, Rows]]:
     """[(heading, explanation, rows)] of what `probes.analyse` has found. Each table has
     a head of two rows.
     """
-    described = [_where_attention_goes(found), _when_wiped(found, floors)]
+    mark, described = found["mark"], [_where_attention_goes(found)]
+    says = (
+        f"Slots are reset to their first value right after the {mark}, or swapped with "
+        "another sequence's after the last step. In brackets, the floors. Each "
+        "accuracy is known to within about "
+        f"{100 / found['examples'] ** 0.5:.1f} points."
+    )
+    rows = _accuracy_rows("wiped", ["reset", "swapped"], found, floors)
+    described.append(("Accuracy when slots are wiped", says, rows))
     if found["cut"]:
-        described.append(_when_cut(found, floors))
+        says = (
+            "No slot attends to what the row names, at all steps before the "
+            f"{mark}, or after it. The gates see the input as ever."
+        )
+        rows = _accuracy_rows("cut", ["before", "after"], found, floors)
+        described.append(("Accuracy when attention is cut", says, rows))
     return described
 
 
@@ -182,47 +181,21 @@ def _where_attention_goes(found: Found) -> tuple[str, str, Rows]:
     return "How much attention goes where", says, rows
 
 
-def _when_wiped(found: Found, floors: Floors) -> tuple[str, str, Rows]:
-    says = (
-        f"Slots are reset to their first value right after the {found['mark']}, or "
-        "swapped with another sequence's after the last step. In brackets, the floors. "
-        "Each accuracy is known to within about "
-        f"{100 / found['examples'] ** 0.5:.1f} points."
-    )
-    columns = {"reset": "reset", "swapped": "swapped"}
-    rows = _accuracy_rows(found["wiped"], columns, found, floors)
-    return "Accuracy when slots are wiped", says, rows
-
-
-def _when_cut(found: Found, floors: Floors) -> tuple[str, str, Rows]:
-    says = (
-        "No slot attends to what the row names, at all steps before the "
-        f"{found['mark']}, or after it. The gates see the input as ever."
-    )
-    columns = {"before": "cut before", "after": "cut after"}
-    rows = _accuracy_rows(found["cut"], columns, found, floors)
-    return "Accuracy when attention is cut", says, rows
-
-
-def _accuracy_rows(
-    table: Found, columns: dict[str, str], found: Found, floors: Floors
-) -> Rows:
+def _accuracy_rows(test: str, hows: list[str], found: Found, floors: Floors) -> Rows:
     """The rows of a test, the columns once for each metric: what the intact network
     gets, then what each change does to it, then the floors.
     """
     intact, words = found["intact"], _words(found["mark"])
-    each = [(metric, column) for metric in intact for column in columns]
-    first = next(iter(columns))
-    above = [
-        metric.replace("_", " ") if column == first else "" for metric, column in each
-    ]
+    each = [(metric, how) for metric in intact for how in hows]
+    above = [metric.replace("_", " ") if how == hows[0] else "" for metric, how in each]
+    cut = "cut " if test == "cut" else ""
     rows = [
         ["", *above],
-        ["", *(columns[column] for _, column in each)],
+        ["", *(f"{cut}{how}" for _, how in each)],
         ["nothing", *(percent(intact[metric]) for metric, _ in each)],
     ]
-    for name, row in table.items():
-        values = [percent(row[column][metric]) for metric, column in each]
+    for name, row in found[test].items():
+        values = [percent(row[how][metric]) for metric, how in each]
         rows.append([words.get(name, name), *values])
     of_metric = {name.partition("_")[2]: known for name, known in floors.items()}
     known = {metric: of_metric.get(metric, {}) for metric in intact}
@@ -251,6 +224,27 @@ def page(
     """
     network = pages.network(model)
     steps, heads, slots, columns = seen.attention.shape[1:]
+    held = probes.holders(probes.shares(seen, questions.marked))
+    examples: list[dict[str, Any]] = []
+    size = 0
+    for row in range(len(questions.targets)):
+        question, came = questions.describe(row)
+        example = {
+            "question": question,
+            "verdict": _verdict(questions, seen, row),
+            "items": [pages.rounded(step, 3) for step in came],
+            "marked": int(questions.marked[row]),
+            "target": int(questions.targets[row]),
+            "held": np.flatnonzero(held[row]).tolist(),
+        }
+        if network is not None:
+            example["inputs"] = questions.inputs[row].tolist()
+        else:
+            example |= _recorded(seen, row)
+        size += len(json.dumps(example))
+        if examples and size > PAGE_BYTES:
+            break
+        examples.append(example)
     data = {
         "title": title,
         "mark": questions.mark,
@@ -259,7 +253,7 @@ def page(
         "slots": slots,
         "columns": columns,
         "network": network,
-        "examples": _that_fit(questions, seen, computed=network is not None),
+        "examples": examples,
         "tables": [
             {"heading": heading, "says": says, "rows": rows}
             for heading, says, rows in described
@@ -268,57 +262,20 @@ def page(
     return pages.filled(TEMPLATE, data)
 
 
-def _that_fit(
-    questions: Questions, seen: Traces, computed: bool
-) -> list[dict[str, Any]]:
-    held = _holders(questions, seen)
-    kept: list[dict[str, Any]] = []
-    size = 0
-    for row in range(len(questions.targets)):
-        example = _example(questions, seen, held, row)
-        example |= (
-            {"inputs": questions.inputs[row].tolist()}
-            if computed
-            else _recorded(seen, row)
-        )
-        size += len(json.dumps(example))
-        if kept and size > PAGE_BYTES:
-            break
-        kept.append(example)
-    return kept
-
-
-def _example(
-    questions: Questions, seen: Traces, held: np.ndarray, row: int
-) -> dict[str, Any]:
-    """One example in words, as the page needs it."""
-    question, steps = questions.describe(row)
-    return {
-        "question": question,
-        "verdict": _verdict(questions, seen, row),
-        "items": [pages.rounded(step, 3) for step in steps],
-        "marked": int(questions.marked[row]),
-        "target": int(questions.targets[row]),
-        "held": np.flatnonzero(held[row]).tolist(),
-    }
-
-
 def _recorded(seen: Traces, row: int) -> dict[str, Any]:
-    """What the network did with one example.
+    """The answers, attention and gates of one example.
 
-    Of attention (T, H, N, N + n) all; of gates, mean and 10th, 90th percentile.
+    Of attention (T, H, N, N + n) all; of gates (T, N, F) the mean and the 10th and 90th
+    percentile over the units at each step, of each slot, (T, N, 3).
     """
     shifted = np.exp(seen.logits[row] - seen.logits[row].max())
+    gates = {}
+    for name, gate in seen.gates.items():
+        low, high = np.quantile(gate[row], (0.1, 0.9), axis=-1)
+        spread = np.stack([gate[row].mean(-1), low, high], axis=-1)
+        gates[name] = pages.rounded(spread, 3)
     return {
         "probabilities": pages.rounded(shifted / shifted.sum(), 4),
         "attention": pages.attention(seen.attention[row]),
-        "gates": {name: _spread(gate[row]) for name, gate in seen.gates.items()},
+        "gates": gates,
     }
-
-
-def _spread(gate: np.ndarray) -> list:
-    """[mean, 10th, 90th percentile over the units] at each step, of each slot: (T, N,
-    F) -> (T, N, 3).
-    """
-    low, high = np.quantile(gate, (0.1, 0.9), axis=-1)
-    return pages.rounded(np.stack([gate.mean(-1), low, high], axis=-1), 3)

@@ -1,5 +1,5 @@
-"""What the hops of memory networks look at: counts, pictures, and a page that reads any
-story of known words.
+"""The sentences that the hops of memory networks look at: counts, pictures, and a
+page that reads any story of known words.
 
 A task gives `Reading`s: see `Task.readings`. The strength of a memory in a hop is its
 weight p_i in the sum that the hop finds. A hop looks at the strongest one.
@@ -8,7 +8,7 @@ weight p_i in the sum that the hop finds. A hop looks at the strongest one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ TEMPLATE = Path(__file__).with_suffix(".html")
 
 @dataclass(frozen=True)
 class Reading:
-    """What one memory network does with the Q stories on which it is tested.
+    """The work of one memory network on the Q stories on which it is tested.
 
     network, restart: a `MemN2N`, and which of its restarts is meant.
     vocabulary: the words that its rows belong to.
@@ -140,12 +140,6 @@ def _unit(reading: Reading) -> str:
     return "Strengths in percent of all memories."
 
 
-def _title(reading: Reading, row: int) -> str:
-    story, answer = reading.stories[row], reading.answers[row]
-    verdict = "right" if answer == story.answer else f"wrong, it is {story.answer}"
-    return f"{sentence(story.question, '?')}\nAnswer {answer}, {verdict}"
-
-
 def chosen(reading: Reading, rows: np.ndarray, each: int) -> list[list[int]]:
     """Of some rows the first `each` answered right, and as many answered wrong.
 
@@ -188,12 +182,10 @@ def draw(reading: Reading, task: int, path: Path) -> Path:
     own, told = reading.of(task), reading.sentences
     usual = int(np.median(told[own]))
     own = own[np.argsort(np.abs(told[own] - usual), kind="stable")]
-    each = 2 if usual <= 20 else 1
-    columns = chosen(reading, own, each)
-    shown = [[_looked(reading, row) for row in column] for column in columns]
+    groups = chosen(reading, own, each=2 if usual <= 20 else 1)
+    columns = [[_looked(reading, row) for row in rows] for rows in groups if rows]
     note = f"{_unit(reading)} Red, with a dot: supporting facts. {CAVEAT}"
-    shares = not reading.linear
-    return figures.hops([column for column in shown if column], path, note, shares)
+    return figures.hops(path, columns, note, shares=not reading.linear)
 
 
 def _looked(reading: Reading, row: int) -> tuple[str, list[str], np.ndarray, list]:
@@ -202,6 +194,9 @@ def _looked(reading: Reading, row: int) -> tuple[str, list[str], np.ndarray, lis
     Empty memories, if they have a share, are one more row, together.
     """
     story, told = reading.stories[row], int(reading.sentences[row])
+    answer = reading.answers[row]
+    verdict = "right" if answer == story.answer else f"wrong, it is {story.answer}"
+    title = f"{sentence(story.question, '?')}\nAnswer {answer}, {verdict}"
     weights = reading.weights[row].T  # (M, K)
     sentences = [sentence(words) for words in story.sentences[-told:]]
     facts = reading.facts[row][:told][::-1].tolist()
@@ -212,7 +207,7 @@ def _looked(reading: Reading, row: int) -> tuple[str, list[str], np.ndarray, lis
         sentences.append(f"({says})")
         found = np.concatenate([found, weights[told:].sum(axis=0, keepdims=True)])
         facts.append(False)
-    return _title(reading, row), sentences, found, facts
+    return title, sentences, found, facts
 
 
 # --- The page -------------------------------------------------------------------------
@@ -221,33 +216,32 @@ def _looked(reading: Reading, row: int) -> tuple[str, list[str], np.ndarray, lis
 def page(title: str, reading: Reading, task: int | None = None) -> str:
     """One HTML page that holds the network and examples, and reads what is typed."""
     tasks = np.unique(reading.tasks).tolist() if task is None else [task]
-    data = {
-        "title": title,
-        "caveat": CAVEAT,
-        "says": f"{SAYS} In percent.",
-        "unit": _unit(reading),
-        "network": _network(reading),
-        "examples": [*_examples(reading, tasks)],
-        # without the signs the table fits a phone
-        "rows": [[x.removesuffix(" %") for x in row] for row in table([reading], task)],
-        "questions": counted(int(np.isin(reading.tasks, tasks).sum()), "question"),
-    }
-    return filled(TEMPLATE, data)
-
-
-def _examples(reading: Reading, tasks: list[int]) -> Iterator[dict[str, Any]]:
     most = IN_PAGE if len(tasks) == 1 else OF_SEVERAL
-    for task in tasks:
-        for row in itertools.chain(*chosen(reading, reading.of(task), most)):
+    examples = []
+    for each in tasks:
+        for row in itertools.chain(*chosen(reading, reading.of(each), most)):
             story = reading.stories[row]
-            yield {
-                "task": task,
+            example = {
+                "task": each,
                 "right": bool(reading.right[row]),
                 "story": [sentence(words) for words in story.sentences],
                 "question": sentence(story.question, "?"),
                 "answer": story.answer,
                 "facts": list(story.supporting),
             }
+            examples.append(example)
+    data = {
+        "title": title,
+        "caveat": CAVEAT,
+        "says": f"{SAYS} In percent.",
+        "unit": _unit(reading),
+        "network": _network(reading),
+        "examples": examples,
+        # without the signs the table fits a phone
+        "rows": [[x.removesuffix(" %") for x in row] for row in table([reading], task)],
+        "questions": counted(int(np.isin(reading.tasks, tasks).sum()), "question"),
+    }
+    return filled(TEMPLATE, data)
 
 
 def _network(reading: Reading) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What tasks have found out about trained networks, as text and as pictures."""
+"""The findings of tasks about trained networks, as text and as pictures."""
 
 from __future__ import annotations
 
@@ -48,18 +48,15 @@ def announced(
     says: str, examines: Mapping[str, str], examinations: Iterable[tuple[str, Table]]
 ) -> Iterator[tuple[str, Table]]:
     """The same examinations; stderr tells what they will be, and which one begins."""
-
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    def begin() -> Iterator[None]:
-        for number, name in enumerate(examines, start=1):
-            say(f"{number} of {len(examines)}: {name}")
-            yield
-        yield from itertools.repeat(None)
-
-    say("\n  ".join([says, *(heading(name, examines) for name in examines)]))
-    for _, found in zip(begin(), examinations, strict=False):
+    listed = "\n  ".join([says, *(heading(name, examines) for name in examines)])
+    print(listed, file=sys.stderr, flush=True)
+    coming, names = iter(examinations), [*examines]
+    for number in itertools.count(1):
+        if number <= len(names):
+            line = f"{number} of {len(names)}: {names[number - 1]}"
+            print(line, file=sys.stderr, flush=True)
+        if (found := next(coming, None)) is None:
+            return
         yield found
 
 
@@ -107,15 +104,11 @@ def draw(
 
     path = folder / f"{re.sub('[^a-z0-9]+', '_', name.lower()).strip('_')}.png"
     if all(isinstance(table, Curve) for table in found.values()):
-        return figures.examined(found, path, name, cores, common)
+        return figures.examined(path, found, name, cores, common)
     if all(isinstance(table, HeatMap) for table in found.values()):
-        return figures.heat_maps(found, path, name, common)
+        return figures.heat_maps(path, found, name, common)
     shown = [cells(table) for table in found.values()]
-    said = [common or next(iter(found))]
     if len(found) > 1:
-        for number, rows in enumerate(shown, start=1):
-            rows[0][0] += f" ({number})"
-        listed = (f"({k}) {label}" for k, label in enumerate(found, start=1))
-        said = [*filter(None, [common]), *listed]
-    note = f"{name}: {'; '.join(said)}"
-    return figures.tables(shown, path, note)
+        for network, rows in zip(found, shown, strict=True):
+            rows[0][0] = f"{network}: {rows[0][0]}"
+    return figures.tables(path, shown, f"{name}: {common or next(iter(found))}")

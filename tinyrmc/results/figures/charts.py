@@ -1,27 +1,28 @@
-"""Curves and heat maps of what tasks have found out about trained networks."""
+"""Pictures of what tasks have found out: curves, heat maps and tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from ...text import in_words
+from ...text import Rows, aligned, in_words, paragraph
 from ...training.examinations import Table
-from .curves import draw_legend, label_log, label_values
-from .style import GREY, colours, save, style, wrap
+from .learning_curves import draw_legend, label_log, label_values
+from .style import DPI, GREY, colours, picture, wrap
+
+WIDE = 150  # characters in a line of a picture of tables
 
 
+@picture
 def examined(
     found: Mapping[str, Table],
-    path: str | Path,
     title: str = "",
     cores: Sequence[str | None] | None = None,
     common: str = "",
-) -> Path:
-    """Draw the same Curve of some networks into the PNG file `path`; returns it.
+) -> Figure:
+    """The same Curve of some networks.
 
     Args:
         found: {network: Curve}. Each column is a line over the first. A published
@@ -29,16 +30,6 @@ def examined(
         cores: the core of each network, for its colour.
         common: what the networks have in common, a line below the title.
     """
-    with style():
-        return save(_draw_examined(found, title, cores, common), path)
-
-
-def _draw_examined(
-    found: Mapping[str, Table],
-    title: str = "",
-    cores: Sequence[str | None] | None = None,
-    common: str = "",
-) -> Figure:
     figure = Figure(figsize=(6.4, 4 + 0.2 * len(found)), layout="constrained")
     panel = figure.subplots()
     palette = colours(cores or [None] * len(found))
@@ -61,30 +52,20 @@ def _draw_examined(
         panel.set_xscale("log")
         label_log(panel.xaxis)
     label_values(panel, curve.metric)
-    draw_legend(figure, panel, ncols=1, characters=70, title=None)
+    draw_legend(figure, panel, ncols=1, characters=70)
     return figure
 
 
-def heat_maps(
-    found: Mapping[str, Table], path: str | Path, title: str = "", common: str = ""
-) -> Path:
-    """Draw the same HeatMap of some networks into the PNG file `path`; returns it.
+@picture
+def heat_maps(found: Mapping[str, Table], title: str = "", common: str = "") -> Figure:
+    """The same HeatMap of some networks.
 
     Each network has a panel, each column a row in it, whose largest number is white.
     `common` is as in `examined`.
     """
-    with style():
-        return save(_draw_heat_maps(found, title, common), path)
-
-
-def _draw_heat_maps(
-    found: Mapping[str, Table], title: str = "", common: str = ""
-) -> Figure:
     heights = [1 + 0.3 * len(table.columns) for table in found.values()]
     figure = Figure(figsize=(7.2, sum(heights) + 0.6), layout="constrained")
-    panels = figure.subplots(
-        len(found), squeeze=False, gridspec_kw={"height_ratios": heights}
-    )[:, 0]
+    panels = figure.subplots(len(found), squeeze=False, height_ratios=heights)[:, 0]
     for panel, (network, table) in zip(panels, found.items(), strict=True):
         x, *rows = np.array(table.rows, float).T
         shades = np.stack(rows)
@@ -103,3 +84,25 @@ def _draw_heat_maps(
     figure.colorbar(image, ax=[*panels], label=wrap(label, 13 * sum(heights)))
     figure.suptitle("\n".join(filter(None, [title, wrap(common, 80)])), fontsize=10)
     return figure
+
+
+@picture
+def tables(shown: Sequence[Rows], note: str = "") -> Figure:
+    """Tables below each other, as a terminal of WIDE characters shows them, with a note
+    at the end.
+    """
+    said = [aligned(rows, WIDE) for rows in shown]
+    if note:
+        said.append(paragraph(note, min(WIDE, max(80, *map(_width, said)))))
+    words = "\n\n\n".join(said)
+    # a character of 8 points is 10 pixels wide, and a line 20 high
+    wide, high = 10.05 * _width(words) + 40, 20 * (words.count("\n") + 1) + 40
+    figure = Figure(figsize=(wide / DPI, high / DPI), dpi=DPI)
+    figure.text(
+        20 / wide, 1 - 20 / high, words, va="top", family="monospace", fontsize=8
+    )
+    return figure
+
+
+def _width(words: str) -> int:
+    return max(map(len, words.splitlines()))

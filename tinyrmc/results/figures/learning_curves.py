@@ -1,0 +1,368 @@
+"""Learning curves of runs: means and ranges over seeds, against steps, samples or
+hours.
+
+A run is its lines of metrics.jsonl.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from ...text import in_words, is_share, number
+from .style import (
+    COLOURS,
+    GREY,
+    PALE,
+    Look,
+    colours,
+    in_percent,
+    picture,
+    rows_of_grid,
+    wrap,
+)
+
+# What a curve may be drawn against, and the field of a line of metrics that holds it;
+# anything else is a field of that name.
+AXES = {"steps": "step", "samples": "samples", "hours": "seconds"}
+ROUND = MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10])  # numbers on an axis
+NARROW = "\N{NO-BREAK SPACE}%"
+
+Run = Sequence[dict[str, Any]]
+Runs = Mapping[str, Sequence[Run]]  # label of a line -> its runs
+References = Mapping[str, float]  # label -> value
+
+# --- What is drawn --------------------------------------------------------------------
+
+
+class Curve(NamedTuple):
+    """Some runs at each of S points: arrays (S,)."""
+
+    points: np.ndarray
+    mean: np.ndarray
+    lowest: np.ndarray
+    highest: np.ndarray
+    runs: np.ndarray  # how many
+
+
+def measured(
+    run: Run, metric: str, axis: str = "steps"
+) -> tuple[np.ndarray, np.ndarray]:
+    """The points (S,) on `axis` (see AXES) at which a run has a value of `metric`, and
+    these values (S,).
+    """
+    field = AXES.get(axis, axis)
+    values = {line[field]: line[metric] for line in run if line.get(metric) is not None}
+    points = sorted(values)
+    return np.array(points, float), np.array([values[point] for point in points], float)
+
+
+def mean_and_range(runs: Sequence[Run], metric: str, axis: str = "steps") -> Curve:
+    """The values of `metric` in some runs, at every point where any was measured.
+
+    A run is a straight line from one of its measurements to the next, and counts from
+    its first to its last. So one that was stopped early counts up to there; and against
+    hours (which come in seconds), where no two are ever measured at the same point, all
+    count at once.
+    """
+    curves = [measured(run, metric, axis) for run in runs]
+    points = np.unique(np.concatenate([x for x, _ in curves]))
+    values = np.full((len(curves), len(points)), np.nan)
+    for row, (x, y) in zip(values, curves, strict=True):
+        if len(x):
+            row[:] = np.interp(points, x, y, left=np.nan, right=np.nan)
+    return Curve(
+        points,
+        np.nanmean(values, axis=0),
+        np.nanmin(values, axis=0),
+        np.nanmax(values, axis=0),
+        np.count_nonzero(~np.isnan(values), axis=0),
+    )
+
+
+def rung_starts(run: Run, axis: str = "steps") -> list[tuple[float, str]]:
+    """(point on `axis`, rung) at which a run began each rung of its curriculum.
+
+    The `rung` of a line is the one climbed up to that line's step.
+    """
+    starts: list[tuple[float, str]] = []
+    current, since = None, 0
+    for line in run:
+        if "rung" in line:
+            if line["rung"] != current:
+                current = line["rung"]
+                starts.append((since, current))
+            since = line[AXES.get(axis, axis)]
+    return starts
+
+
+# --- The picture ----------------------------------------------------------------------
+
+
+@picture
+def learning_curve(
+    groups: Runs,
+    references: Mapping[str, References],
+    metrics: Sequence[str],
+    title: str = "",
+    axes: Sequence[str] = ("steps",),
+    cores: Sequence[str | None] | None = None,
+    training: Run = (),
+) -> Figure:
+    """Metrics against optimizer steps, or others of AXES.
+
+    Each metric has a panel, on each of `axes`, and each group a line: the mean over its
+    runs, in a band from the lowest to the highest (see `mean_and_range`), dotted where
+    only some of them count. If there is but one run in all, the rungs of its curriculum
+    are marked at the bottom.
+
+    Args:
+        groups: {label: runs}. Lines without a metric, or with null, do not count.
+        references: {metric: {label: value}}: floors and published numbers, drawn as
+            dashed lines.
+        metrics: names such as "test_accuracy". What is called accuracy is a fraction,
+            shown in percent; what is called perplexity has a logarithmic axis.
+        cores: the core of each group, for its colour; None where there is none.
+        training: lines with values on training batches, which are drawn thinly. They
+            should be batches of the task itself: on easier ones a network would seem to
+            be above the references.
+
+    Raises ValueError where the runs of a group have no value of a metric.
+    """
+    shown = [*itertools.product(metrics, axes)]
+    # Lines are named beside the panel, unless they end inside it on some axis.
+    beside = len(axes) == 1 and 1 < len(groups) < 7
+    width = 0.6 + (7.1 if len(shown) < 3 else 6.1) * len(shown)
+    height = 4.4 if beside else 4.2 + 0.2 * len(groups)
+    figure = Figure(figsize=(width, height), layout="constrained")
+    (panels,) = rows_of_grid(figure, 1, len(shown), sharex=len(axes) == 1)
+    several, whole = any(len(runs) > 1 for runs in groups.values()), True
+    palette = colours(cores or [None] * len(groups))
+    single = [run for runs in groups.values() for run in runs]
+    for panel, (metric, axis) in zip(panels, shown, strict=True):
+        for (label, runs), colour in zip(groups.items(), palette, strict=True):
+            whole &= draw_group(panel, label, runs, metric, colour, axis, several)
+        x, y = measured(training, metric.partition("_")[2], axis)
+        if len(x):
+            says = "on training batches of the task itself"
+            panel.plot(x, y, color=COLOURS[0], linewidth=0.8, alpha=0.35, label=says)
+        names = draw_references(panel, references.get(metric, {}), metric)
+        label_axes(panel, metric, axis)
+        if beside:
+            names += _line_names(panel)
+        name_beside(panel, names if axis == axes[0] else [])
+        if len(groups) == len(single) == 1:
+            _mark_rungs(panel, rung_starts(single[0], axis))
+    says = ""
+    if several:
+        between = ", interpolated between measurements" if "hours" in axes else ""
+        fewer = "" if whole else "; dotted where not all of them count"
+        says = f"mean of the seeds{between}, in a band from the lowest to the highest"
+        says += fewer
+    if beside:
+        figure.supxlabel(wrap(says, 11 * width), fontsize=9)
+    else:
+        draw_legend(figure, panels[0], len(shown), 12 * width / len(shown), says)
+    if title:
+        figure.suptitle(wrap(title, 10 * width))
+    return figure
+
+
+def draw_legend(
+    figure: Figure, panel: Axes, ncols: int, characters: float, title: str = ""
+) -> None:
+    """A legend of a panel's lines below a figure: `ncols` columns of `characters`."""
+    handles, labels = panel.get_legend_handles_labels()
+    figure.legend(
+        handles,
+        [wrap(label, characters) for label in labels],
+        loc="outside lower center",
+        ncols=ncols,
+        title=title or None,
+        title_fontsize=9,
+        fontsize=9,
+    )
+
+
+# --- Lines ----------------------------------------------------------------------------
+
+
+def draw_group(
+    panel: Axes,
+    label: str,
+    runs: Sequence[Run],
+    metric: str,
+    colour: str,
+    axis: str,
+    count_seeds: bool = False,
+) -> bool:
+    """The mean and the range of some runs; returns whether all count everywhere."""
+    points, mean, lowest, highest, counts = mean_and_range(runs, metric, axis)
+    if not len(points):
+        raise ValueError(f"the runs of {label!r} have no value of {metric}")
+    fewer = counts < len(runs)
+    if count_seeds:
+        label += f": {len(runs)} seed{'s' if len(runs) > 1 else ''}"
+        if fewer.any():
+            ends = dict.fromkeys((counts[fewer].min(), counts[fewer].max()))
+            label += f", dotted: {' to '.join(map(str, ends))}"
+    line: Look = {"color": colour, "linewidth": 1.8}
+    if len(runs) > 1:
+        band: Look = {"color": colour, "alpha": 0.2, "linewidth": 0}
+        panel.fill_between(points, lowest, highest, **band)
+    if fewer.any():
+        panel.plot(points, mean, linestyle=(0, (1, 1.2)), **line)
+    solid = np.where(fewer, np.nan, mean)
+    marker = "o" if len(points) == 1 else None
+    panel.plot(points, solid, label=label, marker=marker, **line)
+    return not fewer.any()
+
+
+def draw_references(
+    panel: Axes, references: References, metric: str
+) -> list[tuple[float, str, str]]:
+    """A dashed line for each value; their names, for `name_beside`."""
+    for value in references.values():
+        panel.axhline(value, color=GREY, linewidth=0.9, dashes=(5, 3), zorder=1)
+    return [
+        (value, f"{label} {number(metric, value)}", GREY)
+        for label, value in references.items()
+    ]
+
+
+# --- Axes -----------------------------------------------------------------------------
+
+
+def label_axes(panel: Axes, metric: str, axis: str = "steps") -> None:
+    """The title of a panel, and what its axes say."""
+    panel.set_title(in_words(metric), fontsize=11)
+    panel.set_xlim(left=0)
+    panel.margins(x=0)
+    last = panel.get_xlim()[1]
+    unit, name = 1, axis.replace("_", " ")
+    if axis == "hours":  # the points are seconds
+        hours = last > 2 * 3600
+        unit, name = (3600, "hours") if hours else (60, "minutes")
+        name += " of training"
+    elif last >= 5e6:
+        unit, name = 10**6, f"millions of {name}"
+    ticks = ROUND.tick_values(0, last / unit)
+    panel.set_xticks([tick * unit for tick in ticks if tick * unit <= last])
+    panel.set_xlabel(name)
+    panel.xaxis.set_major_formatter(lambda point, _: f"{point / unit:,.10g}")
+    label_values(panel, metric)
+
+
+def label_values(panel: Axes, metric: str) -> None:
+    """The axis of a metric's values."""
+    panel.grid(axis="y", **PALE)
+    panel.set_axisbelow(True)
+    if is_share(metric):
+        panel.set_ylim(0, 1.02)  # a curve at 100 % does not hide in the frame
+        panel.set_yticks(np.arange(0, 1.01, 0.2))
+        panel.yaxis.set_major_formatter(in_percent())
+    elif "perplexity" in metric:
+        panel.set_yscale("log")
+        label_log(panel.yaxis)
+
+
+def label_log(axis: Axis) -> None:
+    """Ticks of a logarithmic axis as plain numbers."""
+    low, high = axis.get_data_interval()
+    subs = (1, 2, 5) if high < 1000 * low else (1,)
+    locator = LogLocator(subs=subs) if high > 5 * low else copy.copy(ROUND)
+    axis.set_major_locator(locator)
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))
+
+
+# --- Labels ---------------------------------------------------------------------------
+
+Name = tuple[float, str, str]  # a value, what it is called, the colour
+
+
+def _line_names(panel: Axes) -> list[Name]:
+    """The names of a panel's lines, at the values at which they end."""
+    names = []
+    lines: Any  # of lines alone, which the types do not tell
+    lines, labels = panel.get_legend_handles_labels()
+    for line, label in zip(lines, labels, strict=True):
+        values = np.asarray(line.get_ydata(), float)
+        if np.isfinite(values).any():  # not where all seeds count nowhere
+            end = float(values[np.isfinite(values)][-1])
+            names.append((end, label, line.get_color()))
+    return names
+
+
+def name_beside(panel: Axes, names: Sequence[Name], height: float = 3.2) -> None:
+    """Names right of a panel, at the heights of their values; where they would touch
+    they are moved apart, and lines lead to them.
+
+    height: of the panel, about, in inches.
+    """
+    names = sorted(names)
+    if not names:
+        return
+    words = [wrap(text.replace(" %", NARROW), 26) for _, text, _ in names]
+    line = 8.5 * 1.35 / (72 * height)
+    fixed = panel.transScale.transform([(1, value) for value, *_ in names])
+    ends = panel.transLimits.transform(fixed)[:, 1].tolist()
+    places = _apart(ends, [line * (1 + text.count("\n")) for text in words])
+    look: Look = {"fontsize": 8.5, "va": "center"}
+    for (*_, colour), text, end, y in zip(names, words, ends, places, strict=True):
+        _lead(panel, text, (1, end), (1.04, y), colour, relpos=(0, 0.5), **look)
+
+
+def _mark_rungs(panel: Axes, starts: Sequence[tuple[float, str]]) -> None:
+    """A tick at the bottom where each rung began, its name above; early rungs pass
+    quickly, so names are moved apart, and lines lead to them.
+    """
+    end = panel.get_xlim()[1]
+    wanted = [point / end for point, _ in starts]
+    size = 7 * 1.35 / (72 * 5)  # of an upright line of text in a panel 5 inches wide
+    places = _apart(wanted, [size] * len(wanted))
+    look: Look = {"fontsize": 7, "ha": "center", "va": "bottom", "rotation": 90}
+    for (_, rung), start, x in zip(starts, wanted, places, strict=True):
+        _lead(panel, rung, (start, 0), (x, 0.05), GREY, relpos=(0.5, 0), **look)
+
+
+def _lead(
+    panel: Axes,
+    words: str,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    colour: str,
+    relpos: tuple[float, float],
+    **look: Any,
+) -> None:
+    """Words at `end` and a line to them, to their point `relpos`, from `start`, in
+    parts of the panel's width and height.
+    """
+    line: Look = {"arrowstyle": "-", "linewidth": 0.7, "shrinkA": 1, "shrinkB": 0}
+    line |= {"color": colour, "relpos": relpos}
+    look |= {"xycoords": "axes fraction", "textcoords": "axes fraction"}
+    look |= {"color": colour, "arrowprops": line, "annotation_clip": False}
+    panel.annotate(words, start, end, **look)
+
+
+def _apart(wanted: Sequence[float], sizes: Sequence[float]) -> list[float]:
+    """Places near the wanted ones, in their order and between 0 and 1, for labels of
+    some sizes: those that overlap push each other apart.
+    """
+    places = [*wanted]
+    for _ in range(200 if places else 0):
+        places[0] = max(places[0], sizes[0] / 2)
+        places[-1] = min(places[-1], 1 - sizes[-1] / 2)
+        for k in range(1, len(places)):
+            overlap = (sizes[k - 1] + sizes[k]) / 2 - (places[k] - places[k - 1])
+            places[k - 1] -= max(0, overlap) / 2
+            places[k] += max(0, overlap) / 2
+    return places

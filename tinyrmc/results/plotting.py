@@ -1,0 +1,148 @@
+"""The learning curves of runs, drawn from their metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..errors import RunError, UsageError
+from ..runs.files import explained
+from ..runs.run import Run
+from ..training.checkpoints import open_checkpoint, restore_model, task_of
+from ..training.task import Task
+from .findings import names
+from .groups import core_of, group_runs, parts, task_word
+
+ELSEWHERE = "give python -m tinyrmc plot a writable place with --out"
+
+References = dict[str, dict[str, float]]  # metric -> label -> value
+
+
+def draw_run(run: Run, against: Sequence[str] = ("steps",)) -> list[Path]:
+    """The learning curve of one run and, if it has a checkpoint, its task's pictures,
+    in the run's directory; returns the paths.
+    """
+    curve = draw_curves([run], run.path / "learning_curve.png", against)
+    if not (run.checkpoint.exists() or run.previous_checkpoint.exists()):
+        return [curve]
+    task, arrays, state = open_checkpoint(run)
+    model = restore_model(task, arrays, state)
+    with explained(f"write {run.path}", ELSEWHERE):
+        return [curve, *task.pictures(model, run.path)]
+
+
+def draw_curves(
+    runs: list[Run], out: Path, against: Sequence[str] = ("steps",)
+) -> Path:
+    """The learning curves of evaluated runs of one task in the PNG file `out`.
+
+    against: names in learning_curves.AXES, or what the task counts its examples in.
+
+    They show the task's headline and, against a single axis, whatever else has
+    reference values and was measured in every group. RunError says what does not go
+    together.
+    """
+    from . import figures
+
+    require_png(out)
+    for run in runs[1:]:
+        if task_word(run.config) != task_word(runs[0].config):
+            raise RunError(
+                f"{runs[0].path} and {run.path} are runs of different tasks; plot "
+                "them one by one"
+            )
+    title, groups = _named(group_runs(runs))
+    tasks = {label: task_of(members[0]) for label, members in groups.items()}
+    task = next(iter(tasks.values()))
+    unit, each = task.unit  # what the task counts its samples in
+    known = dict.fromkeys(["steps", unit, "samples", "hours"])
+    if not set(against) <= set(known) or len(set(against)) < len(against):
+        raise UsageError(
+            f"--against takes {', '.join(known)}, or several with commas between, not "
+            f"{','.join(against)!r}"
+        )
+    lines = {}
+    for label, members in groups.items():
+        unit, each = tasks[label].unit
+        lines[label] = [
+            [{**line, unit: line["samples"] * each} for line in run.metrics()]
+            for run in members
+        ]
+
+    def without(metric: str) -> list[str]:
+        """The groups in which this was never measured."""
+        return [
+            label
+            for label, of_group in lines.items()
+            if all(line.get(metric) is None for run in of_group for line in run)
+        ]
+
+    headline = task.watched
+    if lacking := without(headline):
+        raise RunError(
+            f"the runs of {lacking[0]!r} have no value of {headline}; leave them out"
+        )
+    references = _references(tasks)
+    metrics = [headline]
+    if len(against) == 1:
+        split = f"{task.splits[0]}_"
+        watched = [name for name in references if name.startswith(split)]
+        metrics += [n for n in watched if n != headline and not without(n)]
+    training = []  # batches of the task itself, where they are the watched network's
+    if len(runs) == 1 and task.batches_watched:
+        training = [
+            line for line in lines[next(iter(groups))][0] if task.is_final(line)
+        ]
+    cores = [core_of(members[0].config) for members in groups.values()]
+    with explained(f"write {out}", ELSEWHERE):
+        return figures.learning_curve(
+            out, lines, references, metrics, title, against, cores, training
+        )
+
+
+def require_png(out: Path) -> None:
+    """RunError unless a picture's name ends as what it is."""
+    if out.suffix.lower() != ".png":
+        raise RunError(
+            f"cannot draw into {out}: pictures are PNG files; give --out a name that "
+            "ends in .png"
+        )
+
+
+def _named(groups: dict[str, list[Run]]) -> tuple[str, dict[str, list[Run]]]:
+    """(the title, the groups): what several groups have in common goes into the title,
+    and each is named by the rest. A single run's seed goes there too.
+    """
+    configs = [members[0].config for members in groups.values()]
+    task = configs[0]["task"]
+    if len(groups) == 1:
+        ((words, members),) = groups.items()
+        seed = f", seed {configs[0]['seed']}" if len(members) == 1 else ""
+        return f"{task} {words}{seed}", groups
+    common, own = names([parts(*each) for each in zip(configs, groups, strict=True)])
+    labels = (
+        name or config["preset"] for name, config in zip(own, configs, strict=True)
+    )
+    return f"{task} {common}".strip(), dict(zip(labels, groups.values(), strict=True))
+
+
+def _references(tasks: Mapping[str, Task]) -> References:
+    """The reference values of {label of a group: task}.
+
+    A value that some groups do not share is named after those that do.
+    """
+    sharing: dict[tuple[str, str], dict[float, list[str]]] = {}
+    for label, task in tasks.items():
+        for metric, values in task.references().items():
+            for name, value in values.items():
+                of_value = sharing.setdefault((metric, name), {})
+                of_value.setdefault(value, []).append(label)
+    found: References = {}
+    for (metric, name), of_value in sharing.items():
+        for value, labels in of_value.items():
+            shown = name
+            if len(labels) < len(tasks):
+                more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+                shown = f"{labels[0]}{more}: {name}"
+            found.setdefault(metric, {})[shown] = value
+    return found
