@@ -2,7 +2,8 @@
 # folder, and nothing is installed twice.
 #
 #   make train       a Relational Memory Core learns "nth farthest"
-#   make test        the test suite, on all cores (pytest-xdist)
+#   make test        the tests but the slow ones, on all cores (pytest-xdist)
+#   make test-all    the slow ones too: chapters, website, browser, MPI, packaging, faults
 #   make lint        ruff, the formatting, mypy
 #   make lab         opens the chapters in JupyterLab
 #   make chapters    makes the notebooks from chapters/source/; ARGS="04 07": these
@@ -32,7 +33,7 @@ absent := environment
 endif
 endif
 
-.PHONY: help train test lint lab chapters site address bench faults clean environment
+.PHONY: help train test test-all lint lab chapters site address bench faults clean environment
 .NOTPARALLEL:
 
 help:
@@ -42,6 +43,9 @@ train: $(VENV)/installed
 	$(python) -m tinyrmc.train nth_farthest $(ARGS)
 
 test: $(VENV)/installed-dev
+	$(python) -m pytest -n auto -m "not slow" $(ARGS)
+
+test-all: $(VENV)/installed-dev
 	$(python) -m pytest -n auto $(ARGS)
 
 lint: $(VENV)/installed-dev
