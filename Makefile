@@ -3,7 +3,7 @@
 #
 #   make train       a Relational Memory Core learns "nth farthest"
 #   make test        the tests but the slow ones, on all cores (pytest-xdist)
-#   make test-all    the slow ones too: chapters, website, browser, MPI, packaging, faults
+#   make test-all    all tests: chapters, website, browser, MPI, packaging, faults
 #   make lint        ruff, the formatting, mypy
 #   make lab         opens the chapters in JupyterLab
 #   make chapters    makes the notebooks from chapters/source/; ARGS="04 07": these
@@ -33,7 +33,8 @@ absent := environment
 endif
 endif
 
-.PHONY: help train test test-all lint lab chapters site address bench faults clean environment
+.PHONY: help train test test-all lint lab chapters site address bench faults clean
+.PHONY: environment
 .NOTPARALLEL:
 
 help:
@@ -68,8 +69,8 @@ address: $(VENV)/installed
 bench: $(VENV)/installed-bench
 	$(python) benchmarks/cpu.py $(ARGS)
 
-faults: $(VENV)/installed
-	$(python) benchmarks/faults.py $(ARGS)
+faults: $(VENV)/installed-dev
+	$(python) tests/test_faults_campaign.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) site/_build build dist *.egg-info

@@ -19,25 +19,23 @@ is the network's part until the trajectory is complete.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import functools
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import candidates
 import numpy as np
 import peers
-from running import Candidate, answering, left_out, say, take_turns
+import report
+from running import answering, beside, say, serve
 
 from tinyrmc.autograd.engine import Tensor
-from tinyrmc.backend import blas_threads, keep_freed_memory
 from tinyrmc.cli.commands import run_main
-from tinyrmc.errors import RunError
 from tinyrmc.nn import Module
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
@@ -317,52 +315,31 @@ def median_parts(step: Callable, spent: dict[str, float], seconds: float) -> dic
     return dict(zip(PARTS, medians, strict=True))
 
 
-def serve(name: str, make: Callable[[], Any], requests, answer) -> None:
-    """A candidate's life: it says its first losses, and then, for every line of
-    `requests` (a number of seconds), the `median_parts` of its steps.
-    """
-    keep_freed_memory()
-    with np.errstate(all="ignore"), blas_threads(1):
-        if name == TORCH:
-            import torch
+def make(name: str, make: Callable[[], Any]) -> tuple[dict, Callable]:
+    """What `running.serve` asks for: the first losses, then `median_parts` of steps.
 
-            torch.set_num_threads(1)
-        answer({"losses": first_losses(name, make)})
-        task = make()
-        spent = watched(task)
-        step = ours(task) if name == OURS else torch_trainer(task)
-        step()
-        for line in requests:
-            answer(median_parts(step, spent, float(line)))
+    make: makes a task.
+    """
+    if name == TORCH:
+        import torch
+
+        torch.set_num_threads(1)
+    losses, task = first_losses(name, make), make()
+    spent = watched(task)
+    step = ours(task) if name == OURS else torch_trainer(task)
+    step()
+    return {"losses": losses}, functools.partial(median_parts, step, spent)
 
 
 # --- Measuring ------------------------------------------------------------------------
 
 
 def measure(work: str, rounds: int, seconds: float) -> dict[str, Any]:
-    """A row of the results: both at one network, in turn.
-
-    RunError where ours does not run, or where the first losses differ.
-    """
-    with contextlib.ExitStack() as stack:
-        running: list[Any] = []
-        for name in NAMES:
-            with left_out(name, 1, [TORCH]):
-                script = Path(__file__).resolve()
-                running.append(Candidate(name, 1, Path(work), script=script))
-                stack.callback(running[-1].close)
-        compare(running)
-        running = take_turns(running, rounds, seconds, [TORCH])
+    """A row of the results: both at one network, in turn."""
+    settings = [(name, 1) for name in NAMES]
+    args = [TORCH], LARGEST_ERROR, rounds, seconds
+    running = beside(__file__, settings, work, *args)
     return row_of(work, {each.name: each.rounds for each in running})
-
-
-def compare(running: list[Any]) -> None:
-    """RunError if the first losses are not the same for all."""
-    first, *others = (np.array(each.hello["losses"]) for each in running)
-    for other in others:
-        off = np.max(abs(other - first)) / np.max(abs(first))
-        if not off <= LARGEST_ERROR:
-            raise RunError(f"{TORCH}: its first losses are off by {off:.1e}")
 
 
 def row_of(work: str, rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
@@ -392,28 +369,16 @@ def measure_all(rounds: int, works=WORKS) -> list[dict]:
     return rows
 
 
-# --- The command line -----------------------------------------------------------------
-
-
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    import report
-
     about = "Measure an agent that learns BoxWorld on one core of a CPU."
-    options = report.in_turns("agents", about, WORKS, ROUNDS).parse_args(argv)
-    found = report.heading("agents", "torch")
-    found["agents"] = measure_all(options.rounds, options.works)
-    report.publish(found, options.out)
-    return 0
-
-
-def apart(name: str, work: str) -> None:
-    """A candidate, in a process of its own."""
-    serve(name, lambda: make_task(work), sys.stdin, answering())
+    return report.command("agents", about, WORKS, ROUNDS, measure_all, argv)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3 and sys.argv[1] in NAMES:
-        apart(*sys.argv[1:])
+    if sys.argv[1:2] and sys.argv[1] in NAMES:
+        name, work = sys.argv[1:]
+        made = functools.partial(make, name, lambda: make_task(work))
+        serve(made, 1, sys.stdin, answering())
     else:
         run_main(main)

@@ -23,22 +23,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import peers
-from running import answering
+from running import answering, serve
 
 from tinyrmc import backend, optim
 from tinyrmc.autograd.engine import Tape
 from tinyrmc.backend import (
-    blas_threads,
     device_namespace,
     keep_freed_memory,
     to_device,
@@ -55,7 +56,6 @@ DIMENSIONS = 16  # of a vector of the task
 PIECE = 64  # examples whose float64 tape is held at a time
 MARGIN = 1e-5
 
-THREADS = "ours, threads"  # "ours" has processes, where it can
 TOGETHER, APART = "SGEMM, one product on all cores", "SGEMM, one product on each core"
 
 
@@ -333,6 +333,48 @@ def products_told(tell):
         yield
 
 
+def products(step: Callable[[], Any], steps: int) -> dict[str, float]:
+    """Of a step, with BLAS on one thread: the share of the time that matrix products
+    take, and their floating-point operations a second: with few rows (the steps of a
+    recurrent network: at most 40, or as few numbers to sum over), with many, all of
+    them, and SGEMM's.
+
+    Medians of steps that take turns with SGEMM's, after one that does not count.
+    """
+    keep_freed_memory()
+    spent: dict[str, list] = {"few": [0, 0.0], "many": [0, 0.0]}  # operations, seconds
+
+    def tell(a, b, product, seconds):
+        if min(a.ndim, b.ndim) > 1:  # one with a vector is a sum in disguise
+            rows = product.size // product.shape[-1] if b.ndim == 2 else a.shape[-2]
+            of = spent["few" if min(rows, a.shape[-1]) <= 40 else "many"]
+            of[0] += 2 * product.size * a.shape[-1]
+            of[1] += seconds
+
+    rounds, (large, flops) = [], sgemm(APART, 1)
+    with products_told(tell):
+        step()
+        for _ in range(steps):
+            spent |= {"few": [0, 0.0], "many": [0, 0.0]}
+            whole, of_sgemm = seconds_of(step), seconds_of(large)
+            each = [
+                *spent.values(),
+                [sum(x) for x in zip(*spent.values(), strict=True)],
+            ]
+            speeds = [n / seconds if n else 0.0 for n, seconds in each]
+            rounds.append((each[-1][1] / whole, *speeds, flops / of_sgemm))
+    names = "share_of_step", "few_rows", "many_rows", "all", "sgemm"
+    medians = map(statistics.median, zip(*rounds, strict=True))
+    return dict(zip(names, medians, strict=True))
+
+
+def seconds_of(function: Callable, *arguments: Any) -> float:
+    """How long one call takes."""
+    began = time.perf_counter()
+    function(*arguments)
+    return time.perf_counter() - began
+
+
 def first_errors(step, moments, problem: dict) -> dict[str, float]:
     """The relative errors of the first step: of its loss, its gradient, and the loss
     after its update.
@@ -367,39 +409,32 @@ def median_time(step, seconds: float) -> float:
     return statistics.median(times)
 
 
-def serve(name: str, path: str | None, requests, answer) -> None:
-    """A candidate's life: answer({...}) once it is ready, and answer(median_time) for
-    every line of `requests` (a number of seconds).
-
-    path: of the problem; SGEMM has none.
+def make(name: str, path: str | None) -> tuple[dict, Callable[[float], float]]:
+    """What `running.serve` asks for: how far the first steps are from the problem at
+    this path (SGEMM has none), then the median time of a step.
     """
     cores = available_cores()
-    keep_freed_memory()
-    threads = 1 if name in ("ours", THREADS, APART) else cores
-    with np.errstate(all="ignore"), blas_threads(threads):
-        if name in (TOGETHER, APART):
-            step, flops = sgemm(name, cores)
-            answer({"flops": flops})
-        else:
-            work, problem = read_problem(path)
-            step, moments = _step_of(name, work, problem, cores)
-            answer({"errors": first_errors(step, moments, problem)})
-        for line in requests:
-            answer(median_time(step, float(line)))
+    if name in (TOGETHER, APART):
+        step, flops = sgemm(name, cores)
+        return {"flops": flops}, functools.partial(median_time, step)
+    work, problem = read_problem(path)
+    step, moments = _step_of(name, work, problem, cores)
+    errors = first_errors(step, moments, problem)
+    return {"errors": errors}, functools.partial(median_time, step)
 
 
 def _step_of(name, work, problem, cores):
     """(step, moments) of ours or of a library."""
     if name == "ours":
         return ours(make_trainer(work, problem, cores))
-    if name == THREADS:
-        return ours(make_trainer(work, problem, cores, processes=False))
     return peer(name, work, problem, cores)
 
 
-def main(name: str, path: str | None = None) -> None:
-    """Serve a candidate: it answers each line of stdin with a line of JSON."""
-    serve(name, path, sys.stdin, answering())
+def main(name: str, path: str | None = None, requests=sys.stdin, answer=None) -> None:
+    """A candidate's process: it answers each line of stdin with a line of JSON."""
+    threads = 1 if name in ("ours", APART) else available_cores()
+    made = functools.partial(make, name, path)
+    serve(made, threads, requests, answer or answering())
 
 
 if __name__ == "__main__":

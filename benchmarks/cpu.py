@@ -13,9 +13,8 @@ products, has a turn in every round at every size; its figure is the median of t
 So it is for the network of nth farthest in three sizes (`large`, `small`, `quick`) and
 for the Differentiable Neural Computer (`dnc`).
 
-The other parts are tinyrmc alone (`sweeps` over sizes, `sharing` by processes and
-threads, the `engine`, MPI `ranks`), and `language` and `agents`, which language.py and
-agents.py measure beside PyTorch.
+The other parts are tinyrmc alone (`sweeps` over sizes, the `engine`), and `language`
+and `agents`, which language.py and agents.py measure beside PyTorch.
 
 Results go to a JSON file and a picture beside it. The tables that a document shows are
 printed; `markdown` in report.py makes them from the file.
@@ -28,7 +27,6 @@ import dataclasses
 import importlib.util
 import json
 import math
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,7 +35,7 @@ import agents
 import language
 import peers
 import report
-from candidates import APART, THREADS, TOGETHER, Work
+from candidates import APART, TOGETHER, Work
 from report import at_least_one, cells, json_file, markdown, milliseconds
 from running import (
     CAN_LIMIT,
@@ -49,9 +47,11 @@ from running import (
     tuning_variables,
 )
 
+import tinyrmc
 from tinyrmc.cli.commands import Parser, run_main
 from tinyrmc.errors import RunError, UsageError, counted
-from tinyrmc.training.workers import CAN_FORK, available_cores
+from tinyrmc.runs.machine import environment
+from tinyrmc.training.workers import available_cores
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "cpu.json"
@@ -62,7 +62,7 @@ WORKS = {
     "quick": Work(256, 4, 64, 4),
     "dnc": Work(128, 80, 64, 8, 4, "dnc"),
 }
-OVER_NUMPY = ("HIPS autograd", "MyGrad")  # timed on `small` alone, for orientation
+OVER_NUMPY = ("HIPS autograd",)  # timed on `small` alone, for orientation
 COMPILED = ("torch.compile", "JAX jit")  # take minutes to compile the steps of `dnc`
 MIDDLE = Work(256, 8, 128)  # of the sweeps
 SWEEPS = {
@@ -71,7 +71,7 @@ SWEEPS = {
     "width": (32, 64, 128, 256, 512),
     "steps": (2, 4, 8, 16),
 }
-PARTS = (*WORKS, "sweeps", "sharing", "engine", "ranks", "language", "agents")
+PARTS = (*WORKS, "sweeps", "engine", "language", "agents")
 
 ROUNDS, ROUND_SECONDS = 5, 1.0
 SWEEP_ROUNDS = 3  # at most
@@ -248,108 +248,30 @@ def engine_costs(steps: int) -> dict:
     }
 
 
-def weak_scaling() -> list[dict]:
-    """The rows {ranks, seconds_per_step, efficiency} of scaling.py; none, and a
-    message, where mpi4py or mpiexec is missing.
-    """
-    try:
-        lines = run_python(HERE / "scaling.py").splitlines()
-    except RunError as failed:
-        say(f"the rows of MPI ranks are left out: {failed}")
-        return []
-    return [json.loads(line) for line in lines]
-
-
-ENVIRONMENT = """
-import json, tinyrmc
-from tinyrmc.runs.machine import environment
-print(json.dumps(environment(tinyrmc.__version__)))
-"""
-
-
 def machine() -> dict:
-    """Where this is measured, as the candidates see it, and with which versions."""
-    seen = json.loads(run_python("-c", ENVIRONMENT))
-    versions = {name: seen[name] for name in ("tinyrmc", "python", "numpy")}
+    """Where this is measured, and with which versions."""
+    here = environment(tinyrmc.__version__)
+    versions = {name: here[name] for name in ("tinyrmc", "python", "numpy")}
     kept = ("date", "git_commit", "platform", "processor", "cores", "blas")
     return {
-        **{name: seen[name] for name in kept},
+        **{name: here[name] for name in kept},
         "versions": versions | report.versions(x for _, x in peers.PEERS.values()),
         "load_before": report.load(),
         "environment_removed": tuning_variables(),
     }
 
 
-def share(free_threaded: str | None, rounds: int, seconds: float) -> list[dict]:
-    """The rows {kind, workers, seconds, rounds} of ours on `small`, each worker on a
-    core: processes, threads, and threads without the GIL.
-
-    free_threaded: a Python for the last kind, or None.
-    """
-    kinds = {"processes": ("ours", sys.executable)} if CAN_FORK else {}
-    kinds["threads"] = (THREADS, sys.executable)
-    if free_threaded:
-        version = free_threaded_version(free_threaded)
-        kinds[f"threads, Python {version} without GIL"] = (THREADS, free_threaded)
-    found = []
-    with contextlib.ExitStack() as stack:
-        problem = make_problem(stack, WORKS["small"])
-        for kind, (name, python) in kinds.items():
-            for count in sorted(core_counts(available_cores())):
-                candidate = started(stack, name, count, problem, python)
-                assert candidate is not None  # ours, which raises if it does not run
-                found.append((kind, candidate))
-        take_turns([each for _, each in found], rounds, seconds, peers=())
-    return [
-        {
-            "kind": kind,
-            "workers": candidate.cores,
-            "seconds": candidate.seconds,
-            "rounds": candidate.rounds,
-        }
-        for kind, candidate in found
-    ]
-
-
-ABOUT_THE_GIL = """
-import platform, numpy, threadpoolctl
-from tinyrmc.training import workers
-print(platform.python_version(), workers.GIL)
-"""
-
-
-def free_threaded_version(python: str) -> str:
-    """The version of this Python.
-
-    UsageError if it is not a Python that runs NumPy's threads without the GIL.
-    """
-    remedy = (
-        "give the path of a free-threaded Python that has numpy and threadpoolctl, "
-        "such as python3.14t"
-    )
-    asked = f"--free-threaded {python}"
-    try:
-        version, gil = run_python("-c", ABOUT_THE_GIL, python=python).split()
-    except (OSError, RunError, ValueError) as error:
-        raise UsageError(f"{asked} does not run ({error}); {remedy}") from None
-    if gil == "True":
-        raise UsageError(f"{asked} is a Python {version} with the GIL; {remedy}")
-    return version
-
-
 def measure_all(
     parts: list[str],
     rounds: int,
     quick: bool = False,
-    free_threaded: str | None = None,
     wanted: Sequence[str] = tuple(peers.PEERS),
 ) -> dict:
     """What a results file holds; parts that were not asked for are empty. wanted: the
     peers that may run.
     """
     found = {"benchmark": "cpu", **machine()}
-    found |= {"rows": [], "sweeps": [], "sharing": [], "engine": {}, "ranks": []}
-    found |= {"language": [], "agents": []}
+    found |= {"rows": [], "sweeps": [], "engine": {}, "language": [], "agents": []}
     here = [found["processor"], f"{found['cores']} cores"]
     here += [f"load {found['load_before']}", found["blas"]]
     removed = ", ".join(found["environment_removed"])
@@ -357,12 +279,8 @@ def measure_all(
     works = [part for part in parts if part in WORKS]
     if works or "sweeps" in parts:
         found |= measure_sizes(works, "sweeps" in parts, rounds, quick, wanted)
-    if "sharing" in parts:
-        found["sharing"] = share(free_threaded, rounds, ROUND_SECONDS)
     if "engine" in parts:
         found["engine"] = engine_costs(1000 if quick else 10_000)
-    if "ranks" in parts:
-        found["ranks"] = weak_scaling()
     if "language" in parts:
         found["language"] = language.measure_all(rounds)
     if "agents" in parts:
@@ -433,18 +351,6 @@ def write(found: dict, path: Path) -> None:
         raise RunError(f"{reason}; choose another --out") from error
 
 
-def read(path: Path) -> dict:
-    """A results file. RunError if it is something else."""
-    remedy = "give a file that --out has written"
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise RunError(f"cannot read {path}: {error}; {remedy}") from error
-    if not isinstance(found, dict) or found.get("benchmark") != "cpu":
-        raise RunError(f"{path} holds other results; {remedy}")
-    return found
-
-
 def parser() -> Parser:
     """The flags."""
     about = "Measure training steps on a CPU, beside other libraries and beside SGEMM."
@@ -465,19 +371,12 @@ def parser() -> Parser:
     usual = f"{RESULTS.relative_to(HERE.parent)} for all works, else nowhere"
     out = f"write the results here, and a .png beside it (default: {usual})"
     flag("--out", out, type=json_file, metavar="FILE.json")
-    free = "a Python without the GIL, for another column of `sharing`"
-    flag("--free-threaded", free, metavar="PYTHON")
-    table = "measure nothing: print the tables of these results"
-    flag("--table", table, type=Path, metavar="FILE.json")
     return found
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     options = parser().parse_args(argv)
-    if options.table:
-        print(markdown(read(options.table)), end="")
-        return 0
     rounds = (
         (2 if options.quick else ROUNDS) if options.rounds is None else options.rounds
     )
@@ -487,28 +386,17 @@ def main(argv: list[str] | None = None) -> int:
     parts = options.works or usual
     whole = set(parts) == set(PARTS) and not (options.quick or options.candidates)
     out = options.out or (RESULTS if whole else None)
-    check(options.free_threaded, options.candidates, parts)
+    if options.candidates and not set(parts) & set(WORKS):
+        works = ", ".join(WORKS)
+        raise UsageError(f"--candidates is for {works}; add one of them to --works")
     wanted = options.candidates or tuple(peers.PEERS)
-    found = measure_all(parts, rounds, options.quick, options.free_threaded, wanted)
+    found = measure_all(parts, rounds, options.quick, wanted)
     if out:
         write(found, out)
         drawn = found["rows"] or found["sweeps"]
         say(f"written: {out}" + (f" and {out.stem}.png" if drawn else ""))
     print(markdown(found), end="")
     return 0
-
-
-def check(
-    free_threaded: str | None, candidates: list[str] | None, parts: list[str]
-) -> None:
-    """UsageError for what would fail after all the measuring, or have no effect."""
-    if candidates and not set(parts) & set(WORKS):
-        works = ", ".join(WORKS)
-        raise UsageError(f"--candidates is for {works}; add one of them to --works")
-    if free_threaded and "sharing" not in parts:
-        raise UsageError("--free-threaded is for the part `sharing`; add it to --works")
-    if free_threaded:
-        free_threaded_version(free_threaded)
 
 
 if __name__ == "__main__":

@@ -20,48 +20,42 @@ that of peers.py; its memory network is written as the equations are, and looks 
 memories of each word separately.
 
 `products` is measured in one process on one core: what share of a step of ours its
-matrix products take, and how fast they run: those of few rows (the steps of a recurrent
-network: at most 40, or as few numbers to sum over), the others, and a large SGEMM.
+matrix products take, and how fast they run (`products` in candidates.py).
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import functools
 import json
-import statistics
 import sys
-import tempfile
-import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import candidates
 import numpy as np
 import peers
+import report
 from running import (
     CAN_LIMIT,
     Candidate,
     answering,
-    left_out,
+    beside,
     run_python,
     say,
-    take_turns,
+    serve,
 )
 
 from tinyrmc import corpora
-from tinyrmc.backend import blas_threads, keep_freed_memory
+from tinyrmc.backend import blas_threads
 from tinyrmc.cli.commands import run_main
-from tinyrmc.errors import RunError
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
-from tinyrmc.training.workers import CAN_FORK, Workers, available_cores, pieces_of
+from tinyrmc.training.workers import CAN_FORK, available_cores, pieces_of
 
 LANES, WINDOW, WORDS = 20, 35, 10_000
 CLIP = 0.5
 SGD_RATE = 1.0
-FEW_ROWS = 40
 ROUNDS, SECONDS = 5, 2.0
 LARGEST_ERROR = 1e-4  # of one of the first losses, relative
 
@@ -301,27 +295,10 @@ def torch_trainer(work: Work, piece: tuple[int, int] | None = None):
     return step
 
 
-def torch_processes(work: Work, count: int):
-    """step() in as many processes as cores; call it with PyTorch on one thread."""
-    import torch.distributed
-
-    if not CAN_FORK:
-        raise RuntimeError("no safe fork here")
-    pieces, steps = pieces_of(work.lanes, work.lanes, count), {}
-
-    def share(worker, address):
-        if address:
-            torch.distributed.init_process_group(
-                "gloo", init_method=address, rank=worker, world_size=count
-            )
-            steps[worker] = torch_trainer(work, pieces[worker])
-            return 0.0
-        return steps[worker]()
-
-    workers = Workers(count, share, processes=True)
-    with tempfile.TemporaryDirectory() as folder:  # needed until all have met
-        workers.run(f"file://{folder}/meeting")
-    return lambda: sum(workers.run(None))
+def torch_processes(work: Work):
+    """step() in as many processes as cores, which share the lanes."""
+    pieces = pieces_of(work.lanes, work.lanes, available_cores())
+    return peers.together(lambda worker: torch_trainer(work, pieces[worker]))
 
 
 # --- What is timed --------------------------------------------------------------------
@@ -335,58 +312,15 @@ def candidate(name: str, work: Work, cores: int):
 
     torch.set_num_threads(cores if name == TORCH_THREADS else 1)
     if name == TORCH_PROCESSES:
-        return torch_processes(work, cores)
+        return torch_processes(work)
     return torch_trainer(work)
 
 
-def serve(name: str, work: Work, requests, answer) -> None:
-    """A candidate's life, as in candidates.py: it says its first losses, and then the
-    median time of a step for every line of `requests` (a number of seconds).
-    """
-    cores = available_cores()
-    keep_freed_memory()
-    with np.errstate(all="ignore"), blas_threads(cores if name == THREADS else 1):
-        step = candidate(name, work, cores)
-        answer({"losses": [float(step()) for _ in range(3)]})
-        for line in requests:
-            answer(candidates.median_time(step, float(line)))
-
-
-def products(work: Work, steps: int = 7) -> dict[str, Any]:
-    """Of a step on one core: the share of the time that matrix products take, and their
-    floating-point operations a second: with few rows, with many, and SGEMM's.
-
-    Medians of steps that take turns with SGEMM's.
-    """
-    keep_freed_memory()
-    spent: dict[str, list] = {"few": [0, 0.0], "many": [0, 0.0]}  # operations, seconds
-
-    def tell(a, b, product, seconds):
-        if a.ndim > 1 and b.ndim > 1:  # others are sums
-            rows = product.size // product.shape[-1] if b.ndim == 2 else a.shape[-2]
-            of = spent["few" if min(rows, a.shape[-1]) <= FEW_ROWS else "many"]
-            of[0] += 2 * product.size * a.shape[-1]
-            of[1] += seconds
-
-    rounds = []
-    with blas_threads(1), candidates.products_told(tell):
-        step, (sgemm, flops) = ours(work, 1), candidates.sgemm(candidates.APART, 1)
-        step()
-        for _ in range(steps):
-            for each in spent.values():
-                each[:] = 0, 0.0
-            began = time.perf_counter()
-            step()
-            whole = time.perf_counter() - began
-            of_sgemm = time.perf_counter()
-            sgemm()
-            of_sgemm = time.perf_counter() - of_sgemm
-            share = sum(seconds for _, seconds in spent.values()) / whole
-            few, many = (n / seconds if n else 0.0 for n, seconds in spent.values())
-            rounds.append((share, few, many, flops / of_sgemm))
-    names = "share_of_step", "few_rows", "many_rows", "sgemm"
-    medians = map(statistics.median, zip(*rounds, strict=True))
-    return dict(zip(names, medians, strict=True))
+def make(name: str, work: Work) -> tuple[dict, Any]:
+    """What `running.serve` asks for: first losses, then the median time of a step."""
+    step = candidate(name, work, available_cores())
+    losses = [float(step()) for _ in range(3)]
+    return {"losses": losses}, functools.partial(candidates.median_time, step)
 
 
 # --- Measuring ------------------------------------------------------------------------
@@ -402,13 +336,8 @@ def measure(name: str, work: Work, rounds: int, seconds: float) -> dict[str, Any
     if cores > 1 and CAN_LIMIT:
         settings += [(x, 1) for x in (THREADS, TORCH_THREADS)]
     found: dict[str, Any] = {"work": name, **dataclasses.asdict(work)}
-    with contextlib.ExitStack() as stack:
-        running: list[Candidate] = []
-        for setting in settings:
-            with left_out(*setting, TORCH):
-                running.append(_start(stack, work, *setting))
-        compare(running)
-        running = take_turns(running, rounds, seconds, TORCH)
+    args = TORCH, LARGEST_ERROR, rounds, seconds
+    running = beside(__file__, settings, _words(work), *args)
     found["candidates"] = [
         {
             "name": each.name,
@@ -443,28 +372,6 @@ def _words(work: Work) -> str:
     return json.dumps(dataclasses.astuple(work))
 
 
-def _start(stack: contextlib.ExitStack, work: Work, name: str, cores: int) -> Candidate:
-    """A candidate that the stack ends."""
-    file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "work.json"
-    file.write_text(_words(work))
-    started = Candidate(name, cores, file, script=Path(__file__).resolve())
-    stack.callback(started.close)
-    return started
-
-
-def compare(running: list[Candidate]) -> None:
-    """RunError if the first losses are not the same for all."""
-    first, *others = running
-    for other in others:
-        pairs = zip(first.hello["losses"], other.hello["losses"], strict=True)
-        off = max(abs(a / b - 1) for a, b in pairs)
-        if not off <= LARGEST_ERROR:
-            who = f"{other.name} on {other.cores} cores"
-            raise RunError(
-                f"{who}: its first losses are off by {off:.1e} of their value"
-            )
-
-
 def measure_all(rounds: int, names: Iterable[str] = WORKS) -> list[dict]:
     """The rows of these networks."""
     rows = []
@@ -478,32 +385,21 @@ def measure_all(rounds: int, names: Iterable[str] = WORKS) -> list[dict]:
     return rows
 
 
-# --- The command line -----------------------------------------------------------------
-
-
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    import report
-
     about = "Measure the training step of language models on a CPU."
-    options = report.in_turns("language", about, [*WORKS], ROUNDS).parse_args(argv)
-    found = report.heading("language", "torch")
-    found["language"] = measure_all(options.rounds, options.works)
-    report.publish(found, options.out)
-    return 0
-
-
-def apart(name: str, argument: str) -> None:
-    """What runs in a process of its own: a candidate, or `products`."""
-    if name == "products":
-        print(json.dumps(products(Work(*json.loads(argument)))))
-        return
-    work = Work(*json.loads(Path(argument).read_text()))
-    serve(name, work, sys.stdin, answering())
+    return report.command("language", about, [*WORKS], ROUNDS, measure_all, argv)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3 and sys.argv[1] in (*NAMES, "products"):
-        apart(*sys.argv[1:])
+    if sys.argv[1:2] and sys.argv[1] in (*NAMES, "products"):
+        name, work = sys.argv[1], Work(*json.loads(sys.argv[2]))
+        if name == "products":
+            with blas_threads(1):
+                found = candidates.products(ours(work, 1), 7)
+            print(json.dumps(found))
+        else:
+            threads = available_cores() if name == THREADS else 1
+            serve(lambda: make(name, work), threads, sys.stdin, answering())
     else:
         run_main(main)

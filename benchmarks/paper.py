@@ -16,7 +16,6 @@ import json
 import re
 import textwrap
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -431,82 +430,61 @@ def _easier(title: str, group: dict[str, Any]) -> str:
 # --- Figures --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A picture of ours: its file in results/, and how it differs from the paper's."""
-
-    file: str
-    says: str
-
-
-@dataclass(frozen=True)
-class Of:
-    """A figure of the paper."""
-
-    number: int
-    shows: str
-    ours: tuple[Shown, ...]
-
-
-FIGURES = (
-    Of(
-        4,
+# number in the paper -> what it shows, and our pictures: {file in results/: how it
+# differs from the paper's}
+FIGURES: dict[int, tuple[str, dict[str, str]]] = {
+    4: (
         "nth farthest: slots x heads x gates",
-        (
-            Shown("nth_farthest_figure4.png", "the paper's sizes"),
-            Shown("nth_farthest_figure4_reduced.png", "4 vectors of 4 dimensions"),
-        ),
+        {
+            "nth_farthest_figure4.png": "the paper's sizes",
+            "nth_farthest_figure4_reduced.png": "4 vectors of 4 dimensions",
+        },
     ),
-    Of(
-        5,
+    5: (
         "nth farthest: the RMC and its rivals while they learn",
-        (
-            Shown("nth_farthest_ladder.png", "8 x 16, by the ladder"),
-            Shown("nth_farthest_fair.png", "4 x 4, the same steps on each rung"),
-            Shown("nth_farthest_models.png", "4 x 4, rungs that open by accuracy"),
-        ),
+        {
+            "nth_farthest_ladder.png": "8 x 16, by the ladder",
+            "nth_farthest_fair.png": "4 x 4, the same steps on each rung",
+            "nth_farthest_models.png": "4 x 4, rungs that open by accuracy",
+        },
     ),
-    Of(
-        8,
+    8: (
         "programs: the cores while they learn",
-        (
-            Shown("program_evaluation.png", "two operations on five digits"),
-            Shown("program_evaluation_addition.png", "addition of three digits"),
-        ),
+        {
+            "program_evaluation.png": "two operations on five digits",
+            "program_evaluation_addition.png": "addition of three digits",
+        },
     ),
-    Of(
-        10,
+    10: (
         "MiniPacman: score while agents learn",
-        (Shown("mini_pacman.png", "through the viewport, `quick`"),),
+        {"mini_pacman.png": "through the viewport, `quick`"},
     ),
-    Of(
-        11,
+    11: (
         "language models: perplexity while they learn",
-        (
-            Shown("wikitext_103.png", "WikiText-103"),
-            Shown("language_modeling_quick.png", "the Penn Treebank"),
-        ),
+        {
+            "wikitext_103.png": "WikiText-103",
+            "language_modeling_quick.png": "the Penn Treebank",
+        },
     ),
-    Of(
-        12,
+    12: (
         "perplexity by how many words the model has read",
-        (Shown("language_modeling_words_read.png", "the Penn Treebank"),),
+        {"language_modeling_words_read.png": "the Penn Treebank"},
     ),
-)
+}
 
 
 def figures(folder: Path = RESULTS) -> str:
     """A table of the figures, then our pictures of them."""
     rows = ["| figure | what it shows | ours |\n| --- | --- | --- |\n"]
     pictures = []
-    for of in FIGURES:
+    for which, (shows, _) in FIGURES.items():
         links = []
-        for shown in _there(of, folder):
-            title = f"Figure {of.number}" + f": {shown.says}" * bool(shown.says)
-            links.append(f"[{shown.says or 'run'}]({shown.file})")
-            words = f"{of.shows}, {shown.says}".removesuffix(", ")
-            pictures.append(f"### {title}\n\n![{words}]({shown.file})\n")
-        rows.append(f"| {of.number} | {of.shows} | {'<br>'.join(links) or NOT_RUN} |\n")
+        for file, says in _there(which, folder):
+            links.append(f"[{says}]({file})")
+            pictures.append(
+                f"### Figure {which}: {says}\n\n![{shows}, {says}]({file})\n"
+            )
+        rows.append(f"| {which} | {shows} | {'<br>'.join(links) or NOT_RUN} |\n")
     return "\n".join(["## Figures\n", "".join(rows), *pictures])
 
 
@@ -547,18 +525,19 @@ def in_one_look(groups: list[dict[str, Any]], folder: Path) -> str:
         }
         run = f"{len(cells & known)} of {len(known)} cells"
         rows.append(f"| {part} | {run} | {differ} |\n")
-    missing = [str(of.number) for of in FIGURES if not _there(of, folder)]
+    missing = [str(which) for which in FIGURES if not _there(which, folder)]
     run = f"{len(FIGURES) - len(missing)} of {len(FIGURES)}"
     differ = "drawn of the smaller tasks above"
     if missing:
         differ = f"not run: {', '.join(missing)}"
-    numbers = ", ".join(str(of.number) for of in FIGURES)
+    numbers = ", ".join(map(str, FIGURES))
     return "".join([*rows, f"| figures {numbers} | {run} | {differ} |\n"])
 
 
-def _there(of: Of, folder: Path) -> list[Shown]:
+def _there(which: int, folder: Path) -> list[tuple[str, str]]:
     """The pictures of a figure that there are."""
-    return [shown for shown in of.ours if (folder / shown.file).exists()]
+    _, ours = FIGURES[which]
+    return [each for each in ours.items() if (folder / each[0]).exists()]
 
 
 def page(folder: Path = RESULTS) -> str:

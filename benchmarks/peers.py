@@ -363,17 +363,14 @@ def torch_compiled(weights, inputs, targets, sizes):
 
 
 def torch_processes(weights, inputs, targets, sizes):
-    """PyTorch eager in as many processes as cores; call it with PyTorch on one thread.
+    """PyTorch eager in as many processes as cores.
 
     Each process differentiates its share of the batch in pieces, gloo sums the
     gradients, and each process updates its own weights. A step starts in all of them as
     ours does.
     """
     import torch
-    import torch.distributed
 
-    if not CAN_FORK:
-        raise RuntimeError("no safe fork here")
     count = available_cores()
     w, forward, optimizer, moments = _torch_parts(weights, sizes)
     x, y = torch.tensor(inputs), torch.tensor(targets)
@@ -384,15 +381,7 @@ def torch_processes(weights, inputs, targets, sizes):
     for parameter, part in zip(w.values(), gradient.split(lengths), strict=True):
         parameter.grad = part.view_as(parameter)  # backward adds to it in place
 
-    def meet(worker, address):
-        torch.distributed.init_process_group(
-            "gloo", init_method=address, rank=worker, world_size=count
-        )
-        return 0.0
-
-    def share(worker, address):
-        if address:
-            return meet(worker, address)
+    def step(worker):
         gradient.zero_()
         total = 0.0  # this process's part of the mean loss
         for start, stop in pieces[worker::count]:
@@ -403,10 +392,32 @@ def torch_processes(weights, inputs, targets, sizes):
         optimizer.step()
         return total
 
+    return together(lambda worker: lambda: step(worker)), moments
+
+
+def together(make):
+    """step() -> the sum of what make(worker)() gives in as many processes as cores, in
+    which gloo can add up; call it with PyTorch on one thread.
+    """
+    import torch.distributed
+
+    if not CAN_FORK:
+        raise RuntimeError("no safe fork here")
+    count, steps = available_cores(), {}
+
+    def share(worker, address):
+        if not address:
+            return steps[worker]()
+        torch.distributed.init_process_group(
+            "gloo", init_method=address, rank=worker, world_size=count
+        )
+        steps[worker] = make(worker)
+        return 0.0
+
     workers = Workers(count, share, processes=True)
     with tempfile.TemporaryDirectory() as folder:  # needed until all have met
         workers.run(f"file://{folder}/meeting")
-    return lambda: sum(workers.run(None)), moments
+    return lambda: sum(workers.run(None))
 
 
 # --- JAX ------------------------------------------------------------------------------
@@ -471,7 +482,7 @@ def jax_jit(weights, inputs, targets, sizes):
     return step, lambda: {name: np.array(moment) for name, moment in state[1].items()}
 
 
-# --- Libraries over NumPy -------------------------------------------------------------
+# --- A library over NumPy -------------------------------------------------------------
 
 
 def hips(weights, inputs, targets, sizes):
@@ -485,31 +496,6 @@ def hips(weights, inputs, targets, sizes):
         return loss_of(lib, w, inputs, targets, sizes)
 
     return _with_adam(weights, autograd.value_and_grad(loss))
-
-
-def mygrad(weights, inputs, targets, sizes):
-    """MyGrad, without the checks on memory that its manual advises to turn off for
-    speed, with Adam written out.
-    """
-    import mygrad as mg
-    from mygrad import nnet
-
-    class MyGrad(Library):
-        relu = staticmethod(nnet.relu)
-        sigmoid = staticmethod(nnet.sigmoid)
-        softmax = staticmethod(nnet.softmax)
-        cross_entropy = staticmethod(nnet.softmax_crossentropy)
-
-    lib = MyGrad(mg)
-    mg.turn_memory_guarding_off()
-
-    def differentiate(weights):
-        w = {name: mg.tensor(value, copy=False) for name, value in weights.items()}
-        loss = loss_of(lib, w, inputs, targets, sizes)
-        loss.backward()
-        return loss.data, {name: tensor.grad for name, tensor in w.items()}
-
-    return _with_adam(weights, differentiate)
 
 
 def _with_adam(weights, differentiate):
@@ -538,5 +524,4 @@ PEERS = {
     "torch.compile": (torch_compiled, "torch"),
     "JAX jit": (jax_jit, "jax"),
     "HIPS autograd": (hips, "autograd"),
-    "MyGrad": (mygrad, "mygrad"),
 }

@@ -8,7 +8,6 @@ import contextlib
 import itertools
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -17,6 +16,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from tinyrmc.backend import blas_threads, keep_freed_memory
 from tinyrmc.errors import RunError, counted
 
 HERE = Path(__file__).resolve().parent
@@ -68,12 +70,6 @@ def surroundings(folder: str) -> dict[str, str]:
         "JAX_PLATFORMS": "cpu",
         "TORCHINDUCTOR_CACHE_DIR": folder,
     }
-
-
-def peak_bytes() -> int:
-    """The most memory that this process has had so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def run_python(*arguments: Any, python: str = sys.executable) -> str:
@@ -129,7 +125,7 @@ class Candidate:
         self,
         name: str,
         cores: int,
-        problem: Path | None = None,
+        problem: Path | str | None = None,
         python: str = sys.executable,
         script: Path | None = None,
     ):
@@ -211,6 +207,61 @@ def take_turns(
             if broken:
                 running.remove(each)
     return running
+
+
+def beside(
+    script: str,
+    settings: Iterable[tuple[str, int]],
+    work: str,
+    peers: Collection[str],
+    largest_error: float,
+    rounds: int,
+    seconds: float,
+) -> list[Candidate]:
+    """Candidates of a script at one work, each (name, cores) in a process of its own,
+    timed in turn; those that still run in the end.
+
+    RunError as in `take_turns`, or where the first losses are not the same for all.
+    """
+    with contextlib.ExitStack() as stack:
+        running = []
+        for name, cores in settings:
+            with left_out(name, cores, peers):
+                running.append(Candidate(name, cores, work, script=Path(script)))
+                stack.callback(running[-1].close)
+        compare(running, largest_error)
+        return take_turns(running, rounds, seconds, peers)
+
+
+def compare(running: Iterable[Any], largest_error: float) -> None:
+    """RunError if first losses differ by more than this part of the largest."""
+    first, *others = running
+    expected = np.array(first.hello["losses"])
+    for other in others:
+        off = np.max(abs(other.hello["losses"] - expected)) / np.max(abs(expected))
+        if not off <= largest_error:
+            who = f"{other.name} on {counted(other.cores, 'core')}"
+            raise RunError(f"{who}: its first losses are off by {off:.1e}")
+
+
+# --- In a candidate's process ---------------------------------------------------------
+
+
+def serve(
+    make: Callable[[], tuple[dict, Callable[[float], Any]]],
+    threads: int,
+    requests: Iterable[str],
+    answer: Callable[[Any], None],
+) -> None:
+    """A candidate's life: make() gives (hello, timed). It answers hello, and then
+    timed(seconds) for every line of `requests`, a number of seconds.
+    """
+    keep_freed_memory()
+    with np.errstate(all="ignore"), blas_threads(threads):
+        hello, timed = make()
+        answer(hello)
+        for line in requests:
+            answer(timed(float(line)))
 
 
 def answering() -> Callable[[Any], None]:

@@ -8,8 +8,6 @@ import errno
 import hashlib
 import os
 import re
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -480,17 +478,3 @@ def test_a_folder_that_is_read_only_for_all_is_not_written_to(
     finally:
         ptb.chmod(0o755)
     assert written(ptb) == before and len(written(other)) == 1
-
-
-# --- The benchmark --------------------------------------------------------------------
-
-
-def test_the_benchmark_measures_a_text_of_its_own(tmp_path):
-    script = Path(__file__).resolve().parent.parent / "benchmarks" / "corpora.py"
-    words = ["--tokens", "20000", "--words", "500", "--folder", str(tmp_path)]
-    command = [sys.executable, str(script), *words]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert said.startswith("| a text of 520,000 tokens, 500 words | seconds |")
-    for what in ("becomes integers", "is there already"):
-        assert re.search(rf"^\| {what} \| \d+\.\d\d \|", said, re.M)
-    assert [*tmp_path.iterdir()] == []

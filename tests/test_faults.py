@@ -1,5 +1,5 @@
 """What the files of a run may say, what no command waits for or believes, and what
-happens when the machine gives out. benchmarks/faults.py tries more, at random.
+happens when the machine gives out. test_faults_campaign.py tries more, at random.
 """
 
 import gc

@@ -483,8 +483,8 @@ told(*curves["your step"])
 # %% [markdown]
 # It has learnt one question in three, the self query, and guesses at the others. In
 # chapter 9 the same function learnt to compare two symbols without an error. Did we
-# give up too early? `benchmarks/between.py` trains a larger network, and for longer:
-# the preset `quick`, 3,000 steps. It goes through the table of chapter 9, row by row.
+# give up too early? We trained a larger network, and for longer: the preset `quick`,
+# 3,000 steps, and went through the table of chapter 9, row by row.
 # Each line below is a network of its own: the released form with one row as in the
 # paper, or the paper's form with one row as released. Rungs count from 0:
 
@@ -567,7 +567,7 @@ plt.show()
 # differs from seed to seed. `climb(my_normed_step, seed=1)`, the second seed that we
 # tried, is only just leaving the floor after 2,000 steps: 70 % held out, still on the
 # first rung. Without the norm, seed 1 stands at 66 %. We chose the sizes and the
-# learning rate so that a run takes a minute or so. The runs of `between.py` had 3,000
+# learning rate so that a run takes a minute or so. The runs in the table had 3,000
 # steps and a larger network.
 #
 # With three seeds each at `quick`'s full length, 12,000 steps, the same row decides:
