@@ -8,7 +8,6 @@
 #   make lab         opens the chapters in JupyterLab
 #   make chapters    makes the notebooks from chapters/source/; ARGS="04 07": these
 #   make site        builds the website into site/_build/html
-#   make address     REPOSITORY=owner/name: the project's public address, everywhere
 #   make bench       measures on this machine; ARGS=--quick: a first look
 #   make faults      kills, full disks, forged files, bad words: what becomes of them
 #   make clean       removes the environment, caches and builds; runs/ is kept
@@ -33,7 +32,7 @@ absent := environment
 endif
 endif
 
-.PHONY: help train test test-all lint lab chapters site address bench faults clean
+.PHONY: help train test test-all lint lab chapters site bench faults clean
 .PHONY: environment
 .NOTPARALLEL:
 
@@ -62,9 +61,6 @@ chapters: $(VENV)/installed-notebooks
 
 site: $(VENV)/installed-docs
 	$(python) site/make_site.py $(ARGS)
-
-address: $(VENV)/installed
-	@$(python) site/address.py $(if $(REPOSITORY),'$(REPOSITORY)')
 
 bench: $(VENV)/installed-bench
 	$(python) benchmarks/cpu.py $(ARGS)

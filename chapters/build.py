@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parent / "site"))
-
-import address  # noqa: E402
 
 TOOLS = ("jupytext", "nbformat", "nbclient", "ipykernel")
 LONGEST = 300  # seconds for one cell
@@ -81,16 +78,12 @@ def read(source: Path) -> NotebookNode:
     Its cells get ids that depend on nothing but the source.
     """
     import jupytext
-    import nbformat
 
     notebook = jupytext.read(source)
     for number, cell in enumerate(notebook.cells):
         text = f"{number} {cell.source}"
         cell["id"] = hashlib.sha1(text.encode()).hexdigest()[:8]
         cell.metadata = _metadata(cell)
-    path = f"chapters/{source.stem}.ipynb"
-    first = address.opening(address.repository(), path)
-    notebook.cells[:0] = map(nbformat.from_dict, first)
     notebook.metadata = METADATA
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     return notebook

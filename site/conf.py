@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 # what is documented is this tree, whatever may be installed
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-import address  # noqa: E402
+from looks import repository  # noqa: E402
 
 import tinyrmc  # noqa: E402
 
@@ -21,6 +21,7 @@ project_copyright = "the tinyrmc authors"
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx.ext.mathjax",
     "house_style",
@@ -81,10 +82,13 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 
-if repository := address.repository():  # else no page links to it
-    html_baseurl = address.pages(repository)
+if url := repository():  # else no page links to it
+    owner, name = url.split("/")[-2:]
+    html_baseurl = (
+        f"https://{owner.lower()}.github.io/{name}/"  # site.yml publishes there
+    )
     html_theme_options |= {
-        "repository_url": f"{address.HOST}{repository}",
+        "repository_url": url,
         "repository_branch": "main",
         "use_repository_button": True,
         "launch_buttons": {

@@ -1,13 +1,8 @@
-"""Turns the project's docstrings into reStructuredText for autodoc.
+"""Turns the project's docstrings into reStructuredText for autodoc and napoleon.
 
-The docstrings are plain text, to be read beside the code. They are made of paragraphs
-with `code` in them and of indented blocks, each of which is one of
-
-    items      a name or several, a colon, and what they are: what follows "Args:"
-    columns    a word, two spaces or more, and what it means, as here; the text may go
-               on below, indented
-    a table    rows of cells between bars; the first row is the head
-    code       anything else, kept as it is
+The docstrings are plain text, to be read beside the code: paragraphs with `code` in
+them; sections such as "Args:", which napoleon reads; and indented blocks, such as
+tables and equations, which are shown as they are.
 """
 
 from __future__ import annotations
@@ -17,6 +12,7 @@ import html
 import inspect
 import re
 import textwrap
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +20,10 @@ from docutils import nodes
 from formulas import FORMULAS
 
 WIDE = 760  # pixels; a picture with more cannot be read when shrunk to a phone
-ITEM = re.compile(r"([\w*.]+(?:, [\w*.]+)*): +(\S.*)")
-GAP = re.compile(r" {2,}")
 FLAG = r"(?<![\w`.-])--[a-z][\w.-]*\w"  # --data.kind
-# x_t, sum_k, h_{i,t-1}, b^f, ]^D
-INDEX = r"(?:(?<![\w`])(?:sum|prod|[A-Za-z])|\])[_^](?:\w|\{[^}]+\})(?![\w^(])"
-# every second part of a split is code, emphasis or one of these
-MARKED = re.compile(rf"(`[^`]+`|\*\w(?:[^*]*\w)?[.?]?\*|{FLAG}|{INDEX})")
+# every second part of a split is code, emphasis or a flag
+MARKED = re.compile(rf"(`[^`]+`|\*\w(?:[^*]*\w)?[.?]?\*|{FLAG})")
+SECTION = re.compile(r"(Args|Raises|Returns|Yields|Attributes):$")
 WORD = re.compile(r"\S+")
 PROGRAMS = r"python\d?|py|pip|uv|make|git|tinyrmc|mpiexec|\.venv/\S+"
 COMMAND = re.compile(rf"^(?:\w+=\S* )*(?:{PROGRAMS}) [\w.'-]", re.MULTILINE)
@@ -43,152 +36,51 @@ ALIAS = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
 def rst(text: str) -> list[str]:
     """The lines of a docstring, dedented, as reStructuredText."""
     lines: list[str] = []
-    for block in _blocks(text):
-        head = block[0]
-        if head[0] != " ":
-            lines += _items(block, fewest=2) or [_inline(line) for line in block]
-        else:
-            block = textwrap.dedent("\n".join(block)).splitlines()
-            lines += _table(block) or _items(block) or _columns(block) or _code(block)
+    for paragraph in re.split(r"\n\s*\n(?! )", text.strip("\n").rstrip()):
+        section = False  # whether what is indented belongs to napoleon
+        for indented, run in groupby(paragraph.splitlines(), _indented):
+            block = [*run]
+            if not indented:
+                section = bool(SECTION.match(block[-1]))
+                lines += map(_inline, block)
+            elif section:
+                lines += map(_inline, block)
+            else:
+                lines += ["", *_code(textwrap.dedent("\n".join(block)).strip("\n")), ""]
         lines.append("")
     return lines
 
 
-def _blocks(text):
-    """Runs of lines that are all indented or all not.
-
-    A list of items is one run with the indented lines below its items. Code may hold
-    blank lines.
-    """
-    found: list[list[str]] = []
-    for paragraph in re.split(r"\n\s*\n", text.strip("\n").rstrip()):
-        lines = paragraph.splitlines()
-        if lines and lines[0][0] != " " and _items(lines, fewest=2):
-            found.append(lines)
-            continue
-        for number, line in enumerate(lines):
-            same = found and (line[0] == " ") == (found[-1][0][0] == " ")
-            if same and (number or line[0] == " "):
-                found[-1] += [line] if number else ["", line]
-            else:
-                found.append([line])
-    return found
+def _indented(line):
+    return not line or line[0] == " "
 
 
 def _inline(text):
-    """A line of running text: code in double backticks, indices set as indices, and
-    everything escaped that reStructuredText would take for markup.
+    """A line of running text: code in double backticks, and everything escaped that
+    reStructuredText would take for markup.
     """
     parts = MARKED.split(text)
     for k, part in enumerate(parts):
         if k % 2 == 0:
             parts[k] = re.sub(r"([\\*|`]|_(?=\W|$))", r"\\\1", part)
-            continue
-        if part[0] in "`-":
+        elif part[0] in "`-":
             parts[k] = f"``{part.strip('`')}``"
-        elif part[0] != "*":
-            base, kind, index = re.split(r"([_^])", part, maxsplit=1)
-            role = "sub" if kind == "_" else "sup"
-            parts[k] = f"{base}\\ :{role}:`{index.strip('{}')}`"
-        if parts[k + 1][:1].isalnum():
+        if k % 2 and parts[k + 1][:1].isalnum():
             parts[k] += "\\ "  # as in `x`s
     return "".join(parts)
 
 
-def _entries(block):
-    """[(line at the margin, the lines below that are indented)]."""
-    entries = []
-    for line in block:
-        if line[:1] not in ("", " "):
-            entries.append((line, []))
-        elif entries:
-            entries[-1][1].append(line)
-        else:
-            return []
-    return entries
-
-
-def _indented(lines, by="   "):
-    return [f"{by}{line}" if line else "" for line in lines]
-
-
-def _definitions(pairs):
-    """A definition list of (term, text), texts being docstrings in turn."""
-    lines = []
-    for term, text in pairs:
-        lines += [term, *_indented(rst(text))]
-    return lines
-
-
-def _below(first, rest):
-    """The text of an entry: the rest of its first line, the lines below dedented."""
-    indents = [len(line) - len(line.lstrip()) for line in rest if line.strip()]
-    margin = min(indents, default=0)
-    return "\n".join([first, *(line[margin:] for line in rest)])
-
-
-def _items(block, fewest=1):
-    """A block of names and what they are, as a definition list; empty if it is none."""
-    entries = _entries(block)
-    matched = [ITEM.fullmatch(line) for line, _ in entries]
-    if len(entries) < fewest or not all(matched):
-        return []
-    return _definitions(
-        (f"``{m[1]}``", _below(m[2], rest))
-        for m, (_, rest) in zip(matched, entries, strict=True)
-    )
-
-
-def _columns(block):
-    """A block of columns as a definition list or a table; empty if it is none."""
-    entries = _entries(block)
-    rows = [GAP.split(line) for line, _ in entries]
-    widths = {len(row) for row in rows}
-    if len(rows) < 2 or len(widths) != 1 or min(widths) < 2:
-        return []
-    if any(row[1].startswith("#") for row in rows):  # code with comments
-        return []
-    if widths == {2}:
-        return _definitions(
-            (_term(first), _below(text, rest))
-            for (first, text), (_, rest) in zip(rows, entries, strict=True)
-        )
-    return [] if any(rest for _, rest in entries) else _list_table(rows)
-
-
-def _term(text):
-    """The left column: as code where it looks like some."""
-    return f"``{text}``" if re.search(r"[=_/.(]", text) else _inline(text)
-
-
-def _table(block):
-    """A block of rows between bars as a table; empty if it is none."""
-    if not all(line.startswith("|") and line.endswith("|") for line in block):
-        return []
-    return _list_table(
-        [[cell.strip() for cell in line.strip("|").split("|")] for line in block],
-        head=1,
-    )
-
-
-def _list_table(rows, head=0):
-    lines = [".. list-table::", f"   :header-rows: {head}", ""]
-    for row in rows:
-        lines += [
-            f"   {'-' if k else '* -'} {_inline(cell)}".replace("   -", "     -", 1)
-            for k, cell in enumerate(row)
-        ]
-    return lines
-
-
-def _code(block):
-    text = "\n".join(block)
+def _code(text):
     try:
         ast.parse(text)
         language = "python"
     except SyntaxError:
         language = "text"
-    return [f".. code-block:: {language}", "", *_indented(block)]
+    return [
+        f".. code-block:: {language}",
+        "",
+        *textwrap.indent(text, "   ").splitlines(),
+    ]
 
 
 def formulas(name: str) -> list[str]:
@@ -311,7 +203,7 @@ def setup(app):
 
     for name, primitive in TABLE.items():
         setattr(inspect.getmodule(primitive.forward), name, documented(primitive))
-    app.connect("autodoc-process-docstring", _process)
+    app.connect("autodoc-process-docstring", _process, priority=400)  # before napoleon
     app.connect("autodoc-process-signature", _name_aliases)
     app.connect("doctree-read", _keep_together)
     app.connect("doctree-read", _set_commands)

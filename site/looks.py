@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import html
 import re
+import tomllib
 from typing import Any
 
-import address
 import make_site
 from docutils import nodes
 from sphinx import addnodes
@@ -21,12 +21,18 @@ PLAIN = re.compile(r"[A-Za-z]{3,}")  # a word: a cell that has one is no number
 CHARTS = "benchmarks/results/"
 
 
+def repository() -> str:
+    """The public address, from pyproject.toml; empty while there is none."""
+    text = (make_site.ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)["project"].get("urls", {}).get("Repository", "")
+
+
 def setup(app: Any) -> dict[str, bool]:
     """What Sphinx calls first."""
     app.connect("html-page-context", _describe)
     app.connect("doctree-resolved", _align_numbers)
     app.connect("doctree-resolved", _mark_charts)
-    if address.repository():  # after the theme has made its buttons
+    if repository():  # after the theme has made its buttons
         app.connect("html-page-context", _offer_editing, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
@@ -73,7 +79,7 @@ def description(doctree: nodes.document | None) -> str:
 def _offer_editing(app, pagename, templatename, context, doctree):
     """A button that opens what the page is made of, to be edited."""
     if path := make_site.edited().get(pagename):
-        where = f"{address.HOST}{address.repository()}/edit/main/{path}"
+        where = f"{repository()}/edit/main/{path}"
         button = {
             "type": "link",
             "url": where,

@@ -24,7 +24,6 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-import address
 from markup import rst, table
 
 HERE = Path(__file__).resolve().parent
@@ -207,9 +206,6 @@ class Source:
                 self.write(page, self.relink(text, name))
                 continue
             notebook = json.loads(text)
-            notebook["cells"] = [  # the page has buttons of its own
-                cell for cell in notebook["cells"] if cell["id"] not in address.CELLS
-            ]
             for cell in notebook["cells"]:
                 if cell["cell_type"] == "markdown":
                     cell["source"] = self.relink("".join(cell["source"]), name)

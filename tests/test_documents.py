@@ -7,6 +7,7 @@ import io
 import json
 import re
 import statistics
+import tomllib
 from pathlib import Path
 
 import make_site
@@ -89,9 +90,23 @@ def test_the_twenty_lines_print_what_is_said_of_them():
 
 
 def test_the_readme_fits_on_a_page():
-    """But for the badges and commands that `make address` writes into it."""
-    own = re.sub(r"(?s)(<!-- address: ).*?(<!-- end -->)", r"\1\n\2", read("README.md"))
-    assert len(own.splitlines()) <= 120
+    assert len(read("README.md").splitlines()) <= 120
+
+
+def test_while_there_is_no_address_no_document_leads_to_one():
+    """Neither to a repository nor to the services that would open it."""
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    if project["urls"]:
+        pytest.skip("there is an address")
+    leads = re.compile(
+        r"(github\.com/[\w.-]+|github\.io)/\S*tinyrmc|mybinder|badge\.svg"
+    )
+    notebooks = [
+        f"chapters/{path.name}" for path in (ROOT / "chapters").glob("*.ipynb")
+    ]
+    names = [*make_site.DOCUMENTS, "CITATION.cff", *notebooks]
+    assert len(notebooks) > 10
+    assert [name for name in names if leads.search(read(name))] == []
 
 
 def anchors(text):
