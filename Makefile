@@ -4,7 +4,7 @@
 #   make train       a Relational Memory Core learns "nth farthest"
 #   make test        the tests but the slow ones, on all cores (pytest-xdist)
 #   make test-all    all tests: chapters, website, browser, MPI, packaging, faults
-#   make lint        ruff, the formatting, mypy
+#   make lint        ruff, the formatting, mypy, the lines of each room
 #   make lab         opens the chapters in JupyterLab
 #   make chapters    makes the notebooks from chapters/source/; ARGS="04 07": these
 #   make site        builds the website into site/_build/html
@@ -52,6 +52,7 @@ lint: $(VENV)/installed-dev
 	$(python) -m ruff check .
 	$(python) -m ruff format --check .
 	$(python) -m mypy
+	$(python) .ci/sizes.py
 
 lab: $(VENV)/installed-course
 	$(python) -m jupyterlab chapters $(ARGS)

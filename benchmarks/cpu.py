@@ -13,8 +13,8 @@ products, has a turn in every round at every size; its figure is the median of t
 So it is for the network of nth farthest in three sizes (`large`, `small`, `quick`) and
 for the Differentiable Neural Computer (`dnc`).
 
-The other parts are tinyrmc alone (`sweeps` over sizes, the `engine`), and `language`
-and `agents`, which language.py and agents.py measure beside PyTorch.
+The other parts are the `engine` alone, and `language` and `agents`, which language.py
+and agents.py measure beside PyTorch.
 
 Results go to a JSON file and a picture beside it. The tables that a document shows are
 printed; `markdown` in report.py makes them from the file.
@@ -64,17 +64,9 @@ WORKS = {
 }
 OVER_NUMPY = ("HIPS autograd",)  # timed on `small` alone, for orientation
 COMPILED = ("torch.compile", "JAX jit")  # take minutes to compile the steps of `dnc`
-MIDDLE = Work(256, 8, 128)  # of the sweeps
-SWEEPS = {
-    "batch": (32, 64, 128, 256, 512, 1024),
-    "slots": (2, 4, 8, 16, 32),
-    "width": (32, 64, 128, 256, 512),
-    "steps": (2, 4, 8, 16),
-}
-PARTS = (*WORKS, "sweeps", "engine", "language", "agents")
+PARTS = (*WORKS, "engine", "language", "agents")
 
 ROUNDS, ROUND_SECONDS = 5, 1.0
-SWEEP_ROUNDS = 3  # at most
 # settings slower than a candidate's best by this factor, at the first try, are given
 # up, and smaller ones not tried
 NEAR = 1.3
@@ -225,15 +217,6 @@ def installed_peers() -> list[str]:
     return found
 
 
-def sweep_works() -> list[tuple[str, Work]]:
-    """(what changes, size) of every point of the sweeps."""
-    return [
-        (name, dataclasses.replace(MIDDLE, **{name: value}))  # type: ignore[arg-type]
-        for name, values in SWEEPS.items()
-        for value in values
-    ]
-
-
 def engine_costs(steps: int) -> dict:
     """What costs.py measures; the growth of memory over this many steps."""
 
@@ -271,14 +254,14 @@ def measure_all(
     peers that may run.
     """
     found = {"benchmark": "cpu", **machine()}
-    found |= {"rows": [], "sweeps": [], "engine": {}, "language": [], "agents": []}
+    found |= {"rows": [], "engine": {}, "language": [], "agents": []}
     here = [found["processor"], f"{found['cores']} cores"]
     here += [f"load {found['load_before']}", found["blas"]]
     removed = ", ".join(found["environment_removed"])
     say(", ".join(here) + (f"; not passed on: {removed}" if removed else ""))
     works = [part for part in parts if part in WORKS]
-    if works or "sweeps" in parts:
-        found |= measure_sizes(works, "sweeps" in parts, rounds, quick, wanted)
+    if works:
+        found |= measure_sizes(works, rounds, quick, wanted)
     if "engine" in parts:
         found["engine"] = engine_costs(1000 if quick else 10_000)
     if "language" in parts:
@@ -290,15 +273,12 @@ def measure_all(
 
 def measure_sizes(
     works: list[str],
-    sweeping: bool,
     rounds: int,
     quick: bool,
     wanted: Sequence[str] = tuple(peers.PEERS),
 ) -> dict:
-    """{"rows": [...], "sweeps": [...], "sgemm_rounds": {...}}: the works by name, and
-    the sweeps if they are wanted.
-    """
-    available = [name for name in installed_peers() if name in wanted] if works else []
+    """{"rows": [...], "sgemm_rounds": {...}}: the works by name."""
+    available = [name for name in installed_peers() if name in wanted]
     rows: list[dict] = []
     with contextlib.ExitStack() as stack:
         products = []
@@ -311,10 +291,9 @@ def measure_sizes(
             row = measure(WORKS[work], names, products, rounds, ROUND_SECONDS)
             rows.append({"work": work, **row})
             say("  ".join(cells(rows[-1])))
-        sweeps = measure_sweeps(products, rounds) if sweeping else []
-    relate([*rows, *sweeps], products)
+    relate(rows, products)
     times = {product.name: product.rounds for product in products}
-    return {"rows": rows, "sweeps": sweeps, "sgemm_rounds": times}
+    return {"rows": rows, "sgemm_rounds": times}
 
 
 def not_timed(work: str, quick: bool) -> set[str]:
@@ -322,18 +301,6 @@ def not_timed(work: str, quick: bool) -> set[str]:
     names = {"torch.compile"} if quick else set()
     names |= set() if work == "small" else {*OVER_NUMPY}
     return names | {*COMPILED} if work == "dnc" else names
-
-
-def measure_sweeps(products: list[Candidate], rounds: int) -> list[dict]:
-    """The rows of the sweeps. The middle, a point of each of them, is measured once."""
-    rows, seen = [], {}
-    for sweep, work in sweep_works():
-        if work not in seen:
-            fewer, shorter = min(rounds, SWEEP_ROUNDS), ROUND_SECONDS / 2
-            seen[work] = measure(work, [], products, fewer, shorter)
-        rows.append({"sweep": sweep, **seen[work]})
-        say("  ".join(cells(rows[-1])))
-    return rows
 
 
 # --- the command line -----------------------------------------------------------------
@@ -393,8 +360,7 @@ def main(argv: list[str] | None = None) -> int:
     found = measure_all(parts, rounds, options.quick, wanted)
     if out:
         write(found, out)
-        drawn = found["rows"] or found["sweeps"]
-        say(f"written: {out}" + (f" and {out.stem}.png" if drawn else ""))
+        say(f"written: {out}" + (f" and {out.stem}.png" if found["rows"] else ""))
     print(markdown(found), end="")
     return 0
 

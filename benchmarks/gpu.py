@@ -10,9 +10,9 @@ its whole step as a CUDA graph, through torch.compile, and through that with CUD
 TF32. Before it is timed, each takes two steps of the problem of candidates.py: loss and
 gradient must be those of float64. A row that is wrong, or does not run, is left out.
 
-Last comes the time of each kernel. All results go to results/gpu-<GPU's name>.json,
-each row as soon as it is measured. What the file already holds stays, if it is of the
-same GPU, program and versions: so you can measure each batch in a call of its own.
+All results go to results/gpu-<GPU's name>.json, each row as soon as it is measured.
+What the file already holds stays, if it is of the same GPU, program and versions: so
+you can measure each batch in a call of its own.
 Without a GPU: one line, exit code 2.
 """
 
@@ -32,7 +32,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import candidates
 import numpy as np
@@ -45,12 +44,11 @@ from tinyrmc import gpu as kernels
 from tinyrmc.autograd.primitives import sum as total
 from tinyrmc.cli.commands import Parser, run_main
 from tinyrmc.errors import UsageError
-from tinyrmc.gpu.graph import Graph, working_stream
 from tinyrmc.runs.machine import environment
 
 RESULTS = Path(__file__).resolve().parent / "results"
 WORKS = [Work(batch, slots=8, width=256) for batch in (32, 128, 1600)]
-LEAST, REPEATS = 5, 50  # steps in a row of times, at least; launches of a kernel
+LEAST = 5  # steps in a row of times, at least
 LARGEST_ERROR = 1e-5  # of loss and gradient, relative, as on a CPU
 LARGEST_KERNEL_ERROR = 1e-4  # of the largest element
 # NumPy with rounded operands comes to 0.03 in the gradient: rounding so coarse takes
@@ -477,66 +475,15 @@ def torch_graph(work: Work, problem: dict):
     return replay, moments
 
 
-def time_kernels(xp, work: Work, problem: dict) -> dict[str, dict[str, float]]:
-    """{kernel: microseconds and GB/s} for each shape in which the training step
-    launches it.
-
-    Each launch of one step is repeated with its own arguments, in a CUDA graph: so no
-    time goes into launching. What fits into the GPU's cache stays there. GB/s are
-    counted as if a kernel moved each of its arrays once, and three of Adam's twice;
-    they may exceed what the memory can do.
-    """
-    trainer = candidates.make_trainer(work, problem, device="cuda")
-    wait, stream = xp.cuda.Device().synchronize, working_stream(xp)
-    trainer.advance()
-    rows = {}
-    for name, (launch, arrays) in _launches(trainer).items():
-        graph = Graph(xp, stream)
-        graph.capture(functools.partial(_repeat, launch))
-        graph.replay()
-        wait()
-        start = time.perf_counter()
-        graph.replay()
-        wait()
-        seconds = (time.perf_counter() - start) / REPEATS
-        moved = sum({id(a): a.nbytes for a in arrays}.values())
-        moved += 3 * arrays[0].nbytes if name.startswith("adam ") else 0
-        rows[name] = {"us": 1e6 * seconds, "GB/s": moved / seconds / 1e9}
-    return rows
-
-
-def _repeat(launch) -> None:
-    for _ in range(REPEATS):
-        launch()
-
-
-def _launches(trainer):
-    """{kernel and shapes: (what launches it again, its arrays)} of a step."""
-    kept: dict[str, tuple] = {}
-    launch = kernels._launch
-
-    def keep(xp, name, blocks, threads, *args, shared=0):
-        arrays = [a for a in args if hasattr(a, "nbytes") and hasattr(a, "get")]
-        shapes = " ".join(str(list(a.shape)) for a in arrays[:2])
-        words = (xp, name, blocks, threads, *args)
-        again = functools.partial(launch, *words, shared=shared)
-        kept.setdefault(f"{name} {shapes}", (again, arrays))
-        again()
-
-    with patch.object(kernels, "_launch", keep):
-        trainer.advance()
-    return kept
-
-
 # --- The command ----------------------------------------------------------------------
 
 NAMES = *[f"ours, {way}" for way in WAYS], *[f"PyTorch {kind}" for kind in KINDS]
 
 
 def measure(xp, works: list[Work], seconds: float, plan: Plan, result: dict) -> None:
-    """Measure everything into `result`, as the file holds it: steps of all sizes,
-    kernels checked at the first size and timed at the last. Earlier rows of this
-    program that are not measured again stay.
+    """Measure everything into `result`, as the file holds it: kernels are checked at
+    the first size, steps timed at all. Earlier rows of this program stay, unless they
+    are measured again.
     """
     versions = {name: _version(name) for name in ("torch", "triton")}
     here = environment(tinyrmc.__version__) | backend.describe_gpu(xp) | versions
@@ -544,7 +491,7 @@ def measure(xp, works: list[Work], seconds: float, plan: Plan, result: dict) -> 
     print(f"kernels are correct on {here['gpu']}: {json.dumps(errors)}", flush=True)
     earlier = earlier_result(here)
     result |= earlier | {"machine": here, "kernel_errors": errors}
-    timed, problem = result.setdefault("works", []), None
+    timed = result.setdefault("works", [])
     for work in works:
         print(work, flush=True)
         if plan.over("the problem"):
@@ -556,13 +503,6 @@ def measure(xp, works: list[Work], seconds: float, plan: Plan, result: dict) -> 
         time_ours(xp, work, problem, seconds, rows, plan)
         sizes = work, problem, seconds, backend.has_tf32(xp)
         plan.attempt("PyTorch", functools.partial(time_torch, *sizes, rows, plan))
-    if plan.rows is not None or problem is None or plan.over("each kernel"):
-        return
-    measured = functools.partial(time_kernels, xp, work, problem)
-    result["kernels"] = plan.attempt("each kernel", measured) or {}
-    for name, row in result["kernels"].items():
-        print(f"{name:80} {row['us']:9.1f} us {row['GB/s']:8.0f} GB/s")
-    plan.write()
 
 
 def _rows_of(timed: list[dict], work: Work) -> dict[str, dict]:
@@ -602,33 +542,22 @@ def _version(name):
 def _parser() -> Parser:
     about = "Measure the training step of the Relational Memory Core on a GPU."
     parser = Parser("python benchmarks/gpu.py", about)
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=5.0,
-        help="how long each row is timed (default: 5)",
+
+    def flag(name, kind, says, **keywords):
+        parser.add_argument(name, type=kind, help=says, **keywords)
+
+    many = {"nargs": "+"}
+    flag("--seconds", float, "how long each row is timed (default: 5)", default=5.0)
+    sizes = "only the sizes with these batches (default: 32 128 1600)"
+    flag("--works", int, sizes, metavar="BATCH", **many)
+    rows = "only rows whose name has one of these parts, as in: ours eager. The rows: "
+    rows += f"{'; '.join(NAMES)}; all but the first with ', TF32' too"
+    flag("--rows", str, rows, metavar="PART", **many)
+    minutes = (
+        "begin nothing after so many minutes; what was measured is written. A row "
     )
-    parser.add_argument(
-        "--works",
-        type=int,
-        nargs="+",
-        metavar="BATCH",
-        help="only the sizes with these batches (default: 32 128 1600)",
-    )
-    parser.add_argument(
-        "--rows",
-        nargs="+",
-        metavar="PART",
-        help="only rows whose name has one of these parts, as in: ours eager. "
-        f"The rows: {'; '.join(NAMES)}; all but the first with ', TF32' too",
-    )
-    parser.add_argument(
-        "--minutes",
-        type=float,
-        default=math.inf,
-        help="begin nothing after so many minutes; what was measured is written. A row "
-        "takes twice --seconds, and more where something is compiled",
-    )
+    minutes += "takes twice --seconds, and more where something is compiled"
+    flag("--minutes", float, minutes, default=math.inf)
     return parser
 
 

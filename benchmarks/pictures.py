@@ -36,6 +36,7 @@ NAMES = {  # core -> its line's name
 ALL = ("rmc", "lstm", "entnet", "entnet_bank", "rmc_paper", "dnc")
 FAIR = tuple(core for core in ALL if core != "rmc_paper")
 AGENTS = ("rmc", "lstm", "conv_lstm", "feedforward")
+PACMEN = ("rmc", "lstm", "feedforward")
 FOUR, EIGHT = (
     f"{count} vectors arrive. Which one is the nth farthest from vector m?"
     for count in ("Four", "Eight")
@@ -47,25 +48,11 @@ PICTURES: dict[str, tuple[str, str, str, tuple[str, ...], str]] = {
     "nth_farthest_quick": ("results", "nth_farthest", "quick", ("rmc", "lstm"), FOUR),
     "nth_farthest_models": ("results", "nth_farthest", "quick", ALL, FOUR),
     "nth_farthest_fair": ("nth_farthest_fair", "nth_farthest", "fair", FAIR, FOUR),
-    "nth_farthest_ladder": (
-        "results",
-        "nth_farthest",
-        "ladder",
-        ("rmc", "lstm"),
-        EIGHT,
-    ),
+    "nth_farthest_ladder": ("results", "nth_farthest", "ladder", ALL[:2], EIGHT),
     "box_world_full": ("box_world_full", "box_world", "full", AGENTS, LOCKS),
-    "mini_pacman": (
-        "mini_pacman",
-        "mini_pacman",
-        "quick",
-        ("rmc", "lstm", "feedforward"),
-        MAZE,
-    ),
+    "mini_pacman": ("mini_pacman", "mini_pacman", "quick", PACMEN, MAZE),
     "program_evaluation_addition": (
-        "program_evaluation_addition",
-        "program_evaluation",
-        "addition",
+        *("program_evaluation_addition", "program_evaluation", "addition"),
         ("rmc", "lstm", "dnc", "entnet_bank", "entnet"),
         "Two numbers of three digits to add, the answer one character at a time",
     ),

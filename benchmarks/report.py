@@ -97,7 +97,7 @@ def cells(row: dict) -> list[str]:
         f"{name} {milliseconds(seconds)} ms ({row['cores'][name]})"
         for name, seconds in times.items()
     ]
-    return [f"{row.get('work') or row['sweep']}: {row['size']}", *shown]
+    return [f"{row['work']}: {row['size']}", *shown]
 
 
 def markdown(found: dict) -> str:
@@ -141,24 +141,6 @@ def _libraries(rows):
         share = whole_percent(row["sgemm_fraction"])
         table.append([f"{row['work']}: {row['size']}", *shown, ratio, share])
     return table
-
-
-def _sweeps(rows):
-    head = [
-        "one training step, one size changed at a time",
-        "tinyrmc, ms",
-        "its products at SGEMM's speed, ms",
-        "tinyrmc, of SGEMM",
-    ]
-    return [head] + [
-        [
-            f"{row['sweep']}: {row['size']}",
-            milliseconds(row["ours_seconds"]),
-            milliseconds(row["flops"] / row["sgemm"]),
-            whole_percent(row["sgemm_fraction"]),
-        ]
-        for row in rows
-    ]
 
 
 def _engine(costs):
@@ -242,7 +224,6 @@ def _release(found):
 PARTS = {
     "release": _release,
     "rows": _libraries,
-    "sweeps": _sweeps,
     "engine": _engine,
     "language": _language,
     "agents": _agents,

@@ -36,10 +36,24 @@ def test_what_runs_before_a_commit_is_what_make_lint_runs():
     (local,) = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
     entries = [hook["entry"] for hook in local["hooks"]]
     lint = re.search(r"^lint:.*\n((?:\t.*\n)+)", read("Makefile"), re.MULTILINE)[1]
-    tools = [line.split(" -m ")[1].removesuffix(" .") for line in lint.splitlines()]
+    run = [line.strip().replace("$(python)", "python") for line in lint.splitlines()]
     assert [entry.replace(" --force-exclude", "") for entry in entries] == [
-        f"python -m {tool}" for tool in tools
+        line.removesuffix(" .") for line in run
     ]
+
+
+def test_a_room_that_passes_its_budget_is_told(tmp_path, capsys):
+    path = ROOT / ".ci" / "sizes.py"
+    sizes = {"__file__": str(path), "__name__": "sizes"}
+    exec(compile(path.read_text(), path, "exec"), sizes)
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "x.py").write_text("1\n2\n3\n")
+    (tmp_path / "a" / "b" / "y.py").write_text("1\n2\n")
+    budgets = tmp_path / "pyproject.toml"
+    for text, code in ('a = 3\n"a/b" = 2', 0), ('a = 2\n"a/b" = 2', 1), ("a = 4", 1):
+        budgets.write_text(f"[tool.tinyrmc.lines]\n{text}\n")
+        assert sizes["main"](tmp_path) == code
+    assert capsys.readouterr().out.count("1 too many") == 2
 
 
 def test_the_development_container_makes_the_environment_of_make():

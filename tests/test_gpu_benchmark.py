@@ -4,6 +4,7 @@ all of its Python runs, with our step in the place of PyTorch's.
 
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import inspect
 import json
@@ -21,8 +22,11 @@ from candidates import Work
 from tinyrmc import backend
 from tinyrmc import gpu as kernels
 from tinyrmc.cli.commands import run_main
+from tinyrmc.gpu.graph import Graph
 
 TINY = Work(batch=4, slots=3, width=8, steps=2, heads=2)
+pytestmark = pytest.mark.slow
+
 ROWS = [f"ours, {way}" for way in benchmark.WAYS]
 ROWS += [f"{row}, TF32" for row in ROWS[1:]]
 shim = pytest.mark.skipif(
@@ -35,7 +39,6 @@ def gpu(monkeypatch, tmp_path):
     """The module, in a hurry, writing elsewhere, and without PyTorch."""
     monkeypatch.setattr(benchmark, "RESULTS", tmp_path)
     monkeypatch.setattr(benchmark, "LEAST", 1)
-    monkeypatch.setattr(benchmark, "REPEATS", 1)
     monkeypatch.setattr(benchmark, "time_torch", lambda *_: None)
     monkeypatch.setattr(kernels, "_JUDGES", 32)  # the shim is slow where many wait
     return benchmark
@@ -69,13 +72,6 @@ def test_without_a_gpu_it_says_so_and_writes_nothing(
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.parametrize("seconds", ["-1", "nan", "inf"])
-def test_a_time_that_is_none_is_refused(seconds, gpu, cupy, monkeypatch, capsys):
-    monkeypatch.setattr(gpu, "measure", lambda *_: pytest.fail("it measures"))
-    says = f"error: --seconds must be finite and not negative, not {float(seconds)}\n"
-    assert one_line_error(lambda: gpu.main([f"--seconds={seconds}"]), capsys) == says
-
-
 @shim
 def test_checks_then_measures_then_writes(gpu, cupy, monkeypatch, capsys, tmp_path):
     modes = []
@@ -94,20 +90,6 @@ def test_checks_then_measures_then_writes(gpu, cupy, monkeypatch, capsys, tmp_pa
     assert modes == [False] * 4 + [True] * 3 + [False]
     checked = "layer_norm attention rmc_gates softmax_cross_entropy adam".split()
     assert sorted(result["kernel_errors"]) == sorted(checked)
-    timed = {name.split()[0] for name in result["kernels"]}
-    known = {*cuda_shim.RawModule(kernels.source()).signatures}
-    assert timed == known - {"rmc_gates_backward_memory"}
-
-
-@shim
-def test_adam_moves_seven_arrays(gpu, cupy):
-    """Four that it reads, three that it writes; and three scalars, one a bool."""
-    problem = gpu.make_problem(TINY)
-    rows = gpu.time_kernels(cupy, TINY, problem)
-    (adam,) = [row for name, row in rows.items() if name.startswith("adam")]
-    model = candidates.make_trainer(TINY, problem).model
-    moved = 7 * 4 * model.num_parameters + 4 + 4 + 1
-    assert adam["GB/s"] * adam["us"] * 1e3 == pytest.approx(moved)
 
 
 @shim
@@ -136,18 +118,18 @@ def test_some_rows_some_sizes_some_minutes(gpu, cupy, capsys, tmp_path):
     assert capsys.readouterr().out.count("no time left") == 7
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--works", "32", "5"], "--works 5: the batches are [32, 128, 1600]"),
-        (["--rows", "eager", "grahp"], "--rows grahp: the rows are ours, array bodies"),
-        (["--minutes=-1"], "--minutes must not be negative, not -1.0"),
-        (["--minutes=nan"], "--minutes must not be negative, not nan"),
-    ],
-)
-def test_words_that_mean_no_row_are_refused(words, says, gpu, cupy, capsys):
-    told = one_line_error(lambda: gpu.main(words), capsys)
-    assert told.startswith(f"error: {says}")
+def test_words_that_mean_nothing_are_refused(gpu, cupy, monkeypatch, capsys):
+    monkeypatch.setattr(gpu, "measure", lambda *_: pytest.fail("it measures"))
+    for words, says in (
+        ("--seconds=-1", "--seconds must be finite and not negative, not -1.0"),
+        ("--seconds=nan", "--seconds must be finite and not negative, not nan"),
+        ("--works 32 5", "--works 5: the batches are [32, 128, 1600]"),
+        ("--rows eager grahp", "--rows grahp: the rows are ours, array bodies"),
+        ("--minutes=-1", "--minutes must not be negative, not -1.0"),
+        ("--minutes=nan", "--minutes must not be negative, not nan"),
+    ):
+        told = one_line_error(functools.partial(gpu.main, words.split()), capsys)
+        assert told.startswith(f"error: {says}")
 
 
 @shim
@@ -196,16 +178,14 @@ def test_a_size_or_the_kernels_that_fail_leave_the_rest(
     monkeypatch.setattr(gpu, "make_problem", make)
     monkeypatch.setattr(gpu, "WAYS", gpu.WAYS[:1])
     monkeypatch.setattr(gpu, "time_torch", fail)
-    monkeypatch.setattr(gpu, "time_kernels", fail)
     assert gpu.main(["--seconds=0"], works) == 1
     (path,) = tmp_path.iterdir()
     result = json.loads(path.read_text())
     assert [(work["batch"], *work["rows"]) for work in result["works"]] == [
         (3, "ours, array bodies")
     ]
-    assert result["kernels"] == {}
     told = [line.split(" fails")[0] for line in capsys.readouterr().err.splitlines()]
-    assert told == ["the problem", "PyTorch", "each kernel"]
+    assert told == ["the problem", "PyTorch"]
 
 
 @shim
@@ -239,7 +219,7 @@ def test_a_row_that_is_wrong_or_fails_leaves_the_others(
 def test_a_graph_that_does_something_else_is_wrong(gpu, cupy, monkeypatch):
     problem, more = gpu.make_problem(TINY), {"device": "cuda", "drawn": True}
     gpu.check_graph("ours, graph", TINY, problem, **more)
-    monkeypatch.setattr(gpu.Graph, "replay", lambda self: None)
+    monkeypatch.setattr(Graph, "replay", lambda self: None)
     with pytest.raises(gpu.Wrong, match="ours, graph: its steps are not those without"):
         gpu.check_graph("ours, graph", TINY, problem, **more)
 
