@@ -46,9 +46,15 @@ settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m "not slow"` is looked at
 def pytest_collection_modifyitems(items):
-    """The website first: one worker builds it for minutes, while the others go on."""
+    """The website first: one worker builds it for minutes, while the others go on. What
+    opens a browser is slow.
+    """
     items.sort(key=lambda item: item.path.name != "test_site.py")
+    for item in items:
+        if "window" in item.fixturenames:
+            item.add_marker(pytest.mark.slow)
 
 
 LIBRARIES = [pytest.param(np, id="numpy"), pytest.param(fakecupy.cupy, id="stand-in")]

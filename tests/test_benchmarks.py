@@ -368,8 +368,7 @@ def test_cpus_of_different_cores_come_first(monkeypatch, tmp_path):
 
 
 def test_one_size_measured_tabulated_and_drawn(monkeypatch, tmp_path):
-    """All of it but the sizes and the libraries that this suite does not install.
-    """
+    """All of it but the sizes and the libraries that this suite does not install."""
     monkeypatch.setattr(cpu, "WORKS", {"tiny": TINY})
     monkeypatch.setattr(cpu, "ROUND_SECONDS", 0.01)
     monkeypatch.setattr(cpu, "core_counts", lambda cores: [1])

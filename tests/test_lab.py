@@ -16,6 +16,7 @@ import pytest
 
 CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(
         importlib.util.find_spec("jupyterlab") is None,
         reason="needs the extra course: make lab",

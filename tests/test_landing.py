@@ -16,6 +16,8 @@ import pytest
 from tinyrmc.results import probes
 from tinyrmc.training.checkpoints import open_checkpoint, restore_model
 
+pytestmark = pytest.mark.slow
+
 LABELS = "ABCD"
 LAPTOP, PHONE = (1280, 1000), (390, 844)
 

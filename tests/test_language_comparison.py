@@ -56,36 +56,35 @@ def test_floors_that_cannot_be_kept_are_counted_each_time(monkeypatch, tmp_path)
 # --- Published results ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "cell"),
-    [
-        (words, cell) for cell, (_, words) in lm.Task.published.items() if words
-    ] + [
-        ("wikitext2 --train.batch-size 20 --data.lanes 5", "wikitext-2, RMC"),
-        ("wikitext2 --model.core rmc_paper --train.steps 40000", "wikitext-2, RMC"),
-        ("wikitext2 --model.hidden-size 20", "wikitext-2, RMC"),  # of no effect
-        ("wikitext2 --model.head-size 20", None),
-        ("wikitext2 --model.core lstm", None),  # the port's embeddings are wider
-        ("wikitext2 --model.core rnn", None),
-        ("wikitext2 --data.vocabulary-size 100", None),
-        ("wikitext2 --train.steps 100", None),
-        ("wikitext2_regularised", None),
-        ("quick", None),
-        ("quick --data.corpus wikitext-2", None),
-        ("paper --data.corpus text8", None),
-        ("memn2n --model.relu 1", None),
-        ("memn2n --model.embedding-size 500", None),
-        ("memn2n --model.hops 9", None),
-    ],
-)  # fmt: skip
-def test_only_a_network_of_the_published_size_has_a_cell(words, cell):
-    preset, *flags = words.split()
-    usual = lm.Task.presets[preset][1]
-    config, _ = parse_words("language_modeling", preset, usual, Options(), flags)
-    task = lm.Task(dataclasses.replace(config, data_dir=Path("nowhere")))
-    if corpora.CORPORA[config.data.corpus].hashes:
-        task.corpus = TEXTS
-    assert task.cell() == cell
+CELLS = [(words, cell) for cell, (_, words) in lm.Task.published.items() if words]
+CELLS += [
+    ("wikitext2 --train.batch-size 20 --data.lanes 5", "wikitext-2, RMC"),
+    ("wikitext2 --model.core rmc_paper --train.steps 40000", "wikitext-2, RMC"),
+    ("wikitext2 --model.hidden-size 20", "wikitext-2, RMC"),  # of no effect
+    ("wikitext2 --model.head-size 20", None),
+    ("wikitext2 --model.core lstm", None),  # the port's embeddings are wider
+    ("wikitext2 --model.core rnn", None),
+    ("wikitext2 --data.vocabulary-size 100", None),
+    ("wikitext2 --train.steps 100", None),
+    ("wikitext2_regularised", None),
+    ("quick", None),
+    ("quick --data.corpus wikitext-2", None),
+    ("paper --data.corpus text8", None),
+    ("memn2n --model.relu 1", None),
+    ("memn2n --model.embedding-size 500", None),
+    ("memn2n --model.hops 9", None),
+]
+
+
+def test_only_a_network_of_the_published_size_has_a_cell():
+    for words, cell in CELLS:
+        preset, *flags = words.split()
+        usual = lm.Task.presets[preset][1]
+        config, _ = parse_words("language_modeling", preset, usual, Options(), flags)
+        task = lm.Task(dataclasses.replace(config, data_dir=Path("nowhere")))
+        if corpora.CORPORA[config.data.corpus].hashes:
+            task.corpus = TEXTS
+        assert task.cell() == cell, words
 
 
 def test_another_text_than_the_published_one_has_no_cell():
@@ -99,14 +98,15 @@ def test_another_text_than_the_published_one_has_no_cell():
         assert task.cell() == cell
 
 
-@pytest.mark.parametrize("name", ["gutenberg", "gigaword"])
-def test_books_and_newswire_of_your_own_choice_have_no_cell(name):
+def test_books_and_newswire_of_your_own_choice_have_no_cell():
     """Nobody has published which files they were; so it counts where there are none."""
-    data = dataclasses.replace(lm.PAPER.data, corpus=name)
-    task = lm.Task(dataclasses.replace(lm.PAPER, data=data, data_dir=Path("nowhere")))
-    assert task.cell() == f"{name}, RMC"
-    task.corpus = TEXTS
-    assert task.cell() is None
+    for name in "gutenberg", "gigaword":
+        data = dataclasses.replace(lm.PAPER.data, corpus=name)
+        config = dataclasses.replace(lm.PAPER, data=data, data_dir=Path("nowhere"))
+        task = lm.Task(config)
+        assert task.cell() == f"{name}, RMC"
+        task.corpus = TEXTS
+        assert task.cell() is None
 
 
 def test_a_plateau_that_would_end_a_run_at_once_is_refused():

@@ -116,7 +116,7 @@ def test_the_source_archive_can_be_built_tested_and_cited(sdist):
         if path.is_file()
     }
     wanted = "pyproject.toml README.md LICENSE CITATION.cff CHANGELOG.md Makefile"
-    wanted += " CONTRIBUTING.md .ci/run site/make_site.py site/pages/index.md"
+    wanted += " CONTRIBUTING.md .ci/run .ci/sizes.py site/make_site.py site/pages/index.md"
     wanted += " CODE_OF_CONDUCT.md .binder/postBuild site/static/tinyrmc.css"
     wanted += " benchmarks/cpu.py chapters/build.py .devcontainer/devcontainer.json"
     wanted += " .pre-commit-config.yaml"
@@ -222,12 +222,13 @@ def test_what_the_readme_says_is_what_runs():
     README's first command.
     """
     readme, makefile, check = read("README.md"), read("Makefile"), read(".ci/run")
-    commands = {"test": "-m pytest -n auto", "train": "-m tinyrmc.train nth_farthest"}
+    commands = {"test": '-m pytest -n auto -m "not slow"'}
+    commands["train"] = "-m tinyrmc.train nth_farthest"
     for target, command in commands.items():
         recipe = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)[1]
         assert recipe == f"\t$(python) {command} $(ARGS)\n"
         assert f"make {target}" in readme and f"python {command}" in readme
-    for target in ("lint", "test"):
+    for target in ("lint", "test", "test-all"):
         assert re.search(rf"^make {target}\b", check, re.MULTILINE)
     assert os.access(ROOT / ".ci" / "run", os.X_OK) or os.name == "nt"
 
@@ -235,7 +236,8 @@ def test_what_the_readme_says_is_what_runs():
 def test_make_lint_checks_rules_format_and_types():
     recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", read("Makefile"), re.MULTILINE)[1]
     tools = ["ruff check .", "ruff format --check .", "mypy"]
-    assert recipe == "".join(f"\t$(python) -m {tool}\n" for tool in tools)
+    lines = [f"-m {tool}" for tool in tools] + [".ci/sizes.py"]
+    assert recipe == "".join(f"\t$(python) {line}\n" for line in lines)
 
 
 DOCUMENTS = [name for name in make_site.DOCUMENTS if name != "CHANGELOG.md"]

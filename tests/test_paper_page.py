@@ -239,38 +239,36 @@ def test_other_texts_and_levels_have_rows_of_their_own(tmp_path):
     assert row["no memory"] == f"**75.0** {TWICE}" and row["RMC"] == ""
 
 
-@pytest.mark.parametrize(
-    "task, more, usual",
-    [
-        ("box_world", {"result": "test_solved"}, "BoxWorld, `quick%s`"),
-        (
-            "language_modeling",
-            {"data": {"corpus": "ptb"}, "result": "test_perplexity", "lower": True},
-            "Penn Treebank, `quick%s`",
-        ),
-        ("program_evaluation", {}, "Control, 3 digits, 1 operation%s"),
-        (
-            "nth_farthest",
-            {"data": {"objects": 4, "dimensions": 4, "rungs": [[3, 1]]}},
-            "4 x 4%s",
-        ),
-    ],
-)
-def test_no_row_holds_two_different_tasks(task, more, usual, tmp_path):
+KINDS_OF_ROWS = {
+    "box_world": ({"result": "test_solved"}, "BoxWorld, `quick%s`"),
+    "language_modeling": (
+        {"data": {"corpus": "ptb"}, "result": "test_perplexity", "lower": True},
+        "Penn Treebank, `quick%s`",
+    ),
+    "program_evaluation": ({}, "Control, 3 digits, 1 operation%s"),
+    "nth_farthest": (
+        {"data": {"objects": 4, "dimensions": 4, "rungs": [[3, 1]]}},
+        "4 x 4%s",
+    ),
+}
+
+
+def test_no_row_holds_two_different_tasks(tmp_path):
     """But sizes of a core, of which the best is shown."""
-    flag = f"--{'world' if task == 'box_world' else 'data'}.other 1 2"
-    metric, own = more.get("result", "test_accuracy"), []
-    for words in "", f" {flag} --model.core lstm", " --model.head-size 9":
-        more |= {"preset": "quick", "references": {}, "mean": {metric: 0.5}}
-        own.append(group(task, **more) | {"label": f"quick{words}"})
-    write(tmp_path, "results", *own)
-    lines = paper.page(tmp_path).splitlines()
-    names = [line.split(" | ")[0][2:] for line in lines if "| **" in line]
-    added = f" {flag}" if "`" in usual else f", `{flag}`"
-    wanted = [usual % "", usual % added]
-    if task == "program_evaluation":  # another network of ours would hide the first
-        wanted.append(usual % ", `--model.head-size 9`")
-    assert names == wanted
+    for task, (more, usual) in KINDS_OF_ROWS.items():
+        flag = f"--{'world' if task == 'box_world' else 'data'}.other 1 2"
+        metric, own = more.get("result", "test_accuracy"), []
+        for words in "", f" {flag} --model.core lstm", " --model.head-size 9":
+            more |= {"preset": "quick", "references": {}, "mean": {metric: 0.5}}
+            own.append(group(task, **more) | {"label": f"quick{words}"})
+        write(tmp_path, "results", *own)
+        lines = paper.page(tmp_path).splitlines()
+        names = [line.split(" | ")[0][2:] for line in lines if "| **" in line]
+        added = f" {flag}" if "`" in usual else f", `{flag}`"
+        wanted = [usual % "", usual % added]
+        if task == "program_evaluation":  # another network of ours would hide the first
+            wanted.append(usual % ", `--model.head-size 9`")
+        assert names == wanted
 
 
 def test_table_3_shows_what_was_examined(tmp_path):

@@ -21,10 +21,13 @@ LAPTOP, PHONE = (1280, 1000), (390, 844)
 MODULES = [path.stem for path in (ROOT / "site").glob("*.py")]
 
 missing = [name for name in make_site.TOOLS if importlib.util.find_spec(name) is None]
-built_here = pytest.mark.skipif(
-    bool(missing),
-    reason=f"needs the extra docs ({', '.join(missing)} not installed): make site",
-)
+without = f"needs the extra docs ({', '.join(missing)} not installed): make site"
+
+
+def built_here(test):
+    """Marks a test of the website's tools."""
+    return pytest.mark.slow(pytest.mark.skipif(bool(missing), reason=without)(test))
+
 
 FACTS = """(async () => {
     await window.MathJax?.startup?.promise;
@@ -486,6 +489,7 @@ def test_commands_are_set_a_line_a_block_and_a_word_a_whole():
 # --- Without its tools ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_without_the_websites_tools_all_tests_can_still_be_collected():
     """`make test` does not install them."""
     used = re.compile(rf"^(?:import|from) (?:{'|'.join(MODULES)})\b", re.MULTILINE)
