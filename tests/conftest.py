@@ -1,12 +1,18 @@
-"""What tests share: array libraries, small runs, and two settings.
+"""What tests share: array libraries, small runs, and some settings.
 
-The settings must stand before NumPy and Hypothesis are imported: one BLAS thread (on
+Two settings must stand before NumPy and Hypothesis are imported: one BLAS thread (on
 small matrices more of them cost time), and the folder where Hypothesis remembers its
-examples (else it would be wherever you start pytest).
+examples (else it would be wherever you start pytest). And Ctrl-C is heard, which a job
+in the background would ignore, and its children with it.
 """
 
 import os
+import signal
+import threading
 from pathlib import Path
+
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 os.environ.setdefault(

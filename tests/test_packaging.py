@@ -116,7 +116,9 @@ def test_the_source_archive_can_be_built_tested_and_cited(sdist):
         if path.is_file()
     }
     wanted = "pyproject.toml README.md LICENSE CITATION.cff CHANGELOG.md Makefile"
-    wanted += " CONTRIBUTING.md .ci/run .ci/sizes.py site/make_site.py site/pages/index.md"
+    wanted += (
+        " CONTRIBUTING.md .ci/run .ci/sizes.py site/make_site.py site/pages/index.md"
+    )
     wanted += " CODE_OF_CONDUCT.md .binder/postBuild site/static/tinyrmc.css"
     wanted += " benchmarks/cpu.py chapters/build.py .devcontainer/devcontainer.json"
     wanted += " .pre-commit-config.yaml"
