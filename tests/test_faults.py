@@ -2,6 +2,7 @@
 happens when the machine gives out. test_faults_campaign.py tries more, at random.
 """
 
+import functools
 import gc
 import json
 import os
@@ -106,31 +107,38 @@ FORGED = [
 ]
 
 
-@pytest.mark.parametrize("main", [evaluate.main, plot.main, report.main])
-@pytest.mark.parametrize("name, forge", FORGED)
-def test_values_of_another_type_are_refused(main, name, forge, copy, refused):
-    path = copy.path / name
-    path.write_text(json.dumps(forge(json.loads(path.read_text()))))
-    said = refused(main, copy.path)
-    assert name in said or "configuration" in said
+READERS = evaluate.main, plot.main, report.main
 
 
-@pytest.mark.parametrize(
-    "forged",
-    [{"tf32": True}, {"graph": True}, {"graph": "x", "device": "cuda"}, {"device": 3}],
-    ids=str,
-)
-def test_settings_that_no_run_can_have_had_are_refused(forged, copy, refused):
+def test_values_of_another_type_are_refused(copy, refused):
+    for name, forge in FORGED:
+        path = copy.path / name
+        before = path.read_text()
+        path.write_text(json.dumps(forge(json.loads(before))))
+        for main in READERS:
+            said = refused(main, copy.path)
+            assert name in said or "configuration" in said
+        path.write_text(before)
+
+
+def test_settings_that_no_run_can_have_had_are_refused(copy, refused):
     path = copy.path / "environment.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | forged))
-    said = refused(train.main, "--resume", copy.path)
-    assert "environment.json is not as it was written: " in said
+    before = path.read_text()
+    for forged in (
+        {"tf32": True},
+        {"graph": True},
+        {"graph": "x", "device": "cuda"},
+        {"device": 3},
+    ):
+        path.write_text(json.dumps(json.loads(before) | forged))
+        said = refused(train.main, "--resume", copy.path)
+        assert "environment.json is not as it was written: " in said
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "", "\xff", "nonsense", "NaN"])
-def test_what_is_no_object_is_refused(text, copy, refused):
-    (copy.path / "config.json").write_bytes(text.encode("latin-1"))
-    assert "config.json is not a JSON object" in refused(evaluate.main, copy.path)
+def test_what_is_no_object_is_refused(copy, refused):
+    for text in "[" * 100_000, "", "\xff", "nonsense", "NaN":
+        (copy.path / "config.json").write_bytes(text.encode("latin-1"))
+        assert "config.json is not a JSON object" in refused(evaluate.main, copy.path)
 
 
 def test_a_forged_checkpoint_is_refused_though_its_checksum_is_right(copy, refused):
@@ -144,39 +152,40 @@ def test_a_forged_checkpoint_is_refused_though_its_checksum_is_right(copy, refus
         refused(train.main, "--resume", copy.path)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_weights_that_are_not_finite_tell_nothing(bad, copy, refused):
+def test_weights_that_are_not_finite_tell_nothing(copy, refused):
     arrays, state = load_arrays(copy.checkpoint)
     name = next(name for name in arrays if name.startswith("parameters/"))
-    arrays[name] = np.full_like(arrays[name], bad)
-    save_arrays(copy.checkpoint, arrays, state)
     says = f"{name.removeprefix('parameters/')} is not finite"
-    assert says in refused(evaluate.main, copy.path)
-    assert says in refused(train.main, "--resume", copy.path)
-    assert says in error_of(tinyrmc.load, copy.path)
+    for bad in np.nan, np.inf:
+        arrays[name] = np.full_like(arrays[name], bad)
+        save_arrays(copy.checkpoint, arrays, state)
+        assert says in refused(evaluate.main, copy.path)
+        assert says in refused(train.main, "--resume", copy.path)
+        assert says in error_of(tinyrmc.load, copy.path)
 
 
 # --- What ends, and how long it is ----------------------------------------------------
 
 
 @posix
-@pytest.mark.parametrize(
-    "name", ["checkpoint.npz", "config.json", "environment.json", "metrics.jsonl"]
-)
-@pytest.mark.parametrize("kind", ["pipe", "device", "loop", "folder"])
-def test_nobody_waits_for_what_is_no_file(kind, name, copy, refused):
-    path = copy.path / name
-    path.unlink()
-    {
-        "pipe": lambda: os.mkfifo(path),
-        "device": lambda: path.symlink_to("/dev/zero"),
-        "loop": lambda: path.symlink_to(name),
-        "folder": path.mkdir,
-    }[kind]()
-    main = report.main if name == "metrics.jsonl" else evaluate.main
-    assert f"cannot read copy/{name}: " in refused(main, copy.path)
-    if name == "checkpoint.npz":
-        assert f"cannot read copy/{name}" in refused(evaluate.main, path)
+def test_nobody_waits_for_what_is_no_file(copy, refused):
+    kinds = {
+        "pipe": os.mkfifo,
+        "device": lambda path: path.symlink_to("/dev/zero"),
+        "loop": lambda path: path.symlink_to(path.name),
+        "folder": os.mkdir,
+    }
+    for name in "checkpoint.npz", "config.json", "environment.json", "metrics.jsonl":
+        path = copy.path / name
+        kept = path.rename(copy.path.with_name(name))
+        for make in kinds.values():
+            make(path)
+            main = report.main if name == "metrics.jsonl" else evaluate.main
+            assert f"cannot read copy/{name}: " in refused(main, copy.path)
+            if name == "checkpoint.npz":
+                assert f"cannot read copy/{name}" in refused(evaluate.main, path)
+            path.rmdir() if path.is_dir() else path.unlink()
+        kept.rename(path)
 
 
 def test_a_pipe_in_the_place_of_the_lock_is_refused(copy, refused):
@@ -199,26 +208,27 @@ def test_a_long_file_that_is_none_of_ours_is_not_read(tmp_path):
     assert "is not an npz file" in error_of(load_arrays, tmp_path / "long.npz")
 
 
-@pytest.mark.parametrize("main", [evaluate.main, plot.main, report.main])
-def test_names_that_are_too_long_are_refused(main, refused, empty_directory):
-    with pytest.raises((RunError, OSError)) as caught:
-        main(["x" * 300])
-    assert "too long" in str(caught.value)
-    with pytest.raises(SystemExit) as left:
-        commands.run_main(lambda: main(["x" * 300]))
-    assert left.value.code == 2
+def test_names_that_are_too_long_are_refused(refused, empty_directory):
+    for main in READERS:
+        with pytest.raises((RunError, OSError)) as caught:
+            main(["x" * 300])
+        assert "too long" in str(caught.value)
+        with pytest.raises(SystemExit) as left:
+            commands.run_main(functools.partial(main, ["x" * 300]))
+        assert left.value.code == 2
 
 
-@pytest.mark.parametrize("said", ["", "Unable to allocate 9 TiB"])
-def test_memory_that_does_not_suffice_is_one_line(said, capsys):
-    def main():
-        raise MemoryError(said)
+def test_memory_that_does_not_suffice_is_one_line(capsys):
+    for said in "", "Unable to allocate 9 TiB":
 
-    with pytest.raises(SystemExit) as left:
-        commands.run_main(main)
-    assert left.value.code == 2
-    told = f"out of memory: {said}" if said else "out of memory"
-    assert capsys.readouterr().err == f"error: {told}; ask for less\n"
+        def main(said=said):
+            raise MemoryError(said)
+
+        with pytest.raises(SystemExit) as left:
+            commands.run_main(main)
+        assert left.value.code == 2
+        told = f"out of memory: {said}" if said else "out of memory"
+        assert capsys.readouterr().err == f"error: {told}; ask for less\n"
 
 
 def test_ctrl_c_while_a_class_is_made_is_ctrl_c(capsys):
@@ -259,12 +269,11 @@ def test_ctrl_c_while_a_class_is_made_is_ctrl_c(capsys):
 # --- What is believed -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("main", [evaluate.main, plot.main, report.main])
-def test_an_edited_configuration_is_believed_by_nobody(main, copy, refused, capsys):
+def test_an_edited_configuration_is_believed_by_nobody(copy, refused, capsys):
     path = copy.path / "config.json"
     path.write_text(path.read_text().replace('"mem_slots": 2', '"mem_slots": 3'))
-    says = "mem_slots: 2 so far, 3 asked for"
-    assert says in refused(main, copy.path)
+    for main in READERS:
+        assert "mem_slots: 2 so far, 3 asked for" in refused(main, copy.path)
 
 
 def test_lines_that_are_lost_are_told(half, refused, capsys):
@@ -283,37 +292,43 @@ def test_a_report_misses_lines_too(copy, refused):
     assert "had 3 lines when" in refused(report.main, copy.path)
 
 
-@pytest.mark.parametrize("line", [0, -1])
-def test_numbers_that_were_edited_are_believed_by_nobody(line, copy, refused):
+def test_numbers_that_were_edited_are_believed_by_nobody(copy, refused):
     path = copy.path / "metrics.jsonl"
-    lines = [json.loads(each) for each in path.read_text().splitlines()]
-    lines[line]["accuracy"] = 0.99
-    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
-    for main in (report.main, plot.main):
-        assert "metrics.jsonl is not as it was when" in refused(main, copy.path)
-    says = refused(train.main, "--resume", copy.path)
-    assert "metrics.jsonl is not as it was when" in says
+    before = path.read_text()
+    for line in 0, -1:
+        lines = [json.loads(each) for each in before.splitlines()]
+        lines[line]["accuracy"] = 0.99
+        path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+        for main in (report.main, plot.main):
+            assert "metrics.jsonl is not as it was when" in refused(main, copy.path)
+        says = refused(train.main, "--resume", copy.path)
+        assert "metrics.jsonl is not as it was when" in says
 
 
-@pytest.mark.parametrize(
-    "change", [{"loss": "x"}, {"loss": [1]}, {"step": None}, {"test_accuracy": "1"}]
-)
-def test_lines_of_another_type_are_refused(change, copy, refused):
+def test_lines_of_another_type_are_refused(copy, refused):
     path = copy.path / "metrics.jsonl"
     *lines, last = path.read_text().splitlines()
-    path.write_text("\n".join([*lines, json.dumps(json.loads(last) | change)]) + "\n")
-    assert f"metrics.jsonl line {len(lines) + 1} is no" in refused(report.main, "copy")
+    for change in (
+        {"loss": "x"},
+        {"loss": [1]},
+        {"step": None},
+        {"test_accuracy": "1"},
+    ):
+        changed = json.dumps(json.loads(last) | change)
+        path.write_text("\n".join([*lines, changed]) + "\n")
+        says = f"metrics.jsonl line {len(lines) + 1} is no"
+        assert says in refused(report.main, "copy")
 
 
-@pytest.mark.parametrize("step, says", [(99, "the end, step 12"), (1, "step 12")])
-def test_a_line_that_was_added_is_believed_by_nobody(step, says, copy, refused):
+def test_a_line_that_was_added_is_believed_by_nobody(copy, refused):
     path = copy.path / "metrics.jsonl"
-    *_, last = path.read_text().splitlines()
-    added = json.loads(last) | {"step": step, "test_accuracy": 0.99}
-    with path.open("a") as file:
-        file.write(json.dumps(added) + "\n")
-    for main in (report.main, plot.main):
-        assert f"line 4 is of step {step}, after {says}" in refused(main, copy.path)
+    before = path.read_text()
+    for step, says in (99, "the end, step 12"), (1, "step 12"):
+        added = json.loads(before.splitlines()[-1])
+        added |= {"step": step, "test_accuracy": 0.99}
+        path.write_text(before + json.dumps(added) + "\n")
+        for main in (report.main, plot.main):
+            assert f"line 4 is of step {step}, after {says}" in refused(main, copy.path)
 
 
 def test_a_line_that_was_added_to_a_broken_run_has_a_possible_step(half, refused):

@@ -12,8 +12,7 @@ an exit code of no meaning, or not at all. The last two are our mistakes: they a
 listed.
 
 The seed decides everything but the moments of kills and signals, which depend on the
-machine too. One file has no checksum: if a text in environment.json is replaced by
-another, it is believed; that is not tried here.
+machine too.
 """
 
 import argparse
@@ -83,14 +82,8 @@ if heard:  # while all is imported, it ends without a word
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 from tinyrmc.cli import train
 from tinyrmc.cli.commands import run_main
-from tinyrmc.results import curves
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
-
-def read(runs, out, *more):
-    for each in runs:
-        each.metrics()
-    return out
 
 def main():
     for name in os.environ["TASKS_OF_THE_CAMPAIGN"].split():
@@ -98,7 +91,6 @@ def main():
         if isinstance(getattr(kind, "test_examples", None), int):
             kind.test_examples = 40
         kind.pictures = lambda *_: []
-    curves.draw_curves = read
     train.draw_run = lambda run: []
     if "STOP_AT_5" in os.environ:
         advance = Trainer.advance
@@ -146,15 +138,12 @@ def start(words, folder, before="", after="", **around):
 
 def wait(child):
     """How it ended; its session is killed if it hangs, and when it has ended."""
-    try:
+    said = None
+    with contextlib.suppress(subprocess.TimeoutExpired):
         said = child.communicate(timeout=LONG)
-        return Ended(child.returncode, *said)
-    except subprocess.TimeoutExpired:
-        return Ended(None, "", "")
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    return Ended(child.returncode, *said) if said else Ended(None, *child.communicate())
 
 
 def run(words, folder, *setting, **around):
@@ -211,11 +200,8 @@ def result_of(folder):
     )
 
 
-def came_to(wanted, ended, folder):
+def goes_for(wanted, found, ended):
     """Whether a resumed run came to this, but for lines that it said were gone."""
-    if ended.code:
-        return False
-    found = result_of(folder)
     told = "metrics.jsonl is gone" in ended.err
     return found == wanted or (told and found[0] == wanted[0])
 
@@ -225,13 +211,11 @@ def go_on(task, workers, folder, kept=False):
 
     kept: whether the run said that it can be resumed; if not, it may begin again.
     """
-    path = folder / "run"
+    path, ended = folder / "run", Ended(2, "", "holds no checkpoint")
     if (path / "config.json").exists() or kept:
         ended = run(["train", "--resume", "run"], folder)
         if ended.code and (kept or "holds no checkpoint" not in ended.err):
             return "traceback", f"resumed: exit code {ended.code}: {ended.err[-300:]}"
-    else:
-        ended = Ended(2, "", "")
     if ended.code:
         shutil.rmtree(path, ignore_errors=True)
         ended = run([*words_of(task, workers), "--run", "run"], folder)
@@ -464,12 +448,6 @@ def mount(folder, size, how=""):
     return subprocess.run(words, capture_output=True).returncode == 0
 
 
-def unmount(folder):
-    """The end of it; whether that went well."""
-    done = subprocess.run(["umount", "-l", folder], capture_output=True)
-    return done.returncode == 0
-
-
 def disks(rng, folder):
     """The disk of a run, or that of its log, is full at some point."""
     task, small, log = rng.choice([*TASKS]), folder / "small", rng.random() < 0.3
@@ -487,7 +465,7 @@ def disks(rng, folder):
             mount(small, 1 << 26, "remount,")
             outcome, why = go_on(task, 1, folder if log else small)
     finally:
-        unmount(small)
+        subprocess.run(["umount", "-l", small], capture_output=True)
     return outcome, f"{task}, {'log' if log else 'run'}: {why}"
 
 
@@ -536,13 +514,11 @@ def streams(rng, folder):
 
 def reading(task):
     """The commands that read a run."""
-    lines = ["evaluate run --json --metrics-only", "report run", "plot run"]
-    lines += ["evaluate run --export weights.npz", "plot examinations run"]
-    if task == "language_modeling":
-        lines.append("generate run cat --words 5")
-    if task == "box_world":
-        lines.append("plot episode run")
-    return [line.split() for line in lines]
+    lines = "evaluate run --json --metrics-only;evaluate run --export weights.npz"
+    lines += ";report run;plot run;plot examinations run"
+    lines += ";generate run cat --words 5" * (task == "language_modeling")
+    lines += ";plot episode run" * (task == "box_world")
+    return [line.split() for line in lines.split(";")]
 
 
 def _told(ended, folder):
@@ -576,7 +552,9 @@ def _harmed(rng, folder, harm, only):
     words = ["train", "--resume", "run"] if resume else rng.choice(reading(task))
     ended = run(words, folder)
     if resume:
-        same = came_to(reference(task, 1)[0], ended, path)
+        same = not ended.code and goes_for(
+            reference(task, 1)[0], result_of(path), ended
+        )
     else:
         same = not ended.code and _told(ended, folder) == _unharmed(task, (*words,))
     after = {path: x for path, x in contents(folder).items() if path in before}
@@ -696,11 +674,12 @@ def main(words=None):
     parser.add_argument("--share", type=float, default=1.0, help="of the cases")
     options = parser.parse_args(words)
     with tempfile.TemporaryDirectory(prefix="tinyrmc-faults-") as folder:
-        if not (mount(folder, 4096) and unmount(folder)):
+        if "disks" in options.only and not mount(folder, 1 << 30):
             options.only = [name for name in options.only if name != "disks"]
             print("disks cannot be tried here: no tmpfs can be mounted")
         prepare(Path(folder), options.only)
         found, wrong = campaign(options.only, options.share, options.seed)
+        subprocess.run(["umount", "-l", folder], capture_output=True)
     print(f"{'':10}", *(f"{outcome:>10}" for outcome in OUTCOMES))
     for name, counts in found.items():
         print(f"{name:10}", *(f"{count:10}" for count in counts.values()))
@@ -759,9 +738,6 @@ def test_damages_are_damages_and_forgeries_have_checksums_that_are_right(tmp_pat
             small.load()
         shutil.rmtree(checkpoint) if how == "folder" else checkpoint.unlink(True)
         checkpoint.write_bytes(whole)
-    for value in (3, 0.5, "x", True, None, [1], {"a": 1}):
-        for new in other_kinds(value):
-            assert type(new) is not type(value), (value, new)
 
 
 if __name__ == "__main__":
