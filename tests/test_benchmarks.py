@@ -21,8 +21,6 @@ import report
 import running
 from candidates import Work
 
-from tinyrmc import backend
-from tinyrmc.autograd import engine
 from tinyrmc.errors import RunError, UsageError
 from tinyrmc.training.workers import CAN_FORK, available_cores
 
@@ -65,14 +63,6 @@ def test_flops_are_those_of_the_matrix_products_that_run(tmp_path):
     assert 310e9 < cpu.WORKS["large"].flops < 320e9  # the paper's
 
 
-def test_a_product_that_is_added_is_told_of_once():
-    told, (a, b), out = [], np.ones((2, 3, 3)), np.ones((3, 3))
-    with candidates.products_told(lambda *each: told.append(each)):
-        engine.gemm(a, b, out=out, add=True)
-    assert len(told) == 1 and (out == 4).all() and (told[0][2] == 3).all()
-    assert engine.gemm is backend.gemm
-
-
 def float64(arrays):
     return {name: x.astype(np.float64) for name, x in arrays.items()}
 
@@ -96,16 +86,6 @@ def test_a_problem_keeps_clear_of_every_kink(monkeypatch, tmp_path):
     assert 3e-4 < min(nearest) < 3e-3
     drawn = candidates.make_task(TINY).draw(np.random.default_rng(0), TINY.batch)
     assert not np.array_equal(inputs, drawn["inputs"])
-
-
-def test_too_few_examples_clear_of_every_kink_are_an_error(monkeypatch, tmp_path):
-    monkeypatch.setattr(candidates, "MARGIN", 1.0)
-    with pytest.raises(
-        ValueError,
-        match="only 0 of 26 examples keep clear of every ReLU's kink; 3 slots x 8, T = "
-        "2, batch 5 is too large",
-    ):
-        candidates.make_problem(TINY, tmp_path / "problem.npz")
 
 
 # --- Candidates -----------------------------------------------------------------------
@@ -484,13 +464,6 @@ def test_the_table_of_processors_is_that_of_the_results():
         assert all(name.startswith("PyTorch") for name in fastest)
 
 
-def test_parts_that_were_not_measured_have_no_table_and_no_panel(tmp_path):
-    nothing = made_up() | {"rows": []}
-    assert report.markdown(nothing).startswith("| the engine |")
-    picture.draw(nothing, tmp_path / "nothing.png")
-    assert not (tmp_path / "nothing.png").exists()
-
-
 def test_each_size_has_a_panel_of_its_own(tmp_path, monkeypatch):
     drawn, bars, found = [], picture._draw_bars, made_up()
     monkeypatch.setattr(
@@ -505,12 +478,6 @@ def test_each_size_has_a_panel_of_its_own(tmp_path, monkeypatch):
         for panel, _ in drawn:  # neither squeezed nor cut off
             box = panel.get_window_extent().transformed(figure.transFigure.inverted())
             assert box.width > 0.25 and box.x1 <= 1
-
-
-def test_the_picture_is_the_same_every_time(tmp_path):
-    for name in ("one.png", "two.png"):
-        picture.draw(made_up(), tmp_path / name)
-    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
 
 
 # --- Surroundings ---------------------------------------------------------------------
@@ -569,16 +536,3 @@ def test_a_part_or_a_first_look_does_not_replace_the_results(monkeypatch, capsys
         assert cpu.main(words) == 0
     assert written == [cpu.RESULTS]
     assert capsys.readouterr().out == 4 * report.markdown(made_up())
-
-
-def test_candidates_are_for_the_works_alone(monkeypatch):
-    asked = []
-
-    def measured(of, *_):
-        asked.append(tuple(of))
-        return {"rows": []}
-
-    monkeypatch.setattr(cpu, "measure_all", measured)
-    monkeypatch.setattr(cpu, "write", lambda found, out: None)
-    assert cpu.main([]) == cpu.main(["--candidates", next(iter(peers.PEERS))]) == 0
-    assert asked == [cpu.PARTS, tuple(cpu.WORKS)]

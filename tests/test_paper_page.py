@@ -112,25 +112,25 @@ def test_the_better_of_several_counts_and_no_trial(tmp_path):
     assert row["RMC"] == f"79.0<br>**75.0** {TWICE}"
 
 
-def test_of_one_setting_the_most_seeds_count_whatever_they_reached(tmp_path):
-    cell = "program, RMC"
+def test_of_one_setting_the_most_seeds_count_and_runs_that_ended_by_themselves(
+    tmp_path,
+):
+    cell, title = "program, RMC", "## Table 1"
     alone = group(cell=cell, mean={"test_accuracy": 0.75})
     alone["runs"] = alone["runs"][:1]
-    for name, groups in ("before", (alone, group(cell=cell))), ("after", ()):
-        write(tmp_path, name, *groups)
+    write(tmp_path, "before", alone, group(cell=cell))
     write(tmp_path, "z", alone)
-    row = rows(paper.page(tmp_path), "## Table 1")["Program<br>floor 10.0"]
+    row = rows(paper.page(tmp_path), title)["Program<br>floor 10.0"]
     assert row["RMC"].startswith(f"79.0<br>**50.0** {TWICE}")
-
-
-def test_a_run_that_ended_by_itself_counts(tmp_path):
-    early = group(cell="program, RMC", steps=9)
-    write(tmp_path, "results", early)
-    assert "79.0<br>*not run*" in paper.page(tmp_path)
+    early = group(cell=cell, steps=9)
+    folder = tmp_path / "early"
+    folder.mkdir()
+    write(folder, "results", early)
+    assert "79.0<br>*not run*" in paper.page(folder)
     for run in early["runs"]:
         run["finished"] = True
-    write(tmp_path, "results", early)
-    row = rows(paper.page(tmp_path), "## Table 1")["Program<br>floor 10.0"]
+    write(folder, "results", early)
+    row = rows(paper.page(folder), title)["Program<br>floor 10.0"]
     assert row["RMC"].startswith("79.0<br>**50.0**")
 
 
@@ -142,13 +142,6 @@ def test_where_less_is_better_the_lowest_counts(tmp_path):
         write(tmp_path, name, group(**words, **more, mean=mean))
     row = rows(paper.page(tmp_path), "## Table 2")["Project Gutenberg"]
     assert row["LSTM"].startswith("45.5<br>**50.0")
-
-
-def test_a_cell_of_another_paper_is_not_counted_in_its_tables(tmp_path):
-    cell = "ptb, MemN2N, 7 hops, 200 memories"
-    words = {"task": "language_modeling", "cell": cell, "result": "test_perplexity"}
-    write(tmp_path, "a", group(**words, mean={"test_perplexity": 112.0}))
-    assert paper.page(tmp_path) == paper.page(tmp_path / "empty")
 
 
 def test_smaller_programs_have_a_table_of_their_own(tmp_path):
@@ -213,30 +206,6 @@ def test_a_figure_is_shown_when_its_picture_is_there(tmp_path):
         "mini_pacman.png",
     ]
     assert "| figures 4, 5, 8, 10, 11, 12 | 2 of 6 | not run: 4, 8, 11, 12 |" in text
-
-
-def test_other_texts_and_levels_have_rows_of_their_own(tmp_path):
-    floors = {"test_perplexity": {"counted": 600.0, "five in a row": 140.0}}
-    text = {"task": "language_modeling", "preset": "quick", "references": floors}
-    text |= {"result": "test_perplexity", "lower": True, "data": {"corpus": "ptb"}}
-    means = {"rmc": 91.25, "lstm": 112.5, "memn2n": 120.0}
-    own = [
-        group(**text, core=core, mean={"test_perplexity": value})
-        for core, value in means.items()
-    ]
-    level = {"task": "box_world", "preset": "quick", "result": "test_solved"}
-    level["references"] = {"test_solved": {"at random": 0.0125}}
-    own.append(group(**level, core="feedforward", mean={"test_solved": 0.75}))
-    write(tmp_path, "results", *own)
-    page = paper.page(tmp_path)
-    row = rows(page, "Smaller texts")["Penn Treebank, `quick`<br>floors 600.00, 140.00"]
-    assert row == {
-        "RMC": f"**91.25** {TWICE}",
-        "LSTM": f"**112.50** {TWICE}",
-        "MemN2N": f"**120.00** {TWICE}",
-    }
-    row = rows(page, "## Worlds")["BoxWorld, `quick`<br>floor 1.2"]
-    assert row["no memory"] == f"**75.0** {TWICE}" and row["RMC"] == ""
 
 
 KINDS_OF_ROWS = {
