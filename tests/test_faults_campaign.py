@@ -580,7 +580,7 @@ LINES = """
 train TASK; train --resume run; evaluate run; evaluate run --json; plot run; plot level;
 plot attention run; plot hops run; plot examinations run; plot episode run; report run;
 report run --out r.md; sweep TASK --grid train.batch_size=4 --seeds x; data; data ptb;
-sweep --show run; generate run the; play box_world; play mini_pacman --agent run;
+generate run the; play box_world; play mini_pacman --agent run;
 new mine
 """.replace("\n", " ").split(";")
 BAD = [
