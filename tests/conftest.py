@@ -111,17 +111,17 @@ def few_words(tmp_path_factory):
 def nothing_left_on():
     """Fails a test that leaves on what would change what the next test sees.
 
-    A Tape that records, the reference mode, or kernels that are off.
+    A Tape that records, plain mode, or kernels that are off.
     """
     yield
     recording = engine._local.tape is not None
-    composed = fused.table._mode["reference"]
+    composed = fused.table._mode["plain"]
     kernels_on = kernels._mode["on"]
     engine._local.tape = None
-    fused.table._mode["reference"] = False
+    fused.table._mode["plain"] = False
     kernels._mode["on"] = True
     assert not recording, "the test left a Tape recording"
-    assert not composed, "the test left fused.reference() on"
+    assert not composed, "the test left fused.plain() on"
     assert kernels_on, "the test left kernels.off() on"
 
 

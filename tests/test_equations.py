@@ -6,13 +6,17 @@ time.
 """
 
 import math
+import typing
 
 import autograd
 import autograd.numpy as hips
 import numpy as np
 import pytest
 
-from tinyrmc import Parameter, Tape, equations, primitives
+import tinyrmc
+from tinyrmc import Parameter, Tape, equations, optim, primitives
+from tinyrmc.cli import train
+from tinyrmc.cores.config import CoreConfig, CoreName, build_core
 
 B, T, N, H, K, V = 3, 5, 4, 2, 3, 4
 F = H * V
@@ -479,3 +483,73 @@ def adam(loss, start, gradient, steps=20, rate=0.01):
             scale = np.sqrt(square[name] / (1 - 0.999**t)) + 1e-8
             flat[name] -= rate * direction / scale
     return losses
+
+
+# What trains --------------------------------------------------------------------------
+
+SMALL = (
+    *("nth_farthest quick --model.mem-slots 4 --model.head-size 8").split(),
+    *("--model.num-heads 2 --data.objects 3 --train.batch-size 16").split(),
+    *("--train.evaluate-every 1000 --train.log-every 1000").split(),
+)
+
+
+def trained(folder, *words):
+    """The parameters of a small network after a run of the command line."""
+    train.main([*SMALL, "--run", str(folder), *words])
+    parameters = tinyrmc.load(folder).named_parameters()
+    return {name: np.array(value.data) for name, value in parameters}
+
+
+def test_an_edit_of_equation_7_changes_what_plain_training_learns(
+    tmp_path, monkeypatch
+):
+    words = "--train.steps", "2", "--workers", "2", "--plain"
+    before = trained(tmp_path / "before", *words)
+
+    def edited(xp, f, i, m, candidate, forget_bias):
+        return m + equations.sigmoid(xp, i) * candidate
+
+    monkeypatch.setattr(equations, "update_memory", edited)
+    after = trained(tmp_path / "after", *words)
+    assert any(np.abs(after[name] - before[name]).max() > 1e-6 for name in before)
+
+
+@pytest.mark.parametrize("core", typing.get_args(CoreName))
+def test_plain_and_fused_learn_the_same(core):
+    random = np.random.default_rng(3)
+    inputs, targets = random.standard_normal((8, 3, 5)), random.standard_normal((8, 3))
+
+    def learned():
+        sizes = {"mem_slots": 3, "head_size": 4, "num_heads": 2, "hidden_size": 6}
+        model = build_core(CoreConfig(core, **sizes), 5, seed=0).astype(np.float64)
+        optimizer = optim.Adam(model.parameters(), 0.01)
+        for _ in range(50):
+            with Tape() as tape:
+                outputs, _ = model.unroll(inputs, model.initial_state(8))
+                found = primitives.stack([x[:, 0] for x in outputs], axis=1)
+                loss = primitives.mean(primitives.square(found - targets))
+            optimizer.zero_grad()
+            tape.backward(loss)
+            optimizer.step()
+        return [np.array(p.data) for p in model.parameters()]
+
+    fused = learned()
+    with tinyrmc.plain():
+        plain = learned()
+    for ours, theirs in zip(fused, plain, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+    assert (
+        any((a != b).any() for a, b in zip(fused, plain, strict=True))
+        or core == "entnet"
+    )
+
+
+def test_a_plain_run_goes_on_plain(tmp_path):
+    words = "--train.steps", "4", "--workers", "1", "--plain"
+    whole = trained(tmp_path / "whole", *words)
+    part = tmp_path / "part"
+    train.main([*SMALL, "--run", str(part), *words, "--max-minutes", "1e-9"])
+    assert train.main(["--resume", str(part)]) == 0
+    for name, value in tinyrmc.load(part).named_parameters():
+        np.testing.assert_array_equal(value.data, whole[name])

@@ -255,7 +255,7 @@ def test_reference_mode_swaps_the_composition_in(xp, name):
     if isinstance(TABLE[name], fused.KernelOnly):  # its kernels run elsewhere
         usual = entries_of(case)
     assert entries_of(case) == usual
-    with fused.reference():
+    with fused.plain():
         names, composed = entries_of(case), as_tuple(case())
         gradients_composed = gradients(case, weights)
     assert name not in names
@@ -271,11 +271,11 @@ def test_reference_mode_swaps_the_composition_in(xp, name):
 
 def test_reference_mode_ends_with_its_block():
     case = CASES["linear"][0]
-    with fused.reference():
-        with fused.reference():
+    with fused.plain():
+        with fused.plain():
             pass
         assert entries_of(case) == ["matmul", "add"]
-    with pytest.raises(KeyError), fused.reference():
+    with pytest.raises(KeyError), fused.plain():
         raise KeyError
     assert entries_of(case) == ["linear"]
 

@@ -20,7 +20,7 @@ from tinyrmc.autograd.gradcheck import gradcheck
 from tinyrmc.backend import to_host
 from tinyrmc.cores.memn2n import TextMemN2N
 from tinyrmc.errors import UserError
-from tinyrmc.fused import reference
+from tinyrmc.fused import plain
 from tinyrmc.training.texts import stretches
 from tinyrmc.training.trainer import Trainer
 
@@ -174,7 +174,7 @@ def test_gradients_by_complex_step_fused_and_composed():
         return model(words[:, N - 1 : -1], words[:, N:], words[:, : N - 1])[0]
 
     gradcheck(losses, parameters=dict(model.named_parameters()))
-    with reference():
+    with plain():
         gradcheck(losses, parameters=dict(model.named_parameters()))
 
 

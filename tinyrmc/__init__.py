@@ -26,6 +26,7 @@ from .cores import (
     PaperRelationalMemory,
     RelationalMemory,
 )
+from .fused import plain
 
 __version__ = "0.1.0"
 
@@ -48,6 +49,7 @@ __all__ = [
     "load",
     "nn",
     "optim",
+    "plain",
     "primitives",
 ]
 

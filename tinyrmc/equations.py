@@ -9,7 +9,12 @@ another at every step. The argument takes three sections:
     3.3  eqs 3-9   an LSTM's gates write the attended memory, slot by slot.
 
 This file follows them in that order, and `step` at its end is one time step of the
-whole. There is no class and no state here: a function takes an array namespace `xp` and
+whole. It trains: the core `rmc_paper` is `step`; the core `rmc`, the form that the
+authors released, arranges attention, `layer_norm` and equation 7 in its own way, and
+runs them fused. Fused operations are written for speed, but what they mean are the
+functions of this file, and `python -m tinyrmc.train nth_farthest --plain` runs these.
+
+There is no class and no state here: a function takes an array namespace `xp` and
 arrays, and returns an array. So the same text runs as
 
     xp = numpy, cupy         plain numbers, on the processor or on a GPU,
@@ -32,6 +37,7 @@ slot: all slots share them, and the number of parameters does not depend on N (s
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 Array = Any  # of whichever library `xp` is; what matters is the shape
@@ -194,6 +200,7 @@ def step(
     state: tuple[Array, Array],
     parameters: dict[str, Any],
     trace: dict[str, Any] | None = None,
+    attend: Callable[[Array, Array], Array] | None = None,
 ) -> tuple[Array, tuple[Array, Array]]:
     """One time step of the Relational Memory Core: eqs 2-9.
 
@@ -210,6 +217,8 @@ def step(
             input rows; and "input_gate", "forget_gate", "output_gate", each (B, N, G),
             in [0, 1]. They are computed a second time for it, so that the equations
             stay bare.
+        attend: M~ = attend(m, x) in place of equation 2, with its own weights and
+            without "attention" in the trace.
 
     The keys of `parameters`:
 
@@ -226,7 +235,10 @@ def step(
     """
     p = parameters
     m, h = state  # eq 3
-    attended = multi_head_attention(xp, m, x, p["W_q"], p["W_k"], p["W_v"])  # eq 2
+    if attend is None:
+        attended = multi_head_attention(xp, m, x, p["W_q"], p["W_k"], p["W_v"])  # eq 2
+    else:
+        attended = attend(m, x)
     candidate = g_psi(xp, attended, p["mlp"], p["gain"], p["offset"])
 
     x_vector = xp.reshape(x, (x.shape[0], -1))  # (B, n * F)
@@ -234,12 +246,13 @@ def step(
     i = gate(xp, x_vector, h, p["W_i"], p["U_i"], p["b_i"])  # eq 5
     o = gate(xp, x_vector, h, p["W_o"], p["U_o"], p["b_o"])  # eq 6
 
-    if trace is not None:
+    if trace is not None and attend is None:
         Z = append_rows(xp, m, x)
         trace["attention"] = [
             attention_weights(xp, m @ p["W_q"][head], Z @ p["W_k"][head])
             for head in range(p["W_q"].shape[0])
         ]
+    if trace is not None:
         trace["input_gate"] = sigmoid(xp, i)
         trace["forget_gate"] = sigmoid(xp, f + p["forget_bias"])
         trace["output_gate"] = sigmoid(xp, o)

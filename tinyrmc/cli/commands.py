@@ -253,6 +253,9 @@ class Options:
     tf32: bool = False
     """with cuda: matrix products may round their operands to TF32, 10 bits of mantissa
     instead of 23, for speed on recent GPUs"""
+    plain: bool = False
+    """no fused operations: every core composed of basic primitives and of the functions
+    in equations.py, which is slower and plainer; the results agree but for rounding"""
     run: Path | None = None
     """the run directory, which must not exist yet; None: the next free
     runs/<task>-<preset>-<n>"""

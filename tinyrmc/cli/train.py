@@ -27,6 +27,7 @@ from ..backend import describe_gpu, has_tf32, use_tf32
 from ..config import from_json, require_same, to_json, words_of
 from ..cores.config import CoreConfig, sizes
 from ..errors import RunError, UsageError, UserError, counted, nearest
+from ..fused import plain
 from ..results.plotting import draw_run
 from ..results.progress import Progress
 from ..runs.machine import environment
@@ -54,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 # what a resumed run takes from its environment.json
-PLACES = "device", "graph", "tf32"
+PLACES = "device", "graph", "tf32", "plain"
 USAGE = f"""\
 usage: {program("train")} TASK [PRESET] [--flags]     (TASK --help: its flags)
        {program("train")} --resume RUN [--workers N] [--max-minutes M]"""
@@ -200,6 +201,8 @@ def _train(words: list[str], ranks: Ranks) -> int:
     """
     with contextlib.ExitStack() as held:
         described, options, run, arrays, state = _everybody(words, ranks, held)
+        if options.plain:
+            held.enter_context(plain())
         task = task_from_dict(described)
         trainer = ranks.together(lambda: _trainer(task, options, arrays, state, ranks))
         trainer.require_agreement()
@@ -331,6 +334,8 @@ def _new_run(described: dict, options: Options, trainer: Trainer) -> Run:
     ranks, machine = trainer.ranks, environment(__version__)
     machine["workers"], machine["ranks"] = trainer.workers.count, ranks.size
     machine["device"] = options.device
+    if options.plain:
+        machine["plain"] = True
     if options.device == "cuda":
         machine |= {"tf32": options.tf32, "graph": options.graph}
         machine |= describe_gpu(trainer.xp)
@@ -450,6 +455,7 @@ def _announce(trainer: Trainer, described: dict, options: Options) -> None:
         others = f"ranks 1 to {ranks - 1} act" if ranks > 2 else "rank 1 acts"
         how = f"{how}; rank 0 learns, {others}"
     where = f"{options.device} in TF32" if options.tf32 else options.device
+    where = f"{where}, plain" if options.plain else where
     steps = counted(t.steps - trainer.step, "step")
     rows = counted(t.batch_size, trainer.task.row)
     print(f"  training  {steps} of {rows} on {where}, {how}")

@@ -30,6 +30,7 @@ ever.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -324,7 +325,7 @@ class RelationalMemory(_Memory):
         sizes = {"num_heads": self.num_heads, "key_size": self.key_size}
         for number, block in enumerate(self.blocks):
             last = number == len(self.blocks) - 1
-            z = p.concatenate([memory, rows], axis=1)  # (B, N + n, F)
+            z = equations.append_rows(p, memory, rows)  # (B, N + n, F)
             qkv = block["qkv"](z)
             if "qkv_norm" in block:
                 qkv = block["qkv_norm"](qkv)
@@ -448,45 +449,21 @@ class PaperRelationalMemory(_Memory):
         x = self.input_projection(self._as_rows(inputs)[:, 0])  # (B, F)
         for array in state:
             self._check_memory(array, inputs)
+        own, seen = self.equation_parameters(), None if trace is None else {}
+        attend = None
         if self.qkv_norm is not None:
-            hidden, state = self._normed_step(x, state, trace)
-            return p.reshape(hidden, (hidden.shape[0], -1)), state
-        seen: dict[str, Any] | None = None if trace is None else {}
-        hidden, state = equations.step(p, x, state, self.equation_parameters(), seen)
-        if trace is not None and seen is not None:
-            weights = [head.data for head in seen.pop("attention")]  # (B, N, N + 1)
-            gates = {name: gate.data for name, gate in seen.items()}
-            heads = namespace(weights[0]).stack(weights, axis=1)  # (B, H, N, N + 1)
-            trace.append({"attention": heads, **gates})
+            attend = functools.partial(self._normed_attention, seen)
+        hidden, state = equations.step(p, x, state, own, seen, attend)
+        if seen is not None:
+            if attend is None:
+                seen["attention"] = p.stack(seen["attention"], axis=1)  # (B, H, N, N+1)
+            arrays = [x.data if isinstance(x, Tensor) else x for x in seen.values()]
+            trace.append(dict(zip(seen, arrays, strict=True)))
         return p.reshape(hidden, (hidden.shape[0], -1)), state
 
-    def _normed_step(self, x: Tensor, state: State, trace: Trace) -> tuple:
-        """`equations.step`, but with the attention of `_attend`."""
-        (m, h), own = state, self.equation_parameters()
-        seen: dict[str, Any] = {}
-        attended = self._attend(m, x, seen)
-        candidate = equations.g_psi(p, attended, own["mlp"], own["gain"], own["offset"])
-        f, i, o = (
-            equations.gate(p, x, h, *(own[f"{kind}_{gate}"] for kind in "WUb"))
-            for gate in "fio"
-        )
-        m = equations.update_memory(p, f, i, m, candidate, self.forget_bias)
-        h = equations.output(p, o, m)
-        if trace is not None:
-            gates = {"input_gate": i, "forget_gate": f + self.forget_bias}
-            gates["output_gate"] = o
-            seen |= {name: p.sigmoid(gate).data for name, gate in gates.items()}
-            trace.append(seen)
-        return h, (m, h)
-
-    def _attend(self, m: Array | Tensor, x: Tensor, seen: dict | None = None) -> Tensor:
-        """Equation 2, (B, N, F).
-
-        With `qkv_norm` it is the released one; its weights go to `seen["attention"]`.
-        """
+    def _normed_attention(self, seen: dict | None, m: Array | Tensor, x: Tensor):
+        """Equation 2 with a bias and a norm on q, k and v, as released: (B, N, F)."""
         kinds = self.W_q, self.W_k, self.W_v
-        if self.qkv_norm is None:
-            return equations.multi_head_attention(p, m, x, *kinds)
         by_head = p.swapaxes(p.concatenate(kinds, axis=-1), 0, 1)  # (F, H, 2K + V)
         weight = p.reshape(by_head, (self.mem_size, -1))
         qkv = linear(equations.append_rows(p, m, x), weight, self.qkv_bias)

@@ -2,8 +2,9 @@
 
 A fused primitive is one tape entry where a composition would be ten, and it saves the
 least that its backward needs. Each one carries its own definition in basic primitives,
-`op.reference(...)`. That is the text to read; it is the oracle in the tests; and inside
-`with reference():` it runs instead.
+`op.reference(...)`, which for the paper's operations is the function of `equations.py`.
+That is the text to read; it is the oracle in the tests; and inside `with plain():`, or
+in `python -m tinyrmc.train --plain`, it runs instead.
 
 All matrix products go through `backend.gemm`. The rest of each body is NumPy's
 vocabulary on `xp`, so the same lines run on CuPy. Where the head of a body names a
@@ -30,7 +31,7 @@ from .layers import embedding, layer_norm, linear
 from .losses import categorical, linear_cross_entropy, softmax_cross_entropy
 from .recurrent import lstm, lstm_gates
 from .relational import attention, relational_memory, rmc_gates
-from .table import Fused, KernelOnly, fused, reference
+from .table import Fused, KernelOnly, fused, plain
 
 __all__ = [
     "Fused",
@@ -48,7 +49,7 @@ __all__ = [
     "lstm",
     "lstm_gates",
     "memory_hop",
-    "reference",
+    "plain",
     "relational_memory",
     "rmc_gates",
     "sliding_hop",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from .. import equations
 from .. import gpu as kernels
 from ..autograd import primitives as p
 from ..backend import gemm, locked, row_dots
@@ -113,8 +114,11 @@ def attention_definition(
     heads = p.swapaxes(heads, 1, 2)  # (B, H, R, 2K + V)
     q = heads[..., :num_queries, :key_size]
     k, v = heads[..., key_size : 2 * key_size], heads[..., 2 * key_size :]
-    scores = q @ p.swapaxes(k, -1, -2) / math.sqrt(key_size)  # (B, H, Q, R)
-    weights = p.softmax(scores if mask is None else p.where(mask, scores, -math.inf))
+    if mask is None:
+        weights = equations.attention_weights(p, q, k)  # (B, H, Q, R)
+    else:
+        scores = q @ p.swapaxes(k, -1, -2) / math.sqrt(key_size)
+        weights = equations.softmax(p, p.where(mask, scores, -math.inf))
     if trace is not None:
         trace["attention"] = weights.data
     out = p.swapaxes(weights @ v, 1, 2)  # (B, Q, H, V)
@@ -143,7 +147,7 @@ def rmc_gates(
     forget_bias=1.0,
     trace=None,
 ):
-    """The gated memory update as released: i * tanh(candidate) + f * memory.
+    """Eq 7 with the released candidate: i * tanh(candidate) + f * memory.
 
     Pre-activations are from_input (B, 1, G) + from_memory (B, N, G), with the input
     gate in the first half of the columns and the forget gate in the second; G = 2F, or
@@ -197,11 +201,11 @@ def rmc_gates_definition(
 ):
     z = from_input + from_memory
     half = z.shape[-1] // 2
-    i = p.sigmoid(z[..., :half] + input_bias)
-    f = p.sigmoid(z[..., half:] + forget_bias)
+    i, f = z[..., :half] + input_bias, z[..., half:]
     if trace is not None:
-        trace["input_gate"], trace["forget_gate"] = i.data, f.data
-    return i * p.tanh(candidate) + f * memory
+        trace["input_gate"] = equations.sigmoid(p, i).data
+        trace["forget_gate"] = equations.sigmoid(p, f + forget_bias).data
+    return equations.update_memory(p, f, i, memory, p.tanh(candidate), forget_bias)
 
 
 # --- all steps ------------------------------------------------------------------------

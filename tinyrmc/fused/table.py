@@ -16,7 +16,7 @@ from ..autograd.engine import Primitive, Tensor
 
 MOST_SHAPES = 1000  # of calls that have passed, remembered by each operation
 
-_mode = {"reference": False}
+_mode = {"plain": False}
 
 
 class Fused(Primitive):
@@ -86,7 +86,7 @@ class Fused(Primitive):
         return composition
 
     def __call__(self, *args: Any, **static: Any) -> Any:
-        if _mode["reference"]:
+        if _mode["plain"]:
             return self.composed(*args, **static)
         return super().__call__(*args, **static)
 
@@ -139,13 +139,17 @@ def fused(
 
 
 @contextmanager
-def reference() -> Iterator[None]:
-    """Fused primitives run as their compositions, in all threads, inside the block."""
-    before, _mode["reference"] = _mode["reference"], True
+def plain() -> Iterator[None]:
+    """Inside the block fused primitives run as their references.
+
+    In all threads, and in processes forked meanwhile. So every core is composed of
+    basic primitives, and what `equations.py` says is what trains.
+    """
+    before, _mode["plain"] = _mode["plain"], True
     try:
         yield
     finally:
-        _mode["reference"] = before
+        _mode["plain"] = before
 
 
 # --- what several bodies share --------------------------------------------------------

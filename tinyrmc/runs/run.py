@@ -87,6 +87,7 @@ ENVIRONMENT = Expected(
         "ranks": Count,
         "device": str,
         "tf32": bool,
+        "plain": bool,
         "graph": bool | None,
     }
 )
