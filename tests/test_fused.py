@@ -18,7 +18,7 @@ from samplers import (
     output_weights,
 )
 
-from tinyrmc import Tape, Tensor, fused
+from tinyrmc import Parameter, Tape, Tensor, fused
 from tinyrmc import primitives as p
 from tinyrmc.autograd import gradients as of_tape
 from tinyrmc.autograd.engine import TABLE
@@ -401,6 +401,19 @@ def test_relu_has_slope_zero_at_zero(xp):
     arrays = xp.zeros((1, 2)), xp.ones((2, 3)), xp.zeros(3)
     gx, *_ = gradients(Case("linear", arrays, {"relu": True}), [xp.ones((1, 3))])
     assert (gx == 0).all()
+
+
+def test_relu_stops_even_an_infinite_gradient(xp):
+    """The slope of a square root at 0: 0 * inf would be NaN."""
+    x, weight, bias = xp.ones((1, 1, 2)), xp.asarray([[-1.0, 1], [-1, 1]]), xp.zeros(2)
+    for op, kernel in (fused.linear, weight), (fused.conv2d, weight[None, None]):
+        parameters = [Parameter(array) for array in (kernel, bias)]
+        with Tape() as tape:
+            seen = tape.watch(x)
+            loss = p.sum(p.sqrt(op(seen, *parameters, relu=True)))
+        with np.errstate(divide="ignore"):
+            found = tape.gradient(loss, [seen, *parameters])
+        assert all(np.isfinite(to_host(gradient)).all() for gradient in found)
 
 
 def test_traces_are_what_was_computed(xp):

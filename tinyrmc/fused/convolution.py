@@ -9,7 +9,7 @@ import numpy as np
 from ..autograd import primitives as p
 from ..autograd.engine import Tensor
 from ..backend import as_rows, column_sums, gemm, namespace
-from .table import fused, plus
+from .table import after_relu, fused, plus
 
 
 @fused("... H W C", "height width C out", "out", hint="padding is 'VALID' or 'SAME'")
@@ -45,7 +45,7 @@ def conv2d(xp, x, weight, bias=None, *, padding="VALID", relu=False):
 @conv2d.vjp
 def conv2d_vjp(xp, needs, g, x, weight, padding, y):
     if y is not None:
-        g = g * (y > 0)
+        g = after_relu(xp, g, y)
     maps, shape, strips = _plan(xp, x, weight, padding)
     g, gmaps = g.reshape(shape), xp.zeros(maps.shape, g.dtype) if needs[0] else None
     matrices, gmatrices = {}, {}

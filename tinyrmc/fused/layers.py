@@ -14,7 +14,7 @@ from .. import gpu as kernels
 from ..autograd import primitives as p
 from ..autograd.gradients import DeferredMatmul
 from ..backend import add_rows, as_rows, column_sums, gemm, row_dots
-from .table import fused, plus
+from .table import after_relu, fused, plus
 
 # --- linear ---------------------------------------------------------------------------
 
@@ -41,7 +41,7 @@ def linear(xp, x, weight, bias=None, *, relu=False):
 def linear_vjp(xp, needs, g, x, weight, y):
     if y is not None:
         usable = kernels.usable(xp, g, y)
-        g = kernels.relu_backward(xp, g, y) if usable else g * (y > 0)
+        g = kernels.relu_backward(xp, g, y) if usable else after_relu(xp, g, y)
     rows = as_rows(g)  # (R, out)
     return (
         gemm(g, weight.T) if needs[0] else None,

@@ -163,6 +163,11 @@ def plus(xp, fresh, b):
     return xp.add(fresh, b, out=fresh if fresh.dtype == b.dtype else None)
 
 
+def after_relu(xp, g, y):
+    """g where the ReLU's result y is positive; chosen, since 0 * inf would be NaN."""
+    return xp.where(y > 0, g, g.dtype.type(0))
+
+
 def sigmoid(xp, x):
     """The logistic function of a scratch array, in place."""
     x *= 0.5
