@@ -368,9 +368,20 @@ def test_layer_norm_normalises_each_row(xp):
     y = to_host(fused.layer_norm(x, xp.ones(64), xp.zeros(64), epsilon=0.0).data)
     np.testing.assert_allclose(y.mean(-1), 0, atol=1e-14)
     np.testing.assert_allclose((y * y).mean(-1), 1, rtol=1e-14)
-    constant = xp.full((2, 4), 3.0)  # variance zero
-    y = fused.layer_norm(constant, xp.ones(4), xp.arange(4.0)).data
-    assert y.tolist() == [[0, 1, 2, 3]] * 2
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_layer_norm_of_a_constant_row_is_its_offset(xp, dtype):
+    random = np.random.default_rng(0)
+    for width in 1, 2, 7, 64, 1000, 1024, 3001:
+        gain, offset = xp.ones(width, dtype), xp.arange(width, dtype=dtype)
+        for value in 0.0, 100.3, -1 / 3, 1e-20, 12345678.9, 3e18:
+            x = random.standard_normal((3, width)).astype(dtype)
+            x[1] = value
+            for residual in None, xp.zeros((3, width), dtype):
+                for op in fused.layer_norm, fused.layer_norm.reference:
+                    y = op(xp.asarray(x), gain, offset, residual).data
+                    assert xp.array_equal(y[1], offset), (width, value, op)
 
 
 def test_layer_norm_residual_is_a_sum_before(xp):

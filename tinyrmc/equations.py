@@ -131,8 +131,11 @@ def layer_norm(
     gain * (x - mean) / sqrt(var + epsilon) + offset for x (..., F); gain, offset (F,).
     Each slot is normalised by itself: joint statistics would let slots see each other
     outside attention. The variance is the biased one, the mean of squared distances.
+    Taking the row's first number away beforehand changes nothing but rounding: a
+    constant row becomes exactly 0.
     """
-    d = x - xp.mean(x, axis=-1, keepdims=True)
+    d = x - x[..., :1]
+    d = d - xp.mean(d, axis=-1, keepdims=True)
     variance = xp.mean(d * d, axis=-1, keepdims=True)
     return gain * (d / xp.sqrt(variance + epsilon)) + offset
 

@@ -101,12 +101,19 @@ def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
         raise ValueError(f"epsilon must not be negative, and is {epsilon}")
     z = x if residual is None else x + residual  # (..., F)
     width = z.shape[-1]
-    # A sum as a product with ones is several times faster than `mean`; with 1 / width,
-    # which is rounded, a constant row would not become 0.
-    mean = gemm(z, xp.ones(width, z.dtype))[..., None]  # (..., 1)
-    mean /= width
-    d = xp.subtract(z, mean, out=None if residual is None else z)
+    # a sum as a product with ones is several times faster than `mean`
+    ones = xp.ones(width, z.dtype)
+    mean = gemm(z, ones) / width  # (...)
+    d = xp.subtract(z, mean[..., None], out=None if residual is None else z)
     variance = row_dots(d, d) / width
+    # A row that varies less than its mean is rounded is centred once more, from its
+    # first number on, so that a constant row becomes exactly 0.
+    flat = variance.real <= xp.square(width * np.finfo(z.dtype).eps * mean.real)
+    if xp is not np or flat.any():  # on a GPU looking would mean waiting
+        again = d - d[..., :1]
+        again -= (gemm(again, ones) / width)[..., None]
+        d = xp.where(flat[..., None], again, d)
+        variance = row_dots(d, d) / width
     scale = 1 / xp.sqrt(variance + epsilon)[..., None]  # (..., 1)
     d *= scale
     return plus(xp, d * gain, offset), (d, scale, gain, residual is not None)

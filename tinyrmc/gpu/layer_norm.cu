@@ -5,7 +5,8 @@
 // pointer is not read. The residual's rows come in groups of `group`, `stride` floats
 // from one group to the next: so the slots of a larger array can be the residual.
 // Besides its arguments backward needs mean and scale, one number a row each. It
-// computes n again, instead of writing and reading it.
+// computes n again, instead of writing and reading it. The mean is counted from the
+// row's first number on, so that a constant row becomes exactly 0.
 //
 // One warp a row. If it can be read by fours, 16 bytes at once, a thread has the groups
 // of four columns lane, lane + 32, ..., and keeps them in registers: up to two groups,
@@ -83,12 +84,13 @@ __device__ Stats norm_by_fours(
     const Row row, const float* offset, float* y, float epsilon)
 {
     Four z[GROUPS];
+    const float first = row.z(0);
     float sum = 0, squares = 0;
     row.each<GROUPS>([&](int k, int c) {
         z[k] = row.four_of_z(c);
-        for (int i = 0; i < 4; i++) sum += z[k].at[i];
+        for (int i = 0; i < 4; i++) sum += z[k].at[i] - first;
     });
-    const float m = warp_sum(sum) / row.width;
+    const float m = first + warp_sum(sum) / row.width;
     row.each<GROUPS>([&](int k, int c) {
         for (int i = 0; i < 4; i++) squares += (z[k].at[i] - m) * (z[k].at[i] - m);
     });
@@ -105,9 +107,10 @@ __device__ Stats norm_by_fours(
 __device__ Stats norm_in_sweeps(
     const Row row, const float* offset, float* y, float epsilon)
 {
+    const float first = row.z(0);
     float sum = 0, squares = 0;
-    for (int c = row.lane; c < row.width; c += WARP) sum += row.z(c);
-    const float m = warp_sum(sum) / row.width;
+    for (int c = row.lane; c < row.width; c += WARP) sum += row.z(c) - first;
+    const float m = first + warp_sum(sum) / row.width;
     for (int c = row.lane; c < row.width; c += WARP)
         squares += (row.z(c) - m) * (row.z(c) - m);
     const float s = 1 / sqrtf(warp_sum(squares) / row.width + epsilon);
