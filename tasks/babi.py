@@ -62,7 +62,7 @@ from tinyrmc import primitives as p
 from tinyrmc.backend import gemm, namespace, to_device
 from tinyrmc.config import PLACE, check_least
 from tinyrmc.cores import CoreConfig, build_core, describe
-from tinyrmc.cores.config import CoreName
+from tinyrmc.cores.config import TextCore
 from tinyrmc.cores.memn2n import Constant, Encoding, MemN2N
 from tinyrmc.corpora import Story
 from tinyrmc.errors import UserError, counted
@@ -115,7 +115,7 @@ class ModelConfig(CoreConfig):
         *("core", "hops", "embedding_size", "encoding", "tying", "restarts"),
     )
 
-    core: typing.Literal["memn2n", CoreName] = "memn2n"  # type: ignore[assignment]
+    core: TextCore = "memn2n"
     """memn2n: the End-To-End Memory Network. Others read sentence by sentence: see
     `nth_farthest --help` for what they are"""
     embedding_size: int = 20

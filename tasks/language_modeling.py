@@ -85,7 +85,8 @@ from tinyrmc import primitives as p
 from tinyrmc.backend import to_device, to_host
 from tinyrmc.config import ADDED, PLACE, check_least
 from tinyrmc.cores import CoreConfig, build_core, describe
-from tinyrmc.cores.config import USED, CoreName, without_effect
+from tinyrmc.cores.config import CORES as ENTRIES
+from tinyrmc.cores.config import TextCore, without_effect
 from tinyrmc.cores.core import select_state, state_arrays, state_of
 from tinyrmc.cores.memn2n import TextMemN2N
 from tinyrmc.corpora import ngrams, sampling
@@ -141,11 +142,11 @@ class ModelConfig(CoreConfig):
     )  # fmt: skip
     # here the rnn may have several layers too, and the dnc has just one
     used: typing.ClassVar = {
-        "rnn": (*USED["rnn"], "layers"),
-        "dnc": tuple(name for name in USED["dnc"] if name != "layers"),
+        "rnn": (*ENTRIES["rnn"].used, "layers"),
+        "dnc": tuple(name for name in ENTRIES["dnc"].used if name != "layers"),
     }
 
-    core: typing.Literal[CoreName, "memn2n"] = "rmc"  # type: ignore[assignment]
+    core: TextCore = "rmc"
     """memn2n: the memory network of Sukhbaatar et al. 2015, set by embedding_size,
     hops, memories and relu alone. The others: see `nth_farthest --help`
     """

@@ -21,7 +21,7 @@ from tinyrmc.cores import (
     describe,
     without_effect,
 )
-from tinyrmc.cores.config import USED, sizes
+from tinyrmc.cores.config import CORES, sizes
 from tinyrmc.errors import UsageError
 
 
@@ -257,7 +257,7 @@ def test_the_contract_of_a_core(xp):
     maps = np.random.default_rng(0).standard_normal((2, 3, 3, 26)).astype(np.float32)
     output, after = core(xp.asarray(maps), state, trace)
     assert output.shape == (2, 9 * 64) and output.dtype == np.float32
-    assert [part.shape for part in after] == [(2, 3, 3, 64)] * 2 and trace == [{}]
+    assert [part.shape for part in after] == [(2, 3, 3, 64)] * 2 and trace == []
     in_a_row, _ = core(xp.asarray(maps.reshape(2, -1)), state)
     assert xp.array_equal(in_a_row.data, output.data)
     alone, _ = core(xp.asarray(maps[1:]), core.initial_state(1))
@@ -288,7 +288,9 @@ def test_a_map_has_all_cores_and_two_more():
         set(typing.get_args(typing.get_type_hints(kind)["core"]))
         for kind in (CoreConfig, MapCoreConfig)
     )
-    assert of_maps == of_vectors | {"conv_lstm", "feedforward"} and of_maps <= set(USED)
+    assert of_maps == of_vectors | {"conv_lstm", "feedforward"} and of_maps <= set(
+        CORES
+    )
     for name in sorted(of_maps):
         config = MapCoreConfig(name, head_size=2, hidden_size=4)
         core = build_core(config, (3, 3, 2), seed=0)

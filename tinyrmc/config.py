@@ -84,6 +84,9 @@ def descriptions(kind: Any) -> dict[str, str]:
                     ast.Expr(value=ast.Constant(value=str(text))),
                 ):
                     found[name] = " ".join(text.split())
+    for field in dataclasses.fields(kind):
+        if "says" in field.metadata:  # a text that is put together
+            found[field.name] = field.metadata["says"]
     return found
 
 

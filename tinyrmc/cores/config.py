@@ -1,11 +1,15 @@
-"""The recurrent cores that a task can be trained with, chosen by `--model.core`."""
+"""The recurrent cores that a task can be trained with, chosen by `--model.core`.
+
+Each core is entered once, in `CORES`: the choices of the flag, its help, the settings
+that make no difference, and the colour of its curves follow from there.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from ..config import ADDED, check_least, check_values
 from ..errors import Seed, UserError, counted
@@ -22,12 +26,209 @@ class SettingsError(UserError, ValueError):
     """No core has these settings."""
 
 
-# what --model.core may be, in every task
-CoreName: TypeAlias = Literal[
-    "rmc", "rmc_paper", "lstm", "dnc", "entnet", "entnet_bank", "rnn"
-]
-# the same for agents
-MapCore: TypeAlias = Literal[CoreName, "conv_lstm", "feedforward"]
+# --- The cores ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A core, as `--model.core` knows it.
+
+    says: what it is, for the help.
+    used: the fields of `CoreConfig` that make a difference to it.
+    size: what follows its name when it is described, a format of the config `c`, the
+        `core`, and some counts in words: see `describe`.
+    colour: of its curves, a number in the palette of `results/figures/style.py`.
+    build: build(config, width of an input, seed); None where tasks build it.
+    where: "maps": only where maps come in; "texts": only where words are read.
+    """
+
+    says: str
+    used: tuple[str, ...]
+    size: str
+    colour: int
+    build: Callable[[Any, Any, Seed], Core] | None = None
+    where: Literal["everywhere", "maps", "texts"] = "everywhere"
+
+
+def _rmc(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    return RelationalMemory(
+        input_size,
+        c.mem_slots,
+        head_size=c.slot_size // c.num_heads,
+        num_heads=c.num_heads,
+        num_blocks=c.num_blocks,
+        forget_bias=c.forget_bias,
+        input_bias=c.input_bias,
+        gate_style=None if c.gate_style == "none" else c.gate_style,
+        attention_mlp_layers=c.attention_mlp_layers,
+        key_size=c.key_size,
+        activate_final=c.activate_final,
+        qkv_norm=c.qkv_norm != "none",
+        seed=seed,
+    )
+
+
+def _rmc_paper(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    return PaperRelationalMemory(
+        input_size,
+        c.mem_slots,
+        head_size=c.slot_size // c.num_heads,
+        num_heads=c.num_heads,
+        forget_bias=c.forget_bias,
+        attention_mlp_layers=c.attention_mlp_layers,
+        key_size=c.key_size,
+        qkv_norm=c.qkv_norm == "layer",
+        seed=seed,
+    )
+
+
+def _lstm(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    units = c.total_units or c.hidden_size
+    if c.layers == 1:
+        return LSTM(input_size, units, c.forget_bias, seed=seed)
+    return DeepLSTM(input_size, units, c.layers, c.forget_bias, seed=seed)
+
+
+def _dnc(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    return DNC(
+        input_size,
+        c.mem_slots,
+        word_size=c.slot_size,
+        hidden_size=c.hidden_size,
+        read_heads=c.dnc.read_heads,
+        write_heads=c.dnc.write_heads,
+        layers=c.layers,
+        controller=c.dnc.controller,
+        strength=c.dnc.strength,
+        clip=c.dnc.clip,
+        forget_bias=c.forget_bias,
+        seed=seed,
+    )
+
+
+def _entnet(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    return EntNet(input_size, c.mem_slots, c.slot_size, seed=seed)
+
+
+def _entnet_bank(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    return EntNetBank(input_size, c.mem_slots, c.slot_size, c.forget_bias, seed=seed)
+
+
+def _rnn(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    return RNN(input_size, c.total_units or c.hidden_size, seed=seed)
+
+
+def _feedforward(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    return Feedforward(input_size, c.total_units or c.hidden_size, seed=seed)
+
+
+def _conv_lstm(c: MapCoreConfig, input_size: Any, seed: Seed) -> Core:
+    if isinstance(input_size, int):
+        raise ValueError(
+            "model.core conv_lstm reads maps (height, width, channels), but its inputs "
+            f"are vectors of {input_size} numbers; choose another core"
+        )
+    height, width, channels = input_size
+    sizes = height, width, channels, c.conv_lstm.channels, c.conv_lstm.kernel
+    return ConvLSTM(*sizes, c.forget_bias, seed=seed)
+
+
+_UNITS = ("mem_slots", "head_size", "num_heads", "total_units")
+_PAPER = (*_UNITS, "key_size", "attention_mlp_layers", "forget_bias", "qkv_norm")
+_SLOTS = ", {slots} x {core.mem_size} units"
+_PLAIN = " of {layers}{core.hidden_size} units"
+
+CORES = {
+    "rmc": Entry(
+        "the Relational Memory Core as released, but for activate_final",
+        (*_PAPER, "num_blocks", "activate_final", "gate_style", "input_bias"),
+        f"{_SLOTS}, {{heads}}",
+        0,
+        _rmc,
+    ),
+    "rmc_paper": Entry(
+        "equations 1-9 to the letter",
+        _PAPER,
+        f"{_SLOTS}, {{heads}}",
+        5,
+        _rmc_paper,
+    ),
+    "lstm": Entry(
+        "the main baseline",
+        ("total_units", "hidden_size", "layers", "forget_bias"),
+        _PLAIN,
+        1,
+        _lstm,
+    ),
+    "dnc": Entry(
+        "the Differentiable Neural Computer",
+        ("mem_slots", "total_units", "hidden_size", "layers", "forget_bias", "dnc"),
+        ", {words} x {core.word_size}, {core.read_heads} read and {core.write_heads} "
+        "write heads, {c.dnc.controller} controller of {layers}{c.hidden_size} units",
+        2,
+        _dnc,
+    ),
+    "entnet": Entry("the Recurrent Entity Network", _UNITS, _SLOTS, 3, _entnet),
+    "entnet_bank": Entry(
+        "what the paper calls EntNet: LSTM cells with shared weights, summed",
+        (*_UNITS, "forget_bias"),
+        ", {cells} of {core.hidden_size} units",
+        4,
+        _entnet_bank,
+    ),
+    "rnn": Entry(
+        "a plain recurrent network without a memory",
+        ("total_units", "hidden_size"),
+        _PLAIN,
+        6,
+        _rnn,
+    ),
+    "conv_lstm": Entry(
+        "an LSTM of convolutions, which remembers in maps (all others read the numbers "
+        "of a map in a row)",
+        ("forget_bias", "conv_lstm"),
+        " of {core.channels} channels on {core.input_shape[0]} x {core.input_shape[1]} "
+        "places, {c.conv_lstm.kernel} x {c.conv_lstm.kernel} kernel",
+        7,
+        _conv_lstm,
+        "maps",
+    ),
+    "feedforward": Entry(
+        "a layer of hidden_size units, which remembers nothing",
+        ("total_units", "hidden_size"),
+        _PLAIN,
+        8,
+        _feedforward,
+        "maps",
+    ),
+    "memn2n": Entry(
+        "the End-To-End Memory Network (Sukhbaatar et al. 2015), with sizes of its own",
+        (),
+        "",
+        9,
+        where="texts",
+    ),
+}
+
+
+def _names(*where: str) -> tuple[str, ...]:
+    found = [name for name, e in CORES.items() if e.where in ("everywhere", *where)]
+    return tuple(found)
+
+
+def _says(names: tuple[str, ...]) -> str:
+    return "; ".join(f"{name}: {CORES[name].says}" for name in names)
+
+
+# what --model.core may be: in every task, for agents, and where texts are read
+if TYPE_CHECKING:
+    CoreName: TypeAlias = str
+    MapCore: TypeAlias = str
+    TextCore: TypeAlias = str
+else:
+    CoreName = Literal[_names()]
+    MapCore = Literal[_names("maps")]
+    TextCore = Literal[_names("texts")]
 
 # --- The settings ---------------------------------------------------------------------
 
@@ -76,16 +277,10 @@ class CoreConfig:
         "num_heads",
         "hidden_size",
     )
-    # core -> the fields that make a difference to it, where a task differs from `USED`
+    # core -> the fields that make a difference to it, where a task differs from `CORES`
     used: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
-    core: CoreName = "rmc"
-    """rmc: the Relational Memory Core as released, but for activate_final; rmc_paper:
-    equations 1-9 to the letter; the baselines: lstm; dnc, the Differentiable Neural
-    Computer; entnet, the Recurrent Entity Network; entnet_bank, which the paper calls
-    EntNet: LSTM cells with shared weights, summed; and rnn, a plain recurrent network
-    without a memory
-    """
+    core: CoreName = field(default="rmc", metadata={"says": _says(_names())})
     mem_slots: int = 4
     """memory slots N (section 3.1); words of the dnc, cells of the entnet_bank"""
     head_size: int = 16
@@ -128,37 +323,25 @@ class CoreConfig:
 
     def __post_init__(self):
         check_values(self, "model")
-        check_least(
-            "model",
-            self,
-            "mem_slots",
-            "head_size",
-            "num_heads",
-            "total_units",
-            "key_size",
-            "num_blocks",
-            "attention_mlp_layers",
-            "hidden_size",
-            "layers",
-        )
+        counts = "mem_slots head_size num_heads total_units key_size num_blocks"
+        counts += " attention_mlp_layers hidden_size layers"
+        check_least("model", self, *counts.split())
         additions = self.num_blocks, self.gate_style, self.input_bias
         if self.core == "rmc_paper" and additions != (1, "unit", 0.0):
             raise ValueError(
                 "model.core rmc_paper is the paper's text: one block, unit gates and "
                 "no input bias; leave these as they are"
             )
-        if self.total_units is not None and "total_units" in _used(self):
-            self._check_total_units(self.total_units)
-
-    def _check_total_units(self, units: int) -> None:
-        """ValueError unless the units divide evenly among slots and heads."""
+        used = _used(self)
+        if self.total_units is None or not {"total_units", "mem_slots"} <= {*used}:
+            return
         heads = self.num_heads if self.core in ("rmc", "rmc_paper") else 1
-        parts = 1 if _is_plain(self) else self.mem_slots * heads
-        if units % parts:
+        if self.total_units % (self.mem_slots * heads):
             of_heads = f" x {heads} heads" if heads > 1 else ""
             raise ValueError(
-                f"model.total_units {units} is no multiple of {self.mem_slots} "
-                f"slots{of_heads}; choose a multiple of {parts}, or other slots"
+                f"model.total_units {self.total_units} is no multiple of "
+                f"{self.mem_slots} slots{of_heads}; choose a multiple of "
+                f"{self.mem_slots * heads}, or other slots"
             )
 
     @property
@@ -191,28 +374,8 @@ class ConvLSTMConfig:
 class MapCoreConfig(CoreConfig):
     """Which core, and how large, where maps come in and an answer at each step."""
 
-    core: MapCore = "rmc"  # type: ignore[assignment]
-    """rmc, rmc_paper, lstm, dnc, entnet, entnet_bank and rnn read all numbers of a map
-    in a row; conv_lstm, an LSTM of convolutions, remembers in maps; feedforward, a
-    layer of hidden_size units, remembers nothing
-    """
+    core: MapCore = field(default="rmc", metadata={"says": _says(_names("maps"))})
     conv_lstm: ConvLSTMConfig = field(default_factory=ConvLSTMConfig)
-
-
-_UNITS = ("mem_slots", "head_size", "num_heads", "total_units")
-_PAPER = (*_UNITS, "key_size", "attention_mlp_layers", "forget_bias", "qkv_norm")
-USED = {  # core -> the fields of CoreConfig that make a difference to it
-    "rmc": (*_PAPER, "num_blocks", "activate_final", "gate_style", "input_bias"),
-    "rmc_paper": _PAPER,
-    "lstm": ("total_units", "hidden_size", "layers", "forget_bias"),
-    "conv_lstm": ("forget_bias", "conv_lstm"),
-    "dnc": ("mem_slots", "total_units", "hidden_size", "layers", "forget_bias", "dnc"),
-    "entnet": _UNITS,
-    "entnet_bank": (*_UNITS, "forget_bias"),
-    "rnn": ("total_units", "hidden_size"),
-    "feedforward": ("total_units", "hidden_size"),
-    "memn2n": (),  # built by tasks, whose settings say how
-}
 
 
 def without_effect(config: CoreConfig, default: CoreConfig) -> list[str]:
@@ -226,25 +389,21 @@ def without_effect(config: CoreConfig, default: CoreConfig) -> list[str]:
 
 def unused(config: CoreConfig) -> list[str]:
     """The fields that its core does not use, but others do."""
-    others = {name for used in USED.values() for name in used} - {*_used(config)}
+    others = {name for entry in CORES.values() for name in entry.used}
+    others -= {*_used(config)}
     return [field.name for field in fields(config) if field.name in others]
 
 
 def _used(config: CoreConfig) -> tuple[str, ...]:
     """The fields that make a difference to its core."""
-    used = {**USED, **config.used}
-    if config.core not in used:
+    if config.core in config.used:
+        return config.used[config.core]
+    if config.core not in CORES:
         raise SettingsError(
             f"no table says which fields the core {config.core!r} uses; give "
-            f"{type(config).__name__} a `used`, as tinyrmc/cores/config.py has USED"
+            f"{type(config).__name__} a `used`, as tinyrmc/cores/config.py has CORES"
         )
-    return used[config.core]
-
-
-def _is_plain(config: CoreConfig) -> bool:
-    """Whether its core has a width in units, but no slots."""
-    used = _used(config)
-    return "hidden_size" in used and "mem_slots" not in used
+    return CORES[config.core].used
 
 
 def sizes(config: CoreConfig) -> str:
@@ -265,7 +424,7 @@ def sizes(config: CoreConfig) -> str:
     return ", ".join(flags)
 
 
-# --- The cores ------------------------------------------------------------------------
+# --- What they are for ----------------------------------------------------------------
 
 
 def build_core(
@@ -277,115 +436,18 @@ def build_core(
     Only a `conv_lstm` must know a map's shape; the others take it in a row, (B, height
     * width * channels). SettingsError names a bad value.
     """
-    if config.core not in (*_BUILDERS, "conv_lstm"):
+    entry = CORES.get(config.core)
+    if entry is None or entry.build is None:
         raise SettingsError(
             f"build_core knows no core {config.core!r}; build it in the task, or enter "
             "it in tinyrmc/cores/config.py"
         )
-    width = input_size if isinstance(input_size, int) else math.prod(input_size)
+    if config.core != "conv_lstm" and not isinstance(input_size, int):
+        input_size = math.prod(input_size)
     try:
-        if isinstance(config, MapCoreConfig) and config.core == "conv_lstm":
-            return _build_conv_lstm(config, input_size, seed)
-        return _BUILDERS[config.core](config, width, seed)
+        return entry.build(config, input_size, seed)
     except ValueError as error:
         raise SettingsError(str(error)) from error
-
-
-def _build_rmc(c: CoreConfig, input_size: int, seed: Seed) -> Core:
-    return RelationalMemory(
-        input_size,
-        c.mem_slots,
-        head_size=c.slot_size // c.num_heads,
-        num_heads=c.num_heads,
-        num_blocks=c.num_blocks,
-        forget_bias=c.forget_bias,
-        input_bias=c.input_bias,
-        gate_style=None if c.gate_style == "none" else c.gate_style,
-        attention_mlp_layers=c.attention_mlp_layers,
-        key_size=c.key_size,
-        activate_final=c.activate_final,
-        qkv_norm=c.qkv_norm != "none",
-        seed=seed,
-    )
-
-
-def _build_rmc_paper(c: CoreConfig, input_size: int, seed: Seed) -> Core:
-    return PaperRelationalMemory(
-        input_size,
-        c.mem_slots,
-        head_size=c.slot_size // c.num_heads,
-        num_heads=c.num_heads,
-        forget_bias=c.forget_bias,
-        attention_mlp_layers=c.attention_mlp_layers,
-        key_size=c.key_size,
-        qkv_norm=c.qkv_norm == "layer",
-        seed=seed,
-    )
-
-
-def _build_lstm(c: CoreConfig, input_size: int, seed: Seed) -> Core:
-    units = c.total_units or c.hidden_size
-    if c.layers == 1:
-        return LSTM(input_size, units, c.forget_bias, seed=seed)
-    return DeepLSTM(input_size, units, c.layers, c.forget_bias, seed=seed)
-
-
-def _build_conv_lstm(
-    c: MapCoreConfig, input_size: int | tuple[int, int, int], seed: Seed
-) -> Core:
-    if isinstance(input_size, int):
-        raise ValueError(
-            "model.core conv_lstm reads maps (height, width, channels), but its inputs "
-            f"are vectors of {input_size} numbers; choose another core"
-        )
-    own = c.conv_lstm
-    sizes = *input_size, own.channels, own.kernel
-    return ConvLSTM(*sizes, c.forget_bias, seed=seed)
-
-
-def _build_dnc(c: CoreConfig, input_size: int, seed: Seed) -> Core:
-    return DNC(
-        input_size,
-        c.mem_slots,
-        word_size=c.slot_size,
-        hidden_size=c.hidden_size,
-        read_heads=c.dnc.read_heads,
-        write_heads=c.dnc.write_heads,
-        layers=c.layers,
-        controller=c.dnc.controller,
-        strength=c.dnc.strength,
-        clip=c.dnc.clip,
-        forget_bias=c.forget_bias,
-        seed=seed,
-    )
-
-
-def _build_entnet(c: CoreConfig, input_size: int, seed: Seed) -> Core:
-    return EntNet(input_size, c.mem_slots, c.slot_size, seed=seed)
-
-
-def _build_entnet_bank(c: CoreConfig, input_size: int, seed: Seed) -> Core:
-    return EntNetBank(input_size, c.mem_slots, c.slot_size, c.forget_bias, seed=seed)
-
-
-def _build_rnn(c: CoreConfig, input_size: int, seed: Seed) -> Core:
-    return RNN(input_size, c.total_units or c.hidden_size, seed=seed)
-
-
-def _build_feedforward(c: CoreConfig, input_size: int, seed: Seed) -> Core:
-    return Feedforward(input_size, c.total_units or c.hidden_size, seed=seed)
-
-
-_BUILDERS: dict[str, Callable[[CoreConfig, int, Seed], Core]] = {
-    "rmc": _build_rmc,
-    "rmc_paper": _build_rmc_paper,
-    "lstm": _build_lstm,
-    "dnc": _build_dnc,
-    "entnet": _build_entnet,
-    "entnet_bank": _build_entnet_bank,
-    "rnn": _build_rnn,
-    "feedforward": _build_feedforward,
-}
 
 
 def describe(config: CoreConfig, core: Any) -> str:
@@ -393,27 +455,12 @@ def describe(config: CoreConfig, core: Any) -> str:
 
     For the first lines of a run and the rows of a table.
     """
-    c = config
-    layers = f"{c.layers} layers of " if c.layers > 1 else ""
-    if _is_plain(c):
-        layers = layers if "layers" in _used(c) else ""
-        return f"{c.core} of {layers}{core.hidden_size} units"
-    if isinstance(c, MapCoreConfig) and c.core == "conv_lstm":
-        height, width, _ = core.input_shape
-        window = f"{c.conv_lstm.kernel} x {c.conv_lstm.kernel}"
-        return (
-            f"conv_lstm of {core.channels} channels on {height} x {width} places, "
-            f"{window} kernel"
-        )
-    if c.core == "dnc":
-        heads = f"{core.read_heads} read and {core.write_heads} write heads"
-        return (
-            f"dnc, {counted(c.mem_slots, 'word')} x {core.word_size}, {heads}, "
-            f"{c.dnc.controller} controller of {layers}{c.hidden_size} units"
-        )
-    if c.core == "entnet_bank":
-        cells = counted(c.mem_slots, "cell")
-        return f"entnet_bank, {cells} of {core.hidden_size} units"
-    heads = "" if c.core == "entnet" else f", {counted(c.num_heads, 'head')}"
-    slots = counted(c.mem_slots, "slot")
-    return f"{c.core}, {slots} x {core.mem_size} units{heads}"
+    c, several = config, config.layers > 1 and "layers" in _used(config)
+    size = CORES[c.core].size.format(
+        c=c,
+        core=core,
+        layers=f"{c.layers} layers of " if several else "",
+        heads=counted(c.num_heads, "head"),
+        **{f"{one}s": counted(c.mem_slots, one) for one in ("slot", "word", "cell")},
+    )
+    return f"{c.core}{size}"

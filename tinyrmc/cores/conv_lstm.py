@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..autograd import primitives as p
 from ..autograd.engine import Tensor
-from ..backend import Array, namespace
+from ..backend import Array
 from ..errors import Seed, check_number, check_sizes
 from ..fused import lstm_gates
 from ..nn import Conv2d
@@ -29,8 +29,10 @@ class ConvLSTM(Core):
     zero; the output is h' in a row, (B, height * width * channels). The convolution has
     a `kernel` x `kernel` window with "SAME" padding. As in Sonnet, there are no
     connections from the cell to the gates, weights start as a truncated normal and
-    biases at zero. Raises ValueError or TypeError naming the argument.
+    biases at zero.
     """
+
+    any_weight = "gates.weight"
 
     def __init__(
         self,
@@ -53,35 +55,22 @@ class ConvLSTM(Core):
         )
         self.input_shape = height, width, in_channels
         self.input_size = height * width * in_channels
-        self.channels = channels
+        self.channels, self.output_size = channels, height * width * channels
         self.forget_bias = check_number("ConvLSTM", "forget_bias", forget_bias)
         seen, gates = in_channels + channels, 4 * channels
         self.gates = Conv2d(seen, gates, kernel, "SAME", dtype=dtype, seed=seed)
 
-    @property
-    def dtype(self) -> np.dtype:
-        """The dtype of the parameters."""
-        return self.gates.weight.dtype
-
-    @property
-    def output_size(self) -> int:
-        """Width of the output."""
-        height, width, _ = self.input_shape
-        return height * width * self.channels
-
     def initial_state(self, batch_size: int) -> tuple[Array, Array]:
         """(h, c) of zeros, each (B, height, width, channels)."""
-        check_sizes("ConvLSTM", batch_size=batch_size)
-        shape = 2, batch_size, *self.input_shape[:2], self.channels
-        h, c = namespace(self.gates.weight.data).zeros(shape, self.dtype)
-        return h, c
+        shape = *self.input_shape[:2], self.channels
+        return self.zeros(batch_size, *shape), self.zeros(batch_size, *shape)
 
     def __call__(
         self, inputs: Array | Tensor, state: State, trace: Trace = None
     ) -> tuple[Tensor, State]:
         """One step: inputs (B, height, width, in_channels), state (h, c) -> output.
 
-        Also returns the next (h, c). `trace` receives an empty dict.
+        Also returns the next (h, c).
         """
         in_a_row = len(getattr(inputs, "shape", ())) == 2
         shape = (self.input_size,) if in_a_row else self.input_shape
@@ -93,6 +82,4 @@ class ConvLSTM(Core):
         maps = p.reshape(inputs, (batch, *self.input_shape))
         z = self.gates(p.concatenate([maps, hidden], axis=-1))  # (B, H, W, 4 channels)
         hidden, cell = lstm_gates(z, cell, forget_bias=self.forget_bias)
-        if trace is not None:
-            trace.append({})
         return p.reshape(hidden, (batch, self.output_size)), (hidden, cell)

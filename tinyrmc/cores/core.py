@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from ..autograd import primitives as p
 from ..autograd.engine import Tensor
-from ..backend import Array, namespace
+from ..backend import Array, namespace, to_device
+from ..errors import check_sizes
 from ..nn import Module, check_array
 
 # An array or a Tensor, example-first, or a (nested) tuple of these.
 State: TypeAlias = Any
 
-# A list that each step appends a dict of arrays to, or None: then nothing is kept.
+# A list that receives, from a core with something to show, a dict of arrays a step.
+# None: nothing is kept.
 Trace: TypeAlias = list[dict[str, Array]] | None
+
+
+class Constant:
+    """An array of floating-point numbers that is no parameter.
+
+    Each array library and precision gets its own copy, once.
+    """
+
+    def __init__(self, value: np.ndarray):
+        self.value = value
+        self._copies: dict[tuple[str, str], Array] = {}
+
+    def on(self, xp, dtype: npt.DTypeLike) -> Array:
+        """The array as one of `xp`, in the precision of this dtype."""
+        dtype = np.finfo(dtype).dtype
+        key = xp.__name__, dtype.str
+        if key not in self._copies:
+            self._copies[key] = to_device(self.value.astype(dtype), xp)
+        return self._copies[key]
 
 
 class Core(Module):
@@ -24,20 +47,23 @@ class Core(Module):
 
     It begins with `core.initial_state(batch_size)`. Inputs are `core.input_size` wide,
     outputs `core.output_size`. A state is an array or a Tensor, example-first, or a
-    (nested) tuple of these.
+    (nested) tuple of these. Wrong arguments raise ValueError or TypeError naming them.
     """
 
     input_size: int
-
-    @property
-    def output_size(self) -> int:
-        """Width of the output."""
-        raise NotImplementedError
+    output_size: int
+    any_weight: ClassVar[str]  # the name of a parameter
 
     @property
     def dtype(self) -> np.dtype:
         """The dtype of the parameters."""
-        raise NotImplementedError
+        return operator.attrgetter(self.any_weight)(self).dtype
+
+    def zeros(self, batch_size: int, *shape: int) -> Array:
+        """Zeros (B, ...) of the kind of the parameters, for a first state."""
+        check_sizes(type(self).__name__, batch_size=batch_size)
+        weight = operator.attrgetter(self.any_weight)(self).data
+        return namespace(weight).zeros((batch_size, *shape), weight.dtype)
 
     def initial_state(self, batch_size: int) -> State:
         """The state that a sequence begins with, for `batch_size` examples.
@@ -49,10 +75,7 @@ class Core(Module):
     def __call__(
         self, inputs: Array | Tensor, state: State, trace: Trace = None
     ) -> tuple[Tensor, State]:
-        """One step: inputs (B, ...), state -> output (B, output_size), next state.
-
-        `trace`, a list, receives one dict of arrays for the step, to look at.
-        """
+        """One step: inputs (B, ...), state -> output (B, output_size), next state."""
         raise NotImplementedError
 
     def unroll(
@@ -71,18 +94,18 @@ class Core(Module):
         example b is the initial one again before each step t where fresh[b, t] holds:
         there an episode begins. `trace` as for a single step.
         """
-        if inputs.shape[1:2] == (0,):
+        steps = inputs.shape[1]
+        if not steps:
             raise ValueError(f"unroll: inputs {inputs.shape} have no steps")
         if trace is None and lengths is None and fresh is None:
             if (whole := self._unroll_at_once(inputs, state)) is not None:
                 return whole
-        if lengths is not None:
-            check_lengths(lengths, *inputs.shape[:2])
-        begin = None
+        check_ends(inputs.shape[:2], lengths, fresh)
         if fresh is not None:
-            check_fresh(fresh, inputs.shape[:2])
             begin = self.initial_state(inputs.shape[0])
-        outputs, renews = [], _renews(fresh, inputs.shape[1])
+            looks = isinstance(fresh, np.ndarray)  # on a device that would mean waiting
+            renews = fresh.any(axis=0).tolist() if looks else [True] * steps
+        outputs = []
         for t, parts in enumerate(self._prepare_all(inputs)):
             before = state
             if fresh is not None and renews[t]:
@@ -99,7 +122,7 @@ class Core(Module):
         The longest examples come first, and those that have ended drop out, an eighth
         of them at a time. On a device none do, since looking would mean waiting.
         """
-        check_lengths(lengths, *inputs.shape[:2])
+        check_ends(inputs.shape[:2], lengths)
         if namespace(lengths) is not np:
             return self.unroll(inputs, state, lengths=lengths)[1]
         order = np.argsort(lengths)[::-1]
@@ -151,41 +174,27 @@ class Core(Module):
         check_array(name, "a state", array, shape, self.dtype, "see initial_state")
 
 
-def check_lengths(lengths: Any, examples: int, steps: int) -> None:
-    """ValueError unless there is one integer for each example.
+def check_ends(shape: tuple[int, ...], lengths: Any = None, fresh: Any = None) -> None:
+    """ValueError for `lengths` or `fresh` that do not fit (examples, steps).
 
-    On NumPy they must also be from 0 to `steps`; on a GPU, looking would mean waiting.
+    Lengths are looked at on NumPy alone; on a GPU that would mean waiting.
     """
-    shape = getattr(lengths, "shape", None)
-    if shape != (examples,) or lengths.dtype.kind not in "iu":
-        got = repr(lengths) if shape is None else f"{lengths.dtype}{list(shape)}"
-        raise ValueError(
-            f"unroll: lengths must be an array of {examples} integers, one for each "
-            f"example, not {got}"
-        )
-    if isinstance(lengths, np.ndarray) and lengths.size:
-        low, high = lengths.min(), lengths.max()
-        if low < 0 or high > steps:
+    examples, steps = shape
+    if lengths is not None:
+        kind = getattr(lengths, "dtype", np.dtype(object)).kind
+        wrong = kind not in "iu" or lengths.shape != (examples,)
+        if wrong or (
+            isinstance(lengths, np.ndarray)
+            and ((lengths < 0) | (lengths > steps)).any()
+        ):
             raise ValueError(
-                f"unroll: a length is {low if low < 0 else high}, and there are "
-                f"{steps} steps"
+                f"unroll: lengths must be an array of {examples} integers from 0 to "
+                f"{steps}, one for each example, not {lengths!r}"
             )
-
-
-def check_fresh(fresh: Any, shape: tuple[int, ...]) -> None:
-    """ValueError unless `fresh` holds a bool for each example and step."""
-    if getattr(fresh, "shape", None) != shape or fresh.dtype != bool:
-        got = f"{fresh.dtype}{list(fresh.shape)}" if hasattr(fresh, "dtype") else fresh
-        raise ValueError(f"unroll: fresh must be bool {list(shape)}, not {got}")
-
-
-def _renews(fresh: Array | None, steps: int) -> list[bool]:
-    """The steps in which an example may begin anew. On a device these are all steps,
-    since looking would mean waiting.
-    """
-    if fresh is None or namespace(fresh) is not np:
-        return [fresh is not None] * steps
-    return fresh.any(axis=0).tolist()
+    if fresh is not None and (
+        getattr(fresh, "shape", None) != shape or fresh.dtype != bool
+    ):
+        raise ValueError(f"unroll: fresh must be bool {list(shape)}, not {fresh!r}")
 
 
 def select_state(mask: Array, one: State, other: State) -> State:

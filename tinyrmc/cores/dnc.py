@@ -42,7 +42,7 @@ from ..autograd.engine import Tensor
 from ..backend import Array, namespace
 from ..errors import Seed, check_number, check_sizes, generator
 from ..fused import content_weights, erase_and_write, temporal_links
-from .core import Core, State, Trace
+from .core import Core, State, Trace, map_state
 from .lstm import DeepLSTM
 
 CONTROLLERS = ("lstm", "feedforward")
@@ -108,12 +108,6 @@ def follow_links(links, read) -> Tensor:
     return p.swapaxes(p.concatenate(ways, axis=1), 1, 2)
 
 
-def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        wanted = " or ".join(map(repr, choices))
-        raise ValueError(f"DNC: {name} must be {wanted}, not {value!r}")
-
-
 def _interface_shapes(R: int, H: int, W: int) -> dict[str, tuple[int, ...]]:
     """What the interface tells the heads, in the order of its columns, with shapes."""
     return {
@@ -150,9 +144,9 @@ class DNC(Core):
         output_size: None for hidden_size.
         forget_bias: of the LSTM.
         dtype, seed: of the parameters.
-
-    Raises ValueError or TypeError naming the argument.
     """
+
+    any_weight = "interface.weight"
 
     def __init__(
         self,
@@ -171,7 +165,6 @@ class DNC(Core):
         dtype: npt.DTypeLike = np.float32,
         seed: Seed = 0,
     ):
-        """See the class. Long because of its arguments and their checks."""
         output_size = hidden_size if output_size is None else output_size
         check_sizes(
             "DNC",
@@ -184,11 +177,14 @@ class DNC(Core):
             layers=layers,
             output_size=output_size,
         )
-        _check_choice("controller", controller, CONTROLLERS)
-        _check_choice("strength", strength, STRENGTHS)
+        if controller not in CONTROLLERS or strength not in STRENGTHS:
+            raise ValueError(
+                f"DNC: controller must be one of {CONTROLLERS} and strength one of "
+                f"{STRENGTHS}, not {controller!r} and {strength!r}"
+            )
         if clip is not None and not check_number("DNC", "clip", clip) > 0:
             raise ValueError(f"DNC: clip must be positive or None, not {clip!r}")
-        self.input_size = input_size
+        self.input_size, self.output_size = input_size, output_size
         self.mem_slots, self.word_size = mem_slots, word_size
         self.read_heads, self.write_heads = read_heads, write_heads
         self.strength, self.clip = strength, clip
@@ -209,16 +205,6 @@ class DNC(Core):
         self.interface = nn.Linear(width, sum(columns), **make)
         self.output = nn.Linear(width + read, output_size, **make)
 
-    @property
-    def dtype(self) -> np.dtype:
-        """The dtype of the parameters."""
-        return self.interface.weight.dtype
-
-    @property
-    def output_size(self) -> int:
-        """Width of the output."""
-        return self.output.weight.shape[1]
-
     def _shapes(self, batch: int) -> list[tuple[int, ...]]:
         """The shapes of the state, all but the controller's."""
         B, N, W = batch, self.mem_slots, self.word_size
@@ -229,13 +215,10 @@ class DNC(Core):
 
     def initial_state(self, batch_size: int) -> State:
         """An empty memory, for a batch: zeros of the shapes of the state."""
-        check_sizes("DNC", batch_size=batch_size)
-        xp = namespace(self.interface.weight.data)
-        zeros = [xp.zeros(shape, self.dtype) for shape in self._shapes(batch_size)]
-        controller: State = ()
+        zeros = [self.zeros(*shape) for shape in self._shapes(batch_size)]
         if isinstance(self.controller, Core):
-            controller = self.controller.initial_state(batch_size)
-        return *zeros, controller
+            return *zeros, self.controller.initial_state(batch_size)
+        return *zeros, ()
 
     def __call__(
         self, inputs: Array | Tensor, state: State, trace: Trace = None
@@ -247,10 +230,18 @@ class DNC(Core):
         "write_gates" (B, H), "free_gates" (B, R), "read_modes" (B, R, 2 H + 1): back,
         forward, content.
         """
-        self._check(inputs, state)
+        self._check_inputs(inputs, None, self.input_size)
+        *arrays, _ = state
+        for array, shape in zip(arrays, self._shapes(inputs.shape[0]), strict=True):
+            self._check_state(array, *shape)
         memory, usage, links, precedence, write, read, words, controller = state
         seen = p.concatenate([inputs, words], axis=1)
-        hidden, controller = self._control(seen, controller)
+        if isinstance(self.controller, Core):
+            hidden, controller = self.controller(seen, controller)
+            controller = map_state(self._clipped, controller)
+        else:
+            hidden = self.controller(seen)
+        hidden = self._clipped(hidden)
         told = self._interface(hidden)
 
         usage = update_usage(usage, write, read, told["free_gates"])
@@ -271,27 +262,8 @@ class DNC(Core):
         state = memory, usage, links, precedence, write, read, words, controller
         return output, state
 
-    def _check(self, inputs: Any, state: State) -> None:
-        self._check_inputs(inputs, None, self.input_size)
-        shapes = self._shapes(inputs.shape[0])
-        if len(state) != len(shapes) + 1:
-            raise ValueError(
-                f"DNC expects a state of {len(shapes) + 1} parts, got {len(state)}; "
-                "see initial_state"
-            )
-        for array, shape in zip(state, shapes, strict=False):
-            self._check_state(array, *shape)
-
     def _clipped(self, x):
         return x if self.clip is None else p.clip(x, a_min=-self.clip, a_max=self.clip)
-
-    def _control(self, seen, state):
-        """The controller's output and next state, clipped."""
-        if not isinstance(self.controller, Core):
-            return self._clipped(self.controller(seen)), ()
-        hidden, state = self.controller(seen, state)
-        clipped = [(self._clipped(h), self._clipped(c)) for h, c in state]
-        return self._clipped(hidden), tuple(clipped)
 
     def _interface(self, hidden) -> dict[str, Tensor]:
         """What the heads are told, by name.

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from .. import nn
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
-from ..backend import Array, namespace
+from ..backend import Array
 from ..errors import Seed, check_number, check_sizes, generator
 from ..fused import lstm_gates
 from .core import Core, State, Trace
@@ -61,9 +61,9 @@ class EntNet(Core):
         input_size: width of an input.
         mem_slots, mem_size: N, F.
         dtype, seed: of the parameters.
-
-    Raises ValueError or TypeError naming the argument.
     """
+
+    any_weight = "keys"
 
     def __init__(
         self,
@@ -78,6 +78,7 @@ class EntNet(Core):
         )
         self.input_size, self.mem_slots, self.mem_size = input_size, mem_slots, mem_size
         F, rng = mem_size, generator(seed)
+        self.output_size = F
         self.encoder = nn.Linear(input_size, F, dtype=dtype, seed=rng)
         keys = nn.truncated_normal(rng, (mem_slots, F), F**-0.5, dtype)
         self.keys = Parameter(keys)
@@ -87,24 +88,13 @@ class EntNet(Core):
         self.H = nn.Linear(F, F, bias=False, dtype=dtype, seed=rng)
         self.slope = Parameter(np.ones(F, dtype))
 
-    @property
-    def dtype(self) -> np.dtype:
-        """The dtype of the parameters."""
-        return self.keys.dtype
-
-    @property
-    def output_size(self) -> int:
-        """Width of the output, F."""
-        return self.mem_size
-
     def initial_state(self, batch_size: int) -> Tensor:
         """The keys, for each example: (B, N, F).
 
         They are learned: call this inside the Tape, or nothing flows back to them here.
         """
-        check_sizes("EntNet", batch_size=batch_size)
-        none = namespace(self.keys.data).zeros((batch_size, 1, 1), self.dtype)
-        return self.keys + none  # of its own: `broadcast_to` shows the Parameter's
+        # of its own: `broadcast_to` shows the Parameter's
+        return self.keys + self.zeros(batch_size, 1, 1)
 
     def __call__(
         self, inputs: Array | Tensor, state: State, trace: Trace = None
@@ -150,9 +140,9 @@ class EntNetBank(Core):
         cells, hidden_size: J, and F, the units of a cell.
         forget_bias: as for `LSTM`.
         dtype, seed: of the parameters.
-
-    Raises ValueError or TypeError naming the argument.
     """
+
+    any_weight = "W"
 
     def __init__(
         self,
@@ -167,6 +157,7 @@ class EntNetBank(Core):
             "EntNetBank", input_size=input_size, cells=cells, hidden_size=hidden_size
         )
         self.input_size, self.cells, self.hidden_size = input_size, cells, hidden_size
+        self.output_size = hidden_size
         self.forget_bias = check_number("EntNetBank", "forget_bias", forget_bias)
         dtype = nn.check_dtype("EntNetBank", dtype)
         rng, std = generator(seed), (input_size + hidden_size) ** -0.5
@@ -180,30 +171,15 @@ class EntNetBank(Core):
         self.U = weight(hidden_size, std)
         self.keys = weight(cells, 1.0)
 
-    @property
-    def dtype(self) -> np.dtype:
-        """The dtype of the parameters."""
-        return self.W.dtype
-
-    @property
-    def output_size(self) -> int:
-        """Width of the output, F."""
-        return self.hidden_size
-
     def initial_state(self, batch_size: int) -> tuple[Array, Array]:
         """(h, c) of zeros, each (B, J, F)."""
-        check_sizes("EntNetBank", batch_size=batch_size)
-        shape = 2, batch_size, self.cells, self.hidden_size
-        h, c = namespace(self.W.data).zeros(shape, self.dtype)
-        return h, c
+        shape = self.cells, self.hidden_size
+        return self.zeros(batch_size, *shape), self.zeros(batch_size, *shape)
 
     def __call__(
         self, inputs: Array | Tensor, state: State, trace: Trace = None
     ) -> tuple[Tensor, State]:
-        """One step: inputs (B, input_size), state (h, c) -> output (B, F), next (h, c).
-
-        `trace` receives an empty dict.
-        """
+        """One step: inputs (B, input_size), state (h, c) -> output (B, F), state."""
         self._check_inputs(inputs, None, self.input_size)
         for array in state:
             self._check_state(array, inputs.shape[0], self.cells, self.hidden_size)
@@ -211,6 +187,4 @@ class EntNetBank(Core):
         from_input = p.expand_dims(p.matmul(inputs, self.W), 1)  # (B, 1, 4 F)
         z = from_input + p.matmul(hidden, self.U) + self.keys  # (B, J, 4 F)
         hidden, cell = lstm_gates(z, cell, forget_bias=self.forget_bias)
-        if trace is not None:
-            trace.append({})
         return p.sum(hidden, axis=1), (hidden, cell)

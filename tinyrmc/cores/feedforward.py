@@ -16,8 +16,10 @@ class Feedforward(Core):
     """A linear layer with a ReLU, the same at each step: its state is empty.
 
     Weights start as a truncated normal with standard deviation 1 / sqrt(input_size),
-    biases at zero. Raises ValueError or TypeError naming the argument.
+    biases at zero.
     """
+
+    any_weight = "linear.weight"
 
     def __init__(
         self,
@@ -28,17 +30,8 @@ class Feedforward(Core):
     ):
         check_sizes("Feedforward", input_size=input_size, hidden_size=hidden_size)
         self.input_size, self.hidden_size = input_size, hidden_size
+        self.output_size = hidden_size
         self.linear = Linear(input_size, hidden_size, relu=True, dtype=dtype, seed=seed)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The dtype of the parameters."""
-        return self.linear.weight.dtype
-
-    @property
-    def output_size(self) -> int:
-        """Width of the output."""
-        return self.hidden_size
 
     def initial_state(self, batch_size: int) -> tuple[()]:
         """Nothing, for a batch of any size."""
@@ -48,11 +41,6 @@ class Feedforward(Core):
     def __call__(
         self, inputs: Array | Tensor, state: State, trace: Trace = None
     ) -> tuple[Tensor, State]:
-        """One step: inputs (B, input_size) -> output (B, hidden_size), no state.
-
-        `trace` receives an empty dict.
-        """
+        """One step: inputs (B, input_size) -> output (B, hidden_size), no state."""
         self._check_inputs(inputs, None, self.input_size)
-        if trace is not None:
-            trace.append({})
         return self.linear(inputs), ()

@@ -35,30 +35,11 @@ import numpy.typing as npt
 from .. import nn
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
-from ..backend import Array, namespace, to_device
+from ..backend import Array, namespace
 from ..config import check_values
 from ..errors import Seed, check_number, check_sizes, generator
 from ..fused import embedding, linear_cross_entropy, memory_hop, sliding_hop
-from .core import Trace
-
-
-class Constant:
-    """An array of floating-point numbers that is no parameter.
-
-    Each array library and precision gets its own copy, once.
-    """
-
-    def __init__(self, value: np.ndarray):
-        self.value = value
-        self._copies: dict[tuple[str, str], Array] = {}
-
-    def on(self, xp, dtype: npt.DTypeLike) -> Array:
-        """The array as one of `xp`, in the precision of this dtype."""
-        dtype = np.finfo(dtype).dtype
-        key = xp.__name__, dtype.str
-        if key not in self._copies:
-            self._copies[key] = to_device(self.value.astype(dtype), xp)
-        return self._copies[key]
+from .core import Constant, Trace
 
 
 def floor_of(owner: str, size: int, relu: float) -> Constant | None:
@@ -184,8 +165,6 @@ class MemN2N(nn.Module):
         question: False: there is none, and u starts as the constant 0.1, as in the
             language model; then there is no B.
         networks: R.
-
-    Raises ValueError or TypeError naming the argument.
     """
 
     def __init__(
@@ -342,8 +321,6 @@ class TextMemN2N(nn.Module):
         hops: K.
         relu: which fraction of the units, the last ones, goes through a ReLU.
         std: standard deviation of the normal values that all parameters start with.
-
-    Raises ValueError or TypeError naming the argument.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ ever.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -45,7 +45,7 @@ from ..backend import Array, namespace
 from ..errors import Seed, check_number, check_sizes, check_switch, generator
 from ..fused import attention, linear, relational_memory, rmc_gates
 from ..nn import LayerNorm, Linear, check_dtype, truncated_normal
-from .core import Core, State, Trace
+from .core import Constant, Core, State, Trace
 
 GATE_STYLES = ("unit", "memory", None)
 
@@ -61,7 +61,8 @@ def identity_memory(mem_slots: int, mem_size: int, dtype: npt.DTypeLike) -> np.n
 class _Memory(Core):
     """What both formulations share: sizes, their checks, and the input projection."""
 
-    input_projection: Linear
+    any_weight = "input_projection.weight"
+    first: Constant  # the memory (N, F) that every example begins with
 
     def __init__(
         self,
@@ -88,26 +89,13 @@ class _Memory(Core):
         self.mem_slots, self.num_heads = mem_slots, num_heads  # N, H
         self.head_size, self.key_size = head_size, key_size  # V, K
         self.mem_size = head_size * num_heads  # F = H V
-        self._there: Array = None  # the first memory (N, F), where the parameters are
+        self.output_size = mem_slots * self.mem_size
 
-    @property
-    def dtype(self) -> np.dtype:
-        """The dtype of the parameters."""
-        return self.input_projection.weight.dtype
-
-    @property
-    def output_size(self) -> int:
-        """Width of the output, N F."""
-        return self.mem_slots * self.mem_size
-
-    def _repeat(self, memory: np.ndarray, batch_size: int) -> Array:
-        """One memory (N, F) for every example, where the parameters are: (B, N, F)."""
-        check_sizes(type(self).__name__, batch_size=batch_size)
-        weight, there = self.input_projection.weight.data, self._there
-        xp = namespace(weight)
-        if type(there) is not type(weight) or there.dtype != self.dtype:
-            there = self._there = xp.asarray(memory.astype(self.dtype))
-        return xp.tile(there, (batch_size, 1, 1))
+    def initial_state(self, batch_size: int) -> State:
+        """The first memory for a batch, (B, N, F)."""
+        memory = self.zeros(batch_size, self.mem_slots, self.mem_size)
+        memory[...] = self.first.on(namespace(memory), self.dtype)
+        return memory
 
     def _as_rows(self, inputs: Array | Tensor, leading: int = 1) -> Array | Tensor:
         """Inputs as rows (..., n, input_size) after `leading` axes of any length.
@@ -156,8 +144,6 @@ class RelationalMemory(_Memory):
         activate_final: a ReLU also after the MLP's last layer (not in the release).
         qkv_norm: False makes queries, keys and values linear, as in the paper: no bias
             and no norm.
-
-    Raises ValueError or TypeError naming the argument.
     """
 
     def __init__(
@@ -193,37 +179,29 @@ class RelationalMemory(_Memory):
         self.input_bias = check_number("RelationalMemory", "input_bias", input_bias)
         self.gate_style = gate_style
         normed = check_switch("RelationalMemory", "qkv_norm", qkv_norm)
+        check_switch("RelationalMemory", "activate_final", activate_final)
         rng, F = generator(seed), self.mem_size
+        self.first = Constant(identity_memory(mem_slots, F, dtype))
         self.input_projection = Linear(input_size, F, dtype=dtype, seed=rng)
-        self.blocks = [self._block(dtype, rng, normed) for _ in range(num_blocks)]
+        width = num_heads * (2 * self.key_size + head_size)
+        self.blocks: list[dict[str, Any]] = []
+        for _ in range(num_blocks):
+            block: dict[str, Any] = {}
+            block["qkv"] = Linear(F, width, bias=normed, dtype=dtype, seed=rng)
+            if normed:
+                block["qkv_norm"] = LayerNorm(width, dtype)
+            block["attention_norm"] = LayerNorm(F, dtype)
+            block["mlp_norm"] = LayerNorm(F, dtype)
+            self.blocks.append(block)
         self.mlp = []
         for number in range(1, attention_mlp_layers + 1):
-            relu = number < attention_mlp_layers or check_switch(
-                "RelationalMemory", "activate_final", activate_final
-            )
+            relu = number < attention_mlp_layers or bool(activate_final)
             self.mlp.append(Linear(F, F, relu=relu, dtype=dtype, seed=rng))
         if gate_style is not None:
             gates = 2 * F if gate_style == "unit" else 2
             rows = input_rows or 1
             self.gate_inputs = Linear(rows * F, gates, dtype=dtype, seed=rng)
             self.gate_memory = Linear(F, gates, dtype=dtype, seed=rng)
-
-    def _block(
-        self, dtype: np.dtype, rng: np.random.Generator, normed: bool
-    ) -> dict[str, Any]:
-        """The layers of one attention block, by name."""
-        F, width = self.mem_size, self.num_heads * (2 * self.key_size + self.head_size)
-        return {
-            "qkv": Linear(F, width, bias=normed, dtype=dtype, seed=rng),
-            **({"qkv_norm": LayerNorm(width, dtype)} if normed else {}),
-            "attention_norm": LayerNorm(F, dtype),
-            "mlp_norm": LayerNorm(F, dtype),
-        }
-
-    def initial_state(self, batch_size: int) -> Array:
-        """The first memory for a batch, (B, N, F)."""
-        memory = identity_memory(self.mem_slots, self.mem_size, self.dtype)
-        return self._repeat(memory, batch_size)
 
     def __call__(
         self,
@@ -373,7 +351,6 @@ class PaperRelationalMemory(_Memory):
         *,
         qkv_norm: bool = False,
     ):
-        """See the class. Long because of its arguments and their checks."""
         name = "PaperRelationalMemory"
         sizes = input_size, mem_slots, head_size, num_heads, attention_mlp_layers
         super().__init__(*sizes, key_size, input_rows=None)
@@ -402,41 +379,30 @@ class PaperRelationalMemory(_Memory):
         self.W_f, self.U_f, self.b_f = weight(F, F), weight(F, F), bias()
         self.W_i, self.U_i, self.b_i = weight(F, F), weight(F, F), bias()
         self.W_o, self.U_o, self.b_o = weight(F, F), weight(F, F), bias()
-        self.qkv_norm = None
+        self.qkv_norm: LayerNorm | None = None
         if check_switch(name, "qkv_norm", qkv_norm):
             width = H * (2 * self.key_size + head_size)
             self.qkv_bias = Parameter(np.zeros(width, dtype))
             self.qkv_norm = LayerNorm(width, dtype)
         # Drawn last and from the same stream, so that the weights do not depend on N.
+        first = identity_memory(mem_slots, F, dtype)
         if initial_memory == "random":
-            self._first = rng.standard_normal((mem_slots, F)).astype(dtype)
-        else:
-            self._first = identity_memory(mem_slots, F, dtype)
+            first = rng.standard_normal((mem_slots, F)).astype(dtype)
+        self.first = Constant(first)
 
     def initial_state(self, batch_size: int) -> tuple[Array, Array]:
         """(m, h) for a batch, each (B, N, F); h starts at zero."""
-        memory = self._repeat(self._first, batch_size)
+        memory = super().initial_state(batch_size)
         return memory, namespace(memory).zeros_like(memory)
 
     def equation_parameters(self) -> dict[str, Any]:
         """This module's Parameters under the symbols of `equations.step`."""
+        names = "W_q W_k W_v W_f U_f b_f W_i U_i b_i W_o U_o b_o forget_bias"
         return {
-            "W_q": self.W_q,
-            "W_k": self.W_k,
-            "W_v": self.W_v,
+            **{name: getattr(self, name) for name in names.split()},
             "mlp": [(layer.weight, layer.bias) for layer in self.mlp],
             "gain": self.mlp_norm.gain,
             "offset": self.mlp_norm.offset,
-            "W_f": self.W_f,
-            "U_f": self.U_f,
-            "b_f": self.b_f,
-            "W_i": self.W_i,
-            "U_i": self.U_i,
-            "b_i": self.b_i,
-            "W_o": self.W_o,
-            "U_o": self.U_o,
-            "b_o": self.b_o,
-            "forget_bias": self.forget_bias,
         }
 
     def __call__(
@@ -449,25 +415,24 @@ class PaperRelationalMemory(_Memory):
         x = self.input_projection(self._as_rows(inputs)[:, 0])  # (B, F)
         for array in state:
             self._check_memory(array, inputs)
-        own, seen = self.equation_parameters(), None if trace is None else {}
-        attend = None
+        own = self.equation_parameters()
+        seen: dict[str, Any] | None = None if trace is None else {}
+        attend: Callable | None = None
         if self.qkv_norm is not None:
-            attend = functools.partial(self._normed_attention, seen)
+            attend = functools.partial(self._normed_attention, self.qkv_norm, seen)
         hidden, state = equations.step(p, x, state, own, seen, attend)
-        if seen is not None:
+        if trace is not None and seen is not None:
             if attend is None:
                 seen["attention"] = p.stack(seen["attention"], axis=1)  # (B, H, N, N+1)
             arrays = [x.data if isinstance(x, Tensor) else x for x in seen.values()]
             trace.append(dict(zip(seen, arrays, strict=True)))
         return p.reshape(hidden, (hidden.shape[0], -1)), state
 
-    def _normed_attention(self, seen: dict | None, m: Array | Tensor, x: Tensor):
+    def _normed_attention(self, norm, seen, m: Array | Tensor, x: Tensor) -> Tensor:
         """Equation 2 with a bias and a norm on q, k and v, as released: (B, N, F)."""
         kinds = self.W_q, self.W_k, self.W_v
         by_head = p.swapaxes(p.concatenate(kinds, axis=-1), 0, 1)  # (F, H, 2K + V)
         weight = p.reshape(by_head, (self.mem_size, -1))
         qkv = linear(equations.append_rows(p, m, x), weight, self.qkv_bias)
         sizes = {"num_heads": self.num_heads, "key_size": self.key_size}
-        return attention(
-            self.qkv_norm(qkv), **sizes, num_queries=self.mem_slots, trace=seen
-        )
+        return attention(norm(qkv), **sizes, num_queries=self.mem_slots, trace=seen)

@@ -19,6 +19,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from ...cores.config import CORES as ENTRIES
+
 Look = dict[str, Any]  # settings of lines and words, as matplotlib calls them
 DPI = 150
 COLOURS = (
@@ -38,9 +40,8 @@ MARK = "#C00000"  # the red of the marked time step
 GREY = "#555555"
 PALE: Look = {"color": "#E6E6E6", "linewidth": 0.6}  # lines of a grid
 
-# Each core has its own colour, in every picture.
-_CORES = "rmc lstm dnc entnet entnet_bank rmc_paper rnn conv_lstm feedforward memn2n"
-CORES = dict(zip(_CORES.split(), COLOURS, strict=False))  # one is left for others
+# Each core has its own colour, in every picture; one is left for others.
+CORES = {name: COLOURS[entry.colour] for name, entry in ENTRIES.items()}
 
 STYLE = {
     "font.size": 10,
