@@ -22,7 +22,7 @@ from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import UsageError
 from tinyrmc.gpu.graph import Graph
 from tinyrmc.training.discovery import TaskError, load_task
-from tinyrmc.training.gpu import capture as captured
+from tinyrmc.training.gpu import capture
 from tinyrmc.training.totals import OnDevice
 from tinyrmc.training.trainer import Trainer
 
@@ -45,7 +45,7 @@ def trainer(graph=False, device="cuda", task="nth_farthest", model=TINY, **train
         config = dataclasses.replace(config, data=data, model=model)
     train = dataclasses.replace(config.train, **{"batch_size": 3, **train})
     config = dataclasses.replace(config, train=train)
-    return Trainer(kind(config), seed=3, device=device, ahead=False, graph=graph)
+    return Trainer(kind(config), seed=3, device=device, prefetch=False, graph=graph)
 
 
 def test_the_operations_of_a_step(cublas):
@@ -177,13 +177,13 @@ def reader(graph, task, preset, model, window=3):
     model = dataclasses.replace(config.model, **model)
     config = dataclasses.replace(config, model=model, train=train)
     if task == "babi":
-        return Trainer(kind(config), seed=3, device="cuda", ahead=False, graph=graph)
+        return Trainer(kind(config), seed=3, device="cuda", prefetch=False, graph=graph)
     data = dataclasses.replace(config.data, window=window, lanes=3)
     task = kind(dataclasses.replace(config, data=data))
     text = task.corpus.texts["train"][: 3 * (4 * window + 1) + 1]
     texts = {**task.corpus.texts, "train": text}
     task.corpus = dataclasses.replace(task.corpus, texts=texts)
-    return Trainer(task, seed=3, device="cuda", ahead=False, graph=graph)
+    return Trainer(task, seed=3, device="cuda", prefetch=False, graph=graph)
 
 
 @pytest.mark.parametrize(("task", "preset", "model"), NETWORKS)
@@ -237,7 +237,7 @@ def test_what_was_handed_on_may_be_handed_on_again(cublas):
 
 
 # operations for each word, and besides: two layers of an LSTM, and a memory
-PER_WORD = [("lstm", 68, 350), ("rmc", 60, 350)]
+PER_WORD = [("lstm", 68, 352), ("rmc", 60, 352)]
 
 
 @pytest.mark.parametrize(("core", "each", "besides"), PER_WORD)
@@ -270,7 +270,7 @@ def test_what_no_graph_can_repeat_is_refused(asked, says, cublas):
     with pytest.raises(UsageError, match=f"--graph {says}"):
         trainer(graph=True, **asked)
     ours, on_cpu = trainer(graph=None, **asked), "device" in asked
-    assert ours._captured is None
+    assert ours._cuda_graph is None
     assert ours.without_graphs.startswith("" if on_cpu else says)
     assert bool(ours.without_graphs) != on_cpu
     assert trainer(graph=False, **asked).without_graphs == ""
@@ -304,28 +304,28 @@ def test_a_step_that_waits_is_refused_or_taken_as_ever(cublas, capsys):
 
 
 def graphs_of(ours):
-    return [steps.captured for steps in ours._captured._steps.values()]
+    return [steps.captured for steps in ours._cuda_graph._steps.values()]
 
 
 def test_graphs_come_by_themselves_for_shapes_that_come_again(cublas):
     """Not for one that comes once, and no more of them than are kept."""
     ours, other = trainer(graph=None), trainer(graph=None)
-    assert ours._captured.stream is other._captured.stream  # so they are in order
+    assert ours._cuda_graph.stream is other._cuda_graph.stream  # so they are in order
     ours.task.phases = None  # all of its state is one
     for number in 0, 0, 1, 0:
         ours.task.rung = number
         ours.advance()
     assert graphs_of(ours) == [True]
-    for number in range(captured.KEPT + 1):
+    for number in range(capture.KEPT + 1):
         ours.task.state = lambda number=number: {"rung": number}
         for _ in range(3):
             ours.advance()
-    assert graphs_of(ours) == captured.KEPT * [True]
-    kept = [*ours._captured._steps]
+    assert graphs_of(ours) == capture.KEPT * [True]
+    kept = [*ours._cuda_graph._steps]
     ours.task.state = lambda: {"rung": 0}  # lost its graph, and gets no other
     for _ in range(3):
         ours.advance()
-    assert [*ours._captured._steps] == kept
+    assert [*ours._cuda_graph._steps] == kept
 
 
 @pytest.mark.parametrize("early", [True, False])
@@ -380,7 +380,7 @@ def test_graphs_make_room_for_a_step_of_another_kind(cublas, capsys, monkeypatch
     draw = other.task.loss
 
     def short(*arguments):
-        if other._captured._steps and other.task.rung:
+        if other._cuda_graph._steps and other.task.rung:
             raise fakecupy.OutOfMemoryError("Out of memory allocating 9 bytes")
         return draw(*arguments)
 
@@ -398,7 +398,7 @@ def test_every_thread_that_takes_a_step_works_on_the_graphs_stream(cublas):
     ours = trainer(graph=True)
     cupy.cuda.Stream().use()  # that of a thread which has not made the Trainer
     ours.advance()
-    assert cupy.cuda.get_current_stream() is ours._captured.stream
+    assert cupy.cuda.get_current_stream() is ours._cuda_graph.stream
 
 
 def test_totals_of_more_names_than_there_are_places(cublas):
@@ -420,5 +420,5 @@ def test_the_memory_of_a_graph_goes_with_it(cublas):
     for _ in range(3):
         ours.advance()
     before = freed[0]
-    ours._captured.forget()
+    ours._cuda_graph.forget()
     assert freed[0] == before + 1

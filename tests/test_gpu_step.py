@@ -19,7 +19,7 @@ from tinyrmc import RelationalMemory, Tape, backend, fused, optim
 from tinyrmc import gpu as kernels
 from tinyrmc import primitives as p
 from tinyrmc.backend import joined, stacked
-from tinyrmc.gpu.memory import all_steps
+from tinyrmc.gpu.memory import relational_memory
 
 pytestmark = pytest.mark.skipif(
     not cuda_shim.available, reason="needs g++ to run CUDA kernels on a processor"
@@ -152,7 +152,7 @@ def test_a_memory_gives_what_its_definition_gives(
 
 def test_a_gradient_of_it_that_is_wrong_is_noticed(cublas, monkeypatch):
     """By a thousandth, of each argument by itself."""
-    case, rule = memory_case(*MEMORIES[0]), all_steps.launch_backward
+    case, rule = memory_case(*MEMORIES[0]), relational_memory.launch_backward
     there, weights = case.map(single).map(device), output_weights(case)
     exact = gradients(case, weights)
     for position in case.floats:
@@ -163,7 +163,7 @@ def test_a_gradient_of_it_that_is_wrong_is_noticed(cublas, monkeypatch):
             rule(xp, needs, *saved)
             total += np.float32(0.001) * (total - start)
 
-        monkeypatch.setattr(all_steps, "launch_backward", scaled)
+        monkeypatch.setattr(relational_memory, "launch_backward", scaled)
         found = gradients(there, [device(single(w)) for w in weights], case.floats)
         for k, one, other in zip(case.floats, found, exact, strict=True):
             wrong = pytest.raises(AssertionError) if k == position else nullcontext()
@@ -206,7 +206,7 @@ def test_a_core_unrolled_by_it(gates, used, cublas):
     _, exact = run(core, np.asarray)
     with no_sync(), only(np.float32):
         entries, ours = run(there, lambda a: device(single(a)))
-    assert entries.count("all_steps") == 1 and "rmc_gates" not in entries
+    assert entries.count("relational_memory") == 1 and "rmc_gates" not in entries
     for one, other in zip(ours, exact, strict=True):
         close(one, other, 2e-5)
     with kernels.off():

@@ -18,7 +18,7 @@ from cuda_shim import RawModule
 from fakecupy import Refused, cupy, device, no_sync, only, single
 from samplers import LAYOUTS, Case, gradients, output_weights
 
-from tinyrmc import RelationalMemory, Tape, fused, optim
+from tinyrmc import RelationalMemory, Tape, backend, fused, optim
 from tinyrmc import gpu as kernels
 from tinyrmc import primitives as p
 from tinyrmc.autograd.engine import Parameter
@@ -473,19 +473,17 @@ def test_off_holds_inside_the_block(gpu):
     assert gpu == ["layer_norm_forward"]
 
 
-def test_no_kernels_without_a_compiler_of_cuda():
-    assert not hasattr(cupy, "RawModule") and not kernels.usable(
-        cupy, device(single(normal(2)))
-    )
-    assert not kernels.usable(np, single(normal(2)))
-
-
-def test_integers_are_for_indices_alone(gpu):
+def test_kernels_are_for_a_compiler_of_cuda_and_for_what_they_take(gpu, monkeypatch):
     x, k = device(single(normal(2))), device([0, 1])
-    assert kernels.usable(cupy, x, None, x) and kernels.usable(cupy, x, k, indices=(1,))
-    assert not kernels.usable(cupy, x, k) and not kernels.usable(
-        cupy, x, x, indices=(1,)
+    assert backend.kernels(np, single(normal(2))) is None
+    assert backend.kernels(cupy, x, None, x) is kernels
+    assert backend.kernels(cupy, x, k, indices=(1,)) is kernels
+    assert (
+        backend.kernels(cupy, x, k) is backend.kernels(cupy, device(normal(2))) is None
     )
+    assert backend.kernels(cupy, x, x, indices=(1,)) is None
+    monkeypatch.delattr(cupy, "RawModule")
+    assert backend.kernels(cupy, x) is None
 
 
 @shim

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from tinyrmc import Parameter, optim
-from tinyrmc import gpu as kernels
-from tinyrmc.backend import namespace, to_host
+from tinyrmc.backend import compiles, namespace, to_host
 from tinyrmc.nn import Linear
 from tinyrmc.optim import SGD, Adam, RMSProp, schedule
 
@@ -196,7 +195,7 @@ def test_data_and_gradients_are_views_of_one_buffer_each(xp, make):
     params = parameters(xp)
     before = [p.data.copy() for p in params]
     optimizer, start = make(params), 0
-    unit = 2 if kernels.compiles(xp) else 1  # float64: 16 bytes
+    unit = 2 if compiles(xp) else 1  # float64: 16 bytes
     for parameter, data in zip(params, before, strict=True):
         # the move kept the values
         np.testing.assert_array_equal(to_host(parameter.data), to_host(data))

@@ -1,10 +1,10 @@
 """Which array library does an array belong to?
 
 The engine never asks "am I on a GPU?". It asks the array in its hand for its namespace
-`xp`, and calls NumPy's names on that. Only this module and `kernels/` know that CuPy
-exists, and CuPy is imported only when you ask for a GPU: if you hold a CuPy array, you
-have imported CuPy already. To add another backend, register its array type, as the
-tests do.
+`xp`, and calls NumPy's names on that. Only this module, `gpu/` and `training/gpu/` know
+that CuPy exists, and CuPy is imported only when you ask for a GPU: if you hold a CuPy
+array, you have imported CuPy already. To add another backend, register its array type,
+as the tests do.
 """
 
 from __future__ import annotations
@@ -13,17 +13,14 @@ import ctypes
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from . import gpu as kernels
 from .errors import UserError
-from .gpu.products import products
-from .gpu.products import use_tf32 as _set_tf32
 
 Array: TypeAlias = Any  # NumPy's, CuPy's or a registered one: they share no type
 
@@ -78,7 +75,26 @@ def _discover(array_type: type) -> ModuleType:
     )
 
 
-def locked(xp: ModuleType, array: Array) -> Array:
+def compiles(xp: ModuleType) -> bool:
+    """Whether arrays of `xp` lie on a GPU that it compiles CUDA for, as CuPy does."""
+    return xp is not np and hasattr(xp, "RawModule")
+
+
+def kernels(
+    xp: ModuleType, *arrays: Array, indices: Collection[int] = ()
+) -> ModuleType | None:
+    """The package `gpu/`, if its kernels can work on all these arrays; else None.
+
+    Nothing else leads there, so on NumPy it is never imported, and may be deleted.
+    """
+    if not compiles(xp):
+        return None
+    from . import gpu
+
+    return gpu if gpu.usable(*arrays, indices=indices) else None
+
+
+def readonly(xp: ModuleType, array: Array) -> Array:
     """The array for others to see: on NumPy a view that nobody can write into."""
     if xp is np:
         array = array.view()
@@ -94,11 +110,13 @@ def gemm(a: Array, b: Array, out: Array | None = None, add: bool = False) -> Arr
 
     Every matrix product of the project comes through here. A stack of matrices times
     one matrix (or vector) is a single large product; `matmul` alone would run a small
-    one per matrix. For GPUs see kernels/products.py.
+    one per matrix. For GPUs see gpu/products.py.
     """
     xp = namespace(a)
-    if xp is not np and (multiply := products(xp)) is not None:
-        return multiply(a, b, out, add)
+    if compiles(xp):
+        from .gpu.products import products
+
+        return products(xp)(a, b, out, add)
     if add:
         out += gemm(a, b)
         return out
@@ -155,10 +173,10 @@ def matching(
 def column_sums(rows: Array, into: Array | None = None) -> Array:
     """The sum of a matrix over its rows, a new vector, or added to `into`."""
     xp = namespace(rows)
-    if kernels.usable(xp, rows, into):
+    if gpu := kernels(xp, rows, into):
         add = into is not None
         into = into if add else xp.empty(rows.shape[1], rows.dtype)
-        kernels.column_sums(xp, rows, into, add=add)
+        gpu.column_sums(xp, rows, into, add=add)
         return into
     # a product with ones is three times as fast as `sum`
     sums = gemm(xp.ones(len(rows), rows.dtype), rows)
@@ -174,7 +192,7 @@ def row_dots(a: Array, b: Array) -> Array:
     CuPy's einsum would ask for a cuBLAS that no CUDA graph can capture.
     """
     xp = namespace(a)
-    if kernels.compiles(xp):
+    if compiles(xp):
         return xp.sum(a * b, axis=-1)
     return xp.einsum("...i,...i->...", a, b)
 
@@ -432,7 +450,9 @@ def use_tf32(xp: ModuleType, on: bool) -> None:
     itself. The same goes for the means that array bodies take, since those are products
     too.
     """
-    _set_tf32(on)
+    from .gpu.products import use_tf32
+
+    use_tf32(on)
 
 
 def describe_gpu(xp: ModuleType) -> dict[str, Any]:

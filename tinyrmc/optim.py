@@ -15,9 +15,8 @@ from typing import Literal
 
 import numpy as np
 
-from . import gpu as kernels
 from .autograd.engine import Parameter
-from .backend import Array, joined, matching, namespace, row_dots
+from .backend import Array, compiles, joined, kernels, matching, namespace, row_dots
 from .errors import is_integer, is_number, is_switch
 
 # numbers of which an update makes its dozen passes at a time, for the processor's cache
@@ -95,7 +94,7 @@ class Optimizer:
         least = float(np.finfo(dtype).tiny)
         _require(epsilon >= least, "epsilon", epsilon, f"at least {least:.1e}")
         # on a GPU each parameter begins at a multiple of 16 bytes, after a gap
-        unit = ALIGNED // dtype.itemsize if kernels.compiles(xp) else 1
+        unit = ALIGNED // dtype.itemsize if compiles(xp) else 1
         self._places, count, self._gaps = list[slice](), 0, False
         for p in self.parameters:
             start = -(-count // unit) * unit
@@ -202,7 +201,7 @@ class Optimizer:
         # what is not finite is dealt with here, not warned of
         with np.errstate(over="ignore", invalid="ignore"):
             # no graph can capture the cuBLAS of `dot`
-            dot = row_dots if kernels.compiles(xp) else xp.dot
+            dot = row_dots if compiles(xp) else xp.dot
             norm = xp.sqrt(xp.asarray(dot(g, g)))
             finite = xp.logical_and(xp.isfinite(norm), valid)
             parts = [(g, norm)]
@@ -362,16 +361,17 @@ class Adam(Optimizer):
     def _apply(self, max_norm: float | None, scale, valid) -> tuple[Array, Array]:
         """Use the kernels where possible; the gradient then stays as it is."""
         xp, plain = self.xp, not hasattr(scale, "shape") and self.clip_by == "whole"
-        if not (plain and kernels.usable(xp, self.data)):
+        gpu = kernels(xp, self.data)
+        if not plain or gpu is None:
             return super()._apply(max_norm, scale, valid)
         if not hasattr(valid, "shape"):
             valid = xp.full((), valid)
-        norm, finite, factor = kernels.judge(
+        norm, finite, factor = gpu.judge(
             xp, self.gradient, valid, self.updates, scale, max_norm
         )
         arrays = self.data, self.gradient, self.first_moment, self.second_moment
         step = self.rate, finite, self.updates, factor
-        kernels.adam(xp, *arrays, *step, self.beta1, self.beta2, self.epsilon)
+        gpu.adam(xp, *arrays, *step, self.beta1, self.beta2, self.epsilon)
         return norm, finite
 
     def _update(self, rate: Array, finite: Array) -> None:

@@ -31,8 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Array, namespace
-from ..backend import locked as _locked
+from ..backend import Array, namespace, readonly
 from . import guards
 from .gradients import Gradients, Place, fitted
 
@@ -79,7 +78,7 @@ class Tape:
     def watch(self, array: Array) -> Tensor:
         """A copy of a floating-point array as a leaf, to ask `gradient` for it."""
         array = guards.floating("watch", array)
-        return Tensor(_locked(namespace(array), array), next(self._ids), self)
+        return Tensor(readonly(namespace(array), array), next(self._ids), self)
 
     def _record(self, rules, xp, args, arrays, results, saved, several) -> list:
         """Append one entry, if an argument is tracked; the results as Tensors."""
@@ -101,7 +100,7 @@ class Tape:
         tensors, outputs = [], []
         for array in results:
             id = next(self._ids)
-            tensors.append(Tensor(_locked(xp, array), id, self))
+            tensors.append(Tensor(readonly(xp, array), id, self))
             outputs.append((id, array.shape, array.dtype))
         self.entries.append((rules, xp, inputs, outputs, saved, several))
         for place, array in zip(inputs, arrays, strict=True):

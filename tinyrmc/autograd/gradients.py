@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .. import gpu as kernels
-from ..backend import Array, column_sums, gemm, namespace
+from ..backend import Array, column_sums, compiles, gemm, namespace
 
 # A value as the tape knows it: (id, shape, dtype).
 Place: TypeAlias = tuple[int, tuple[int, ...], np.dtype]
@@ -112,7 +111,7 @@ class Gradients:
             products.append(g)
             self.deferred[id] = rows, products
             # on a GPU, joining is as much work as the products
-            if rows >= ENOUGH_ROWS or kernels.compiles(namespace(g.g)):
+            if rows >= ENOUGH_ROWS or compiles(namespace(g.g)):
                 self.flush(id)
             return
         total = self.pending.get(id)

@@ -38,10 +38,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import equations
-from .. import gpu as kernels
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
-from ..backend import Array, namespace
+from ..backend import Array, kernels, namespace
 from ..errors import Seed, check_number, check_sizes, check_switch, generator
 from ..fused import attention, linear, relational_memory, rmc_gates
 from ..nn import LayerNorm, Linear, check_dtype, truncated_normal
@@ -232,7 +231,7 @@ class RelationalMemory(_Memory):
         plain = len(self.blocks) == 1 and self.gate_style is not None
         plain = plain and "qkv_norm" in self.blocks[0]
         weight = self.input_projection.weight.data
-        if not plain or not kernels.usable(namespace(weight), weight):
+        if not plain or not kernels(namespace(weight), weight):
             return None
         inputs = p.swapaxes(self._as_rows(inputs, leading=2), 0, 1)
         rows, from_input = self._prepare(inputs)  # (T, B, n, F), (T, B, 1, G)

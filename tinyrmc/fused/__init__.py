@@ -7,9 +7,8 @@ That is the text to read; it is the oracle in the tests; and inside `with plain(
 in `python -m tinyrmc.train --plain`, it runs instead.
 
 All matrix products go through `backend.gemm`. The rest of each body is NumPy's
-vocabulary on `xp`, so the same lines run on CuPy. Where the head of a body names a
-kernel, that kernel takes the place of the body and its vjp on a GPU, if it supports the
-call.
+vocabulary on `xp`, so the same lines run on CuPy. On a GPU a kernel of the same name in
+gpu/ takes the place of a body and its vjp, if it supports the call.
 
 As in `primitives.py`, an operation, its derivative and its definition stand one under
 the other:

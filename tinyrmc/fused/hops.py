@@ -10,7 +10,7 @@ import math
 
 from ..autograd import primitives as p
 from ..autograd.gradients import DeferredMatmul
-from ..backend import as_rows, gemm, locked, namespace, row_dots
+from ..backend import as_rows, gemm, readonly, namespace, row_dots
 from .table import check_mask, fused, plus
 
 
@@ -33,7 +33,7 @@ def memory_hop(xp, u, A, C, rows, mask=None, *, linear=False, trace=None):
         weights = xp.exp(weights, out=weights)
         weights /= xp.sum(weights, axis=-1, keepdims=True)
     if trace is not None:
-        trace["weights"] = locked(xp, weights)  # backward needs them
+        trace["weights"] = readonly(xp, weights)  # backward needs them
     found = xp.swapaxes(gemm(weights, rows), 0, 1)  # (R, B, W)
     return gemm(found, C), (u, A, C, rows, v, weights, found, linear)
 
@@ -94,7 +94,7 @@ def sliding_hop(xp, u, m, m_ages, c, c_ages, mask=None, *, trace=None):
     weights = xp.exp(weights, out=weights)
     weights /= xp.sum(weights, axis=-1, keepdims=True)
     if trace is not None:
-        trace["weights"] = locked(xp, weights)  # backward needs them
+        trace["weights"] = readonly(xp, weights)  # backward needs them
     spread = _spread(xp, weights)
     found = plus(xp, gemm(spread, c), gemm(weights, c_ages))
     return found, (u, m, m_ages, c, c_ages, weights, spread)

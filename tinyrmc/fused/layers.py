@@ -10,10 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from .. import equations
-from .. import gpu as kernels
 from ..autograd import primitives as p
 from ..autograd.gradients import DeferredMatmul
-from ..backend import add_rows, as_rows, column_sums, gemm, row_dots
+from ..backend import add_rows, as_rows, column_sums, gemm, kernels, row_dots
 from .table import after_relu, fused, plus
 
 # --- linear ---------------------------------------------------------------------------
@@ -26,8 +25,8 @@ def linear(xp, x, weight, bias=None, *, relu=False):
     x (..., in), weight (in, out), bias (out) or None -> (..., out).
     """
     y = gemm(x, weight)  # (..., out)
-    if bias is not None and kernels.usable(xp, y, bias):
-        kernels.bias_relu(xp, y, bias, relu)
+    if bias is not None and (gpu := kernels(xp, y, bias)):
+        gpu.bias_relu(xp, y, bias, relu)
         return y, (x, weight, y if relu else None)
     if bias is not None:
         y = plus(xp, y, bias)
@@ -40,8 +39,8 @@ def linear(xp, x, weight, bias=None, *, relu=False):
 @linear.vjp
 def linear_vjp(xp, needs, g, x, weight, y):
     if y is not None:
-        usable = kernels.usable(xp, g, y)
-        g = kernels.relu_backward(xp, g, y) if usable else after_relu(xp, g, y)
+        gpu = kernels(xp, g, y)
+        g = gpu.relu_backward(xp, g, y) if gpu else after_relu(xp, g, y)
     rows = as_rows(g)  # (R, out)
     return (
         gemm(g, weight.T) if needs[0] else None,
@@ -90,7 +89,7 @@ def embedding_definition(weight, ids):
 # --- layer norm -----------------------------------------------------------------------
 
 
-@fused("... F", "F", "F", "... F", kernel=kernels.layer_norm)
+@fused("... F", "F", "F", "... F")
 def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
     """Layer normalisation of x + residual, or of x alone, over the last axis.
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 import math
 
 from .. import equations
-from .. import gpu as kernels
 from ..autograd import primitives as p
-from ..backend import gemm, locked, row_dots
-from ..gpu.memory import all_steps
+from ..backend import gemm, readonly, row_dots
 from .layers import layer_norm, linear
 from .table import KernelOnly, check_mask, fused, plus, sigmoid
 
@@ -42,7 +40,6 @@ def _heads(xp, qkv, num_heads, key_size):
 
 @fused(
     "B rows columns",
-    kernel=kernels.attention,
     indices=(1,),
     hint="qkv is (B, rows, heads * (2 * key_size + value_size)), q|k|v contiguous "
     "inside each head; a mask is bool and broadcasts to "
@@ -77,7 +74,7 @@ def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trac
     weights = xp.exp(weights, out=weights)
     weights /= gemm(weights, xp.ones(weights.shape[-1], weights.dtype))[..., None]
     if trace is not None:
-        trace["attention"] = locked(xp, weights)  # backward needs them as they are
+        trace["attention"] = readonly(xp, weights)  # backward needs them as they are
     shape = qkv.shape[0], q.shape[2], num_heads, v.shape[-1]  # (B, Q, H, V)
     out = xp.empty(shape, weights.dtype)
     gemm(weights, v, out=xp.swapaxes(out, 1, 2))
@@ -133,7 +130,6 @@ def attention_definition(
     "B N G",
     "B N F",
     "B N F",
-    kernel=kernels.rmc_gates,
     hint="the gates have 2F columns ('unit') or 2 ('memory')",
 )
 def rmc_gates(
@@ -163,7 +159,7 @@ def rmc_gates(
     gates = sigmoid(xp, from_input + from_memory)  # (B, N, G)
     i, f = gates[..., :half], gates[..., half:]
     if trace is not None:
-        trace["input_gate"], trace["forget_gate"] = locked(xp, i), locked(xp, f)
+        trace["input_gate"], trace["forget_gate"] = readonly(xp, i), readonly(xp, f)
     squashed = xp.tanh(candidate)
     return plus(xp, i * squashed, f * memory), (gates, squashed, memory)
 
@@ -227,13 +223,13 @@ def _relational_memory(
     offset of their norm, of the norm after attention, and of the one after the MLP; the
     memory's weight in the gates (F, G); weight and bias of each layer of the MLP.
 
-    There is no array body, only kernels/memory.py. Where that does not take the call,
+    There is no array body, only gpu/memory.py. Where that does not take the call,
     the definition runs, with an entry of the tape for each of its operations.
     """
 
 
 _relational_memory.__name__ = "relational_memory"
-relational_memory = KernelOnly(_relational_memory, (), all_steps)
+relational_memory = KernelOnly(_relational_memory, ())
 
 
 @relational_memory.defined_by

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import gpu as kernels
 from ..autograd import guards
 from ..autograd.engine import Primitive, Tensor
+from ..backend import kernels
 
 MOST_SHAPES = 1000  # of calls that have passed, remembered by each operation
 
@@ -22,8 +22,8 @@ _mode = {"plain": False}
 class Fused(Primitive):
     """A primitive that can say what it means.
 
-    `reference` is the same function composed of basic primitives. `kernel`, an override
-    from kernels/ or None, takes the place of the array body and its vjp on a GPU.
+    `reference` is the same function composed of basic primitives. On a GPU the override
+    of its name in gpu/ takes the place of the array body and its vjp.
 
     `shapes` has a text for the shape of each array, such as "... in", "in out", "out".
     Axes with the same name have the same length, "4H" is four times as long as "H",
@@ -38,12 +38,10 @@ class Fused(Primitive):
         self,
         forward: Callable,
         shapes: Iterable[str],
-        kernel: kernels.Override | None = None,
         indices: Iterable[int] = (),
         hint: str = "",
     ):
         super().__init__(forward, indices, hint)
-        self.kernel = kernel
         names = list(inspect.signature(forward).parameters)[1:]  # all but xp
         self.shapes = dict(zip(names, map(str.split, shapes), strict=False))
         self._fitting: set[tuple] = set()  # the shapes of calls that have passed
@@ -67,11 +65,10 @@ class Fused(Primitive):
                 raise guards.explained(self, error, arrays)
 
     def override(self, xp: ModuleType, arrays: list, static: dict) -> Any:
-        """The kernel, if there is one and it supports the call; else the array body."""
-        kernel = self.kernel
-        if kernel is None or not kernel.takes(xp, arrays, self.indices, static):
-            return self
-        return kernel
+        """What runs: the kernel, if there is one for this call; else the array body."""
+        gpu = kernels(xp, *arrays, indices=self.indices)
+        kernel = gpu and gpu.OVERRIDES.get(self.name)
+        return kernel if kernel and kernel.condition(*arrays, **static) else self
 
     def reference(self, *args: Any, **static: Any) -> Any:
         """The same values and gradients from basic primitives: slower, plainer.
@@ -123,19 +120,16 @@ class KernelOnly(Fused):
     def __call__(self, arrays: Any, **static: Any) -> Any:  # type: ignore[override]
         data = [a.data if isinstance(a, Tensor) else a for a in arrays]
         xp, _ = guards.common(self, data)
-        if xp is np or self.override(xp, data, static) is self:
+        if self.override(xp, data, static) is self:
             return self.composed(arrays, **static)
         return super().__call__(arrays, **static)
 
 
 def fused(
-    *shapes: str,
-    kernel: kernels.Override | None = None,
-    indices: Iterable[int] = (),
-    hint: str = "",
+    *shapes: str, indices: Iterable[int] = (), hint: str = ""
 ) -> Callable[[Callable], Fused]:
     """Decorator: put a fused primitive into the table. See `Fused`."""
-    return lambda forward: Fused(forward, shapes, kernel, indices, hint)
+    return lambda forward: Fused(forward, shapes, indices, hint)
 
 
 @contextmanager

@@ -2,13 +2,13 @@
 
 One tape entry is then also one launch, or two.
 
-`@fused(kernel=kernels.layer_norm)` at the head of an array body names its override. The
-array body and its vjp have counterparts of the same form here, `forward` and `rule`.
-Each launches kernels of `layer_norm.cu`, whose first lines say, in the body's notation,
-what they compute. A call takes the override if all its arrays are float32 (targets
-int64), if their sizes are supported, and if their namespace can compile CUDA, as CuPy
-can. Otherwise the array body runs, and says what was wrong with the call. An override
-may save other things than the body does, so backward uses the rules of whichever ran
+The override of `fused.layer_norm` is the `layer_norm` of this file. The array body and
+its vjp have counterparts of the same form here, `forward` and `rule`. Each launches
+kernels of `layer_norm.cu`, whose first lines say, in the body's notation, what they
+compute. A call takes the override if all its arrays are float32 (targets int64), if
+their sizes are supported, and if their namespace can compile CUDA, as CuPy can.
+Otherwise the array body runs, and says what was wrong with the call. An override may
+save other things than the body does, so backward uses the rules of whichever ran
 forward.
 
 Nothing here waits for the GPU, and no sum depends on the order in which blocks run: you
@@ -58,28 +58,18 @@ def off() -> Iterator[None]:
         _mode["on"] = before
 
 
-def compiles(xp: ModuleType) -> bool:
-    """Whether a namespace's arrays lie on a GPU that it compiles CUDA for."""
-    return xp is not np and hasattr(xp, "RawModule")
+def usable(*arrays: Any, indices: Collection[int] = ()) -> bool:
+    """Whether kernels are on and can work on all these arrays of a GPU (None aside).
 
-
-def usable(xp: ModuleType, *arrays: Any, indices: Collection[int] = ()) -> bool:
-    """Whether kernels can work on all these arrays (None aside).
-
-    Kernels must be on, `xp` able to compile them, and the arrays of a size and dtype
-    that they take: float32, and int64 at the positions in `indices`.
+    These must be of a size and dtype that kernels take: float32, and int64 at the
+    positions in `indices`. Ask `backend.kernels`, which knows of other arrays too.
     """
-    if not (_mode["on"] and compiles(xp)):
-        return False
-    fit = [
-        a is None or _plain(a, np.int64 if k in indices else np.float32)
-        for k, a in enumerate(arrays)
-    ]
-    return all(fit)
-
-
-def _plain(a, dtype) -> bool:
-    return getattr(a, "dtype", None) == dtype and 0 < a.size <= _LARGEST
+    for k, a in enumerate(arrays):
+        dtype = np.int64 if k in indices else np.float32
+        fits = a is None or getattr(a, "dtype", None) == dtype
+        if not fits or (a is not None and not 0 < a.size <= _LARGEST):
+            return False
+    return _mode["on"]
 
 
 def _contiguous(xp, a):
@@ -88,6 +78,9 @@ def _contiguous(xp, a):
     The rest stays as it is: CuPy's function would make a 1-d array of a 0-d one.
     """
     return a if a is None or a.flags.c_contiguous else xp.ascontiguousarray(a)
+
+
+OVERRIDES: dict[str, Override] = {}  # by the names of the fused primitives
 
 
 class Override:
@@ -105,6 +98,7 @@ class Override:
 
     def __init__(self, launch_forward: Callable):
         self.launch_forward, self.name = launch_forward, launch_forward.__name__
+        OVERRIDES[self.name] = self
 
     def __repr__(self) -> str:
         return f"<kernels of {self.name}>"
@@ -135,17 +129,6 @@ class Override:
         """Decorator that sets the condition on the arguments."""
         self.condition = condition
         return condition
-
-    def takes(
-        self, xp: ModuleType, arrays: list, indices: Collection[int], static: dict
-    ) -> bool:
-        """Whether a call with these arguments runs here.
-
-        `indices` are the positions of the integer arrays.
-        """
-        if not usable(xp, *arrays, indices=indices):
-            return False
-        return self.condition(*arrays, **static)
 
 
 @functools.cache
@@ -634,3 +617,7 @@ def keep_largest(xp, totals, total, count, place: int) -> None:
 def count_step(xp, finite, steps, skipped, first_skipped) -> None:
     """One more step, which was skipped unless `finite`: 0-d arrays, in place."""
     _launch(xp, "count_step", 1, 1, finite, steps, skipped, first_skipped)
+
+
+# last, for it is made of the kernels above
+from . import memory as memory  # noqa: E402

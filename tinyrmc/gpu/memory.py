@@ -34,16 +34,9 @@ from . import (
     update,
     update_backward,
 )
-from .products import Products, products
+from .products import products
 
 Array = Any
-
-
-def _multiply(xp) -> Products:
-    """cuBLAS, which is there wherever kernels can be compiled."""
-    multiply = products(xp)
-    assert multiply is not None
-    return multiply
 
 
 def _parameters(weights) -> SimpleNamespace:
@@ -55,7 +48,7 @@ def _parameters(weights) -> SimpleNamespace:
 
 
 @Override
-def all_steps(
+def relational_memory(
     xp,
     memory,
     rows,
@@ -97,7 +90,7 @@ def all_steps(
     s.joined[:-1, :, slots:] = rows
     xp.tanh(memory, out=s.squashed[0])
     for t in range(steps):
-        _step(xp, _multiply(xp), w, s, t)
+        _step(xp, products(xp), w, s, t)
     return tuple([z[:, :slots] for z in s.joined[1:]]), (w, s)
 
 
@@ -122,8 +115,8 @@ def _step(xp, multiply, w, s, t) -> None:
     update(xp, *arrays, s.biases, squashed=s.squashed[t + 1])
 
 
-@all_steps.vjp_in_place
-def all_steps_vjp(xp, needs, g, w, s):
+@relational_memory.vjp_in_place
+def relational_memory_vjp(xp, needs, g, w, s):
     steps, batch, slots, width = s.candidate.shape
     total, columns = s.qkv.shape[2:]
 
@@ -146,7 +139,7 @@ def all_steps_vjp(xp, needs, g, w, s):
         squashed=xp.empty_like(s.squashed[0]),
     )
     for t in reversed(range(steps)):
-        _step_backward(xp, _multiply(xp), w, s, d, g[t], t)
+        _step_backward(xp, products(xp), w, s, d, g[t], t)
     _add_inputs(xp, needs, s, d)
     _add_weights(xp, needs[3:], s, d)
 
@@ -198,7 +191,7 @@ def _add_inputs(xp, needs, s, d) -> None:
 
 def _add_weights(xp, needs, s, d) -> None:
     """The gradients of the parameters, each over all steps at once."""
-    into, multiply = _parameters(needs), _multiply(xp)
+    into, multiply = _parameters(needs), products(xp)
     pairs = [
         (into.qkv, s.joined[:-1], d.qkv),
         (into.gate, s.squashed[:-1], d.gates),
@@ -233,8 +226,8 @@ def _flat(x: Array) -> Array:
     return x.reshape(-1, x.shape[-1])
 
 
-@all_steps.fits
-def all_steps_fits(
+@relational_memory.fits
+def relational_memory_fits(
     memory,
     rows,
     from_input,

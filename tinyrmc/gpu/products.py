@@ -55,10 +55,8 @@ def use_tf32(on: bool) -> None:
     _mode["tf32"] = on
 
 
-def products(xp: ModuleType) -> Products | None:
-    """cuBLAS for the arrays of `xp` on the current GPU; None without a GPU."""
-    if not hasattr(xp, "RawModule"):
-        return None
+def products(xp: ModuleType) -> Products:
+    """cuBLAS for the arrays of `xp` on the current GPU."""
     return _products(xp, xp.cuda.Device().id)
 
 

@@ -59,7 +59,7 @@ class Apart(Trainer):
         device: str = "cpu",
         processes: bool | None = None,
         ranks: Ranks | None = None,
-        ahead: bool | None = None,
+        prefetch: bool | None = None,
         graph: bool | None = None,
     ):
         if ranks is None or ranks.size < 2 or not task.apart:
@@ -67,7 +67,7 @@ class Apart(Trainer):
         self.learns, self.lag = ranks.rank == 0, task.config.agent.lag
         self.begun, self.queue = False, Batch()  # whole batches, (B, lag, ...)
         device = device if self.learns else "cpu"
-        super().__init__(task, seed, workers, device, processes, ranks, ahead, graph)
+        super().__init__(task, seed, workers, device, processes, ranks, prefetch, graph)
 
     def _share_out(self, workers, processes):
         """The pieces of a batch go to the actors' workers."""
@@ -83,7 +83,7 @@ class Apart(Trainer):
         self.shares = each[rank]
         self.rows = [rows_of(shares) for shares in each]
 
-    def _make_ahead(self, ahead):
+    def _make_prefetcher(self, prefetch):
         return None
 
     # --- A step -----------------------------------------------------------------------

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import gpu as kernels
-from ..backend import to_host
+from ..backend import kernels, to_host
 
 Sums = dict[str, tuple[Any, Any]]  # {metric: (sum, count)}, numbers or 0-d arrays
 
@@ -66,11 +65,11 @@ class Totals:
 
 def running_totals(xp, saved: Mapping[str, Any] | None = None) -> Totals:
     """Totals for many steps: on a GPU, those that one kernel a step adds up."""
-    return OnDevice(xp, saved) if kernels.usable(xp) else Totals(saved)
+    return OnDevice(xp, saved) if kernels(xp) else Totals(saved)
 
 
 class OnDevice(Totals):
-    """Totals in one array on the GPU, added up in place by kernels/counters.cu.
+    """Totals in one array on the GPU, added up in place by gpu/counters.cu.
 
     So a step costs one launch instead of an addition each, and may be captured in a
     CUDA graph. Numbers of the host's, and those that are neither float32 nor int64,
@@ -82,6 +81,7 @@ class OnDevice(Totals):
     def __init__(self, xp, saved: Mapping[str, Any] | None = None):
         super().__init__()
         self.xp, self._places = xp, dict[str, int]()
+        self._gpu: Any = kernels(xp)
         start = np.zeros(2 * self.MOST)
         for name, pair in (saved or {}).items():
             if self._has_room(name):
@@ -115,7 +115,7 @@ class OnDevice(Totals):
             others[name] = tuple(rest)
         super().add(others)
         if there:
-            kernels.add_up(self.xp, self._totals, there)
+            self._gpu.add_up(self.xp, self._totals, there)
 
     def keep_largest(self, name: str, total, count, xp) -> None:
         pair = total, count
@@ -123,7 +123,7 @@ class OnDevice(Totals):
             super().keep_largest(name, total, count, xp)
             return
         place = self._place(name)
-        kernels.keep_largest(xp, self._totals, total, count, place)
+        self._gpu.keep_largest(xp, self._totals, total, count, place)
 
     def clear(self) -> None:
         super().clear()

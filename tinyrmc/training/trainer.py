@@ -25,9 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import gpu as kernels
 from ..autograd.engine import Tape
-from ..backend import device_namespace, to_host
+from ..backend import device_namespace, kernels, to_host
 from ..errors import RunError, check_seed
 from ..runs.arrays import under
 from .carry import Carry
@@ -45,8 +44,6 @@ from .checks import (
     telling,
 )
 from .discovery import TaskError
-from .gpu.capture import captured
-from .gpu.prefetch import Ahead
 from .ranks import Ranks
 from .streams import Batch
 from .task import Task, move_batch
@@ -86,10 +83,10 @@ class Trainer:
         ranks: the processes that train together, each with a Trainer made alike (see
             ranks.py). All take every step; `advance`, `read`, `evaluate` and `arrays`
             wait for each other.
-        ahead: whether one worker has its batches drawn ahead by a process (see
-            ahead.py); by default on a GPU, if the stream has random access.
-        graph: whether whole steps are captured as CUDA graphs (see captured.py); None:
-            if they can be. `without_graphs` says why they cannot.
+        prefetch: whether one worker has its batches drawn ahead by a process (see
+            gpu/prefetch.py); by default on a GPU, if the stream has random access.
+        graph: whether whole steps are captured as CUDA graphs (see gpu/capture.py);
+            None: if they can be. `without_graphs` says why they cannot.
     """
 
     def __init__(
@@ -100,7 +97,7 @@ class Trainer:
         device: str = "cpu",
         processes: bool | None = None,
         ranks: Ranks | None = None,
-        ahead: bool | None = None,
+        prefetch: bool | None = None,
         graph: bool | None = None,
     ):
         _check_workers(workers, device)
@@ -113,7 +110,7 @@ class Trainer:
         self.stream = check_stream(task, task.stream(self.model, stream_seed))
         check_state(task)
         self._share_out(workers, processes)
-        self._drawn_ahead = self._make_ahead(ahead)
+        self._prefetcher = self._make_prefetcher(prefetch)
         self._make_buffers()
         self.step, self.seconds = 0, 0.0
         self.carry = Carry(self.shares.pieces)
@@ -122,7 +119,11 @@ class Trainer:
         self.skipped = self.xp.zeros((), np.int64)
         self.first_skipped = self.xp.full((), -1, np.int64)
         self._steps = self.xp.zeros((), np.int64)
-        self._captured, self.without_graphs = captured(self, graph)
+        self._cuda_graph, self.without_graphs = None, ""
+        if graph or (graph is None and self.xp is not np):
+            from .gpu.capture import cuda_graph
+
+            self._cuda_graph, self.without_graphs = cuda_graph(self, bool(graph))
 
     # --- Who computes what ------------------------------------------------------------
 
@@ -137,15 +138,17 @@ class Trainer:
         pieces = pieces_of(config.batch_size, size, everybody)
         self.shares = Shares(pieces, self.ranks.rank * workers, workers, everybody)
 
-    def _make_ahead(self, ahead: bool | None) -> Ahead | None:
+    def _make_prefetcher(self, prefetch: bool | None) -> Any:
         possible = self.workers.count == 1 and CAN_FORK
         possible &= self.stream.random_access
-        if ahead is None:
-            ahead = self.xp is not np
-        if not (ahead and possible):
+        if prefetch is None:
+            prefetch = self.xp is not np
+        if not (prefetch and possible):
             return None
+        from .gpu.prefetch import Prefetcher
+
         pieces = [self.shares.pieces[number] for number in self.shares.ours]
-        return Ahead(self.stream, self.task, pieces, self.xp)
+        return Prefetcher(self.stream, self.task, pieces, self.xp)
 
     def _make_buffers(self) -> None:
         """The optimizer, and a flat gradient for each worker, which all of them see."""
@@ -235,8 +238,8 @@ class Trainer:
         the losses. Ranks exchange one message a step, and one Allreduce adds up their
         gradients.
         """
-        if self._captured:
-            self._captured.advance(self._batch(self.step, 0, 0))
+        if self._cuda_graph:
+            self._cuda_graph.advance(self._batch(self.step, 0, 0))
             notes = [note()]
         else:
             replies, notes = self._ask("differentiate", note)
@@ -255,7 +258,7 @@ class Trainer:
         return self.stream.random_access and alone
 
     def take_step(self, batch: Batch) -> None:
-        """A step on this batch, in one piece by one worker; for `captured.py`."""
+        """A step on this batch, in one piece by one worker; for `gpu/capture.py`."""
         self._conclude(added_up([self._differentiate(0, self.step, batch)]))
 
     def _conclude(self, step: Totals) -> None:
@@ -316,8 +319,8 @@ class Trainer:
 
     def _batch(self, step: int, place: int, number: int) -> Batch:
         """A piece of a step's batch, the worker's `place`-th."""
-        if self._drawn_ahead:
-            return self._drawn_ahead.batch(step, place)
+        if self._prefetcher:
+            return self._prefetcher.batch(step, place)
         return move_batch(self.xp, self.stream.batch(step, *self.shares.pieces[number]))
 
     def _plain(self, totals: Totals) -> Sums:
@@ -359,10 +362,8 @@ class Trainer:
         if "accuracy" in headline and headline in step.sums:
             total, count = step.sums[headline]
             self.window.keep_largest(f"best_batch_{headline}", total, count, xp)
-        if kernels.usable(xp):
-            kernels.count_step(
-                xp, finite, self._steps, self.skipped, self.first_skipped
-            )
+        if gpu := kernels(xp):
+            gpu.count_step(xp, finite, self._steps, self.skipped, self.first_skipped)
             return
         known = xp.logical_or(finite, self.first_skipped >= 0)
         self.first_skipped = xp.where(known, self.first_skipped, self.step + 1)
@@ -558,8 +559,8 @@ class Trainer:
         self.window = running_totals(self.xp, state["window"])
         self.skipped[...], self.first_skipped[...] = state["skipped"]
         self._steps[...] = self.step
-        if self._captured:
-            self._captured.forget()
+        if self._cuda_graph:
+            self._cuda_graph.forget()
         self.stream.load_state(state["stream"])
 
     def _restore_optimizer(self, arrays: dict) -> None:
@@ -585,8 +586,8 @@ class Trainer:
 
     def rest(self) -> None:
         """End the process that draws ahead; the next step starts another."""
-        if self._drawn_ahead:
-            self._drawn_ahead.close()
+        if self._prefetcher:
+            self._prefetcher.close()
 
     def close(self) -> None:
         """End all processes; the next step starts others.

@@ -14,8 +14,6 @@ import json
 import sys
 from typing import Any
 
-import numpy as np
-
 from ... import optim
 from ...errors import UsageError
 from ...gpu.graph import Graph, working_stream
@@ -29,19 +27,15 @@ KEPT = 4  # graphs; each holds the memory of a whole step
 OPTIMIZERS = optim.Adam, optim.SGD, optim.RMSProp  # their rate lies on the device
 
 
-def captured(trainer: Any, graph: bool | None) -> tuple[Captured | None, str]:
-    """(what takes a Trainer's steps by graphs, or None; why there is none).
+def cuda_graph(trainer: Any, required: bool) -> tuple[CudaGraphs | None, str]:
+    """(what takes a Trainer's steps by graphs, or None; why there is none, or "").
 
-    `graph`: whether there must be graphs; None: if there can be. The reason is "" where
-    there are graphs, where none were wanted, and on the CPU. UsageError where there
-    must be graphs, and cannot be.
+    UsageError where graphs are `required`, and cannot be.
     """
-    if graph is False or (graph is None and trainer.xp is np):
-        return None, ""
     why = _obstacle(trainer)
-    if graph and why:
+    if required and why:
         raise UsageError(f"--graph {why}")
-    return (None, why) if why else (Captured(trainer, bool(graph)), "")
+    return (None, why) if why else (CudaGraphs(trainer, required), "")
 
 
 class Steps:
@@ -56,7 +50,7 @@ class Steps:
         self.numbers: Sums = {}  # what each step adds up on the host
 
 
-class Captured:
+class CudaGraphs:
     """Takes a Trainer's steps by graphs.
 
     The first step of a kind is taken as usual, the second one in the graph's memory;

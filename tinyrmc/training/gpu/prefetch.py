@@ -182,7 +182,7 @@ def _answer(draw: Callable[[Any], Batch], ring: Ring, request: list) -> Any:
     return ring.write(slot, draw(piece))
 
 
-class Ahead:
+class Prefetcher:
     """The pieces of the batches that one worker needs, step after step, drawn ahead.
 
     Args:

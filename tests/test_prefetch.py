@@ -32,8 +32,8 @@ from tinytasks import (
 )
 
 from tinyrmc import backend
-from tinyrmc.training.gpu import prefetch as ahead
-from tinyrmc.training.gpu.prefetch import DRAWN, SLOTS, Ahead, Ring, layout
+from tinyrmc.training.gpu import prefetch
+from tinyrmc.training.gpu.prefetch import DRAWN, SLOTS, Prefetcher, Ring, layout
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.streams import Samples, Stream
 
@@ -50,12 +50,12 @@ def cupy(monkeypatch):
 
 
 @pytest.fixture
-def make_ahead():
-    """Ahead of a task, whose processes are ended when the test is over."""
+def make_prefetcher():
+    """A Prefetcher of a task, whose processes are ended when the test is over."""
     made = []
 
     def make(task, xp=np, pieces=((0, 50),)):
-        made.append(Ahead(task.stream(None, 3), task, list(pieces), xp))
+        made.append(Prefetcher(task.stream(None, 3), task, list(pieces), xp))
         return made[-1]
 
     yield make
@@ -101,9 +101,9 @@ def child_of(drawing):
 
 
 @pytest.mark.parametrize("pieces", [[(0, 50)], [(0, 17), (17, 33), (33, 50)]])
-def test_what_is_drawn_ahead_is_what_would_be_drawn_here(pieces, make_ahead):
+def test_what_is_prefetcher_is_what_would_be_drawn_here(pieces, make_prefetcher):
     task = who()
-    drawing, pids = make_ahead(task, pieces=pieces), set()
+    drawing, pids = make_prefetcher(task, pieces=pieces), set()
     for step in range(6):
         for number, piece in enumerate(pieces):
             batch = drawing.batch(step, number)
@@ -112,8 +112,8 @@ def test_what_is_drawn_ahead_is_what_would_be_drawn_here(pieces, make_ahead):
     assert pids == {os.getpid(), child_of(drawing)}  # the first one tells the size
 
 
-def test_a_batch_is_there_before_it_is_asked_for(make_ahead):
-    drawing = make_ahead(who())
+def test_a_batch_is_there_before_it_is_asked_for(make_prefetcher):
+    drawing = make_prefetcher(who())
     calls = [int(drawing.batch(step, 0)["who"][0, 1]) for step in range(8)]
     # the child goes on counting from the call that was made here
     assert calls == [*range(1, 9)]
@@ -121,16 +121,16 @@ def test_a_batch_is_there_before_it_is_asked_for(make_ahead):
     assert all(drawing._drawer._child._pipe.poll(5) for _ in range(DRAWN))
 
 
-def test_steps_may_be_asked_for_in_any_order(make_ahead):
+def test_steps_may_be_asked_for_in_any_order(make_prefetcher):
     task = who()
-    drawing = make_ahead(task)
+    drawing = make_prefetcher(task)
     for step in (0, 1, 2, 7, 3, 4, 4, 5, 0):
         assert_same_arrays(anonymous(drawing.batch(step, 0)), drawn(task, step))
 
 
-def test_what_was_drawn_under_another_state_is_thrown_away(make_ahead):
+def test_what_was_drawn_under_another_state_is_thrown_away(make_prefetcher):
     task = who()
-    drawing = make_ahead(task)
+    drawing = make_prefetcher(task)
     for step in range(12):
         task.rung = step // 4
         batch = drawing.batch(step, 0)
@@ -146,9 +146,9 @@ class Growing(Who):
         return super().draw(rng, count) | {"wide": wide}
 
 
-def test_batches_that_grow_get_larger_slots(make_ahead):
+def test_batches_that_grow_get_larger_slots(make_prefetcher):
     task = Growing(Config())
-    drawing, sizes, pids = make_ahead(task), [], []
+    drawing, sizes, pids = make_prefetcher(task), [], []
     for step in range(12):
         task.rung = (0, 2, 1)[step // 4]
         batch = drawing.batch(step, 0)
@@ -159,9 +159,9 @@ def test_batches_that_grow_get_larger_slots(make_ahead):
     assert [pid == os.getpid() for pid in pids] == [k in (0, 4) for k in range(12)]
 
 
-def test_a_batch_is_not_written_over_while_it_is_kept(make_ahead):
+def test_a_batch_is_not_written_over_while_it_is_kept(make_prefetcher):
     task = who()
-    drawing = make_ahead(task)
+    drawing = make_prefetcher(task)
     kept = [anonymous(drawing.batch(step, 0)) for step in range(3 * SLOTS)]
     for step, batch in enumerate(kept):
         assert_same_arrays(batch, drawn(task, step))
@@ -182,7 +182,7 @@ TASKS = [
 @pytest.mark.parametrize("make", TASKS)
 def test_training_is_the_same_to_the_last_bit(make, device, cupy, make_trainer):
     pair = [
-        make_trainer(make(), seed=4, device=device, ahead=drawn) for drawn in (0, 1)
+        make_trainer(make(), seed=4, device=device, prefetch=drawn) for drawn in (0, 1)
     ]
     for step in range(1, 11):
         for trainer in pair:
@@ -191,11 +191,11 @@ def test_training_is_the_same_to_the_last_bit(make, device, cupy, make_trainer):
             assert_same_arrays(*(trainer.arrays() for trainer in pair))
             lines = [trainer.read(test=True) for trainer in pair]
             assert lines[0] == lines[1]
-    assert pair[1]._drawn_ahead._drawer and not pair[0]._drawn_ahead
+    assert pair[1]._prefetcher._drawer and not pair[0]._prefetcher
     pair[1].close()
 
 
-def test_a_gpus_batches_are_drawn_ahead_and_nothing_waits(cupy, make_trainer):
+def test_a_gpus_batches_are_prefetcher_and_nothing_waits(cupy, make_trainer):
     task = Who(Config(dataclasses.replace(TRAIN, piece_size=None)))
     trainer, pids = make_trainer(task, device="cuda"), []
     loss = task.loss
@@ -208,18 +208,18 @@ def test_a_gpus_batches_are_drawn_ahead_and_nothing_waits(cupy, make_trainer):
     for _ in range(4):
         with no_sync(), only(np.float32):
             trainer.advance()
-    assert pids == [os.getpid(), *[child_of(trainer._drawn_ahead)] * 3]
+    assert pids == [os.getpid(), *[child_of(trainer._prefetcher)] * 3]
     trainer.close()
 
 
 @pytest.mark.parametrize(
-    "words", [{}, {"workers": 2}, {"workers": 2, "ahead": True}, {"ahead": False}]
+    "words", [{}, {"workers": 2}, {"workers": 2, "prefetch": True}, {"prefetch": False}]
 )
 def test_on_a_cpu_workers_draw_for_themselves(words, make_trainer):
-    assert make_trainer(who(), **words)._drawn_ahead is None
+    assert make_trainer(who(), **words)._prefetcher is None
 
 
-def test_a_stream_that_does_not_say_so_is_not_drawn_ahead(cupy, make_trainer):
+def test_a_stream_that_does_not_say_so_is_not_prefetcher(cupy, make_trainer):
     task = who()
 
     class Own(Stream):
@@ -230,7 +230,7 @@ def test_a_stream_that_does_not_say_so_is_not_drawn_ahead(cupy, make_trainer):
     task.stream = lambda model, seed: Own(Samples(task.draw, seed))
     trainer = make_trainer(task, device="cuda")
     trainer.advance()
-    assert trainer._drawn_ahead is None
+    assert trainer._prefetcher is None
 
 
 def test_a_run_that_is_stopped_goes_on_with_the_same_bits(cupy, make_trainer, new_run):
@@ -270,10 +270,10 @@ class Worn(Larger):
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_an_error_in_draw_comes_when_its_step_does(device, cupy, make_trainer):
-    trainer = make_trainer(Worn(Config()), device=device, ahead=True)
+    trainer = make_trainer(Worn(Config()), device=device, prefetch=True)
     for _ in range(5):
         trainer.advance()
-    pid = child_of(trainer._drawn_ahead)
+    pid = child_of(trainer._prefetcher)
     with pytest.raises(FileNotFoundError, match=r"^the text ends at step 5$") as caught:
         trainer.advance()
     assert any(entry.name == "batch" for entry in caught.traceback)
@@ -282,21 +282,21 @@ def test_an_error_in_draw_comes_when_its_step_does(device, cupy, make_trainer):
         trainer.advance()
 
 
-def test_a_process_that_fails_alone_is_done_without(make_ahead):
+def test_a_process_that_fails_alone_is_done_without(make_prefetcher):
     task, parent = who(), os.getpid()
     task.draw = lambda rng, count: (
         Who.draw(task, rng, count) if os.getpid() == parent else 1 / 0
     )
-    drawing = make_ahead(task)
+    drawing = make_prefetcher(task)
     for step in range(4):
         assert_same_arrays(anonymous(drawing.batch(step, 0)), drawn(task, step))
     assert drawing._given_up and drawing._drawer is None
 
 
 @pytest.mark.parametrize("step", [1, 3])
-def test_a_process_that_was_killed_is_done_without(step, make_ahead):
+def test_a_process_that_was_killed_is_done_without(step, make_prefetcher):
     task = who()
-    drawing = make_ahead(task)
+    drawing = make_prefetcher(task)
     for k in range(6):
         if k == step:
             pid = child_of(drawing)
@@ -306,18 +306,20 @@ def test_a_process_that_was_killed_is_done_without(step, make_ahead):
     assert drawing._given_up
 
 
-def test_arrays_of_python_objects_are_drawn_here(make_ahead):
+def test_arrays_of_python_objects_are_drawn_here(make_prefetcher):
     task = Larger(Config())
     task.draw = lambda rng, count: {"words": np.array([{"a": 1}] * count)}
-    drawing = make_ahead(task)
+    drawing = make_prefetcher(task)
     for step in range(3):
         assert drawing.batch(step, 0)["words"][0] == {"a": 1}
     assert drawing._given_up
 
 
-def test_after_an_interruption_no_answer_is_taken_for_another(make_ahead, monkeypatch):
+def test_after_an_interruption_no_answer_is_taken_for_another(
+    make_prefetcher, monkeypatch
+):
     task = who()
-    drawing = make_ahead(task)
+    drawing = make_prefetcher(task)
     for step in range(3):
         drawing.batch(step, 0)
     child = drawing._drawer._child
@@ -341,7 +343,7 @@ def test_no_process_is_left(end, cupy, make_trainer, new_run):
     trainer = make_trainer(who(), device="cuda")
     for _ in range(3):
         trainer.advance()
-    pid = child_of(trainer._drawn_ahead)
+    pid = child_of(trainer._prefetcher)
     assert alive(pid)
     if end == "run":
         run_training(trainer, new_run())
@@ -353,7 +355,7 @@ def test_no_process_is_left(end, cupy, make_trainer, new_run):
         with trainer:
             pass
     else:
-        trainer._drawn_ahead = None
+        trainer._prefetcher = None
         gc.collect()
     assert not alive(pid)
     assert not cupy.cuda.runtime.locked
@@ -364,9 +366,9 @@ import os, sys, time
 sys.path.insert(0, "tests")
 import numpy as np
 from tinytasks import Config, Larger
-from tinyrmc.training.gpu.prefetch import Ahead
+from tinyrmc.training.gpu.prefetch import Prefetcher
 task = Larger(Config())
-drawing = Ahead(task.stream(None, 0), task, [(0, 50)], np)
+drawing = Prefetcher(task.stream(None, 0), task, [(0, 50)], np)
 for step in range(3):
     drawing.batch(step, 0)
 print(drawing._drawer._child.pid, flush=True)
@@ -430,10 +432,10 @@ class Late:
 
 
 def test_a_slot_is_not_written_before_the_gpu_has_fetched_it(
-    cupy, make_ahead, monkeypatch
+    cupy, make_prefetcher, monkeypatch
 ):
     gpu, task = Late(monkeypatch), who()
-    drawing, batches = make_ahead(task, cupy), []
+    drawing, batches = make_prefetcher(task, cupy), []
     for step in range(3 * SLOTS):
         batches.append(drawing.batch(step, 0))
         # the host runs ahead of the GPU by what the ring holds, and no further
@@ -446,8 +448,8 @@ def test_a_slot_is_not_written_before_the_gpu_has_fetched_it(
         assert_same_arrays(there, drawn(task, step))
 
 
-def test_the_ring_is_locked_while_it_is_used(cupy, make_ahead):
-    drawing = make_ahead(who(), cupy)
+def test_the_ring_is_locked_while_it_is_used(cupy, make_prefetcher):
+    drawing = make_prefetcher(who(), cupy)
     drawing.batch(0, 0)
     ring = drawing._drawer._ring
     locked = cupy.cuda.runtime.locked
@@ -456,7 +458,9 @@ def test_the_ring_is_locked_while_it_is_used(cupy, make_ahead):
     assert not locked
 
 
-def test_a_driver_that_refuses_costs_nothing_but_time(cupy, make_ahead, monkeypatch):
+def test_a_driver_that_refuses_costs_nothing_but_time(
+    cupy, make_prefetcher, monkeypatch
+):
     runtime = cupy.cuda.runtime
 
     def refuse(*_):
@@ -464,7 +468,7 @@ def test_a_driver_that_refuses_costs_nothing_but_time(cupy, make_ahead, monkeypa
 
     monkeypatch.setattr(runtime, "hostRegister", refuse)
     task = who()
-    drawing = make_ahead(task, cupy)
+    drawing = make_prefetcher(task, cupy)
     for step in range(2 * SLOTS):
         there = {n: x.get() for n, x in anonymous(drawing.batch(step, 0)).items()}
         assert_same_arrays(there, drawn(task, step))
@@ -490,9 +494,9 @@ BATCH = {
 
 def test_every_dtype_and_shape_goes_through_a_slot():
     places, size = layout(BATCH)
-    assert all(offset % ahead.ALIGNED == 0 for *_, offset in places)
+    assert all(offset % prefetch.ALIGNED == 0 for *_, offset in places)
     ring = Ring(size, np)
-    assert ring.size >= size and ring.size % ahead.PAGE == 0
+    assert ring.size >= size and ring.size % prefetch.PAGE == 0
     for slot in range(SLOTS):
         assert ring.write(slot, BATCH) == places
     batches = [ring.read(slot, places) for slot in range(SLOTS)]
@@ -505,10 +509,10 @@ def test_every_dtype_and_shape_goes_through_a_slot():
 def test_a_batch_that_is_too_large_is_not_written():
     ring = Ring(100, np)
     before = ring._memory.copy()
-    assert ring.write(1, {"x": np.ones(ahead.PAGE + 1, np.int8)}) is None
+    assert ring.write(1, {"x": np.ones(prefetch.PAGE + 1, np.int8)}) is None
     np.testing.assert_array_equal(ring._memory, before)
-    assert ring.write(1, {"x": np.ones(ahead.PAGE, np.int8)}) is not None
+    assert ring.write(1, {"x": np.ones(prefetch.PAGE, np.int8)}) is not None
     assert (
-        not ring._memory[: ahead.PAGE].any()
-        and not ring._memory[2 * ahead.PAGE :].any()
+        not ring._memory[: prefetch.PAGE].any()
+        and not ring._memory[2 * prefetch.PAGE :].any()
     )
