@@ -4,7 +4,7 @@ import itertools
 import typing
 
 import numpy as np
-import pytest
+from turns import in_turn
 
 from tinyrmc import Tape
 from tinyrmc import primitives as p
@@ -22,7 +22,7 @@ def chosen():
             yield core, encoder, skip
 
 
-@pytest.mark.parametrize("core, encoder, skip", [*chosen()])
+@in_turn("core, encoder, skip", [*chosen()])
 def test_whatever_looks_and_remembers_acts_and_learns(core, encoder, skip):
     config = AgentConfig(
         core, mem_slots=2, head_size=4, num_heads=2, hidden_size=8, features=8,
@@ -41,7 +41,7 @@ def test_whatever_looks_and_remembers_acts_and_learns(core, encoder, skip):
     assert np.abs(looks.weight.grad).max() > 0
 
 
-@pytest.mark.parametrize("core, encoder", [("conv_lstm", "conv"), ("lstm", "linear")])
+@in_turn("core, encoder", [("conv_lstm", "conv"), ("lstm", "linear")])
 def test_with_skip_policy_and_value_see_past_the_core(core, encoder):
     """A core that says nothing lets nothing through without it."""
     apart = {}

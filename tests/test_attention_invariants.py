@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from turns import in_turn
 
 from tinyrmc import RelationalMemory, equations
 
@@ -313,7 +314,7 @@ def our_multi_head_attention(M, x, W_q, W_k, W_v):
     return equations.multi_head_attention(np, M, x, W_q, W_k, W_v)
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@in_turn("check", CHECKS)
 def test_equation_1(check):
     given(cases)(lambda case: check(our_attention, case))()
 
@@ -464,7 +465,7 @@ WRONG = [  # function, the check that must catch it, what the message must say
 ]
 
 
-@pytest.mark.parametrize(("wrong", "check", "message"), WRONG)
+@in_turn("wrong, check, message", WRONG)
 def test_a_wrong_function_is_rejected(wrong, check, message):
     with pytest.raises(AssertionError, match=message):
         for case in CASES:
@@ -499,7 +500,7 @@ def added_heads(M, x, W_q, W_k, W_v):
     return heads.reshape(len(M), len(W_v), -1).sum(axis=1)
 
 
-@pytest.mark.parametrize("wrong", [mixed_heads, one_softmax_for_all_heads, added_heads])
+@in_turn("wrong", [mixed_heads, one_softmax_for_all_heads, added_heads])
 def test_wrong_heads_are_rejected(wrong):
     with pytest.raises(AssertionError, match=r"side by side|shape"):
         check_multi_head_attention(wrong)

@@ -14,6 +14,7 @@ import fakecupy
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
+from turns import in_turn
 
 from tinyrmc import Tape, backend
 from tinyrmc import primitives as p
@@ -34,7 +35,7 @@ def test_namespace_of_numpy_arrays_and_their_subclasses(registry, tmp_path):
     assert np.memmap in registry  # found once, remembered
 
 
-@pytest.mark.parametrize("value", [1.0, [1.0], None, np.float64(1.0), "a"], ids=repr)
+@in_turn("value", [1.0, [1.0], None, np.float64(1.0), "a"])
 def test_namespace_of_anything_else_is_refused(value):
     with pytest.raises(
         TypeError,
@@ -85,8 +86,8 @@ def test_a_registered_backend_computes_with_its_own_functions(registry):
         p.add(a, np.ones(3))
 
 
-@pytest.mark.parametrize(
-    ("a", "b"),
+@in_turn(
+    "a, b",
     [
         ((3, 4), (4, 2)),
         ((5, 3, 4), (4, 2)),
@@ -107,7 +108,7 @@ def test_gemm_is_matmul(a, b):
         np.testing.assert_allclose(out, np.matmul(a, b), rtol=1e-13, atol=1e-14)
 
 
-@pytest.mark.parametrize("shape", [(1,), (20,), (40,), (41,), (2, 5)], ids=str)
+@in_turn("shape", [(1,), (20,), (40,), (41,), (2, 5)])
 def test_a_few_rows_times_a_transposed_matrix(shape):
     """Turned around, and laid out as any other product."""
     rng = np.random.default_rng(0)

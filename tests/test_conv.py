@@ -6,6 +6,7 @@ import typing
 import numpy as np
 import oracles
 import pytest
+from turns import in_turn
 
 from tinyrmc import ConvLSTM, Tape, fused, gradcheck, nn
 from tinyrmc import primitives as p
@@ -68,7 +69,7 @@ FITTING = [
     for padding in ("VALID", "SAME")
     if padding == "SAME" or (size[0] >= kernel[0] and size[1] >= kernel[1])
 ]
-every_map = pytest.mark.parametrize(("size", "kernel", "padding"), FITTING, ids=str)
+every_map = in_turn("size, kernel, padding", FITTING)
 
 
 def layer_and_maps(size, kernel, padding, relu=False):
@@ -133,8 +134,8 @@ def test_the_start_is_that_of_a_linear_layer():
     assert nn.Conv2d(1, 1, (1, 3)).weight.shape == (1, 3, 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "kind", "says"),
+@in_turn(
+    "arguments, kind, says",
     [
         ({"input_channels": 0}, ValueError, "input_channels must be an integer of at"),
         ({"kernel": 0}, ValueError, "height must be an integer of at"),
@@ -199,8 +200,8 @@ def conv_lstm(xp, P, forget_bias, inputs, hidden, cell):
     return xp.stack(steps), cell
 
 
-@pytest.mark.parametrize("kernel", [1, 2, 3, 5])
-@pytest.mark.parametrize("forget_bias", [1.0, -2.5])
+@in_turn("kernel", [1, 2, 3, 5])
+@in_turn("forget_bias", [1.0, -2.5])
 def test_it_equals_the_oracle_unrolled(xp, kernel, forget_bias):
     core, inputs, hidden, cell = core_and_inputs(kernel, forget_bias)
     P = {name: q.data for name, q in core.named_parameters()}

@@ -9,6 +9,7 @@ import typing
 
 import numpy as np
 import pytest
+from turns import in_turn
 
 from tinyrmc import Tape, Tensor, gradcheck
 from tinyrmc import primitives as p
@@ -24,7 +25,7 @@ from tinyrmc.errors import UsageError
 from tinyrmc.training.discovery import load_task, task_files
 
 CORES = typing.get_args(typing.get_type_hints(CoreConfig)["core"])
-every_core = pytest.mark.parametrize("name", CORES)
+every_core = in_turn("name", CORES)
 SMALL = CoreConfig(
     mem_slots=3,
     head_size=2,
@@ -63,7 +64,7 @@ def parse(words):
         parser.error(str(error))
 
 
-@pytest.mark.parametrize("number", [-1e-05, -2.5e10, -0.5, -7.0, -np.inf])
+@in_turn("number", [-1e-05, -2.5e10, -0.5, -7.0, -np.inf])
 def test_a_flag_takes_back_the_words_that_stand_for_a_number(number):
     config = CoreConfig(forget_bias=number)
     assert parse(words_of(config, CoreConfig())) == config
@@ -186,8 +187,8 @@ def test_every_parameter_takes_part(name):
     ] == []
 
 
-@pytest.mark.parametrize(
-    ("config", "says", "output"),
+@in_turn(
+    "config, says, output",
     [
         (CoreConfig(), "rmc, 4 slots x 64 units, 4 heads", 256),
         (
@@ -241,7 +242,6 @@ def test_every_parameter_takes_part(name):
         (CoreConfig("rnn", layers=2), "rnn of 256 units", 256),
         (CoreConfig("rnn", 3, total_units=10), "rnn of 10 units", 10),
     ],
-    ids=str,
 )
 def test_sizes_and_descriptions(config, says, output):
     core = build_core(config, 5, seed=0)
@@ -275,7 +275,7 @@ def all_of(config):
     return [x.data.tobytes() for x in (*core.parameters(), *outputs)]
 
 
-@pytest.mark.parametrize("field", OTHERWISE)
+@in_turn("field", OTHERWISE)
 @every_core
 def test_the_fields_that_a_core_uses_are_those_that_change_it(name, field):
     config = small(name)
@@ -324,8 +324,8 @@ def test_units_in_all_mean_nothing_to_a_core_without_them():
     AgentConfig(core="conv_lstm", total_units=7)
 
 
-@pytest.mark.parametrize(
-    ("values", "says"),
+@in_turn(
+    "values, says",
     [
         *(
             ({name: 0}, f"model.{name} must be an integer of at least 1, not 0")
@@ -355,8 +355,8 @@ def test_bad_values_are_named(values, says):
         CoreConfig(**values)
 
 
-@pytest.mark.parametrize(
-    ("values", "says"),
+@in_turn(
+    "values, says",
     [
         *(
             ({name: 0}, f"model.dnc.{name} must be an integer of at least 1, not 0")
@@ -451,8 +451,8 @@ class Either:
     odd: bool | None = True
 
 
-@pytest.mark.parametrize(
-    ("words", "odd"),
+@in_turn(
+    "words, odd",
     [("", True), ("--odd", True), ("--no-odd", False), ("--odd None", None)],
 )
 def test_a_flag_may_say_yes_no_or_neither(words, odd):

@@ -29,6 +29,7 @@ from fakecupy import (
     single,
 )
 from samplers import CASES, as_tuple, gradients, output_weights
+from turns import in_turn
 
 from tinyrmc import (
     DNC,
@@ -61,7 +62,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # --- The stand-in: each of its refusals can be had ------------------------------------
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "mix",
     [
         lambda d, h: d + h,
@@ -87,7 +88,7 @@ def test_host_and_device_arrays_do_not_mix(mix):
         mix(device(np.ones(3)), np.ones(3))
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "leak",
     [
         np.asarray,
@@ -199,7 +200,7 @@ def test_the_lists_are_cupys():
                     getattr(cupy, name)(device(np.ones(2)), **{keyword: None})
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "wait",
     [
         bool,
@@ -310,7 +311,7 @@ def test_it_differs_from_numpy_where_cupy_does():
 # --- The engine -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", TABLE)
+@in_turn("name", TABLE)
 def test_every_primitive_gives_numpys_values_and_gradients(name):
     for case in CASES[name]:
         host = case.map(single)
@@ -378,7 +379,7 @@ CORES = [
 ]
 
 
-@pytest.mark.parametrize("make", CORES)
+@in_turn("make", CORES)
 def test_cores_unrolled(make):
     x = np.random.default_rng(0).standard_normal((3, 2, 5)).astype(np.float32)
 
@@ -408,10 +409,8 @@ def test_a_copy_in_another_precision_stays_there():
     )
 
 
-@pytest.mark.parametrize(
-    "kind", [optim.Adam, optim.RMSProp, lambda q: optim.SGD(q, momentum=0.9)]
-)
-@pytest.mark.parametrize("bad", [None, np.nan])
+@in_turn("kind", [optim.Adam, optim.RMSProp, lambda q: optim.SGD(q, momentum=0.9)])
+@in_turn("bad", [None, np.nan])
 def test_optimizers(kind, bad):
     random = np.random.default_rng(0)
     start, steps = (

@@ -10,6 +10,7 @@ import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from turns import in_turn
 
 from tinyrmc import DNC, Tape, fused, gradcheck
 from tinyrmc import primitives as p
@@ -39,7 +40,7 @@ VARIATIONS = [
     {"controller": "feedforward"},
     {"controller": "feedforward", "layers": 1, "clip": 0.7},
 ]
-varied = pytest.mark.parametrize("change", VARIATIONS, ids=str)
+varied = in_turn("change", VARIATIONS)
 
 
 def dnc_of(change=(), seed=0, spread=0.7):
@@ -131,9 +132,7 @@ def test_fused_and_reference_are_the_same():
     )
 
 
-@pytest.mark.parametrize(
-    "change", [{}, {"H": 1, "clip": 0.6}, {"controller": "feedforward"}], ids=str
-)
+@in_turn("change", [{}, {"H": 1, "clip": 0.6}, {"controller": "feedforward"}])
 def test_every_gradient_equals_hips_autograd_of_the_oracle(change):
     core, s = dnc_of(change)
     state, inputs = a_state(s), the_inputs()[:3]
@@ -355,7 +354,7 @@ def test_parameters_have_stable_names_and_shapes():
     ]
 
 
-@pytest.mark.parametrize("controller", ["lstm", "feedforward"])
+@in_turn("controller", ["lstm", "feedforward"])
 def test_float32_stays_float32_and_trains(xp, controller):
     core = DNC(INPUT, 4, 3, 5, 2, 2, 2, controller).to(xp)
     state = core.initial_state(B)
@@ -385,8 +384,8 @@ def test_the_trace_is_what_was_computed(xp):
         assert seen[name].shape == (B, 2)
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, "3"], ids=repr)
-@pytest.mark.parametrize(
+@in_turn("value", [0, -1, 1.5, True, "3"])
+@in_turn(
     "name",
     [
         "input_size",
@@ -408,8 +407,8 @@ def test_bad_sizes_are_named(name, value):
         DNC(**good | {name: value})
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
+@in_turn(
+    "change, says",
     [
         (
             {"controller": "gru"},

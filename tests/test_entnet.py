@@ -8,6 +8,7 @@ import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from turns import in_turn
 
 from tinyrmc import LSTM, EntNet, EntNetBank, Tape, gradcheck
 from tinyrmc import primitives as p
@@ -19,7 +20,7 @@ KINDS = {
     "EntNet": lambda dtype=np.float32: EntNet(INPUT, N, F, dtype=dtype),
     "EntNetBank": lambda dtype=np.float32: EntNetBank(INPUT, N, F, dtype=dtype),
 }
-both = pytest.mark.parametrize("kind", KINDS)
+both = in_turn("kind", KINDS)
 
 
 def random_core(kind, seed=0):
@@ -245,10 +246,10 @@ def test_float32_stays_float32_and_trains(xp, kind):
         ), name
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, None, "3"], ids=repr)
-@pytest.mark.parametrize("place", [0, 1, 2])
-@pytest.mark.parametrize(
-    ("make", "names"),
+@in_turn("value", [0, -1, 1.5, True, None, "3"])
+@in_turn("place", [0, 1, 2])
+@in_turn(
+    "make, names",
     [
         (EntNet, ("input_size", "mem_slots", "mem_size")),
         (EntNetBank, ("input_size", "cells", "hidden_size")),

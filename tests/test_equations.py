@@ -12,6 +12,7 @@ import autograd
 import autograd.numpy as hips
 import numpy as np
 import pytest
+from turns import in_turn
 
 import tinyrmc
 from tinyrmc import Parameter, Tape, equations, optim, primitives
@@ -260,7 +261,7 @@ def step_in_scalars(x, m, h, p):
     return new_m, new_h
 
 
-@pytest.mark.parametrize(("n", "G"), SETTINGS)
+@in_turn("n, G", SETTINGS)
 def test_step_equals_its_transcription_in_scalars(n, G):
     parameters = as_step_wants(random_parameters(n, G))
     inputs, (m, h) = random_inputs(n)
@@ -331,7 +332,7 @@ def test_equal_slots_stay_equal_and_permuted_slots_permute():
     np.testing.assert_allclose(permuted, memory[:, order], rtol=1e-10)
 
 
-@pytest.mark.parametrize(("n", "G"), SETTINGS)
+@in_turn("n, G", SETTINGS)
 def test_trace_shows_what_the_step_used(n, G):
     parameters = as_step_wants(random_parameters(n, G))
     inputs, (m, h) = random_inputs(n)
@@ -371,7 +372,7 @@ def test_float32_stays_float32():
 # Derivatives, three ways --------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n", "G"), SETTINGS)
+@in_turn("n, G", SETTINGS)
 def test_values_agree_under_numpy_hips_and_our_engine(n, G):
     flat, (inputs, state) = random_parameters(n, G), random_inputs(n)
     expected, (expected_m, _) = unrolled(np, flat, inputs, state)
@@ -384,7 +385,7 @@ def test_values_agree_under_numpy_hips_and_our_engine(n, G):
     assert relative_error(our_m.data, expected_m) < 1e-12
 
 
-@pytest.mark.parametrize(("n", "G"), SETTINGS)
+@in_turn("n, G", SETTINGS)
 def test_gradients_agree_between_our_engine_hips_and_the_complex_step(n, G):
     flat, (inputs, state) = random_parameters(n, G), random_inputs(n)
 
@@ -515,7 +516,7 @@ def test_an_edit_of_equation_7_changes_what_plain_training_learns(
     assert any(np.abs(after[name] - before[name]).max() > 1e-6 for name in before)
 
 
-@pytest.mark.parametrize("core", typing.get_args(CoreName))
+@in_turn("core", typing.get_args(CoreName))
 def test_plain_and_fused_learn_the_same(core):
     random = np.random.default_rng(3)
     inputs, targets = random.standard_normal((8, 3, 5)), random.standard_normal((8, 3))

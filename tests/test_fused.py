@@ -17,6 +17,7 @@ from samplers import (
     gradients,
     output_weights,
 )
+from turns import in_turn
 
 from tinyrmc import Parameter, Tape, Tensor, fused
 from tinyrmc import primitives as p
@@ -27,7 +28,7 @@ from tinyrmc.backend import namespace, to_host
 FUSED = [
     name for name, primitive in TABLE.items() if isinstance(primitive, fused.Fused)
 ]
-every_fused = pytest.mark.parametrize("name", FUSED)
+every_fused = in_turn("name", FUSED)
 
 
 def assert_close(ours, theirs, tolerance, about):
@@ -73,7 +74,7 @@ EMPTY = [
 ]
 
 
-@pytest.mark.parametrize("case", EMPTY, ids=lambda case: case.name)
+@in_turn("case", EMPTY)
 def test_a_batch_of_no_examples(case):
     assert_fused_is_its_reference(case, 0)
 
@@ -96,7 +97,7 @@ def test_equals_its_reference_in_float32(xp, name):
         assert_fused_is_its_reference(case.map(single).map(xp.asarray), 2e-5)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@in_turn("layout", LAYOUTS)
 @every_fused
 def test_equals_its_reference_in_any_layout(xp, name, layout):
     for case in CASES[name]:
@@ -189,8 +190,8 @@ def test_a_mask_that_forbids_nothing_changes_no_bit(xp):
     )
 
 
-@pytest.mark.parametrize(
-    ("mask", "kind", "says"),
+@in_turn(
+    "mask, kind, says",
     [
         (np.eye(4), TypeError, "the mask is float64, not bool"),
         (np.arange(4) < 0, ValueError, "the mask leaves a row nothing to attend to"),
@@ -289,7 +290,7 @@ def gates(candidate, memory, columns, **biases):
     return fused.rmc_gates(zeros[:, :1], zeros, candidate, memory, **biases)
 
 
-@pytest.mark.parametrize("columns", [2, 8], ids=["one gate a slot", "one gate a unit"])
+@in_turn("columns", [2, 8])
 def test_infinite_biases_open_and_close_the_gates(xp, columns):
     """Forget +inf and input -inf keep the memory bit for bit.
 
@@ -334,7 +335,7 @@ def test_lstm_gate_order(xp):
     assert float(hidden.data[0, 0]) == pytest.approx(np.tanh(expected), rel=1e-14)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@in_turn("dtype", [np.float32, np.float64])
 def test_logits_of_ten_thousand(xp, dtype):
     logits = xp.array([[1e4, 0, -1e4], [-1e4, 1e4, 1e4]], dtype)
     targets = xp.array([1, 2])
@@ -370,7 +371,7 @@ def test_layer_norm_normalises_each_row(xp):
     np.testing.assert_allclose((y * y).mean(-1), 1, rtol=1e-14)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@in_turn("dtype", [np.float32, np.float64])
 def test_layer_norm_of_a_constant_row_is_its_offset(xp, dtype):
     random = np.random.default_rng(0)
     for width in 1, 2, 7, 64, 1000, 1024, 3001:
@@ -395,7 +396,7 @@ def test_layer_norm_residual_is_a_sum_before(xp):
     )
 
 
-@pytest.mark.parametrize("name", "attention rmc_gates memory_hop sliding_hop".split())
+@in_turn("name", "attention rmc_gates memory_hop sliding_hop".split())
 def test_a_trace_cannot_be_written(name):
     """Backward needs these very arrays."""
     for function in getattr(fused, name), getattr(fused, name).reference:

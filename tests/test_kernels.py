@@ -17,6 +17,7 @@ import pytest
 from cuda_shim import RawModule
 from fakecupy import Refused, cupy, device, no_sync, only, single
 from samplers import LAYOUTS, Case, gradients, output_weights
+from turns import in_turn
 
 from tinyrmc import RelationalMemory, Tape, backend, fused, optim
 from tinyrmc import gpu as kernels
@@ -136,8 +137,8 @@ for _shape in (1, 2), (7, 8), (3, 33), (5,), (2, 3, 4), (4, 1), (6, 100):
 
 
 @shim
-@pytest.mark.parametrize("shift", [0, 1, 2])
-@pytest.mark.parametrize("shape", [(5, 8), (3, 256), (3, 260), (2, 768), (2, 772)])
+@in_turn("shift", [0, 1, 2])
+@in_turn("shape", [(5, 8), (3, 256), (3, 260), (2, 768), (2, 772)])
 def test_a_norm_wherever_its_arrays_lie(shape, shift, gpu):
     """Whether or not they can be read 16 bytes at once."""
     arrays = normal(*shape) + 2, normal(shape[1]), normal(shape[1]), normal(*shape)
@@ -162,7 +163,7 @@ def test_a_norm_wherever_its_arrays_lie(shape, shift, gpu):
 
 
 @shim
-@pytest.mark.parametrize(("case", "expected"), CASES)
+@in_turn("case, expected", CASES)
 def test_gives_the_values_and_gradients_of_its_array_body(case, expected, gpu):
     with no_sync(), only(np.float32):
         value = there(case)()
@@ -188,9 +189,7 @@ def test_every_kernel_is_among_them():
 
 
 @shim
-@pytest.mark.parametrize(
-    "name", ["layer_norm", "attention", "rmc_gates", "softmax_cross_entropy"]
-)
+@in_turn("name", ["layer_norm", "attention", "rmc_gates", "softmax_cross_entropy"])
 def test_any_choice_of_gradients(name, gpu):
     """What nobody asked for is neither needed nor wrong.
 
@@ -269,7 +268,7 @@ def test_a_target_out_of_range_makes_its_row_nan_and_the_step_is_refused(gpu):
 
 
 @shim
-@pytest.mark.parametrize("betas", [(0.9, 0.999), (0.0, 0.99)])
+@in_turn("betas", [(0.9, 0.999), (0.0, 0.99)])
 def test_adam(betas, gpu):
     """Against the array body in float64.
 
@@ -331,17 +330,15 @@ FALLBACKS = [
 
 
 @shim
-@pytest.mark.parametrize("case", FALLBACKS)
+@in_turn("case", FALLBACKS)
 def test_what_the_kernels_do_not_support_is_left_to_the_array_body(case, gpu):
     case()
     assert gpu == []
 
 
 @shim
-@pytest.mark.parametrize("layout", ["permuted strides", "negative strides", "gaps"])
-@pytest.mark.parametrize(
-    "name", ["layer_norm", "attention", "rmc_gates", "softmax_cross_entropy"]
-)
+@in_turn("layout", ["permuted strides", "negative strides", "gaps"])
+@in_turn("name", ["layer_norm", "attention", "rmc_gates", "softmax_cross_entropy"])
 def test_arrays_that_lie_otherwise_in_memory(name, layout, gpu):
     case, expected = next(
         param.values for param in reversed(CASES) if param.values[0].name == name
@@ -356,8 +353,8 @@ def test_arrays_that_lie_otherwise_in_memory(name, layout, gpu):
 
 
 @shim
-@pytest.mark.parametrize(
-    ("name", "arrays", "static", "says"),
+@in_turn(
+    "name, arrays, static, says",
     [
         ("softmax_cross_entropy", (normal(2, 3), np.arange(3)), {}, "shapes must be"),
         (
@@ -487,7 +484,7 @@ def test_kernels_are_for_a_compiler_of_cuda_and_for_what_they_take(gpu, monkeypa
 
 
 @shim
-@pytest.mark.parametrize("forward", [True, False])
+@in_turn("forward", [True, False])
 def test_backward_is_of_the_kind_that_forward_was(forward, gpu):
     """What the two save is not the same."""
     cases = [
@@ -510,7 +507,7 @@ def test_backward_is_of_the_kind_that_forward_was(forward, gpu):
 
 
 @shim
-@pytest.mark.parametrize("blocks", [1, 2])
+@in_turn("blocks", [1, 2])
 def test_the_launches_of_one_step_of_the_core(blocks, gpu):
     """What a step costs on a GPU: one launch for each fused operation forward."""
     core, x = RelationalMemory(5, 3, 4, 2, blocks), single(normal(2, 5))
@@ -601,8 +598,8 @@ def test_the_shim_runs_what_a_gpu_would(strict, gpu):
 
 
 @shim
-@pytest.mark.parametrize(
-    ("name", "says", "change"),
+@in_turn(
+    "name, says, change",
     [
         (
             "add",

@@ -9,6 +9,7 @@ import autograd.numpy as hips
 import numpy as np
 import pytest
 from fakecupy import no_sync, only
+from turns import in_turn
 
 from tinyrmc import Parameter, Tape, fused, optim
 from tinyrmc import primitives as p
@@ -21,7 +22,7 @@ TILINGS = [
     for block in range(1, 9)
     for keep in (0, 1, block * block, 4 * block, ROWS * WORDS, None)
 ]
-every_tiling = pytest.mark.parametrize("tiling", TILINGS, ids=str)
+every_tiling = in_turn("tiling", TILINGS)
 
 
 def problem(rows=ROWS, words=WORDS, width=WIDTH, dtype=np.float64, scale=1.0):
@@ -83,7 +84,7 @@ def test_gradients_are_the_complex_steps(tiling):
     assert gradcheck(losses, x, weight, bias) < 1e-12
 
 
-@pytest.mark.parametrize("tiling", [{}, {"block": 64}, {"block": 64, "keep": 0}])
+@in_turn("tiling", [{}, {"block": 64}, {"block": 64, "keep": 0}])
 def test_float32_stays_close_to_float64(tiling):
     size = 150, 1000, 20
     weights = np.ones(150)
@@ -97,8 +98,8 @@ def test_float32_stays_close_to_float64(tiling):
         np.testing.assert_allclose(found, other, atol=3e-6 * np.abs(other).max())
 
 
-@pytest.mark.parametrize("tiling", [{}, {"block": 2}, {"block": 2, "keep": 0}], ids=str)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@in_turn("tiling", [{}, {"block": 2}, {"block": 2, "keep": 0}])
+@in_turn("dtype", [np.float32, np.float64])
 def test_logits_of_ten_thousand(tiling, dtype):
     """One far above all others comes in the last tile, or in the first."""
     x = np.array([[1e4], [-1e4], [1e4], [-1e4]], dtype)
@@ -114,8 +115,8 @@ def test_logits_of_ten_thousand(tiling, dtype):
     np.testing.assert_allclose(gweight[:, 0], [-1e4, 0, 0, 0, 1e4], atol=1e-3)
 
 
-@pytest.mark.parametrize("keep", [0, None])
-@pytest.mark.parametrize("forbidden", [slice(0, 4), slice(2, 4), slice(0, 3)], ids=str)
+@in_turn("keep", [0, None])
+@in_turn("forbidden", [slice(0, 4), slice(2, 4), slice(0, 3)])
 def test_words_that_are_forbidden(forbidden, keep):
     """A bias of -inf for a whole tile of them, or for more or fewer."""
     x, weight, targets, bias = problem()
@@ -169,7 +170,7 @@ def test_gradients_are_added_to_what_there_is():
     np.testing.assert_allclose(expected[True][0], autograd.grad(loss)(weight))
 
 
-@pytest.mark.parametrize("last", [True, False])
+@in_turn("last", [True, False])
 def test_the_gradient_of_a_value_that_others_use(last):
     """u + v gives u and v one and the same array, which is not written over."""
     x, weight, targets, _ = problem()
@@ -218,7 +219,7 @@ def test_memory_does_not_grow_with_rows_times_words():
     assert peak < weight.nbytes < logits / 10
 
 
-@pytest.mark.parametrize("keep", [0, 1, 5, 12, 13, 26, 30, 34, 35, 36])
+@in_turn("keep", [0, 1, 5, 12, 13, 26, 30, 34, 35, 36])
 def test_no_more_is_kept_than_allowed(keep):
     """And no less, but for the tile that does not fit."""
     x, weight, targets, _ = problem()
@@ -251,7 +252,7 @@ def test_what_is_refused(xp):
             assert bad.tolist() == [False, True, True, False, False]
 
 
-@pytest.mark.parametrize("tiling", [{}, {"block": 2}, {"block": 2, "keep": 8}], ids=str)
+@in_turn("tiling", [{}, {"block": 2}, {"block": 2, "keep": 8}])
 def test_on_a_device_the_same_without_waiting(xp, tiling):
     arrays = problem(dtype=np.float32)
     here = ours(*arrays, np.ones(ROWS, np.float32), **tiling)
@@ -262,7 +263,7 @@ def test_on_a_device_the_same_without_waiting(xp, tiling):
         np.testing.assert_allclose(to_host(one), other, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.uint32, np.int64])
+@in_turn("dtype", [np.uint16, np.int32, np.uint32, np.int64])
 def test_targets_of_any_integers(dtype):
     x, weight, targets, bias = problem(4, 70_000, 1)
     targets[:] = 255, 299, 0, 65_535

@@ -8,6 +8,7 @@ import autograd.numpy as hips
 import numpy as np
 import oracles
 import pytest
+from turns import in_turn
 
 from tinyrmc import LSTM, DeepLSTM, Tape, backend, fused, gradcheck, primitives
 from tinyrmc.autograd import engine
@@ -36,7 +37,7 @@ def unrolled(core, inputs, state):
     return outputs, state[1]
 
 
-@pytest.mark.parametrize("forget_bias", [1.0, 0.0, -2.5])
+@in_turn("forget_bias", [1.0, 0.0, -2.5])
 def test_equals_the_oracle_over_20_steps(xp, forget_bias):
     core, inputs, hidden, cell = lstm_and_inputs(forget_bias)
     P = {name: p.data for name, p in core.named_parameters()}
@@ -134,8 +135,8 @@ def test_float32_stays_float32_and_trains(xp):
     assert state[0] is output
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, None, "3"], ids=repr)
-@pytest.mark.parametrize("name", ["input_size", "hidden_size"])
+@in_turn("value", [0, -1, 1.5, True, None, "3"])
+@in_turn("name", ["input_size", "hidden_size"])
 def test_bad_sizes_are_named(name, value):
     with pytest.raises(
         ValueError,
@@ -153,7 +154,7 @@ def test_other_bad_arguments_are_named():
         LSTM(4, 5).initial_state(0)
 
 
-@pytest.mark.parametrize("shape", [(3, 5), (4,), (3, 1, 4)], ids=str)
+@in_turn("shape", [(3, 5), (4,), (3, 1, 4)])
 def test_bad_inputs_are_named(xp, shape):
     core = LSTM(4, 5).to(xp)
     with pytest.raises(ValueError) as error:
@@ -163,8 +164,8 @@ def test_bad_inputs_are_named(xp, shape):
     )
 
 
-@pytest.mark.parametrize("bad", [(3, 1), (1, 5), (3, 6), (2, 5), (5,)], ids=str)
-@pytest.mark.parametrize("place", [0, 1])
+@in_turn("bad", [(3, 1), (1, 5), (3, 6), (2, 5), (5,)])
+@in_turn("place", [0, 1])
 def test_bad_states_are_named(xp, bad, place):
     core = LSTM(4, 5).to(xp)
     state = [xp.zeros((3, 5), np.float32)] * 2
@@ -217,7 +218,7 @@ def test_unroll_is_one_product_for_all_inputs_and_one_for_the_weight(monkeypatch
     ]
 
 
-@pytest.mark.parametrize("lengths", [None, [T, 0, 7], [1, T, T - 1]], ids=str)
+@in_turn("lengths", [None, [T, 0, 7], [1, T, T - 1]])
 def test_gradients_of_unroll_with_every_end_are_the_complex_steps(lengths):
     """Of outputs and last states, for inputs, first states and parameters."""
     core, inputs, state = deep_and_arrays(2)
@@ -309,7 +310,7 @@ def run(core, inputs, state):
     return outputs
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3])
+@in_turn("layers", [1, 2, 3])
 def test_several_layers_equal_the_oracle_over_20_steps(xp, layers):
     core, inputs, state = deep_and_arrays(layers)
     P = {name: q.data for name, q in core.named_parameters()}
@@ -410,7 +411,7 @@ def rnn_oracle(xp, P, inputs, hidden):
     return xp.stack(steps)
 
 
-@pytest.mark.parametrize("unroll", [False, True])
+@in_turn("unroll", [False, True])
 def test_the_plain_network_equals_its_oracle(xp, unroll):
     core, rng = RNN(INPUT, HIDDEN, np.float64, seed=2), np.random.default_rng(0)
     core.linear.bias.data = rng.standard_normal(HIDDEN)

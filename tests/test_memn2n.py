@@ -11,6 +11,7 @@ import autograd.numpy as hips
 import fakecupy
 import numpy as np
 import pytest
+from turns import in_turn
 
 from tinyrmc import Tape, optim
 from tinyrmc.autograd.gradcheck import gradcheck
@@ -139,7 +140,7 @@ def arrays_of(model, number):
     return {name: x.data[number] for name, x in model.named_parameters()}
 
 
-@pytest.mark.parametrize("variant", VARIANTS.values(), ids=[*VARIANTS])
+@in_turn("variant", VARIANTS.values())
 def test_logits_and_gradients_are_those_of_the_equations(variant):
     how = USUAL | variant
     model = network(networks=2, **variant)
@@ -292,7 +293,7 @@ def test_on_a_device_nothing_waits_and_single_precision_stays():
     np.testing.assert_allclose(to_host(found.data), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "bad, says",
     [
         ({"words": 0}, "words must be an integer of at least 1, not 0"),

@@ -12,6 +12,7 @@ import fakecupy
 import numpy as np
 import pytest
 from tinytasks import assert_same_arrays, forks, stop_at, timeless
+from turns import in_turn
 
 from tasks import language_modeling as lm
 from tinyrmc import Tape, corpora, optim, training
@@ -129,10 +130,8 @@ def surprises(model, text, before):
 # --- The network ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "how", [{}, {"hops": 1}, {"relu": 0.0}, {"relu": 1.0}, {"slots": 1}]
-)
-@pytest.mark.parametrize("start", [True, False])
+@in_turn("how", [{}, {"hops": 1}, {"relu": 0.0}, {"relu": 1.0}, {"slots": 1}])
+@in_turn("start", [True, False])
 def test_losses_and_gradients_are_those_of_the_equations(how, start):
     """At the start of a text, and after as many words as there are memories."""
     model = network(**how)
@@ -305,7 +304,7 @@ def test_a_text_without_room_for_a_stretch_is_refused():
 # --- The task -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lanes", [1, 3, 7])
+@in_turn("lanes", [1, 3, 7])
 def test_every_word_counts_once_with_the_memories_that_it_has(lanes):
     task = task_of(data={"lanes": lanes})
     model, text = built(task), TEXTS.texts["test"]
@@ -430,8 +429,8 @@ def test_other_cores_have_no_weights_by_hop():
 # --- What it is set beside ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("preset", "hops", "memories", "size", "published"),
+@in_turn(
+    "preset, hops, memories, size, published",
     [
         ("memn2n", 6, 100, 150, "115"),
         ("memn2n_large", 7, 200, 150, "111"),
@@ -455,7 +454,7 @@ def test_presets_are_the_papers_networks(preset, hops, memories, size, published
     assert "memn2n, 1 hop, " in Task(single).describe(model)
 
 
-@pytest.mark.parametrize("grid", ["hops", "memories"])
+@in_turn("grid", ["hops", "memories"])
 def test_every_network_of_a_grid_has_its_published_figure(grid):
     _, preset, values = lm.Task.grids[grid]
     _, config = lm.Task.presets[preset]
@@ -476,8 +475,8 @@ def test_another_text_than_the_published_one_stands_beside_no_figure():
     assert task.cell() is None and task.notes() == notes
 
 
-@pytest.mark.parametrize(
-    ("settings", "told"),
+@in_turn(
+    "settings, told",
     [
         (lambda: lm.ModelConfig(core="memn2n", hops=0), "model.hops"),
         (lambda: lm.ModelConfig(core="memn2n", memories=0), "model.memories"),

@@ -9,6 +9,7 @@ import autograd.numpy as hips
 import numpy as np
 import oracles
 import pytest
+from turns import in_turn
 
 from tinyrmc import (
     PaperRelationalMemory,
@@ -163,7 +164,7 @@ def oracle_loss(core, setting, inputs):
 # --- RelationalMemory: values and gradients -------------------------------------------
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=name_of)
+@in_turn("setting", SETTINGS)
 def test_equals_the_oracle_and_its_complex_step_over_20_steps(xp, setting):
     core, arrays, inputs, memory = core_and_arrays(setting)
     expected = oracles.relational_memory(np, arrays, full(setting), inputs, memory)
@@ -186,7 +187,7 @@ def test_equals_the_oracle_and_its_complex_step_over_20_steps(xp, setting):
     assert abs(terms.sum() - exact) <= 1e-10 * np.abs(terms).sum()
 
 
-@pytest.mark.parametrize("setting", BY_HIPS, ids=name_of)
+@in_turn("setting", BY_HIPS)
 def test_every_gradient_equals_hips_autograd_of_the_oracle(setting):
     core, arrays, inputs, memory = core_and_arrays(setting, seed=1)
     loss = oracle_loss(core, setting, inputs)
@@ -246,9 +247,7 @@ def test_parameters_have_the_documented_names_order_and_shapes():
     assert (core.mem_size, core.output_size) == (8, 24)
 
 
-@pytest.mark.parametrize(
-    ("gate_style", "columns"), [("unit", 16), ("memory", 2), (None, None)]
-)
+@in_turn("gate_style, columns", [("unit", 16), ("memory", 2), (None, None)])
 def test_gate_style_decides_the_gates_columns(gate_style, columns):
     core = RelationalMemory(5, 3, 4, 2, gate_style=gate_style)
     shapes = {name: p.shape for name, p in core.named_parameters()}
@@ -304,14 +303,14 @@ def test_columns_of_qkv_belong_to_heads_each_with_q_k_v_side_by_side():
     assert not np.allclose(trace[0]["attention"][:, 0], trace[0]["attention"][:, 1])
 
 
-@pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
+@in_turn("make", [RelationalMemory, PaperRelationalMemory])
 def test_weights_do_not_depend_on_the_number_of_slots(make):
     few, many = make(5, 2, 4, 2, seed=3), make(5, 9, 4, 2, seed=3)
     assert few.num_parameters == many.num_parameters
     assert same_parameters(few, many)
 
 
-@pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
+@in_turn("make", [RelationalMemory, PaperRelationalMemory])
 def test_the_seed_decides_the_weights(make):
     assert same_parameters(make(5, 2, 4, 2, seed=3), make(5, 2, 4, 2, seed=3))
     one, two = make(5, 2, 4, 2, seed=3), make(5, 2, 4, 2, seed=4)
@@ -330,8 +329,8 @@ def same_parameters(one, two):
     return all(a == b and np.array_equal(p.data, q.data) for (a, p), (b, q) in pairs)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
+@in_turn("dtype", [np.float32, np.float64])
+@in_turn("make", [RelationalMemory, PaperRelationalMemory])
 def test_dtype_goes_through(xp, make, dtype):
     core = make(5, 2, 4, 2, dtype=dtype).to(xp)
     assert core.dtype == dtype
@@ -342,7 +341,7 @@ def test_dtype_goes_through(xp, make, dtype):
     assert {type(a.data) for a in arrays} == {xp.ndarray}
 
 
-@pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
+@in_turn("make", [RelationalMemory, PaperRelationalMemory])
 def test_astype_is_an_independent_copy(xp, make):
     core = make(5, 2, 4, 2).to(xp)
     copy = core.astype(np.float64)
@@ -370,7 +369,7 @@ def test_astype_is_an_independent_copy(xp, make):
 # --- RelationalMemory: state, gates, trace --------------------------------------------
 
 
-@pytest.mark.parametrize(("slots", "size"), [(2, 5), (4, 4), (5, 3)])
+@in_turn("slots, size", [(2, 5), (4, 4), (5, 3)])
 def test_the_first_memory_is_the_identity_padded_or_cut(xp, slots, size):
     core = RelationalMemory(3, slots, size).to(xp)
     state = core.initial_state(2)
@@ -382,7 +381,7 @@ def test_the_first_memory_is_the_identity_padded_or_cut(xp, slots, size):
     np.testing.assert_array_equal(identity_memory(slots, size, np.float32), expected)
 
 
-@pytest.mark.parametrize("gate_style", ["unit", "memory"])
+@in_turn("gate_style", ["unit", "memory"])
 def test_infinite_biases_keep_the_memory_exactly(xp, gate_style):
     gates = {"gate_style": gate_style, "forget_bias": np.inf, "input_bias": -np.inf}
     core = randomised(RelationalMemory(3, 2, 3, 2, **gates, dtype=np.float64)).to(xp)
@@ -400,10 +399,8 @@ def test_output_is_the_memory_slot_after_slot(xp):
     assert xp.array_equal(output.data[:, : core.mem_size], state.data[:, 0])
 
 
-@pytest.mark.parametrize("rows", [None, 1, 3])
-@pytest.mark.parametrize(
-    ("gate_style", "units"), [("unit", 6), ("memory", 1), (None, None)]
-)
+@in_turn("rows", [None, 1, 3])
+@in_turn("gate_style, units", [("unit", 6), ("memory", 1), (None, None)])
 def test_trace_hands_out_attention_and_gates(xp, gate_style, units, rows):
     core, _, inputs, memory = core_and_arrays(
         {"gate_style": gate_style, "input_rows": rows, "num_blocks": 2}
@@ -445,7 +442,7 @@ def test_traced_gates_explain_the_update():
     np.testing.assert_allclose(state.data, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("gate_style", ["unit", "memory", None])
+@in_turn("gate_style", ["unit", "memory", None])
 def test_trace_changes_neither_results_nor_the_tape(xp, gate_style):
     core, _, *arrays = core_and_arrays({"gate_style": gate_style, "num_blocks": 2})
     core, (inputs, memory) = core.to(xp), map(xp.asarray, arrays)
@@ -486,14 +483,13 @@ PAPER_SIZES = [name for name in SIZES if name not in ("num_blocks", "input_rows"
 GOOD = {"input_size": 5, "mem_slots": 2, "head_size": 4}
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, "3"], ids=repr)
-@pytest.mark.parametrize(
-    ("make", "name"),
+@in_turn("value", [0, -1, 1.5, True, "3"])
+@in_turn(
+    "make, name",
     [
         *((RelationalMemory, name) for name in SIZES),
         *((PaperRelationalMemory, name) for name in PAPER_SIZES),
     ],
-    ids=lambda value: getattr(value, "__name__", value),
 )
 def test_bad_sizes_are_named(make, name, value):
     with pytest.raises(
@@ -504,7 +500,7 @@ def test_bad_sizes_are_named(make, name, value):
         make(**{**GOOD, name: value})
 
 
-@pytest.mark.parametrize("value", ["units", "", 1, False, ["unit"]], ids=repr)
+@in_turn("value", ["units", "", 1, False, ["unit"]])
 def test_unknown_gate_styles_are_named(value):
     with pytest.raises(
         ValueError, match="gate_style must be 'unit', 'memory' or None"
@@ -513,8 +509,8 @@ def test_unknown_gate_styles_are_named(value):
     assert repr(value) in str(error.value)
 
 
-@pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
-@pytest.mark.parametrize("dtype", [int, np.int32, bool, str], ids=str)
+@in_turn("make", [RelationalMemory, PaperRelationalMemory])
+@in_turn("dtype", [int, np.int32, bool, str])
 def test_bad_dtypes_are_named(make, dtype):
     with pytest.raises(
         TypeError,
@@ -523,8 +519,8 @@ def test_bad_dtypes_are_named(make, dtype):
         make(**GOOD, dtype=dtype)
 
 
-@pytest.mark.parametrize(
-    ("rows", "shape"),
+@in_turn(
+    "rows, shape",
     [
         (None, (3, 4)),
         (None, (3, 1, 5)),
@@ -548,7 +544,7 @@ def test_bad_inputs_are_named(xp, rows, shape):
     )
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "shape",
     [
         (3, 1, 4),
@@ -560,11 +556,8 @@ def test_bad_inputs_are_named(xp, rows, shape):
         (3, 2, 1),
         (3, 0, 4),
     ],
-    ids=str,
 )
-@pytest.mark.parametrize(
-    "extra", [{}, {"num_blocks": 2}, {"gate_style": None, "num_blocks": 2}], ids=str
-)
+@in_turn("extra", [{}, {"num_blocks": 2}, {"gate_style": None, "num_blocks": 2}])
 def test_bad_states_are_named(xp, shape, extra):
     core = RelationalMemory(**GOOD, **extra).to(xp)
     with pytest.raises(ValueError) as error:
@@ -573,14 +566,14 @@ def test_bad_states_are_named(xp, shape, extra):
     assert str(shape) in str(error.value)
 
 
-@pytest.mark.parametrize("slots", [0, 2])
+@in_turn("slots", [0, 2])
 def test_a_core_of_one_slot_does_not_broadcast_a_wrong_state(slots):
     core = RelationalMemory(5, 1, 4)
     with pytest.raises(ValueError, match="expects a state"):
         core(np.zeros((3, 5), np.float32), np.zeros((3, slots, 4), np.float32))
 
 
-@pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
+@in_turn("make", [RelationalMemory, PaperRelationalMemory])
 def test_dtypes_and_devices_do_not_mix(xp, make):
     core = make(**GOOD).to(xp)
     with pytest.raises(TypeError, match="float64"):
@@ -595,8 +588,8 @@ def test_dtypes_and_devices_do_not_mix(xp, make):
             core(np.zeros((3, 5), np.float32), core.initial_state(3))
 
 
-@pytest.mark.parametrize("batch_size", [0, -1, 2.0])
-@pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
+@in_turn("batch_size", [0, -1, 2.0])
+@in_turn("make", [RelationalMemory, PaperRelationalMemory])
 def test_bad_batch_sizes_are_named(make, batch_size):
     with pytest.raises(
         ValueError,

@@ -5,7 +5,8 @@ And its interface, layout and errors.
 
 import numpy as np
 import pytest
-from test_memory import GOOD, INPUT, B, T, name_of, randomised, unrolled
+from test_memory import GOOD, INPUT, B, T, randomised, unrolled
+from turns import in_turn
 
 from tinyrmc import PaperRelationalMemory, equations, gradcheck, primitives
 from tinyrmc.backend import to_host
@@ -25,8 +26,8 @@ def paper_core(setting, seed=0):
     return core, np.random.default_rng(seed).standard_normal((T, B, INPUT))
 
 
-@pytest.mark.parametrize("initial_memory", ["random", "identity"])
-@pytest.mark.parametrize("setting", PAPER, ids=name_of)
+@in_turn("initial_memory", ["random", "identity"])
+@in_turn("setting", PAPER)
 def test_paper_core_is_the_equations_in_a_loop(xp, setting, initial_memory):
     core, inputs = paper_core({**setting, "initial_memory": initial_memory})
     P = {name: p.data for name, p in core.named_parameters()}
@@ -49,7 +50,7 @@ def test_paper_core_is_the_equations_in_a_loop(xp, setting, initial_memory):
     )
 
 
-@pytest.mark.parametrize("setting", PAPER, ids=name_of)
+@in_turn("setting", PAPER)
 def test_paper_core_has_exact_gradients_over_10_steps(setting):
     core, inputs = paper_core(setting)
     state = np.random.default_rng(4).standard_normal((2, B, 3, core.mem_size))
@@ -114,7 +115,7 @@ def test_paper_trace(xp):
     )
 
 
-@pytest.mark.parametrize("value", ["zeros", None, 1], ids=repr)
+@in_turn("value", ["zeros", None, 1])
 def test_unknown_initial_memories_are_named(value):
     with pytest.raises(
         ValueError,
@@ -123,7 +124,7 @@ def test_unknown_initial_memories_are_named(value):
         PaperRelationalMemory(**GOOD, initial_memory=value)
 
 
-@pytest.mark.parametrize("shape", [(3, 4), (5,), (3, 1, 5)], ids=str)
+@in_turn("shape", [(3, 4), (5,), (3, 1, 5)])
 def test_bad_inputs_to_the_paper_core_are_named(shape):
     core = PaperRelationalMemory(**GOOD)
     with pytest.raises(ValueError) as error:
@@ -133,10 +134,8 @@ def test_bad_inputs_to_the_paper_core_are_named(shape):
     )
 
 
-@pytest.mark.parametrize(
-    "memory", [(3, 2, 4), (3, 3, 4), (3, 1, 4), (1, 2, 4)], ids=str
-)
-@pytest.mark.parametrize("hidden", [(3, 1, 4), (1, 2, 4), (3, 2, 5), (2, 4)], ids=str)
+@in_turn("memory", [(3, 2, 4), (3, 3, 4), (3, 1, 4), (1, 2, 4)])
+@in_turn("hidden", [(3, 1, 4), (1, 2, 4), (3, 2, 5), (2, 4)])
 def test_bad_states_to_the_paper_core_are_named(memory, hidden):
     core = PaperRelationalMemory(**GOOD)
     with pytest.raises(

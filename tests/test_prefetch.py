@@ -30,6 +30,7 @@ from tinytasks import (
     relations,
     stop_at,
 )
+from turns import in_turn
 
 from tinyrmc import backend
 from tinyrmc.training.gpu import prefetch
@@ -375,7 +376,7 @@ print(drawing._drawer._child.pid, flush=True)
 """
 
 
-@pytest.mark.parametrize("ending", ["pass", "raise KeyboardInterrupt", "killed"])
+@in_turn("ending", ["pass", "raise KeyboardInterrupt", "killed"])
 def test_it_ends_with_its_parent_however_that_ends(ending):
     code = PARENT + ("time.sleep(60)" if ending == "killed" else ending)
     with subprocess.Popen(

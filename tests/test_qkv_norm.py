@@ -7,6 +7,7 @@ import numpy as np
 import oracles
 import pytest
 from test_memory import DEFAULTS, INPUT, B, randomised
+from turns import in_turn
 
 from tinyrmc import PaperRelationalMemory, RelationalMemory, Tape, config, gradcheck
 from tinyrmc import primitives as p
@@ -98,7 +99,7 @@ def test_the_papers_core_with_it_is_the_loop():
             )
 
 
-@pytest.mark.parametrize("form", ["rmc", "rmc_paper"])
+@in_turn("form", ["rmc", "rmc_paper"])
 def test_gradients_are_exact(form):
     core = cores()[form]
 
@@ -109,7 +110,7 @@ def test_gradients_are_exact(form):
     gradcheck(outputs, inputs_of().swapaxes(0, 1), parameters=core.parameters())
 
 
-@pytest.mark.parametrize("form", ["rmc", "rmc_paper"])
+@in_turn("form", ["rmc", "rmc_paper"])
 def test_a_trace_tells_of_attention_and_gates(form):
     core, trace = cores()[form], []
     np.testing.assert_array_equal(
@@ -125,7 +126,7 @@ def test_a_trace_tells_of_attention_and_gates(form):
         assert all(0 < step[gate].min() <= step[gate].max() < 1 for gate in gates)
 
 
-@pytest.mark.parametrize("form", ["rmc", "rmc_paper"])
+@in_turn("form", ["rmc", "rmc_paper"])
 def test_on_a_device_the_same_without_waiting(form):
     """One entry on the tape for all steps has the norm; without it there are many."""
 
@@ -153,7 +154,7 @@ def normed(core):
     return any("qkv_norm" in name for name, _ in core.named_parameters())
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "core, setting, has",
     [
         ("rmc", "usual", True),
@@ -168,7 +169,7 @@ def test_the_setting_says_which_core_has_it(core, setting, has):
     assert normed(build_core(CoreConfig(core, qkv_norm=setting), 5, 0)) == has
 
 
-@pytest.mark.parametrize("core", ["rmc", "rmc_paper"])
+@in_turn("core", ["rmc", "rmc_paper"])
 def test_all_other_weights_begin_as_they_were(core):
     """The row is the only difference between two runs of one seed."""
     one, other = (
