@@ -4,6 +4,7 @@ One interface for all, their sizes, and what a configuration refuses.
 """
 
 import dataclasses
+import inspect
 import itertools
 import typing
 
@@ -17,7 +18,23 @@ from tinyrmc.backend import to_host
 from tinyrmc.cli.commands import Parser
 from tinyrmc.cli.flags import add_flags, from_flags
 from tinyrmc.config import words_of
-from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe, without_effect
+from tinyrmc.cores import (
+    DNC,
+    LSTM,
+    RNN,
+    ConvLSTM,
+    CoreConfig,
+    DeepLSTM,
+    DNCConfig,
+    EntNet,
+    EntNetBank,
+    Feedforward,
+    PaperRelationalMemory,
+    RelationalMemory,
+    build_core,
+    describe,
+    without_effect,
+)
 from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.cores.config import CORES as ENTRIES
 from tinyrmc.cores.config import SettingsError, unused
@@ -95,6 +112,56 @@ def test_every_core_has_the_one_interface(xp, name):
         np.testing.assert_allclose(
             to_host(ours.data), to_host(theirs.data), rtol=1e-5, atol=1e-6
         )
+
+
+SMALLEST = {
+    RelationalMemory: {"input_size": 5, "mem_slots": 2, "head_size": 4},
+    PaperRelationalMemory: {"input_size": 5, "mem_slots": 2, "head_size": 4},
+    LSTM: {"input_size": 5, "hidden_size": 4},
+    DeepLSTM: {"input_size": 5, "hidden_size": 4, "layers": 2},
+    RNN: {"input_size": 5, "hidden_size": 4},
+    Feedforward: {"input_size": 5, "hidden_size": 4},
+    DNC: {"input_size": 5, "mem_slots": 4, "word_size": 3, "hidden_size": 4},
+    EntNet: {"input_size": 5, "mem_slots": 4, "mem_size": 3},
+    EntNetBank: {"input_size": 5, "cells": 4, "hidden_size": 3},
+    ConvLSTM: {"height": 2, "width": 3, "in_channels": 2, "channels": 4, "kernel": 3},
+}
+
+
+@in_turn("make, good", SMALLEST.items())
+def test_what_a_core_refuses_is_named(xp, make, good):
+    name, arguments = make.__name__, inspect.signature(make).parameters.items()
+    sizes = [size for size, x in arguments if x.annotation in ("int", "int | None")]
+    assert {*good} <= {*sizes}
+    for size, value in itertools.product(sizes, [0, -1, 1.5, True, "3"]):
+        says = f"^{name}: {size} must be an integer of at least 1, not {value!r}$"
+        with pytest.raises(ValueError, match=says):
+            make(**good | {size: value})
+    for dtype in int, bool, str:
+        with pytest.raises(TypeError, match="dtype must be floating point"):
+            make(**good, dtype=dtype)
+    core = make(**good).to(xp)
+    for batch in 0, -1, 2.0:
+        says = f"batch_size must be an integer of at least 1, not {batch}$"
+        with pytest.raises(ValueError, match=says):
+            core.initial_state(batch)
+
+    state, x = core.initial_state(3), xp.zeros((3, core.input_size), np.float32)
+    called = name.removeprefix("Deep")  # its layers refuse
+    core(x, state)
+    for bad in x[:, :-1], x[0], x[:, None]:
+        with pytest.raises(ValueError, match=rf"^{called} expects inputs \(B, .*, got "):
+            core(bad, state)
+    for bad in xp.zeros(x.shape), xp.zeros(x.shape, np.int64), x.tolist():
+        with pytest.raises(TypeError, match=f"^{called} (has float32 param|expects)"):
+            core(bad, state)
+    parts = [part.data if isinstance(part, Tensor) else part for part in leaves(state)]
+    for k, part in enumerate(parts):
+        for bad in part[:1], part[:, :1], part[:, :0], part[0], part[..., :-1]:
+            if bad.shape != part.shape:
+                wrong = with_leaves(state, iter([*parts[:k], bad, *parts[k + 1 :]]))
+                with pytest.raises(ValueError, match=r" expects a state \(3, .*, got "):
+                    core(x, wrong)
 
 
 @every_core

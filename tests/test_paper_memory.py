@@ -122,26 +122,3 @@ def test_unknown_initial_memories_are_named(value):
         match=f"initial_memory must be 'random' or 'identity', not {value!r}",
     ):
         PaperRelationalMemory(**GOOD, initial_memory=value)
-
-
-@in_turn("shape", [(3, 4), (5,), (3, 1, 5)])
-def test_bad_inputs_to_the_paper_core_are_named(shape):
-    core = PaperRelationalMemory(**GOOD)
-    with pytest.raises(ValueError) as error:
-        core(np.zeros(shape, np.float32), core.initial_state(3))
-    assert str(error.value).startswith(
-        f"PaperRelationalMemory expects inputs (B, 5), got {shape}"
-    )
-
-
-@in_turn("memory", [(3, 2, 4), (3, 3, 4), (3, 1, 4), (1, 2, 4)])
-@in_turn("hidden", [(3, 1, 4), (1, 2, 4), (3, 2, 5), (2, 4)])
-def test_bad_states_to_the_paper_core_are_named(memory, hidden):
-    core = PaperRelationalMemory(**GOOD)
-    with pytest.raises(
-        ValueError, match=r"PaperRelationalMemory expects a state \(3, 2, 4\)"
-    ):
-        core(
-            np.zeros((3, 5), np.float32),
-            (np.zeros(memory, np.float32), np.zeros(hidden, np.float32)),
-        )
