@@ -301,7 +301,7 @@ def test_an_unroll_with_fresh_states_is_several_unrolls(kind):
     fresh = np.array([[False, False, True, False, False, True]])
     before = core.unroll(rng.normal(size=(1, 2, 3)), core.initial_state(1))[1]
     with Tape() as tape:
-        outputs, last = core.unroll(x, before, fresh=fresh)
+        outputs, last = core.unroll(x, before, is_first=fresh)
         loss = sum(p.sum(p.square(y)) for y in outputs)
     gradients = tape.gradient(loss, core.parameters())
     with Tape() as tape:
@@ -319,8 +319,8 @@ def test_an_unroll_with_fresh_states_is_several_unrolls(kind):
         gradients, tape.gradient(loss, core.parameters()), strict=True
     ):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-14)
-    with pytest.raises(ValueError, match=r"fresh must be bool \[1, 6\]"):
-        core.unroll(x, before, fresh=fresh[:, :5])
+    with pytest.raises(ValueError, match=r"is_first must be bool \[1, 6\]"):
+        core.unroll(x, before, is_first=fresh[:, :5])
 
 
 # --- As any other task ----------------------------------------------------------------

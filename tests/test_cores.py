@@ -150,7 +150,9 @@ def test_what_a_core_refuses_is_named(xp, make, good):
     called = name.removeprefix("Deep")  # its layers refuse
     core(x, state)
     for bad in x[:, :-1], x[0], x[:, None]:
-        with pytest.raises(ValueError, match=rf"^{called} expects inputs \(B, .*, got "):
+        with pytest.raises(
+            ValueError, match=rf"^{called} expects inputs \(B, .*, got "
+        ):
             core(bad, state)
     for bad in xp.zeros(x.shape), xp.zeros(x.shape, np.int64), x.tolist():
         with pytest.raises(TypeError, match=f"^{called} (has float32 param|expects)"):
@@ -182,11 +184,11 @@ def test_what_has_ended_begins_no_new_episode(name):
     x = rng.standard_normal((2, 4, 5)).astype(np.float32)
     fresh = np.array([[0, 1, 0, 1], [0, 0, 1, 0]], bool)  # of the first, once too late
     _, last = core.unroll(
-        x, core.initial_state(2), lengths=np.array([3, 4]), fresh=fresh
+        x, core.initial_state(2), lengths=np.array([3, 4]), is_first=fresh
     )
     for row, steps in enumerate((3, 4)):
         alone, part = core.initial_state(1), slice(row, row + 1)
-        _, alone = core.unroll(x[part, :steps], alone, fresh=fresh[part, :steps])
+        _, alone = core.unroll(x[part, :steps], alone, is_first=fresh[part, :steps])
         for ours, theirs in zip(leaves(last), leaves(alone), strict=True):
             np.testing.assert_allclose(
                 ours.data[part], theirs.data, rtol=1e-4, atol=1e-6

@@ -205,7 +205,7 @@ def test_a_beginning_forgets_even_what_is_no_number(xp):
         for array in state:
             array[...] = number
         with Tape() as tape:
-            outputs, _ = core.unroll(steps, state, fresh=fresh)
+            outputs, _ = core.unroll(steps, state, is_first=fresh)
             loss = primitives.sum(outputs[-1])
         gradient = tape.gradient(loss, core.gates.weight)
         return to_host(outputs[-1].data), to_host(gradient)

@@ -476,10 +476,6 @@ def test_a_driver_that_refuses_costs_nothing_but_time(
     assert not drawing._drawer._ring._locked
 
 
-def test_nothing_is_locked_on_a_cpu():
-    assert backend.page_lock(np.zeros(3), np) is None
-
-
 # --- The ring -------------------------------------------------------------------------
 
 

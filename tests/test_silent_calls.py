@@ -135,7 +135,7 @@ def test_the_lstm_by_itself_looks_at_lengths_and_beginnings():
     arrays = ones(3, 2, 4), ones(6, 8), ones(8), ones(2, 2), ones(2, 2)
     with pytest.raises(ValueError, match="lengths are from 0 to 3"):
         fused.lstm(*arrays, np.array([-1, 9]))
-    with pytest.raises(TypeError, match="fresh is int64, not bool"):
+    with pytest.raises(TypeError, match="is_first is int64, not bool"):
         fused.lstm(*arrays, None, np.zeros((3, 2), int))
 
 

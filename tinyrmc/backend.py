@@ -352,7 +352,15 @@ def device_namespace(device: str, local_rank: int = 0) -> ModuleType:
         raise DeviceError(f"--device cuda: {_why_unavailable(cupy)}")
     if local_rank:
         cupy.cuda.Device(local_rank % cupy.cuda.runtime.getDeviceCount()).use()
-    _try_gpu(cupy)
+    try:  # whether it can allocate, multiply and compile a kernel
+        square = cupy.ones((2, 2), np.float32)
+        (square @ square + square).get()
+    except Exception as error:
+        raise DeviceError(
+            f"--device cuda: the GPU is there, but {_wheel()} cannot compute on it "
+            f"({_first_line(error)}); install CuPy with the CUDA libraries it needs, "
+            f"{_EXTRAS} (cuda12 for Volta and older GPUs), or run with --device cpu"
+        ) from error
     return cupy
 
 
@@ -362,34 +370,16 @@ def _import_cupy() -> ModuleType:
         import cupy
 
         return cupy
-    except ModuleNotFoundError as error:
-        if error.name != "cupy":
-            raise DeviceError(
-                f"--device cuda: CuPy needs {error.name}, which is not installed; "
-                f"pip install {_EXTRAS}"
-            ) from error
-        raise DeviceError(
-            f"--device cuda needs CuPy, which is not installed; pip install {_EXTRAS}, "
-            "the one whose CUDA version nvidia-smi shows; Volta and older GPUs need "
-            "cuda12"
-        ) from None
     except ImportError as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
+            raise DeviceError(
+                "--device cuda needs CuPy, which is not installed; pip install "
+                f"{_EXTRAS}, the one whose CUDA version nvidia-smi shows; Volta and "
+                "older GPUs need cuda12"
+            ) from None
         raise DeviceError(
             f"--device cuda: {_wheel()} cannot be imported ({_first_line(error)}); "
             f"reinstall it with {_EXTRAS}"
-        ) from error
-
-
-def _try_gpu(cupy: ModuleType) -> None:
-    """DeviceError unless the GPU can allocate, multiply and compile a kernel."""
-    try:
-        square = cupy.ones((2, 2), np.float32)
-        (square @ square + square).get()
-    except Exception as error:
-        raise DeviceError(
-            f"--device cuda: the GPU is there, but {_wheel()} cannot compute on it "
-            f"({_first_line(error)}); install CuPy with the CUDA libraries it needs, "
-            f"{_EXTRAS} (cuda12 for Volta and older GPUs), or run with --device cpu"
         ) from error
 
 
@@ -420,18 +410,18 @@ def _why_unavailable(cupy: ModuleType) -> str:
             f"{_wheel()} finds no NVIDIA driver; install one, or run with --device cpu"
         )
     offered, needed = (f"{v // 1000}.{v % 1000 // 10}" for v in (driver, runtime))
-    if driver // 1000 < runtime // 1000:
-        swap = ""
-        if driver // 1000 == 12:
-            wheel = _wheel().split()[0]
-            swap = f"pip uninstall {wheel} and pip install 'tinyrmc[cuda12]', or "
+    if driver // 1000 >= runtime // 1000:
         return (
-            f"{_wheel()} is made for CUDA {needed}, the NVIDIA driver goes up to "
-            f"{offered}; {swap}install a newer driver"
+            f"{_wheel()} finds a driver for CUDA {offered} but no GPU; see nvidia-smi "
+            "and CUDA_VISIBLE_DEVICES, or run with --device cpu"
         )
+    swap = ""
+    if driver // 1000 == 12:
+        wheel = _wheel().split()[0]
+        swap = f"pip uninstall {wheel} and pip install 'tinyrmc[cuda12]', or "
     return (
-        f"{_wheel()} finds a driver for CUDA {offered} but no GPU; see nvidia-smi and "
-        "CUDA_VISIBLE_DEVICES, or run with --device cpu"
+        f"{_wheel()} is made for CUDA {needed}, the NVIDIA driver goes up to "
+        f"{offered}; {swap}install a newer driver"
     )
 
 
@@ -469,43 +459,6 @@ def describe_gpu(xp: ModuleType) -> dict[str, Any]:
 
 
 # --- The processor --------------------------------------------------------------------
-
-
-def page_lock(array: np.ndarray, xp) -> Callable[[], None] | None:
-    """Keep a host array's pages in memory, so that a GPU can fetch from them.
-
-    Returns the function that undoes it: call it before the memory is freed. None on
-    NumPy, and where the driver refuses because the system limits locked memory.
-    """
-    if xp is np:
-        return None
-    runtime, address = xp.cuda.runtime, array.ctypes.data
-    try:
-        runtime.hostRegister(address, array.nbytes, 0)
-    except runtime.CUDARuntimeError:
-        return None
-    return lambda: runtime.hostUnregister(address)
-
-
-def send(array: np.ndarray, xp):
-    """A page-locked host array as an array of `xp`, without waiting.
-
-    The GPU fetches it in its own time; until then the host array must not change (see
-    `mark`).
-    """
-    there = xp.empty(array.shape, array.dtype)
-    there.set(array, stream=xp.cuda.get_current_stream())
-    return there
-
-
-def mark(xp):
-    """A mark at the end of the GPU's queue of work.
-
-    Its synchronize() waits until the GPU has reached it.
-    """
-    event = xp.cuda.Event(disable_timing=True)
-    event.record()
-    return event
 
 
 def keep_freed_memory() -> None:

@@ -607,7 +607,7 @@ class Agent(nn.Module):
         fresh (B, T): before these steps the state begins anew.
         """
         x = self.look(seen)
-        outputs, state = self.core.unroll(x, state, trace, fresh=fresh)
+        outputs, state = self.core.unroll(x, state, trace, is_first=fresh)
         h = p.concatenate([p.stack(outputs, axis=1), x], axis=2)
         both = self.heads(self.decide(h))
         return both[..., : self.actions], both[..., self.actions], state

@@ -109,17 +109,17 @@ class Agent(Module):
         picture: Array,
         numbers: Array,
         state: State,
-        fresh: Array | None = None,
+        is_first: Array | None = None,
         trace: Trace = None,
     ) -> tuple[Tensor, Tensor, State]:
         """Pictures (B, T, h, w, c) and numbers (B, T, n) -> (B, T, A), (B, T), state.
 
         The logits, the values, and the core's state after the last of the T steps.
 
-        fresh: bool (B, T), the steps before which the core's state begins anew.
+        is_first: bool (B, T), the steps before which the core's state begins anew.
         """
         x = self.encode(picture, numbers)  # (B, T, E)
-        outputs, state = self.core.unroll(x, state, trace, fresh=fresh)
+        outputs, state = self.core.unroll(x, state, trace, is_first=is_first)
         h = p.stack(outputs, axis=1)  # (B, T, F)
         if self.config.skip:
             h = p.concatenate([h, x], axis=2)

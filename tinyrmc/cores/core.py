@@ -84,32 +84,34 @@ class Core(Module):
         state: State,
         trace: Trace = None,
         lengths: Array | None = None,
-        fresh: Array | None = None,
+        is_first: Array | None = None,
     ) -> tuple[list[Tensor], State]:
         """T steps: inputs (B, T, ...) -> ([T outputs], last state).
 
         With `lengths`, integers (B,), the state of example b stays as it is after its
         first lengths[b] steps, so that the last state is the one at each example's own
-        end. Ignore the outputs after that. With `fresh`, bool (B, T), the state of
-        example b is the initial one again before each step t where fresh[b, t] holds:
-        there an episode begins. `trace` as for a single step.
+        end. Ignore the outputs after that. With `is_first`, bool (B, T), example b
+        begins an episode at each step t where is_first[b, t] holds: before that step
+        its state is the initial one again. `trace` as for a single step.
         """
         steps = inputs.shape[1]
         if not steps:
             raise ValueError(f"unroll: inputs {inputs.shape} have no steps")
-        if trace is None and lengths is None and fresh is None:
+        if trace is None and lengths is None and is_first is None:
             if (whole := self._unroll_at_once(inputs, state)) is not None:
                 return whole
-        check_ends(inputs.shape[:2], lengths, fresh)
-        if fresh is not None:
+        check_ends(inputs.shape[:2], lengths, is_first)
+        if is_first is not None:
             begin = self.initial_state(inputs.shape[0])
-            looks = isinstance(fresh, np.ndarray)  # on a device that would mean waiting
-            renews = fresh.any(axis=0).tolist() if looks else [True] * steps
+            looks = isinstance(
+                is_first, np.ndarray
+            )  # on a device that would mean waiting
+            renews = is_first.any(axis=0).tolist() if looks else [True] * steps
         outputs = []
         for t, parts in enumerate(self._prepare_all(inputs)):
             before = state
-            if fresh is not None and renews[t]:
-                state = select_state(fresh[:, t], begin, state)
+            if is_first is not None and renews[t]:
+                state = select_state(is_first[:, t], begin, state)
             output, state = self._step(*parts, state, trace)
             if lengths is not None:  # what has ended begins no new episode either
                 state = select_state(lengths > t, state, before)
@@ -174,8 +176,10 @@ class Core(Module):
         check_array(name, "a state", array, shape, self.dtype, "see initial_state")
 
 
-def check_ends(shape: tuple[int, ...], lengths: Any = None, fresh: Any = None) -> None:
-    """ValueError for `lengths` or `fresh` that do not fit (examples, steps).
+def check_ends(
+    shape: tuple[int, ...], lengths: Any = None, is_first: Any = None
+) -> None:
+    """ValueError for `lengths` or `is_first` that do not fit (examples, steps).
 
     Lengths are looked at on NumPy alone; on a GPU that would mean waiting.
     """
@@ -191,10 +195,12 @@ def check_ends(shape: tuple[int, ...], lengths: Any = None, fresh: Any = None) -
                 f"unroll: lengths must be an array of {examples} integers from 0 to "
                 f"{steps}, one for each example, not {lengths!r}"
             )
-    if fresh is not None and (
-        getattr(fresh, "shape", None) != shape or fresh.dtype != bool
+    if is_first is not None and (
+        getattr(is_first, "shape", None) != shape or is_first.dtype != bool
     ):
-        raise ValueError(f"unroll: fresh must be bool {list(shape)}, not {fresh!r}")
+        raise ValueError(
+            f"unroll: is_first must be bool {list(shape)}, not {is_first!r}"
+        )
 
 
 def select_state(mask: Array, one: State, other: State) -> State:

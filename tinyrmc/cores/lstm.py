@@ -29,28 +29,32 @@ class _OverTime(Core):
         state: State,
         trace: Trace = None,
         lengths: Array | None = None,
-        fresh: Array | None = None,
+        is_first: Array | None = None,
     ) -> tuple[list[Tensor], State]:
         """T steps: inputs (B, T, input_size) -> ([T outputs], last state).
 
         See `Core.unroll`. Here the inputs' part of all steps is one product, and so is
         the gradient of the weight.
         """
-        if fresh is not None and inputs.shape[1] == 1:
+        if is_first is not None and inputs.shape[1] == 1:
             # a single step, as when acting, is quicker by itself
-            return super().unroll(inputs, state, trace, lengths, fresh)
+            return super().unroll(inputs, state, trace, lengths, is_first)
         self._check_inputs(inputs, None, None, self.input_size)
-        check_ends(inputs.shape[:2], lengths, fresh)
+        check_ends(inputs.shape[:2], lengths, is_first)
         seen = p.swapaxes(inputs, 0, 1)
-        outputs, state = self.over_time(seen, state, lengths, fresh)
+        outputs, state = self.over_time(seen, state, lengths, is_first)
         return list(p.unstack(outputs)), state
 
     def over_time(
-        self, inputs: Tensor, state: State, lengths: Array | None, fresh: Array | None
+        self,
+        inputs: Tensor,
+        state: State,
+        lengths: Array | None,
+        is_first: Array | None,
     ) -> tuple[Tensor, State]:
         """`unroll` with time first: inputs (T, B, input_size) -> (T, B, output_size).
 
-        Also returns the last state. `fresh` is still (B, T).
+        Also returns the last state. `is_first` is still (B, T).
         """
         raise NotImplementedError
 
@@ -107,13 +111,17 @@ class LSTM(_OverTime):
         return hidden, (hidden, cell)
 
     def over_time(
-        self, inputs: Tensor, state: State, lengths: Array | None, fresh: Array | None
+        self,
+        inputs: Tensor,
+        state: State,
+        lengths: Array | None,
+        is_first: Array | None,
     ) -> tuple[Tensor, State]:
         """One entry on the tape for all steps."""
         for array in state:
             self._check_state(array, inputs.shape[1], self.hidden_size)
         weights = self.gates.weight, self.gates.bias
-        begins = None if fresh is None else fresh.T
+        begins = None if is_first is None else is_first.T
         outputs, *state = lstm(
             inputs, *weights, *state, lengths, begins, forget_bias=self.forget_bias
         )
@@ -169,10 +177,14 @@ class DeepLSTM(_OverTime):
         return self._through(LSTM.__call__, inputs, state)
 
     def over_time(
-        self, inputs: Tensor, state: State, lengths: Array | None, fresh: Array | None
+        self,
+        inputs: Tensor,
+        state: State,
+        lengths: Array | None,
+        is_first: Array | None,
     ) -> tuple[Tensor, State]:
         """Layer after layer, each over all steps."""
-        return self._through(LSTM.over_time, inputs, state, lengths, fresh)
+        return self._through(LSTM.over_time, inputs, state, lengths, is_first)
 
     def _through(self, step, inputs, state, *how) -> tuple[Tensor, State]:
         """What the layers make of the inputs, one above the other."""

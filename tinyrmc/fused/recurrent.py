@@ -61,15 +61,24 @@ def lstm_gates_definition(z, cell, forget_bias=1.0):
     hint="the weight has in + H rows",
 )
 def lstm(
-    xp, inputs, weight, bias, hidden, cell, lengths=None, fresh=None, *, forget_bias=1.0
+    xp,
+    inputs,
+    weight,
+    bias,
+    hidden,
+    cell,
+    lengths=None,
+    is_first=None,
+    *,
+    forget_bias=1.0,
 ):
     """An LSTM layer over all T steps: `lstm_gates` of [x, h] W + b, T times.
 
     inputs (T, B, in), weight (in + H, 4H), bias (4H,), first hidden and cell (B, H) ->
     the hidden states after each step (T, B, H), and the last hidden and cell (B, H).
     With `lengths`, integers (B,), the last ones of example b are those after its first
-    lengths[b] steps. With `fresh`, bool (T, B), example b begins again with zeros
-    before each step t where fresh[t, b] holds.
+    lengths[b] steps. With `is_first`, bool (T, B), example b begins again with zeros
+    before each step t where is_first[t, b] holds.
 
     The inputs' part of all pre-activations is one product, and so is the gradient of
     the weight. Only h W_h remains for each step.
@@ -78,7 +87,7 @@ def lstm(
     size = cell.shape[-1]
     if len(weight) != wide + size:
         raise ValueError(f"a weight of {len(weight)} rows")
-    _check_steps(steps, lengths, fresh)
+    _check_steps(steps, lengths, is_first)
     # sigmoid(x) is (1 + tanh(x / 2)) / 2: with halves here, one tanh does all gates
     half = xp.full(4 * size, 0.5, bias.dtype)
     half[size : 2 * size] = 1
@@ -90,7 +99,7 @@ def lstm(
     hiddens = xp.empty((steps + 1, batch, size), kind)
     cells, squashed = xp.empty_like(hiddens), xp.empty((steps, batch, size), kind)
     hiddens[0], cells[0] = hidden, cell
-    kept = None if fresh is None else ~fresh[..., None]  # (T, B, 1)
+    kept = None if is_first is None else ~is_first[..., None]  # (T, B, 1)
     recurrent = scaled[wide:].astype(kind, copy=False)
     multiply = multiplier(recurrent, batch, steps)
     for t in range(steps):
@@ -110,12 +119,12 @@ def lstm(
     return (hiddens[1:], hiddens[ends], cells[ends]), saved
 
 
-def _check_steps(steps, lengths, fresh):
+def _check_steps(steps, lengths, is_first):
     """An error unless there are steps, and lengths and beginnings fit them."""
     if not steps:
         raise ValueError("inputs of no steps")
-    if fresh is not None and fresh.dtype != bool:
-        raise TypeError(f"fresh is {fresh.dtype}, not bool")
+    if is_first is not None and is_first.dtype != bool:
+        raise TypeError(f"is_first is {is_first.dtype}, not bool")
     if isinstance(lengths, np.ndarray) and ((lengths < 0) | (lengths > steps)).any():
         raise ValueError(f"lengths are from 0 to {steps}, not {lengths.tolist()}")
 
@@ -186,12 +195,12 @@ def lstm_vjp(xp, needs, g, inputs, weight, gates, hiddens, cells, squashed, ends
 
 @lstm.defined_by
 def lstm_definition(
-    inputs, weight, bias, hidden, cell, lengths=None, fresh=None, forget_bias=1.0
+    inputs, weight, bias, hidden, cell, lengths=None, is_first=None, forget_bias=1.0
 ):
     hiddens, cells = [hidden], [cell]
     for t, x in enumerate(p.unstack(inputs)):
-        if fresh is not None:
-            new = fresh[t][:, None]
+        if is_first is not None:
+            new = is_first[t][:, None]
             hidden, cell = p.where(new, 0.0, hidden), p.where(new, 0.0, cell)
         z = p.matmul(p.concatenate([x, hidden], axis=1), weight) + bias
         hidden, cell = lstm_gates.reference(z, cell, forget_bias)

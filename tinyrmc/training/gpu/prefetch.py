@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 
-from ... import backend
 from ..carry import Pieces
 from ..children import Child, WorkerError, shared_zeros
 from ..streams import Batch, Stream
@@ -57,12 +56,21 @@ class Ring:
         self._release: Callable[[], object] = lambda: None
 
     def lock(self) -> None:
-        """Page-lock the memory, if there is a GPU; only after the child was forked."""
-        unlock = backend.page_lock(self._memory, self.xp)
-        if unlock is not None:
-            self._locked = True
-            self._release = weakref.finalize(self, _unlock, unlock, self._copied)
-            self._release.atexit = False  # the process's end unlocks it too
+        """Page-lock the memory, if there is a GPU; only after the child was forked.
+
+        Nothing happens where the driver refuses, as the system limits locked memory.
+        """
+        if self.xp is np:
+            return
+        runtime, address = self.xp.cuda.runtime, self._memory.ctypes.data
+        try:
+            runtime.hostRegister(address, self._memory.nbytes, 0)
+        except runtime.CUDARuntimeError:
+            return
+        unlock = functools.partial(runtime.hostUnregister, address)
+        self._locked = True
+        self._release = weakref.finalize(self, _unlock, unlock, self._copied)
+        self._release.atexit = False  # the process's end unlocks it too
 
     def _slot(self, slot: int) -> np.ndarray:
         return self._memory[slot * self.size : (slot + 1) * self.size]
@@ -91,8 +99,12 @@ class Ring:
             return {name: x.copy() for name, x in views.items()}
         if not self._locked:
             return move_batch(self.xp, views)
-        batch = {name: backend.send(x, self.xp) for name, x in views.items()}
-        self._copied[slot] = backend.mark(self.xp)
+        cuda, batch = self.xp.cuda, {}
+        for name, x in views.items():
+            batch[name] = self.xp.empty(x.shape, x.dtype)
+            batch[name].set(x, stream=cuda.get_current_stream())
+        self._copied[slot] = cuda.Event(disable_timing=True)
+        self._copied[slot].record()
         return batch
 
     def free(self, slot: int) -> None:
