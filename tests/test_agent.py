@@ -67,9 +67,5 @@ def test_at_first_every_action_is_about_as_likely_and_values_are_small():
 
 def test_every_place_of_a_map_knows_its_row_and_its_column():
     places = coordinates(p.Tensor(np.zeros((2, 3, 2, 7), np.float32)))
-    by_hand = [
-        [[-1, -1], [-1, 1]],
-        [[0, -1], [0, 1]],
-        [[1, -1], [1, 1]],
-    ]
+    by_hand = [[[-1, -1], [-1, 1]], [[0, -1], [0, 1]], [[1, -1], [1, 1]]]
     assert places.tolist() == [by_hand] * 2

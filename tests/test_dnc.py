@@ -387,10 +387,7 @@ def test_the_trace_is_what_was_computed(xp):
 @in_turn(
     "change, says",
     [
-        (
-            {"controller": "gru"},
-            "controller must be .* not 'gru' and 'softplus'",
-        ),
+        ({"controller": "gru"}, "controller must be .* not 'gru' and 'softplus'"),
         ({"strength": "plus"}, "controller .* and strength .*, not 'lstm' and 'plus'"),
         ({"clip": 0}, "clip must be positive or None, not 0"),
         ({"clip": "wide"}, "clip must be a number, not 'wide'"),

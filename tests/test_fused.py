@@ -79,12 +79,6 @@ def test_a_batch_of_no_examples(case):
     assert_fused_is_its_reference(case, 0)
 
 
-def test_these_are_the_fused_ones():
-    names = "linear embedding lstm layer_norm attention rmc_gates lstm_gates memory_hop"
-    of_the_dnc = "content_weights erase_and_write temporal_links sliding_hop"
-    assert set(FUSED) >= {*names.split(), *of_the_dnc.split(), "softmax_cross_entropy"}
-
-
 @every_fused
 def test_equals_its_reference_in_float64(xp, name):
     for case in CASES[name]:
@@ -468,9 +462,7 @@ def test_linear_makes_no_gradient_that_nobody_wants(xp, tracked, gemms, monkeypa
     shapes = []
     for module in fused.layers, of_tape:
         monkeypatch.setattr(
-            module,
-            "gemm",
-            lambda a, b, **_: shapes.append((a.shape, b.shape)) or a @ b,
+            module, "gemm", lambda a, b, **_: shapes.append((a.shape, b.shape)) or a @ b
         )
     x, weight = xp.ones((4, 3)), xp.ones((3, 2))
     with Tape() as tape:

@@ -13,7 +13,6 @@ from turns import in_turn
 
 from tinyrmc import (
     PaperRelationalMemory,
-    Parameter,
     RelationalMemory,
     Tape,
     gradcheck,
@@ -392,13 +391,6 @@ def test_infinite_biases_keep_the_memory_exactly(xp, gate_style):
     assert xp.array_equal(output.data, memory.reshape(2, -1))
 
 
-def test_output_is_the_memory_slot_after_slot(xp):
-    core, _, inputs, memory = core_and_arrays({})
-    output, state = core.to(xp)(xp.asarray(inputs[0]), xp.asarray(memory))
-    assert output.shape == (B, core.output_size)
-    assert xp.array_equal(output.data[:, : core.mem_size], state.data[:, 0])
-
-
 @in_turn("rows", [None, 1, 3])
 @in_turn("gate_style, units", [("unit", 6), ("memory", 1), (None, None)])
 def test_trace_hands_out_attention_and_gates(xp, gate_style, units, rows):
@@ -470,17 +462,3 @@ def test_trace_changes_neither_results_nor_the_tape(xp, gate_style):
 # --- RelationalMemory: bad arguments --------------------------------------------------
 
 GOOD = {"input_size": 5, "mem_slots": 2, "head_size": 4}
-
-
-@in_turn("value", ["units", "", 1, False, ["unit"]])
-def test_unknown_gate_styles_are_named(value):
-    with pytest.raises(
-        ValueError, match="gate_style must be 'unit', 'memory' or None"
-    ) as error:
-        RelationalMemory(**GOOD, gate_style=value)
-    assert repr(value) in str(error.value)
-
-
-def test_parameters_are_parameters():
-    for make in RelationalMemory, PaperRelationalMemory:
-        assert {type(p) for p in make(**GOOD).parameters()} == {Parameter}

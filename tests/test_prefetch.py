@@ -32,7 +32,6 @@ from tinytasks import (
 )
 from turns import in_turn
 
-from tinyrmc import backend
 from tinyrmc.training.gpu import prefetch
 from tinyrmc.training.gpu.prefetch import DRAWN, SLOTS, Prefetcher, Ring, layout
 from tinyrmc.training.loop import run_training
@@ -102,7 +101,7 @@ def child_of(drawing):
 
 
 @pytest.mark.parametrize("pieces", [[(0, 50)], [(0, 17), (17, 33), (33, 50)]])
-def test_what_is_prefetcher_is_what_would_be_drawn_here(pieces, make_prefetcher):
+def test_what_is_drawn_ahead_is_what_would_be_drawn_here(pieces, make_prefetcher):
     task = who()
     drawing, pids = make_prefetcher(task, pieces=pieces), set()
     for step in range(6):
@@ -196,7 +195,7 @@ def test_training_is_the_same_to_the_last_bit(make, device, cupy, make_trainer):
     pair[1].close()
 
 
-def test_a_gpus_batches_are_prefetcher_and_nothing_waits(cupy, make_trainer):
+def test_a_gpus_batches_are_drawn_ahead_and_nothing_waits(cupy, make_trainer):
     task = Who(Config(dataclasses.replace(TRAIN, piece_size=None)))
     trainer, pids = make_trainer(task, device="cuda"), []
     loss = task.loss
@@ -220,7 +219,7 @@ def test_on_a_cpu_workers_draw_for_themselves(words, make_trainer):
     assert make_trainer(who(), **words)._prefetcher is None
 
 
-def test_a_stream_that_does_not_say_so_is_not_prefetcher(cupy, make_trainer):
+def test_a_stream_that_does_not_say_so_is_not_drawn_ahead(cupy, make_trainer):
     task = who()
 
     class Own(Stream):

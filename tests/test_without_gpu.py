@@ -1,4 +1,4 @@
-"""The library without its GPU code: that can be deleted, and nothing on NumPy misses it."""
+"""The library without its GPU code: that may be deleted, and nothing misses it."""
 
 import os
 import shutil

@@ -179,7 +179,7 @@ for rows in (8, 64 * 5, 128 * 9):
 # and how much does one cost, according to the benchmark's file?
 
 # %%
-for name, mode in (("composed", fused.reference), ("by hand", contextlib.nullcontext)):
+for name, mode in (("composed", fused.plain), ("by hand", contextlib.nullcontext)):
     with mode(), Tape() as tape:
         loss_of(0, 32)
     size = held(tape) / 2**20

@@ -422,7 +422,7 @@ np.allclose(layer_norm_by_warps(*some, *scales), packaged, rtol=1e-12)
 #
 # ## In the package
 #
-# The kernels are in `kernels/`. `backend.py` knows which library an array belongs to.
+# The kernels are in `gpu/`. `backend.py` knows which library an array belongs to.
 # One link is still missing: who chooses between the rule on arrays and the kernel? The
 # engine asks a fused operation at each call:
 
