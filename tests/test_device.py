@@ -361,6 +361,7 @@ def smallest(kind):
     return dataclasses.replace(config, model=model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "core", typing.get_args(typing.get_type_hints(CoreConfig)["core"])
 )
@@ -408,6 +409,7 @@ def test_training_steps_of_every_task(name, core, monkeypatch):
 # --- What is done with a trained network ----------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", task_files())
 def test_evaluation_and_pictures_of_every_task(name, tmp_path):
     """A network on the device is measured there without waiting, and drawn as it is on
@@ -432,6 +434,7 @@ def test_evaluation_and_pictures_of_every_task(name, tmp_path):
     assert pictures[0] == pictures[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", task_files())
 def test_a_run_on_the_device_is_read_on_the_host(name, monkeypatch, tmp_path, capsys):
     """Trained by the command line with --device cuda: its files are loaded, evaluated

@@ -26,6 +26,8 @@ from tinyrmc.training.gpu import capture
 from tinyrmc.training.totals import OnDevice
 from tinyrmc.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 pytestmark = pytest.mark.skipif(
     not cuda_shim.available, reason="needs g++ to run CUDA kernels on a processor"
 )

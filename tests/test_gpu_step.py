@@ -21,6 +21,8 @@ from tinyrmc import primitives as p
 from tinyrmc.backend import joined, stacked
 from tinyrmc.gpu.memory import relational_memory
 
+pytestmark = pytest.mark.slow
+
 pytestmark = pytest.mark.skipif(
     not cuda_shim.available, reason="needs g++ to run CUDA kernels on a processor"
 )

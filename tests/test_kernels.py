@@ -26,6 +26,8 @@ from tinyrmc.autograd.engine import Parameter
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 shim = pytest.mark.skipif(
     not cuda_shim.available, reason="needs g++ to run CUDA kernels on a processor"
 )

@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import tinyrmc
+
+pytestmark = pytest.mark.slow
 
 GPU = "gpu", "training/gpu"
 WORDS = (

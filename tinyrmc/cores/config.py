@@ -408,19 +408,17 @@ def _used(config: CoreConfig) -> tuple[str, ...]:
 
 def sizes(config: CoreConfig) -> str:
     """The flags that say how large the core is, with their values."""
-    values: dict[str, Any] = {}
+    flags = []
     for name in _used(config):
         value = getattr(config, name)
+        parts = {name: value}
         if is_dataclass(value):
-            parts = fields(value)
-            values |= {f"{name}.{x.name}": getattr(value, x.name) for x in parts}
-        else:
-            values[name] = value
-    flags = [
-        f"--model.{name.replace('_', '-')} {value}"
-        for name, value in values.items()
-        if type(value) is int
-    ]
+            parts = {f"{name}.{part}": number for part, number in vars(value).items()}
+        flags += [
+            f"--model.{part.replace('_', '-')} {number}"
+            for part, number in parts.items()
+            if type(number) is int
+        ]
     return ", ".join(flags)
 
 
