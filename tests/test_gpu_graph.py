@@ -26,11 +26,10 @@ from tinyrmc.training.gpu import capture
 from tinyrmc.training.totals import OnDevice
 from tinyrmc.training.trainer import Trainer
 
-pytestmark = pytest.mark.slow
-
-pytestmark = pytest.mark.skipif(
+shim = pytest.mark.skipif(
     not cuda_shim.available, reason="needs g++ to run CUDA kernels on a processor"
 )
+pytestmark = [shim, pytest.mark.slow]
 OPERATIONS = 250  # of a step of nth farthest at 8 slots and 8 time steps, at most
 TINY = {"mem_slots": 2, "num_heads": 2, "head_size": 2}
 

@@ -21,11 +21,10 @@ from tinyrmc import primitives as p
 from tinyrmc.backend import joined, stacked
 from tinyrmc.gpu.memory import relational_memory
 
-pytestmark = pytest.mark.slow
-
-pytestmark = pytest.mark.skipif(
+shim = pytest.mark.skipif(
     not cuda_shim.available, reason="needs g++ to run CUDA kernels on a processor"
 )
+pytestmark = [shim, pytest.mark.slow]
 
 
 def normal(*shape):

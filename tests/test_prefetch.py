@@ -37,9 +37,7 @@ from tinyrmc.training.gpu.prefetch import DRAWN, SLOTS, Prefetcher, Ring, layout
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.streams import Samples, Stream
 
-pytestmark = pytest.mark.slow
-
-pytestmark = forks
+pytestmark = [forks, pytest.mark.slow]
 ROOT = Path(__file__).resolve().parent.parent
 
 
