@@ -165,6 +165,7 @@ class DNC(Core):
         dtype: npt.DTypeLike = np.float32,
         seed: Seed = 0,
     ):
+        """See the class. Long because of its arguments and their checks."""
         output_size = hidden_size if output_size is None else output_size
         check_sizes(
             "DNC",

@@ -350,6 +350,7 @@ class PaperRelationalMemory(_Memory):
         *,
         qkv_norm: bool = False,
     ):
+        """See the class. Long because of its arguments and their checks."""
         name = "PaperRelationalMemory"
         sizes = input_size, mem_slots, head_size, num_heads, attention_mlp_layers
         super().__init__(*sizes, key_size, input_rows=None)

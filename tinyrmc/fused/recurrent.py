@@ -81,7 +81,7 @@ def lstm(
     before each step t where is_first[t, b] holds.
 
     The inputs' part of all pre-activations is one product, and so is the gradient of
-    the weight. Only h W_h remains for each step.
+    the weight. Only h W_h remains for each step. Long because it is one loop.
     """
     steps, batch, wide = inputs.shape
     size = cell.shape[-1]
