@@ -10,7 +10,7 @@ import math
 
 from ..autograd import primitives as p
 from ..autograd.gradients import DeferredMatmul
-from ..backend import as_rows, gemm, readonly, namespace, row_dots
+from ..backend import as_rows, gemm, namespace, readonly, row_dots
 from .table import check_mask, fused, plus
 
 
