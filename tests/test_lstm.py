@@ -11,7 +11,7 @@ import pytest
 from turns import in_turn
 
 from tinyrmc import LSTM, DeepLSTM, Tape, backend, fused, gradcheck, primitives
-from tinyrmc.autograd import engine
+from tinyrmc.autograd import gradients
 from tinyrmc.backend import gemm, to_host
 from tinyrmc.cores import RNN
 
@@ -162,7 +162,7 @@ def test_unroll_is_one_product_for_all_inputs_and_one_for_the_weight(monkeypatch
             shapes.append((a.shape, b.shape))
         return gemm(a, b, **where)
 
-    for module in fused.recurrent, engine, backend:
+    for module in fused.recurrent, gradients, backend:
         monkeypatch.setattr(module, "gemm", counting)
     with Tape() as tape:
         outputs, _ = core.unroll(np.swapaxes(inputs, 0, 1), (hidden, cell))

@@ -127,7 +127,7 @@ def test_lengths_are_within_the_steps():
     for name in "rmc", "lstm", "dnc":
         core = build_core(CoreConfig(name, hidden_size=4, head_size=2), 3, 0)
         for lengths in np.array([-1, 2]), np.array([2, 9]):
-            with pytest.raises(ValueError, match=r"length is (-1|9), and there are 4"):
+            with pytest.raises(ValueError, match=r"integers from 0 to 4"):
                 core.unroll(ones(2, 4, 3), core.initial_state(2), lengths=lengths)
 
 
