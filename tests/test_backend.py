@@ -66,7 +66,7 @@ def test_a_registered_backend_computes_with_its_own_functions(registry):
         def __getattr__(self, name):
             def function(*args, **kwargs):
                 calls.append(name)
-                return getattr(np, name)(*args, **kwargs)
+                return np.asarray(getattr(np, name)(*args, **kwargs)).view(Other)
 
             return function
 
@@ -78,7 +78,7 @@ def test_a_registered_backend_computes_with_its_own_functions(registry):
         x = tape.watch(a)
         loss = p.sum(p.tanh(x))
     assert tape.gradient(loss, x).shape == (3,)
-    assert calls[:2] == ["tanh", "sum"]
+    assert [name for name in calls if name != "array"][:2] == ["tanh", "sum"]
     with pytest.raises(
         TypeError,
         match="add: argument 1 is a numpy array among other ones; move it first",
