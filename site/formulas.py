@@ -150,7 +150,7 @@ FORMULAS: dict[str, tuple[str, ...]] = {
         r"h' = \sigma(o) \circ \tanh(c'), \qquad "
         r"[i\,j\,f\,o] = [x\,h]\,W + b",
     ),
-    "tinyrmc.cores.conv_lstm.ConvLSTM": (
+    "tinyrmc.cores.lstm.ConvLSTM": (
         r"c' = \sigma(f + b_f) \circ c + \sigma(i) \circ \tanh(j), \qquad "
         r"h' = \sigma(o) \circ \tanh(c'), \qquad "
         r"[i\,j\,f\,o] = [x\,h] * W + b",

@@ -46,7 +46,7 @@ from tinyrmc import (
     optim,
 )
 from tinyrmc import primitives as p
-from tinyrmc.autograd.engine import TABLE, Tensor
+from tinyrmc.autograd.engine import Tensor
 from tinyrmc.cli import evaluate, plot, train
 from tinyrmc.cores import CoreConfig
 from tinyrmc.runs.run import Run
@@ -220,7 +220,7 @@ def test_it_differs_from_numpy_where_cupy_does():
 # --- The engine -----------------------------------------------------------------------
 
 
-@in_turn("name", TABLE)
+@in_turn("name", CASES)
 def test_every_primitive_gives_numpys_values_and_gradients(name):
     for case in CASES[name]:
         host = case.map(single)

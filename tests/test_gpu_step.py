@@ -5,14 +5,11 @@ On the stand-in, with the kernels compiled by g++. What it cannot show is in
 test_kernels.py; whole steps are in test_gpu_graph.py.
 """
 
-from contextlib import nullcontext
-
 import cuda_shim
 import fakecupy
 import numpy as np
 import pytest
 from fakecupy import Refused, cupy, device, no_sync, only, single
-from samplers import Case, gradients, memory_arguments, output_weights
 from test_kernels import close
 
 from tinyrmc import RelationalMemory, Tape, backend, fused, optim
@@ -119,44 +116,74 @@ def test_the_sums_of_columns(cublas):
 # --- All steps of a memory ------------------------------------------------------------
 
 MEMORIES = [
-    ((3, 2, 1, 5, 2, 4, 3, 16, 2), {}),
-    ((2, 3, 2, 9, 3, 11, 4, 2, 3), {"activate_final": True, "input_bias": 0.3}),
-    ((1, 1, 1, 1, 1, 5, 5, 10, 1), {"forget_bias": -0.5}),
-    ((2, 2, 1, 3, 2, 2, 2, 2, 1), {"activate_final": True}),
+    {"gate_style": "unit"},
+    {"gate_style": "memory"},
+    {
+        "input_rows": 2,
+        "gate_style": "memory",
+        "activate_final": True,
+        "input_bias": 0.3,
+    },
+    {"mem_slots": 1, "head_size": 5, "num_heads": 1, "attention_mlp_layers": 1},
+    {"key_size": 3, "attention_mlp_layers": 3, "forget_bias": -0.5},
 ]
 
 
-def memory_case(sizes, more):
-    static = {"num_heads": sizes[4], "key_size": sizes[6], **more}
-    arguments = memory_arguments(normal, *sizes)
-    return Case("relational_memory", tuple(arguments), static)
+def unrolled(core, x, state, weights, used="outputs"):
+    """(entries of the tape, gradients) of a loss of the outputs, or of the state."""
+    with Tape() as tape:
+        inputs, first = tape.watch(x), tape.watch(state)
+        outputs, last = core.unroll(inputs, first)
+        if used == "outputs":
+            loss = p.sum(p.stack(outputs) * weights)
+        else:
+            loss = p.sum(p.square(outputs[-1] if used == "last" else last))
+    entries = [entry[0].name for entry in tape.entries]
+    return entries, tape.gradient(loss, [inputs, first, *core.parameters()])
+
+
+def memory_case(more):
+    """(core, its float32 copy on the stand-in, numbers for `unrolled`)."""
+    sizes = {"mem_slots": 3, "head_size": 4, "num_heads": 2, **more}
+    core = RelationalMemory(5, **sizes, dtype=np.float64, seed=1)
+    rows = (core.input_rows,) if core.input_rows else ()
+    shape = core.mem_slots, core.mem_size
+    numbers = normal(2, 4, *rows, 5), normal(2, *shape), normal(4, 2, core.output_size)
+    return core, core.astype(np.float32).to(cupy), numbers
 
 
 @pytest.mark.parametrize("downwards", [False, True])
-@pytest.mark.parametrize(("sizes", "more"), MEMORIES)
-def test_a_memory_gives_what_its_definition_gives(
-    sizes, more, downwards, cublas, monkeypatch
-):
+@pytest.mark.parametrize("more", MEMORIES, ids=str)
+def test_all_steps_of_a_memory_in_one_entry(more, downwards, cublas, monkeypatch):
+    """Whatever the loss uses of it; nothing that was given is changed."""
     monkeypatch.setitem(cuda_shim.order, "downwards", downwards)
-    case = memory_case(sizes, more)
-    there, weights = case.map(single).map(device), output_weights(case)
-    cuda_shim.launches.clear()
-    with no_sync(), only(np.float32):
-        ours = there()
-        found = gradients(there, [device(single(w)) for w in weights], case.floats)
-    assert "rmc_gates_forward" in cuda_shim.launches
-    for one, exact in zip(ours, case(), strict=True):
-        close(one.data, exact.data, 1e-5)
-    for one, exact in zip(found, gradients(case, weights), strict=True):
-        close(one, exact, 2e-5)
+    core, there, numbers = memory_case(more)
+    for used in "outputs", "last", "state":
+        given = [device(single(x)) for x in numbers]
+        with no_sync(), only(np.float32):
+            entries, ours = unrolled(there, *given, used)
+        assert entries.count("relational_memory") == 1 and "rmc_gates" not in entries
+        for one, other in zip(ours, unrolled(core, *numbers, used)[1], strict=True):
+            close(one, other, 2e-5)
+        for array, before in zip(given, numbers, strict=True):
+            np.testing.assert_array_equal(array.get(), single(before))
+    for without in kernels.off, fused.plain:
+        with without():
+            entries = unrolled(there, *given)[0]
+            assert "relational_memory" not in entries
+            close(
+                there.unroll(*given[:2])[1].data,
+                core.unroll(*numbers[:2])[1].data,
+                1e-5,
+            )
 
 
 def test_a_gradient_of_it_that_is_wrong_is_noticed(cublas, monkeypatch):
-    """By a thousandth, of each argument by itself."""
-    case, rule = memory_case(*MEMORIES[0]), relational_memory.launch_backward
-    there, weights = case.map(single).map(device), output_weights(case)
-    exact = gradients(case, weights)
-    for position in case.floats:
+    """By a thousandth, of each argument by itself, and by one asked for alone."""
+    core, there, numbers = memory_case(MEMORIES[0])
+    given, rule = [device(single(x)) for x in numbers], relational_memory.rule
+    exact = unrolled(core, *numbers)[1]
+    for position in 0, *range(3, 14):
 
         def scaled(xp, needs, *saved, position=position):
             total = needs[position]
@@ -164,54 +191,16 @@ def test_a_gradient_of_it_that_is_wrong_is_noticed(cublas, monkeypatch):
             rule(xp, needs, *saved)
             total += np.float32(0.001) * (total - start)
 
-        monkeypatch.setattr(relational_memory, "launch_backward", scaled)
-        found = gradients(there, [device(single(w)) for w in weights], case.floats)
-        for k, one, other in zip(case.floats, found, exact, strict=True):
-            wrong = pytest.raises(AssertionError) if k == position else nullcontext()
-            with wrong:
+        monkeypatch.setattr(relational_memory, "rule", scaled)
+        with pytest.raises(AssertionError):
+            for one, other in zip(unrolled(there, *given)[1], exact, strict=True):
                 close(one, other, 2e-5)
-
-
-def test_it_gives_one_gradient_alone_and_changes_nothing(cublas):
-    case = memory_case(*MEMORIES[1])
-    there, weights = case.map(single).map(device), output_weights(case)
-    for position in case.floats:
-        arguments = there.arguments, [device(single(w)) for w in weights]
-        before = [[x.get() for x in arrays] for arrays in arguments]
-        (found,) = gradients(there, arguments[1], [position])
-        close(found, gradients(case, weights, [position])[0], 2e-5)
-        for arrays, copies in zip(arguments, before, strict=True):
-            for array, copy in zip(arrays, copies, strict=True):
-                np.testing.assert_array_equal(array.get(), copy)
-
-
-@pytest.mark.parametrize("used", ["outputs", "last", "state"])
-@pytest.mark.parametrize("gates", ["unit", "memory"])
-def test_a_core_unrolled_by_it(gates, used, cublas):
-    """Whatever the loss uses of it, and whatever is tracked."""
-    core = RelationalMemory(5, 3, 4, 2, gate_style=gates, dtype=np.float64, seed=1)
-    there = core.astype(np.float32).to(cupy)
-    x, state, weights = normal(2, 4, 5), normal(2, 3, 8), normal(4, 2, 24)
-
-    def run(core, put):
-        with Tape() as tape:
-            inputs = tape.watch(put(x))
-            outputs, last = core.unroll(inputs, put(state))
-            if used == "outputs":
-                loss = p.sum(p.stack(outputs) * put(weights))
-            else:
-                loss = p.sum(p.square(outputs[-1] if used == "last" else last))
-        entries = [entry[0].name for entry in tape.entries]
-        return entries, tape.gradient(loss, [inputs, *core.parameters()])
-
-    _, exact = run(core, np.asarray)
-    with no_sync(), only(np.float32):
-        entries, ours = run(there, lambda a: device(single(a)))
-    assert entries.count("relational_memory") == 1 and "rmc_gates" not in entries
-    for one, other in zip(ours, exact, strict=True):
-        close(one, other, 2e-5)
-    with kernels.off():
-        assert "rmc_gates" in run(there, lambda a: device(single(a)))[0]
+    monkeypatch.setattr(relational_memory, "rule", rule)
+    with Tape() as tape:
+        first = tape.watch(given[1])
+        entry = there.unroll(given[0], first)[0]
+        loss = p.sum(p.stack(entry) * given[2])
+    close(tape.gradient(loss, first), exact[1], 2e-5)
 
 
 # --- Where parameters lie -------------------------------------------------------------

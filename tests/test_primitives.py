@@ -31,11 +31,8 @@ from tinyrmc import fused, primitives
 from tinyrmc.autograd.engine import TABLE, Tape
 from tinyrmc.autograd.gradients import DeferredMatmul
 from tinyrmc.backend import to_host
-from tinyrmc.fused import KernelOnly, table
+from tinyrmc.fused import table
 
-# without those whose derivative is that of their definition; their kernels, which run
-# on a GPU alone, are in test_gpu_step.py
-RULED = [name for name in TABLE if not isinstance(TABLE[name], KernelOnly)]
 EVERY = [case for cases in CASES.values() for case in cases]
 # What NumPy does not have, written down once more. (Its split gives a list, and its
 # power has no name for the second argument.)
@@ -65,7 +62,7 @@ def computed(part):
 
 
 def test_every_row_is_documented_and_has_a_derivative():
-    for name in RULED:
+    for name in CASES:
         primitive = TABLE[name]
         assert primitive.rule is not None, f"{name} has no vjp"
         assert primitive.__doc__, f"{name} has no docstring"
@@ -114,7 +111,7 @@ def close(output, expected, case):
 
 def test_a_vjp_wrong_by_a_thousandth_is_caught(monkeypatch):
     """Proves that the check above can fail, for each argument of each primitive."""
-    for name in RULED:
+    for name in CASES:
         primitive, rule = TABLE[name], TABLE[name].rule
         for position in sorted({k for case in CASES[name] for k in case.floats}):
             wrong = off_by_a_thousandth(primitive, position)
@@ -152,7 +149,7 @@ def fails(case):
 
 def test_gradients_belong_to_the_caller_and_nothing_is_mutated(xp, monkeypatch):
     seen = []  # (array that the rule met, its copy from before)
-    for name in RULED:
+    for name in CASES:
         rule = TABLE[name].rule
 
         def spy(xp, needs, g, *saved, rule=rule):

@@ -371,15 +371,10 @@ def _import_cupy() -> ModuleType:
 
         return cupy
     except ImportError as error:
-        if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
-            raise DeviceError(
-                "--device cuda needs CuPy, which is not installed; pip install "
-                f"{_EXTRAS}, the one whose CUDA version nvidia-smi shows; Volta and "
-                "older GPUs need cuda12"
-            ) from None
         raise DeviceError(
-            f"--device cuda: {_wheel()} cannot be imported ({_first_line(error)}); "
-            f"reinstall it with {_EXTRAS}"
+            f"--device cuda needs CuPy, which cannot be imported ({_first_line(error)})"
+            f"; pip install {_EXTRAS}, the one whose CUDA version nvidia-smi shows; "
+            "Volta and older GPUs need cuda12"
         ) from error
 
 
@@ -399,29 +394,18 @@ def _first_line(error: Exception) -> str:
 
 
 def _why_unavailable(cupy: ModuleType) -> str:
-    """What is missing when CuPy finds no GPU, and the remedy.
+    """Which versions meet when CuPy finds no GPU, and the remedy.
 
     CUDA writes its versions as numbers: 12090 is 12.9, and no driver is 0.
     """
-    driver = cupy.cuda.runtime.driverGetVersion()
-    runtime = cupy.cuda.runtime.runtimeGetVersion()
-    if not driver:
-        return (
-            f"{_wheel()} finds no NVIDIA driver; install one, or run with --device cpu"
-        )
-    offered, needed = (f"{v // 1000}.{v % 1000 // 10}" for v in (driver, runtime))
-    if driver // 1000 >= runtime // 1000:
-        return (
-            f"{_wheel()} finds a driver for CUDA {offered} but no GPU; see nvidia-smi "
-            "and CUDA_VISIBLE_DEVICES, or run with --device cpu"
-        )
-    swap = ""
-    if driver // 1000 == 12:
-        wheel = _wheel().split()[0]
-        swap = f"pip uninstall {wheel} and pip install 'tinyrmc[cuda12]', or "
+    runtime = cupy.cuda.runtime
+    versions = runtime.driverGetVersion(), runtime.runtimeGetVersion()
+    offered, needed = (f"{v // 1000}.{v % 1000 // 10}" for v in versions)
+    driver = f"a driver for CUDA {offered}" if versions[0] else "no NVIDIA driver"
     return (
-        f"{_wheel()} is made for CUDA {needed}, the NVIDIA driver goes up to "
-        f"{offered}; {swap}install a newer driver"
+        f"{_wheel()} is made for CUDA {needed} and finds {driver}, but no GPU; see "
+        f"nvidia-smi and CUDA_VISIBLE_DEVICES, install a newer driver or {_EXTRAS}, or "
+        "run with --device cpu"
     )
 
 

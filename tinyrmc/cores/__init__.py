@@ -12,12 +12,10 @@ from .config import (
     sizes,
     without_effect,
 )
-from .conv_lstm import ConvLSTM
 from .core import Core, select_state
 from .dnc import DNC
 from .entnet import EntNet, EntNetBank
-from .feedforward import Feedforward
-from .lstm import LSTM, RNN, DeepLSTM
+from .lstm import LSTM, RNN, ConvLSTM, DeepLSTM, Feedforward
 from .memn2n import Encoding, MemN2N, TextMemN2N
 from .relational import PaperRelationalMemory, RelationalMemory, identity_memory
 

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from ..config import ADDED, check_least, check_values
 from ..errors import Seed, UserError, counted
-from .conv_lstm import ConvLSTM
 from .core import Core
 from .dnc import DNC
 from .entnet import EntNet, EntNetBank
-from .feedforward import Feedforward
-from .lstm import LSTM, RNN, DeepLSTM
+from .lstm import LSTM, RNN, ConvLSTM, DeepLSTM, Feedforward
 from .relational import PaperRelationalMemory, RelationalMemory
 
 

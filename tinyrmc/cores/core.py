@@ -21,6 +21,9 @@ State: TypeAlias = Any
 # A list that receives, from a core with something to show, a dict of arrays a step.
 # None: nothing is kept.
 Trace: TypeAlias = list[dict[str, Array]] | None
+Inputs: TypeAlias = Array | Tensor
+Step: TypeAlias = tuple[Tensor, State]  # the output and the next state
+Steps: TypeAlias = tuple[list[Tensor], State]
 
 
 class Constant:
@@ -47,7 +50,8 @@ class Core(Module):
 
     It begins with `core.initial_state(batch_size)`. Inputs are `core.input_size` wide,
     outputs `core.output_size`. A state is an array or a Tensor, example-first, or a
-    (nested) tuple of these. Wrong arguments raise ValueError or TypeError naming them.
+    (nested) tuple of these. `dtype` and `seed` are those of the parameters. Wrong
+    arguments raise ValueError or TypeError naming them.
     """
 
     input_size: int
@@ -58,6 +62,11 @@ class Core(Module):
     def dtype(self) -> np.dtype:
         """The dtype of the parameters."""
         return operator.attrgetter(self.any_weight)(self).dtype
+
+    def _set_sizes(self, **sizes: int) -> None:
+        """Keep integers of at least 1 under their names; ValueError for others."""
+        check_sizes(type(self).__name__, **sizes)
+        vars(self).update(sizes)
 
     def zeros(self, batch_size: int, *shape: int) -> Array:
         """Zeros (B, ...) of the kind of the parameters, for a first state."""
@@ -72,20 +81,18 @@ class Core(Module):
         """
         raise NotImplementedError
 
-    def __call__(
-        self, inputs: Array | Tensor, state: State, trace: Trace = None
-    ) -> tuple[Tensor, State]:
+    def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
         """One step: inputs (B, ...), state -> output (B, output_size), next state."""
         raise NotImplementedError
 
     def unroll(
         self,
-        inputs: Array | Tensor,
+        inputs: Inputs,
         state: State,
         trace: Trace = None,
         lengths: Array | None = None,
         is_first: Array | None = None,
-    ) -> tuple[list[Tensor], State]:
+    ) -> Steps:
         """T steps: inputs (B, T, ...) -> ([T outputs], last state).
 
         With `lengths`, integers (B,), the state of example b stays as it is after its
@@ -118,7 +125,7 @@ class Core(Module):
             outputs.append(output)
         return outputs, state
 
-    def last_state(self, inputs: Array | Tensor, state: State, lengths: Array) -> State:
+    def last_state(self, inputs: Inputs, state: State, lengths: Array) -> State:
         """The last state that `unroll` would give with these lengths, for less work.
 
         The longest examples come first, and those that have ended drop out, an eighth
@@ -143,20 +150,18 @@ class Core(Module):
         back = np.argsort(order)
         return map_state(lambda x: p.take(x, back, axis=0), whole)
 
-    def _unroll_at_once(
-        self, inputs: Array | Tensor, state: State
-    ) -> tuple[list[Tensor], State] | None:
+    def _unroll_at_once(self, inputs: Inputs, state: State) -> Steps | None:
         """The result of `unroll`, if the core knows a faster way than step by step."""
         return None
 
-    def _prepare_all(self, inputs: Array | Tensor) -> Iterable[tuple]:
+    def _prepare_all(self, inputs: Inputs) -> Iterable[tuple]:
         """A tuple for each of the T steps: what `_step` takes before the state.
 
         A core may compute here, for all steps at once, what needs no state.
         """
         return ((x,) for x in p.unstack(inputs, axis=1))
 
-    def _step(self, *arguments: Any) -> tuple[Tensor, State]:
+    def _step(self, *arguments: Any) -> Step:
         """One step: of what `_prepare_all` gave for it, the state and the trace."""
         return self(*arguments)
 

@@ -39,10 +39,10 @@ import numpy.typing as npt
 from .. import nn
 from ..autograd import primitives as p
 from ..autograd.engine import Tensor
-from ..backend import Array, namespace
-from ..errors import Seed, check_number, check_sizes, generator
+from ..backend import namespace
+from ..errors import Seed, check_number, generator
 from ..fused import content_weights, erase_and_write, temporal_links
-from .core import Core, State, Trace, map_state
+from .core import Core, Inputs, State, Step, Trace, map_state
 from .lstm import DeepLSTM
 
 CONTROLLERS = ("lstm", "feedforward")
@@ -143,10 +143,13 @@ class DNC(Core):
             bound.
         output_size: None for hidden_size.
         forget_bias: of the LSTM.
-        dtype, seed: of the parameters.
     """
 
     any_weight = "interface.weight"
+    mem_slots: int
+    word_size: int
+    read_heads: int
+    write_heads: int
 
     def __init__(
         self,
@@ -165,10 +168,9 @@ class DNC(Core):
         dtype: npt.DTypeLike = np.float32,
         seed: Seed = 0,
     ):
-        """See the class. Long because of its arguments and their checks."""
+        """See the class. Long because of its arguments."""
         output_size = hidden_size if output_size is None else output_size
-        check_sizes(
-            "DNC",
+        self._set_sizes(
             input_size=input_size,
             mem_slots=mem_slots,
             word_size=word_size,
@@ -185,9 +187,6 @@ class DNC(Core):
             )
         if clip is not None and not check_number("DNC", "clip", clip) > 0:
             raise ValueError(f"DNC: clip must be positive or None, not {clip!r}")
-        self.input_size, self.output_size = input_size, output_size
-        self.mem_slots, self.word_size = mem_slots, word_size
-        self.read_heads, self.write_heads = read_heads, write_heads
         self.strength, self.clip = strength, clip
         self._told = _interface_shapes(read_heads, write_heads, word_size)
         columns = [math.prod(shape) for shape in self._told.values()]
@@ -221,9 +220,7 @@ class DNC(Core):
             return *zeros, self.controller.initial_state(batch_size)
         return *zeros, ()
 
-    def __call__(
-        self, inputs: Array | Tensor, state: State, trace: Trace = None
-    ) -> tuple[Tensor, State]:
+    def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
         """One step: inputs (B, input_size), state -> output (B, output_size), state.
 
         `trace`, a list, receives one dict of arrays for the step: "write" (B, H, N) and

@@ -16,9 +16,9 @@ from .. import nn
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
 from ..backend import Array
-from ..errors import Seed, check_number, check_sizes, generator
+from ..errors import Seed, check_number, generator
 from ..fused import lstm_gates
-from .core import Core, State, Trace
+from .core import Core, Inputs, State, Step, Trace
 
 TINY = 1e-12
 
@@ -60,10 +60,11 @@ class EntNet(Core):
     Args:
         input_size: width of an input.
         mem_slots, mem_size: N, F.
-        dtype, seed: of the parameters.
     """
 
     any_weight = "keys"
+    mem_slots: int
+    mem_size: int
 
     def __init__(
         self,
@@ -73,10 +74,7 @@ class EntNet(Core):
         dtype: npt.DTypeLike = np.float32,
         seed: Seed = 0,
     ):
-        check_sizes(
-            "EntNet", input_size=input_size, mem_slots=mem_slots, mem_size=mem_size
-        )
-        self.input_size, self.mem_slots, self.mem_size = input_size, mem_slots, mem_size
+        self._set_sizes(input_size=input_size, mem_slots=mem_slots, mem_size=mem_size)
         F, rng = mem_size, generator(seed)
         self.output_size = F
         self.encoder = nn.Linear(input_size, F, dtype=dtype, seed=rng)
@@ -96,9 +94,7 @@ class EntNet(Core):
         # of its own: `broadcast_to` shows the Parameter's
         return self.keys + self.zeros(batch_size, 1, 1)
 
-    def __call__(
-        self, inputs: Array | Tensor, state: State, trace: Trace = None
-    ) -> tuple[Tensor, State]:
+    def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
         """One step: inputs (B, input_size), state (B, N, F) -> output (B, F).
 
         Also returns the next state (B, N, F). `trace`, a list, receives one dict of
@@ -139,10 +135,11 @@ class EntNetBank(Core):
         input_size: width of an input.
         cells, hidden_size: J, and F, the units of a cell.
         forget_bias: as for `LSTM`.
-        dtype, seed: of the parameters.
     """
 
     any_weight = "W"
+    cells: int
+    hidden_size: int
 
     def __init__(
         self,
@@ -153,10 +150,7 @@ class EntNetBank(Core):
         dtype: npt.DTypeLike = np.float32,
         seed: Seed = 0,
     ):
-        check_sizes(
-            "EntNetBank", input_size=input_size, cells=cells, hidden_size=hidden_size
-        )
-        self.input_size, self.cells, self.hidden_size = input_size, cells, hidden_size
+        self._set_sizes(input_size=input_size, cells=cells, hidden_size=hidden_size)
         self.output_size = hidden_size
         self.forget_bias = check_number("EntNetBank", "forget_bias", forget_bias)
         dtype = nn.check_dtype("EntNetBank", dtype)
@@ -176,9 +170,7 @@ class EntNetBank(Core):
         shape = self.cells, self.hidden_size
         return self.zeros(batch_size, *shape), self.zeros(batch_size, *shape)
 
-    def __call__(
-        self, inputs: Array | Tensor, state: State, trace: Trace = None
-    ) -> tuple[Tensor, State]:
+    def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
         """One step: inputs (B, input_size), state (h, c) -> output (B, F), state."""
         self._check_inputs(inputs, None, self.input_size)
         for array in state:

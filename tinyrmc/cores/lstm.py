@@ -1,7 +1,8 @@
 """The long short-term memory with Sonnet's conventions, the paper's main baseline.
 
-One layer, and several with skip connections. And the plain recurrent network, which has
-no memory cell.
+One layer, and several with skip connections; the plain recurrent network, which has no
+memory cell; the ConvLSTM (Shi et al. 2015), which remembers in maps, the baseline where
+an agent sees them (appendix A.3); and a core without a memory.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from ..autograd.engine import Parameter, Tensor
 from ..backend import Array
 from ..errors import Seed, check_number, check_sizes, generator
 from ..fused import linear, lstm, lstm_gates
-from ..nn import Linear, truncated_normal
-from .core import Core, State, Trace, check_ends
+from ..nn import Conv2d, Linear, truncated_normal
+from .core import Core, Inputs, State, Step, Trace, check_ends
 
 
 class _OverTime(Core):
@@ -25,7 +26,7 @@ class _OverTime(Core):
 
     def unroll(
         self,
-        inputs: Array | Tensor,
+        inputs: Inputs,
         state: State,
         trace: Trace = None,
         lengths: Array | None = None,
@@ -45,13 +46,7 @@ class _OverTime(Core):
         outputs, state = self.over_time(seen, state, lengths, is_first)
         return list(p.unstack(outputs)), state
 
-    def over_time(
-        self,
-        inputs: Tensor,
-        state: State,
-        lengths: Array | None,
-        is_first: Array | None,
-    ) -> tuple[Tensor, State]:
+    def over_time(self, inputs: Tensor, state: State, lengths, is_first) -> Step:
         """`unroll` with time first: inputs (T, B, input_size) -> (T, B, output_size).
 
         Also returns the last state. `is_first` is still (B, T).
@@ -72,6 +67,7 @@ class LSTM(_OverTime):
     """
 
     any_weight = "gates.weight"
+    hidden_size: int
 
     def __init__(
         self,
@@ -81,8 +77,7 @@ class LSTM(_OverTime):
         dtype: npt.DTypeLike = np.float32,
         seed: Seed = 0,
     ):
-        check_sizes("LSTM", input_size=input_size, hidden_size=hidden_size)
-        self.input_size, self.hidden_size = input_size, hidden_size
+        self._set_sizes(input_size=input_size, hidden_size=hidden_size)
         self.output_size = hidden_size
         self.forget_bias = check_number("LSTM", "forget_bias", forget_bias)
         rng = generator(seed)
@@ -95,13 +90,8 @@ class LSTM(_OverTime):
         size = self.hidden_size
         return self.zeros(batch_size, size), self.zeros(batch_size, size)
 
-    def __call__(
-        self, inputs: Array | Tensor, state: State, trace: Trace = None
-    ) -> tuple[Tensor, State]:
-        """One step: inputs (B, input_size), state (h, c) -> output (B, hidden_size).
-
-        Also returns the next (h, c).
-        """
+    def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
+        """One step: inputs (B, input_size), state (h, c) -> output (B, hidden_size)."""
         self._check_inputs(inputs, None, self.input_size)
         for array in state:
             self._check_state(array, inputs.shape[0], self.hidden_size)
@@ -110,13 +100,7 @@ class LSTM(_OverTime):
         hidden, cell = lstm_gates(z, cell, forget_bias=self.forget_bias)
         return hidden, (hidden, cell)
 
-    def over_time(
-        self,
-        inputs: Tensor,
-        state: State,
-        lengths: Array | None,
-        is_first: Array | None,
-    ) -> tuple[Tensor, State]:
+    def over_time(self, inputs: Tensor, state: State, lengths, is_first) -> Step:
         """One entry on the tape for all steps."""
         for array in state:
             self._check_state(array, inputs.shape[1], self.hidden_size)
@@ -147,15 +131,13 @@ class DeepLSTM(_OverTime):
         dtype: npt.DTypeLike = np.float32,
         seed: Seed = 0,
     ):
-        check_sizes(
-            "DeepLSTM", input_size=input_size, hidden_size=hidden_size, layers=layers
-        )
+        sizes = {"input_size": input_size, "hidden_size": hidden_size}
+        self._set_sizes(**sizes, layers=layers)
         rng = generator(seed)
-        sizes = [input_size] + [input_size + hidden_size] * (layers - 1)
+        widths = [input_size] + [input_size + hidden_size] * (layers - 1)
         self.layers = [
-            LSTM(size, hidden_size, forget_bias, dtype, rng) for size in sizes
+            LSTM(size, hidden_size, forget_bias, dtype, rng) for size in widths
         ]
-        self.input_size, self.hidden_size = input_size, hidden_size
         self.output_size = layers * hidden_size
 
     @property
@@ -167,26 +149,18 @@ class DeepLSTM(_OverTime):
         """A pair (h, c) of zeros for each layer, each (B, hidden_size)."""
         return tuple(layer.initial_state(batch_size) for layer in self.layers)
 
-    def __call__(
-        self, inputs: Array | Tensor, state: State, trace: Trace = None
-    ) -> tuple[Tensor, State]:
+    def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
         """One step: inputs (B, input_size) -> output (B, layers * hidden_size).
 
         Also returns the next state.
         """
         return self._through(LSTM.__call__, inputs, state)
 
-    def over_time(
-        self,
-        inputs: Tensor,
-        state: State,
-        lengths: Array | None,
-        is_first: Array | None,
-    ) -> tuple[Tensor, State]:
+    def over_time(self, inputs: Tensor, state: State, lengths, is_first) -> Step:
         """Layer after layer, each over all steps."""
         return self._through(LSTM.over_time, inputs, state, lengths, is_first)
 
-    def _through(self, step, inputs, state, *how) -> tuple[Tensor, State]:
+    def _through(self, step, inputs, state, *how) -> Step:
         """What the layers make of the inputs, one above the other."""
         if len(state) != len(self.layers):
             raise ValueError(
@@ -211,6 +185,7 @@ class RNN(Core):
     """
 
     any_weight = "linear.weight"
+    hidden_size: int
 
     def __init__(
         self,
@@ -219,8 +194,7 @@ class RNN(Core):
         dtype: npt.DTypeLike = np.float32,
         seed: Seed = 0,
     ):
-        check_sizes("RNN", input_size=input_size, hidden_size=hidden_size)
-        self.input_size, self.hidden_size = input_size, hidden_size
+        self._set_sizes(input_size=input_size, hidden_size=hidden_size)
         self.output_size = hidden_size
         seen = input_size + hidden_size
         self.linear = Linear(seen, hidden_size, dtype=dtype, seed=seed)
@@ -229,18 +203,13 @@ class RNN(Core):
         """h of zeros, (B, hidden_size)."""
         return self.zeros(batch_size, self.hidden_size)
 
-    def __call__(
-        self, inputs: Array | Tensor, state: State, trace: Trace = None
-    ) -> tuple[Tensor, State]:
-        """One step: inputs (B, input_size), state h -> output (B, hidden_size).
-
-        Also returns the next h, which is the output.
-        """
+    def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
+        """One step: inputs (B, input_size), state h -> output (B, hidden_size)."""
         self._check_inputs(inputs, None, self.input_size)
         ((row, weight),) = self._prepare_all(p.expand_dims(inputs, 1))
         return self._step(row, weight, state, trace)
 
-    def _prepare_all(self, inputs: Array | Tensor) -> Iterable[tuple]:
+    def _prepare_all(self, inputs: Inputs) -> Iterable[tuple]:
         """x W_x + b of all steps at once, and W_h, for each step."""
         self._check_inputs(inputs, None, None, self.input_size)
         of_input, of_state = p.split(self.linear.weight, [self.input_size])
@@ -251,3 +220,93 @@ class RNN(Core):
         self._check_state(hidden, row.shape[0], self.hidden_size)
         hidden = p.tanh(row + linear(hidden, weight))
         return hidden, hidden
+
+
+class ConvLSTM(Core):
+    """An LSTM whose products are convolutions: each place sees its surroundings.
+
+        z = conv([x, h], W) + b, in the order i, j, f, o
+        c' = sigmoid(f + forget_bias) c + sigmoid(i) tanh(j)
+        h' = sigmoid(o) tanh(c')
+
+    x is a map (B, height, width, in_channels), or the same numbers in a row (B,
+    input_size). The state is (h, c), each (B, height, width, channels), starting at
+    zero; the output is h' in a row, (B, height * width * channels). The convolution has
+    a `kernel` x `kernel` window with "SAME" padding. As in Sonnet, there are no
+    connections from the cell to the gates, weights start as a truncated normal and
+    biases at zero.
+    """
+
+    any_weight = "gates.weight"
+    channels: int
+
+    def __init__(
+        self,
+        height: int,
+        width: int,
+        in_channels: int,
+        channels: int = 64,
+        kernel: int = 5,
+        forget_bias: float = 1.0,
+        dtype: npt.DTypeLike = np.float32,
+        seed: Seed = 0,
+    ):
+        self._set_sizes(height=height, width=width, in_channels=in_channels)
+        self._set_sizes(channels=channels, kernel=kernel)
+        self.input_shape = height, width, in_channels
+        self.input_size = height * width * in_channels
+        self.output_size = height * width * channels
+        self.forget_bias = check_number("ConvLSTM", "forget_bias", forget_bias)
+        seen, gates = in_channels + channels, 4 * channels
+        self.gates = Conv2d(seen, gates, kernel, "SAME", dtype=dtype, seed=seed)
+
+    def initial_state(self, batch_size: int) -> tuple[Array, Array]:
+        """(h, c) of zeros, each (B, height, width, channels)."""
+        shape = *self.input_shape[:2], self.channels
+        return self.zeros(batch_size, *shape), self.zeros(batch_size, *shape)
+
+    def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
+        """One step: inputs (B, height, width, in_channels), state (h, c) -> output."""
+        in_a_row = len(getattr(inputs, "shape", ())) == 2
+        shape = (self.input_size,) if in_a_row else self.input_shape
+        self._check_inputs(inputs, None, *shape, hint="see input_shape")
+        batch = inputs.shape[0]
+        for array in state:
+            self._check_state(array, batch, *self.input_shape[:2], self.channels)
+        hidden, cell = state
+        maps = p.reshape(inputs, (batch, *self.input_shape))
+        z = self.gates(p.concatenate([maps, hidden], axis=-1))  # (B, H, W, 4 channels)
+        hidden, cell = lstm_gates(z, cell, forget_bias=self.forget_bias)
+        return p.reshape(hidden, (batch, self.output_size)), (hidden, cell)
+
+
+class Feedforward(Core):
+    """A linear layer with a ReLU, the same at each step: its state is empty.
+
+    Weights start as a truncated normal with standard deviation 1 / sqrt(input_size),
+    biases at zero. The floor that shows what remembering is worth.
+    """
+
+    any_weight = "linear.weight"
+    hidden_size: int
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        dtype: npt.DTypeLike = np.float32,
+        seed: Seed = 0,
+    ):
+        self._set_sizes(input_size=input_size, hidden_size=hidden_size)
+        self.output_size = hidden_size
+        self.linear = Linear(input_size, hidden_size, relu=True, dtype=dtype, seed=seed)
+
+    def initial_state(self, batch_size: int) -> tuple[()]:
+        """Nothing, for a batch of any size."""
+        check_sizes("Feedforward", batch_size=batch_size)
+        return ()
+
+    def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
+        """One step: inputs (B, input_size) -> output (B, hidden_size), no state."""
+        self._check_inputs(inputs, None, self.input_size)
+        return self.linear(inputs), ()

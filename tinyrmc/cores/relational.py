@@ -41,10 +41,10 @@ from .. import equations
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
 from ..backend import Array, kernels, namespace
-from ..errors import Seed, check_number, check_sizes, check_switch, generator
-from ..fused import attention, linear, relational_memory, rmc_gates
+from ..errors import Seed, check_number, check_switch, generator
+from ..fused import attention, is_plain, linear, rmc_gates
 from ..nn import LayerNorm, Linear, check_dtype, truncated_normal
-from .core import Constant, Core, State, Trace
+from .core import Constant, Core, Inputs, State, Step, Steps, Trace
 
 GATE_STYLES = ("unit", "memory", None)
 
@@ -62,33 +62,19 @@ class _Memory(Core):
 
     any_weight = "input_projection.weight"
     first: Constant  # the memory (N, F) that every example begins with
+    mem_slots: int
+    head_size: int
+    num_heads: int
+    key_size: int
+    input_rows: int | None
 
-    def __init__(
-        self,
-        input_size: int,
-        mem_slots: int,
-        head_size: int,
-        num_heads: int,
-        attention_mlp_layers: int,
-        key_size: int | None,
-        input_rows: int | None,
-    ):
-        key_size = head_size if key_size is None else key_size
-        check_sizes(
-            type(self).__name__,
-            input_size=input_size,
-            mem_slots=mem_slots,
-            head_size=head_size,
-            num_heads=num_heads,
-            attention_mlp_layers=attention_mlp_layers,
-            key_size=key_size,
-            input_rows=1 if input_rows is None else input_rows,
-        )
-        self.input_size, self.input_rows = input_size, input_rows
-        self.mem_slots, self.num_heads = mem_slots, num_heads  # N, H
-        self.head_size, self.key_size = head_size, key_size  # V, K
-        self.mem_size = head_size * num_heads  # F = H V
-        self.output_size = mem_slots * self.mem_size
+    def _size(self, key_size: int | None, input_rows: int | None, **sizes: int) -> None:
+        """Keep N, H, V, K, F = H V and the rest, under these names."""
+        sizes["key_size"] = sizes["head_size"] if key_size is None else key_size
+        self._set_sizes(**sizes, input_rows=1 if input_rows is None else input_rows)
+        self.input_rows = input_rows
+        self.mem_size = self.head_size * self.num_heads
+        self.output_size = self.mem_slots * self.mem_size
 
     def initial_state(self, batch_size: int) -> State:
         """The first memory for a batch, (B, N, F)."""
@@ -96,7 +82,7 @@ class _Memory(Core):
         memory[...] = self.first.on(namespace(memory), self.dtype)
         return memory
 
-    def _as_rows(self, inputs: Array | Tensor, leading: int = 1) -> Array | Tensor:
+    def _as_rows(self, inputs: Inputs, leading: int = 1) -> Array | Tensor:
         """Inputs as rows (..., n, input_size) after `leading` axes of any length.
 
         They come as vectors or, if the core has `input_rows`, as matrices.
@@ -106,7 +92,7 @@ class _Memory(Core):
         self._check_inputs(inputs, *shape, hint="see input_size and input_rows")
         return inputs if rows else p.expand_dims(inputs, leading)
 
-    def _check_memory(self, array: Any, inputs: Array | Tensor) -> None:
+    def _check_memory(self, array: Any, inputs: Inputs) -> None:
         """TypeError or ValueError unless an array of the state fits, (B, N, F)."""
         self._check_state(array, inputs.shape[0], self.mem_slots, self.mem_size)
 
@@ -138,7 +124,6 @@ class RelationalMemory(_Memory):
             slot), None (the next M is the candidate, without tanh).
         attention_mlp_layers: linear layers in the MLP, each F wide, ReLU between them.
         key_size: K, if queries and keys should not be as wide as values.
-        dtype, seed: of the parameters.
         input_rows: number of rows of a matrix input; None for a vector.
         activate_final: a ReLU also after the MLP's last layer (not in the release).
         qkv_norm: False makes queries, keys and values linear, as in the paper: no bias
@@ -164,10 +149,16 @@ class RelationalMemory(_Memory):
         activate_final: bool = False,
         qkv_norm: bool = True,
     ):
-        """See the class. Long because of its arguments and their checks."""
-        sizes = input_size, mem_slots, head_size, num_heads, attention_mlp_layers
-        super().__init__(*sizes, key_size, input_rows)
-        check_sizes("RelationalMemory", num_blocks=num_blocks)
+        """See the class. Long because of its arguments."""
+        self._size(
+            *(key_size, input_rows),
+            input_size=input_size,
+            mem_slots=mem_slots,
+            head_size=head_size,
+            num_heads=num_heads,
+            attention_mlp_layers=attention_mlp_layers,
+            num_blocks=num_blocks,
+        )
         dtype = check_dtype("RelationalMemory", dtype)
         if gate_style not in GATE_STYLES:
             raise ValueError(
@@ -204,11 +195,11 @@ class RelationalMemory(_Memory):
 
     def __call__(
         self,
-        inputs: Array | Tensor,
+        inputs: Inputs,
         state: State,
         trace: Trace = None,
         mask: Array | None = None,
-    ) -> tuple[Tensor, State]:
+    ) -> Step:
         """One step: inputs (B, input_size) or (B, n, input_size), state (B, N, F).
 
         Returns the output (B, N F) and the next state (B, N, F).
@@ -221,32 +212,33 @@ class RelationalMemory(_Memory):
         """
         return self._step(*self._prepare(self._as_rows(inputs)), state, trace, mask)
 
-    def _unroll_at_once(
-        self, inputs: Array | Tensor, state: State
-    ) -> tuple[list[Tensor], State] | None:
+    def _unroll_at_once(self, inputs: Inputs, state: State) -> Steps | None:
         """On a GPU, all steps of one block with norms and gates: one entry on the tape.
 
         Step by step, they would be many small operations.
         """
-        plain = len(self.blocks) == 1 and self.gate_style is not None
-        plain = plain and "qkv_norm" in self.blocks[0]
-        weight = self.input_projection.weight.data
-        if not plain or not kernels(namespace(weight), weight):
+        block, *others = self.blocks
+        if others or is_plain() or self.gate_style is None or "qkv_norm" not in block:
             return None
-        inputs = p.swapaxes(self._as_rows(inputs, leading=2), 0, 1)
-        rows, from_input = self._prepare(inputs)  # (T, B, n, F), (T, B, 1, G)
-        self._check_state(state, rows.shape[1], self.mem_slots, self.mem_size)
-        (block,) = self.blocks
+        weight = self.input_projection.weight.data
+        given = (x.data if isinstance(x, Tensor) else x for x in (inputs, state))
+        if not (gpu := kernels(namespace(weight), weight, *given)):
+            return None
+        inputs = p.swapaxes(self._as_rows(inputs, leading=2), 0, 1)  # (T, B, n, E)
+        qkv, (batch, n) = block["qkv"], inputs.shape[1:3]
+        heads = {"num_heads": self.num_heads, "key_size": self.key_size}
+        sizes = self.mem_slots, n, self.mem_size, qkv.weight.shape[1]
+        if not gpu.memory.fits(batch, *sizes, **heads):
+            return None
+        self._check_state(state, batch, self.mem_slots, self.mem_size)
         norms = block["qkv_norm"], block["attention_norm"], block["mlp_norm"]
-        memories = relational_memory(
-            [
-                *(state, rows, from_input, block["qkv"].weight, block["qkv"].bias),
-                *(array for norm in norms for array in (norm.gain, norm.offset)),
-                self.gate_memory.weight,
-                *(array for layer in self.mlp for array in (layer.weight, layer.bias)),
-            ],
-            num_heads=self.num_heads,
-            key_size=self.key_size,
+        arrays = [state, *self._prepare(inputs), qkv.weight, qkv.bias]
+        arrays += [array for norm in norms for array in (norm.gain, norm.offset)]
+        arrays += [self.gate_memory.weight]
+        arrays += [array for layer in self.mlp for array in (layer.weight, layer.bias)]
+        memories = gpu.memory.relational_memory(
+            arrays,
+            **heads,
             input_bias=self.input_bias,
             forget_bias=self.forget_bias,
             activate_final=self.mlp[-1].relu,
@@ -254,7 +246,7 @@ class RelationalMemory(_Memory):
         outputs = [p.reshape(memory, (memory.shape[0], -1)) for memory in memories]
         return outputs, memories[-1]
 
-    def _prepare_all(self, inputs: Array | Tensor) -> Iterable[tuple]:
+    def _prepare_all(self, inputs: Inputs) -> Iterable[tuple]:
         """The inputs (B, T, ...) projected, and their part of the gates.
 
         These need no memory, so they are computed for all steps at once.
@@ -265,7 +257,7 @@ class RelationalMemory(_Memory):
             return ((each, None) for each in p.unstack(rows))
         return zip(p.unstack(rows), p.unstack(from_input), strict=True)
 
-    def _prepare(self, inputs: Array | Tensor) -> tuple[Tensor, Tensor | None]:
+    def _prepare(self, inputs: Inputs) -> tuple[Tensor, Tensor | None]:
         """What depends on the inputs alone.
 
         x' (..., n, F), and x' W_x with both biases of the gates (..., 1, G); None
@@ -350,10 +342,16 @@ class PaperRelationalMemory(_Memory):
         *,
         qkv_norm: bool = False,
     ):
-        """See the class. Long because of its arguments and their checks."""
+        """See the class. Long because of its arguments."""
         name = "PaperRelationalMemory"
-        sizes = input_size, mem_slots, head_size, num_heads, attention_mlp_layers
-        super().__init__(*sizes, key_size, input_rows=None)
+        self._size(
+            *(key_size, None),
+            input_size=input_size,
+            mem_slots=mem_slots,
+            head_size=head_size,
+            num_heads=num_heads,
+            attention_mlp_layers=attention_mlp_layers,
+        )
         dtype = check_dtype(name, dtype)
         if initial_memory not in ("random", "identity"):
             raise ValueError(
@@ -405,9 +403,7 @@ class PaperRelationalMemory(_Memory):
             "offset": self.mlp_norm.offset,
         }
 
-    def __call__(
-        self, inputs: Array | Tensor, state: State, trace: Trace = None
-    ) -> tuple[Tensor, State]:
+    def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
         """One step: inputs (B, input_size), state (m, h) -> flatten(h) (B, N F).
 
         And the next (m, h). `trace` as for RelationalMemory, with an "output_gate" too.

@@ -15,7 +15,7 @@ the other:
 
     layers.py        linear, embedding, layer_norm
     convolution.py   conv2d
-    relational.py    attention, rmc_gates, relational_memory
+    relational.py    attention, rmc_gates
     recurrent.py     lstm_gates, lstm
     hops.py          memory_hop, sliding_hop, of memory networks
     addressing.py    content_weights, erase_and_write, temporal_links, of the DNC
@@ -29,12 +29,11 @@ from .hops import memory_hop, sliding_hop
 from .layers import embedding, layer_norm, linear
 from .losses import categorical, linear_cross_entropy, softmax_cross_entropy
 from .recurrent import lstm, lstm_gates
-from .relational import attention, relational_memory, rmc_gates
-from .table import Fused, KernelOnly, fused, plain
+from .relational import attention, rmc_gates
+from .table import Fused, fused, is_plain, plain
 
 __all__ = [
     "Fused",
-    "KernelOnly",
     "attention",
     "categorical",
     "content_weights",
@@ -42,6 +41,7 @@ __all__ = [
     "embedding",
     "erase_and_write",
     "fused",
+    "is_plain",
     "layer_norm",
     "linear",
     "linear_cross_entropy",
@@ -49,7 +49,6 @@ __all__ = [
     "lstm_gates",
     "memory_hop",
     "plain",
-    "relational_memory",
     "rmc_gates",
     "sliding_hop",
     "softmax_cross_entropy",

@@ -1,8 +1,7 @@
-"""What makes a relational memory: attention over its slots, gates, and all its steps.
+"""What makes a relational memory: attention over its slots, and gates.
 
-attention           softmax(q k^T / sqrt(K)) v for each head (eq 1)
-rmc_gates           i * tanh(candidate) + f * memory
-relational_memory   T steps of the released memory, on a GPU one entry of the tape
+attention   softmax(q k^T / sqrt(K)) v for each head (eq 1)
+rmc_gates   i * tanh(candidate) + f * memory
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ import math
 from .. import equations
 from ..autograd import primitives as p
 from ..backend import gemm, readonly, row_dots
-from .layers import layer_norm, linear
-from .table import KernelOnly, check_mask, fused, plus, sigmoid
+from .table import check_mask, fused, plus, sigmoid
 
 # --- attention over a few slots -------------------------------------------------------
 
@@ -202,60 +200,3 @@ def rmc_gates_definition(
         trace["input_gate"] = equations.sigmoid(p, i).data
         trace["forget_gate"] = equations.sigmoid(p, f + forget_bias).data
     return equations.update_memory(p, f, i, memory, p.tanh(candidate), forget_bias)
-
-
-# --- all steps ------------------------------------------------------------------------
-
-
-def _relational_memory(
-    xp,
-    *arrays,
-    num_heads,
-    key_size,
-    input_bias=0.0,
-    forget_bias=1.0,
-    activate_final=False,
-):
-    """All T steps of a RelationalMemory with gates and one block: T memories (B, N, F).
-
-    arrays: the first memory (B, N, F); the projected inputs (T, B, n, F) and their part
-    of the gates, with all biases (T, B, 1, G); weight and bias of q|k|v, gain and
-    offset of their norm, of the norm after attention, and of the one after the MLP; the
-    memory's weight in the gates (F, G); weight and bias of each layer of the MLP.
-
-    There is no array body, only gpu/memory.py. Where that does not take the call,
-    the definition runs, with an entry of the tape for each of its operations.
-    """
-
-
-_relational_memory.__name__ = "relational_memory"
-relational_memory = KernelOnly(_relational_memory, ())
-
-
-@relational_memory.defined_by
-def relational_memory_definition(
-    arrays,
-    num_heads=None,
-    key_size=None,
-    input_bias=0.0,
-    forget_bias=1.0,
-    activate_final=False,
-):
-    memory, rows, from_input, weight, bias, gain, offset, *others = arrays
-    attention_norm, mlp_norm, (of_memory, *mlp) = others[:2], others[2:4], others[4:]
-    layers, slots, memories = len(mlp) // 2, memory.shape[1], []
-    for x, from_x in zip(p.unstack(rows), p.unstack(from_input), strict=True):
-        z = linear(p.concatenate([memory, x], axis=1), weight, bias)  # of [M; x']
-        qkv = layer_norm(z, gain, offset)
-        sizes = {"num_heads": num_heads, "key_size": key_size, "num_queries": slots}
-        z = layer_norm(attention(qkv, **sizes), *attention_norm, memory)
-        refined = z
-        for k in range(layers):
-            relu = k < layers - 1 or activate_final
-            refined = linear(refined, *mlp[2 * k : 2 * k + 2], relu=relu)
-        candidate = layer_norm(refined, *mlp_norm, z)
-        from_memory = p.matmul(p.tanh(memory), of_memory)
-        biases = {"input_bias": input_bias, "forget_bias": forget_bias}
-        memory = rmc_gates(from_x, from_memory, candidate, memory, **biases)
-        memories.append(memory)
-    return tuple(memories)

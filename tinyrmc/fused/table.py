@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd import guards
-from ..autograd.engine import Primitive, Tensor
+from ..autograd.engine import Primitive
 from ..backend import kernels
 
 MOST_SHAPES = 1000  # of calls that have passed, remembered by each operation
@@ -111,20 +111,6 @@ def _fits(wanted: list[str], shape: tuple[int, ...], sizes: dict) -> bool:
     return True
 
 
-class KernelOnly(Fused):
-    """A fused primitive that takes one list of arrays and has no array body.
-
-    Where its kernels do not take a call, its definition runs.
-    """
-
-    def __call__(self, arrays: Any, **static: Any) -> Any:  # type: ignore[override]
-        data = [a.data if isinstance(a, Tensor) else a for a in arrays]
-        xp, _ = guards.common(self, data)
-        if self.override(xp, data, static) is self:
-            return self.composed(arrays, **static)
-        return super().__call__(arrays, **static)
-
-
 def fused(
     *shapes: str, indices: Iterable[int] = (), hint: str = ""
 ) -> Callable[[Callable], Fused]:
@@ -144,6 +130,11 @@ def plain() -> Iterator[None]:
         yield
     finally:
         _mode["plain"] = before
+
+
+def is_plain() -> bool:
+    """Whether we are inside `plain`."""
+    return _mode["plain"]
 
 
 # --- what several bodies share --------------------------------------------------------

@@ -19,9 +19,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from ..autograd.engine import primitive
 from . import (
     WIDEST_NORM,
-    Override,
+    _contiguous,
     attend,
     attend_backward,
     attention_fits,
@@ -47,7 +48,7 @@ def _parameters(weights) -> SimpleNamespace:
     return SimpleNamespace(**named, mlp=mlp)
 
 
-@Override
+@primitive
 def relational_memory(
     xp,
     memory,
@@ -60,7 +61,15 @@ def relational_memory(
     forget_bias=1.0,
     activate_final=False,
 ):
-    """`fused.relational_memory`. Long because it names the arrays of all steps."""
+    """All T steps of a RelationalMemory with gates and one block: T memories (B, N, F).
+
+    memory (B, N, F), the first one; rows (T, B, n, F), the projected inputs; from_input
+    (T, B, 1, G), their part of the gates, with all biases. weights: weight and bias of
+    q|k|v, gain and offset of their norm, of the norm after attention, and of the one
+    after the MLP; the memory's weight in the gates (F, G); weight and bias of each
+    layer of the MLP. Long because it names the arrays of all steps.
+    """
+    from_input, *weights = (_contiguous(xp, a) for a in (from_input, *weights))
     w = _parameters(weights)
     (steps, batch, more, width), slots = rows.shape, memory.shape[1]
     total, columns = slots + more, w.qkv.shape[1]
@@ -117,6 +126,7 @@ def _step(xp, multiply, w, s, t) -> None:
 
 @relational_memory.vjp_in_place
 def relational_memory_vjp(xp, needs, g, w, s):
+    g = [_contiguous(xp, one) for one in g]
     steps, batch, slots, width = s.candidate.shape
     total, columns = s.qkv.shape[2:]
 
@@ -226,29 +236,16 @@ def _flat(x: Array) -> Array:
     return x.reshape(-1, x.shape[-1])
 
 
-@relational_memory.fits
-def relational_memory_fits(
-    memory,
-    rows,
-    from_input,
-    *weights,
-    num_heads=None,
-    key_size=None,
-    input_bias=0.0,
-    forget_bias=1.0,
-    activate_final=False,
-):
-    if memory.ndim != 3 or rows.ndim != 4 or len(weights) < 11 or len(weights) % 2 == 0:
-        return False
-    (steps, batch, more, width), (_, slots, _) = rows.shape, memory.shape
-    w = _parameters(weights)
-    columns = w.gate.shape[-1]
-    shapes = [(memory, (batch, slots, width)), (w.gate, (width, columns))]
-    shapes += [(from_input, (steps, batch, 1, columns))]
-    shapes += [(weight, (width, width)) for weight, _ in w.mlp]
-    if columns not in (2, 2 * width) or any(a.shape != shape for a, shape in shapes):
-        return False
-    wide = SimpleNamespace(ndim=3, shape=(batch, slots + more, w.qkv.shape[-1]))
-    if not attention_fits(wide, None, num_heads, key_size, slots):
-        return False
-    return max(wide.shape[-1], width) <= WIDEST_NORM
+def fits(
+    batch: int,
+    slots: int,
+    rows: int,
+    width: int,
+    columns: int,
+    num_heads: int,
+    key_size: int,
+) -> bool:
+    """Whether the kernels support a memory of these sizes; columns: of q|k|v."""
+    qkv = SimpleNamespace(ndim=3, shape=(batch, slots + rows, columns))
+    narrow = max(columns, width) <= WIDEST_NORM
+    return narrow and attention_fits(qkv, None, num_heads, key_size, slots)
