@@ -383,17 +383,7 @@ def divided_by_their_sum(x):
 WRONG = [  # function, the check that must catch it, what the message must say
     (lambda Q, K, V: softmax(Q @ np.swapaxes(K, -1, -2)) @ V, check_scale, "sqrt"),
     (
-        lambda Q, K, V: softmax(Q @ np.swapaxes(K, -1, -2) / Q.shape[-1]) @ V,
-        check_scale,
-        "sqrt",
-    ),
-    (
         lambda Q, K, V: softmax(logits(Q, K) * 0.5) @ V,
-        check_known_weights,
-        "scaled dot products",
-    ),
-    (
-        lambda Q, K, V: softmax(-logits(Q, K)) @ V,
         check_known_weights,
         "scaled dot products",
     ),
@@ -413,11 +403,6 @@ WRONG = [  # function, the check that must catch it, what the message must say
         "sum to 1",
     ),
     (
-        lambda Q, K, V: np.exp(logits(Q, K)) @ V,
-        check_weights_are_a_distribution,
-        "sum to 1",
-    ),
-    (
         lambda Q, K, V: divided_by_their_sum(logits(Q, K)) @ V,
         check_weights_are_a_distribution,
         "negative",
@@ -430,19 +415,9 @@ WRONG = [  # function, the check that must catch it, what the message must say
     (looks_only_back, check_permuting_slots, "permuting"),
     (no_max_shift, check_no_overflow, "largest"),
     (
-        lambda Q, K, V: softmax(np.clip(logits(Q, K), -30, 30)) @ V,
-        check_no_overflow,
-        "largest",
-    ),
-    (
         lambda Q, K, V: 2 * softmax(logits(Q, K)) @ V,
         check_convex_hull,
         "outside the range",
-    ),
-    (
-        lambda Q, K, V: softmax(logits(Q, K)) @ V * np.abs(V).max(),
-        check_convex_hull,
-        "outside|weights times",
     ),
     (
         lambda Q, K, V: softmax(logits(Q, K)) @ np.maximum(V, 0),
@@ -540,97 +515,44 @@ def random_state(core, seed):
 def test_open_forget_gate_and_shut_input_gate_keep_the_memory_exactly(
     settings, gate_style
 ):
-    core = build(
-        gate_style=gate_style, forget_bias=np.inf, input_bias=-np.inf, **settings
-    )
+    biases = {"forget_bias": np.inf, "input_bias": -np.inf}
+    core = build(gate_style=gate_style, **biases, **settings)
     memory = random_state(core, settings["seed"])
     output, state = core(inputs_for(settings)[0], memory)
     assert np.array_equal(state.data, memory)
     assert np.array_equal(output.data, memory.reshape(BATCH, -1))
 
 
-def unroll(core, inputs, state):
-    """The memory (B, N, F) after all the inputs (T, B, input_size)."""
-    for x in inputs:
-        _, state = core(x, state)
-    return state.data
-
-
-def spread(memory):
-    """How far the slots of (B, N, F) lie apart."""
-    return np.max(memory.max(axis=1) - memory.min(axis=1))
-
-
 @given(cores, st.sampled_from(["unit", "memory", None]))
-def test_zero_memory_keeps_all_slots_equal_for_ever(settings, gate_style):
-    core = build(gate_style=gate_style, **settings)
-    inputs = inputs_for(settings, steps=4)
-    zero = np.zeros(core.initial_state(BATCH).shape)
-    # rows that start equal have no way to part
-    assert spread(unroll(core, inputs, zero)) < 1e-12
-
-
-@given(cores, gate_styles)
-def test_the_initial_state_tells_slots_apart(settings, gate_style):
-    core = build(gate_style=gate_style, **settings)
-    assert (
-        spread(unroll(core, inputs_for(settings, steps=4), core.initial_state(BATCH)))
-        > 1e-3
-    )
-
-
-@given(cores, st.sampled_from(["unit", "memory", None]))
-def test_the_number_of_parameters_does_not_depend_on_the_number_of_slots(
+def test_slots_that_start_equal_stay_equal_and_the_identity_tells_them_apart(
     settings, gate_style
 ):
-    def shapes(mem_slots):
-        core = build(gate_style=gate_style, **{**settings, "mem_slots": mem_slots})
-        return {
-            name: parameter.data.shape for name, parameter in core.named_parameters()
-        }
-
-    assert shapes(1) == shapes(settings["mem_slots"]) == shapes(20)
+    core = build(gate_style=gate_style, **settings)
+    first = core.initial_state(BATCH)
+    for memory in np.zeros_like(first), first:
+        state = memory
+        for x in inputs_for(settings, steps=4):
+            _, state = core(x, state)
+        spread = np.max(np.ptp(state.data, axis=1))
+        assert spread < 1e-12 if memory is not first else spread > 1e-3
 
 
 @given(cores, gate_styles, st.sampled_from([1.0, 1e3]))
-def test_gates_lie_between_0_and_1_and_attention_is_a_distribution(
+def test_slots_and_examples_have_no_order_and_gates_lie_between_0_and_1(
     settings, gate_style, scale
 ):
     core = build(gate_style=gate_style, **settings)
     x, memory = scale * inputs_for(settings)[0], random_state(core, settings["seed"])
     _, state = core(x, memory, trace=(trace := []))
     (record,) = trace
-    N, F = settings["mem_slots"], settings["num_heads"] * settings["head_size"]
     for name in ("input_gate", "forget_gate"):
-        assert record[name].shape == (BATCH, N, F if gate_style == "unit" else 1)
         assert (record[name] >= 0).all() and (record[name] <= 1).all()
-    assert record["attention"].shape == (BATCH, settings["num_heads"], N, N + 1)
     assert (record["attention"] >= 0).all()
     np.testing.assert_allclose(record["attention"].sum(axis=-1), 1.0, rtol=1e-12)
-    assert np.isfinite(state.data).all()
-
-
-@given(cores, gate_styles)
-def test_permuting_the_slots_of_the_memory_permutes_the_next_memory(
-    settings, gate_style
-):
-    core = build(gate_style=gate_style, **settings)
-    memory, x = random_state(core, settings["seed"]), inputs_for(settings)[0]
+    close = {"rtol": 1e-10, "atol": 1e-12}
     order = np.random.default_rng(settings["seed"]).permutation(settings["mem_slots"])
-    _, state = core(x, memory)
     _, permuted = core(x, memory[:, order])
-    np.testing.assert_allclose(
-        permuted.data, state.data[:, order], rtol=1e-10, atol=1e-12
-    )
-
-
-@given(cores, gate_styles)
-def test_a_batch_is_its_examples_one_by_one(settings, gate_style):
-    core = build(gate_style=gate_style, **settings)
-    memory, x = random_state(core, settings["seed"]), inputs_for(settings)[0]
-    _, together = core(x, memory)
+    np.testing.assert_allclose(permuted.data, state.data[:, order], **close)
     for b in range(BATCH):
         _, alone = core(x[b : b + 1], memory[b : b + 1])
-        np.testing.assert_allclose(
-            alone.data[0], together.data[b], rtol=1e-10, atol=1e-12
-        )
+        np.testing.assert_allclose(alone.data[0], state.data[b], **close)

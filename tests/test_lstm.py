@@ -4,7 +4,6 @@ One layer and several; its start, interface and errors. And the plain network wi
 memory cell.
 """
 
-import autograd.numpy as hips
 import numpy as np
 import oracles
 import pytest
@@ -51,37 +50,6 @@ def test_equals_the_oracle_over_20_steps(xp, forget_bias):
     np.testing.assert_allclose(to_host(ours.data), last, rtol=1e-10, atol=1e-12)
 
 
-def test_every_gradient_equals_hips_autograd_of_the_oracle():
-    core, inputs, hidden, cell = lstm_and_inputs()
-    probes = np.random.default_rng(9).standard_normal((T + 1, B, HIDDEN))
-    arrays = {name: p.data.copy() for name, p in core.named_parameters()}
-    arrays |= {"hidden": hidden, "cell": cell, "inputs": inputs}
-
-    def oracle_loss(xp, a):
-        outputs, last = oracles.lstm(xp, a, 1.0, a["inputs"], a["hidden"], a["cell"])
-        return xp.sum(outputs * probes[:-1]) + xp.sum(last * probes[-1])
-
-    with Tape() as tape:
-        h, c, x = tape.watch(hidden), tape.watch(cell), tape.watch(inputs)
-        outputs, last = unrolled(core, primitives.unstack(x), (h, c))
-        loss = primitives.sum(last * probes[-1])
-        for output, probe in zip(outputs, probes, strict=False):
-            loss = loss + primitives.sum(output * probe)
-    found = dict(
-        zip(arrays, tape.gradient(loss, [*core.parameters(), h, c, x]), strict=True)
-    )
-
-    assert float(loss.data) == pytest.approx(
-        float(oracle_loss(hips, arrays)), rel=1e-12
-    )
-    for name, expected in oracles.hips_gradient(oracle_loss, arrays).items():
-        scale = np.abs(expected).max()
-        assert scale > 0
-        np.testing.assert_allclose(
-            found[name], expected, rtol=0, atol=1e-10 * scale, err_msg=name
-        )
-
-
 def test_gradients_equal_the_complex_step():
     core, inputs, hidden, cell = lstm_and_inputs(seed=1)
 
@@ -115,24 +83,6 @@ def test_seed_and_dtype():
     wide = one.astype(np.float64)
     np.testing.assert_array_equal(wide.gates.weight.data, one.gates.weight.data)
     assert wide.initial_state(2)[0].dtype == np.float64
-
-
-def test_float32_stays_float32_and_trains(xp):
-    core = LSTM(INPUT, HIDDEN).to(xp)
-    state = core.initial_state(B)
-    assert [s.shape for s in state] == [(B, HIDDEN)] * 2
-    assert not any(s.any() for s in state)
-    with Tape() as tape:
-        for _ in range(3):
-            output, state = core(xp.ones((B, INPUT), np.float32), state)
-            assert {output.dtype, state[0].dtype, state[1].dtype} == {
-                np.dtype(np.float32)
-            }
-        loss = primitives.sum(output)
-    tape.backward(loss)
-    assert all(p.grad.dtype == np.float32 and p.grad.any() for p in core.parameters())
-    assert output.shape == (B, core.output_size)
-    assert state[0] is output
 
 
 def test_unroll_is_step_after_step(xp):
@@ -283,42 +233,6 @@ def test_several_layers_equal_the_oracle_over_20_steps(xp, layers):
     )
 
 
-def test_gradients_of_several_layers_equal_hips_autograds_and_the_complex_steps():
-    core, inputs, state = deep_and_arrays()
-    probes = np.random.default_rng(9).standard_normal((T, B, 3 * HIDDEN))
-    arrays = {name: q.data.copy() for name, q in core.named_parameters()}
-    with Tape() as tape:
-        loss = primitives.sum(primitives.stack(run(core, inputs, state)) * probes)
-    found = dict(zip(arrays, tape.gradient(loss, core.parameters()), strict=True))
-    theirs = oracles.hips_gradient(
-        lambda xp, P: xp.sum(oracles.deep_lstm(xp, P, 0.5, inputs, state) * probes),
-        arrays,
-    )
-    for name, expected in theirs.items():
-        scale = np.abs(expected).max()
-        np.testing.assert_allclose(
-            found[name], expected, rtol=0, atol=1e-10 * scale, err_msg=name
-        )
-
-    def outputs(x):
-        return tuple(run(core, primitives.unstack(x), state))
-
-    gradcheck(outputs, inputs[:10], parameters=core.parameters())
-
-
-def test_one_layer_of_several_is_the_lstm_to_the_bit():
-    one, deep = LSTM(INPUT, HIDDEN, seed=4), DeepLSTM(INPUT, HIDDEN, 1, seed=4)
-    assert [name for name, _ in deep.named_parameters()] == [
-        "layers.0.gates.weight",
-        "layers.0.gates.bias",
-    ]
-    inputs = np.random.default_rng(0).standard_normal((T, B, INPUT)).astype(np.float32)
-    for ours, theirs in zip(
-        *(run(core, inputs, core.initial_state(B)) for core in (deep, one)), strict=True
-    ):
-        np.testing.assert_array_equal(ours.data, theirs.data)
-
-
 def test_further_layers_see_the_input_too():
     shapes = [q.shape for q in DeepLSTM(4, 5, 3).parameters()]
     assert shapes == [(9, 20), (20,), (14, 20), (20,), (14, 20), (20,)]
@@ -343,20 +257,6 @@ def test_bad_depths_and_states_are_named(xp):
         core(xp.zeros((3, 4), np.float32), (state[0], core.initial_state(2)[0]))
     _, after = core(xp.zeros((3, 4), np.float32), state, trace := [])
     assert trace == [] and [len(pair) for pair in after] == [2, 2]
-
-
-def test_several_layers_unrolled_are_step_after_step(xp):
-    core, inputs, state = deep_and_arrays()
-    there = tuple((xp.asarray(h), xp.asarray(c)) for h, c in state)
-    expected = run(core.to(xp), xp.asarray(inputs), there)
-    outputs, last = core.unroll(
-        xp.asarray(np.swapaxes(inputs, 0, 1)), there, trace := []
-    )
-    for ours, theirs in zip(outputs, expected, strict=True):
-        np.testing.assert_allclose(to_host(ours.data), to_host(theirs.data), rtol=1e-12)
-    hiddens = np.concatenate([to_host(h.data) for h, _ in last], axis=1)
-    np.testing.assert_allclose(hiddens, to_host(expected[-1].data), rtol=1e-12)
-    assert trace == [] and len(last) == 3
 
 
 # --- without a memory cell ------------------------------------------------------------
@@ -404,16 +304,3 @@ def test_the_plain_network_equals_its_oracle(xp, unroll):
     theirs = oracles.hips_gradient(oracle_loss, arrays)
     for name, ours in zip(arrays, found, strict=True):
         np.testing.assert_allclose(to_host(ours), theirs[name], rtol=1e-9, atol=1e-12)
-
-
-def test_sizes_of_the_plain_network():
-    core = RNN(40, 60, seed=1)
-    assert [(n, q.shape) for n, q in core.named_parameters()] == [
-        ("linear.weight", (100, 60)),
-        ("linear.bias", (60,)),
-    ]
-    assert core.output_size == core.hidden_size == 60
-    assert np.abs(core.linear.weight.data).max() <= 0.2 * (1 + 1e-6)
-    assert core.initial_state(3).shape == (3, 60) and core.dtype == np.float32
-    with pytest.raises(ValueError, match=r"^RNN: hidden_size must be an integer"):
-        RNN(4, 0)

@@ -7,8 +7,6 @@ import functools
 import inspect
 import pydoc
 
-import autograd
-import autograd.numpy as anp
 import numpy as np
 import pytest
 from conftest import LIBRARIES
@@ -250,43 +248,6 @@ def test_value_is_numpys(xp):
             if name not in ("split", "unstack") and "keepdims" not in case.static:
                 ours = in_order(TABLE[name], there)
                 close(ours, in_order(function, case), case)
-
-
-# HIPS has no vjp for these, or takes other arguments.
-WITHOUT_HIPS = {"cumprod", "split", "take", "take_along_axis", "unstack"}
-HIPS_CANNOT = {  # cases where its vjp is wrong; in the first, broadcasting stays
-    "where": lambda case: any(
-        np.shape(a) != np.shape(case().data) for a in case.arguments[1:]
-    ),
-    "broadcast_to": lambda case: case.arguments[0].ndim < len(case.static["shape"]),
-    "transpose": lambda case: min(case.static["axes"] or (0,)) < 0,
-}
-IN_ORDER = {"power", "broadcast_to"}  # their second argument has another name there
-
-
-def test_gradient_is_hips_autograds():
-    """A second, independent witness beside the complex step."""
-    names = [name for name in primitives.__all__ if hasattr(anp, name)]
-    assert len(names) > 25
-    for name in sorted({*names} - WITHOUT_HIPS):
-        for case in CASES[name]:
-            if HIPS_CANNOT.get(name, lambda case: False)(case):
-                continue
-            weights = output_weights(case)
-
-            def loss(*arguments, case=case, weight=weights[0]):
-                function = getattr(anp, case.name)
-                if case.name in IN_ORDER:
-                    value = function(*arguments, *case.static.values())
-                else:
-                    value = case(arguments, function)
-                return anp.sum(value * weight)
-
-            ours = gradients(case, weights)
-            for position, gradient in zip(case.floats, ours, strict=True):
-                theirs = autograd.grad(loss, position)(*case.arguments)
-                where = f"{case}: argument {position}"
-                np.testing.assert_allclose(gradient, theirs, 1e-12, 1e-12, where)
 
 
 # --- Shapes that nobody thought of ----------------------------------------------------

@@ -145,11 +145,7 @@ CORES = {
         _rmc,
     ),
     "rmc_paper": Entry(
-        "equations 1-9 to the letter",
-        _PAPER,
-        f"{_SLOTS}, {{heads}}",
-        5,
-        _rmc_paper,
+        "equations 1-9 to the letter", _PAPER, f"{_SLOTS}, {{heads}}", 5, _rmc_paper
     ),
     "lstm": Entry(
         "the main baseline",

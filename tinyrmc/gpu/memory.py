@@ -202,10 +202,7 @@ def _add_inputs(xp, needs, s, d) -> None:
 def _add_weights(xp, needs, s, d) -> None:
     """The gradients of the parameters, each over all steps at once."""
     into, multiply = _parameters(needs), products(xp)
-    pairs = [
-        (into.qkv, s.joined[:-1], d.qkv),
-        (into.gate, s.squashed[:-1], d.gates),
-    ]
+    pairs = [(into.qkv, s.joined[:-1], d.qkv), (into.gate, s.squashed[:-1], d.gates)]
     for below, (weight, _), of_hidden in zip(
         [s.z, *s.hidden], into.mlp, d.hidden, strict=False
     ):
