@@ -149,20 +149,6 @@ def in_the_simplex(weights):
     return weights.min() >= -NEARLY and weights.sum(-1).max() <= 1 + NEARLY
 
 
-@given(sizes, st.integers(0, 1000), st.sampled_from([0.1, 1.0, 5.0]))
-def test_weightings_usage_and_links_stay_in_their_bounds(change, seed, spread):
-    """From an empty memory, whatever the controller wants."""
-    core, _ = dnc_of(change, seed, spread)
-    _, states = unrolled(core, 3 * the_inputs(seed)[:6], core.initial_state(B))
-    for memory, usage, links, precedence, write, read, *_ in states:
-        assert np.isfinite(memory.data).all()
-        assert all(in_the_simplex(w.data) for w in (write, read, precedence))
-        assert usage.data.min() >= -NEARLY and usage.data.max() <= 1 + NEARLY
-        rows, columns = links.data, np.swapaxes(links.data, -1, -2)
-        assert in_the_simplex(rows) and in_the_simplex(columns)
-        assert not np.diagonal(links.data, axis1=-2, axis2=-1).any()
-
-
 @given(st.integers(1, 6), st.integers(0, 1000), st.booleans())
 def test_allocation_points_at_what_is_least_in_use(words, seed, some_are_full):
     usage = np.random.default_rng(seed).random((3, words))

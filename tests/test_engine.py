@@ -372,23 +372,6 @@ def test_saved_arrays_die_in_backward(xp, no_collector):
     assert tape.entries == []
 
 
-def test_a_constant_and_a_dropped_tape_are_freed(xp, no_collector):
-    weight, constant = Parameter(xp.ones(3)), xp.full(3, 2.0)
-    freed = weakref.ref(constant)
-    with Tape() as tape:
-        loss = p.matmul(weight, constant)
-    del constant
-    assert freed() is not None
-    tape.backward(loss)
-    assert freed() is None
-    with Tape() as tape:
-        hidden = p.tanh(weight)
-        p.sum(p.square(hidden))
-    refs = [weakref.ref(hidden.data), weakref.ref(tape)]
-    del tape, hidden
-    assert [r() for r in refs] == [None, None]
-
-
 def test_nothing_is_left_for_the_garbage_collector(xp, no_collector):
     weight = Parameter(xp.ones((4, 4)))
     for _ in range(5):

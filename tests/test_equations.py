@@ -124,24 +124,6 @@ def test_equation_1_by_hand():
     )
 
 
-def test_equation_2_appends_the_input_to_keys_and_values_alone():
-    identity = np.eye(2)[None]  # one head that projects nothing
-    M, x = np.zeros((1, 3, 2)), np.array([[4.0, 8.0]])
-    attended = equations.multi_head_attention(np, M, x, identity, identity, identity)
-    # each slot hears 1/4 of x and 3/4 of nothing
-    np.testing.assert_allclose(attended, np.full((1, 3, 2), [1.0, 2.0]))
-
-
-def test_equations_4_to_6_by_hand():
-    x, h = np.array([[1.0, 2.0]]), np.array([[[1.0, 0], [0, 1.0]]])
-    W = np.array([[1.0, 0], [10.0, 1.0]])
-    U = np.array([[100.0, 200.0], [300.0, 400.0]])
-    b = np.array([0.5, 0])
-    np.testing.assert_array_equal(
-        equations.gate(np, x, h, W, U, b), [[[121.5, 202], [321.5, 402]]]
-    )
-
-
 def test_equation_7_by_hand():
     log3 = np.full((1, 1, 1), math.log(3))  # sigma(log 3) = 3/4, sigma(-log 3) = 1/4
     m, candidate = np.full((1, 1, 1), 8.0), np.full((1, 1, 1), 4.0)
@@ -150,12 +132,6 @@ def test_equation_7_by_hand():
     ).item() == pytest.approx(3 / 4 * 8 + 1 / 4 * 4)
     forgetful = equations.update_memory(np, log3, -log3, m, candidate, -2 * math.log(3))
     assert forgetful.item() == pytest.approx(1 / 4 * 8 + 1 / 4 * 4)
-
-
-def test_equation_8_by_hand():
-    o = np.full((1, 1, 1), math.log(3))
-    m = np.full((1, 1, 1), math.log(2))  # tanh(log 2) = 3/5
-    assert equations.output(np, o, m).item() == pytest.approx(3 / 4 * 3 / 5)
 
 
 def test_layer_norm_by_hand():
@@ -178,13 +154,6 @@ def test_sigmoid_is_the_logistic_function_to_its_ends():
     with np.errstate(all="raise"):
         ends = equations.sigmoid(np, np.array([-np.inf, -1e4, 0, 1e4, np.inf]))
     np.testing.assert_array_equal(ends, [0, 0, 0.5, 1, 1])
-
-
-def test_mlp_rectifies_between_layers_and_not_after_the_last():
-    z = np.array([[-1.0, 1.0]])
-    double, flip = (2 * np.eye(2), np.zeros(2)), (-np.eye(2), np.ones(2))
-    np.testing.assert_array_equal(equations.mlp(np, z, [double]), [[-2, 2]])
-    np.testing.assert_array_equal(equations.mlp(np, z, [double, flip]), [[1, -1]])
 
 
 # Against a transcription in scalars ---------------------------------------------------
@@ -277,46 +246,6 @@ def test_step_equals_its_transcription_in_scalars(n, G):
 
 
 # Gates, slots and the trace -----------------------------------------------------------
-
-
-def with_gate_biases(flat, **biases):
-    full = {name: np.full_like(flat[name], value) for name, value in biases.items()}
-    return as_step_wants({**flat, **full})
-
-
-def test_a_shut_input_gate_and_an_open_forget_gate_keep_the_memory_exactly():
-    parameters = {
-        **with_gate_biases(random_parameters(), b_i=-np.inf),
-        "forget_bias": np.inf,
-    }
-    inputs, (m, h) = random_inputs()
-    for x in inputs:
-        _, (kept, h) = equations.step(np, x, (m, h), parameters)
-        assert np.array_equal(kept, m)
-
-
-def test_an_open_input_gate_and_a_shut_forget_gate_write_the_candidate():
-    parameters = {
-        **with_gate_biases(random_parameters(), b_i=np.inf),
-        "forget_bias": -np.inf,
-    }
-    inputs, (m, h) = random_inputs()
-    _, (written, _) = equations.step(np, inputs[0], (m, h), parameters)
-    attended = equations.multi_head_attention(
-        np, m, inputs[0], *(parameters[name] for name in ("W_q", "W_k", "W_v"))
-    )
-    candidate = equations.g_psi(
-        np, attended, parameters["mlp"], parameters["gain"], parameters["offset"]
-    )
-    assert np.array_equal(written, candidate)
-
-
-def test_a_shut_output_gate_shows_nothing():
-    inputs, state = random_inputs()
-    output, _ = equations.step(
-        np, inputs[0], state, with_gate_biases(random_parameters(), b_o=-np.inf)
-    )
-    assert np.array_equal(output, np.zeros((B, N, F)))
 
 
 def test_equal_slots_stay_equal_and_permuted_slots_permute():

@@ -73,35 +73,6 @@ def test_parameters_have_stable_names_and_a_truncated_normal_start():
         assert abs(parameter.data.mean()) < 0.02
 
 
-def test_seed_and_dtype():
-    one, same, other = LSTM(4, 5, seed=1), LSTM(4, 5, seed=1), LSTM(4, 5, seed=2)
-    for p, q, r in zip(
-        one.parameters(), same.parameters(), other.parameters(), strict=True
-    ):
-        np.testing.assert_array_equal(p.data, q.data)
-        assert not np.array_equal(p.data, r.data)
-    wide = one.astype(np.float64)
-    np.testing.assert_array_equal(wide.gates.weight.data, one.gates.weight.data)
-    assert wide.initial_state(2)[0].dtype == np.float64
-
-
-def test_unroll_is_step_after_step(xp):
-    core, inputs, hidden, cell = lstm_and_inputs()
-    state = xp.asarray(hidden), xp.asarray(cell)
-    core.to(xp)
-    outputs, (last_hidden, last) = core.unroll(
-        xp.asarray(np.swapaxes(inputs, 0, 1)), state, trace := []
-    )
-    expected, expected_last = unrolled(core, xp.asarray(inputs), state)
-    for ours, theirs in zip(
-        [*outputs, last_hidden, last],
-        [*expected, expected[-1], expected_last],
-        strict=True,
-    ):
-        np.testing.assert_allclose(to_host(ours.data), to_host(theirs.data), rtol=1e-12)
-    assert trace == []
-
-
 def test_unroll_is_one_product_for_all_inputs_and_one_for_the_weight(monkeypatch):
     """And a product for each step, forward and backward."""
     core, inputs, hidden, cell = lstm_and_inputs()
@@ -231,32 +202,6 @@ def test_several_layers_equal_the_oracle_over_20_steps(xp, layers):
     np.testing.assert_allclose(
         [to_host(output.data) for output in outputs], expected, rtol=1e-10, atol=1e-12
     )
-
-
-def test_further_layers_see_the_input_too():
-    shapes = [q.shape for q in DeepLSTM(4, 5, 3).parameters()]
-    assert shapes == [(9, 20), (20,), (14, 20), (20,), (14, 20), (20,)]
-
-
-def test_bad_depths_and_states_are_named(xp):
-    with pytest.raises(
-        ValueError, match=r"^DeepLSTM: layers must be an integer of at least 1, not 0$"
-    ):
-        DeepLSTM(4, 5, 0)
-    core = DeepLSTM(4, 5, 2).to(xp)
-    state = core.initial_state(3)
-    with pytest.raises(
-        ValueError,
-        match=r"^DeepLSTM expects a state of 2 pairs \(h, c\), got 1; see "
-        r"initial_state$",
-    ):
-        core(xp.zeros((3, 4), np.float32), state[:1])
-    with pytest.raises(
-        ValueError, match=r"^LSTM expects a state \(3, 5\), got \(2, 5\)"
-    ):
-        core(xp.zeros((3, 4), np.float32), (state[0], core.initial_state(2)[0]))
-    _, after = core(xp.zeros((3, 4), np.float32), state, trace := [])
-    assert trace == [] and [len(pair) for pair in after] == [2, 2]
 
 
 # --- without a memory cell ------------------------------------------------------------

@@ -11,7 +11,7 @@ import autograd.numpy as hips
 import fakecupy
 import numpy as np
 import pytest
-from tinytasks import assert_same_arrays, forks, stop_at, timeless
+from tinytasks import assert_same_arrays, stop_at, timeless
 from turns import in_turn
 
 from tasks import language_modeling as lm
@@ -23,7 +23,6 @@ from tinyrmc.cores.memn2n import TextMemN2N
 from tinyrmc.errors import UserError
 from tinyrmc.fused import plain
 from tinyrmc.training.texts import stretches
-from tinyrmc.training.trainer import Trainer
 
 V, D, N, HOPS = 13, 6, 7, 3
 
@@ -240,18 +239,6 @@ def test_on_a_device_nothing_waits_and_single_precision_stays():
     np.testing.assert_allclose(to_host(losses.data), expected.data, rtol=1e-4)
 
 
-def test_training_and_evaluation_on_a_device_wait_for_nothing(monkeypatch):
-    fakecupy.installed(monkeypatch)
-    host, there = Trainer(task_of(), seed=3), Trainer(task_of(), seed=3, device="cuda")
-    for _ in range(3):
-        host.advance()
-        with fakecupy.no_sync(), fakecupy.only(np.float32):
-            there.advance()
-    ours, expected = there.optimizer.data.get(), host.optimizer.data
-    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-7)
-    assert there.evaluate() == pytest.approx(host.evaluate(), rel=1e-5)
-
-
 # --- Reading --------------------------------------------------------------------------
 
 
@@ -345,19 +332,6 @@ def test_without_a_temperature_the_likeliest_word_comes_next():
         assert word == words.words[read[-1]].replace("<eos>", "\n")
 
 
-@forks
-def test_workers_agree(make_trainer):
-    trainers = [make_trainer(task_of(), 5)]
-    trainers += [make_trainer(task_of(), 5, 3, processes=x) for x in (False, True)]
-    for trainer in trainers:
-        for _ in range(20):
-            trainer.advance()
-    alone, *pair = (trainer.arrays() for trainer in trainers)
-    assert_same_arrays(*pair)
-    for name, x in alone.items():
-        np.testing.assert_allclose(pair[0][name], x, rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize("stop", [7, 18])
 def test_a_resumed_run_has_the_same_bits(stop, make_trainer, new_run):
     """In the middle of an epoch, and after the rate has fallen; nothing is carried."""
@@ -418,12 +392,6 @@ def test_who_asks_for_hops_is_told_what_draws_them():
     other = task_of(model={"core": "rnn", "hidden_size": 4})
     with pytest.raises(UserError, match="reads stories; give one of babi"):
         other.readings(built(other))
-
-
-def test_other_cores_have_no_weights_by_hop():
-    model = {"core": "rnn", "hidden_size": 4}
-    task = task_of(model=model)
-    assert "weights by hop" not in dict(task.examinations(built(task)))
 
 
 # --- What it is set beside ------------------------------------------------------------

@@ -281,17 +281,8 @@ def test_load_parameters_names_the_first_problem_and_changes_nothing(xp):
             lambda a: a.update({"pair.1.0.bias": np.ones(3)}),
             "'pair.1.0.bias' has shape (2,), the array (3,)",
         ),
-        (
-            lambda a: a.update({"pair.1.0.bias": np.ones(1)}),
-            "'pair.1.0.bias' has shape (2,), the array (1,)",
-        ),
         # the first in order
         (lambda a: (a.pop("table.list.0"), a.pop("scale")), f"'scale' {missing}"),
-        (lambda a: a.clear(), f"'scale' {missing}"),
-        (
-            lambda a: a.update(scale=np.ones(2, int)),
-            "'scale' is float32, the array int64",
-        ),
         (
             lambda a: a.update(scale=np.ones(2, complex)),
             "'scale' is float32, the array complex128",
@@ -313,14 +304,3 @@ def test_load_parameters_names_the_first_problem_and_changes_nothing(xp):
         module.load_parameters(broken(lambda a: a.update(scale=masked)))
     for parameter, data in zip(module.parameters(), before, strict=True):
         np.testing.assert_array_equal(to_host(parameter.data), to_host(data))
-
-
-def test_loading_after_recording_forbids_backward(xp):
-    layer = nn.Linear(2, 1).to(xp)
-    with Tape() as tape:
-        loss = primitives.sum(layer(xp.ones((1, 2), np.float32)))
-    layer.load_parameters(
-        {name: to_host(p.data) + 1 for name, p in layer.named_parameters()}
-    )
-    with pytest.raises(RuntimeError, match="changed after it was recorded"):
-        tape.backward(loss)
