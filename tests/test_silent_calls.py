@@ -131,14 +131,6 @@ def test_lengths_are_within_the_steps():
                 core.unroll(ones(2, 4, 3), core.initial_state(2), lengths=lengths)
 
 
-def test_the_lstm_by_itself_looks_at_lengths_and_beginnings():
-    arrays = ones(3, 2, 4), ones(6, 8), ones(8), ones(2, 2), ones(2, 2)
-    with pytest.raises(ValueError, match="lengths are from 0 to 3"):
-        fused.lstm(*arrays, np.array([-1, 9]))
-    with pytest.raises(TypeError, match="is_first is int64, not bool"):
-        fused.lstm(*arrays, None, np.zeros((3, 2), int))
-
-
 # --- Arrays with rules of their own ---------------------------------------------------
 
 

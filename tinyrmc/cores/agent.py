@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from ..autograd import primitives as p
 from ..autograd.engine import Tensor
-from ..backend import Array, namespace, to_device
+from ..backend import Array, namespace
 from ..config import ADDED, check_least
 from ..errors import Seed, generator
 from ..nn import Conv2d, Linear, Module
 from .config import MapCoreConfig, build_core
-from .core import State, Trace
+from .core import Constant, State, Trace
 
 KERNELS = 12, 24
 
@@ -153,12 +152,10 @@ def coordinates(x: Tensor) -> Array:
     """
     *lead, h, w, _ = x.shape
     xp = namespace(x.data)
-    return xp.broadcast_to(_places(h, w, x.dtype, xp), (*lead, h, w, 2))
+    return xp.broadcast_to(_places(h, w).on(xp, x.dtype), (*lead, h, w, 2))
 
 
 @functools.cache
-def _places(height: int, width: int, dtype: np.dtype, xp: ModuleType) -> Array:
-    """The coordinates of each place (h, w, 2), computed and moved once."""
-    rows, columns = (np.linspace(-1, 1, n, dtype=dtype) for n in (height, width))
-    both = np.stack(np.meshgrid(rows, columns, indexing="ij"), axis=2)
-    return to_device(both, xp)
+def _places(height: int, width: int) -> Constant:
+    rows, columns = np.linspace(-1, 1, height), np.linspace(-1, 1, width)
+    return Constant(np.stack(np.meshgrid(rows, columns, indexing="ij"), axis=2))

@@ -48,18 +48,20 @@ class Entry:
     where: Literal["everywhere", "maps", "texts"] = "everywhere"
 
 
+def _of_slots(c: CoreConfig) -> dict[str, Any]:
+    """The arguments that both formulations of the memory have."""
+    names = "mem_slots num_heads forget_bias attention_mlp_layers key_size"
+    own = {name: getattr(c, name) for name in names.split()}
+    return own | {"head_size": c.slot_size // c.num_heads}
+
+
 def _rmc(c: CoreConfig, input_size: int, seed: Seed) -> Core:
     return RelationalMemory(
         input_size,
-        c.mem_slots,
-        head_size=c.slot_size // c.num_heads,
-        num_heads=c.num_heads,
+        **_of_slots(c),
         num_blocks=c.num_blocks,
-        forget_bias=c.forget_bias,
         input_bias=c.input_bias,
         gate_style=None if c.gate_style == "none" else c.gate_style,
-        attention_mlp_layers=c.attention_mlp_layers,
-        key_size=c.key_size,
         activate_final=c.activate_final,
         qkv_norm=c.qkv_norm != "none",
         seed=seed,
@@ -67,17 +69,8 @@ def _rmc(c: CoreConfig, input_size: int, seed: Seed) -> Core:
 
 
 def _rmc_paper(c: CoreConfig, input_size: int, seed: Seed) -> Core:
-    return PaperRelationalMemory(
-        input_size,
-        c.mem_slots,
-        head_size=c.slot_size // c.num_heads,
-        num_heads=c.num_heads,
-        forget_bias=c.forget_bias,
-        attention_mlp_layers=c.attention_mlp_layers,
-        key_size=c.key_size,
-        qkv_norm=c.qkv_norm == "layer",
-        seed=seed,
-    )
+    normed = c.qkv_norm == "layer"
+    return PaperRelationalMemory(input_size, **_of_slots(c), qkv_norm=normed, seed=seed)
 
 
 def _lstm(c: CoreConfig, input_size: int, seed: Seed) -> Core:
@@ -88,20 +81,9 @@ def _lstm(c: CoreConfig, input_size: int, seed: Seed) -> Core:
 
 
 def _dnc(c: CoreConfig, input_size: int, seed: Seed) -> Core:
-    return DNC(
-        input_size,
-        c.mem_slots,
-        word_size=c.slot_size,
-        hidden_size=c.hidden_size,
-        read_heads=c.dnc.read_heads,
-        write_heads=c.dnc.write_heads,
-        layers=c.layers,
-        controller=c.dnc.controller,
-        strength=c.dnc.strength,
-        clip=c.dnc.clip,
-        forget_bias=c.forget_bias,
-        seed=seed,
-    )
+    own = vars(c.dnc) | {"word_size": c.slot_size, "hidden_size": c.hidden_size}
+    own |= {"layers": c.layers, "forget_bias": c.forget_bias}
+    return DNC(input_size, c.mem_slots, **own, seed=seed)
 
 
 def _entnet(c: CoreConfig, input_size: int, seed: Seed) -> Core:

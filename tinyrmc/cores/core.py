@@ -104,15 +104,14 @@ class Core(Module):
         steps = inputs.shape[1]
         if not steps:
             raise ValueError(f"unroll: inputs {inputs.shape} have no steps")
-        if trace is None and lengths is None and is_first is None:
-            if (whole := self._unroll_at_once(inputs, state)) is not None:
-                return whole
         check_ends(inputs.shape[:2], lengths, is_first)
+        if trace is None:
+            whole = self._unroll_at_once(inputs, state, lengths, is_first)
+            if whole is not None:
+                return whole
         if is_first is not None:
             begin = self.initial_state(inputs.shape[0])
-            looks = isinstance(
-                is_first, np.ndarray
-            )  # on a device that would mean waiting
+            looks = isinstance(is_first, np.ndarray)  # a device would make us wait
             renews = is_first.any(axis=0).tolist() if looks else [True] * steps
         outputs = []
         for t, parts in enumerate(self._prepare_all(inputs)):
@@ -150,7 +149,7 @@ class Core(Module):
         back = np.argsort(order)
         return map_state(lambda x: p.take(x, back, axis=0), whole)
 
-    def _unroll_at_once(self, inputs: Inputs, state: State) -> Steps | None:
+    def _unroll_at_once(self, inputs, state, lengths, is_first) -> Steps | None:
         """The result of `unroll`, if the core knows a faster way than step by step."""
         return None
 

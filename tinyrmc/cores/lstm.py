@@ -18,30 +18,20 @@ from ..backend import Array
 from ..errors import Seed, check_number, check_sizes, generator
 from ..fused import linear, lstm, lstm_gates
 from ..nn import Conv2d, Linear, truncated_normal
-from .core import Core, Inputs, State, Step, Trace, check_ends
+from .core import Core, Inputs, State, Step, Steps, Trace
 
 
 class _OverTime(Core):
     """A core that computes all steps of a layer at once, rather than step by step."""
 
-    def unroll(
-        self,
-        inputs: Inputs,
-        state: State,
-        trace: Trace = None,
-        lengths: Array | None = None,
-        is_first: Array | None = None,
-    ) -> tuple[list[Tensor], State]:
-        """T steps: inputs (B, T, input_size) -> ([T outputs], last state).
+    def _unroll_at_once(self, inputs, state, lengths, is_first) -> Steps | None:
+        """One product for the inputs' part of all steps, and for the weight's gradient.
 
-        See `Core.unroll`. Here the inputs' part of all steps is one product, and so is
-        the gradient of the weight.
+        A single step, as when acting, is quicker by itself.
         """
         if is_first is not None and inputs.shape[1] == 1:
-            # a single step, as when acting, is quicker by itself
-            return super().unroll(inputs, state, trace, lengths, is_first)
+            return None
         self._check_inputs(inputs, None, None, self.input_size)
-        check_ends(inputs.shape[:2], lengths, is_first)
         seen = p.swapaxes(inputs, 0, 1)
         outputs, state = self.over_time(seen, state, lengths, is_first)
         return list(p.unstack(outputs)), state

@@ -46,8 +46,6 @@ from ..fused import attention, is_plain, linear, rmc_gates
 from ..nn import LayerNorm, Linear, check_dtype, truncated_normal
 from .core import Constant, Core, Inputs, State, Step, Steps, Trace
 
-GATE_STYLES = ("unit", "memory", None)
-
 
 def identity_memory(mem_slots: int, mem_size: int, dtype: npt.DTypeLike) -> np.ndarray:
     """The released first memory (N, F), which tells the slots apart.
@@ -160,7 +158,7 @@ class RelationalMemory(_Memory):
             num_blocks=num_blocks,
         )
         dtype = check_dtype("RelationalMemory", dtype)
-        if gate_style not in GATE_STYLES:
+        if gate_style not in ("unit", "memory", None):
             raise ValueError(
                 "RelationalMemory: gate_style must be 'unit', 'memory' or None, not "
                 f"{gate_style!r}"
@@ -212,17 +210,19 @@ class RelationalMemory(_Memory):
         """
         return self._step(*self._prepare(self._as_rows(inputs)), state, trace, mask)
 
-    def _unroll_at_once(self, inputs: Inputs, state: State) -> Steps | None:
+    def _unroll_at_once(self, inputs, state, lengths, is_first) -> Steps | None:
         """On a GPU, all steps of one block with norms and gates: one entry on the tape.
 
         Step by step, they would be many small operations.
         """
         block, *others = self.blocks
-        if others or is_plain() or self.gate_style is None or "qkv_norm" not in block:
+        ends = lengths is not None or is_first is not None
+        if others or ends or self.gate_style is None or "qkv_norm" not in block:
             return None
         weight = self.input_projection.weight.data
         given = (x.data if isinstance(x, Tensor) else x for x in (inputs, state))
-        if not (gpu := kernels(namespace(weight), weight, *given)):
+        gpu = kernels(namespace(weight), weight, *given)
+        if gpu is None or is_plain():
             return None
         inputs = p.swapaxes(self._as_rows(inputs, leading=2), 0, 1)  # (T, B, n, E)
         qkv, (batch, n) = block["qkv"], inputs.shape[1:3]

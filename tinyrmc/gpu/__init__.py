@@ -94,7 +94,6 @@ class Override:
 
     condition: Callable[..., bool]
     launch_backward: Callable[..., Any]
-    in_place = False  # whether the rule adds its gradients itself
 
     def __init__(self, launch_forward: Callable):
         self.launch_forward, self.name = launch_forward, launch_forward.__name__
@@ -109,21 +108,12 @@ class Override:
 
     def rule(self, xp: ModuleType, needs: list, g: Any, *saved: Any) -> tuple:
         """The gradients of the arguments, as from a primitive's `rule`."""
-        if isinstance(g, tuple):
-            g = tuple([_contiguous(xp, one) for one in g])
-        else:
-            g = _contiguous(xp, g)
-        return self.launch_backward(xp, needs, g, *saved)
+        return self.launch_backward(xp, needs, _contiguous(xp, g), *saved)
 
     def vjp(self, launch_backward: Callable) -> Callable:
         """Decorator that gives the override its vector-Jacobian product."""
         self.launch_backward = launch_backward
         return launch_backward
-
-    def vjp_in_place(self, launch_backward: Callable) -> Callable:
-        """Decorator like `vjp`, for launchers that add the gradients in place."""
-        self.in_place = True
-        return self.vjp(launch_backward)
 
     def fits(self, condition: Callable[..., bool]) -> Callable[..., bool]:
         """Decorator that sets the condition on the arguments."""
