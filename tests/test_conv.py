@@ -1,6 +1,5 @@
 """Convolutions and the LSTM made of them, against plain loops."""
 
-import dataclasses
 import typing
 
 import numpy as np
@@ -18,10 +17,8 @@ from tinyrmc.cores import (
     MapCoreConfig,
     SettingsError,
     build_core,
-    describe,
-    without_effect,
 )
-from tinyrmc.cores.config import CORES, sizes
+from tinyrmc.cores.config import CORES
 from tinyrmc.errors import UsageError
 
 
@@ -228,20 +225,6 @@ def test_the_contract_of_a_core(xp):
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
-def test_other_shapes_are_refused():
-    core, state = ConvLSTM(3, 2, 2, 4), ConvLSTM(3, 2, 2, 4).initial_state(5)
-    for shape in (5, 11), (5, 2, 3, 2), (5, 12, 1):
-        with pytest.raises(ValueError, match=r"^ConvLSTM expects inputs .*input_shape"):
-            core(np.zeros(shape, np.float32), state)
-    for wrong in core.initial_state(4), (state[0], state[1][..., :3]):
-        with pytest.raises(ValueError, match=r"^ConvLSTM expects a state"):
-            core(np.zeros((5, 12), np.float32), wrong)
-    with pytest.raises(ValueError, match=r"^ConvLSTM: kernel must be an integer"):
-        ConvLSTM(3, 2, 2, kernel=0)
-    with pytest.raises(ValueError, match=r"^ConvLSTM: forget_bias must be a number"):
-        ConvLSTM(3, 2, 2, forget_bias=None)
-
-
 # --- Its settings ---------------------------------------------------------------------
 
 
@@ -261,24 +244,6 @@ def test_a_map_has_all_cores_and_two_more():
         x = np.zeros((2, 18), np.float32)
         output, _ = core(x, core.initial_state(2))
         assert output.shape == (2, core.output_size)
-
-
-def test_what_it_is_told_arrives():
-    own = ConvLSTMConfig(channels=7, kernel=3)
-    config = MapCoreConfig("conv_lstm", forget_bias=0.5, conv_lstm=own)
-    core = build_core(config, (4, 3, 2), seed=0)
-    assert core.gates.weight.shape == (3, 3, 2 + 7, 4 * 7) and core.forget_bias == 0.5
-    assert core.gates.padding == "SAME" and core.output_size == 4 * 3 * 7
-    assert describe(config, core) == (
-        "conv_lstm of 7 channels on 4 x 3 places, 3 x 3 kernel"
-    )
-    flags = "--model.conv_lstm.channels 7, --model.conv_lstm.kernel 3"
-    assert sizes(config) == flags.replace("_", "-")
-    lstm = dataclasses.replace(config, core="lstm")
-    assert without_effect(lstm, MapCoreConfig()) == ["conv_lstm"]
-    assert without_effect(config, MapCoreConfig()) == []
-    smaller = dataclasses.replace(config, mem_slots=2)
-    assert without_effect(smaller, MapCoreConfig()) == ["mem_slots"]
 
 
 def test_vectors_and_bad_sizes_are_refused():

@@ -20,15 +20,8 @@ from samplers import CASES, as_tuple, gradients, output_weights
 from turns import in_turn
 
 from tinyrmc import (
-    DNC,
     LSTM,
-    ConvLSTM,
-    DeepLSTM,
-    EntNet,
-    EntNetBank,
-    PaperRelationalMemory,
     Parameter,
-    RelationalMemory,
     Tape,
     backend,
     load,
@@ -212,53 +205,6 @@ def test_a_parameter_stays_where_its_array_is():
     assert "Tensor" in repr(Tensor(parameter.data)) and "[1., 1., 1.]" in repr(
         parameter
     )
-
-
-CORES = [
-    *(
-        pytest.param(
-            lambda g=gates, n=blocks: RelationalMemory(5, 3, 4, 2, n, gate_style=g),
-            id=f"rmc {gates} {blocks}",
-        )
-        for gates in ("unit", "memory", None)
-        for blocks in (1, 2)
-    ),
-    pytest.param(lambda: PaperRelationalMemory(5, 3, 4, 2), id="paper"),
-    pytest.param(lambda: LSTM(5, 4), id="lstm"),
-    pytest.param(lambda: DeepLSTM(5, 4, 2), id="deep lstm"),
-    pytest.param(lambda: ConvLSTM(1, 5, 1, 3, 3), id="conv lstm"),
-    pytest.param(lambda: DNC(5, 4, 3, 4, 2, 2, 2, clip=0.5), id="dnc"),
-    pytest.param(
-        lambda: DNC(
-            5, 4, 3, 4, controller="feedforward", strength="oneplus", clip=None
-        ),
-        id="dnc feedforward",
-    ),
-    pytest.param(lambda: EntNet(5, 3, 4), id="entnet"),
-    pytest.param(lambda: EntNetBank(5, 3, 4), id="entnet bank"),
-]
-
-
-@in_turn("make", CORES)
-def test_cores_unrolled(make):
-    x = np.random.default_rng(0).standard_normal((3, 2, 5)).astype(np.float32)
-
-    def unroll(core, x):
-        with Tape() as tape:
-            state = core.initial_state(2)
-            for row in x:
-                output, state = core(row, state)
-            loss = p.sum(p.square(output))
-        tape.backward(loss)
-        return core
-
-    core, there = make(), make().to(cupy)
-    with no_sync(), only(np.float32):
-        unroll(there, device(x))
-    for (name, ours), numpys in zip(
-        there.named_parameters(), unroll(core, x).parameters(), strict=True
-    ):
-        np.testing.assert_array_equal(ours.grad.get(), numpys.grad, err_msg=name)
 
 
 def test_a_copy_in_another_precision_stays_there():

@@ -229,29 +229,6 @@ def test_what_was_written_is_found_by_content_and_by_time(words, seed):
         )
 
 
-@given(st.integers(1, 6), st.integers(0, 1000))
-def test_a_write_followed_by_a_content_read_returns_what_was_written(words, seed):
-    """The whole core, its interface told to write a vector, then to look for it."""
-    core, rng = DNC(INPUT, words, 5, 4, dtype=np.float64), np.random.default_rng(seed)
-    vector, one = rng.standard_normal(5), np.ones(5)
-    told = {  # biases by name, in the order of the columns
-        "write_keys": 0 * one,
-        "write_strengths": [0.0],
-        "erase": 50 * one,
-        "values": vector,
-        "allocation_gates": [50.0],
-        "write_gates": [50.0],
-        "free_gates": [-50.0],
-        "read_keys": vector,
-        "read_strengths": [1e4],
-        "read_modes": [0.0, 0.0, 50.0],
-    }
-    core.interface.weight.data = 0 * core.interface.weight.data
-    core.interface.bias.data = np.concatenate([told[name] for name in core._told])
-    _, state = core(rng.standard_normal((1, INPUT)), core.initial_state(1))
-    np.testing.assert_allclose(state[6].data[0], vector, atol=1e-4)
-
-
 def test_no_gradient_flows_from_usage_into_what_was_written():
     rng = np.random.default_rng(0)
     write, read = weightings(rng, 1, 2, 3), weightings(rng, 1, 1, 3)

@@ -109,24 +109,15 @@ def test_errors_name_the_operation_the_arguments_and_the_remedy(xp):
     one, three, wide = xp.ones(3, np.float32), xp.ones(3), xp.ones((2, 3))
     shapes = r"\(float64\[2, 3\], float64\[4\]\): .*\nShapes must broadcast"
     for call, kind, message in (
-        (lambda: p.add(wide, one[:2]), TypeError, "add: argument 1 has dtype float32"),
         (lambda: p.add(wide, xp.ones(4)), ValueError, f"add{shapes}"),
         (lambda: p.matmul(wide, wide), ValueError, r"matmul\(.*\): .*\nThe last"),
         (lambda: p.matmul(three, 2.0), TypeError, r"matmul\(float64\[3\], 2\.0\): "),
         (lambda: p.reshape(wide, (4, 2)), ValueError, r"reshape\(.*\nThe new shape"),
         (lambda: p.sum(three, axis=1), IndexError, r"sum\(float64\[3\]\): axis 1 is"),
-        (lambda: p.sum(3.0), TypeError, r"sum\(3\.0\): "),
         (lambda: p.concatenate([wide, wide[:1].T]), ValueError, "All arrays must agr"),
         (lambda: p.concatenate(three), TypeError, r"first argument is a list .*\[a, b"),
-        (lambda: p.concatenate([]), ValueError, r"concatenate\(\): need at least"),
-        (lambda: p.stack([three, three[:2]]), ValueError, r"stack\(.*\nAll arrays mus"),
         (lambda: p.multiply(three), TypeError, "takes 2 array arguments, got 1"),
         (lambda: p.add(one, one, one), TypeError, "takes 2 array arguments; got 3 pos"),
-        (
-            lambda: p.sum(three, 0, True, None),
-            TypeError,
-            "argument, axis, keepdims; go",
-        ),
         (lambda: p.sum(three, axes=0), TypeError, r"'axes' is not .*axis, keepdims\)"),
         (lambda: p.add(three, b=three), TypeError, r"'b' is not .*none\); .* by posit"),
         (lambda: p.power(three, Tensor(three)), TypeError, "'exponent' is not a stati"),
@@ -139,7 +130,6 @@ def test_errors_name_the_operation_the_arguments_and_the_remedy(xp):
         (lambda: p.exp(np.ones(3, ">f8")), TypeError, "exp: >f8 arguments.* foreign"),
         (lambda: p.negative(xp.ones(2, bool)), TypeError, r"negative\(bool\[2\]\): "),
         (lambda: Tensor(three) + 10**400, (OverflowError, TypeError), "^add"),
-        (lambda: fused.linear(wide, wide), ValueError, r"linear\(.* weight \(in, out"),
         (
             lambda: fused.layer_norm(wide, xp.ones(4), three),
             ValueError,
@@ -149,11 +139,6 @@ def test_errors_name_the_operation_the_arguments_and_the_remedy(xp):
             lambda: fused.attention(xp.ones((1, 2, 7)), num_heads=2, key_size=1),
             ValueError,
             r"attention\(.*7 columns .*; need heads \* \(2 \* key \+ value\)$",
-        ),
-        (
-            lambda: fused.softmax_cross_entropy(wide, xp.ones(3, int)),
-            ValueError,
-            r"softmax_cross_entropy\(.*\ntargets are",
         ),
     ):
         refused(kind, message, call)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from turns import in_turn
 
-from tinyrmc import LSTM, EntNet, EntNetBank, Tape, gradcheck
+from tinyrmc import EntNet, EntNetBank, Tape, gradcheck
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
 from tinyrmc.cores.entnet import normalised, prelu
@@ -138,19 +138,6 @@ def test_prelu(xp):
 
 
 # --- the bank -------------------------------------------------------------------------
-
-
-def test_a_bank_of_one_cell_is_an_lstm():
-    bank = EntNetBank(INPUT, 1, F, forget_bias=0.5, dtype=np.float64)
-    lstm = LSTM(INPUT, F, forget_bias=0.5, dtype=np.float64)
-    lstm.gates.weight.data = np.concatenate([bank.W.data, bank.U.data])
-    lstm.gates.bias.data = bank.keys.data[0]
-    inputs, _ = arrays_of("EntNetBank")
-    ours, _ = unrolled(bank, inputs, bank.initial_state(B))
-    theirs, _ = unrolled(lstm, inputs, lstm.initial_state(B))
-    np.testing.assert_allclose(
-        [o.data for o in ours], [o.data for o in theirs], rtol=1e-12
-    )
 
 
 def test_the_cells_differ_from_the_start_and_are_summed():

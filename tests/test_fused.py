@@ -275,38 +275,6 @@ def test_reference_mode_ends_with_its_block():
 # --- Edges ----------------------------------------------------------------------------
 
 
-def gates(candidate, memory, columns, **biases):
-    """Gates whose pre-activations are zero, so that the biases alone decide."""
-    zeros = namespace(memory).zeros((*memory.shape[:2], columns))
-    return fused.rmc_gates(zeros[:, :1], zeros, candidate, memory, **biases)
-
-
-@in_turn("columns", [2, 8])
-def test_infinite_biases_open_and_close_the_gates(xp, columns):
-    """Forget +inf and input -inf keep the memory bit for bit.
-
-    The reverse writes tanh(candidate) over it. No nan, forward or backward.
-    """
-    random = np.random.default_rng(0)
-    candidate = xp.asarray(random.standard_normal((2, 3, 4)))
-    memory = xp.asarray(random.standard_normal((2, 3, 4)))
-    inf = np.inf
-    kept = gates(candidate, memory, columns, input_bias=-inf, forget_bias=inf)
-    assert xp.array_equal(kept.data, memory)
-    written = gates(candidate, memory, columns, input_bias=inf, forget_bias=-inf)
-    assert xp.array_equal(written.data, xp.tanh(candidate))
-    zeros = xp.zeros((2, 3, columns))
-    for forget in inf, -inf:
-        biases = {"input_bias": -forget, "forget_bias": forget}
-        case = Case("rmc_gates", (zeros[:, :1], zeros, candidate, memory), biases)
-        assert_fused_is_its_reference(case, 1e-12)
-        *of_gates, of_candidate, of_memory = gradients(case, [xp.ones_like(memory)])
-        assert all((g == 0).all() for g in of_gates)
-        assert (of_memory == (forget > 0)).all()
-        slope = 0.0 * candidate if forget > 0 else 1 - xp.tanh(candidate) ** 2
-        assert xp.allclose(of_candidate, slope, rtol=1e-14, atol=0)
-
-
 def test_lstm_with_an_infinite_forget_bias_adds_to_its_cell(xp):
     z, cell = xp.zeros((2, 12)), xp.arange(6.0).reshape(2, 3)
     # tanh(j) = 0: nothing is added

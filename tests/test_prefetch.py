@@ -94,7 +94,7 @@ def anonymous(batch):
 
 
 def child_of(drawing):
-    return drawing._drawer._child.pid
+    return drawing._child.pid
 
 
 # --- The same batches -----------------------------------------------------------------
@@ -117,8 +117,8 @@ def test_a_batch_is_there_before_it_is_asked_for(make_prefetcher):
     calls = [int(drawing.batch(step, 0)["who"][0, 1]) for step in range(8)]
     # the child goes on counting from the call that was made here
     assert calls == [*range(1, 9)]
-    assert len(drawing._drawer._asked) == DRAWN
-    assert all(drawing._drawer._child._pipe.poll(5) for _ in range(DRAWN))
+    assert len(drawing._asked) == DRAWN
+    assert all(drawing._child._pipe.poll(5) for _ in range(DRAWN))
 
 
 def test_steps_may_be_asked_for_in_any_order(make_prefetcher):
@@ -153,7 +153,7 @@ def test_batches_that_grow_get_larger_slots(make_prefetcher):
         task.rung = (0, 2, 1)[step // 4]
         batch = drawing.batch(step, 0)
         assert_same_arrays(anonymous(batch), drawn(task, step))
-        sizes.append(drawing._drawer._ring.size)
+        sizes.append(drawing._ring.size)
         pids.append(int(batch["who"][0, 0]))
     assert sizes[0] * 10 < sizes[4] == sizes[11]
     assert [pid == os.getpid() for pid in pids] == [k in (0, 4) for k in range(12)]
@@ -191,7 +191,7 @@ def test_training_is_the_same_to_the_last_bit(make, device, cupy, make_trainer):
             assert_same_arrays(*(trainer.arrays() for trainer in pair))
             lines = [trainer.read(test=True) for trainer in pair]
             assert lines[0] == lines[1]
-    assert pair[1]._prefetcher._drawer and not pair[0]._prefetcher
+    assert pair[1]._prefetcher._child and not pair[0]._prefetcher
     pair[1].close()
 
 
@@ -290,7 +290,7 @@ def test_a_process_that_fails_alone_is_done_without(make_prefetcher):
     drawing = make_prefetcher(task)
     for step in range(4):
         assert_same_arrays(anonymous(drawing.batch(step, 0)), drawn(task, step))
-    assert drawing._given_up and drawing._drawer is None
+    assert drawing._given_up and drawing._child is None
 
 
 @pytest.mark.parametrize("step", [1, 3])
@@ -322,7 +322,7 @@ def test_after_an_interruption_no_answer_is_taken_for_another(
     drawing = make_prefetcher(task)
     for step in range(3):
         drawing.batch(step, 0)
-    child = drawing._drawer._child
+    child = drawing._child
 
     def interrupted():
         raise KeyboardInterrupt
@@ -371,7 +371,7 @@ task = Larger(Config())
 drawing = Prefetcher(task.stream(None, 0), task, [(0, 50)], np)
 for step in range(3):
     drawing.batch(step, 0)
-print(drawing._drawer._child.pid, flush=True)
+print(drawing._child.pid, flush=True)
 """
 
 
@@ -451,7 +451,7 @@ def test_a_slot_is_not_written_before_the_gpu_has_fetched_it(
 def test_the_ring_is_locked_while_it_is_used(cupy, make_prefetcher):
     drawing = make_prefetcher(who(), cupy)
     drawing.batch(0, 0)
-    ring = drawing._drawer._ring
+    ring = drawing._ring
     locked = cupy.cuda.runtime.locked
     assert locked == {ring._memory.ctypes.data: SLOTS * ring.size}
     drawing.close()
@@ -472,7 +472,7 @@ def test_a_driver_that_refuses_costs_nothing_but_time(
     for step in range(2 * SLOTS):
         there = {n: x.get() for n, x in anonymous(drawing.batch(step, 0)).items()}
         assert_same_arrays(there, drawn(task, step))
-    assert not drawing._drawer._ring._locked
+    assert not drawing._ring._locked
 
 
 # --- The ring -------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def gemm(a: Array, b: Array, out: Array | None = None, add: bool = False) -> Arr
     if b.ndim > 2 or a.ndim < 2 or out is not None:
         return xp.matmul(a, b, out=out)
     rows = as_rows(a)
-    if xp is np and len(rows) <= FEW_ROWS and b.size >= 1 << 16 and _transposed(b):
+    if xp is np and len(rows) <= FEW_ROWS and b.size >= 1 << 16 and b.flags.fnc:
         # OpenBLAS takes 1.5 times as long for these; transposed, they are fast
         product = (b.T @ np.ascontiguousarray(rows.T)).T
         product = np.ascontiguousarray(product)
@@ -142,10 +142,8 @@ def matching(
 ) -> dict[str, Array]:
     """Stored arrays, by name, in the precision of those that they will replace.
 
-    ValueError names the first that is missing, unknown, of another shape, or that holds
-    other things than numbers of its dtype: texts, truth values, whole numbers, complex
-    numbers in place of real ones, or one that is too large. TypeError for an array with
-    rules of its own, see `namespace`.
+    ValueError names the first that is missing, unknown, of another shape or kind, or
+    that holds a number too large for its dtype. TypeError as from `namespace`.
     """
     found = {}
     for name in [*own, *arrays]:
@@ -203,25 +201,17 @@ FEW_ARRAYS = 8  # with more, CuPy sends their addresses to the GPU
 def joined(xp: ModuleType, arrays: Sequence[Array], axis: int = 0) -> Array:
     """xp.concatenate; on a GPU a few at a time, so that a CUDA graph can capture it."""
     while xp is not np and len(arrays) > FEW_ARRAYS:
-        arrays = [xp.concatenate(few, axis=axis) for few in _few(arrays)]
+        groups = range(0, len(arrays), FEW_ARRAYS)
+        few = [arrays[k : k + FEW_ARRAYS] for k in groups]
+        arrays = [xp.concatenate(group, axis=axis) for group in few]
     return xp.concatenate(arrays, axis=axis)
 
 
 def stacked(xp: ModuleType, arrays: Sequence[Array], axis: int = 0) -> Array:
     """xp.stack, in the same way."""
-    if xp is np or len(arrays) <= FEW_ARRAYS:
+    if xp is np:
         return xp.stack(arrays, axis=axis)
-    return joined(xp, [xp.stack(few, axis=axis) for few in _few(arrays)], axis)
-
-
-def _few(arrays: Sequence[Array]) -> Iterator[Sequence[Array]]:
-    for k in range(0, len(arrays), FEW_ARRAYS):
-        yield arrays[k : k + FEW_ARRAYS]
-
-
-def _transposed(b: Array) -> bool:
-    """Whether this is a matrix whose columns lie in memory one after the other."""
-    return b.ndim == 2 and b.flags.f_contiguous and not b.flags.c_contiguous
+    return joined(xp, [xp.expand_dims(x, axis) for x in arrays], axis)
 
 
 # OpenBLAS's kernels for AVX-512 multiply small matrices as they lie in memory. All
@@ -347,7 +337,14 @@ def device_namespace(device: str, local_rank: int = 0) -> ModuleType:
         return np
     if device != "cuda":
         raise DeviceError(f"unknown device {device!r}; choose cpu or cuda")
-    cupy = _import_cupy()
+    try:
+        import cupy
+    except ImportError as error:
+        raise DeviceError(
+            f"--device cuda needs CuPy, which cannot be imported ({_first_line(error)})"
+            f"; pip install {_EXTRAS}, the one whose CUDA version nvidia-smi shows; "
+            "Volta and older GPUs need cuda12"
+        ) from error
     if not cupy.is_available():
         raise DeviceError(f"--device cuda: {_why_unavailable(cupy)}")
     if local_rank:
@@ -362,20 +359,6 @@ def device_namespace(device: str, local_rank: int = 0) -> ModuleType:
             f"{_EXTRAS} (cuda12 for Volta and older GPUs), or run with --device cpu"
         ) from error
     return cupy
-
-
-def _import_cupy() -> ModuleType:
-    """CuPy; DeviceError where it is missing or broken."""
-    try:
-        import cupy
-
-        return cupy
-    except ImportError as error:
-        raise DeviceError(
-            f"--device cuda needs CuPy, which cannot be imported ({_first_line(error)})"
-            f"; pip install {_EXTRAS}, the one whose CUDA version nvidia-smi shows; "
-            "Volta and older GPUs need cuda12"
-        ) from error
 
 
 def _wheel() -> str:
@@ -420,9 +403,8 @@ def has_tf32(xp: ModuleType) -> bool:
 def use_tf32(xp: ModuleType, on: bool) -> None:
     """Let matrix products on a GPU round their float32 operands to TF32, or stop it.
 
-    TF32 has 10 bits of mantissa instead of 23, so an operand is off by up to 5e-4 of
-    itself. The same goes for the means that array bodies take, since those are products
-    too.
+    TF32 has 10 bits of mantissa instead of 23: an operand is off by up to 5e-4 of
+    itself. So are the means that array bodies take as products.
     """
     from .gpu.products import use_tf32
 

@@ -137,63 +137,6 @@ def _unlock(unlock: Callable[[], None], copied: list) -> None:
     unlock()
 
 
-class Drawer:
-    """The process that draws, the ring it writes to, and what it was asked for.
-
-    Args:
-        draw: draw(piece) gives a host batch; it runs in the process.
-        after: after(piece) is the piece that comes next.
-        size: bytes of a slot, at least.
-        xp: the library whose arrays are wanted.
-    """
-
-    def __init__(self, draw: Callable[[Any], Batch], after: Callable, size: int, xp):
-        self._after, self._ring = after, Ring(size, xp)
-        self._child = Child(functools.partial(_answer, draw, self._ring), "drawing")
-        self._ring.lock()
-        self._asked: deque[tuple[Any, int]] = deque()  # (piece, slot)
-        self._turn = 0  # counts what was asked for
-
-    def ask(self, piece: Any) -> None:
-        """Have this piece drawn, unless it is already asked for, and those after it.
-
-        If another piece was asked for instead, that is thrown away.
-        """
-        if self._asked and self._asked[0][0] != piece:
-            self._forget()
-        while len(self._asked) <= DRAWN:
-            if self._asked:
-                piece = self._after(self._asked[-1][0])
-            slot = self._turn % SLOTS
-            self._ring.free(slot)
-            self._child.send([piece, slot])
-            self._asked.append((piece, slot))
-            self._turn += 1
-
-    def receive(self) -> Batch | None:
-        """The first piece asked for, as arrays of `xp`; None if no slot can hold it."""
-        _, slot = self._asked.popleft()
-        places = self._child.receive()
-        return None if places is None else self._ring.read(slot, places)
-
-    def _forget(self) -> None:
-        for _ in range(len(self._asked)):
-            self._asked.popleft()
-            # thrown away, and so is an error in it
-            with contextlib.suppress(WorkerError):
-                self._child.receive()
-
-    def close(self) -> None:
-        """End the process and unlock the memory."""
-        self._child.close()
-        self._ring.close()
-
-
-def _answer(draw: Callable[[Any], Batch], ring: Ring, request: list) -> Any:
-    piece, slot = request
-    return ring.write(slot, draw(piece))
-
-
 class Prefetcher:
     """The pieces of the batches that one worker needs, step after step, drawn ahead.
 
@@ -204,20 +147,26 @@ class Prefetcher:
         xp: the library whose arrays are wanted.
     """
 
+    _ring: Ring
+
     def __init__(self, stream: Stream, task: Task, pieces: Pieces, xp):
         self.stream, self.task, self.pieces, self.xp = stream, task, pieces, xp
-        self._drawer: Drawer | None = None
+        self._child: Child | None = None
+        self._asked: deque[tuple[list, int]] = deque()  # (piece, slot)
+        self._turn = 0  # counts what was asked for
         self._given_up = False
 
     def batch(self, step: int, number: int) -> Batch:
         """Piece `number` of ours of a step's batch, as arrays of `xp`."""
         piece = [step, number, json.dumps(self.task.state())]
-        if self._drawer is not None:
+        if self._child is not None:
             with self._giving_up():
-                self._drawer.ask(piece)
-                if (batch := self._drawer.receive()) is not None:
-                    return batch
-        batch = self._draw_here(step, number)
+                self._ask(self._child, piece)
+                _, slot = self._asked.popleft()
+                places = self._child.receive()
+                if places is not None:  # else no slot can hold it
+                    return self._ring.read(slot, places)
+        batch = self._draw(step, number)
         if not self._given_up:
             with self._giving_up():
                 self._start(batch, piece)
@@ -225,9 +174,11 @@ class Prefetcher:
 
     def close(self) -> None:
         """End the process; if another batch is asked for, a new one is started."""
-        if self._drawer is not None:
-            self._drawer.close()
-        self._drawer = None
+        if self._child is not None:
+            self._child.close()
+            self._ring.close()
+        self._child = None
+        self._asked.clear()
 
     @contextlib.contextmanager
     def _giving_up(self) -> Iterator[None]:
@@ -251,9 +202,28 @@ class Prefetcher:
         Its slots hold a batch like this one and half as much again.
         """
         self.close()
-        size = layout(batch)[1] * 3 // 2
-        self._drawer = Drawer(self._draw_there, self._after, size, self.xp)
-        self._drawer.ask(self._after(piece))
+        self._ring = Ring(layout(batch)[1] * 3 // 2, self.xp)
+        self._child = Child(self._answer, "drawing")
+        self._ring.lock()
+        self._ask(self._child, self._after(piece))
+
+    def _ask(self, child: Child, piece: list) -> None:
+        """Have this piece drawn, unless it is already asked for, and those after it.
+
+        If another piece was asked for instead, that is thrown away.
+        """
+        while self._asked and self._asked[0][0] != piece:
+            self._asked.popleft()
+            with contextlib.suppress(WorkerError):  # and so is an error in it
+                child.receive()
+        while len(self._asked) <= DRAWN:
+            if self._asked:
+                piece = self._after(self._asked[-1][0])
+            slot = self._turn % SLOTS
+            self._ring.free(slot)
+            child.send([piece, slot])
+            self._asked.append((piece, slot))
+            self._turn += 1
 
     def _after(self, piece: list) -> list:
         """The piece that comes next, if the task's state stays as it is."""
@@ -262,11 +232,12 @@ class Prefetcher:
             return [step, number + 1, state]
         return [step + 1, 0, state]
 
-    def _draw_here(self, step: int, number: int) -> Batch:
+    def _draw(self, step: int, number: int) -> Batch:
         batch = self.stream.batch(step, *self.pieces[number])
         return {name: np.asarray(x) for name, x in batch.items()}
 
-    def _draw_there(self, piece: list) -> Batch:
-        step, number, state = piece
+    def _answer(self, request: list) -> list[Place] | None:
+        """In the process: draw a piece into a slot."""
+        (step, number, state), slot = request
         self.task.load_state(json.loads(state))
-        return self._draw_here(step, number)
+        return self._ring.write(slot, self._draw(step, number))
