@@ -23,7 +23,7 @@ from tinyrmc import Parameter, Tape, Tensor, fused
 from tinyrmc import primitives as p
 from tinyrmc.autograd import gradients as of_tape
 from tinyrmc.autograd.engine import TABLE
-from tinyrmc.backend import namespace, to_host
+from tinyrmc.backend import to_host
 
 FUSED = [
     name for name, primitive in TABLE.items() if isinstance(primitive, fused.Fused)
