@@ -38,7 +38,7 @@ from ...config import check_values
 from ...cores.agent import KERNELS, Agent, AgentConfig
 from ...cores.config import describe
 from ...cores.core import State, state_arrays, state_of
-from ...environments.world import Outcome, World, check_world, pick
+from ...environments.world import Outcome, World, check_world, pick, require_end
 from ...fused import categorical
 from ...nn import Module
 from ...runs.arrays import under
@@ -495,6 +495,7 @@ class ActingTask(Task):
         carry: Any = None
         world = self.held_out_world
         for chunk in itertools.count():
+            require_end(world, chunk * TESTED)
             noise = to_device(self.held_out_noise(chunk, start, stop)[rows], xp)
             if carry is None:
                 carry = self.begin_held_out(model, noise, start, stop)
