@@ -82,7 +82,7 @@ def entries(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
                 if not info.is_dir():
                     yield info.filename, functools.partial(archive.open, info)
         return
-    with tarfile.open(path) as tar:
+    with tarfile.open(path, "r:gz") as tar:
         for member in tar:
             if member.isfile():  # no links, no devices
                 name = str(PurePosixPath(member.name))  # without a leading ./
@@ -150,10 +150,10 @@ def decoded(data: bytes, name: str, offset: int = 0) -> str:
             offset = len(codecs.BOM_UTF8)
             data = data[offset:]
         if page := WEB_PAGE.match(data):
-            line = page[1].count(b"\n") + 1
+            line, begins = page[1].count(b"\n") + 1, page[2].decode()
             raise CorpusError(
-                f"{name} line {line} begins a web page ({page[2].decode()}), as failed "
-                "downloads leave it; fetch it again"
+                f"{name} line {line} begins a web page ({begins}), as failed downloads "
+                "leave it; fetch it again"
             )
     if (zero := data.find(0)) >= 0:
         raise CorpusError(
@@ -163,8 +163,8 @@ def decoded(data: bytes, name: str, offset: int = 0) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        start = offset + error.start
+        place = offset + error.start
         raise CorpusError(
-            f"{name} is not UTF-8 at byte {start:,} (0x{data[error.start]:02x}); "
+            f"{name} is not UTF-8 at byte {place:,} (0x{data[error.start]:02x}); "
             "convert it, or fetch it again"
         ) from error

@@ -185,9 +185,13 @@ def download(name: str, data_dir: str | Path | None = None) -> Path:
                 advice = "free some space there, or give another --data-dir"
                 path = folder / archive.file
                 raise CorpusError(unwritable(path, error, advice)) from error
-            response = getattr(error, "response", None)
-            said = f"{response.status_code} {response.reason}" if response else ""
-            failed.append(f"{url} ({said or 'no connection, or it was cut'})")
+            said, response = (
+                "no connection, or it was cut",
+                getattr(error, "response", None),
+            )
+            if response is not None:
+                said = f"{response.status_code} {response.reason}"
+            failed.append(f"{url} ({said})")
     raise CorpusError(
         f"cannot download {name} from {', nor from '.join(failed)}; try again, or "
         f"fetch {archives[0].file} by other means into {folder}"

@@ -13,8 +13,9 @@ import dataclasses
 import functools
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from .corpus import CorpusError, MissingCorpus
 from .files import decoded, entries, readable, ungzipped
@@ -211,9 +212,10 @@ def _read(
 ) -> dict[tuple[int, str], tuple[str, bytes]]:
     """{(task, part): (name, content)} of a folder or an archive."""
     files: dict[tuple[int, str], tuple[str, bytes]] = {}
+    texts: Iterable[tuple[str, Any, Callable[[], Any]]]
     if place.is_dir():
         paths = sorted(path for path in place.iterdir() if path.is_file())
-        texts = [(str(x), x, functools.partial(open, x, "rb")) for x in paths]
+        texts = [(str(x), x, functools.partial(x.open, "rb")) for x in paths]
     else:
         check_archive(place, official)
         texts = ((f"{place}:{name}", name, opened) for name, opened in entries(place))

@@ -96,7 +96,7 @@ _MARK = re.compile(
         (?: (?:(?!\n\s*\n)[\s\S]){0,400}? \*{3} )? [^\n]*\n? )
     | (?P<printed> END \W* (?:OF \s+)? (?:THE \s+)? SMALL \s+ PRINT [^\n]*\n? )
     | (?P<print> (?:START \W* (?:OF \s+)? (?:THE \s+)? | THE \s+ LEGAL \s+)
-        SMALL \s+ PRINT )
+        SMALL \s+ PRINT | [^\n]{0,30} (?-i: SMALL\ PRINT | Small\ Print) ["']?! )
     | (?P<end> (?:(?:THIS \s+ IS \s+)? THE \s+)?
         (?:END|ENDE|FIN|FINE|EINDE|SLUT|LOPPU|KONIEC)\b [^\w\n]* (?:[^\W\d]+ \s+){0,2}
         (?:IS \s+)? (?:COPYRIGHTED \s+)? PROJE[CK]T \s+ GUTENBERG
@@ -155,8 +155,9 @@ def read_book(data: bytes, name: str) -> tuple[str, str]:
     return text, "these books have no mark of where they begin" if unmarked else ""
 
 
-def _length(span: tuple[int, int]) -> int:
-    return span[1] - span[0]
+def _length(span: tuple[int, int]) -> float:
+    """How much there is of a stretch; less, where it may be a header."""
+    return (span[1] - span[0]) / (1 if span[0] else 10)
 
 
 def _text(data: bytes, name: str) -> str:

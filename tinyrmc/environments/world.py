@@ -260,7 +260,7 @@ def check_world(world: Any, name: str = "world") -> None:
         raise WorldError(
             f"{kind}._step() must return an Outcome, not a {type(outcome).__name__}"
         )
-    arrays = {
+    arrays: dict[str, tuple[Any, tuple[int, ...], Any]] = {
         f"{kind}.observe()[{what!r}]": (seen.get(what), codes.shape, np.uint8)
         for what, codes in world.observation.items()
     }
@@ -299,7 +299,7 @@ def check_noise(noise: Array, width: int, method: str) -> None:
 
     NumPy's numbers must be in [0, 1) too; a device's are not looked at.
     """
-    shape = getattr(noise, "shape", ())
+    shape: tuple[int, ...] = getattr(noise, "shape", ())
     if len(shape) != 2 or shape[1] != width or not shape[0]:
         raise WorldError(f"{method}: noise must be an array [levels, {width}]")
     if noise.dtype != np.float32:
