@@ -1,5 +1,6 @@
 """Worlds in Gymnasium: what its checker, its own vectors and its wrappers expect."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -74,50 +75,54 @@ def row(seen, k):
     return {n: x[k] for n, x in seen.items()} if isinstance(seen, dict) else seen[k]
 
 
-@pytest.mark.parametrize("id, observation", KINDS)
-def test_gymnasiums_checker_finds_nothing(id, observation):
-    small = SMALL if id == BOX else {}
-    for mode in None, "rgb_array", "ansi":
-        env = gymnasium.make(id, observation=observation, render_mode=mode, **small)
-        check_env(env.unwrapped)
-        env.close()
+def test_gymnasiums_checker_finds_nothing():
+    for id, observation in KINDS:
+        small = SMALL if id == BOX else {}
+        for mode in None, "rgb_array", "ansi":
+            env = gymnasium.make(id, observation=observation, render_mode=mode, **small)
+            check_env(env.unwrapped)
+            env.close()
 
 
 # --- As Gymnasium's own vectors -------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", AutoresetMode)
-@pytest.mark.parametrize("observation", ["pixels", "codes"])
-def test_steps_are_those_of_gymnasiums_own_vectors(mode, observation):
+def test_steps_are_those_of_gymnasiums_own_vectors():
     """One level from one seed, and several of a world that has but one level."""
-    worlds = [
-        (1, lambda: BoxWorld(**SMALL)),
-        (1, Counting),
-        (4, lambda: BoxWorld(**SMALL | {"levels": 1})),
-    ]
-    for count, made in worlds:
-        ours = LevelsEnv(made(), count, observation, autoreset_mode=mode)
-        make = lambda made=made: LevelEnv(made(), observation=observation)  # noqa: E731
-        theirs = SyncVectorEnv([make] * count, autoreset_mode=mode)
-        assert ours.metadata["autoreset_mode"] is mode
-        assert ours.observation_space == theirs.observation_space
-        assert ours.action_space == theirs.action_space
-        rng, ends = np.random.default_rng(0), np.zeros(count)
-        assert equal(ours.reset(seed=3)[0], theirs.reset(seed=3)[0])
-        for _ in range(150):
-            actions = rng.integers(ours.single_action_space.n, size=count)
-            found, expected = ours.step(actions), theirs.step(actions)
-            for one, other in zip(found, expected, strict=True):
-                assert equal(one, other)
-            assert found[0] in ours.observation_space
-            over = found[2] | found[3]
-            ends += over
-            some = rng.random(count) < 0.02 if mode != AutoresetMode.DISABLED else over
-            if some.any():
-                mine = ours.reset(options={"reset_mask": some})
-                its = theirs.reset(options={"reset_mask": some})
-                assert equal(mine[0], its[0]) and mine[1] == its[1] == {}
-        assert (ends > 2).all()
+    for observation in ["pixels", "codes"]:
+        for mode in AutoresetMode:
+            worlds = [
+                (1, lambda: BoxWorld(**SMALL)),
+                (1, Counting),
+                (4, lambda: BoxWorld(**SMALL | {"levels": 1})),
+            ]
+            for count, made in worlds:
+                ours = LevelsEnv(made(), count, observation, autoreset_mode=mode)
+                make = functools.partial(LevelEnv, made(), observation=observation)
+                theirs = SyncVectorEnv([make] * count, autoreset_mode=mode)
+                assert ours.metadata["autoreset_mode"] is mode
+                assert ours.observation_space == theirs.observation_space
+                assert ours.action_space == theirs.action_space
+                rng, ends = np.random.default_rng(0), np.zeros(count)
+                assert equal(ours.reset(seed=3)[0], theirs.reset(seed=3)[0])
+                for _ in range(150):
+                    actions = rng.integers(ours.single_action_space.n, size=count)
+                    found, expected = ours.step(actions), theirs.step(actions)
+                    for one, other in zip(found, expected, strict=True):
+                        assert equal(one, other)
+                    assert found[0] in ours.observation_space
+                    over = found[2] | found[3]
+                    ends += over
+                    some = (
+                        rng.random(count) < 0.02
+                        if mode != AutoresetMode.DISABLED
+                        else over
+                    )
+                    if some.any():
+                        mine = ours.reset(options={"reset_mask": some})
+                        its = theirs.reset(options={"reset_mask": some})
+                        assert equal(mine[0], its[0]) and mine[1] == its[1] == {}
+                assert (ends > 2).all()
 
 
 def test_a_mask_resets_those_levels_alone():
@@ -166,25 +171,28 @@ def episodes(envs, mode, steps=120):
     return found
 
 
-@pytest.mark.parametrize("vectorization", ["vector_entry_point", "sync", "async"])
-def test_lengths_returns_and_first_rewards_are_exact(vectorization):
-    for mode in AutoresetMode:
-        how = dict(vectorization_mode=vectorization, **SMALL)
-        if vectorization == "vector_entry_point":
-            how |= dict(autoreset_mode=mode)
-        else:
-            how |= dict(vector_kwargs=dict(autoreset_mode=mode))
-        envs = RecordEpisodeStatistics(gymnasium.make_vec(BOX, 4, **how))
-        found = episodes(envs, mode)
-        assert min(np.bincount([k for k, *_ in found], minlength=4)) > 3
-        for _, rewards, said in found:
-            # the others take the mask out of the options, so the wrapper sees none
-            if vectorization == "vector_entry_point" or mode != AutoresetMode.DISABLED:
-                assert said == (len(rewards), pytest.approx(sum(rewards)))
-            assert len(rewards) <= 13
-    default = gymnasium.make_vec(BOX, 2, vectorization_mode=vectorization, **SMALL)
-    assert default.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
-    default.close()
+def test_lengths_returns_and_first_rewards_are_exact():
+    for vectorization in ["vector_entry_point", "sync", "async"]:
+        for mode in AutoresetMode:
+            how = dict(vectorization_mode=vectorization, **SMALL)
+            if vectorization == "vector_entry_point":
+                how |= dict(autoreset_mode=mode)
+            else:
+                how |= dict(vector_kwargs=dict(autoreset_mode=mode))
+            envs = RecordEpisodeStatistics(gymnasium.make_vec(BOX, 4, **how))
+            found = episodes(envs, mode)
+            assert min(np.bincount([k for k, *_ in found], minlength=4)) > 3
+            for _, rewards, said in found:
+                # the others take the mask out of the options, so the wrapper sees none
+                if (
+                    vectorization == "vector_entry_point"
+                    or mode != AutoresetMode.DISABLED
+                ):
+                    assert said == (len(rewards), pytest.approx(sum(rewards)))
+                assert len(rewards) <= 13
+        default = gymnasium.make_vec(BOX, 2, vectorization_mode=vectorization, **SMALL)
+        assert default.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+        default.close()
 
 
 same = dict(func=lambda x: x)
@@ -216,35 +224,39 @@ ELSEWHERE = {
 UNABLE = "NormalizeObservation", AutoresetMode.DISABLED  # it says so
 
 
-@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED])
-def test_every_wrapper_of_vectors_takes_them(mode):
+def test_every_wrapper_of_vectors_takes_them():
     """The k-th reward of a level is k, so sums and first rewards show what is lost."""
-    for name in wrappers.vector.__all__:
-        if name in ELSEWHERE or (name, mode) == UNABLE:
-            continue
-        kind = "codes" if name == "FilterObservation" else "pixels"
-        envs = LevelsEnv(Counting(), 3, kind, autoreset_mode=mode, render_mode=None)
-        if name == "RescaleObservation":
-            envs = wrappers.vector.DtypeObservation(envs, np.float32)
-        try:
-            arguments = ARGUMENTS.get(name, {}) | (same if "Transform" in name else {})
-            envs = getattr(wrappers.vector, name)(envs, **arguments)
-        except gymnasium.error.DependencyNotInstalled:
-            continue  # OpenCV
-        if name != "RecordEpisodeStatistics":
-            envs = RecordEpisodeStatistics(envs) if name != "DictInfoToList" else envs
-        if name == "DictInfoToList":
-            envs.reset(seed=0)
-            assert envs.step(np.zeros(3, int))[-1] == [{}, {}, {}]
-            continue
-        found = episodes(envs, mode)
-        assert len(found) > 40, name
-        for _, rewards, said in found:
-            assert said[0] == len(rewards) and 2 <= len(rewards) <= 5, name
-            if name == "NormalizeReward":
+    for mode in [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED]:
+        for name in wrappers.vector.__all__:
+            if name in ELSEWHERE or (name, mode) == UNABLE:
                 continue
-            assert rewards == [*range(1, len(rewards) + 1)], name
-            assert said[1] == sum(rewards), name
+            kind = "codes" if name == "FilterObservation" else "pixels"
+            envs = LevelsEnv(Counting(), 3, kind, autoreset_mode=mode, render_mode=None)
+            if name == "RescaleObservation":
+                envs = wrappers.vector.DtypeObservation(envs, np.float32)
+            try:
+                arguments = ARGUMENTS.get(name, {}) | (
+                    same if "Transform" in name else {}
+                )
+                envs = getattr(wrappers.vector, name)(envs, **arguments)
+            except gymnasium.error.DependencyNotInstalled:
+                continue  # OpenCV
+            if name != "RecordEpisodeStatistics":
+                envs = (
+                    RecordEpisodeStatistics(envs) if name != "DictInfoToList" else envs
+                )
+            if name == "DictInfoToList":
+                envs.reset(seed=0)
+                assert envs.step(np.zeros(3, int))[-1] == [{}, {}, {}]
+                continue
+            found = episodes(envs, mode)
+            assert len(found) > 40, name
+            for _, rewards, said in found:
+                assert said[0] == len(rewards) and 2 <= len(rewards) <= 5, name
+                if name == "NormalizeReward":
+                    continue
+                assert rewards == [*range(1, len(rewards) + 1)], name
+                assert said[1] == sum(rewards), name
 
 
 def test_seeds_repeat_a_game_and_others_do_not():
@@ -307,21 +319,23 @@ def test_the_last_picture_of_a_level_is_of_its_end():
 # --- Mistakes -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [LevelEnv, LevelsEnv])
-def test_steps_out_of_order_are_refused(kind):
-    env = kind(BoxWorld(levels=10), render_mode="ansi")
-    action = env.action_space.sample()
-    with pytest.raises(WorldError, match=r"no level has begun; call reset\(\) first"):
+def test_steps_out_of_order_are_refused():
+    for kind in [LevelEnv, LevelsEnv]:
+        env = kind(BoxWorld(levels=10), render_mode="ansi")
+        action = env.action_space.sample()
+        with pytest.raises(
+            WorldError, match=r"no level has begun; call reset\(\) first"
+        ):
+            env.step(action)
+        with pytest.raises(WorldError, match="render: no level has begun"):
+            env.render()
+        env.reset()
         env.step(action)
-    with pytest.raises(WorldError, match="render: no level has begun"):
-        env.render()
-    env.reset()
-    env.step(action)
-    env.close()
-    env.close()
-    for late in (lambda: env.step(action), env.reset):
-        with pytest.raises(WorldError, match="the environment is closed"):
-            late()
+        env.close()
+        env.close()
+        for late in (functools.partial(env.step, action), env.reset):
+            with pytest.raises(WorldError, match="the environment is closed"):
+                late()
 
 
 def test_a_level_that_is_over_must_be_reset():
