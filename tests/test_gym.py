@@ -389,15 +389,23 @@ def test_arguments_that_do_not_fit_are_refused():
 
 
 def test_what_a_world_of_your_own_lacks_is_named():
-    class Named(Counting):
-        action_names = "go"  # not two actions, g and o
+    given = {
+        "action_names": ["go", {"go", "stay"}, ()],  # not two actions, g and o
+        "observation": [{"age": Codes(2, 9)}, {"age": ((), 9)}],
+    }
+    for name, values in given.items():
+        for value in values:
+            world = type("Own", (Counting,), {name: value})()
+            with pytest.raises(WorldError, match=rf"Own.{name}.* must be .*, such as"):
+                LevelsEnv(world, 2)
+    low = type("Own", (Counting,), {"observation": {"age": Codes((), -1)}})()
+    with pytest.raises(WorldError, match=r"has 1, and its highest value is said to be"):
+        LevelEnv(low)
 
     class Forgetful(Counting):
         def _step(self, *args):
             return super()._step(*args)._replace(final=None)
 
-    with pytest.raises(WorldError, match=r"Named.action_names must be a tuple"):
-        LevelsEnv(Named(), 2)
     env = LevelEnv(Forgetful())
     env.reset()
     with pytest.raises(WorldError, match=r"Forgetful\._step must give `final` if"):

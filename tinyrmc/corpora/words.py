@@ -75,7 +75,7 @@ def prose(text: str) -> str:
     punctuation mark; -- and ... are one. Capitals stay; curly quotation marks become
     straight ones. Paragraphs are what blank lines separate.
     """
-    text = _plain_ends(text.translate(_PLAIN))
+    text = _plain_ends(text.translate(_PLAIN)).replace("\u00ad\n", "")
     parts = re.split(r"\n\s*\n", text)
     lines = (" ".join(words_in(part, _WORD)) for part in parts)
     return "".join(f"{line}\n" for line in lines if line)
@@ -91,7 +91,7 @@ def _plain_ends(text: str) -> str:
 _MARK = re.compile(
     r"""
     ^[^\w\n]* (?:
-      (?P<start> (?:START|BEGINNING) \s+ OF \s+ (?:THE|THIS) \s+
+      (?P<start> (?:START|BEGIN|BEGINNING) \s+ OF \s+ (?:THE \s+|THIS \s+)?
         (?:COPYRIGHTED \s+)? PROJECT \s+ GUTENBERG
         (?: (?:(?!\n\s*\n)[\s\S]){0,400}? \*{3} )? [^\n]*\n? )
     | (?P<printed> END \W* (?:OF \s+)? (?:THE \s+)? SMALL \s+ PRINT [^\n]*\n? )
@@ -141,18 +141,26 @@ def read_book(data: bytes, name: str) -> tuple[str, str]:
             stretches = [(0, 0)]
     if begun is not None:
         stretches.append((begun, len(whole)))
-    books = [each for each in [*books, max(stretches, key=_length)] if _length(each)]
+    books.append(max(stretches, key=_length))
+    books = [(start, stop) for start, stop in books if whole[start:stop].strip()]
     parts = [whole[start:stop] for start, stop in books]
     for k, (start, _) in enumerate(books):
         if start and (credits := _CREDITS.match(parts[k])):
             parts[k] = parts[k][credits.end() :]
     text = _LEGALESE.sub("", "\n\n".join(parts))
     if not text.strip():
-        return text, "nothing is left of these books without what is around them"
+        return "", "nothing is left of these books without what is around them"
     if 2 * len(text) < len(whole):
         return text, "less than half is left of these books without what is around them"
-    unmarked = books[0][0] == 0
-    return text, "these books have no mark of where they begin" if unmarked else ""
+    if books[0][0] == 0:
+        return text, "these books have no mark of where they begin"
+    if books[-1][1] == len(whole):
+        return text, "these books have no mark of where they end"
+    named = "Project Gutenberg" in text
+    return (
+        text,
+        "something of Project Gutenberg is left in these books" if named else "",
+    )
 
 
 def _length(span: tuple[int, int]) -> float:
@@ -178,7 +186,7 @@ def _text(data: bytes, name: str) -> str:
             raise
     try:
         # who says Latin-1 and has quotation marks where it has none, means cp1252
-        if encoding == "iso8859-1" and re.search(rb"[\x80-\x9f]", data):
+        if encoding == "iso8859-1" and not re.search(rb"[\x81\x8d\x8f\x90\x9d]", data):
             encoding = "cp1252"
         return data.decode(encoding)
     except UnicodeDecodeError as error:

@@ -248,11 +248,17 @@ def check_world(world: Any, name: str = "world") -> None:
             f"{World.__module__} says what they are"
         )
     names = world.action_names
-    if isinstance(names, str) or not names:
+    if not (isinstance(names, (tuple, list)) and names):
         raise WorldError(
             f"{kind}.action_names must be a tuple of names, such as ('up', 'down'), "
             f"not {names!r}"
         )
+    for what, codes in world.observation.items():
+        if not (isinstance(codes, Codes) and isinstance(codes.shape, tuple)):
+            raise WorldError(
+                f"{kind}.observation[{what!r}] must be Codes of a tuple and a highest "
+                f"value, such as Codes((5, 5), 9), not {codes!r}"
+            )
     state = world.start(np.zeros((2, world.start_noise), np.float32))
     seen, noise = world.observe(state), np.zeros((2, world.noise), np.float32)
     outcome = world.step(state, np.zeros(2, np.int64), noise)
@@ -273,6 +279,12 @@ def check_world(world: Any, name: str = "world") -> None:
             found = f"{x.dtype}{list(x.shape)}"
         if found != wanted:
             raise WorldError(f"{what} must be {wanted} for two levels, not {found}")
+    for what, codes in world.observation.items():
+        if seen[what].max(initial=0) > codes.highest:
+            raise WorldError(
+                f"{kind}.observe()[{what!r}] has {seen[what].max()}, and its highest "
+                f"value is said to be {codes.highest}"
+            )
 
 
 def require_end(world: World, steps: int) -> None:
