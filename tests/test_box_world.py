@@ -365,7 +365,7 @@ IMPOSSIBLE = [
     (dict(colours=5), "colours must be 6 .* to 60, not 5"),
     (dict(colours=6, distractor_length=2, room=20), "colours must be 7"),
     (dict(colours=61), "to 60, not 61"),
-    (dict(solution_length=61), "need 62 colours, and there are 60; ask for a shorter"),
+    (dict(solution_length=61), "colours must be 62 .* to 60, not 20"),
     (dict(viewport=15), "viewport 15 is larger than the map, 14 x 14"),
     (dict(viewport=4), "viewport must be an odd number, not 4"),
     (dict(view="map"), "view must be viewport or whole, not 'map'"),

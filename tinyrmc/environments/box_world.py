@@ -119,7 +119,16 @@ class BoxWorld(World):
         self.problem.check()
         self.limit, self.view, self.viewport = limit, view, viewport
         self.grid = self.problem.room[1] + 2
-        self._check()
+        if view not in VIEWS:
+            raise WorldError(f"view must be viewport or whole, not {view!r}")
+        check_count("viewport", viewport)
+        if viewport % 2 == 0:
+            raise WorldError(f"viewport must be an odd number, not {viewport}")
+        if viewport > self.grid:
+            raise WorldError(
+                f"viewport {viewport} is larger than the map, {self.grid} x "
+                f"{self.grid}; make it smaller, or the room larger"
+            )
         self.levels = box_levels.make(self.problem, levels, seed)
         self._margin = max(0, viewport // 2 - 1)  # walls beyond the wall
         self._side = self.grid + 2 * self._margin
@@ -132,18 +141,6 @@ class BoxWorld(World):
             "held": Codes((), colours),
             "position": Codes((2,), self.grid - 2),
         }
-
-    def _check(self) -> None:
-        if self.view not in VIEWS:
-            raise WorldError(f"view must be viewport or whole, not {self.view!r}")
-        check_count("viewport", self.viewport)
-        if self.viewport % 2 == 0:
-            raise WorldError(f"viewport must be an odd number, not {self.viewport}")
-        if self.viewport > self.grid:
-            raise WorldError(
-                f"viewport {self.viewport} is larger than the map, {self.grid} x "
-                f"{self.grid}; make it smaller, or the room larger"
-            )
 
     def _constants(self) -> dict[str, np.ndarray]:
         side, margin, reach = self._side, self._margin, self.viewport // 2
