@@ -524,7 +524,7 @@ def as_published(monkeypatch, folder):
     found = corpora.babi(data_dir=folder)
     for part in ("train", "test"):
         every = [found.files[task, part][1] for task in range(1, 21)]
-        digests = " ".join(hashlib.sha256(data).hexdigest()[:8] for data in every)
+        digests = "".join(hashlib.sha256(data).hexdigest()[:4] for data in every)
         key = "v1.2", "en", part
         monkeypatch.setitem(corpora.stories._DIGESTS, key, digests)
 
@@ -666,7 +666,7 @@ def test_other_cores_read_sentence_by_sentence_and_the_question_last(core):
     "changes, says",
     [
         ({(1, "train"): "1 Mary went.\nno number\n"}, r"qa1_a-name_train.txt line 2: "),
-        ({(1, "test"): "\n"}, r"qa1_a-name_test.txt line 1: "),
+        ({(1, "test"): "\n"}, r"qa1_a-name_test.txt has no questions"),
         ({(1, "train"): "1 Where is Mary?\tgarden\t\n" * 9}, "before anything is told"),
         (
             {(1, "test"): "1 Ann flew.\n2 Where is Mary?\tgarden\t1\n"},

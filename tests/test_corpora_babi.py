@@ -212,3 +212,14 @@ def test_an_archive_must_be_whole(tmp_path):
     path.rename(tmp_path / "tasks_1-20_v1-2.tar.gz")
     with pytest.raises(CorpusError, match=r"bytes, not 15,719,851; delete it"):
         corpora.babi(data_dir=tmp_path)
+
+
+def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):
+    write(tmp_path, files())
+
+    def refused(path, mode):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(stories.Path, "open", refused)
+    with pytest.raises(CorpusError, match=r"cannot read .*qa\d+_.*: Permission denied"):
+        corpora.babi(data_dir=tmp_path)

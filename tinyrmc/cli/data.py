@@ -6,7 +6,8 @@
 A corpus may lie in the data directory as its official archive, or unpacked: archives
 are read as they are. What is not there is downloaded, and checked against its recorded
 checksum. Then the text is read once, and kept as integers that training maps into
-memory. Training itself downloads nothing.
+memory: in tinyrmc's folder among your caches, or where TINYRMC_CACHE says. Training
+itself downloads nothing, and nothing is written where texts lie but downloads.
 
 Books of Project Gutenberg are .txt files in the folder gutenberg of the data directory.
 A book's number decides its part, so another book moves none of the others: of a

@@ -40,10 +40,10 @@ OTHERS = {
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """A file or, with `members`, an archive's member whose path ends in one of them."""
+    """A file or, with `member`, an archive's member whose path ends so."""
 
     path: Path
-    members: tuple[str, ...] = ()
+    member: str = ""
 
     @contextlib.contextmanager
     def open(self) -> Iterator[tuple[IO[bytes], str]]:
@@ -53,17 +53,17 @@ class Text:
         short, and a member that is not there.
         """
         with readable(self.path):
-            if not self.members:
+            if not self.member:
                 with open(self.path, "rb") as file:
                     yield ungzipped(file), str(self.path)
                 return
             for name, opened in entries(self.path):
-                if f"/{name}".endswith(tuple(f"/{m}" for m in self.members)):
+                if f"/{name}".endswith(f"/{self.member}"):
                     with opened() as file:
                         yield ungzipped(file), f"{self.path}:{name}"
                     return
         raise CorpusError(
-            f"{self.path} has no {self.members[0]} in it; fetch the official archive"
+            f"{self.path} has no {self.member} in it; fetch the official archive"
         )
 
 

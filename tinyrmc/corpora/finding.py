@@ -128,10 +128,7 @@ def _official(name: str, folder: Path, data_dir: str | Path | None) -> Found | N
                 named = " and no ".join(path.name for path in lacks)
                 missing = f"{lacks[0].parent} has no {named}"
     if path := next(archives_in(folder, known.patterns), None):
-        members: dict[str, tuple[str, ...]] = {}
-        for layout in known.layouts:
-            for part, member in _layout(layout).items():
-                members[part] = (*members.get(part, ()), member)
+        members = _layout(known.layouts[0])
         return Found(path, [(part, Text(path, x)) for part, x in members.items()])
     if missing:
         raise MissingCorpus(f"{name}: {missing}; {remedy(name, data_dir)}", missing)

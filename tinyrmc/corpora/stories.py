@@ -231,7 +231,7 @@ def _read(
                     f"{files[key][0]} and {title} are both the {key[1]} text of task "
                     f"{key[0]}; leave one of them there"
                 )
-            with opened() as file:
+            with readable(Path(title)), opened() as file:
                 files[key] = title, ungzipped(file).read()
     return files
 
