@@ -193,7 +193,7 @@ def test_what_was_published_stands_beside_the_paper_s_own_levels_alone():
         ({"pool": 0}, "world.pool must be an integer of at least 1"),
         ({"limit": 0}, "world.limit must be an integer of at least 1"),
         ({"distractors": (0, 20)}, "^world: 22 boxes do not fit"),
-        ({"viewport": 11}, "^world: viewport 11 is larger than the map"),
+        ({"viewport": 11}, "^world: viewport must be odd, up to"),
         ({"stages": ((5, 1, 0), (4, 1, 0))}, "^stage 2 of world.stages: room must be"),
     ],
 )

@@ -347,18 +347,6 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
     assert nothing_left(caches)
 
 
-def test_ctrl_c_leaves_nothing(tmp_path, caches, monkeypatch):
-    write(tmp_path, members("ptb"))
-
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cache, "order", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        corpora.load("ptb", tmp_path)
-    assert nothing_left(caches)
-
-
 # --- The cache ------------------------------------------------------------------------
 
 
@@ -451,21 +439,6 @@ def test_a_damaged_cache_is_made_again(how, ptb, caches):
         assert cache.kept(corpus, "seen-1", lambda: {"word": "cat"}) == {"word": "cat"}
     spoil(corpus.folder / "seen-1.json", how)
     assert cache.kept(corpus, "seen-1", lambda: {"word": "dog"}) == {"word": "dog"}
-
-
-def test_the_faster_of_two_processes_wins(ptb, caches, monkeypatch):
-    (folder,) = caches.iterdir()
-    mark = (folder / "corpus.json").stat().st_ino
-    read, asked = cache.read, []
-
-    def too_early(*arguments):
-        asked.append(arguments)
-        return read(*arguments) if len(asked) > 1 else None
-
-    monkeypatch.setattr(cache, "read", too_early)
-    monkeypatch.setattr(cache.shutil, "rmtree", lambda path, **_: None)
-    assert decoded(corpora.load("ptb", ptb), "test") == by_hand(PTB["test"])
-    assert (folder / "corpus.json").stat().st_ino == mark
 
 
 def test_what_a_killed_process_left_goes_after_a_day(ptb, caches):

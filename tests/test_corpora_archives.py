@@ -70,13 +70,6 @@ def test_an_archive_is_read_without_unpacking_it_if_it_is_whole(name, tmp_path):
             corpora.load(name, tmp_path)
 
 
-def test_text8_in_its_zip(tmp_path):
-    text = " ab cd" * 200
-    zipped(tmp_path / "text8-small.zip", {"text8": text.encode()})
-    corpus = corpora.load("text8", tmp_path)
-    assert sum(len(ids) for ids in corpus.texts.values()) == 400
-
-
 def test_files_count_before_an_archive_if_all_are_there(tmp_path):
     tarred(tmp_path / "simple-examples.small.tgz", members("ptb"))
     write(tmp_path, members("ptb") | {"simple-examples/data/ptb.test.txt": " a dog \n"})

@@ -229,22 +229,6 @@ def test_the_scripted_player_scores_as_known():
 # --- What is seen ---------------------------------------------------------------------
 
 
-def test_observations_are_what_the_world_says_they_are():
-    for view in ["viewport", "whole"]:
-        world, rng = MiniPacman(view=view, level_limit=9), np.random.default_rng(0)
-        start, noise = numbers(world, rng, 50, 200)
-        state, highest = world.start(start), dict.fromkeys(world.observation, 0)
-        for u in noise:
-            world.step(state, random_player(state, rng), u)
-            seen = world.observe(state)
-            assert seen.keys() == world.observation.keys()
-            for name, codes in world.observation.items():
-                assert seen[name].dtype == np.uint8
-                assert seen[name].shape == (50, *codes.shape)
-                highest[name] = max(highest[name], seen[name].max())
-        assert highest == {"view": world.observation["view"].highest, "power": POWER}
-
-
 def test_pictures_and_text():
     world = MiniPacman()
     rng = np.random.default_rng(0)

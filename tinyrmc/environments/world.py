@@ -259,6 +259,11 @@ def check_world(world: Any, name: str = "world") -> None:
                 f"{kind}.observation[{what!r}] must be Codes of a tuple and a highest "
                 f"value, such as Codes((5, 5), 9), not {codes!r}"
             )
+    _check_arrays(world, kind)
+
+
+def _check_arrays(world: World, kind: str) -> None:
+    """`check_world` of what it gives in a step."""
     state = world.start(np.zeros((2, world.start_noise), np.float32))
     seen, noise = world.observe(state), np.zeros((2, world.noise), np.float32)
     outcome = world.step(state, np.zeros(2, np.int64), noise)
