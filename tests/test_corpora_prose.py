@@ -119,6 +119,8 @@ STARTS = [
     f"*** START OF THE PROJECT GUTENBERG EBOOK A BOOK ***\n\nBy hand.\n\n{SMALL_PRINT}",
     "Beginning of this Project Gutenberg file",
     "*** START OF PROJECT GUTENBERG EBOOK A BOOK ***",
+    "_*** START OF THE PROJECT GUTENBERG EBOOK A BOOK ***_",
+    "Here: *** START OF THE PROJECT GUTENBERG EBOOK A BOOK ***",
 ]
 ENDS = [
     FOOTER,
@@ -130,6 +132,7 @@ ENDS = [
     "  The End of the Project Gutenberg Etext of A Book\nLicence\n",
     "This is the end of Project Gutenberg's A Book\nLicence\n",
     "Ende dieses Projekt Gutenberg Etextes\nLicence\n",
+    "Fin de ce Projet Gutenberg\nLicence\n",
     "*** START: FULL LICENSE ***\nLicence\n",
     "",
 ]

@@ -90,7 +90,7 @@ def _plain_ends(text: str) -> str:
 # The marks of thirty years, most of them typed by hand.
 _MARK = re.compile(
     r"""
-    ^[^\w\n]* (?:
+    (?: ^(?:[^\w\n]|_)* | \*{3} \s* ) (?:
       (?P<start> (?:START|BEGIN|BEGINNING) \s+ OF \s+ (?:THE \s+|THIS \s+)?
         (?:COPYRIGHTED \s+)? PROJECT \s+ GUTENBERG
         (?: (?:(?!\n\s*\n)[\s\S]){0,400}? \*{3} )? [^\n]*\n? )
@@ -99,7 +99,7 @@ _MARK = re.compile(
         SMALL \s+ PRINT | [^\n]{0,30} (?-i: SMALL\ PRINT | Small\ Print) ["']?! )
     | (?P<end> (?:(?:THIS \s+ IS \s+)? THE \s+)?
         (?:END|ENDE|FIN|FINE|EINDE|SLUT|LOPPU|KONIEC)\b [^\w\n]* (?:[^\W\d]+ \s+){0,2}
-        (?:IS \s+)? (?:COPYRIGHTED \s+)? PROJE[CK]T \s+ GUTENBERG
+        (?:IS \s+)? (?:COPYRIGHTED \s+)? PROJ(?:ECT|EKT|ET) \s+ GUTENBERG
       | START: \s* FULL \s+ LICENSE )
     )
     """,
