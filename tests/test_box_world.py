@@ -149,9 +149,10 @@ PROBLEMS = [
 
 def test_levels_can_be_solved_without_a_distractor_and_never_with_one():
     for problem in PROBLEMS:
-        world = BoxWorld(levels=512, **arguments(problem))
+        count = 512 if problem == Problem() else 128
+        world = BoxWorld(levels=count, **arguments(problem))
         lengths = []
-        for number in range(512):
+        for number in range(count):
             level = reference(world, number)
             lengths.append(solve(level))
             boxes = world.levels.boxes(number)
