@@ -86,6 +86,9 @@ def test_equal_counts_stay_in_order_of_appearance():
     assert corpus.vocabulary.words == ["b", "a", "d", "c", "<eos>"]
     assert corpus.vocabulary.counts.tolist() == [2, 2, 1, 1, 1]
     assert corpus.vocabulary.eos == 4 and corpus.vocabulary.unk is None
+    text = "a a a b b c\n"  # the rarest is left out, but not the end of a line
+    few = corpora.from_texts(train=text, validation=text, test=text, vocabulary_size=3)
+    assert few.vocabulary.words == ["a", "<unk>", "<eos>"]
 
 
 def test_a_vocabulary_encodes_and_decodes():
