@@ -1,10 +1,12 @@
 """Archives, which are read and never unpacked; downloads, from a server of our own."""
 
 import contextlib
+import gc
 import http.server
 import io
 import tarfile
 import threading
+import warnings
 
 import pytest
 from corpora_files import (
@@ -168,6 +170,9 @@ def official(tmp_path, monkeypatch):
         finally:
             server.shutdown()
             thread.join()
+            with warnings.catch_warnings():  # of urllib3, where a server cut it off
+                warnings.simplefilter("ignore", ResourceWarning)
+                gc.collect()
 
 
 def test_an_archive_is_downloaded_and_read(official):

@@ -15,7 +15,7 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -57,11 +57,12 @@ class Text:
                 with open(self.path, "rb") as file:
                     yield ungzipped(file), str(self.path)
                 return
-            for name, opened in entries(self.path):
-                if f"/{name}".endswith(f"/{self.member}"):
-                    with opened() as file:
-                        yield ungzipped(file), f"{self.path}:{name}"
-                    return
+            with contextlib.closing(entries(self.path)) as members:
+                for name, opened in members:
+                    if f"/{name}".endswith(f"/{self.member}"):
+                        with opened() as file:
+                            yield ungzipped(file), f"{self.path}:{name}"
+                        return
         raise CorpusError(
             f"{self.path} has no {self.member} in it; fetch the official archive"
         )
@@ -74,7 +75,7 @@ def ungzipped(file: IO[bytes]) -> IO[bytes]:
     return gzip.GzipFile(fileobj=file) if start == GZIP else file  # type: ignore
 
 
-def entries(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
+def entries(path: Path) -> Generator[tuple[str, Callable[[], Any]], None, None]:
     """(path, how to open it) of each file in a .zip or a .tar.gz."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:

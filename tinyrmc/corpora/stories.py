@@ -9,11 +9,12 @@ IDs begin at 1 with each story; questions take one too.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -207,19 +208,24 @@ def _places(version: str, variant: str, folder: Path) -> Iterator[Path]:
     yield from archives_in(folder, _PATTERNS[version])
 
 
+def _listed(place: Path) -> Generator[tuple[str, Any, Callable[[], Any]], None, None]:
+    """(its name for messages, its path, how to open it) of each file in a place."""
+    if place.is_dir():
+        for path in sorted(path for path in place.iterdir() if path.is_file()):
+            yield str(path), path, functools.partial(path.open, "rb")
+    else:
+        for name, opened in entries(place):
+            yield f"{place}:{name}", name, opened
+
+
 def _read(
     place: Path, variant: str, official: tuple[Archive, ...]
 ) -> dict[tuple[int, str], tuple[str, bytes]]:
     """{(task, part): (name, content)} of a folder or an archive."""
     files: dict[tuple[int, str], tuple[str, bytes]] = {}
-    texts: Iterable[tuple[str, Any, Callable[[], Any]]]
-    if place.is_dir():
-        paths = sorted(path for path in place.iterdir() if path.is_file())
-        texts = [(str(x), x, functools.partial(x.open, "rb")) for x in paths]
-    else:
+    if not place.is_dir():
         check_archive(place, official)
-        texts = ((f"{place}:{name}", name, opened) for name, opened in entries(place))
-    with readable(place):
+    with readable(place), contextlib.closing(_listed(place)) as texts:
         for title, path, opened in texts:
             *_, folder, name = ("", *PurePosixPath(path).parts)
             found = re.fullmatch(r"qa(\d+)_.*(train|test)\.txt", name)
