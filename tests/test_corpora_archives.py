@@ -32,8 +32,17 @@ SMALL = {
 }
 
 
+@pytest.fixture(autouse=True)
+def sockets():
+    """Those that urllib3 leaves open where there was no connection go right away."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
 def kept(folder):
-    """What is in a folder."""
+    """The names of what is in a folder."""
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -170,9 +179,6 @@ def official(tmp_path, monkeypatch):
         finally:
             server.shutdown()
             thread.join()
-            with warnings.catch_warnings():  # of urllib3, where a server cut it off
-                warnings.simplefilter("ignore", ResourceWarning)
-                gc.collect()
 
 
 def test_an_archive_is_downloaded_and_read(official):
