@@ -50,8 +50,9 @@ from tinyrmc import corpora
 from tinyrmc.backend import blas_threads
 from tinyrmc.cli.commands import run_main
 from tinyrmc.training.discovery import load_task
+from tinyrmc.training.pieces import pieces_of
 from tinyrmc.training.trainer import Trainer
-from tinyrmc.training.workers import CAN_FORK, available_cores, pieces_of
+from tinyrmc.training.workers import CAN_FORK, available_cores
 
 LANES, WINDOW, WORDS = 20, 35, 10_000
 CLIP = 0.5

@@ -640,7 +640,7 @@ class Task(training.Task):
         return {"loss": total(model, text, mine, data.window)}
 
     @property
-    def examines(self):
+    def analysis_titles(self):
         forgets = "the perplexity if it forgets everything after a set number of words"
         lanes = f"{self.config.data.lanes} lanes"
         found = {
@@ -651,7 +651,7 @@ class Task(training.Task):
         hops = {"weights by hop": "how much each hop looks at each memory"}
         return hops | found if self.memn2n else found
 
-    def examinations(self, model):
+    def analyses(self, model):
         """For a memory network, how much each hop looks at each memory, over the
         validation text (figure 3 of its paper).
 
@@ -683,7 +683,7 @@ class Task(training.Task):
                 "its memory network reads a text, and no stories; `tinyrmc plot "
                 "examinations` draws how much its hops look at each word"
             )
-        return super().readings(model, task)
+        raise UserError("it reads a text, and no stories; give a run of babi")
 
     def _weights_by_hop(self, model):
         """How much each hop looks at the last word, the one before it, and so on."""

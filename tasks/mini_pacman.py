@@ -165,8 +165,8 @@ class Task(ActingTask):
         }
         return super().players | script
 
-    def examinations(self, model):
+    def analyses(self, model):
         """Those of all agents, and what "solved" means here."""
         says = {"levels solved": "solved: at least one level cleared"}
-        for name, table in super().examinations(model):
+        for name, table in super().analyses(model):
             yield says.get(name, name), table

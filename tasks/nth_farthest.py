@@ -77,7 +77,6 @@ from tinyrmc import fused, nn, training
 from tinyrmc import primitives as p
 from tinyrmc.config import ADDED, check_values
 from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe
-from tinyrmc.results import attending, probes
 
 # --- What can be set ------------------------------------------------------------------
 
@@ -563,6 +562,8 @@ class Task(training.Task):
         return f"{objects} x {dimensions}, {core}"
 
     def questions(self, batch):
+        from tinyrmc.results import probes
+
         others = ~batch["is_self"]
         return probes.Questions(
             batch["inputs"],
@@ -604,4 +605,6 @@ class Task(training.Task):
         """The attention of three examples, in the layout of the paper's figure 3: the
         reference first, in the middle, last.
         """
+        from tinyrmc.results import attending
+
         return attending.draw_cases(self, model, folder)

@@ -1059,13 +1059,13 @@ class Task(training.Task):
         return np.concatenate(found)
 
     @property
-    def examines(self):
+    def analysis_titles(self):
         found = {"by place": "the characters of answers, from the first on"}
         if len(self.config.data.in_use) > 1:
             found["by operation"] = "programs by their last operation, the outermost"
         return found
 
-    def examinations(self, model):
+    def analyses(self, model):
         """The accuracy at each place of the answer; and of programs by their last
         operation, with the share of whole answers.
         """
@@ -1084,7 +1084,7 @@ class Task(training.Task):
         ]
         columns = "place", "answers", "right", "constant answer"
         yield "by place", training.Table("test_accuracy", columns, rows)
-        if "by operation" in self.examines:
+        if "by operation" in self.analysis_titles:
             last = batch["last_operation"]
             yield "by operation", self._by_operation(last, right, counts)
 

@@ -26,6 +26,7 @@ import contextlib
 import dataclasses
 import re
 import shutil
+import signal
 
 import browser
 import cuda_shim

@@ -15,7 +15,7 @@ import numpy as np
 from tinyrmc import nn, primitives
 from tinyrmc.fused import softmax_cross_entropy
 from tinyrmc.training.task import Task as BaseTask
-from tinyrmc.training.task import TrainConfig
+from tinyrmc.training import TrainConfig
 
 
 @dataclass(frozen=True)

@@ -193,7 +193,7 @@ def test_the_lstm_has_no_attention_to_draw(capsys):
 
 
 def test_settings_that_the_core_does_not_use_are_told_once(monkeypatch, capsys):
-    monkeypatch.setattr(train, "draw_run", lambda run: [])
+    monkeypatch.setattr("tinyrmc.results.plotting.draw_run", lambda run: [])
     for words, says in (
         ("", ""),
         (
@@ -295,11 +295,11 @@ BAD_WORDS = [
     ("nth_farthest --workers 0", "--workers must be at least 1, got 0"),
     (
         "nth_farthest --workers 300",
-        "--workers 300 is more than the 256 examples of a batch; use at most 256",
+        "--workers 300 are more than the 256 examples of a batch; use fewer",
     ),
     (
         "nth_farthest --workers 2 --device cuda",
-        "a GPU is fed by one worker; leave --workers out",
+        "a GPU is fed by one worker; leave workers out",
     ),
     ("nth_farthest --max-minutes 0", "--max-minutes must be positive, got 0"),
     ("nth_farthest --device gpu", "--device is one of cpu, cuda, not 'gpu'"),
@@ -439,7 +439,7 @@ import numpy as np
 from tinyrmc import primitives
 from tinyrmc import nn
 from tinyrmc.fused import softmax_cross_entropy
-from tinyrmc.training.task import Task as BaseTask, TrainConfig
+from tinyrmc.training import Task as BaseTask, TrainConfig
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,9 @@ from tinyrmc.autograd.engine import TABLE, Tensor
 from tinyrmc.cli import evaluate, plot, train
 from tinyrmc.cores import CoreConfig
 from tinyrmc.runs.run import Run
+from tinyrmc.training import MetricAccumulator
 from tinyrmc.training.discovery import load_task, task_files
 from tinyrmc.training.rl.actors import ActingTask
-from tinyrmc.training.task import Totals
 from tinyrmc.training.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -422,8 +422,8 @@ def test_evaluation_and_pictures_of_every_task(name, tmp_path):
     waits = isinstance(task, ActingTask)
     with contextlib.nullcontext() if waits else no_sync(), only(np.float32):
         sums = task.evaluate(there, xp=cupy)
-    assert Totals(sums).means() == pytest.approx(
-        Totals(task.evaluate(host)).means(), rel=1e-6
+    assert MetricAccumulator(sums).means() == pytest.approx(
+        MetricAccumulator(task.evaluate(host)).means(), rel=1e-6
     )
     pictures = []
     for label, model in ("host", host), ("device", there):

@@ -23,7 +23,7 @@ from tinyrmc.errors import UsageError
 from tinyrmc.gpu.graph import Graph
 from tinyrmc.training.discovery import TaskError, load_task
 from tinyrmc.training.gpu import capture
-from tinyrmc.training.totals import OnDevice
+from tinyrmc.training.gpu.metrics import OnDevice
 from tinyrmc.training.trainer import Trainer
 
 shim = pytest.mark.skipif(

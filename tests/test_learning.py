@@ -5,8 +5,8 @@ promises.
 """
 
 from tinyrmc.backend import blas_threads
+from tinyrmc.training import TrainConfig
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.task import TrainConfig
 from tinyrmc.training.trainer import Trainer
 
 nth_farthest = load_task("nth_farthest")

@@ -11,6 +11,7 @@ import typing
 
 import numpy as np
 import pytest
+from tinyruns import fresh_directory
 from tinytasks import assert_same_arrays, nth_farthest, relations
 
 from tinyrmc import course, load
@@ -38,9 +39,8 @@ def test_a_configuration_comes_back_from_json():
         assert from_json(nth_farthest.Config, values) == config
 
 
-@pytest.mark.parametrize(
-    "change, says",
-    [
+def test_a_configuration_of_another_version_names_the_field():
+    for change, says in [
         (
             lambda values: values["train"].pop("steps"),
             r"config\.train\.steps is missing",
@@ -70,13 +70,11 @@ def test_a_configuration_comes_back_from_json():
             lambda values: values.update(train=3),
             r"config\.train must have fields, not be 3; restore the run's configura",
         ),
-    ],
-)
-def test_a_configuration_of_another_version_names_the_field(change, says):
-    values = dataclasses.asdict(nth_farthest.QUICK)
-    change(values)
-    with pytest.raises(RunError, match=says):
-        from_json(nth_farthest.Config, values)
+    ]:
+        values = dataclasses.asdict(nth_farthest.QUICK)
+        change(values)
+        with pytest.raises(RunError, match=says):
+            from_json(nth_farthest.Config, values)
 
 
 WRONG = [
@@ -106,24 +104,24 @@ def put(values, path, wrong):
     return changed
 
 
-@pytest.mark.parametrize("name", ["nth_farthest", "babi"])
-def test_a_wrong_value_anywhere_is_one_error_that_names_its_field(name):
+def test_a_wrong_value_anywhere_is_one_error_that_names_its_field():
     """What is taken nevertheless is of the field's type, and comes back."""
-    (_, usual), *_ = load_task(name).Task.presets.values()
-    written = json.loads(json.dumps(to_json(usual)["config"]))
-    accepted = 0
-    for path, wrong in itertools.product(places_in(written), WRONG):
-        values = put(written, path, wrong)
-        try:
-            config = from_json(type(usual), values)
-        except ConfigError as error:
-            assert str(error).startswith("config") and len(str(error)) < 250
-        else:
-            accepted += 1
-            check_values(config)
-            again = json.dumps(to_json(config)["config"])
-            assert again == json.dumps(values) and str(10**400) not in again
-    assert accepted
+    for name in ["nth_farthest", "babi"]:
+        (_, usual), *_ = load_task(name).Task.presets.values()
+        written = json.loads(json.dumps(to_json(usual)["config"]))
+        accepted = 0
+        for path, wrong in itertools.product(places_in(written), WRONG):
+            values = put(written, path, wrong)
+            try:
+                config = from_json(type(usual), values)
+            except ConfigError as error:
+                assert str(error).startswith("config") and len(str(error)) < 250
+            else:
+                accepted += 1
+                check_values(config)
+                again = json.dumps(to_json(config)["config"])
+                assert again == json.dumps(values) and str(10**400) not in again
+        assert accepted
 
 
 def test_a_place_may_stand_among_the_fields_and_is_a_text():
@@ -207,22 +205,21 @@ def test_the_network_that_comes_with_the_course_can_be_loaded():
     )
 
 
-@pytest.mark.parametrize(
-    "core", typing.get_args(typing.get_type_hints(CoreConfig)["core"])
-)
-def test_load_gives_the_trained_network(core, tmp_path):
-    task = relations(core)
-    described = {
-        "task": "nth_farthest",
-        "preset": "quick",
-        "seed": 3,
-        "config": dataclasses.asdict(task.config),
-    }
-    run = Run.create(tmp_path, "run", described, {})
-    trainer = Trainer(task, seed=3)
-    run_training(trainer, run)
-    inputs = task.draw(np.random.default_rng(0), 5)["inputs"]
-    for path in (run.path, str(run.path), run.checkpoint):
-        np.testing.assert_array_equal(
-            load(path)(inputs).data, trainer.model(inputs).data
-        )
+def test_load_gives_the_trained_network():
+    for core in typing.get_args(typing.get_type_hints(CoreConfig)["core"]):
+        with fresh_directory() as tmp_path:
+            task = relations(core)
+            described = {
+                "task": "nth_farthest",
+                "preset": "quick",
+                "seed": 3,
+                "config": dataclasses.asdict(task.config),
+            }
+            run = Run.create(tmp_path, "run", described, {})
+            trainer = Trainer(task, seed=3)
+            run_training(trainer, run)
+            inputs = task.draw(np.random.default_rng(0), 5)["inputs"]
+            for path in (run.path, str(run.path), run.checkpoint):
+                np.testing.assert_array_equal(
+                    load(path)(inputs).data, trainer.model(inputs).data
+                )

@@ -314,7 +314,7 @@ def test_every_word_counts_once_with_the_memories_that_it_has(lanes):
     assert total / count == pytest.approx(expected.mean(), rel=1e-5)
     shared = [task.evaluate(model, k, 2, split="test")["loss"] for k in range(2)]
     assert sum(float(total) for total, _ in shared) == pytest.approx(total, rel=1e-6)
-    ((_, whole),) = dict(task.examinations(model))["as one text"].rows
+    ((_, whole),) = dict(task.analyses(model))["as one text"].rows
     assert whole == pytest.approx(np.exp(expected.mean()), rel=1e-4)
 
 
@@ -396,8 +396,8 @@ def test_the_rate_falls_against_the_last_loss_and_ends_the_run():
 def test_mean_weights_by_hop_are_those_of_a_count_by_hand():
     task = task_of()
     model, text = built(task), TEXTS.texts["validation"]
-    tables = dict(task.examinations(model))
-    assert [*tables] == [*task.examines]
+    tables = dict(task.analyses(model))
+    assert [*tables] == [*task.analysis_titles]
     table = tables["weights by hop"]
     P, read = arrays_of(model), [TEXTS.vocabulary.eos, *text]
     sums = np.zeros((HOPS, N))
@@ -423,7 +423,7 @@ def test_who_asks_for_hops_is_told_what_draws_them():
 def test_other_cores_have_no_weights_by_hop():
     model = {"core": "rnn", "hidden_size": 4}
     task = task_of(model=model)
-    assert "weights by hop" not in dict(task.examinations(built(task)))
+    assert "weights by hop" not in dict(task.analyses(built(task)))
 
 
 # --- What it is set beside ------------------------------------------------------------

@@ -77,10 +77,7 @@ class Task(training.Task):
     """What comes next?"""
 
     presets = {"quick": ("a cat", Config())}
-    published = {
-        "tiny, RMC": ("2.5", ""),
-        "tiny, LSTM": ("2.75", "--model.core lstm"),
-    }
+    published = {"tiny, RMC": ("2.5", ""), "tiny, LSTM": ("2.75", "--model.core lstm")}
     headline = "perplexity"
     splits = ("validation", "test")
     success = 3.0
@@ -126,7 +123,7 @@ class Task(training.Task):
     def cell(self):
         return {"rmc": "tiny, RMC", "lstm": "tiny, LSTM"}.get(self.config.model.core)
 
-    def examinations(self, model):
+    def analyses(self, model):
         text = self.text("test")
         counts = np.bincount(text, minlength=SIZE)
         losses = self.losses(model, text[:-1], text[1:]).data.astype(float)

@@ -2,6 +2,7 @@
 runs and refusals.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -10,6 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -70,11 +72,21 @@ def stop_at(monkeypatch, step, number=signal.SIGTERM):
 
 
 def contents(folder="."):
-    """Every file below with its bytes and time of change, and every folder."""
+    """Every file below with its bytes and time of change, and every folder; but a lock
+    is no content.
+    """
     return {
         path: path.is_file() and (path.read_bytes(), path.stat().st_mtime_ns)
         for path in Path(folder).rglob("*")
+        if path.name != ".lock"
     }
+
+
+@contextlib.contextmanager
+def fresh_directory():
+    """A current directory for one turn of a loop."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        yield Path(folder)
 
 
 def timeless(run):

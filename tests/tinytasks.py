@@ -13,9 +13,9 @@ import pytest
 
 from tinyrmc import LSTM, nn, primitives
 from tinyrmc.fused import softmax_cross_entropy
+from tinyrmc.training import Epochs, Samples, Stream, Task, TrainConfig
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.loop import Listener
-from tinyrmc.training.task import Epochs, Samples, Stream, Task, TrainConfig
 from tinyrmc.training.workers import CAN_FORK
 
 nth_farthest = load_task("nth_farthest")

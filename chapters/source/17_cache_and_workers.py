@@ -23,8 +23,7 @@ from tinyrmc import RelationalMemory, Tape, backend, course, fused, nn, optim
 from tinyrmc import primitives as p
 from tinyrmc.course import held, least
 from tinyrmc.course.exercises import cache_and_workers as ex
-from tinyrmc.training import workers
-from tinyrmc.training.task import PIECE
+from tinyrmc.training import PIECE, workers
 
 course.setup()  # it also puts matrix products on one thread; the reason comes below
 rng = np.random.default_rng(15)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -18,14 +18,6 @@ from ..config import ADDED, check_values
 PIECE = 128
 
 LARGEST = float(np.finfo(np.float32).max)  # parameters are float32
-POSITIVE = (
-    "steps",
-    "batch_size",
-    "learning_rate",
-    "log_every",
-    "evaluate_every",
-    "nonfinite_limit",
-)
 # settings that one optimizer, or two, make use of
 BELONG = {
     "momentum": ("sgd",),
@@ -104,34 +96,31 @@ class TrainConfig:
 
     def __post_init__(self):
         check_values(self, "train")
-        for name in POSITIVE:
-            _require(0 < getattr(self, name) < math.inf, self, name, "positive")
-        for name in ("clip_norm", "piece_size", "epsilon"):
-            value = getattr(self, name)
-            allowed = value is None or 0 < value < math.inf
-            _require(allowed, self, name, "positive or None")
-        _require(
-            self.learning_rate <= LARGEST, self, "learning_rate", f"<= {LARGEST:.1e}"
-        )
         least = float(np.finfo(np.float32).tiny)
-        within = self.epsilon is None or self.epsilon >= least
-        _require(within, self, "epsilon", f"at least {least:.1e}, float32's least")
-        for name in ("momentum", "beta1", "beta2", "rms_decay"):
-            _require(0 <= getattr(self, name) < 1, self, name, "in [0, 1)")
-        for name in ("checkpoint_minutes", "warmup_steps"):
-            if not getattr(self, name) >= 0:
+        for names, low, high, wanted in (
+            ("learning_rate", least, LARGEST, f"positive, at most {LARGEST:.1e}"),
+            ("steps batch_size log_every evaluate_every", 1, math.inf, "positive"),
+            ("nonfinite_limit piece_size", 1, math.inf, "positive"),
+            (
+                "clip_norm epsilon",
+                least,
+                LARGEST,
+                f"positive, from {least:.1e}, or None",
+            ),
+            ("momentum beta1 beta2 rms_decay", 0, math.nextafter(1, 0), "in [0, 1)"),
+            ("checkpoint_minutes warmup_steps", 0, math.inf, "at least 0"),
+            ("decay", 0, 1, "in [0, 1]"),
+        ):
+            for name in names.split():
                 value = getattr(self, name)
-                raise ValueError(f"train.{name} must not be negative, not {value!r}")
-        _require(0 <= self.decay <= 1, self, "decay", "in [0, 1]")
+                if value is not None and not low <= value <= high:
+                    raise ValueError(f"train.{name} must be {wanted}, not {value!r}")
         if self.evaluate_every % self.log_every:
             raise ValueError(
                 f"train.evaluate_every ({self.evaluate_every}) must be a multiple of "
                 f"train.log_every ({self.log_every}); give that, too"
             )
-        self._require_of_use()
-
-    def _require_of_use(self):
-        """ValueError for a setting of an optimizer that is not the one asked for."""
+        # a setting of an optimizer that is not the one asked for
         for name, owners in BELONG.items():
             default = type(self).__dataclass_fields__[name].default
             if getattr(self, name) != default and self.optimizer not in owners:
@@ -148,31 +137,17 @@ class TrainConfig:
         self, parameters: Iterable[Parameter], allocate: Callable | None = None
     ) -> optim.Optimizer:
         """The optimizer that these settings describe, over the given parameters."""
-        optimizer = _MAKE[self.optimizer](self, parameters, allocate)
+        own: dict[str, Any] = {}
+        if self.optimizer == "adam":
+            own = {"beta1": self.beta1, "beta2": self.beta2}
+            own["epsilon"] = 1e-8 if self.epsilon is None else self.epsilon
+            kind: Callable[..., optim.Optimizer] = optim.Adam
+        elif self.optimizer == "rmsprop":
+            own = {"decay": self.rms_decay, "variant": self.rms_variant}
+            own["epsilon"] = 1e-10 if self.epsilon is None else self.epsilon
+            kind = optim.RMSProp
+        else:
+            own, kind = {"momentum": self.momentum}, optim.SGD
+        optimizer = kind(parameters, **own, allocate=allocate)
         optimizer.clip_by = self.clips
         return optimizer
-
-
-def _require(allowed: bool, config: TrainConfig, name: str, wanted: str) -> None:
-    if not allowed:
-        value = getattr(config, name)
-        raise ValueError(f"train.{name} must be {wanted}, not {value!r}")
-
-
-def _adam(c, parameters, allocate):
-    epsilon = 1e-8 if c.epsilon is None else c.epsilon
-    rates = {"beta1": c.beta1, "beta2": c.beta2, "epsilon": epsilon}
-    return optim.Adam(parameters, **rates, allocate=allocate)
-
-
-def _sgd(c, parameters, allocate):
-    return optim.SGD(parameters, momentum=c.momentum, allocate=allocate)
-
-
-def _rmsprop(c, parameters, allocate):
-    epsilon = 1e-10 if c.epsilon is None else c.epsilon
-    rates = {"decay": c.rms_decay, "epsilon": epsilon, "variant": c.rms_variant}
-    return optim.RMSProp(parameters, **rates, allocate=allocate)
-
-
-_MAKE = {"adam": _adam, "sgd": _sgd, "rmsprop": _rmsprop}

@@ -27,10 +27,9 @@ from typing import Any
 
 import numpy as np
 
-from ..carry import Pieces
-from ..children import Child, WorkerError, shared_zeros
 from ..streams import Batch, Stream
 from ..task import Task, move_batch
+from ..workers import Child, WorkerError, shared_zeros
 
 SLOTS = 4  # pieces that the ring holds
 DRAWN = 2  # of these are drawn ahead; the others a GPU may still be fetching
@@ -204,7 +203,7 @@ class Prefetcher:
         xp: the library whose arrays are wanted.
     """
 
-    def __init__(self, stream: Stream, task: Task, pieces: Pieces, xp):
+    def __init__(self, stream: Stream, task: Task, pieces: list[tuple[int, int]], xp):
         self.stream, self.task, self.pieces, self.xp = stream, task, pieces, xp
         self._drawer: Drawer | None = None
         self._given_up = False

@@ -42,14 +42,12 @@ from ...environments.world import Outcome, World, check_world, pick, require_end
 from ...fused import categorical
 from ...nn import Module
 from ...runs.arrays import under
-from .. import scores
 from ..discovery import TaskError
+from ..pieces import MetricAccumulator, pieces_of
 from ..streams import Batch, Samples
 from ..task import HELD_OUT_SEED, Task
-from ..totals import Totals
 from ..train_config import TrainConfig
-from ..workers import pieces_of
-from . import vtrace
+from . import scores, vtrace
 from .policy import greedy, log_probs, sample
 
 __all__ = [
@@ -100,19 +98,17 @@ class LearningConfig:
 
     def __post_init__(self):
         check_values(self, "agent")
-        if self.unroll < 1:
-            raise ValueError(f"agent.unroll must be at least 1, not {self.unroll}")
-        for name in ("lag", "entropy_cost", "value_cost", "reward_scale"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(
-                    f"agent.{name} must not be negative or infinite, not "
-                    f"{getattr(self, name)}"
-                )
-        for name in ("discount", "gae_lambda"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(
-                    f"agent.{name} must be in [0, 1], not {getattr(self, name)}"
-                )
+        for names, low, high in (
+            ("unroll", 1, math.inf),
+            ("lag entropy_cost value_cost reward_scale", 0, 1e30),
+            ("discount gae_lambda", 0, 1),
+        ):
+            for name in names.split():
+                if not low <= getattr(self, name) <= high:
+                    raise ValueError(
+                        f"agent.{name} must be from {low} to {high}, not "
+                        f"{getattr(self, name)}"
+                    )
         if self.algorithm == "a2c" and self.lag:
             raise ValueError(
                 f"agent.lag {self.lag} needs a correction, and agent.algorithm a2c "
@@ -156,27 +152,6 @@ RATES: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"train.learning_rate": (1e-5, 2e-5, 5e-5, 1e-4, 2e-4)},
     )
 }
-
-
-def _require_sight(world: World, model: AgentConfig) -> None:
-    """TaskError unless a network of this configuration can see this world."""
-    name, shape = type(world).__name__, world.observation["view"].shape
-    if len(shape) != 2:
-        raise TaskError(
-            f"{name}.observation says that its view has the shape {shape}; it must be "
-            "rows and columns of codes"
-        )
-    if model.encoder == "conv" and min(shape) <= len(KERNELS):
-        raise TaskError(
-            f"model.encoder conv needs a view of at least {len(KERNELS) + 1} cells a "
-            f"side, and {name} has one of {shape[0]} x {shape[1]}; take the encoder "
-            "linear"
-        )
-    if model.sight == "rgb" and world.lacks("pixels"):
-        raise TaskError(
-            f"model.sight rgb needs {name}.pixels, which is not written; take the "
-            "sight codes"
-        )
 
 
 class ActingTask(Task):
@@ -235,7 +210,18 @@ class ActingTask(Task):
                 f"{type(world).__name__}.observation names no 'view', the picture of "
                 f"codes that an agent sees; it has {', '.join(world.observation)}"
             )
-        _require_sight(world, self.config.model)
+        model, shape = self.config.model, world.observation["view"].shape
+        if model.encoder == "conv" and min(shape) <= len(KERNELS):
+            raise TaskError(
+                f"model.encoder conv needs a view of at least {len(KERNELS) + 1} cells "
+                f"a side, and {type(world).__name__} has one of {shape[0]} x "
+                f"{shape[1]}; take the encoder linear"
+            )
+        if model.sight == "rgb" and world.lacks("pixels"):
+            raise TaskError(
+                f"model.sight rgb needs {type(world).__name__}.pixels, which is not "
+                "written; take the sight codes"
+            )
         levels = world.start(np.zeros((1, world.start_noise), np.float32))
         seen = {f"seen/{k}": x[:, None] for k, x in world.observe(levels).items()}
         last = {"action": np.zeros((1, 1), np.int64), "reward": np.zeros((1, 1))}
@@ -384,11 +370,6 @@ class ActingTask(Task):
 
     # --- Learning ---------------------------------------------------------------------
 
-    @property
-    def apart(self):
-        """With a lag, several ranks part: one learns, the others act (`apart.py`)."""
-        return self.config.agent.lag > 0
-
     def prepare(self, model, batch, carry):
         """Acts, to learn from that or, with a lag, from what was acted before it.
 
@@ -467,13 +448,13 @@ class ActingTask(Task):
 
     def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
         """Plays each held-out level once; waits for the device now and then."""
-        totals, first = Totals(), self.first_level(split or self.splits[0])
+        sums, first = MetricAccumulator(), self.first_level(split or self.splits[0])
         size = self.config.train.piece(xp)
         pieces = pieces_of(self.test_examples, size, workers)
         for start, stop in pieces[worker::workers]:
             found = self.results(model, first + start, first + stop, xp)
-            totals.add({name: (x.sum(), len(x)) for name, x in found.items()})
-        return totals.sums
+            sums.add({name: (x.sum(), len(x)) for name, x in found.items()})
+        return sums.sums
 
     def first_level(self, split: str) -> int:
         """The number of a set's first level; the last set has the lowest numbers."""
@@ -600,7 +581,7 @@ class ActingTask(Task):
         """What sets held-out levels apart, as numbers: {its name: (levels,)}."""
         return {}
 
-    def examinations(self, model):
+    def analyses(self, model):
         """What the agent reaches, beside the floors, with 95 % confidence intervals.
 
         Sampled: its actions are drawn from its policy, as in training; greedy: it takes
