@@ -143,7 +143,7 @@ def window_of(work: Work) -> dict[str, np.ndarray]:
         "before": ids[:, :before],
         "tokens": ids[:, before:-1],
         "targets": ids[:, before + 1 :],
-        "fresh": np.zeros(work.lanes, bool),
+        "is_first": np.zeros(work.lanes, bool),
         "noise": np.zeros(work.lanes, np.int64),
     }
 

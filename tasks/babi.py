@@ -205,7 +205,7 @@ QUICK = Config(
         warmup_steps=0,
         objective="sum",
         clip_norm=40.0,
-        clips="matrix",
+        clip_by="matrix",
         log_every=28,
         evaluate_every=10 * 28,
     ),

@@ -400,14 +400,14 @@ QUICK = Config(
     model=ModelConfig(mem_slots=4, num_heads=4, head_size=16),
     data=DataConfig(kind="copy", length=5),
     train=training.TrainConfig(
-        steps=6000, batch_size=128, learning_rate=1e-3, decay=0.5
+        steps=6000, batch_size=128, learning_rate=1e-3, cosine_fraction=0.5
     ),
 )
 ADDITION = Config(
     model=ModelConfig(mem_slots=4, num_heads=4, head_size=32),
     data=DataConfig(kind="addition", length=3),
     train=training.TrainConfig(
-        steps=8000, batch_size=128, learning_rate=1e-3, decay=0.5
+        steps=8000, batch_size=128, learning_rate=1e-3, cosine_fraction=0.5
     ),
 )
 ADDITION5 = Config(

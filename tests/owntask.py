@@ -57,7 +57,7 @@ class Config:
         warmup_steps=0,
         log_every=5,
         evaluate_every=10,
-        piece_size=2048,
+        micro_batch_size=2048,
     )
 
 

@@ -152,8 +152,8 @@ SURROUNDINGS = os.environ | {
 STEPS = 20
 TINY = (
     "nth_farthest --model.mem-slots 2 --model.head-size 2 --model.num-heads 1 "
-    "--data.dimensions 2 --data.rungs 2 1 3 1 --data.passing 0.01 "
-    f"--train.steps {STEPS} --train.batch-size 50 --train.piece-size 16 "
+    "--data.dimensions 2 --data.stages 2 1 3 1 --data.promotion-threshold 0.01 "
+    f"--train.steps {STEPS} --train.batch-size 50 --train.micro-batch-size 16 "
     "--train.log-every 5 --train.evaluate-every 10 --seed 5"
 ).split()
 

@@ -330,7 +330,7 @@ def test_levels_that_lack_something_are_not_gone_on_with(make_trainer):
 def test_each_held_out_level_is_played_once_however_they_are_shared_out():
     for pieces in [(16, 1), (50, 1), (16, 3)]:
         size, workers = pieces
-        a_task = task(train={"piece_size": size})
+        a_task = task(train={"micro_batch_size": size})
         model = a_task.build(np.random.SeedSequence(1))
         sums = [a_task.evaluate(model, k, workers) for k in range(workers)]
         found = {

@@ -53,7 +53,7 @@ def test_each_line_has_the_best_batch_since_the_line_before(make_trainer):
         task = relations()
         trainer, seen = make_trainer(task, seed=3, workers=2, processes=processes), []
         for window in range(12):
-            task.rung = len(task.rungs) - 1 if window == 6 else task.rung
+            task.stage = len(task.stages) - 1 if window == 6 else task.stage
             pairs = []
             for _ in range(3):
                 batch = trainer.stream.batch(trainer.step, 0, TRAIN.batch_size)

@@ -167,7 +167,7 @@ def test_what_was_published_stands_beside_the_paper_s_own_levels_alone():
 
 def test_levels_that_cannot_be_are_refused():
     for world, says in [
-        ({"passing": 0}, "world.passing must be in"),
+        ({"promotion_threshold": 0}, "world.promotion_threshold must be in"),
         ({"solution": (2, 1)}, "world.solution must be the least and the most"),
         ({"distractors": (3, 1)}, "world.distractors must be the least"),
         ({"pool": 0}, "world.pool must be an integer of at least 1"),

@@ -14,8 +14,8 @@ import pytest
 from tinytasks import (
     KINDS,
     TRAIN,
+    BPTTBatches,
     Config,
-    Lanes,
     Larger,
     RunningSum,
     Text,
@@ -52,13 +52,15 @@ def totals(trainer, count):
 
 def test_windows_of_a_text_are_learnt_with_the_state_carried_on(make_trainer):
     """Beside a plain loop: differentiate a window, detach the state, go on."""
-    train = dataclasses.replace(TRAIN, piece_size=None, optimizer="sgd", decay=0.0)
+    train = dataclasses.replace(
+        TRAIN, micro_batch_size=None, optimizer="sgd", cosine_fraction=0.0
+    )
     task = Text(Config(dataclasses.replace(train, warmup_steps=0, learning_rate=0.5)))
     trainer = steps(make_trainer(task, seed=1), 8)
 
     model = task.build(None)
     sgd = optim.SGD(model.parameters(), learning_rate=0.5)
-    state, lanes = model.core.initial_state(50), Lanes(50, window=3)
+    state, lanes = model.core.initial_state(50), BPTTBatches(50, window=3)
     for step in range(8):
         batch = lanes.batch(step, 0, 50)
         carry = dict(zip(("hidden", "cell"), state, strict=True)) if step else None

@@ -69,7 +69,7 @@ def test_the_help_names_every_field_with_its_unit_and_default(capsys, monkeypatc
             value = default
             for name in flag.removeprefix("--").replace("-", "_").split("."):
                 value = getattr(value, name)
-            if flag == "--data.rungs":
+            if flag == "--data.stages":
                 value = " ".join(f"{k} {d}" for k, d in value)
             value = "none" if value == () else value
             until = r"(?:(?! --(?![\w.]*no-)).)*?"  # not into the next flag
@@ -258,14 +258,21 @@ BAD_WORDS = [
         "train.learning_rate must be positive, not nan",
     ),
     ("nth_farthest --train.clip-norm x", "--train.clip-norm takes FLOAT|None, not 'x'"),
-    ("nth_farthest --train.decay 2", "train.decay must be in [0, 1]"),
+    (
+        "nth_farthest --train.cosine-fraction 2",
+        "train.cosine_fraction must be in [0, 1]",
+    ),
     (
         "nth_farthest --train.log-every 7",
         "train.evaluate_every (500) must be a multiple of train.log_every (7)",
     ),
     (
-        "nth_farthest --data.rungs 3",
-        "--data.rungs takes [INT INT ...], not '3'",
+        "nth_farthest --data.stages 3",
+        "--data.stages takes [INT INT ...], not '3'",
+    ),
+    (
+        "nth_farthest --data.stages 9 9",
+        "data.stages holds 9 x 9, outside 2 x 1 to 4 x 4",
     ),
     (
         "nth_farthest --model.gate-style unt",

@@ -347,7 +347,7 @@ def smallest(kind):
     """The first preset of a task with little to compute."""
     config = next(iter(kind.presets.values()))[1]
     # pieces of one size: agents' games go other ways where numbers round otherwise
-    train = dataclasses.replace(config.train, batch_size=10, piece_size=10)
+    train = dataclasses.replace(config.train, batch_size=10, micro_batch_size=10)
     model = config.model
     if hasattr(model, "embedding_size"):  # a language model
         sizes = {"embedding_size": 8, "head_size": 2, "hidden_size": 8}
@@ -446,8 +446,8 @@ def test_a_run_on_the_device_is_read_on_the_host(name, monkeypatch, tmp_path, ca
     monkeypatch.setattr(kind, "test_examples", 20)
     words = [
         name,
-        *"--train.steps 4 --train.batch-size 10 --train.log-every 2 "
-        "--train.evaluate-every 2 --train.piece-size 10 --seed 1 --workers 1".split(),
+        *"--train.steps 4 --train.batch-size 10 --train.log-every 2 --seed 1 "
+        "--train.evaluate-every 2 --train.micro-batch-size 10 --workers 1".split(),
     ]
     if issubclass(kind, ActingTask):  # games may be long
         words += ["--world.limit", "10", "--agent.unroll", "6"]

@@ -20,7 +20,10 @@ def test_box_world(capsys):
         ("--world.viewport 7", ""),
         ("--world.distractor-length 1 2", "without distractors: world.distractor_"),
         ("--world.distractors 0 1 --world.distractor-length 1 2", ""),
-        ("--world.stages --world.passing 0.5", "without stages: world.passing"),
+        (
+            "--world.stages --world.promotion-threshold 0.5",
+            "without stages: world.promotion_threshold",
+        ),
         ("--model.coordinates", "with a linear encoder: model.coordinates"),
         ("--model.coordinates --model.encoder conv", ""),
         ("--model.core lstm --model.mem-slots 2", "on the core lstm: model.mem_slots"),
@@ -57,9 +60,17 @@ def test_language_modeling(capsys):
 
 def test_nth_farthest(capsys):
     for preset, words, says in [
-        ("fair", "--data.passing 0.2", "where rungs open by steps: data.passing"),
-        ("fair", "--data.rehearsal 0.5", ""),
-        ("quick", "--data.passing 0.2", ""),
-        ("direct", "--data.passing 0.2 --data.rehearsal 0.1", "without rungs: data.pa"),
+        (
+            "fair",
+            "--data.promotion-threshold 0.2",
+            "where stages open by steps: data.promotion_threshold",
+        ),
+        ("fair", "--data.replay-fraction 0.5", ""),
+        ("quick", "--data.promotion-threshold 0.2", ""),
+        (
+            "direct",
+            "--data.promotion-threshold 0.2 --data.replay-fraction 0.1",
+            "without stages: data.pa",
+        ),
     ]:
         check("nth_farthest", preset, words, says, capsys)

@@ -10,7 +10,7 @@ from tinyrmc import training
 from tinyrmc.training.discovery import load_task
 
 nth_farthest = load_task("nth_farthest")
-SHARES = {"rungs": ((3, 1), (3, 2)), "rung_shares": (0.5, 0.25)}
+SHARES = {"stages": ((3, 1), (3, 2)), "stage_shares": (0.5, 0.25)}
 
 
 def by_steps(steps, every=100, core="rmc"):
@@ -82,7 +82,7 @@ def test_a_resumed_run_has_the_same_bits(make_trainer, new_run, few_held_out):
         again = make_trainer(task(), 3)
         arrays, state = broken.load()
         again.restore(arrays, state)
-        assert again.step == stop and again.task.rung == (1 if stop == 9 else 2)
+        assert again.step == stop and again.task.stage == (1 if stop == 9 else 2)
         broken.truncate_metrics(state["lines"])
         assert training.run_training(again, broken) == "finished"
         assert_same_arrays(again.arrays(), reference.arrays())
@@ -108,11 +108,14 @@ def test_cores_see_the_same_examples(make_trainer, few_held_out):
 
 def test_impossible_shares_are_refused():
     for values, says in [
-        ({"rung_shares": (0.5,)}, "a share for each of data.rungs, which has 0, not 1"),
-        ({**SHARES, "rung_shares": (0.5,)}, "data.rungs, which has 2, not 1"),
-        ({**SHARES, "rung_shares": (0.5, 0.5)}, "below 1: the task .* not 0.5, 0.5"),
-        ({**SHARES, "rung_shares": (0.5, 0.0)}, "must be positive.*not 0.5, 0.0"),
-        ({**SHARES, "rung_shares": (0.5, float("nan"))}, "must be positive.*nan"),
+        (
+            {"stage_shares": (0.5,)},
+            "a share for each of data.stages, which has 0, not 1",
+        ),
+        ({**SHARES, "stage_shares": (0.5,)}, "data.stages, which has 2, not 1"),
+        ({**SHARES, "stage_shares": (0.5, 0.5)}, "below 1: the task .* not 0.5, 0.5"),
+        ({**SHARES, "stage_shares": (0.5, 0.0)}, "must be positive.*not 0.5, 0.0"),
+        ({**SHARES, "stage_shares": (0.5, float("nan"))}, "must be positive.*nan"),
     ]:
-        with pytest.raises(ValueError, match=rf"data\.rung_shares .*{says}"):
+        with pytest.raises(ValueError, match=rf"data\.stage_shares .*{says}"):
             nth_farthest.DataConfig(**values)

@@ -145,7 +145,7 @@ def window(first, last):
     return {
         "tokens": text[rows],
         "targets": text[rows + 1],
-        "fresh": np.full(2, first == 0),
+        "is_first": np.full(2, first == 0),
         "noise": np.arange(2),
     }
 
@@ -170,7 +170,7 @@ def test_a_lane_that_begins_anew_forgets_what_was_carried():
         *_, carry = task.loss(model, window(0, 4), None)
 
         def loss(fresh, carry):
-            batch = window(4, 8) | {"fresh": np.array(fresh)}
+            batch = window(4, 8) | {"is_first": np.array(fresh)}
             return float(task.loss(model, batch, carry)[0].data)
 
         both, first = loss([True, True], carry), loss([True, False], carry)
@@ -221,7 +221,7 @@ def test_tied_weights_are_one_array_and_count_once():
 
 def test_lanes_go_through_the_text_and_begin_anew():
     text = np.arange(100, 203)
-    lanes = lm.Lanes(text, lanes=4, window=6, seed=1)
+    lanes = lm.BPTTBatches(text, lanes=4, window=6, seed=1)
     assert (lanes.length, lanes.windows) == (25, 4)
     starts = set()
     for epoch in range(12):
@@ -233,7 +233,9 @@ def test_lanes_go_through_the_text_and_begin_anew():
         np.testing.assert_array_equal(tokens, expected)
         for batch in batches:
             np.testing.assert_array_equal(batch["targets"], batch["tokens"] + 1)
-        assert [bool(batch["fresh"].all()) for batch in batches] == [True] + [False] * 3
+        assert [bool(batch["is_first"].all()) for batch in batches] == [True] + [
+            False
+        ] * 3
     assert starts == {0, 1}
     whole, part = lanes.batch(5, 0, 4), lanes.batch(5, 1, 3)
     for name, x in whole.items():

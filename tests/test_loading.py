@@ -16,7 +16,7 @@ from tinytasks import assert_same_arrays, nth_farthest, relations
 
 from tinyrmc import course, load
 from tinyrmc.cli import train
-from tinyrmc.cli.commands import Parser
+from tinyrmc.cli.commands import Options, Parser, parse_words
 from tinyrmc.cli.flags import add_flags, from_flags
 from tinyrmc.config import check_values, from_json, to_json
 from tinyrmc.cores import CoreConfig
@@ -33,8 +33,8 @@ babi = load_task("babi")
 def test_a_configuration_comes_back_from_json():
     for _, config in nth_farthest.Task.presets.values():
         values = dataclasses.asdict(config)
-        values["data"]["rungs"] = [
-            list(rung) for rung in values["data"]["rungs"]
+        values["data"]["stages"] = [
+            list(rung) for rung in values["data"]["stages"]
         ]  # as JSON has it
         assert from_json(nth_farthest.Config, values) == config
 
@@ -63,7 +63,7 @@ def test_a_configuration_of_another_version_names_the_field():
             r"config\.train\.steps must be an integer, not one with 401 digits; res",
         ),
         (
-            lambda values: values["data"].update(rungs=[[2, 1], [2, "x"]]),
+            lambda values: values["data"].update(stages=[[2, 1], [2, "x"]]),
             r"rungs must be \(\(an integer, an integer\), \.\.\.\), not \(\(2, 1\),",
         ),
         (
@@ -203,6 +203,26 @@ def test_the_network_that_comes_with_the_course_can_be_loaded():
     assert (
         np.mean(network(examples["inputs"]).data.argmax(-1) == examples["target"]) > 0.9
     )
+
+
+def test_what_has_another_name_by_now_is_read_by_its_old_one():
+    """In the configuration of a run, and on a command line."""
+    preset, kind = nth_farthest.QUICK, nth_farthest.Config
+    values, words = to_json(preset)["config"], []
+    for part, name, was, value in (
+        ("train", "cosine_fraction", "decay", 0.25),
+        ("train", "clip_by", "clips", "matrix"),
+        ("train", "micro_batch_size", "piece_size", 7),
+        ("data", "promotion_threshold", "passing", 0.5),
+        ("data", "replay_fraction", "rehearsal", 0.125),
+    ):
+        values[part][was] = values[part].pop(name)
+        words += [f"--{part}.{was}".replace("_", "-"), str(value)]
+    assert from_json(kind, values) == preset
+    found, _ = parse_words("nth_farthest", "quick", preset, Options(), words)
+    assert (found.train.cosine_fraction, found.train.micro_batch_size) == (0.25, 7)
+    assert (found.data.promotion_threshold, found.data.replay_fraction) == (0.5, 0.125)
+    assert found.train.clip_by == "matrix"
 
 
 def test_load_gives_the_trained_network():

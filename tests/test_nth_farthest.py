@@ -38,14 +38,14 @@ def drawn(count, objects, dimensions, layout=None, seed=0, count_from="nearest")
     )
 
 
-def task_of(objects=4, dimensions=4, rungs=(), seed=0, **data):
+def task_of(objects=4, dimensions=4, stages=(), seed=0, **data):
     """A task with the smallest network that will do."""
     config = dataclasses.replace(
         nth_farthest.QUICK,
         model=dataclasses.replace(
             nth_farthest.QUICK.model, mem_slots=2, head_size=2, num_heads=1
         ),
-        data=nth_farthest.DataConfig(objects, dimensions, rungs, **data),
+        data=nth_farthest.DataConfig(objects, dimensions, stages, **data),
     )
     return nth_farthest.Task(config)
 
@@ -240,7 +240,7 @@ def assert_same_batch(one, other):
 @given(st.integers(1, 300), st.data())
 def test_a_batch_is_the_same_in_whatever_parts_it_is_drawn(size, data):
     task = task_of(3, 2, ((2, 1), (3, 1)))
-    task.rung = 1
+    task.stage = 1
     stream = task.stream(None, seed=5)
     step = data.draw(st.integers(0, 10**6), label="step")
     cuts = sorted(
@@ -286,28 +286,28 @@ def test_runs_of_different_seeds_are_tested_on_the_same_examples():
 
 
 def test_a_rung_is_passed_by_the_way_covered_from_floor_to_perfect():
-    task = task_of(4, 2, ((3, 1), (3, 2)), passing=0.4)
+    task = task_of(4, 2, ((3, 1), (3, 2)), promotion_threshold=0.4)
     passing = 2 / 3 + 0.4 / 3
     assert observed(task, 100, {"accuracy": passing - 1e-9}) == {"rung": "3x1"}
     assert task.state() == {"rung": 0}
     # only rehearsed since the last line
     assert observed(task, 200, {"accuracy": float("nan")}) == {"rung": "3x1"}
-    assert task.rung == 0
+    assert task.stage == 0
     # the line tells of the rung it was measured on
     assert observed(task, 300, {"accuracy": passing + 1e-9}) == {"rung": "3x1"}
     assert observed(task, 400, {"accuracy": passing - 1e-9}) == {"rung": "3x2"}
-    assert task.rung == 1
-    assert observed(task, 500, {"accuracy": 1.0}) == {"rung": "3x2"} and task.rung == 2
+    assert task.stage == 1
+    assert observed(task, 500, {"accuracy": 1.0}) == {"rung": "3x2"} and task.stage == 2
     # there is no further one
     assert observed(task, 600, {"accuracy": 1.0}) == {"rung": "4x2"}
-    assert task.rung == 2
+    assert task.stage == 2
 
 
 def test_one_step_in_four_goes_back_to_an_earlier_rung():
-    task = task_of(4, 3, ((2, 1), (3, 1), (4, 2)), rehearsal=0.25)
-    task.rung = 2
+    task = task_of(4, 3, ((2, 1), (3, 1), (4, 2)), replay_fraction=0.25)
+    task.stage = 2
     stream, steps = task.stream(None, seed=3), 2000
-    seen = {rung: 0 for rung in task.rungs}
+    seen = {rung: 0 for rung in task.stages}
     for step in range(steps):
         batch = stream.batch(step, 0, 1)
         rung = (
@@ -324,7 +324,7 @@ def test_one_step_in_four_goes_back_to_an_earlier_rung():
 
 def test_rehearsed_examples_train_but_do_not_count_as_accuracy():
     task = task_of(3, 2, ((3, 1),))
-    task.rung = 1
+    task.stage = 1
     model = task.build(np.random.SeedSequence(0))
     batch = task.draw(np.random.default_rng(0), 10, 0)
     loss, count, metrics, _ = task.loss(model, batch, None)
@@ -358,10 +358,10 @@ def test_impossible_ladders_are_refused():
     for values, says in [
         ({"objects": 1}, r"data\.objects must be at least 2.*not 1 and 4"),
         ({"dimensions": 0}, r"data\.dimensions.*not 4 and 0"),
-        ({"rungs": ((5, 1),)}, r"data\.rungs holds 5 x 1, outside 2 x 1 to 4 x 4"),
-        ({"rungs": ((3, 1), (3, 0))}, r"data\.rungs holds 3 x 0"),
-        ({"passing": 1.0}, r"data\.passing.*not 1\.0"),
-        ({"rehearsal": -0.1}, r"data\.rehearsal.*-0\.1"),
+        ({"stages": ((5, 1),)}, r"data\.stages holds 5 x 1, outside 2 x 1 to 4 x 4"),
+        ({"stages": ((3, 1), (3, 0))}, r"data\.stages holds 3 x 0"),
+        ({"promotion_threshold": 1.0}, r"data\.promotion_threshold.*not 1\.0"),
+        ({"replay_fraction": -0.1}, r"data\.replay_fraction.*-0\.1"),
     ]:
         with pytest.raises(ValueError, match=says):
             nth_farthest.DataConfig(**values)
@@ -393,7 +393,7 @@ def test_the_network_is_the_paper_s():
         ], preset
         assert model(np.zeros((3, n, d + 3 * n), np.float32)).shape == (3, n)
     paper = nth_farthest.PAPER
-    assert (paper.data.objects, paper.data.dimensions, paper.data.rungs) == (8, 16, ())
+    assert (paper.data.objects, paper.data.dimensions, paper.data.stages) == (8, 16, ())
     assert (paper.train.batch_size, paper.train.learning_rate) == (1600, 1e-4)
     assert paper.model.mem_slots * paper.model.num_heads * paper.model.head_size == 2048
     assert nth_farthest.PAPER32.data.dimensions == 32

@@ -132,9 +132,9 @@ def test_what_was_drawn_under_another_state_is_thrown_away(make_prefetcher):
     task = who()
     drawing = make_prefetcher(task)
     for step in range(12):
-        task.rung = step // 4
+        task.stage = step // 4
         batch = drawing.batch(step, 0)
-        assert batch["who"][0, 2] == task.rung
+        assert batch["who"][0, 2] == task.stage
     assert batch["who"][0, 0] == child_of(drawing)
 
 
@@ -150,7 +150,7 @@ def test_batches_that_grow_get_larger_slots(make_prefetcher):
     task = Growing(Config())
     drawing, sizes, pids = make_prefetcher(task), [], []
     for step in range(12):
-        task.rung = (0, 2, 1)[step // 4]
+        task.stage = (0, 2, 1)[step // 4]
         batch = drawing.batch(step, 0)
         assert_same_arrays(anonymous(batch), drawn(task, step))
         sizes.append(drawing._drawer._ring.size)
@@ -172,7 +172,7 @@ def test_a_batch_is_not_written_over_while_it_is_kept(make_prefetcher):
 
 TASKS = [
     lambda: relations(),
-    lambda: relations(piece_size=None),
+    lambda: relations(micro_batch_size=None),
     lambda: Finite(Config()),
     lambda: Text(Config()),
 ]
@@ -196,7 +196,7 @@ def test_training_is_the_same_to_the_last_bit(make, device, cupy, make_trainer):
 
 
 def test_a_gpus_batches_are_drawn_ahead_and_nothing_waits(cupy, make_trainer):
-    task = Who(Config(dataclasses.replace(TRAIN, piece_size=None)))
+    task = Who(Config(dataclasses.replace(TRAIN, micro_batch_size=None)))
     trainer, pids = make_trainer(task, device="cuda"), []
     loss = task.loss
 

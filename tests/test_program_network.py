@@ -379,7 +379,7 @@ def test_workers_make_no_difference():
         def task():
             return task_of(
                 {"loss_mean": loss_mean},
-                {"piece_size": 4},
+                {"micro_batch_size": 4},
                 kind="program",
                 length=2,
                 nesting=2,

@@ -375,7 +375,7 @@ def test_memory_that_does_not_suffice_for_a_step_ends_in_one_line(monkeypatch, c
     )
     assert (
         "--model.mem-slots 2, " in err
-        and err.endswith("(--train.piece-size)\n")
+        and err.endswith("(--train.micro-batch-size)\n")
         and err.count("\n") == 1
     )
     assert Run.open("run").load()[1]["step"] == 0

@@ -344,7 +344,7 @@ def test_memory_that_does_not_suffice_for_an_evaluation_names_the_flags(
     mistaken((LOST, 'raise MemoryError("no room")'))
     says = (
         "out of memory: no room; choose a smaller network, or fewer examples at a "
-        "time (--train.piece-size)"
+        "time (--train.micro-batch-size)"
     )
     assert refused(train.main, "larger", "--workers", "1").startswith(says)
 

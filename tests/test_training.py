@@ -107,7 +107,7 @@ def test_the_curriculum_reaches_every_worker(make_trainer):
     pair = of_both_kinds(make_trainer, workers=2)
     for rung in (0, 2, 1):
         for trainer in pair:
-            trainer.task.rung = rung
+            trainer.task.stage = rung
             trainer.advance()
         assert_same_arrays(*(trainer.arrays() for trainer in pair))
 
@@ -215,7 +215,7 @@ def test_the_optimizer_is_the_one_asked_for(make_trainer):
         for given in [False, True]:
             settings, kind = OPTIMIZERS[name]
             task = larger(
-                optimizer=name, piece_size=None, **(settings if given else {})
+                optimizer=name, micro_batch_size=None, **(settings if given else {})
             )
             trainer = make_trainer(task, seed=2)
             own = {key.removeprefix("rms_"): value for key, value in settings.items()}
@@ -359,7 +359,7 @@ def test_a_task_that_gives_only_what_it_must_learns(make_trainer, new_run):
 
 
 POSITIVE = (
-    "steps batch_size learning_rate piece_size log_every evaluate_every "
+    "steps batch_size learning_rate micro_batch_size log_every evaluate_every "
     "nonfinite_limit clip_norm epsilon"
 ).split()
 NAN, INF = float("nan"), float("inf")
@@ -380,7 +380,7 @@ REFUSED = [
     ({"checkpoint_minutes": -1.0}, "checkpoint_minutes must be at least 0, not -1.0"),
     ({"checkpoint_minutes": NAN}, "checkpoint_minutes must be at least 0, not nan"),
     ({"warmup_steps": -1}, "warmup_steps must be at least 0, not -1"),
-    ({"decay": 1.5}, "decay must be in [0, 1], not 1.5"),
+    ({"cosine_fraction": 1.5}, "cosine_fraction must be in [0, 1], not 1.5"),
     ({"momentum": 1.0}, "momentum must be in [0, 1), not 1.0"),
     ({"beta1": -0.1}, "beta1 must be in [0, 1), not -0.1"),
     ({"beta2": 1.0}, "beta2 must be in [0, 1), not 1.0"),
@@ -426,7 +426,7 @@ def test_impossible_values_are_refused_by_name():
 def test_a_piece_is_the_batch_on_a_gpu_unless_told_otherwise():
     gpu, config = object(), TrainConfig(batch_size=1600)
     assert (config.piece(np), config.piece(gpu)) == (128, 1600)
-    assert {TrainConfig(piece_size=50).piece(xp) for xp in (np, gpu)} == {50}
+    assert {TrainConfig(micro_batch_size=50).piece(xp) for xp in (np, gpu)} == {50}
 
 
 def test_numbers_of_workers_that_cannot_be_are_refused():

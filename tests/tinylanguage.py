@@ -57,7 +57,7 @@ class Config:
     train: training.TrainConfig = TRAIN
 
 
-class Lanes(training.Stream):
+class BPTTBatches(training.Stream):
     """Windows of words, each with the one before it."""
 
     random_access = True
@@ -96,7 +96,7 @@ class Task(training.Task):
         return nn.Linear(SIZE, SIZE, seed=np.random.default_rng(seed))
 
     def stream(self, model, seed):
-        return Lanes(self.text("train"), self.config.train.batch_size)
+        return BPTTBatches(self.text("train"), self.config.train.batch_size)
 
     def losses(self, model, before, following):
         one_hot = np.eye(SIZE, dtype=np.float32)[before.ravel()]

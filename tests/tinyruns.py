@@ -28,9 +28,9 @@ nth_farthest = discovery.load_task("nth_farthest")
 STEPS = 12
 TINY = shlex.split(
     "nth_farthest --model.mem-slots 2 --model.head-size 2 --model.num-heads 1 "
-    "--data.dimensions 2 --data.rungs 2 1 3 1 --data.passing 0.01 --workers 1 "
-    f"--train.steps {STEPS} --train.batch-size 8 --train.log-every 5 "
-    "--train.evaluate-every 10 --train.piece-size 2048"
+    "--data.dimensions 2 --data.stages 2 1 3 1 --data.promotion-threshold 0.01 "
+    f"--workers 1 --train.steps {STEPS} --train.batch-size 8 --train.log-every 5 "
+    "--train.evaluate-every 10 --train.micro-batch-size 2048"
 )
 
 

@@ -278,7 +278,8 @@ def _too_large(task: Task, error: MemoryError) -> UserError:
     size = sizes(model) if isinstance(model, CoreConfig) else ""
     return UsageError(
         f"out of memory{what and ': '}{what}; choose a smaller network"
-        f"{size and f' ({size})'}, or fewer {task.row}s at a time (--train.piece-size)"
+        f"{size and f' ({size})'}, or fewer {task.row}s at a time "
+        "(--train.micro-batch-size)"
     )
 
 

@@ -192,7 +192,9 @@ class Task:
     def learning_rate(self, step: int) -> float:
         """The rate of this step: warm-up, plateau, decay. `schedules.py` has others."""
         t = self.config.train
-        return optim.schedule(t.learning_rate, t.steps, t.warmup_steps, t.decay)(step)
+        return optim.schedule(
+            t.learning_rate, t.steps, t.warmup_steps, t.cosine_fraction
+        )(step)
 
     def after_update(self, model) -> None:
         """Called after each update, for constraints on parameters."""

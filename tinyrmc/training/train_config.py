@@ -51,7 +51,7 @@ class TrainConfig:
     """peak learning rate"""
     warmup_steps: int = 200
     """steps over which the rate rises linearly to its peak"""
-    decay: float = 0.0
+    cosine_fraction: float = field(default=0.0, metadata={"was": "decay"})
     """fraction of all steps, at the end, over which the rate falls to zero along a
     cosine
     """
@@ -77,9 +77,11 @@ class TrainConfig:
     """what is minimised: the mean of a batch's losses, or their sum"""
     clip_norm: float | None = 1.0
     """largest L2 norm of the gradient; None: not clipped"""
-    clips: Literal["whole", "matrix"] = field(default="whole", metadata=ADDED)
+    clip_by: Literal["whole", "matrix"] = field(
+        default="whole", metadata=ADDED | {"was": "clips"}
+    )
     """what is clipped to that norm: the whole gradient, or each matrix of it"""
-    piece_size: int | None = None
+    micro_batch_size: int | None = field(default=None, metadata={"was": "piece_size"})
     """at most this many examples go through the network at once, in pieces that the
     workers share; None: 128, on a GPU the batch
     """
@@ -100,7 +102,7 @@ class TrainConfig:
         for names, low, high, wanted in (
             ("learning_rate", least, LARGEST, f"positive, at most {LARGEST:.1e}"),
             ("steps batch_size log_every evaluate_every", 1, math.inf, "positive"),
-            ("nonfinite_limit piece_size", 1, math.inf, "positive"),
+            ("nonfinite_limit micro_batch_size", 1, math.inf, "positive"),
             (
                 "clip_norm epsilon",
                 least,
@@ -109,7 +111,7 @@ class TrainConfig:
             ),
             ("momentum beta1 beta2 rms_decay", 0, math.nextafter(1, 0), "in [0, 1)"),
             ("checkpoint_minutes warmup_steps", 0, math.inf, "at least 0"),
-            ("decay", 0, 1, "in [0, 1]"),
+            ("cosine_fraction", 0, 1, "in [0, 1]"),
         ):
             for name in names.split():
                 value = getattr(self, name)
@@ -131,7 +133,7 @@ class TrainConfig:
 
     def piece(self, xp) -> int:
         """How many examples of `xp`'s arrays may go through the network at once."""
-        return self.piece_size or (PIECE if xp is np else self.batch_size)
+        return self.micro_batch_size or (PIECE if xp is np else self.batch_size)
 
     def make_optimizer(
         self, parameters: Iterable[Parameter], allocate: Callable | None = None
@@ -149,5 +151,5 @@ class TrainConfig:
         else:
             own, kind = {"momentum": self.momentum}, optim.SGD
         optimizer = kind(parameters, **own, allocate=allocate)
-        optimizer.clip_by = self.clips
+        optimizer.clip_by = self.clip_by
         return optimizer

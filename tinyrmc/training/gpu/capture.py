@@ -203,7 +203,7 @@ def _obstacle(trainer: Any) -> str:
     if trainer.ranks > 1:
         return "is for one process, and ranks exchange numbers in each step"
     if len(trainer.shares.pieces) > 1:
-        return "needs the batch in one piece; leave --train.piece-size out"
+        return "needs the batch in one piece; leave --train.micro-batch-size out"
     if type(task).prepare is not Task.prepare:
         return f"cannot repeat a step of {type(task).__name__}, which acts"
     if type(trainer.optimizer) not in OPTIMIZERS:

@@ -141,7 +141,7 @@ PAPER: dict[str, Any] = {
         objective="sum",
         learning_rate=1e-4,
         warmup_steps=0,
-        decay=0.0,
+        cosine_fraction=0.0,
         clip_norm=None,
     ),
 }
