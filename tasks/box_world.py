@@ -322,8 +322,8 @@ class Task(ActingTask):
             return None
         return f"viewport, {CORES[m.core]}"
 
-    def floor_means(self):
-        found = super().floor_means()
+    def baseline_means(self):
+        found = super().baseline_means()
         if self.config.world.distractors[1]:
             guessed = self.held_out_world.levels.guessed()
             for split in self.splits:

@@ -511,9 +511,8 @@ class Task(training.Task):
         return {"rung": f"{objects}x{dimensions}"}
 
     def observe(self, step, metrics):
-        if self.stage < len(self.stages) - 1 and self._passed(
-            step, metrics["accuracy"]
-        ):
+        climbing = self.stage < len(self.stages) - 1
+        if climbing and self._passed(step, metrics["accuracy"]):
             self.stage += 1
 
     def _passed(self, step, accuracy):

@@ -11,11 +11,9 @@ from tinyrmc import Tape
 from tinyrmc import primitives as p
 from tinyrmc.cores import LSTM, DeepLSTM, Feedforward, RelationalMemory
 from tinyrmc.cores.core import state_arrays, state_of
-from tinyrmc.errors import RunError
 from tinyrmc.training.discovery import TaskError
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.rl import vtrace
-from tinyrmc.training.rl.actors import turned
 
 CONFIG = tinyworld.CONFIG
 
@@ -158,14 +156,6 @@ def test_a_trajectory_waits_in_a_queue_as_many_updates_as_its_lag_says():
         assert_same_arrays(found[k][0], trajectory)
     played = [batch["taken"].tobytes() for batch, _ in found]
     assert len({*played}) == len(played)
-
-
-def test_random_numbers_of_the_first_trajectories_are_fresh_and_below_one():
-    noise = np.array([[0, 0.25, 0.5, 1 - 2**-24]], np.float32)
-    for times in range(1, 8):
-        other = turned(noise, times)
-        assert other.dtype == np.float32 and (0 <= other).all() and (other < 1).all()
-        assert abs(other - noise).min() > 0.05
 
 
 # --- The loss -------------------------------------------------------------------------
@@ -311,20 +301,6 @@ def test_a_run_goes_on_in_the_middle_of_its_levels(make_trainer, new_run):
             assert run_training(again, broken) == "finished"
             assert_same_arrays(again.arrays(), reference.arrays())
             assert timeless(broken.metrics()) == timeless(whole.metrics())
-
-
-def test_levels_that_lack_something_are_not_gone_on_with(make_trainer):
-    for change in [
-        lambda x: {},
-        lambda x: {"carry/fresh": x.astype(np.float32)},
-        lambda x: {"carry/fresh": x[:-1]},
-        lambda x: {"carry/fresh": x[:, None]},
-    ]:
-        trainer = make_trainer(task())
-        trainer.advance()
-        arrays, state = trainer.arrays(), trainer.state()
-        with pytest.raises(RunError, match=r"should carry fresh as bool\[\d+\]"):
-            trainer.restore(arrays | change(arrays.pop("carry/fresh")), state)
 
 
 def test_each_held_out_level_is_played_once_however_they_are_shared_out():

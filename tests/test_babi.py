@@ -18,8 +18,7 @@ from tinytasks import assert_same_arrays, stop_at, timeless
 from tasks import babi
 from tinyrmc import Tape, corpora, training
 from tinyrmc.cli import evaluate, report, train
-from tinyrmc.cli.commands import Options, parse_words
-from tinyrmc.results.published_babi import HEADS, WORDS_1K, WORDS_10K
+from tinyrmc.results.published_babi import HEADS
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
 
@@ -308,24 +307,6 @@ def test_linear_start_ends_when_validation_stalls():
     assert not told(recipe={"linear_epochs": 0}).linear
 
 
-def test_nothing_published_stands_beside_other_stories(monkeypatch):
-    """One file differs by a space."""
-    for chosen, rows in [("1", 0), ("2", 1), ("all", 19)]:
-        with monkeypatch.context() as patch:
-            with fresh_directory() as tmp_path:
-                folder = write_babi(tmp_path)
-                as_published(patch, folder)
-                (path,) = folder.rglob("qa1_*_train.txt")
-                path.write_text(path.read_text().replace("1 ", "1  ", 1))
-                patch.setattr(babi, "TRIAL", 0)
-                task = babi.Task(dataclasses.replace(config(chosen), data_dir=folder))
-                patch.setattr(babi, "column", lambda config: "PE LS RN")
-                assert len(task.cells()) == rows
-                told = [note for note in task.notes() if "byte for byte" in note]
-                assert len(told) == (chosen != "2")
-                assert all("stories of task 1 are not" in note for note in told)
-
-
 def as_published(monkeypatch, folder):
     """Let the stories in a folder be the published ones."""
     found = corpora.babi(data_dir=folder)
@@ -455,18 +436,26 @@ def test_other_cores_read_sentence_by_sentence_and_the_question_last():
 
 
 def test_bad_files_get_one_line(empty_directory, refused):
-    for changes, says in [
-        ({(1, "train"): "1 Mary went.\nno number\n"}, r"qa1_a-name_train.txt line 2: "),
-        ({(1, "test"): "\n"}, r"qa1_a-name_test.txt has no questions"),
-        ({(1, "train"): "1 Where is Mary?\tgarden\t\n" * 9}, "before anything is told"),
-        (
-            {(1, "test"): "1 Ann flew.\n2 Where is Mary?\tgarden\t1\n"},
-            "never use: ann, flew; fetch both files",
-        ),
-        ({(1, "train"): ""}, "has no en/qa1_\\*_train.txt"),
-    ]:
-        write_babi(Path("data"), changes)
-        words = "babi --data-dir data --data.task 1".split()
+    for number, (changes, says) in enumerate(
+        [
+            (
+                {(1, "train"): "1 Mary went.\nno number\n"},
+                r"qa1_a-name_train.txt line 2: ",
+            ),
+            ({(1, "test"): "\n"}, r"qa1_a-name_test.txt has no questions"),
+            (
+                {(1, "train"): "1 Where is Mary?\tgarden\t\n" * 9},
+                "before anything is told",
+            ),
+            (
+                {(1, "test"): "1 Ann flew.\n2 Where is Mary?\tgarden\t1\n"},
+                "never use: ann, flew; fetch both files",
+            ),
+            ({(1, "train"): ""}, "has no en/qa1_\\*_train.txt"),
+        ]
+    ):
+        write_babi(Path(f"data{number}"), changes)
+        words = f"babi --data-dir data{number} --data.task 1".split()
         assert re.search(says, refused(train.main, *words))
 
 
@@ -522,32 +511,6 @@ def test_runs_are_evaluated_and_stand_beside_what_was_published(
     )
     assert text.count("python -m tinyrmc.train babi joint\n") == 1
     assert "the paper says" not in text
-
-
-def test_a_report_counts_the_parameters_of_one_restart():
-    """The others are not what its error is that of."""
-    for chosen in ["16", "all", "joint"]:
-        counts = []
-        for restarts in (1, 3):
-            task = task_of(chosen, model={"restarts": restarts})
-            counts.append(task.parameters(task.build(np.random.SeedSequence(0))))
-        assert counts[0] == counts[1]
-
-
-def test_the_words_of_a_column_train_it_and_no_other_size_does():
-    for words, head in [
-        *((words, head) for head, words in WORDS_1K.items()),
-        *((words, head) for head, words in WORDS_10K.items()),
-        # of another size than the published ones
-        ("quick --model.embedding-size 2", None),
-        ("quick --model.relu 1", None),
-        ("quick --data.memories 3", None),
-        ("joint --model.embedding-size 20", None),
-    ]:
-        preset, *flags = words.split()
-        usual = babi.Task.presets[preset][1]
-        config, _ = parse_words("babi", preset, usual, Options(), flags)
-        assert babi.column(config) == head
 
 
 def published_errors():

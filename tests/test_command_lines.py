@@ -142,7 +142,7 @@ def test_a_finished_run_directory_is_complete(trained):
     )
     assert trained.config["config"]["model"]["mem_slots"] == 2 and trained.config[
         "config"
-    ]["data"]["rungs"] == [[2, 1], [3, 1]]
+    ]["data"]["stages"] == [[2, 1], [3, 1]]
     assert {"numpy", "python", "cores", "processor"} <= trained.environment.keys()
     assert isinstance(task_from_dict(trained.config), nth_farthest.Task)
     last = trained.metrics()[-1]

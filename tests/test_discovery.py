@@ -188,30 +188,6 @@ def test_found_and_loaded_from_any_installation(installation, tmp_path):
     assert answer["once"]
 
 
-def test_a_foreign_tasks_distribution_and_the_wheel_leave_each_other_alone(wheel):
-    for first in ["ours", "theirs"]:
-        with fresh_directory() as tmp_path:
-            site = tmp_path / "site"
-            if first == "theirs":
-                make_foreign(site)
-            shutil.copytree(wheel, site, dirs_exist_ok=True)
-            if first == "ours":
-                make_foreign(site)
-            answer = ask(site, cwd=tmp_path, load="nth_farthest")
-            assert answer["loaded"] == str(
-                site / "tinyrmc" / "tasks" / "nth_farthest.py"
-            )
-            assert "homework" not in answer["files"]
-            uninstall(site, "tinyrmc")
-            files = [
-                path.relative_to(site) for path in site.rglob("*") if path.is_file()
-            ]
-            expected = [
-                Path("tasks", f"{name}.py") for name in ("__init__", "homework")
-            ]
-            assert sorted(files) == [*expected, Path("tasks", "nth_farthest.py")]
-
-
 def test_a_folder_beside_the_package_counts_only_in_a_clone():
     for project in [None, "theirs", "tinyrmc"]:
         with fresh_directory() as tmp_path:
@@ -384,17 +360,6 @@ def test_a_run_directory_cannot_bring_code_with_it(own):
             UnknownTask, match=r"is not the absolute path of a file nth_far"
         ):
             load_task_of({"task": "nth_farthest", "task_file": kept})
-
-
-def test_a_word_that_is_no_file_is_told(own):
-    for word, says in [
-        ("recall.py", "there is no file recall.py; `tinyrmc new NAME` writes"),
-        ("../recall.py", "there is no file ../recall.py; "),
-        ("../work", "../work is not a task; give a Python file, or a name (babi"),
-    ]:
-        with pytest.raises(UnknownTask) as caught:
-            load_task(word)
-        assert str(caught.value).startswith(says)
 
 
 # --- Suggestions ----------------------------------------------------------------------

@@ -70,7 +70,7 @@ def test_nth_farthest(capsys):
         (
             "direct",
             "--data.promotion-threshold 0.2 --data.replay-fraction 0.1",
-            "without stages: data.pa",
+            "without stages: data.promotion_threshold, data.replay_fraction",
         ),
     ]:
         check("nth_farthest", preset, words, says, capsys)

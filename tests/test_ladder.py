@@ -115,7 +115,7 @@ def test_impossible_shares_are_refused():
         ({**SHARES, "stage_shares": (0.5,)}, "data.stages, which has 2, not 1"),
         ({**SHARES, "stage_shares": (0.5, 0.5)}, "below 1: the task .* not 0.5, 0.5"),
         ({**SHARES, "stage_shares": (0.5, 0.0)}, "must be positive.*not 0.5, 0.0"),
-        ({**SHARES, "stage_shares": (0.5, float("nan"))}, "must be positive.*nan"),
+        ({**SHARES, "stage_shares": (0.5, float("nan"))}, "must be .*nan"),
     ]:
         with pytest.raises(ValueError, match=rf"data\.stage_shares .*{says}"):
             nth_farthest.DataConfig(**values)

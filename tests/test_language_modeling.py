@@ -4,7 +4,6 @@ The oracle is a network in plain NumPy, one word at a time.
 """
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from tinytasks import assert_same_arrays, forks, stop_at, timeless
 from tasks import language_modeling as lm
 from tinyrmc import Tape, corpora, training
 from tinyrmc.corpora import ngrams
-from tinyrmc.errors import UserError
 
 WORDS = "the cat sat on a mat and saw some other cats there".split()
 
@@ -269,16 +267,6 @@ def test_dropout_falls_on_each_place():
         assert abs(trained - plain) > 1e-3
 
 
-def test_scaled_embeddings_are_larger_ones_for_the_core_and_not_for_the_softmax():
-    plain, scaled = (built(task_of(scaled=s)) for s in (False, True))
-    softmax = plain.embedding.weight.data.copy()
-    plain.embedding.weight.data *= math.sqrt(MODEL.embedding_size)
-    tokens, state = window(0, 12)["tokens"], plain.initial_state(2)
-    expected = plain.unroll(tokens, state)[0].data[:, -1] @ softmax.T + plain.bias.data
-    found = scaled.logits(tokens, state)[0].data
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
 def test_dropout_may_leave_out_the_same_units_of_a_window():
     model = built(
         task_of(dropout_output=0.5, dropout_shared=True, core="rnn", layers=1)
@@ -457,32 +445,7 @@ def test_unknown_words_can_be_left_out():
     assert written(known, built(known), unk=False) == written(known, built(known))
 
 
-def test_a_prompt_of_unknown_words_is_refused():
-    task = task_of()
-    with pytest.raises(UserError, match="'Zebra' is not one of the vocabulary's 13"):
-        task.generate(built(task), "The Zebra", np.random.default_rng(0))
-
-
 # --- Presets --------------------------------------------------------------------------
-
-
-def test_presets_are_networks_of_every_core():
-    for name, core, layers in [
-        ("quick", "lstm", 2),
-        ("quick", "rmc", 1),
-        ("quick", "rmc_paper", 1),
-        ("quick", "rnn", 2),
-        ("ptb", "rmc", 1),
-        ("wikitext2", "lstm", 1),
-        ("wikitext2", "rmc", 1),
-    ]:
-        _, config = lm.Task.presets[name]
-        model = dataclasses.replace(config.model, core=core)
-        task = Task(dataclasses.replace(config, model=model))
-        network = task.build(np.random.SeedSequence(0))
-        assert len(network.layers) == layers
-        total, *_ = task.loss(network, window(0, 3), None)
-        assert np.isfinite(total.data)
 
 
 # --- Bad input ------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import ConfigError, RunError
 from tinyrmc.runs.files import write_whole
 from tinyrmc.runs.run import Run
+from tinyrmc.training import TrainConfig
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.trainer import Trainer
@@ -64,7 +65,7 @@ def test_a_configuration_of_another_version_names_the_field():
         ),
         (
             lambda values: values["data"].update(stages=[[2, 1], [2, "x"]]),
-            r"rungs must be \(\(an integer, an integer\), \.\.\.\), not \(\(2, 1\),",
+            r"stages must be \(\(an integer, an integer\), \.\.\.\), not \(\(2, 1\),",
         ),
         (
             lambda values: values.update(train=3),
@@ -206,7 +207,7 @@ def test_the_network_that_comes_with_the_course_can_be_loaded():
 
 
 def test_what_has_another_name_by_now_is_read_by_its_old_one():
-    """In the configuration of a run, and on a command line."""
+    """In the configuration of a run, on a command line, and in a task's file."""
     preset, kind = nth_farthest.QUICK, nth_farthest.Config
     values, words = to_json(preset)["config"], []
     for part, name, was, value in (
@@ -223,6 +224,10 @@ def test_what_has_another_name_by_now_is_read_by_its_old_one():
     assert (found.train.cosine_fraction, found.train.micro_batch_size) == (0.25, 7)
     assert (found.data.promotion_threshold, found.data.replay_fraction) == (0.5, 0.125)
     assert found.train.clip_by == "matrix"
+    assert TrainConfig(decay=0.5, piece_size=3) == TrainConfig(
+        cosine_fraction=0.5, micro_batch_size=3
+    )
+    assert dataclasses.replace(preset.train, decay=0.125).cosine_fraction == 0.125
 
 
 def test_load_gives_the_trained_network():

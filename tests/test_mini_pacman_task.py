@@ -126,17 +126,3 @@ def test_half_of_the_levels_drop_out_at_a_time():
         kept = actors.still_played(alive)
         assert len({*kept}) == len(kept) == number
         assert alive[kept].sum() == running
-
-
-def test_the_paper_played_the_regular_game():
-    for model, world, cell in [
-        ({}, {}, "viewport, RMC"),
-        ({"core": "lstm"}, {"view": "whole"}, "whole, LSTM"),
-        ({"core": "feedforward"}, {}, "viewport, no memory"),
-        ({"core": "feedforward"}, {"view": "whole"}, None),
-        ({"core": "rnn"}, {}, None),
-        ({}, {"mode": "hunt"}, None),
-        ({}, {"limit": 500}, None),
-    ]:
-        assert task(model, **world).cell() == cell
-        assert cell is None or cell in mini_pacman.Task.published

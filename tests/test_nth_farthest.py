@@ -397,19 +397,3 @@ def test_the_network_is_the_paper_s():
     assert (paper.train.batch_size, paper.train.learning_rate) == (1600, 1e-4)
     assert paper.model.mem_slots * paper.model.num_heads * paper.model.head_size == 2048
     assert nth_farthest.PAPER32.data.dimensions == 32
-
-
-def test_only_a_whole_training_stands_beside_the_paper_s_result():
-    """And the command of the DNC's cell trains the paper's DNC."""
-    for core, preset in [("rmc", "paper"), ("dnc", "paper_dnc")]:
-        cell = f"8 x 16, {core.upper()}"
-        assert nth_farthest.Task.published[cell][1] == preset
-        usual = nth_farthest.Task.presets[preset][1]
-        assert usual.model.core == core
-        assert nth_farthest.Task(usual).cell() == cell
-        least = nth_farthest.LADDER.train.steps * nth_farthest.LADDER.train.batch_size
-        steps = least // usual.train.batch_size  # enough, and one too few
-        for few, stands in ((steps, cell), (steps - 1, None)):
-            train = dataclasses.replace(usual.train, steps=few)
-            short = dataclasses.replace(usual, train=train)
-            assert nth_farthest.Task(short).cell() == stands

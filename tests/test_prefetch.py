@@ -132,9 +132,9 @@ def test_what_was_drawn_under_another_state_is_thrown_away(make_prefetcher):
     task = who()
     drawing = make_prefetcher(task)
     for step in range(12):
-        task.stage = step // 4
+        task.rung = step // 4
         batch = drawing.batch(step, 0)
-        assert batch["who"][0, 2] == task.stage
+        assert batch["who"][0, 2] == task.rung
     assert batch["who"][0, 0] == child_of(drawing)
 
 
@@ -150,7 +150,7 @@ def test_batches_that_grow_get_larger_slots(make_prefetcher):
     task = Growing(Config())
     drawing, sizes, pids = make_prefetcher(task), [], []
     for step in range(12):
-        task.stage = (0, 2, 1)[step // 4]
+        task.rung = (0, 2, 1)[step // 4]
         batch = drawing.batch(step, 0)
         assert_same_arrays(anonymous(batch), drawn(task, step))
         sizes.append(drawing._drawer._ring.size)

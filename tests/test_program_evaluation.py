@@ -2,7 +2,6 @@
 programhelp.py), their distribution, and refusals.
 """
 
-import itertools
 import re
 
 import numpy as np
@@ -198,23 +197,6 @@ def test_memory_tasks():
         assert {text[-1] for text in shown} == {"@"}
 
 
-def test_operations_numbers_rounds_and_comparisons_are_uniform():
-    texts, _ = drawn(20_000, kind="program", length=2)
-    readers = [Reader(text) for text in texts]
-    assert [reader.value() for reader in readers]
-    operations = [reader.operations[0] for reader in readers]
-    within(
-        [operations.count(name) for name in ("+", "-", "*", "for", "if>", "if<")],
-        [0.2] * 4 + [0.1] * 2,
-        20_000,
-    )
-    rounds = [reader.rounds[0] for reader in readers if reader.rounds]
-    within(np.bincount(rounds)[1:], [1 / 9] * 9, len(rounds))
-    for place in range(2):  # the first and the second number, uniform from 10 to 99
-        numbers = [int(reader.numbers[place]) for reader in readers]
-        within(np.bincount(numbers)[10:], [1 / 90] * 90, 20_000)
-
-
 def test_operations_of_learning_to_execute_are_uniform():
     texts, _ = drawn(12_000, kind="program", style="lte", length=2, operations=())
     kinds = {
@@ -315,26 +297,6 @@ def test_the_arrays_are_as_wide_as_the_longest_program():
             assert style == "lte" or widths.places == widths.answers + 1
 
 
-def test_the_widest_programs_of_learning_to_execute_fit():
-    """Each operation with the largest numbers there can be, in the worst order."""
-    forms = [
-        form
-        for name in programs.OPERATIONS["lte"]["program"]
-        for form in programs.FORMS["lte"][name]
-    ]
-    widths = programs.layout(DataConfig("program", 2, 3, "lte"))
-    for chain in itertools.product(forms, repeat=3):
-        for place in (0.0, 0.99):
-            text, value = programs.write_program(
-                [
-                    (form, [100] * 4, 8, place, letter)
-                    for form, letter in zip(chain, "abc", strict=True)
-                ],
-                "lte",
-            )
-            assert len(text) <= widths.inputs and len(f"{value}.") <= widths.answers
-
-
 def test_the_released_symbols():
     symbols = programs.SYMBOLS["release"]
     assert len(symbols) == len(set(symbols)) == 45
@@ -359,19 +321,6 @@ def outermost(text):
         outer += character if depth == 0 else ""
     signs = {"for": "for", "if": "if", "*": "multiply", "-": "subtract", "+": "add"}
     return next(name for sign, name in signs.items() if sign in outer)
-
-
-def test_which_operation_comes_last():
-    for nesting in [1, 3]:
-        for position in ["first", "random"]:
-            task = task_of(kind="program", nesting=nesting, nest_position=position)
-            batch, names = (
-                task.draw(np.random.default_rng(0), 500),
-                task.config.data.in_use,
-            )
-            found = [names[number] for number in batch["last_operation"]]
-            assert found == [outermost(text) for text in texts_of(batch, "release")[0]]
-            assert set(found) == set(names)
 
 
 def test_accuracy_is_taken_apart_by_place_and_by_operation(monkeypatch):

@@ -27,18 +27,12 @@ class Pair(core.Core):
         return inputs, (total + inputs, (count + 1.0,))
 
 
+F64 = np.float64
 CORES = [
-    pytest.param(lambda: RelationalMemory(5, 3, 2, 2, dtype=np.float64), id="rmc"),
-    pytest.param(
-        lambda: RelationalMemory(
-            5, 3, 2, 2, gate_style=None, num_blocks=2, dtype=np.float64
-        ),
-        id="rmc without gates",
-    ),
-    pytest.param(
-        lambda: PaperRelationalMemory(5, 3, 2, 2, dtype=np.float64), id="rmc_paper"
-    ),
-    pytest.param(lambda: LSTM(5, 4, dtype=np.float64), id="lstm"),
+    lambda: RelationalMemory(5, 3, 2, 2, dtype=F64),
+    lambda: RelationalMemory(5, 3, 2, 2, gate_style=None, num_blocks=2, dtype=F64),
+    lambda: PaperRelationalMemory(5, 3, 2, 2, dtype=F64),
+    lambda: LSTM(5, 4, dtype=F64),
 ]
 
 
@@ -244,28 +238,6 @@ def test_training_and_testing_may_answer_differently():
         assert asked == [decoder, evaluation or decoder]
 
 
-def test_shared_and_separate_cores():
-    names = {
-        share: dict(
-            network_of(task_of({"share_core": share}, kind="copy")).named_parameters()
-        )
-        for share in (True, False)
-    }
-    assert not [name for name in names[True] if name.startswith("answering")]
-    ours, theirs = (
-        {
-            name.partition(".")[2]: q
-            for name, q in names[False].items()
-            if name.startswith(part)
-        }
-        for part in ("core.", "answering.")
-    )
-    assert ours.keys() == theirs.keys()
-    assert not np.array_equal(
-        ours["blocks.0.qkv.weight"].data, theirs["blocks.0.qkv.weight"].data
-    )
-
-
 def test_the_networks_are_the_papers():
     """Four layers of 256 ReLU units on the core's output, then the logits of the 45
     symbols; sizes of the presets.
@@ -371,32 +343,6 @@ def test_what_lies_beyond_the_end_changes_nothing():
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
     for one, two in zip(gradients, others, strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)
-
-
-def test_workers_make_no_difference():
-    for loss_mean in ["places", "characters"]:
-
-        def task():
-            return task_of(
-                {"loss_mean": loss_mean},
-                {"micro_batch_size": 4},
-                kind="program",
-                length=2,
-                nesting=2,
-            )
-
-        gradients = []
-        for workers in (1, 3):
-            trainer = Trainer(task(), seed=2, workers=workers, processes=False)
-            trainer.advance()
-            gradients.append(
-                (trainer.optimizer.gradient.copy(), trainer.window.means())
-            )
-            trainer.workers.close()
-        np.testing.assert_allclose(
-            gradients[0][0], gradients[1][0], rtol=1e-4, atol=1e-5
-        )
-        assert gradients[0][1] == pytest.approx(gradients[1][1], rel=1e-4)
 
 
 def test_every_way_of_answering_runs_on_a_device(monkeypatch):

@@ -90,10 +90,12 @@ DAMAGES = {
 }
 
 
-def test_a_checkpoint_that_cannot_be_trusted_is_refused(copy, refused):
+def test_a_checkpoint_that_cannot_be_trusted_is_refused(trained, refused):
     for damage in DAMAGES:
         for command in ["resume", "evaluate", "evaluate the file", "load"]:
             with fresh_directory():
+                shutil.copytree(trained.path, "copy")
+                copy = Run.open("copy")
                 spoil, says = DAMAGES[damage]
                 spoil(copy.checkpoint)
                 if command == "evaluate the file" and damage == "a directory":
@@ -140,8 +142,7 @@ def test_a_run_cannot_be_resumed_as_another(copy, refused):
         ("--train.steps 13", "config.train.steps: 12 so far, 13 asked for"),
         ("--train.stpes 13", "did you mean '--train.steps'?"),
     ]:
-        with fresh_directory():
-            assert says in refused(train.main, "--resume", "copy", *words.split())
+        assert says in refused(train.main, "--resume", "copy", *words.split())
 
 
 def test_a_sweep_is_resumed_by_its_own_command(refused):
@@ -159,7 +160,7 @@ def test_the_weights_alone_cannot_be_resumed(copy, refused):
     assert "weights" in refused(train.main, "--resume", "copy")
 
 
-def test_a_spoilt_configuration_is_refused(copy, refused):
+def test_a_spoilt_configuration_is_refused(trained, refused):
     for change, says in [
         (lambda config: config.clear(), "has no 'task'"),
         (lambda config: config.pop("preset"), "has no 'preset'"),
@@ -179,6 +180,8 @@ def test_a_spoilt_configuration_is_refused(copy, refused):
         ),
     ]:
         with fresh_directory():
+            shutil.copytree(trained.path, "copy")
+            copy = Run.open("copy")
             config = json.loads((copy.path / "config.json").read_text())
             change(config)
             (copy.path / "config.json").write_text(json.dumps(config))

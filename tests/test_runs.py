@@ -17,7 +17,7 @@ from tinyruns import contents, error_of
 
 import tinyrmc
 from tinyrmc import Tensor
-from tinyrmc.config import first_difference, require_same
+from tinyrmc.config import first_difference
 from tinyrmc.runs import machine
 from tinyrmc.runs import run as run_module
 from tinyrmc.runs.arrays import load_arrays
@@ -302,15 +302,6 @@ def test_an_unwritable_place_is_named(tmp_path):
         assert "--run" in text
 
 
-def test_a_disk_that_fills_up_while_creating_leaves_no_directory(tmp_path, monkeypatch):
-    def fail(descriptor):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", fail)
-    assert "No space left on device" in error_of(Run.create, tmp_path, "task", {}, {})
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_json_cannot_hold_is_told_and_changes_nothing(run):
     save_step(run, 1)
     run.log({"step": 1})
@@ -418,18 +409,6 @@ def test_first_difference_names_the_field_and_both_values():
     )
     assert first_difference({"a": {"b": 1}}, {"a": 2}) is not None
     assert first_difference({"rungs": [[3, 2]]}, {"rungs": [[3, 4]]}) is not None
-
-
-def test_require_same_refuses_another_configuration():
-    text = error_of(
-        require_same,
-        {"model": {"core": "rmc"}},
-        {"model": {"core": "lstm"}},
-        "runs/x/checkpoint.npz",
-    )
-    assert text.startswith(
-        "runs/x/checkpoint.npz has another configuration: model.core: 'rmc' so far"
-    )
 
 
 def test_environment_says_what_matters_and_nothing_private(monkeypatch):

@@ -12,7 +12,7 @@ from babistories import STORIES, texts
 
 from tasks import babi, language_modeling
 from tinyrmc import corpora
-from tinyrmc.cli import plot, report, train
+from tinyrmc.cli import report, train
 from tinyrmc.corpora import CorpusError
 from tinyrmc.errors import RunError
 from tinyrmc.training.checkpoints import restore_model
@@ -113,26 +113,6 @@ def trained(text, run, seed=0):
 def reported(*words):
     assert report.main([*words, "--out", "results.md"]) == 0
     return json.loads(Path("results.json").read_text())["groups"]
-
-
-def test_runs_on_two_texts_are_two_groups(here, capsys):
-    trained("one", "runs/a")
-    trained("two", "runs/b")
-    trained("two", "runs/c", seed=1)
-    shutil.copytree("two", "moved")
-    trained("moved", "runs/d", seed=2)
-    groups = reported("runs")
-    assert [group["label"].rpartition(" ")[2] for group in groups] == ["~/one", "~/two"]
-    assert [len(group["runs"]) for group in groups] == [1, 3]
-    sizes = [group["parameters"] for group in groups]
-    assert sizes[0] < sizes[1]  # each with its own vocabulary
-    floors = [group["references"]["test_perplexity"] for group in groups]
-    assert floors[0] != floors[1]
-    for group in groups:
-        assert "is not the published text" in " ".join(group["notes"])
-    written = Path("results.md").read_text()
-    assert "ptb.test.txt is not the published text" in written
-    assert plot.main(["runs", "--out", "curves.png"]) == 0
 
 
 def test_a_run_whose_text_is_another_by_now_or_gone_is_left_out(here, capsys):

@@ -92,17 +92,3 @@ def test_levels_are_told_apart_by_their_trees(agents):
             assert share == solved[kinds == kind].mean()
     quick = load_task("box_world").Task(load_task("box_world").QUICK)
     assert [*quick.kinds()] == ["solution length"]  # there are no distractors
-
-
-def test_pacmans_floors_have_a_script(agents):
-    task, model = restored(agents / "pacman")
-    tables = dict(task.analyses(model))
-    assert [*tables] == [
-        "solved: at least one level cleared",
-        "score",
-        "steps until a game ended",
-    ]
-    who = [row[0] for row in tables["score"].rows]
-    assert who == ["sampled", "greedy", "at random", "a script that sees all"]
-    at_random, script = (row[1] for row in tables["score"].rows[2:])
-    assert script > at_random == task.references()["test_score"]["at random"]

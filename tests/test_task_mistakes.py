@@ -292,7 +292,7 @@ def test_what_a_task_gives_is_checked(mistaken, refused):
         (
             METRICS,
             METRICS.replace("right", "None"),
-            "'accuracy': (None, 2); sum and count are single numbers, a Tensor's its",
+            "'accuracy': (None, 1); sum and count are single numbers, a Tensor's its",
         ),
         (
             BUILT,

@@ -151,9 +151,21 @@ def test_a_device_waits_for_nothing_and_stays_in_float32():
 
 def test_what_does_not_fit_is_refused():
     for change, kind, says in [
-        ({"values": np.zeros((5, 3))}, ValueError, r"values must be \[4, 3\], as"),
-        ({"bootstrap": np.zeros((4, 3))}, ValueError, r"bootstrap must be \[3\], "),
-        ({"log_rhos": np.zeros((4, 1))}, ValueError, r"log_rhos .*, not \[4, 1\]"),
+        (
+            {"values": np.zeros((5, 3))},
+            ValueError,
+            r"values must be float64\[4, 3\], as",
+        ),
+        (
+            {"bootstrap": np.zeros((4, 3))},
+            ValueError,
+            r"bootstrap must be float64\[3\], ",
+        ),
+        (
+            {"log_rhos": np.zeros((4, 1))},
+            ValueError,
+            r"log_rhos .*, not float64\[4, 1\]",
+        ),
         ({"clip_rho": 0.0}, ValueError, "must be positive and .* not 0.0, 1.0 and 1.0"),
         ({"clip_pg_rho": math.nan}, ValueError, "must be positive"),
         ({"lambda_": 1.1}, ValueError, "lambda_ from 0 to 1, .* and 1.1"),

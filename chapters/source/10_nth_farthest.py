@@ -396,8 +396,8 @@ plt.show()
 #
 # $$\frac{a - 2/k}{1 - 2/k} > \text{threshold}$$
 #
-# And in a certain share of the steps, called `replay_fraction`, it trains on earlier rungs
-# again, so that it does not forget them. In the package:
+# And in a certain share of the steps, called `replay_fraction`, it trains on earlier
+# rungs again, so that it does not forget them. In the package:
 
 # %%
 course.show(nth.Task.observe, nth.Task._choose)
@@ -409,9 +409,8 @@ course.show(nth.Task.observe, nth.Task._choose)
 # %%
 for name in ("quick", "ladder"):
     data = nth.Task.presets[name][1].data
-    print(
-        f"{name:6}: promotion_threshold {data.promotion_threshold}, replay_fraction {data.replay_fraction}"
-    )
+    print(f"{name:6}: promotion_threshold {data.promotion_threshold}, ", end="")
+    print(f"replay_fraction {data.replay_fraction}")
     rungs = (*data.stages, (data.objects, data.dimensions))
     print("       ", ", ".join(f"{k} x {d}" for k, d in rungs))
 

@@ -72,7 +72,7 @@ def _evaluate(task: Task, model: Module, state: dict, options) -> None:
             print(f"note: {note}", flush=True)
         print(results_table(metrics, task.references(), width), flush=True)
     titles = getattr(task, "analysis_titles", {})
-    examinations = ()
+    examinations: Any = ()
     if hasattr(task, "analyses") and not options.metrics_only:
         examinations = task.analyses(model)
     if examinations and time.monotonic() - began > LONG:

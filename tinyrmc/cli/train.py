@@ -21,6 +21,7 @@ import shlex
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from .. import __version__
 from ..backend import describe_gpu, has_tf32, use_tf32
@@ -115,7 +116,9 @@ def _asked(words: list[str], held: contextlib.ExitStack) -> tuple[dict, dict]:
     """
     resumed, words = _take_resumed(words)
     names, words = leading_names(words)
-    run, arrays, state, done = None, {}, {}, None
+    arrays: dict[str, Any] = {}
+    state: dict[str, Any] = {}
+    run, done = None, None
     if resumed is None:
         described, options = _new_request(names, words)
     else:
@@ -149,21 +152,15 @@ def _asked(words: list[str], held: contextlib.ExitStack) -> tuple[dict, dict]:
 
 def _take_resumed(words):
     """(the run after --resume or None, the other words)."""
-    flags = [word.partition("=")[0] for word in words]
-    if flags.count("--resume") > 1:
-        raise UsageError("--resume is given twice; one run goes on at a time")
     for k, word in enumerate(words):
         flag, equals, value = word.partition("=")
         if flag == "--resume":
-            after = k + 1 if equals else k + 2
+            others = words[k + 1 :] if equals else words[k + 2 :]
             resumed = value if equals else "".join(words[k + 1 : k + 2])
             if not resumed or resumed.startswith("--"):
-                raise UsageError(
-                    "--resume needs a run directory, as in "
-                    "--resume runs/nth_farthest-quick-1"
-                )
-            return resumed, words[:k] + words[after:]
-    return None, list(words)
+                raise UsageError("--resume needs a run directory")
+            return resumed, words[:k] + others
+    return None, words
 
 
 def _new_request(names, words):

@@ -38,7 +38,8 @@ def check_class(kind: Any) -> None:
     presets whose configurations can be flags, and methods that the loop can call.
     """
     splits = kind.splits
-    if not isinstance(splits, tuple) or not all(map(str.isalnum, splits)):
+    words = isinstance(splits, tuple) and all(map(str.isalnum, splits))
+    if not (words and splits):
         raise TaskError(
             f"{kind.__name__}.splits must be a tuple of words of letters, as in "
             f'("validation", "test"), not {splits!r}'
@@ -149,6 +150,7 @@ def check_result(task: Any, result: Any, examples: int | None = None) -> tuple:
                 f"{_told(pair)}; sum and count are single numbers, a Tensor's its .data"
             )
     if carry is not None and examples is not None:
+        check_given(task, "loss", carry, dict)
         _check_carry(task, carry, examples)
     return result
 

@@ -24,8 +24,8 @@ class BPTTBatches(Stream):
     """Windows of a text, read in several lanes at once, epoch after epoch.
 
     A batch has tokens (B, T) and targets (B, T), each target the token that follows;
-    is_first (B,), whether an epoch begins; and noise (B,), the seed of each lane's dropout
-    masks in this step.
+    is_first (B,), whether an epoch begins; and noise (B,), the seed of each lane's
+    dropout masks in this step.
     """
 
     random_access = True

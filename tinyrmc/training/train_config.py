@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -153,3 +154,22 @@ class TrainConfig:
         optimizer = kind(parameters, **own, allocate=allocate)
         optimizer.clip_by = self.clip_by
         return optimizer
+
+
+_init = TrainConfig.__init__
+_WAS = {
+    each.metadata["was"]: each.name
+    for each in fields(TrainConfig)
+    if "was" in each.metadata
+}
+
+
+@functools.wraps(_init)
+def _init_by_any_name(self, *values, **settings):
+    """Task files written before may call a setting by what it was."""
+    for was in settings.keys() & _WAS:
+        settings[_WAS[was]] = settings.pop(was)
+    _init(self, *values, **settings)
+
+
+TrainConfig.__init__ = _init_by_any_name  # type: ignore[method-assign]

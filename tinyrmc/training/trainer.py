@@ -58,8 +58,8 @@ class Trainer:
             GPU, which one worker feeds.
         device: "cpu" or "cuda".
         processes: whether the workers are processes; by default where that is possible.
-        prefetch: whether one worker has its batches drawn ahead by a process; by default
-            on a GPU, if the stream has random access.
+        prefetch: whether one worker has its batches drawn ahead by a process; by
+            default on a GPU, if the stream has random access.
         graph: whether whole steps are captured as CUDA graphs; None: if they can be.
             `without_graphs` says why they cannot.
     """

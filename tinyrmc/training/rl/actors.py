@@ -56,8 +56,6 @@ __all__ = [
     "LearningConfig",
     "Player",
     "at_random",
-    "queued",
-    "through",
 ]
 
 # player(world, levels, u): actions for these levels, from their state and a random
@@ -385,12 +383,18 @@ class ActingTask(Task):
             for ahead in range(lag, 0, -1):
                 trajectory, carry = self.play(model, batch, carry, ahead)
                 first.append(trajectory)
-            queue = queued(first)
+            xp, names = namespace(batch["noise"]), first[0]
+            queue = {k: xp.stack([each[k] for each in first], axis=1) for k in names}
         trajectory, carry = self.play(model, batch, carry)
-        if lag:
-            trajectory, queue = through(queue, trajectory)
-            carry |= {f"queue/{name}": x for name, x in queue.items()}
-        return trajectory, carry
+        if not lag:
+            return trajectory, carry
+        # the oldest of the queue (B, L, ...) is learnt from, the newest goes in
+        xp, oldest = namespace(batch["noise"]), {}
+        for name, x in queue.items():
+            oldest[name] = x[:, 0]
+            newest = trajectory[name][:, None]
+            carry[f"queue/{name}"] = xp.concatenate([x[:, 1:], newest], axis=1)
+        return oldest, carry
 
     def play(
         self, model, batch: Batch, carry: Batch | None, ahead: int = 0
@@ -400,7 +404,9 @@ class ActingTask(Task):
         ahead: for the trajectories with which a queue begins: how many steps before
             this step's own.
         """
-        noise = turned(batch["noise"], ahead) if ahead else batch["noise"]
+        noise = batch["noise"]
+        if ahead:  # other numbers in [0, 1): all shifted, wrapping around at 1
+            noise = (noise + np.float32(ahead * GOLDEN % 1)) % 1
         if not carry:
             levels = self.world.start(noise[:, 0, : self.world.start_noise])
             carry = self.begin(model, levels)
@@ -523,13 +529,13 @@ class ActingTask(Task):
         return {"at random": at_random}
 
     @property
-    def floors(self) -> dict[str, dict[str, np.ndarray]]:
+    def baselines(self) -> dict[str, dict[str, np.ndarray]]:
         """The `results` of the `players` on all levels of the last set."""
-        return self.floors_on[self.splits[-1]]
+        return self.baselines_on[self.splits[-1]]
 
     @functools.cached_property
-    def floors_on(self) -> dict[str, dict[str, dict[str, np.ndarray]]]:
-        """The `floors` of each set: by chance alone, one set's levels are easier."""
+    def baselines_on(self) -> dict[str, dict[str, dict[str, np.ndarray]]]:
+        """The `baselines` of each set: by chance alone, one set's levels are easier."""
         firsts = {split: self.first_level(split) for split in self.splits}
         return {
             split: {
@@ -540,7 +546,7 @@ class ActingTask(Task):
         }
 
     def references(self):
-        found, cell = self.floor_means(), self.cell()
+        found, cell = self.baseline_means(), self.cell()
         if cell in self.reported:
             network = cell.rpartition(", ")[2]
             for split in self.splits:
@@ -548,13 +554,13 @@ class ActingTask(Task):
                 beside[f"paper, {network}"] = self.reported[cell]
         return found
 
-    def floor_means(self) -> dict[str, dict[str, float]]:
+    def baseline_means(self) -> dict[str, dict[str, float]]:
         """The part of `references` that one can reach without learning."""
         return {
             f"{split}_{metric}": {
-                name: float(found[metric].mean()) for name, found in floors.items()
+                name: float(each[metric].mean()) for name, each in found.items()
             }
-            for split, floors in self.floors_on.items()
+            for split, found in self.baselines_on.items()
             for metric in ("score", "solved")
         }
 
@@ -564,7 +570,7 @@ class ActingTask(Task):
 
     def deviation(self, metric, label):
         split, _, measured = metric.partition("_")
-        found = self.floors_on.get(split, {}).get(label, {}).get(measured)
+        found = self.baselines_on.get(split, {}).get(label, {}).get(measured)
         return None if found is None else float(found.std())
 
     @property
@@ -592,7 +598,7 @@ class ActingTask(Task):
             "sampled": self.results(model, 0, count),
             "greedy": self.results(model, 0, count, likeliest=True),
         }
-        yield from scores.compared(agent | self.floors, self.row)
+        yield from scores.compared(agent | self.baselines, self.row)
         for name, kinds in self.kinds().items():
             yield f"solved by {name}", scores.apart(agent, name, kinds)
 
@@ -668,26 +674,3 @@ def one_hot(codes: Array, count: int) -> Array:
     """Codes (...) from 0 to count -> float32 (..., count); zeros for `count` itself."""
     xp = namespace(codes)
     return xp.take(xp.eye(count + 1, count, dtype=np.float32), codes, axis=0)
-
-
-def through(queue: Batch, trajectory: Batch) -> tuple[Batch, Batch]:
-    """The oldest trajectory (B, ...) of a queue (B, L, ...), and the queue after it."""
-    xp = namespace(trajectory["taken"])
-    oldest = {name: x[:, 0] for name, x in queue.items()}
-    after = {
-        name: xp.concatenate([x[:, 1:], trajectory[name][:, None]], axis=1)
-        for name, x in queue.items()
-    }
-    return oldest, after
-
-
-def queued(trajectories: list[Batch]) -> Batch:
-    """L trajectories (B, ...), the oldest first, as a queue (B, L, ...)."""
-    xp = namespace(trajectories[0]["taken"])
-    names = trajectories[0]
-    return {k: xp.stack([each[k] for each in trajectories], axis=1) for k in names}
-
-
-def turned(noise: Array, times: int) -> Array:
-    """Other random numbers, as uniform in [0, 1): all shifted, wrapping around at 1."""
-    return (noise + np.float32(times * GOLDEN % 1)) % 1

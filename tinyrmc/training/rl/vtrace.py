@@ -60,20 +60,21 @@ def targets(
         clip_pg_rho: bound on the ratio of the advantages.
         lambda_: from 0, one step ahead, to 1.
 
-    ValueError names an argument of another shape.
+    ValueError or TypeError names an argument of another shape or dtype, and a clip or
+    lambda out of range.
     """
-    given = {"log_rhos": log_rhos, "discounts": discounts, "rewards": rewards}
-    given |= {"values": values, "bootstrap": bootstrap}
-    arrays = {k: x.data if isinstance(x, Tensor) else x for k, x in given.items()}
-    shape = rewards.shape
-    for name, x in arrays.items():
-        wanted = shape[1:] if name == "bootstrap" else shape
-        if x.shape != wanted:
-            raise ValueError(
-                f"vtrace: {name} must be {list(wanted)}, as the rewards are "
-                f"{list(shape)}, not {list(x.shape)}"
-            )
-    log_rhos, discounts, rewards, values, bootstrap = arrays.values()
+    log_rhos, discounts, rewards, values, bootstrap = _checked(
+        log_rhos=log_rhos,
+        discounts=discounts,
+        rewards=rewards,
+        values=values,
+        bootstrap=bootstrap,
+    )
+    if not (clip_rho > 0 and clip_pg_rho > 0 and 0 <= lambda_ <= 1):
+        raise ValueError(
+            "vtrace: clip_rho and clip_pg_rho must be positive and lambda_ from 0 to "
+            f"1, not {clip_rho}, {clip_pg_rho} and {lambda_}"
+        )
     xp = namespace(values)
     # clipped before the exponential, which a rare action would let overflow
     highest = math.log(max(clip_rho, clip_pg_rho, 1.0))
@@ -92,3 +93,26 @@ def targets(
     surprises *= xp.minimum(rhos, clip_pg_rho)
     further += values
     return further, surprises
+
+
+def _checked(**arguments: Array | Tensor) -> list[Array]:
+    """The arrays in the arguments, or an error unless all fit the rewards."""
+    arrays = {
+        name: value.data if isinstance(value, Tensor) else value
+        for name, value in arguments.items()
+    }
+    shape, dtype = arrays["rewards"].shape, arrays["rewards"].dtype
+    if len(shape) < 2 or 0 in shape or dtype.kind != "f":
+        raise ValueError(
+            "vtrace: rewards must be floating point, (T, B) with at least one step, "
+            f"not {dtype}{list(shape)}"
+        )
+    for name, array in arrays.items():
+        wanted = shape[1:] if name == "bootstrap" else shape
+        if array.shape != wanted or array.dtype != dtype:
+            kind = ValueError if array.shape != wanted else TypeError
+            raise kind(
+                f"vtrace: {name} must be {dtype}{list(wanted)}, as the rewards are "
+                f"{dtype}{list(shape)}, not {array.dtype}{list(array.shape)}"
+            )
+    return list(arrays.values())
