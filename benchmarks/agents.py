@@ -61,7 +61,7 @@ def make_task(work: str) -> Any:
     """
     task = load_task("box_world").Task
     config = task.presets[work][1]
-    settings: dict[str, Any] = {"decay": 0.0}
+    settings: dict[str, Any] = {"cosine_fraction": 0.0}
     if config.train.optimizer == "rmsprop":
         settings["rms_variant"] = "pytorch"
     return task(

@@ -48,9 +48,10 @@ from tinyrmc.backend import (
 from tinyrmc.cores import CoreConfig, DNCConfig
 from tinyrmc.training import Task, TrainConfig
 from tinyrmc.training.discovery import load_task
+from tinyrmc.training.pieces import pieces_of
 from tinyrmc.training.streams import Stream
 from tinyrmc.training.trainer import Trainer
-from tinyrmc.training.workers import CAN_FORK, Workers, available_cores, pieces_of
+from tinyrmc.training.workers import CAN_FORK, Workers, available_cores
 
 DIMENSIONS = 16  # of a vector of the task
 PIECE = 64  # examples whose float64 tape is held at a time

@@ -50,8 +50,9 @@ from tinyrmc import corpora
 from tinyrmc.backend import blas_threads
 from tinyrmc.cli.commands import run_main
 from tinyrmc.training.discovery import load_task
+from tinyrmc.training.pieces import pieces_of
 from tinyrmc.training.trainer import Trainer
-from tinyrmc.training.workers import CAN_FORK, available_cores, pieces_of
+from tinyrmc.training.workers import CAN_FORK, available_cores
 
 LANES, WINDOW, WORDS = 20, 35, 10_000
 CLIP = 0.5
@@ -142,7 +143,7 @@ def window_of(work: Work) -> dict[str, np.ndarray]:
         "before": ids[:, :before],
         "tokens": ids[:, before:-1],
         "targets": ids[:, before + 1 :],
-        "fresh": np.zeros(work.lanes, bool),
+        "is_first": np.zeros(work.lanes, bool),
         "noise": np.zeros(work.lanes, np.int64),
     }
 

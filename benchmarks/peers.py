@@ -28,7 +28,8 @@ import tempfile
 
 import numpy as np
 
-from tinyrmc.training.workers import CAN_FORK, Workers, available_cores, pieces_of
+from tinyrmc.training.pieces import pieces_of
+from tinyrmc.training.workers import CAN_FORK, Workers, available_cores
 
 RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8
 TORCH_PROCESSES = "PyTorch eager, processes"

@@ -44,7 +44,18 @@ SEEN = {
         "power": "steps for which the pill still works",
     },
 }
-VERSIONS = {id: [("v0", "the first one")] for id in IDS}
+VERSIONS = {
+    id: [
+        ("v0", "the first one"),
+        (
+            "v1",
+            "`held` and `power` have the shape (1,), as other libraries need it; a new "
+            "level begins in the step after the last one, as in Gymnasium's own "
+            "vectors, not in the same step",
+        ),
+    ]
+    for id in IDS
+}
 
 
 def page_of(id: str) -> str:
@@ -87,9 +98,10 @@ def world_page(id: str) -> str:
             "## Rewards\n",
             _rewards(world),
             "## Ends\n",
-            f"{ENDS[type(world)]} `make_vec` begins a new level in the same step "
-            "(`AutoresetMode.SAME_STEP`) and keeps the last observation of the old one "
-            'in `info["final_obs"]`.\n',
+            f"{ENDS[type(world)]} `make_vec` begins a new level in the next step, as "
+            "Gymnasium's own vectors do. With `autoreset_mode` SAME_STEP it does so in "
+            'the same step, and keeps the last observation in `info["final_obs"]`; '
+            'with DISABLED you do it: `reset(options={"reset_mask": mask})`.\n',
             "## Arguments\n",
             rst(f".. autoclass:: {module}.{kind}", "   :no-members:", "   :no-index:"),
             "## Film\n",

@@ -68,7 +68,7 @@ from tinyrmc.corpora import Story
 from tinyrmc.errors import UserError, counted
 from tinyrmc.results import memory_hops
 from tinyrmc.results.published_babi import CLAIMS, PUBLISHED, row_of
-from tinyrmc.training.workers import pieces_of
+from tinyrmc.training.pieces import pieces_of
 
 # --- What can be set ------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ QUICK = Config(
         warmup_steps=0,
         objective="sum",
         clip_norm=40.0,
-        clips="matrix",
+        clip_by="matrix",
         log_every=28,
         evaluate_every=10 * 28,
     ),
@@ -750,7 +750,7 @@ class Task(training.Task):
 
         `summary` needs both: it chooses by the latter.
         """
-        totals = training.Totals()
+        totals = training.MetricAccumulator()
         for number in range(len(self.materials)):
             for part in ("train", split or self.splits[0]):
                 for judged in self._judge(model, number, part, worker, workers, xp):
@@ -820,7 +820,7 @@ class Task(training.Task):
 
     def taken(self, model, number: int) -> int:
         """Which restart of a network is taken: that of the lowest training error."""
-        totals = training.Totals()
+        totals = training.MetricAccumulator()
         for judged in self._judge(model, number, "train"):
             totals.add(judged)
         means, tasks = totals.means(), self.materials[number].tasks
@@ -845,14 +845,14 @@ class Task(training.Task):
     def lower_is_better(self, metric):
         return True
 
-    examines: typing.ClassVar = {
+    analysis_titles: typing.ClassVar = {
         "restarts": "test errors; the restart with the lowest training error is taken"
     }
 
-    def examinations(self, model):
+    def analyses(self, model):
         """What each restart came to, on each task; in brief, a row for each task."""
         split, restarts = self.splits[-1], self.restarts
-        means = training.Totals(self.evaluate(model, split=split)).means()
+        means = training.MetricAccumulator(self.evaluate(model, split=split)).means()
         errors = self._of_restarts(means)
         chosen = self._choice(errors["train wrong"], errors["train loss"]).tolist()
         tested, trained = errors["wrong"].tolist(), errors["train wrong"].tolist()

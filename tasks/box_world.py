@@ -13,9 +13,9 @@ baseline. Levels that end are replaced at once.
 *Levels grow.* In small rooms even a random walk finds a gem now and then. So training
 goes through `stages`. Each has a smallest room (larger ones come too), a longest
 solution and a greatest number of distractors. The next stage begins when a share of
-`passing` of the levels that ended since the last line of metrics were solved; after all
-stages come the levels themselves. Tests always use these: one held-out set during
-training, another at its end.
+`promotion_threshold` of the levels that ended since the last line of metrics were
+solved; after all stages come the levels themselves. Tests always use these: one
+held-out set during training, another at its end.
 
 *Where this departs from the paper* (the preset `paper` does not, as far as the paper
 tells):
@@ -74,7 +74,7 @@ class WorldConfig:
     longest solution and the most distractors, none beyond the levels themselves; no
     numbers: those levels from the start
     """
-    passing: float = 0.9
+    promotion_threshold: float = field(default=0.9, metadata={"was": "passing"})
     """the next stage begins when this fraction of the levels that ended were solved"""
     colours: int = 20
     """of keys and locks"""
@@ -93,8 +93,11 @@ class WorldConfig:
     """the agent is told where in the room it is"""
 
     def __post_init__(self):
-        if not 0 < self.passing <= 1:
-            raise ValueError(f"world.passing must be in (0, 1], not {self.passing}")
+        if not 0 < self.promotion_threshold <= 1:
+            raise ValueError(
+                "world.promotion_threshold must be in (0, 1], not "
+                f"{self.promotion_threshold}"
+            )
         for name in ("solution", "distractors", "distractor_length"):
             low, high = getattr(self, name)
             if low > high:
@@ -174,7 +177,7 @@ QUICK = Config(
         # never recovered; neither change by itself has been tried to the end
         beta2=0.99,
         warmup_steps=0,
-        decay=1.0,
+        cosine_fraction=1.0,
         clip_norm=0.1,
         log_every=40,
         evaluate_every=200,
@@ -274,7 +277,9 @@ class Task(ActingTask):
         # At first only short levels have ended, most of them solved: all must have had
         # the time to run out of steps, twice.
         played = (step - self.since) * self.config.agent.unroll
-        passed = played > 2 * c.limit and metrics.get("solved", 0) >= c.passing
+        passed = (
+            played > 2 * c.limit and metrics.get("solved", 0) >= c.promotion_threshold
+        )
         if passed and self.stage < len(c.stages):
             self.stage, self.since = self.stage + 1, step
 
@@ -302,20 +307,23 @@ class Task(ActingTask):
         if c.distractors[1] == 0:
             found["without distractors"] = ["world.distractor_length"]
         if not c.stages:
-            found["without stages"] = ["world.passing"]
+            found["without stages"] = ["world.promotion_threshold"]
         return found
 
     def cell(self):
         c, m = self.config.world, self.config.model
         # the paper's levels, whatever comes before them and whatever else is told
-        own = {k: getattr(c, k) for k in ("stages", "passing", "pool", "position")}
+        own = {
+            k: getattr(c, k)
+            for k in ("stages", "promotion_threshold", "pool", "position")
+        }
         usual = c == replace(WorldConfig(), **own)
         if self.is_trial or not usual or m.core not in CORES:
             return None
         return f"viewport, {CORES[m.core]}"
 
-    def floor_means(self):
-        found = super().floor_means()
+    def baseline_means(self):
+        found = super().baseline_means()
         if self.config.world.distractors[1]:
             guessed = self.held_out_world.levels.guessed()
             for split in self.splits:

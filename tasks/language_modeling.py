@@ -93,7 +93,7 @@ from tinyrmc.corpora import ngrams, sampling
 from tinyrmc.errors import UserError, counted
 from tinyrmc.results import published_texts
 from tinyrmc.training.texts import (
-    Lanes,
+    BPTTBatches,
     Parts,
     Text,
     library,
@@ -262,7 +262,7 @@ QUICK = Config(
         steps=12 * 829,
         batch_size=32,
         learning_rate=3e-3,
-        decay=1.0,
+        cosine_fraction=1.0,
         beta2=0.99,
         clip_norm=0.5,
         evaluate_every=800,
@@ -335,7 +335,11 @@ WIKITEXT2_REGULARISED = replace(
     ),
     data=DataConfig(corpus="wikitext-2", window=70),
     train=replace(
-        WIKITEXT2.train, steps=100 * 466, decay=1.0, log_every=233, evaluate_every=466
+        WIKITEXT2.train,
+        steps=100 * 466,
+        cosine_fraction=1.0,
+        log_every=233,
+        evaluate_every=466,
     ),
 )
 # An epoch of WikiText-103 has 16,129 windows of 100 words in 64 lanes.
@@ -583,7 +587,7 @@ class Task(training.Task):
         if self.memn2n:
             before = self.config.model.memories - 1
             return stretches(text, lanes, data.window, before, seed)
-        return Lanes(text, lanes, data.window, seed)
+        return BPTTBatches(text, lanes, data.window, seed)
 
     phases = ()  # the plateau moves the rate alone
 
@@ -594,7 +598,7 @@ class Task(training.Task):
         state = model.initial_state(len(batch["tokens"]))
         if carry is not None:
             carried = state_of(carry, like=state)
-            state = select_state(batch["fresh"], state, carried)
+            state = select_state(batch["is_first"], state, carried)
         noise = nn.Noise(batch["noise"])
         losses, state = model(batch["tokens"], batch["targets"], state, noise)
         return p.sum(losses), losses.size, {}, state_arrays(state)
@@ -640,7 +644,7 @@ class Task(training.Task):
         return {"loss": total(model, text, mine, data.window)}
 
     @property
-    def examines(self):
+    def analysis_titles(self):
         forgets = "the perplexity if it forgets everything after a set number of words"
         lanes = f"{self.config.data.lanes} lanes"
         found = {
@@ -651,7 +655,7 @@ class Task(training.Task):
         hops = {"weights by hop": "how much each hop looks at each memory"}
         return hops | found if self.memn2n else found
 
-    def examinations(self, model):
+    def analyses(self, model):
         """For a memory network, how much each hop looks at each memory, over the
         validation text (figure 3 of its paper).
 
@@ -683,7 +687,7 @@ class Task(training.Task):
                 "its memory network reads a text, and no stories; `tinyrmc plot "
                 "examinations` draws how much its hops look at each word"
             )
-        return super().readings(model, task)
+        raise UserError("it reads a text, and no stories; give a run of babi")
 
     def _weights_by_hop(self, model):
         """How much each hop looks at the last word, the one before it, and so on."""

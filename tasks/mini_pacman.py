@@ -91,7 +91,7 @@ QUICK = Config(
         learning_rate=1e-3,
         beta2=0.99,
         warmup_steps=0,
-        decay=1.0,
+        cosine_fraction=1.0,
         clip_norm=0.5,
         log_every=50,
         evaluate_every=500,
@@ -165,8 +165,8 @@ class Task(ActingTask):
         }
         return super().players | script
 
-    def examinations(self, model):
+    def analyses(self, model):
         """Those of all agents, and what "solved" means here."""
         says = {"levels solved": "solved: at least one level cleared"}
-        for name, table in super().examinations(model):
+        for name, table in super().analyses(model):
             yield says.get(name, name), table

@@ -29,20 +29,21 @@ leaves out the questions whose answer is m.
 
 *The ladder.* Trained directly, even at 4 x 4, a network sits on the first floor for a
 long time (in the preset `direct` for some 4,000 steps, at a low rate). So training
-climbs `rungs` of (objects, dimensions). A rung is passed when the accuracy on the fresh
-examples of the last `log_every` steps covers `passing` of the way from 2/k to 1 (from
-0, where k is 2). Inputs always have the final layout: unused dimensions are zero,
-labels come from all N, and k objects take k time steps. Some of the steps, `rehearsal`,
-go back to an earlier rung.
+climbs `stages` of (objects, dimensions). A stage is passed when the accuracy on the
+fresh examples of the last `log_every` steps covers `promotion_threshold` of the way
+from 2/k to 1 (from 0, where k is 2). Inputs always have the final layout: unused
+dimensions are zero, labels come from all N, and k objects take k time steps. A share of
+the steps, `replay_fraction`, goes back to an earlier stage.
 
-A core that never passes the first rung never meets the task, and its result says
-nothing about it. With `rung_shares` rungs open by steps instead, whatever the accuracy,
-so every core sees the same examples. The preset `fair` does so; compare cores with it.
+A core that never passes the first stage never meets the task, and its result says
+nothing about it. With `stage_shares` stages open by steps instead, whatever the
+accuracy, so every core sees the same examples. The preset `fair` does so; compare cores
+with it.
 
 *Where this departs from the paper* (appendix A.1; the preset `paper` does not, as far
 as the paper tells):
 
-    ladder       easier rungs first. At 4 x 4 and a rate of 1e-3, 12,000 steps without
+    ladder       easier stages first. At 4 x 4 and a rate of 1e-3, 12,000 steps without
                  it end on the first floor. `direct` has none, a rate of 3e-4 and twice
                  the steps, and leaves the floor (benchmarks/README.md)
     batches      256 examples instead of 1600
@@ -77,7 +78,6 @@ from tinyrmc import fused, nn, training
 from tinyrmc import primitives as p
 from tinyrmc.config import ADDED, check_values
 from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe
-from tinyrmc.results import attending, probes
 
 # --- What can be set ------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class DataConfig:
     """vectors in a sequence, N; also the number of time steps"""
     dimensions: int = 4
     """dimensions of a vector, D"""
-    rungs: tuple[tuple[int, int], ...] = ()
+    stages: tuple[tuple[int, int], ...] = field(default=(), metadata={"was": "rungs"})
     """easier (objects, dimensions) to climb first, as pairs: 3 1 3 2; none: train on
     the task itself
     """
@@ -98,15 +98,18 @@ class DataConfig:
     """which vector n = 0 asks for: the nearest, m itself (the released generator), or
     the farthest (the task's name)
     """
-    passing: float = 0.35
-    """a rung is passed at this fraction of the way from the 2/k floor to perfect
+    promotion_threshold: float = field(default=0.35, metadata={"was": "passing"})
+    """a stage is passed at this fraction of the way from the 2/k floor to perfect
     accuracy
     """
-    rehearsal: float = 0.25
-    """fraction of the steps that go back to a random earlier rung"""
-    rung_shares: tuple[float, ...] = field(default=(), metadata=ADDED)
-    """the share of all steps that each of the rungs gets, however well it is learnt;
-    the task itself has the rest; none: a rung opens by accuracy, see passing
+    replay_fraction: float = field(default=0.25, metadata={"was": "rehearsal"})
+    """fraction of the steps that go back to a random earlier stage"""
+    stage_shares: tuple[float, ...] = field(
+        default=(), metadata=ADDED | {"was": "rung_shares"}
+    )
+    """the share of all steps that each of the stages gets, however well it is learnt;
+    the task itself has the rest; none: a stage opens by accuracy, see
+    promotion_threshold
     """
 
     def __post_init__(self):
@@ -117,30 +120,30 @@ class DataConfig:
                 "data.objects must be at least 2 and data.dimensions 1, not "
                 f"{N} and {D}"
             )
-        for objects, dimensions in self.rungs:
+        for objects, dimensions in self.stages:
             if not (2 <= objects <= N and 1 <= dimensions <= D):
                 raise ValueError(
-                    f"data.rungs holds {objects} x {dimensions}, outside 2 x 1 to "
+                    f"data.stages holds {objects} x {dimensions}, outside 2 x 1 to "
                     f"{N} x {D} of the task itself"
                 )
-        if not (0 < self.passing < 1 and 0 <= self.rehearsal < 1):
+        if not (0 < self.promotion_threshold < 1 and 0 <= self.replay_fraction < 1):
             raise ValueError(
-                "data.passing must be in (0, 1) and data.rehearsal in [0, 1), not "
-                f"{self.passing} and {self.rehearsal}"
+                "data.promotion_threshold must be in (0, 1) and data.replay_fraction "
+                f"in [0, 1), not {self.promotion_threshold} and {self.replay_fraction}"
             )
         self._check_shares()
 
     def _check_shares(self):
-        shares = self.rung_shares
-        if shares and len(shares) != len(self.rungs):
+        shares = self.stage_shares
+        if shares and len(shares) != len(self.stages):
             raise ValueError(
-                "data.rung_shares needs a share for each of data.rungs, which has "
-                f"{len(self.rungs)}, not {len(shares)}"
+                "data.stage_shares needs a share for each of data.stages, which has "
+                f"{len(self.stages)}, not {len(shares)}"
             )
         if not all(share > 0 for share in shares) or not sum(shares) < 1:
             raise ValueError(
-                "data.rung_shares must be positive, their sum below 1: the task itself "
-                f"has the rest; not {', '.join(map(str, shares))}"
+                "data.stage_shares must be positive, their sum below 1: the task "
+                f"itself has the rest; not {', '.join(map(str, shares))}"
             )
 
 
@@ -158,10 +161,11 @@ class Config:
         if self.head_units < 1:
             raise ValueError(f"head_units must be at least 1, not {self.head_units}")
         steps, every = self.train.steps, self.train.log_every
-        for rung, share in zip(self.data.rungs, self.data.rung_shares, strict=False):
+        data = self.data
+        for stage, share in zip(data.stages, data.stage_shares, strict=False):
             if round(share * steps) < every:
                 raise ValueError(
-                    f"data.rung_shares gives {rung[0]} x {rung[1]} fewer than the "
+                    f"data.stage_shares gives {stage[0]} x {stage[1]} fewer than the "
                     f"{every} steps of train.log_every, after which the ladder is "
                     f"climbed: {share} of {steps:,}; give it more, or train longer"
                 )
@@ -169,26 +173,26 @@ class Config:
 
 QUICK = Config(
     model=CoreConfig(mem_slots=4, num_heads=8, head_size=8),
-    data=DataConfig(objects=4, dimensions=4, rungs=((3, 1), (3, 2), (3, 4))),
+    data=DataConfig(objects=4, dimensions=4, stages=((3, 1), (3, 2), (3, 4))),
     train=training.TrainConfig(
-        steps=12_000, batch_size=256, learning_rate=1e-3, decay=0.4
+        steps=12_000, batch_size=256, learning_rate=1e-3, cosine_fraction=0.4
     ),
 )
-FAIR = replace(QUICK, data=replace(QUICK.data, rung_shares=(0.2, 0.15, 0.15)))
+FAIR = replace(QUICK, data=replace(QUICK.data, stage_shares=(0.2, 0.15, 0.15)))
 DIRECT = replace(
     QUICK,
-    data=replace(QUICK.data, rungs=()),
+    data=replace(QUICK.data, stages=()),
     train=replace(QUICK.train, steps=24_000, learning_rate=3e-4),
 )
 PLANE = Config(
     model=CoreConfig(mem_slots=4, num_heads=4, head_size=8),
-    data=DataConfig(objects=4, dimensions=2, rungs=((3, 1), (3, 2))),
+    data=DataConfig(objects=4, dimensions=2, stages=((3, 1), (3, 2))),
     head_units=96,
     train=training.TrainConfig(
         steps=24_000,
         batch_size=256,
         learning_rate=1.5e-3,
-        decay=0.5,
+        cosine_fraction=0.5,
         evaluate_every=1000,
     ),
 )
@@ -197,19 +201,19 @@ LADDER = Config(
     data=DataConfig(
         objects=8,
         dimensions=16,
-        rungs=(
+        stages=(
             *((3, dimensions) for dimensions in (1, 2, 4, 8, 16)),
             *((objects, 16) for objects in (4, 5, 6, 7)),
         ),
-        passing=0.2,
-        rehearsal=0.1,
+        promotion_threshold=0.2,
+        replay_fraction=0.1,
     ),
     train=training.TrainConfig(
         steps=90_000,
         batch_size=256,
         learning_rate=1e-3,
         warmup_steps=3000,
-        decay=0.6,
+        cosine_fraction=0.6,
         evaluate_every=1000,
     ),
 )
@@ -375,7 +379,7 @@ class Task(training.Task):
             QUICK,
         ),
         "fair": (
-            "quick with rungs that open by steps, the same for every core: to compare "
+            "quick with stages that open by steps, the same for every core: to compare "
             "cores",
             FAIR,
         ),
@@ -389,7 +393,7 @@ class Task(training.Task):
             PLANE,
         ),
         "ladder": (
-            "8 x 16, the paper's task, by easier rungs: an hour or two on four cores, "
+            "8 x 16, the paper's task, by easier stages: an hour or two on four cores, "
             "to about 97 %",
             LADDER,
         ),
@@ -459,10 +463,10 @@ class Task(training.Task):
         super().__init__(config)
         data = config.data
         self.layout = (data.objects, data.dimensions)
-        self.rungs = [*data.rungs, self.layout]
-        self.rung = 0
-        # the steps after which rungs end, where steps decide that
-        shares = np.cumsum(data.rung_shares)
+        self.stages = [*data.stages, self.layout]
+        self.stage = 0
+        # the steps after which stages end, where steps decide that
+        shares = np.cumsum(data.stage_shares)
         self.ends = np.rint(shares * config.train.steps).astype(int).tolist()
 
     # --- What is learnt
@@ -470,29 +474,29 @@ class Task(training.Task):
     def build(self, seed):
         return Network(self.config, seed)
 
-    def draw(self, rng, count, rung=-1):
-        """Examples of one rung, the task itself by default; `current` tells the rung
-        being climbed from those rehearsed.
+    def draw(self, rng, count, stage=-1):
+        """Examples of one stage, the task itself by default; `current` tells the stage
+        being climbed from those replayed.
         """
-        data, size = self.config.data, self.rungs[rung]
+        data, size = self.config.data, self.stages[stage]
         examples = draw(rng, count, *size, self.layout, data.count_from)
-        return {**examples, "current": np.full(count, rung in (-1, self.rung))}
+        return {**examples, "current": np.full(count, stage in (-1, self.stage))}
 
     def stream(self, model, seed):
         return training.Samples(self.draw, seed, choose=self._choose)
 
     def _choose(self, rng) -> int:
-        """The rung of a step: mostly the current one, sometimes an earlier one."""
-        back = rng.random() < self.config.data.rehearsal
-        return int(rng.integers(self.rung)) if self.rung and back else self.rung
+        """The stage of a step: mostly the current one, sometimes an earlier one."""
+        back = rng.random() < self.config.data.replay_fraction
+        return int(rng.integers(self.stage)) if self.stage and back else self.stage
 
-    phases = ()  # the loss is the same on all rungs
+    phases = ()  # the loss is the same on all stages
 
     def loss(self, model, batch, carry):
         logits = model(batch["inputs"])  # (B, N)
         losses = fused.softmax_cross_entropy(logits, batch["target"])  # (B,)
         right = logits.data.argmax(axis=-1) == batch["target"]
-        current = batch["current"]  # accuracy is that of the rung being climbed
+        current = batch["current"]  # accuracy is that of the stage being climbed
         others = current & ~batch["is_self"]
         metrics = {
             "accuracy": ((right & current).sum(), current.sum()),
@@ -503,29 +507,30 @@ class Task(training.Task):
     # --- The ladder
 
     def place(self, step):
-        objects, dimensions = self.rungs[self.rung]
+        objects, dimensions = self.stages[self.stage]
         return {"rung": f"{objects}x{dimensions}"}
 
     def observe(self, step, metrics):
-        if self.rung < len(self.rungs) - 1 and self._passed(step, metrics["accuracy"]):
-            self.rung += 1
+        climbing = self.stage < len(self.stages) - 1
+        if climbing and self._passed(step, metrics["accuracy"]):
+            self.stage += 1
 
     def _passed(self, step, accuracy):
         if self.ends:
-            return step >= self.ends[self.rung]
-        objects, _ = self.rungs[self.rung]
+            return step >= self.ends[self.stage]
+        objects, _ = self.stages[self.stage]
         floor = 2 / objects if objects > 2 else 0
-        return (accuracy - floor) / (1 - floor) > self.config.data.passing
+        return (accuracy - floor) / (1 - floor) > self.config.data.promotion_threshold
 
     def is_final(self, line):
         objects, dimensions = self.layout
         return line.get("rung") == f"{objects}x{dimensions}"
 
     def state(self):
-        return {"rung": self.rung}
+        return {"rung": self.stage}
 
     def load_state(self, state):
-        self.rung = state["rung"]
+        self.stage = state["rung"]
 
     # --- What to compare it with, and what there is to see
 
@@ -534,10 +539,12 @@ class Task(training.Task):
 
     def idle(self):
         data = self.config.data
-        if not data.rungs:
-            return {"without rungs": ["data.passing", "data.rehearsal"]}
-        by_steps = {"where rungs open by steps": ["data.passing"]}
-        return by_steps if data.rung_shares else {}
+        if not data.stages:
+            return {
+                "without stages": ["data.promotion_threshold", "data.replay_fraction"]
+            }
+        by_steps = {"where stages open by steps": ["data.promotion_threshold"]}
+        return by_steps if data.stage_shares else {}
 
     def references(self):
         N, _ = self.layout
@@ -563,6 +570,8 @@ class Task(training.Task):
         return f"{objects} x {dimensions}, {core}"
 
     def questions(self, batch):
+        from tinyrmc.results import probes
+
         others = ~batch["is_self"]
         return probes.Questions(
             batch["inputs"],
@@ -604,4 +613,6 @@ class Task(training.Task):
         """The attention of three examples, in the layout of the paper's figure 3: the
         reference first, in the middle, last.
         """
+        from tinyrmc.results import attending
+
         return attending.draw_cases(self, model, folder)

@@ -400,14 +400,14 @@ QUICK = Config(
     model=ModelConfig(mem_slots=4, num_heads=4, head_size=16),
     data=DataConfig(kind="copy", length=5),
     train=training.TrainConfig(
-        steps=6000, batch_size=128, learning_rate=1e-3, decay=0.5
+        steps=6000, batch_size=128, learning_rate=1e-3, cosine_fraction=0.5
     ),
 )
 ADDITION = Config(
     model=ModelConfig(mem_slots=4, num_heads=4, head_size=32),
     data=DataConfig(kind="addition", length=3),
     train=training.TrainConfig(
-        steps=8000, batch_size=128, learning_rate=1e-3, decay=0.5
+        steps=8000, batch_size=128, learning_rate=1e-3, cosine_fraction=0.5
     ),
 )
 ADDITION5 = Config(
@@ -1059,13 +1059,13 @@ class Task(training.Task):
         return np.concatenate(found)
 
     @property
-    def examines(self):
+    def analysis_titles(self):
         found = {"by place": "the characters of answers, from the first on"}
         if len(self.config.data.in_use) > 1:
             found["by operation"] = "programs by their last operation, the outermost"
         return found
 
-    def examinations(self, model):
+    def analyses(self, model):
         """The accuracy at each place of the answer; and of programs by their last
         operation, with the share of whole answers.
         """
@@ -1084,7 +1084,7 @@ class Task(training.Task):
         ]
         columns = "place", "answers", "right", "constant answer"
         yield "by place", training.Table("test_accuracy", columns, rows)
-        if "by operation" in self.examines:
+        if "by operation" in self.analysis_titles:
             last = batch["last_operation"]
             yield "by operation", self._by_operation(last, right, counts)
 

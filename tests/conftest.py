@@ -26,6 +26,7 @@ import contextlib
 import dataclasses
 import re
 import shutil
+import signal
 
 import browser
 import cuda_shim
@@ -104,6 +105,7 @@ def few_words(tmp_path_factory):
     write_babi(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TINYRMC_DATA", str(folder))
+        patch.setenv("TINYRMC_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from tinyrmc import nn, primitives
 from tinyrmc.fused import softmax_cross_entropy
 from tinyrmc.training.task import Task as BaseTask
-from tinyrmc.training.task import TrainConfig
+from tinyrmc.training import TrainConfig
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Config:
         warmup_steps=0,
         log_every=5,
         evaluate_every=10,
-        piece_size=2048,
+        micro_batch_size=2048,
     )
 
 

@@ -11,8 +11,8 @@ import re
 
 import numpy as np
 
+from tinyrmc.training import TrainConfig
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.task import TrainConfig
 
 programs = load_task("program_evaluation")
 DataConfig, ModelConfig = programs.DataConfig, programs.ModelConfig

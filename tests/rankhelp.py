@@ -39,6 +39,7 @@ class World:
             COMM_WORLD=Communicator(self, rank),
             IN_PLACE="in place",
             get_vendor=lambda: ("Threads", (1, 0)),
+            Finalize=lambda: None,
             Get_processor_name=lambda: self.machines[rank],
         )
 
@@ -69,17 +70,8 @@ class Communicator:
         everybodys = self._meet("Allgather", np.ascontiguousarray(own))
         gathered[...] = np.reshape(everybodys, gathered.shape)
 
-    def Gatherv(self, own, gathered):
-        assert own.dtype == np.uint8 and own.flags.c_contiguous
-        self.world.slots[self.rank] = own.copy()
-        self.world.meeting.wait()
-        everybodys = list(self.world.slots)
-        self.world.meeting.wait()
-        assert (gathered is None) == (self.rank > 0)
-        if gathered is not None:
-            whole, counts = gathered
-            assert counts == [*map(len, everybodys)]
-            whole[...] = np.concatenate(everybodys)
+    def Bcast(self, bytes_of):
+        bytes_of[...] = self._meet("Bcast", bytes_of)[0]
 
     def Allreduce(self, own, total):
         assert own == "in place"
@@ -89,6 +81,13 @@ class Communicator:
             total += other
 
 
+class ThreadRanks(MpiRanks):
+    """They share one standard output."""
+
+    def __enter__(self):
+        return self
+
+
 def on_ranks(size, function, machines=None):
     """[function(ranks) or what it raised, for each rank], run side by side."""
     world = World(machines or ["here"] * size)
@@ -96,7 +95,8 @@ def on_ranks(size, function, machines=None):
 
     def live(rank):
         try:
-            results[rank] = function(MpiRanks(world.of(rank)))
+            with ThreadRanks(world.of(rank)) as ranks:
+                results[rank] = function(ranks)
         except BaseException as error:
             results[rank] = error
 
@@ -152,8 +152,8 @@ SURROUNDINGS = os.environ | {
 STEPS = 20
 TINY = (
     "nth_farthest --model.mem-slots 2 --model.head-size 2 --model.num-heads 1 "
-    "--data.dimensions 2 --data.rungs 2 1 3 1 --data.passing 0.01 "
-    f"--train.steps {STEPS} --train.batch-size 50 --train.piece-size 16 "
+    "--data.dimensions 2 --data.stages 2 1 3 1 --data.promotion-threshold 0.01 "
+    f"--train.steps {STEPS} --train.batch-size 50 --train.micro-batch-size 16 "
     "--train.log-every 5 --train.evaluate-every 10 --seed 5"
 ).split()
 
@@ -163,14 +163,15 @@ PROGRAM = """
 import errno, os, signal, sys, time
 import numpy as np
 from mpi4py import MPI
-from tinyrmc.training import discovery, trainer as trainer_module
+from tinyrmc.training import discovery, ranks as ranks_module
 from tinyrmc.errors import RunError
+from tinyrmc.results import plotting as curves
 from tinyrmc.runs import run as run_module
 from tinyrmc.cli import train
 from tinyrmc.cli.commands import run_main
 
 Task, rank = discovery.load_task("nth_farthest").Task, MPI.COMM_WORLD.Get_rank()
-Task.test_examples, train.draw_run = 200, lambda run: []
+Task.test_examples, curves.draw_run = 200, lambda run: []
 which, step, what = os.environ.get("TROUBLE", "-1 0 none").split(maxsplit=2)
 calls = 0
 
@@ -181,10 +182,10 @@ def trouble(*args):
         exec(what)
 
 def troubled(function):
-    return lambda *args: (trouble(*args), function(*args))[1]
+    return lambda *args, **more: (trouble(*args), function(*args, **more))[1]
 
 where = os.environ.get("WHERE", "Task.after_update").split(".")
-owners = {"Task": Task, "Run": run_module.Run, "Trainer": trainer_module.Trainer}
+owners = {"Task": Task, "Run": run_module.Run, "RankTrainer": ranks_module.RankTrainer}
 owner = owners[where[0]]
 setattr(owner, where[1], troubled(getattr(owner, where[1])))
 if os.environ.get("SLOWLY"):

@@ -1,7 +1,6 @@
 """Agents act in worlds and learn from it, by the loop that trains everything."""
 
 import dataclasses
-import typing
 
 import numpy as np
 import pytest
@@ -12,14 +11,9 @@ from tinyrmc import Tape
 from tinyrmc import primitives as p
 from tinyrmc.cores import LSTM, DeepLSTM, Feedforward, RelationalMemory
 from tinyrmc.cores.core import state_arrays, state_of
-from tinyrmc.environments.world import Codes
-from tinyrmc.errors import RunError
-from tinyrmc.results.episodes import EpisodeError, record
-from tinyrmc.results.figures.learning_curves import measured
 from tinyrmc.training.discovery import TaskError
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.rl import vtrace
-from tinyrmc.training.rl.actors import turned
 
 CONFIG = tinyworld.CONFIG
 
@@ -49,18 +43,19 @@ def acted(a_task, steps=1, B=12, seed=0):
 # --- Learning -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "core, low, high",
-    [("lstm", 0.95, 1.0), ("rmc", 0.95, 1.0), ("feedforward", 0.0, 0.75)],
-)
-def test_only_a_memory_learns_which_way_to_turn(core, low, high, make_trainer):
-    model = {"core": core, "mem_slots": 2, "num_heads": 2, "head_size": 8}
-    trainer = make_trainer(task(model=model))
-    while not trainer.finished:
-        trainer.advance()
-    line = trainer.read(test=True)
-    assert low <= line["test_solved"] <= high
-    assert line["ratio"] == pytest.approx(1, abs=1e-5)
+def test_only_a_memory_learns_which_way_to_turn(make_trainer):
+    for core, low, high in [
+        ("lstm", 0.95, 1.0),
+        ("rmc", 0.95, 1.0),
+        ("feedforward", 0.0, 0.75),
+    ]:
+        model = {"core": core, "mem_slots": 2, "num_heads": 2, "head_size": 8}
+        trainer = make_trainer(task(model=model))
+        while not trainer.finished:
+            trainer.advance()
+        line = trainer.read(test=True)
+        assert low <= line["test_solved"] <= high
+        assert line["ratio"] == pytest.approx(1, abs=1e-5)
 
 
 def test_an_agent_learns_from_what_an_older_one_did(make_trainer):
@@ -72,56 +67,38 @@ def test_an_agent_learns_from_what_an_older_one_did(make_trainer):
     assert trainer.read(test=True)["test_solved"] > 0.9
 
 
-class Flat(tinyworld.template_world.Junction):
-    observation: typing.ClassVar = {"view": Codes((1,), 3)}
-
-    def observe(self, state):
-        return {"view": super().observe(state)["view"][:, 0]}
-
-
-@pytest.mark.parametrize(
-    "world, model, says",
-    [
-        (Flat, {}, r"Flat.observation says that its view has the shape \(1,\); it "),
-        (None, {"encoder": "conv"}, "at least 3 cells a side, and Junction has one of"),
-        (None, {"sight": "rgb"}, "sight rgb needs Junction.pixels, which is not writ"),
-    ],
-)
-def test_a_world_that_the_network_cannot_see_is_refused(world, model, says):
-    a_task = task(model=model)
-    if world:
-        a_task.world = world(2)
-    with pytest.raises(TaskError, match=says):
-        a_task.build(np.random.SeedSequence(0))
-
-
-def test_a_world_that_cannot_be_drawn_is_refused():
-    a_task = task()
-    says = "Junction cannot be drawn; write its rgb and position"
-    with pytest.raises(EpisodeError, match=says):
-        record(a_task, a_task.build(np.random.SeedSequence(0)), 0)
+def test_a_world_that_the_network_cannot_see_is_refused():
+    for model, says in (
+        ({"encoder": "conv"}, "at least 3 cells a side, and Junction has one of"),
+        ({"sight": "rgb"}, "sight rgb needs Junction.pixels, which is not writ"),
+    ):
+        a_task = task(model=model)
+        with pytest.raises(TaskError, match=says):
+            a_task.build(np.random.SeedSequence(0))
 
 
 # --- Acting ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("core", ["lstm", "rmc", "rnn", "feedforward"])
-def test_the_learner_repeats_what_the_actor_thought(core):
+def test_the_learner_repeats_what_the_actor_thought():
     """Through ends of levels inside a trajectory, and from one to the next."""
-    a_task = task(model={"core": core, "mem_slots": 2, "num_heads": 2, "head_size": 8})
-    model, steps = acted(a_task, steps=3)
-    ends = 0
-    for batch, carry in steps:
-        metrics = a_task.loss(model, batch, carry)[2]
-        total, count = metrics["ratio"]
-        assert total / count == pytest.approx(1, abs=1e-6)
-        ends += batch["ended"][:, :-1].sum()
-    assert ends > 5
-    batch, carry = steps[-1]
-    forgetting = batch | {"fresh": np.zeros_like(batch["fresh"])}
-    if core != "feedforward":
-        total, count = a_task.loss(model, forgetting, carry)[2]["ratio"]
-        assert abs(total / count - 1) > 1e-5
+    for core in ["lstm", "rmc", "rnn", "feedforward"]:
+        a_task = task(
+            model={"core": core, "mem_slots": 2, "num_heads": 2, "head_size": 8}
+        )
+        model, steps = acted(a_task, steps=3)
+        ends = 0
+        for batch, carry in steps:
+            metrics = a_task.loss(model, batch, carry)[2]
+            total, count = metrics["ratio"]
+            assert total / count == pytest.approx(1, abs=1e-6)
+            ends += batch["ended"][:, :-1].sum()
+        assert ends > 5
+        batch, carry = steps[-1]
+        forgetting = batch | {"fresh": np.zeros_like(batch["fresh"])}
+        if core != "feedforward":
+            total, count = a_task.loss(model, forgetting, carry)[2]["ratio"]
+            assert abs(total / count - 1) > 1e-5
 
 
 def test_a_trajectory_is_what_a_plain_loop_sees():
@@ -168,16 +145,6 @@ def test_a_trajectory_is_what_a_plain_loop_sees():
                 fresh = over
 
 
-def test_acting_leaves_the_carry_it_was_given_as_it_was():
-    a_task = task()
-    model, steps = acted(a_task)
-    (_, carry), noise = steps[-1], np.full((12, 8, 2), 0.5, np.float32)
-    before = {name: x.copy() for name, x in carry.items()}
-    _, after = a_task.act(model, a_task.world, carry, noise)
-    assert_same_arrays(before, carry)
-    assert (after["levels/age"] != carry["levels/age"]).any()
-
-
 def test_a_trajectory_waits_in_a_queue_as_many_updates_as_its_lag_says():
     """Two are acted before the first update, and each is learnt from once."""
     a_task = task(agent={"lag": 2})
@@ -189,14 +156,6 @@ def test_a_trajectory_waits_in_a_queue_as_many_updates_as_its_lag_says():
         assert_same_arrays(found[k][0], trajectory)
     played = [batch["taken"].tobytes() for batch, _ in found]
     assert len({*played}) == len(played)
-
-
-def test_random_numbers_of_the_first_trajectories_are_fresh_and_below_one():
-    noise = np.array([[0, 0.25, 0.5, 1 - 2**-24]], np.float32)
-    for times in range(1, 8):
-        other = turned(noise, times)
-        assert other.dtype == np.float32 and (0 <= other).all() and (other < 1).all()
-        assert abs(other - noise).min() > 0.05
 
 
 # --- The loss -------------------------------------------------------------------------
@@ -238,24 +197,6 @@ def test_the_loss_is_that_of_the_formulas():
     assert float(total.data) == pytest.approx(expected, rel=1e-4)
 
 
-def test_curves_stand_over_the_steps_in_the_world():
-    """As in the paper's figure 10; `steps` are updates there, as everywhere."""
-    a_task, line = task(), {"step": 3, "samples": 3 * 64, "test_score": 1.0}
-    name, each = a_task.unit
-    shown = [{**line, name: line["samples"] * each}]
-    (point,), (value,) = measured(shown, "test_score", "world_steps")
-    assert (point, value) == (3 * 64 * 8, 1.0)
-    assert point == a_task.place(3)["world_steps"]
-    assert [*measured(shown, "test_score")[0]] == [3]
-
-
-def test_only_means_over_no_level_are_left_out():
-    nothing = float("nan")
-    means = {"score": nothing, "solved": nothing, "loss": nothing, "ratio": 1.0}
-    assert task().summary(means).keys() == {"loss", "ratio"}
-    assert task().summary(means | {"score": 2.0})["score"] == 2
-
-
 def test_a2c_takes_the_actions_for_its_own():
     model, steps = acted(task(), steps=1)
     (batch, carry) = steps[0]
@@ -271,19 +212,16 @@ def test_a2c_takes_the_actions_for_its_own():
     assert losses["impala", "same"] != losses["impala", "other"]
 
 
-@pytest.mark.parametrize(
-    "agent, says",
-    [
-        ({"unroll": 0}, "agent.unroll must be at least 1"),
-        ({"lag": -1}, "agent.lag must not be negative or infinite"),
-        ({"reward_scale": float("inf")}, "agent.reward_scale must not be"),
-        ({"discount": 1.1}, r"agent.discount must be in \[0, 1\]"),
+def test_settings_that_make_no_sense_are_refused():
+    for agent, says in [
+        ({"unroll": 0}, "agent.unroll must be from 1 to inf"),
+        ({"lag": -1}, "agent.lag must be from 0"),
+        ({"reward_scale": float("inf")}, "agent.reward_scale must be from 0"),
+        ({"discount": 1.1}, "agent.discount must be from 0 to 1"),
         ({"algorithm": "a2c", "lag": 2}, "agent.algorithm a2c has none"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(agent, says):
-    with pytest.raises(ValueError, match=says):
-        task(agent=agent)
+    ]:
+        with pytest.raises(ValueError, match=says):
+            task(agent=agent)
 
 
 # --- States that begin anew -----------------------------------------------------------
@@ -292,111 +230,91 @@ def test_settings_that_make_no_sense_are_refused(agent, says):
 SIZES = {RelationalMemory: (3, 2, 4), DeepLSTM: (3, 4, 2)}
 
 
-@pytest.mark.parametrize("kind", [LSTM, DeepLSTM, RelationalMemory, Feedforward])
-def test_an_unroll_with_fresh_states_is_several_unrolls(kind):
-    sizes = SIZES.get(kind, (3, 4))
-    core = kind(*sizes, dtype=np.float64)
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(1, 6, 3))
-    fresh = np.array([[False, False, True, False, False, True]])
-    before = core.unroll(rng.normal(size=(1, 2, 3)), core.initial_state(1))[1]
-    with Tape() as tape:
-        outputs, last = core.unroll(x, before, is_first=fresh)
-        loss = sum(p.sum(p.square(y)) for y in outputs)
-    gradients = tape.gradient(loss, core.parameters())
-    with Tape() as tape:
-        parts, state = [], before
-        for start, stop in ((0, 2), (2, 5), (5, 6)):
-            part, state = core.unroll(x[:, start:stop], state)
-            parts += part
-            after, state = state, core.initial_state(1)
-        loss = sum(p.sum(p.square(y)) for y in parts)
-    for one, other in zip(outputs, parts, strict=True):
-        np.testing.assert_allclose(one.data, other.data, rtol=1e-12)
-    for name, y in state_arrays(last).items():
-        np.testing.assert_allclose(y, state_arrays(after)[name], rtol=1e-12)
-    for one, other in zip(
-        gradients, tape.gradient(loss, core.parameters()), strict=True
-    ):
-        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-14)
-    with pytest.raises(ValueError, match=r"is_first must be bool \[1, 6\]"):
-        core.unroll(x, before, is_first=fresh[:, :5])
+def test_an_unroll_with_fresh_states_is_several_unrolls():
+    for kind in [LSTM, DeepLSTM, RelationalMemory, Feedforward]:
+        sizes = SIZES.get(kind, (3, 4))
+        core = kind(*sizes, dtype=np.float64)
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(1, 6, 3))
+        fresh = np.array([[False, False, True, False, False, True]])
+        before = core.unroll(rng.normal(size=(1, 2, 3)), core.initial_state(1))[1]
+        with Tape() as tape:
+            outputs, last = core.unroll(x, before, is_first=fresh)
+            loss = sum(p.sum(p.square(y)) for y in outputs)
+        gradients = tape.gradient(loss, core.parameters())
+        with Tape() as tape:
+            parts, state = [], before
+            for start, stop in ((0, 2), (2, 5), (5, 6)):
+                part, state = core.unroll(x[:, start:stop], state)
+                parts += part
+                after, state = state, core.initial_state(1)
+            loss = sum(p.sum(p.square(y)) for y in parts)
+        for one, other in zip(outputs, parts, strict=True):
+            np.testing.assert_allclose(one.data, other.data, rtol=1e-12)
+        for name, y in state_arrays(last).items():
+            np.testing.assert_allclose(y, state_arrays(after)[name], rtol=1e-12)
+        for one, other in zip(
+            gradients, tape.gradient(loss, core.parameters()), strict=True
+        ):
+            np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-14)
+        with pytest.raises(ValueError, match=r"is_first must be bool \[1, 6\]"):
+            core.unroll(x, before, is_first=fresh[:, :5])
 
 
 # --- As any other task ----------------------------------------------------------------
 
 
 @forks
-@pytest.mark.parametrize("lag", [0, 2])
-def test_processes_and_threads_act_alike(lag, make_trainer):
-    pair = [
-        make_trainer(task(agent={"lag": lag}), 4, workers=2, processes=processes)
-        for processes in (False, True)
-    ]
-    for trainer in pair:
-        for _ in range(6):
-            trainer.advance()
-    assert_same_arrays(*(trainer.arrays() for trainer in pair))
-    lines = [trainer.read(test=True) for trainer in pair]
-    assert timeless(lines[:1]) == timeless(lines[1:])
+def test_processes_and_threads_act_alike(make_trainer):
+    for lag in [0, 2]:
+        pair = [
+            make_trainer(task(agent={"lag": lag}), 4, workers=2, processes=processes)
+            for processes in (False, True)
+        ]
+        for trainer in pair:
+            for _ in range(6):
+                trainer.advance()
+        assert_same_arrays(*(trainer.arrays() for trainer in pair))
+        lines = [trainer.read(test=True) for trainer in pair]
+        assert timeless(lines[:1]) == timeless(lines[1:])
 
 
-@pytest.mark.parametrize("lag", [0, 2])
-@pytest.mark.parametrize("processes", KINDS)
-def test_a_run_goes_on_in_the_middle_of_its_levels(
-    lag, processes, make_trainer, new_run
-):
-    short = {"steps": 12, "log_every": 5, "evaluate_every": 10}
+def test_a_run_goes_on_in_the_middle_of_its_levels(make_trainer, new_run):
+    for lag in [0, 2]:
+        for processes in KINDS:
+            short = {"steps": 12, "log_every": 5, "evaluate_every": 10}
 
-    def trainer():
-        a_task = task(agent={"lag": lag}, train=short)
-        return make_trainer(a_task, 3, workers=2, processes=processes)
+            def trainer():
+                a_task = task(agent={"lag": lag}, train=short)
+                return make_trainer(a_task, 3, workers=2, processes=processes)
 
-    whole, broken = new_run(), new_run()
-    reference = trainer()
-    assert run_training(reference, whole) == "finished"
-    stopped = trainer()
-    stop_at(stopped.task, 7)
-    assert run_training(stopped, broken) == "SIGTERM" and stopped.step == 7
-    again = trainer()
-    arrays, state = broken.load()
-    again.restore(arrays, state)
-    broken.truncate_metrics(state["lines"])
-    assert run_training(again, broken) == "finished"
-    assert_same_arrays(again.arrays(), reference.arrays())
-    assert timeless(broken.metrics()) == timeless(whole.metrics())
+            whole, broken = new_run(), new_run()
+            reference = trainer()
+            assert run_training(reference, whole) == "finished"
+            stopped = trainer()
+            stop_at(stopped.task, 7)
+            assert run_training(stopped, broken) == "SIGTERM" and stopped.step == 7
+            again = trainer()
+            arrays, state = broken.load()
+            again.restore(arrays, state)
+            broken.truncate_metrics(state["lines"])
+            assert run_training(again, broken) == "finished"
+            assert_same_arrays(again.arrays(), reference.arrays())
+            assert timeless(broken.metrics()) == timeless(whole.metrics())
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda x: {},
-        lambda x: {"carry/fresh": x.astype(np.float32)},
-        lambda x: {"carry/fresh": x[:-1]},
-        lambda x: {"carry/fresh": x[:, None]},
-    ],
-    ids=["gone", "type", "rows", "shape"],
-)
-def test_levels_that_lack_something_are_not_gone_on_with(change, make_trainer):
-    trainer = make_trainer(task())
-    trainer.advance()
-    arrays, state = trainer.arrays(), trainer.state()
-    with pytest.raises(RunError, match=r"should carry fresh as bool\[\d+\]"):
-        trainer.restore(arrays | change(arrays.pop("carry/fresh")), state)
-
-
-@pytest.mark.parametrize("pieces", [(16, 1), (50, 1), (16, 3)])
-def test_each_held_out_level_is_played_once_however_they_are_shared_out(pieces):
-    size, workers = pieces
-    a_task = task(train={"piece_size": size})
-    model = a_task.build(np.random.SeedSequence(1))
-    sums = [a_task.evaluate(model, k, workers) for k in range(workers)]
-    found = {
-        name: sum(each[name][0] for each in sums)
-        for name in ("score", "solved", "length")
-    }
-    assert sum(each["score"][1] for each in sums) == 128
-    whole = a_task.results(model, 0, 128)
-    assert found == {name: whole[name].sum() for name in found}
-    alone = [a_task.results(model, k, k + 1)["length"][0] for k in range(4)]
-    assert a_task.results(model, 0, 4)["length"].tolist() == alone
+def test_each_held_out_level_is_played_once_however_they_are_shared_out():
+    for pieces in [(16, 1), (50, 1), (16, 3)]:
+        size, workers = pieces
+        a_task = task(train={"micro_batch_size": size})
+        model = a_task.build(np.random.SeedSequence(1))
+        sums = [a_task.evaluate(model, k, workers) for k in range(workers)]
+        found = {
+            name: sum(each[name][0] for each in sums)
+            for name in ("score", "solved", "length")
+        }
+        assert sum(each["score"][1] for each in sums) == 128
+        whole = a_task.results(model, 0, 128)
+        assert found == {name: whole[name].sum() for name in found}
+        alone = [a_task.results(model, k, k + 1)["length"][0] for k in range(4)]
+        assert a_task.results(model, 0, 4)["length"].tolist() == alone

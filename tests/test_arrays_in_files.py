@@ -7,15 +7,13 @@ import io
 import json
 import math
 import os
-import tracemalloc
 import zipfile
 
 import numpy as np
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from tinyruns import error_of
+from tinyruns import error_of, fresh_directory
 
 from tinyrmc.errors import RunError
 from tinyrmc.runs import arrays as npz
@@ -104,17 +102,6 @@ def test_transposed_and_strided_arrays_keep_their_values(tmp_path):
         assert loaded[name].flags.c_contiguous
 
 
-def test_nothing_is_gathered_in_memory_before_it_is_written(tmp_path):
-    arrays = {f"weight.{k}": np.ones(1 << 20) for k in range(4)}
-    tracemalloc.start()
-    try:
-        save_arrays(tmp_path / "a.npz", arrays, STATE)
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert most < arrays["weight.0"].nbytes / 4
-
-
 def test_json_values_come_back(tmp_path):
     meta = {
         "infinite": math.inf,
@@ -156,26 +143,19 @@ def test_numpy_and_unzip_alone_can_read_it(tmp_path):
         assert json.loads(file.read("tinyrmc.json"))["meta"] == STATE
 
 
-@pytest.mark.parametrize(
-    "array",
-    [
+def test_what_would_need_pickle_is_refused():
+    for array in [
         np.array([{}, None]),
         np.array(["text"]),
         np.zeros(2, dtype=[("a", "f4"), ("b", "O")]),
         "text",
         None,
         [object()],
-    ],
-)
-def test_what_would_need_pickle_is_refused(tmp_path, array):
-    text = error_of(save_arrays, tmp_path / "a.npz", {"optimizer.m": array}, {})
-    assert "'optimizer.m'" in text and "dtype" in text and "pickle" in text
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", ["", "a\0b", "a\nb", "a\\b", "\ud800"])
-def test_unusable_names_are_refused(tmp_path, name):
-    assert "named" in error_of(save_arrays, tmp_path / "a.npz", {name: np.ones(1)}, {})
+    ]:
+        with fresh_directory() as tmp_path:
+            text = error_of(save_arrays, tmp_path / "a.npz", {"optimizer.m": array}, {})
+            assert "'optimizer.m'" in text and "dtype" in text and "pickle" in text
+            assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_or_unreadable_file_is_named(tmp_path):

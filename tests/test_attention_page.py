@@ -262,7 +262,7 @@ def test_the_largest_network_of_the_task_still_fits():
     kept.
     """
     for slots, heads in (8, 8), (16, 16):
-        data = {"objects": 8, "dimensions": 32, "rungs": ()}
+        data = {"objects": 8, "dimensions": 32, "stages": ()}
         task = task_of(data, mem_slots=slots, num_heads=heads, head_size=2)
         shown = probes.held_out(task, 40)
         seen = probes.traces(task.build(np.random.SeedSequence(0)), shown.inputs)

@@ -5,7 +5,6 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import os
 import re
 from pathlib import Path
 
@@ -13,16 +12,13 @@ import fakecupy
 import numpy as np
 import pytest
 from babistories import STORIES, texts, write_babi
+from tinyruns import fresh_directory
 from tinytasks import assert_same_arrays, stop_at, timeless
 
 from tasks import babi
 from tinyrmc import Tape, corpora, training
 from tinyrmc.cli import evaluate, report, train
-from tinyrmc.cli.commands import Options, parse_words
-from tinyrmc.errors import UserError
-from tinyrmc.results import findings, tables
-from tinyrmc.results.progress import Progress
-from tinyrmc.results.published_babi import HEADS, WORDS_1K, WORDS_10K
+from tinyrmc.results.published_babi import HEADS
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
 
@@ -75,29 +71,34 @@ def told(task=1, **how):
 # --- Stories as numbers ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", STORIES)
-def test_each_tasks_file_becomes_rows_and_answers(number, tmp_path):
-    settings = dataclasses.replace(config(str(number)), data_dir=write_babi(tmp_path))
-    (material,) = babi.Task(settings).materials
-    stories = corpora.stories.parse(texts(number), "a")
-    part, words = material.parts["test"], material.vocabulary
-    assert len(stories) == material.count("test")
-    V, M = len(words), material.slots
-    for k, story in enumerate(stories):
-        assert words[part["answer"][k]] == story.answer
-        memory = part["memory"][k]
-        kept = list(story.sentences[::-1])  # the latest first
-        assert (memory[len(kept) :] == 0).all() and len(memory) == M
-        for number_of_row, sentence in zip(memory, kept, strict=False):
-            counts = material.rows[number_of_row, :V]
-            expected = [sentence.count(word) for word in words]
-            np.testing.assert_array_equal(counts, expected)
-        asked = material.rows[part["question"][k], :V]
-        np.testing.assert_array_equal(asked, [story.question.count(w) for w in words])
-    assert (material.rows[0] == 0).all()
-    held = material.count("validation")
-    assert held == round(0.1 * len(stories))
-    assert held + material.count("train") == len(stories)
+def test_each_tasks_file_becomes_rows_and_answers():
+    for number in STORIES:
+        with fresh_directory() as tmp_path:
+            settings = dataclasses.replace(
+                config(str(number)), data_dir=write_babi(tmp_path)
+            )
+            (material,) = babi.Task(settings).materials
+            stories = corpora.stories.parse(texts(number), "a")
+            part, words = material.parts["test"], material.vocabulary
+            assert len(stories) == material.count("test")
+            V, M = len(words), material.slots
+            for k, story in enumerate(stories):
+                assert words[part["answer"][k]] == story.answer
+                memory = part["memory"][k]
+                kept = list(story.sentences[::-1])  # the latest first
+                assert (memory[len(kept) :] == 0).all() and len(memory) == M
+                for number_of_row, sentence in zip(memory, kept, strict=False):
+                    counts = material.rows[number_of_row, :V]
+                    expected = [sentence.count(word) for word in words]
+                    np.testing.assert_array_equal(counts, expected)
+                asked = material.rows[part["question"][k], :V]
+                np.testing.assert_array_equal(
+                    asked, [story.question.count(w) for w in words]
+                )
+            assert (material.rows[0] == 0).all()
+            held = material.count("validation")
+            assert held == round(0.1 * len(stories))
+            assert held + material.count("train") == len(stories)
 
 
 def test_the_last_tenth_of_the_questions_is_for_validation():
@@ -114,29 +115,6 @@ def test_the_longest_sentence_may_be_a_question():
 
     (material,) = task_of("1", source=One()).materials
     assert material.encoding.longest == 5
-
-
-def test_a_longer_sentence_in_the_test_is_refused():
-    class Longer(Made):
-        def stories(self, task, part):
-            more = " moved and" if part == "test" else ""
-            text = texts(task).replace("1 Mary", f"1 Mary{more}")
-            return corpora.stories.parse(text.replace("moved", "moved and"), "a")
-
-    says = "task 1: the stories to be tested on have a sentence of 9 words, those to le"
-    with pytest.raises(UserError, match=says):
-        assert task_of("1", source=Longer()).materials
-
-
-def test_an_epoch_is_that_of_the_network_with_the_most_stories():
-    class Uneven(Made):
-        def stories(self, task, part):
-            return super().stories(task, part) * task
-
-    counts = [material.count("train") for material in task_of("all").materials]
-    task = task_of("all", source=Uneven())
-    assert task.epoch == max(m.count("train") for m in task.materials) // 8
-    assert task.epoch > max(counts) // 8
 
 
 def test_only_the_latest_sentences_are_kept():
@@ -156,78 +134,28 @@ def test_joint_stories_share_a_vocabulary_and_hold_out_of_each_task():
         np.testing.assert_array_equal(counts, [m.count(part) for m in apart])
 
 
-@pytest.mark.parametrize("which", ["all", "joint"])
-def test_where_no_task_has_both_files_one_that_is_missing_is_named(which, tmp_path):
-    write_babi(tmp_path, {(k, "test"): "" for k in STORIES})
-    settings = dataclasses.replace(config(which), data_dir=tmp_path)
-    with pytest.raises(corpora.MissingCorpus, match=r"has no en/qa1_\*_test\.txt; get"):
-        assert babi.Task(settings).materials
-
-
-def test_a_file_that_is_missing_is_left_out_of_all_and_named_alone(tmp_path):
-    folder = write_babi(tmp_path, {(3, "train"): ""}, variant="en-10k")
-
-    def task(number):
-        settings = config(number, {}, {"linear_epochs": 0}, variant="en-10k")
-        return babi.Task(dataclasses.replace(settings, data_dir=folder))
-
-    assert len(task("all").materials) == 19
-    assert 3 not in task("joint").materials[0].tasks
-    assert task("all").notes()[0].startswith("without task 3, ")
-    with pytest.raises(UserError, match="qa3_"):
-        assert task("3").materials
-
-
-def test_tasks_share_stories_until_a_file_changes(tmp_path, monkeypatch):
-    """Even if it has its size and its date again."""
-    folder, parse, parsed = write_babi(tmp_path), corpora.stories.parse, []
-
-    def parse_and_tell(text, name):
-        parsed.append(Path(name).name)
-        return parse(text, name)
-
-    def task(**how):
-        return babi.Task(dataclasses.replace(config("1", **how), data_dir=folder))
-
-    monkeypatch.setattr(corpora.stories, "parse", parse_and_tell)
-    first, again = task(), task(recipe={"linear_epochs": 3}, model={"hops": 1})
-    assert again.materials is first.materials and len(parsed) == 2
-    assert task(model={"encoding": "bag"}).materials is not first.materials
-    (material,) = first.materials
-    for array in (material.rows, *material.parts["train"].values()):
-        with pytest.raises(ValueError, match="read-only"):
-            array[:] = 0
-    (path,) = folder.rglob("qa1_*test.txt")
-    about, said = path.stat(), path.read_text()
-    path.write_text(said.replace("bathroom", "basement"))
-    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
-    assert path.stat().st_size == about.st_size
-    with pytest.raises(UserError, match="never use: basement"):
-        assert task().materials
-
-
-@pytest.mark.parametrize("n, slots", [(1, 6), (6, 6), (5, 5), (3, 20), (15, 20)])
-def test_forgotten_memories_leave_gaps_in_the_ages(n, slots):
+def test_forgotten_memories_leave_gaps_in_the_ages():
     """n ages in order, of 1 .. n + k, for k up to a tenth of n, rounded up."""
-    rng = np.random.default_rng(0)
-    memory = np.zeros((600, slots), np.int32)
-    memory[:, :n] = 7
-    found = babi.forgetful(0.1, rng, {"memory": memory, "age": None})["age"]
-    assert found.shape == memory.shape and (found[:, n:] == 0).all()
-    most = n + -(-n // 10)
-    rows = {tuple(row[:n]) for row in found.tolist()}
-    for ages in rows:
-        pairs = itertools.pairwise(ages)
-        assert all(a < b or a == b == slots for a, b in pairs)
-        assert ages[0] >= 1 and ages[-1] <= min(most, slots)
-    usual = tuple(range(1, n + 1))
-    # k is 0 half of the time where it can be 1, and then each age may be missing
-    share = np.mean([tuple(row[:n]) == usual for row in found.tolist()])
-    ways = n + 1 if most == n + 1 and most <= slots else None
-    if ways:
-        assert len(rows) == ways
-        assert share == pytest.approx(0.5 + 0.5 / ways, abs=0.06)
-    assert len(rows) > 1 or most > slots
+    for n, slots in [(1, 6), (6, 6), (5, 5), (3, 20), (15, 20)]:
+        rng = np.random.default_rng(0)
+        memory = np.zeros((600, slots), np.int32)
+        memory[:, :n] = 7
+        found = babi.forgetful(0.1, rng, {"memory": memory, "age": None})["age"]
+        assert found.shape == memory.shape and (found[:, n:] == 0).all()
+        most = n + -(-n // 10)
+        rows = {tuple(row[:n]) for row in found.tolist()}
+        for ages in rows:
+            pairs = itertools.pairwise(ages)
+            assert all(a < b or a == b == slots for a, b in pairs)
+            assert ages[0] >= 1 and ages[-1] <= min(most, slots)
+        usual = tuple(range(1, n + 1))
+        # k is 0 half of the time where it can be 1, and then each age may be missing
+        share = np.mean([tuple(row[:n]) == usual for row in found.tolist()])
+        ways = n + 1 if most == n + 1 and most <= slots else None
+        if ways:
+            assert len(rows) == ways
+            assert share == pytest.approx(0.5 + 0.5 / ways, abs=0.06)
+        assert len(rows) > 1 or most > slots
 
 
 def test_noise_is_for_training_alone():
@@ -288,57 +216,25 @@ def test_the_choice_does_not_look_at_the_test_stories(make_trainer):
     assert found[0]["test_training_error"] == min(each[0])
 
 
-@pytest.mark.parametrize("chosen", ["all", "joint"])
-def test_a_restart_is_taken_for_each_network(chosen):
-    task = task_of(chosen)
-    means, rng = {"loss": 0.0}, np.random.default_rng(0)
-    table = {
-        kind: rng.random((20, 2)) for kind in ("wrong", "train wrong", "train loss")
-    }
-    for kind, values in table.items():
-        for k in range(20):
-            means |= {f"{kind} {k + 1} {r}": values[k, r] for r in range(2)}
-    best = table["train wrong"].argmin(axis=1)
-    if chosen == "joint":
-        best[:] = table["train wrong"].mean(axis=0).argmin()
-    expected = table["wrong"][np.arange(20), best]
-    found = task.summary(means)
-    assert [found[f"error_task_{k}"] for k in range(1, 21)] == pytest.approx(expected)
-    assert found["error"] == pytest.approx(expected.mean())
-
-
-@pytest.mark.parametrize("chosen", ["all", "joint", "3"])
-def test_of_many_restarts_a_row_a_task_is_shown_and_all_are_kept(chosen, monkeypatch):
-    task = task_of(chosen, model={"restarts": 5})
-    tasks, rng = (range(1, 21) if chosen != "3" else [3]), np.random.default_rng(1)
-    kinds = "wrong", "train wrong", "train loss"
-    sums = {
-        f"{x} {k} {r}": (rng.random(), 1)
-        for x in kinds
-        for k in tasks
-        for r in range(5)
-    }
-    monkeypatch.setattr(task, "evaluate", lambda model, split: sums)
-    best = task.summary(
-        {name: value for name, (value, _) in sums.items()} | {"loss": 0}
-    )
-    ((name, table),) = task.examinations(None)
-    assert name in task.examines and len(table.rows) == 5 * len(tasks)
-    taken = [k % 5 for k, row in enumerate(table.rows) if row[-1] == "yes"]
-    assert len(taken) == len(tasks)
-    shown = findings.cells(table)[1:]
-    if chosen == "3":
-        assert [row[0] for row in shown] == [f"task 3, restart {r}" for r in range(5)]
-        assert best["error"] == table.rows[taken[0]][2]
-        return
-    for k, r, row in zip(tasks, taken, shown, strict=True):
-        tested = [x for _, _, x, _ in table.rows[5 * (k - 1) : 5 * k]]
-        assert tested == [sums[f"wrong {k} {r}"][0] for r in range(5)]
-        low, _, middle, _, high = sorted(tested)
-        assert best[f"error_task_{k}"] == tested[r]
-        values = (f"{100 * x:.1f} %" for x in (tested[r], low, middle, high))
-        assert row == [f"task {k}", str(r), *values]
-    assert not findings.is_small({"it": table})
+def test_a_restart_is_taken_for_each_network():
+    for chosen in ["all", "joint"]:
+        task = task_of(chosen)
+        means, rng = {"loss": 0.0}, np.random.default_rng(0)
+        table = {
+            kind: rng.random((20, 2)) for kind in ("wrong", "train wrong", "train loss")
+        }
+        for kind, values in table.items():
+            for k in range(20):
+                means |= {f"{kind} {k + 1} {r}": values[k, r] for r in range(2)}
+        best = table["train wrong"].argmin(axis=1)
+        if chosen == "joint":
+            best[:] = table["train wrong"].mean(axis=0).argmin()
+        expected = table["wrong"][np.arange(20), best]
+        found = task.summary(means)
+        assert [found[f"error_task_{k}"] for k in range(1, 21)] == pytest.approx(
+            expected
+        )
+        assert found["error"] == pytest.approx(expected.mean())
 
 
 def test_errors_and_losses_are_those_of_a_count_by_hand():
@@ -348,9 +244,10 @@ def test_errors_and_losses_are_those_of_a_count_by_hand():
     batch = material.take("test", np.arange(material.count("test")))
     logits = model(0, batch, task.linear).data.astype(float)
     shares = [
-        training.Totals(task.evaluate(model, k, 3, split="test")) for k in range(3)
+        training.MetricAccumulator(task.evaluate(model, k, 3, split="test"))
+        for k in range(3)
     ]
-    totals = training.Totals()
+    totals = training.MetricAccumulator()
     for share in shares:
         totals.add(share.sums)
     means = totals.means()
@@ -367,28 +264,6 @@ def test_errors_and_losses_are_those_of_a_count_by_hand():
     own = trained["task"] == 6
     wrong = logits[1, own].argmax(axis=-1) != trained["answer"][own]
     assert means["train wrong 6 1"] == pytest.approx(wrong.mean())
-
-
-def test_an_answer_never_learnt_is_wrong_and_said_so():
-    strange = STORIES[8].replace("milk,apple", "milk,pear")
-
-    class Strange(Made):
-        def stories(self, task, part):
-            text = strange if (task, part) == (8, "test") else STORIES[task]
-            return corpora.stories.parse(f"{text}\n" * 12, "a")
-
-    at_once = {"linear_epochs": 0}
-    (note,) = task_of("joint", source=Strange(), recipe=at_once).notes()
-    assert note.startswith("task 8: ")  # of all twenty
-    task = task_of("8", source=Strange(), recipe=at_once)
-    model = task.build(np.random.SeedSequence(0))
-    (note,) = task.notes()
-    assert note.startswith("task 8: ") and note.endswith(": milk,pear")
-    sums = task.evaluate(model, split="test")
-    assert sums["loss"][1] == 2 * 12  # of those with an answer that is known
-    wrong, count = sums["wrong 8 0"]
-    assert count == 24 and wrong >= 12
-    assert float(task.named("test", sums)["test_error"]) >= 0.5
 
 
 # --- Training -------------------------------------------------------------------------
@@ -432,113 +307,14 @@ def test_linear_start_ends_when_validation_stalls():
     assert not told(recipe={"linear_epochs": 0}).linear
 
 
-def test_the_softmax_does_not_come_at_the_very_end():
-    """The last line has the error without it, and evaluate is to say the same."""
-    task = told(train={"steps": 44, "batch_size": 9}, recipe={"linear_epochs": 4})
-    task.observe(44, {})
-    assert task.linear
-    task = told(train={"steps": 45, "batch_size": 9}, recipe={"linear_epochs": 4})
-    task.observe(44, {})
-    assert not task.linear
-
-
-@pytest.mark.parametrize(
-    "words, linear",
-    [
-        ("", None),
-        ("--train.steps 560", "560"),
-        ("--train.steps 561", None),
-        (
-            "--data.variant en-10k --train.log-every 281 --train.evaluate-every 281",
-            "5,620",
-        ),
-        ("--train.log-every 3360 --train.evaluate-every 3360", "3,360"),
-        ("--recipe.linear-epochs None --train.steps 1680", "1,680"),
-        ("--recipe.linear-epochs None", None),
-        ("--recipe.linear-epochs 0 --train.steps 28", None),
-        ("--model.core lstm --train.steps 28", None),
-    ],
-)
-def test_a_run_that_will_have_no_softmax_says_so(words, linear):
-    flags = f"{words} --data.generated".split()
-    config, _ = parse_words("babi", "quick", babi.QUICK, Options(), flags)
-    notes = babi.Task(config).notes()
-    if linear is None:
-        assert notes == []
-        return
-    note = notes[-1]
-    assert "no softmax" in note and f"takes {linear} steps" in note
-
-
-def test_stories_that_nobody_generates_are_not_missed():
-    task = task_of("all", generated=True, source=corpora.GeneratedStories(100))
-    assert not any("without task" in note for note in task.notes())
-
-
-@pytest.mark.parametrize("every, takes", [(28, None), (500, "1,000"), (30, "570")])
-def test_a_linear_start_that_the_lines_of_metrics_stretch_says_so(every, takes):
-    words = f"--data.generated --train.log-every {every} --train.evaluate-every {every}"
-    config, _ = parse_words("babi", "quick", babi.QUICK, Options(), words.split())
-    notes = babi.Task(config).notes()
-    assert len(notes) == bool(takes)
-    assert all(f"takes {takes} steps instead of 560" in note for note in notes)
-
-
-def test_a_run_without_a_softmax_stands_beside_no_published_error():
-    for every, some in ((28, True), (3360, False)):
-        train = dataclasses.replace(
-            babi.QUICK.train, log_every=every, evaluate_every=every
-        )
-        task = babi.Task(dataclasses.replace(babi.QUICK, train=train))
-        task.source = Long()
-        assert bool(task.cells()) == some
-
-
-class Long(Made):
-    """Stories enough for the epochs of the files: 900 to learn from."""
-
-    def stories(self, task, part):
-        return super().stories(task, part) * 42
-
-
-@pytest.mark.parametrize("chosen, rows", [("1", 0), ("2", 1), ("all", 19)])
-def test_nothing_published_stands_beside_other_stories(
-    chosen, rows, tmp_path, monkeypatch
-):
-    """One file differs by a space."""
-    folder = write_babi(tmp_path)
-    as_published(monkeypatch, folder)
-    (path,) = folder.rglob("qa1_*_train.txt")
-    path.write_text(path.read_text().replace("1 ", "1  ", 1))
-    monkeypatch.setattr(babi, "TRIAL", 0)
-    task = babi.Task(dataclasses.replace(config(chosen), data_dir=folder))
-    monkeypatch.setattr(babi, "column", lambda config: "PE LS RN")
-    assert len(task.cells()) == rows
-    told = [note for note in task.notes() if "byte for byte" in note]
-    assert len(told) == (chosen != "2")
-    assert all("stories of task 1 are not" in note for note in told)
-
-
 def as_published(monkeypatch, folder):
     """Let the stories in a folder be the published ones."""
     found = corpora.babi(data_dir=folder)
     for part in ("train", "test"):
         every = [found.files[task, part][1] for task in range(1, 21)]
-        digests = " ".join(hashlib.sha256(data).hexdigest()[:8] for data in every)
+        digests = "".join(hashlib.sha256(data).hexdigest()[:4] for data in every)
         key = "v1.2", "en", part
         monkeypatch.setitem(corpora.stories._DIGESTS, key, digests)
-
-
-def test_task_16_of_the_later_version_is_not_the_papers():
-    notes = {}
-    for version in "v1.1", "v1.2":
-        preset = dataclasses.replace(
-            babi.QUICK, data=babi.DataConfig(task="16", version=version)
-        )
-        task = babi.Task(preset)
-        task.source = Made()
-        notes[version] = [note for note in task.notes() if "v1.1" in note]
-    assert [len(each) for each in notes.values()] == [0, 1]
 
 
 def test_the_gradient_is_a_sum_each_matrix_of_which_is_clipped(make_trainer):
@@ -561,26 +337,26 @@ def test_the_gradient_is_a_sum_each_matrix_of_which_is_clipped(make_trainer):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("at", [4, 16])  # in the linear start, and after it
-def test_a_resumed_run_has_the_same_bits(at, make_trainer, new_run):
-    settings = {"model": {"restarts": 2}, "recipe": {"linear_epochs": 1}}
-    whole, broken = new_run(), new_run()
+def test_a_resumed_run_has_the_same_bits(make_trainer, new_run):
+    for at in [4, 16]:
+        settings = {"model": {"restarts": 2}, "recipe": {"linear_epochs": 1}}
+        whole, broken = new_run(), new_run()
 
-    def trainer(change=lambda task: task):
-        return make_trainer(change(told(2, **settings)), 3)
+        def trainer(change=lambda task: task):
+            return make_trainer(change(told(2, **settings)), 3)
 
-    reference = trainer()
-    assert reference.task.epoch == 11  # the run stops in the middle of one
-    assert training.run_training(reference, whole) == "finished"
-    training.run_training(trainer(lambda task: stop_at(task, at)), broken)
-    again = trainer()
-    arrays, state = broken.load()
-    again.restore(arrays, state)
-    broken.truncate_metrics(state["lines"])
-    assert training.run_training(again, broken) == "finished"
-    assert_same_arrays(again.arrays(), reference.arrays())
-    assert timeless(broken.metrics()) == timeless(whole.metrics())
-    assert {line.get("linear") for line in whole.metrics()} == {0, 1}
+        reference = trainer()
+        assert reference.task.epoch == 11  # the run stops in the middle of one
+        assert training.run_training(reference, whole) == "finished"
+        training.run_training(trainer(lambda task: stop_at(task, at)), broken)
+        again = trainer()
+        arrays, state = broken.load()
+        again.restore(arrays, state)
+        broken.truncate_metrics(state["lines"])
+        assert training.run_training(again, broken) == "finished"
+        assert_same_arrays(again.arrays(), reference.arrays())
+        assert timeless(broken.metrics()) == timeless(whole.metrics())
+        assert {line.get("linear") for line in whole.metrics()} == {0, 1}
 
 
 def test_workers_agree(make_trainer):
@@ -589,34 +365,31 @@ def test_workers_agree(make_trainer):
         np.testing.assert_allclose(shared.arrays()[name], x, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("number", "questions", "error"),
-    [(1, 1000, 0.0), (15, 1000, 0.0), (16, 3000, 0.01)],
-)
-def test_made_up_stories_are_learnt(number, questions, error, make_trainer):
+def test_made_up_stories_are_learnt(make_trainer):
     """In the steps of `quick`. Of task 16 a thousand questions have too few in which
     several names share the animal: with them its error is about one percent.
     """
-    times = questions // 1000  # epochs are longer by this, and there are fewer
-    epoch = 28 * times
-    task = babi.Task(
-        dataclasses.replace(
-            babi.QUICK,
-            data=babi.DataConfig(task=str(number), generated=True),
-            model=babi.ModelConfig(restarts=3),
-            recipe=babi.RecipeConfig(20 // times, 25 // times),
-            train=dataclasses.replace(
-                babi.QUICK.train, log_every=epoch, evaluate_every=28 * 120
-            ),
+    for number, questions, error in [(1, 1000, 0.0), (15, 1000, 0.0), (16, 3000, 0.01)]:
+        times = questions // 1000  # epochs are longer by this, and there are fewer
+        epoch = 28 * times
+        task = babi.Task(
+            dataclasses.replace(
+                babi.QUICK,
+                data=babi.DataConfig(task=str(number), generated=True),
+                model=babi.ModelConfig(restarts=3),
+                recipe=babi.RecipeConfig(20 // times, 25 // times),
+                train=dataclasses.replace(
+                    babi.QUICK.train, log_every=epoch, evaluate_every=28 * 120
+                ),
+            )
         )
-    )
-    task.source = corpora.GeneratedStories(questions)
-    trainer = make_trainer(task)
-    while not trainer.finished:
-        trainer.advance()
-        if trainer.step % epoch == 0:
-            trainer.read()
-    assert trainer.evaluate(("test",))["test_error"] <= error
+        task.source = corpora.GeneratedStories(questions)
+        trainer = make_trainer(task)
+        while not trainer.finished:
+            trainer.advance()
+            if trainer.step % epoch == 0:
+                trainer.read()
+        assert trainer.evaluate(("test",))["test_error"] <= error
 
 
 def test_on_a_device_nothing_waits(make_trainer):
@@ -637,83 +410,53 @@ def test_on_a_device_nothing_waits(make_trainer):
 # --- Other cores ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("core", ["lstm", "rmc", "entnet"])
-def test_other_cores_read_sentence_by_sentence_and_the_question_last(core):
-    model = {"core": core, "hidden_size": 4, "head_size": 2, "num_heads": 2}
-    task = told(2, model=model)
-    network = task.build(np.random.SeedSequence(0)).networks[0]
-    reader, (material,) = network.reader, task.materials
-    batch = material.take("test", np.arange(7))
-    found = network(batch).data
-    assert found.shape == (1, 7, len(material.vocabulary))
-    E = reader.embedding.weight.data
-    both = np.concatenate([E, E * material.encoding.along(5).astype(np.float32)])
-    for b in range(7):
-        state = reader.core.initial_state(1)
-        told_first = batch["memory"][b][batch["memory"][b] > 0][::-1]
-        for row in [*told_first, batch["question"][b]]:
-            x = (material.rows[row] @ both)[None].astype(np.float32)
-            output, state = reader.core(x, state)
-        np.testing.assert_allclose(
-            found[0, b], reader.answer(output).data[0], rtol=1e-3, atol=1e-5
-        )
+def test_other_cores_read_sentence_by_sentence_and_the_question_last():
+    for core in ["lstm", "rmc", "entnet"]:
+        model = {"core": core, "hidden_size": 4, "head_size": 2, "num_heads": 2}
+        task = told(2, model=model)
+        network = task.build(np.random.SeedSequence(0)).networks[0]
+        reader, (material,) = network.reader, task.materials
+        batch = material.take("test", np.arange(7))
+        found = network(batch).data
+        assert found.shape == (1, 7, len(material.vocabulary))
+        E = reader.embedding.weight.data
+        both = np.concatenate([E, E * material.encoding.along(5).astype(np.float32)])
+        for b in range(7):
+            state = reader.core.initial_state(1)
+            told_first = batch["memory"][b][batch["memory"][b] > 0][::-1]
+            for row in [*told_first, batch["question"][b]]:
+                x = (material.rows[row] @ both)[None].astype(np.float32)
+                output, state = reader.core(x, state)
+            np.testing.assert_allclose(
+                found[0, b], reader.answer(output).data[0], rtol=1e-3, atol=1e-5
+            )
 
 
 # --- Bad input ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "changes, says",
-    [
-        ({(1, "train"): "1 Mary went.\nno number\n"}, r"qa1_a-name_train.txt line 2: "),
-        ({(1, "test"): "\n"}, r"qa1_a-name_test.txt line 1: "),
-        ({(1, "train"): "1 Where is Mary?\tgarden\t\n" * 9}, "before anything is told"),
-        (
-            {(1, "test"): "1 Ann flew.\n2 Where is Mary?\tgarden\t1\n"},
-            "never use: ann, flew; fetch both files",
-        ),
-        ({(1, "train"): ""}, "has no en/qa1_\\*_train.txt"),
-    ],
-)
-def test_bad_files_get_one_line(changes, says, empty_directory, refused):
-    write_babi(Path("data"), changes)
-    words = "babi --data-dir data --data.task 1".split()
-    assert re.search(says, refused(train.main, *words))
-
-
-@pytest.mark.parametrize(
-    "words, says",
-    [
-        ("--data.task 21", "--data.task is one of 1, 2,"),
-        ("--data.version v1.3", "--data.version is one of v1.1, v1.2"),
-        ("--data.version v1.1 --data.variant en-10k", "en-10k is of version v1.2"),
-        ("--data.generated --data.task 3", "data.task 3 cannot be generated"),
-        ("--model.hops 0", "model.hops must be an integer of at least 1"),
-        ("--model.restarts 0", "model.restarts must be"),
-        ("--model.relu 2", "model.relu must be from 0 to 1"),
-        ("--model.pe-scale 0", "model.pe_scale must be positive"),
-        (
-            "--recipe.linear-epochs -1",
-            "recipe.linear_epochs must be an integer of at least 0",
-        ),
-        ("--recipe.halve-every 0", "recipe.halve_every must be"),
-        ("--recipe.random-memories 2", "recipe.random_memories must be from 0 to 1"),
-        ("--data.generated --train.batch-size 901", "do not fill a batch of 901"),
-    ],
-)
-def test_bad_words_get_one_line(words, says, empty_directory, refused):
-    assert says in refused(train.main, "babi", *words.split())
-
-
-def test_chance_is_that_of_the_questions_that_are_watched(capsys):
-    task = told()
-    task.references = lambda: {"validation_error": {"commonest answer": 0.5}}
-    assert [task.examples(split) for split in task.splits] == [10, 100]
-    progress = Progress(task)
-    for step, error in (28, 0.3), (56, 0.1), (84, 0.0):  # of 10, 0.47 may be chance
-        progress.line({"step": step, "validation_error": error})
-    told_of = [line for line in capsys.readouterr().out.splitlines() if "past" in line]
-    assert len(told_of) == 1 and told_of[0].startswith("step      84  ")
+def test_bad_files_get_one_line(empty_directory, refused):
+    for number, (changes, says) in enumerate(
+        [
+            (
+                {(1, "train"): "1 Mary went.\nno number\n"},
+                r"qa1_a-name_train.txt line 2: ",
+            ),
+            ({(1, "test"): "\n"}, r"qa1_a-name_test.txt has no questions"),
+            (
+                {(1, "train"): "1 Where is Mary?\tgarden\t\n" * 9},
+                "before anything is told",
+            ),
+            (
+                {(1, "test"): "1 Ann flew.\n2 Where is Mary?\tgarden\t1\n"},
+                "never use: ann, flew; fetch both files",
+            ),
+            ({(1, "train"): ""}, "has no en/qa1_\\*_train.txt"),
+        ]
+    ):
+        write_babi(Path(f"data{number}"), changes)
+        words = f"babi --data-dir data{number} --data.task 1".split()
+        assert re.search(says, refused(train.main, *words))
 
 
 # --- From the command line ------------------------------------------------------------
@@ -729,7 +472,7 @@ def test_runs_are_evaluated_and_stand_beside_what_was_published(
     empty_directory, capsys, monkeypatch
 ):
     as_published(monkeypatch, write_babi(Path("data")))
-    monkeypatch.setattr(train, "draw_run", lambda run: [])
+    monkeypatch.setattr("tinyrmc.results.plotting.draw_run", lambda run: [])
     monkeypatch.setattr(discovery.load_task("babi"), "TRIAL", 0)
     for chosen in ("16", "all"):
         words = [*WORDS, "--data.task", chosen, "--run", f"runs/{chosen}"]
@@ -770,80 +513,6 @@ def test_runs_are_evaluated_and_stand_beside_what_was_published(
     assert "the paper says" not in text
 
 
-@pytest.mark.parametrize("words, steps", [("", 28 * 40), ("joint", 562 * 50)])
-def test_a_trial_of_a_few_epochs_stands_beside_no_published_error(words, steps):
-    """Of 20 with the softmax."""
-    preset = words or "quick"
-    usual = babi.Task.presets[preset][1]
-    for asked, some in ((steps, True), (int(0.9 * steps), False)):
-        train = dataclasses.replace(usual.train, steps=asked)
-        task = babi.Task(dataclasses.replace(usual, train=train))
-        task.source = Made()
-        assert bool(task.cells()) == some
-
-
-@pytest.mark.parametrize("chosen", ["16", "all", "joint"])
-def test_a_report_counts_the_parameters_of_one_restart(chosen):
-    """The others are not what its error is that of."""
-    counts = []
-    for restarts in (1, 3):
-        task = task_of(chosen, model={"restarts": restarts})
-        counts.append(task.parameters(task.build(np.random.SeedSequence(0))))
-    assert counts[0] == counts[1]
-
-
-@pytest.mark.parametrize("chosen", ["all", "joint"])
-def test_a_mean_over_fewer_than_twenty_tasks_stands_beside_none(chosen):
-    """And a task that there are no stories of beside no published error."""
-    usual = babi.Task.presets["joint" if chosen == "joint" else "quick"][1]
-    task = babi.Task(
-        dataclasses.replace(usual, data=dataclasses.replace(usual.data, task=chosen))
-    )
-    for missing, mean in ((), ["1k, mean"]), ((3,), []):
-        task.source = Made()
-        task.source.complete = [k for k in STORIES if k not in missing]
-        rows = [f"1k, task {k}" for k in task.source.complete]
-        assert [cell.rpartition(", ")[0] for cell in task.cells()] == mean + rows
-
-
-@pytest.mark.parametrize(
-    ("words", "head"),
-    [
-        *((words, head) for head, words in WORDS_1K.items()),
-        *((words, head) for head, words in WORDS_10K.items()),
-        # of another size than the published ones
-        ("quick --model.embedding-size 2", None),
-        ("quick --model.relu 1", None),
-        ("quick --data.memories 3", None),
-        ("joint --model.embedding-size 20", None),
-    ],
-)
-def test_the_words_of_a_column_train_it_and_no_other_size_does(words, head):
-    preset, *flags = words.split()
-    usual = babi.Task.presets[preset][1]
-    config, _ = parse_words("babi", preset, usual, Options(), flags)
-    assert babi.column(config) == head
-
-
-@pytest.mark.parametrize(
-    "words", ["--model.masked", "--model.no-temporal", "--model.pe-scale 1"]
-)
-def test_a_network_unlike_the_published_ones_has_no_column(words):
-    config, _ = parse_words("babi", "quick", babi.QUICK, Options(), words.split())
-    assert babi.column(config) is None
-
-
-def test_of_two_runs_that_stand_for_one_cell_both_are_shown():
-    """As of task 16 in both versions: none hides the other."""
-    cell = {"paper": "1.3 %", "metric": "test_error"}
-    groups = [
-        {"cells": {"1k, task 16, PE LS RN": cell}, "mean": {"test_error": error}}
-        for error in (0.015, 0.003)
-    ]
-    _, (_, shown) = tables._published("babi", groups, [])
-    assert shown == "1.3 %; ours 1.5 %, 0.3 %"
-
-
 def published_errors():
     """{cell: the error in percent}, but for columns that nobody has published."""
     return {
@@ -863,15 +532,3 @@ def test_every_published_column_reproduces_its_mean():
     assert (
         cells["1k, mean, PE LS RN"] == 13.9 and cells["10k, mean, PE LS RN ReLU"] == 4.2
     )
-
-
-def test_what_the_paper_claims_is_what_its_own_numbers_say():
-    cells = published_errors()
-    assert len(babi.CLAIMS) == 10
-    assert all(cells[better] < cells[worse] for better, worse in babi.CLAIMS.values())
-
-
-def test_batches_of_other_restarts_are_not_drawn_beside_the_one_that_is_taken():
-    for restarts in 1, 3:
-        task = task_of("1", model={"restarts": restarts})
-        assert task.batches_watched == (restarts == 1)

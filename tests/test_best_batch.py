@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from fakecupy import no_sync, only
 from rankhelp import all_well, on_ranks
-from tinytasks import KINDS, TRAIN, Config, RunningSum, relations, stop_at, timeless
+from tinytasks import KINDS, TRAIN, relations, stop_at, timeless
 
 from tinyrmc.backend import to_host
 from tinyrmc.runs.run import Run
+from tinyrmc.training import MetricAccumulator
 from tinyrmc.training.loop import run_training
-from tinyrmc.training.task import Totals
-from tinyrmc.training.trainer import Trainer
+from tinyrmc.training.ranks import Ranks
 
 
 def best_of(pairs):
@@ -24,55 +24,54 @@ def best_of(pairs):
     return max((total / count for total, count in pairs if count), default=np.nan)
 
 
-@pytest.mark.parametrize(
-    "pairs",
-    [
+def test_the_largest_mean_is_kept_on_the_device_and_through_a_checkpoint(xp):
+    for pairs in [
         [(3, 10), (5, 10), (4, 10)],
         [(0, 0), (1, 3), (0, 0), (33, 100)],
         [(0, 7), (0, 0)],
         [(2**40, 2**41), (2**40 + 1, 2**41)],
-    ],
-)
-def test_the_largest_mean_is_kept_on_the_device_and_through_a_checkpoint(pairs, xp):
-    totals, again = Totals(), Totals()
-    for total, count in pairs:
-        if xp is fakecupy.cupy:
-            with no_sync(), only(np.float32):
+    ]:
+        totals, again = MetricAccumulator(), MetricAccumulator()
+        for total, count in pairs:
+            if xp is fakecupy.cupy:
+                with no_sync(), only(np.float32):
+                    totals.keep_largest(
+                        "best", xp.asarray(total), xp.asarray(count), xp
+                    )
+            else:
                 totals.keep_largest("best", xp.asarray(total), xp.asarray(count), xp)
-        else:
-            totals.keep_largest("best", xp.asarray(total), xp.asarray(count), xp)
-        # as a checkpoint after every step would
-        again = Totals(json.loads(json.dumps(again.plain())))
-        again.keep_largest("best", total, count, np)
-    assert totals.means() == again.means() == {"best": best_of(pairs)}
-    assert totals.plain() == again.plain()
-    assert type(to_host(totals.sums["best"][0]).item()) is int
+            # as a checkpoint after every step would
+            again = MetricAccumulator(json.loads(json.dumps(again.plain())))
+            again.keep_largest("best", total, count, np)
+        assert totals.means() == again.means() == {"best": best_of(pairs)}
+        assert totals.plain() == again.plain()
+        assert type(to_host(totals.sums["best"][0]).item()) is int
 
 
-def test_of_nothing_nothing_is_the_largest():
-    totals = Totals()
-    totals.keep_largest("best", 0, 0, np)
-    assert np.isnan(totals.means()["best"])
-
-
-@pytest.mark.parametrize("processes", KINDS)
-def test_each_line_has_the_best_batch_since_the_line_before(processes, make_trainer):
-    task = relations()
-    trainer, seen = make_trainer(task, seed=3, workers=2, processes=processes), []
-    for window in range(12):
-        task.rung = len(task.rungs) - 1 if window == 6 else task.rung
-        pairs = []
-        for _ in range(3):
-            batch = trainer.stream.batch(trainer.step, 0, TRAIN.batch_size)
-            right = trainer.model(batch["inputs"]).data.argmax(-1) == batch["target"]
-            counts = batch["current"]  # rehearsals do not count
-            pairs.append((int(right[counts].sum()), int(counts.sum())))
-            trainer.advance()
-        line = trainer.read()
-        assert line["best_batch_accuracy"] == pytest.approx(best_of(pairs), nan_ok=True)
-        better = line["best_batch_accuracy"] > line["accuracy"]
-        seen.append((task.is_final(line), better))
-    assert {(False, True), (True, True)} <= set(seen)  # on the way up and at the top
+def test_each_line_has_the_best_batch_since_the_line_before(make_trainer):
+    for processes in KINDS:
+        task = relations()
+        trainer, seen = make_trainer(task, seed=3, workers=2, processes=processes), []
+        for window in range(12):
+            task.stage = len(task.stages) - 1 if window == 6 else task.stage
+            pairs = []
+            for _ in range(3):
+                batch = trainer.stream.batch(trainer.step, 0, TRAIN.batch_size)
+                right = (
+                    trainer.model(batch["inputs"]).data.argmax(-1) == batch["target"]
+                )
+                counts = batch["current"]  # rehearsals do not count
+                pairs.append((int(right[counts].sum()), int(counts.sum())))
+                trainer.advance()
+            line = trainer.read()
+            assert line["best_batch_accuracy"] == pytest.approx(
+                best_of(pairs), nan_ok=True
+            )
+            better = line["best_batch_accuracy"] > line["accuracy"]
+            seen.append((task.is_final(line), better))
+        assert {(False, True), (True, True)} <= set(
+            seen
+        )  # on the way up and at the top
 
 
 @pytest.mark.parametrize("stopped", [6, 8])
@@ -98,16 +97,11 @@ def test_a_run_goes_on_with_the_best_batch_so_far(stopped, make_trainer, tmp_pat
 
 
 def test_ranks_agree_on_the_best_batch_of_all_of_them():
-    def line(ranks=None, workers=1):
-        trainer = Trainer(relations(), 4, workers, processes=False, ranks=ranks)
+    def line(ranks, workers=1):
+        trainer = ranks.trainer(relations(), 4, workers, processes=False)
         for _ in range(5):
             trainer.advance()
         return trainer.read()["best_batch_accuracy"]
 
-    assert all_well(on_ranks(3, line)) == [line(workers=3)] * 3 and 0 < line() <= 1
-
-
-def test_a_task_without_an_accuracy_has_no_best_batch(make_trainer):
-    trainer = make_trainer(RunningSum(Config()))
-    trainer.advance()
-    assert not any(name.startswith("best_batch") for name in trainer.read())
+    alone = line(Ranks(), workers=3)
+    assert all_well(on_ranks(3, line)) == [alone] * 3 and 0 < line(Ranks()) <= 1

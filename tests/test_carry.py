@@ -14,8 +14,8 @@ import pytest
 from tinytasks import (
     KINDS,
     TRAIN,
+    BPTTBatches,
     Config,
-    Lanes,
     Larger,
     RunningSum,
     Text,
@@ -27,9 +27,9 @@ from tinytasks import (
 
 from tinyrmc import Tape, optim
 from tinyrmc.errors import RunError
-from tinyrmc.training.carry import Carry
 from tinyrmc.training.discovery import TaskError
 from tinyrmc.training.loop import run_training
+from tinyrmc.training.pieces import Carry
 from tinyrmc.training.workers import WorkerError, Workers
 
 TASKS = [RunningSum, Text]
@@ -52,13 +52,15 @@ def totals(trainer, count):
 
 def test_windows_of_a_text_are_learnt_with_the_state_carried_on(make_trainer):
     """Beside a plain loop: differentiate a window, detach the state, go on."""
-    train = dataclasses.replace(TRAIN, piece_size=None, optimizer="sgd", decay=0.0)
+    train = dataclasses.replace(
+        TRAIN, micro_batch_size=None, optimizer="sgd", cosine_fraction=0.0
+    )
     task = Text(Config(dataclasses.replace(train, warmup_steps=0, learning_rate=0.5)))
     trainer = steps(make_trainer(task, seed=1), 8)
 
     model = task.build(None)
     sgd = optim.SGD(model.parameters(), learning_rate=0.5)
-    state, lanes = model.core.initial_state(50), Lanes(50, window=3)
+    state, lanes = model.core.initial_state(50), BPTTBatches(50, window=3)
     for step in range(8):
         batch = lanes.batch(step, 0, 50)
         carry = dict(zip(("hidden", "cell"), state, strict=True)) if step else None
@@ -77,60 +79,29 @@ def test_windows_of_a_text_are_learnt_with_the_state_carried_on(make_trainer):
     assert np.abs(other.optimizer.data - sgd.data).max() > 1e-3
 
 
-@pytest.mark.parametrize("processes", KINDS)
-def test_a_text_is_learnt_by_two_workers(processes, make_trainer):
-    train = dataclasses.replace(TRAIN, steps=30, learning_rate=0.03, warmup_steps=0)
-    trainer = make_trainer(Text(Config(train)), workers=2, processes=processes)
-    before = trainer.evaluate()["test_loss"]
-    assert steps(trainer, 30).evaluate()["test_loss"] < before - 0.05
-
-
 # --- The same bits from every kind of worker ------------------------------------------
 
 
 @forks
-@pytest.mark.parametrize("kind", TASKS)
-@pytest.mark.parametrize("workers", [2, 3])
-def test_processes_and_threads_give_the_same_bits(workers, kind, make_trainer):
-    pair = [
-        make_trainer(kind(Config()), seed=4, workers=workers, processes=processes)
-        for processes in (False, True)
-    ]
-    for step in range(1, 8):
-        for trainer in pair:
-            trainer.advance()
-        assert_same_arrays(pair[0].optimizer.state(), pair[1].optimizer.state())
-        if step % 3 == 0:
-            arrays = [trainer.arrays() for trainer in pair]
-            assert_same_arrays(*arrays)
-            assert any(name.startswith("carry/") for name in arrays[0])
-            lines = [trainer.read(test=True) for trainer in pair]
-            assert timeless(lines[:1]) == timeless(lines[1:])
-
-
-@pytest.mark.parametrize("kind", TASKS)
-@pytest.mark.parametrize("processes", KINDS)
-def test_any_number_of_workers_agrees_to_rounding(processes, kind, make_trainer):
-    found = [
-        steps(make_trainer(kind(Config()), 4, workers, processes=processes), 6).arrays()
-        for workers in (1, 2, 3, 5)
-    ]
-    for arrays in found[1:]:
-        assert arrays.keys() == found[0].keys()
-        for name, x in arrays.items():
-            np.testing.assert_allclose(x, found[0][name], rtol=1e-3, atol=1e-5)
-
-
-@forks
-def test_processes_are_what_a_task_with_a_carry_gets(make_trainer):
-    trainer = steps(make_trainer(RunningSum(Config()), workers=2), 3)
-    assert trainer.workers.processes
-    own = set(trainer.shares.of(0))
-    assert set(trainer.carry) == own  # nothing was sent meanwhile
-    np.testing.assert_allclose(
-        trainer.arrays()["carry/total"], totals(trainer, 3), rtol=1e-5, atol=1e-5
-    )
-    assert set(trainer.carry) == set(range(len(trainer.shares.pieces))) > own
+def test_processes_and_threads_give_the_same_bits(make_trainer):
+    for kind in TASKS:
+        for workers in [2, 3]:
+            pair = [
+                make_trainer(
+                    kind(Config()), seed=4, workers=workers, processes=processes
+                )
+                for processes in (False, True)
+            ]
+            for step in range(1, 8):
+                for trainer in pair:
+                    trainer.advance()
+                assert_same_arrays(pair[0].optimizer.state(), pair[1].optimizer.state())
+                if step % 3 == 0:
+                    arrays = [trainer.arrays() for trainer in pair]
+                    assert_same_arrays(*arrays)
+                    assert any(name.startswith("carry/") for name in arrays[0])
+                    lines = [trainer.read(test=True) for trainer in pair]
+                    assert timeless(lines[:1]) == timeless(lines[1:])
 
 
 # --- Going on -------------------------------------------------------------------------
@@ -162,25 +133,27 @@ def test_a_run_goes_on_in_the_middle_of_its_text(
     assert timeless(broken.metrics()) == timeless(whole.metrics())
 
 
-@pytest.mark.parametrize("before, after", [(5, 2), (1, 3), (3, 1)])
-@pytest.mark.parametrize("processes", KINDS)
 def test_a_carry_goes_to_the_right_examples_when_it_is_cut_otherwise(
-    before, after, processes, make_trainer, new_run
+    make_trainer, new_run
 ):
-    run = new_run()
-    words = {"seed": 3, "processes": processes}
-    first = make_trainer(stop_at(RunningSum(Config()), 7), workers=before, **words)
-    run_training(first, run)
-    again = make_trainer(RunningSum(Config()), workers=after, **words)
-    again.restore(*run.load())
-    assert again.shares != first.shares
-    np.testing.assert_array_equal(
-        again.arrays()["carry/total"], first.arrays()["carry/total"]
-    )
-    steps(again, 5)
-    np.testing.assert_allclose(
-        again.arrays()["carry/total"], totals(again, 12), rtol=1e-5, atol=1e-5
-    )
+    for before, after in [(5, 2), (1, 3), (3, 1)]:
+        for processes in KINDS:
+            run = new_run()
+            words = {"seed": 3, "processes": processes}
+            first = make_trainer(
+                stop_at(RunningSum(Config()), 7), workers=before, **words
+            )
+            run_training(first, run)
+            again = make_trainer(RunningSum(Config()), workers=after, **words)
+            again.restore(*run.load())
+            assert again.shares != first.shares
+            np.testing.assert_array_equal(
+                again.arrays()["carry/total"], first.arrays()["carry/total"]
+            )
+            steps(again, 5)
+            np.testing.assert_allclose(
+                again.arrays()["carry/total"], totals(again, 12), rtol=1e-5, atol=1e-5
+            )
 
 
 class Chapters(RunningSum):
@@ -193,24 +166,27 @@ class Chapters(RunningSum):
         return *result, None if chapter[0] == 3 else arrays
 
 
-@pytest.mark.parametrize("processes", KINDS)
-@pytest.mark.parametrize("stop", [2, 3, 4])
-def test_a_carry_may_end(stop, processes, make_trainer):
-    def trainer():
-        return make_trainer(Chapters(Config()), 3, workers=2, processes=processes)
+def test_a_carry_may_end(make_trainer):
+    for processes in KINDS:
+        for stop in [2, 3, 4]:
 
-    first = steps(trainer(), stop)
-    arrays, state = first.arrays(), first.state()
-    assert ("carry/total" in arrays) == (stop != 3)
-    again = trainer()
-    again.restore(arrays, state)
-    for _ in range(4):
-        assert_same_arrays(again.arrays(), first.arrays())
-        first.advance()
-        again.advance()
-    seen = make_trainer(Chapters(Config()), 3, workers=2, processes=processes)
-    means = [steps(seen, 1).read()["seen"] for _ in range(7)]
-    assert means == [0, 1, 1, 0, 1, 1, 0]
+            def trainer():
+                return make_trainer(
+                    Chapters(Config()), 3, workers=2, processes=processes
+                )
+
+            first = steps(trainer(), stop)
+            arrays, state = first.arrays(), first.state()
+            assert ("carry/total" in arrays) == (stop != 3)
+            again = trainer()
+            again.restore(arrays, state)
+            for _ in range(4):
+                assert_same_arrays(again.arrays(), first.arrays())
+                first.advance()
+                again.advance()
+            seen = make_trainer(Chapters(Config()), 3, workers=2, processes=processes)
+            means = [steps(seen, 1).read()["seen"] for _ in range(7)]
+            assert means == [0, 1, 1, 0, 1, 1, 0]
 
 
 # --- What is lost is not made up ------------------------------------------------------
@@ -282,28 +258,31 @@ def carrying(make, carries=True):
     return task
 
 
-@pytest.mark.parametrize(
-    "make, says",
-    [
-        (lambda model, b: b["inputs"], "as {name: array} or None, not a ndarray"),
+def test_a_carry_that_cannot_be_is_refused(make_trainer):
+    for make, says in [
+        (lambda model, b: b["inputs"], r"loss\(\) must return a dict, not a ndarray"),
         (
             lambda model, b: {"h": model(b["inputs"])},
-            r"the carry 'h' of Larger.loss\(\) is a Tensor, .*; give its .data",
+            r"the carry 'h' of Larger.loss\(\) is a Tensor .*, of a Tensor its .data",
         ),
-        (lambda model, b: {"h": b["inputs"][1:]}, r"shape \[\d+, 2\]; .* row for each"),
-        (lambda model, b: {"h": b["inputs"].T}, r"shape \[2, \d+\]; .* row for each"),
-        (lambda model, b: {"h": 3.0}, r"shape \[\]; it must have a row for each"),
+        (
+            lambda model, b: {"h": b["inputs"][1:]},
+            r"a ndarray \[\d+, 2\]; .* row for each",
+        ),
+        (
+            lambda model, b: {"h": b["inputs"].T},
+            r"a ndarray \[2, \d+\]; .* row for each",
+        ),
+        (lambda model, b: {"h": 3.0}, r"a float \[\]; .* a row for each"),
         (
             lambda model, b: {"h": b["inputs"]} if len(b["inputs"]) == 13 else None,
             "a carry of the same names for all pieces of a step, or None for all",
         ),
-    ],
-)
-def test_a_carry_that_cannot_be_is_refused(make, says, make_trainer):
-    trainer = make_trainer(carrying(make))
-    with pytest.raises(TaskError, match=says):
-        trainer.advance()
-        trainer.arrays()
+    ]:
+        trainer = make_trainer(carrying(make))
+        with pytest.raises(TaskError, match=says):
+            trainer.advance()
+            trainer.arrays()
 
 
 def test_a_task_must_say_that_it_carries(make_trainer):
@@ -327,16 +306,17 @@ ARRAYS = {
 }
 
 
-@pytest.mark.parametrize("processes", KINDS)
-def test_arrays_come_back_bit_for_bit(processes):
-    def share(worker, request):
-        return ARRAYS | {"worker": np.full(2, worker)}
+def test_arrays_come_back_bit_for_bit():
+    for processes in KINDS:
 
-    workers = Workers(3, share, processes)
-    for _ in range(2):
-        for worker, reply in enumerate(workers.run(0)):
-            assert_same_arrays(reply, share(worker, 0))
-    workers.close()
+        def share(worker, request):
+            return ARRAYS | {"worker": np.full(2, worker)}
+
+        workers = Workers(3, share, processes)
+        for _ in range(2):
+            for worker, reply in enumerate(workers.run(0)):
+                assert_same_arrays(reply, share(worker, 0))
+        workers.close()
 
 
 def test_a_carry_is_joined_and_cut_again():

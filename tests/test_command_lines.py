@@ -69,7 +69,7 @@ def test_the_help_names_every_field_with_its_unit_and_default(capsys, monkeypatc
             value = default
             for name in flag.removeprefix("--").replace("-", "_").split("."):
                 value = getattr(value, name)
-            if flag == "--data.rungs":
+            if flag == "--data.stages":
                 value = " ".join(f"{k} {d}" for k, d in value)
             value = "none" if value == () else value
             until = r"(?:(?! --(?![\w.]*no-)).)*?"  # not into the next flag
@@ -142,7 +142,7 @@ def test_a_finished_run_directory_is_complete(trained):
     )
     assert trained.config["config"]["model"]["mem_slots"] == 2 and trained.config[
         "config"
-    ]["data"]["rungs"] == [[2, 1], [3, 1]]
+    ]["data"]["stages"] == [[2, 1], [3, 1]]
     assert {"numpy", "python", "cores", "processor"} <= trained.environment.keys()
     assert isinstance(task_from_dict(trained.config), nth_farthest.Task)
     last = trained.metrics()[-1]
@@ -193,7 +193,7 @@ def test_the_lstm_has_no_attention_to_draw(capsys):
 
 
 def test_settings_that_the_core_does_not_use_are_told_once(monkeypatch, capsys):
-    monkeypatch.setattr(train, "draw_run", lambda run: [])
+    monkeypatch.setattr("tinyrmc.results.plotting.draw_run", lambda run: [])
     for words, says in (
         ("", ""),
         (
@@ -258,14 +258,21 @@ BAD_WORDS = [
         "train.learning_rate must be positive, not nan",
     ),
     ("nth_farthest --train.clip-norm x", "--train.clip-norm takes FLOAT|None, not 'x'"),
-    ("nth_farthest --train.decay 2", "train.decay must be in [0, 1]"),
+    (
+        "nth_farthest --train.cosine-fraction 2",
+        "train.cosine_fraction must be in [0, 1]",
+    ),
     (
         "nth_farthest --train.log-every 7",
         "train.evaluate_every (500) must be a multiple of train.log_every (7)",
     ),
     (
-        "nth_farthest --data.rungs 3",
-        "--data.rungs takes [INT INT ...], not '3'",
+        "nth_farthest --data.stages 3",
+        "--data.stages takes [INT INT ...], not '3'",
+    ),
+    (
+        "nth_farthest --data.stages 9 9",
+        "data.stages holds 9 x 9, outside 2 x 1 to 4 x 4",
     ),
     (
         "nth_farthest --model.gate-style unt",
@@ -295,11 +302,11 @@ BAD_WORDS = [
     ("nth_farthest --workers 0", "--workers must be at least 1, got 0"),
     (
         "nth_farthest --workers 300",
-        "--workers 300 is more than the 256 examples of a batch; use at most 256",
+        "--workers 300 are more than the 256 examples of a batch; use fewer",
     ),
     (
         "nth_farthest --workers 2 --device cuda",
-        "a GPU is fed by one worker; leave --workers out",
+        "a GPU is fed by one worker; leave workers out",
     ),
     ("nth_farthest --max-minutes 0", "--max-minutes must be positive, got 0"),
     ("nth_farthest --device gpu", "--device is one of cpu, cuda, not 'gpu'"),
@@ -439,7 +446,7 @@ import numpy as np
 from tinyrmc import primitives
 from tinyrmc import nn
 from tinyrmc.fused import softmax_cross_entropy
-from tinyrmc.training.task import Task as BaseTask, TrainConfig
+from tinyrmc.training import Task as BaseTask, TrainConfig
 
 
 @dataclass(frozen=True)

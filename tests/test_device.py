@@ -32,9 +32,9 @@ from tinyrmc.autograd.engine import Tensor
 from tinyrmc.cli import evaluate, plot, train
 from tinyrmc.cores import CoreConfig
 from tinyrmc.runs.run import Run
+from tinyrmc.training import MetricAccumulator
 from tinyrmc.training.discovery import load_task, task_files
 from tinyrmc.training.rl.actors import ActingTask
-from tinyrmc.training.task import Totals
 from tinyrmc.training.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -244,7 +244,7 @@ def smallest(kind):
     """The first preset of a task with little to compute."""
     config = next(iter(kind.presets.values()))[1]
     # pieces of one size: agents' games go other ways where numbers round otherwise
-    train = dataclasses.replace(config.train, batch_size=10, piece_size=10)
+    train = dataclasses.replace(config.train, batch_size=10, micro_batch_size=10)
     model = config.model
     if hasattr(model, "embedding_size"):  # a language model
         sizes = {"embedding_size": 8, "head_size": 2, "hidden_size": 8}
@@ -319,8 +319,8 @@ def test_evaluation_and_pictures_of_every_task(name, tmp_path):
     waits = isinstance(task, ActingTask)
     with contextlib.nullcontext() if waits else no_sync(), only(np.float32):
         sums = task.evaluate(there, xp=cupy)
-    assert Totals(sums).means() == pytest.approx(
-        Totals(task.evaluate(host)).means(), rel=1e-6
+    assert MetricAccumulator(sums).means() == pytest.approx(
+        MetricAccumulator(task.evaluate(host)).means(), rel=1e-6
     )
     pictures = []
     for label, model in ("host", host), ("device", there):
@@ -343,8 +343,8 @@ def test_a_run_on_the_device_is_read_on_the_host(name, monkeypatch, tmp_path, ca
     monkeypatch.setattr(kind, "test_examples", 20)
     words = [
         name,
-        *"--train.steps 4 --train.batch-size 10 --train.log-every 2 "
-        "--train.evaluate-every 2 --train.piece-size 10 --seed 1 --workers 1".split(),
+        *"--train.steps 4 --train.batch-size 10 --train.log-every 2 --seed 1 "
+        "--train.evaluate-every 2 --train.micro-batch-size 10 --workers 1".split(),
     ]
     if issubclass(kind, ActingTask):  # games may be long
         words += ["--world.limit", "10", "--agent.unroll", "6"]

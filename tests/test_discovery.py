@@ -18,8 +18,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tinyruns import fresh_directory
 
-from tinyrmc.errors import nearest
 from tinyrmc.training import discovery
 from tinyrmc.training.discovery import UnknownTask, load_task, load_task_of, stored
 
@@ -188,47 +188,19 @@ def test_found_and_loaded_from_any_installation(installation, tmp_path):
     assert answer["once"]
 
 
-def test_a_foreign_tasks_package_in_the_current_directory_is_not_looked_at(
-    installation, foreign
-):
-    folder, place = installation
-    answer = ask(**place, cwd=foreign, load="nth_farthest")
-    assert answer["loaded"] == str(folder / "nth_farthest.py")
-    assert "homework" not in answer["files"]
-    assert "foreign" not in ask(**place, cwd=foreign, load="homework")["error"]
-
-
-@pytest.mark.parametrize("first", ["ours", "theirs"])
-def test_a_foreign_tasks_distribution_and_the_wheel_leave_each_other_alone(
-    wheel, tmp_path, first
-):
-    site = tmp_path / "site"
-    if first == "theirs":
-        make_foreign(site)
-    shutil.copytree(wheel, site, dirs_exist_ok=True)
-    if first == "ours":
-        make_foreign(site)
-    answer = ask(site, cwd=tmp_path, load="nth_farthest")
-    assert answer["loaded"] == str(site / "tinyrmc" / "tasks" / "nth_farthest.py")
-    assert "homework" not in answer["files"]
-    uninstall(site, "tinyrmc")
-    files = [path.relative_to(site) for path in site.rglob("*") if path.is_file()]
-    expected = [Path("tasks", f"{name}.py") for name in ("__init__", "homework")]
-    assert sorted(files) == [*expected, Path("tasks", "nth_farthest.py")]
-
-
-@pytest.mark.parametrize("project", [None, "theirs", "tinyrmc"])
-def test_a_folder_beside_the_package_counts_only_in_a_clone(tmp_path, project):
-    package, beside = tmp_path / "tinyrmc", tmp_path / "tasks"
-    package.mkdir()
-    beside.mkdir()
-    if project:
-        text = f'[project]\nname = "{project}"\n'
-        (tmp_path / "pyproject.toml").write_text(text)
-    found = discovery.built_in_folder(package)
-    assert found == (beside if project == "tinyrmc" else package / "tasks")
-    (package / "tasks").mkdir()
-    assert discovery.built_in_folder(package) == package / "tasks"
+def test_a_folder_beside_the_package_counts_only_in_a_clone():
+    for project in [None, "theirs", "tinyrmc"]:
+        with fresh_directory() as tmp_path:
+            package, beside = tmp_path / "tinyrmc", tmp_path / "tasks"
+            package.mkdir()
+            beside.mkdir()
+            if project:
+                text = f'[project]\nname = "{project}"\n'
+                (tmp_path / "pyproject.toml").write_text(text)
+            found = discovery.built_in_folder(package)
+            assert found == (beside if project == "tinyrmc" else package / "tasks")
+            (package / "tasks").mkdir()
+            assert discovery.built_in_folder(package) == package / "tasks"
 
 
 def test_a_file_dropped_in_is_a_task(installation, tasks, tmp_path):
@@ -240,9 +212,8 @@ def test_a_file_dropped_in_is_a_task(installation, tasks, tmp_path):
     assert "nth_farthest" in answer["files"] and "_shared" not in answer["files"]
 
 
-@pytest.mark.parametrize(
-    "text, complaint",
-    [
+def test_a_broken_file_is_named_and_hides_no_other(installation, tasks):
+    for text, complaint in [
         (
             "import no_such_module\n",
             "ModuleNotFoundError: No module named 'no_such_module'",
@@ -251,32 +222,18 @@ def test_a_file_dropped_in_is_a_task(installation, tasks, tmp_path):
         ("class Tusk: pass\n", "no class Task with presets"),
         ('"""Empty."""\nclass Task: presets = {}\n', "no class Task with presets"),
         ('class Task: presets = {"tiny": ("", None)}\n', "no docstring"),
-    ],
-)
-def test_a_broken_file_is_named_and_hides_no_other(
-    installation, tasks, tmp_path, text, complaint
-):
-    _, place = installation
-    (tasks / "broken.py").write_text(text)
-    answer = ask(**place, cwd=tmp_path, load="broken")
-    assert str(tasks / "broken.py") in answer["error"] and complaint in answer["error"]
-    answer = ask(**place, cwd=tmp_path, load="nth_farthest")
-    assert {"broken", "nth_farthest"} <= set(answer["files"])
-    assert "loaded" in answer
-
-
-def test_a_broken_file_is_tried_again_when_mended(tmp_path, monkeypatch):
-    monkeypatch.setattr(discovery, "FOLDER", tmp_path)
-    file = tmp_path / "mended_in_a_notebook.py"
-    file.write_text("raise RuntimeError('half written')\n")
-    with pytest.raises(
-        UnknownTask, match=r"mended_in_a_notebook.*RuntimeError: half written"
-    ):
-        load_task("mended_in_a_notebook")
-    # longer than before, so that no cached bytecode is taken for it
-    file.write_text(DROPPED_IN + "# mended\n" * 5)
-    assert load_task("mended_in_a_notebook").__doc__ == "A task of two lines."
-    del sys.modules["tinyrmc_tasks.mended_in_a_notebook"]
+    ]:
+        with fresh_directory() as tmp_path:
+            _, place = installation
+            (tasks / "broken.py").write_text(text)
+            answer = ask(**place, cwd=tmp_path, load="broken")
+            assert (
+                str(tasks / "broken.py") in answer["error"]
+                and complaint in answer["error"]
+            )
+            answer = ask(**place, cwd=tmp_path, load="nth_farthest")
+            assert {"broken", "nth_farthest"} <= set(answer["files"])
+            assert "loaded" in answer
 
 
 def test_an_unknown_task_brings_the_nearest_name_and_all_names():
@@ -373,36 +330,11 @@ def test_a_file_is_not_confused_with_the_built_in_task_of_its_stem(own):
     assert load_task_of(stored("nth_farthest")) is built_in
 
 
-def test_a_task_that_is_loaded_is_not_looked_for_again(own, monkeypatch):
-    words = "nth_farthest", "nth_farthest.py"
-    loaded = [load_task(word) for word in words]
-    with monkeypatch.context() as patch:
-        patch.setattr(discovery, "task_files", None)
-        assert [load_task(word) for word in words] == loaded
-    own.unlink()
-    with pytest.raises(UnknownTask, match="there is no file nth_farthest"):
-        load_task("nth_farthest.py")
-
-
 def test_the_file_of_a_built_in_task_is_that_task(monkeypatch):
     monkeypatch.chdir(ROOT / "tests")
     for word in ("../tasks/nth_farthest.py", str(ROOT / "tasks" / "nth_farthest.py")):
         assert load_task(word) is load_task("nth_farthest")
         assert stored(word) == stored("nth_farthest") == {"task": "nth_farthest"}
-
-
-def test_a_link_gives_a_file_its_name(own):
-    link = own.with_name("recall.py")
-    link.symlink_to(own)
-    config = {"task": "recall", "task_file": "~/work/recall.py"}
-    assert stored("recall.py") == config
-    assert load_task_of(config).__file__ == str(link)
-
-
-def test_a_file_outside_the_home_directory_is_kept_by_its_whole_path(own, monkeypatch):
-    monkeypatch.setenv("HOME", str(own.parent / "elsewhere"))
-    monkeypatch.setenv("USERPROFILE", str(own.parent / "elsewhere"))
-    assert stored("nth_farthest.py") == {"task": "nth_farthest", "task_file": str(own)}
 
 
 def test_a_file_that_has_moved_is_found_where_it_is_said_to_be(own, monkeypatch):
@@ -421,58 +353,13 @@ def test_a_file_that_has_moved_is_found_where_it_is_said_to_be(own, monkeypatch)
         assert load_task_of(config).__file__ == str(moved / own.name)
 
 
-@pytest.mark.parametrize(
-    "stored", ["nth_farthest.py", "./nth_farthest.py", "/etc/a.py"]
-)
-def test_a_run_directory_cannot_bring_code_with_it(own, stored):
-    own.write_text(POISON)
-    with pytest.raises(
-        UnknownTask, match=r"is not the absolute path of a file nth_far"
-    ):
-        load_task_of({"task": "nth_farthest", "task_file": stored})
-
-
-@pytest.mark.parametrize(
-    "word, says",
-    [
-        ("recall.py", "there is no file recall.py; `tinyrmc new NAME` writes"),
-        ("../recall.py", "there is no file ../recall.py; "),
-        ("../work", "../work is not a task; give a Python file, or a name (babi"),
-    ],
-)
-def test_a_word_that_is_no_file_is_told(own, word, says):
-    with pytest.raises(UnknownTask) as caught:
-        load_task(word)
-    assert str(caught.value).startswith(says)
+def test_a_run_directory_cannot_bring_code_with_it(own):
+    for kept in ["nth_farthest.py", "./nth_farthest.py", "/etc/a.py"]:
+        own.write_text(POISON)
+        with pytest.raises(
+            UnknownTask, match=r"is not the absolute path of a file nth_far"
+        ):
+            load_task_of({"task": "nth_farthest", "task_file": kept})
 
 
 # --- Suggestions ----------------------------------------------------------------------
-
-KNOWN = (
-    "--seed --resume --workers --train.steps --train.warmup-steps --model.mem-slots "
-    "--model.num-heads --model.core"
-).split()
-NEAR = {
-    "--sed": "--seed",
-    "--resum": "--resume",
-    "--worker": "--workers",
-    "--train.stpes": "--train.steps",
-    "--steps": "--train.steps",
-    "--slots": "--model.mem-slots",
-    "--heads": "--model.num-heads",
-}
-FAR = "--nosuch --model.no-such --threads --help-me --time --epochs --size --".split()
-
-
-@pytest.mark.parametrize("word, meant", [*NEAR.items(), *((word, "") for word in FAR)])
-def test_only_what_is_near_is_suggested(word, meant):
-    assert nearest(word, KNOWN) == (f"; did you mean {meant!r}?" if meant else "")
-
-
-def test_of_equally_near_words_the_first_is_suggested():
-    assert (
-        nearest("mem_slot", ["model.mem_slots", "other.mem_slots"])
-        == "; did you mean 'model.mem_slots'?"
-    )
-    assert nearest("quik", {"quick": 1, "ladder": 2}) == "; did you mean 'quick'?"
-    assert nearest("x", []) == nearest("", KNOWN) == ""

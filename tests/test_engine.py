@@ -98,7 +98,7 @@ def test_unused_output_counts_as_zero(xp):
     z, cell = xp.full((1, 4), 0.5), xp.ones((1, 1))
     for used in range(2):
         ours, plain = (
-            gradient(xp, lambda z, c, f=f: p.sum(f(z, c)[used]), z, cell)  # noqa: B023
+            gradient(xp, lambda z, c, f=f: p.sum(f(z, c)[used]), z, cell)
             for f in (fused.lstm_gates, fused.lstm_gates.reference)
         )
         for one, other in zip(ours, plain, strict=True):

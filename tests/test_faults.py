@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import weakref
-import zipfile
 
 import numpy as np
 import pytest
@@ -21,12 +20,11 @@ from tinytasks import assert_same_arrays, poisoned, relations, timeless
 import tinyrmc
 from tinyrmc.cli import commands, evaluate, plot, report, train
 from tinyrmc.errors import RunError
-from tinyrmc.runs import files
 from tinyrmc.runs.arrays import load_arrays, load_meta, save_arrays
-from tinyrmc.runs.files import Count, Expected, from_json, misfit
+from tinyrmc.runs.files import Count, from_json, misfit
 from tinyrmc.runs.run import Run
-from tinyrmc.training import loop, workers
-from tinyrmc.training.checkpoints import lines_of, require_metrics, task_of
+from tinyrmc.training import workers
+from tinyrmc.training.checkpoints import require_metrics
 from tinyrmc.training.loop import Interrupt, Listener, run_training
 from tinyrmc.training.trainer import NonFinite, Trainer, most_workers
 from tinyrmc.training.workers import CAN_FORK, WorkerLost
@@ -48,37 +46,24 @@ def resumed(make_trainer, task, run, workers=1):
 # --- What JSON says -------------------------------------------------------------------
 
 FITS = [
-    (3, int), (-3, int), (3, Count), (0, Count), (3, float), (0.5, float), ("a", str),
-    (None, None), (None, int | None), (3, int | None), (True, bool), ([], list[int]),
-    ([1, 2], list[Count]), ([1, 2], tuple[int, int]),
-    ([[1, 2]], tuple[tuple[int, int], ...]),
-    ({"a": 1}, dict[str, float]), ({"a": 1, "b": "x"}, Expected({"a": int})),
-    ({}, Expected({"a": int})), (float("nan"), float),
+    (0, Count), (3, Count), (3, float), (0.5, float), (float("nan"), float), ("a", str),
+    (None, Count | None), (3, Count | None), (True, bool), ([], list), ({}, dict),
 ]  # fmt: skip
 MISFITS = [
-    (True, int), (1.0, int), (-1, Count), ("3", int), (True, float), ("x", float),
-    (10**400, int), (10**400, Count), (-(10**400), float),
-    (3, str), (None, str), (0, None), (1, bool), ("ab", list[str]), ({}, list[int]),
-    ([1, "2"], list[int]), ([1], tuple[int, int]), ([[1]], tuple[tuple[int, int], ...]),
-    ({"a": "x"}, dict[str, float]), ([], dict[str, int]),
-    ({}, Expected({"a": int}, needed=("a",))), ([], Expected({})), ("x", int | None),
-    ({"a": "x"}, Expected({"a": int})),
+    (True, Count), (1.0, Count), (-1, Count), ("3", Count), (10**400, Count),
+    (True, float), ("x", float), (-(10**400), float), (3, str), (None, str), (1, bool),
+    ("ab", list), ([], dict), ("x", Count | None),
 ]  # fmt: skip
 
 
 def test_what_fits_and_what_does_not():
-    for value, expected in FITS:
-        assert misfit(value, expected) is None, (value, expected)
-    for value, expected in MISFITS:
-        assert misfit(value, expected), (value, expected)
-    inside = Expected({"a": dict[str, list[int]]})
-    assert misfit({"a": {"b": [1, None]}}, inside) == "a.b cannot be null"
-    assert len(misfit("x" * 1000, int)) < 80
-
-
-def test_what_another_kind_accepts_is_not_put_into_words(monkeypatch):
-    monkeypatch.setattr(files, "_says", None)
-    assert misfit([None, 1.0, None], list[int | float | None]) is None
+    for value, kind in FITS:
+        assert misfit({"a": value, "b": []}, {"a": kind}) is None, (value, kind)
+    for value, kind in MISFITS:
+        assert misfit({"a": value}, {"a": kind}).startswith("a cannot be "), value
+    assert misfit({}, {"a": Count}) is None
+    assert misfit({}, {"a": Count}, needed=["a"]) == "it has no a"
+    assert misfit([], {}) == "it cannot be []" and len(misfit("x" * 1000, {})) < 80
 
 
 def test_nesting_without_end_is_a_value_error_like_any_other():
@@ -144,12 +129,13 @@ def test_what_is_no_object_is_refused(copy, refused):
 def test_a_forged_checkpoint_is_refused_though_its_checksum_is_right(copy, refused):
     arrays, state = load_arrays(copy.checkpoint)
     for changes in (
-        {"step": "12"}, {"step": -1}, {"skipped": [0]}, {"window": {"loss": 3}},
-        {"task": []}, {"lines": None}, {"run": {}}, {"seconds": {}},
+        {"step": "12"}, {"step": -1}, {"run": {}}, {"task": []}, {"skipped": [0]},
+        {"window": {"loss": 3}}, {"lines": None}, {"seconds": {}},
     ):  # fmt: skip
         save_arrays(copy.checkpoint, arrays, state | changes)
-        assert "checkpoint.npz" in refused(evaluate.main, copy.path)
         refused(train.main, "--resume", copy.path)
+        if {*changes} & {"step", "run"}:
+            assert "checkpoint.npz" in refused(evaluate.main, copy.path)
 
 
 def test_weights_that_are_not_finite_tell_nothing(copy, refused):
@@ -186,20 +172,6 @@ def test_nobody_waits_for_what_is_no_file(copy, refused):
                 assert f"cannot read copy/{name}" in refused(evaluate.main, path)
             path.rmdir() if path.is_dir() else path.unlink()
         kept.rename(path)
-
-
-def test_a_pipe_in_the_place_of_the_lock_is_refused(copy, refused):
-    os.mkfifo(copy.path / "lock.json")
-    assert "it is not a regular file" in refused(train.main, "--resume", copy.path)
-
-
-def test_what_a_file_would_unpack_to_is_looked_at_first(tmp_path, monkeypatch):
-    path = tmp_path / "bomb.npz"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("parameters/x.npy", bytes(50_000_000))
-    monkeypatch.setattr(zipfile.ZipFile, "read", None)  # nothing is
-    for load in (load_arrays, load_meta):
-        assert "would unpack to 50,000,000 bytes" in error_of(load, path)
 
 
 def test_a_long_file_that_is_none_of_ours_is_not_read(tmp_path):
@@ -331,20 +303,6 @@ def test_a_line_that_was_added_is_believed_by_nobody(copy, refused):
             assert f"line 4 is of step {step}, after {says}" in refused(main, copy.path)
 
 
-def test_a_line_that_was_added_to_a_broken_run_has_a_possible_step(half, refused):
-    path, task = half.path / "metrics.jsonl", task_of(half)
-    first = path.read_text()
-    for step, possible in (6, False), (7, True), (8, False), (10, True):
-        added = half.metrics()[0] | {"step": step, task.watched: 0.99}
-        path.write_text(first + json.dumps(added) + "\n")
-        if possible:
-            assert len(lines_of(half, task)) == 2
-            continue
-        for main in (report.main, plot.main):
-            assert f"line 2 is of step {step}; from step 7 on" in refused(main, "half")
-    path.write_text(first)
-
-
 def test_a_backend_that_is_none_is_one_line(copy):
     words = [sys.executable, "-m", "tinyrmc", "plot", str(copy.path)]
     around = {**os.environ, **SURROUNDINGS, "MPLBACKEND": "nonsense"}
@@ -394,8 +352,8 @@ def test_workers_that_cannot_be_started_leave_no_run(
 
 def test_workers_beyond_all_reason_are_refused(refused, empty_directory):
     words = [*TINY, "--train.batch-size", "80000", "--workers", "70000"]
-    assert f"use at most {most_workers()}" in refused(train.main, *words)
-    with pytest.raises(ValueError, match="at most"):
+    assert f"from 1 to {most_workers()} here" in refused(train.main, *words)
+    with pytest.raises(ValueError, match="give a whole number, from 1 to"):
         Trainer(relations(), workers=70_000)
 
 
@@ -501,7 +459,7 @@ def test_a_signal_before_the_first_step_leaves_what_can_be_resumed(
 
 def test_an_interrupt_that_is_entered_twice_gives_back_what_was_there():
     before = signal.getsignal(signal.SIGTERM)
-    with Interrupt(loop.Ranks()) as interrupt, interrupt:
+    with Interrupt() as interrupt, interrupt:
         assert signal.getsignal(signal.SIGTERM) != before
     assert signal.getsignal(signal.SIGTERM) == before
 
@@ -509,7 +467,7 @@ def test_an_interrupt_that_is_entered_twice_gives_back_what_was_there():
 def test_a_hangup_that_is_ignored_stays_so():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with Interrupt(loop.Ranks()):
+        with Interrupt():
             assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)

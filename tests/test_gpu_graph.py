@@ -23,7 +23,7 @@ from tinyrmc.errors import UsageError
 from tinyrmc.gpu.graph import Graph
 from tinyrmc.training.discovery import TaskError, load_task
 from tinyrmc.training.gpu import capture
-from tinyrmc.training.totals import OnDevice
+from tinyrmc.training.gpu.metrics import OnDevice
 from tinyrmc.training.trainer import Trainer
 
 shim = pytest.mark.skipif(
@@ -41,7 +41,7 @@ def trainer(graph=False, device="cuda", task="nth_farthest", model=TINY, **train
     if "mem_slots" in model and issubclass(kind, load_task("nth_farthest").Task):
         rungs = () if model["mem_slots"] > 2 else ((2, 1),)
         objects = 8 if model["mem_slots"] > 2 else 3
-        data = dataclasses.replace(config.data, objects=objects, rungs=rungs)
+        data = dataclasses.replace(config.data, objects=objects, stages=rungs)
         model = dataclasses.replace(config.model, **model)
         config = dataclasses.replace(config, data=data, model=model)
     train = dataclasses.replace(config.train, **{"batch_size": 3, **train})
@@ -71,7 +71,7 @@ def test_a_graph_gives_the_same_bits(clip, cublas):
     lines = []
     for each in plain, graph:
         for step in range(8):
-            each.task.rung = step // 4  # another shape
+            each.task.stage = step // 4  # another shape
             with no_sync():
                 each.advance()
             if step in (3, 7):
@@ -129,9 +129,9 @@ def test_every_core_can_be_captured(asked, cublas):
 
 UPDATES = [
     {"optimizer": "sgd", "momentum": 0.9},
-    {"optimizer": "sgd", "clips": "matrix"},
+    {"optimizer": "sgd", "clip_by": "matrix"},
     {"optimizer": "rmsprop"},
-    {"clips": "matrix"},
+    {"clip_by": "matrix"},
 ]
 
 
@@ -261,7 +261,7 @@ def test_the_operations_of_a_step_that_reads(core, each, besides, cublas):
 
 OBSTACLES = [
     ({"device": "cpu"}, "needs --device cuda"),
-    ({"piece_size": 2}, "needs the batch in one piece"),
+    ({"micro_batch_size": 2}, "needs the batch in one piece"),
     ({"task": "box_world"}, "cannot repeat a step of Task, which acts"),
 ]
 
@@ -314,7 +314,7 @@ def test_graphs_come_by_themselves_for_shapes_that_come_again(cublas):
     assert ours._cuda_graph.stream is other._cuda_graph.stream  # so they are in order
     ours.task.phases = None  # all of its state is one
     for number in 0, 0, 1, 0:
-        ours.task.rung = number
+        ours.task.stage = number
         ours.advance()
     assert graphs_of(ours) == [True]
     for number in range(capture.KEPT + 1):
@@ -381,14 +381,14 @@ def test_graphs_make_room_for_a_step_of_another_kind(cublas, capsys, monkeypatch
     draw = other.task.loss
 
     def short(*arguments):
-        if other._cuda_graph._steps and other.task.rung:
+        if other._cuda_graph._steps and other.task.stage:
             raise fakecupy.OutOfMemoryError("Out of memory allocating 9 bytes")
         return draw(*arguments)
 
     monkeypatch.setattr(other.task, "loss", short)
     for each in plain, other:
         for step in range(6):
-            each.task.rung = step // 4  # another shape
+            each.task.stage = step // 4  # another shape
             each.advance()
     same(plain, other)
     assert capsys.readouterr().err.count("OutOfMemoryError") == 1

@@ -53,10 +53,10 @@ def test_a_configuration_is_called_by_the_words_that_make_it():
         ("nth_farthest", "quick --model.no-activate-final"),
         (
             "nth_farthest",  # a pair a rung
-            "paper --model.activate-final --data.rungs 3 1 3 16 "
+            "paper --model.activate-final --data.stages 3 1 3 16 "
             "--train.learning-rate 1e-05",
         ),
-        ("nth_farthest", "ladder --data.rungs --train.clip-norm None"),  # no rung
+        ("nth_farthest", "ladder --data.stages --train.clip-norm None"),  # no rung
         (
             "nth_farthest",
             "quick --model.core dnc --model.dnc.read-heads 2 --model.dnc.clip None",

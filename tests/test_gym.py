@@ -1,5 +1,6 @@
-"""Worlds in Gymnasium: what its checker, its wrappers and its users expect."""
+"""Worlds in Gymnasium: what its checker, its own vectors and its wrappers expect."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -7,270 +8,436 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
+import tinyworld
+from gymnasium import wrappers
 from gymnasium.utils.env_checker import check_env
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
-from tinyrmc.environments import IDS
+from tinyrmc.environments import IDS, world
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.gym import LevelEnv, LevelsEnv
-from tinyrmc.environments.world import WorldError
+from tinyrmc.environments.world import Codes, Outcome, World, WorldError, pick, renew
+from tinyrmc.results.episodes import _steps
+from tinyrmc.training.rl import actors
 
-BOX = "tinyrmc/BoxWorld-v0"
-SMALL = {BOX: dict(levels=300, room=6, solution_length=1, distractors=1, limit=30)}
-EVERY = pytest.mark.parametrize("id", IDS)
-
-
-def make(id, **arguments):
-    return gymnasium.make(id, **SMALL.get(id, {}), **arguments)
-
-
-def make_vec(id, num_envs, **arguments):
-    return gymnasium.make_vec(id, num_envs, **SMALL.get(id, {}), **arguments)
+BOX = "tinyrmc/BoxWorld-v1"
+SMALL = dict(levels=300, room=6, solution_length=1, distractors=1, limit=12)
+BOX_CLASS = "tinyrmc.environments.box_world:BoxWorld"
+KINDS = [(id, observation) for id in IDS for observation in ("pixels", "codes")]
 
 
-def row(seen, k):
-    if isinstance(seen, dict):
-        return {name: x[k] for name, x in seen.items()}
-    return seen[k]
+class Counting(World):
+    """Levels of 2 to 5 steps; the k-th brings a reward of k. You see k, and a view."""
+
+    action_names = ("one", "other")
+    observation = {"age": Codes((), 9), "view": Codes((2, 2), 9)}
+    noise = start_noise = 1
+    constants = {}
+
+    def _start(self, noise):
+        age = np.zeros(len(noise), np.uint8)
+        return {"age": age, "last": 2 + pick(noise[:, 0], 4)}
+
+    def _step(self, state, actions, noise, keep_final):
+        state["age"] += 1
+        reward = state["age"].astype(np.float32)
+        over = state["age"] == state["last"]
+        final = {k: x.copy() for k, x in state.items()} if keep_final else None
+        renew(state, over, lambda rows: self._start(noise[rows]))
+        return Outcome(
+            reward, over & (reward % 2 == 0), over & (reward % 2 == 1), final
+        )
+
+    def observe(self, state):
+        view = np.broadcast_to(state["age"][:, None, None], (len(state["age"]), 2, 2))
+        return {"age": state["age"], "view": view}
+
+    def pixels(self, observed):
+        return np.repeat(observed["view"][..., None], 3, axis=-1)
+
+    def rgb(self, state, whole=False):
+        return self.pixels(self.observe(state))
 
 
 def equal(one, other):
+    """Whether two observations or infos are the same, down to shapes and masks."""
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(equal(one[k], other[k]) for k in one)
-    return np.array_equal(one, other)
+    if isinstance(one, np.ndarray) and one.dtype == object:
+        return len(one) == len(other) and all(map(equal, one, other))
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    return one == other
 
 
-@EVERY
-@pytest.mark.parametrize("observation", ["pixels", "codes"])
-@pytest.mark.parametrize("mode", [None, "rgb_array", "ansi"])
-def test_gymnasiums_checker_finds_nothing(id, observation, mode):
-    env = make(id, observation=observation, render_mode=mode)
-    check_env(env.unwrapped)
-    env.close()
+def row(seen, k):
+    return {n: x[k] for n, x in seen.items()} if isinstance(seen, dict) else seen[k]
 
 
-@EVERY
-@pytest.mark.parametrize("observation", ["pixels", "codes"])
-def test_one_level_and_many_play_the_same_game(id, observation):
-    env = make(id, observation=observation)
-    envs = make_vec(id, 1, observation=observation)
-    assert isinstance(envs.unwrapped, LevelsEnv)
-    assert envs.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
-    rng, ends = np.random.default_rng(0), 0
-    for seed in range(3):
-        seen, info = env.reset(seed=seed)
-        all_seen, _ = envs.reset(seed=seed)
-        assert equal(seen, row(all_seen, 0)) and info == {}
-        for _ in range(400):
-            action = int(rng.integers(env.action_space.n))
-            seen, reward, terminated, truncated, _ = env.step(action)
-            several = envs.step(np.array([action]))
-            assert several[0] in envs.observation_space
-            assert (reward, terminated, truncated) == tuple(x[0] for x in several[1:4])
-            if terminated or truncated:
-                assert several[4]["_final_obs"].tolist() == [True]
-                assert equal(seen, several[4]["final_obs"][0])
-                assert not equal(seen, row(several[0], 0))  # a new level
-                ends += 1
-                break
-            assert equal(seen, row(several[0], 0)) and "final_obs" not in several[4]
-    assert ends == 3 or id != BOX
+def test_gymnasiums_checker_finds_nothing():
+    for id, observation in KINDS:
+        small = SMALL if id == BOX else {}
+        for mode in None, "rgb_array", "ansi":
+            env = gymnasium.make(id, observation=observation, render_mode=mode, **small)
+            check_env(env.unwrapped)
+            env.close()
 
 
-@EVERY
-def test_seeds_repeat_a_game_and_others_do_not(id):
-    def play(seed):
-        envs = make_vec(id, 4)
-        seen = [envs.reset(seed=seed)[0]]
-        rng = np.random.default_rng(0)
-        for _ in range(60):
-            seen.append(envs.step(rng.integers(envs.single_action_space.n, size=4))[0])
-        return np.array(seen)
-
-    assert (play(3) == play(3)).all()
-    assert (play(3) != play(4)).any()
+# --- As Gymnasium's own vectors -------------------------------------------------------
 
 
-def test_a_reset_begins_to_count_steps_anew():
-    envs = make_vec(BOX, 3)  # at most 31 steps
-    for _ in range(2):
+def test_steps_are_those_of_gymnasiums_own_vectors():
+    """One level from one seed, and several of a world that has but one level."""
+    for observation in ["pixels", "codes"]:
+        for mode in AutoresetMode:
+            worlds = [
+                (1, lambda: BoxWorld(**SMALL)),
+                (1, Counting),
+                (4, lambda: BoxWorld(**SMALL | {"levels": 1})),
+            ]
+            for count, made in worlds:
+                ours = LevelsEnv(made(), count, observation, autoreset_mode=mode)
+                make = functools.partial(LevelEnv, made(), observation=observation)
+                theirs = SyncVectorEnv([make] * count, autoreset_mode=mode)
+                assert ours.metadata["autoreset_mode"] is mode
+                assert ours.observation_space == theirs.observation_space
+                assert ours.action_space == theirs.action_space
+                rng, ends = np.random.default_rng(0), np.zeros(count)
+                if count == 1 and made is not Counting:
+                    assert not equal(ours.reset(seed=4)[0], ours.reset(seed=3)[0])
+                assert equal(ours.reset(seed=3)[0], theirs.reset(seed=3)[0])
+                for _ in range(150):
+                    actions = rng.integers(ours.single_action_space.n, size=count)
+                    found, expected = ours.step(actions), theirs.step(actions)
+                    for one, other in zip(found, expected, strict=True):
+                        assert equal(one, other)
+                    assert found[0] in ours.observation_space
+                    over = found[2] | found[3]
+                    ends += over
+                    some = (
+                        rng.random(count) < 0.02
+                        if mode != AutoresetMode.DISABLED
+                        else over
+                    )
+                    if some.any():
+                        mine = ours.reset(options={"reset_mask": some})
+                        its = theirs.reset(options={"reset_mask": some})
+                        assert equal(mine[0], its[0]) and mine[1] == its[1] == {}
+                assert (ends > 2).all()
+
+
+def test_a_mask_resets_those_levels_alone():
+    for mode in AutoresetMode:
+        envs = LevelsEnv(Counting(), 3, "codes", autoreset_mode=mode)
         envs.reset(seed=0)
-        for _ in range(20):
-            assert not envs.step(np.zeros(3, int))[3].any()
+        envs.step([0, 0, 0])
+        seen, info = envs.reset(options={"reset_mask": np.array([True, False, True])})
+        assert seen["age"].tolist() == [[0], [1], [0]] and info == {}
+        assert envs.reset(options={})[0]["age"].tolist() == [[0]] * 3
+    for mask in [True] * 3, np.ones(2, bool), np.ones(3), np.zeros(3, bool), None:
+        with pytest.raises(WorldError, match=r"reset_mask must be an array bool\[3\]"):
+            envs.reset(options={"reset_mask": mask})
+    for env in envs, LevelEnv(Counting()):
+        with pytest.raises(WorldError, match="reset has no option 'level'"):
+            env.reset(options={"level": 3})
+    with pytest.raises(WorldError, match="no level has begun"):
+        LevelsEnv(Counting(), 1).reset(options={"reset_mask": np.ones(1, bool)})
 
 
-def test_each_level_that_ends_has_its_own_last_observation():
-    envs = LevelsEnv(BoxWorld(levels=50, limit=1), num_envs=6, observation="codes")
+def episodes(envs, mode, steps=120):
+    """(row, length, return, first reward, from the wrapper) of each episode."""
+    count, rng = envs.num_envs, np.random.default_rng(0)
     envs.reset(seed=0)
-    up = np.zeros(6, int)
-    columns = envs.step(up)[0]["position"][:, 1]
-    info = envs.step(up)[4]
-    last = [seen["position"][1] for seen in info["final_obs"]]
-    assert last == columns.tolist() and len({*last}) > 1
-
-
-def test_episodes_are_measured_by_gymnasiums_own_wrapper():
-    envs = RecordEpisodeStatistics(make_vec(BOX, 8))
-    envs.reset(seed=0)
-    rng, lengths = np.random.default_rng(0), []
-    for _ in range(200):
-        *_, info = envs.step(rng.integers(4, size=8))
-        if "episode" in info:
-            lengths += info["episode"]["l"][info["_episode"]].tolist()
-    assert len(lengths) > 40 and max(lengths) <= 31
-
-
-@EVERY
-def test_gymnasiums_own_vectors_work_too(id):
-    envs = make_vec(id, 2, vectorization_mode="sync")
-    seen, _ = envs.reset(seed=0)
-    assert seen in envs.observation_space
-    for _ in range(50):
-        seen, *_ = envs.step(envs.action_space.sample())
+    rewards = [[] for _ in range(count)]
+    waiting, found = np.zeros(count, bool), []
+    for _ in range(steps):
+        actions = rng.integers(envs.single_action_space.n, size=count)
+        _, reward, terminated, truncated, info = envs.step(actions)
+        over = terminated | truncated
+        for k in range(count):
+            if waiting[k] and mode is AutoresetMode.NEXT_STEP:
+                assert reward[k] == 0 and not over[k]
+                continue
+            rewards[k].append(float(reward[k]))
+            if over[k]:
+                said = info.get("episode", {})
+                assert "episode" not in info or info["_episode"][k]
+                lengths = said["l"][k] if said else None, said["r"][k] if said else None
+                found.append((k, rewards[k], lengths))
+                rewards[k] = []
+        waiting = over
+        if mode is AutoresetMode.DISABLED and over.any():
+            envs.reset(options={"reset_mask": over})
     envs.close()
+    return found
 
 
-@EVERY
-@pytest.mark.parametrize("whole", [True, False])
-def test_pictures_and_texts(id, whole):
-    env = make(id, render_mode="rgb_array", render_whole=whole)
-    env.reset(seed=0)
-    picture = env.render()
-    assert picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
-    assert len(np.unique(picture)) > 1
-    envs = make_vec(id, 3, render_mode="ansi", render_whole=whole)
-    envs.reset(seed=0)
-    texts = envs.render()
-    assert len(texts) == 3 and all("\x1b[" in text for text in texts)
-    assert make_vec(id, 3).render() is None
+def test_lengths_returns_and_first_rewards_are_exact():
+    for vectorization in ["vector_entry_point", "sync", "async"]:
+        for mode in AutoresetMode:
+            how = dict(vectorization_mode=vectorization, **SMALL)
+            if vectorization == "vector_entry_point":
+                how |= dict(autoreset_mode=mode)
+            else:
+                how |= dict(vector_kwargs=dict(autoreset_mode=mode))
+            envs = RecordEpisodeStatistics(gymnasium.make_vec(BOX, 4, **how))
+            found = episodes(envs, mode)
+            assert min(np.bincount([k for k, *_ in found], minlength=4)) > 3
+            for _, rewards, said in found:
+                # the others take the mask out of the options, so the wrapper sees none
+                if (
+                    vectorization == "vector_entry_point"
+                    or mode != AutoresetMode.DISABLED
+                ):
+                    assert said == (len(rewards), pytest.approx(sum(rewards)))
+                assert len(rewards) <= 13
+        default = gymnasium.make_vec(BOX, 2, vectorization_mode=vectorization, **SMALL)
+        assert default.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+        default.close()
+
+
+same = dict(func=lambda x: x)
+transform = wrappers.TransformObservation, wrappers.TransformAction
+ARGUMENTS = {
+    "VectorizeTransformObservation": dict(wrapper=transform[0], observation_space=None),
+    "VectorizeTransformAction": dict(wrapper=transform[1], action_space=None),
+    "VectorizeTransformReward": dict(wrapper=wrappers.TransformReward),
+    "FilterObservation": dict(filter_keys=["age"]),
+    "ReshapeObservation": dict(shape=(12,)),
+    "ResizeObservation": dict(shape=(4, 4)),
+    "DtypeObservation": dict(dtype=np.float32),
+    "RescaleObservation": dict(min_obs=np.float32(0), max_obs=np.float32(1)),
+    "ClipReward": dict(min_reward=0, max_reward=9),
+}
+# what needs continuous actions, a screen or another library
+ELSEWHERE = {
+    "ClipAction",
+    "RescaleAction",
+    "ArrayConversion",
+    "JaxToNumpy",
+    "JaxToTorch",
+    "NumpyToTorch",
+    "RecordVideo",
+    "HumanRendering",
+}
+
+
+UNABLE = "NormalizeObservation", AutoresetMode.DISABLED  # it says so
+
+
+def test_every_wrapper_of_vectors_takes_them():
+    """The k-th reward of a level is k, so sums and first rewards show what is lost."""
+    for mode in [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED]:
+        for name in wrappers.vector.__all__:
+            if name in ELSEWHERE or (name, mode) == UNABLE:
+                continue
+            kind = "codes" if name == "FilterObservation" else "pixels"
+            envs = LevelsEnv(Counting(), 3, kind, autoreset_mode=mode, render_mode=None)
+            if name == "RescaleObservation":
+                envs = wrappers.vector.DtypeObservation(envs, np.float32)
+            try:
+                arguments = ARGUMENTS.get(name, {}) | (
+                    same if "Transform" in name else {}
+                )
+                envs = getattr(wrappers.vector, name)(envs, **arguments)
+            except gymnasium.error.DependencyNotInstalled:
+                continue  # OpenCV
+            if name != "RecordEpisodeStatistics":
+                envs = (
+                    RecordEpisodeStatistics(envs) if name != "DictInfoToList" else envs
+                )
+            if name == "DictInfoToList":
+                envs.reset(seed=0)
+                assert envs.step(np.zeros(3, int))[-1] == [{}, {}, {}]
+                continue
+            found = episodes(envs, mode)
+            assert len(found) > 40, name
+            for _, rewards, said in found:
+                assert said[0] == len(rewards) and 2 <= len(rewards) <= 5, name
+                if name == "NormalizeReward":
+                    continue
+                assert rewards == [*range(1, len(rewards) + 1)], name
+                assert said[1] == sum(rewards), name
+
+
+def test_what_was_seen_stays_as_it_was():
+    envs = LevelsEnv(Counting(), 2, "codes")
+    first, _ = envs.reset(seed=0)
+    second = envs.step([0, 0])[0]
+    assert first["age"].tolist() == [[0], [0]] and second["age"].tolist() == [[1], [1]]
+
+
+# --- Pictures -------------------------------------------------------------------------
+
+
+def test_pictures_texts_and_larger_pixels():
+    for id in IDS:
+        small = SMALL if id == BOX else {}
+        for whole in True, False:
+            env = gymnasium.make(
+                id, render_mode="rgb_array", render_whole=whole, **small
+            )
+            env.reset(seed=0)
+            picture = env.render()
+            assert picture.dtype == np.uint8 and picture.shape[2:] == (3,)
+            assert len(np.unique(picture)) > 1
+            envs = gymnasium.make_vec(
+                id, 3, render_mode="ansi", render_whole=whole, **small
+            )
+            envs.reset(seed=0)
+            texts = envs.render()
+            assert len(texts) == 3 and all("\x1b[" in text for text in texts)
+        plain, large = (LevelEnv(*IDS[id][:1], scale=k) for k in (1, 8))
+        one, other = plain.reset(seed=0)[0], large.reset(seed=0)[0]
+        assert other in large.observation_space and (other[::8, ::8] == one).all()
+        assert gymnasium.make_vec(id, 3, **small).render() is None
 
 
 def test_the_last_picture_of_a_level_is_of_its_end():
-    env = make(BOX, render_mode="rgb_array")
+    env = LevelEnv(Counting(), render_mode="rgb_array")
     env.reset(seed=0)
-    before, over = env.render(), False
+    over, steps = False, 0
     while not over:
-        before = env.render()
         _, _, terminated, truncated, _ = env.step(0)
-        over = terminated or truncated
-    # at the upper wall for long, nothing moves any more
-    assert (env.render() == before).all()
-
-
-def test_a_world_of_your_own_needs_no_id():
-    world = BoxWorld(levels=10)
-    env = LevelEnv(world)
-    assert env.reset(seed=1)[0].shape == (5, 5, 6)
-    with pytest.raises(WorldError, match="room: the world is already made"):
-        LevelEnv(world, room=6)
-
-
-def test_without_gymnasium_the_worlds_are_there():
-    code = (
-        "import sys; sys.modules['gymnasium'] = None\n"
-        "from tinyrmc.environments.box_world import BoxWorld; print(BoxWorld.noise)"
-    )
-    words = [sys.executable, "-c", code]
-    assert subprocess.run(words, capture_output=True, text=True).stdout == "1\n"
+        over, steps = terminated or truncated, steps + 1
+    assert (env.render() == steps).all()
 
 
 # --- Mistakes -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [LevelEnv, LevelsEnv])
-def test_steps_out_of_order_are_refused(kind):
-    env = kind(BoxWorld(levels=10), render_mode="ansi")
-    action = env.action_space.sample()
-    with pytest.raises(WorldError, match=r"no level has begun; call reset\(\) first"):
+def test_steps_out_of_order_are_refused():
+    for kind in [LevelEnv, LevelsEnv]:
+        env = kind(BoxWorld(levels=10), render_mode="ansi")
+        action = env.action_space.sample()
+        with pytest.raises(
+            WorldError, match=r"no level has begun; call reset\(\) first"
+        ):
+            env.step(action)
+        with pytest.raises(WorldError, match="render: no level has begun"):
+            env.render()
+        env.reset()
         env.step(action)
-    with pytest.raises(WorldError, match="render: no level has begun"):
-        env.render()
-    env.reset()
-    env.step(action)
-    env.close()
-    env.close()
-    for late in (lambda: env.step(action), env.reset):
-        with pytest.raises(WorldError, match="the environment is closed"):
-            late()
+        env.close()
+        env.close()
+        for late in (functools.partial(env.step, action), env.reset):
+            with pytest.raises(WorldError, match="the environment is closed"):
+                late()
 
 
 def test_a_level_that_is_over_must_be_reset():
     env = LevelEnv(BoxWorld(levels=10, limit=1))
-    env.reset()
-    env.step(0)
-    assert env.step(0)[3]
-    with pytest.raises(WorldError, match=r"the level is over; call reset\(\) first"):
+    for _ in range(2):
+        env.reset()
         env.step(0)
-    env.reset()
-    env.step(0)
+        assert env.step(0)[3]
+        with pytest.raises(WorldError, match=r"level is over; call reset\(\) first"):
+            env.step(0)
 
 
-@pytest.mark.parametrize("action", [4, -1, 1.0, [0], None, "up", True])
-def test_an_action_that_is_none_is_refused(action):
-    env = LevelEnv(BoxWorld(levels=10))
-    env.reset()
-    says = "there is no action" if type(action) is int else "an action is one integer"
-    with pytest.raises(WorldError, match=says):
-        env.step(action)
-
-
-@pytest.mark.parametrize("actions", [[0, 4], [0], [[0, 0]], [0.0, 1.0]])
-def test_actions_that_do_not_fit_are_refused(actions):
-    envs = LevelsEnv(BoxWorld(levels=10), num_envs=2)
-    envs.reset()
-    with pytest.raises(WorldError, match="action"):
-        envs.step(actions)
-
-
-@pytest.mark.parametrize(
-    "arguments, says",
-    [
-        (dict(observation="rgb"), "observation must be pixels or codes, not 'rgb'"),
-        (dict(render_mode="human"), "render_mode must be rgb_array or ansi"),
-        (
-            dict(rooms=3),
-            "^BoxWorld got an unexpected keyword argument 'rooms'; its arguments are "
-            "solution_length, distractors, .*seed$",
-        ),
-        (dict(max_episode_steps=9), "give limit instead of max_episode_steps"),
-        (dict(viewport=99), "viewport 99 is larger than the map"),
-    ],
-)
-def test_arguments_that_do_not_fit_are_refused(arguments, says):
-    name = "tinyrmc.environments.box_world:BoxWorld"
-    for kind in (LevelEnv, LevelsEnv):
+def test_actions_that_are_none_are_refused():
+    env, envs = LevelEnv(BoxWorld(levels=10)), LevelsEnv(BoxWorld(levels=10), 2)
+    env.reset(), envs.reset()
+    for action in 4, -1, 1.0, [0], None, "up", True:
+        says = "there is no action" if type(action) is int else "an action is one int"
         with pytest.raises(WorldError, match=says):
-            kind(name, **arguments)
-    with pytest.raises(WorldError, match="num_envs must be at least 1, not 0"):
-        LevelsEnv(name, num_envs=0)
-
-
-@pytest.mark.parametrize("world", ["nope:X", "tinyrmc.environments", BoxWorld, "", 7])
-def test_what_is_no_world_is_named(world):
-    with pytest.raises(WorldError, match="a World or the text 'module:Class', not "):
-        LevelEnv(world)
-
-
-def test_actions_in_another_byte_order_are_refused():
-    env = LevelEnv(BoxWorld(levels=5))
-    env.reset(seed=0)
+            env.step(action)
+    for actions in [0, 4], [0], [[0, 0]], [0.0, 1.0]:
+        with pytest.raises(WorldError, match="action"):
+            envs.step(actions)
     with pytest.raises(WorldError, match=r"must be integers\[1\], one for each level"):
         env.step(np.array(3, np.dtype(int).newbyteorder()))
 
 
+REFUSED = {
+    "observation must be pixels or codes, not 'rgb'": dict(observation="rgb"),
+    "render_mode must be rgb_array or ansi": dict(render_mode="human"),
+    "scale must be at least 1": dict(scale=0),
+    "unexpected keyword argument 'rooms'; its arguments are solution_": dict(rooms=3),
+    "give limit instead of max_episode_steps": dict(max_episode_steps=9),
+    "viewport must be odd, up to 14": dict(viewport=99),
+    "module:Class', not 'nope:X'": dict(world="nope:X"),
+    "module:Class', not 'tinyrmc'": dict(world="tinyrmc"),
+    "module:Class', not 7": dict(world=7),
+}
+
+
+def test_arguments_that_do_not_fit_are_refused():
+    for says, arguments in REFUSED.items():
+        for kind in LevelEnv, LevelsEnv:
+            with pytest.raises(WorldError, match=says):
+                kind(**{"world": BOX_CLASS} | arguments)
+    with pytest.raises(WorldError, match="num_envs must be at least 1, not 0"):
+        LevelsEnv(BOX_CLASS, num_envs=0)
+    with pytest.raises(WorldError, match="room: the world is already made"):
+        LevelEnv(BoxWorld(levels=10), room=6)
+    with pytest.raises(ValueError, match="'Never' is not a valid AutoresetMode"):
+        LevelsEnv(BOX_CLASS, autoreset_mode="Never")
+
+
+def test_what_a_world_of_your_own_lacks_is_named():
+    given = {
+        "action_names": ["go", {"go", "stay"}, ()],  # not two actions, g and o
+        "observation": [{"age": Codes(2, 9)}, {"age": ((), 9)}],
+    }
+    for name, values in given.items():
+        for value in values:
+            world = type("Own", (Counting,), {name: value})()
+            with pytest.raises(WorldError, match=rf"Own.{name}.* must be .*, such as"):
+                LevelsEnv(world, 2)
+    low = type("Own", (Counting,), {"observation": {"age": Codes((), -1)}})()
+    with pytest.raises(WorldError, match=r"has 1, and its highest value is said to be"):
+        LevelEnv(low)
+
+    class Forgetful(Counting):
+        def _step(self, *args):
+            return super()._step(*args)._replace(final=None)
+
+    env = LevelEnv(Forgetful())
+    env.reset()
+    with pytest.raises(WorldError, match=r"Forgetful\._step must give `final` if"):
+        env.step(0)
+
+
+def test_a_world_whose_levels_never_end_is_named_in_its_first_test(monkeypatch):
+    class Endless(tinyworld.template_world.Junction):
+        def _step(self, state, actions, noise, keep_final):
+            never = np.zeros(len(actions), bool)
+            final = dict(state) if keep_final else None
+            return Outcome(never.astype(np.float32), never, never.copy(), final)
+
+    task = tinyworld.Task(tinyworld.CONFIG)
+    monkeypatch.setattr(world, "LONGEST", 200)
+    task.__dict__["world"] = Endless(2)
+    says = (
+        r"^a level of Endless goes on after 220 steps; its _step must end each, such "
+    )
+    with pytest.raises(WorldError, match=says):
+        task.results(actors.at_random, 0, 4)
+    with pytest.raises(WorldError, match="a level of Endless goes on after"):
+        [*_steps(task, actors.at_random, 0, greedy=False)]
+    task.world.limit = 300  # its own word counts
+    with pytest.raises(WorldError, match="goes on after 320 steps"):
+        task.results(actors.at_random, 0, 4)
+
+
 @pytest.mark.parametrize(
-    "text", ["raise ImportError('for another NumPy')", "version = 'too old'"]
+    "text",
+    ["raise ImportError('for another NumPy')", "version = 'too old'", None],
 )
-def test_a_gymnasium_that_does_not_load_stops_nothing_else(text, tmp_path):
-    (tmp_path / "gymnasium.py").write_text(text)
-    words = "import tinyrmc.environments.box_world as w; print(w.BoxWorld().actions)"
+def test_training_needs_no_gymnasium(text, tmp_path):
+    hidden = "" if text else "import sys; sys.modules['gymnasium'] = None; "
+    if text:
+        (tmp_path / "gymnasium.py").write_text(text)
+    words = (
+        f"{hidden}import tinyrmc.environments.box_world as w; print(w.BoxWorld.noise)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", words],
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
         capture_output=True,
         text=True,
     )
-    assert done.stdout == "4\n"
-    assert "not registered with Gymnasium" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.stdout == "1\n" and "Traceback" not in done.stderr
+    assert ("not registered with Gymnasium" in done.stderr) == bool(text)

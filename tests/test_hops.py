@@ -38,7 +38,7 @@ def runs(tmp_path_factory):
     """A folder with small runs on made-up stories."""
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(None):
-        patch.setattr(train, "draw_run", lambda run: [])
+        patch.setattr("tinyrmc.results.plotting.draw_run", lambda run: [])
         patch.setenv("COLUMNS", "200")
         for name, words in RUNS.items():
             said = [*WORDS, *words.split(), "--run", str(folder / name)]

@@ -1,65 +1,38 @@
 """Flags without effect: each task knows its own, and `train` tells you of them."""
 
-import pytest
-
 from tinyrmc.cli import train
 from tinyrmc.cli.commands import Options, parse_words
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.ranks import Ranks
 
 
 def check(task, preset, words, says, capsys):
     kind = load_task(task).Task
     usual = kind.presets[preset][1]
     config, _ = parse_words(task, preset, usual, Options(), words.split())
-    train._note_unused(kind(config), preset, Ranks())
+    train._note_unused(kind(config), preset)
     told = capsys.readouterr().err
     assert told.startswith(f"note: without effect {says}") if says else not told
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("--model.core lstm --model.hops 2", "on the core lstm: model.hops"),
-        ("--model.hidden-size 3 --model.hops 2", "on the core memn2n: model.hidden_s"),
-        ("--model.encoding bag --model.pe-scale 1", "on a bag of words: model.pe_scal"),
-        ("--data.generated --data.version v1.1", "on generated stories: data.version"),
-        ("--model.hops 2 --model.pe-scale 1 --data.version v1.1", ""),
-        (
-            "--model.no-temporal --recipe.random-memories 0.3",
-            "without temporal encoding: recipe.random_memories",
-        ),
-        ("--model.core lstm --recipe.linear-epochs 3", ""),
-        (
-            "--model.core lstm --recipe.linear-epochs 3 --recipe.halve-every None",
-            "on the core lstm: recipe.linear_epochs",
-        ),
-    ],
-)
-def test_babi(words, says, capsys):
-    check("babi", "quick", words, says, capsys)
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
+def test_box_world(capsys):
+    for words, says in [
         ("--world.view whole --world.viewport 7", "where all is seen: world.viewport"),
         ("--world.viewport 7", ""),
         ("--world.distractor-length 1 2", "without distractors: world.distractor_"),
         ("--world.distractors 0 1 --world.distractor-length 1 2", ""),
-        ("--world.stages --world.passing 0.5", "without stages: world.passing"),
+        (
+            "--world.stages --world.promotion-threshold 0.5",
+            "without stages: world.promotion_threshold",
+        ),
         ("--model.coordinates", "with a linear encoder: model.coordinates"),
         ("--model.coordinates --model.encoder conv", ""),
         ("--model.core lstm --model.mem-slots 2", "on the core lstm: model.mem_slots"),
-    ],
-)
-def test_box_world(words, says, capsys):
-    check("box_world", "quick", words, says, capsys)
+    ]:
+        check("box_world", "quick", words, says, capsys)
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
+def test_language_modeling(capsys):
+    for words, says in [
         ("--model.core rnn --model.layers 3", ""),
         ("--model.core dnc --model.layers 3", "on the core dnc: model.layers"),
         (
@@ -81,36 +54,23 @@ def test_box_world(words, says, capsys):
         ),
         ("--plateau.patience 9", "without plateau.factor: plateau.patience"),
         ("--plateau.patience 9 --plateau.factor 0.5", ""),
-    ],
-)
-def test_language_modeling(words, says, capsys):
-    check("language_modeling", "quick", words, says, capsys)
+    ]:
+        check("language_modeling", "quick", words, says, capsys)
 
 
-@pytest.mark.parametrize(
-    ("preset", "words", "says"),
-    [
-        ("fair", "--data.passing 0.2", "where rungs open by steps: data.passing"),
-        ("fair", "--data.rehearsal 0.5", ""),
-        ("quick", "--data.passing 0.2", ""),
-        ("direct", "--data.passing 0.2 --data.rehearsal 0.1", "without rungs: data.pa"),
-    ],
-)
-def test_nth_farthest(preset, words, says, capsys):
-    check("nth_farthest", preset, words, says, capsys)
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
+def test_nth_farthest(capsys):
+    for preset, words, says in [
         (
-            "--data.patience 3 --data.threshold 0.9 --data.level-ends released",
-            "on a curriculum without levels to climb: data.patience, data.threshold",
+            "fair",
+            "--data.promotion-threshold 0.2",
+            "where stages open by steps: data.promotion_threshold",
         ),
-        ("--data.patience 3 --data.curriculum combine", ""),
-        ("--data.nest-position random", "in programs of one operation: data.nest_p"),
-        ("--data.kind addition --data.nesting 2 --data.nest-position random", ""),
-    ],
-)
-def test_program_evaluation(words, says, capsys):
-    check("program_evaluation", "quick", words, says, capsys)
+        ("fair", "--data.replay-fraction 0.5", ""),
+        ("quick", "--data.promotion-threshold 0.2", ""),
+        (
+            "direct",
+            "--data.promotion-threshold 0.2 --data.replay-fraction 0.1",
+            "without stages: data.promotion_threshold, data.replay_fraction",
+        ),
+    ]:
+        check("nth_farthest", preset, words, says, capsys)

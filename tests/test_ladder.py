@@ -7,11 +7,10 @@ import pytest
 from tinytasks import assert_same_arrays, observed, stop_at, timeless
 
 from tinyrmc import training
-from tinyrmc.cli import sweep
 from tinyrmc.training.discovery import load_task
 
 nth_farthest = load_task("nth_farthest")
-SHARES = {"rungs": ((3, 1), (3, 2)), "rung_shares": (0.5, 0.25)}
+SHARES = {"stages": ((3, 1), (3, 2)), "stage_shares": (0.5, 0.25)}
 
 
 def by_steps(steps, every=100, core="rmc"):
@@ -35,13 +34,13 @@ def rungs_told(task, accuracy, steps, every=100):
     return [observed(task, step, {"accuracy": accuracy})["rung"] for step in lines]
 
 
-@pytest.mark.parametrize("accuracy", [0.0, 1.0, float("nan")])
-def test_rungs_open_for_every_core_alike(accuracy):
-    told = rungs_told(by_steps(800), accuracy, 800)
-    assert told == ["3x1"] * 4 + ["3x2"] * 2 + ["4x2"] * 2
-    # 450 and 675 steps: a rung ends with the first line after its own
-    told = rungs_told(by_steps(900), accuracy, 900)
-    assert told == ["3x1"] * 5 + ["3x2"] * 2 + ["4x2"] * 2
+def test_rungs_open_for_every_core_alike():
+    for accuracy in [0.0, 1.0, float("nan")]:
+        told = rungs_told(by_steps(800), accuracy, 800)
+        assert told == ["3x1"] * 4 + ["3x2"] * 2 + ["4x2"] * 2
+        # 450 and 675 steps: a rung ends with the first line after its own
+        told = rungs_told(by_steps(900), accuracy, 900)
+        assert told == ["3x1"] * 5 + ["3x2"] * 2 + ["4x2"] * 2
 
 
 def test_which_lines_are_of_the_task_itself():
@@ -69,29 +68,27 @@ def test_the_last_line_says_on_which_rung_a_run_ended(
     assert last["step"] == 5 and last["rung"] == "3x1" and not task.is_final(last)
 
 
-@pytest.mark.parametrize("stop, core", [(9, "rmc"), (14, "lstm")])
-def test_a_resumed_run_has_the_same_bits(
-    stop, core, make_trainer, new_run, few_held_out
-):
+def test_a_resumed_run_has_the_same_bits(make_trainer, new_run, few_held_out):
     """Broken off on the second rung, once in the middle of a line."""
+    for stop, core in [(9, "rmc"), (14, "lstm")]:
 
-    def task():
-        return by_steps(16, every=2, core=core)
+        def task():
+            return by_steps(16, every=2, core=core)
 
-    whole, broken = new_run(), new_run()
-    reference = make_trainer(task(), 3)
-    assert training.run_training(reference, whole) == "finished"
-    training.run_training(make_trainer(stop_at(task(), stop), 3), broken)
-    again = make_trainer(task(), 3)
-    arrays, state = broken.load()
-    again.restore(arrays, state)
-    assert again.step == stop and again.task.rung == (1 if stop == 9 else 2)
-    broken.truncate_metrics(state["lines"])
-    assert training.run_training(again, broken) == "finished"
-    assert_same_arrays(again.arrays(), reference.arrays())
-    assert timeless(broken.metrics()) == timeless(whole.metrics())
-    rungs = [line["rung"] for line in whole.metrics() if "rung" in line]
-    assert rungs == ["3x1"] * 4 + ["3x2"] * 2 + ["4x2"] * 2
+        whole, broken = new_run(), new_run()
+        reference = make_trainer(task(), 3)
+        assert training.run_training(reference, whole) == "finished"
+        training.run_training(make_trainer(stop_at(task(), stop), 3), broken)
+        again = make_trainer(task(), 3)
+        arrays, state = broken.load()
+        again.restore(arrays, state)
+        assert again.step == stop and again.task.stage == (1 if stop == 9 else 2)
+        broken.truncate_metrics(state["lines"])
+        assert training.run_training(again, broken) == "finished"
+        assert_same_arrays(again.arrays(), reference.arrays())
+        assert timeless(broken.metrics()) == timeless(whole.metrics())
+        rungs = [line["rung"] for line in whole.metrics() if "rung" in line]
+        assert rungs == ["3x1"] * 4 + ["3x2"] * 2 + ["4x2"] * 2
 
 
 def test_cores_see_the_same_examples(make_trainer, few_held_out):
@@ -109,40 +106,16 @@ def test_cores_see_the_same_examples(make_trainer, few_held_out):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_the_fair_ladder_leaves_the_task_half_of_the_steps():
-    task = nth_farthest.Task(nth_farthest.FAIR)
-    assert task.ends == [2400, 4200, 6000]
-    config = task.config
-    assert config.train.steps == 12_000 and config.data.rungs
-    data = dataclasses.replace(config.data, rung_shares=())
-    assert dataclasses.replace(config, data=data) == nth_farthest.QUICK
-
-
-def test_the_fair_grid_has_a_choice_of_rates_for_every_core():
-    preset, grid = sweep.read_grid(nth_farthest.Task, ["fair"])
-    assert preset == "fair" and list(grid) == ["model.core", "train.learning_rate"]
-    assert {"rmc", "lstm", "dnc", "entnet", "entnet_bank"} == {*grid["model.core"]}
-    rates = [*map(float, grid["train.learning_rate"])]
-    assert len(rates) == 3 and nth_farthest.FAIR.train.learning_rate in rates
-
-
-@pytest.mark.parametrize(
-    "values, says",
-    [
-        ({"rung_shares": (0.5,)}, "a share for each of data.rungs, which has 0, not 1"),
-        ({**SHARES, "rung_shares": (0.5,)}, "data.rungs, which has 2, not 1"),
-        ({**SHARES, "rung_shares": (0.5, 0.5)}, "below 1: the task .* not 0.5, 0.5"),
-        ({**SHARES, "rung_shares": (0.5, 0.0)}, "must be positive.*not 0.5, 0.0"),
-        ({**SHARES, "rung_shares": (0.5, float("nan"))}, "must be positive.*nan"),
-    ],
-)
-def test_impossible_shares_are_refused(values, says):
-    with pytest.raises(ValueError, match=rf"data\.rung_shares .*{says}"):
-        nth_farthest.DataConfig(**values)
-
-
-def test_a_rung_that_would_never_be_trained_on_is_refused():
-    says = "gives 3 x 2 fewer than the 100 steps of train.log_every.*0.25 of 300;"
-    with pytest.raises(ValueError, match=says):
-        by_steps(300)
-    assert by_steps(400).ends == [200, 300]
+def test_impossible_shares_are_refused():
+    for values, says in [
+        (
+            {"stage_shares": (0.5,)},
+            "a share for each of data.stages, which has 0, not 1",
+        ),
+        ({**SHARES, "stage_shares": (0.5,)}, "data.stages, which has 2, not 1"),
+        ({**SHARES, "stage_shares": (0.5, 0.5)}, "below 1: the task .* not 0.5, 0.5"),
+        ({**SHARES, "stage_shares": (0.5, 0.0)}, "must be positive.*not 0.5, 0.0"),
+        ({**SHARES, "stage_shares": (0.5, float("nan"))}, "must be .*nan"),
+    ]:
+        with pytest.raises(ValueError, match=rf"data\.stage_shares .*{says}"):
+            nth_farthest.DataConfig(**values)

@@ -4,9 +4,6 @@ The oracle is a network in plain NumPy, one word at a time.
 """
 
 import dataclasses
-import math
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +11,7 @@ from tinytasks import assert_same_arrays, forks, stop_at, timeless
 
 from tasks import language_modeling as lm
 from tinyrmc import Tape, corpora, training
-from tinyrmc.cli import plot, train
 from tinyrmc.corpora import ngrams
-from tinyrmc.errors import UserError
 
 WORDS = "the cat sat on a mat and saw some other cats there".split()
 
@@ -148,58 +143,58 @@ def window(first, last):
     return {
         "tokens": text[rows],
         "targets": text[rows + 1],
-        "fresh": np.full(2, first == 0),
+        "is_first": np.full(2, first == 0),
         "noise": np.arange(2),
     }
 
 
-@pytest.mark.parametrize("core", CORES)
-def test_carried_windows_are_one_long_unroll(core):
-    task = task_of(core=core)
-    model = built(task)
-    whole, count, _, _ = task.loss(model, window(0, 12), None)
-    carry, parts = None, 0.0
-    for first in range(0, 12, 4):
-        total, _, _, carry = task.loss(model, window(first, first + 4), carry)
-        parts += float(total.data)
-    assert count == 24
-    assert parts == pytest.approx(float(whole.data), rel=1e-5)
+def test_carried_windows_are_one_long_unroll():
+    for core in CORES:
+        task = task_of(core=core)
+        model = built(task)
+        whole, count, _, _ = task.loss(model, window(0, 12), None)
+        carry, parts = None, 0.0
+        for first in range(0, 12, 4):
+            total, _, _, carry = task.loss(model, window(first, first + 4), carry)
+            parts += float(total.data)
+        assert count == 24
+        assert parts == pytest.approx(float(whole.data), rel=1e-5)
 
 
-@pytest.mark.parametrize("core", CORES)
-def test_a_lane_that_begins_anew_forgets_what_was_carried(core):
-    task = task_of(core=core)
-    model = built(task)
-    *_, carry = task.loss(model, window(0, 4), None)
+def test_a_lane_that_begins_anew_forgets_what_was_carried():
+    for core in CORES:
+        task = task_of(core=core)
+        model = built(task)
+        *_, carry = task.loss(model, window(0, 4), None)
 
-    def loss(fresh, carry):
-        batch = window(4, 8) | {"fresh": np.array(fresh)}
-        return float(task.loss(model, batch, carry)[0].data)
+        def loss(fresh, carry):
+            batch = window(4, 8) | {"is_first": np.array(fresh)}
+            return float(task.loss(model, batch, carry)[0].data)
 
-    both, first = loss([True, True], carry), loss([True, False], carry)
-    assert both == loss([False, False], None)
-    assert first not in (both, loss([False, False], carry))
+        both, first = loss([True, True], carry), loss([True, False], carry)
+        assert both == loss([False, False], None)
+        assert first not in (both, loss([False, False], carry))
 
 
-@pytest.mark.parametrize("core", CORES)
-def test_gradients_are_those_of_the_long_unroll_where_the_window_covers_it(core):
+def test_gradients_are_those_of_the_long_unroll_where_the_window_covers_it():
     """A loss of the last window alone, whose state is a constant."""
-    task = task_of(core=core)
-    model = built(task).astype(np.float64)
-    _, _, _, carry = task.loss(model, window(0, 8), None)
-    with Tape() as tape:
-        total, *_ = task.loss(model, window(8, 12), carry)
-    found = tape.gradient(total, model.parameters(), strict=False)
-    with Tape() as tape:
-        state = lm.state_of(carry, like=model.initial_state(2))
-        for t in range(8, 12):
-            losses, state = model(**_step(window(t, t + 1)), state=state)
-            total = losses if t == 8 else total + losses
-        total = lm.p.sum(total)
-    expected = tape.gradient(total, model.parameters(), strict=False)
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
-    assert any(np.abs(one).max() > 1e-3 for one in found)
+    for core in CORES:
+        task = task_of(core=core)
+        model = built(task).astype(np.float64)
+        _, _, _, carry = task.loss(model, window(0, 8), None)
+        with Tape() as tape:
+            total, *_ = task.loss(model, window(8, 12), carry)
+        found = tape.gradient(total, model.parameters(), strict=False)
+        with Tape() as tape:
+            state = lm.state_of(carry, like=model.initial_state(2))
+            for t in range(8, 12):
+                losses, state = model(**_step(window(t, t + 1)), state=state)
+                total = losses if t == 8 else total + losses
+            total = lm.p.sum(total)
+        expected = tape.gradient(total, model.parameters(), strict=False)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+        assert any(np.abs(one).max() > 1e-3 for one in found)
 
 
 def _step(batch):
@@ -224,7 +219,7 @@ def test_tied_weights_are_one_array_and_count_once():
 
 def test_lanes_go_through_the_text_and_begin_anew():
     text = np.arange(100, 203)
-    lanes = lm.Lanes(text, lanes=4, window=6, seed=1)
+    lanes = lm.BPTTBatches(text, lanes=4, window=6, seed=1)
     assert (lanes.length, lanes.windows) == (25, 4)
     starts = set()
     for epoch in range(12):
@@ -236,7 +231,9 @@ def test_lanes_go_through_the_text_and_begin_anew():
         np.testing.assert_array_equal(tokens, expected)
         for batch in batches:
             np.testing.assert_array_equal(batch["targets"], batch["tokens"] + 1)
-        assert [bool(batch["fresh"].all()) for batch in batches] == [True] + [False] * 3
+        assert [bool(batch["is_first"].all()) for batch in batches] == [True] + [
+            False
+        ] * 3
     assert starts == {0, 1}
     whole, part = lanes.batch(5, 0, 4), lanes.batch(5, 1, 3)
     for name, x in whole.items():
@@ -261,23 +258,13 @@ def test_dropout_is_for_training_alone():
     assert abs(loss() - float(plain.data.sum())) > 0.1
 
 
-@pytest.mark.parametrize("place", ["embedding", "between", "output"])
-def test_dropout_falls_on_each_place(place):
-    task = task_of(**{f"dropout_{place}": 0.5})
-    model = built(task)
-    trained = float(task.loss(model, window(0, 12), None)[0].data)
-    plain = float(Task(CONFIG).loss(built(task_of()), window(0, 12), None)[0].data)
-    assert abs(trained - plain) > 1e-3
-
-
-def test_scaled_embeddings_are_larger_ones_for_the_core_and_not_for_the_softmax():
-    plain, scaled = (built(task_of(scaled=s)) for s in (False, True))
-    softmax = plain.embedding.weight.data.copy()
-    plain.embedding.weight.data *= math.sqrt(MODEL.embedding_size)
-    tokens, state = window(0, 12)["tokens"], plain.initial_state(2)
-    expected = plain.unroll(tokens, state)[0].data[:, -1] @ softmax.T + plain.bias.data
-    found = scaled.logits(tokens, state)[0].data
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+def test_dropout_falls_on_each_place():
+    for place in ["embedding", "between", "output"]:
+        task = task_of(**{f"dropout_{place}": 0.5})
+        model = built(task)
+        trained = float(task.loss(model, window(0, 12), None)[0].data)
+        plain = float(Task(CONFIG).loss(built(task_of()), window(0, 12), None)[0].data)
+        assert abs(trained - plain) > 1e-3
 
 
 def test_dropout_may_leave_out_the_same_units_of_a_window():
@@ -309,23 +296,23 @@ def test_workers_agree_and_each_number_of_them_has_its_own_bits(make_trainer):
             )
 
 
-@pytest.mark.parametrize("core", ["lstm", "rmc"])
-def test_a_resumed_run_has_the_same_bits(core, make_trainer, new_run):
-    model = dataclasses.replace(DROPPING, core=core)
-    rate = lm.PlateauConfig(factor=0.5)
-    config = dataclasses.replace(CONFIG, model=model, plateau=rate)
-    whole, broken = new_run(), new_run()
-    reference = make_trainer(Task(config), 3, 2)
-    assert training.run_training(reference, whole) == "finished"
-    stopped = make_trainer(stop_at(Task(config), 7), 3, 2)
-    training.run_training(stopped, broken)
-    again = make_trainer(Task(config), 3, 2)
-    arrays, state = broken.load()
-    again.restore(arrays, state)
-    broken.truncate_metrics(state["lines"])
-    assert training.run_training(again, broken) == "finished"
-    assert_same_arrays(again.arrays(), reference.arrays())
-    assert timeless(broken.metrics()) == timeless(whole.metrics())
+def test_a_resumed_run_has_the_same_bits(make_trainer, new_run):
+    for core in ["lstm", "rmc"]:
+        model = dataclasses.replace(DROPPING, core=core)
+        rate = lm.PlateauConfig(factor=0.5)
+        config = dataclasses.replace(CONFIG, model=model, plateau=rate)
+        whole, broken = new_run(), new_run()
+        reference = make_trainer(Task(config), 3, 2)
+        assert training.run_training(reference, whole) == "finished"
+        stopped = make_trainer(stop_at(Task(config), 7), 3, 2)
+        training.run_training(stopped, broken)
+        again = make_trainer(Task(config), 3, 2)
+        arrays, state = broken.load()
+        again.restore(arrays, state)
+        broken.truncate_metrics(state["lines"])
+        assert training.run_training(again, broken) == "finished"
+        assert_same_arrays(again.arrays(), reference.arrays())
+        assert timeless(broken.metrics()) == timeless(whole.metrics())
 
 
 def test_a_run_learns_and_ends_with_both_perplexities(make_trainer, new_run):
@@ -357,7 +344,7 @@ def test_the_rate_falls_when_validation_stalls():
 
 
 def found(task, model):
-    return dict(task.examinations(model))
+    return dict(task.analyses(model))
 
 
 def test_the_ranges_of_frequency_make_up_the_whole(monkeypatch):
@@ -393,8 +380,8 @@ def test_a_network_that_forgets_reads_each_stretch_anew(monkeypatch):
         ]
         expected.append((size, np.exp(np.concatenate(parts).mean())))
     np.testing.assert_allclose(tables["by words read"].rows, expected, rtol=1e-4)
-    assert [*task.examines] == [*tables]
-    assert task.examines["by words read"].endswith("in 3 readings of the text")
+    assert [*task.analysis_titles] == [*tables]
+    assert task.analysis_titles["by words read"].endswith("in 3 readings of the text")
     ((lanes, whole),) = tables["as one text"].rows
     assert (lanes, whole) == (1, pytest.approx(expected[-1][1], rel=1e-5))
 
@@ -409,35 +396,6 @@ def test_floors_are_what_counting_reaches():
     counted = ngrams.KneserNey(TEXTS.texts["train"], len(words), 5, words.eos)
     assert floors["5-gram Kneser-Ney"] == counted.perplexity(ids)
     assert set(task.references()) == {"validation_perplexity", "test_perplexity"}
-
-
-def test_a_long_training_text_is_not_counted(monkeypatch):
-    monkeypatch.setattr(lm, "COUNTED", 100)
-    assert task_of().references()["test_perplexity"] == {}
-
-
-def test_what_is_odd_about_a_text_is_told_before_training(empty_directory, capsys):
-    """The few words that tests have for a Penn Treebank are not the published ones."""
-    words = "--train.steps 1 --train.batch-size 4 --workers 1 --model.head-size 2"
-    assert train.main(["language_modeling", *words.split()]) == 0
-    said = capsys.readouterr().out
-    assert "is not the published text" in said
-    assert "\n  training  1 step of 4 lanes on cpu" in said
-    with pytest.raises(UserError, match="--workers 9 is more than the 4 lanes of a b"):
-        train.main(
-            ["language_modeling", *words.replace("workers 1", "workers 9").split()]
-        )
-    run = "runs/language_modeling-quick-1"
-    with pytest.raises(UserError, match="whose network has no one core to look into"):
-        plot.main(["attention", run])
-    assert plot.main(["examinations", run]) == 0
-    said = capsys.readouterr().out
-    assert Path(run, "by_words_read.png").is_file()
-    assert f"{run}/by_words_read.png\n" in said
-    assert re.search(
-        r"^as one text: quick, .*\n\n +lanes +perplexity\nrmc +1 ", said, re.M | re.S
-    )
-    assert len([*Path(run).glob("*.png")]) == 2  # the learning curve is the other
 
 
 # --- Writing --------------------------------------------------------------------------
@@ -487,86 +445,14 @@ def test_unknown_words_can_be_left_out():
     assert written(known, built(known), unk=False) == written(known, built(known))
 
 
-def test_an_empty_prompt_begins_a_sentence():
-    task = task_of()
-    assert len(written(task, built(task), prompt="")) == 12
-    words = TEXTS.vocabulary
-    task.corpus = dataclasses.replace(
-        TEXTS, vocabulary=corpora.Vocabulary([".", *words.words[1:]], words.counts)
-    )
-    with pytest.raises(UserError, match="no sentences that an empty prompt could begi"):
-        task.generate(built(task), "", np.random.default_rng(0))
-
-
-def test_a_line_break_in_a_prompt_ends_a_sentence():
-    task, words = task_of(), TEXTS.vocabulary
-    task._written = lambda model, ids, *rest: words.decode(ids)
-    read = task.generate(built(task), "the\ncat", np.random.default_rng(0))
-    assert [*read] == ["<eos>", "the", "<eos>", "cat"]
-
-
-def test_a_prompt_of_unknown_words_is_refused():
-    task = task_of()
-    with pytest.raises(UserError, match="'Zebra' is not one of the vocabulary's 13"):
-        task.generate(built(task), "The Zebra", np.random.default_rng(0))
-
-
-def test_a_prompt_is_told_how_the_text_writes_its_words():
-    task, words = task_of(), TEXTS.vocabulary
-    spelt = corpora.Vocabulary(["'s", *words.words[1:]], words.counts)
-    for vocabulary, example in (spelt, ": company 's, not company's"), (words, ""):
-        task.corpus = dataclasses.replace(TEXTS, vocabulary=vocabulary)
-        with pytest.raises(UserError) as caught:
-            task.generate(built(task), "company's", np.random.default_rng(0))
-        says = f", with spaces between them as it has them{example}"
-        assert str(caught.value).endswith(says)
-
-
 # --- Presets --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "core", "layers"),
-    [
-        ("quick", "lstm", 2),
-        ("quick", "rmc", 1),
-        ("quick", "rmc_paper", 1),
-        ("quick", "rnn", 2),
-        ("ptb", "rmc", 1),
-        ("wikitext2", "lstm", 1),
-        ("wikitext2", "rmc", 1),
-    ],
-)
-def test_presets_are_networks_of_every_core(name, core, layers):
-    _, config = lm.Task.presets[name]
-    model = dataclasses.replace(config.model, core=core)
-    task = Task(dataclasses.replace(config, model=model))
-    network = task.build(np.random.SeedSequence(0))
-    assert len(network.layers) == layers
-    total, *_ = task.loss(network, window(0, 3), None)
-    assert np.isfinite(total.data)
 
 
 # --- Bad input ------------------------------------------------------------------------
 
 
-def test_a_text_too_short_for_its_lanes_is_refused():
-    with pytest.raises(UserError, match=r"421 tokens, too few for 90 lanes of 5"):
-        lm.Lanes(np.zeros(421, np.int32), lanes=90, window=5, seed=0)
-
-
-def test_more_lanes_than_a_held_out_text_has_words_are_refused():
-    data = lm.DataConfig(window=5, lanes=99)
-    task = task_of(dataclasses.replace(CONFIG, data=data))
-    with pytest.raises(
-        UserError, match=r"validation text has \d+ tokens, too few for 99"
-    ):
-        task.stream(None, 0)
-
-
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
+def test_settings_that_make_no_sense_are_named():
+    for settings, told in [
         (lambda: lm.DataConfig(window=0), "data.window"),
         (lambda: lm.DataConfig(vocabulary_size=1), "data.vocabulary_size .* 2, not 1"),
         (lambda: lm.DataConfig(lanes=0), "data.lanes"),
@@ -575,8 +461,6 @@ def test_more_lanes_than_a_held_out_text_has_words_are_refused():
         (lambda: lm.ModelConfig(dropout_between=1.0), "model.dropout_between"),
         (lambda: lm.PlateauConfig(factor=1.5), "plateau.factor"),
         (lambda: lm.PlateauConfig(patience=0), "plateau.patience"),
-    ],
-)
-def test_settings_that_make_no_sense_are_named(settings, told):
-    with pytest.raises(ValueError, match=told):
-        settings()
+    ]:
+        with pytest.raises(ValueError, match=told):
+            settings()

@@ -37,7 +37,7 @@ def made(tmp_path_factory):
     """Two seeds of one core and one of another, trained."""
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(None):
-        patch.setattr(train, "draw_run", lambda run: [])
+        patch.setattr("tinyrmc.results.plotting.draw_run", lambda run: [])
         for core, seed in (("rmc", 0), ("rmc", 1), ("lstm", 0)):
             words = ["--model.core", core, "--seed", str(seed)]
             path = folder / f"{core}-{seed}"

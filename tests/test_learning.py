@@ -5,8 +5,8 @@ promises.
 """
 
 from tinyrmc.backend import blas_threads
+from tinyrmc.training import TrainConfig
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.task import TrainConfig
 from tinyrmc.training.trainer import Trainer
 
 nth_farthest = load_task("nth_farthest")
@@ -24,7 +24,7 @@ def test_a_relational_memory_core_learns_which_of_three_points_is_the_nth_farthe
     """
     config = nth_farthest.Config(
         nth_farthest.CoreConfig(mem_slots=3, head_size=8, num_heads=4),
-        nth_farthest.DataConfig(objects=3, dimensions=2, rungs=((3, 1),)),
+        nth_farthest.DataConfig(objects=3, dimensions=2, stages=((3, 1),)),
         train=TrainConfig(3500, 128, learning_rate=7e-4, warmup_steps=100, **OFTEN),
     )
     trainer = Trainer(nth_farthest.Task(config), seed=1)
@@ -39,5 +39,5 @@ def test_a_relational_memory_core_learns_which_of_three_points_is_the_nth_farthe
             if trainer.step % config.train.evaluate_every == 0:
                 accuracy = trainer.evaluate()["test_accuracy"]
     assert accuracy >= 0.85 > max(floors.values()), (
-        f"{accuracy:.1%} after {trainer.step} steps, on rung {trainer.task.rung}"
+        f"{accuracy:.1%} after {trainer.step} steps, on rung {trainer.task.stage}"
     )

@@ -11,17 +11,19 @@ import typing
 
 import numpy as np
 import pytest
+from tinyruns import fresh_directory
 from tinytasks import assert_same_arrays, nth_farthest, relations
 
 from tinyrmc import course, load
 from tinyrmc.cli import train
-from tinyrmc.cli.commands import Parser
+from tinyrmc.cli.commands import Options, Parser, parse_words
 from tinyrmc.cli.flags import add_flags, from_flags
 from tinyrmc.config import check_values, from_json, to_json
 from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import ConfigError, RunError
 from tinyrmc.runs.files import write_whole
 from tinyrmc.runs.run import Run
+from tinyrmc.training import TrainConfig
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.trainer import Trainer
@@ -32,15 +34,14 @@ babi = load_task("babi")
 def test_a_configuration_comes_back_from_json():
     for _, config in nth_farthest.Task.presets.values():
         values = dataclasses.asdict(config)
-        values["data"]["rungs"] = [
-            list(rung) for rung in values["data"]["rungs"]
+        values["data"]["stages"] = [
+            list(rung) for rung in values["data"]["stages"]
         ]  # as JSON has it
         assert from_json(nth_farthest.Config, values) == config
 
 
-@pytest.mark.parametrize(
-    "change, says",
-    [
+def test_a_configuration_of_another_version_names_the_field():
+    for change, says in [
         (
             lambda values: values["train"].pop("steps"),
             r"config\.train\.steps is missing",
@@ -63,20 +64,18 @@ def test_a_configuration_comes_back_from_json():
             r"config\.train\.steps must be an integer, not one with 401 digits; res",
         ),
         (
-            lambda values: values["data"].update(rungs=[[2, 1], [2, "x"]]),
-            r"rungs must be \(\(an integer, an integer\), \.\.\.\), not \(\(2, 1\),",
+            lambda values: values["data"].update(stages=[[2, 1], [2, "x"]]),
+            r"stages must be \(\(an integer, an integer\), \.\.\.\), not \(\(2, 1\),",
         ),
         (
             lambda values: values.update(train=3),
             r"config\.train must have fields, not be 3; restore the run's configura",
         ),
-    ],
-)
-def test_a_configuration_of_another_version_names_the_field(change, says):
-    values = dataclasses.asdict(nth_farthest.QUICK)
-    change(values)
-    with pytest.raises(RunError, match=says):
-        from_json(nth_farthest.Config, values)
+    ]:
+        values = dataclasses.asdict(nth_farthest.QUICK)
+        change(values)
+        with pytest.raises(RunError, match=says):
+            from_json(nth_farthest.Config, values)
 
 
 WRONG = [
@@ -106,24 +105,24 @@ def put(values, path, wrong):
     return changed
 
 
-@pytest.mark.parametrize("name", ["nth_farthest", "babi"])
-def test_a_wrong_value_anywhere_is_one_error_that_names_its_field(name):
+def test_a_wrong_value_anywhere_is_one_error_that_names_its_field():
     """What is taken nevertheless is of the field's type, and comes back."""
-    (_, usual), *_ = load_task(name).Task.presets.values()
-    written = json.loads(json.dumps(to_json(usual)["config"]))
-    accepted = 0
-    for path, wrong in itertools.product(places_in(written), WRONG):
-        values = put(written, path, wrong)
-        try:
-            config = from_json(type(usual), values)
-        except ConfigError as error:
-            assert str(error).startswith("config") and len(str(error)) < 250
-        else:
-            accepted += 1
-            check_values(config)
-            again = json.dumps(to_json(config)["config"])
-            assert again == json.dumps(values) and str(10**400) not in again
-    assert accepted
+    for name in ["nth_farthest", "babi"]:
+        (_, usual), *_ = load_task(name).Task.presets.values()
+        written = json.loads(json.dumps(to_json(usual)["config"]))
+        accepted = 0
+        for path, wrong in itertools.product(places_in(written), WRONG):
+            values = put(written, path, wrong)
+            try:
+                config = from_json(type(usual), values)
+            except ConfigError as error:
+                assert str(error).startswith("config") and len(str(error)) < 250
+            else:
+                accepted += 1
+                check_values(config)
+                again = json.dumps(to_json(config)["config"])
+                assert again == json.dumps(values) and str(10**400) not in again
+        assert accepted
 
 
 def test_a_place_may_stand_among_the_fields_and_is_a_text():
@@ -207,22 +206,45 @@ def test_the_network_that_comes_with_the_course_can_be_loaded():
     )
 
 
-@pytest.mark.parametrize(
-    "core", typing.get_args(typing.get_type_hints(CoreConfig)["core"])
-)
-def test_load_gives_the_trained_network(core, tmp_path):
-    task = relations(core)
-    described = {
-        "task": "nth_farthest",
-        "preset": "quick",
-        "seed": 3,
-        "config": dataclasses.asdict(task.config),
-    }
-    run = Run.create(tmp_path, "run", described, {})
-    trainer = Trainer(task, seed=3)
-    run_training(trainer, run)
-    inputs = task.draw(np.random.default_rng(0), 5)["inputs"]
-    for path in (run.path, str(run.path), run.checkpoint):
-        np.testing.assert_array_equal(
-            load(path)(inputs).data, trainer.model(inputs).data
-        )
+def test_what_has_another_name_by_now_is_read_by_its_old_one():
+    """In the configuration of a run, on a command line, and in a task's file."""
+    preset, kind = nth_farthest.QUICK, nth_farthest.Config
+    values, words = to_json(preset)["config"], []
+    for part, name, was, value in (
+        ("train", "cosine_fraction", "decay", 0.25),
+        ("train", "clip_by", "clips", "matrix"),
+        ("train", "micro_batch_size", "piece_size", 7),
+        ("data", "promotion_threshold", "passing", 0.5),
+        ("data", "replay_fraction", "rehearsal", 0.125),
+    ):
+        values[part][was] = values[part].pop(name)
+        words += [f"--{part}.{was}".replace("_", "-"), str(value)]
+    assert from_json(kind, values) == preset
+    found, _ = parse_words("nth_farthest", "quick", preset, Options(), words)
+    assert (found.train.cosine_fraction, found.train.micro_batch_size) == (0.25, 7)
+    assert (found.data.promotion_threshold, found.data.replay_fraction) == (0.5, 0.125)
+    assert found.train.clip_by == "matrix"
+    assert TrainConfig(decay=0.5, piece_size=3) == TrainConfig(
+        cosine_fraction=0.5, micro_batch_size=3
+    )
+    assert dataclasses.replace(preset.train, decay=0.125).cosine_fraction == 0.125
+
+
+def test_load_gives_the_trained_network():
+    for core in typing.get_args(typing.get_type_hints(CoreConfig)["core"]):
+        with fresh_directory() as tmp_path:
+            task = relations(core)
+            described = {
+                "task": "nth_farthest",
+                "preset": "quick",
+                "seed": 3,
+                "config": dataclasses.asdict(task.config),
+            }
+            run = Run.create(tmp_path, "run", described, {})
+            trainer = Trainer(task, seed=3)
+            run_training(trainer, run)
+            inputs = task.draw(np.random.default_rng(0), 5)["inputs"]
+            for path in (run.path, str(run.path), run.checkpoint):
+                np.testing.assert_array_equal(
+                    load(path)(inputs).data, trainer.model(inputs).data
+                )

@@ -301,7 +301,7 @@ def test_every_word_counts_once_with_the_memories_that_it_has(lanes):
     assert total / count == pytest.approx(expected.mean(), rel=1e-5)
     shared = [task.evaluate(model, k, 2, split="test")["loss"] for k in range(2)]
     assert sum(float(total) for total, _ in shared) == pytest.approx(total, rel=1e-6)
-    ((_, whole),) = dict(task.examinations(model))["as one text"].rows
+    ((_, whole),) = dict(task.analyses(model))["as one text"].rows
     assert whole == pytest.approx(np.exp(expected.mean()), rel=1e-4)
 
 
@@ -370,8 +370,8 @@ def test_the_rate_falls_against_the_last_loss_and_ends_the_run():
 def test_mean_weights_by_hop_are_those_of_a_count_by_hand():
     task = task_of()
     model, text = built(task), TEXTS.texts["validation"]
-    tables = dict(task.examinations(model))
-    assert [*tables] == [*task.examines]
+    tables = dict(task.analyses(model))
+    assert [*tables] == [*task.analysis_titles]
     table = tables["weights by hop"]
     P, read = arrays_of(model), [TEXTS.vocabulary.eos, *text]
     sums = np.zeros((HOPS, N))
@@ -413,7 +413,12 @@ def test_presets_are_the_papers_networks(preset, hops, memories, size, published
     assert lm.Task.published[task.cell()][0] == published
     assert t.batch_size * config.data.window == 128 and not task.carries
     assert (t.optimizer, t.learning_rate, t.objective) == ("sgd", 0.01, "sum")
-    assert (t.clip_norm, t.clips, t.warmup_steps, t.decay) == (50, "whole", 0, 0)
+    assert (t.clip_norm, t.clip_by, t.warmup_steps, t.cosine_fraction) == (
+        50,
+        "whole",
+        0,
+        0,
+    )
     assert t.steps == 100 * t.evaluate_every
     assert f"memn2n, {hops} hops, {memories} memories" in task.describe(model)
     single = dataclasses.replace(

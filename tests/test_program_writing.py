@@ -6,7 +6,6 @@ import itertools
 import json
 
 import numpy as np
-import pytest
 from programhelp import PROGRAMS, DataConfig, Reader, drawn, programs, task_of, texts_of
 
 WRITINGS = ("usual", "aligned", "reversed")
@@ -50,52 +49,54 @@ def usually(text, how):
     return rest
 
 
-@pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("operands, answers", PAIRS)
-def test_the_value_is_that_of_the_usual_text(operands, answers, mixed):
-    length = 4
-    texts, written = drawn(
-        300,
-        kind="program",
-        length=length,
-        nesting=2,
-        operands=operands,
-        answers=answers,
-        mixed=mixed,
-    )
-    zeros = 0
-    for text, answer in zip(texts, written, strict=True):
-        reader = Reader(usually(text, operands))
-        value = reader.value()
-        digits = {len(number) for number in reader.numbers}
-        assert len(digits) == 1 and (mixed or digits == {length})
-        (own,) = digits
-        assert usual(answer, answers) == str(value % 10 ** (own + 1))
-        plain, _ = numbers_of(text)
-        if operands == "aligned":
-            assert {len(number) for number in plain} == {length}
-        if answers == "aligned":
-            assert len(answer) == length + 1
-        zeros += sum(number[0] == "0" for number in plain)
-    # there are short numbers among the aligned ones, and round ones among the reversed
-    assert bool(zeros) == (operands == "reversed" or (operands == "aligned" and mixed))
+def test_the_value_is_that_of_the_usual_text():
+    for mixed in [False, True]:
+        for operands, answers in PAIRS:
+            length = 4
+            texts, written = drawn(
+                300,
+                kind="program",
+                length=length,
+                nesting=2,
+                operands=operands,
+                answers=answers,
+                mixed=mixed,
+            )
+            zeros = 0
+            for text, answer in zip(texts, written, strict=True):
+                reader = Reader(usually(text, operands))
+                value = reader.value()
+                digits = {len(number) for number in reader.numbers}
+                assert len(digits) == 1 and (mixed or digits == {length})
+                (own,) = digits
+                assert usual(answer, answers) == str(value % 10 ** (own + 1))
+                plain, _ = numbers_of(text)
+                if operands == "aligned":
+                    assert {len(number) for number in plain} == {length}
+                if answers == "aligned":
+                    assert len(answer) == length + 1
+                zeros += sum(number[0] == "0" for number in plain)
+            # short numbers are among the aligned ones, round ones among the reversed
+            assert bool(zeros) == (
+                operands == "reversed" or (operands == "aligned" and mixed)
+            )
 
 
-@pytest.mark.parametrize("kind", PROGRAMS)
-def test_only_the_writing_differs(kind):
+def test_only_the_writing_differs():
     """The same seed draws the same programs, and the arrays are no wider."""
-    as_usual = drawn(50, kind=kind, length=3, nesting=2)
-    for how in ("aligned", "reversed"):
-        data = {"kind": kind, "length": 3, "nesting": 2, "operands": how}
-        texts, answers = drawn(50, **data, answers=how)
-        assert [len(text) for text in texts] == [len(text) for text in as_usual[0]]
-        layouts = [
-            programs.layout(DataConfig(kind, 3, 2, **extra))
-            for extra in ({}, {"operands": how, "answers": how})
-        ]
-        assert layouts[0] == layouts[1]
-        plain = [usual(answer, how) for answer in answers]
-        assert plain == as_usual[1]
+    for kind in PROGRAMS:
+        as_usual = drawn(50, kind=kind, length=3, nesting=2)
+        for how in ("aligned", "reversed"):
+            data = {"kind": kind, "length": 3, "nesting": 2, "operands": how}
+            texts, answers = drawn(50, **data, answers=how)
+            assert [len(text) for text in texts] == [len(text) for text in as_usual[0]]
+            layouts = [
+                programs.layout(DataConfig(kind, 3, 2, **extra))
+                for extra in ({}, {"operands": how, "answers": how})
+            ]
+            assert layouts[0] == layouts[1]
+            plain = [usual(answer, how) for answer in answers]
+            assert plain == as_usual[1]
 
 
 def test_the_modules_own_examples():
@@ -114,45 +115,6 @@ def test_a_batch_has_the_lengths_of_what_is_written():
     batch = task.draw_training(np.random.default_rng(0), 100)
     _, answers = texts_of(batch, "release")
     assert {len(answer) for answer in answers} == {4} == {*batch["target_lengths"]}
-
-
-def test_it_stands_in_no_cell_of_the_paper():
-    published = {"kind": "program", "length": 5, "nesting": 2}
-    published["train"] = {"steps": 100_000}
-    assert task_of(**published).cell() == "program, RMC"
-    for name in ("operands", "answers"):
-        task = task_of(**published, **{name: "reversed"})
-        assert task.cell() is None
-        assert not any("paper" in label for label in task.references()["test_accuracy"])
-        assert f"{name} reversed" in task._title()
-
-
-@pytest.mark.parametrize(
-    "values, says",
-    [
-        ({"kind": "copy", "operands": "reversed"}, "reversed.*data.kind copy"),
-        ({"kind": "double", "answers": "aligned"}, "aligned do not.*data.kind double"),
-        ({"kind": "addition", "style": "lte", "operands": "aligned"}, "style lte"),
-        ({"kind": "addition", "operands": "backwards"}, "one of usual, aligned, rever"),
-    ],
-)
-def test_what_cannot_be_is_refused(values, says):
-    with pytest.raises(ValueError, match=rf"data\.operands .*{says}"):
-        DataConfig(**values)
-
-
-def test_the_presets_say_what_they_train():
-    presets = programs.Task.presets
-    for name, kind, size in (
-        ("addition5", "addition", (5, 1)),
-        ("control3", "control", (3, 1)),
-        ("program3", "program", (3, 1)),
-        ("program", "program", (5, 2)),
-    ):
-        config = presets[name][1]
-        assert programs.Task(config).full == size and config.data.kind == kind
-        assert config.data.curriculum == "mix" and config.data.as_usual
-    assert programs.Task(presets["program"][1]).cell() == "program, RMC"
 
 
 def test_old_runs_are_written_as_usual():

@@ -25,8 +25,8 @@ from tinytasks import (
 from tinyrmc.cli import evaluate, plot, train
 from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import RunError
-from tinyrmc.runs.run import Onlooker, Run
-from tinyrmc.training.ranks import LaunchError, Ranks, launched
+from tinyrmc.runs.run import Run
+from tinyrmc.training.ranks import LaunchError, Onlooker, Ranks, launched
 from tinyrmc.training.trainer import NonFinite, Trainer
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
@@ -35,108 +35,72 @@ pytestmark = pytest.mark.usefixtures("empty_directory")
 # --- Ranks that are threads -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 2, 5])
-def test_each_hears_what_all_have_computed(size):
+def test_each_hears_what_all_have_and_what_the_first_has_read():
     values = [0.1 + 0.2, 1e-320, float("inf"), 2**60 + 1, "\u03b1", None, {"a": [1]}]
-    heard = all_well(
-        on_ranks(
-            size, lambda ranks: ranks.each(lambda: [ranks.rank, values * ranks.rank])
-        )
-    )
-    assert heard == [[[rank, values * rank] for rank in range(size)]] * size
-    assert all_well(
-        on_ranks(size, lambda ranks: ranks.together(lambda: {ranks.rank}))
-    ) == [{rank} for rank in range(size)]
-    assert (
-        all_well(on_ranks(size, lambda ranks: ranks.largest(-((ranks.rank - 1) ** 2))))
-        == [0 if size > 1 else -1] * size
-    )
-    assert (
-        Ranks().each(lambda: 3) == [3]
-        and Ranks().together(set) == set()
-        and Ranks().largest(2) == 2
-    )
+    told = {"x": np.arange(3), "y": np.array([[-0.0, np.nan]])}
+    for size in (1, 2, 5):
+
+        def hear(ranks):
+            said, arrays = ranks.broadcast(
+                lambda: (values, told) if ranks.rank == 0 else 1 / 0
+            )
+            assert said == values
+            assert {k: x.tobytes() for k, x in arrays.items()} == {
+                k: x.tobytes() for k, x in told.items()
+            }
+            return ranks.allgather([ranks.rank, values * ranks.rank])
+
+        everybodys = [[rank, values * rank] for rank in range(size)]
+        assert all_well(on_ranks(size, hear)) == [everybodys] * size
+    assert Ranks().broadcast(lambda: (values, told)) == (values, told)
 
 
-def fails_on(which, error):
-    def compute(ranks):
+def test_what_fails_anywhere_stops_all_and_is_told_once():
+    """Whether the others wait in an exchange, or at the end."""
+
+    def fails(ranks, which, exchanges):
         if ranks.rank in which:
-            raise error(f"rank {ranks.rank}")
-        return ranks.rank
+            raise ZeroDivisionError(f"rank {ranks.rank}")
+        if exchanges:
+            ranks.allgather(1)
+            ranks.allreduce(np.zeros(3))
 
-    return on_ranks(3, lambda ranks: ranks.each(lambda: compute(ranks)))
-
-
-@pytest.mark.parametrize("which", [{0}, {1}, {2}, {1, 2}, {0, 1, 2}])
-def test_what_fails_anywhere_stops_all_and_is_told_once(which):
-    results = fails_on(which, ZeroDivisionError)
-    first = min(which)
-    assert [type(result) for result in results] == [
-        ZeroDivisionError if rank == first else SystemExit for rank in range(3)
-    ]
-    assert str(results[first]) == f"rank {first}"
-    assert all(result.code == 0 for rank, result in enumerate(results) if rank != first)
-    assert getattr(results[first], "__notes__", []) == (
-        [f"(on rank {first} of 3)"] if len(which) < 3 else []
-    )
-
-
-def test_what_json_cannot_hold_stops_all():
-    results = on_ranks(2, lambda ranks: ranks.each(lambda: {1} if ranks.rank else 1))
+    for which in ({0}, {1}, {2}, {1, 2}, {0, 1, 2}):
+        for exchanges in (True, False):
+            results = on_ranks(3, lambda ranks: fails(ranks, which, exchanges))
+            first = min(which)
+            assert [type(result) for result in results] == [
+                ZeroDivisionError if rank == first else SystemExit for rank in range(3)
+            ]
+            assert str(results[first]) == f"rank {first}"
+            assert all(x.code == 0 for rank, x in enumerate(results) if rank != first)
+            notes = [f"(on rank {first} of 3)"] if len(which) < 3 else []
+            assert getattr(results[first], "__notes__", []) == notes
+    results = on_ranks(2, lambda ranks: ranks.allgather({1} if ranks.rank else 1))
     assert type(results[0]) is SystemExit and "not JSON serializable" in str(results[1])
 
 
 def test_leaving_is_no_failure_if_all_leave():
-    assert [
-        error.code
-        for error in on_ranks(3, lambda ranks: ranks.each(lambda: sys.exit(0)))
-    ] == [0, 0, 0]
-    results = on_ranks(
-        3, lambda ranks: ranks.each(lambda: sys.exit(0) if ranks.rank == 1 else 0)
-    )
+    found = on_ranks(3, lambda ranks: sys.exit(0))
+    assert [error.code for error in found] == [0, 0, 0]
+    results = on_ranks(3, lambda ranks: ranks.rank == 1 and sys.exit(0))
     assert type(results[1]) is LaunchError and "sys.exit(0)" in str(results[1])
 
 
-def test_sums_and_parts():
+def test_sums_and_neighbours(monkeypatch):
     numbers = np.random.default_rng(0).standard_normal((3, 1000)).astype(np.float32)
-    for total in all_well(
-        on_ranks(
-            3, lambda ranks: (ranks.sum(mine := numbers[ranks.rank].copy()), mine)[1]
-        )
-    ):
-        np.testing.assert_array_equal(total, numbers[0] + numbers[1] + numbers[2])
 
-    for whole in (
-        np.array([[-0.0, np.nan], [1e-320, 2], [3, 4]]),
-        np.array([True, False, True]),
-        np.array([-1, 2**60, 3]),
-    ):
+    def total(ranks):
+        ranks.allreduce(mine := numbers[ranks.rank].copy())
+        return mine
 
-        def merged(ranks, whole=whole):
-            part = np.zeros_like(whole)
-            part[ranks.rank] = whole[ranks.rank]
-            ranks.merge(part)
-            return part
-
-        for found in all_well(on_ranks(3, merged)):
-            assert found.tobytes() == whole.tobytes()
-
-
-def test_ranks_know_their_neighbours():
-    places = all_well(
-        on_ranks(5, lambda ranks: ranks.local_rank, ["a", "b", "a", "a", "b"])
-    )
-    assert places == [0, 0, 1, 2, 1]
-    assert Ranks().local_rank == 0
-
-
-def test_ranks_divide_the_cores_of_a_machine(monkeypatch):
+    for found in all_well(on_ranks(3, total)):
+        np.testing.assert_array_equal(found, numbers[0] + numbers[1] + numbers[2])
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(7)))
-    assert (
-        all_well(on_ranks(5, lambda ranks: ranks.cores, ["a", "b", "a", "a", "b"]))
-        == [2] * 5
-    )  # of seven for three on a
-    assert Ranks().cores == 7
+    machines = ["a", "b", "a", "a", "b"]
+    places = on_ranks(5, lambda ranks: (ranks.local_rank, ranks.cores), machines)
+    # of seven cores for three on a
+    assert places == [(0, 2), (0, 2), (1, 2), (2, 2), (1, 2)]
 
 
 def trained(trainer, steps=6):
@@ -147,36 +111,30 @@ def trained(trainer, steps=6):
     return trainer.arrays(), timeless([line]), trainer.state()
 
 
-@pytest.mark.parametrize("core", ["rmc", "lstm"])
-def test_three_ranks_are_three_workers_to_the_last_bit(core):
-    alone = trained(Trainer(relations(core), seed=4, workers=3, processes=False))
-    for arrays, line, state in all_well(
-        on_ranks(
-            3, lambda ranks: trained(Trainer(relations(core), seed=4, ranks=ranks))
-        )
-    ):
-        assert_same_arrays(arrays, alone[0])
-        assert (
-            line == alone[1]
-            and state["task"] == alone[2]["task"]
-            and (state["ranks"], state["workers"]) == (3, 1)
-        )
+def test_three_ranks_are_three_workers_to_the_last_bit():
+    for core in ("rmc", "lstm"):
+        alone = trained(Trainer(relations(core), seed=4, workers=3, processes=False))
+        for arrays, line, state in all_well(
+            on_ranks(3, lambda ranks: trained(ranks.trainer(relations(core), seed=4)))
+        ):
+            assert_same_arrays(arrays, alone[0])
+            assert line == alone[1] and state["task"] == alone[2]["task"]
+            assert (state["ranks"], state["workers"]) == (3, 1)
 
 
-@pytest.mark.parametrize("core", ["rmc", "rmc_paper", "lstm"])
-def test_the_gradient_of_ranks_of_several_workers_is_that_of_one_process(core):
-    def gradient(ranks=None, workers=1):
-        trainer = Trainer(
-            relations(core, clip_norm=None), 4, workers, processes=False, ranks=ranks
-        )
-        trainer.advance()
-        return trainer.optimizer.gradient
+def test_the_gradient_of_ranks_of_several_workers_is_that_of_one_process():
+    for core in ("rmc", "rmc_paper", "lstm"):
 
-    alone = gradient()
-    for ours in all_well(on_ranks(3, lambda ranks: gradient(ranks, workers=2))):
-        np.testing.assert_allclose(
-            ours, alone, rtol=1e-5, atol=1e-6 * np.abs(alone).max()
-        )
+        def gradient(ranks, workers=1):
+            task = relations(core, clip_norm=None)
+            trainer = ranks.trainer(task, 4, workers, processes=False)
+            trainer.advance()
+            return trainer.optimizer.gradient
+
+        alone = gradient(Ranks())
+        near = {"rtol": 1e-5, "atol": 1e-6 * np.abs(alone).max()}
+        for ours in all_well(on_ranks(3, lambda ranks: gradient(ranks, workers=2))):
+            np.testing.assert_allclose(ours, alone, **near)
 
 
 def test_steps_of_ranks_of_several_workers_are_those_of_one_process():
@@ -185,7 +143,7 @@ def test_steps_of_ranks_of_several_workers_are_those_of_one_process():
         on_ranks(
             3,
             lambda ranks: trained(
-                Trainer(Larger(Config()), 4, 2, processes=False, ranks=ranks), 12
+                ranks.trainer(Larger(Config()), 4, 2, processes=False), 12
             ),
         )
     )
@@ -198,45 +156,51 @@ def test_steps_of_ranks_of_several_workers_are_those_of_one_process():
             )
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_step_costs_one_allreduce_of_the_gradient_and_one_exchange(workers):
-    def calls(ranks):
-        trainer = Trainer(relations(), 4, workers, processes=False, ranks=ranks)
-        for step in range(3):
-            assert trainer.advance(lambda step=step: [ranks.rank, step]) == [
-                [0, step],
-                [1, step],
-                [2, step],
-            ]
-        return ranks._comm.world.calls[
-            -9:
-        ], trainer.optimizer.gradient.size  # of three steps, after which nobody calls
+def test_a_step_costs_one_allreduce_of_the_gradient_and_one_message():
+    for workers in (1, 2):
 
-    made, size = all_well(on_ranks(3, calls))[0]
-    assert [name for name, _ in made] == ["Allgather", "Allgather", "Allreduce"] * 3
-    assert [numbers for name, numbers in made if name == "Allreduce"] == [size] * 3
+        def calls(ranks):
+            trainer = ranks.trainer(relations(), 4, workers, processes=False)
+            for _ in range(3):
+                trainer.advance()
+            # of three steps, after which nobody calls
+            made = ranks._comm.world.calls[-12:]
+            return made, trainer.optimizer.gradient.size
+
+        made, size = all_well(on_ranks(3, calls))[0]
+        step = ["Allgather", "Allgather", "Allgather", "Allreduce"]
+        assert [name for name, _ in made] == step * 3
+        assert [count for name, count in made if name == "Allreduce"] == [size] * 3
 
 
-@pytest.mark.parametrize("where", ["data", "first_moment", "second_moment", "updates"])
-@pytest.mark.parametrize("rank", [0, 2])
-def test_ranks_that_differ_in_the_last_bit_of_one_number_stop(rank, where):
-    def run(ranks):
-        trainer = Trainer(relations(), 4, ranks=ranks)
-        for _ in range(2):
-            trainer.advance()
-        trainer.require_agreement()
-        if ranks.rank == rank:
-            one = getattr(trainer.optimizer, where).reshape(-1)[-1:]
-            one[...] = np.nextafter(one, np.float32(9))
-        trainer.require_agreement()
-
-    results = on_ranks(3, run)
-    assert [type(result) for result in results] == [RunError, SystemExit, SystemExit]
-    assert re.match(
-        r"the ranks' parameters differ at step 2 \(nothing was saved\): .*; give all "
-        r"ranks the same files",
-        str(results[0]),
+def test_all_stop_at_the_time_and_the_signal_of_one():
+    found = on_ranks(
+        3,
+        lambda ranks: ranks.trainer(relations()).agreed(float(ranks.rank), -ranks.rank),
     )
+    assert found == [[2.0, 0]] * 3
+    assert [*Trainer(relations()).agreed(3.0, 15)] == [3.0, 15]
+
+
+def test_ranks_that_differ_in_the_last_bit_of_one_number_stop():
+    for rank in (0, 2):
+        for where in ("data", "first_moment", "second_moment", "updates"):
+
+            def run(ranks):
+                trainer = ranks.trainer(relations(), 4)
+                for _ in range(2):
+                    trainer.advance()
+                trainer.arrays()
+                if ranks.rank == rank:
+                    one = getattr(trainer.optimizer, where).reshape(-1)[-1:]
+                    one[...] = np.nextafter(one, np.float32(9))
+                trainer.arrays()
+
+            results = on_ranks(3, run)
+            kinds = [type(result) for result in results]
+            assert kinds == [RunError, SystemExit, SystemExit]
+            says = r"the ranks' parameters differ at step 2 \(nothing was saved\): .*"
+            assert re.match(f"{says}; give all ranks the same files", str(results[0]))
 
 
 def test_curricula_move_in_step_although_clocks_differ():
@@ -244,7 +208,7 @@ def test_curricula_move_in_step_although_clocks_differ():
         task, seen = Larger(Config()), []
         task.place = lambda step: {"rung": 1}
         task.observe = lambda step, line: seen.append(line)
-        trainer = Trainer(task, ranks=ranks)
+        trainer = ranks.trainer(task)
         trainer.advance()
         trainer.seconds = 10.0 * ranks.rank
         return seen, trainer.read()
@@ -263,7 +227,7 @@ def test_a_carry_is_gathered_and_cut_again():
     """
 
     def run(ranks, saved=None, steps=3, workers=1):
-        trainer = Trainer(RunningSum(Config()), 3, workers, ranks=ranks)
+        trainer = ranks.trainer(RunningSum(Config()), 3, workers)
         if saved:
             trainer.restore(*saved)
         for _ in range(steps):
@@ -300,7 +264,7 @@ def test_a_carry_is_gathered_and_cut_again():
 
 def test_a_step_that_is_not_finite_on_one_rank_is_skipped_on_all_and_told_once():
     def run(ranks):
-        trainer = Trainer(poisoned({2, 3}, nonfinite_limit=2), ranks=ranks)
+        trainer = ranks.trainer(poisoned({2, 3}, nonfinite_limit=2))
         for _ in range(4):
             trainer.advance()
         assert trainer.state()["skipped"] == [2, 2]
@@ -328,16 +292,12 @@ def test_gradients_on_a_gpu_go_through_the_host_and_each_rank_has_its_own(monkey
     )
     machines = ["a", "a", "a", "b"]
     host = all_well(
-        on_ranks(
-            4, lambda ranks: trained(Trainer(relations(), 4, ranks=ranks), 3), machines
-        )
+        on_ranks(4, lambda ranks: trained(ranks.trainer(relations(), 4), 3), machines)
     )
     there = all_well(
         on_ranks(
             4,
-            lambda ranks: trained(
-                Trainer(relations(), 4, device="cuda", ranks=ranks), 3
-            ),
+            lambda ranks: trained(ranks.trainer(relations(), 4, device="cuda"), 3),
             machines,
         )
     )
@@ -361,10 +321,10 @@ def test_a_carry_on_a_gpu_is_gathered_on_the_host(monkeypatch):
             return *super().loss(model, batch, None)[:3], {"seen": seen}
 
     def run(device, ranks):
-        trainer = Trainer(Count(Config()), 4, device=device, ranks=ranks)
+        trainer = ranks.trainer(Count(Config()), 4, device=device)
         for _ in range(2):
             trainer.advance()
-        again = Trainer(Count(Config()), 4, device=device, ranks=ranks)
+        again = ranks.trainer(Count(Config()), 4, device=device)
         again.restore(trainer.arrays(), trainer.state())
         again.advance()
         assert {type(x) for carry in again.carry.values() for x in carry.values()} == {
@@ -388,14 +348,17 @@ def test_an_onlooker_writes_nothing(tmp_path):
     run = Run.create(tmp_path, "run", {"task": "x"}, {})
     before = sorted(path.name for path in run.path.iterdir())
     other = Onlooker(run.path, run.config, run.environment)
-    other.save({"x": np.zeros(1)}, {})
-    other.log({"step": 1})
-    other.truncate_metrics(0)
-    assert sorted(
-        path.name for path in run.path.iterdir()
-    ) == before and other.config == {"task": "x"}
+    with run.writing(), other.writing():
+        other.save({"x": np.zeros(1)}, {})
+        other.log({"step": 1})
+        other.truncate_metrics(0)
+        assert other.moved({"task": "y"}) is other
+        assert Onlooker.create("runs", "y", {"task": "y"}, {}).config == {"task": "y"}
+    left = {path.name for path in run.path.iterdir()} - {".lock"}
+    assert sorted(left) == before and not os.path.exists("runs")
     run.log({"step": 1})
     assert run.metrics() == [{"step": 1}] and other.metrics() == []
+    assert other.checksum(0) is None and other.load_state() is None
 
 
 # --- How a program learns that it is one of several -----------------------------------
@@ -408,29 +371,31 @@ LAUNCHERS = [
 ]
 
 
-@pytest.mark.parametrize("size, rank", LAUNCHERS)
-@pytest.mark.parametrize("installed", [True, False])
-def test_ranks_that_do_not_know_each_other_are_refused(
-    size, rank, installed, monkeypatch, capsys
-):
-    monkeypatch.setenv(size, "3")
-    monkeypatch.setenv(rank, "0")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: installed or None)
+def refused_by(main, words, capsys):
+    """(the exit code, what was told) of a command line."""
     with pytest.raises(SystemExit) as caught:
-        run_main(lambda: train.main(["no_such_task"]))  # which is not looked for
-    err = capsys.readouterr().err
-    assert caught.value.code == 2 and err.count("\n") == 1
-    assert (
-        err.startswith("error: 3 ranks")
-        and "mpiexec -n 3 python -m mpi4py -m tinyrmc.train" in err
-    )
-    assert ("pip install 'tinyrmc[mpi]'" in err) is not installed
-    monkeypatch.setenv(rank, "1")
-    with pytest.raises(SystemExit) as caught:
-        run_main(lambda: train.main(["no_such_task"]))  # which is not looked for
-    assert caught.value.code == 0 and capsys.readouterr() == ("", "")
-    monkeypatch.setenv(size, "1")
-    assert type(launched()) is Ranks
+        run_main(lambda: main(words))
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == (1 if caught.value.code else 0)
+    return caught.value.code, err
+
+
+def test_ranks_that_do_not_know_each_other_are_refused(monkeypatch, capsys):
+    words = ["no_such_task"]  # which is not looked for
+    for size, rank in LAUNCHERS:
+        for installed in (True, False):
+            with monkeypatch.context() as patch:
+                patch.setenv(size, "3")
+                patch.setenv(rank, "0")
+                patch.setattr(importlib.util, "find_spec", lambda _: installed or None)
+                code, err = refused_by(train.main, words, capsys)
+                assert code == 2 and err.startswith("error: 3 ranks")
+                assert "mpiexec -n 3 python -m mpi4py -m tinyrmc.train" in err
+                assert ("pip install 'tinyrmc[mpi]'" in err) is not installed
+                patch.setenv(rank, "1")
+                assert refused_by(train.main, words, capsys) == (0, "")
+                patch.setenv(size, "1")
+                assert type(launched()) is Ranks
 
 
 def test_an_mpi_that_is_not_the_launchers_is_refused(monkeypatch, capsys):
@@ -448,34 +413,21 @@ def test_an_mpi_that_is_not_the_launchers_is_refused(monkeypatch, capsys):
     assert type(launched()) is Ranks
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
-    with pytest.raises(SystemExit) as caught:
-        run_main(lambda: train.main(["no_such_task"]))  # which is not looked for
-    err = capsys.readouterr().err
-    assert caught.value.code == 2 and err.count("\n") == 1
-    assert (
-        err.startswith("error: 2 ranks that do not know each other: mpi4py uses MPICH")
-        and "use its mpiexec" in err
-    )
+    code, err = refused_by(train.main, ["no_such_task"], capsys)
+    assert code == 2 and "use its mpiexec" in err
+    assert err.startswith("error: 2 ranks that do not know each other: mpi4py uses MPI")
 
 
-@pytest.mark.parametrize("module", [evaluate, plot])
-@pytest.mark.parametrize("size, rank", LAUNCHERS)
-def test_what_one_process_does_is_refused_by_several(
-    module, size, rank, monkeypatch, capsys
-):
-    monkeypatch.setenv(size, "2")
-    for number, code, lines in (("0", 2, 1), ("1", 0, 0)):
-        monkeypatch.setenv(rank, number)
-        with pytest.raises(SystemExit) as caught:
-            run_main(lambda: module.main(["run"]))
-        out, err = capsys.readouterr()
-        assert (caught.value.code, out, err.count("\n")) == (code, "", lines)
-        assert (
-            number == "1"
-            or err
-            == f"error: 2 ranks would all do the same; start {module.__name__} "
-            "without mpiexec or srun\n"
-        )
+def test_what_one_process_does_is_refused_by_several(monkeypatch, capsys):
+    for size, rank in LAUNCHERS:
+        for main in (evaluate.main, plot.main):
+            with monkeypatch.context() as patch:
+                patch.setenv(size, "2")
+                patch.setenv(rank, "0")
+                code, err = refused_by(main, ["run"], capsys)
+                assert code == 2 and "error: 2 ranks would all do the same; " in err
+                patch.setenv(rank, "1")
+                assert refused_by(main, ["run"], capsys) == (0, "")
 
 
 def test_mpi4py_without_an_mpi_library_is_told_in_one_line(monkeypatch, capsys):
@@ -487,12 +439,5 @@ def test_mpi4py_without_an_mpi_library_is_told_in_one_line(monkeypatch, capsys):
     monkeypatch.setitem(
         sys.modules, "mpi4py", types.ModuleType("mpi4py")
     )  # from which no MPI can be imported
-    with pytest.raises(SystemExit) as caught:
-        run_main(lambda: train.main(["no_such_task"]))  # which is not looked for
-    err = capsys.readouterr().err
-    assert (
-        caught.value.code == 2
-        and err.count("\n") == 1
-        and "MPI library" in err
-        and "pip install 'tinyrmc[mpi]'" in err
-    )
+    code, err = refused_by(train.main, ["no_such_task"], capsys)
+    assert code == 2 and "MPI library" in err and "pip install 'tinyrmc[mpi]'" in err

@@ -12,7 +12,7 @@ from babistories import STORIES, texts
 
 from tasks import babi, language_modeling
 from tinyrmc import corpora
-from tinyrmc.cli import evaluate, plot, report, sweep, train
+from tinyrmc.cli import report, train
 from tinyrmc.corpora import CorpusError
 from tinyrmc.errors import RunError
 from tinyrmc.training.checkpoints import restore_model
@@ -85,7 +85,7 @@ def test_a_reader_of_stories_knows_them():
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """The current directory, with two texts that are called the Penn Treebank."""
-    monkeypatch.setattr(train, "draw_run", lambda run: [])
+    monkeypatch.setattr("tinyrmc.results.plotting.draw_run", lambda run: [])
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "300")
@@ -115,26 +115,6 @@ def reported(*words):
     return json.loads(Path("results.json").read_text())["groups"]
 
 
-def test_runs_on_two_texts_are_two_groups(here, capsys):
-    trained("one", "runs/a")
-    trained("two", "runs/b")
-    trained("two", "runs/c", seed=1)
-    shutil.copytree("two", "moved")
-    trained("moved", "runs/d", seed=2)
-    groups = reported("runs")
-    assert [group["label"].rpartition(" ")[2] for group in groups] == ["~/one", "~/two"]
-    assert [len(group["runs"]) for group in groups] == [1, 3]
-    sizes = [group["parameters"] for group in groups]
-    assert sizes[0] < sizes[1]  # each with its own vocabulary
-    floors = [group["references"]["test_perplexity"] for group in groups]
-    assert floors[0] != floors[1]
-    for group in groups:
-        assert "is not the published text" in " ".join(group["notes"])
-    written = Path("results.md").read_text()
-    assert written.count("Note on language_modeling quick") == 2
-    assert plot.main(["runs", "--out", "curves.png"]) == 0
-
-
 def test_a_run_whose_text_is_another_by_now_or_gone_is_left_out(here, capsys):
     trained("one", "a")
     trained("two", "b")
@@ -153,21 +133,3 @@ def test_resuming_with_another_text_names_the_text(here):
     trained("one", "a")
     with pytest.raises(CorpusError, match=SAYS):
         train.main(["--resume", "a", "--data-dir", "two"])
-
-
-def test_evaluation_says_that_a_text_is_not_the_published_one(here, capsys):
-    trained("one", "a")
-    capsys.readouterr()
-    assert evaluate.main(["a"]) == 0
-    assert "is not the published text" in capsys.readouterr().out
-
-
-def test_a_sweep_does_not_go_on_with_another_text(here):
-    grid = ["--grid", "model.core=rmc,lstm", "--run", "sweep", "--jobs", "1"]
-    words = ["language_modeling", "quick", *grid, *SMALL, "--data-dir", "one"]
-    assert sweep.main(words) == 0
-    assert "is not the published text" in Path("sweep/results.md").read_text()
-    shutil.rmtree("sweep/model.core=lstm,seed=0")
-    with pytest.raises(CorpusError, match=SAYS):
-        sweep.main(["--resume", "sweep", "--data-dir", "two"])
-    assert not Path("sweep/model.core=lstm,seed=0").exists()

@@ -9,8 +9,8 @@ from tinyagents import LEVELS, restored
 from tinyruns import evaluated
 
 from tinyrmc.cli import evaluate
-from tinyrmc.training import scores
 from tinyrmc.training.discovery import load_task
+from tinyrmc.training.rl import scores
 
 # --- How sure figures are -------------------------------------------------------------
 
@@ -73,7 +73,7 @@ def test_evaluate_prints_sampled_greedy_and_floors(agents, capsys, monkeypatch):
 
 def test_levels_are_told_apart_by_their_trees(agents):
     task, model = restored(agents / "rmc")
-    tables = dict(task.examinations(model))
+    tables = dict(task.analyses(model))
     solved = task.results(model, 0, LEVELS)["solved"]
     trees = [task.held_out_world.levels.boxes(k) for k in range(LEVELS)]
     for name, count in (
@@ -92,17 +92,3 @@ def test_levels_are_told_apart_by_their_trees(agents):
             assert share == solved[kinds == kind].mean()
     quick = load_task("box_world").Task(load_task("box_world").QUICK)
     assert [*quick.kinds()] == ["solution length"]  # there are no distractors
-
-
-def test_pacmans_floors_have_a_script(agents):
-    task, model = restored(agents / "pacman")
-    tables = dict(task.examinations(model))
-    assert [*tables] == [
-        "solved: at least one level cleared",
-        "score",
-        "steps until a game ended",
-    ]
-    who = [row[0] for row in tables["score"].rows]
-    assert who == ["sampled", "greedy", "at random", "a script that sees all"]
-    at_random, script = (row[1] for row in tables["score"].rows[2:])
-    assert script > at_random == task.references()["test_score"]["at random"]

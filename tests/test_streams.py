@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinyrmc.training.discovery import TaskError
-from tinyrmc.training.streams import BLOCK, Epochs, Samples, Stream
+from tinyrmc.training.streams import BLOCK, Epochs, Samples
 
 COUNTS = st.integers(1, 150)
 BATCHES = st.integers(1, 100)
@@ -97,11 +97,6 @@ def test_every_epoch_has_an_order_of_its_own_which_the_seed_decides():
     assert all(order != list(range(40)) for order in every)
 
 
-def test_examples_can_stay_in_their_order():
-    stream = numbered(7, 3, last="fill", shuffle=False)
-    assert numbers(stream, 4).tolist() == [0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4]
-
-
 def test_arrays_and_a_function_give_the_same():
     x, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50)
     arrays = Epochs({"x": x, "y": y}, 8, 3)
@@ -126,9 +121,8 @@ def test_noise_is_another_in_each_step_and_leaves_the_examples_alone():
     assert len(np.unique(rows, axis=0)) == 600 and not x.any()
 
 
-@pytest.mark.parametrize(
-    "make, says",
-    [
+def test_what_cannot_be_is_refused():
+    for make, says in [
         (lambda: numbered(5, 6), "5 examples do not fill a batch of 6; take a smaller"),
         (lambda: numbered(5, 0), "batch_size must be an integer of at least 1, not 0"),
         (lambda: numbered(0, 1, last="fill"), "0 examples do not fill a batch of 1"),
@@ -139,11 +133,9 @@ def test_noise_is_another_in_each_step_and_leaves_the_examples_alone():
         ),
         (lambda: Epochs({}, 2), "every array needs one row an example, not none"),
         (lambda: Epochs(10, 2), "10 examples, but no take; give take="),
-    ],
-)
-def test_what_cannot_be_is_refused(make, says):
-    with pytest.raises(ValueError, match=f"^Epochs: .*{says}"):
-        make()
+    ]:
+        with pytest.raises(ValueError, match=f"^Epochs: .*{says}"):
+            make()
 
 
 # --- Samples --------------------------------------------------------------------------
@@ -179,9 +171,8 @@ def given_by(drawn):
     ]
 
 
-@pytest.mark.parametrize(
-    "drawn, says",
-    [
+def test_blocks_of_other_rows_than_asked_for_are_refused():
+    for drawn, says in [
         ({"x": np.zeros(64), "y": np.zeros(65)}, r"the array 'y' of {}.* shape \[65\]"),
         (
             {"x": np.zeros((16, 2))},
@@ -190,12 +181,10 @@ def given_by(drawn):
         ({"x": np.zeros(())}, r"the array 'x' of {}.* shape \[\]"),
         ((np.zeros(64), np.zeros(64)), "{} must return {{name: array}}, not a tuple"),
         (None, "{} must return {{name: array}}, not a NoneType"),
-    ],
-)
-def test_blocks_of_other_rows_than_asked_for_are_refused(drawn, says):
-    for name, stream in zip(("draw", "vary"), given_by(drawn), strict=False):
-        with pytest.raises(TaskError, match=says.format(rf"{name}\(\)")):
-            stream.batch(0, 0, 200)
+    ]:
+        for name, stream in zip(("draw", "vary"), given_by(drawn), strict=False):
+            with pytest.raises(TaskError, match=says.format(rf"{name}\(\)")):
+                stream.batch(0, 0, 200)
 
 
 def test_every_block_is_as_long_as_what_is_taken_for_it():
@@ -212,9 +201,3 @@ def test_every_block_is_as_long_as_what_is_taken_for_it():
     none = Epochs(200, 100, take=lambda rows: {"n": rows[1:]})
     with pytest.raises(TaskError, match=r"'n' of take\(\).* of the 50 examples"):
         none.batch(0, 0, 50)
-
-
-def test_only_streams_that_say_so_have_random_access():
-    """Another process may draw from those that do."""
-    assert Samples.random_access and Epochs.random_access
-    assert not Stream.random_access

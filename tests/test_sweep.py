@@ -41,7 +41,7 @@ def larger(monkeypatch, tmp_path):
     monkeypatch.setattr(sweep, "run_logged", in_this_process)
     monkeypatch.setattr(sweep, "ThreadPoolExecutor", AtOnce)
     monkeypatch.setattr(sweep, "draw", lambda config, cells, path: path.touch())
-    monkeypatch.setattr(train, "draw_run", lambda run: [])
+    monkeypatch.setattr("tinyrmc.results.plotting.draw_run", lambda run: [])
     return dropped_in(monkeypatch, tmp_path / "tasks")
 
 

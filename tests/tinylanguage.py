@@ -57,7 +57,7 @@ class Config:
     train: training.TrainConfig = TRAIN
 
 
-class Lanes(training.Stream):
+class BPTTBatches(training.Stream):
     """Windows of words, each with the one before it."""
 
     random_access = True
@@ -77,10 +77,7 @@ class Task(training.Task):
     """What comes next?"""
 
     presets = {"quick": ("a cat", Config())}
-    published = {
-        "tiny, RMC": ("2.5", ""),
-        "tiny, LSTM": ("2.75", "--model.core lstm"),
-    }
+    published = {"tiny, RMC": ("2.5", ""), "tiny, LSTM": ("2.75", "--model.core lstm")}
     headline = "perplexity"
     splits = ("validation", "test")
     success = 3.0
@@ -99,7 +96,7 @@ class Task(training.Task):
         return nn.Linear(SIZE, SIZE, seed=np.random.default_rng(seed))
 
     def stream(self, model, seed):
-        return Lanes(self.text("train"), self.config.train.batch_size)
+        return BPTTBatches(self.text("train"), self.config.train.batch_size)
 
     def losses(self, model, before, following):
         one_hot = np.eye(SIZE, dtype=np.float32)[before.ravel()]
@@ -126,7 +123,7 @@ class Task(training.Task):
     def cell(self):
         return {"rmc": "tiny, RMC", "lstm": "tiny, LSTM"}.get(self.config.model.core)
 
-    def examinations(self, model):
+    def analyses(self, model):
         text = self.text("test")
         counts = np.bincount(text, minlength=SIZE)
         losses = self.losses(model, text[:-1], text[1:]).data.astype(float)

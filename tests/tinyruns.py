@@ -2,6 +2,7 @@
 runs and refusals.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -10,6 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +28,9 @@ nth_farthest = discovery.load_task("nth_farthest")
 STEPS = 12
 TINY = shlex.split(
     "nth_farthest --model.mem-slots 2 --model.head-size 2 --model.num-heads 1 "
-    "--data.dimensions 2 --data.rungs 2 1 3 1 --data.passing 0.01 --workers 1 "
-    f"--train.steps {STEPS} --train.batch-size 8 --train.log-every 5 "
-    "--train.evaluate-every 10 --train.piece-size 2048"
+    "--data.dimensions 2 --data.stages 2 1 3 1 --data.promotion-threshold 0.01 "
+    f"--workers 1 --train.steps {STEPS} --train.batch-size 8 --train.log-every 5 "
+    "--train.evaluate-every 10 --train.micro-batch-size 2048"
 )
 
 
@@ -70,11 +72,21 @@ def stop_at(monkeypatch, step, number=signal.SIGTERM):
 
 
 def contents(folder="."):
-    """Every file below with its bytes and time of change, and every folder."""
+    """Every file below with its bytes and time of change, and every folder; but a lock
+    is no content.
+    """
     return {
         path: path.is_file() and (path.read_bytes(), path.stat().st_mtime_ns)
         for path in Path(folder).rglob("*")
+        if path.name != ".lock"
     }
+
+
+@contextlib.contextmanager
+def fresh_directory():
+    """A current directory for one turn of a loop."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        yield Path(folder)
 
 
 def timeless(run):

@@ -392,12 +392,12 @@ plt.show()
 # zero, labels come from all $N$, and $k$ vectors take $k$ time steps. Because $n$
 # counts from the nearest, "number 1" means the same on every rung. The network passes a
 # rung when its accuracy $a$ on fresh examples has covered a certain fraction, called
-# `passing`, of the way from the rung's own floor to 1:
+# `promotion_threshold`, of the way from the rung's own floor to 1:
 #
-# $$\frac{a - 2/k}{1 - 2/k} > \text{passing}$$
+# $$\frac{a - 2/k}{1 - 2/k} > \text{threshold}$$
 #
-# And in a certain share of the steps, called `rehearsal`, it trains on earlier rungs
-# again, so that it does not forget them. In the package:
+# And in a certain share of the steps, called `replay_fraction`, it trains on earlier
+# rungs again, so that it does not forget them. In the package:
 
 # %%
 course.show(nth.Task.observe, nth.Task._choose)
@@ -409,8 +409,9 @@ course.show(nth.Task.observe, nth.Task._choose)
 # %%
 for name in ("quick", "ladder"):
     data = nth.Task.presets[name][1].data
-    print(f"{name:6}: passing {data.passing}, rehearsal {data.rehearsal}")
-    rungs = (*data.rungs, (data.objects, data.dimensions))
+    print(f"{name:6}: promotion_threshold {data.promotion_threshold}, ", end="")
+    print(f"replay_fraction {data.replay_fraction}")
+    rungs = (*data.stages, (data.objects, data.dimensions))
     print("       ", ", ".join(f"{k} x {d}" for k, d in rungs))
 
 # %% [markdown]

@@ -29,8 +29,8 @@ from tinyrmc import RelationalMemory, course
 from tinyrmc.backend import blas_threads
 from tinyrmc.course.exercises import programs as ex
 from tinyrmc.text import aligned, paragraph
+from tinyrmc.training import HELD_OUT_SEED, Samples, TrainConfig
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.task import HELD_OUT_SEED, Samples, TrainConfig
 from tinyrmc.training.trainer import Trainer
 
 course.setup()
@@ -316,7 +316,7 @@ def trainer_of(kind, length, steps, decoder="zeros", seed=0):
     """A small core, and what trains it."""
     model = programs.ModelConfig(mem_slots=4, num_heads=4, head_size=8, decoder=decoder)
     data = programs.DataConfig(kind=kind, length=length)
-    rates = {"learning_rate": 2e-3, "warmup_steps": 100, "decay": 0.5}
+    rates = {"learning_rate": 2e-3, "warmup_steps": 100, "cosine_fraction": 0.5}
     train = TrainConfig(steps=steps, batch_size=64, **rates)
     return Trainer(programs.Task(programs.Config(model, data, train)), seed=seed)
 
@@ -649,7 +649,7 @@ for measured, scores in train(trainer, every, ("teacher", "own_predictions")).it
 for slots in (1, 9):
     model = programs.ModelConfig(mem_slots=slots, num_heads=4, head_size=8)
     data = programs.DataConfig(kind="reverse", length=3)
-    rates = {"learning_rate": 2e-3, "warmup_steps": 100, "decay": 0.5}
+    rates = {"learning_rate": 2e-3, "warmup_steps": 100, "cosine_fraction": 0.5}
     setup = TrainConfig(steps=course.fast(600, 20), batch_size=64, **rates)
     small = Trainer(programs.Task(programs.Config(model, data, setup)))
     with blas_threads(1):

@@ -23,8 +23,8 @@ from tinyrmc import RelationalMemory, Tape, backend, course, fused, nn, optim
 from tinyrmc import primitives as p
 from tinyrmc.course import held, least
 from tinyrmc.course.exercises import cache_and_workers as ex
-from tinyrmc.training import workers
-from tinyrmc.training.task import PIECE
+from tinyrmc.training import PIECE, workers
+from tinyrmc.training.pieces import pieces_of
 
 course.setup()  # it also puts matrix products on one thread; the reason comes below
 rng = np.random.default_rng(15)
@@ -190,14 +190,14 @@ a, b, c = np.float32(1e8), np.float32(-1e8), np.float32(1)
 # for each worker, all at the same time, and `into` says where backward adds:
 
 # %%
-course.show(workers.pieces_of)
+course.show(pieces_of)
 
 
 # %%
 def gradient_by(count):
     """The gradient of the mean loss, computed by `count` workers."""
     buffers = np.zeros((count, adam.gradient.size), np.float32)
-    pieces = workers.pieces_of(len(inputs), 16, count)
+    pieces = pieces_of(len(inputs), 16, count)
 
     def share(worker, request):
         for start, stop in pieces[worker::count]:  # piece i is of worker i mod count
@@ -293,7 +293,7 @@ for row in timed:
 #
 # ## In the package
 #
-# Pieces and workers are in `training/workers.py`.
+# Pieces and workers are in `training/pieces.py` and `workers.py`.
 #
 # ## Takeaways
 #
@@ -342,7 +342,7 @@ for piece in (32, 40, 64, 256):
 
 
 def gradient_in_order(count):
-    pieces = workers.pieces_of(len(inputs), 16, 1)  # the same for any count
+    pieces = pieces_of(len(inputs), 16, 1)  # the same for any count
     buffers = np.zeros((len(pieces), adam.gradient.size), np.float32)
     for worker in range(count):  # one after the other; the order makes no difference
         for number in range(worker, len(pieces), count):

@@ -6,7 +6,8 @@
 A corpus may lie in the data directory as its official archive, or unpacked: archives
 are read as they are. What is not there is downloaded, and checked against its recorded
 checksum. Then the text is read once, and kept as integers that training maps into
-memory. Training itself downloads nothing.
+memory: in tinyrmc's folder among your caches, or where TINYRMC_CACHE says. Training
+itself downloads nothing, and nothing is written where texts lie but downloads.
 
 Books of Project Gutenberg are .txt files in the folder gutenberg of the data directory.
 A book's number decides its part, so another book moves none of the others: of a
@@ -23,9 +24,9 @@ from pathlib import Path
 
 from .. import corpora
 from ..corpora import CORPORA, PARTS, Corpus, CorpusError, MissingCorpus
-from ..corpora.corpus import DamagedCorpus, IncompleteCorpus
-from ..corpora.finding import command, data_directory, find, remedy
-from ..corpora.loading import cached, check_quickly
+from ..corpora.corpus import DamagedCorpus
+from ..corpora.finding import check_archive, command, data_directory, find, remedy
+from ..corpora.loading import cached
 from ..corpora.stories import ARCHIVES, TASKS, VERSIONS, Babi, babi, how_to_get
 from ..errors import UsageError, nearest
 from ..text import aligned, paragraph, terminal_width
@@ -87,7 +88,7 @@ def _get(name: str, data_dir: Path | None, vocabulary_size: int | None) -> None:
     except MissingCorpus as error:
         if not CORPORA[name].archives:
             raise
-        _download(name, data_dir, getattr(error, "missing", ""))
+        _download(name, data_dir, error.missing)
     corpus = corpora.load(name, data_dir, vocabulary_size)
     known, width = CORPORA[name], terminal_width()
     print(f"{name}: {known.title}\nin {find(name, data_dir).place}\n")
@@ -228,10 +229,11 @@ def _state(name: str, data_dir: Path | None) -> tuple[str, Corpus | None, str, b
     try:
         corpus = cached(name, data_dir)
         if corpus is None:
-            check_quickly(name, data_dir)
-    except IncompleteCorpus as error:
-        return "in part", None, error.missing, True
-    except MissingCorpus:
+            for path in find(name, data_dir).paths:
+                check_archive(path, CORPORA[name].archives)
+    except MissingCorpus as error:
+        if error.missing:
+            return "in part", None, error.missing, True
         return "no", None, "" if by_command else remedy(name, data_dir), by_command
     except DamagedCorpus as error:
         return "damaged", None, str(error), False

@@ -29,8 +29,8 @@ from ..results.findings import announced, cells, heading
 from ..results.groups import title_of
 from ..text import aligned, paragraph, results_table, terminal_width
 from ..training.checkpoints import export_weights, open_checkpoint, restore_model
-from ..training.examinations import Table
 from ..training.ranks import require_alone
+from ..training.tables import Table
 from ..training.task import Task
 from .commands import Parser, add_data_dir, program
 
@@ -71,15 +71,18 @@ def _evaluate(task: Task, model: Module, state: dict, options) -> None:
         for note in task.notes():
             print(f"note: {note}", flush=True)
         print(results_table(metrics, task.references(), width), flush=True)
-    examinations = () if options.metrics_only else task.examinations(model)
+    titles = getattr(task, "analysis_titles", {})
+    examinations: Any = ()
+    if hasattr(task, "analyses") and not options.metrics_only:
+        examinations = task.analyses(model)
     if examinations and time.monotonic() - began > LONG:
         says = "examining it further, which --metrics-only leaves out"
-        examinations = announced(says, task.examines, examinations)
+        examinations = announced(says, titles, examinations)
     if options.json:
         print(_as_json(metrics, examinations))
         return
     for name, found in examinations:
-        title = paragraph(heading(name, task.examines), width)
+        title = paragraph(heading(name, titles), width)
         print(f"\n{title}\n\n{aligned(cells(found), width)}", flush=True)
 
 

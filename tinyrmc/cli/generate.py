@@ -28,7 +28,6 @@ from ..config import flag_of
 from ..errors import RunError, UsageError
 from ..training.checkpoints import open_checkpoint, restore_model
 from ..training.ranks import require_alone
-from ..training.task import Task
 from .commands import Parser, add_data_dir, program
 
 
@@ -41,27 +40,26 @@ def main(argv: list[str] | None = None) -> int:
             raise UsageError(f"{flag_of(name)} must be at least {least}, not {value}")
     task, arrays, state = open_checkpoint(options.run, options.data_dir)
     model = restore_model(task, arrays, state)
-    try:
-        words = task.generate(
-            model,
-            options.prompt,
-            np.random.default_rng(options.seed),
-            options.words,
-            options.temperature,
-            options.top_k,
-            **_without_unk(task, state["run"]["task"], options),
-        )
-    except NotImplementedError:
+    if not hasattr(task, "generate"):
         raise RunError(
             f"{options.run} is a run of {state['run']['task']!r}, which writes no "
             "text; give a run of a language model"
-        ) from None
+        )
+    words = task.generate(
+        model,
+        options.prompt,
+        np.random.default_rng(options.seed),
+        options.words,
+        options.temperature,
+        options.top_k,
+        **_without_unk(task, state["run"]["task"], options),
+    )
     with blas_threads(1), np.errstate(all="ignore"):
         _write(options.prompt.strip(), words)
     return 0
 
 
-def _without_unk(task: Task, name: str, options) -> dict[str, bool]:
+def _without_unk(task, name: str, options) -> dict[str, bool]:
     """The argument that leaves <unk> out; UsageError for a task without that word."""
     if not options.no_unk:
         return {}

@@ -41,9 +41,9 @@ from ..results.groups import core_of, find_runs, parts, task_word, title_of
 from ..results.plotting import draw_curves, draw_run, require_png
 from ..text import aligned, paragraph, terminal_width
 from ..training.checkpoints import open_checkpoint, restore_model
-from ..training.examinations import Table
 from ..training.ranks import require_alone
 from ..training.rl.actors import ActingTask
+from ..training.tables import Table
 from .commands import Parser, add_data_dir, program
 from .flags import add_flags, from_flags
 
@@ -250,6 +250,10 @@ def hops_main(argv: list[str]) -> int:
     title = title_of(state)
     with blas_threads(1):
         try:
+            if not hasattr(task, "readings"):
+                raise UserError(
+                    "it has no memory network that reads stories; give one of babi"
+                )
             readings = [*task.readings(model, options.task)]
         except UserError as error:
             raise UsageError(
@@ -334,9 +338,11 @@ def _examine(
         label = name or core or state["run"]["preset"]
         label = f"{label} ({path})" if own.count(name) > 1 else label
         model = restore_model(task, arrays, state)
-        tables = task.examinations(model)
-        if task.examines:
-            tables = announced(f"examining {path}", task.examines, tables)
+        if not hasattr(task, "analyses"):
+            continue
+        tables = task.analyses(model)
+        if titles := getattr(task, "analysis_titles", {}):
+            tables = announced(f"examining {path}", titles, tables)
         with blas_threads(1):
             for examination, table in tables:
                 found.setdefault(examination, {})[label] = table

@@ -49,8 +49,8 @@ from ..runs.machine import environment
 from ..runs.run import Run
 from ..text import aligned, duration, paragraph, terminal_width
 from ..training import discovery
-from ..training.presentation import idle_fields
 from ..training.ranks import LAUNCHERS, require_alone
+from ..training.task import idle_fields
 from ..training.workers import PARENT, available_cores
 from .commands import (
     Options,

@@ -23,7 +23,7 @@ class Config:
 QUICK = Config(
     model=CoreConfig(mem_slots=4, num_heads=2, head_size=16),
     train=training.TrainConfig(
-        steps=2000, batch_size=64, learning_rate=2e-3, decay=0.5
+        steps=2000, batch_size=64, learning_rate=2e-3, cosine_fraction=0.5
     ),
 )
 

@@ -77,7 +77,7 @@ QUICK = Config(
         batch_size=64,
         learning_rate=5e-3,
         warmup_steps=0,
-        decay=0.5,
+        cosine_fraction=0.5,
         evaluate_every=100,
     ),
 )

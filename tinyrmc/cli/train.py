@@ -21,6 +21,7 @@ import shlex
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from .. import __version__
 from ..backend import describe_gpu, has_tf32, use_tf32
@@ -28,37 +29,59 @@ from ..config import from_json, require_same, to_json, words_of
 from ..cores.config import CoreConfig, sizes
 from ..errors import RunError, UsageError, UserError, counted, nearest
 from ..fused import plain
-from ..results.plotting import draw_run
 from ..results.progress import Progress
 from ..runs.machine import environment
-from ..runs.run import Onlooker, Run
+from ..runs.run import Run
 from ..text import duration, in_words, results_table, terminal_width
 from ..training import discovery
-from ..training.apart import Apart
 from ..training.checkpoints import load_checkpoint, require_metrics, task_from_dict
 from ..training.loop import Interrupt, run_training
-from ..training.presentation import idle_fields
 from ..training.ranks import Ranks, launched
-from ..training.task import Task
-from ..training.trainer import Trainer, most_workers
+from ..training.task import Task, idle_fields
+from ..training.trainer import Trainer, check_workers
 from .commands import Options, leading_names, parse_words, program, python
-
-
-def main(argv: list[str] | None = None) -> int:
-    """The command line; returns the exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    with launched() as ranks:
-        if not words or words[0] in ("-h", "--help"):
-            print(f"{USAGE}\n\n{listing()}")
-            return 0
-        return _train(words, ranks)
-
 
 # what a resumed run takes from its environment.json
 PLACES = "device", "graph", "tf32", "plain"
 USAGE = f"""\
 usage: {program("train")} TASK [PRESET] [--flags]     (TASK --help: its flags)
        {program("train")} --resume RUN [--workers N] [--max-minutes M]"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    with launched() as ranks, contextlib.ExitStack() as held:
+        if not words or words[0] in ("-h", "--help"):
+            print(f"{USAGE}\n\n{listing()}")
+            return 0
+        # rank 0 reads, and tells the others
+        asked, arrays = ranks.broadcast(lambda: _asked(words, held))
+        described, state = asked["described"], asked["state"]
+        options = from_json(Options, asked["options"])
+        if options.plain:
+            held.enter_context(plain())
+        task = task_from_dict(described)
+        trainer = _trainer(task, options, arrays, state, ranks)
+        interrupt = held.enter_context(Interrupt(alone=ranks.size == 1))
+        if asked["run"] is None:
+            _announce(trainer, described, options)
+            run = _new_run(described, options, trainer, ranks)
+            held.enter_context(run.writing())
+            _note_unused(task, described["preset"])
+        else:
+            path, config, around = asked["run"]
+            run = ranks.run(Path(path), config, around)
+            if trainer.finished and asked["done"] == trainer.step:
+                again = f"{python()} -m tinyrmc evaluate {shlex.quote(path)}"
+                done = f"{path} has finished already ({trainer.step:,} steps)"
+                print(f"{done}; see {again}")
+                return 0
+            _cut_back(run, arrays, state)
+            run = run.moved(described)
+            _note_roundings(trainer, state)
+            _announce(trainer, described, options)
+        return _run(trainer, run, options, interrupt, ranks)
 
 
 def listing() -> str:
@@ -82,43 +105,62 @@ def listing() -> str:
 # --- What the words ask for -----------------------------------------------------------
 
 
-def requested(words: list[str]) -> tuple[dict, Options, Run | None]:
-    """(what config.json says, the options, the run to go on with or None).
+def _asked(words: list[str], held: contextlib.ExitStack) -> tuple[dict, dict]:
+    """What is to be trained, as JSON can hold it, and the arrays of its checkpoint.
 
-    UsageError or RunError for a request that cannot be met.
+    described: what config.json says. run: of one to go on with, the path and what its
+    files say, else None. done: the step of its last line, if that has the result.
+
+    It keeps that run locked until `held` is closed, so that its checkpoint stays what
+    it is. UsageError or RunError for a request that cannot be met.
     """
     resumed, words = _take_resumed(words)
     names, words = leading_names(words)
+    arrays: dict[str, Any] = {}
+    state: dict[str, Any] = {}
+    run, done = None, None
     if resumed is None:
         described, options = _new_request(names, words)
-        return described, options, None
-    run = Run.open(resumed)
-    if "grid" in run.config:
-        raise RunError(
-            f"{resumed} is a sweep; go on with it by {python()} -m tinyrmc sweep "
-            f"--resume {shlex.quote(resumed)}"
-        )
-    described, options = _resume_request(run, names, words)
-    return described, options, run
+    else:
+        run = Run.open(resumed)
+        if "grid" in run.config:
+            raise RunError(
+                f"{resumed} is a sweep; go on with it by {python()} -m tinyrmc sweep "
+                f"--resume {shlex.quote(resumed)}"
+            )
+        described, options = _resume_request(run, names, words)
+        held.enter_context(run.writing())
+        arrays, state = load_checkpoint(run)
+        require_metrics(run, state)
+        if not isinstance(state.get("lines"), int):
+            raise RunError(
+                f"{run.checkpoint} holds the weights alone, which can be evaluated but "
+                "not resumed; put the checkpoint there"
+            )
+        last = (run.metrics() or [{}])[-1]
+        if task_from_dict(described).result in last:
+            done = last["step"]
+    path = options.run and str(options.run)
+    return {
+        "described": described,
+        "options": {**dataclasses.asdict(options), "run": path},
+        "run": run and [str(run.path), run.config, run.environment],
+        "state": state,
+        "done": done,
+    }, arrays
 
 
 def _take_resumed(words):
     """(the run after --resume or None, the other words)."""
-    flags = [word.partition("=")[0] for word in words]
-    if flags.count("--resume") > 1:
-        raise UsageError("--resume is given twice; one run goes on at a time")
     for k, word in enumerate(words):
         flag, equals, value = word.partition("=")
         if flag == "--resume":
-            after = k + 1 if equals else k + 2
+            others = words[k + 1 :] if equals else words[k + 2 :]
             resumed = value if equals else "".join(words[k + 1 : k + 2])
             if not resumed or resumed.startswith("--"):
-                raise UsageError(
-                    "--resume needs a run directory, as in "
-                    "--resume runs/nth_farthest-quick-1"
-                )
-            return resumed, words[:k] + words[after:]
-    return None, list(words)
+                raise UsageError("--resume needs a run directory")
+            return resumed, words[:k] + others
+    return None, words
 
 
 def _new_request(names, words):
@@ -180,82 +222,7 @@ def _resume_request(run, names, words):
     return have | places, options
 
 
-def _checkpoint(run):
-    """The arrays and the state to go on from."""
-    arrays, state = load_checkpoint(run)
-    require_metrics(run, state)
-    if "lines" not in state:
-        raise RunError(
-            f"{run.checkpoint} holds the weights alone, which can be evaluated but "
-            "not resumed; put the checkpoint there"
-        )
-    return arrays, state
-
-
 # --- Training -------------------------------------------------------------------------
-
-
-def _train(words: list[str], ranks: Ranks) -> int:
-    """Build, announce, train, report. Nothing is written before everything has been
-    accepted, and by all ranks.
-    """
-    with contextlib.ExitStack() as held:
-        described, options, run, arrays, state = _everybody(words, ranks, held)
-        if options.plain:
-            held.enter_context(plain())
-        task = task_from_dict(described)
-        trainer = ranks.together(lambda: _trainer(task, options, arrays, state, ranks))
-        trainer.require_agreement()
-        ranks.together(trainer.workers.try_out)  # refused before there is a run
-        interrupt = held.enter_context(Interrupt(ranks))
-        if run is None:
-            _announce(trainer, described, options)
-            run = _new_run(described, options, trainer)
-            ranks.together(lambda: held.enter_context(run.writing()))
-            _note_unused(task, described["preset"], ranks)
-        elif ranks.from_first(lambda: _finished(trainer, run)):
-            again = f"{python()} -m tinyrmc evaluate {shlex.quote(str(run.path))}"
-            done = f"{run.path} has finished already ({trainer.step:,} steps)"
-            print(f"{done}; see {again}")
-            return 0
-        else:
-            ranks.from_first(lambda: _cut_back(run, arrays, state))
-            run = ranks.together(lambda: run.moved(described))
-            _note_roundings(trainer, state)
-            _announce(trainer, described, options)
-        return _run(trainer, run, options, interrupt)
-
-
-def _everybody(words, ranks, held):
-    """What rank 0 reads off the words and the files, passed on to all ranks.
-
-    (config.json's content, the options, the run to go on with or None, the arrays and
-    the state of its checkpoint). Rank 0 keeps the run locked until `held` is closed, so
-    that its checkpoint stays what it is.
-    """
-    said, found, mine = ranks.each(lambda: words), {}, None
-
-    def read():
-        nonlocal mine
-        if any(words != said[0] for words in said):
-            raise UsageError(
-                "the ranks were started with different words; start all of them alike"
-            )
-        described, options, mine = requested(words)
-        state = {}
-        if mine is not None:
-            held.enter_context(mine.writing())
-            arrays, state = _checkpoint(mine)
-            found.update(arrays)
-        where = mine and [str(mine.path), mine.environment]
-        path = options.run and str(options.run)
-        return described, {**dataclasses.asdict(options), "run": path}, where, state
-
-    described, options, where, state = ranks.from_first(read)
-    run = mine
-    if where and ranks.rank > 0:
-        run = Onlooker(Path(where[0]), described, where[1])
-    return described, from_json(Options, options), run, ranks.share(found), state
 
 
 def _trainer(task: Task, options: Options, arrays, state, ranks: Ranks) -> Trainer:
@@ -266,47 +233,30 @@ def _trainer(task: Task, options: Options, arrays, state, ranks: Ranks) -> Train
     """
     alike = options.device == "cpu" and state.get("ranks", 1) == ranks.size
     workers = options.workers or (state.get("workers") if alike else None)
-    rows = counted(task.config.train.batch_size, task.row)
-    _check_workers(workers, rows, task.config.train.batch_size, options.device, ranks)
-    try:
-        kind: type[Trainer] = Apart if ranks.size > 1 and task.apart else Trainer
-        trainer = kind(
-            *(task, options.seed, workers, options.device),
-            ranks=ranks,
-            graph=options.graph,
+    batch = task.config.train.batch_size
+    if (workers or 1) * ranks.size > batch:
+        each = f"--workers {workers}" if workers else ""
+        if ranks.size > 1:
+            each = f"{ranks.size} ranks{each and f' with {each} each'}"
+        raise UsageError(
+            f"{each} are more than the {counted(batch, task.row)} of a batch; use fewer"
         )
-        trainer.require_metrics()
+    try:
+        check_workers(workers, options.device)
+    except ValueError as error:
+        raise UsageError(f"--{error}") from error
+    try:
+        trainer = ranks.trainer(
+            *(task, options.seed, workers, options.device), graph=options.graph
+        )
+        if options.tf32:
+            _switch_to_tf32(trainer.xp)
+        if state:
+            trainer.restore(arrays, state)
+        trainer.try_out()  # refused before there is a run
     except MemoryError as error:
         raise _too_large(task, error) from error
-    if options.tf32:
-        _switch_to_tf32(trainer.xp)
-    if state:
-        trainer.restore(arrays, state)
     return trainer
-
-
-def _check_workers(workers, rows, batch, device, ranks):
-    """UsageError for more workers than a batch has rows (`rows`, in words)."""
-    if workers not in (None, 1) and device == "cuda":
-        raise UsageError(
-            f"--workers {workers} with --device cuda: a GPU is fed by one worker; "
-            "leave --workers out"
-        )
-    if (workers or 1) > batch:
-        raise UsageError(
-            f"--workers {workers} is more than the {rows} of a batch; use at most "
-            f"{batch}"
-        )
-    if (workers or 1) * ranks.size > batch:
-        each = f" with --workers {workers} each" if workers else ""
-        raise UsageError(
-            f"{ranks.size} ranks{each} are more than the {rows} of a batch; use fewer"
-        )
-    if (workers or 1) > most_workers():
-        raise UsageError(
-            f"--workers {workers} is more than any machine gains from; use at most "
-            f"{most_workers()}"
-        )
 
 
 def _switch_to_tf32(xp):
@@ -325,13 +275,14 @@ def _too_large(task: Task, error: MemoryError) -> UserError:
     size = sizes(model) if isinstance(model, CoreConfig) else ""
     return UsageError(
         f"out of memory{what and ': '}{what}; choose a smaller network"
-        f"{size and f' ({size})'}, or fewer {task.row}s at a time (--train.piece-size)"
+        f"{size and f' ({size})'}, or fewer {task.row}s at a time "
+        "(--train.micro-batch-size)"
     )
 
 
-def _new_run(described: dict, options: Options, trainer: Trainer) -> Run:
-    """The directory, which rank 0 makes."""
-    ranks, machine = trainer.ranks, environment(__version__)
+def _new_run(described: dict, options: Options, trainer: Trainer, ranks: Ranks) -> Run:
+    """The run's directory."""
+    machine = environment(__version__)
     machine["workers"], machine["ranks"] = trainer.workers.count, ranks.size
     machine["device"] = options.device
     if options.plain:
@@ -343,22 +294,7 @@ def _new_run(described: dict, options: Options, trainer: Trainer) -> Run:
         command = machine["command"].replace("python -m", ranks.launch(), 1)
         machine |= {"mpi": ranks.mpi, "command": command}
     name = f"{described['task']}-{described['preset']}"
-    run = None
-
-    def create():
-        nonlocal run
-        run = Run.create("runs", name, described, machine, options.run)
-        return str(run.path)
-
-    path = ranks.from_first(create)
-    return run or Onlooker(Path(path), described, machine)
-
-
-def _finished(trainer: Trainer, run: Run) -> bool:
-    """Whether all steps are done and the last evaluation too."""
-    last = (run.metrics() or [{}])[-1]
-    tested = trainer.task.result in last
-    return tested and last["step"] == trainer.step and trainer.finished
+    return ranks.run.create("runs", name, described, machine, options.run)
 
 
 def _cut_back(run: Run, arrays: dict, state: dict) -> None:
@@ -377,12 +313,14 @@ def _cut_back(run: Run, arrays: dict, state: dict) -> None:
     run.truncate_metrics(lines)
 
 
-def _run(trainer: Trainer, run: Run, options: Options, interrupt: Interrupt) -> int:
+def _run(
+    trainer: Trainer, run: Run, options: Options, interrupt: Interrupt, ranks: Ranks
+) -> int:
     """Train, report."""
-    task, ranks = trainer.task, trainer.ranks
+    task = trainer.task
     print(f"  run       {run.path}", flush=True)
     progress = Progress(task, trainer.step)
-    progress.recall(ranks.from_first(run.metrics))
+    progress.recall(run.metrics())
     if sys.stderr.isatty() and ranks.rank == 0:
         progress.show_bar()
     try:
@@ -410,12 +348,12 @@ def _run(trainer: Trainer, run: Run, options: Options, interrupt: Interrupt) -> 
 # --- What is told ---------------------------------------------------------------------
 
 
-def _note_unused(task: Task, preset: str, ranks: Ranks) -> None:
+def _note_unused(task: Task, preset: str) -> None:
     """Tell of settings that were given and make no difference."""
     usual = task.presets[preset][1]
     for where, idle in idle_fields(task).items():
         given = [name for name in idle if _at(task.config, name) != _at(usual, name)]
-        if given and ranks.rank == 0:
+        if given:
             said = f"without effect {where}: {', '.join(given)}"
             print(f"note: {said}", file=sys.stderr)
 
@@ -427,7 +365,7 @@ def _at(config, name):
 
 def _note_roundings(trainer: Trainer, state: dict) -> None:
     """Tell if the batches are shared by another number of processes than before."""
-    now = trainer.ranks.size, trainer.workers.count
+    now = trainer.ranks, trainer.workers.count
     before = state.get("ranks", 1), state["workers"]
     if before != now:
         was, has = (f" on {n} ranks" if n > 1 else "" for n, _ in (before, now))
@@ -448,12 +386,9 @@ def _announce(trainer: Trainer, described: dict, options: Options) -> None:
     network = trainer.task.describe(model)
     print(f"  network   {network}, {model.num_parameters:,} parameters")
     kind = "processes" if trainer.workers.processes else "threads"
-    count, ranks = trainer.workers.count, trainer.ranks.size
+    count, ranks = trainer.workers.count, trainer.ranks
     how = "1 worker" if count == 1 else f"{count} {kind}"
     how = f"{ranks} ranks x {how}" if ranks > 1 else how
-    if isinstance(trainer, Apart):
-        others = f"ranks 1 to {ranks - 1} act" if ranks > 2 else "rank 1 acts"
-        how = f"{how}; rank 0 learns, {others}"
     where = f"{options.device} in TF32" if options.tf32 else options.device
     where = f"{where}, plain" if options.plain else where
     steps = counted(t.steps - trainer.step, "step")
@@ -473,6 +408,8 @@ def _announce(trainer: Trainer, described: dict, options: Options) -> None:
 
 def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
     """The table, where things are, and what to do next."""
+    from ..results.plotting import draw_run  # with a library of figures
+
     task, last, path = trainer.task, run.metrics()[-1], shlex.quote(str(run.path))
     left = counted(task.config.train.steps - trainer.step, "step")
     why = "finished" if end == "finished" else f"out of time; {left} to go"
@@ -489,5 +426,5 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
         print(f"resume    {resume}")
     print(f"evaluate  {python()} -m tinyrmc evaluate {path}")
     print(f"plot      {python()} -m tinyrmc plot {path}")
-    if type(task).generate is not Task.generate:
+    if hasattr(task, "generate"):
         print(f'generate  {python()} -m tinyrmc generate {path} "The"')

@@ -22,10 +22,9 @@ from .corpus import (
     from_texts,
     require_same,
 )
-from .downloads import download
 from .generated import GENERATED_TASKS, GeneratedStories
 from .known import CORPORA
-from .loading import load
+from .loading import download, load
 from .stories import Babi, Story, babi
 from .words import book, prose
 

@@ -1,14 +1,14 @@
 """A corpus as a folder of integers that is memory-mapped.
 
-    <data directory>/tinyrmc-cache/ptb-<key>/
+    <the user's caches>/tinyrmc/texts/ptb-<key>/
         train.int32  validation.int32  test.int32      ids, nothing else
         corpus.json                                    words, counts, checksums, notes
         <name>.json                                    what was counted (see `kept`)
 
-The key stands for the sizes and dates of the source files and for all settings: other
-files, or other settings, have another folder. A folder is written beside its place,
-then renamed. Everything in it has a checksum; what does not match its own is made
-again.
+The key stands for the paths, sizes and dates of the source files and for all settings:
+other files, or other settings, have another folder. A folder is written beside its
+place, then renamed. Everything in it has a checksum; what does not match its own is
+made again. Where texts lie nothing is written: that may be somebody else's archive.
 """
 
 from __future__ import annotations
@@ -39,35 +39,52 @@ from .corpus import (
     require_words,
 )
 
-VERSION = 2
+VERSION = 3
 ABOUT = "corpus.json"
 PARTIAL = ".partial-"
 BLOCK = 1 << 22  # ids that are counted or renumbered at once: 16 MiB
+DAY = 24 * 60 * 60
 # what reading a file may raise if it is not as it was written
 NOT_WHOLE = OSError, ValueError, KeyError, TypeError, RecursionError
 
 
-def key(settings: Any, paths: Sequence[Path]) -> str:
-    """What tells one cached text from another."""
-    stamps = [[p.name, p.stat().st_size, p.stat().st_mtime_ns] for p in paths]
-    said = json.dumps([VERSION, settings, stamps])
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
+def user_directory() -> Path:
+    """tinyrmc's folder among the user's caches, or the one that TINYRMC_CACHE names."""
+    if chosen := os.environ.get("TINYRMC_CACHE"):
+        return Path(chosen).expanduser()
+    import pooch
+
+    return Path(pooch.os_cache("tinyrmc"))
+
+
+def place(name: str, settings: Any, paths: Sequence[Path]) -> Path:
+    """The folder of a corpus that is read from these files with these settings."""
+    stats = [(path.absolute(), path.stat()) for path in paths]
+    stamps = [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
+    key = hashlib.sha256(json.dumps([VERSION, settings, stamps]).encode()).hexdigest()
+    return user_directory() / "texts" / f"{name}-{key[:16]}"
 
 
 def read(folder: Path, name: str) -> Corpus | None:
-    """The corpus that `write` put there, memory-mapped; None if it is not whole."""
+    """The corpus that `write` put there, memory-mapped; None if it is not whole.
+
+    Reads all ids once, at some 4 GB a second.
+    """
     try:
-        about = _get(folder / ABOUT)
-        texts = {part: _mapped(folder, part, about["sums"][part]) for part in PARTS}
-        counts = np.array(about["counts"], np.int64)
-        vocabulary = Vocabulary(about["words"], counts)
-        return Corpus(name, texts, vocabulary, tuple(about["notes"]), folder)
+        about, texts = _get(folder / ABOUT), {}
+        for part in PARTS:
+            ids = np.memmap(_plain(folder / f"{part}.int32"), np.int32, mode="r")
+            if zlib.crc32(ids.data) != about["sums"][part]:
+                return None
+            texts[part] = ids.view(np.ndarray)  # for all who ask its type
+        words = Vocabulary(about["words"], np.array(about["counts"], np.int64))
+        return Corpus(name, texts, words, tuple(about["notes"]), folder)
     except NOT_WHOLE:
         return None
 
 
 def kept(corpus: Corpus, name: str, compute: Callable[[], Any]) -> Any:
-    """What `compute` gives, kept as a JSON file of this name beside the integers.
+    """The result of `compute`, kept as a JSON file of this name beside the integers.
 
     name: give it a number that changes whenever `compute` would give something else
 
@@ -81,12 +98,11 @@ def kept(corpus: Corpus, name: str, compute: Callable[[], Any]) -> Any:
         return _get(path)
     value = compute()
     partial = path.with_name(f"{PARTIAL}{uuid.uuid4().hex}")
-    try:
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):
+        try:
             _put(partial, value)
             partial.replace(path)
-    finally:
-        with contextlib.suppress(OSError):
+        finally:
             partial.unlink(missing_ok=True)
     return value
 
@@ -98,31 +114,18 @@ def _put(path: Path, value: Any) -> None:
 
 
 def _get(path: Path) -> Any:
-    """What `_put` wrote there. Raises one of NOT_WHOLE if the file is not whole."""
-    _require_file(path)
-    whole = json.loads(path.read_text(encoding="utf-8"))
+    """The value that `_put` wrote there; raises one of NOT_WHOLE if it is not whole."""
+    whole = json.loads(_plain(path).read_text(encoding="utf-8"))
     if whole["checksum"] != zlib.crc32(json.dumps(whole["value"]).encode()):
         raise ValueError(f"{path} is not whole")
     return whole["value"]
 
 
-def _require_file(path: Path) -> None:
-    """ValueError unless it is a plain file: a pipe or a device might never end."""
+def _plain(path: Path) -> Path:
+    """The path of a plain file: a pipe or a device might never end."""
     if not path.is_file():
         raise ValueError(f"{path} is no file")
-
-
-def _file(folder: Path, part: str) -> Path:
-    return folder / f"{part}.int32"
-
-
-def _mapped(folder: Path, part: str, checksum: int) -> np.ndarray:
-    """The ids of a part; reads them all once, at some 4 GB a second."""
-    _require_file(_file(folder, part))
-    ids = np.memmap(_file(folder, part), np.int32, mode="r")
-    if zlib.crc32(ids.data) != checksum:
-        raise ValueError(f"{part} is not whole")
-    return ids.view(np.ndarray)  # a plain array, for all who ask its type
+    return path
 
 
 def write(
@@ -142,44 +145,33 @@ def write(
     """
     with _beside(folder) as partial:
         notes: list[str] = []
-        words, sizes = _number(partial, pieces(notes))
+        numbering, sizes = Numbering(), dict.fromkeys(PARTS, 0)
+        paths = {part: partial / f"{part}.int32" for part in PARTS}
+        with contextlib.ExitStack() as stack:
+            files = {k: stack.enter_context(open(x, "wb")) for k, x in paths.items()}
+            for part, piece in pieces(notes):
+                files[part].write(numbering(piece).data)
+                sizes[part] += len(piece)
         require_words(sizes, where)
+        words = numbering.words
         counts = np.zeros(len(words), np.int64)
-        for numbers in _blocks(partial, "train"):
-            counts += np.bincount(numbers, minlength=len(words))
+        with open(paths["train"], "rb") as file:
+            while (block := np.fromfile(file, np.int32, BLOCK)).size:
+                counts += np.bincount(block, minlength=len(words))
         table, vocabulary = order(words, counts, minimum_count, vocabulary_size)
         about = {
             "words": vocabulary.words,
             "counts": vocabulary.counts.tolist(),
-            "sums": {part: _renumber(partial, part, table) for part in PARTS},
+            "sums": {part: _renumber(path, table) for part, path in paths.items()},
             "notes": notes,
         }
         _put(partial / ABOUT, about)
 
 
-def _number(folder: Path, pieces: Pieces) -> tuple[list[str], dict[str, int]]:
-    """Write first numbers; returns (the words in that order, how many in each part)."""
-    numbering, sizes = Numbering(), dict.fromkeys(PARTS, 0)
-    with contextlib.ExitStack() as stack:
-        files = {
-            part: stack.enter_context(open(_file(folder, part), "wb")) for part in PARTS
-        }
-        for part, words in pieces:
-            files[part].write(numbering(words).data)
-            sizes[part] += len(words)
-    return numbering.words, sizes
-
-
-def _blocks(folder: Path, part: str) -> Iterator[np.ndarray]:
-    with open(_file(folder, part), "rb") as file:
-        while (block := np.fromfile(file, np.int32, BLOCK)).size:
-            yield block
-
-
-def _renumber(folder: Path, part: str, table: np.ndarray) -> int:
+def _renumber(path: Path, table: np.ndarray) -> int:
     """First numbers become ids, in place; their checksum."""
     checksum = 0
-    with open(_file(folder, part), "r+b") as file:
+    with open(path, "r+b") as file:
         while (block := np.fromfile(file, np.int32, BLOCK)).size:
             file.seek(-block.nbytes, os.SEEK_CUR)
             ids = table[block].data
@@ -194,13 +186,15 @@ def _beside(folder: Path) -> Iterator[Path]:
 
     CorpusError where that cannot be written; then nothing is left.
     """
-    partial = None
+    partial = folder.parent / f"{PARTIAL}{uuid.uuid4().hex}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(folder.parent)
+        for old in folder.parent.glob(f"{PARTIAL}*"):  # of processes that were killed
+            with contextlib.suppress(OSError):  # another process did it
+                if time.time() - old.stat().st_mtime > DAY:
+                    shutil.rmtree(old)
         if read(folder, "") is None:  # damaged; else another process was faster
             shutil.rmtree(folder, ignore_errors=True)
-        partial = folder.parent / f"{PARTIAL}{uuid.uuid4().hex}"
         partial.mkdir()
         yield partial
         try:
@@ -209,16 +203,7 @@ def _beside(folder: Path) -> Iterator[Path]:
             if not folder.exists():  # else another process was faster
                 raise
     except OSError as error:
-        remedy = "free some space there, or give another --data-dir"
+        remedy = "free some space there, or name another folder in TINYRMC_CACHE"
         raise CorpusError(unwritable(folder, error, remedy)) from error
     finally:
-        if partial is not None:
-            shutil.rmtree(partial, ignore_errors=True)
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what processes that were killed left there more than a day ago."""
-    for path in folder.glob(f"{PARTIAL}*"):
-        with contextlib.suppress(OSError):  # another process did it
-            if time.time() - path.stat().st_mtime > 24 * 60 * 60:
-                shutil.rmtree(path)
+        shutil.rmtree(partial, ignore_errors=True)

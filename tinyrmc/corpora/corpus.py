@@ -31,11 +31,10 @@ class CorpusError(UserError):
 
 
 class MissingCorpus(CorpusError):
-    """A text is not there; the message has the command that gets it."""
+    """A text is not there; the message has the command that gets it.
 
-
-class IncompleteCorpus(MissingCorpus):
-    """Some of its files are there; `missing` says which are not."""
+    missing: where it is there in part, which of its files are not.
+    """
 
     def __init__(self, message: str, missing: str = ""):
         super().__init__(message)
@@ -159,18 +158,17 @@ def from_texts(
     A word that only the validation or test text has becomes <unk>. CorpusError for a
     text without words.
     """
-    texts = {"train": train, "validation": validation, "test": test}
-    numbering = Numbering()
-    arrays = {part: numbering(cut(text)) for part, text in texts.items()}
+    numbering, texts = Numbering(), {"train": train, "validation": validation}
+    arrays = {part: numbering(cut(x)) for part, x in (texts | {"test": test}).items()}
     require_words({part: array.size for part, array in arrays.items()}, name)
-    words = numbering.words
-    counts = np.bincount(arrays["train"], minlength=len(words))
-    table, vocabulary = order(words, counts, minimum_count, vocabulary_size)
-    return Corpus(name, {k: table[array] for k, array in arrays.items()}, vocabulary)
+    counts = np.bincount(arrays["train"], minlength=len(numbering.words))
+    table, words = order(numbering.words, counts, minimum_count, vocabulary_size)
+    return Corpus(name, {part: table[array] for part, array in arrays.items()}, words)
 
 
 def cut(text: str) -> list[str]:
-    """The words between spaces, with <eos> for each line end."""
+    r"""The words between spaces, with <eos> for each line end: \n, \r\n or \r."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.replace("\n", f" {EOS} ").split()
 
 
@@ -212,37 +210,27 @@ def order(
             f"the size of a vocabulary must be at least 2, a word and <unk> for all "
             f"others, not {vocabulary_size}"
         )
-    names = np.array(words, dtype=object)
-    totals = counts.astype(np.int64)
-    eos, unk = names == EOS, names == UNK
-    kept = (totals >= max(minimum_count, 1)) | (eos & (totals > 0))
-    kept &= ~unk
-    ranked = _by_count(np.where(eos, np.iinfo(np.int64).max, totals), kept)
-    if vocabulary_size is not None:
-        with_unk = unk.any() or len(ranked) < len(names)
-        if len(ranked) + with_unk > vocabulary_size:
-            kept[ranked[vocabulary_size - 1 :]] = False
-    if not (kept | unk).all() and not unk.any():
-        names, totals = np.append(names, UNK), np.append(totals, 0)
-        kept, unk = np.append(kept, False), np.append(unk, True)
-    totals[unk] = totals[~kept].sum()
-    kept |= unk
-    ranked = _by_count(totals, kept)
-    table = np.full(len(names), -1, np.int32)
-    table[ranked] = np.arange(len(ranked), dtype=np.int32)
-    table[~kept] = table[unk][0] if unk.any() else -1
-    vocabulary = Vocabulary(names[ranked].tolist(), totals[ranked])
-    return table[: len(counts)], vocabulary
-
-
-def _by_count(counts: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """The indices of what is kept, by falling count; equal counts stay in order."""
-    ranked = np.argsort(-counts, kind="stable")
-    return ranked[kept[ranked]]
+    seen = dict(zip(words, counts.tolist(), strict=True))
+    least = {EOS: 1}  # the others need more
+    usual = max(minimum_count, 1)
+    names = [w for w, n in seen.items() if n >= least.get(w, usual) and w != UNK]
+    names.sort(key=lambda word: (word != EOS, -seen[word]))
+    with_unk = UNK in seen or len(names) < len(seen)
+    if vocabulary_size is not None and len(names) + with_unk > vocabulary_size:
+        del names[vocabulary_size - 1 :]
+    kept = {word: seen[word] for word in names}
+    if UNK in seen or len(kept) < len(seen):
+        kept[UNK] = sum(seen.values()) - sum(kept.values())
+    ranked = sorted(
+        (word for word in {**seen, UNK: 0} if word in kept), key=lambda w: -kept[w]
+    )
+    ids = {word: k for k, word in enumerate(ranked)}
+    table = np.array([ids.get(word, ids.get(UNK)) for word in words], np.int32)
+    return table, Vocabulary(ranked, np.array([kept[w] for w in ranked], np.int64))
 
 
 def require_words(sizes: Mapping[str, int], where: str) -> None:
     """CorpusError if a part has no words."""
     for part in PARTS:
-        if not sizes.get(part):
+        if not sizes[part]:
             raise CorpusError(f"the {part} text of {where} is empty; it needs words")

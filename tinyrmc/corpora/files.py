@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import functools
 import gzip
-import hashlib
 import re
 import tarfile
 import zipfile
@@ -24,87 +23,71 @@ from ..errors import why
 from .corpus import CorpusError, DamagedCorpus
 
 BLOCK = 1 << 18  # bytes read at once: their words fit into a processor's cache
-LONGEST_WORD = 1 << 24  # bytes without a space: no text has as many
-Entry = tuple[str, int, Callable[[], Any]]
 
 # what servers send in place of a file
 WEB_PAGE = re.compile(rb"(\s*)(<(?:!doctype|html|head|\?xml)\b)", re.I)
-NEWLINE = b"\n"
-
-LARGEST = 2 << 30  # declared bytes that `entries` accepts
+GZIP = b"\x1f\x8b"
+# how files begin that are no texts, whatever their names
+OTHERS = {
+    GZIP: "gzip",
+    b"PK\3\4": "a zip archive",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"(\xb5/\xfd": "zstd",
+    b"%PDF": "a PDF",
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """A file or, with `members`, an archive's member whose path ends in one of them."""
+    """A file or, with `member`, an archive's member whose path ends so."""
 
     path: Path
-    members: tuple[str, ...] = ()
+    member: str = ""
 
     @contextlib.contextmanager
-    def open(self) -> Iterator[tuple[IO[bytes], str, int]]:
-        """(its bytes as a stream, its name for messages, its size in bytes).
+    def open(self) -> Iterator[tuple[IO[bytes], str]]:
+        """(its bytes as a stream, its name for messages).
 
         CorpusError for a file that cannot be read, an archive that is damaged or cut
-        short, a member that is not there, and what `entries` refuses.
+        short, and a member that is not there.
         """
         with readable(self.path):
-            if not self.members:
+            if not self.member:
                 with open(self.path, "rb") as file:
-                    yield file, str(self.path), self.path.stat().st_size
+                    yield ungzipped(file), str(self.path)
                 return
             with contextlib.closing(entries(self.path)) as members:
-                for name, size, opened in members:
-                    if f"/{name}".endswith(tuple(f"/{m}" for m in self.members)):
+                for name, opened in members:
+                    if f"/{name}".endswith(f"/{self.member}"):
                         with opened() as file:
-                            yield file, f"{self.path}:{name}", size
+                            yield ungzipped(file), f"{self.path}:{name}"
                         return
         raise CorpusError(
-            f"{self.path} has no {self.members[0]} in it; fetch the official archive"
+            f"{self.path} has no {self.member} in it; fetch the official archive"
         )
 
 
-def entries(path: Path) -> Generator[Entry, None, None]:
-    """(path, declared size, how to open it) of each file in a .zip or a .tar.gz.
+def ungzipped(file: IO[bytes]) -> IO[bytes]:
+    """The file, unpacked if it is gzip, as some servers and tools leave it."""
+    start = file.read(2)
+    file.seek(0)
+    return gzip.GzipFile(fileobj=file) if start == GZIP else file  # type: ignore
 
-    CorpusError where more than LARGEST bytes are declared: for a member of a zip, or
-    for all members of a tar up to this one, which must be decompressed to get there.
-    """
+
+def entries(path: Path) -> Generator[tuple[str, Callable[[], Any]], None, None]:
+    """(path, how to open it) of each file in a .zip or a .tar.gz."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
                 if not info.is_dir():
-                    _refuse_a_bomb(path, info.filename, info.file_size)
-                    yield (
-                        _plain(info.filename),
-                        info.file_size,
-                        functools.partial(archive.open, info),
-                    )
+                    yield info.filename, functools.partial(archive.open, info)
         return
-    total = 0
     with tarfile.open(path, "r:gz") as tar:
         for member in tar:
-            total += member.size
-            _refuse_a_bomb(path, member.name, total)
             if member.isfile():  # no links, no devices
-                yield (
-                    _plain(member.name),
-                    member.size,
-                    functools.partial(tar.extractfile, member),
-                )
-
-
-def _plain(name: str) -> str:
-    """A member's path without a leading ./"""
-    return str(PurePosixPath(name))
-
-
-def _refuse_a_bomb(path: Path, member: str, size: int) -> None:
-    if size > LARGEST:
-        raise CorpusError(
-            f"{path} declares {size:,} bytes of text at {member!r}, more than any "
-            "corpus has; it is not an archive of one: delete it"
-        )
+                name = str(PurePosixPath(member.name))  # without a leading ./
+                yield name, functools.partial(tar.extractfile, member)
 
 
 DAMAGE = (
@@ -134,39 +117,23 @@ def readable(path: Path) -> Iterator[None]:
         ) from error
 
 
-def read_whole(file: IO[bytes], name: str, largest: int) -> bytes:
-    """All bytes of a file; CorpusError if there are more than `largest`."""
-    data = file.read(largest + 1)
-    if len(data) > largest:
-        raise CorpusError(
-            f"{name} has more than {largest:,} bytes, which no file of this corpus "
-            "has; delete it"
-        )
-    return data
+def strings(file: IO[bytes], name: str, digest: Any) -> Iterator[str]:
+    r"""A UTF-8 text in pieces of BLOCK bytes or so that end at a space or a line end.
 
-
-def strings(file: IO[bytes], name: str, digests: tuple[Any, ...] = ()) -> Iterator[str]:
-    """A UTF-8 text in pieces of BLOCK bytes or so that end at a space or a line end.
-
-    digests: hashlib objects that are fed the bytes as they come
+    digest: a hashlib object that is fed the bytes as they come
 
     CorpusError for bytes that are not UTF-8, with their offset.
     """
     rest, offset = b"", 0
     while block := file.read(BLOCK):
-        for digest in digests:
-            digest.update(block)
-        end = max(block.rfind(b" "), block.rfind(b"\n")) + 1
-        if end:
+        digest.update(block)
+        # a \r at the very end may be half of a \r\n
+        ends = block.rfind(b" "), block.rfind(b"\n"), block.rfind(b"\r", 0, -1)
+        if end := max(ends) + 1:
             yield decoded(rest + block[:end], name, offset)
             offset += len(rest) + end
             rest = b""
         rest += block[end:]
-        if len(rest) > LONGEST_WORD:
-            raise CorpusError(
-                f"{name} has no space or line end for {LONGEST_WORD:,} bytes from byte "
-                f"{offset:,}; it is not a text of words"
-            )
     if rest:
         yield decoded(rest, name, offset)
 
@@ -174,16 +141,20 @@ def strings(file: IO[bytes], name: str, digests: tuple[Any, ...] = ()) -> Iterat
 def decoded(data: bytes, name: str, offset: int = 0) -> str:
     """UTF-8 as text, without a byte order mark. `offset` is where in the file it is.
 
-    CorpusError for what is not UTF-8, and for a web page in place of a text.
+    CorpusError for anything but UTF-8, a web page or a packed file among it.
     """
     if offset == 0:
+        for start, kind in OTHERS.items():
+            if data.startswith(start):
+                raise CorpusError(f"{name} is {kind}, not a text; unpack it")
         if data.startswith(codecs.BOM_UTF8):
             offset = len(codecs.BOM_UTF8)
             data = data[offset:]
         if page := WEB_PAGE.match(data):
+            line, begins = page[1].count(b"\n") + 1, page[2].decode()
             raise CorpusError(
-                f"{name} line {page[1].count(NEWLINE) + 1} begins a web page "
-                f"({page[2].decode()}), as failed downloads leave it; fetch it again"
+                f"{name} line {line} begins a web page ({begins}), as failed downloads "
+                "leave it; fetch it again"
             )
     if (zero := data.find(0)) >= 0:
         raise CorpusError(
@@ -193,14 +164,8 @@ def decoded(data: bytes, name: str, offset: int = 0) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        start = offset + error.start
+        place = offset + error.start
         raise CorpusError(
-            f"{name} is not UTF-8 at byte {start:,} (0x{data[error.start]:02x}); "
+            f"{name} is not UTF-8 at byte {place:,} (0x{data[error.start]:02x}); "
             "convert it, or fetch it again"
         ) from error
-
-
-def digest_of(path: Path, kind: str) -> str:
-    """The hash of a file, in hexadecimal digits."""
-    with readable(path), open(path, "rb") as file:
-        return hashlib.file_digest(file, kind).hexdigest()

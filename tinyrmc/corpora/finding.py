@@ -7,13 +7,15 @@ import hashlib
 import os
 import re
 import shlex
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from ..errors import nearest
-from .corpus import PARTS, CorpusError, IncompleteCorpus, MissingCorpus
-from .files import Text
-from .known import CORPORA, SHORT, WHOLE, Known, books_for
+from .cache import user_directory
+from .corpus import PARTS, CorpusError, DamagedCorpus, MissingCorpus
+from .files import Text, readable
+from .known import CORPORA, SHORT, WHOLE, Archive, books_for
 
 GIGAWORD = ("gigaword", "gigaword_eng_5", "LDC2011T07")  # what its folder may be called
 
@@ -31,13 +33,6 @@ def data_directory(data_dir: str | Path | None = None) -> Path:
             "that it is in"
         )
     return folder
-
-
-def user_directory() -> Path:
-    """tinyrmc's folder among the user's caches."""
-    import pooch
-
-    return Path(pooch.os_cache("tinyrmc"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,25 +91,47 @@ def command(name: str, data_dir: str | Path | None = None) -> str:
     return f"python -m tinyrmc data {name}{where}"
 
 
+def check_archive(path: Path, official: tuple[Archive, ...]) -> None:
+    """DamagedCorpus for an archive that was cut short, as far as its size and the
+    directory of a zip tell. Its texts have checksums of their own.
+    """
+    size = path.stat().st_size
+    sizes = [archive.size for archive in official if archive.file == path.name]
+    if sizes and size not in sizes and None not in sizes:
+        raise DamagedCorpus(
+            f"{path} is not the official archive: {size:,} bytes, not {sizes[0]:,}; "
+            "delete it and fetch it again, or rename it if you made it yourself"
+        )
+    if path.suffix == ".zip":
+        with readable(path), zipfile.ZipFile(path):
+            pass
+
+
 # --- Texts with official files --------------------------------------------------------
 
 
 def _official(name: str, folder: Path, data_dir: str | Path | None) -> Found | None:
     known, missing = CORPORA[name], ""
-    for paths in _laid_out(known, folder):
-        there = {part: path for part, path in paths.items() if path.is_file()}
-        if len(there) == len(paths):
-            texts = [(part, Text(path)) for part, path in there.items()]
-            return Found(texts[0][1].path.parent, texts)
-        if there and not missing:
-            first, *others = [paths[part] for part in paths if part not in there]
-            named = " and no ".join(path.name for path in [first, *others])
-            missing = f"{first.parent} has no {named}"
+    for layout in known.layouts:
+        paths = _layout(layout)
+        roots = [(folder, paths), (folder / "data", paths)]
+        if PurePosixPath(layout).parent.name == folder.absolute().name:
+            names = {part: PurePosixPath(path).name for part, path in paths.items()}
+            roots.append((folder, names))  # which is the one that the layout means
+        for root, paths in roots:
+            there = {k: root / x for k, x in paths.items() if (root / x).is_file()}
+            if len(there) == len(paths):
+                texts = [(part, Text(path)) for part, path in there.items()]
+                return Found(texts[0][1].path.parent, texts)
+            if there and not missing:
+                lacks = [root / x for part, x in paths.items() if part not in there]
+                named = " and no ".join(path.name for path in lacks)
+                missing = f"{lacks[0].parent} has no {named}"
     if path := next(archives_in(folder, known.patterns), None):
-        return Found(path, _in_archive(known, path))
+        members = _layout(known.layouts[0])
+        return Found(path, [(part, Text(path, x)) for part, x in members.items()])
     if missing:
-        says = f"{name}: {missing}; {remedy(name, data_dir)}"
-        raise IncompleteCorpus(says, missing)
+        raise MissingCorpus(f"{name}: {missing}; {remedy(name, data_dir)}", missing)
     return None
 
 
@@ -125,30 +142,11 @@ def _layout(layout: str) -> dict[str, str]:
     return {part: layout.format(SHORT[part]) for part in PARTS}
 
 
-def _laid_out(known: Known, folder: Path) -> Iterator[dict[str, Path]]:
-    """The places where the files may be, which may be `folder` itself."""
-    for layout in known.layouts:
-        paths = _layout(layout)
-        for root in (folder, folder / "data"):
-            yield {part: root / path for part, path in paths.items()}
-        if PurePosixPath(layout).parent.name == folder.absolute().name:
-            names = {part: PurePosixPath(path).name for part, path in paths.items()}
-            yield {part: folder / name for part, name in names.items()}
-
-
 def archives_in(folder: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
     """The files that match a pattern in `folder` and in its folder `data`."""
     for root in (folder, folder / "data"):
         for pattern in patterns:
             yield from sorted(path for path in root.glob(pattern) if path.is_file())
-
-
-def _in_archive(known: Known, path: Path) -> list[tuple[str, Text]]:
-    members: dict[str, tuple[str, ...]] = {}
-    for layout in known.layouts:
-        for part, member in _layout(layout).items():
-            members[part] = (*members.get(part, ()), member)
-    return [(part, Text(path, names)) for part, names in members.items()]
 
 
 # --- Texts of many files --------------------------------------------------------------
@@ -167,18 +165,21 @@ def part_of(name: str, training: int, validation: int) -> str:
 def _books(folder: Path) -> Found | None:
     """A folder of Project Gutenberg's .txt files, each in its part."""
     place = _first_folder(folder, ("gutenberg",))
-    if place is None:
-        return None
-    variants: dict[str, list[Path]] = {}
-    for path in place.rglob("*.txt*"):
-        if path.is_file() and re.search(r"\.txt(\.utf-?8)?$", path.name):
-            variants.setdefault(_book(path), []).append(path)
-    if not variants:
+    # a book: 1342 for pg1342.txt, 1342-0.txt and 1342-8.txt; else its file's name
+    variants: dict[str, list[tuple[bool, bool, Path]]] = {}
+    for path in place.rglob("*.txt*") if place else ():
+        if path.is_file() and (named := re.search(r"\.txt(\.utf-?8)?$", path.name)):
+            name = path.name[: named.start()]
+            number = re.fullmatch(r"(?:pg)?(\d+)(?:-\d)?", name)
+            # UTF-8 before other encodings of a book
+            first = name.endswith("-8"), not name.endswith("-0"), path
+            variants.setdefault(number[1] if number else name, []).append(first)
+    if not (place and variants):
         return None
     split: dict[str, list[tuple[str, Text]]] = {part: [] for part in PARTS}
     for book in sorted(variants, key=lambda book: (len(book), book)):
         part = part_of(book, training=80, validation=10)
-        split[part].append((part, Text(min(variants[book], key=_preference))))
+        split[part].append((part, Text(min(variants[book])[-1])))
     if empty := [part for part, texts in split.items() if not texts]:
         raise CorpusError(
             f"none of the books in {place} ({len(variants)} in all) is for "
@@ -189,21 +190,6 @@ def _books(folder: Path) -> Found | None:
     said = f"{extra} files are other encodings of the same books, and left out"
     texts = [text for part in PARTS for text in split[part]]
     return Found(place, texts, (said,) if extra else ())
-
-
-def _book(path: Path) -> str:
-    """The number of a book: 1342 for pg1342.txt, 1342-0.txt and 1342-8.txt; else the
-    file's name.
-    """
-    name = path.name.partition(".txt")[0]
-    number = re.fullmatch(r"(?:pg)?(\d+)(?:-\d)?", name)
-    return number[1] if number else name
-
-
-def _preference(path: Path) -> tuple[int, Path]:
-    """UTF-8 before other encodings of a book."""
-    name = path.name.partition(".txt")[0]
-    return 2 * name.endswith("-8") + (not name.endswith("-0")), path
 
 
 def _newswire(folder: Path) -> Found | None:

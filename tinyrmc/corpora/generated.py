@@ -126,22 +126,18 @@ class _World:
         if do == "walk":
             self.walk(who)
         elif do == "take":
-            self._take(who, _one(rng, here))
+            thing = _one(rng, here)
+            self.holder[thing], self.taken[thing] = who, len(self.said)
+            self.left.pop(thing, None)
+            self._say(who, _one(rng, TOOK), "the", thing, "there")
         else:
-            self._leave(who, _one(rng, held))
-
-    def _take(self, who, thing):
-        self.holder[thing], self.taken[thing] = who, len(self.said)
-        self.left.pop(thing, None)
-        self._say(who, _one(self.rng, TOOK), "the", thing, "there")
-
-    def _leave(self, who, thing):
-        del self.holder[thing], self.taken[thing]
-        self.room[thing] = self.room[who]
-        known = self.walked.get(who)
-        self.left[thing] = None if known is None else (len(self.said), known)
-        there = ["there"] * (self.rng.random() < THERE)
-        self._say(who, _one(self.rng, LEFT), "the", thing, *there)
+            thing = _one(rng, held)
+            del self.holder[thing], self.taken[thing]
+            self.room[thing] = self.room[who]
+            known = self.walked.get(who)
+            self.left[thing] = None if known is None else (len(self.said), known)
+            there = "there" * (rng.random() < THERE)
+            self._say(who, _one(rng, LEFT), "the", thing, there)
 
     def _say(self, *parts):
         self.said.append(tuple(" ".join(parts).split()))

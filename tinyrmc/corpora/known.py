@@ -40,7 +40,7 @@ class Known:
         valid and test; the first is the path inside the official archive
     patterns: what the file name of an archive of it may look like
     archives: those with published checksums
-    hashes, sizes: of the official text of a part
+    hashes: of the official text of a part
     tokens, vocabulary: the published counts, with <eos> where the corpus has it
     minimum_count: rarer words of the training text become <unk>
     """
@@ -52,7 +52,6 @@ class Known:
     patterns: tuple[str, ...] = ()
     archives: tuple[Archive, ...] = ()
     hashes: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     tokens: Mapping[str, int] = dataclasses.field(default_factory=dict)
     vocabulary: int | None = None
     minimum_count: int = 1
@@ -115,7 +114,6 @@ CORPORA = {
             "sha256:c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
             "sha256:dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
         ),
-        sizes=_parts(5_101_618, 399_782, 449_945),
         tokens=_parts(929_589, 73_760, 82_430),
         vocabulary=10_000,
     ),
@@ -136,7 +134,6 @@ CORPORA = {
             "sha256:f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
             "sha256:d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
         ),
-        sizes=_parts(10_797_148, 1_121_681, 1_256_449),
         tokens=_parts(2_088_628, 217_646, 245_569),
         vocabulary=33_278,
     ),
@@ -157,7 +154,6 @@ CORPORA = {
             "sha256:9aee9f52d6e77de6c7751fc5e7c44287db3ec0eaf15477098acc6b93c1c4250b",
             "sha256:56db52eb157b1ab5c89646eef70510c1eca6e12a3bfdb99f0d6b05b4eacb75b9",
         ),
-        sizes={"validation": 1_142_309, "test": 1_281_077},
         tokens=_parts(103_227_021, 217_646, 245_569),
         vocabulary=267_735,
     ),
@@ -179,7 +175,6 @@ CORPORA = {
             ),
         ),
         hashes={WHOLE: "md5:3bea1919949baf155f99411df5fada7e"},
-        sizes={WHOLE: 100_000_000},
         minimum_count=10,
     ),
     "gutenberg": Known(

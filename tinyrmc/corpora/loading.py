@@ -1,29 +1,34 @@
-"""A corpus by its name, from the cache or from its files."""
+"""A corpus by its name: downloaded, read from its files, or mapped from the cache.
+
+Only `download` reaches for the network.
+"""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
-import zipfile
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..errors import unwritable
 from . import cache
-from .corpus import PARTS, Corpus, CorpusError, DamagedCorpus, Pieces, cut
-from .files import Text, digest_of, read_whole, readable, strings
+from .corpus import PARTS, Corpus, CorpusError, Pieces, cut
+from .files import strings
 from .finding import (
     Found,
+    check_archive,
     data_directory,
     find,
     part_of,
+    remedy,
     require_known,
-    user_directory,
 )
-from .known import CORPORA, WHOLE, Archive
-from .words import book, newswire, prose
+from .known import CORPORA, WHOLE
+from .stories import ARCHIVES
+from .words import book, newswire, prose, read_book
 
-LARGEST_BOOK = 256 << 20  # bytes, all in memory at once
+SECONDS = 30  # without a byte, until a server counts as gone
 
 
 def load(
@@ -36,19 +41,21 @@ def load(
     vocabulary_size: at most this many words, <eos> and <unk> among them; the rarest
         become <unk>. None: all
 
-    MissingCorpus, with the command that gets it, if it is not there; CorpusError if it
-    cannot be read, or has the name of an official archive and is not it.
+    The integers are kept among the user's caches, or in $TINYRMC_CACHE; nothing is
+    written where the text is. MissingCorpus, with the command that gets it, if it is
+    not there; CorpusError if it cannot be read.
     """
     corpus = cached(name, data_dir, vocabulary_size)
     if corpus is not None:
         return corpus
-    found, folder = _places(name, data_dir, vocabulary_size)
-    check_archives(found.paths, CORPORA[name].archives)
+    found, known = find(name, data_dir), CORPORA[name]
+    for path in found.paths:
+        check_archive(path, known.archives)
     cache.write(
-        folder,
+        _place(name, found, vocabulary_size),
         lambda notes: _pieces(name, found, notes),
         f"{name} ({found.place})",
-        CORPORA[name].minimum_count,
+        known.minimum_count,
         vocabulary_size,
     )
     corpus = cached(name, data_dir, vocabulary_size)
@@ -67,70 +74,12 @@ def cached(
     MissingCorpus if its text is not there.
     """
     require_known(name)
-    return cache.read(_places(name, data_dir, vocabulary_size)[1], name)
+    return cache.read(_place(name, find(name, data_dir), vocabulary_size), name)
 
 
-def check_quickly(name: str, data_dir: str | Path | None = None) -> None:
-    """DamagedCorpus if an archive of this corpus is damaged, as far as its size and the
-    directory of a zip tell. MissingCorpus if there is none.
-    """
-    paths = find(name, data_dir).paths
-    check_archives(paths, CORPORA[name].archives, quickly=True)
-
-
-def cache_directory(data_dir: str | Path | None = None) -> Path:
-    """Where integers are kept: in the data directory, or among the user's caches."""
-    folder = data_directory(data_dir)
-    if folder.exists() and not _writable(folder):
-        folder = user_directory()
-    return folder / "tinyrmc-cache"
-
-
-def _writable(folder: Path) -> bool:
-    """Whether one may write there. Nothing stops root, but a folder that is read-only
-    for all is not meant to be written by root either.
-    """
-    return os.access(folder, os.W_OK) and bool(folder.stat().st_mode & 0o222)
-
-
-def check_archives(
-    paths: list[Path], official: tuple[Archive, ...], quickly: bool = False
-) -> None:
-    """DamagedCorpus for a file that has an official archive's name but is not it.
-
-    quickly: look at sizes, and whether a zip has its directory, but read nothing
-    """
-    for path in paths:
-        named = [archive for archive in official if archive.file == path.name]
-        size = path.stat().st_size
-        sized = [archive for archive in named if archive.size in (None, size)]
-        if named and not sized:
-            raise _not_official(path, f"{size:,} bytes, not {named[0].size:,}")
-        if quickly:
-            if path.suffix == ".zip":
-                with readable(path), zipfile.ZipFile(path):
-                    pass
-            continue
-        for kind, _, digits in [(a.hash or "").partition(":") for a in sized]:
-            if kind and digest_of(path, kind) != digits:
-                raise _not_official(path, f"its {kind} checksum differs")
-
-
-def _not_official(path: Path, why: str) -> DamagedCorpus:
-    stem, dot, ending = path.name.partition(".")
-    return DamagedCorpus(
-        f"{path} is not the official archive: {why}; delete it and fetch it again. If "
-        f"you made it yourself, give it another name, such as {stem}-mine{dot}{ending}"
-    )
-
-
-def _places(
-    name: str, data_dir: str | Path | None, vocabulary_size: int | None
-) -> tuple[Found, Path]:
-    found = find(name, data_dir)
+def _place(name: str, found: Found, vocabulary_size: int | None) -> Path:
     settings = [name, CORPORA[name].minimum_count, vocabulary_size]
-    code = cache.key(settings, found.paths)
-    return found, cache_directory(data_dir) / f"{name}-{code}"
+    return cache.place(name, settings, found.paths)
 
 
 # --- Words, piece by piece ------------------------------------------------------------
@@ -139,29 +88,51 @@ def _places(
 def _pieces(name: str, found: Found, notes: list[str]) -> Pieces:
     notes += found.notes
     if name == "gutenberg":
-        return _books(found)
-    if name == "gigaword":
-        return _newswire(found)
-    return _official(name, found, notes)
+        yield from _books(found, notes)
+    elif name == "gigaword":
+        for _, text in found.texts:
+            with text.open() as (file, title):
+                data = file.read()
+            if text.path.suffix == ".gz":
+                stories = [*newswire(data, title)]
+            else:
+                stories = [(text.path.stem, book(data, title))]
+            for story, words in stories:
+                yield part_of(story, training=98, validation=1), cut(prose(words))
+    else:
+        yield from _official(name, found, notes)
+
+
+def _books(found: Found, notes: list[str]) -> Pieces:
+    """Books of Project Gutenberg; those of which little or nothing is left are named,
+    and those that say nowhere where they begin.
+    """
+    doubtful: dict[str, list[str]] = {}
+    for part, text in found.texts:
+        with text.open() as (file, title):
+            read, doubt = read_book(file.read(), title)
+        if doubt:
+            doubtful.setdefault(doubt, []).append(text.path.name)
+        yield part, cut(prose(read))
+    notes += [f"{doubt}: {', '.join(names)}" for doubt, names in doubtful.items()]
 
 
 def _official(name: str, found: Found, notes: list[str]) -> Pieces:
     """Texts of words between spaces. A text that is not the published one is noted."""
-    known = CORPORA[name]
     for part, text in found.texts:
-        kind, _, digits = known.hashes[part].partition(":")
+        kind, _, digits = CORPORA[name].hashes[part].partition(":")
         digest = hashlib.new(kind)
-        with text.open() as (file, title, size):
-            pieces = strings(file, title, (digest,))
+        with text.open() as (file, title):
             if part == WHOLE:
-                yield from _split(pieces, size)
+                size = file.seek(0, os.SEEK_END)
+                file.seek(0)
+                yield from _split(strings(file, title, digest), size)
             else:
-                yield from ((part, cut(piece)) for piece in pieces)
+                for piece in strings(file, title, digest):
+                    yield part, cut(piece)
         if digest.hexdigest() != digits:
-            published = known.sizes.get(part)
-            sizes = f" ({size:,} bytes, not {published:,})" if published else ""
             # kept, so without the folder, which may be moved
-            notes.append(f"{Path(title).name} is not the published text{sizes}")
+            notes.append(f"{Path(title).name} is not the published text")
 
 
 def _split(pieces: Iterator[str], size: int) -> Pieces:
@@ -182,23 +153,46 @@ def _split(pieces: Iterator[str], size: int) -> Pieces:
         start += len(data)
 
 
-def _books(found: Found) -> Pieces:
-    for part, text in found.texts:
-        with text.open() as (file, name, _):
-            yield part, cut(prose(book(read_whole(file, name, LARGEST_BOOK), name)))
+# --- Downloads ------------------------------------------------------------------------
 
 
-def _newswire(found: Found) -> Pieces:
-    for _, text in found.texts:
-        for name, story in _stories(text):
-            yield part_of(name, training=98, validation=1), cut(prose(story))
+def download(name: str, data_dir: str | Path | None = None) -> Path:
+    """Get the official archive of a corpus into the data directory; returns its path.
 
+    It is written under another name, checked against the recorded checksum, and
+    renamed. Addresses are tried in turn. CorpusError if none of them has it.
+    """
+    if name == "babi":
+        archives = ARCHIVES["v1.2"]
+    else:
+        require_known(name)
+        archives = CORPORA[name].archives
+    if not archives:
+        raise CorpusError(f"{name} has no archive; {remedy(name, data_dir)}")
+    import pooch
 
-def _stories(text: Text) -> Iterator[tuple[str, str]]:
-    with text.open() as (file, name, _):
-        if text.path.suffix == ".gz":
-            with readable(text.path), gzip.open(file) as unpacked:
-                yield from newswire(unpacked, name)
-        else:
-            data = read_whole(file, name, LARGEST_BOOK)
-            yield text.path.stem, book(data, name)
+    folder, failed = data_directory(data_dir), []
+    bar = sys.stderr.isatty()  # a bar on a terminal alone
+    get = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=SECONDS)
+    for archive, url in [(each, url) for each in archives for url in each.urls]:
+        try:
+            found = pooch.retrieve(url, archive.hash, archive.file, folder, None, get)
+            return Path(found)
+        except ValueError:  # how pooch reports another checksum
+            failed.append(f"{url} (what came has another checksum)")
+        except OSError as error:
+            if not hasattr(error, "request"):  # not from the network
+                advice = "free some space there, or give another --data-dir"
+                path = folder / archive.file
+                raise CorpusError(unwritable(path, error, advice)) from error
+            said, response = (
+                "no connection, or it was cut",
+                getattr(error, "response", None),
+            )
+            if response is not None:
+                said = f"{response.status_code} {response.reason}"
+            failed.append(f"{url} ({said})")
+    raise CorpusError(
+        f"cannot download {name} from {', nor from '.join(failed)}; try again, or "
+        f"fetch {archives[0].file} by other means into {folder}"
+    )

@@ -5,9 +5,8 @@ from __future__ import annotations
 import codecs
 import html
 import re
+import unicodedata
 from collections.abc import Iterator
-from gzip import GzipFile
-from typing import IO
 
 from .corpus import CorpusError
 from .files import decoded
@@ -22,11 +21,51 @@ _PLAIN = str.maketrans(
         "\u201c": '"',
         "\u201d": '"',
         "\u2014": "--",
-        "\ufeff": None,
         "_": None,
     }
 )
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*|--|\.\.\.|[^\w\s]")
+
+
+class _Letters(dict):
+    """Characters as a pattern for words should see them, {code: a letter or itself}.
+
+    What is written on, under or around a letter (Unicode's marks) is part of it, and so
+    are the joiners of Indian and Persian words.
+    """
+
+    def __missing__(self, code: int) -> int:
+        mark = unicodedata.category(chr(code))[0] == "M" or code in (0x200C, 0x200D)
+        return self.setdefault(code, ord("x") if mark else code)
+
+
+class _Shown(dict):
+    """Characters that are seen, {code: itself or None}.
+
+    Soft hyphens, byte order marks and what else only steers a line (Unicode's Cf) is
+    left out; a space of no width is a space, and joiners stay.
+    """
+
+    def __missing__(self, code: int) -> int | None:
+        hidden = unicodedata.category(chr(code)) == "Cf"
+        return self.setdefault(code, None if hidden else code)
+
+
+_LETTERS = _Letters()
+_SHOWN = _Shown({0x200B: 0x20, 0x200C: 0x200C, 0x200D: 0x200D})
+
+
+def words_in(text: str, pattern: re.Pattern[str]) -> list[str]:
+    """The matches of a pattern, to which a letter and its marks are one.
+
+    A letter has one form, whether it was written as one character or with its marks
+    after it (NFC).
+    """
+    if text.isascii():
+        return pattern.findall(text)
+    text = unicodedata.normalize("NFC", text.translate(_SHOWN))
+    spans = (match.span() for match in pattern.finditer(text.translate(_LETTERS)))
+    return [text[start:stop] for start, stop in spans]
 
 
 def prose(text: str) -> str:
@@ -36,23 +75,38 @@ def prose(text: str) -> str:
     punctuation mark; -- and ... are one. Capitals stay; curly quotation marks become
     straight ones. Paragraphs are what blank lines separate.
     """
-    text = text.translate(_PLAIN).replace("\r\n", "\n").replace("\r", "\n")
-    lines = (" ".join(_WORD.findall(part)) for part in re.split(r"\n\s*\n", text))
+    text = _plain_ends(text.translate(_PLAIN)).replace("\u00ad\n", "")
+    parts = re.split(r"\n\s*\n", text)
+    lines = (" ".join(words_in(part, _WORD)) for part in parts)
     return "".join(f"{line}\n" for line in lines if line)
+
+
+def _plain_ends(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 # --- Books of Project Gutenberg -------------------------------------------------------
 
-_START = re.compile(
-    r"^\*\*\* ?START OF TH(?:IS|E) PROJECT GUTENBERG E[^*]{0,400}\*\*\*.*\n"
-    r"|^\*END\*? ?THE SMALL PRINT!.*\n",  # books made before 2003 or so
-    re.M,
+# The marks of thirty years, most of them typed by hand.
+_MARK = re.compile(
+    r"""
+    (?: ^(?:[^\w\n]|_)* | \*{3} \s* ) (?:
+      (?P<start> (?:START|BEGIN|BEGINNING) \s+ OF \s+ (?:THE \s+|THIS \s+)?
+        (?:COPYRIGHTED \s+)? PROJECT \s+ GUTENBERG
+        (?: (?:(?!\n\s*\n)[\s\S]){0,400}? \*{3} )? [^\n]*\n? )
+    | (?P<printed> END \W* (?:OF \s+)? (?:THE \s+)? SMALL \s+ PRINT [^\n]*\n? )
+    | (?P<print> (?:START \W* (?:OF \s+)? (?:THE \s+)? | THE \s+ LEGAL \s+)
+        SMALL \s+ PRINT | [^\n]{0,30} (?-i: SMALL\ PRINT | Small\ Print) ["']?! )
+    | (?P<end> (?:(?:THIS \s+ IS \s+)? THE \s+)?
+        (?:END|ENDE|FIN|FINE|EINDE|SLUT|LOPPU|KONIEC)\b [^\w\n]* (?:[^\W\d]+ \s+){0,2}
+        (?:IS \s+)? (?:COPYRIGHTED \s+)? PROJ(?:ECT|EKT|ET) \s+ GUTENBERG
+      | START: \s* FULL \s+ LICENSE )
+    )
+    """,
+    re.M | re.I | re.X,
 )
-_END = re.compile(
-    r"^\*\*\* ?END OF TH(?:IS|E) PROJECT GUTENBERG E"
-    r"|^End of (?:the |this )?Project Gutenberg",
-    re.M | re.I,
-)
+# in the plays of Shakespeare, between acts
+_LEGALESE = re.compile(r"<<THIS ELECTRONIC VERSION OF[^<>]{0,2000}>>", re.I)
 _CREDITS = re.compile(
     r"\s*(?:This e-?(?:book|text) was )?(?:Produced|Prepared|E-?text prepared|"
     r"Transcribed) (?:by|from)\b.*?(?:\n\s*\n|\Z)",
@@ -65,29 +119,75 @@ def book(data: bytes, name: str) -> str:
 
     Left out are the header and the licence, and the credits at the beginning. A file
     without the usual marks is taken whole. The encoding is UTF-8, or else the one that
-    the header states. CorpusError for bytes that are neither.
+    the header states; CorpusError for bytes that are neither.
     """
-    text = _text(data, name).replace("\r\n", "\n").replace("\r", "\n")
-    if end := _END.search(text):
-        text = text[: end.start()]
-    if starts := [*_START.finditer(text)]:
-        text = text[starts[-1].end() :]
-        if credits := _CREDITS.match(text):
-            text = text[credits.end() :]
-    return text
+    return read_book(data, name)[0]
+
+
+def read_book(data: bytes, name: str) -> tuple[str, str]:
+    """(`book`, what to tell the user of such books; "" where it is as usual)."""
+    whole = _plain_ends(_text(data, name))
+    marks = [*_MARK.finditer(whole)]
+    # None: outside a book. Small print may stand before a book or after it, so of what
+    # lies between two ends the longest stretch is the book.
+    begun = None if any(mark["start"] for mark in marks) else 0
+    books, stretches = [], [(0, 0)]
+    for mark in marks:
+        if begun is not None:
+            stretches.append((begun, mark.start()))
+        begun = mark.end() if mark["start"] or mark["printed"] else None
+        if mark["end"]:
+            books.append(max(stretches, key=_length))
+            stretches = [(0, 0)]
+    if begun is not None:
+        stretches.append((begun, len(whole)))
+    books.append(max(stretches, key=_length))
+    books = [(start, stop) for start, stop in books if whole[start:stop].strip()]
+    parts = [whole[start:stop] for start, stop in books]
+    for k, (start, _) in enumerate(books):
+        if start and (credits := _CREDITS.match(parts[k])):
+            parts[k] = parts[k][credits.end() :]
+    text = _LEGALESE.sub("", "\n\n".join(parts))
+    if not text.strip():
+        return "", "nothing is left of these books without what is around them"
+    if 2 * len(text) < len(whole):
+        return text, "less than half is left of these books without what is around them"
+    if books[0][0] == 0:
+        return text, "these books have no mark of where they begin"
+    if books[-1][1] == len(whole):
+        return text, "these books have no mark of where they end"
+    named = "Project Gutenberg" in text
+    return (
+        text,
+        "something of Project Gutenberg is left in these books" if named else "",
+    )
+
+
+def _length(span: tuple[int, int]) -> float:
+    """How much there is of a stretch; less, where it may be a header."""
+    return (span[1] - span[0]) / (1 if span[0] else 10)
 
 
 def _text(data: bytes, name: str) -> str:
-    stated = re.search(rb"Character set encoding:[ \t]*([^\r\n]+)", data[:10_000])
+    """A book decoded."""
     try:
         return decoded(data, name)
     except CorpusError as error:
-        if not isinstance(error.__cause__, UnicodeDecodeError):
+        stated = re.search(rb"Character set encoding:[ \t]*([^\r\n]+)", data[:10_000])
+        if not (stated and isinstance(error.__cause__, UnicodeDecodeError)):
             raise
-        encoding = _codec(stated[1].decode("ascii", "replace")) if stated else ""
-        if encoding in ("", "ascii", "utf-8"):
+        # what Python has no name for: "ISO Latin-1", "CP-1252"
+        said = re.sub(rb"(?i)^(?:iso )?(latin|cp)-(?=\d)", rb"\1", stated[1].strip())
+        try:
+            encoding = codecs.lookup(said.decode("ascii", "replace")).name
+        except LookupError:
+            raise error from None
+        if encoding in ("ascii", "utf-8"):
             raise
     try:
+        # who says Latin-1 and has quotation marks where it has none, means cp1252
+        if encoding == "iso8859-1" and not re.search(rb"[\x81\x8d\x8f\x90\x9d]", data):
+            encoding = "cp1252"
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         raise CorpusError(
@@ -96,49 +196,19 @@ def _text(data: bytes, name: str) -> str:
         ) from error
 
 
-def _codec(stated: str) -> str:
-    """Python's name for an encoding; '' for none that it knows."""
-    name = re.sub(r"(?i)^(?:iso )?(latin|cp)-(?=\d)", r"\1", stated.strip())
-    try:
-        return codecs.lookup(name).name
-    except LookupError:
-        return ""
-
-
 # --- Newswire -------------------------------------------------------------------------
 
+_STORY = re.compile(r'<DOC\b([^>]*type="story"[^>]*)>(.*?)</DOC>', re.S)
 _TEXT = re.compile(r"<TEXT>(.*?)</TEXT>", re.S | re.I)
 _TAG = re.compile(r"</?\w+[^>]*>")
 
 
-LARGEST_STORY = 16 << 20  # bytes
-
-
-def newswire(file: IO[bytes] | GzipFile, name: str) -> Iterator[tuple[str, str]]:
+def newswire(data: bytes, name: str) -> Iterator[tuple[str, str]]:
     """(id, text) of each document of type story in a file of the LDC's SGML.
 
-    CorpusError for a document of more than LARGEST_STORY bytes.
+    Each tag, such as <P>, begins a paragraph.
     """
-    lines: list[bytes] = []
-    offset = start = 0
-    while line := file.readline(LARGEST_STORY):
-        if offset - start > LARGEST_STORY:
-            raise CorpusError(
-                f"{name} has a document of over {LARGEST_STORY:,} bytes from byte "
-                f"{start:,}; it is not newswire"
-            )
-        if line.startswith(b"<DOC"):
-            lines, start = [], offset
-        lines.append(line)
-        offset += len(line)
-        if line.startswith(b"</DOC>"):
-            document = decoded(b"".join(lines), name, start)
-            head = document.partition("\n")[0]
-            found = re.search(r'id="([^"]*)"', head)
-            if found and 'type="story"' in head:
-                yield found[1], "\n\n".join(map(_untagged, _TEXT.findall(document)))
-
-
-def _untagged(text: str) -> str:
-    """The text without tags; each, such as <P>, begins a paragraph."""
-    return html.unescape(_TAG.sub("\n\n", text))
+    for head, document in _STORY.findall(_plain_ends(decoded(data, name))):
+        if found := re.search(r'id="([^"]*)"', head):
+            text = "\n\n".join(_TEXT.findall(document))
+            yield found[1], html.unescape(_TAG.sub("\n\n", text))

@@ -9,9 +9,9 @@ from typing import Any
 
 # Gymnasium's id -> (module and class, arguments)
 IDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "tinyrmc/BoxWorld-v0": (f"{__name__}.box_world:BoxWorld", {}),
-    "tinyrmc/MiniPacman-v0": (f"{__name__}.pacman:MiniPacman", {}),
-    "tinyrmc/MiniPacmanFull-v0": (f"{__name__}.pacman:MiniPacman", {"view": "whole"}),
+    "tinyrmc/BoxWorld-v1": (f"{__name__}.box_world:BoxWorld", {}),
+    "tinyrmc/MiniPacman-v1": (f"{__name__}.pacman:MiniPacman", {}),
+    "tinyrmc/MiniPacmanFull-v1": (f"{__name__}.pacman:MiniPacman", {"view": "whole"}),
 }
 
 

@@ -80,11 +80,6 @@ class Problem:
         needed = self.solution_length[1]
         if self.distractors[1]:
             needed += min(self.distractor_length[1], 2)
-        if needed > MOST_COLOURS:
-            raise WorldError(
-                f"these solutions and distractors need {needed} colours, and there are "
-                f"{MOST_COLOURS}; ask for a shorter solution"
-            )
         if not needed <= self.colours <= MOST_COLOURS:
             raise WorldError(
                 f"colours must be {needed} (what these solutions and distractors need) "
@@ -210,12 +205,9 @@ def make(problem: Problem, count: int, seed: int = 0) -> Levels:
     problem.check()
     check_count("levels", count)
     check_count("seed", seed, least=0)
-    parts = [
-        _make_some(problem, np.random.default_rng([seed, block]))
-        for block in range(-(-count // _AT_ONCE))
-    ]
-    columns = zip(*parts, strict=True)
-    arrays = [np.concatenate(each)[:count] for each in columns]
+    blocks = range(-(-count // _AT_ONCE))
+    parts = [_make_some(problem, np.random.default_rng([seed, k])) for k in blocks]
+    arrays = [np.concatenate(each)[:count] for each in zip(*parts, strict=True)]
     for array in arrays:
         array.flags.writeable = False  # several worlds may share them
     return Levels(problem, *arrays)

@@ -106,20 +106,20 @@ class BoxWorld(World):
         levels: int = 20_000,
         seed: int = 0,
     ):
-        for name, number in ("limit", limit), ("levels", levels), ("colours", colours):
+        sizes = {"limit": limit, "colours": colours, "viewport": viewport}
+        for name, number in sizes.items():
             check_count(name, number)
-        check_count("seed", seed, least=0)
-        self.problem = Problem(
-            _as_range("solution_length", solution_length),
-            _as_range("distractors", distractors),
-            _as_range("distractor_length", distractor_length),
-            _as_range("room", room),
-            colours,
-        )
-        self.problem.check()
+        lengths = _as_range("solution_length", solution_length)
+        branches = _as_range("distractors", distractors)
+        depths = _as_range("distractor_length", distractor_length)
+        rooms = _as_range("room", room)
+        self.problem = Problem(lengths, branches, depths, rooms, colours)
         self.limit, self.view, self.viewport = limit, view, viewport
         self.grid = self.problem.room[1] + 2
-        self._check()
+        if view not in VIEWS:
+            raise WorldError(f"view must be viewport or whole, not {view!r}")
+        if viewport % 2 == 0 or viewport > self.grid:
+            raise WorldError(f"viewport must be odd, up to {self.grid}, not {viewport}")
         self.levels = box_levels.make(self.problem, levels, seed)
         self._margin = max(0, viewport // 2 - 1)  # walls beyond the wall
         self._side = self.grid + 2 * self._margin
@@ -132,18 +132,6 @@ class BoxWorld(World):
             "held": Codes((), colours),
             "position": Codes((2,), self.grid - 2),
         }
-
-    def _check(self) -> None:
-        if self.view not in VIEWS:
-            raise WorldError(f"view must be viewport or whole, not {self.view!r}")
-        check_count("viewport", self.viewport)
-        if self.viewport % 2 == 0:
-            raise WorldError(f"viewport must be an odd number, not {self.viewport}")
-        if self.viewport > self.grid:
-            raise WorldError(
-                f"viewport {self.viewport} is larger than the map, {self.grid} x "
-                f"{self.grid}; make it smaller, or the room larger"
-            )
 
     def _constants(self) -> dict[str, np.ndarray]:
         side, margin, reach = self._side, self._margin, self.viewport // 2

@@ -76,37 +76,34 @@ def options(cell: int, direction: int) -> list[int]:
 def tables() -> dict[str, np.ndarray]:
     """All tables, flat; the axes of each are named beside it."""
     turns, wanders = _ghost_tables()
+    places, reach = np.array(PLACES), VIEWPORT // 2
+    board = (places + 1) @ [SIDES[1], 1]
     steps = [[c, *(neighbour(c, way) for way in range(4))] for c in range(CELLS)]
-    safe = [_safe(cell) for cell in range(CELLS)]
-    longest = max(map(len, safe))
+    # a ghost begins some way off; one row or column fewer is kept free below and to the
+    # right of Pacman, as in the released game
+    off = places - places[:, None]  # (Pacman's cells, cells, 2)
+    safe = ~((off >= -NEAR) & (off < NEAR)).all(axis=2)
+    chosen = [
+        [*row, *[row[0]] * (safe.sum(1).max() - len(row))]
+        for row in map(np.flatnonzero, safe)
+    ]
+    # in the viewport, what is out of sight is on Pacman's own spot
+    away = off.transpose(1, 0, 2) + reach  # (cells, Pacman's cells, 2)
+    seen = ((away >= 0) & (away < VIEWPORT)).all(axis=2)
+    spots = np.where(seen, away @ [VIEWPORT, 1], VIEWPORT**2 // 2)
+    nowhere = np.full((1, CELLS), VIEWPORT**2 // 2)
     return {
-        "place": _place(),  # [cell or nowhere] -> position on a board
+        "place": np.append(board, 0),  # [cell or nowhere] -> position on a board
         "steps": np.array(steps).ravel(),  # [cell, action] -> cell
         "turns": turns.ravel(),  # [powered, heading, Pacman's cell] -> heading
         "wanders": wanders.ravel(),  # [heading, one of 6 equal chances] -> heading
         # [Pacman's cell, k] -> the k-th cell where a ghost may begin
-        "safe": np.array(
-            [row + row[:1] * (longest - len(row)) for row in safe]
-        ).ravel(),
-        "safe_count": np.array([len(row) for row in safe]),  # [Pacman's cell]
-        "spots": _spots().ravel(),  # [cell or nowhere, Pacman's cell]
+        "safe": np.array(chosen).ravel(),
+        "safe_count": safe.sum(axis=1),  # [Pacman's cell]
+        # [cell or nowhere, Pacman's cell]
+        "spots": np.append(spots, nowhere, axis=0).astype(np.uint8).ravel(),
         "distances": _distances(),  # [cell or nowhere, cell] -> steps
     }
-
-
-def _place() -> np.ndarray:
-    rows, columns = np.array(PLACES).T + 1
-    return np.append(rows * SIDES[1] + columns, 0)  # nowhere is in the corner
-
-
-def _spots() -> np.ndarray:
-    """Where a cell is in the viewport; what is out of sight is on Pacman's own spot."""
-    places, reach = np.array(PLACES), VIEWPORT // 2
-    away = places[:, None] - places + reach  # (cells, Pacman's cells, 2)
-    seen = ((away >= 0) & (away < VIEWPORT)).all(axis=2)
-    centre = reach * VIEWPORT + reach
-    spots = np.where(seen, away @ [VIEWPORT, 1], centre)
-    return np.append(spots, np.full((1, CELLS), centre), axis=0).astype(np.uint8)
 
 
 def _ghost_tables() -> tuple[np.ndarray, np.ndarray]:
@@ -121,7 +118,7 @@ def _ghost_tables() -> tuple[np.ndarray, np.ndarray]:
     for heading in range(GONE):
         cell, direction = divmod(heading, DIRECTIONS)
         ways = options(cell, direction)
-        after = [_moved(cell, way) for way in ways]
+        after = [neighbour(cell, way) * DIRECTIONS + way + FIRST for way in ways]
         towards = (places - places[cell]) @ moves[ways].T  # (cells, ways)
         turns[0, heading] = np.take(after, towards.argmax(axis=1))
         turns[1, heading] = np.take(after, towards.argmin(axis=1))
@@ -129,10 +126,6 @@ def _ghost_tables() -> tuple[np.ndarray, np.ndarray]:
         if len(ways) > 1:  # on Pacman's own cell there is no way to him
             turns[:, heading, cell] = _kept(cell, direction)
     return turns, wanders
-
-
-def _moved(cell: int, way: int) -> int:
-    return neighbour(cell, way) * DIRECTIONS + way + FIRST
 
 
 def _kept(cell: int, direction: int) -> int:
@@ -146,18 +139,6 @@ def _kept(cell: int, direction: int) -> int:
     return neighbour(cell, (direction - FIRST) % 4 if direction else 3) * DIRECTIONS + (
         direction
     )
-
-
-def _safe(pacman: int) -> list[int]:
-    """The cells where a ghost may begin; one row or column fewer is kept free below and
-    to the right of Pacman, as in the released game.
-    """
-    row, column = PLACES[pacman]
-    return [
-        cell
-        for cell, (r, c) in enumerate(PLACES)
-        if not (-NEAR <= r - row < NEAR and -NEAR <= c - column < NEAR)
-    ]
 
 
 def _distances() -> np.ndarray:

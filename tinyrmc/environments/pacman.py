@@ -136,19 +136,13 @@ class MiniPacman(World):
         if view not in VIEWS:
             raise WorldError(f"view must be viewport or whole, not {view!r}")
         check_count("limit", limit)
-        if level_limit is not None:
-            check_count("level_limit", level_limit)
+        check_count("level_limit", 1 if level_limit is None else level_limit)
         self.mode, self.view, self.limit = mode, view, limit
         self.rules = MODES[mode]
         self.level_limit = level_limit or self.rules.limit
         shape = (HEIGHT, WIDTH) if view == "whole" else (VIEWPORT, VIEWPORT)
         self.observation = {"view": Codes(shape, PACMAN), "power": Codes((), POWER)}
-        self.constants = {
-            **maze.tables(),
-            **_tables(),
-            "rewards": _rewards(self.rules),
-            "wanted": _wanted(self.rules),
-        }
+        self.constants = {**maze.tables(), **_tables(), **_of_rules(self.rules)}
 
     # --- The rules --------------------------------------------------------------------
 
@@ -314,21 +308,14 @@ class MiniPacman(World):
 
     def _view(self, state: State, whole: bool) -> Array:
         """The codes of what is seen, uint8 (B, 5, 5) or (B, 15, 19)."""
-        look = self._whole if whole else self._viewport
-        count = self._most_ghosts(state)
-        return look(state, state["ghosts"][:, :count] // DIRECTIONS)
-
-    def _whole(self, state: State, ghosts: Array) -> Array:
-        xp, place = namespace(ghosts), self.on(namespace(ghosts))["place"]
-        rows = xp.arange(len(ghosts))
-        board = state["board"] & SEEN
-        board[rows[:, None], place.take(ghosts)] = GHOST
-        board[rows, place.take(state["pacman"])] = PACMAN
-        return board.reshape(-1, *SIDES)[:, 1:-1, 1:-1]
-
-    def _viewport(self, state: State, ghosts: Array) -> Array:
-        xp, pacman = namespace(ghosts), state["pacman"]
+        xp, pacman = namespace(state["pacman"]), state["pacman"]
         tables, rows = self.on(xp), xp.arange(len(pacman))
+        ghosts = state["ghosts"][:, : self._most_ghosts(state)] // DIRECTIONS
+        if whole:
+            board = state["board"] & SEEN
+            board[rows[:, None], tables["place"].take(ghosts)] = GHOST
+            board[rows, tables["place"].take(pacman)] = PACMAN
+            return board.reshape(-1, *SIDES)[:, 1:-1, 1:-1]
         centre = rows * (SIDES[0] * SIDES[1]) + tables["place"].take(pacman)
         view = state["board"].reshape(-1).take(centre[:, None] + tables["around"])
         view &= SEEN
@@ -429,17 +416,17 @@ def _tables() -> dict[str, np.ndarray]:
     }
 
 
-def _rewards(rules: Mode) -> np.ndarray:
-    """Rewards by deaths * 8 + ghost * 4 + pill * 2 + food, float32."""
+def _of_rules(rules: Mode) -> dict[str, np.ndarray]:
+    """Tables that differ from mode to mode."""
     deaths, ghost, pill, food = np.indices((2 * GHOSTS + 1, 2, 2, 2))
     events = np.stack([food, pill, ghost, deaths], axis=-1)
     worth = [rules.food, rules.pill, rules.ghost, rules.death]
-    return (rules.step + events @ worth).astype(np.float32).ravel()
-
-
-def _wanted(rules: Mode) -> np.ndarray:
-    """Whether the scripted player goes there, by what is on a board."""
     codes = np.arange(16)
+    wanted = (codes & SEEN == PILL) & (rules.pill >= 0)
     if rules.food > 0:
-        return (codes == FOOD) | (codes >= HIDDEN_FOOD)
-    return (codes & SEEN == PILL) & (rules.pill >= 0)
+        wanted = (codes == FOOD) | (codes >= HIDDEN_FOOD)
+    return {
+        # [deaths * 8 + ghost * 4 + pill * 2 + food]
+        "rewards": (rules.step + events @ worth).astype(np.float32).ravel(),
+        "wanted": wanted,  # whether the scripted player goes to what is on a board
+    }

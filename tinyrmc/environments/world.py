@@ -31,6 +31,7 @@ State: TypeAlias = dict[str, Array]
 
 VIEWS = "viewport", "whole"  # what a player may see: a window around it, or all
 ONE = np.float32(1).view(np.uint32)
+LONGEST = 10_000  # steps of a level, before a test calls it endless
 
 
 class WorldError(UserError, ValueError):
@@ -231,7 +232,7 @@ def pick(noise: Array, count: Array | int) -> Array:
     return xp.minimum((noise * scale).astype(np.int64), count - 1)
 
 
-def check_world(world: Any, name: str) -> None:
+def check_world(world: Any, name: str = "world") -> None:
     """WorldError unless a world gives what it must, in a step of two levels.
 
     name: of what gave it, for a message.
@@ -246,28 +247,61 @@ def check_world(world: Any, name: str) -> None:
             f"{kind} lacks {', '.join(missing)}, which every world gives; "
             f"{World.__module__} says what they are"
         )
+    names = world.action_names
+    if not (isinstance(names, (tuple, list)) and names):
+        raise WorldError(
+            f"{kind}.action_names must be a tuple of names, such as ('up', 'down'), "
+            f"not {names!r}"
+        )
+    for what, codes in world.observation.items():
+        if not (isinstance(codes, Codes) and isinstance(codes.shape, tuple)):
+            raise WorldError(
+                f"{kind}.observation[{what!r}] must be Codes of a tuple and a highest "
+                f"value, such as Codes((5, 5), 9), not {codes!r}"
+            )
+    _check_arrays(world, kind)
+
+
+def _check_arrays(world: World, kind: str) -> None:
+    """`check_world` of what it gives in a step."""
     state = world.start(np.zeros((2, world.start_noise), np.float32))
     seen, noise = world.observe(state), np.zeros((2, world.noise), np.float32)
-    for what, codes in world.observation.items():
-        _require(f"{kind}.observe()[{what!r}]", seen.get(what), codes.shape, np.uint8)
     outcome = world.step(state, np.zeros(2, np.int64), noise)
     if not isinstance(outcome, Outcome):
         raise WorldError(
             f"{kind}._step() must return an Outcome, not a {type(outcome).__name__}"
         )
+    arrays: dict[str, tuple[Any, tuple[int, ...], Any]] = {
+        f"{kind}.observe()[{what!r}]": (seen.get(what), codes.shape, np.uint8)
+        for what, codes in world.observation.items()
+    }
     kinds = {"reward": np.float32, "terminated": np.bool_, "truncated": np.bool_}
     for what, dtype in kinds.items():
-        x = getattr(outcome, what)
-        _require(f"the {what} of {kind}._step()", x, (), dtype)
+        arrays[f"the {what} of {kind}._step()"] = getattr(outcome, what), (), dtype
+    for what, (x, shape, dtype) in arrays.items():
+        wanted, found = f"{np.dtype(dtype)}{[2, *shape]}", type(x).__name__
+        if hasattr(x, "dtype"):
+            found = f"{x.dtype}{list(x.shape)}"
+        if found != wanted:
+            raise WorldError(f"{what} must be {wanted} for two levels, not {found}")
+    for what, codes in world.observation.items():
+        if seen[what].max(initial=0) > codes.highest:
+            raise WorldError(
+                f"{kind}.observe()[{what!r}] has {seen[what].max()}, and its highest "
+                f"value is said to be {codes.highest}"
+            )
 
 
-def _require(what: str, x: Any, shape: tuple[int, ...], dtype: Any) -> None:
-    """WorldError unless this is an array (2, *shape) of this type."""
-    wanted, found = f"{np.dtype(dtype)}{[2, *shape]}", type(x).__name__
-    if hasattr(x, "dtype"):
-        found = f"{x.dtype}{list(x.shape)}"
-    if found != wanted:
-        raise WorldError(f"{what} must be {wanted} for two levels, not {found}")
+def require_end(world: World, steps: int) -> None:
+    """WorldError for a level that goes on after so many steps that none should.
+
+    That is LONGEST, or the world's own `limit` where it has one that is larger.
+    """
+    if steps > max(LONGEST, getattr(world, "limit", 0)):
+        raise WorldError(
+            f"a level of {type(world).__name__} goes on after {steps:,} steps; its "
+            "_step must end each, such as after a limit of steps"
+        )
 
 
 def check_count(name: str, value: Any, least: int = 1) -> None:
@@ -282,17 +316,12 @@ def check_noise(noise: Array, width: int, method: str) -> None:
 
     NumPy's numbers must be in [0, 1) too; a device's are not looked at.
     """
-    shape = getattr(noise, "shape", None)
-    if shape is None or len(shape) != 2 or shape[1] != width or not shape[0]:
-        found = repr(noise) if shape is None else f"an array {list(shape)}"
-        raise WorldError(
-            f"{method}: noise must be an array [levels, {width}] with at least one "
-            f"level, not {found}"
-        )
+    shape: tuple[int, ...] = getattr(noise, "shape", ())
+    if len(shape) != 2 or shape[1] != width or not shape[0]:
+        raise WorldError(f"{method}: noise must be an array [levels, {width}]")
     if noise.dtype != np.float32:
         raise WorldError(f"{method}: noise must be float32, not {noise.dtype}")
     # as integers, the bits of negative numbers and of NaN are above those of 1
     looked_at = namespace(noise) is np and noise.size
     if looked_at and noise.view(np.uint32).max() >= ONE:
-        wrong = noise[noise.view(np.uint32) >= ONE][0]
-        raise WorldError(f"{method}: noise must be from 0 to below 1, not {wrong}")
+        raise WorldError(f"{method}: noise must be from 0 to below 1")

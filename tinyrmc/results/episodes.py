@@ -17,7 +17,7 @@ from ..autograd import primitives as p
 from ..backend import Array
 from ..cores.core import state_of
 from ..environments.episode import CAVEAT, Episode
-from ..environments.world import Outcome, World
+from ..environments.world import Outcome, World, require_end
 from ..errors import UserError, counted
 from ..runs.arrays import under
 from ..training.rl.actors import ActingTask
@@ -146,6 +146,7 @@ def _steps(
         noise = task.held_out_noise(chunk, level, level + 1)
         carry = carry or task.begin_held_out(model, noise, level, level + 1)
         for t in range(1, noise.shape[1]):
+            require_end(task.held_out_world, chunk * (noise.shape[1] - 1) + t)
             levels, now = under("levels/", carry), noise[:, t : t + 1]
             trajectory, carry = task.act(model, task.held_out_world, carry, now, greedy)
             yield levels, trajectory, now

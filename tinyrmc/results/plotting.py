@@ -26,6 +26,8 @@ def draw_run(run: Run, against: Sequence[str] = ("steps",)) -> list[Path]:
     if not (run.checkpoint.exists() or run.previous_checkpoint.exists()):
         return [curve]
     task, arrays, state = open_checkpoint(run)
+    if not hasattr(task, "pictures"):
+        return [curve]
     model = restore_model(task, arrays, state)
     with explained(f"write {run.path}", ELSEWHERE):
         return [curve, *task.pictures(model, run.path)]

@@ -44,7 +44,8 @@ from ..backend import namespace, to_device, to_host
 from ..cores.relational import PaperRelationalMemory, RelationalMemory
 from ..errors import RunError, generator
 from ..training.discovery import TaskError
-from ..training.task import HELD_OUT_SEED, PIECE, Task
+from ..training.task import HELD_OUT_SEED, Task
+from ..training.train_config import PIECE
 
 PLACES = ("input", "holders", "others")  # where attention goes
 PERIODS = ("before", "at", "after")  # the marked step
@@ -132,9 +133,11 @@ def held_out(task: Task, count: int) -> Questions:
     tested. RunError if the task asks no such questions.
     """
     examples = task.held_out(*task.naming(task.splits[-1]))
-    questions = task.questions(examples.batch(0, 0, count))
-    if questions is None:
-        raise RunError("the task does not say what its examples ask (Task.questions)")
+    asked = getattr(task, "questions", lambda batch: None)
+    if (questions := asked(examples.batch(0, 0, count))) is None:
+        raise RunError(
+            "the task does not say what its examples ask: it has no method questions"
+        )
     return questions
 
 

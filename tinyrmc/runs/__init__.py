@@ -2,6 +2,6 @@
 
 from .arrays import load_arrays, save_arrays, under
 from .machine import environment
-from .run import Onlooker, Run
+from .run import Run
 
-__all__ = ["Onlooker", "Run", "environment", "load_arrays", "save_arrays", "under"]
+__all__ = ["Run", "environment", "load_arrays", "save_arrays", "under"]

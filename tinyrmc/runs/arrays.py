@@ -23,10 +23,6 @@ HEADER, DIGEST = "tinyrmc.json", "sha256"
 
 ZIP_MAGIC = b"PK\x03\x04"
 
-# We store members uncompressed. A tool may have compressed them since, by this factor
-# at most: weights hardly shrink, but what an optimizer has not yet moved is zero.
-MOST_PACKED = 30
-
 Arrays = dict[str, np.ndarray]
 Members = dict[str, bytes]
 Parts = list[bytes | memoryview]  # the bytes of a member, one part after the other
@@ -173,24 +169,16 @@ def unpack(file: BinaryIO, path: str | Path, if_damaged: str) -> tuple[Arrays, A
 def _as_zip(file: BinaryIO, path: str | Path, if_damaged: str) -> zipfile.ZipFile:
     """An open file as a zip file, of which nothing has been read yet.
 
-    RunError if it declares far more than could have been packed so small. Bytes that no
-    longer make sense can end in almost any exception.
+    Bytes that no longer make sense can end in almost any exception.
     """
     try:
-        archive = zipfile.ZipFile(file)
+        return zipfile.ZipFile(file)
     except Exception as error:
         file.seek(0)
         zipped = ZIP_MAGIC.startswith(file.read(len(ZIP_MAGIC)))
         state = "cut short" if zipped else "not an npz file"
         size = file.seek(0, io.SEEK_END)
         raise RunError(f"{path} is {state} ({size:,} bytes); {if_damaged}") from error
-    declared = sum(info.file_size for info in archive.infolist())
-    if declared > MOST_PACKED * file.seek(0, io.SEEK_END):
-        raise RunError(
-            f"{path} is damaged (it would unpack to {declared:,} bytes, and weights "
-            f"cannot be packed so small); {if_damaged}"
-        )
-    return archive
 
 
 def _read(

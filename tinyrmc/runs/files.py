@@ -9,7 +9,6 @@ import errno
 import json
 import os
 import stat
-import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -62,102 +61,44 @@ def from_json(text: bytes | str) -> Any:
 # --- Checking what a file says --------------------------------------------------------
 
 
-Count = typing.NewType("Count", int)
+class Count(int):
+    """The kind of whole numbers that are not negative."""
 
 
-class Expected(dict[str, Any]):
-    """What an object in JSON should say: {its key: a type}, as `misfit` takes them.
+def misfit(
+    value: Any, kinds: Mapping[str, Any], needed: Sequence[str] = ()
+) -> str | None:
+    """What is wrong with a value from JSON that should be an object, in words; None if
+    nothing is.
 
-    Keys that it does not name may say anything.
-
+    kinds: {key: `Count`, float, str, bool, dict, list, None or a union of these}; whole
+        numbers pass as float. Other keys may say anything.
     needed: the keys that must be there.
     """
-
-    def __init__(self, expected: Mapping[str, Any], needed: tuple[str, ...] = ()):
-        super().__init__(expected)
-        self.needed = needed
-
-
-def misfit(value: Any, expected: Any, where: str = "") -> str | None:
-    """Where a value from JSON does not fit a type, in words; None if it fits.
-
-    expected: int, `Count` (not negative), float, str, bool, None, Any, a union of
-        these, list[...], dict[str, ...], a tuple as dataclasses have it, or an
-        `Expected`. Whole numbers pass as float, and True is not a number.
-    """
-    wrong = _wrong(value, expected, where)
-    return None if wrong is None else _says(*wrong)
-
-
-MISSING = object()  # in the place of a value that should be there
-
-Wrong = tuple[str, Any] | None  # (where it is, the value that does not fit)
-
-
-def _wrong(value: Any, expected: Any, where: str) -> Wrong:
-    """What does not fit. It becomes words only if nothing else accepts the value."""
-    if isinstance(expected, Expected):
-        return _wrong_object(value, expected, where)
-    origin, inner = typing.get_origin(expected), typing.get_args(expected)
-    if origin in (typing.Union, types.UnionType):
-        found = [_wrong(value, each, where) for each in inner]
-        return None if None in found else found[0]
-    if origin in (list, tuple) and isinstance(value, list | tuple):
-        return _wrong_list(value, origin, inner, where)
-    if origin is dict and isinstance(value, dict):
-        return _wrong_object(value, Expected(dict.fromkeys(value, inner[1])), where)
-    return None if _is_plain(value, expected) else (where, value)
-
-
-def _is_plain(value: Any, expected: Any) -> bool:
-    """Whether a value is of a simple type, which is not made of others."""
-    if expected in (None, types.NoneType, Any):
-        return value is None or expected is Any
-    if isinstance(value, bool):
-        return expected is bool
-    if overflows(value):
-        return False
-    if expected is float:
-        return isinstance(value, int | float)
-    if expected in (int, Count):
-        return isinstance(value, int) and (expected is int or value >= 0)
-    return expected in (str, list, dict) and isinstance(value, expected)
-
-
-def _wrong_list(value: Sequence, origin: Any, inner: tuple, where: str) -> Wrong:
-    """As `_wrong`, of the items of a list, or of a tuple that will be one."""
-    if origin is tuple and inner[-1] is not Ellipsis:
-        kinds = list(inner)
-    else:
-        kinds = [inner[0]] * len(value)
-    if len(kinds) != len(value):
-        return where, value
-    found = (_wrong(x, kind, where) for x, kind in zip(value, kinds, strict=True))
-    return next(filter(None, found), None)
-
-
-def _wrong_object(value: Any, expected: Expected, where: str) -> Wrong:
-    """As `_wrong`, of the values of an object."""
     if not isinstance(value, dict):
-        return where, value
-    inside = f"{where}." if where else ""
-    for name in expected.needed:
+        return f"it cannot be {_shown(value)}"
+    for name in needed:
         if name not in value:
-            return inside + name, MISSING
-    found = (
-        _wrong(value[name], kind, inside + name)
-        for name, kind in expected.items()
-        if name in value
-    )
-    return next(filter(None, found), None)
+            return f"it has no {name}"
+    for name, kind in kinds.items():
+        if name in value:
+            options = typing.get_args(kind) or (kind,)
+            if not any(_is_of(value[name], each) for each in options):
+                return f"{name} cannot be {_shown(value[name])}"
+    return None
 
 
-def _says(where: str, value: Any) -> str:
-    if value is MISSING:
-        return f"it has no {where}"
+def _is_of(value: Any, kind: Any) -> bool:
+    if kind is Count:
+        return type(value) is int and value >= 0 and not overflows(value)
+    if kind is float:
+        return type(value) in (int, float) and not overflows(value)
+    return isinstance(value, kind)
+
+
+def _shown(value: Any) -> str:
     text = json.dumps(value) if not isinstance(value, list | dict) else str(value)
-    text = text if len(text) <= 40 else f"{text[:36]} ..."
-    return f"{where or 'it'} cannot be {text}"
+    return text if len(text) <= 40 else f"{text[:36]} ..."
 
 
 # --- Writing --------------------------------------------------------------------------

@@ -35,21 +35,21 @@ import contextlib
 import itertools
 import json
 import os
+import platform
 import re
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ..config import json_text
-from ..errors import RunError
+from ..errors import RunError, why
 from .arrays import Arrays, load_meta, save_arrays, unpack
 from .files import (
     Count,
-    Expected,
     as_json,
     explained,
     from_json,
@@ -58,40 +58,32 @@ from .files import (
     read_whole,
     write_whole,
 )
-from .lock import locked
 
 # --- The run directory ----------------------------------------------------------------
 
 # What the files of a run say, as far as this package reads it.
-CONFIG = Expected(
-    {
-        "task": str,
-        "task_file": str,
-        "preset": str,
-        "seed": Count,
-        "config": dict,
-        "places": dict[str, str | None],
-        "grid": dict[str, list[str]],  # of a sweep, as are the rest
-        "seeds": list[Count],
-        "words": list[str],
-        "workers": Count | None,
-    }
-)
-ENVIRONMENT = Expected(
-    {
-        **dict.fromkeys(("command", "date", "processor", "gpu"), str),
-        **dict.fromkeys(("python", "numpy", "blas"), str),
-        "git_commit": str | None,
-        "cores": Count | None,
-        "workers": Count,
-        "ranks": Count,
-        "device": str,
-        "tf32": bool,
-        "plain": bool,
-        "graph": bool | None,
-    }
-)
-LINE = Expected({"step": Count, "samples": Count, "seconds": float})
+CONFIG = {
+    **dict.fromkeys(("task", "task_file", "preset"), str),
+    "seed": Count,
+    "config": dict,
+    "places": dict,
+    "grid": dict,  # of a sweep, as are the rest
+    "seeds": list,
+    "words": list,
+    "workers": Count | None,
+}
+ENVIRONMENT = {
+    **dict.fromkeys(("command", "date", "processor", "gpu"), str),
+    **dict.fromkeys(("python", "numpy", "blas", "device"), str),
+    "git_commit": str | None,
+    "cores": Count | None,
+    "workers": Count,
+    "ranks": Count,
+    "tf32": bool,
+    "plain": bool,
+    "graph": bool | None,
+}
+LINE = {"step": Count, "samples": Count, "seconds": float}
 GO_ON = (
     "restore the file, or move it away (the run goes on without it, and its curve "
     "then begins there)"
@@ -152,14 +144,44 @@ class Run:
         _write_object(self.path / "config.json", config)
         return Run.open(self.path)
 
-    def writing(self) -> AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
         """A context for changing the run. Two processes are never in it at a time: the
         second gets a RunError that names the first.
 
         Enter it before you read what is to be continued: the other process might still
-        have added to that.
+        have added to that. The system drops the lock of a process, however it ended;
+        lock.json only says whom to ask.
         """
-        return locked(self.path)
+        from filelock import FileLock, Timeout
+
+        lock, about = FileLock(self.path / ".lock"), self.path / "lock.json"
+        try:
+            # a second, in which the workers of a writer that was killed end
+            lock.acquire(timeout=1)
+        except Timeout:
+            who = "another process"
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+                said = from_json(read_whole(about))
+                who = f"process {said['pid']} on {said['host']} since {said['since']}"
+            raise RunError(
+                f"{self.path} is in use by {who}; wait until that has ended, or stop "
+                "it (`kill` lets it save)"
+            ) from None
+        except OSError as error:
+            raise RunError(f"cannot lock {self.path}: {why(error)}") from error
+        try:
+            since = datetime.now(UTC).isoformat(timespec="seconds")
+            holder = {"pid": os.getpid(), "host": platform.node(), "since": since}
+            with explained(f"write {about}", "free some space there"):
+                beside = about.with_name("lock.json.partial")
+                beside.write_text(json_text(holder) + "\n", encoding="utf-8")
+                os.replace(beside, about)
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                about.unlink()
+            lock.release()
 
     # --- Checkpoints
 
@@ -301,38 +323,6 @@ class Run:
         return self.path / "metrics.jsonl"
 
 
-class Onlooker(Run):
-    """A run that another process writes and reads; here those methods do nothing."""
-
-    def writing(self) -> AbstractContextManager[None]:
-        """Nothing."""
-        return contextlib.nullcontext()
-
-    def save(
-        self, arrays: Mapping[str, Any], state: Mapping[str, Any], instead: bool = False
-    ) -> None:
-        """Nothing."""
-
-    def load_state(self) -> Any:
-        """None."""
-        return None
-
-    def log(self, line: Mapping[str, Any]) -> None:
-        """Nothing."""
-
-    def metrics(self) -> list[dict[str, Any]]:
-        """No lines."""
-        return []
-
-    def truncate_metrics(self, lines: int) -> None:
-        """Nothing."""
-
-    @property
-    def has_metrics(self) -> bool:
-        """Never."""
-        return False
-
-
 # --- Making and reading it ------------------------------------------------------------
 
 
@@ -366,7 +356,7 @@ def _write_object(path: Path, value: Mapping[str, Any]) -> None:
     write_whole(path, as_json(path, value, indent=2).encode() + b"\n")
 
 
-def _read_object(path: Path, expected: Expected) -> dict[str, Any]:
+def _read_object(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:
     there = any(path.parent.glob("checkpoint*.npz"))
     remedy = "restore it" if there else "give the path of a run directory"
     with explained(f"read {path}", remedy):

@@ -7,13 +7,13 @@ trains: `Trainer`, a step at a time, or `run_training`, a whole run, with a `Lis
 Read on in this order: `task.py`, `trainer.py`, `loop.py`.
 """
 
+import importlib
+
 from .discovery import TaskError
-from .examinations import Curve, HeatMap, Table
 from .loop import Listener, run_training
-from .schedules import Plateau, staircase
+from .pieces import MetricAccumulator
 from .streams import Batch, Epochs, Samples, Stream
 from .task import HELD_OUT_SEED, Task
-from .totals import Totals
 from .train_config import PIECE, TrainConfig
 from .trainer import NonFinite, Trainer
 
@@ -25,6 +25,7 @@ __all__ = [
     "Epochs",
     "HeatMap",
     "Listener",
+    "MetricAccumulator",
     "NonFinite",
     "Plateau",
     "Samples",
@@ -32,9 +33,20 @@ __all__ = [
     "Table",
     "Task",
     "TaskError",
-    "Totals",
     "TrainConfig",
     "Trainer",
     "run_training",
     "staircase",
 ]
+
+# what only some tasks need
+_SELDOM = {
+    **dict.fromkeys(("Plateau", "staircase"), "schedules"),
+    **dict.fromkeys(("Curve", "HeatMap", "Table"), "tables"),
+}
+
+
+def __getattr__(name):
+    if name not in _SELDOM:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_SELDOM[name]}", __name__), name)

@@ -15,34 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import corpora
 from ..config import from_json, require_same, stored_path, with_places
 from ..errors import RunError, UsageError
 from ..nn import Module
 from ..runs.arrays import load_arrays, save_arrays, under
-from ..runs.files import Count, Expected, misfit
-from ..runs.run import CONFIG, LINE, Run
+from ..runs.files import Count, misfit
+from ..runs.run import LINE, Run
 from .discovery import load_task_of
 from .task import Task
-
-# What a checkpoint says beside its arrays; a weights file has the first three alone.
-STATE = Expected(
-    {
-        "run": Expected(CONFIG),
-        "step": Count,
-        "task": dict,
-        "seconds": float,
-        "workers": Count,
-        "ranks": Count,
-        "window": dict[str, tuple[float, float]],
-        "skipped": tuple[Count, int],
-        "stream": dict,
-        "lines": Count,
-        "metrics": tuple[Count, Count | None],
-        "steady": bool,
-    },
-    needed=("step",),
-)
 
 
 def task_from_dict(run_config: dict) -> Task:
@@ -120,19 +100,18 @@ def lines_of(run: Run, task: Task) -> list[dict[str, Any]]:
     RunError says what is wrong with them.
     """
     lines = run.metrics()
-    whole = Expected(LINE, needed=tuple(LINE))
     for number, line in enumerate(lines, start=1):
         own = {"loss", task.headline, f"best_batch_{task.headline}"}
         names = own & line.keys() | task.held_out_metrics(line).keys()
         numbers = {name: line[name] for name in names}
-        wrong = misfit(line, whole) or misfit(numbers, dict[str, float | None])
+        wrong = misfit(line, LINE, needed=[*LINE])
+        wrong = wrong or misfit(numbers, dict.fromkeys(names, float | None))
         if wrong:
             raise run.bad_line(number, f"is not a line of metrics: {wrong}")
     _require_order(run, task, lines)
     if (state := run.load_state()) is not None:
         _require_own(run, state)
         require_metrics(run, state)
-        _require_possible(run, task, lines, state)
     return lines
 
 
@@ -143,19 +122,6 @@ def _require_order(run: Run, task: Task, lines: list[dict[str, Any]]) -> None:
         if step < before or (step > before and task.finished(before)):
             where = f"step {before}" if step < before else f"the end, step {before}"
             raise run.bad_line(number, f"is of step {step}, after {where}")
-
-
-def _require_possible(run: Run, task: Task, lines: list[dict], state: dict) -> None:
-    """RunError for a line, after those that the checkpoint answers for, that training
-    on from there would not have written. What else such a line says is believed.
-    """
-    saved, every = state["step"], task.config.train.log_every
-    known, _ = state.get("metrics", (len(lines), None))
-    for number, line in enumerate(lines[known:], start=known + 1):
-        step = line["step"]
-        if step != saved and (step < saved or step % every):
-            said = f"is of step {step}; from step {saved} on, where the checkpoint is, "
-            raise run.bad_line(number, f"{said}lines come every {every}")
 
 
 def text_of(run: Run) -> int | None:
@@ -171,12 +137,15 @@ def require_own_data(run: Run, task: Task) -> None:
     if (kept := text_of(run)) is None:
         return
     if (own := task.text_checksum) is not None:
-        corpora.require_same(kept, own)
+        from ..corpora import require_same as require_same_text
+
+        require_same_text(kept, own)
 
 
 def require_metrics(run: Run, state: dict) -> None:
     """RunError unless a run's lines of metrics are those that its checkpoint knows."""
-    run.require_metrics(*state.get("metrics", (state.get("lines", 0), None)))
+    with _fitting():
+        run.require_metrics(*state.get("metrics", (state.get("lines", 0), None)))
 
 
 def _require_run(state: Any, path: str | Path) -> None:
@@ -185,7 +154,7 @@ def _require_run(state: Any, path: str | Path) -> None:
             f"{path} holds arrays, but not of a training run; give a run directory, "
             "its checkpoint.npz or a weights file"
         )
-    if wrong := misfit(state, STATE):
+    if wrong := misfit(state, {"run": dict, "step": Count}, needed=["step"]):
         raise RunError(f"{path} is not of a training run: {wrong}; give another")
 
 

@@ -211,6 +211,9 @@ def _imported(name: str, file: Path) -> ModuleType:
         spec.loader.exec_module(module)
         if not getattr(getattr(module, "Task", None), "presets", None):
             raise ImportError("it defines no class Task with presets")
+        for each in dir(module.Task):
+            if getattr(getattr(module.Task, each), "__isabstractmethod__", False):
+                raise ImportError(f"its class Task lacks {each}")
         if not (module.__doc__ or "").strip():
             raise ImportError(
                 "it has no docstring, whose first line says what the task is"

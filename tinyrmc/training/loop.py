@@ -9,14 +9,13 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..backend import blas_threads, keep_freed_memory
 from ..runs.run import Run
-from .ranks import Ranks
 from .trainer import Trainer
 from .workers import WorkerLost, orphaned
 
@@ -41,36 +40,6 @@ class Listener:
         """
 
 
-class _Heard(Listener):
-    """Passes everything on to a Listener whose output may fail.
-
-    A failure must not cost the steps since the last checkpoint, so it counts as the
-    signal of a broken pipe: the run is saved, and ends.
-    """
-
-    def __init__(self, show: Listener, interrupt: Interrupt):
-        self._show, self._interrupt = show, interrupt
-
-    def step(self, step: int) -> None:
-        """As the Listener's."""
-        self._tell(self._show.step, step)
-
-    def line(self, line: dict) -> None:
-        """As the Listener's."""
-        self._tell(self._show.line, line)
-
-    def testing(self, splits: Sequence[str], seconds: float | None) -> None:
-        """As the Listener's."""
-        self._tell(self._show.testing, splits, seconds)
-
-    def _tell(self, hear: Callable[..., None], *what: Any) -> None:
-        try:
-            hear(*what)
-        except OSError:
-            self._show = Listener()
-            self._interrupt.take(getattr(signal, "SIGPIPE", signal.SIGTERM))
-
-
 class _Stopped(BaseException):
     """A signal came while nothing was left to save."""
 
@@ -83,28 +52,20 @@ class Interrupt:
     """Turns the first Ctrl-C, SIGTERM or SIGHUP into a flag. A second one stops the
     run at once, except a SIGHUP: a terminal that closes sends two.
 
-    So the step is finished and saved. Of several ranks none stops at once by itself:
-    mpiexec sees to that, and passes on to all ranks what it is sent, perhaps twice. If
-    nobody is left who waits for this process, that counts as a SIGHUP. Entering it
-    again changes nothing, also after a signal.
+    So the step is finished and saved. Of several ranks none stops at once by itself
+    (`alone`): mpiexec sees to that, and passes on to all ranks what it is sent, perhaps
+    twice. If nobody is left who waits for this process, that counts as a SIGHUP.
+    Entering it again changes nothing, also after a signal.
     """
 
-    def __init__(self, ranks: Ranks):
-        self._ranks, self._number, self._ready = ranks, 0, False
+    def __init__(self, alone: bool = True):
+        self._alone, self._number, self._ready = alone, 0, False
         self._before: dict[int, Any] = {}
 
     @property
     def number(self) -> int:
-        """The number of a signal that has come to this rank, else 0."""
+        """The number of a signal that has come, else 0."""
         return self._number or (signal.SIGHUP if orphaned() else 0)
-
-    @property
-    def signal(self) -> int:
-        """The number of a signal that has come to any rank, else 0.
-
-        All ranks ask together.
-        """
-        return int(self._ranks.largest(self.number))
 
     def __enter__(self) -> Interrupt:
         if not self._before and threading.current_thread() is threading.main_thread():
@@ -121,7 +82,7 @@ class Interrupt:
 
     def _note(self, number: int, _: object) -> None:
         self._number = number
-        if self._ranks.size == 1:
+        if self._alone:
             for each, handler in self._before.items():
                 hangup = each == getattr(signal, "SIGHUP", None)
                 signal.signal(each, _leave if hangup else handler)
@@ -164,19 +125,18 @@ def run_training(
         raise ValueError(f"max_minutes must be positive, not {max_minutes}")
     keep_freed_memory()
     one_thread, quiet = blas_threads(1), np.errstate(all="ignore")
-    with one_thread, interrupt or Interrupt(trainer.ranks) as interrupt, quiet:
-        heard = _Heard(show or Listener(), interrupt)
-        loop = _Loop(trainer, run, max_minutes, heard)
+    with one_thread, interrupt or Interrupt(trainer.ranks == 1) as interrupt, quiet:
+        loop = _Loop(trainer, run, max_minutes, show or Listener(), interrupt)
         if trainer.step == 0:
             # a directory that cannot be written is better found now than in an hour
             loop.save()
-        loop.train(interrupt)
+        loop.train()
         loop.save()
-        if not interrupt.signal:
+        if not loop.stopped():
             with contextlib.suppress(_Stopped):
-                if loop.test(interrupt):
+                if loop.test():
                     loop.save(last=1)
-        if stopped := interrupt.signal:
+        if stopped := loop.stopped():
             return signal.Signals(stopped).name
     return "finished" if trainer.finished else "time"
 
@@ -185,26 +145,65 @@ class _Loop:
     """What `run_training` keeps in mind."""
 
     def __init__(
-        self, trainer: Trainer, run: Run, max_minutes: float | None, show: Listener
+        self,
+        trainer: Trainer,
+        run: Run,
+        max_minutes: float | None,
+        show: Listener,
+        interrupt: Interrupt,
     ):
         self.trainer, self.run, self.show = trainer, run, show
-        self.config, self.ranks = trainer.task.config.train, trainer.ranks
+        self.interrupt, self.config = interrupt, trainer.task.config.train
         self.limit = float("inf") if max_minutes is None else 60 * max_minutes
-        self.lines: int = self.ranks.together(lambda: len(run.metrics()))
+        self.lines = len(run.metrics())
         self.began, self.before = time.monotonic(), trainer.seconds
         self.saved = 0.0  # seconds from the beginning
         # updates skipped until the last line, and whether the newest checkpoint is good
         self.skipped = int(trainer.skipped)
-        state = self.ranks.together(run.load_state) or {}
+        state = run.load_state() or {}
         self.good: bool = state.get("steady", True)
         self.kept: int = state.get("step", 0)  # the step of the newest checkpoint
         self.tested = -1  # the step of the last evaluation on all held-out sets
         self.took: float | None = None  # seconds of the last one, on the watched set
 
-    def train(self, interrupt: Interrupt) -> None:
-        """Steps, until there is a reason to stop."""
+    def stopped(self) -> int:
+        """The number of a signal that has come, else 0."""
+        return int(self.trainer.agreed(self.interrupt.number)[0])
+
+    def tell(self, hear: str, *what: Any) -> None:
+        """Tell the listener, whose output may fail.
+
+        That must not cost the steps since the last checkpoint, so it counts as the
+        signal of a broken pipe: the run is saved, and ends.
+        """
         try:
-            self._train(interrupt)
+            getattr(self.show, hear)(*what)
+        except OSError:
+            self.show = Listener()
+            self.interrupt.take(getattr(signal, "SIGPIPE", signal.SIGTERM))
+
+    def train(self) -> None:
+        """Steps, until there is a reason to stop."""
+        trainer = self.trainer
+        try:
+            while not trainer.finished:
+                self._advance()
+                # several ranks must save and stop at the same step
+                elapsed, stopped = trainer.agreed(
+                    time.monotonic() - self.began, self.interrupt.number
+                )
+                trainer.seconds = self.before + elapsed
+                self.tell("step", trainer.step)
+                if trainer.step % self.config.log_every == 0:
+                    self._read()
+                # what comes late, other ranks hear of after the next step
+                late = trainer.ranks == 1 and self.interrupt.number
+                if elapsed >= self.limit or stopped or late:
+                    return
+                due = elapsed - self.saved >= 60 * self.config.checkpoint_minutes
+                if due and self.steady():
+                    self.save()
+                    self.saved = elapsed
         except WorkerLost as error:
             raise WorkerLost(
                 f"{error}; the checkpoint of step {self.kept:,} is there to resume "
@@ -212,46 +211,22 @@ class _Loop:
                 "with fewer it takes less memory"
             ) from error
         finally:
-            self.trainer.rest()
+            trainer.rest()
 
-    def _train(self, interrupt: Interrupt) -> None:
-        while not self.trainer.finished:
-            elapsed, stopped = self._step(interrupt)
-            self.show.step(self.trainer.step)
-            if self.trainer.step % self.config.log_every == 0:
-                self._read()
-            # several ranks hear of a late signal with the next step's notes
-            late = self.ranks.size == 1 and interrupt.number
-            if elapsed >= self.limit or stopped or late:
-                return
-            due = elapsed - self.saved >= 60 * self.config.checkpoint_minutes
-            if due and self.steady():
-                self.save()
-                self.saved = elapsed
-
-    def _step(self, interrupt: Interrupt) -> tuple[float, int]:
-        """One step: the seconds since the beginning, and a signal's number or 0.
-
-        Both are the largest of all ranks, which must save and stop at the same step.
-        """
+    def _advance(self) -> None:
         try:
-            notes = self.trainer.advance(
-                lambda: (time.monotonic() - self.began, interrupt.number)
-            )
+            self.trainer.advance()
         except WorkerLost:
             if self.trainer.repeatable:  # all is as it was after the step before
                 self.save()
             raise
-        elapsed, stopped = map(max, zip(*notes, strict=True))
-        self.trainer.seconds = self.before + elapsed
-        return elapsed, stopped
 
     def _read(self) -> None:
         """A line of metrics."""
         test = self.trainer.step % self.config.evaluate_every == 0
         over = self.trainer.finished
         if test and over:
-            self._tell()
+            self._tell_of_test()
         began = time.monotonic()
         line = self.trainer.read(test)
         self.skipped = line.get("skipped_updates", 0)
@@ -261,16 +236,16 @@ class _Loop:
         if test and (over or len(self.trainer.task.splits) == 1):
             self.tested = self.trainer.step
 
-    def _tell(self) -> None:
+    def _tell_of_test(self) -> None:
         splits = self.trainer.task.splits
-        self.show.testing(splits, self.took and self.took * len(splits))
+        self.tell("testing", splits, self.took and self.took * len(splits))
 
     def _log(self, line: dict) -> None:
-        self.ranks.each(lambda: self.run.log(line))
-        self.show.line(line)
+        self.run.log(line)
+        self.tell("line", line)
         self.lines += 1
 
-    def test(self, interrupt: Interrupt) -> bool:
+    def test(self) -> bool:
         """A last line with all held-out metrics, unless the last line has them.
 
         Returns whether it was needed.
@@ -278,8 +253,8 @@ class _Loop:
         trainer = self.trainer
         if self.tested == trainer.step:
             return False
-        self._tell()
-        with interrupt.at_once():
+        self._tell_of_test()
+        with self.interrupt.at_once():
             found = trainer.evaluate()
         place = trainer.task.place(trainer.step)
         self._log(trainer.place() | trainer.means() | place | found)
@@ -300,14 +275,10 @@ class _Loop:
         last: how many lines came after the newest checkpoint. This one replaces that,
             and they are cut off when the run goes on.
         """
-        # so that a bad state never replaces a good one
-        self.ranks.each(self.trainer.require_finite)
-        self.trainer.require_agreement()
+        self.trainer.require_finite()  # so that a bad state never replaces a good one
         arrays, state = self.trainer.arrays(), self.trainer.state()
         state |= {"lines": self.lines - last, "run": self.run.config}
         state["steady"] = self.steady()
-        checksum = self.ranks.from_first(lambda: self.run.checksum(self.lines))
-        state["metrics"] = [self.lines, checksum]
-        instead = bool(last) or not self.good
-        self.ranks.each(lambda: self.run.save(arrays, state, instead))
+        state["metrics"] = [self.lines, self.run.checksum(self.lines)]
+        self.run.save(arrays, state, instead=bool(last) or not self.good)
         self.good, self.kept = state["steady"], self.trainer.step

@@ -1,25 +1,26 @@
-"""Ranks that train together: one process, or as many as `mpiexec` has started, on one
-machine or on several.
+"""Ranks that train together: the processes that `mpiexec` has started, on one machine
+or on several.
 
     mpiexec -n 4 python -m mpi4py -m tinyrmc.train nth_farthest
 
 Every rank holds the whole network and takes every step. Each draws and differentiates
 its own pieces of a batch; one Allreduce adds up the flat gradients, and the same update
 follows everywhere. So there is no master, and nothing is sent but gradients and short
-messages. (Where a learner and actors part, in apart.py, rank 0 takes the updates and
-sends its parameters.) Only files are the business of rank 0: it reads what there is to
-go on from, tells the others (`from_first`, `share`), writes and prints.
+messages. Only files are the business of rank 0: it reads what there is to go on from
+and tells the others (`broadcast`), and it alone writes and prints.
+
+All of that is here, around the path of a run on one machine: `RankTrainer` is a
+`Trainer` whose steps end in a meeting. NumPy buffers and JSON pass between ranks, never
+pickle.
+
+An error on one rank must not leave the others waiting for it. So every exchange begins
+with a meeting, in which each rank says how much it will send, or that it is leaving; a
+rank that leaves with an error says so at the next meeting, from the end of the `with`
+block of its ranks. Then all leave, and the first of those that failed tells why.
 
 MPI recommends, but does not promise, that all ranks get the same sums, and each
 computes the gradient's norm with its own BLAS. So before training, and whenever a
-checkpoint is saved, the ranks compare their parameters, to the last bit
-(`Trainer.require_agreement`).
-
-The training code talks to `Ranks`, which is a single process, for which all of this
-does nothing. `MpiRanks` is the same over MPI: NumPy buffers and JSON, never pickle. An
-exception on one rank must not leave the others waiting for it. Hence the rule: compute
-what can fail on one rank alone inside `from_first`, `each` or `together`. Afterwards
-either all ranks go on or all stop.
+checkpoint is saved, the ranks compare their parameters, to the last bit.
 """
 
 from __future__ import annotations
@@ -30,14 +31,18 @@ import json
 import os
 import re
 import sys
+import zlib
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..backend import namespace, to_device, to_host
-from ..errors import UserError
+from ..errors import RunError, UserError
 from ..runs.machine import usable_cores
-from .workers import available_cores
+from ..runs.run import Run
+from .trainer import Trainer
 
 # The variables in which a launcher tells how many ranks it has started, and which one
 # this is. PMIx tells only the latter.
@@ -46,6 +51,7 @@ LAUNCHERS = {
     "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK",  # Open MPI
     "SLURM_STEP_NUM_TASKS": "SLURM_PROCID",  # srun
 }
+LEAVING = -1  # in the place of a message's length
 
 
 class LaunchError(UserError, RuntimeError):
@@ -53,74 +59,23 @@ class LaunchError(UserError, RuntimeError):
 
 
 class Ranks:
-    """The ranks of a run; here a single process.
-
-    Every method is called by all of them, in the same order.
+    """The ranks of a program; here a single process.
 
     rank, size: which one this is, and how many there are. Rank 0 writes and prints.
-    local_rank: how many ranks before this one are on the same machine.
-    cores: how many cores each rank has, on the machine where they have fewest; cores
-        that several ranks may use are divided among them.
     mpi: name and version of the MPI library, if there is one.
+    run: what the directory of a run is here.
     """
 
-    rank, size, local_rank, mpi = 0, 1, 0, None
+    rank, size, mpi = 0, 1, None
+    run: type[Run] = Run
 
-    def __init__(self):
-        self.cores = available_cores()
+    def broadcast(self, read: Callable[[], tuple]) -> tuple:
+        """(what JSON can hold, arrays by name): what `read` gives on rank 0."""
+        return read()
 
-    def each(self, compute: Callable[[], object]) -> list:
-        """[compute() of each rank], in order of rank.
-
-        What it returns must be what JSON can hold, and it must not talk to other ranks.
-
-        If it raises an exception on some ranks, the first of them raises it here and
-        all others leave with SystemExit: so it is told once. They leave with code 0,
-        because some launchers end everybody at the first other code, perhaps before it
-        is told.
-        """
-        return [compute()]
-
-    def together(self, compute: Callable[[], object]):
-        """compute() of this rank, whatever it returns, once those of all others have
-        succeeded too; a failure is as in `each`.
-        """
-        kept = []
-        self.each(lambda: kept.append(compute()))
-        return kept[0]
-
-    def from_first(self, compute: Callable[[], object]):
-        """compute() of rank 0, for all ranks. The others do not call it.
-
-        What it returns must be what JSON can hold. A failure is as in `each`.
-        """
-        return self.each(lambda: compute() if self.rank == 0 else None)[0]
-
-    def share(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Rank 0's arrays, for all ranks; those that the others pass do not count."""
-        return arrays
-
-    def largest(self, number: float) -> float:
-        """The largest of all ranks' numbers."""
-        return max(self.each(lambda: number))
-
-    def sum(self, array) -> None:
-        """Add up the ranks' arrays, in place.
-
-        Through the host (waits for the device) if they lie on a GPU.
-        """
-
-    def merge(self, array: np.ndarray) -> None:
-        """Give every rank the whole of an array, in place: each has filled in a part of
-        its own, and left the others' parts zero.
-        """
-
-    def gather(self, rows: np.ndarray, counts: list[int]) -> np.ndarray:
-        """The rows of all ranks on rank 0, in order of rank; elsewhere those given.
-
-        counts: how many each rank gives. They are alike in all other axes.
-        """
-        return rows
+    def trainer(self, *arguments: Any, **options: Any) -> Trainer:
+        """A `Trainer`, which takes its steps together with those of all ranks."""
+        return Trainer(*arguments, **options)
 
     def launch(self, python: str = "python") -> str:
         """What comes before the name of a module on a command line that starts it on as
@@ -136,104 +91,206 @@ class Ranks:
 
 
 class MpiRanks(Ranks):
-    """All ranks of MPI's world. `mpi` is the module mpi4py.MPI.
+    """All ranks of MPI's world, for a `with` block in which all of them do the same.
 
-    As a context manager it lets only rank 0 print, and ends MPI if all ranks leave
-    alike. A rank that leaves alone, with an exception the others know nothing of, does
-    not wait for them: it tells why and `python -m mpi4py` then ends them all.
+    Only rank 0 prints there. `mpi` is the module mpi4py.MPI.
+
+    local_rank: how many ranks before this one are on the same machine.
+    cores: how many cores each rank has, on the machine where they have fewest; cores
+        that several ranks may use are divided among them.
     """
 
     def __init__(self, mpi):
         self._mpi, self._comm = mpi, mpi.COMM_WORLD
-        self._failed_alike, self._open = False, contextlib.ExitStack()
+        self._over, self._muted = False, contextlib.ExitStack()
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         name, version = mpi.get_vendor()
         self.mpi = f"{name} {'.'.join(map(str, version))}"
-        places = self.each(lambda: [mpi.Get_processor_name(), usable_cores()])
+        places = self.allgather([mpi.Get_processor_name(), usable_cores()])
         shares = [len(cores) // places.count([at, cores]) for at, cores in places]
         self.cores = max(1, min(shares))
         machines = [machine for machine, _ in places]
         self.local_rank = machines[: self.rank].count(machines[self.rank])
+        if self.rank > 0:
+            self.run = Onlooker
 
-    def each(self, compute):
-        failure = None
-        try:
-            words = json.dumps({"value": compute()})
-        except (Exception, SystemExit) as error:
-            failure, words = error, json.dumps({"failed": True})
-        replies = [json.loads(reply) for reply in self._exchange(words.encode())]
-        failed = [rank for rank, reply in enumerate(replies) if "failed" in reply]
-        if failed:
-            self._failed_alike = True
-            if failed[0] != self.rank:
-                raise SystemExit(0)
-            if len(failed) < self.size:
-                if isinstance(failure, SystemExit):
-                    failure = LaunchError(
-                        f"the program called sys.exit({failure.code!r})"
-                    )
-                failure.add_note(f"(on rank {self.rank} of {self.size})")
-            raise failure
-        return [reply["value"] for reply in replies]
-
-    def _exchange(self, message: bytes) -> list[bytes]:
+    def _meet(self, length: int) -> np.ndarray:
+        """What every rank says in a meeting."""
         lengths = np.empty(self.size, np.int64)
-        self._comm.Allgather(np.array([len(message)]), lengths)
+        self._comm.Allgather(np.array([length]), lengths)
+        return lengths
+
+    def _lengths(self, length: int) -> np.ndarray:
+        """The lengths of all ranks' messages; SystemExit if one of them is leaving."""
+        lengths = self._meet(length)
+        if lengths.min() == LEAVING:
+            self._over = True
+            raise SystemExit(0)
+        return lengths
+
+    def allgather(self, value: Any) -> list:
+        """[value of each rank], in order of rank; values are what JSON can hold."""
+        message = json.dumps(value).encode()
+        lengths = self._lengths(len(message))
         rows = np.zeros((self.size, lengths.max()), np.uint8)
         rows[self.rank, : len(message)] = np.frombuffer(message, np.uint8)
         self._comm.Allgather(self._mpi.IN_PLACE, rows)
-        return [
-            row[:length].tobytes() for row, length in zip(rows, lengths, strict=True)
-        ]
+        pairs = zip(rows, lengths, strict=True)
+        return [json.loads(row[:length].tobytes()) for row, length in pairs]
 
-    def share(self, arrays):
-        shapes = self.from_first(
-            lambda: [[name, x.dtype.str, x.shape] for name, x in arrays.items()]
-        )
+    def broadcast(self, read):
+        said, arrays = read() if self.rank == 0 else (None, {})
+        about = [[name, x.dtype.str, x.shape] for name, x in arrays.items()]
+        said, about = self.allgather([said, about])[0]
         if self.rank > 0:
-            arrays = {name: np.empty(shape, dtype) for name, dtype, shape in shapes}
-        for array in arrays.values():
-            self._comm.Bcast(array.reshape(-1).view(np.uint8))
-        return arrays
+            arrays = {name: np.empty(shape, dtype) for name, dtype, shape in about}
+        for x in arrays.values():
+            self._comm.Bcast(x.reshape(-1).view(np.uint8))
+        return said, arrays
 
-    def sum(self, array):
+    def allreduce(self, array) -> None:
+        """Add up the ranks' arrays, in place; through the host if they lie on a GPU."""
         host = to_host(array)  # on NumPy the array itself
+        self._lengths(0)
         self._comm.Allreduce(self._mpi.IN_PLACE, host)
         if host is not array:
             array[...] = to_device(host, namespace(array))
 
-    def merge(self, array):
-        # as bytes: where one rank has a byte all others have zero
-        self._comm.Allreduce(self._mpi.IN_PLACE, array.reshape(-1).view(np.uint8))
-
-    def gather(self, rows, counts):
-        own = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
-        if self.rank > 0:
-            self._comm.Gatherv(own, None)
-            return rows
-        whole = np.empty((sum(counts), *rows.shape[1:]), rows.dtype)
-        sizes = [count * (whole.nbytes // len(whole)) for count in counts]
-        self._comm.Gatherv(own, [whole.reshape(-1).view(np.uint8), sizes])
-        return whole
+    def trainer(self, *arguments, **options):
+        return RankTrainer(self, *arguments, **options)
 
     def launch(self, python="python"):
         return f"mpiexec -n {self.size} {python} -m mpi4py -m"
 
     def __enter__(self):
         if self.rank > 0:
-            nowhere = self._open.enter_context(open(os.devnull, "w"))
-            self._open.enter_context(contextlib.redirect_stdout(nowhere))
+            nowhere = self._muted.enter_context(open(os.devnull, "w"))
+            self._muted.enter_context(contextlib.redirect_stdout(nowhere))
+            self._muted.enter_context(contextlib.redirect_stderr(nowhere))
         return self
 
     def __exit__(self, kind, error, traceback):
-        self._open.close()
-        if error is None or self._failed_alike:
+        self._muted.close()
+        if self._over:
             self._mpi.Finalize()  # waits for all
-        elif isinstance(error, SystemExit) and not error.code:
-            # mpi4py would wait for the others, in vain
-            raise LaunchError(
-                f"rank {self.rank} of {self.size} called sys.exit({error.code!r})"
-            ) from error
+            return
+        said = self._meet(LEAVING if error is not None else 0)
+        self._mpi.Finalize()
+        leaving = np.flatnonzero(said == LEAVING).tolist()
+        if leaving and leaving[0] != self.rank:
+            # with code 0: some launchers end everybody at the first other code, perhaps
+            # before the reason is told
+            raise SystemExit(0) from None
+        if 0 < len(leaving) < self.size:
+            note = f"(on rank {self.rank} of {self.size})"
+            if isinstance(error, SystemExit):
+                raise LaunchError(
+                    f"the program called sys.exit({error.code!r}) {note}"
+                ) from error
+            error.add_note(note)
+
+
+class Onlooker(Run):
+    """A run that rank 0 writes and reads; here those methods do nothing."""
+
+    @classmethod
+    def create(cls, root, name, config, environment, path=None):
+        return cls(Path(), dict(config), dict(environment))
+
+    def writing(self):
+        return contextlib.nullcontext()
+
+    def moved(self, config):
+        return self
+
+    def save(self, arrays, state, instead=False):
+        pass
+
+    def load_state(self):
+        return None
+
+    def log(self, line):
+        pass
+
+    def metrics(self):
+        return []
+
+    def truncate_metrics(self, lines):
+        pass
+
+    def checksum(self, lines):
+        return None
+
+    has_metrics = False
+
+
+class RankTrainer(Trainer):
+    """A Trainer for each of several ranks, all made alike.
+
+    All ranks call every method, in the same order.
+    """
+
+    def __init__(self, ranks: MpiRanks, *arguments: Any, **options: Any):
+        self.together = ranks
+        self.rank, self.ranks, self.cores = ranks.rank, ranks.size, ranks.cores
+        self.local_rank = ranks.local_rank
+        super().__init__(*arguments, **options)
+
+    def agreed(self, *numbers):
+        """The largest of all ranks' numbers: all must save and stop at one step."""
+        return [*map(max, zip(*self.together.allgather(numbers), strict=True))]
+
+    def try_out(self):
+        super().try_out()
+        self._require_agreement()
+
+    def arrays(self):
+        self._require_agreement()
+        return super().arrays()
+
+    def _ask(self, do, **more):
+        replies = self.together.allgather(super()._ask(do, **more))
+        return [reply for of_rank in replies for reply in of_rank]
+
+    def _plain(self, metrics):
+        return metrics.plain()
+
+    def _add_up_gradients(self):
+        super()._add_up_gradients()
+        whole = self.optimizer.packed(self.optimizer.gradient)
+        self.together.allreduce(whole)
+        self.optimizer.unpack(whole, self.optimizer.gradient)
+
+    def _line(self):
+        # rank 0's for all: curricula must move in step, and rounding may differ
+        return self.together.allgather(super()._line())[0]
+
+    def _whole_carry(self):
+        whole = super()._whole_carry()
+        for x in whole.values():
+            # as bytes: where one rank has a byte all others have zero
+            self.together.allreduce(x.reshape(-1).view(np.uint8))
+        return whole
+
+    def _require_agreement(self):
+        """RunError unless all ranks have the same parameters, to the last bit.
+
+        The same step and state of the optimizer too. Waits for the device.
+        """
+        optimizer = self.optimizer
+        checksum = zlib.crc32(json.dumps([self.step, self.task.state()]).encode())
+        for x in (optimizer.packed(optimizer.data), *optimizer.state().values()):
+            checksum = zlib.crc32(to_host(x).tobytes(), checksum)
+        if len({*self.together.allgather(checksum)}) > 1:
+            raise RunError(
+                f"the ranks' parameters differ at step {self.step} (nothing was "
+                "saved): they read different checkpoints, or round differently; give "
+                "all ranks the same files, NumPy and kind of processor, then resume or "
+                "start again"
+            )
+
+
+# --- How a program learns that it is one of several -----------------------------------
 
 
 def launched() -> Ranks:
@@ -242,8 +299,8 @@ def launched() -> Ranks:
 
     LaunchError if there is no MPI library, and if one of LAUNCHERS has started ranks
     that do not know of each other: they would train the same network once each. They
-    know through `-m mpi4py`, which also ends all ranks when one fails, and only if its
-    MPI is the launcher's.
+    know through `-m mpi4py`, which also ends all ranks when one is killed, and only if
+    its MPI is the launcher's.
     """
     mpi = None
     if re.search(r" -m ?mpi4py(\.run)?\b", " ".join(sys.orig_argv)):

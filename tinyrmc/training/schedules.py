@@ -13,18 +13,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from ..errors import check_number, check_sizes, check_switch
-
 
 def staircase(
     peak: float, every: float, factor: float = 0.5
 ) -> Callable[[float], float]:
     """rate(k) = peak * factor ** floor(k / every); k may count steps or epochs."""
-    for name, value in ("peak", peak), ("every", every), ("factor", factor):
-        if not 0 < check_number("staircase", name, value) < math.inf:
-            raise ValueError(
-                f"staircase: {name} must be positive and finite, not {value!r}"
-            )
     return lambda k: peak * factor ** (k // every)
 
 
@@ -55,17 +48,11 @@ class Plateau:
         against: Literal["best", "last"] = "best",
         larger: bool = False,
     ):
-        for name, value in ("factor", factor), ("threshold", threshold):
-            check_number("Plateau", name, value)
-        check_sizes("Plateau", patience=patience)
-        if not isinstance(metric, str):
-            raise TypeError(f"Plateau: metric must be a name, not {metric!r}")
-        if not (0 < factor < 1 and threshold >= 0):
+        if not (0 < factor < 1 and threshold >= 0 and patience >= 1):
             raise ValueError(
-                "Plateau: factor must be in (0, 1), and threshold not negative, not "
-                f"{factor!r} and {threshold!r}"
+                "Plateau: factor must be in (0, 1), threshold not negative and "
+                f"patience at least 1, not {factor}, {threshold} and {patience}"
             )
-        check_switch("Plateau", "larger", larger)
         if against not in ("best", "last"):
             raise ValueError(
                 f'Plateau: against must be "best" or "last", not {against!r}'

@@ -1,17 +1,37 @@
 """What a task gives to the training loop.
 
 A task file defines a class `Task`. Give it `presets`, `build`, `draw` and `loss`; the
-rest has sensible defaults. Three things stand apart:
+rest has sensible defaults. `streams.py`, `texts.py` and `schedules.py` have pieces to
+build a task from.
 
-- this file: what learning needs, and when the loop asks for it;
-- `presentation.py`: what command lines, reports and pictures ask for;
-- `streams.py`, `texts.py` and `schedules.py`: pieces to build a task from.
+Whatever else a task can do, commands find by the name of the method, and a task that
+cannot has none:
+
+    questions(batch)              what examples ask, as `results.probes.Questions`: for
+                                  `plot attention`, which also needs a network with a
+                                  `core`, and a layer `head` that makes logits of its
+                                  last output. None: nothing but whether it is right
+    readings(model, task=None)    what memory networks do with stories, as
+                                  `results.hops.Reading`s, for `plot hops`; of one of
+                                  the task's numbers alone. UserError without hops
+    generate(model, prompt, rng, words=100, temperature=1.0, top_k=0, unk=True)
+                                  the words with which a language model goes on, one by
+                                  one, for `generate`; "\\n" ends a line. UserError
+                                  for unknown words in a prompt; `unk` may be left out
+    pictures(model, folder)       draws what there is to see in a trained model, at the
+                                  end of a run and for `plot`: the files' paths
+    analyses(model)               whatever else there is to measure on held-out
+                                  examples, as (name, `Table`), for `evaluate`. Some of
+                                  it takes long: each is shown when it is there
+    analysis_titles               {name: what it measures, in a few words} of these, in
+                                  their order; shown beforehand where they take long,
+                                  and as headings. It may be left out
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,39 +40,27 @@ from .. import optim
 from ..autograd.engine import Parameter
 from ..backend import to_device
 from ..config import check_values
+from ..cores.config import CoreConfig, unused
 from ..nn import Module
-from .checks import check_result, telling
+from .checks import check_class, check_result, telling
 from .discovery import TaskError
-from .presentation import Presentation
-from .streams import BLOCK, Batch, Epochs, Samples, Stream
-from .totals import Sums, Totals
-from .train_config import PIECE, TrainConfig
-from .workers import pieces_of
-
-__all__ = [
-    "BLOCK",
-    "HELD_OUT_SEED",
-    "PIECE",
-    "Batch",
-    "Epochs",
-    "Samples",
-    "Stream",
-    "Task",
-    "Totals",
-    "TrainConfig",
-]
+from .pieces import MetricAccumulator, Sums, pieces_of
+from .streams import Batch, Samples, Stream
 
 # every run of a task is tested on the same examples, whatever its own seed
 HELD_OUT_SEED = 2018
 
 
-class Task(Presentation):
-    """What learning needs of a task.
+class Task:
+    """What learning needs of a task, and what a run tells of it.
 
     Its `config` decides the result of a run, together with the seed. Everything that
     `observe` changes must be in `state`: workers in other processes, and runs that go
     on from a checkpoint, know of nothing else.
 
+    presets: {name: (one line of description, config)}; the first is the default. A
+        config is a frozen dataclass with a field `train: TrainConfig` and whatever else
+        the task needs; its fields and their docstrings are the command line.
     headline: the metric that says how well a run does: its curve is drawn, and on the
         held-out examples it is `test_<headline>`. If it is an accuracy, each line of
         metrics also has that of the best single training batch since the line before,
@@ -68,22 +76,48 @@ class Task(Presentation):
         captures another CUDA graph of the step. None: all of it.
     carries: whether `loss` hands a carry from step to step, such as the state of a
         recurrent network in the middle of a long text.
-    apart: whether, of several ranks, one learns while the others act (`apart.py`).
+    grids: {name: (one line of description, preset, {field: values})}: sweeps worth a
+        name, such as a figure of the paper's.
+    published: {cell: (what the paper reports, the words that train it)}: the paper's
+        results, for `python -m tinyrmc report`; "" for a cell of ours alone. The words
+        follow the task's name on the command line: "paper --model.core lstm"; None:
+        nothing here trains it. See `cell`.
+    claims: {what the paper says: (the cell that is better, the cell that is worse)}:
+        reports hold them against our own results, where there are both.
+    unit: what the examples of a batch are counted in, and how many of those one is:
+        ("tokens", 35), for windows of a text. Curves can be drawn against it.
+    row: what a row of a batch is called: a lane, where each goes on with its text.
+    batches: what the metrics of training batches are about, in a word or two.
+    batches_watched: whether those are metrics of the network that is watched on the
+        held-out examples, and of no other: then they are drawn beside its curve.
+    success: a run counts as a success from this value of the headline metric on the
+        held-out examples; None, the default where lower is better: none does.
     """
 
+    presets: dict[str, tuple[str, Any]] = {}
     headline: str = "accuracy"
     lower: tuple[str, ...] = ("loss", "perplexity")
     splits: tuple[str, ...] = ("test",)
     test_examples: int = 10_240
     phases: tuple[str, ...] | None = None
     carries: bool = False
-    apart: bool = False
+
+    grids: dict[str, tuple[str, str, dict[str, Any]]] = {}
+    published: Mapping[str, tuple[str, str | None]] = {}
+    claims: Mapping[str, tuple[str, str]] = {}
+    unit: tuple[str, int] = ("samples", 1)
+    row: str = "example"
+    batches: str = "batches"
+    batches_watched: bool = True
+    success: float | None = 0.9
 
     def __init_subclass__(cls, **keywords: Any):
         super().__init_subclass__(**keywords)
         ours = cls.__mro__[: cls.__mro__.index(Task)]
         if cls.headline in cls.lower and not any("success" in vars(k) for k in ours):
             cls.success = None
+        if cls.presets:
+            check_class(cls)
 
     def __init__(self, config: Any):
         check_values(config)
@@ -94,7 +128,6 @@ class Task(Presentation):
     @abc.abstractmethod
     def build(self, seed: np.random.SeedSequence) -> Module:
         """A new network."""
-        raise NotImplementedError
 
     def draw(self, rng: np.random.Generator, count: int) -> Batch:
         """`count` fresh examples as a dict of example-first arrays.
@@ -133,7 +166,6 @@ class Task(Presentation):
         in every step, so row k of each batch must go on where row k of the last one
         stopped: it is a lane of the text. See `carries`.
         """
-        raise NotImplementedError
 
     def carried(self, model) -> Batch:
         """What one example may carry, as arrays (1, ...). A checkpoint's must have the
@@ -160,7 +192,9 @@ class Task(Presentation):
     def learning_rate(self, step: int) -> float:
         """The rate of this step: warm-up, plateau, decay. `schedules.py` has others."""
         t = self.config.train
-        return optim.schedule(t.learning_rate, t.steps, t.warmup_steps, t.decay)(step)
+        return optim.schedule(
+            t.learning_rate, t.steps, t.warmup_steps, t.cosine_fraction
+        )(step)
 
     def after_update(self, model) -> None:
         """Called after each update, for constraints on parameters."""
@@ -217,14 +251,14 @@ class Task(Presentation):
         split: one of `splits`; None: the first. Records no tape.
         """
         split = split or self.splits[0]
-        held_out, totals = self.held_out(*self.naming(split)), Totals()
+        held_out, found = self.held_out(*self.naming(split)), MetricAccumulator()
         pieces = pieces_of(self.examples(split), self.config.train.piece(xp), workers)
         for start, stop in pieces[worker::workers]:
             batch = move_batch(xp, held_out.batch(0, start, stop))
             with telling(stop - start):
                 total, count, metrics = self.measure(model, batch)
-            totals.add({"loss": (total.data, count), **metrics})
-        return totals.sums
+            found.add({"loss": (total.data, count), **metrics})
+        return found.sums
 
     def measure(self, model, batch: Batch) -> tuple:
         """What `evaluate` adds up: (sum, count, metrics), as from `loss`.
@@ -271,7 +305,7 @@ class Task(Presentation):
 
         Waits for the device.
         """
-        means = self.summary(Totals(sums).means())
+        means = self.summary(MetricAccumulator(sums).means())
         return {f"{split}_{name}": value for name, value in means.items()}
 
     def held_out_metrics(self, line: Mapping[str, Any]) -> dict[str, Any]:
@@ -284,7 +318,78 @@ class Task(Presentation):
         split, _, name = metric.partition("_")
         return (name if split in self.splits else metric) in self.lower
 
+    # --- How it presents itself -------------------------------------------------------
+
+    def describe(self, model) -> str:
+        """The network in a few words, for the first lines of a run."""
+        return type(model).__name__
+
+    def parameters(self, model) -> int:
+        """How many parameters the network has that reports tell of.
+
+        By default all of the model's. Of several networks side by side one may count.
+        """
+        return model.num_parameters
+
+    def notes(self) -> Sequence[str]:
+        """What you should know about a run before it begins, a sentence each.
+
+        For example, that a text is not the published one.
+        """
+        return ()
+
+    def idle(self) -> dict[str, Sequence[str]]:
+        """{where: the fields that make no difference there} of this configuration.
+
+        {"where all is seen": ["world.viewport"]}. If you set one of them, you are told.
+        Leave out those that the core does not use: they are known.
+        """
+        return {}
+
+    def references(self) -> dict[str, dict[str, float]]:
+        """{metric: {label: value}}: floors and published numbers.
+
+        They are shown beside the metric and drawn in its curve. The metrics are those
+        of the held-out examples, named after their set: "test_accuracy", where `loss`
+        gives "accuracy". A published number's label begins with "paper"; the others are
+        what one can reach without learning the task.
+        """
+        return {}
+
+    def deviation(self, metric: str, label: str) -> float | None:
+        """The standard deviation of one held-out example's value from a reference.
+
+        It is that of a network as good as the reference, and decides how far a network
+        must come to be past it. None: a share's own, if the metric is one, else 0.
+        """
+        return None
+
+    def cell(self) -> str | None:
+        """The name, in `published`, of the result to compare this configuration with.
+
+        It says what is tested, and which core.
+        """
+        return None
+
+    def is_final(self, line: dict) -> bool:
+        """Whether the batches up to a line of metrics were of the task itself.
+
+        A curriculum begins with easier ones.
+        """
+        return True
+
 
 def move_batch(xp, batch: Batch) -> Batch:
     """A host batch as arrays of `xp`; on NumPy the batch itself."""
     return batch if xp is np else {name: to_device(x, xp) for name, x in batch.items()}
+
+
+def idle_fields(task: Any) -> dict[str, list[str]]:
+    """{where: the fields that make no difference there}, of the task and its core."""
+    model = getattr(task.config, "model", None)
+    found: dict[str, list[str]] = {}
+    if isinstance(model, CoreConfig):
+        found[f"on the core {model.core}"] = [f"model.{name}" for name in unused(model)]
+    for where, names in task.idle().items():
+        found[where] = [*found.get(where, ()), *names]
+    return found

@@ -20,12 +20,12 @@ from .streams import BLOCK, Epochs, Stream, from_blocks
 # --- Reading to learn -----------------------------------------------------------------
 
 
-class Lanes(Stream):
+class BPTTBatches(Stream):
     """Windows of a text, read in several lanes at once, epoch after epoch.
 
     A batch has tokens (B, T) and targets (B, T), each target the token that follows;
-    fresh (B,), whether an epoch begins; and noise (B,), the seed of each lane's dropout
-    masks in this step.
+    is_first (B,), whether an epoch begins; and noise (B,), the seed of each lane's
+    dropout masks in this step.
     """
 
     random_access = True
@@ -56,7 +56,7 @@ class Lanes(Stream):
         return {
             "tokens": np.ascontiguousarray(tokens[:, :-1]),
             "targets": np.ascontiguousarray(tokens[:, 1:]),
-            "fresh": np.full(stop - start, place == 0),
+            "is_first": np.full(stop - start, place == 0),
             **from_blocks(seeds, start, stop),
         }
 

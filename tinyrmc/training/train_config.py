@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -18,14 +19,6 @@ from ..config import ADDED, check_values
 PIECE = 128
 
 LARGEST = float(np.finfo(np.float32).max)  # parameters are float32
-POSITIVE = (
-    "steps",
-    "batch_size",
-    "learning_rate",
-    "log_every",
-    "evaluate_every",
-    "nonfinite_limit",
-)
 # settings that one optimizer, or two, make use of
 BELONG = {
     "momentum": ("sgd",),
@@ -59,7 +52,7 @@ class TrainConfig:
     """peak learning rate"""
     warmup_steps: int = 200
     """steps over which the rate rises linearly to its peak"""
-    decay: float = 0.0
+    cosine_fraction: float = field(default=0.0, metadata={"was": "decay"})
     """fraction of all steps, at the end, over which the rate falls to zero along a
     cosine
     """
@@ -85,9 +78,11 @@ class TrainConfig:
     """what is minimised: the mean of a batch's losses, or their sum"""
     clip_norm: float | None = 1.0
     """largest L2 norm of the gradient; None: not clipped"""
-    clips: Literal["whole", "matrix"] = field(default="whole", metadata=ADDED)
+    clip_by: Literal["whole", "matrix"] = field(
+        default="whole", metadata=ADDED | {"was": "clips"}
+    )
     """what is clipped to that norm: the whole gradient, or each matrix of it"""
-    piece_size: int | None = None
+    micro_batch_size: int | None = field(default=None, metadata={"was": "piece_size"})
     """at most this many examples go through the network at once, in pieces that the
     workers share; None: 128, on a GPU the batch
     """
@@ -104,34 +99,31 @@ class TrainConfig:
 
     def __post_init__(self):
         check_values(self, "train")
-        for name in POSITIVE:
-            _require(0 < getattr(self, name) < math.inf, self, name, "positive")
-        for name in ("clip_norm", "piece_size", "epsilon"):
-            value = getattr(self, name)
-            allowed = value is None or 0 < value < math.inf
-            _require(allowed, self, name, "positive or None")
-        _require(
-            self.learning_rate <= LARGEST, self, "learning_rate", f"<= {LARGEST:.1e}"
-        )
         least = float(np.finfo(np.float32).tiny)
-        within = self.epsilon is None or self.epsilon >= least
-        _require(within, self, "epsilon", f"at least {least:.1e}, float32's least")
-        for name in ("momentum", "beta1", "beta2", "rms_decay"):
-            _require(0 <= getattr(self, name) < 1, self, name, "in [0, 1)")
-        for name in ("checkpoint_minutes", "warmup_steps"):
-            if not getattr(self, name) >= 0:
+        for names, low, high, wanted in (
+            ("learning_rate", least, LARGEST, f"positive, at most {LARGEST:.1e}"),
+            ("steps batch_size log_every evaluate_every", 1, math.inf, "positive"),
+            ("nonfinite_limit micro_batch_size", 1, math.inf, "positive"),
+            (
+                "clip_norm epsilon",
+                least,
+                LARGEST,
+                f"positive, from {least:.1e}, or None",
+            ),
+            ("momentum beta1 beta2 rms_decay", 0, math.nextafter(1, 0), "in [0, 1)"),
+            ("checkpoint_minutes warmup_steps", 0, math.inf, "at least 0"),
+            ("cosine_fraction", 0, 1, "in [0, 1]"),
+        ):
+            for name in names.split():
                 value = getattr(self, name)
-                raise ValueError(f"train.{name} must not be negative, not {value!r}")
-        _require(0 <= self.decay <= 1, self, "decay", "in [0, 1]")
+                if value is not None and not low <= value <= high:
+                    raise ValueError(f"train.{name} must be {wanted}, not {value!r}")
         if self.evaluate_every % self.log_every:
             raise ValueError(
                 f"train.evaluate_every ({self.evaluate_every}) must be a multiple of "
                 f"train.log_every ({self.log_every}); give that, too"
             )
-        self._require_of_use()
-
-    def _require_of_use(self):
-        """ValueError for a setting of an optimizer that is not the one asked for."""
+        # a setting of an optimizer that is not the one asked for
         for name, owners in BELONG.items():
             default = type(self).__dataclass_fields__[name].default
             if getattr(self, name) != default and self.optimizer not in owners:
@@ -142,37 +134,42 @@ class TrainConfig:
 
     def piece(self, xp) -> int:
         """How many examples of `xp`'s arrays may go through the network at once."""
-        return self.piece_size or (PIECE if xp is np else self.batch_size)
+        return self.micro_batch_size or (PIECE if xp is np else self.batch_size)
 
     def make_optimizer(
         self, parameters: Iterable[Parameter], allocate: Callable | None = None
     ) -> optim.Optimizer:
         """The optimizer that these settings describe, over the given parameters."""
-        optimizer = _MAKE[self.optimizer](self, parameters, allocate)
-        optimizer.clip_by = self.clips
+        own: dict[str, Any] = {}
+        if self.optimizer == "adam":
+            own = {"beta1": self.beta1, "beta2": self.beta2}
+            own["epsilon"] = 1e-8 if self.epsilon is None else self.epsilon
+            kind: Callable[..., optim.Optimizer] = optim.Adam
+        elif self.optimizer == "rmsprop":
+            own = {"decay": self.rms_decay, "variant": self.rms_variant}
+            own["epsilon"] = 1e-10 if self.epsilon is None else self.epsilon
+            kind = optim.RMSProp
+        else:
+            own, kind = {"momentum": self.momentum}, optim.SGD
+        optimizer = kind(parameters, **own, allocate=allocate)
+        optimizer.clip_by = self.clip_by
         return optimizer
 
 
-def _require(allowed: bool, config: TrainConfig, name: str, wanted: str) -> None:
-    if not allowed:
-        value = getattr(config, name)
-        raise ValueError(f"train.{name} must be {wanted}, not {value!r}")
+_init = TrainConfig.__init__
+_WAS = {
+    each.metadata["was"]: each.name
+    for each in fields(TrainConfig)
+    if "was" in each.metadata
+}
 
 
-def _adam(c, parameters, allocate):
-    epsilon = 1e-8 if c.epsilon is None else c.epsilon
-    rates = {"beta1": c.beta1, "beta2": c.beta2, "epsilon": epsilon}
-    return optim.Adam(parameters, **rates, allocate=allocate)
+@functools.wraps(_init)
+def _init_by_any_name(self, *values, **settings):
+    """Task files written before may call a setting by what it was."""
+    for was in settings.keys() & _WAS:
+        settings[_WAS[was]] = settings.pop(was)
+    _init(self, *values, **settings)
 
 
-def _sgd(c, parameters, allocate):
-    return optim.SGD(parameters, momentum=c.momentum, allocate=allocate)
-
-
-def _rmsprop(c, parameters, allocate):
-    epsilon = 1e-10 if c.epsilon is None else c.epsilon
-    rates = {"decay": c.rms_decay, "epsilon": epsilon, "variant": c.rms_variant}
-    return optim.RMSProp(parameters, **rates, allocate=allocate)
-
-
-_MAKE = {"adam": _adam, "sgd": _sgd, "rmsprop": _rmsprop}
+TrainConfig.__init__ = _init_by_any_name  # type: ignore[method-assign]

@@ -1,57 +1,64 @@
-"""Workers that share a batch.
+"""Workers that share a batch: forked processes, or threads where there is no safe fork.
 
-A batch is cut into pieces, so that only a piece's activations are in memory at once;
-piece i belongs to worker i mod n. Each worker runs one tape at a time and adds into one
-flat gradient buffer of its own, and the buffers are added in worker order: no locks, no
-lost updates, and the same bits every time for a given number of workers, whether these
-are threads or processes.
+Each worker runs one tape at a time over its pieces of the batch (`pieces.py`) and adds
+into one flat gradient buffer of its own, and the buffers are added in worker order: no
+locks, no lost updates, and the same bits every time for a given number of workers,
+whether these are threads or processes.
 
 Processes are the faster kind on a CPU, because Python's lock lets only one thread at a
-time run Python: a step at 4 slots x 64 units is a great many small NumPy calls. The
-flat buffers lie in memory that all of them see; what passes through the pipes is a few
-numbers as JSON. A state carried from step to step stays with the worker whose piece it
-belongs to. Threads serve where there is no safe fork (macOS, Windows); in a
+time run Python: a step at 4 slots x 64 units is a great many small NumPy calls. A child
+is forked: it starts at once, with everything the parent has built. JSON and the bytes
+of arrays pass through its pipe, never pickle; arrays made by `shared_zeros` before the
+fork belong to both. Threads serve where there is no safe fork (macOS, Windows); in a
 free-threaded Python they are as good as processes. A GPU is fed by one worker.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import contextvars
-import dataclasses
 import functools
+import gc
 import inspect
-import itertools
+import json
+import mmap
+import multiprocessing
+
+# its exit handler must be registered before ours, so as to run after it
+import multiprocessing.util
 import os
+import signal
 import sys
+import threading
+import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from typing import Any
-from weakref import WeakMethod
 
-from ..errors import why
+import numpy as np
+
+from ..errors import UserError, why
 from ..runs.machine import usable_cores
-from .children import CAN_FORK, Child, WorkerError, shared_zeros
+from .discovery import described
 
-__all__ = [
-    "CAN_FORK",
-    "GIL",
-    "PARENT",
-    "Shares",
-    "WorkerError",
-    "WorkerLost",
-    "Workers",
-    "available_cores",
-    "orphaned",
-    "pieces_of",
-    "shared_zeros",
-]
-
+# macOS has fork, but its system libraries do not survive one
+CAN_FORK = sys.platform == "linux"
+# False in a free-threaded Python, where threads are as good as processes
+GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 # The variable that tells a command which process waits for it, for a command that is of
 # no use without its parent.
 PARENT = "TINYRMC_PARENT"
-# False in a free-threaded Python, where threads are as good as processes
-GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
+
+
+class WorkerError(UserError, RuntimeError):
+    """A worker process failed."""
+
+
+class WorkerLost(WorkerError):
+    """A worker process ended by itself, or could not be started."""
 
 
 def available_cores() -> int:
@@ -69,43 +76,6 @@ def orphaned() -> bool:
     return parent is not None and os.name == "posix" and os.getppid() != int(parent)
 
 
-def pieces_of(count: int, size: int, workers: int) -> list[tuple[int, int]]:
-    """(start, stop) of the pieces of `count` examples: equal to within one, at most
-    `size` long, and as many for each worker.
-    """
-    number = min(count, workers * -(-count // (size * workers)))
-    bounds = [count * k // number for k in range(number + 1)]
-    return list(itertools.pairwise(bounds))
-
-
-@dataclasses.dataclass(frozen=True)
-class Shares:
-    """Which pieces of a batch are whose, among the workers of all ranks.
-
-    It depends on the size of the batch and the number of workers alone. So it is the
-    same in every step, and a piece can carry something on from step to step.
-
-    pieces: (start, stop) of each piece.
-    first: our first worker among those of all ranks.
-    workers: how many workers are ours.
-    everybody: how many there are.
-    """
-
-    pieces: list[tuple[int, int]]
-    first: int = 0
-    workers: int = 1
-    everybody: int = 1
-
-    def of(self, worker: int) -> range:
-        """The numbers of the pieces of one of our workers."""
-        return range(self.first + worker, len(self.pieces), self.everybody)
-
-    @property
-    def ours(self) -> list[int]:
-        """The numbers of the pieces of all our workers, in the order of the batch."""
-        return sorted(number for k in range(self.workers) for number in self.of(k))
-
-
 class Workers:
     """`count` workers, who all answer each request; the caller is worker 0.
 
@@ -119,22 +89,13 @@ class Workers:
     """
 
     def __init__(
-        self,
-        count: int,
-        share: Callable[[int, Any], Any],
-        processes: bool = False,
+        self, count: int, share: Callable[[int, Any], Any], processes: bool = False
     ):
         self.count, self.processes = count, processes and count > 1
-        self._share = WeakMethod(share) if inspect.ismethod(share) else lambda: share
+        method = inspect.ismethod(share)
+        self._share = weakref.WeakMethod(share) if method else lambda: share
         self._pool: ThreadPoolExecutor | None = None
         self._children: list[Child] = []
-
-    @property
-    def share(self) -> Callable[[int, Any], Any]:
-        """What gives a worker's reply."""
-        share = self._share()
-        assert share is not None  # its owner, who is asking, still lives
-        return share
 
     @property
     def apart(self) -> bool:
@@ -146,12 +107,28 @@ class Workers:
 
         WorkerError if a process failed, `WorkerLost` if it ended or cannot be started.
         """
+        share = self._share()
+        assert share is not None  # its owner, who is asking, still lives
         if self.count == 1:
-            return [self.share(0, request)]
+            return [share(0, request)]
         try:
             if self.processes:
-                return self._run_processes(request)
-            return self._run_threads(request)
+                self.start()
+                with _explained():
+                    for child in self._children:
+                        child.send(request)
+                own = share(0, request)
+                with _explained():
+                    return [own, *(child.receive() for child in self._children)]
+            self._pool = self._pool or ThreadPoolExecutor(
+                self.count - 1, thread_name_prefix="tinyrmc-worker"
+            )
+            ours = contextvars.copy_context  # NumPy's errstate is part of it
+            others = [
+                self._pool.submit(ours().run, share, worker, request)
+                for worker in range(1, self.count)
+            ]
+            return [share(0, request), *(other.result() for other in others)]
         except BaseException:
             # the others may still be answering: a later request must not take that for
             # its own answer
@@ -194,33 +171,9 @@ class Workers:
             child.close()
         self._pool, self._children = None, []
 
-    def _run_threads(self, request: Any) -> list:
-        self._pool = self._pool or ThreadPoolExecutor(
-            self.count - 1, thread_name_prefix="tinyrmc-worker"
-        )
-        ours = contextvars.copy_context  # NumPy's errstate is part of it
-        others = [
-            self._pool.submit(ours().run, self.share, worker, request)
-            for worker in range(1, self.count)
-        ]
-        return [self.share(0, request), *(other.result() for other in others)]
-
-    def _run_processes(self, request: Any) -> list:
-        self.start()
-        with _explained():
-            for child in self._children:
-                child.send(request)
-        own = self.share(0, request)
-        with _explained():
-            return [own, *(child.receive() for child in self._children)]
-
 
 def _answer(share: Callable[[], Any], worker: int, request: Any) -> Any:
     return share()(worker, request)
-
-
-class WorkerLost(WorkerError):
-    """A worker process ended by itself, or could not be started."""
 
 
 @contextlib.contextmanager
@@ -232,3 +185,131 @@ def _explained() -> Iterator[None]:
         raise WorkerLost(
             "a worker process disappeared (killed, or out of memory?)"
         ) from error
+
+
+# --- Forked processes that answer requests --------------------------------------------
+
+
+def shared_zeros(count: int, dtype) -> np.ndarray:
+    """A flat array of zeros in memory that processes forked later share."""
+    dtype = np.dtype(dtype)
+    memory = mmap.mmap(-1, max(1, count * dtype.itemsize))
+    return np.frombuffer(memory, dtype, count)
+
+
+# our ends of the pipes of all children, and these children
+_pipes: weakref.WeakSet[Connection] = weakref.WeakSet()
+_children: weakref.WeakSet[Child] = weakref.WeakSet()
+_lock = threading.Lock()
+
+
+class Child:
+    """A process that answers requests, one after the other, until it is closed.
+
+    It ends with `close`, with this object, and with the parent, however that ends.
+
+    answer: answer(request) in the child. Requests and answers must be what JSON can
+        hold (numbers come back bit for bit); an answer may also be a dict of arrays.
+    name: what to call it in the text of an error.
+    """
+
+    def __init__(self, answer: Callable[[Any], Any], name: str):
+        context = multiprocessing.get_context("fork")
+        # one at a time: a child must know of every pipe that it has inherited
+        with _lock:
+            self._pipe, theirs = context.Pipe()
+            _pipes.add(self._pipe)
+            process = context.Process(
+                target=_live, args=(answer, name, theirs), daemon=True
+            )
+            # Python 3.12 warns of any thread at a fork. BLAS's are asleep, and know
+            # about forks.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                process.start()
+            theirs.close()
+            _children.add(self)
+        self.pid = process.pid
+        self._ending = weakref.finalize(self, _end, os.getpid(), process, self._pipe)
+        self._ending.atexit = False  # `_end_all` comes earlier
+
+    def close(self) -> None:
+        """End the process, whatever it is doing; safe to repeat."""
+        # not by calling it, which does nothing once the interpreter shuts down
+        if ending := self._ending.detach():
+            _, end, arguments, _ = ending
+            end(*arguments)
+
+    def send(self, request: Any) -> None:
+        """Ask for an answer. OSError if the process is gone."""
+        self._pipe.send_bytes(json.dumps(request).encode())
+
+    def receive(self) -> Any:
+        """The next answer; waits for it.
+
+        WorkerError with the child's words if it failed; EOFError or OSError if the
+        process is gone.
+        """
+        reply = json.loads(self._pipe.recv_bytes())
+        if not isinstance(reply, dict):
+            return reply
+        if "worker error" in reply:
+            raise WorkerError(reply["worker error"])
+        if "arrays follow" in reply:
+            return {
+                name: np.ndarray(shape, dtype, self._pipe.recv_bytes())
+                for name, dtype, shape in reply["arrays follow"]
+            }
+        return reply
+
+
+def _live(answer: Callable[[Any], Any], name: str, pipe: Connection) -> None:
+    """A child's life: answer until the pipe ends.
+
+    The pipe ends when the parent closes it, or dies in whatever way.
+    """
+    # while we held copies of these ends, no pipe would end with the parent
+    for other in _pipes:
+        other.close()
+    # a terminal sends these to everybody; the parent decides what follows
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    gc.freeze()  # what the parent has built is its own to collect, a GPU's arrays too
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            request = json.loads(pipe.recv_bytes())
+            try:
+                messages = _packed(answer(request))
+            except Exception as error:
+                failure = {"worker error": f"{name}: {described(error)}"}
+                messages = [json.dumps(failure).encode()]
+            for message in messages:
+                pipe.send_bytes(message)
+
+
+def _packed(reply: Any) -> list:
+    """An answer as messages: JSON; for arrays what they are, then the bytes of each."""
+    arrays = isinstance(reply, dict) and any(
+        isinstance(x, np.ndarray) for x in reply.values()
+    )
+    if not arrays:
+        return [json.dumps(reply).encode()]
+    about = [[name, x.dtype.str, x.shape] for name, x in reply.items()]
+    bodies = [x.tobytes() for x in reply.values()]
+    return [json.dumps({"arrays follow": about}).encode(), *bodies]
+
+
+def _end(parent: int, process: Any, pipe: Connection) -> None:
+    if os.getpid() != parent:
+        return  # a child's copy of what the parent will end
+    # closing the pipe would not do: we would wait until the child's work is done
+    process.kill()
+    process.join()
+    pipe.close()
+
+
+@atexit.register
+def _end_all() -> None:
+    """Without this, multiprocessing would wait for children that ignore its SIGTERM."""
+    for child in list(_children):
+        child.close()

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ...text import Rows, aligned, in_words, paragraph
-from ...training.examinations import Table
+from ...training.tables import Table
 from .learning_curves import draw_legend, label_log, label_values
 from .style import DPI, GREY, colours, picture, wrap
 

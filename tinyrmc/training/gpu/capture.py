@@ -17,10 +17,10 @@ from typing import Any
 from ... import optim
 from ...errors import UsageError
 from ...gpu.graph import Graph, working_stream
-from ..checks import check_rate
+from ..pieces import MetricAccumulator, Sums
 from ..streams import Batch
 from ..task import Task
-from ..totals import OnDevice, Sums, Totals
+from .metrics import OnDevice
 
 KEPT = 4  # graphs; each holds the memory of a whole step
 
@@ -93,11 +93,10 @@ class CudaGraphs:
         if (carry := self._carry) is not steps.carry:
             for name, x in carry.items():
                 steps.carry[name][...] = x
-        rate = check_rate(self.trainer.task, self.trainer.step)
-        self.trainer.optimizer.set_rate(rate)
+        self.trainer.optimizer.set_rate(self.trainer.rate())
         if steps.warm and (steps.captured or self._capture(steps)):
             steps.graph.replay()
-            Totals.add(self.trainer.window, steps.numbers)
+            MetricAccumulator.add(self.trainer.window, steps.numbers)
             self._hand_on(steps.carry, 1)
             return
         with steps.graph.memory():
@@ -201,10 +200,10 @@ def _obstacle(trainer: Any) -> str:
     task = trainer.task
     if not isinstance(trainer.window, OnDevice):
         return "needs --device cuda and its kernels"
-    if trainer.ranks.size > 1:
+    if trainer.ranks > 1:
         return "is for one process, and ranks exchange numbers in each step"
     if len(trainer.shares.pieces) > 1:
-        return "needs the batch in one piece; leave --train.piece-size out"
+        return "needs the batch in one piece; leave --train.micro-batch-size out"
     if type(task).prepare is not Task.prepare:
         return f"cannot repeat a step of {type(task).__name__}, which acts"
     if type(trainer.optimizer) not in OPTIMIZERS:

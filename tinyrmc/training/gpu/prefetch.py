@@ -27,10 +27,9 @@ from typing import Any
 
 import numpy as np
 
-from ..carry import Pieces
-from ..children import Child, WorkerError, shared_zeros
 from ..streams import Batch, Stream
 from ..task import Task, move_batch
+from ..workers import Child, WorkerError, shared_zeros
 
 SLOTS = 4  # pieces that the ring holds
 DRAWN = 2  # of these are drawn ahead; the others a GPU may still be fetching
@@ -149,7 +148,7 @@ class Prefetcher:
 
     _ring: Ring
 
-    def __init__(self, stream: Stream, task: Task, pieces: Pieces, xp):
+    def __init__(self, stream: Stream, task: Task, pieces: list[tuple[int, int]], xp):
         self.stream, self.task, self.pieces, self.xp = stream, task, pieces, xp
         self._child: Child | None = None
         self._asked: deque[tuple[list, int]] = deque()  # (piece, slot)

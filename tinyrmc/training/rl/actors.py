@@ -38,18 +38,16 @@ from ...config import check_values
 from ...cores.agent import KERNELS, Agent, AgentConfig
 from ...cores.config import describe
 from ...cores.core import State, state_arrays, state_of
-from ...environments.world import Outcome, World, check_world, pick
+from ...environments.world import Outcome, World, check_world, pick, require_end
 from ...fused import categorical
 from ...nn import Module
 from ...runs.arrays import under
-from .. import scores
 from ..discovery import TaskError
+from ..pieces import MetricAccumulator, pieces_of
 from ..streams import Batch, Samples
 from ..task import HELD_OUT_SEED, Task
-from ..totals import Totals
 from ..train_config import TrainConfig
-from ..workers import pieces_of
-from . import vtrace
+from . import scores, vtrace
 from .policy import greedy, log_probs, sample
 
 __all__ = [
@@ -58,8 +56,6 @@ __all__ = [
     "LearningConfig",
     "Player",
     "at_random",
-    "queued",
-    "through",
 ]
 
 # player(world, levels, u): actions for these levels, from their state and a random
@@ -100,19 +96,17 @@ class LearningConfig:
 
     def __post_init__(self):
         check_values(self, "agent")
-        if self.unroll < 1:
-            raise ValueError(f"agent.unroll must be at least 1, not {self.unroll}")
-        for name in ("lag", "entropy_cost", "value_cost", "reward_scale"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(
-                    f"agent.{name} must not be negative or infinite, not "
-                    f"{getattr(self, name)}"
-                )
-        for name in ("discount", "gae_lambda"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(
-                    f"agent.{name} must be in [0, 1], not {getattr(self, name)}"
-                )
+        for names, low, high in (
+            ("unroll", 1, math.inf),
+            ("lag entropy_cost value_cost reward_scale", 0, 1e30),
+            ("discount gae_lambda", 0, 1),
+        ):
+            for name in names.split():
+                if not low <= getattr(self, name) <= high:
+                    raise ValueError(
+                        f"agent.{name} must be from {low} to {high}, not "
+                        f"{getattr(self, name)}"
+                    )
         if self.algorithm == "a2c" and self.lag:
             raise ValueError(
                 f"agent.lag {self.lag} needs a correction, and agent.algorithm a2c "
@@ -145,7 +139,7 @@ PAPER: dict[str, Any] = {
         objective="sum",
         learning_rate=1e-4,
         warmup_steps=0,
-        decay=0.0,
+        cosine_fraction=0.0,
         clip_norm=None,
     ),
 }
@@ -156,27 +150,6 @@ RATES: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"train.learning_rate": (1e-5, 2e-5, 5e-5, 1e-4, 2e-4)},
     )
 }
-
-
-def _require_sight(world: World, model: AgentConfig) -> None:
-    """TaskError unless a network of this configuration can see this world."""
-    name, shape = type(world).__name__, world.observation["view"].shape
-    if len(shape) != 2:
-        raise TaskError(
-            f"{name}.observation says that its view has the shape {shape}; it must be "
-            "rows and columns of codes"
-        )
-    if model.encoder == "conv" and min(shape) <= len(KERNELS):
-        raise TaskError(
-            f"model.encoder conv needs a view of at least {len(KERNELS) + 1} cells a "
-            f"side, and {name} has one of {shape[0]} x {shape[1]}; take the encoder "
-            "linear"
-        )
-    if model.sight == "rgb" and world.lacks("pixels"):
-        raise TaskError(
-            f"model.sight rgb needs {name}.pixels, which is not written; take the "
-            "sight codes"
-        )
 
 
 class ActingTask(Task):
@@ -235,7 +208,18 @@ class ActingTask(Task):
                 f"{type(world).__name__}.observation names no 'view', the picture of "
                 f"codes that an agent sees; it has {', '.join(world.observation)}"
             )
-        _require_sight(world, self.config.model)
+        model, shape = self.config.model, world.observation["view"].shape
+        if model.encoder == "conv" and min(shape) <= len(KERNELS):
+            raise TaskError(
+                f"model.encoder conv needs a view of at least {len(KERNELS) + 1} cells "
+                f"a side, and {type(world).__name__} has one of {shape[0]} x "
+                f"{shape[1]}; take the encoder linear"
+            )
+        if model.sight == "rgb" and world.lacks("pixels"):
+            raise TaskError(
+                f"model.sight rgb needs {type(world).__name__}.pixels, which is not "
+                "written; take the sight codes"
+            )
         levels = world.start(np.zeros((1, world.start_noise), np.float32))
         seen = {f"seen/{k}": x[:, None] for k, x in world.observe(levels).items()}
         last = {"action": np.zeros((1, 1), np.int64), "reward": np.zeros((1, 1))}
@@ -384,11 +368,6 @@ class ActingTask(Task):
 
     # --- Learning ---------------------------------------------------------------------
 
-    @property
-    def apart(self):
-        """With a lag, several ranks part: one learns, the others act (`apart.py`)."""
-        return self.config.agent.lag > 0
-
     def prepare(self, model, batch, carry):
         """Acts, to learn from that or, with a lag, from what was acted before it.
 
@@ -404,12 +383,18 @@ class ActingTask(Task):
             for ahead in range(lag, 0, -1):
                 trajectory, carry = self.play(model, batch, carry, ahead)
                 first.append(trajectory)
-            queue = queued(first)
+            xp, names = namespace(batch["noise"]), first[0]
+            queue = {k: xp.stack([each[k] for each in first], axis=1) for k in names}
         trajectory, carry = self.play(model, batch, carry)
-        if lag:
-            trajectory, queue = through(queue, trajectory)
-            carry |= {f"queue/{name}": x for name, x in queue.items()}
-        return trajectory, carry
+        if not lag:
+            return trajectory, carry
+        # the oldest of the queue (B, L, ...) is learnt from, the newest goes in
+        xp, oldest = namespace(batch["noise"]), {}
+        for name, x in queue.items():
+            oldest[name] = x[:, 0]
+            newest = trajectory[name][:, None]
+            carry[f"queue/{name}"] = xp.concatenate([x[:, 1:], newest], axis=1)
+        return oldest, carry
 
     def play(
         self, model, batch: Batch, carry: Batch | None, ahead: int = 0
@@ -419,7 +404,9 @@ class ActingTask(Task):
         ahead: for the trajectories with which a queue begins: how many steps before
             this step's own.
         """
-        noise = turned(batch["noise"], ahead) if ahead else batch["noise"]
+        noise = batch["noise"]
+        if ahead:  # other numbers in [0, 1): all shifted, wrapping around at 1
+            noise = (noise + np.float32(ahead * GOLDEN % 1)) % 1
         if not carry:
             levels = self.world.start(noise[:, 0, : self.world.start_noise])
             carry = self.begin(model, levels)
@@ -467,13 +454,13 @@ class ActingTask(Task):
 
     def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
         """Plays each held-out level once; waits for the device now and then."""
-        totals, first = Totals(), self.first_level(split or self.splits[0])
+        sums, first = MetricAccumulator(), self.first_level(split or self.splits[0])
         size = self.config.train.piece(xp)
         pieces = pieces_of(self.test_examples, size, workers)
         for start, stop in pieces[worker::workers]:
             found = self.results(model, first + start, first + stop, xp)
-            totals.add({name: (x.sum(), len(x)) for name, x in found.items()})
-        return totals.sums
+            sums.add({name: (x.sum(), len(x)) for name, x in found.items()})
+        return sums.sums
 
     def first_level(self, split: str) -> int:
         """The number of a set's first level; the last set has the lowest numbers."""
@@ -495,6 +482,7 @@ class ActingTask(Task):
         carry: Any = None
         world = self.held_out_world
         for chunk in itertools.count():
+            require_end(world, chunk * TESTED)
             noise = to_device(self.held_out_noise(chunk, start, stop)[rows], xp)
             if carry is None:
                 carry = self.begin_held_out(model, noise, start, stop)
@@ -541,13 +529,13 @@ class ActingTask(Task):
         return {"at random": at_random}
 
     @property
-    def floors(self) -> dict[str, dict[str, np.ndarray]]:
+    def baselines(self) -> dict[str, dict[str, np.ndarray]]:
         """The `results` of the `players` on all levels of the last set."""
-        return self.floors_on[self.splits[-1]]
+        return self.baselines_on[self.splits[-1]]
 
     @functools.cached_property
-    def floors_on(self) -> dict[str, dict[str, dict[str, np.ndarray]]]:
-        """The `floors` of each set: by chance alone, one set's levels are easier."""
+    def baselines_on(self) -> dict[str, dict[str, dict[str, np.ndarray]]]:
+        """The `baselines` of each set: by chance alone, one set's levels are easier."""
         firsts = {split: self.first_level(split) for split in self.splits}
         return {
             split: {
@@ -558,7 +546,7 @@ class ActingTask(Task):
         }
 
     def references(self):
-        found, cell = self.floor_means(), self.cell()
+        found, cell = self.baseline_means(), self.cell()
         if cell in self.reported:
             network = cell.rpartition(", ")[2]
             for split in self.splits:
@@ -566,13 +554,13 @@ class ActingTask(Task):
                 beside[f"paper, {network}"] = self.reported[cell]
         return found
 
-    def floor_means(self) -> dict[str, dict[str, float]]:
+    def baseline_means(self) -> dict[str, dict[str, float]]:
         """The part of `references` that one can reach without learning."""
         return {
             f"{split}_{metric}": {
-                name: float(found[metric].mean()) for name, found in floors.items()
+                name: float(each[metric].mean()) for name, each in found.items()
             }
-            for split, floors in self.floors_on.items()
+            for split, found in self.baselines_on.items()
             for metric in ("score", "solved")
         }
 
@@ -582,7 +570,7 @@ class ActingTask(Task):
 
     def deviation(self, metric, label):
         split, _, measured = metric.partition("_")
-        found = self.floors_on.get(split, {}).get(label, {}).get(measured)
+        found = self.baselines_on.get(split, {}).get(label, {}).get(measured)
         return None if found is None else float(found.std())
 
     @property
@@ -599,7 +587,7 @@ class ActingTask(Task):
         """What sets held-out levels apart, as numbers: {its name: (levels,)}."""
         return {}
 
-    def examinations(self, model):
+    def analyses(self, model):
         """What the agent reaches, beside the floors, with 95 % confidence intervals.
 
         Sampled: its actions are drawn from its policy, as in training; greedy: it takes
@@ -610,7 +598,7 @@ class ActingTask(Task):
             "sampled": self.results(model, 0, count),
             "greedy": self.results(model, 0, count, likeliest=True),
         }
-        yield from scores.compared(agent | self.floors, self.row)
+        yield from scores.compared(agent | self.baselines, self.row)
         for name, kinds in self.kinds().items():
             yield f"solved by {name}", scores.apart(agent, name, kinds)
 
@@ -686,26 +674,3 @@ def one_hot(codes: Array, count: int) -> Array:
     """Codes (...) from 0 to count -> float32 (..., count); zeros for `count` itself."""
     xp = namespace(codes)
     return xp.take(xp.eye(count + 1, count, dtype=np.float32), codes, axis=0)
-
-
-def through(queue: Batch, trajectory: Batch) -> tuple[Batch, Batch]:
-    """The oldest trajectory (B, ...) of a queue (B, L, ...), and the queue after it."""
-    xp = namespace(trajectory["taken"])
-    oldest = {name: x[:, 0] for name, x in queue.items()}
-    after = {
-        name: xp.concatenate([x[:, 1:], trajectory[name][:, None]], axis=1)
-        for name, x in queue.items()
-    }
-    return oldest, after
-
-
-def queued(trajectories: list[Batch]) -> Batch:
-    """L trajectories (B, ...), the oldest first, as a queue (B, L, ...)."""
-    xp = namespace(trajectories[0]["taken"])
-    names = trajectories[0]
-    return {k: xp.stack([each[k] for each in trajectories], axis=1) for k in names}
-
-
-def turned(noise: Array, times: int) -> Array:
-    """Other random numbers, as uniform in [0, 1): all shifted, wrapping around at 1."""
-    return (noise + np.float32(times * GOLDEN % 1)) % 1

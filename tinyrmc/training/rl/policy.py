@@ -16,11 +16,6 @@ def sample(logits: Array, uniforms: Array) -> Array:
     each action has a share of the interval, and the number falls on the share of the
     one that is drawn. An action whose probability is zero is never drawn.
     """
-    if uniforms.shape != logits.shape[:-1]:
-        raise ValueError(
-            f"sample: one uniform number for each row of logits {logits.shape}, not "
-            f"{uniforms.shape}"
-        )
     xp = namespace(logits)
     shares = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
     bounds = xp.cumsum(shares, axis=-1)  # not divided: the last one is what it is

@@ -1,4 +1,4 @@
-"""Sums and counts of metrics: what pieces, workers and ranks add up to."""
+"""Metrics added up on the GPU: one launch a step, which a CUDA graph can repeat."""
 
 from __future__ import annotations
 
@@ -7,69 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import kernels, to_host
-
-Sums = dict[str, tuple[Any, Any]]  # {metric: (sum, count)}, numbers or 0-d arrays
-
-
-class Totals:
-    """Running (sum, count) of each metric.
-
-    The sums stay on the device until `means` or `plain`, which wait for it.
-    """
-
-    def __init__(self, saved: Mapping[str, Any] | None = None):
-        self.sums: Sums = dict(saved or {})
-
-    def add(self, metrics: Mapping[str, Any]) -> None:
-        """Add {name: (sum, count)}."""
-        for name, (total, count) in metrics.items():
-            if name in self.sums:  # adding to zero is an operation on a GPU
-                before = self.sums[name]
-                total, count = before[0] + total, before[1] + count
-            self.sums[name] = (total, count)
-
-    def clear(self) -> None:
-        """Begin anew."""
-        self.sums = {}
-
-    def keep_largest(self, name: str, total, count, xp) -> None:
-        """Let `name` be the pair with the largest mean so far.
-
-        Compared crosswise, which is exact for integers; nothing waits.
-        """
-        most, of = self.sums.get(name, (0, 0))
-        larger = (of == 0) | (total * of > most * count)
-        if hasattr(larger, "shape"):
-            self.sums[name] = (
-                xp.where(larger, total, most),
-                xp.where(larger, count, of),
-            )
-        else:  # ranks have exchanged plain numbers
-            self.sums[name] = (total, count) if larger else (most, of)
-
-    def means(self) -> dict[str, float]:
-        """{name: mean}; NaN where nothing was counted."""
-        return {
-            name: float(total) / float(count) if count else float("nan")
-            for name, (total, count) in self.plain().items()
-        }
-
-    def plain(self) -> Sums:
-        """Sums and counts as Python numbers, to the last bit: what JSON can hold."""
-        return {
-            name: (to_host(total).item(), to_host(count).item())
-            for name, (total, count) in self.sums.items()
-        }
+from ...backend import kernels, to_host
+from ..pieces import MetricAccumulator, Sums
 
 
-def running_totals(xp, saved: Mapping[str, Any] | None = None) -> Totals:
-    """Totals for many steps: on a GPU, those that one kernel a step adds up."""
-    return OnDevice(xp, saved) if kernels(xp) else Totals(saved)
-
-
-class OnDevice(Totals):
-    """Totals in one array on the GPU, added up in place by gpu/counters.cu.
+class OnDevice(MetricAccumulator):
+    """Metrics in one array on the GPU, added up in place by kernels/counters.cu.
 
     So a step costs one launch instead of an addition each, and may be captured in a
     CUDA graph. Numbers of the host's, and those that are neither float32 nor int64,

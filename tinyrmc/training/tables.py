@@ -1,6 +1,6 @@
 """What a task finds out about a trained network beyond the means of its metrics.
 
-`Task.examinations` gives them by name; `python -m tinyrmc evaluate` prints them, and
+A task's `analyses` gives them by name; `python -m tinyrmc evaluate` prints them, and
 `python -m tinyrmc plot examinations` draws them.
 """
 
