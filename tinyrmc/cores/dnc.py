@@ -108,22 +108,6 @@ def follow_links(links, read) -> Tensor:
     return p.swapaxes(p.concatenate(ways, axis=1), 1, 2)
 
 
-def _interface_shapes(R: int, H: int, W: int) -> dict[str, tuple[int, ...]]:
-    """What the interface tells the heads, in the order of its columns, with shapes."""
-    return {
-        "write_keys": (H, W),
-        "write_strengths": (H,),
-        "erase": (H, W),
-        "values": (H, W),
-        "allocation_gates": (H,),
-        "write_gates": (H,),
-        "free_gates": (R,),
-        "read_keys": (R, W),
-        "read_strengths": (R,),
-        "read_modes": (R, 1 + 2 * H),
-    }
-
-
 class DNC(Core):
     """A Differentiable Neural Computer; see the module's text.
 
@@ -188,7 +172,19 @@ class DNC(Core):
         if clip is not None and not check_number("DNC", "clip", clip) > 0:
             raise ValueError(f"DNC: clip must be positive or None, not {clip!r}")
         self.strength, self.clip = strength, clip
-        self._told = _interface_shapes(read_heads, write_heads, word_size)
+        R, H, W = read_heads, write_heads, word_size
+        self._told: dict[str, tuple[int, ...]] = {  # in the order of the columns
+            "write_keys": (H, W),
+            "write_strengths": (H,),
+            "erase": (H, W),
+            "values": (H, W),
+            "allocation_gates": (H,),
+            "write_gates": (H,),
+            "free_gates": (R,),
+            "read_keys": (R, W),
+            "read_strengths": (R,),
+            "read_modes": (R, 1 + 2 * H),
+        }
         columns = [math.prod(shape) for shape in self._told.values()]
         self._cuts = list(itertools.accumulate(columns))[:-1]
 

@@ -197,21 +197,19 @@ class MemN2N(nn.Module):
         self._of_age = Constant(self.encoding.of_age(size))
         self._floor = floor_of("MemN2N", size, relu)
         self.plain_units = size - round(relu * size)  # the first ones, without a ReLU
-        self._make(std, nn.check_dtype("MemN2N", dtype), generator(seed))
-
-    def _make(self, std, dtype, rng):
-        """The parameters, each network's from a random stream of its own."""
-        V, d, streams = self.words, self.size, rng.spawn(self.networks)
+        dtype = nn.check_dtype("MemN2N", dtype)
+        streams = generator(seed).spawn(networks)  # one for each network
+        V, d = words, size
 
         def normal(*shape):
             drawn = [std * stream.standard_normal(shape) for stream in streams]
             return Parameter(np.stack(drawn).astype(dtype))
 
-        adjacent = self.tying == "adjacent"
-        tables = self.hops + 1 if adjacent else 2
-        self.tables = normal(tables, V + self.slots, d)
+        adjacent = tying == "adjacent"
+        tables = hops + 1 if adjacent else 2
+        self.tables = normal(tables, V + slots, d)
         self.H = None if adjacent else normal(d, d)
-        self.questions = None if adjacent or not self.question else normal(V, d)
+        self.questions = None if adjacent or not question else normal(V, d)
         self.answers = None if adjacent else normal(V, d)
 
     @property
@@ -252,7 +250,8 @@ class MemN2N(nn.Module):
             u = self.hop(u, found)
             if trace is not None:
                 trace.append(seen)
-        return p.matmul(u, p.swapaxes(self._answers(tables[-1]), 1, 2))
+        W = tables[-1][:, : self.words] if self.answers is None else self.answers
+        return p.matmul(u, p.swapaxes(W, 1, 2))
 
     def hop(self, u: Tensor, found: Tensor) -> Tensor:
         """What u (R, B, d) becomes when a hop has found o (R, B, d)."""
@@ -288,10 +287,6 @@ class MemN2N(nn.Module):
         if self.encoding.kind != "bag":
             B = p.concatenate([B, B * self._on(self._along, B)], axis=1)
         return p.matmul(questions, B)
-
-    def _answers(self, last):
-        """W^T (R, V, d)."""
-        return last[:, : self.words] if self.answers is None else self.answers
 
 
 # --- The language model ---------------------------------------------------------------
