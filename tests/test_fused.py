@@ -80,12 +80,6 @@ def test_a_batch_of_no_examples(case):
 
 
 @every_fused
-def test_equals_its_reference_in_float64(xp, name):
-    for case in CASES[name]:
-        assert_fused_is_its_reference(case.map(xp.asarray), 1e-12)
-
-
-@every_fused
 def test_equals_its_reference_in_float32(xp, name):
     for case in CASES[name]:
         assert_fused_is_its_reference(case.map(single).map(xp.asarray), 2e-5)
@@ -275,25 +269,6 @@ def test_reference_mode_ends_with_its_block():
 # --- Edges ----------------------------------------------------------------------------
 
 
-def test_lstm_with_an_infinite_forget_bias_adds_to_its_cell(xp):
-    z, cell = xp.zeros((2, 12)), xp.arange(6.0).reshape(2, 3)
-    # tanh(j) = 0: nothing is added
-    _, new = fused.lstm_gates(z, cell, forget_bias=np.inf)
-    assert xp.array_equal(new.data, cell)
-    assert_fused_is_its_reference(
-        Case("lstm_gates", (z, cell), {"forget_bias": np.inf}), 1e-12
-    )
-
-
-def test_lstm_gate_order(xp):
-    """i, j, f, o: with a huge o and i, h' = tanh(tanh(j) + sigmoid(f + 1) c)."""
-    j, f, cell = 0.3, -0.7, 0.9
-    hidden, new = fused.lstm_gates(xp.array([[50.0, j, f, 50.0]]), xp.array([[cell]]))
-    expected = np.tanh(j) + cell / (1 + np.exp(-(f + 1)))
-    assert float(new.data[0, 0]) == pytest.approx(expected, rel=1e-14)
-    assert float(hidden.data[0, 0]) == pytest.approx(np.tanh(expected), rel=1e-14)
-
-
 @in_turn("dtype", [np.float32, np.float64])
 def test_logits_of_ten_thousand(xp, dtype):
     logits = xp.array([[1e4, 0, -1e4], [-1e4, 1e4, 1e4]], dtype)
@@ -316,20 +291,6 @@ def test_logits_of_ten_thousand(xp, dtype):
             assert values.tolist() == [[[1e4 + 1 if sign > 0 else 0.0] * 4] * 2]
 
 
-def test_cross_entropy_by_hand(xp):
-    logits = xp.log(xp.array([[1.0, 2.0, 5.0], [4.0, 4.0, 2.0]]))
-    losses = fused.softmax_cross_entropy(logits, xp.array([2, 0]))
-    expected = -np.log([5 / 8, 4 / 10])
-    np.testing.assert_allclose(to_host(losses.data), expected, rtol=1e-14)
-
-
-def test_layer_norm_normalises_each_row(xp):
-    x = xp.asarray(np.random.default_rng(0).standard_normal((5, 3, 64)) * 7 + 3)
-    y = to_host(fused.layer_norm(x, xp.ones(64), xp.zeros(64), epsilon=0.0).data)
-    np.testing.assert_allclose(y.mean(-1), 0, atol=1e-14)
-    np.testing.assert_allclose((y * y).mean(-1), 1, rtol=1e-14)
-
-
 @in_turn("dtype", [np.float32, np.float64])
 def test_layer_norm_of_a_constant_row_is_its_offset(xp, dtype):
     random = np.random.default_rng(0)
@@ -342,17 +303,6 @@ def test_layer_norm_of_a_constant_row_is_its_offset(xp, dtype):
                 for op in fused.layer_norm, fused.layer_norm.reference:
                     y = op(xp.asarray(x), gain, offset, residual).data
                     assert xp.array_equal(y[1], offset), (width, value, op)
-
-
-def test_layer_norm_residual_is_a_sum_before(xp):
-    random = np.random.default_rng(0)
-    x, residual, gain, offset = [
-        xp.asarray(random.standard_normal(s)) for s in ((2, 6), (2, 6), 6, 6)
-    ]
-    with_residual = fused.layer_norm(x, gain, offset, residual)
-    assert xp.array_equal(
-        with_residual.data, fused.layer_norm(x + residual, gain, offset).data
-    )
 
 
 @in_turn("name", "attention rmc_gates memory_hop sliding_hop".split())
@@ -393,26 +343,11 @@ def test_traces_are_what_was_computed(xp):
     They cost no entry.
     """
     trace, composed = {}, {}
-    case = CASES["attention"][1].map(xp.asarray)
-    for function, target in (
-        (fused.attention, trace),
-        (fused.attention.reference, composed),
-    ):
-        case(
-            function=lambda *args, f=function, t=target, **static: f(
-                *args, **static, trace=t
-            )
-        )
-    case = CASES["rmc_gates"][0].map(xp.asarray)
-    for function, target in (
-        (fused.rmc_gates, trace),
-        (fused.rmc_gates.reference, composed),
-    ):
-        case(
-            function=lambda *args, f=function, t=target, **static: f(
-                *args, **static, trace=t
-            )
-        )
+    for case in CASES["attention"][1], CASES["rmc_gates"][0]:
+        arrays = case.map(xp.asarray).arguments
+        operation = getattr(fused, case.name)
+        operation(*arrays, **case.static, trace=trace)
+        operation.reference(*arrays, **case.static, trace=composed)
     assert set(trace) == set(composed) == {"attention", "input_gate", "forget_gate"}
     assert trace["attention"].shape == (2, 2, 3, 4)  # (B, H, Q, R)
     np.testing.assert_allclose(to_host(trace["attention"].sum(-1)), 1, rtol=1e-14)
