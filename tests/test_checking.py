@@ -215,11 +215,8 @@ def test_hessian_of_a_logistic_loss():
     np.testing.assert_allclose(product, X.T @ (s * (1 - s) * (X @ v)), rtol=1e-13)
 
 
-def test_hessian_is_symmetric_through_every_fused_primitive():
-    """u^T H v = v^T H u, H v is linear in v, and is the derivative of the gradient.
-
-    For a loss through attention, norms, gates, a ReLU and the cross-entropy.
-    """
+def test_hessian_is_the_derivative_of_the_gradient():
+    """For a loss through attention, norms, gates, a ReLU and the cross-entropy."""
     make = np.random.default_rng(3).standard_normal
     qkv, gain, weight, cell = parameters = [
         Parameter(make(s)) for s in ((4, 2 * 6), (4,), (4, 16), (2, 4))
@@ -236,18 +233,8 @@ def test_hessian_is_symmetric_through_every_fused_primitive():
         hidden, _ = fused.lstm_gates(rows[:, 0] @ weight, cell)
         return p.mean(fused.softmax_cross_entropy(hidden * 3.0, targets))
 
-    u, v = ([make(q.shape) for q in parameters] for _ in range(2))
-
-    def inner(left, right):
-        return sum(np.sum(a * b) for a, b in zip(left, right, strict=True))
-
-    Hu, Hv = (hessian_vector_product(loss, parameters, d) for d in (u, v))
-    assert inner(u, Hv) == pytest.approx(inner(v, Hu), rel=1e-12)
-    both = hessian_vector_product(
-        loss, parameters, [a - 2 * b for a, b in zip(u, v, strict=True)]
-    )
-    for total, a, b in zip(both, Hu, Hv, strict=True):
-        np.testing.assert_allclose(total, a - 2 * b, rtol=1e-11, atol=1e-13)
+    v = [make(q.shape) for q in parameters]
+    Hv = hessian_vector_product(loss, parameters, v)
     small = 1e-5
     after, before = (gradient_at(loss, parameters, v, h) for h in (small, -small))
     for right, left, exact in zip(after, before, Hv, strict=True):

@@ -29,15 +29,8 @@ import numpy as np
 
 # files of this folder; the others need the first one
 SOURCES = (
-    "warp",
-    "linear",
-    "layer_norm",
-    "rmc_gates",
-    "attention",
-    "softmax_cross_entropy",
-    "adam",
-    "counters",
-)
+    "warp linear layer_norm rmc_gates attention softmax_cross_entropy adam counters"
+).split()
 FOLDER = Path(__file__).parent
 WARP = 32
 SHARED = 48 * 1024  # bytes of shared memory that any GPU gives a block unasked
@@ -479,15 +472,7 @@ def rmc_gates_vjp(xp, needs, g, from_input, from_memory, candidate, memory, bias
 
 
 @rmc_gates.fits
-def rmc_gates_fits(
-    from_input,
-    from_memory,
-    candidate,
-    memory,
-    input_bias=0.0,
-    forget_bias=1.0,
-    trace=None,
-):
+def rmc_gates_fits(from_input, from_memory, candidate, memory, **static):
     if memory.ndim != 3 or candidate.shape != memory.shape:
         return False
     batch, slots, width = memory.shape
