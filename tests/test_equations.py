@@ -248,19 +248,6 @@ def test_step_equals_its_transcription_in_scalars(n, G):
 # Gates, slots and the trace -----------------------------------------------------------
 
 
-def test_equal_slots_stay_equal_and_permuted_slots_permute():
-    flat, (inputs, (m, h)) = random_parameters(), random_inputs()
-    zero = np.zeros((B, N, F))
-    _, (memory, _) = unrolled(np, flat, inputs, (zero, zero))
-    np.testing.assert_allclose(
-        memory, np.broadcast_to(memory[:, :1], memory.shape), rtol=1e-12
-    )
-    order = np.array([2, 0, 3, 1])
-    _, (memory, _) = unrolled(np, flat, inputs, (m, h))
-    _, (permuted, _) = unrolled(np, flat, inputs, (m[:, order], h[:, order]))
-    np.testing.assert_allclose(permuted, memory[:, order], rtol=1e-10)
-
-
 @in_turn("n, G", SETTINGS)
 def test_trace_shows_what_the_step_used(n, G):
     parameters = as_step_wants(random_parameters(n, G))
@@ -286,16 +273,6 @@ def test_trace_shows_what_the_step_used(n, G):
     )
     untraced, _ = equations.step(np, inputs[0], (m, h), parameters)
     assert np.array_equal(output, untraced)
-
-
-def test_float32_stays_float32():
-    flat = {
-        name: value.astype(np.float32) for name, value in random_parameters().items()
-    }
-    inputs, (m, h) = random_inputs()
-    inputs, m, h = (a.astype(np.float32) for a in (inputs, m, h))
-    outputs, (m, _) = unrolled(np, flat, inputs, (m, h))
-    assert outputs[-1].dtype == m.dtype == np.float32
 
 
 # Derivatives, three ways --------------------------------------------------------------
@@ -337,18 +314,6 @@ def test_gradients_reach_the_inputs_and_the_first_state():
     _, by_hips = hips_gradient(loss, leaves)
     for name in leaves:
         assert relative_error(ours[name], by_hips[name]) < 1e-12, name
-
-
-def test_a_traced_step_has_the_same_gradient():
-    flat, (inputs, state) = random_parameters(), random_inputs()
-
-    def loss(xp, flat, trace=None):
-        h, _ = equations.step(xp, inputs[0], state, as_step_wants(flat), trace)
-        return xp.sum(h * h)
-
-    _, plain = our_gradient(loss, flat)
-    _, traced = our_gradient(lambda xp, flat: loss(xp, flat, {}), flat)
-    assert all(np.array_equal(plain[name], traced[name]) for name in flat)
 
 
 # What trains --------------------------------------------------------------------------

@@ -260,24 +260,6 @@ def test_trace_hands_out_attention_and_gates(xp, gate_style, units, rows):
     assert not np.array_equal(trace[0]["attention"], trace[1]["attention"])
 
 
-def test_traced_gates_explain_the_update():
-    """Two cores that differ in the candidate's gate alone.
-
-    The trace's gates are those that made the memory.
-    """
-    core, _, inputs, memory = core_and_arrays({})
-    bare = RelationalMemory(INPUT, dtype=np.float64, **full({"gate_style": None}))
-    arrays = {name: p.data for name, p in core.named_parameters()}
-    without_gates = {n: a for n, a in arrays.items() if not n.startswith("gate")}
-    bare.load_parameters(without_gates)
-    trace = []
-    _, state = core(inputs[0], memory, trace)
-    _, candidate = bare(inputs[0], memory)
-    i, f = trace[0]["input_gate"], trace[0]["forget_gate"]
-    expected = i * np.tanh(candidate.data) + f * memory
-    np.testing.assert_allclose(state.data, expected, rtol=1e-12)
-
-
 @in_turn("gate_style", ["unit", "memory", None])
 def test_trace_changes_neither_results_nor_the_tape(xp, gate_style):
     core, _, *arrays = core_and_arrays({"gate_style": gate_style, "num_blocks": 2})
