@@ -371,24 +371,10 @@ def looks_only_back(Q, K, V):
     )
 
 
-def rounded(weights):
-    weights = np.round(weights, 1) + 1e-6
-    return weights / weights.sum(axis=-1, keepdims=True)
-
-
-def divided_by_their_sum(x):
-    return x / x.sum(axis=-1, keepdims=True)
-
-
 WRONG = [  # function, the check that must catch it, what the message must say
     (lambda Q, K, V: softmax(Q @ np.swapaxes(K, -1, -2)) @ V, check_scale, "sqrt"),
     (
         lambda Q, K, V: softmax(logits(Q, K) * 0.5) @ V,
-        check_known_weights,
-        "scaled dot products",
-    ),
-    (
-        lambda Q, K, V: rounded(softmax(logits(Q, K))) @ V,
         check_known_weights,
         "scaled dot products",
     ),
@@ -402,16 +388,6 @@ WRONG = [  # function, the check that must catch it, what the message must say
         check_weights_are_a_distribution,
         "sum to 1",
     ),
-    (
-        lambda Q, K, V: divided_by_their_sum(logits(Q, K)) @ V,
-        check_weights_are_a_distribution,
-        "negative",
-    ),
-    (
-        lambda Q, K, V: softmax(Q @ K) @ V,
-        check_permuting_slots,
-        "raises ValueError|permuting",
-    ),
     (looks_only_back, check_permuting_slots, "permuting"),
     (no_max_shift, check_no_overflow, "largest"),
     (
@@ -419,24 +395,13 @@ WRONG = [  # function, the check that must catch it, what the message must say
         check_convex_hull,
         "outside the range",
     ),
-    (
-        lambda Q, K, V: softmax(logits(Q, K)) @ np.maximum(V, 0),
-        check_convex_hull,
-        "weights times",
-    ),
     (first_batch_entry_only, check_batch, "alone"),
-    (
-        lambda Q, K, V: softmax(Q @ K.T / np.sqrt(Q.shape[-1])) @ V,
-        check_batch,
-        "raises ValueError",
-    ),
     (changes_its_input, check_convex_hull, "changes its arguments"),
     (
         lambda Q, K, V: (softmax(logits(Q, K)) @ V).sum(axis=-1),
         check_convex_hull,
         "shape",
     ),
-    (lambda Q, K, V: None, check_known_weights, "shape"),
 ]
 
 
@@ -470,12 +435,7 @@ def one_softmax_for_all_heads(M, x, W_q, W_k, W_v):
     return np.concatenate([softmax(scores) @ Z @ v for v in W_v], axis=-1)
 
 
-def added_heads(M, x, W_q, W_k, W_v):
-    heads = our_multi_head_attention(M, x, W_q, W_k, W_v)
-    return heads.reshape(len(M), len(W_v), -1).sum(axis=1)
-
-
-@in_turn("wrong", [mixed_heads, one_softmax_for_all_heads, added_heads])
+@in_turn("wrong", [mixed_heads, one_softmax_for_all_heads])
 def test_wrong_heads_are_rejected(wrong):
     with pytest.raises(AssertionError, match=r"side by side|shape"):
         check_multi_head_attention(wrong)
