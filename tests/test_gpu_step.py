@@ -16,7 +16,7 @@ from tinyrmc import RelationalMemory, Tape, backend, fused, optim
 from tinyrmc import gpu as kernels
 from tinyrmc import primitives as p
 from tinyrmc.backend import joined, stacked
-from tinyrmc.gpu.memory import relational_memory
+from tinyrmc.cores.relational import _all_steps
 
 shim = pytest.mark.skipif(
     not cuda_shim.available, reason="needs g++ to run CUDA kernels on a processor"
@@ -181,7 +181,8 @@ def test_all_steps_of_a_memory_in_one_entry(more, downwards, cublas, monkeypatch
 def test_a_gradient_of_it_that_is_wrong_is_noticed(cublas, monkeypatch):
     """By a thousandth, of each argument by itself, and by one asked for alone."""
     core, there, numbers = memory_case(MEMORIES[0])
-    given, rule = [device(single(x)) for x in numbers], relational_memory.rule
+    given, steps = [device(single(x)) for x in numbers], _all_steps(kernels)
+    rule = steps.rule
     exact = unrolled(core, *numbers)[1]
     for position in 0, *range(3, 14):
 
@@ -191,11 +192,11 @@ def test_a_gradient_of_it_that_is_wrong_is_noticed(cublas, monkeypatch):
             rule(xp, needs, *saved)
             total += np.float32(0.001) * (total - start)
 
-        monkeypatch.setattr(relational_memory, "rule", scaled)
+        monkeypatch.setattr(steps, "rule", scaled)
         with pytest.raises(AssertionError):
             for one, other in zip(unrolled(there, *given)[1], exact, strict=True):
                 close(one, other, 2e-5)
-    monkeypatch.setattr(relational_memory, "rule", rule)
+    monkeypatch.setattr(steps, "rule", rule)
     with Tape() as tape:
         first = tape.watch(given[1])
         entry = there.unroll(given[0], first)[0]

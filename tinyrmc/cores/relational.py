@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -39,7 +40,7 @@ import numpy.typing as npt
 
 from .. import equations
 from ..autograd import primitives as p
-from ..autograd.engine import Parameter, Tensor
+from ..autograd.engine import Parameter, Primitive, Tensor
 from ..backend import Array, kernels, namespace
 from ..errors import Seed, check_number, check_switch, generator
 from ..fused import attention, is_plain, linear, rmc_gates
@@ -53,6 +54,14 @@ def identity_memory(mem_slots: int, mem_size: int, dtype: npt.DTypeLike) -> np.n
     It is the identity, padded with zeros or cut to the first F columns.
     """
     return np.eye(mem_slots, mem_size, dtype=dtype)
+
+
+@functools.cache
+def _all_steps(gpu: ModuleType) -> Primitive:
+    """The steps of a RelationalMemory as one primitive, whose kernels are in gpu/."""
+    primitive = Primitive(gpu.memory.relational_memory)
+    primitive.vjp_in_place(gpu.memory.relational_memory_vjp)
+    return primitive
 
 
 class _Memory(Core):
@@ -236,7 +245,7 @@ class RelationalMemory(_Memory):
         arrays += [array for norm in norms for array in (norm.gain, norm.offset)]
         arrays += [self.gate_memory.weight]
         arrays += [array for layer in self.mlp for array in (layer.weight, layer.bias)]
-        memories = gpu.memory.relational_memory(
+        memories = _all_steps(gpu)(
             arrays,
             **heads,
             input_bias=self.input_bias,

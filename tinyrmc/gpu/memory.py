@@ -19,7 +19,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from ..autograd.engine import primitive
 from . import (
     WIDEST_NORM,
     _contiguous,
@@ -48,7 +47,6 @@ def _parameters(weights) -> SimpleNamespace:
     return SimpleNamespace(**named, mlp=mlp)
 
 
-@primitive
 def relational_memory(
     xp,
     memory,
@@ -124,7 +122,6 @@ def _step(xp, multiply, w, s, t) -> None:
     update(xp, *arrays, s.biases, squashed=s.squashed[t + 1])
 
 
-@relational_memory.vjp_in_place
 def relational_memory_vjp(xp, needs, g, w, s):
     g = [_contiguous(xp, one) for one in g]
     steps, batch, slots, width = s.candidate.shape
