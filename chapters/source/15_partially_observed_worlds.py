@@ -943,8 +943,8 @@ def play(agent, forget=False):
         trace, board = [], unseen.rgb(levels, whole=True)
         seen = unseen.observe(levels)
         logits, _, state = agent(see_box(seen)[:, None], state, trace=trace)
-        trace[0]["state"] = numbers_of(state)
-        film.append((running.copy(), board, seen, trace[0]))
+        looked = dict(*trace, state=numbers_of(state))  # a memory alone leaves a trace
+        film.append((running.copy(), board, seen, looked))
         taken = sample(logits.data[:, 0], random.random(B, np.float32))
         noise = random.random((B, unseen.noise), np.float32)
         outcome = unseen.step(levels, taken, noise)
