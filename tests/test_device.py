@@ -322,6 +322,8 @@ def test_evaluation_and_pictures_of_every_task(name, tmp_path):
     assert MetricAccumulator(sums).means() == pytest.approx(
         MetricAccumulator(task.evaluate(host)).means(), rel=1e-6
     )
+    if not hasattr(task, "pictures"):
+        return
     pictures = []
     for label, model in ("host", host), ("device", there):
         (tmp_path / label).mkdir()
