@@ -128,23 +128,14 @@ class Tape:
     def gradient(self, loss: Tensor, wrt, strict: bool = True) -> Any:
         """d loss / d wrt, as new arrays: one, or a list for a list of Tensors.
 
-        `wrt` is one Tensor or Parameter, or a list of them; they may be parameters,
-        watched inputs or any intermediate result. The answer is one array, or a list.
-        KeyError names the first that the loss does not depend on; with strict=False
-        that one gets zeros.
-        Where the loss is a constant, all do.
+        KeyError names the first that the loss does not use; strict=False gives zeros.
         """
         wanted = list(wrt) if isinstance(wrt, (list, tuple)) else [wrt]
         if not all(isinstance(t, Tensor) for t in wanted):
-            raise TypeError(
-                "gradient is taken with respect to Parameters and Tensors; write x = "
-                "tape.watch(array) and use x"
-            )
-        if not strict and isinstance(loss, Tensor) and not loss.id:
-            zeros = [namespace(t.data).zeros_like(t.data) for t in wanted]
-            return zeros if several else zeros[0]
-        self._check(loss)
-        gradients = _Gradients({}, keep=[t.id for t in wanted])
+            raise TypeError("gradient takes Tensors; use x = tape.watch(array)")
+        if strict or loss.id:  # a constant loss uses nothing
+            guards.check_backward(self, loss)
+        gradients, results = Gradients({}, keep=[t.id for t in wanted]), []
         self._walk(loss, gradients)
         for position, t in enumerate(wanted):
             xp, ours = namespace(t.data), t.id < 0 or t.tape is self
