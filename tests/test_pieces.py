@@ -200,7 +200,7 @@ def in_a_notebook(text, **names):
 
 def test_your_tape_is_kept_with_your_nodes_in_it(place, capsys):
     """As classes of a notebook, whose text `inspect` does not find."""
-    text = inspect.getsource(tape._Node).replace("class _Node", "class Node")
+    text = inspect.getsource(tape.Node.function)
     text += inspect.getsource(tape.LittleTape.function).partition("\n)\n")[2]
     mine = in_a_notebook(text, stacks_vjp=tape.stacks_vjp, unbroadcast=tape.unbroadcast)
     tape.LittleTape.check(mine["LittleTape"])

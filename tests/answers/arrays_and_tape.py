@@ -21,7 +21,7 @@ def with_loop(M):
 
 def value(back=None, **methods):
     """The class Value with other methods."""
-    cls = type("Value", (t._Value,), methods)
+    cls = type("Value", (t.Value.function,), methods)
     if back:
         cls.backward = back
     return cls
@@ -45,6 +45,15 @@ def walk_to_the_end(self):
     for output, inputs in self.tape[::-1]:
         for value, derivative in inputs:
             value.grad += derivative * output.grad
+
+
+def seeded(self):
+    """With the value of the loss in the place of 1."""
+    t.Value.function.backward(self)
+    for value in {
+        v for out, inputs in self.tape for v in (out, *(x for x, _ in inputs))
+    }:
+        value.grad *= self.data
 
 
 def walk_by_index(self):
@@ -109,7 +118,7 @@ def taught(weights, network, xs, ys, rate, steps, value=t.Value.function, mean=1
 
 def node(**methods):
     """The class Node with other methods."""
-    return type("Node", (t._Node,), methods)
+    return type("Node", (t.Node.function,), methods)
 
 
 def little(**methods):
@@ -285,9 +294,9 @@ WRONG = {
         value(tanh=lambda self: self.record(math.tanh(self.data), [(self, 1.0)])),
         value(__mul__=lambda self, other: self.record(
             self.data * other.data, [(self, other.data)])),
-        value(__add__=lambda self, other: t._Value(self.data + other.data, self.tape)),
+        value(__add__=lambda self, other: t.Value(self.data + other.data, self.tape)),
         value(back=walk_to_the_end),
-        value(back=lambda self: t._Value.backward(self, start=self.data)),
+        value(back=lambda self: seeded(self)),
     ],
     t.learn: [
         lambda w, f, x, y, r, n: taught(w, f, x[:1], y[:1], r, n),

@@ -164,126 +164,6 @@ def _number_programs(rng):
     ]
 
 
-class _Value:
-    """The solution, whose ways to go wrong inherit from it."""
-
-    def __init__(self, data, tape):
-        self.data, self.tape, self.grad = data, tape, 0.0
-
-    def record(self, data, inputs):
-        output = type(self)(data, self.tape)
-        self.tape.append((output, inputs))
-        return output
-
-    def __add__(self, other):
-        return self.record(self.data + other.data, [(self, 1.0), (other, 1.0)])
-
-    def __sub__(self, other):
-        return self.record(self.data - other.data, [(self, 1.0), (other, -1.0)])
-
-    def __mul__(self, other):
-        inputs = [(self, other.data), (other, self.data)]
-        return self.record(self.data * other.data, inputs)
-
-    def tanh(self):
-        y = math.tanh(self.data)
-        return self.record(y, [(self, 1 - y * y)])
-
-    def pay(self, value, derivative, arrived):
-        value.grad += derivative * arrived
-
-    def backward(self, start=1.0, order=reversed):
-        self.grad = start
-        for output, inputs in order(self.tape):
-            for value, derivative in inputs:
-                self.pay(value, derivative, output.grad)
-
-
-class _Replacing(_Value):
-    def pay(self, value, derivative, arrived):
-        value.grad = derivative * arrived
-
-
-class _Unmultiplied(_Value):
-    def pay(self, value, derivative, arrived):
-        value.grad += derivative
-
-
-class _Unstarted(_Value):
-    def backward(self):
-        super().backward(start=0.0)
-
-
-class _FromTheBeginning(_Value):
-    def backward(self):
-        super().backward(order=list)
-
-
-class _FromTheLast(_Value):
-    def backward(self):
-        self.tape[-1][0].grad = 1.0
-        super().backward(start=self.grad)
-
-
-class _FromTheFirst(_Value):
-    def backward(self):
-        self.tape[0][0].grad = 1.0
-        super().backward(start=self.grad)
-
-
-class _OwnFactors(_Value):
-    def __mul__(self, other):
-        inputs = [(self, self.data), (other, other.data)]
-        return self.record(self.data * other.data, inputs)
-
-
-class _Added(_Value):
-    def __sub__(self, other):
-        return self.record(self.data - other.data, [(self, 1.0), (other, 1.0)])
-
-
-class _WrongSlope(_Value):
-    def tanh(self):
-        y = math.tanh(self.data)
-        return self.record(y, [(self, 1 - y)])
-
-
-class _SlopeOfTheArgument(_Value):
-    def tanh(self):
-        x = self.data
-        return self.record(math.tanh(x), [(self, 1 - x * x)])
-
-
-@used(
-    _of_numbers,
-    methods=("__add__", "__sub__", "__mul__", "tanh", "backward"),
-    cases=_number_programs,
-    hints=[
-        "Each operation makes a new Value, and appends (new value, [(input, "
-        "derivative), ...]) to self.tape. For a sum both derivatives are 1.",
-        "backward: the value that it is called on has grad 1. Go through the tape from "
-        "its end: reversed(self.tape).",
-        "For each entry and each of its inputs: value.grad += derivative * output.grad",
-    ],
-    mistakes={
-        "a value's later contribution replaces the earlier one; add it": _Replacing,
-        "you do not multiply by what has arrived at the output: you add up the local "
-        "derivatives alone": _Unmultiplied,
-        "nothing arrives anywhere: the loss starts with grad 1, and each operation "
-        "leaves its entry on the tape": _Unstarted,
-        "you walk the tape from its beginning": _FromTheBeginning,
-        "the first value on the tape starts with 1; the loss does, the one that "
-        "backward is called on": _FromTheFirst,
-        "you begin at the last value on the tape; begin at the one that backward is "
-        "called on": _FromTheLast,
-        "in a product each factor is scaled by itself, not by the other": _OwnFactors,
-        "a difference passes on the same sign to both; the second gets -1": _Added,
-        "your slope of tanh is 1 - y; it is 1 - y * y": _WrongSlope,
-        "your slope of tanh is 1 - x * x; it is 1 - y * y, of the "
-        "result": _SlopeOfTheArgument,
-    },
-    lines=3000,
-)
 class Value:
     """A number that leaves on its tape, a list, how it was made."""
 
@@ -291,7 +171,7 @@ class Value:
         self.data, self.tape, self.grad = data, tape, 0.0
 
     def record(self, data, inputs):
-        output = Value(data, self.tape)
+        output = type(self)(data, self.tape)  # a Value
         self.tape.append((output, inputs))
         return output
 
@@ -314,6 +194,86 @@ class Value:
         for output, inputs in reversed(self.tape):
             for value, derivative in inputs:
                 value.grad += derivative * output.grad
+
+
+def _walked(start=lambda value: value, order=reversed, pay=None):
+    """The class Value with another walk back."""
+
+    def backward(self):
+        start(self).grad = 1.0
+        for output, inputs in order(self.tape):
+            for value, derivative in inputs:
+                if pay:
+                    pay(value, derivative, output.grad)
+                else:
+                    value.grad += derivative * output.grad
+
+    return type("Value", (Value,), {"backward": backward})
+
+
+def _replace(value, derivative, arrived):
+    value.grad = derivative * arrived
+
+
+def _add_unmultiplied(value, derivative, arrived):
+    value.grad += derivative
+
+
+class _OwnFactors(Value):
+    def __mul__(self, other):
+        inputs = [(self, self.data), (other, other.data)]
+        return self.record(self.data * other.data, inputs)
+
+
+class _Added(Value):
+    def __sub__(self, other):
+        return self.record(self.data - other.data, [(self, 1.0), (other, 1.0)])
+
+
+class _WrongSlope(Value):
+    def tanh(self):
+        y = math.tanh(self.data)
+        return self.record(y, [(self, 1 - y)])
+
+
+class _SlopeOfTheArgument(Value):
+    def tanh(self):
+        x = self.data
+        return self.record(math.tanh(x), [(self, 1 - x * x)])
+
+
+Value = used(  # type: ignore[assignment, misc]
+    _of_numbers,
+    methods=("__add__", "__sub__", "__mul__", "tanh", "backward"),
+    cases=_number_programs,
+    hints=[
+        "Each operation makes a new Value, and appends (new value, [(input, "
+        "derivative), ...]) to self.tape. For a sum both derivatives are 1.",
+        "backward: the value that it is called on has grad 1. Go through the tape from "
+        "its end: reversed(self.tape).",
+        "For each entry and each of its inputs: value.grad += derivative * output.grad",
+    ],
+    mistakes={
+        "a value's later contribution replaces the earlier one; add it": _walked(
+            pay=_replace
+        ),
+        "you do not multiply by what has arrived at the output: you add up the local "
+        "derivatives alone": _walked(pay=_add_unmultiplied),
+        "nothing arrives anywhere: the loss starts with grad 1, and each operation "
+        "leaves its entry on the tape": _walked(start=lambda value: Value(0.0, [])),
+        "you walk the tape from its beginning": _walked(order=list),
+        "the first value on the tape starts with 1; the loss does, the one that "
+        "backward is called on": _walked(start=lambda value: value.tape[0][0]),
+        "you begin at the last value on the tape; begin at the one that backward is "
+        "called on": _walked(start=lambda value: value.tape[-1][0]),
+        "in a product each factor is scaled by itself, not by the other": _OwnFactors,
+        "a difference passes on the same sign to both; the second gets -1": _Added,
+        "your slope of tanh is 1 - y; it is 1 - y * y": _WrongSlope,
+        "your slope of tanh is 1 - x * x; it is 1 - y * y, of the "
+        "result": _SlopeOfTheArgument,
+    },
+    lines=3000,
+)(Value)
 
 
 # --- A network of numbers -------------------------------------------------------------
@@ -658,133 +618,6 @@ def _given(cls, program, arrays):
     return loss.data, tape.gradient(loss, nodes)
 
 
-class _Node:
-    """The solution, whose ways to go wrong inherit from it."""
-
-    def __init__(self, data, tape):
-        self.data, self.tape = data, tape
-
-    def __add__(self, other):
-        y = self.data + other.data
-        return self.tape.record(y, (self, other), lambda g: (g, g))
-
-    def __sub__(self, other):
-        y = self.data - other.data
-        return self.tape.record(y, (self, other), lambda g: (g, -g))
-
-    def __mul__(self, other):
-        a, b = self.data, other.data
-        return self.tape.record(a * b, (self, other), lambda g: (g * b, g * a))
-
-    def __matmul__(self, other):
-        a, b = self.data, other.data
-        return self.tape.record(a @ b, (self, other), lambda g: stacks_vjp(g, a, b))
-
-    def tanh(self):
-        y = np.tanh(self.data)
-        return self.tape.record(y, (self,), lambda g: (g * (1 - y * y),))
-
-    def relu(self):
-        x = self.data
-        return self.tape.record(np.maximum(x, 0), (self,), lambda g: (g * (x > 0),))
-
-    def mean(self):
-        x = self.data
-        share = np.full(x.shape, 1 / x.size)
-        return self.tape.record(x.mean(), (self,), lambda g: (g * share,))
-
-
-class _ForgottenMinus(_Node):
-    def __sub__(self, other):
-        y = self.data - other.data
-        return self.tape.record(y, (self, other), lambda g: (g, g))
-
-
-class _ScaledByItself(_Node):
-    def __mul__(self, other):
-        a, b = self.data, other.data
-        return self.tape.record(a * b, (self, other), lambda g: (g * a, g * b))
-
-
-class _EntryByEntry(_Node):
-    def __matmul__(self, other):
-        a, b = self.data, other.data
-        return self.tape.record(a @ b, (self, other), lambda g: (g @ b, a @ g))
-
-
-class _MeanAsSum(_Node):
-    def mean(self):
-        x = self.data
-        ones = np.ones(x.shape)
-        return self.tape.record(x.mean(), (self,), lambda g: (g * ones,))
-
-
-class _MeanUnshared(_Node):
-    def mean(self):
-        x = self.data
-        return self.tape.record(x.mean(), (self,), lambda g: (g,))
-
-
-class _PythonsMax(_Node):
-    def relu(self):
-        x = self.data
-        return self.tape.record(max(x, 0), (self,), lambda g: (g * (x > 0),))
-
-
-class _ReluOfG(_Node):
-    def relu(self):
-        x = self.data
-        y = np.maximum(x, 0)
-        return self.tape.record(y, (self,), lambda g: (np.maximum(g, 0),))
-
-
-class _ReluPassesAll(_Node):
-    def relu(self):
-        return self.tape.record(np.maximum(self.data, 0), (self,), lambda g: (g,))
-
-
-class _SlopeWithoutG(_Node):
-    def tanh(self):
-        y = np.tanh(self.data)
-        return self.tape.record(y, (self,), lambda g: (1 - y * y,))
-
-
-class _BareTanh(_Node):
-    def tanh(self):
-        y = np.tanh(self.data)
-        return self.tape.record(y, (self,), lambda g: g * (1 - y * y))
-
-
-@used(
-    _given,
-    methods=("__sub__", "__mul__", "__matmul__", "tanh", "relu", "mean"),
-    cases=_array_programs,
-    hints=[
-        "Each is like __add__: compute the result, then tape.record(result, inputs, "
-        "vjp). vjp turns g into a tuple, one gradient for each input.",
-        "You know the derivatives from Value; now they multiply g entry by entry. For "
-        "@ there is stacks_vjp(g, a, b).",
-        "relu: g * (x > 0). mean: each of the x.size entries gets g / x.size, in an "
-        "array of x's shape.",
-    ],
-    mistakes={
-        "a difference passes on g to both; the second gets -g": _ForgottenMinus,
-        "in a product each factor's gradient is scaled by itself, not by the "
-        "other": _ScaledByItself,
-        "the gradients of @ lack their transposes (stacks_vjp knows "
-        "them)": _EntryByEntry,
-        "the mean passes on g as a sum would; each entry has a share of 1 / "
-        "x.size": _MeanAsSum,
-        "the mean passes on a single number; each entry gets its share, in an array "
-        "of x's shape": _MeanUnshared,
-        "Python's max compares whole arrays; np.maximum takes each entry": _PythonsMax,
-        "the ReLU looks at the sign of g, not at that of x": _ReluOfG,
-        "the ReLU passes on all of g, also where x is below 0": _ReluPassesAll,
-        "tanh does not multiply by g": _SlopeWithoutG,
-        "a vjp gives a bare array; it gives a tuple, one gradient for each "
-        "input": _BareTanh,
-    },
-)
 class Node:
     """An array on a tape; each operation is recorded with its vjp."""
 
@@ -819,6 +652,99 @@ class Node:
         x = self.data
         share = np.full(x.shape, 1 / x.size)
         return self.tape.record(x.mean(), (self,), lambda g: (g * share,))
+
+
+class _ForgottenMinus(Node):
+    def __sub__(self, other):
+        y = self.data - other.data
+        return self.tape.record(y, (self, other), lambda g: (g, g))
+
+
+class _ScaledByItself(Node):
+    def __mul__(self, other):
+        a, b = self.data, other.data
+        return self.tape.record(a * b, (self, other), lambda g: (g * a, g * b))
+
+
+class _EntryByEntry(Node):
+    def __matmul__(self, other):
+        a, b = self.data, other.data
+        return self.tape.record(a @ b, (self, other), lambda g: (g @ b, a @ g))
+
+
+class _MeanAsSum(Node):
+    def mean(self):
+        x = self.data
+        ones = np.ones(x.shape)
+        return self.tape.record(x.mean(), (self,), lambda g: (g * ones,))
+
+
+class _MeanUnshared(Node):
+    def mean(self):
+        x = self.data
+        return self.tape.record(x.mean(), (self,), lambda g: (g,))
+
+
+class _PythonsMax(Node):
+    def relu(self):
+        x = self.data
+        return self.tape.record(max(x, 0), (self,), lambda g: (g * (x > 0),))
+
+
+class _ReluOfG(Node):
+    def relu(self):
+        x = self.data
+        y = np.maximum(x, 0)
+        return self.tape.record(y, (self,), lambda g: (np.maximum(g, 0),))
+
+
+class _ReluPassesAll(Node):
+    def relu(self):
+        return self.tape.record(np.maximum(self.data, 0), (self,), lambda g: (g,))
+
+
+class _SlopeWithoutG(Node):
+    def tanh(self):
+        y = np.tanh(self.data)
+        return self.tape.record(y, (self,), lambda g: (1 - y * y,))
+
+
+class _BareTanh(Node):
+    def tanh(self):
+        y = np.tanh(self.data)
+        return self.tape.record(y, (self,), lambda g: g * (1 - y * y))
+
+
+Node = used(  # type: ignore[assignment, misc]
+    _given,
+    methods=("__sub__", "__mul__", "__matmul__", "tanh", "relu", "mean"),
+    cases=_array_programs,
+    hints=[
+        "Each is like __add__: compute the result, then tape.record(result, inputs, "
+        "vjp). vjp turns g into a tuple, one gradient for each input.",
+        "You know the derivatives from Value; now they multiply g entry by entry. For "
+        "@ there is stacks_vjp(g, a, b).",
+        "relu: g * (x > 0). mean: each of the x.size entries gets g / x.size, in an "
+        "array of x's shape.",
+    ],
+    mistakes={
+        "a difference passes on g to both; the second gets -g": _ForgottenMinus,
+        "in a product each factor's gradient is scaled by itself, not by the "
+        "other": _ScaledByItself,
+        "the gradients of @ lack their transposes (stacks_vjp knows "
+        "them)": _EntryByEntry,
+        "the mean passes on g as a sum would; each entry has a share of 1 / "
+        "x.size": _MeanAsSum,
+        "the mean passes on a single number; each entry gets its share, in an array "
+        "of x's shape": _MeanUnshared,
+        "Python's max compares whole arrays; np.maximum takes each entry": _PythonsMax,
+        "the ReLU looks at the sign of g, not at that of x": _ReluOfG,
+        "the ReLU passes on all of g, also where x is below 0": _ReluPassesAll,
+        "tanh does not multiply by g": _SlopeWithoutG,
+        "a vjp gives a bare array; it gives a tuple, one gradient for each "
+        "input": _BareTanh,
+    },
+)(Node)
 
 
 def _more_programs(rng):
