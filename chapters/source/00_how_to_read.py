@@ -391,20 +391,20 @@ plt.show()
 # %% [markdown]
 # ## What you build, and in what order
 #
-# - **An engine.** Arrays first (chapters 1 and 2). Then the machine that finds
-#   derivatives: a number that remembers how it was made, and a tape for arrays (3). You
-#   learn how to judge it (4), and write the loop that trains networks on it (5).
-# - **The core**, equation by equation, forwards and back (6 to 9). In chapter 10 your
-#   own core learns; 11 and 12 take it apart.
-# - **The tasks**: nth farthest (13 to 15), programs (16), language (17 and 18), memory
-#   networks (19 and 20), and acting (21 and 22).
-# - **Speed** (23), and at the end an empty notebook and a task that you choose (24).
+# - **An engine.** Arrays first (chapter 1, then the puzzles). Then the machine that finds
+#   derivatives: a number that remembers how it was made, and a tape for arrays (2). You
+#   learn how to judge it (3), and write the loop that trains networks on it (4).
+# - **The core**, equation by equation, forwards and back (5 to 8). In chapter 9 your
+#   own core learns; 10 and 11 look into it and break it.
+# - **The tasks**: nth farthest (10), programs (12), language (13), memory networks (14),
+#   and acting (15).
+# - **Speed** (16 to 18).
 #
 # What you have written is used from then on. Where yours is missing, the course's own
 # takes its place, so you can skip any exercise and any chapter. The first sitting of
-# chapter 3, in which your first network learns, needs no arrays: you may go there at
-# once. If you know automatic differentiation, skip 3 and 4; if you have trained
-# networks, 5 as well. If you have an implementation that does not learn, begin with 15.
+# chapter 2, in which your first network learns, needs no arrays: you may go there at
+# once. If you know automatic differentiation, skip 2 and 3; if you have trained
+# networks, 4 as well. If you have an implementation that does not learn, begin with 11.
 #
 # ## How a chapter works
 #
@@ -490,31 +490,25 @@ ex.mean_slot.check(lambda M: M.mean(axis=1))
 # |---|---|
 # | [0. A first look](00_how_to_read.ipynb) | figures 1, 2 |
 # | [1. Arrays](01_arrays.ipynb) | notation of 3.1 |
-# | [2. Puzzles](20_puzzles.ipynb) | |
-# | [3. An engine of your own](02_a_tape.ipynb) | |
-# | [4. Checking gradients](03_checking_gradients.ipynb) | |
-# | [5. Learning](04_learning.ipynb) | |
-# | [6. Attention](05_attention.ipynb) | equations 1, 2 |
-# | [7. A laboratory of invariants](06_encoding.ipynb) | |
-# | [8. Norm and MLP](07_norm_and_mlp.ipynb) | 3.3, $g_\psi$ |
-# | [9. Gates](08_gates.ipynb) | equations 3-6 |
-# | [10. A step and its training](09_memory_update.ipynb) | equations 7-9 |
-# | [11. Paper against release](09_memory_update.ipynb) | |
-# | [12. Back through time](09_memory_update.ipynb) | |
-# | [13. Nth farthest](10_nth_farthest.ipynb) | 4.1, 5.1 |
-# | [14. Looking inside](10_nth_farthest.ipynb) | figure 3 |
-# | [15. Breaking it](11_breaking_it.ipynb) | |
-# | [16. Program evaluation](12_program_evaluation.ipynb) | 4.1, 5.2, figures 6, 7 |
-# | [17. Language](13_language_modelling.ipynb) | 4.3, 5.4 |
-# | [18. Rare words](13_language_modelling.ipynb) | tables 2, 3 |
-# | [19. One hop](14_memory_networks.ipynb) | Sukhbaatar et al. 2015 |
-# | [20. The whole memory network](14_memory_networks.ipynb) | |
-# | [21. Learning from reward](15_partially_observed_worlds.ipynb) | 4.2 |
-# | [22. V-trace and BoxWorld](15_partially_observed_worlds.ipynb) | 5.3, A.3 |
-# | [23. Going fast](16_by_hand.ipynb) | equation 4 |
-# | 24. A task of your own | |
-# | [A. CUDA](18_cuda.ipynb) | |
-# | [B. The engine's tour](19_engine_tour.ipynb) | |
+# | [2. An engine of your own](02_a_tape.ipynb) | |
+# | [3. Checking gradients](03_checking_gradients.ipynb) | |
+# | [4. Learning](04_learning.ipynb) | |
+# | [5. Attention](05_attention.ipynb) | equation 1 |
+# | [6. Encoding](06_encoding.ipynb) | equation 2 |
+# | [7. Norm and MLP](07_norm_and_mlp.ipynb) | 3.3, $g_\psi$ |
+# | [8. Gates](08_gates.ipynb) | equations 3-6 |
+# | [9. The memory update](09_memory_update.ipynb) | equations 7-9 |
+# | [10. Nth farthest](10_nth_farthest.ipynb) | 4.1, 5.1, figure 3 |
+# | [11. Breaking it](11_breaking_it.ipynb) | |
+# | [12. Program evaluation](12_program_evaluation.ipynb) | 4.1, 5.2, figures 6, 7 |
+# | [13. Language modelling](13_language_modelling.ipynb) | 4.3, 5.4, tables 2, 3 |
+# | [14. Memory networks](14_memory_networks.ipynb) | Sukhbaatar et al. 2015 |
+# | [15. Partially observed worlds](15_partially_observed_worlds.ipynb) | 4.2, 5.3, A.3 |
+# | [16. By hand](16_by_hand.ipynb) | equation 4 |
+# | [17. Cache and workers](17_cache_and_workers.ipynb) | |
+# | [18. CUDA](18_cuda.ipynb) | |
+# | [19. The engine, a tour](19_engine_tour.ipynb) | |
+# | [20. Puzzles](20_puzzles.ipynb) | |
 #
 # ## Takeaways
 #

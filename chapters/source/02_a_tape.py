@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 3. An engine of your own: all derivatives in one walk back
+# # 2. An engine of your own: all derivatives in one walk back
 #
 # **No equation of the paper: the chain rule.** About 130 minutes, in two sittings. You
 # need derivatives, and for the second sitting chapter 1 (arrays). In this chapter the
@@ -53,7 +53,7 @@ def five_lines(a, b):
 ex.five_lines.check(five_lines)
 
 # %% [markdown]
-# (The check needs no formula. Chapter 4 (checking) shows its trick.)
+# (The check needs no formula. Chapter 3 (checking) shows its trick.)
 #
 # ## A number that remembers
 #
@@ -401,7 +401,7 @@ tape.backward(loss)
 print(cube, x.grad)
 
 # %% [markdown]
-# How do you know that a rule is right? Chapter 4 (checking) shows how.
+# How do you know that a rule is right? Chapter 3 (checking) shows how.
 #
 # ## Takeaways
 #
@@ -430,7 +430,7 @@ print("second derivative of x^3 at 2:", *tape.gradient(slope, [x])[0], "(6 x is 
 # Answer 2
 # Walking forward. Move one of the two numbers and carry the change along with every
 # value: two runs give all derivatives, where walking back would take a million, one for
-# each result. The complex step of chapter 4 is such a walk.
+# each result. The complex step of chapter 3 is such a walk.
 t = np.linspace(0, 1, course.fast(1_000_000, 1000))
 
 

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # 4. Checking gradients: how to know that a derivative is right
+# # 3. Checking gradients: how to know that a derivative is right
 #
 # **No equation of the paper, but what every equation rests on.** About 150 minutes, in
-# two sittings. You need chapter 3 (the engine), and you need to know what a complex
+# two sittings. You need chapter 2 (the engine), and you need to know what a complex
 # number is. In this chapter $h$ is a small step, as in all books on derivatives.
 #
 # A wrong derivative raises no error. It need not even stop the learning. Here the
@@ -306,7 +306,7 @@ for name, function in functions.items():
 # `abs`, the check would reject a rule that is right. Absolute values also hide in
 # `np.var` and in norms.
 #
-# **Exercise 5.** The variance of every row, for layer norm (chapter 8). It shall be
+# **Exercise 5.** The variance of every row, for layer norm (chapter 7). It shall be
 # right for complex numbers, too, and where the mean is a hundred thousand times as
 # large as the spread: think of what a subtraction loses. It is the *biased* variance,
 # the mean of the squared distances.
@@ -391,7 +391,7 @@ for name, forward, operation in (
 # ## A new entry: the softmax
 #
 # The *softmax* turns a row of any numbers, the scores $x$, into shares $y$ that are
-# positive and sum to 1. Chapter 5 (learning) and chapter 6 (attention) need it:
+# positive and sum to 1. Chapter 4 (learning) and chapter 5 (attention) need it:
 #
 # $$y_j = \frac{e^{x_j}}{s}, \qquad s = \sum_k e^{x_k}$$
 #
@@ -573,7 +573,7 @@ judge(cut)
 #
 # It compares the derivative of what you wrote with the slope of what you wrote. It does
 # not know whether you wrote what you meant. Attention without its root, a mistake of
-# chapter 6 (attention), is a different function, and has a perfectly good gradient:
+# chapter 5 (attention), is a different function, and has a perfectly good gradient:
 
 
 # %%

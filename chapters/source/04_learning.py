@@ -1,8 +1,8 @@
 # %% [markdown]
-# # 5. Learning: what to do with a gradient
+# # 4. Learning: what to do with a gradient
 #
 # **No equation of the paper, but how all of its numbers came about.** About 170
-# minutes, in three sittings. You need chapter 3 (the engine). In this chapter $g$ is a
+# minutes, in three sittings. You need chapter 2 (the engine). In this chapter $g$ is a
 # gradient, $w$ the weights, and $v$ first a velocity, then Adam's mean of squares.
 #
 # A gradient points uphill. So you step the other way, again and again, and a network

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 18. CUDA: going fast, third part
 #
-# **Section 3, layer normalisation.** About 35 minutes. You need layer norm with its
+# **Section 3, layer normalisation.** About 70 minutes. You need layer norm with its
 # derivative (chapter 7) and what a fused operation is (chapter 16).
 #
 # A GPU is another machine with another memory. This chapter moves the same code there,

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 19. The engine, a tour
 #
-# **Optional.** About 40 minutes. You need chapter 2.
+# **Optional.** About 80 minutes. You need chapter 2.
 #
 # In chapter 2 you built a tape in forty lines. `engine.py` is the same tape, grown up,
 # and this chapter reads it. There is nothing to solve. Come here when you want to know

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 2. Puzzles
+# # 20. Puzzles
 #
 # **Arrays, in one line.** As long as you like: twenty minutes for the first set, an
 # hour for both. You need chapter 1 (arrays).
@@ -112,7 +112,7 @@ ex.total.check(total)
 # %% [markdown]
 # ## 3. Identity
 #
-# Ones on the diagonal, as in the first memory of chapter 10.
+# Ones on the diagonal, as in the first memory of chapter 9.
 
 # %% alt="A square of four by four cells, ones on the diagonal and zeros elsewhere"
 picture(ex.identity, n=4)
@@ -241,7 +241,7 @@ ex.changes.check(changes)
 # %% [markdown]
 # ## 10. Shuffle
 #
-# Slots in another order, as in chapter 7 (the laboratory).
+# Slots in another order, as in chapter 6 (encoding).
 
 # %% alt="A memory of four slots, an order, and the slots 2, 0, 3 and 1 below each other"
 picture(
