@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import counted
+from ..runs.files import explained
 from ..runs.run import Run
 from ..text import duration, number
 from ..training.checkpoints import is_over, relocated, require_own_data, task_of
@@ -94,50 +95,41 @@ def failure(log: Path) -> str | None:
     return last.removeprefix("error: ") if last.startswith("error: ") else None
 
 
-def draw(described: dict[str, Any], cells: Sequence[Cell], path: Path) -> Path:
-    """Draw what the cells of a sweep reached: over the values of the second field that
-    varies, a line for each value of the first, a panel for each of the others.
+def draw(described: dict[str, Any], cells: Sequence[Cell], folder: Path) -> Path:
+    """Draw what the cells of a sweep reached as results.png: over the values of the
+    second field that varies, a line for each value of the first, a panel for each of
+    the others.
 
-    A field that varies alone counts as the second. Values with nothing reached are
-    left out. At least one cell must have been evaluated.
+    A field that varies alone counts as the second. At least one cell must have been
+    evaluated.
     """
     from . import figures
 
-    found = [(cell, cell.state()) for cell in cells]
-    found = [(cell, state) for cell, state in found if state.run]
-    grid = {
-        field: [v for v in values if any(c.values[field] == v for c, _ in found)]
-        for field, values in described["grid"].items()
-    }
+    grid, seeds = described["grid"], described["seeds"]
     varied = [field for field in grid if len(grid[field]) > 1] or [*grid][:1]
-    over, panels = varied[min(1, len(varied) - 1)], varied[2:]
-    lines = varied[:1] if len(varied) > 1 else []
+    lines, over, panels = varied[:-1][:1], varied[:2][-1], varied[2:]
     drawn: dict[str, dict[str, dict[str, figures.Reached | None]]] = {}
+    task = None
     for chosen in itertools.product(*grid.values()):
         values = dict(zip(grid, chosen, strict=True))
-        of_panel = drawn.setdefault(_short(values, panels), {})
-        of_line = of_panel.setdefault(_short(values, lines) or "mean", {})
-        own = [state for cell, state in found if cell.values == values]
+        own = [cell.state() for cell in cells if cell.values == values]
+        for state in own:
+            task = task or (state.run and task_of(state.run))
         reached = [state.value for state in own if state.value is not None]
-        whole = len(own) == len(described["seeds"]) and all(s.whole for s in own)
+        whole = len(own) == len(seeds) and all(state.whole for state in own)
+        names = [named({k: values[k] for k in part}) for part in (panels, lines)]
+        of_line = drawn.setdefault(names[0], {}).setdefault(names[1] or "mean", {})
         of_line[values[over]] = figures.Reached(reached, whole) if reached else None
-    tasks = [task_of(state.run) for _, state in found if state.run]
-    metric = tasks[0].watched
-    floors = [task.references().get(metric, {}) for task in tasks]
-    fixed = {field: values[0] for field, values in grid.items() if len(values) == 1}
-    title = [f"{described['task']} {described['preset']}", named(fixed)]
-    title += [" ".join(described["words"])]
-    title += [f"seeds {', '.join(map(str, described['seeds']))}"]
-    return figures.value_grid(
-        path,
-        drawn,
-        floors[0] if all(each == floors[0] for each in floors) else {},
-        metric,
-        over.rpartition(".")[2],
-        ", ".join(filter(None, title)),
-        grid["model.core"] if lines == ["model.core"] else None,
-    )
-
-
-def _short(values: dict[str, str], fields: Sequence[str]) -> str:
-    return ", ".join(f"{field.rpartition('.')[2]} {values[field]}" for field in fields)
+    assert task is not None
+    path, metric = folder / "results.png", task.watched
+    title = " ".join([described["task"], described["preset"], *described["words"]])
+    with explained(f"write {path}", "choose another --run"):
+        return figures.value_grid(
+            path,
+            drawn,
+            task.references().get(metric, {}),
+            metric,
+            over,
+            title,
+            grid["model.core"] if lines == ["model.core"] else None,
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -511,10 +511,9 @@ def check_out(out: Path) -> None:
     """
     if out.suffix != ".md":
         raise UsageError(
-            f"--out {out}: give a name that ends in .md; a .json and a .png are "
-            "written beside it"
+            f"--out {out}: give a name that ends in .md; a .json is written beside it"
         )
-    there = [p for p in map(out.with_suffix, (".md", ".json", ".png")) if p.exists()]
+    there = [p for p in map(out.with_suffix, (".md", ".json")) if p.exists()]
     try:
         ours = "groups" in from_json(read_whole(out.with_suffix(".json")))
         words = out.read_text(encoding="utf-8") if out.exists() else "|"
@@ -540,14 +539,3 @@ def write(out: Path, words: str, found: Summary) -> None:
         above, *table = re.split(r"(?m)^\|", before, maxsplit=1)
         out.write_text(f"{above if table else ''}{words}", encoding="utf-8")
         out.with_suffix(".json").write_text(json_text(found) + "\n", encoding="utf-8")
-
-
-def picture(out: Path, draw: Callable[[Path], object]) -> Path:
-    """Let `draw` make the PNG file beside `out`; returns its path.
-
-    RunError if that cannot be written.
-    """
-    path = out.with_suffix(".png")
-    with explained(f"write {path}", ELSEWHERE):
-        draw(path)
-    return path
