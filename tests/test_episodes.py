@@ -1,6 +1,5 @@
 """Agents that are watched: held-out levels one by one, as pictures, in the terminal."""
 
-import dataclasses
 import os
 import re
 import select
@@ -16,8 +15,8 @@ from tinyagents import LEVELS, restored
 
 from tinyrmc.cli import play, plot
 from tinyrmc.errors import UserError
-from tinyrmc.results import episodes, figures
-from tinyrmc.results.figures import films, style
+from tinyrmc.results import episodes
+from tinyrmc.results.figures import films
 from tinyrmc.training.rl.policy import sample
 
 pytestmark = pytest.mark.slow  # agents are trained first
@@ -130,32 +129,18 @@ def test_a_failed_level_is_found(agent, agents, monkeypatch):
         episodes.failed(task, model)
 
 
-def test_moments_with_rewards_come_first():
-    for rewards, count, expected in [
-        ([0] * 12, 4, [0, 3, 6, 12]),
-        ([0, 0, 1, 0, 10], 8, [0, 1, 2, 3, 4, 5]),
-        ([0, 0, 0, 0, 0, 1, 0, 0, 0, 0], 4, [0, 2, 5, 10]),
-        ([1] * 9, 4, [0, 4, 8, 9]),
-    ]:
-        values = np.array(rewards, float)
-        episode = episodes.Episode(
-            0, (), "", *[None] * 3, 5, values, values, *[None] * 3, True, ""
-        )
-        assert films.moments(episode, count) == expected
-
-
 # --- Pictures -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["rmc", "lstm", "pacman"])
-def test_plot_episode_writes_a_strip_and_a_film(
+def test_plot_episode_writes_a_film_and_a_page(
     name, agents, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     words = ["episode", str(agents / name), "--level", "5", "--out", "."]
     assert plot.main([*words, "--html", "page.html"]) == 0
     title, says, *paths = capsys.readouterr().out.splitlines()
-    assert paths == ["episode_5.png", "episode_5.gif", "page.html"]
+    assert paths == ["episode_5.gif", "page.html"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(paths)
     task, model = restored(agents / name)
     episode = episodes.record(task, model, 5)
@@ -166,31 +151,15 @@ def test_plot_episode_writes_a_strip_and_a_film(
             film.seek(frame)
             total += film.info["duration"]
         assert total == 200 * (len(episode) + 1 + 8)  # the last one stays
-    again = figures.film_strip("again.png", episode, title)
-    assert again.read_bytes() == Path("episode_5.png").read_bytes()
 
 
-def test_many_rewards_are_drawn_as_their_sum(solved):
-    """Lines for so many would hide the values."""
-    for count in [12, 13]:
-        rewards = np.zeros(len(solved))
-        rewards = np.resize(rewards, 40)
-        rewards[3 : 3 + count] = 2
-        episode = dataclasses.replace(
-            solved, actions=np.zeros(40, int), rewards=rewards, values=np.ones(40)
-        )
-        figure = Figure()
-        films._draw_values(figure.subplots(), episode, [])
-        panel, *beside = figure.axes
-        marks = [line for line in panel.lines if line.get_color() == style.MARK]
-        assert len(marks) == (count if count == 12 else 0)
-        assert [text.get_text() for text in panel.texts] == (
-            [", ".join(["+2"] * 12)] if count == 12 else []  # side by side: one label
-        )
-        if count == 13:
-            (line,) = beside[0].lines
-            np.testing.assert_array_equal(line.get_ydata(), np.cumsum([0, *rewards]))
-        assert (len(beside) == 1) == (count == 13)
+def test_values_stand_beside_the_score_so_far(solved):
+    figure = Figure()
+    films.draw_values(figure.subplots(), solved)
+    panel, beside = figure.axes
+    np.testing.assert_array_equal(panel.lines[0].get_ydata(), solved.values)
+    score = np.cumsum([0, *solved.rewards])
+    np.testing.assert_array_equal(beside.lines[0].get_ydata(), score)
 
 
 def test_the_film_shows_each_step(solved, tmp_path):
@@ -198,7 +167,7 @@ def test_the_film_shows_each_step(solved, tmp_path):
     columns = solved.corners[:, 1]
     inside = (columns > 0) & (columns + 5 < solved.boards.shape[2])
     moves = np.flatnonzero((np.diff(columns) != 0) & inside[1:] & inside[:-1])
-    path = episodes.draw(solved, tmp_path, "t")[1]
+    path = episodes.draw(solved, tmp_path, "t")
     places = []
     with Image.open(path) as film:
         for moment in (moves[0], moves[0] + 1):
@@ -212,7 +181,7 @@ def test_the_film_shows_each_step(solved, tmp_path):
 
 def test_the_films_last_frame_shows_no_attention(solved):
     """As there is none: nothing is decided there."""
-    figure, _, change = films._stage(solved, "t")
+    figure, _, change = films.stage(solved, "t")
     (panel,) = (each for each in figure.axes if "attend" in each.get_title())
     last = len(solved)
     for moment, there in (last - 1, True), (last, False), (0, True):

@@ -13,7 +13,7 @@ from owntask import dropped_in
 from tinyrmc import corpora
 from tinyrmc.cli import report
 from tinyrmc.errors import RunError, UsageError
-from tinyrmc.results import figures, tables
+from tinyrmc.results import tables
 from tinyrmc.results.groups import find_runs
 from tinyrmc.runs.run import Run
 from tinyrmc.text import aligned, paragraph
@@ -406,13 +406,13 @@ def test_the_command_shows_the_tables_as_wide_as_the_terminal(
     assert capsys.readouterr().out.startswith(aligned(rows, 200))
 
 
-def test_the_command_writes_the_table_its_numbers_and_its_picture(larger, capsys):
+def test_the_command_writes_the_table_and_its_numbers(larger, capsys):
     logged(larger, 0)
     words = tables.markdown(tables.summary([Run.open("runs/larger-quick-1")]))
     assert words.count("\n") == 3 + 1 + 4 + 1 + 1
     for folder in ("one", "two"):
         assert report.main(["runs", "--out", f"{folder}/results.md"]) == 0
-        kinds = ".md", ".json", ".png"
+        kinds = ".md", ".json"
         wrote = "".join(f"{Path(folder) / 'results'}{kind}\n" for kind in kinds)
         assert capsys.readouterr().out.endswith(wrote)
     first, second = (
@@ -420,12 +420,11 @@ def test_the_command_writes_the_table_its_numbers_and_its_picture(larger, capsys
         for folder in ("one", "two")
     )
     assert first == second
-    assert sorted(first) == ["results.json", "results.md", "results.png"]
+    assert sorted(first) == ["results.json", "results.md"]
     found = json.loads(first["results.json"])
     assert tables.markdown(found) == words
     whole = f"{words}\n{tables.LEGEND}\n{tables.commands(found)}"
     assert first["results.md"].decode() == whole
-    assert first["results.png"].startswith(b"\x89PNG")
     assert report.main(["runs", "--seeds", "--out", "one/results.md"]) == 0
     assert Path("one/results.md").read_text() == tables.by_seed(found)
 
@@ -448,26 +447,16 @@ def test_what_was_written_by_hand_above_the_tables_stays(larger, capsys):
 
 
 def test_files_of_somebody_elses_are_not_overwritten(larger, capsys):
-    """A .md, .json or .png that is there must belong to a table of ours."""
+    """A .md or .json that is there must belong to a table of ours."""
     logged(larger, 0)
-    theirs = {"a.md": "| a |", "a.json": "{}", "b.json": "[1]", "c.png": "picture"}
+    theirs = {"a.md": "| a |", "a.json": "{}", "b.json": "[1]"}
     for name, text in theirs.items():
         Path(name).write_text(text)
-    for name in "abc":
+    for name in "ab":
         with pytest.raises(UsageError, match="is no table that this command wrote"):
             report.main(["runs", "--out", f"{name}.md"])
     assert {name: Path(name).read_text() for name in theirs} == theirs
-    assert not Path("b.md").exists() and not Path("c.md").exists()
-
-
-def test_the_picture_beside_the_seeds_is_of_the_seeds(larger, monkeypatch, capsys):
-    shown = []
-    monkeypatch.setattr(
-        figures, "tables", lambda path, tables, note: shown.extend(tables)
-    )
-    logged(larger, 3)
-    assert report.main(["runs", "--seeds", "--out", "seeds.md"]) == 0
-    assert [rows[0][1] for rows in shown] == ["seed 3"]
+    assert not Path("b.md").exists()
 
 
 def test_a_table_of_every_seed_has_the_result_of_a_task_without_references(larger):

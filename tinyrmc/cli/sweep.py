@@ -15,10 +15,8 @@ The budget is divided so that every run gets the same time. What some do not nee
 to those still to come, and then once more to those that were cut. A run that stays cut
 is evaluated as it is. --resume goes on with such runs, and with those that were broken
 off, bit for bit. If a run fails, or a combination is impossible, a line says so and the
-others go on. At the end stands the table of `tinyrmc report`, and results.png shows
-what was reached over the values of the grid's second field, with a line for each of the
-first. `tinyrmc report SWEEP` shows what there is while it runs, `tinyrmc plot SWEEP`
-the learning curves.
+others go on. At the end stands the table of `tinyrmc report`. `tinyrmc report SWEEP`
+shows what there is while it runs, `tinyrmc plot SWEEP` the learning curves.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ from typing import Any
 from .. import __version__
 from ..config import fields_of, flag_of, stored_path, words_of_value
 from ..errors import RunError, UsageError, counted, nearest
-from ..results.sweeps import Cell, draw, failure, named
+from ..results.sweeps import Cell, failure, named
 from ..results.tables import group_summary, markdown, tables, trained_on, write
 from ..runs.machine import environment
 from ..runs.run import Run
@@ -443,5 +441,5 @@ def _show(run: Run, cells: list[Cell], notes: Counter[str]) -> None:
         words = "".join(f"\n{line}.\n" for line in lines)
         kept = {**found, "grid": config["grid"], "notes": lines}
         write(out, f"{markdown(found)}{words}", kept)
-        paths = [out, out.with_suffix(".json"), draw(config, cells, run.path)]
+        paths = [out, out.with_suffix(".json")]
     print(*(f"note      {line}" for line in lines), *paths, sep="\n")

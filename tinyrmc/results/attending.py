@@ -1,4 +1,4 @@
-"""The attention of a trained memory: a picture, tables and a page of what `probes.py`
+"""The attention of a trained memory: pictures, tables and a page of what `probes.py`
 measures and tests.
 """
 
@@ -48,32 +48,89 @@ def _verdict(questions: Questions, seen: Traces, row: int) -> str:
     )
 
 
-# --- The picture ----------------------------------------------------------------------
+# --- Pictures -------------------------------------------------------------------------
 
 
-def draw_cases(
-    task: Task, model: Any, folder: Path, questions: Questions | None = None
-) -> list[Path]:
-    """Draw figure 3 into `folder`: the attention of every head at every step of three
-    examples, of `questions` or of those held out. Nothing, if no slot attends.
-    """
-    from . import figures
-
+def draw_cases(task: Task, model: Any, folder: Path) -> list[Path]:
+    """Figure 3 alone, as a task's picture; nothing, if no slot attends."""
     if not probes.has_attention(model):
         return []
-    questions = questions or probes.held_out(task, SHOWN)
-    three = questions.take(probes.cases(questions))
-    seen = probes.traces(model, three.inputs)
+    questions = probes.held_out(task, SHOWN)
+    cases = questions.take(probes.cases(questions))
+    return draw_maps(cases, probes.traces(model, cases.inputs), folder)
+
+
+def draw_maps(questions: Questions, seen: Traces, folder: Path) -> list[Path]:
+    """The attention of every head at every step."""
+    from . import figures
+
+    what = _described(questions, seen)
+    return [figures.attention(folder / "attention.png", seen.attention, *what)]
+
+
+def draw_gates(questions: Questions, seen: Traces, folder: Path) -> list[Path]:
+    """The gates of every slot over time; nothing, if there are none."""
+    from . import figures
+
+    gates = {f"{name} gate": gate for name, gate in seen.gates.items()}
+    path, what = folder / "attention_gates.png", _described(questions, seen)
+    return [figures.gates(path, gates, *what)] if gates else []
+
+
+def _described(questions: Questions, seen: Traces) -> tuple:
+    """(marked steps, titles, mark, holders) of some examples, as pictures take them."""
     titles = []
-    for row in range(len(three.targets)):
-        question, steps = three.describe(row)
+    for row in range(len(questions.targets)):
+        question, steps = questions.describe(row)
         name = next(iter(steps[0]))
         came = " ".join(str(step[name]) for step in steps)
-        verdict = _verdict(three, seen, row)
+        verdict = _verdict(questions, seen, row)
         titles.append(f"{question}\n{verdict}\n{name} at each step: {came}")
-    held = probes.holders(probes.shares(seen, three.marked))
-    what = seen.attention, three.marked, titles, three.mark, held
-    return [figures.attention(folder / "attention.png", *what)]
+    held = probes.holders(probes.shares(seen, questions.marked))
+    return questions.marked, titles, questions.mark, held
+
+
+def draw_measures(found: Found, floors: Floors, folder: Path) -> list[Path]:
+    """How much attention goes where, and the accuracies of the causal tests."""
+    from . import figures
+
+    mark, words = found["mark"], _words(found["mark"])
+    places = {
+        words[place]: {name: table[place] for name, table in found["attention"].items()}
+        for place in PLACES
+    }
+    tests = {
+        words[test]: {
+            words.get(name, name): {words[how]: values for how, values in row.items()}
+            for name, row in found[test].items()
+        }
+        for test in ("wiped", "cut")
+        if found[test]
+    }
+    measured, tested = folder / "attention_measured.png", folder / "attention_tests.png"
+    return [
+        figures.shares(measured, places, mark),
+        figures.accuracies(tested, tests, found["intact"], floors),
+    ]
+
+
+def _words(mark: str) -> dict[str, str]:
+    """The names of the keys of `probes.analyse` where people read them."""
+    return {
+        "input": "the input",
+        "holders": f"the slots that took in the {mark}",
+        "others": "all other slots",
+        "controls": "as many other slots, at random",
+        "slots": "all slots but itself",
+        "all": "everything but itself",
+        "before": f"before the {mark}",
+        "at": f"at the {mark}",
+        "after": f"after the {mark}",
+        "reset": f"reset after the {mark}",
+        "swapped": "swapped at the end",
+        "wiped": "when these are wiped",
+        "cut": "when no slot attends to",
+    }
 
 
 # --- Tables ---------------------------------------------------------------------------
@@ -128,15 +185,7 @@ def _accuracy_rows(test: str, hows: list[str], found: Found, floors: Floors) -> 
     """The rows of a test, the columns once for each metric: what the intact network
     gets, then what each change does to it, then the floors.
     """
-    intact = found["intact"]
-    words = {
-        "input": "the input",
-        "holders": f"the slots that took in the {found['mark']}",
-        "others": "all other slots",
-        "controls": "as many other slots, at random",
-        "slots": "all slots but itself",
-        "all": "everything but itself",
-    }
+    intact, words = found["intact"], _words(found["mark"])
     each = [(metric, how) for metric in intact for how in hows]
     above = [metric.replace("_", " ") if how == hows[0] else "" for metric, how in each]
     cut = "cut " if test == "cut" else ""

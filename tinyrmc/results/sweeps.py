@@ -1,15 +1,12 @@
-"""The runs of a sweep: what has become of each, and a picture of what they reached."""
+"""The runs of a sweep, and how far each has come."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import counted
-from ..runs.files import explained
 from ..runs.run import Run
 from ..text import duration, number
 from ..training.checkpoints import is_over, relocated, require_own_data, task_of
@@ -93,43 +90,3 @@ def failure(log: Path) -> str | None:
     text = log.read_text(encoding="utf-8", errors="replace").strip()
     last = text.rpartition("\n")[2]
     return last.removeprefix("error: ") if last.startswith("error: ") else None
-
-
-def draw(described: dict[str, Any], cells: Sequence[Cell], folder: Path) -> Path:
-    """Draw what the cells of a sweep reached as results.png: over the values of the
-    second field that varies, a line for each value of the first, a panel for each of
-    the others.
-
-    A field that varies alone counts as the second. At least one cell must have been
-    evaluated.
-    """
-    from . import figures
-
-    grid, seeds = described["grid"], described["seeds"]
-    varied = [field for field in grid if len(grid[field]) > 1] or [*grid][:1]
-    lines, over, panels = varied[:-1][:1], varied[:2][-1], varied[2:]
-    drawn: dict[str, dict[str, dict[str, figures.Reached | None]]] = {}
-    task = None
-    for chosen in itertools.product(*grid.values()):
-        values = dict(zip(grid, chosen, strict=True))
-        own = [cell.state() for cell in cells if cell.values == values]
-        for state in own:
-            task = task or (state.run and task_of(state.run))
-        reached = [state.value for state in own if state.value is not None]
-        whole = len(own) == len(seeds) and all(state.whole for state in own)
-        names = [named({k: values[k] for k in part}) for part in (panels, lines)]
-        of_line = drawn.setdefault(names[0], {}).setdefault(names[1] or "mean", {})
-        of_line[values[over]] = figures.Reached(reached, whole) if reached else None
-    assert task is not None
-    path, metric = folder / "results.png", task.watched
-    title = " ".join([described["task"], described["preset"], *described["words"]])
-    with explained(f"write {path}", "choose another --run"):
-        return figures.value_grid(
-            path,
-            drawn,
-            task.references().get(metric, {}),
-            metric,
-            over,
-            title,
-            grid["model.core"] if lines == ["model.core"] else None,
-        )

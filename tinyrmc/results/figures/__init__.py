@@ -1,5 +1,5 @@
-"""Pictures: learning curves, sweeps, what tasks examine, what a memory's slots attend
-to, and films of agents.
+"""Pictures: learning curves, what tasks examine, what a memory's slots attend
+to and what comes of it, and films of agents.
 
 Each takes the path of the PNG file that it writes as its first argument, and returns
 it. Beside this package only the course imports matplotlib, and nothing imports it
@@ -20,18 +20,18 @@ except ValueError as error:  # a bad MPLBACKEND
         f"matplotlib refuses to start ({error}); unset the variable MPLBACKEND"
     ) from error
 
-from .attention_maps import attention
+from .attention_maps import accuracies, attention, gates, shares
 from .charts import examined, heat_maps
 from .films import film
-from .grids import Reached, value_grid
 from .learning_curves import learning_curve
 
 __all__ = [
-    "Reached",
+    "accuracies",
     "attention",
     "examined",
     "film",
+    "gates",
     "heat_maps",
     "learning_curve",
-    "value_grid",
+    "shares",
 ]
