@@ -249,38 +249,23 @@ def test_a_run_that_the_budget_cuts_says_so_and_goes_on_bit_for_bit(larger, caps
     assert after == before
 
 
-def test_every_run_has_its_share_and_what_is_left_goes_to_those_that_were_cut(
-    monkeypatch, capsys
+def test_every_run_has_its_share_and_what_is_left_goes_to_those_still_to_come(
+    monkeypatch, tmp_path
 ):
-    """Of 60 minutes each of three has 20; the third needs 1, so the first two, one of
-    which is done after 25, have 19 more.
-    """
-    now, given, needs = [0.0], [], {"2": 25.0, "4": 45.0, "8": 1.0}
-
-    class Cell:
-        begun, data_dir = True, None
-
-        def __init__(self, name):
-            self.name = name
-            self.path = self.log = Path(name)
-            self.words = [name]
-
-        def state(self):
-            return sweeps.State("so far", whole=needs[self.name] == 0)
+    """Of 60 minutes the first of three has 20 and needs 10, so each other has 25."""
+    now, given = [0.0], []
 
     def launch(words, log):
-        minutes = float(words[words.index("--max-minutes") + 1])
-        given.append((log, minutes))
-        spent = min(minutes, needs[log])
-        now[0], needs[log] = now[0] + spent, needs[log] - spent
+        given.append(float(words[words.index("--max-minutes") + 1]))
+        now[0] += min(given[-1], 10 if len(given) == 1 else 99)
         return 0
 
     monkeypatch.setattr(sweep, "_signal", 0)
+    monkeypatch.setattr(sweep, "ThreadPoolExecutor", AtOnce)
     monkeypatch.setattr(sweep.time, "monotonic", lambda: 60 * now[0])
-    assert sweep._train([Cell(name) for name in needs], 1, 60.0, launch) is False
-    assert given[:3] == [("2", 20), ("4", 20), ("8", 20)]
-    assert given[3:5] == [("2", 9.5), ("4", 9.5)] and needs["2"] == needs["8"] == 0
-    assert given[5] == ("4", 4.5) or given[5:] == [("4", 4.5)]
+    cells = [sweeps.Cell({}, seed, [], tmp_path / str(seed)) for seed in range(3)]
+    assert sweep._train(cells, 1, 60.0, launch) is False
+    assert given == [20, 25, 25]
 
 
 # --- Signals and ranks ----------------------------------------------------------------

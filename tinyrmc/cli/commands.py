@@ -123,7 +123,8 @@ def run_main(main: Callable[[], int]) -> NoReturn:
     Ctrl-C ends with exit code 130.
     """
     try:
-        _stand_in_for_streams()
+        if isinstance(sys.stdout, io.TextIOWrapper):  # ? for what it cannot show
+            sys.stdout.reconfigure(errors="replace")
         try:
             code = main()
         finally:
@@ -186,22 +187,6 @@ def _refuse(words: str) -> NoReturn:
 def _drop_output() -> None:
     """Let standard output go nowhere, so that nothing is written to it at the exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _stand_in_for_streams() -> None:
-    """Let closed streams go nowhere, and print ? for what a terminal cannot show.
-
-    Python has no object for a closed stream, and a file opened later would get its
-    number.
-    """
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            nowhere = open(os.devnull, "w" if number else "r", encoding="utf-8")
-            if nowhere.fileno() != number:
-                os.dup2(nowhere.fileno(), number)
-            setattr(sys, name, nowhere)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
 
 
 # --- Words that commands share --------------------------------------------------------

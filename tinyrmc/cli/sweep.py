@@ -11,12 +11,12 @@ it. As many are trained at a time as there are cores, each by one worker: nothin
 more cores busy, for the workers of one run wait for each other. Under mpiexec rank 0
 hands out the runs and the others train, on one machine or several.
 
-The budget is divided so that every run gets the same time. What some do not need goes
-to those still to come, and then once more to those that were cut. A run that stays cut
-is evaluated as it is. --resume goes on with such runs, and with those that were broken
-off, bit for bit. If a run fails, or a combination is impossible, a line says so and the
-others go on. At the end stands the table of `tinyrmc report`. `tinyrmc report SWEEP`
-shows what there is while it runs, `tinyrmc plot SWEEP` the learning curves.
+The budget is divided so that every run gets the same time; time that some do not need
+goes to those still to come. A run that is cut is evaluated as it is. --resume goes on
+with such runs, and with those that were broken off, bit for bit. If a run fails, or a
+combination is impossible, a line says so and the others go on. At the end stands the
+table of `tinyrmc report`. `tinyrmc report SWEEP` shows what there is while it runs,
+`tinyrmc plot SWEEP` the learning curves.
 """
 
 from __future__ import annotations
@@ -59,9 +59,6 @@ from .commands import (
     program,
     python,
 )
-
-# Minutes. With less left, runs that the budget has cut are not started again.
-WORTHWHILE = 0.5
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -362,28 +359,16 @@ def _places() -> Iterator[tuple[Callable[[Sequence[str], str], int], int]]:
 # --- Training -------------------------------------------------------------------------
 
 
-def _train(todo: list[Cell], jobs: int, minutes: float | None, launch) -> bool:
-    """Train cells, and go on with those that the budget has cut, as long as it lasts.
+def _train(cells: list[Cell], jobs: int, minutes: float | None, launch) -> bool:
+    """Train cells, `jobs` at a time; returns whether some failed.
 
-    Returns whether some failed.
+    Each begins with its share of the minutes that are left.
     """
     deadline = time.monotonic() + 60 * (minutes or math.inf)
-    failed: list[Cell] = []
-    while todo and not _signal:
-        share = (deadline - time.monotonic()) / 60 / -(-len(todo) // jobs)
-        limit = ["--max-minutes", f"{max(share, 1e-6):.6g}"] if minutes else []
-        failed += _train_each(todo, jobs, limit, launch)
-        todo = [each for each in todo if each not in failed and not each.state().whole]
-        if deadline - time.monotonic() < 60 * WORTHWHILE * -(-len(todo) // jobs):
-            break
-    return bool(failed)
-
-
-def _train_each(cells: list[Cell], jobs: int, limit: list[str], launch) -> list[Cell]:
-    """Train each cell once, `jobs` at a time; returns those that failed."""
-    failed: list[Cell] = []
+    waiting, ended, failed = itertools.count(len(cells), -1), itertools.count(1), False
 
     def train(cell: Cell) -> int | None:
+        rounds = -(-next(waiting) // jobs)
         if _signal:
             return None
         where = [] if cell.data_dir is None else ["--data-dir", cell.data_dir]
@@ -392,10 +377,11 @@ def _train_each(cells: list[Cell], jobs: int, limit: list[str], launch) -> list[
             words = ["--resume", str(cell.path)]
         elif cell.path.exists():
             shutil.rmtree(cell.path)  # it was killed before it saved anything
-        words = ["-m", "tinyrmc.train", *words, *where, *limit]
-        return launch(words, str(cell.log))
+        if minutes:
+            share = max((deadline - time.monotonic()) / 60 / rounds, 1e-6)
+            where += ["--max-minutes", f"{share:.6g}"]
+        return launch(["-m", "tinyrmc.train", *words, *where], str(cell.log))
 
-    ended = itertools.count(1)
     with ThreadPoolExecutor(jobs) as pool:
         started = {pool.submit(train, cell): cell for cell in cells}
         try:
@@ -403,8 +389,7 @@ def _train_each(cells: list[Cell], jobs: int, limit: list[str], launch) -> list[
                 cell, code = started[future], future.result()
                 if code is None:
                     continue
-                if code and not _signal:
-                    failed.append(cell)
+                failed |= bool(code and not _signal)
                 place = f"{next(ended):>{len(str(len(cells)))}}/{len(cells)}"
                 print(f"{place}  {cell.name}: {cell.state().says}", flush=True)
         except BaseException:  # nobody will hear of those that run: they save and end
