@@ -424,7 +424,7 @@ def test_an_export_overwrites_nothing(trained, refused, monkeypatch):
     """And is refused before the evaluation, which may take an hour."""
     monkeypatch.setattr(evaluate, "_evaluate", None)
     Path("weights.npz").write_text("mine")
-    assert "weights.npz exists already; choose another --export" in refused(
+    assert "weights.npz: it exists already; choose another --export" in refused(
         evaluate.main, trained.path, "--export", "weights.npz"
     )
     assert "cannot write no/weights.npz: no is no folder" in refused(

@@ -1,6 +1,4 @@
-"""Playing by hand: what keys do, what the screen says, a real terminal, and the picture
-of a level.
-"""
+"""Playing by hand: what keys do, what the screen says, and a real terminal."""
 
 import contextlib
 import os

@@ -179,15 +179,14 @@ def _list(data_dir: Path | None) -> None:
     rows = [["corpus", "here", *PARTS, "vocabulary"]]
     width, advice = terminal_width(), ""
     to_get: dict[str, None] = {}  # the names that the command takes
-    for which in [*((name,) for name in CORPORA), *VARIANTS]:
-        name, sizes = which[0], [""] * 4
-        kind = name if len(which) == 1 else "babi"
-        archives = CORPORA[name].archives if kind == name else ARCHIVES[name]
+    for first, variant in [*((name, "") for name in CORPORA), *VARIANTS]:
+        name, kind, sizes = first, "babi" if variant else first, [""] * 4
+        archives = ARCHIVES[first] if variant else CORPORA[first].archives
         gets = bool(archives)
         try:
-            if kind == "babi":
-                name = f"babi {' '.join(which)}"
-                tasks = babi(*which, data_dir)
+            if variant:
+                name = f"babi {first} {variant}"
+                tasks = babi(first, variant, data_dir)
                 state, says = "yes", ""
                 if tasks.missing:
                     state, says = "in part", _incomplete(tasks)
@@ -204,7 +203,7 @@ def _list(data_dir: Path | None) -> None:
             if error.missing:
                 state, says, gets = "in part", error.missing, True
             elif not gets:
-                says = (how_to_get if kind == "babi" else remedy)(which[0], data_dir)
+                says = (how_to_get if variant else remedy)(first, data_dir)
         except CorpusError as error:
             damaged = isinstance(error, DamagedCorpus)
             state, says = "damaged" if damaged else "not usable", str(error)
