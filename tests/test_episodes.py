@@ -1,11 +1,6 @@
 """Agents that are watched: held-out levels one by one, as pictures, in the terminal."""
 
-import os
 import re
-import select
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -100,21 +95,6 @@ def test_thoughts_are_those_of_the_network_that_acted(agents):
             assert episode.attention.shape == (T, 2, 2, 3)
             np.testing.assert_allclose(episode.attention.sum(axis=-1), 1, rtol=1e-5)
         assert (episode.corners is None) == (name == "whole")
-
-
-def test_pacmans_end_is_told_by_levels_cleared_and_not_as_solved(agents):
-    """The tiny agent never clears a level, or lives as long as its 40 steps."""
-    task, model = restored(agents / "pacman")
-    found = {}
-    for level in range(LEVELS):
-        episode = episodes.record(task, model, level)
-        found[len(episode)] = episode.says.partition(": ")[2]
-    for steps, says in found.items():
-        how = (
-            "out of steps (limit 40)" if steps == 40 else f"caught after {steps} steps"
-        )
-        assert says.startswith(f"{how}, 0 levels cleared, score ")
-    assert 40 in found and min(found) < 40
 
 
 def test_a_failed_level_is_found(agent, agents, monkeypatch):
@@ -241,39 +221,6 @@ def test_an_agent_that_is_watched_keeps_its_memory(agent):
     assert games[0].told == games[1].told
     first = {name: x for name, x in games[0].carry.items() if name.startswith("state")}
     assert first and all(np.abs(x).sum() for x in first.values())
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such terminals")
-def test_in_a_real_terminal_it_goes_on_by_itself(agents):
-    import pty
-
-    leader, follower = pty.openpty()
-    words = [
-        sys.executable,
-        "-m",
-        "tinyrmc",
-        "play",
-        "box_world",
-        "--agent",
-        agents / "rmc",
-    ]
-    root = Path(__file__).resolve().parent.parent
-    with subprocess.Popen(
-        words, stdin=follower, stdout=follower, stderr=subprocess.PIPE, cwd=root
-    ) as process:
-        os.close(follower)
-        shown = b""
-        while b"steps 2" not in shown:
-            if not select.select([leader], [], [], 60)[0]:
-                process.kill()
-            shown += os.read(leader, 4096)
-        os.write(leader, b"q")
-        while b"\x1b[?1049l" not in shown:
-            shown += os.read(leader, 4096)
-        process.wait()
-        os.close(leader)
-        assert process.returncode == 0 and process.stderr.read() == b""
-    assert b"attends to slot 1" in shown
 
 
 # --- Words that cannot be -------------------------------------------------------------

@@ -266,20 +266,6 @@ def test_the_legend_says_how_many_seeds_and_what_is_interpolated():
         assert figure.legends[0].get_title().get_text() == says
 
 
-def test_time_is_told_in_round_numbers():
-    for longest, unit, ticks in (600, "minutes", "2"), (9000, "hours", "0.5"):
-        runs = [lines_of([0.1, 0.2], seconds=[60, longest])]
-        (panel,) = curve_of({"rmc": runs}, axes=["hours"]).axes
-        shown = [text.get_text() for text in panel.get_xticklabels()]
-        assert panel.get_xlabel() == f"{unit} of training" and shown[:2] == ["0", ticks]
-        seconds = {"minutes": 60, "hours": 3600}[unit]
-        places = [tick / seconds for tick in panel.get_xticks()]
-        assert places == pytest.approx([float(text) for text in shown])
-    lines = lines_of([0.1], every=6_000_000)
-    (panel,) = curve_of({"rmc": [lines]}).axes
-    assert panel.get_xlabel() == "millions of steps"
-
-
 def test_perplexities_have_a_logarithmic_axis_with_plain_numbers():
     for high, wanted in (300, [100, 200]), (70, [40, 50, 60]), (90_000, [100, 1000]):
         lines = lines_of([high, 35], "test_perplexity")

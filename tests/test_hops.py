@@ -3,7 +3,6 @@ browser, where the network computes once more.
 """
 
 import contextlib
-import itertools
 import json
 import re
 
@@ -355,33 +354,6 @@ def test_it_fits_the_window(joint_page, window):
         ]
         last = window.run("data.examples[data.examples.length - 1].question")
         assert window.run("$('question').value") == last
-
-
-@browser.needed
-def test_where_nothing_is_bold_it_says_that_an_empty_memory_is_strongest(
-    runs, joint_page, window
-):
-    task, model = restored(runs / "joint")
-    (reading,) = task.readings(model)
-    opened(window, joint_page)
-    rows = [
-        row
-        for k in corpora.GENERATED_TASKS
-        for row in itertools.chain(
-            *memory_hops.chosen(reading, reading.of(k), memory_hops.OF_SEVERAL)
-        )
-    ]
-    assert len(rows) == window.run("data.examples.length")
-    said = set()
-    for number, row in enumerate(rows, start=1):
-        window.run(f"location.hash = '#example={number}'; choose()")
-        told, strongest = reading.sentences[row], reading.weights[row].argmax(axis=-1)
-        bold = window.run("document.querySelectorAll('#hops .strongest').length")
-        assert bold == (strongest < told).sum()
-        says = window.run("$('empty-says').textContent")
-        assert bool(says) == (strongest >= told).any()
-        said.add(says)
-    assert len(said) == 2
 
 
 def test_nothing_in_a_story_ends_the_script():

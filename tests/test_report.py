@@ -12,7 +12,7 @@ from owntask import dropped_in
 
 from tinyrmc import corpora
 from tinyrmc.cli import report
-from tinyrmc.errors import RunError, UsageError
+from tinyrmc.errors import UsageError
 from tinyrmc.results import tables
 from tinyrmc.results.groups import find_runs
 from tinyrmc.runs.run import Run
@@ -111,25 +111,6 @@ def test_other_accuracies_stand_beside_the_headline_and_the_commit_beside_the_ru
     assert "mean loss" not in row
     commits = [run["git_commit"] for run in found["groups"][0]["runs"]]
     assert commits == ["c0ffee", "c0ffee"]
-
-
-def test_what_differs_in_the_model_alone_stands_together(larger):
-    runs = [
-        logged(larger),
-        logged(larger, preset="three"),
-        logged(larger, width=8),
-        logged(larger, preset="three", depth=2),
-    ]
-    rows = [
-        (row["`python -m tinyrmc.train larger`"], row["paper"])
-        for row in rows_of(tables.summary(runs))
-    ]
-    assert rows == [
-        ("`quick`", "< 60 % on its best batch (2 numbers, narrow)"),
-        ("`quick --model.width 8`", "99 % (2 numbers, wide)"),
-        ("`three`", ""),  # its cell is not a published one
-        ("`three --model.depth 2`", ""),
-    ]
 
 
 def test_published_cells_stand_side_by_side_with_ours_where_they_were_run(
@@ -371,19 +352,6 @@ def test_a_folder_stands_for_its_runs_and_what_is_left_out_is_said(larger):
     )
     runs, left_out = find_runs([sweep.path])
     assert [run.config["seed"] for run in runs] == [7] and not left_out
-
-
-def test_what_was_left_out_of_a_folder_is_an_error_by_itself(larger):
-    foreign = Run.create(
-        "runs", "zzz", {"task": "larger", "preset": "p", "seed": 0, "config": {}}, {}
-    )
-    for path in (foreign.path, Path("runs")):  # there is nothing else in the folder yet
-        with pytest.raises(
-            RunError, match="is missing; the file was written by another version"
-        ):
-            find_runs([path])
-    logged(larger)
-    assert len(find_runs([Path("runs")])[1]) == 1
 
 
 def test_the_command_shows_the_tables_as_wide_as_the_terminal(

@@ -18,7 +18,7 @@ import pytest
 from owntask import dropped_in
 from processes import alive, soon
 from rankhelp import MPIEXEC, real
-from tinyruns import LONG, SURROUNDINGS, TINY, assert_same_run, contents, cut_short
+from tinyruns import LONG, SURROUNDINGS, TINY, assert_same_run, contents
 
 from tinyrmc.cli import sweep, train
 from tinyrmc.cli.commands import run_main
@@ -180,36 +180,6 @@ def test_a_trained_run_whose_configuration_is_gone_is_kept_and_told(larger, caps
     assert contents(cell) == before
     told = f"cannot read {cell / 'config.json'}: No such file or directory; restore it"
     assert found["notes"] == [f"model.width 2, seed 0 failed: {told}"]
-
-
-def test_a_run_that_its_task_has_ended_is_whole_once_it_is_tested(larger, monkeypatch):
-    """With no budget it would else be started again, for ever."""
-    methods = {
-        "observe": lambda self, step, metrics: setattr(self, "ended", step >= 10),
-        "finished": lambda self, step: self.ended or step >= self.config.train.steps,
-        "state": lambda self: {"ended": self.ended},
-        "load_state": lambda self, state: setattr(self, "ended", state["ended"]),
-    }
-    for name, value in {"ended": False, **methods}.items():
-        monkeypatch.setattr(larger.Task, name, value, raising=False)
-    monkeypatch.setattr(larger.Task, "splits", ("validation", "test"))
-    trained, train_it = [], sweep.run_logged
-
-    def counted(words, log):
-        trained.append(log)
-        assert len(trained) <= 3, "a run that has ended was started again"
-        return train_it(words, log)
-
-    monkeypatch.setattr(sweep, "run_logged", counted)
-    run, rows, _ = swept("larger", "--grid", "model.width=2,4", "--workers", "1")
-    assert [row["steps"] for row in rows] == ["10", "10"] and len(trained) == 2
-    cell = Run.open(run.path / "model.width=2,seed=0")
-    assert len(cell.metrics()) == 3 and "test_accuracy" in cell.metrics()[-1]
-    cut_short(cell, 2)  # as if stopped in the evaluation on all held-out examples
-    swept("--resume", run.path)
-    assert "test_accuracy" in cell.metrics()[-1] and len(trained) == 3
-    swept("--resume", run.path)
-    assert len(trained) == 3
 
 
 def test_a_sweep_written_before_goes_on(larger):

@@ -193,14 +193,14 @@ class Optimizer:
             dot = row_dots if compiles(xp) else xp.dot
             norm = xp.sqrt(xp.asarray(dot(g, g)))
             finite = xp.logical_and(xp.isfinite(norm), valid)
-            whole = self.clip_by == "whole"
-            for part in [g] if whole else [p.grad for p in self.parameters]:
-                if max_norm is None:
-                    break
-                length, axes = norm, tuple(range(part.ndim))[-2:]
-                if not whole:
-                    squares = xp.sum(xp.square(part), axis=axes, keepdims=True)
-                    length = xp.sqrt(squares)
+            parts = [] if max_norm is None else [(g, norm)]
+            if parts and self.clip_by == "matrix":
+                parts.clear()
+                for p in self.parameters:
+                    axes = tuple(range(p.ndim))[-2:]
+                    squares = xp.sum(xp.square(p.grad), axis=axes, keepdims=True)
+                    parts.append((p.grad, xp.sqrt(squares)))
+            for part, length in parts:
                 part *= (max_norm / xp.maximum(length, max_norm)).astype(self.dtype)
         if xp is not np or not finite:  # looking costs nothing there
             xp.copyto(g, 0, where=xp.logical_not(finite))
