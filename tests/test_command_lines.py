@@ -252,7 +252,7 @@ BAD_WORDS = [
     ("nth_farthest --train.steps a", "--train.steps takes INT, not 'a'"),
     ("nth_farthest --train.steps", "--train.steps takes INT, not nothing"),
     ("nth_farthest --train.steps -5", "train.steps must be positive, not -5"),
-    ("nth_farthest --train.batch_size 0", "train.batch_size must be positive, not 0"),
+    ("nth_farthest --train.batch-size 0", "train.batch_size must be positive, not 0"),
     (
         "nth_farthest --train.learning-rate nan",
         "train.learning_rate must be positive, not nan",

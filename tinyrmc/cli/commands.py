@@ -40,7 +40,6 @@ class Parser(argparse.ArgumentParser):
     """argparse with errors of one line, and suggestions for unknown flags.
 
     There are two lengths of help: `--help` leaves out rare flags, `--help-all` has all.
-    Flags may be spelt with underscores, as the fields of a configuration are.
     """
 
     def __init__(self, prog: str, description: str, **keywords: Any):
@@ -56,11 +55,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise a UsageError, instead of printing and leaving."""
         raise UsageError(message, f"{self.prog} --help explains")
-
-    def parse_known_args(self, args=None, namespace=None):
-        """As argparse does it, with underscores in flags read as hyphens."""
-        words = sys.argv[1:] if args is None else args
-        return super().parse_known_args([_hyphens(word) for word in words], namespace)
 
     def parse_args(self, args=None, namespace=None):
         """The namespace. UsageError for words that nothing takes."""
@@ -102,16 +96,6 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
         if action.nargs == "*" and isinstance(action.metavar, str):
             return action.metavar  # it says itself what is repeated
         return super()._format_args(action, default_metavar)
-
-
-def _hyphens(word):
-    flag, equals, value = word.partition("=")
-    if not flag.startswith("--"):
-        return word
-    return flag.replace("_", "-") + equals + value
-
-
-MOST_TOLD = 390  # characters of an error
 
 
 def run_main(main: Callable[[], int]) -> NoReturn:
@@ -171,10 +155,8 @@ def _in_words(error: Exception) -> str:
 
 
 def _refuse(words: str) -> NoReturn:
-    """Say it in one line, which may have to be shortened; leave with exit code 2."""
+    """Say it in one line; leave with exit code 2."""
     line = " ".join(words.split())
-    if len(line) > MOST_TOLD:
-        line = f"{line[: MOST_TOLD - 100]} ... {line[-95:]}"
     with contextlib.suppress(OSError):  # nobody can be told
         print(f"error: {line}", file=sys.stderr, flush=True)
     try:

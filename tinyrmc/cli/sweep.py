@@ -200,7 +200,7 @@ def read_grid(kind: Any, words: list[str]) -> tuple[str | None, dict[str, list[s
             for field, values in fields.items()
         }
     pairs = [word.partition("=")[::2] for word in words]
-    grid = {name.replace("-", "_"): values.split(",") for name, values in pairs}
+    grid = {name: values.split(",") for name, values in pairs}
     if not words or len(grid) < len(words) or any("" in grid[field] for field in grid):
         known = (
             f"; or the name of a grid: {', '.join(kind.grids)}" if kind.grids else ""
