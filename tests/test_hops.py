@@ -235,9 +235,14 @@ def shown(window):
 
 def as_shown(reading, row):
     """The same, of a test story."""
-    _, said, weights, _ = memory_hops._looked(reading, row)
-    cells = [[f"{100 * w:.0f}" for w in each] for each in weights]
-    names = [name.rstrip(".") for name in said]
+    story, told = reading.stories[row], int(reading.sentences[row])
+    weights = reading.weights[row].T  # (M, K), the latest sentence first
+    names = [memory_hops.sentence(x, "") for x in story.sentences[-told:]]
+    cells = [[f"{100 * w:.0f}" for w in each] for each in weights[:told][::-1]]
+    if empty := reading.slots - told:
+        several = f"{empty} empty memories, together"
+        names.append(f"({'1 empty memory' if empty == 1 else several})")
+        cells.append([f"{100 * w:.0f}" for w in weights[told:].sum(axis=0)])
     return reading.answers[row], [[n, *c] for n, c in zip(names, cells, strict=True)]
 
 
