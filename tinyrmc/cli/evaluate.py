@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,7 +24,7 @@ from ..backend import blas_threads
 from ..config import json_text
 from ..errors import UsageError
 from ..nn import Module
-from ..results.findings import announced, cells, heading
+from ..results.findings import cells
 from ..results.groups import title_of
 from ..text import aligned, paragraph, results_table, terminal_width
 from ..training.checkpoints import export_weights, open_checkpoint, restore_model
@@ -33,9 +32,6 @@ from ..training.ranks import require_alone
 from ..training.tables import Table
 from ..training.task import Task
 from .commands import Parser, add_data_dir, program
-
-# After this many seconds of evaluation you are told what comes next.
-LONG = 2.0
 
 Examinations: TypeAlias = Iterable[tuple[str, Table]]
 
@@ -74,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _evaluate(task: Task, model: Module, state: dict, options) -> None:
     """Measure, examine, and print each result as soon as it is there."""
-    width, began = terminal_width(), time.monotonic()
+    width = terminal_width()
     if not options.json:
         print(f"{title_of(state)}; ", end="", flush=True)
     metrics: dict[str, float] = {}
@@ -92,14 +88,12 @@ def _evaluate(task: Task, model: Module, state: dict, options) -> None:
     examinations: Any = ()
     if hasattr(task, "analyses") and not options.metrics_only:
         examinations = task.analyses(model)
-    if examinations and time.monotonic() - began > LONG:
-        says = "examining it further, which --metrics-only leaves out"
-        examinations = announced(says, titles, examinations)
     if options.json:
         print(_as_json(metrics, examinations))
         return
     for name, found in examinations:
-        title = paragraph(heading(name, titles), width)
+        asks = f": {titles[name]}" if name in titles else ""
+        title = paragraph(f"{name}{asks}", width)
         print(f"\n{title}\n\n{aligned(cells(found), width)}", flush=True)
 
 

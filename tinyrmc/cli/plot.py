@@ -31,7 +31,7 @@ from ..backend import blas_threads
 from ..config import json_text
 from ..errors import RunError, UsageError, UserError
 from ..results import attending, episodes, memory_hops, probes
-from ..results.findings import announced, draw, names, together
+from ..results.findings import draw, names, together
 from ..results.groups import core_of, find_runs, parts, task_word, title_of
 from ..results.plotting import draw_curves, draw_run
 from ..text import aligned, paragraph, terminal_width
@@ -333,11 +333,9 @@ def _examine(
         label = f"{label} ({path})" if own.count(name) > 1 else label
         if not hasattr(task, "analyses"):
             continue
-        tables = task.analyses(restore_model(task, arrays, state))
-        if titles := getattr(task, "analysis_titles", {}):
-            tables = announced(f"examining {path}", titles, tables)
         with blas_threads(1):
-            for examination, table in tables:
+            model = restore_model(task, arrays, state)
+            for examination, table in task.analyses(model):
                 found.setdefault(examination, {})[label] = table
     if not found:
         raise RunError(f"the task {tasks[0]!r} has nothing to examine")

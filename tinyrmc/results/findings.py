@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -37,27 +35,6 @@ def cells(table: Table) -> text.Rows:
         places = np.geomspace(1, len(rows), SHOWN).round().astype(int) - 1
         rows = [rows[k] for k in np.unique(places)]
     return [[*table.columns], *([words(value) for value in row] for row in rows)]
-
-
-def heading(name: str, examines: Mapping[str, str]) -> str:
-    """The name of an examination, and what it asks."""
-    return f"{name}: {examines[name]}" if name in examines else name
-
-
-def announced(
-    says: str, examines: Mapping[str, str], examinations: Iterable[tuple[str, Table]]
-) -> Iterator[tuple[str, Table]]:
-    """The same examinations; stderr tells what they will be, and which one begins."""
-    listed = "\n  ".join([says, *(heading(name, examines) for name in examines)])
-    print(listed, file=sys.stderr, flush=True)
-    coming, names = iter(examinations), [*examines]
-    for number in itertools.count(1):
-        if number <= len(names):
-            line = f"{number} of {len(names)}: {names[number - 1]}"
-            print(line, file=sys.stderr, flush=True)
-        if (found := next(coming, None)) is None:
-            return
-        yield found
 
 
 def together(found: Found) -> text.Rows:
