@@ -133,7 +133,7 @@ def test_a_finished_run_directory_is_complete(trained):
             "checkpoint.npz",
             "checkpoint.previous.npz",
         ),
-        *("learning_curve.png", "attention.png"),
+        *("learning_curve.png", "attention.png", ".lock"),
     }
     assert (
         trained.config["task"] == "nth_farthest"
@@ -255,7 +255,7 @@ BAD_WORDS = [
     ("nth_farthest --train.batch-size 0", "train.batch_size must be positive, not 0"),
     (
         "nth_farthest --train.learning-rate nan",
-        "train.learning_rate must be positive, not nan",
+        "train.learning_rate must be positive, at most 3.4e+38, not nan",
     ),
     ("nth_farthest --train.clip-norm x", "--train.clip-norm takes FLOAT|None, not 'x'"),
     (
