@@ -391,13 +391,13 @@ plt.show()
 # %% [markdown]
 # ## What you build, and in what order
 #
-# - **An engine.** Arrays first (chapter 1, then the puzzles). Then the machine that finds
+# - **An engine.** Arrays first (chapter 1, then puzzles). Then the machine that finds
 #   derivatives: a number that remembers how it was made, and a tape for arrays (2). You
 #   learn how to judge it (3), and write the loop that trains networks on it (4).
 # - **The core**, equation by equation, forwards and back (5 to 8). In chapter 9 your
 #   own core learns; 10 and 11 look into it and break it.
-# - **The tasks**: nth farthest (10), programs (12), language (13), memory networks (14),
-#   and acting (15).
+# - **The tasks**: nth farthest (10), programs (12), language (13), memory networks
+#   (14), and acting (15).
 # - **Speed** (16 to 18).
 #
 # What you have written is used from then on. Where yours is missing, the course's own

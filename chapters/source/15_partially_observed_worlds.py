@@ -1249,7 +1249,6 @@ course.show(package_vtrace, docstring=False)
 # | `python -m tinyrmc.train box_world full` | the paper's levels, with distractors |
 # | `python -m tinyrmc.train mini_pacman` | the same with food and ghosts |
 # | `python -m tinyrmc plot episode RUN` | the film of an agent that you have trained |
-# | `python -m tinyrmc plot level --seed 3` | a level, and its tree of keys and locks |
 #
 # ## Takeaways
 #

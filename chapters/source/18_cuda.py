@@ -427,9 +427,7 @@ np.allclose(layer_norm_by_warps(*some, *scales), packaged, rtol=1e-12)
 # engine asks a fused operation at each call:
 
 # %%
-course.show(
-    fused.Fused.override, kernels.Override.takes, kernels.usable, docstring=False
-)
+course.show(fused.Fused.override, backend.kernels, kernels.usable, docstring=False)
 
 # %% [markdown]
 # `_mode` is a switch for the tests. `compiles` says whether a library can compile
