@@ -255,7 +255,7 @@ BAD_WORDS = [
     ("nth_farthest --train.batch_size 0", "train.batch_size must be positive, not 0"),
     (
         "nth_farthest --train.learning-rate nan",
-        "train.learning_rate must be positive, not nan",
+        "train.learning_rate must be positive, at most 3.4e+38, not nan",
     ),
     ("nth_farthest --train.clip-norm x", "--train.clip-norm takes FLOAT|None, not 'x'"),
     (

@@ -151,7 +151,7 @@ class Run:
 
         Enter it before you read what is to be continued: the other process might still
         have added to that. The system drops the lock of a process, however it ended;
-        lock.json only says whom to ask.
+        lock.json only says whom to ask. Both files are gone at the end.
         """
         from filelock import FileLock, Timeout
 
@@ -159,10 +159,13 @@ class Run:
         try:
             # a second, in which the workers of a writer that was killed end
             lock.acquire(timeout=1)
+            if not os.path.exists(lock.lock_file):  # removed since we opened it
+                lock.release()
+                lock.acquire(timeout=1)
         except Timeout:
             who = "another process"
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-                said = from_json(read_whole(about))
+                said = json.loads(about.read_bytes())
                 who = f"process {said['pid']} on {said['host']} since {said['since']}"
             raise RunError(
                 f"{self.path} is in use by {who}; wait until that has ended, or stop "
@@ -173,14 +176,12 @@ class Run:
         try:
             since = datetime.now(UTC).isoformat(timespec="seconds")
             holder = {"pid": os.getpid(), "host": platform.node(), "since": since}
-            with explained(f"write {about}", "free some space there"):
-                beside = about.with_name("lock.json.partial")
-                beside.write_text(json_text(holder) + "\n", encoding="utf-8")
-                os.replace(beside, about)
+            _write_object(about, holder)
             yield
         finally:
-            with contextlib.suppress(OSError):
-                about.unlink()
+            for path in about, Path(lock.lock_file):  # while the lock is still ours
+                with contextlib.suppress(OSError):
+                    path.unlink()
             lock.release()
 
     # --- Checkpoints
