@@ -135,8 +135,7 @@ def test_a_run_cannot_be_resumed_as_another(copy, refused):
         ),
         (
             "--run other",
-            "--run other goes with a new run; --resume copy goes on in its own "
-            "directory",
+            "--run other goes with a new run, not with --resume",
         ),
         ("--seed 6", "seed: 5 so far, 6 asked for"),
         ("--train.steps 13", "config.train.steps: 12 so far, 13 asked for"),

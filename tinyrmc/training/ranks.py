@@ -255,8 +255,7 @@ class RankTrainer(Trainer):
     def _plain(self, metrics):
         return metrics.plain()
 
-    def _add_up_gradients(self):
-        super()._add_up_gradients()
+    def _add_up_ranks(self):
         whole = self.optimizer.packed(self.optimizer.gradient)
         self.together.allreduce(whole)
         self.optimizer.unpack(whole, self.optimizer.gradient)
