@@ -169,7 +169,10 @@ def test_every_truncation_is_detected(tmp_path):
     data = packed(ARRAYS, STATE)
     for length in range(len(data)):
         text = error_of(unpack, data[:length], "x.npz", "get another")
-        assert text == f"x.npz is cut short ({length:,} bytes); get another"
+        assert text == (
+            "x.npz is damaged, cut short or not an npz file "
+            f"({length:,} bytes); get another"
+        )
 
 
 def test_every_bit_flip_is_detected_or_harmless():
@@ -221,9 +224,7 @@ def test_foreign_files_are_told_apart(tmp_path):
     np.savez(tmp_path / "foreign.npz", a=np.ones(3))
     assert "not one of tinyrmc's" in error_of(load_arrays, tmp_path / "foreign.npz")
     (tmp_path / "text.npz").write_text("weights, honestly")
-    assert "is not an npz file (17 bytes)" in error_of(
-        load_arrays, tmp_path / "text.npz"
-    )
+    assert "not an npz file (17 bytes)" in error_of(load_arrays, tmp_path / "text.npz")
     for header in ("[]", "{", "{}", '{"format": "another", "version": 1}'):
         assert "not one of tinyrmc's" in error_of(
             unpack, zip_of({"tinyrmc.json": header.encode()}), "x.npz", ""

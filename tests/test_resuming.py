@@ -71,11 +71,11 @@ def newer(path):
 DAMAGES = {
     "truncated": (
         lambda path: path.write_bytes(path.read_bytes()[:-100]),
-        "is cut short",
+        "cut short",
     ),
     "bit-flipped": (flip_a_bit, "is damaged"),
-    "empty": (lambda path: path.write_bytes(b""), "is cut short (0 bytes)"),
-    "text": (lambda path: path.write_text("hello"), "is not an npz file"),
+    "empty": (lambda path: path.write_bytes(b""), "not an npz file (0 bytes)"),
+    "text": (lambda path: path.write_text("hello"), "not an npz file"),
     "foreign": (
         lambda path: np.savez(path, weight=np.ones(3)),
         "is an npz file, but not one of tinyrmc's",
@@ -208,8 +208,7 @@ def test_a_full_disk_while_saving_leaves_a_run_that_can_go_on(trained, half, cap
     err = capsys.readouterr().err
     assert caught.value.code == 2 and err.count("\n") == 1
     assert err.startswith(
-        "error: cannot write half/checkpoint.npz: No space left on device; free some "
-        "space"
+        "error: cannot write half/lock.json: No space left on device; free some space"
     )
     assert half.checkpoint.read_bytes() == before and not list(
         half.path.glob("*.partial")

@@ -90,7 +90,7 @@ def test_a_run_without_a_checkpoint_says_so(run):
 def test_a_damaged_checkpoint_names_the_previous_one(run):
     save_step(run, 1)
     run.checkpoint.write_bytes(run.checkpoint.read_bytes()[:100])
-    assert error_of(run.load).endswith("is cut short (100 bytes); start a new run")
+    assert error_of(run.load).endswith("npz file (100 bytes); start a new run")
     save_step(run, 2)
     save_step(run, 3)
     run.checkpoint.write_bytes(run.checkpoint.read_bytes()[:100])

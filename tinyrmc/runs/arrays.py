@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
-from ..errors import RunError, why
+from ..errors import RunError
 from .files import as_json, explained, from_json, opened, written_whole
 
 FORMAT, VERSION = "tinyrmc arrays", 1
@@ -21,13 +21,8 @@ FORMAT, VERSION = "tinyrmc arrays", 1
 # names stay free.
 HEADER, DIGEST = "tinyrmc.json", "sha256"
 
-ZIP_MAGIC = b"PK\x03\x04"
-
 Arrays = dict[str, np.ndarray]
-Members = dict[str, bytes]
 Parts = list[bytes | memoryview]  # the bytes of a member, one part after the other
-
-# --- Files of named arrays ------------------------------------------------------------
 
 
 def save_arrays(
@@ -47,70 +42,18 @@ def save_arrays(
     unusable name, a `meta` that is not JSON, and anything the disk refuses.
     """
     with written_whole(Path(path), previous) as file:
-        _pack(file, path, arrays, meta)
-
-
-def load_arrays(
-    path: str | Path, if_damaged: str = "make or fetch it again"
-) -> tuple[Arrays, Any]:
-    """Read what `save_arrays` wrote: ({name: array}, meta), in the order it was saved.
-
-    Raises RunError when the file is missing, unreadable, cut short, changed by as
-    little as one bit, of foreign origin, or of a newer format; `if_damaged` is the
-    remedy to name when the content cannot be trusted.
-    """
-    with explained(f"read {path}", "give the path of a run directory or an npz file"):
-        with opened(path) as file:
-            return unpack(file, path, if_damaged)
-
-
-def load_meta(path: str | Path, if_damaged: str = "make or fetch it again") -> Any:
-    """The `meta` of what `save_arrays` wrote, without its arrays and without checking
-    the checksum over all.
-
-    Raises FileNotFoundError, and RunError as `load_arrays`.
-    """
-    try:
-        with opened(path) as file, _as_zip(file, path, if_damaged) as archive:
-            members = _read(archive, path, if_damaged, [HEADER])
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise RunError(f"cannot read {path}: {why(error)}; {if_damaged}") from error
-    return _meta(members, path)
-
-
-def under(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The arrays whose names begin with `prefix`, by the rest of their names."""
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }
-
-
-# --- Bytes ----------------------------------------------------------------------------
-
-
-def _pack(
-    file: BinaryIO, path: str | Path, arrays: Mapping[str, Any], meta: Any
-) -> None:
-    """Write arrays and `meta` into an open file, without gathering them first.
-
-    path: what the file is to be called, for errors.
-    """
-    header = {"format": FORMAT, "version": VERSION, "meta": meta}
-    members: dict[str, Parts] = {HEADER: [as_json(path, header).encode()]}
-    members |= {f"{name}.npy": _npy(name, array) for name, array in arrays.items()}
-    members[DIGEST] = [_digest(members).encode()]
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, parts in members.items():
-            # A ZipInfo made from a name alone is dated 1980-01-01.
-            about = zipfile.ZipInfo(name)
-            about.file_size = sum(map(len, parts))
-            with archive.open(about, "w") as member:
-                for part in parts:
-                    member.write(part)
+        header = {"format": FORMAT, "version": VERSION, "meta": meta}
+        members: dict[str, Parts] = {HEADER: [as_json(path, header).encode()]}
+        members |= {f"{name}.npy": _npy(name, array) for name, array in arrays.items()}
+        members[DIGEST] = [_digest(members).encode()]
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, parts in members.items():
+                # A ZipInfo made from a name alone is dated 1980-01-01.
+                about = zipfile.ZipInfo(name)
+                about.file_size = sum(map(len, parts))
+                with archive.open(about, "w") as member:
+                    for part in parts:
+                        member.write(part)
 
 
 def _npy(name: str, array: Any) -> Parts:
@@ -144,14 +87,59 @@ def _digest(members: Mapping[str, Parts]) -> str:
     return sha256.hexdigest()
 
 
-def unpack(file: BinaryIO, path: str | Path, if_damaged: str) -> tuple[Arrays, Any]:
-    """({name: array}, meta) from an open file; raises as `load_arrays` does."""
-    with _as_zip(file, path, if_damaged) as archive:
-        members = _read(archive, path, if_damaged)
-    meta = _meta(members, path)
+def load_arrays(
+    path: str | Path, if_damaged: str = "make or fetch it again"
+) -> tuple[Arrays, Any]:
+    """Read what `save_arrays` wrote: ({name: array}, meta), in the order it was saved.
+
+    Raises RunError when the file is missing, unreadable, cut short, changed by as
+    little as one bit, of foreign origin, or of a newer format; `if_damaged` is the
+    remedy to name when the content cannot be trusted.
+    """
+    with explained(f"read {path}", "give the path of a run directory or an npz file"):
+        with opened(path) as file:
+            return unpack(file, path, if_damaged)
+
+
+def unpack(
+    file: BinaryIO, path: str | Path, if_damaged: str, meta_alone: bool = False
+) -> tuple[Arrays, Any]:
+    """({name: array}, meta) from an open file; raises as `load_arrays` does.
+
+    meta_alone: leave the arrays, and with them the checksum over all, unread.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:  # which checks a CRC of each member
+            names = [n for n in archive.namelist() if n == HEADER or not meta_alone]
+            members = {name: archive.read(name) for name in names}
+    # bytes that no longer make sense can end in almost any exception
+    except Exception as error:
+        size = file.seek(0, io.SEEK_END)
+        raise RunError(
+            f"{path} is damaged, cut short or not an npz file ({size:,} bytes); "
+            f"{if_damaged}"
+        ) from error
+    foreign = RunError(
+        f"{path} is an npz file, but not one of tinyrmc's; give a checkpoint or a "
+        "weights file"
+    )
+    try:
+        header = from_json(members[HEADER])
+        ours, version, meta = header["format"], header["version"], header.get("meta")
+    except (KeyError, TypeError, ValueError) as error:
+        raise foreign from error
+    if ours != FORMAT:
+        raise foreign
+    if version != VERSION:
+        raise RunError(
+            f"{path} has format version {version!r}, this tinyrmc reads {VERSION}; "
+            "upgrade tinyrmc"
+        )
+    if meta_alone:
+        return {}, meta
     digest = members.pop(DIGEST, b"")
     if digest != _digest({name: [x] for name, x in members.items()}).encode():
-        raise _damaged(path, if_damaged)
+        raise RunError(f"{path} is damaged (its checksum does not match); {if_damaged}")
     del members[HEADER]
     try:
         arrays = {
@@ -162,65 +150,14 @@ def unpack(file: BinaryIO, path: str | Path, if_damaged: str) -> tuple[Arrays, A
         }
     # The digest is right and the content is not: somebody made it so on purpose.
     except Exception as error:
-        raise _foreign(path) from error
+        raise foreign from error
     return arrays, meta
 
 
-def _as_zip(file: BinaryIO, path: str | Path, if_damaged: str) -> zipfile.ZipFile:
-    """An open file as a zip file, of which nothing has been read yet.
-
-    Bytes that no longer make sense can end in almost any exception.
-    """
-    try:
-        return zipfile.ZipFile(file)
-    except Exception as error:
-        file.seek(0)
-        zipped = ZIP_MAGIC.startswith(file.read(len(ZIP_MAGIC)))
-        state = "cut short" if zipped else "not an npz file"
-        size = file.seek(0, io.SEEK_END)
-        raise RunError(f"{path} is {state} ({size:,} bytes); {if_damaged}") from error
-
-
-def _read(
-    archive: zipfile.ZipFile,
-    path: str | Path,
-    if_damaged: str,
-    only: list[str] | None = None,
-) -> Members:
-    """The members of a zip file, or only some; their CRCs are checked."""
-    try:
-        return {
-            info.filename: archive.read(info)
-            for info in archive.infolist()
-            if only is None or info.filename in only
-        }
-    except Exception as error:
-        raise _damaged(path, if_damaged) from error
-
-
-def _meta(members: Members, path: str | Path) -> Any:
-    """What the header holds, if it is one that we can read."""
-    try:
-        header = from_json(members[HEADER])
-        ours, version, meta = header["format"], header["version"], header.get("meta")
-    except (KeyError, TypeError, ValueError) as error:
-        raise _foreign(path) from error
-    if ours != FORMAT:
-        raise _foreign(path)
-    if version != VERSION:
-        raise RunError(
-            f"{path} has format version {version!r}, this tinyrmc reads {VERSION}; "
-            "upgrade tinyrmc"
-        )
-    return meta
-
-
-def _damaged(path: str | Path, if_damaged: str) -> RunError:
-    return RunError(f"{path} is damaged (its checksum does not match); {if_damaged}")
-
-
-def _foreign(path: str | Path) -> RunError:
-    return RunError(
-        f"{path} is an npz file, but not one of tinyrmc's; give a checkpoint or a "
-        "weights file"
-    )
+def under(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """The arrays whose names begin with `prefix`, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }

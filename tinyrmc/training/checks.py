@@ -60,7 +60,9 @@ def _check_fields(config: Any) -> None:
                     f"computed; write {field.name}: Path | None = field(default=None, "
                     "metadata=PLACE), with PLACE from tinyrmc.config"
                 )
-    except (ValueError, NameError) as error:
+    except TaskError:
+        raise
+    except (ValueError, NameError, TypeError) as error:
         raise TaskError(f"{name}: {error}") from None
 
 

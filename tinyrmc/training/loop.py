@@ -183,7 +183,12 @@ class _Loop:
         trainer = self.trainer
         try:
             while not trainer.finished:
-                trainer.advance()
+                try:
+                    trainer.advance()
+                except WorkerLost:
+                    if trainer.repeatable:  # all is as it was after the step before
+                        self.save()
+                    raise
                 # several ranks must save and stop at the same step
                 elapsed, stopped = trainer.agreed(
                     time.monotonic() - self.began, self.interrupt.number
@@ -201,8 +206,6 @@ class _Loop:
                     self.save()
                     self.saved = elapsed
         except WorkerLost as error:
-            if trainer.repeatable:  # all is as it was after the step before
-                self.save()
             raise WorkerLost(
                 f"{error}; the checkpoint of step {self.kept:,} is there to resume "
                 "from: with as many --workers the result is the same to the last bit, "

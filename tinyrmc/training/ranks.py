@@ -26,7 +26,6 @@ checkpoint is saved, the ranks compare their parameters, to the last bit.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import re
@@ -193,6 +192,8 @@ class MpiRanks(Ranks):
 class Onlooker(Run):
     """A run that rank 0 writes and reads; here those methods do nothing."""
 
+    has_metrics = False
+
     @classmethod
     def create(cls, root, name, config, environment, path=None):
         return cls(Path(), dict(config), dict(environment))
@@ -203,25 +204,13 @@ class Onlooker(Run):
     def moved(self, config):
         return self
 
-    def save(self, arrays, state, instead=False):
-        pass
-
-    def load_state(self):
-        return None
-
-    def log(self, line):
-        pass
-
     def metrics(self):
         return []
 
-    def truncate_metrics(self, lines):
-        pass
-
-    def checksum(self, lines):
+    def _nothing(self, *_, **__):
         return None
 
-    has_metrics = False
+    save = load_state = log = truncate_metrics = checksum = _nothing
 
 
 class RankTrainer(Trainer):
@@ -301,24 +290,16 @@ def launched() -> Ranks:
     know through `-m mpi4py`, which also ends all ranks when one is killed, and only if
     its MPI is the launcher's.
     """
-    mpi = None
+    remedy = "pip install 'tinyrmc[mpi]', then"
     if re.search(r" -m ?mpi4py(\.run)?\b", " ".join(sys.orig_argv)):
         MPI = mpi_library()
         if MPI.COMM_WORLD.Get_size() > 1:
             return MpiRanks(MPI)
-        mpi = MPI.get_vendor()[0]
+        remedy = f"use the mpiexec of {MPI.get_vendor()[0]}, which mpi4py uses:"
         MPI.Finalize()
-    size = _started()
-    if size > 1 and mpi:
+    if (size := _started()) > 1:
         raise LaunchError(
-            f"{size} ranks that do not know each other: mpi4py uses {mpi}, and "
-            "something else started them; use its mpiexec"
-        )
-    if size > 1:
-        there = importlib.util.find_spec("mpi4py")
-        first = "" if there else "pip install 'tinyrmc[mpi]', then "
-        raise LaunchError(
-            f"{size} ranks that do not know each other; {first}mpiexec -n {size} "
+            f"{size} ranks that do not know each other; {remedy} mpiexec -n {size} "
             "python -m mpi4py -m tinyrmc.train ..."
         )
     return Ranks()
