@@ -17,7 +17,7 @@ from tinyruns import error_of, fresh_directory
 
 from tinyrmc.errors import RunError
 from tinyrmc.runs import arrays as npz
-from tinyrmc.runs.arrays import load_arrays, save_arrays
+from tinyrmc.runs.files import load_arrays, save_arrays
 
 ARRAYS = {
     "mlp.0.weight": np.arange(12, dtype=np.float32).reshape(3, 4),

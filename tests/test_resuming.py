@@ -41,7 +41,7 @@ from tinyrmc import load
 from tinyrmc.cli import evaluate, train
 from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import RunError
-from tinyrmc.runs.arrays import load_arrays, save_arrays
+from tinyrmc.runs.files import load_arrays, save_arrays
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
 from tinyrmc.training.workers import CAN_FORK
@@ -208,7 +208,7 @@ def test_a_full_disk_while_saving_leaves_a_run_that_can_go_on(trained, half, cap
     err = capsys.readouterr().err
     assert caught.value.code == 2 and err.count("\n") == 1
     assert err.startswith(
-        "error: cannot write half/lock.json: No space left on device; free some space"
+        "error: cannot write half/checkpoint.npz: No space left on device; free some"
     )
     assert half.checkpoint.read_bytes() == before and not list(
         half.path.glob("*.partial")

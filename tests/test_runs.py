@@ -20,7 +20,7 @@ from tinyrmc import Tensor
 from tinyrmc.config import first_difference
 from tinyrmc.runs import machine
 from tinyrmc.runs import run as run_module
-from tinyrmc.runs.arrays import load_arrays
+from tinyrmc.runs.files import load_arrays
 from tinyrmc.runs.run import Run
 
 posix_only = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -47,8 +47,8 @@ from typing import Any
 
 from ..config import json_text
 from ..errors import RunError, why
-from .arrays import Arrays, save_arrays, unpack
 from .files import (
+    Arrays,
     Count,
     as_json,
     explained,
@@ -56,6 +56,8 @@ from .files import (
     misfit,
     opened,
     read_whole,
+    save_arrays,
+    unpack,
     write_whole,
 )
 
@@ -176,7 +178,8 @@ class Run:
         try:
             since = datetime.now(UTC).isoformat(timespec="seconds")
             holder = {"pid": os.getpid(), "host": platform.node(), "since": since}
-            _write_object(about, holder)
+            with explained(f"write {about}", "free some space there"):
+                about.write_text(json_text(holder) + "\n", encoding="utf-8")
             yield
         finally:
             for path in about, Path(lock.lock_file):  # while the lock is still ours

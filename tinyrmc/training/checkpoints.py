@@ -18,8 +18,7 @@ import numpy as np
 from ..config import from_json, require_same, stored_path, with_places
 from ..errors import RunError, UsageError
 from ..nn import Module
-from ..runs.arrays import load_arrays, save_arrays, under
-from ..runs.files import Count, misfit
+from ..runs.files import Count, load_arrays, misfit, save_arrays, under
 from ..runs.run import LINE, Run
 from .discovery import load_task_of
 from .task import Task

@@ -28,7 +28,7 @@ from ..autograd.engine import Tape
 from ..backend import device_namespace, kernels, to_host
 from ..errors import RunError, check_seed
 from ..nn import Module
-from ..runs.arrays import under
+from ..runs.files import under
 from .checkpoints import finite_parameters, fitting
 from .checks import check_given, check_metrics, check_result
 from .discovery import TaskError
@@ -192,8 +192,9 @@ class Trainer:
         if type(task).evaluate is Task.evaluate:
             found: dict[str, float] = {}
             for split in task.splits:
-                one = 0, task.examples(split), self.xp, *task.naming(split)
-                found |= task.named(split, task.evaluate(self.model, *one))
+                pieces, naming = task.examples(split), task.naming(split)
+                sums = task.evaluate(self.model, 0, pieces, self.xp, *naming)
+                found |= task.named(split, sums)
             self._trial(1)
             check_metrics(task, found, task.references())
         self.workers.try_out()
@@ -244,10 +245,9 @@ class Trainer:
         if self.workers.processes:
             self.task.load_state(request["task"])
         if request["do"] == "evaluate":
-            sums = self.task.evaluate(
-                *(self.model, self.shares.first + worker, self.shares.everybody),
-                *(self.xp, *self.task.naming(request["split"])),
-            )
+            naming = self.task.naming(request["split"])
+            number, everybody = self.shares.first + worker, self.shares.everybody
+            sums = self.task.evaluate(self.model, number, everybody, self.xp, *naming)
             return self._plain(MetricAccumulator(sums))
         if request["do"] == "carry":
             return self.carry.joined(self.shares.of(worker))

@@ -41,7 +41,7 @@ from ...cores.core import State, state_arrays, state_of
 from ...environments.world import Outcome, World, check_world, pick, require_end
 from ...fused import categorical
 from ...nn import Module
-from ...runs.arrays import under
+from ...runs.files import under
 from ..discovery import TaskError
 from ..pieces import MetricAccumulator, pieces_of
 from ..streams import Batch, Samples
