@@ -7,7 +7,9 @@ import io
 import json
 import math
 import os
+import tempfile
 import zipfile
+from pathlib import Path
 
 import numpy as np
 from hypothesis import example, given
@@ -16,7 +18,7 @@ from hypothesis.extra import numpy as hnp
 from tinyruns import error_of, fresh_directory
 
 from tinyrmc.errors import RunError
-from tinyrmc.runs import arrays as npz
+from tinyrmc.runs import files as npz
 from tinyrmc.runs.files import load_arrays, save_arrays
 
 ARRAYS = {
@@ -34,9 +36,10 @@ STATE = {
 
 
 def packed(arrays, meta):
-    file = io.BytesIO()
-    npz._pack(file, "memory", arrays, meta)
-    return file.getvalue()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "x.npz")
+        save_arrays(path, arrays, meta)
+        return path.read_bytes()
 
 
 def unpack(data, path, if_damaged):
