@@ -290,17 +290,17 @@ def launched() -> Ranks:
     know through `-m mpi4py`, which also ends all ranks when one is killed, and only if
     its MPI is the launcher's.
     """
-    remedy = "pip install 'tinyrmc[mpi]', then"
+    mpi = "pip install 'tinyrmc[mpi]'"
     if re.search(r" -m ?mpi4py(\.run)?\b", " ".join(sys.orig_argv)):
         MPI = mpi_library()
         if MPI.COMM_WORLD.Get_size() > 1:
             return MpiRanks(MPI)
-        remedy = f"use the mpiexec of {MPI.get_vendor()[0]}, which mpi4py uses:"
+        mpi = f"use the mpiexec of {MPI.get_vendor()[0]}, as mpi4py does"
         MPI.Finalize()
     if (size := _started()) > 1:
         raise LaunchError(
-            f"{size} ranks that do not know each other; {remedy} mpiexec -n {size} "
-            "python -m mpi4py -m tinyrmc.train ..."
+            f"{size} ranks that do not know each other; mpiexec -n {size} python -m "
+            f"mpi4py -m tinyrmc.train ... ({mpi})"
         )
     return Ranks()
 
