@@ -60,7 +60,7 @@ def flip_a_bit(path):
 
 
 def newer(path):
-    from tinyrmc.runs import arrays as npz
+    from tinyrmc.runs import files as npz
 
     arrays, state = load_arrays(path)
     with pytest.MonkeyPatch.context() as patch:
