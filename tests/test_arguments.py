@@ -16,7 +16,7 @@ from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.pacman import MiniPacman
 from tinyrmc.environments.world import WorldError
 from tinyrmc.errors import check_sizes, generator, is_integer, is_number
-from tinyrmc.training import Epochs, Plateau, Samples, Trainer, staircase
+from tinyrmc.training import Epochs, Samples, Trainer
 from tinyrmc.training.discovery import load_task
 
 NAN, INF = float("nan"), float("inf")
@@ -98,11 +98,6 @@ CALLS = {
     "shuffle": lambda bad: Epochs({"x": np.arange(9)}, 2, shuffle=bad or None),
     "top_k": lambda bad: draw(np.ones(3), np.random.default_rng(0), top_k=bad or 0.5),
     "temperature": lambda bad: draw(np.ones(3), np.random.default_rng(0), bad or -1),
-    "staircase: peak": lambda bad: staircase(bad, 2),
-    "staircase: factor": lambda bad: staircase(0.1, 2, bad),
-    "metric": lambda bad: Plateau(bad),
-    "patience": lambda bad: Plateau(patience=bad or 1.5),
-    "threshold": lambda bad: Plateau(threshold=bad or -1),
 }
 
 

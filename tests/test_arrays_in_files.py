@@ -7,7 +7,9 @@ import io
 import json
 import math
 import os
+import tempfile
 import zipfile
+from pathlib import Path
 
 import numpy as np
 from hypothesis import example, given
@@ -16,8 +18,8 @@ from hypothesis.extra import numpy as hnp
 from tinyruns import error_of, fresh_directory
 
 from tinyrmc.errors import RunError
-from tinyrmc.runs import arrays as npz
-from tinyrmc.runs.arrays import load_arrays, save_arrays
+from tinyrmc.runs import files as npz
+from tinyrmc.runs.files import load_arrays, save_arrays
 
 ARRAYS = {
     "mlp.0.weight": np.arange(12, dtype=np.float32).reshape(3, 4),
@@ -34,9 +36,10 @@ STATE = {
 
 
 def packed(arrays, meta):
-    file = io.BytesIO()
-    npz._pack(file, "memory", arrays, meta)
-    return file.getvalue()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "x.npz")
+        save_arrays(path, arrays, meta)
+        return path.read_bytes()
 
 
 def unpack(data, path, if_damaged):
@@ -169,7 +172,10 @@ def test_every_truncation_is_detected(tmp_path):
     data = packed(ARRAYS, STATE)
     for length in range(len(data)):
         text = error_of(unpack, data[:length], "x.npz", "get another")
-        assert text == f"x.npz is cut short ({length:,} bytes); get another"
+        assert text == (
+            "x.npz is damaged, cut short or not an npz file "
+            f"({length:,} bytes); get another"
+        )
 
 
 def test_every_bit_flip_is_detected_or_harmless():
@@ -221,9 +227,7 @@ def test_foreign_files_are_told_apart(tmp_path):
     np.savez(tmp_path / "foreign.npz", a=np.ones(3))
     assert "not one of tinyrmc's" in error_of(load_arrays, tmp_path / "foreign.npz")
     (tmp_path / "text.npz").write_text("weights, honestly")
-    assert "is not an npz file (17 bytes)" in error_of(
-        load_arrays, tmp_path / "text.npz"
-    )
+    assert "not an npz file (17 bytes)" in error_of(load_arrays, tmp_path / "text.npz")
     for header in ("[]", "{", "{}", '{"format": "another", "version": 1}'):
         assert "not one of tinyrmc's" in error_of(
             unpack, zip_of({"tinyrmc.json": header.encode()}), "x.npz", ""

@@ -19,7 +19,7 @@ import pytest
 from tinyrmc import load
 from tinyrmc.cli import plot
 from tinyrmc.results import attending, probes
-from tinyrmc.runs.arrays import save_arrays
+from tinyrmc.runs.files import save_arrays
 from tinyrmc.training.checkpoints import open_checkpoint, restore_model
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer

@@ -40,7 +40,7 @@ import numpy as np
 import pytest
 
 from tinyrmc.errors import RunError
-from tinyrmc.runs.arrays import load_arrays, save_arrays
+from tinyrmc.runs.files import load_arrays, save_arrays
 from tinyrmc.runs.run import Run
 
 pytestmark = [

@@ -281,9 +281,12 @@ def test_what_cannot_be_is_told_once():
         (["nth_farthest", "--sed", "1"], "unknown flag '--sed'; did you mean '--seed'"),
         (
             [*TINY, "--train.batch-size", "3", "--workers", "2"],
-            "2 ranks with --workers 2 each are more than the 3 examples of a batch",
+            "--workers 2 on each of 2 ranks are more than the 3 examples of a batch",
         ),
-        ([*TINY, "--train.batch-size", "1"], "2 ranks are more than the 1 example of"),
+        (
+            [*TINY, "--train.batch-size", "1"],
+            "1 on each of 2 ranks are more than the 1 example ",
+        ),
         ([*TINY, "--run", "."], "exists already"),
         (
             [*TINY, "--train.learning-rate", "1e30", "--train.warmup-steps", "0"],

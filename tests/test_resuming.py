@@ -41,7 +41,7 @@ from tinyrmc import load
 from tinyrmc.cli import evaluate, train
 from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import RunError
-from tinyrmc.runs.arrays import load_arrays, save_arrays
+from tinyrmc.runs.files import load_arrays, save_arrays
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
 from tinyrmc.training.workers import CAN_FORK
@@ -60,7 +60,7 @@ def flip_a_bit(path):
 
 
 def newer(path):
-    from tinyrmc.runs import arrays as npz
+    from tinyrmc.runs import files as npz
 
     arrays, state = load_arrays(path)
     with pytest.MonkeyPatch.context() as patch:
@@ -71,11 +71,11 @@ def newer(path):
 DAMAGES = {
     "truncated": (
         lambda path: path.write_bytes(path.read_bytes()[:-100]),
-        "is cut short",
+        "cut short",
     ),
     "bit-flipped": (flip_a_bit, "is damaged"),
-    "empty": (lambda path: path.write_bytes(b""), "is cut short (0 bytes)"),
-    "text": (lambda path: path.write_text("hello"), "is not an npz file"),
+    "empty": (lambda path: path.write_bytes(b""), "not an npz file (0 bytes)"),
+    "text": (lambda path: path.write_text("hello"), "not an npz file"),
     "foreign": (
         lambda path: np.savez(path, weight=np.ones(3)),
         "is an npz file, but not one of tinyrmc's",
@@ -135,8 +135,7 @@ def test_a_run_cannot_be_resumed_as_another(copy, refused):
         ),
         (
             "--run other",
-            "--run other goes with a new run; --resume copy goes on in its own "
-            "directory",
+            "--run other goes with a new run, not with --resume",
         ),
         ("--seed 6", "seed: 5 so far, 6 asked for"),
         ("--train.steps 13", "config.train.steps: 12 so far, 13 asked for"),
@@ -209,8 +208,7 @@ def test_a_full_disk_while_saving_leaves_a_run_that_can_go_on(trained, half, cap
     err = capsys.readouterr().err
     assert caught.value.code == 2 and err.count("\n") == 1
     assert err.startswith(
-        "error: cannot write half/checkpoint.npz: No space left on device; free some "
-        "space"
+        "error: cannot write half/checkpoint.npz: No space left on device; free some"
     )
     assert half.checkpoint.read_bytes() == before and not list(
         half.path.glob("*.partial")

@@ -20,7 +20,7 @@ from tinyrmc import Tensor
 from tinyrmc.config import first_difference
 from tinyrmc.runs import machine
 from tinyrmc.runs import run as run_module
-from tinyrmc.runs.arrays import load_arrays
+from tinyrmc.runs.files import load_arrays
 from tinyrmc.runs.run import Run
 
 posix_only = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -90,7 +90,7 @@ def test_a_run_without_a_checkpoint_says_so(run):
 def test_a_damaged_checkpoint_names_the_previous_one(run):
     save_step(run, 1)
     run.checkpoint.write_bytes(run.checkpoint.read_bytes()[:100])
-    assert error_of(run.load).endswith("is cut short (100 bytes); start a new run")
+    assert error_of(run.load).endswith("npz file (100 bytes); start a new run")
     save_step(run, 2)
     save_step(run, 3)
     run.checkpoint.write_bytes(run.checkpoint.read_bytes()[:100])

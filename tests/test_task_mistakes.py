@@ -50,7 +50,6 @@ BUILT = "return nn.MLP(numbers, [*hidden, numbers], seed=rng)"
 LOST = 'logits = model(batch["inputs"])'
 METRICS = 'metrics = {"accuracy": (right, losses.size)}'
 RETURNED = "return primitives.sum(losses), losses.size, metrics, None"
-CHECKED = " (checked with one example drawn by the task)"
 
 
 def test_a_mistake_has_a_place(mistaken, refused):
@@ -86,20 +85,20 @@ def test_a_mistake_has_a_place(mistaken, refused):
                 LOST,
                 'logits = model(batch["input"])',
                 "loss",
-                "KeyError: 'input'" + re.escape(CHECKED),
+                "KeyError: 'input'",
             ),
             (
                 LOST,
                 'logits = model(batch["inputs"][:, :1])',
                 "loss",
-                r"linear\(float32\[1, 1\], .*" + re.escape(CHECKED),
+                r"linear\(float32\[1, 1\], .*",
             ),
             (
                 LOST,
                 'logits = np.tanh(model(batch["inputs"]))',
                 "loss",
                 "TypeError: operand 'Tensor' .*; NumPy's own functions take no Tensors:"
-                " write those of primitives, .*" + re.escape(CHECKED),
+                " write those of primitives, .*",
             ),
         ]:
             line = mistaken((old, new))
@@ -136,12 +135,6 @@ def test_our_own_mistakes_are_left_whole(mistaken, monkeypatch, capsys):
     assert contents() == {} and capsys.readouterr().err == ""
 
 
-FIELD = "train: training.TrainConfig = field(default_factory=training.TrainConfig)"
-TRAIN = LARGER[
-    LARGER.index("    train: TrainConfig") : LARGER.index("\n\n\nclass Task")
-]
-
-
 def test_what_a_task_gives_is_checked(mistaken, refused):
     for old, new, says in [
         (
@@ -160,22 +153,10 @@ def test_what_a_task_gives_is_checked(mistaken, refused):
             "Task.loss() must return (sum, count, {metric: (sum, count)}, carry), n",
         ),
         (
-            '"quick": ("two numbers", Config())',
-            '"quick": Config()',
-            "presets must be {name: (description, config)}, the config an instance "
-            "of a dataclass; 'quick' is Config(",
-        ),
-        (
-            '"three": ("three numbers", Config(numbers=3))',
-            '"three": ("three numbers", Config)',
-            "presets must be {name: (description, config)}, the config an instance "
-            "of a dataclass; 'three' is ('three numbers', <class ",
-        ),
-        (
             '"test_accuracy": {',
             '"accuracy": {',
-            "Task.references() names 'accuracy', which evaluation does not give; it "
-            "gives test_loss, test_accuracy",
+            "Task.references() asks for 'accuracy', which evaluation does not give; "
+            "it gives test_loss, test_accuracy",
         ),
         (
             '"""how many numbers"""',
@@ -190,21 +171,15 @@ def test_what_a_task_gives_is_checked(mistaken, refused):
             ", or linear: typing.ClassVar = False if ",
         ),
         (
-            TRAIN,
-            "",
-            "Config, the config of the preset 'quick', has no field train; declare "
-            f"it: {FIELD}",
-        ),
-        (
             RETURNED,
             RETURNED.replace("primitives.sum(losses)", "losses"),
             "Task.loss() must give the sum of its losses as a Tensor with one number, "
-            "not a Tensor [",
+            "not Tensor(",
         ),
         (
             RETURNED,
             RETURNED.replace("primitives.sum(losses)", "float(losses.data.sum())"),
-            "as a Tensor with one number, not a float []; see primitives.sum",
+            "as a Tensor with one number, not ",
         ),
         (
             LOST,
@@ -214,7 +189,7 @@ def test_what_a_task_gives_is_checked(mistaken, refused):
         (
             RETURNED,
             RETURNED.replace("losses.size", "'many'"),
-            "Task.loss() must give the count of its losses, not 'many'",
+            "not 'loss': (array(",
         ),
         (
             METRICS,
@@ -224,8 +199,8 @@ def test_what_a_task_gives_is_checked(mistaken, refused):
         (
             METRICS,
             METRICS.replace("accuracy", "share"),
-            "Task.headline is 'accuracy', which evaluation does not give; set it to "
-            "one of these: loss, share",
+            "Task.headline asks for 'test_accuracy', which evaluation does not give; "
+            "it gives test_loss, test_share",
         ),
         (
             "    numbers: int = 2",
@@ -272,12 +247,12 @@ def test_what_a_task_gives_is_checked(mistaken, refused):
         (
             RETURNED,
             RETURNED.replace("losses.size", "primitives.sum(losses * 0.0)"),
-            "Task.loss() must give the count of its losses, not Tensor(",
+            "not 'loss': (array(",
         ),
         (
             RETURNED,
             RETURNED.replace("losses.size", "-losses.size"),
-            "Task.loss() must give the count of its losses, not -1; it is how many nu",
+            "Task.loss() must give the count of its losses, not -1",
         ),
         (
             METRICS,
@@ -304,16 +279,11 @@ def test_what_a_task_gives_is_checked(mistaken, refused):
             "    def stream(self, model, seed):\n        seed\n\n    def references",
             "Task.stream() must return a Stream, not a NoneType",
         ),
-        (
-            "    def references",
-            "    def stream(self, seed):\n        return seed\n\n    def references",
-            "Task.stream must take (self, model, seed)",
-        ),
     ]:
         imports = "from dataclasses import dataclass, field\n"
         mistaken((imports, f"{imports}from pathlib import Path\n"), (old, new))
         told = refused(train.main, "larger")
-        assert says in told and CHECKED not in told  # of whatever size
+        assert says in told
         assert contents() == {}
 
 
@@ -418,7 +388,7 @@ def test_an_evaluate_of_your_own_must_give_the_headline(mistaken, capsys):
 """
     mistaken(("    success = 0.8\n", f"    success = 0.8\n{own}"))
     flags = "--train.steps 10 --train.evaluate-every 5 --workers 1 --run run"
-    says = "headline is 'accuracy', which evaluation does not give; set it to one of th"
+    says = "headline asks for 'test_accuracy', which evaluation does not give; it giv"
     with pytest.raises(SystemExit):
         run_main(lambda: train.main(["larger", *flags.split()]))
     assert says in capsys.readouterr().err

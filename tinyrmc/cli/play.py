@@ -31,7 +31,7 @@ from ..environments.pacman import MiniPacman
 from ..environments.world import VIEWS, Outcome, World
 from ..errors import UsageError, counted, generator
 from ..results.episodes import once_more, require_world, think
-from ..runs.arrays import under
+from ..runs.files import under
 from ..training.checkpoints import open_checkpoint, restore_model
 from ..training.rl.actors import ActingTask
 from .commands import Parser, program

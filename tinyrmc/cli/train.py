@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
+import operator
 import shlex
 import signal
 import sys
@@ -77,9 +77,7 @@ def main(argv: list[str] | None = None) -> int:
                 done = f"{path} has finished already ({trainer.step:,} steps)"
                 print(f"{done}; see {again}")
                 return 0
-            _cut_back(run, arrays, state)
-            run = run.moved(described)
-            _note_roundings(trainer, state)
+            run = _resumed(run, described, trainer, arrays, state)
             _announce(trainer, described, options)
         return _run(trainer, run, options, interrupt, ranks)
 
@@ -114,7 +112,18 @@ def _asked(words: list[str], held: contextlib.ExitStack) -> tuple[dict, dict]:
     It keeps that run locked until `held` is closed, so that its checkpoint stays what
     it is. UsageError or RunError for a request that cannot be met.
     """
-    resumed, words = _take_resumed(words)
+    resumed = None
+    for k, word in enumerate(words):
+        flag, equals, resumed = word.partition("=")
+        if flag == "--resume":
+            after = k + 1 if equals else k + 2
+            resumed = resumed if equals else "".join(words[k + 1 : after])
+            if not resumed or resumed.startswith("--"):
+                raise UsageError("--resume needs a run directory")
+            words = words[:k] + words[after:]
+            break
+    else:
+        resumed = None
     names, words = leading_names(words)
     arrays: dict[str, Any] = {}
     state: dict[str, Any] = {}
@@ -150,19 +159,6 @@ def _asked(words: list[str], held: contextlib.ExitStack) -> tuple[dict, dict]:
     }, arrays
 
 
-def _take_resumed(words):
-    """(the run after --resume or None, the other words)."""
-    for k, word in enumerate(words):
-        flag, equals, value = word.partition("=")
-        if flag == "--resume":
-            others = words[k + 1 :] if equals else words[k + 2 :]
-            resumed = value if equals else "".join(words[k + 1 : k + 2])
-            if not resumed or resumed.startswith("--"):
-                raise UsageError("--resume needs a run directory")
-            return resumed, words[:k] + others
-    return None, words
-
-
 def _new_request(names, words):
     if not names:
         raise UsageError(
@@ -176,13 +172,8 @@ def _new_request(names, words):
             f"{nearest(preset, presets)}"
         )
     config, options = parse_words(word, preset, presets[preset][1], Options(), words)
-    described = {
-        **discovery.stored(word),
-        "preset": preset,
-        "seed": options.seed,
-        **to_json(config),
-    }
-    return described, options
+    own = {"preset": preset, "seed": options.seed}
+    return discovery.stored(word) | own | to_json(config), options
 
 
 def _resume_request(run, names, words):
@@ -194,31 +185,21 @@ def _resume_request(run, names, words):
             f"{run.path} is a run of the preset {have['preset']!r}, which its task "
             f"no longer has; it has {', '.join(known)}"
         )
-    said = [discovery.task_name(names[0]), *names[1:]] if names else []
-    for key, asked in zip(("task", "preset"), said, strict=False):
-        if asked != have[key]:
-            kind = "the preset " if key == "preset" else ""
-            raise UsageError(
-                f"{run.path} is a run of {kind}{have[key]!r}, not {asked!r}; give "
-                f"--resume {run.path} alone"
-            )
     before = {k: run.environment[k] for k in PLACES if k in run.environment}
     try:
         options = Options(seed=have.get("seed", 0), **before)
     except ValueError as error:
-        raise RunError(
-            f"{run.path / 'environment.json'} is not as it was written: {error}"
-        ) from error
+        path = run.path / "environment.json"
+        raise RunError(f"{path} is not as it was written: {error}") from error
     config, options = parse_words(have["task"], have["preset"], usual, options, words)
     asked = have | {"seed": options.seed} | to_json(config)
+    for key, name in zip(("task", "preset"), names, strict=False):
+        asked[key] = Path(name).stem
     # an older run lacks the fields that came later, and places may change
     places = {key: asked[key] for key in ("places",) if key in asked}
     require_same(have | to_json(usual) | places, asked, str(run.path))
     if options.run is not None:
-        raise UsageError(
-            f"--run {options.run} goes with a new run; --resume {run.path} goes on in "
-            "its own directory"
-        )
+        raise UsageError(f"--run {options.run} goes with a new run, not with --resume")
     return have | places, options
 
 
@@ -235,11 +216,10 @@ def _trainer(task: Task, options: Options, arrays, state, ranks: Ranks) -> Train
     workers = options.workers or (state.get("workers") if alike else None)
     batch = task.config.train.batch_size
     if (workers or 1) * ranks.size > batch:
-        each = f"--workers {workers}" if workers else ""
-        if ranks.size > 1:
-            each = f"{ranks.size} ranks{each and f' with {each} each'}"
+        on = f" on each of {ranks.size} ranks" if ranks.size > 1 else ""
         raise UsageError(
-            f"{each} are more than the {counted(batch, task.row)} of a batch; use fewer"
+            f"--workers {workers or 1}{on} are more than the "
+            f"{counted(batch, task.row)} of a batch; use fewer"
         )
     try:
         check_workers(workers, options.device)
@@ -250,23 +230,18 @@ def _trainer(task: Task, options: Options, arrays, state, ranks: Ranks) -> Train
             *(task, options.seed, workers, options.device), graph=options.graph
         )
         if options.tf32:
-            _switch_to_tf32(trainer.xp)
+            if not has_tf32(trainer.xp):
+                raise UsageError(
+                    "--tf32 needs a GPU of compute capability 8.0 or more; leave "
+                    "--tf32 out, or say --no-tf32"
+                )
+            use_tf32(trainer.xp, True)
         if state:
             trainer.restore(arrays, state)
         trainer.try_out()  # refused before there is a run
     except MemoryError as error:
         raise _too_large(task, error) from error
     return trainer
-
-
-def _switch_to_tf32(xp):
-    if not has_tf32(xp):
-        gpu = describe_gpu(xp)
-        raise UsageError(
-            f"--tf32: {gpu['gpu']} has compute capability {gpu['compute_capability']}, "
-            "and TF32 needs 8.0 or more; leave --tf32 out, or say --no-tf32"
-        )
-    use_tf32(xp, True)
 
 
 def _too_large(task: Task, error: MemoryError) -> UserError:
@@ -297,10 +272,9 @@ def _new_run(described: dict, options: Options, trainer: Trainer, ranks: Ranks) 
     return ranks.run.create("runs", name, described, machine, options.run)
 
 
-def _cut_back(run: Run, arrays: dict, state: dict) -> None:
-    """Cut the metrics to the lines of the checkpoint; say so if they are gone.
-
-    Before that, it no longer answers for the others: the next one may never be saved.
+def _resumed(run: Run, described: dict, trainer: Trainer, arrays, state) -> Run:
+    """The run, with its metrics cut to the lines of the checkpoint; tells what will be
+    different.
     """
     lines = state["lines"]
     if lines and not run.has_metrics:
@@ -308,9 +282,19 @@ def _cut_back(run: Run, arrays: dict, state: dict) -> None:
         print(f"note: {gone}; the curve begins here", file=sys.stderr)
         lines = 0
     if lines != state.get("metrics", [lines])[0]:
+        # it no longer answers for the others: the next one may never be saved
         answers = {"lines": lines, "metrics": [lines, run.checksum(lines)]}
         run.save(arrays, state | answers, instead=True)
     run.truncate_metrics(lines)
+    now = trainer.ranks, trainer.workers.count
+    before = state.get("ranks", 1), state["workers"]
+    if before != now:
+        was, has = (f" on {n} ranks" if n > 1 else "" for n, _ in (before, now))
+        print(
+            f"note: the run had {counted(before[1], 'worker')}{was}, now "
+            f"{now[1]}{has}; it goes on, but not bit for bit as it would have"
+        )
+    return run.moved(described)
 
 
 def _run(
@@ -350,29 +334,11 @@ def _run(
 
 def _note_unused(task: Task, preset: str) -> None:
     """Tell of settings that were given and make no difference."""
-    usual = task.presets[preset][1]
     for where, idle in idle_fields(task).items():
-        given = [name for name in idle if _at(task.config, name) != _at(usual, name)]
+        usual, own = task.presets[preset][1], task.config
+        given = [n for n in idle if (at := operator.attrgetter(n))(own) != at(usual)]
         if given:
-            said = f"without effect {where}: {', '.join(given)}"
-            print(f"note: {said}", file=sys.stderr)
-
-
-def _at(config, name):
-    """The value of a field by its dotted name."""
-    return functools.reduce(getattr, name.split("."), config)
-
-
-def _note_roundings(trainer: Trainer, state: dict) -> None:
-    """Tell if the batches are shared by another number of processes than before."""
-    now = trainer.ranks, trainer.workers.count
-    before = state.get("ranks", 1), state["workers"]
-    if before != now:
-        was, has = (f" on {n} ranks" if n > 1 else "" for n, _ in (before, now))
-        print(
-            f"note: the run had {counted(before[1], 'worker')}{was}, now "
-            f"{now[1]}{has}; it goes on, but not bit for bit as it would have"
-        )
+            print(f"note: without effect {where}: {', '.join(given)}", file=sys.stderr)
 
 
 def _announce(trainer: Trainer, described: dict, options: Options) -> None:
@@ -412,7 +378,7 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
 
     task, last, path = trainer.task, run.metrics()[-1], shlex.quote(str(run.path))
     left = counted(task.config.train.steps - trainer.step, "step")
-    why = "finished" if end == "finished" else f"out of time; {left} to go"
+    why = end if end == "finished" else f"out of time; {left} to go"
     took = f"{counted(trainer.step, 'step')} in {duration(trainer.seconds)}"
     reached = task.held_out_metrics(last)
     print(f"\n{results_table(reached, task.references(), terminal_width())}\n")

@@ -19,7 +19,7 @@ from ..cores.core import state_of
 from ..environments.episode import CAVEAT, Episode
 from ..environments.world import Outcome, World, require_end
 from ..errors import UserError, counted
-from ..runs.arrays import under
+from ..runs.files import under
 from ..training.rl.actors import ActingTask
 from ..training.streams import Batch
 from ..training.task import Task

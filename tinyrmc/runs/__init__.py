@@ -1,6 +1,6 @@
 """Run directories: configuration, metrics, checkpoints, a lock, and their machine."""
 
-from .arrays import load_arrays, save_arrays, under
+from .files import load_arrays, save_arrays, under
 from .machine import environment
 from .run import Run
 

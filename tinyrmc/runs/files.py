@@ -1,21 +1,38 @@
 """Files that are written whole or not at all, read only if they are regular, and
 checked for what they should say; and the error that tells why one cannot be used.
+
+JSON, and named arrays in an npz file with a checksum, never pickled.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
+import io
 import json
 import os
 import stat
 import typing
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+from numpy.lib import format as npy
+
 from ..config import json_text, overflows
 from ..errors import RunError, why
+
+FORMAT, VERSION = "tinyrmc arrays", 1
+
+# Members of the file besides the arrays, which are called <name>.npy, so that these two
+# names stay free.
+HEADER, DIGEST = "tinyrmc.json", "sha256"
+
+Arrays = dict[str, np.ndarray]
+Parts = list[bytes | memoryview]  # the bytes of a member, one part after the other
 
 
 @contextlib.contextmanager
@@ -148,3 +165,144 @@ def written_whole(path: Path, previous: Path | None = None) -> Iterator[BinaryIO
     finally:
         with contextlib.suppress(OSError):  # gone already when all went well
             beside.unlink()
+
+
+# --- Named arrays ---------------------------------------------------------------------
+
+
+def save_arrays(
+    path: str | Path, arrays: Mapping[str, Any], meta: Any, previous: Path | None = None
+) -> None:
+    """Write named arrays and a JSON `meta` to the npz file `path`, whole or not at all.
+
+    arrays: {name: array of numbers or booleans, any shape}; names are printable text
+        without backslashes.
+    meta: anything JSON can say, also NaN and infinities (tuples come back as lists,
+        NumPy scalars as Python numbers).
+    previous: where a file that already stands at `path` is moved to; without it, that
+        file is replaced.
+
+    Equal content in equal order gives equal bytes. Only arrays that do not lie in C
+    order are copied in memory. Raises RunError for an array that would need pickle, an
+    unusable name, a `meta` that is not JSON, and anything the disk refuses.
+    """
+    with written_whole(Path(path), previous) as file:
+        header = {"format": FORMAT, "version": VERSION, "meta": meta}
+        members: dict[str, Parts] = {HEADER: [as_json(path, header).encode()]}
+        members |= {f"{name}.npy": _npy(name, array) for name, array in arrays.items()}
+        members[DIGEST] = [_digest(members).encode()]
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, parts in members.items():
+                # A ZipInfo made from a name alone is dated 1980-01-01.
+                about = zipfile.ZipInfo(name)
+                about.file_size = sum(map(len, parts))
+                with archive.open(about, "w") as member:
+                    for part in parts:
+                        member.write(part)
+
+
+def _npy(name: str, array: Any) -> Parts:
+    """An array as the content of a .npy file, whose second part is the array's own."""
+    if not (isinstance(name, str) and name and name.isprintable() and "\\" not in name):
+        raise RunError(
+            f"cannot save an array named {name!r}; use printable text without "
+            "backslashes"
+        )
+    array = np.asarray(array, order="C")
+    if array.dtype.kind not in "biufc":
+        raise RunError(
+            f"cannot save array {name!r} of dtype {array.dtype}: only numbers and "
+            "booleans are stored, never pickled objects; put other things into the "
+            "JSON state"
+        )
+    about, header = npy.header_data_from_array_1_0(array), io.BytesIO()
+    npy.write_array_header_1_0(header, about)
+    return [header.getvalue(), array.reshape(-1).view(np.uint8).data]
+
+
+def _digest(members: Mapping[str, Parts]) -> str:
+    """sha256 over the names and bytes of all members; an npy member's bytes begin with
+    its dtype and shape.
+    """
+    sha256 = hashlib.sha256()
+    for name, parts in members.items():
+        sha256.update(f"{name}\n{sum(map(len, parts))}\n".encode())
+        for part in parts:
+            sha256.update(part)
+    return sha256.hexdigest()
+
+
+def load_arrays(
+    path: str | Path, if_damaged: str = "make or fetch it again"
+) -> tuple[Arrays, Any]:
+    """Read what `save_arrays` wrote: ({name: array}, meta), in the order it was saved.
+
+    Raises RunError when the file is missing, unreadable, cut short, changed by as
+    little as one bit, of foreign origin, or of a newer format; `if_damaged` is the
+    remedy to name when the content cannot be trusted.
+    """
+    with explained(f"read {path}", "give the path of a run directory or an npz file"):
+        with opened(path) as file:
+            return unpack(file, path, if_damaged)
+
+
+def unpack(
+    file: BinaryIO, path: str | Path, if_damaged: str, meta_alone: bool = False
+) -> tuple[Arrays, Any]:
+    """({name: array}, meta) from an open file; raises as `load_arrays` does.
+
+    meta_alone: leave the arrays, and with them the checksum over all, unread.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:  # which checks a CRC of each member
+            names = [n for n in archive.namelist() if n == HEADER or not meta_alone]
+            members = {name: archive.read(name) for name in names}
+    # bytes that no longer make sense can end in almost any exception
+    except Exception as error:
+        size = file.seek(0, io.SEEK_END)
+        raise RunError(
+            f"{path} is damaged, cut short or not an npz file ({size:,} bytes); "
+            f"{if_damaged}"
+        ) from error
+    foreign = RunError(
+        f"{path} is an npz file, but not one of tinyrmc's; give a checkpoint or a "
+        "weights file"
+    )
+    try:
+        header = from_json(members[HEADER])
+        ours, version, meta = header["format"], header["version"], header.get("meta")
+    except (KeyError, TypeError, ValueError) as error:
+        raise foreign from error
+    if ours != FORMAT:
+        raise foreign
+    if version != VERSION:
+        raise RunError(
+            f"{path} has format version {version!r}, this tinyrmc reads {VERSION}; "
+            "upgrade tinyrmc"
+        )
+    if meta_alone:
+        return {}, meta
+    digest = members.pop(DIGEST, b"")
+    if digest != _digest({name: [x] for name, x in members.items()}).encode():
+        raise RunError(f"{path} is damaged (its checksum does not match); {if_damaged}")
+    del members[HEADER]
+    try:
+        arrays = {
+            name.removesuffix(".npy"): np.load(
+                io.BytesIO(members.pop(name)), allow_pickle=False
+            )
+            for name in [*members]
+        }
+    # The digest is right and the content is not: somebody made it so on purpose.
+    except Exception as error:
+        raise foreign from error
+    return arrays, meta
+
+
+def under(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """The arrays whose names begin with `prefix`, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }

@@ -39,7 +39,7 @@ import platform
 import re
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,8 +47,8 @@ from typing import Any
 
 from ..config import json_text
 from ..errors import RunError, why
-from .arrays import Arrays, load_meta, save_arrays, unpack
 from .files import (
+    Arrays,
     Count,
     as_json,
     explained,
@@ -56,6 +56,8 @@ from .files import (
     misfit,
     opened,
     read_whole,
+    save_arrays,
+    unpack,
     write_whole,
 )
 
@@ -151,7 +153,7 @@ class Run:
 
         Enter it before you read what is to be continued: the other process might still
         have added to that. The system drops the lock of a process, however it ended;
-        lock.json only says whom to ask.
+        lock.json only says whom to ask. Both files are gone at the end.
         """
         from filelock import FileLock, Timeout
 
@@ -159,10 +161,13 @@ class Run:
         try:
             # a second, in which the workers of a writer that was killed end
             lock.acquire(timeout=1)
+            if not os.path.exists(lock.lock_file):  # removed since we opened it
+                lock.release()
+                lock.acquire(timeout=1)
         except Timeout:
             who = "another process"
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-                said = from_json(read_whole(about))
+                said = json.loads(about.read_bytes())
                 who = f"process {said['pid']} on {said['host']} since {said['since']}"
             raise RunError(
                 f"{self.path} is in use by {who}; wait until that has ended, or stop "
@@ -174,13 +179,12 @@ class Run:
             since = datetime.now(UTC).isoformat(timespec="seconds")
             holder = {"pid": os.getpid(), "host": platform.node(), "since": since}
             with explained(f"write {about}", "free some space there"):
-                beside = about.with_name("lock.json.partial")
-                beside.write_text(json_text(holder) + "\n", encoding="utf-8")
-                os.replace(beside, about)
+                about.write_text(json_text(holder) + "\n", encoding="utf-8")
             yield
         finally:
-            with contextlib.suppress(OSError):
-                about.unlink()
+            for path in about, Path(lock.lock_file):  # while the lock is still ours
+                with contextlib.suppress(OSError):
+                    path.unlink()
             lock.release()
 
     # --- Checkpoints
@@ -214,17 +218,14 @@ class Run:
         """
         newest, older = self.checkpoint, self.previous_checkpoint
         restart = "start a new run"
-        go_back = restart
-        if older.exists():
-            go_back = f"to go back to the one before it, move {older} there"
+        go_back = f"to go back to the one before it, move {older} there"
+        go_back = go_back if older.exists() else restart
         with explained(f"read {newest}", "make it readable"):
-            with contextlib.suppress(FileNotFoundError):
-                with opened(newest) as file:
-                    return unpack(file, newest, go_back)
+            with contextlib.suppress(FileNotFoundError), opened(newest) as file:
+                return unpack(file, newest, go_back)
             # The writer was killed between two renames, or is between them now.
-            with contextlib.suppress(FileNotFoundError):
-                with opened(older) as file:
-                    return unpack(file, older, restart)
+            with contextlib.suppress(FileNotFoundError), opened(older) as file:
+                return unpack(file, older, restart)
         raise RunError(
             f"{self.path} holds no checkpoint: it stopped before the first one was "
             f"saved; {restart}"
@@ -235,8 +236,9 @@ class Run:
         checkpoint. RunError if it cannot be read.
         """
         for path in (self.checkpoint, self.previous_checkpoint):
-            with contextlib.suppress(FileNotFoundError):
-                return load_meta(path)
+            with explained(f"read {path}", "make it readable"):
+                with contextlib.suppress(FileNotFoundError), opened(path) as file:
+                    return unpack(file, path, "start a new run", meta_alone=True)[1]
         return None
 
     # --- Metrics
@@ -332,8 +334,11 @@ def _new_directory(root: Path, name: str, path: Path | None) -> Path:
     remedy = "choose a writable place with --run"
     with explained(f"make a run directory in {parent}", remedy):
         parent.mkdir(parents=True, exist_ok=True)
-        candidates: Iterable[Path] = _numbered(parent, name) if path is None else [path]
-        for candidate in candidates:
+        numbered = re.compile(re.escape(name) + "-([0-9]+)").fullmatch
+        found = [numbered(entry.name) for entry in parent.iterdir()]
+        free = 1 + max((int(taken[1]) for taken in found if taken), default=0)
+        next_ones = (parent / f"{name}-{n}" for n in itertools.count(free))
+        for candidate in next_ones if path is None else [path]:
             # mkdir decides between processes that try the same name.
             with contextlib.suppress(FileExistsError):
                 candidate.mkdir()
@@ -341,15 +346,6 @@ def _new_directory(root: Path, name: str, path: Path | None) -> Path:
     whole = os.path.exists(candidate / "config.json")
     resumed = f" or resume it with --resume {candidate}" if whole else ""
     raise RunError(f"{candidate} exists already; choose another --run{resumed}")
-
-
-def _numbered(root: Path, name: str) -> Iterator[Path]:
-    """The paths `root/<name>-<n>` from the number after the largest one taken."""
-    taken = [0]
-    for entry in root.iterdir():
-        if number := re.fullmatch(re.escape(name) + "-([0-9]+)", entry.name):
-            taken.append(int(number[1]))
-    return (root / f"{name}-{n}" for n in itertools.count(max(taken) + 1))
 
 
 def _write_object(path: Path, value: Mapping[str, Any]) -> None:

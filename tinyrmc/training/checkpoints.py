@@ -18,8 +18,7 @@ import numpy as np
 from ..config import from_json, require_same, stored_path, with_places
 from ..errors import RunError, UsageError
 from ..nn import Module
-from ..runs.arrays import load_arrays, save_arrays, under
-from ..runs.files import Count, misfit
+from ..runs.files import Count, load_arrays, misfit, save_arrays, under
 from ..runs.run import LINE, Run
 from .discovery import load_task_of
 from .task import Task
@@ -58,7 +57,7 @@ def is_over(run: Run, task: Task, step: int) -> bool:
     if state["step"] != step or "task" not in state:
         return False
     own = task_from_dict(run.config)  # `task` may serve other runs, or earlier lines
-    with _fitting():
+    with fitting():
         own.load_state(state["task"])
     return own.finished(step)
 
@@ -144,7 +143,7 @@ def require_own_data(run: Run, task: Task) -> None:
 
 def require_metrics(run: Run, state: dict) -> None:
     """RunError unless a run's lines of metrics are those that its checkpoint knows."""
-    with _fitting():
+    with fitting():
         run.require_metrics(*state.get("metrics", (state.get("lines", 0), None)))
 
 
@@ -180,7 +179,7 @@ def open_checkpoint(path, data_dir: Path | None = None) -> tuple[Task, dict, dic
 def restore_model(task: Task, arrays: dict, state: dict) -> Module:
     """The trained network itself."""
     model = task.build(np.random.SeedSequence(state["run"]["seed"]).spawn(2)[0])
-    with _fitting():
+    with fitting():
         if "task" in state:
             task.load_state(state["task"])
         model.load_parameters(finite_parameters(arrays))
@@ -192,13 +191,14 @@ UNFIT = (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowEr
 
 
 @contextlib.contextmanager
-def _fitting() -> Iterator[None]:
+def fitting(
+    says: str = "does not fit its own configuration", remedy: str = ""
+) -> Iterator[None]:
+    """RunError for what goes wrong when a checkpoint is not as it was written."""
     try:
         yield
     except UNFIT as error:
-        raise RunError(
-            f"the checkpoint does not fit its own configuration: {error}"
-        ) from error
+        raise RunError(f"the checkpoint {says}: {error}{remedy}") from error
 
 
 def finite_parameters(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

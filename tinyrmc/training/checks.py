@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import inspect
-import math
 import textwrap
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,51 +16,19 @@ from .discovery import TaskError
 
 OWN_NAMES = {"loss", "step", "samples", "seconds"}  # of the loop, in a line of metrics
 
-# the arguments with which the loop calls a task's methods
-CALLED_WITH = {
-    "build": ("seed",),
-    "stream": ("model", "seed"),
-    "draw": ("rng", "count"),
-    "loss": ("model", "batch", "carry"),
-}
-# and those of a task with several sets of held-out examples
-TOLD_WHICH = {
-    "held_out": ("split",),
-    "evaluate": ("model", "worker", "workers", "xp", "split"),
-}
-
 
 def check_class(kind: Any) -> None:
     """TaskError unless a class of tasks has sets of held-out examples named by words,
-    presets whose configurations can be flags, and methods that the loop can call.
+    and presets whose configurations can be flags.
     """
-    splits = kind.splits
-    words = isinstance(splits, tuple) and all(map(str.isalnum, splits))
-    if not (words and splits):
+    words = isinstance(kind.splits, tuple) and all(map(str.isalnum, kind.splits))
+    if not (words and kind.splits):
         raise TaskError(
             f"{kind.__name__}.splits must be a tuple of words of letters, as in "
-            f'("validation", "test"), not {splits!r}'
+            f'("validation", "test"), not {kind.splits!r}'
         )
-    for name, names in (CALLED_WITH | (TOLD_WHICH if len(splits) > 1 else {})).items():
-        try:
-            inspect.signature(getattr(kind, name)).bind(None, *names)
-        except TypeError:
-            takes = ", ".join(["self", *names])
-            raise TaskError(f"{kind.__name__}.{name} must take ({takes})") from None
-    for name, preset in kind.presets.items():
-        pair = isinstance(preset, tuple | list) and len(preset) == 2
-        if not pair or not hasattr(type(preset[1]), "__dataclass_fields__"):
-            raise TaskError(
-                "presets must be {name: (description, config)}, the config an instance "
-                f"of a dataclass; {name!r} is {_told(preset)}"
-            )
-        if not hasattr(preset[1], "train"):
-            raise TaskError(
-                f"{type(preset[1]).__name__}, the config of the preset {name!r}, has "
-                "no field train; declare it: train: training.TrainConfig = "
-                "field(default_factory=training.TrainConfig)"
-            )
-        _check_fields(preset[1])
+    for _, config in kind.presets.values():
+        _check_fields(config)
 
 
 def _check_fields(config: Any) -> None:
@@ -71,18 +36,17 @@ def _check_fields(config: Any) -> None:
     field cannot be a flag, or its value is not of its type.
     """
     kind = type(config)
-    for name, value in vars(kind).items():
-        method = callable(value) or hasattr(value, "__get__")
-        known = name.startswith("_") or name in kind.__dataclass_fields__
-        if not (known or method):
-            raise TaskError(
-                f"{kind.__name__}.{name} has no type, so it is not a flag; write "
-                f"{name}: {type(value).__name__} = {value!r}, or {name}: "
-                f"typing.ClassVar = {value!r} if it is not a setting"
-            )
     name = kind.__name__
+    for each, value in vars(kind).items():
+        known = each.startswith("_") or each in kind.__dataclass_fields__
+        if not (known or callable(value) or hasattr(value, "__get__")):
+            raise TaskError(
+                f"{name}.{each} has no type, so it is not a flag; write {each}: "
+                f"{type(value).__name__} = {value!r}, or {each}: typing.ClassVar = "
+                f"{value!r} if it is not a setting"
+            )
     try:
-        check_values(config, kind.__name__)
+        check_values(config, name)
         hints = typing.get_type_hints(kind)
         for field in dataclasses.fields(config):
             if dataclasses.is_dataclass(value := getattr(config, field.name)):
@@ -91,7 +55,7 @@ def _check_fields(config: Any) -> None:
             name, hint = f"{kind.__name__}.{field.name}", hints[field.name]
             reader_of(hint)
             if not is_place(field) and Path in (hint, *typing.get_args(hint)):
-                raise TypeError(
+                raise ValueError(
                     "it is a path, which says where something lies and not what is "
                     f"computed; write {field.name}: Path | None = field(default=None, "
                     "metadata=PLACE), with PLACE from tinyrmc.config"
@@ -126,41 +90,33 @@ def check_result(task: Any, result: Any, examples: int | None = None) -> tuple:
         )
     total, count, metrics, carry = result
     if not isinstance(total, Tensor) or total.shape != ():
-        shape = list(getattr(total, "shape", ()))
         raise TaskError(
             f"{loss} must give the sum of its losses as a Tensor with one number, not "
-            f"a {type(total).__name__} {shape}; see primitives.sum"
+            f"{_told(total)}; see primitives.sum"
         )
-    if not _is_one(count) or (
-        isinstance(count, int | float) and not 0 <= count < math.inf
-    ):
-        raise TaskError(
-            f"{loss} must give the count of its losses, not {_told(count)}; it is how "
-            "many numbers the sum is of, such as losses.size"
-        )
-    for name, pair in metrics.items():
-        if name in OWN_NAMES:
-            raise TaskError(
-                f"{loss} calls a metric {name!r}, a name that every line of metrics "
-                "has already; call it something else"
-            )
+    for name, pair in {"loss": (total.data, count), **metrics}.items():
         if not (isinstance(pair, tuple | list) and [*map(_is_one, pair)] == [True] * 2):
             raise TaskError(
                 f"{loss} must give metrics as {{name: (sum, count)}}, not {name!r}: "
                 f"{_told(pair)}; sum and count are single numbers, a Tensor's its .data"
             )
+    if taken := OWN_NAMES & metrics.keys():
+        raise TaskError(
+            f"{loss} calls a metric {min(taken)!r}, a name that every line of metrics "
+            "has already; call it something else"
+        )
+    if isinstance(count, int | float) and not count >= 0:
+        raise TaskError(f"{loss} must give the count of its losses, not {count}")
     if carry is not None and examples is not None:
-        check_given(task, "loss", carry, dict)
-        _check_carry(task, carry, examples)
+        _check_carry(task, check_given(task, "loss", carry, dict), examples)
     return result
 
 
 def _is_one(value: Any) -> bool:
     """Whether a value is a single number, here or on the GPU; NaN is one too."""
-    plain = not isinstance(value, Tensor)
-    return isinstance(value, int | float) or (
-        plain and getattr(value, "shape", 0) == ()
-    )
+    if isinstance(value, int | float):
+        return True
+    return not isinstance(value, Tensor) and getattr(value, "shape", None) == ()
 
 
 def _told(value: Any) -> str:
@@ -185,34 +141,16 @@ def _check_carry(task: Any, carry: Any, examples: int) -> None:
             )
 
 
-def check_metrics(task: Any, given: Mapping[str, float], references: Any = ()) -> None:
+def check_metrics(
+    task: Any, given: Mapping[str, float], references: Iterable[str] = ()
+) -> None:
     """TaskError unless evaluation gives the metric that says how well a run does, and
     those that a task has references for.
     """
-    if task.watched not in given:
-        split = f"{task.splits[0]}_"
-        names = [name.removeprefix(split) for name in given]
-        raise TaskError(
-            f"{type(task).__name__}.headline is {task.headline!r}, which evaluation "
-            f"does not give; set it to one of these: {', '.join(names)}"
-        )
-    for name in references:
+    for name in task.watched, *references:
         if name not in given:
+            where = "headline" if name == task.watched else "references()"
             raise TaskError(
-                f"{type(task).__name__}.references() names {name!r}, which evaluation "
+                f"{type(task).__name__}.{where} asks for {name!r}, which evaluation "
                 f"does not give; it gives {', '.join(given)}{nearest(name, given)}"
             )
-
-
-@contextlib.contextmanager
-def telling(examples: int) -> Iterator[None]:
-    """Adds to an exception that its shapes are those of a single example.
-
-    Its reader might expect those of a batch.
-    """
-    try:
-        yield
-    except Exception as error:
-        if examples == 1 and not isinstance(error, TaskError):
-            error.add_note("(checked with one example drawn by the task)")
-        raise

@@ -18,13 +18,13 @@ finds it again.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -79,86 +79,59 @@ def task_files() -> dict[str, Path]:
     return files
 
 
-def _added_folders() -> Iterator[Path]:
+@functools.cache
+def _added_folders() -> list[Path]:
     """The folders of the packages that other distributions name."""
+    folders: list[Path] = []
     for entry in importlib.metadata.entry_points(group=GROUP):
         # a package that is gone must not take the others with it
         with contextlib.suppress(ImportError):
             spec = importlib.util.find_spec(entry.value)
             if spec is not None:
-                yield from map(Path, spec.submodule_search_locations or ())
+                folders += map(Path, spec.submodule_search_locations or ())
+    return folders
 
 
 # --- Tasks by name and by file --------------------------------------------------------
 
 
-def is_file(word: str) -> bool:
-    """Whether a word names a task by its file: recall.py or ../recall, not recall."""
-    separators = [os.sep, os.altsep or os.sep]
-    return word.endswith(".py") or any(each in word for each in separators)
+def find_task(word: str) -> tuple[str, Path]:
+    """(the name of its module, its file) of a task, by its name or its file.
 
-
-def task_name(word: str) -> str:
-    """What a task is called in config.json and in the names of run directories: the
-    stem of a file, otherwise the word itself.
+    UnknownTask if there is none. Symbolic links to folders are followed, but not the
+    file itself if it is one: that may give the task its name.
     """
-    return Path(word).stem if is_file(word) else word
+    files = task_files()
+    if not (word.endswith(".py") or os.sep in word):
+        if word in files:
+            return f"{PACKAGE}.{word}", files[word]
+        known, near = ", ".join(files) or f"none in {FOLDER}", nearest(word, files)
+        if Path(f"{word}.py").is_file():
+            near = f"; did you mean the file {word}.py?"
+        raise UnknownTask(f"unknown task {word!r} (tasks: {known}){near}")
+    path = Path(os.path.expanduser(word))
+    file = path.parent.resolve() / path.name
+    if file.suffix != ".py" or not file.is_file():
+        raise UnknownTask(
+            f"there is no file {word} of a task; `tinyrmc new NAME` writes an example "
+            f"to begin with, and these have names: {', '.join(files)}"
+        )
+    name = f"{PACKAGE}.{file.stem}"
+    if file not in [each.parent.resolve() / each.name for each in files.values()]:
+        # the file of another task may have the same stem
+        name += f"_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
+    return name, file
 
 
 def stored(word: str) -> dict[str, str]:
     """What config.json keeps of a task: "task" is its name and, for a file that has no
     name of its own, "task_file" its absolute path, `~` for the home directory.
     """
-    kept = {"task": task_name(word)}
-    if is_file(word) and (path := _place(word)) not in _places(task_files()):
-        kept["task_file"] = stored_path(path)
+    name, file = find_task(word)
+    kept = {"task": file.stem}
+    if name != f"{PACKAGE}.{file.stem}":
+        kept["task_file"] = stored_path(file)
     return kept
-
-
-def load_task(word: str) -> ModuleType:
-    """The module of a task, by its name or its file; imported once.
-
-    It defines `Task`. UnknownTask if there is none, or if importing it fails.
-    """
-    file = _place(word) if is_file(word) else None
-    name = f"{PACKAGE}.{word}" if file is None else _own_name(file)
-    # before the list of tasks: asking what is installed takes milliseconds
-    if name in sys.modules and (file is None or file.is_file()):
-        return sys.modules[name]
-    files = task_files()
-    if file is None:
-        if word not in files:
-            known = ", ".join(files) or f"none in {FOLDER}"
-            near = nearest(word, files)
-            if Path(f"{word}.py").is_file():
-                near = f"; did you mean the file {word}.py?"
-            raise UnknownTask(f"unknown task {word!r} (tasks: {known}){near}")
-        return _imported(name, files[word])
-    if file.suffix != ".py":
-        raise UnknownTask(
-            f"{word} is not a task; give a Python file, or a name ({', '.join(files)})"
-        )
-    if not file.is_file():
-        raise UnknownTask(
-            f"there is no file {word}; `tinyrmc new NAME` writes an example to begin "
-            "with"
-        )
-    if file in _places(files):
-        name = f"{PACKAGE}.{file.stem}"
-    return _imported(name, file)
-
-
-def _own_name(file: Path) -> str:
-    """What the module of a file that has no name as a task is called: the file of
-    another task may have the same stem.
-    """
-    digest = hashlib.sha256(str(file).encode()).hexdigest()[:8]
-    return f"{PACKAGE}.{file.stem}_{digest}"
-
-
-def load_task_of(config: dict) -> ModuleType:
-    """The module of the task that a run's config.json names: see `word_of`."""
-    return load_task(word_of(config))
 
 
 def word_of(config: dict) -> str:
@@ -187,20 +160,18 @@ def word_of(config: dict) -> str:
     )
 
 
-def _place(word: str) -> Path:
-    """The absolute path of a file. Symbolic links to folders are followed, but not the
-    file itself if it is one: that may give the task its name.
+def load_task_of(config: dict) -> ModuleType:
+    """The module of the task that a run's config.json names: see `word_of`."""
+    return load_task(word_of(config))
+
+
+def load_task(word: str) -> ModuleType:
+    """The module of a task, by its name or its file; imported once.
+
+    It defines `Task`. UnknownTask if there is none, or if importing it fails; then
+    nothing is left of it.
     """
-    path = Path(os.path.expanduser(word))
-    return path.parent.resolve() / path.name
-
-
-def _places(files: dict[str, Path]) -> list[Path]:
-    return [_place(str(file)) for file in files.values()]
-
-
-def _imported(name: str, file: Path) -> ModuleType:
-    """A file as the module `name`. Nothing is left of it if importing fails."""
+    name, file = find_task(word)
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, file)
@@ -209,10 +180,11 @@ def _imported(name: str, file: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses look their module up here
     try:
         spec.loader.exec_module(module)
-        if not getattr(getattr(module, "Task", None), "presets", None):
+        kind = getattr(module, "Task", None)
+        if not getattr(kind, "presets", None):
             raise ImportError("it defines no class Task with presets")
-        for each in dir(module.Task):
-            if getattr(getattr(module.Task, each), "__isabstractmethod__", False):
+        for each in dir(kind):
+            if getattr(getattr(kind, each), "__isabstractmethod__", False):
                 raise ImportError(f"its class Task lacks {each}")
         if not (module.__doc__ or "").strip():
             raise ImportError(

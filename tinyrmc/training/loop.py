@@ -44,10 +44,6 @@ class _Stopped(BaseException):
     """A signal came while nothing was left to save."""
 
 
-def _leave(*_: object) -> None:
-    """Does nothing: the run is being saved already."""
-
-
 class Interrupt:
     """Turns the first Ctrl-C, SIGTERM or SIGHUP into a flag. A second one stops the
     run at once, except a SIGHUP: a terminal that closes sends two.
@@ -85,7 +81,7 @@ class Interrupt:
         if self._alone:
             for each, handler in self._before.items():
                 hangup = each == getattr(signal, "SIGHUP", None)
-                signal.signal(each, _leave if hangup else handler)
+                signal.signal(each, signal.SIG_IGN if hangup else handler)
             if self._ready:
                 raise _Stopped
 
@@ -187,7 +183,12 @@ class _Loop:
         trainer = self.trainer
         try:
             while not trainer.finished:
-                self._advance()
+                try:
+                    trainer.advance()
+                except WorkerLost:
+                    if trainer.repeatable:  # all is as it was after the step before
+                        self.save()
+                    raise
                 # several ranks must save and stop at the same step
                 elapsed, stopped = trainer.agreed(
                     time.monotonic() - self.began, self.interrupt.number
@@ -212,14 +213,6 @@ class _Loop:
             ) from error
         finally:
             trainer.rest()
-
-    def _advance(self) -> None:
-        try:
-            self.trainer.advance()
-        except WorkerLost:
-            if self.trainer.repeatable:  # all is as it was after the step before
-                self.save()
-            raise
 
     def _read(self) -> None:
         """A line of metrics."""

@@ -26,7 +26,6 @@ checkpoint is saved, the ranks compare their parameters, to the last bit.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import re
@@ -193,6 +192,8 @@ class MpiRanks(Ranks):
 class Onlooker(Run):
     """A run that rank 0 writes and reads; here those methods do nothing."""
 
+    has_metrics = False
+
     @classmethod
     def create(cls, root, name, config, environment, path=None):
         return cls(Path(), dict(config), dict(environment))
@@ -203,25 +204,13 @@ class Onlooker(Run):
     def moved(self, config):
         return self
 
-    def save(self, arrays, state, instead=False):
-        pass
-
-    def load_state(self):
-        return None
-
-    def log(self, line):
-        pass
-
     def metrics(self):
         return []
 
-    def truncate_metrics(self, lines):
-        pass
-
-    def checksum(self, lines):
+    def _nothing(self, *_, **__):
         return None
 
-    has_metrics = False
+    save = load_state = log = truncate_metrics = checksum = _nothing
 
 
 class RankTrainer(Trainer):
@@ -255,8 +244,7 @@ class RankTrainer(Trainer):
     def _plain(self, metrics):
         return metrics.plain()
 
-    def _add_up_gradients(self):
-        super()._add_up_gradients()
+    def _add_up_ranks(self):
         whole = self.optimizer.packed(self.optimizer.gradient)
         self.together.allreduce(whole)
         self.optimizer.unpack(whole, self.optimizer.gradient)
@@ -302,25 +290,17 @@ def launched() -> Ranks:
     know through `-m mpi4py`, which also ends all ranks when one is killed, and only if
     its MPI is the launcher's.
     """
-    mpi = None
+    mpi = "pip install 'tinyrmc[mpi]'"
     if re.search(r" -m ?mpi4py(\.run)?\b", " ".join(sys.orig_argv)):
         MPI = mpi_library()
         if MPI.COMM_WORLD.Get_size() > 1:
             return MpiRanks(MPI)
-        mpi = MPI.get_vendor()[0]
+        mpi = f"use the mpiexec of {MPI.get_vendor()[0]}, as mpi4py does"
         MPI.Finalize()
-    size = _started()
-    if size > 1 and mpi:
+    if (size := _started()) > 1:
         raise LaunchError(
-            f"{size} ranks that do not know each other: mpi4py uses {mpi}, and "
-            "something else started them; use its mpiexec"
-        )
-    if size > 1:
-        there = importlib.util.find_spec("mpi4py")
-        first = "" if there else "pip install 'tinyrmc[mpi]', then "
-        raise LaunchError(
-            f"{size} ranks that do not know each other; {first}mpiexec -n {size} "
-            "python -m mpi4py -m tinyrmc.train ..."
+            f"{size} ranks that do not know each other; mpiexec -n {size} python -m "
+            f"mpi4py -m tinyrmc.train ... ({mpi})"
         )
     return Ranks()
 

@@ -48,14 +48,10 @@ class Plateau:
         against: Literal["best", "last"] = "best",
         larger: bool = False,
     ):
-        if not (0 < factor < 1 and threshold >= 0 and patience >= 1):
+        if not (0 < factor < 1 and against in ("best", "last")):
             raise ValueError(
-                "Plateau: factor must be in (0, 1), threshold not negative and "
-                f"patience at least 1, not {factor}, {threshold} and {patience}"
-            )
-        if against not in ("best", "last"):
-            raise ValueError(
-                f'Plateau: against must be "best" or "last", not {against!r}'
+                'Plateau: factor must be in (0, 1) and against "best" or "last", not '
+                f"{factor} and {against!r}"
             )
         self.metric, self.factor, self.patience = metric, factor, patience
         self.threshold, self.against, self.larger = threshold, against, larger
@@ -68,7 +64,10 @@ class Plateau:
         if self.metric not in metrics:
             return False
         value = metrics[self.metric]
-        improved = self._improves(value)
+        improved = math.isfinite(value)  # NaN never improves
+        if self.reference is not None:
+            gain = value - self.reference if self.larger else self.reference - value
+            improved = gain > self.threshold * abs(self.reference)
         if improved or (self.against == "last" and math.isfinite(value)):
             self.reference = value
         self.stalled = 0 if improved else self.stalled + 1
@@ -76,16 +75,6 @@ class Plateau:
             return False
         self.scale, self.stalled = self.scale * self.factor, 0
         return True
-
-    def _improves(self, value: float) -> bool:
-        """Whether a value beats the reference by more than the threshold.
-
-        NaN never does.
-        """
-        if self.reference is None:
-            return math.isfinite(value)
-        gain = value - self.reference if self.larger else self.reference - value
-        return gain > self.threshold * abs(self.reference)
 
     def state(self) -> dict:
         """What a checkpoint must keep."""

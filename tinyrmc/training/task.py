@@ -42,7 +42,7 @@ from ..backend import to_device
 from ..config import check_values
 from ..cores.config import CoreConfig, unused
 from ..nn import Module
-from .checks import check_class, check_result, telling
+from .checks import check_class, check_result
 from .discovery import TaskError
 from .pieces import MetricAccumulator, Sums, pieces_of
 from .streams import Batch, Samples, Stream
@@ -255,8 +255,7 @@ class Task:
         pieces = pieces_of(self.examples(split), self.config.train.piece(xp), workers)
         for start, stop in pieces[worker::workers]:
             batch = move_batch(xp, held_out.batch(0, start, stop))
-            with telling(stop - start):
-                total, count, metrics = self.measure(model, batch)
+            total, count, metrics = self.measure(model, batch)
             found.add({"loss": (total.data, count), **metrics})
         return found.sums
 

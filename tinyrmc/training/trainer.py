@@ -28,9 +28,9 @@ from ..autograd.engine import Tape
 from ..backend import device_namespace, kernels, to_host
 from ..errors import RunError, check_seed
 from ..nn import Module
-from ..runs.arrays import under
-from .checkpoints import UNFIT, finite_parameters
-from .checks import check_given, check_metrics, check_result, telling
+from ..runs.files import under
+from .checkpoints import finite_parameters, fitting
+from .checks import check_given, check_metrics, check_result
 from .discovery import TaskError
 from .pieces import Carry, MetricAccumulator, Shares, Sums, pieces_of
 from .streams import Batch, Stream
@@ -171,7 +171,7 @@ class Trainer:
         batch = move_batch(self.xp, self.stream.batch(0, 0, examples))
         self.stream.load_state(before)
         batch, carry = self.task.prepare(self.model, batch, None)
-        with Tape() as tape, telling(examples):
+        with Tape() as tape:
             loss, *_ = check_result(self.task, self.task.loss(self.model, batch, carry))
         if not loss.id:
             raise TaskError(
@@ -192,7 +192,9 @@ class Trainer:
         if type(task).evaluate is Task.evaluate:
             found: dict[str, float] = {}
             for split in task.splits:
-                found |= task.named(split, self._sums(split, 0, task.examples(split)))
+                pieces, naming = task.examples(split), task.naming(split)
+                sums = task.evaluate(self.model, 0, pieces, self.xp, *naming)
+                found |= task.named(split, sums)
             self._trial(1)
             check_metrics(task, found, task.references())
         self.workers.try_out()
@@ -243,8 +245,9 @@ class Trainer:
         if self.workers.processes:
             self.task.load_state(request["task"])
         if request["do"] == "evaluate":
-            number = self.shares.first + worker
-            sums = self._sums(request["split"], number, self.shares.everybody)
+            naming = self.task.naming(request["split"])
+            number, everybody = self.shares.first + worker, self.shares.everybody
+            sums = self.task.evaluate(self.model, number, everybody, self.xp, *naming)
             return self._plain(MetricAccumulator(sums))
         if request["do"] == "carry":
             return self.carry.joined(self.shares.of(worker))
@@ -296,7 +299,6 @@ class Trainer:
         step, xp, headline = MetricAccumulator(), self.xp, self.task.headline
         for number in range(sum(map(len, replies))):  # in the order of the pieces
             step.add(replies[number % len(replies)][number // len(replies)])
-        self._add_up_gradients()
         finite = self._update(step)
         self.window.add(step.sums)
         if "accuracy" in headline and headline in step.sums:
@@ -309,13 +311,11 @@ class Trainer:
         self.first_skipped = xp.where(known, self.first_skipped, self.step + 1)
         self.skipped += xp.logical_not(finite)
 
-    def _add_up_gradients(self) -> None:
-        """Add the workers' gradients to the optimizer's, in order."""
-        for gradient in self._gradients[1:]:
-            self.optimizer.gradient += gradient
-
     def _update(self, step: MetricAccumulator):
         """Move the parameters; the flag tells whether loss and gradient were finite."""
+        for gradient in self._gradients[1:]:  # the workers', in order
+            self.optimizer.gradient += gradient
+        self._add_up_ranks()
         (total, count), config = step.sums["loss"], self.task.config.train
         summed = config.objective == "sum"
         # on the GPU it goes unchecked: divided by 0, the step is skipped
@@ -335,6 +335,9 @@ class Trainer:
         self.task.after_update(self.model)
         step.add({"gradient_norm": (norm, 1)})
         return finite
+
+    def _add_up_ranks(self) -> None:
+        """Nothing to add here: see `RankTrainer`."""
 
     def rate(self) -> float:
         """The learning rate of this step. TaskError if it cannot be one."""
@@ -401,11 +404,6 @@ class Trainer:
             found |= self.task.named(split, metrics.sums)
         return found
 
-    def _sums(self, split: str, number: int, everybody: int) -> Sums:
-        """The sums of a worker's part of a set of held-out examples."""
-        naming = self.task.naming(split)
-        return self.task.evaluate(self.model, number, everybody, self.xp, *naming)
-
     def require_finite(self) -> int:
         """The number of skipped updates (waits for the device).
 
@@ -471,12 +469,8 @@ class Trainer:
 
         RunError if they are not of such a run.
         """
-        try:
+        with fitting("cannot be resumed", "; start a new run"):
             self._restore(arrays, state)
-        except UNFIT as error:
-            raise RunError(
-                f"the checkpoint cannot be resumed: {error!s}; start a new run"
-            ) from error
 
     def _restore(self, arrays: dict, state: dict) -> None:
         self.close()  # processes must start from the restored state

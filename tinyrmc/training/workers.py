@@ -18,7 +18,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import contextvars
-import functools
 import gc
 import inspect
 import json
@@ -143,10 +142,13 @@ class Workers:
         if not self.processes or self._children:
             return
         share = self._share
+
+        def answering(worker):
+            return lambda request: share()(worker, request)
+
         try:
             for worker in range(1, self.count):
-                answer = functools.partial(_answer, share, worker)
-                self._children.append(Child(answer, f"worker {worker}"))
+                self._children.append(Child(answering(worker), f"worker {worker}"))
         except OSError as error:
             started = len(self._children)
             self.close()
@@ -170,10 +172,6 @@ class Workers:
         for child in self._children:
             child.close()
         self._pool, self._children = None, []
-
-
-def _answer(share: Callable[[], Any], worker: int, request: Any) -> Any:
-    return share()(worker, request)
 
 
 @contextlib.contextmanager

@@ -41,7 +41,7 @@ from ...cores.core import State, state_arrays, state_of
 from ...environments.world import Outcome, World, check_world, pick, require_end
 from ...fused import categorical
 from ...nn import Module
-from ...runs.arrays import under
+from ...runs.files import under
 from ..discovery import TaskError
 from ..pieces import MetricAccumulator, pieces_of
 from ..streams import Batch, Samples
@@ -49,14 +49,6 @@ from ..task import HELD_OUT_SEED, Task
 from ..train_config import TrainConfig
 from . import scores, vtrace
 from .policy import greedy, log_probs, sample
-
-__all__ = [
-    "PAPER",
-    "ActingTask",
-    "LearningConfig",
-    "Player",
-    "at_random",
-]
 
 # player(world, levels, u): actions for these levels, from their state and a random
 # number each, uniform in [0, 1). They become fewer as levels end.
@@ -208,17 +200,11 @@ class ActingTask(Task):
                 f"{type(world).__name__}.observation names no 'view', the picture of "
                 f"codes that an agent sees; it has {', '.join(world.observation)}"
             )
-        model, shape = self.config.model, world.observation["view"].shape
-        if model.encoder == "conv" and min(shape) <= len(KERNELS):
+        shape = world.observation["view"].shape
+        if self.config.model.encoder == "conv" and min(shape) <= len(KERNELS):
             raise TaskError(
                 f"model.encoder conv needs a view of at least {len(KERNELS) + 1} cells "
-                f"a side, and {type(world).__name__} has one of {shape[0]} x "
-                f"{shape[1]}; take the encoder linear"
-            )
-        if model.sight == "rgb" and world.lacks("pixels"):
-            raise TaskError(
-                f"model.sight rgb needs {type(world).__name__}.pixels, which is not "
-                "written; take the sight codes"
+                f"a side, not {shape[0]} x {shape[1]}; take the encoder linear"
             )
         levels = world.start(np.zeros((1, world.start_noise), np.float32))
         seen = {f"seen/{k}": x[:, None] for k, x in world.observe(levels).items()}
@@ -351,8 +337,22 @@ class ActingTask(Task):
             outcome = world.step(levels, taken, noise[:, t, 1 : 1 + world.noise])
             score = carry["score"] + outcome.reward
             solved = carry["solved"] | self.succeeds(outcome, levels)
-            trajectory.note(t, T, _result(taken, outcome, score, solved))
-            carry |= _after(taken, outcome, score, solved, world.actions)
+            ended, xp, zero = outcome.ended, namespace(taken), np.float32(0)
+            came = {
+                "taken": taken,
+                "gained": outcome.reward,
+                "ended": ended,
+                "score": score * ended,
+                "solved": solved & ended,
+            }
+            trajectory.note(t, T, came)
+            carry |= {
+                "action": xp.where(ended, world.actions, taken),
+                "reward": xp.where(ended, zero, outcome.reward),
+                "score": xp.where(ended, zero, score),
+                "solved": solved & ~ended,
+                "fresh": ended,
+            }
         if "logits" in trajectory:
             logits = trajectory.pop("logits")
             trajectory["behaviour"] = log_probs(logits, trajectory["taken"])
@@ -528,14 +528,11 @@ class ActingTask(Task):
         """Players who learnt nothing, by name."""
         return {"at random": at_random}
 
-    @property
-    def baselines(self) -> dict[str, dict[str, np.ndarray]]:
-        """The `results` of the `players` on all levels of the last set."""
-        return self.baselines_on[self.splits[-1]]
-
     @functools.cached_property
     def baselines_on(self) -> dict[str, dict[str, dict[str, np.ndarray]]]:
-        """The `baselines` of each set: by chance alone, one set's levels are easier."""
+        """{set: the `results` of the `players` on its levels}: by chance alone, one
+        set's levels are easier.
+        """
         firsts = {split: self.first_level(split) for split in self.splits}
         return {
             split: {
@@ -598,7 +595,7 @@ class ActingTask(Task):
             "sampled": self.results(model, 0, count),
             "greedy": self.results(model, 0, count, likeliest=True),
         }
-        yield from scores.compared(agent | self.baselines, self.row)
+        yield from scores.compared(agent | self.baselines_on[self.splits[-1]], self.row)
         for name, kinds in self.kinds().items():
             yield f"solved by {name}", scores.apart(agent, name, kinds)
 
@@ -645,29 +642,6 @@ def _initial_state(model: Any, examples: int) -> State:
     """The core's state for a network, nothing for another player."""
     starts = getattr(model, "initial_state", None)
     return starts(examples) if starts else ()
-
-
-def _result(taken, outcome: Outcome, score, solved) -> Batch:
-    """What a trajectory notes of a step: the action, and what came of it."""
-    return {
-        "taken": taken,
-        "gained": outcome.reward,
-        "ended": outcome.ended,
-        "score": score * outcome.ended,
-        "solved": solved & outcome.ended,
-    }
-
-
-def _after(taken, outcome: Outcome, score, solved, nothing: int) -> Batch:
-    """What the next moment needs to know of a step."""
-    xp, ended, zero = namespace(taken), outcome.ended, np.float32(0)
-    return {
-        "action": xp.where(ended, nothing, taken),
-        "reward": xp.where(ended, zero, outcome.reward),
-        "score": xp.where(ended, zero, score),
-        "solved": solved & ~ended,
-        "fresh": ended,
-    }
 
 
 def one_hot(codes: Array, count: int) -> Array:
