@@ -216,10 +216,6 @@ class PlateauConfig:
             raise ValueError(
                 f"plateau.threshold must not be negative, not {self.threshold}"
             )
-        if self.stop_below is not None and not self.stop_below > 0:
-            raise ValueError(
-                f"plateau.stop_below must be positive or None, not {self.stop_below}"
-            )
 
 
 @dataclass(frozen=True)
@@ -307,8 +303,7 @@ WIKITEXT2 = Config(
         evaluate_every=326,
     ),
 )
-# With the windows and lanes of `quick` an epoch has 1,864 steps. (We had counted one
-# more when we ran it.)
+# With the windows and lanes of `quick` an epoch has 1,864 steps; we counted one more.
 WIKITEXT2_SHORT = replace(
     WIKITEXT2,
     model=replace(WIKITEXT2.model, dropout_embedding=0.4, dropout_output=0.4),
@@ -320,26 +315,6 @@ WIKITEXT2_SHORT = replace(
         warmup_steps=0,
         log_every=373,
         evaluate_every=1865,
-    ),
-)
-WIKITEXT2_REGULARISED = replace(
-    WIKITEXT2,
-    model=replace(
-        WIKITEXT2.model,
-        head_size=256,
-        hidden_size=1150,
-        layers=3,
-        embedding_size=400,
-        dropout_between=0.25,
-        dropout_shared=True,
-    ),
-    data=DataConfig(corpus="wikitext-2", window=70),
-    train=replace(
-        WIKITEXT2.train,
-        steps=100 * 466,
-        cosine_fraction=1.0,
-        log_every=233,
-        evaluate_every=466,
     ),
 )
 # An epoch of WikiText-103 has 16,129 windows of 100 words in 64 lanes.
@@ -397,12 +372,6 @@ MEMN2N_TEXT8 = replace(
 # --- What to compare it with, and what to sweep over ----------------------------------
 
 CORES = {"rmc": "RMC", "rmc_paper": "RMC", "lstm": "LSTM"}
-
-
-def _differences(one: ModelConfig, other: ModelConfig) -> set[str]:
-    """The fields in which two networks differ."""
-    values = vars(other).items()
-    return {name for name, value in values if getattr(one, name) != value}
 
 
 # The sweep of appendix A.4. Its units, 1000, 1500 .. 3000, are here multiples of 120,
@@ -518,10 +487,6 @@ class Task(training.Task):
         "wikitext2_short": (
             "the same network in seven epochs, two to three hours of one core",
             WIKITEXT2_SHORT,
-        ),
-        "wikitext2_regularised": (
-            "WikiText-2 with 1,024 or 1,150 units and more dropout; not run here",
-            WIKITEXT2_REGULARISED,
         ),
         "paper": (
             "WikiText-103, or --data.corpus gutenberg, gigaword, with the paper's "
@@ -667,19 +632,17 @@ class Task(training.Task):
             yield "weights by hop", self._weights_by_hop(model)
         split = self.splits[-1]
         text, metric = self._text(split), f"{split}_perplexity"
-        columns = "words", "share", "perplexity"
-        rows = self._by_frequency(model, text)
-        yield (
-            "by frequency",
-            training.Table(metric, ("in training", *columns), [*rows]),
-        )
-        rows = self._by_words_read(model, text)
-        yield "by words read", training.Curve(metric, ("words read", split), [*rows])
-        whole = self._perplexity(model, text, Parts.lanes(len(text.targets), 1, 0))
-        yield (
-            "as one text",
-            training.Table(metric, ("lanes", "perplexity"), [(1, whole)]),
-        )
+        columns = "in training", "words", "share", "perplexity"
+        rows = [*self._by_frequency(model, text)]
+        yield "by frequency", training.Table(metric, columns, rows)
+        count = len(text.targets)
+        rows = [  # it forgets everything after every k words
+            (k, self._perplexity(model, text, Parts.stretches(count, k)))
+            for k in UNROLLS
+        ]
+        yield "by words read", training.Curve(metric, ("words read", split), rows)
+        rows = [(1, self._perplexity(model, text, Parts.lanes(count, 1, 0)))]
+        yield "as one text", training.Table(metric, ("lanes", "perplexity"), rows)
 
     def readings(self, model, task=None):
         if self.memn2n:
@@ -713,19 +676,10 @@ class Task(training.Task):
         for least, below in itertools.pairwise(FREQUENCIES):
             chosen = (counts >= least) & (counts < below)
             if chosen.any():
-                name = f"{least:,} to {below - 1:,}" if below < math.inf else ""
-                yield (
-                    name or f"{least:,} and more",
-                    int(chosen.sum()),
-                    f"{100 * chosen.mean():.1f} %",
-                    perplexity(losses[chosen].mean()),
-                )
-
-    def _by_words_read(self, model, text):
-        """(k, perplexity) if the network forgets everything after every k words."""
-        for size in UNROLLS:
-            parts = Parts.stretches(len(text.targets), size)
-            yield size, self._perplexity(model, text, parts)
+                end = f"to {below - 1:,}" if below < math.inf else "and more"
+                share = f"{100 * chosen.mean():.1f} %"
+                found = perplexity(losses[chosen].mean())
+                yield f"{least:,} {end}", int(chosen.sum()), share, found
 
     def _perplexity(self, model, text, parts):
         """The perplexity of the places that the parts count, some parts at a time."""
@@ -826,7 +780,8 @@ class Task(training.Task):
             size = replace(usual.model, hops=sizes[0], memories=sizes[1])
         if cell not in self.published or not self._published_text:
             return None
-        alike = _differences(model, size) <= {*without_effect(model, size)}
+        unlike = {name for name, x in vars(size).items() if getattr(model, name) != x}
+        alike = unlike <= {*without_effect(model, size)}
         steps = self.config.train.steps
         return cell if alike and steps >= usual.train.steps else None
 
@@ -873,11 +828,10 @@ class Task(training.Task):
                 f"{self.config.data.corpus} has no sentences that an empty prompt "
                 "could begin; give a first word"
             )
-        never = None if unk else self.corpus.vocabulary.unk
+        never = None if unk else vocabulary.unk  # the id of what is not drawn
         return self._written(model, ids, rng, words, temperature, top_k, never)
 
     def _written(self, model, ids, rng, words, temperature, top_k, never):
-        """Word after word; `never`: the id of one that is not drawn, or None."""
         xp, eos = library(model), self.corpus.vocabulary.eos
         state = model.initial_state(1)
         for _ in range(words):

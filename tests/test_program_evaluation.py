@@ -379,10 +379,6 @@ def test_impossible_data_is_refused():
             r"data\.kind double is one number.*leave data\.operations out",
         ),
         (
-            {"kind": "control", "operations": ("add", "if", "add")},
-            r"data\.operations add if add: name each operation once",
-        ),
-        (
             {"kind": "program", "operations": ("add", "divide")},
             r"data\.operations holds 'divide'; style release has add, subtract",
         ),

@@ -279,7 +279,6 @@ def test_the_networks_are_the_papers():
         "zeros",
         True,
     )
-    assert (programs.PAPER_HARD.data.length, programs.PAPER_HARD.data.nesting) == (6, 3)
     assert programs.Task.test_examples == 12_800
 
 
