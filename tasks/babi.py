@@ -208,7 +208,7 @@ QUICK = Config(
         clip_by="matrix",
         log_every=28,
         evaluate_every=10 * 28,
-    ),
+    )
 )
 JOINT = replace(
     QUICK,

@@ -214,11 +214,7 @@ LADDER = Config(
 )
 PAPER = Config(
     model=CoreConfig(
-        mem_slots=8,
-        num_heads=8,
-        head_size=32,
-        activate_final=False,
-        hidden_size=2048,
+        mem_slots=8, num_heads=8, head_size=32, activate_final=False, hidden_size=2048
     ),
     data=DataConfig(objects=8, dimensions=16),
     train=training.TrainConfig(
@@ -374,10 +370,7 @@ class Task(training.Task):
             "cores",
             FAIR,
         ),
-        "direct": (
-            "quick without the ladder, with more steps at a lower rate",
-            DIRECT,
-        ),
+        "direct": ("quick without the ladder, with more steps at a lower rate", DIRECT),
         "plane": (
             "4 points of a plane, by a network small enough for the website's first "
             "page",

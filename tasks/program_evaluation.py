@@ -175,9 +175,7 @@ FORMS: dict[str, dict[str, tuple[Form, ...]]] = {
         ),
         "if": (
             Form(
-                4,
-                "({0} if {1}>{2} else {3})",
-                lambda k, a, b, c, d: a if b > c else d,
+                4, "({0} if {1}>{2} else {3})", lambda k, a, b, c, d: a if b > c else d
             ),
         ),
     },

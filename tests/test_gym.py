@@ -423,8 +423,7 @@ def test_a_world_whose_levels_never_end_is_named_in_its_first_test(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["raise ImportError('for another NumPy')", "version = 'too old'", None],
+    "text", ["raise ImportError('for another NumPy')", "version = 'too old'", None]
 )
 def test_training_needs_no_gymnasium(text, tmp_path):
     hidden = "" if text else "import sys; sys.modules['gymnasium'] = None; "

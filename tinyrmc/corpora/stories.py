@@ -20,8 +20,8 @@ from typing import Any
 
 from .corpus import CorpusError, MissingCorpus
 from .files import decoded, entries, readable, ungzipped
-from .finding import archives_in, check_archive, command, data_directory
 from .known import Archive
+from .loading import archives_in, check_archive, command, data_directory
 from .words import words_in
 
 TASKS = range(1, 21)
@@ -30,10 +30,7 @@ _WORD = re.compile(r"\w+")
 
 VERSIONS = {"v1.2": ("en", "en-10k"), "v1.1": ("en",)}
 
-_FOLDERS = {
-    "v1.2": ("tasks_1-20_v1-2",),
-    "v1.1": ("tasksv11", "tasks_1-20_v1-1"),
-}
+_FOLDERS = {"v1.2": ("tasks_1-20_v1-2",), "v1.1": ("tasksv11", "tasks_1-20_v1-1")}
 _PATTERNS = {
     "v1.2": (
         "tasks_1-20_v1-2*.tar.gz",
@@ -62,8 +59,6 @@ ARCHIVES = {
     ),
     "v1.1": (),
 }
-# no checksum of it is known, so nothing downloads it for you
-_BY_HAND = {"v1.1": f"fetch {_SITE}tasks_1-20_v1-1.tar.gz into {{folder}}"}
 
 # The first 16 bits of the SHA-256 of the official files, tasks 1 to 20. Nobody has
 # recorded that of the training text of task 3 of en-10k.
@@ -194,8 +189,8 @@ def babi(
 
 def how_to_get(version: str, data_dir: str | Path | None = None) -> str:
     """How to get a version: a command, or what to do."""
-    if version in _BY_HAND:
-        return _BY_HAND[version].format(folder=data_directory(data_dir))
+    if version == "v1.1":  # no checksum of it is known, so it is not downloaded
+        return f"fetch {_SITE}tasks_1-20_v1-1.tar.gz into {data_directory(data_dir)}"
     return f"get it with: {command('babi', data_dir)}"
 
 
