@@ -400,7 +400,7 @@ def test_a_step_that_does_not_fit_is_refused_and_changes_nothing():
         ),
         (FINE[:2], NOISE, r"not int64\[2\]"),
         (FINE[:, None], NOISE, r"not int64\[3, 1\]"),
-        ([0, 0, 0], NOISE, "actions must be an array"),
+        ([0, 0, 0], NOISE, r"integers\[3\], one for each level, not \[0, 0, 0\]"),
         (FINE, NOISE[:2], "the state has 3 levels and noise 2 rows"),
         (FINE, NOISE.astype(float), "noise must be float32, not float64"),
         (FINE, NOISE[:, 0], "noise must be an array"),
@@ -421,9 +421,7 @@ def test_levels_that_are_not_there_are_refused():
     for numbers, says in [
         (np.array([0, 10]), "numbered 0 to 9, and those asked for are from 0 to 10"),
         (np.array([-1]), "are from -1"),
-        (np.array([], int), "numbers of one level or more"),
-        (np.array([0.5]), "integers, not float64"),
-        ([1], r"an array of integers, not \[1\]"),
+        (np.array([0.5]), "by integers, not float64"),
     ]:
         with pytest.raises(WorldError, match=says):
             BoxWorld(levels=10).start_levels(numbers)

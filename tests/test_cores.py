@@ -527,5 +527,5 @@ def test_paper_presets_have_the_last_layer_that_was_released():
         for name, (_, config) in load_task(task).Task.presets.items()
         if name.startswith("paper") and config.model.core == "rmc"
     ]
-    assert len(presets) == 7
+    assert len(presets) == 6
     assert [which for *which, model in presets if model.activate_final] == []

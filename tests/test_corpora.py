@@ -230,7 +230,7 @@ NO_TEXTS = [
     (b"\n\n <HTML lang='en'>not found", r"line 3 begins a web page \(<HTML\)"),
     (codecs.BOM_UTF8 + b"<?xml version='1.0'?>", "line 1 begins a web page"),
     ("the cat".encode("utf-16-le"), "has a zero at byte 1, as UTF-16 has"),
-    (gzip.compress(gzip.compress(b"a cat")), r"is not UTF-8 at byte 1 \(0x8b\); unp"),
+    (gzip.compress(gzip.compress(b"a cat")), "has a zero at byte 3, as"),
 ]
 
 
@@ -249,10 +249,8 @@ def test_what_is_no_text_is_named(tmp_path):
 def test_text8_is_cut_by_bytes_where_a_word_begins(tmp_path, monkeypatch):
     """Also where letters take two bytes: the places where it is cut are in bytes."""
     cases = [
-        ([f"{'ab'[k % 2]}{'xyz'[k % 3]}" for k in range(n)], 3) for n in (330, 367)
-    ]
-    cases += [
-        ([f"{'ab'[k % 2]}{'xyz'[k % 3]}" for k in range(n)], 3) for n in (331, 362)
+        ([f"{'ab'[k % 2]}{'xyz'[k % 3]}" for k in range(n)], 3)
+        for n in (330, 331, 362, 367)
     ]
     for block in 5, 1 << 18:
         monkeypatch.setattr(files, "BLOCK", block)
