@@ -114,13 +114,13 @@ class World:
 
     def check_actions(self, actions: Array, levels: int) -> None:
         """WorldError unless these are actions, one for each level."""
-        found, fits = repr(actions), False
-        if hasattr(actions, "shape"):
-            found = f"{actions.dtype}{list(actions.shape)}"
-            fits = actions.dtype.kind in "iu" and actions.dtype.isnative
-        if not fits or actions.shape != (levels,):
+        dtype = getattr(actions, "dtype", np.dtype(object))  # of a list: no integers
+        integers = dtype.kind in "iu" and dtype.isnative
+        if not integers or actions.shape != (levels,):
+            found = f"{dtype}{[*np.shape(actions)]}"
             raise WorldError(
-                f"actions must be integers[{levels}], one for each level, not {found}"
+                f"actions must be integers[{levels}] in an array, one for each level, "
+                f"not {found}"
             )
         if namespace(actions) is not np:
             return
