@@ -5,11 +5,6 @@ Network of Sukhbaatar et al. 2015, the recipe that of the authors' program. An a
 one word; a list, `football,apple`, counts as one. What is reported is the share of
 wrong answers, `error`.
 
-    python -m tinyrmc.train babi --data.task 16      one task, ten restarts
-    python -m tinyrmc.train babi --data.task all     twenty networks, one for each task
-    python -m tinyrmc.train babi joint               one network for all of them
-    python -m tinyrmc.train babi cores --model.core lstm
-
 *Restarts.* Some first weights lead nowhere, so the paper trains ten networks and takes
 the one with the lowest training error (here, among equals, the one with the lowest
 training loss). They are trained side by side, as one network with one more axis, on the
@@ -248,17 +243,6 @@ PATIENCE = 5  # evaluations without a better validation loss that end a linear s
 NOTHING = -1  # an answer that is no word of the training stories
 
 
-class Source(typing.Protocol):
-    """Where stories come from."""
-
-    def stories(self, task: int, part: str) -> list[Story]:
-        """The stories of a task, 1 to 20; part: "train" or "test"."""
-
-    @property
-    def complete(self) -> list[int]:
-        """The tasks that have both parts."""
-
-
 Told = dict[int, dict[str, list[Story]]]  # task: {"train", "validation", "test": ...}
 
 
@@ -302,26 +286,23 @@ class Material:
 
     def _check(self, task, longest):
         """UserError for a story before any sentence, in words unknown, or longer."""
-        for part in PARTS:
-            for story in self.told[task][part]:
-                if not story.sentences:
-                    question = " ".join(story.question)
-                    raise UserError(
-                        f"task {task}: story {story.number + 1} asks {question!r} "
-                        "before anything is told; put a sentence first"
-                    )
-        unknown = sorted(_words(self.told[task]["test"]) - self.ids.keys())
-        if unknown:
+        told = self.told[task]
+        for story in told["train"] + told["validation"] + told["test"]:
+            if not story.sentences:
+                question = " ".join(story.question)
+                raise UserError(
+                    f"task {task}: story {story.number + 1} asks {question!r} before "
+                    "anything is told; put a sentence first"
+                )
+        what = ""
+        if unknown := sorted(_words(told["test"]) - self.ids.keys()):
+            what = f"words that those never use: {', '.join(unknown[:5])}"
+        elif (most := _longest(told["test"])) > longest:
+            what = f"a sentence of {most} words, more than those"
+        if what:
             raise UserError(
-                f"task {task}: the stories to be tested on have words that those to "
-                f"learn from never use: {', '.join(unknown[:5])}; fetch both files of "
-                "one version"
-            )
-        if (most := _longest(self.told[task]["test"])) > longest:
-            raise UserError(
-                f"task {task}: the stories to be tested on have a sentence of {most} "
-                f"words, those to learn from at most {longest}; fetch both files of "
-                "one version"
+                f"task {task}: beside the stories to learn from, those to be tested on "
+                f"have {what}; fetch both files of one version"
             )
 
     def _arrays(self, part) -> training.Batch:
@@ -373,7 +354,7 @@ def split_off(stories: list[Story]) -> dict[str, list[Story]]:
     return {"train": stories[:-held], "validation": stories[-held:]}
 
 
-def read(source: Source, data: DataConfig, encoding: Encoding) -> tuple[Material, ...]:
+def read(source, data: DataConfig, encoding: Encoding) -> tuple[Material, ...]:
     """A `Material` for each network, with this encoding, the longest sentence aside."""
     # where no task is complete, the first one's missing file is named
     tasks = [int(data.task)] if data.task in TASKS else source.complete or [1]
@@ -614,8 +595,10 @@ class Task(training.Task):
         self.plateau = training.Plateau("validation_loss", patience=PATIENCE)
 
     @functools.cached_property
-    def source(self) -> Source:
-        """Where stories come from; set it before training to have others."""
+    def source(self) -> typing.Any:
+        """Where stories come from; set it before training to have others: something
+        with `stories` and `complete`, as `corpora.Babi` has them.
+        """
         data = self.config.data
         if data.generated:
             return corpora.GeneratedStories(

@@ -24,14 +24,10 @@ embeddings, between layers, and on the output.
 *A memory network*, `--model.core memn2n`, is the language model of Sukhbaatar et al.
 2015 (section 5): its memories are the last `model.memories` words, and it has nothing
 of what other cores have between embeddings and softmax. It learns from stretches of
-`window` words, each with the words before it, from all over the text in a random order:
-
-    python -m tinyrmc.train language_modeling memn2n         6 hops, 100 words
-    python -m tinyrmc.train language_modeling memn2n_large   7 hops, 200 words
-
-These presets use stochastic gradient descent without dropout. The rate falls after each
-epoch whose validation loss is not better than the last one's, and the run ends when the
-rate is tiny.
+`window` words, each with the words before it, from all over the text in a random order.
+The presets `memn2n` and `memn2n_large` use stochastic gradient descent without dropout.
+The rate falls after each epoch whose validation loss is not better than the last one's,
+and the run ends when the rate is tiny.
 
 *Every word counts once.* Each word of the validation and test text is predicted once,
 the first as if a sentence had just ended (in text8, which has no sentences, the first
@@ -384,15 +380,15 @@ SWEEP = {
     "model.num_blocks": (1, 2, 3, 4),
 }
 
-# What the memory network's paper tried (Sukhbaatar et al. 2015, table 2).
-HOPS = {"model.hops": published_texts.HOPS}
-MEMORIES = {"model.memories": published_texts.MEMORIES}
-
 # How often a word stands in the training text: the paper's table 3 has such columns.
 FREQUENCIES = (0, 100, 1_000, 10_000, math.inf)
 # After how many words the network is made to forget: the paper's figure 12.
 UNROLLS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 AT_ONCE = 2_000  # words that are read at once in doing so
+
+# What the memory network's paper tried (Sukhbaatar et al. 2015, table 2).
+HOPS = {"model.hops": published_texts.HOPS}
+MEMORIES = {"model.memories": published_texts.MEMORIES}
 
 # A training text of at most this many tokens is counted for floors: ten seconds, 1 GB.
 COUNTED = 5_000_000

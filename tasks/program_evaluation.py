@@ -75,11 +75,9 @@ have full length and nesting:
     combine   mix, up to the level that `naive` would have reached
 
 In the published example nothing ever calls the test that ends a level, so `combine`,
-its default, stays with one digit and one operation. Here it climbs. Besides, that test
-has the opposite sign: if it were called, it would end a level unless the loss rose by a
-tenth of itself from line to line, so also in the middle of its fall. You can have that
-(--data.level-ends released). By default we do what makes sense, and wait until the loss
-has settled.
+its default, stays with one digit and one operation. Here it climbs, once the loss has
+settled. That test also has the opposite sign: it would end a level in the middle of its
+loss's fall. You can have that (--data.level-ends released).
 
 *The floor.* Read an accuracy against it: if you write the most frequent character at
 each place, whatever the program, you have 20 % of the characters right in addition,
@@ -286,9 +284,7 @@ class DataConfig:
         default="settled", metadata=ADDED
     )
     """settled: a level ends when, over the lines of patience, the loss falls by less
-    than the threshold; released: with the sign of the published program, unless it
-    rises by that much, which ends nearly every level as soon as patience has passed
-    (naive, combine)
+    than the threshold; released: unless it rises by that much (naive, combine)
     """
 
     def __post_init__(self):
@@ -306,7 +302,7 @@ class DataConfig:
             )
 
     def _check_programs(self):
-        if not 1 <= self.length <= 18:
+        if not 1 <= self.length <= 18:  # numbers of 64 bits
             raise ValueError(
                 f"data.length must be from 1 to 18 digits, not {self.length}"
             )
@@ -1093,9 +1089,8 @@ class Task(training.Task):
         size = f"{data.length} digits"
         if data.kind not in MEMORY:
             size += f", nesting {data.nesting}"
-        for name in ("operands", "answers"):
-            how = getattr(data, name)
-            size += f", {name} {how}" if how != "usual" else ""
+        if not data.as_usual:
+            size += f", operands {data.operands}, answers {data.answers}"
         return (
             f"{data.kind}, {size}; {core}, decoder {self._testing_decoder}; wrong "
             "characters are marked"

@@ -433,7 +433,7 @@ def test_bad_files_get_one_line(empty_directory, refused):
         ("train", "1 Mary went.\nno number\n", r"qa1_a-name_train.txt line 2: "),
         ("test", "\n", r"qa1_a-name_test.txt has no questions"),
         ("train", "1 Where is Mary?\tgarden\t\n" * 9, "before anything is told"),
-        ("test", unknown, "never use: ann, flew; fetch both files"),
+        ("test", unknown, "those never use: ann, flew; fetch both files"),
         ("train", "", "has no en/qa1_\\*_train.txt"),
     ]
     for number, (part, text, says) in enumerate(cases):
