@@ -278,9 +278,9 @@ class Material:
         ids = [[self.ids[word] for word in words] for words in self.sentences]
         self.rows = self.encoding.rows(ids, len(self.vocabulary))
         self.rows.flags.writeable = False  # tasks share it
-        known = self.parts["train"]
+        learnt = self.parts["train"]
         self.commonest = {
-            task: int(np.bincount(known["answer"][known["task"] == task]).argmax())
+            task: int(np.bincount(learnt["answer"][learnt["task"] == task]).argmax())
             for task in told
         }
 

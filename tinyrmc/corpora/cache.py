@@ -97,13 +97,8 @@ def kept(corpus: Corpus, name: str, compute: Callable[[], Any]) -> Any:
     with contextlib.suppress(*NOT_WHOLE):
         return _get(path)
     value = compute()
-    partial = path.with_name(f"{PARTIAL}{uuid.uuid4().hex}")
-    with contextlib.suppress(OSError):
-        try:
-            _put(partial, value)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # what is broken off has another checksum
+        _put(path, value)
     return value
 
 

@@ -67,7 +67,11 @@ def ungzipped(file: IO[bytes]) -> IO[bytes]:
 
 
 def entries(path: Path) -> Generator[tuple[str, Callable[[], Any]], None, None]:
-    """(path, how to open it) of each file in a .zip or a .tar.gz."""
+    """(path, how to open it) of each file in a .zip, a .tar.gz or a folder."""
+    if path.is_dir():
+        for file in sorted(file for file in path.iterdir() if file.is_file()):
+            yield f"{path.name}/{file.name}", functools.partial(file.open, "rb")
+        return
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():

@@ -14,9 +14,8 @@ import dataclasses
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from .corpus import CorpusError, MissingCorpus
 from .files import decoded, entries, readable, ungzipped
@@ -203,16 +202,6 @@ def _places(version: str, variant: str, folder: Path) -> Iterator[Path]:
     yield from archives_in(folder, _PATTERNS[version])
 
 
-def _listed(place: Path) -> Generator[tuple[str, Any, Callable[[], Any]], None, None]:
-    """(its name for messages, its path, how to open it) of each file in a place."""
-    if place.is_dir():
-        for path in sorted(path for path in place.iterdir() if path.is_file()):
-            yield str(path), path, functools.partial(path.open, "rb")
-    else:
-        for name, opened in entries(place):
-            yield f"{place}:{name}", name, opened
-
-
 def _read(
     place: Path, variant: str, official: tuple[Archive, ...]
 ) -> dict[tuple[int, str], tuple[str, bytes]]:
@@ -220,8 +209,9 @@ def _read(
     files: dict[tuple[int, str], tuple[str, bytes]] = {}
     if not place.is_dir():
         check_archive(place, official)
-    with readable(place), contextlib.closing(_listed(place)) as texts:
-        for title, path, opened in texts:
+    with readable(place), contextlib.closing(entries(place)) as texts:
+        for path, opened in texts:
+            title = str(place.parent / path) if place.is_dir() else f"{place}:{path}"
             *_, folder, name = ("", *PurePosixPath(path).parts)
             found = re.fullmatch(r"qa(\d+)_.*(train|test)\.txt", name)
             if not found or folder != variant or int(found[1]) not in TASKS:

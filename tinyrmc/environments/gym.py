@@ -21,8 +21,8 @@ Its CnnPolicy needs pictures of 36 x 36 pixels or more: `scale=8` makes 40 x 40 
 
 from __future__ import annotations
 
-import importlib
 import inspect
+import pkgutil
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -255,14 +255,14 @@ def _world(world: str | World, arguments: Mapping[str, Any]) -> World:
             )
         check_world(world)
         return world
-    module, _, name = str(world).partition(":")
     try:
-        kind = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+        kind = pkgutil.resolve_name(str(world))
+        signature = inspect.signature(kind)
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise WorldError(
             f"world must be a World or the text 'module:Class', not {world!r}: {error}"
         ) from error
-    signature = inspect.signature(kind)
+    name = kind.__name__
     try:
         signature.bind(**arguments)
     except TypeError as error:
