@@ -437,7 +437,7 @@ FIGURES: dict[int, tuple[str, dict[str, str]]] = {
         "nth farthest: slots x heads x gates",
         {
             "nth_farthest_figure4.png": "the paper's sizes",
-            "nth_farthest_figure4_reduced.png": "4 vectors of 4 dimensions",
+            "nth_farthest_figure4_reduced_curves.png": "4 vectors of 4 dimensions",
         },
     ),
     5: (

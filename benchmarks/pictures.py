@@ -10,7 +10,7 @@
     results/mini_pacman.png             the curves of MiniPacman's `quick`, three cores
     results/program_evaluation_addition.png  the curves of `addition`, five cores
     results/nth_farthest_attention.png  where the network of the course looks while it
-                                        reads one example
+                                        reads three examples
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import json
 from pathlib import Path
 
 from tinyrmc import course
-from tinyrmc.results import figures, probes
+from tinyrmc.results import attending, figures
 from tinyrmc.training.checkpoints import open_checkpoint, restore_model
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -99,24 +99,14 @@ def _lines(group: dict, axis: str) -> list[list[dict]]:
     ]
 
 
-def attention(out: Path = RESULTS / "nth_farthest_attention.png") -> Path:
-    """The attention in an example whose reference is in the middle; returns `out`."""
+def attention(folder: Path = RESULTS) -> Path:
+    """The attention in three examples whose reference comes first, in the middle and
+    last; the path of the PNG file.
+    """
     task, arrays, state = open_checkpoint(course.assets() / "nth_farthest_4x4.npz")
     model = restore_model(task, arrays, state)
-    shown = probes.held_out(task, 256)
-    example = shown.take(probes.cases(shown)[[1]])
-    question, steps = example.describe(0)
-    seen = probes.traces(model, example.inputs)
-    answer, right = seen.logits[0].argmax(), example.targets[0]
-    verdict = "which is right" if answer == right else f"where {right} is right"
-    return figures.glance(
-        out,
-        seen.attention[0],
-        int(example.marked[0]),
-        [f"vector {step['label']}" for step in steps],
-        f"{question} It answers {answer}, {verdict}.",
-        example.mark,
-    )
+    (path,) = attending.draw_cases(task, model, folder)
+    return path.rename(folder / "nth_farthest_attention.png")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ executed, for people to read.
     python chapters/build.py 04 07      these
     python chapters/build.py --check    executes all briefly, writes nothing
 
-The sources are in the percent format of jupytext. Four marks stand at a cell:
+The sources are in the percent format of jupytext. Five marks stand at a cell:
 
 `# %% alt="The weights of four heads"`: what a picture shows, for readers who cannot see
 it. Every cell that draws has one.
@@ -17,6 +17,9 @@ line, which is a comment, and what it draws, until they ask for its code.
 
 `# %% tags=["hide-cell"]`: an answer to one of the last questions. Code and output are
 folded; its first line is a comment, too.
+
+`# %% tags=["hide-output"]`: a cell whose output answers a guess that the reader has
+been asked for. The output is folded.
 
 `# %% tags=["varies"]`: a cell whose output differs from run to run, such as a measured
 time. Its output is not kept, so the same source gives the same bytes on the same
@@ -44,6 +47,7 @@ LONGEST = 300  # seconds for one cell
 VARIES = "varies"
 FOLDED = "hide-input"  # the names that the website's builder knows
 ANSWER = "hide-cell"
+GUESSED = "hide-output"
 METADATA = {
     "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
     "language_info": {"name": "python"},
@@ -96,6 +100,8 @@ def _metadata(cell) -> dict:
         metadata["tags"] = tags
         if FOLDED in tags:
             metadata["jupyter"] = {"source_hidden": True}
+        if GUESSED in tags:
+            metadata.setdefault("jupyter", {})["outputs_hidden"] = True
         if ANSWER in tags:
             metadata["jupyter"] = {"source_hidden": True, "outputs_hidden": True}
     if alt := cell.metadata.get("alt"):

@@ -16,6 +16,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 CHAPTER = HERE.parent / "chapters" / "source" / "00_how_to_read.py"
+FIRST = "# Computes one step of a small core"  # in the first cell after the imports
 LAST = "# Draws figure 1\n"  # begins the last cell that is needed
 NAMES = {False: "core-light.svg", True: "core-dark.svg"}
 DARKEST = 0.08  # lightness of what is white on a light page
@@ -25,12 +26,14 @@ def drawn(chapter: Path = CHAPTER) -> dict[str, Any]:
     """What the chapter's cells have made when figure 1 is drawn."""
     import matplotlib.pyplot as plt
 
-    begin, found, rest = chapter.read_text(encoding="utf-8").partition(LAST)
+    text = chapter.read_text(encoding="utf-8")
+    imports = text[text.index("\nimport ") :].partition("\n# %%")[0]
+    begin, found, rest = text[text.find(FIRST) :].partition(LAST)
     if not found:
         raise ValueError(f"{chapter} has no cell that begins with {LAST.strip()!r}")
     plt.close("all")
     names: dict[str, Any] = {"__name__": chapter.stem}
-    code = (begin + rest.partition("\n# %%")[0]).replace("plt.show()", "")
+    code = (imports + begin + rest.partition("\n# %%")[0]).replace("plt.show()", "")
     exec(compile(code, str(chapter), "exec"), names)
     return names
 

@@ -109,7 +109,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
-from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -985,27 +984,7 @@ class Task(training.Task):
             return None
         return f"{self.config.data.kind}, {core}"
 
-    # --- What there is to see
-
-    def pictures(self, model, folder: Path):
-        """Some held-out programs with the network's answers, and its accuracy at each
-        place of the answer beside the floor.
-        """
-        from tinyrmc.results import figures
-
-        batch = self._held_out(512)
-        answers = self._answers(model, batch)
-        right, counts = judged(answers, batch)
-        constant, _ = judged(self._constant_answer(), batch)
-        long_enough = np.where(counts.any(axis=0), counts.sum(axis=0), np.nan)
-        by_place = {
-            "network": right.sum(axis=0) / long_enough,
-            "constant answer": constant.sum(axis=0) / long_enough,
-        }
-        wrong = np.flatnonzero((right != counts).any(axis=1))
-        rows = self._rows_to_show(batch, answers, wrong)
-        path = folder / "answers.png"
-        return [figures.answers(path, rows, by_place, self._title())]
+    # --- What is examined
 
     def _answers(self, model, batch):
         """What the network writes (B, T')."""
@@ -1057,41 +1036,3 @@ class Task(training.Task):
                 rows.append((name, len(hits), *map(float, shares)))
         columns = "last operation", "programs", "characters right", "whole answers"
         return training.Table("test_accuracy", columns, rows)
-
-    def _rows_to_show(self, batch, answers, wrong):
-        """{heading: [(program, right answer, the network's)]}: the first eight, and of
-        those answered wrongly the next four.
-        """
-
-        def row(k):
-            size, end = batch["target_lengths"][k], batch["lengths"][k]
-            pieces = (
-                batch["inputs"][k, :end],
-                batch["targets"][k, :size],
-                answers[k, :size],
-            )
-            text, *both = (decode(x, self.config.data.style) for x in pieces)
-            if len(text) > 120:
-                text = f"{text[:119]}\N{HORIZONTAL ELLIPSIS}"
-            return text, *both
-
-        others = wrong[wrong >= 8]
-        mistaken = f"{len(wrong)} of {len(answers)} have a mistake"
-        if len(others):
-            mistaken += ", the next are"
-        return {
-            "the first eight held out": [row(k) for k in range(8)],
-            mistaken: [row(k) for k in others[:4]],
-        }
-
-    def _title(self):
-        data, core = self.config.data, self.config.model.core
-        size = f"{data.length} digits"
-        if data.kind not in MEMORY:
-            size += f", nesting {data.nesting}"
-        if not data.as_usual:
-            size += f", operands {data.operands}, answers {data.answers}"
-        return (
-            f"{data.kind}, {size}; {core}, decoder {self._testing_decoder}; wrong "
-            "characters are marked"
-        )

@@ -22,7 +22,6 @@ from tinyrmc.results import attending, probes
 from tinyrmc.runs.arrays import save_arrays
 from tinyrmc.training.checkpoints import open_checkpoint, restore_model
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.task import Task
 from tinyrmc.training.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -235,7 +234,7 @@ def test_pictures_of_a_file_go_to_its_run_or_to_a_folder_named_after_it(
 def test_a_task_that_says_nothing_about_its_questions_is_told(
     monkeypatch, refused, empty_directory
 ):
-    monkeypatch.setattr(nth_farthest.Task, "questions", Task.questions)
+    monkeypatch.delattr(nth_farthest.Task, "questions")
     said = refused(plot.main, "attention", TRAINED, "--out", ".")
     assert said.startswith(
         f"{TRAINED} is a run of 'nth_farthest', whose attention cannot be analysed: "

@@ -12,9 +12,9 @@ import nbformat
 import pytest
 from archives import build as build_archive
 from archives import install
-from build import ANSWER, FOLDED, HERE, VARIES, execute, main, read, sources
+from build import ANSWER, FOLDED, GUESSED, HERE, VARIES, execute, main, read, sources
 
-from tinyrmc.course.exercises import first
+from tinyrmc.course.exercises import first, mended
 
 SOURCES = sources()
 LARGEST = 8_000_000  # bytes, all notebooks together
@@ -105,14 +105,15 @@ def test_a_folded_cell_says_in_the_line_that_is_left_what_it_does():
             tags = cell.metadata.get("tags", [])
             marks = cell.metadata.get("jupyter", {})
             folded = FOLDED in tags or ANSWER in tags
+            hidden = GUESSED in tags or ANSWER in tags
             assert marks.get("source_hidden", False) == folded, cell.source
-            assert marks.get("outputs_hidden", False) == (ANSWER in tags), cell.source
+            assert marks.get("outputs_hidden", False) == hidden, cell.source
             assert not folded or re.match("# [A-Z]", cell.source), cell.source
 
 
 def estimated(source: Path) -> float:
-    """The minutes that chapter 0 promises: 150 words and 15 lines of code in each, and
-    seven for an exercise. What is folded does not count.
+    """The minutes that chapter 0 promises: 75 words and 7.5 lines of code in each, and
+    fourteen for an exercise. What is folded does not count.
     """
     words = lines = exercises = 0
     for cell in committed(source).cells:
@@ -122,7 +123,7 @@ def estimated(source: Path) -> float:
         elif not cell.metadata.get("jupyter", {}).get("source_hidden"):
             lines += sum(map(bool, cell.source.splitlines()))
     lines += sum(text.count("\n") for _, text in shown(source))
-    return words / 150 + lines / 15 + 7 * exercises
+    return words / 75 + lines / 7.5 + 14 * exercises
 
 
 def test_the_time_at_the_head_is_the_one_that_chapter_0_explains():
@@ -130,7 +131,7 @@ def test_the_time_at_the_head_is_the_one_that_chapter_0_explains():
         if source.stem != "20_puzzles":  # as long as you like
             text = "\n".join(cell.source for cell in committed(source).cells)
             (told,) = re.findall(r"\*\* About (\d+)\sminutes", text)
-            assert abs(int(told) - estimated(source)) <= 5, source.stem
+            assert abs(int(told) - estimated(source)) <= 8, source.stem
 
 
 # --- The notebooks --------------------------------------------------------------------
@@ -182,7 +183,8 @@ def test_what_a_notebook_says_of_an_exercise_untouched_is_what_is_said_now(capsy
             line for o in outputs(source) for line in o.get("text", "").splitlines()
         ]
         said = {line for line in lines if line.startswith("not attempted")}
-        assert said <= {now}, "`make chapters` runs them again"
+        now = {now, f"not attempted: {mended.UNCHANGED}"}
+        assert said <= now, "`make chapters` runs them again"
 
 
 def test_a_notebook_names_no_place_of_the_machine_that_ran_it():

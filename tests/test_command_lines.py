@@ -133,7 +133,7 @@ def test_a_finished_run_directory_is_complete(trained):
             "checkpoint.npz",
             "checkpoint.previous.npz",
         ),
-        *("learning_curve.png", "attention.png"),
+        *("learning_curve.png", "attention.png", ".lock"),
     }
     assert (
         trained.config["task"] == "nth_farthest"
@@ -252,10 +252,10 @@ BAD_WORDS = [
     ("nth_farthest --train.steps a", "--train.steps takes INT, not 'a'"),
     ("nth_farthest --train.steps", "--train.steps takes INT, not nothing"),
     ("nth_farthest --train.steps -5", "train.steps must be positive, not -5"),
-    ("nth_farthest --train.batch_size 0", "train.batch_size must be positive, not 0"),
+    ("nth_farthest --train.batch-size 0", "train.batch_size must be positive, not 0"),
     (
         "nth_farthest --train.learning-rate nan",
-        "train.learning_rate must be positive, not nan",
+        "train.learning_rate must be positive, at most 3.4e+38, not nan",
     ),
     ("nth_farthest --train.clip-norm x", "--train.clip-norm takes FLOAT|None, not 'x'"),
     (
@@ -424,7 +424,7 @@ def test_an_export_overwrites_nothing(trained, refused, monkeypatch):
     """And is refused before the evaluation, which may take an hour."""
     monkeypatch.setattr(evaluate, "_evaluate", None)
     Path("weights.npz").write_text("mine")
-    assert "weights.npz exists already; choose another --export" in refused(
+    assert "weights.npz: it exists already; choose another --export" in refused(
         evaluate.main, trained.path, "--export", "weights.npz"
     )
     assert "cannot write no/weights.npz: no is no folder" in refused(

@@ -1,12 +1,6 @@
 """Agents that are watched: held-out levels one by one, as pictures, in the terminal."""
 
-import dataclasses
-import os
 import re
-import select
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +10,8 @@ from tinyagents import LEVELS, restored
 
 from tinyrmc.cli import play, plot
 from tinyrmc.errors import UserError
-from tinyrmc.results import episodes, figures
-from tinyrmc.results.figures import films, style
+from tinyrmc.results import episodes
+from tinyrmc.results.figures import films
 from tinyrmc.training.rl.policy import sample
 
 pytestmark = pytest.mark.slow  # agents are trained first
@@ -103,21 +97,6 @@ def test_thoughts_are_those_of_the_network_that_acted(agents):
         assert (episode.corners is None) == (name == "whole")
 
 
-def test_pacmans_end_is_told_by_levels_cleared_and_not_as_solved(agents):
-    """The tiny agent never clears a level, or lives as long as its 40 steps."""
-    task, model = restored(agents / "pacman")
-    found = {}
-    for level in range(LEVELS):
-        episode = episodes.record(task, model, level)
-        found[len(episode)] = episode.says.partition(": ")[2]
-    for steps, says in found.items():
-        how = (
-            "out of steps (limit 40)" if steps == 40 else f"caught after {steps} steps"
-        )
-        assert says.startswith(f"{how}, 0 levels cleared, score ")
-    assert 40 in found and min(found) < 40
-
-
 def test_a_failed_level_is_found(agent, agents, monkeypatch):
     task, model = agent
     episode = episodes.failed(task, model)
@@ -130,32 +109,18 @@ def test_a_failed_level_is_found(agent, agents, monkeypatch):
         episodes.failed(task, model)
 
 
-def test_moments_with_rewards_come_first():
-    for rewards, count, expected in [
-        ([0] * 12, 4, [0, 3, 6, 12]),
-        ([0, 0, 1, 0, 10], 8, [0, 1, 2, 3, 4, 5]),
-        ([0, 0, 0, 0, 0, 1, 0, 0, 0, 0], 4, [0, 2, 5, 10]),
-        ([1] * 9, 4, [0, 4, 8, 9]),
-    ]:
-        values = np.array(rewards, float)
-        episode = episodes.Episode(
-            0, (), "", *[None] * 3, 5, values, values, *[None] * 3, True, ""
-        )
-        assert films.moments(episode, count) == expected
-
-
 # --- Pictures -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["rmc", "lstm", "pacman"])
-def test_plot_episode_writes_a_strip_and_a_film(
+def test_plot_episode_writes_a_film_and_a_page(
     name, agents, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     words = ["episode", str(agents / name), "--level", "5", "--out", "."]
     assert plot.main([*words, "--html", "page.html"]) == 0
     title, says, *paths = capsys.readouterr().out.splitlines()
-    assert paths == ["episode_5.png", "episode_5.gif", "page.html"]
+    assert paths == ["episode_5.gif", "page.html"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(paths)
     task, model = restored(agents / name)
     episode = episodes.record(task, model, 5)
@@ -166,31 +131,15 @@ def test_plot_episode_writes_a_strip_and_a_film(
             film.seek(frame)
             total += film.info["duration"]
         assert total == 200 * (len(episode) + 1 + 8)  # the last one stays
-    again = figures.film_strip("again.png", episode, title)
-    assert again.read_bytes() == Path("episode_5.png").read_bytes()
 
 
-def test_many_rewards_are_drawn_as_their_sum(solved):
-    """Lines for so many would hide the values."""
-    for count in [12, 13]:
-        rewards = np.zeros(len(solved))
-        rewards = np.resize(rewards, 40)
-        rewards[3 : 3 + count] = 2
-        episode = dataclasses.replace(
-            solved, actions=np.zeros(40, int), rewards=rewards, values=np.ones(40)
-        )
-        figure = Figure()
-        films._draw_values(figure.subplots(), episode, [])
-        panel, *beside = figure.axes
-        marks = [line for line in panel.lines if line.get_color() == style.MARK]
-        assert len(marks) == (count if count == 12 else 0)
-        assert [text.get_text() for text in panel.texts] == (
-            [", ".join(["+2"] * 12)] if count == 12 else []  # side by side: one label
-        )
-        if count == 13:
-            (line,) = beside[0].lines
-            np.testing.assert_array_equal(line.get_ydata(), np.cumsum([0, *rewards]))
-        assert (len(beside) == 1) == (count == 13)
+def test_values_stand_beside_the_score_so_far(solved):
+    figure = Figure()
+    films.draw_values(figure.subplots(), solved)
+    panel, beside = figure.axes
+    np.testing.assert_array_equal(panel.lines[0].get_ydata(), solved.values)
+    score = np.cumsum([0, *solved.rewards])
+    np.testing.assert_array_equal(beside.lines[0].get_ydata(), score)
 
 
 def test_the_film_shows_each_step(solved, tmp_path):
@@ -198,7 +147,7 @@ def test_the_film_shows_each_step(solved, tmp_path):
     columns = solved.corners[:, 1]
     inside = (columns > 0) & (columns + 5 < solved.boards.shape[2])
     moves = np.flatnonzero((np.diff(columns) != 0) & inside[1:] & inside[:-1])
-    path = episodes.draw(solved, tmp_path, "t")[1]
+    path = episodes.draw(solved, tmp_path, "t")
     places = []
     with Image.open(path) as film:
         for moment in (moves[0], moves[0] + 1):
@@ -212,7 +161,7 @@ def test_the_film_shows_each_step(solved, tmp_path):
 
 def test_the_films_last_frame_shows_no_attention(solved):
     """As there is none: nothing is decided there."""
-    figure, _, change = films._stage(solved, "t")
+    figure, _, change = films.stage(solved, "t")
     (panel,) = (each for each in figure.axes if "attend" in each.get_title())
     last = len(solved)
     for moment, there in (last - 1, True), (last, False), (0, True):
@@ -272,39 +221,6 @@ def test_an_agent_that_is_watched_keeps_its_memory(agent):
     assert games[0].told == games[1].told
     first = {name: x for name, x in games[0].carry.items() if name.startswith("state")}
     assert first and all(np.abs(x).sum() for x in first.values())
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such terminals")
-def test_in_a_real_terminal_it_goes_on_by_itself(agents):
-    import pty
-
-    leader, follower = pty.openpty()
-    words = [
-        sys.executable,
-        "-m",
-        "tinyrmc",
-        "play",
-        "box_world",
-        "--agent",
-        agents / "rmc",
-    ]
-    root = Path(__file__).resolve().parent.parent
-    with subprocess.Popen(
-        words, stdin=follower, stdout=follower, stderr=subprocess.PIPE, cwd=root
-    ) as process:
-        os.close(follower)
-        shown = b""
-        while b"steps 2" not in shown:
-            if not select.select([leader], [], [], 60)[0]:
-                process.kill()
-            shown += os.read(leader, 4096)
-        os.write(leader, b"q")
-        while b"\x1b[?1049l" not in shown:
-            shown += os.read(leader, 4096)
-        process.wait()
-        os.close(leader)
-        assert process.returncode == 0 and process.stderr.read() == b""
-    assert b"attends to slot 1" in shown
 
 
 # --- Words that cannot be -------------------------------------------------------------

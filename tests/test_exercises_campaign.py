@@ -1,7 +1,7 @@
 """Answers that the exercises' authors did not think of, tried on every check.
 
-488 plausible wrong answers, at least four for each of the 99 exercises, most of which
-only a later case finds out, and 226 right ones that go about it in another way: other
+541 plausible wrong answers, at least four for each of the 109 exercises, most of which
+only a later case finds out, and 243 right ones that go about it in another way: other
 orders of axes, loops, einsum, lists and stacked arrays for tuples, other kinds of
 number, a memo. The folder `answers` has them. No wrong one may pass, and no right one
 may be refused. Among them: code for exactly one leading axis or for none, walks along

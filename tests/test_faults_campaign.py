@@ -577,7 +577,7 @@ def forged(rng, folder):
 # --- Words that make no sense ---------------------------------------------------------
 
 LINES = """
-train TASK; train --resume run; evaluate run; evaluate run --json; plot run; plot level;
+train TASK; train --resume run; evaluate run; evaluate run --json; plot run;
 plot attention run; plot hops run; plot examinations run; plot episode run; report run;
 report run --out r.md; sweep TASK --grid train.batch_size=4 --seeds x; data; data ptb;
 generate run the; play box_world; play mini_pacman --agent run;

@@ -24,7 +24,7 @@ from tinyrmc.cli import plot
 from tinyrmc.cores.config import MapCore
 from tinyrmc.errors import RunError
 from tinyrmc.results import figures, plotting
-from tinyrmc.results.figures import Reached, learning_curves, style
+from tinyrmc.results.figures import learning_curves, style
 from tinyrmc.runs.run import Run
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
@@ -266,20 +266,6 @@ def test_the_legend_says_how_many_seeds_and_what_is_interpolated():
         assert figure.legends[0].get_title().get_text() == says
 
 
-def test_time_is_told_in_round_numbers():
-    for longest, unit, ticks in (600, "minutes", "2"), (9000, "hours", "0.5"):
-        runs = [lines_of([0.1, 0.2], seconds=[60, longest])]
-        (panel,) = curve_of({"rmc": runs}, axes=["hours"]).axes
-        shown = [text.get_text() for text in panel.get_xticklabels()]
-        assert panel.get_xlabel() == f"{unit} of training" and shown[:2] == ["0", ticks]
-        seconds = {"minutes": 60, "hours": 3600}[unit]
-        places = [tick / seconds for tick in panel.get_xticks()]
-        assert places == pytest.approx([float(text) for text in shown])
-    lines = lines_of([0.1], every=6_000_000)
-    (panel,) = curve_of({"rmc": [lines]}).axes
-    assert panel.get_xlabel() == "millions of steps"
-
-
 def test_perplexities_have_a_logarithmic_axis_with_plain_numbers():
     for high, wanted in (300, [100, 200]), (70, [40, 50, 60]), (90_000, [100, 1000]):
         lines = lines_of([high, 35], "test_perplexity")
@@ -322,66 +308,9 @@ def test_a_core_has_the_same_colour_whatever_is_beside_it():
     many = style.colours([None] * 20)
     assert many[0] == of["rmc"] and len(set(many)) == len(style.COLOURS)
     both = "lstm", "rmc"
-    reached = {core: {"1": Reached([0.5], True)} for core in both}
     runs = {core: [SLOW] for core in both}
-    values = [{"": reached}, {}, TEST, "heads"]
-    for figure in (
-        curve_of(runs, cores=both),
-        figure_of(figures.value_grid, *values, cores=both),
-    ):
-        shown = [line.get_color() for line in drawn_lines(figure)]
-        assert shown == [of[core] for core in both]
-
-
-# --- Grids ----------------------------------------------------------------------------
-
-
-def test_what_was_reached_stands_over_its_value_a_line_for_each_configuration():
-    one = {"1": Reached([0.5, 0.6, 0.4], True), "8": Reached([0.7, 0.9], False)}
-    eight = {"1": None, "8": Reached([0.8], True)}
-    panels = {
-        "unit gates": {"slots 1": one, "slots 8": eight},
-        "gates of slots": {"slots 1": eight, "slots 8": one},
-    }
-    floors = FLOORS[TEST]
-    figure = figure_of(figures.value_grid, panels, floors, TEST, "heads", "a title")
-    for panel, (name, lines) in zip(figure.axes, panels.items(), strict=True):
-        assert panel.get_title() == name and panel.get_xlabel() == "heads"
-        assert [label.get_text() for label in panel.get_xticklabels()] == ["1", "8"]
-        for (label, (x, y)), colour in zip(
-            drawn(panel).items(), style.COLOURS, strict=False
-        ):
-            assert [round(place) for place in x] == [0, 1]
-            reached = lines[label].values()
-            means = [np.mean(cell.values) if cell else np.nan for cell in reached]
-            np.testing.assert_allclose(y, means)
-            there = [cell for cell in reached if cell]
-            own = [line for line in panel.lines if line.get_color() == colour]
-            seeds = [list(line.get_ydata()) for line in own if line.get_marker() == "_"]
-            assert seeds == [sorted(cell.values) for cell in there]
-            dots = [line for line in own if line.get_marker() == "o"]
-            hollow = [line.get_markerfacecolor() == "white" for line in dots]
-            assert hollow == [not cell.whole for cell in there]
-    says = "mean of the seeds, from the lowest to the highest"
-    hollow = "hollow: some runs are missing or were cut short"
-    assert figure.get_suptitle() == f"a title\n{says}\n{hollow}"
-    assert_words_are_apart_and_inside(figure)
-    whole = {"": {"a": {"1": Reached([0.5], True), "8": Reached([0.6], True)}}}
-    figure = figure_of(figures.value_grid, whole, {}, TEST, "heads", "a title")
-    assert figure.get_suptitle() == "a title"
-
-
-def test_tables_stand_in_the_picture_as_on_a_terminal():
-    command = "`python -m tinyrmc.train nth_farthest ladder --model.core lstm "
-    command += "--model.hidden-size 2048 --train.steps 1000 --train.batch-size 64`"
-    rows = [["task", "ours", "command"], ["nth_farthest", "94.4 %", command]]
-    rows += [["x", "", ""], ["y", "100.0 %", "short"]]
-    other = [["a head that is much longer than what is below", "b"], ["1", "2"]]
-    figure = figure_of(figures.tables, [rows, other], "A note. " * 40)
-    (words,) = figure.texts
-    assert "`" not in words.get_text() and "94.4 %  python -m" in words.get_text()
-    assert words.get_text().rstrip().endswith("A note.")
-    assert_words_are_apart_and_inside(figure)
+    shown = [line.get_color() for line in drawn_lines(curve_of(runs, cores=both))]
+    assert shown == [of[core] for core in both]
 
 
 # --- Attention ------------------------------------------------------------------------
@@ -458,22 +387,6 @@ def test_no_words_of_attention_overlap_or_leave_the_picture():
         figure = figure_of(figures.attention, attention_weights(*shape), *about)
         assert_words_are_apart_and_inside(figure)
         assert figure.get_figwidth() < 21 and figure.get_figheight() < 9
-
-
-def test_attention_at_a_glance_names_its_axes_and_gives_its_numbers():
-    rng = np.random.default_rng(0)
-    weights = rng.dirichlet(np.ones(4), size=(2, 3, 3))  # T, H, N; N + 1
-    weights[1, 2] = [0, 0, 0, 1]  # one head listens to the input alone
-    figure = figure_of(figures.glance, weights, 1, ["vector 0", "vector 2"], "a title")
-    assert len(figure.axes) == 4  # the mean and that head, at two steps
-    shown = [[int(text.get_text()) for text in panel.texts] for panel in figure.axes]
-    mean, head = weights.mean(axis=1), weights[:, 2]
-    for numbers, expected in zip(shown, [*mean, *head], strict=True):
-        np.testing.assert_array_equal(numbers, np.rint(100 * expected).ravel())
-    assert figure.axes[2].get_ylabel() == "head 3 alone\nslot that asks"
-    assert figure.axes[1].get_title() == "step 2: vector 2 arrives\nthe reference"
-    assert f"{100 * mean[1, :, -1].mean():.0f} % of" in flat(figure.get_supxlabel())
-    assert_words_are_apart_and_inside(figure)
 
 
 # --- What comes of it -----------------------------------------------------------------
@@ -579,19 +492,16 @@ def test_accuracies_stand_at_their_names_beside_intact_and_floors():
 
 def draw_all(folder):
     both = {"rmc": [SLOW, FAST], "lstm": [lines_of([0.2, 0.4])]}
-    marked = [0, 1], ["one $", "two_"]
     weights, gates = attention_weights(2, 4, 2, 3), gate_values(2, 4, 3, 5)
+    marked = [0, 1], ["one $", "two_"]
     hits = {"reset": {"accuracy": 0.5}, "swapped": {"accuracy": 0.6}}
-    table, wiped = [["a", "b"], ["1", "$x_2"]], {"wiped": {"slot 1": hits}}
-    reached = {"": {"a": {"1": Reached([0.5], True)}}}
+    wiped = {"wiped": {"slot 1": hits}}
     return [
         figures.learning_curve(folder / "curve.png", both, FLOORS, [TEST], "$x_1"),
         figures.attention(folder / "attention.png", weights, *marked),
         figures.gates(folder / "gates.png", gates, *marked),
         figures.shares(folder / "shares.png", looks(2), "reference"),
         figures.accuracies(folder / "a.png", wiped, {"accuracy": 0.9}, FLOORS),
-        figures.value_grid(folder / "values.png", reached, {}, TEST, "$h_1"),
-        figures.tables(folder / "tables.png", [table], "note"),
     ]
 
 
@@ -680,7 +590,7 @@ def test_what_the_command_draws(make_run, tmp_path, asked, capsys):
     assert found.references == nth_farthest.Task(small()).references()
     assert found.metrics == [TEST, "test_accuracy_without_self"]
     assert found.title == f"nth_farthest {WORDS}".replace(" --", ", --")
-    assert found.axes == ("steps",) and found.cores == ["rmc", "lstm"]
+    assert found.axes == ["steps"] and found.cores == ["rmc", "lstm"]
     assert found.training == []  # of a single run alone
     plotting.draw_curves(runs[:1], found.out)
     plotting.draw_curves(runs[:2], found.out)
@@ -695,7 +605,7 @@ def test_against_several_axes_only_the_headline_is_drawn(
     for axes, metrics in ("steps,samples,hours", [TEST]), ("hours", both):
         assert plot.main([run, "--against", axes, "--out", "a.png"]) == 0
         assert asked[-1].metrics == metrics
-        assert asked[-1].axes == tuple(axes.split(","))
+        assert asked[-1].axes == axes.split(",")
     for words in ("step", "steps,steps", "steps,", ""):
         assert refused(plot.main, run, "--against", words) == (
             "--against takes steps, samples, hours, or several with commas between, "

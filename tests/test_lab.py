@@ -118,7 +118,7 @@ def test_a_chapter_runs_untouched_and_takes_an_answer(lab, window):
         assert output["output_type"] != "error"
         assert output.get("name") != "stderr"
     assert str(said).count("not attempted") == 1
-    assert str(said).count("image/png") == 3
+    assert str(said).count("image/png") == 4
 
     window.run(f"{PAGE}.content.scrollToCell({EXERCISE}).then(() => null)")
     window.click(f"{EXERCISE}.node.querySelector('.cm-content')")

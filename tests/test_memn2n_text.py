@@ -416,7 +416,7 @@ def test_who_asks_for_hops_is_told_what_draws_them():
     with pytest.raises(UserError, match=r"no stories; .*tinyrmc plot examinations"):
         task.readings(built(task))
     other = task_of(model={"core": "rnn", "hidden_size": 4})
-    with pytest.raises(UserError, match="reads stories; give one of babi"):
+    with pytest.raises(UserError, match="no stories; give a run of babi"):
         other.readings(built(other))
 
 

@@ -1,5 +1,7 @@
 """What a learner wrote for NumPy runs on the tape, and comes back in later chapters."""
 
+import inspect
+import linecache
 import math
 
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 
 from tinyrmc import PaperRelationalMemory, Tape, course, equations, primitives
 from tinyrmc.course import assembly, saved_answers
-from tinyrmc.course.exercises import gates, memory, normalisation
+from tinyrmc.course.exercises import gates, memory, normalisation, tape
 from tinyrmc.course.exercises import nth_farthest as nth
 from tinyrmc.course.step_network import StepNetwork
 from tinyrmc.course.traced import on_tape
@@ -185,6 +187,35 @@ def test_derivatives_are_yours_where_the_complex_step_takes_them(place):
     whole = gates.gated_vjp.case(1)
     mine, right = course.vjps(8).gated_vjp(*whole), gates.gated_vjp(*whole)
     assert all(map(np.allclose, mine, right))
+
+
+def in_a_notebook(text, **names):
+    """What a cell with this text defines."""
+    cell = "/nowhere/cell.py"
+    linecache.cache[cell] = len(text), None, text.splitlines(True), cell
+    names |= {"__name__": "__main__", "np": np}
+    exec(compile(text, cell, "exec"), names)
+    return names
+
+
+def test_your_tape_is_kept_with_your_nodes_in_it(place, capsys):
+    """As classes of a notebook, whose text `inspect` does not find."""
+    text = inspect.getsource(tape.Node.function)
+    text += inspect.getsource(tape.LittleTape.function).partition("\n)\n")[2]
+    mine = in_a_notebook(text, stacks_vjp=tape.stacks_vjp, unbroadcast=tape.unbroadcast)
+    tape.LittleTape.check(mine["LittleTape"])
+    assert course.little_tape() is not tape.LittleTape.function
+    assert capsys.readouterr().out.endswith("LittleTape: yours\n")
+    tape.Node.check(mine["Node"])
+    kept = course.little_tape()()
+    x = kept.watch(np.array([1.0, -2.0]))
+    assert type(x) is not tape.Node.function
+    assert type(x).relu.__code__.co_filename == "<your Node>"
+    (g,) = kept.gradient((x * x).mean(), [x])
+    assert g.tolist() == [1.0, -2.0]
+    place.joinpath("answers/tape.LittleTape.py").write_text("class LittleTape: ...")
+    assert course.little_tape() is tape.LittleTape.function
+    assert "LittleTape: the course's (" in capsys.readouterr().out
 
 
 def test_nothing_is_kept_where_nobody_wants_it(monkeypatch, tmp_path):

@@ -1,6 +1,4 @@
-"""Playing by hand: what keys do, what the screen says, a real terminal, and the picture
-of a level.
-"""
+"""Playing by hand: what keys do, what the screen says, and a real terminal."""
 
 import contextlib
 import os
@@ -12,17 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from matplotlib.figure import Figure
 
-from tinyrmc.cli import play, plot
-from tinyrmc.environments.box_levels import Problem
+from tinyrmc.cli import play
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.pacman import MiniPacman
-from tinyrmc.environments.world import Outcome, WorldError
-from tinyrmc.errors import RunError, UsageError
-from tinyrmc.results import figures
-from tinyrmc.results.figures import levels
-from tinyrmc.results.figures.levels import tree
+from tinyrmc.environments.world import Outcome
+from tinyrmc.errors import UsageError
 
 ROOT = Path(__file__).resolve().parent.parent
 COLOURS = re.compile(r"\x1b\[[\d;]*m")
@@ -169,77 +162,3 @@ def test_what_cannot_be_played_is_refused():
     }.items():
         with pytest.raises(UsageError, match=says):
             play.main(words.split())
-
-
-# --- The picture of a level -----------------------------------------------------------
-
-
-def test_plot_level_draws_the_same_picture_for_the_same_seed(tmp_path, capsys):
-    first, again, other = (tmp_path / f"{name}.png" for name in "abc")
-    for path, seed in ((first, "3"), (again, "3"), (other, "4")):
-        assert plot.main(["level", "--seed", seed, "--out", str(path)]) == 0
-        assert capsys.readouterr().out == f"{path}\n"
-    assert first.read_bytes() == again.read_bytes() != other.read_bytes()
-
-
-def test_the_tree_has_the_solution_above_and_a_row_for_each_distractor():
-    problem = Problem((2, 5), (0, 5), (1, 2))
-    world = BoxWorld(**vars(problem) | {"room": 16}, levels=200)
-    for number in range(200):
-        boxes = world.levels.boxes(number)
-        places = tree(boxes)
-        assert len({*places}) == len(boxes)
-        for (step, row), box in zip(places, boxes, strict=True):
-            assert (row > 0) == box.trap
-            if box.after >= 0:
-                column, above = places[box.after]
-                assert step == column + 1
-                # nothing is in the way of the line down from the key
-                between = [(column, y) for y in range(above + 1, row)]
-                assert not {*between} & {*places}
-
-
-def test_a_box_of_the_tree_lies_as_on_the_board():
-    """What is inside is left of its lock, which has a dot; a line goes to the lock."""
-    world = BoxWorld(levels=3, solution_length=3, distractors=2)
-    boxes, panel = world.levels.boxes(0), Figure().subplots()
-    levels._draw_tree(panel, boxes, world.constants["palette"] / 255)
-    across = lambda x: panel.transData.transform((x, 0))[0]  # noqa: E731
-    dots = [line for line in panel.lines if line.get_marker() == "o"]
-    lines = [line for line in panel.lines if line.get_marker() != "o"]
-    patches = iter(panel.patches)
-    for box in boxes:
-        lock = next(patches) if box.lock else None
-        inside = next(patches)
-        if lock is None:
-            continue
-        assert across(inside.get_center()[0]) < across(lock.get_center()[0])
-        assert across(dots.pop(0).get_xdata()[0]) == across(lock.get_center()[0])
-        end = across(lines.pop(0).get_xdata()[-1])  # at the side away from the content
-        assert end == pytest.approx(across(lock.get_x()))
-        assert end > across(lock.get_center()[0])
-    assert not dots and not lines
-
-
-def test_a_picture_shows_the_level(tmp_path):
-    world = BoxWorld(levels=3)
-    path = figures.draw_level(tmp_path / "level.png", world, 2)
-    assert path.read_bytes()[:4] == b"\x89PNG"
-
-
-def test_its_legend_names_no_key_held_since_there_is_none_yet():
-    says = figures.draw_level.__wrapped__(BoxWorld(levels=1), 0).get_supxlabel()
-    assert "its lock." in says and "held" not in says
-
-
-def test_a_level_that_cannot_be_drawn_is_refused(tmp_path):
-    for words, error, says in (
-        ("--seed -1", UsageError, "--seed must not be negative"),
-        ("--world.distractors 20 20", WorldError, "25 boxes do not fit"),
-        ("--world.room 4", WorldError, "room must be 5 or more, .* not 4"),
-        ("--out nowhere/level.png", FileNotFoundError, "nowhere/level.png"),
-        ("--out level.jpg", RunError, "draw into level.jpg: pictures are PNG"),
-    ):
-        with pytest.raises(error, match=says):
-            plot.main(["level", "--out", str(tmp_path / "level.png"), *words.split()])
-        assert not list(tmp_path.iterdir())

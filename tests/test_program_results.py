@@ -1,21 +1,17 @@
-"""What program_evaluation is measured against: floors and published numbers; the
-picture of its answers; and that it is learnt.
+"""What program_evaluation is measured against: floors and published numbers; and that
+it is learnt.
 """
 
-import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from programhelp import (
     mixed_batch,
-    network_of,
     programs,
     task_of,
 )
-from test_figures import figure_of
 
-from tinyrmc.results import figures
 from tinyrmc.training import HELD_OUT_SEED, Samples
 
 # --- Floors and published numbers -----------------------------------------------------
@@ -108,21 +104,7 @@ def test_the_constant_answer_is_not_chosen_on_what_it_is_tested_on():
     assert constant < best.sum() / counted.sum() - 0.05
 
 
-# --- Pictures and learning ------------------------------------------------------------
-
-
-def test_mistakes_are_marked():
-    rows = {"some": [("12+3", "15", "15"), ("9-9", "150", "157")], "none": []}
-    bars = {"network": np.array([0.5, 1]), "constant answer": np.array([0.1, 0.2])}
-    figure = figure_of(figures.answers, rows, bars, "a title")
-    (marked,) = [text for text in figure.texts if text.get_color() == "white"]
-    (answer,) = [text for text in figure.texts if text.get_text() == "157"]
-    whole, cell = answer.get_window_extent(), marked.get_window_extent()
-    assert marked.get_text() == "7" and cell.y0 == pytest.approx(whole.y0, abs=2)
-    assert cell.x0 == pytest.approx(whole.x0 + whole.width * 2 / 3, abs=2)
-    written = [t.get_text() for t in figure.texts if t.get_family() == ["monospace"]]
-    assert written[3:] == ["12+3", "15", "15", "9-9", "150", "157", "7"]
-    assert [bar.get_height() for bar in figure.axes[0].patches] == [0.5, 1.0, 0.1, 0.2]
+# --- Answers -------------------------------------------------------------------------
 
 
 class Mixing:
@@ -145,35 +127,3 @@ def test_many_answers_are_asked_for_in_pieces():
     asked = (batch[name] for name in ("inputs", "lengths", "targets"))
     found = task._answers(Mixing(), batch)
     np.testing.assert_array_equal(found, Mixing().written(*asked).T)
-
-
-def test_the_picture_says_what_was_asked_and_how_often_it_was_right(
-    tmp_path, monkeypatch
-):
-    seen = []
-    monkeypatch.setattr(
-        "tinyrmc.results.figures.answers", lambda _, *words: seen.append(words)
-    )
-    task = task_of(
-        model={"decoder": "own_predictions"}, kind="addition", length=2, nesting=2
-    )
-    network = network_of(task, np.float32)
-    task.pictures(network, tmp_path)
-    batch = Samples(task.draw, HELD_OUT_SEED).batch(0, 0, 512)
-    right = {"targets": batch["targets"]}
-    monkeypatch.setattr(task, "_answers", lambda *of: right["targets"])
-    task.pictures(network, tmp_path)
-    right["targets"] = batch["targets"].copy()
-    right["targets"][20, 0] += 1
-    task.pictures(network, tmp_path)
-    (rows, *_, title), (whole, *_), (once, *_) = seen
-    assert (
-        title == "addition, 2 digits, nesting 2; rmc, decoder own_predictions; wrong "
-        "characters are marked"
-    )
-    heading = [*rows][1]
-    assert re.fullmatch(r"\d+ of 512 have a mistake, the next are", heading)
-    assert all(wanted != got for _, wanted, got in rows[heading])
-    assert [*whole][1] == "0 of 512 have a mistake" and whole[[*whole][1]] == []
-    assert [*once][1] == "1 of 512 have a mistake, the next are"
-    assert len(once[[*once][1]]) == 1

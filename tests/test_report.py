@@ -12,8 +12,8 @@ from owntask import dropped_in
 
 from tinyrmc import corpora
 from tinyrmc.cli import report
-from tinyrmc.errors import RunError, UsageError
-from tinyrmc.results import figures, tables
+from tinyrmc.errors import UsageError
+from tinyrmc.results import tables
 from tinyrmc.results.groups import find_runs
 from tinyrmc.runs.run import Run
 from tinyrmc.text import aligned, paragraph
@@ -111,25 +111,6 @@ def test_other_accuracies_stand_beside_the_headline_and_the_commit_beside_the_ru
     assert "mean loss" not in row
     commits = [run["git_commit"] for run in found["groups"][0]["runs"]]
     assert commits == ["c0ffee", "c0ffee"]
-
-
-def test_what_differs_in_the_model_alone_stands_together(larger):
-    runs = [
-        logged(larger),
-        logged(larger, preset="three"),
-        logged(larger, width=8),
-        logged(larger, preset="three", depth=2),
-    ]
-    rows = [
-        (row["`python -m tinyrmc.train larger`"], row["paper"])
-        for row in rows_of(tables.summary(runs))
-    ]
-    assert rows == [
-        ("`quick`", "< 60 % on its best batch (2 numbers, narrow)"),
-        ("`quick --model.width 8`", "99 % (2 numbers, wide)"),
-        ("`three`", ""),  # its cell is not a published one
-        ("`three --model.depth 2`", ""),
-    ]
 
 
 def test_published_cells_stand_side_by_side_with_ours_where_they_were_run(
@@ -373,19 +354,6 @@ def test_a_folder_stands_for_its_runs_and_what_is_left_out_is_said(larger):
     assert [run.config["seed"] for run in runs] == [7] and not left_out
 
 
-def test_what_was_left_out_of_a_folder_is_an_error_by_itself(larger):
-    foreign = Run.create(
-        "runs", "zzz", {"task": "larger", "preset": "p", "seed": 0, "config": {}}, {}
-    )
-    for path in (foreign.path, Path("runs")):  # there is nothing else in the folder yet
-        with pytest.raises(
-            RunError, match="is missing; the file was written by another version"
-        ):
-            find_runs([path])
-    logged(larger)
-    assert len(find_runs([Path("runs")])[1]) == 1
-
-
 def test_the_command_shows_the_tables_as_wide_as_the_terminal(
     larger, capsys, monkeypatch
 ):
@@ -406,13 +374,13 @@ def test_the_command_shows_the_tables_as_wide_as_the_terminal(
     assert capsys.readouterr().out.startswith(aligned(rows, 200))
 
 
-def test_the_command_writes_the_table_its_numbers_and_its_picture(larger, capsys):
+def test_the_command_writes_the_table_and_its_numbers(larger, capsys):
     logged(larger, 0)
     words = tables.markdown(tables.summary([Run.open("runs/larger-quick-1")]))
     assert words.count("\n") == 3 + 1 + 4 + 1 + 1
     for folder in ("one", "two"):
         assert report.main(["runs", "--out", f"{folder}/results.md"]) == 0
-        kinds = ".md", ".json", ".png"
+        kinds = ".md", ".json"
         wrote = "".join(f"{Path(folder) / 'results'}{kind}\n" for kind in kinds)
         assert capsys.readouterr().out.endswith(wrote)
     first, second = (
@@ -420,12 +388,11 @@ def test_the_command_writes_the_table_its_numbers_and_its_picture(larger, capsys
         for folder in ("one", "two")
     )
     assert first == second
-    assert sorted(first) == ["results.json", "results.md", "results.png"]
+    assert sorted(first) == ["results.json", "results.md"]
     found = json.loads(first["results.json"])
     assert tables.markdown(found) == words
     whole = f"{words}\n{tables.LEGEND}\n{tables.commands(found)}"
     assert first["results.md"].decode() == whole
-    assert first["results.png"].startswith(b"\x89PNG")
     assert report.main(["runs", "--seeds", "--out", "one/results.md"]) == 0
     assert Path("one/results.md").read_text() == tables.by_seed(found)
 
@@ -448,26 +415,16 @@ def test_what_was_written_by_hand_above_the_tables_stays(larger, capsys):
 
 
 def test_files_of_somebody_elses_are_not_overwritten(larger, capsys):
-    """A .md, .json or .png that is there must belong to a table of ours."""
+    """A .md or .json that is there must belong to a table of ours."""
     logged(larger, 0)
-    theirs = {"a.md": "| a |", "a.json": "{}", "b.json": "[1]", "c.png": "picture"}
+    theirs = {"a.md": "| a |", "a.json": "{}", "b.json": "[1]"}
     for name, text in theirs.items():
         Path(name).write_text(text)
-    for name in "abc":
+    for name in "ab":
         with pytest.raises(UsageError, match="is no table that this command wrote"):
             report.main(["runs", "--out", f"{name}.md"])
     assert {name: Path(name).read_text() for name in theirs} == theirs
-    assert not Path("b.md").exists() and not Path("c.md").exists()
-
-
-def test_the_picture_beside_the_seeds_is_of_the_seeds(larger, monkeypatch, capsys):
-    shown = []
-    monkeypatch.setattr(
-        figures, "tables", lambda path, tables, note: shown.extend(tables)
-    )
-    logged(larger, 3)
-    assert report.main(["runs", "--seeds", "--out", "seeds.md"]) == 0
-    assert [rows[0][1] for rows in shown] == ["seed 3"]
+    assert not Path("b.md").exists()
 
 
 def test_a_table_of_every_seed_has_the_result_of_a_task_without_references(larger):

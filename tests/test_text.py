@@ -57,27 +57,15 @@ def test_as_wide_as_it_is():
     assert aligned(SWEEP, 71) == aligned(SWEEP)
 
 
-def test_heads_give_way_before_cells():
-    assert aligned(SWEEP, 45, keys=2).splitlines() == [
-        "model.  model.       test",
-        "  mem_  gate_   accuracy,",
-        " slots  style        mean            steps",
-        "     1  unit       95.5 %           12,000",
-        "    16  memory      3.1 %  9,000 of 12,000",
-    ]
-
-
-def test_columns_are_dealt_out_with_their_keys():
-    head = ["slots", *(f"measure{k}" for k in range(6))]
-    rows = [head, *([str(n), *f"{n}{n}{n}{n}{n}{n}"] for n in (1, 2))]
-    assert aligned(rows, 40).splitlines() == [
-        "slots  measure0  measure1  measure2",
-        "    1         1         1         1",
-        "    2         2         2         2",
-        "",
-        "slots  measure3  measure4  measure5",
-        "    1         1         1         1",
-        "    2         2         2         2",
+def test_the_widest_gives_way_first_and_heads_stand_at_the_bottom():
+    rows = [["slots", "test accuracy, mean", "steps"]]
+    rows += [["1", "95.5 %", "12,000"], ["16", "3.1 %", "9,000 of 12,000"]]
+    assert aligned(rows, 34).splitlines() == [
+        "            test",
+        "       accuracy,",
+        "slots       mean            steps",
+        "    1     95.5 %           12,000",
+        "   16      3.1 %  9,000 of 12,000",
     ]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from .autograd.engine import Parameter
 from .backend import Array, compiles, joined, kernels, matching, namespace, row_dots
-from .errors import is_integer, is_number, is_switch
+from .errors import is_integer, is_number
 
 # numbers of which an update makes its dozen passes at a time, for the processor's cache
 PART = 1 << 15
@@ -39,24 +39,6 @@ def _require_positive(name: str, value: float) -> None:
 
 def _require_decay(name: str, value: float) -> None:
     _require(is_number(value) and 0 <= value < 1, name, value, "in [0, 1)")
-
-
-def _checked(parameters: Iterable[Parameter]) -> list[Parameter]:
-    """The parameters as a list; an error if they cannot share one buffer."""
-    checked = list(parameters)
-    if not all(isinstance(p, Parameter) for p in checked):
-        raise TypeError("an optimizer takes Parameters; see module.parameters()")
-    if not any(p.size for p in checked):
-        raise ValueError("an optimizer needs at least one Parameter, with numbers")
-    if len({p.id for p in checked}) < len(checked):
-        raise ValueError("a Parameter is given twice")
-    kinds = sorted({f"{namespace(p.data).__name__} {p.dtype}" for p in checked})
-    if len(kinds) > 1 or checked[0].dtype.kind != "f":
-        raise TypeError(
-            f"an optimizer takes real parameters of one kind, not {', '.join(kinds)}; "
-            "see module.astype and module.to"
-        )
-    return checked
 
 
 class Optimizer:
@@ -87,9 +69,21 @@ class Optimizer:
         moments: tuple[str, ...] = (),
     ):
         _require_positive("learning_rate", learning_rate)
-        self.parameters, self.learning_rate = _checked(parameters), learning_rate
+        self.parameters, self.learning_rate = list(parameters), learning_rate
+        if not all(isinstance(p, Parameter) for p in self.parameters):
+            raise TypeError("an optimizer takes Parameters; see module.parameters()")
+        if not any(p.size for p in self.parameters):
+            raise ValueError("an optimizer needs at least one Parameter, with numbers")
+        if len({p.id for p in self.parameters}) < len(self.parameters):
+            raise ValueError("a Parameter is given twice")
+        kinds = {f"{namespace(p.data).__name__} {p.dtype}" for p in self.parameters}
         first = self.parameters[0].data
         self.xp, self.dtype = xp, dtype = namespace(first), first.dtype
+        if len(kinds) > 1 or dtype.kind != "f":
+            raise TypeError(
+                "an optimizer takes real parameters of one kind, not "
+                f"{', '.join(sorted(kinds))}; see module.astype and module.to"
+            )
         _require_positive("epsilon", epsilon)
         least = float(np.finfo(dtype).tiny)
         _require(epsilon >= least, "epsilon", epsilon, f"at least {least:.1e}")
@@ -182,11 +176,6 @@ class Optimizer:
             max_norm = min(max_norm, largest)  # infinity / infinity is NaN
         wanted = "one of ('whole', 'matrix')"
         _require(self.clip_by in ("whole", "matrix"), "clip_by", self.clip_by, wanted)
-        shape = getattr(scale, "shape", ())
-        _require(shape == (), "scale", shape, "a number or an array of shape ()")
-        kind = getattr(valid, "shape", None), getattr(valid, "dtype", None)
-        flag = is_switch(valid) or kind == ((), np.bool_)
-        _require(flag, "valid", valid, "True or False")
         self.set_rate(rate)
         norm, finite = self._apply(max_norm, scale, valid)
         for p in self.parameters:
@@ -204,21 +193,20 @@ class Optimizer:
             dot = row_dots if compiles(xp) else xp.dot
             norm = xp.sqrt(xp.asarray(dot(g, g)))
             finite = xp.logical_and(xp.isfinite(norm), valid)
-            parts = [(g, norm)]
-            if max_norm and self.clip_by == "matrix":
-                parts = [(p.grad, self._norms(p.grad)) for p in self.parameters]
-            for part, length in parts if max_norm else ():
+            parts = [] if max_norm is None else [(g, norm)]
+            if parts and self.clip_by == "matrix":
+                parts.clear()
+                for p in self.parameters:
+                    axes = tuple(range(p.ndim))[-2:]
+                    squares = xp.sum(xp.square(p.grad), axis=axes, keepdims=True)
+                    parts.append((p.grad, xp.sqrt(squares)))
+            for part, length in parts:
                 part *= (max_norm / xp.maximum(length, max_norm)).astype(self.dtype)
         if xp is not np or not finite:  # looking costs nothing there
             xp.copyto(g, 0, where=xp.logical_not(finite))
         self.updates += finite
         self._update(xp.where(finite, self.rate, self.dtype.type(0)), finite)
         return norm, finite
-
-    def _norms(self, g: Array) -> Array:
-        """The norm of each matrix of g, with axes of length 1."""
-        squares, axes = self.xp.square(g), tuple(range(g.ndim))[-2:]
-        return self.xp.sqrt(self.xp.sum(squares, axis=axes, keepdims=True))
 
     def _update(self, rate: Array, finite: Array) -> None:
         """Change `data` by the clean `gradient`.
@@ -335,10 +323,8 @@ class Adam(Optimizer):
     data -= rate * m^ / (sqrt(v^) + epsilon).
 
     Programs on TensorFlow 1, the paper's authors' among them, add epsilon to the root
-    of v before its bias is corrected ("epsilon hat"). That makes their first steps
-    shorter where gradients are tiny: at a gradient of 1e-5 and epsilon 1e-8 the first
-    step is 0.97 of the rate there and 1.00 here; after a thousand steps hardly any
-    difference is left.
+    of v before its bias is corrected ("epsilon hat"): where gradients are tiny their
+    first steps are shorter.
     """
 
     def __init__(
@@ -376,10 +362,16 @@ class Adam(Optimizer):
 
     def _update(self, rate: Array, finite: Array) -> None:
         xp, moments = self.xp, (self.first_moment, self.second_moment)
+
+        def unbiased(beta: float) -> Array:
+            """1 - beta^t, so that a beta near 1 costs the first steps no digits."""
+            logarithm = math.log(beta) if beta else -math.inf
+            return -xp.expm1(xp.maximum(self.updates, 1) * logarithm).astype(self.dtype)
+
         keep_m, keep_v = (self._keep(b, finite) for b in (self.beta1, self.beta2))
         # both corrections outside of the division, which costs a pass less
-        correction = xp.sqrt(self._bias_correction(self.beta2))
-        rate = rate * correction / self._bias_correction(self.beta1)
+        correction = xp.sqrt(unbiased(self.beta2))
+        rate = rate * correction / unbiased(self.beta1)
         epsilon = self.epsilon * correction
         for scratch, data, g, m, v in self._in_parts(*moments):
             m *= keep_m  # m = beta1 m + (1 - beta1) g
@@ -394,15 +386,6 @@ class Adam(Optimizer):
             xp.divide(m, scratch, out=scratch)
             scratch *= rate
             data -= scratch
-
-    def _bias_correction(self, beta: float) -> Array:
-        """1 - beta^t, a 0-d array.
-
-        Written so that a beta near 1 does not cost the first steps four digits.
-        """
-        steps = self.xp.maximum(self.updates, 1)
-        logarithm = math.log(beta) if beta else -math.inf
-        return -self.xp.expm1(steps * logarithm).astype(self.dtype)
 
 
 def schedule(

@@ -6,11 +6,11 @@ Markdown (`markdown_table`), a terminal gets columns under each other (`aligned`
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Iterable, Mapping
 
 Rows = list[list[str]]
 
@@ -89,24 +89,32 @@ def aligned(rows: Rows, width: int | None = None, keys: int = 1) -> str:
     """A table as lines of text, its columns under each other.
 
     A column with a number in it stands to the right, others to the left; one with
-    nothing in it is left out. The first `keys` columns say what a row is about. `width`
-    is how wide lines may be (None: as wide as they are). A table that is wider is made
-    to fit, in the first way that will do:
-
-        wrapping   cells end their lines between words
-        dealing    the columns go to several tables below each other, each with the keys
-        blocks     each row by itself: its keys, and a line for each cell with something
-                   in it. Used where the keys would take more than half of a line
+    nothing in it is left out. The first `keys` columns say which thing a row is about.
+    `width` is how wide lines may be (None: as wide as they are). In a table that is
+    wider, cells end their lines between words; if that is not enough, each row stands
+    by itself: its keys, and a line for each cell with something in it.
     """
-    rows = [[_plain(cell) for cell in row] for row in _without_empty(rows, keys)]
+    columns = [
+        column
+        for k, column in enumerate(zip(*rows, strict=True))
+        if k < keys or any(column[1:])
+    ]
+    rows = [[_plain(cell) for cell in row] for row in zip(*columns, strict=True)]
     if width is None:
-        return _side_by_side(rows, _natural(rows))
-    for gap in (2, 1):
-        if widths := _narrowed(rows, width, gap):
-            return _side_by_side(rows, widths, gap)
-    if parts := _dealt_out(rows, width, keys):
-        return "\n\n".join(aligned(part, width, keys) for part in parts)
-    return _blocks(rows, width, keys)
+        width = sum(map(len, itertools.chain(*rows))) + 2 * len(columns)
+    widths, least = [], []
+    for head, *cells in zip(*rows, strict=True):
+        widths.append(_widest([head, *cells]))
+        words = _widest(word for cell in cells for word in _wrapped(cell, 1))
+        legible = min(_widest(cells), max(LEGIBLE, words))
+        least.append(max(_widest(_wrapped(head, 1)), legible))
+    room = width - 2 * (len(widths) - 1)
+    while sum(widths) > room:
+        spare = [w if w > low else 0 for w, low in zip(widths, least, strict=True)]
+        if not any(spare):
+            return _blocks(rows, width, keys)
+        widths[spare.index(max(spare))] -= 1
+    return _side_by_side(rows, widths)
 
 
 def results_table(
@@ -137,131 +145,44 @@ def _plain(words: str) -> str:
     return re.sub("[`*]", "", words)
 
 
-def _without_empty(rows: Rows, keys: int) -> Rows:
-    columns = [
-        column
-        for k, column in enumerate(zip(*rows, strict=True))
-        if k < keys or any(column[1:])
-    ]
-    return [[*row] for row in zip(*columns, strict=True)]
-
-
-def _pieces(cell: str, names: bool = False) -> list[str]:
-    """The parts between which a line may end: after a space, but not within 9 %; if
-    `names`, also after the dot and the underscore of model.mem_slots.
-    """
-    after_a_space = "(?<= )(?!%)"
-    inside_a_name = "(?<=[a-z][._])(?=[a-z])"
-    return re.split(
-        f"{after_a_space}|{inside_a_name}" if names else after_a_space, cell
+def _wrapped(cell: str, width: int) -> list[str]:
+    """The lines of a cell, which end after a space, but not within 9 %."""
+    held = cell.replace(" %", "\N{NO-BREAK SPACE}%")
+    lines = textwrap.wrap(
+        held, max(width, 1), break_long_words=False, break_on_hyphens=False
     )
-
-
-def _wrapped(cell: str, width: int, names: bool = False) -> list[str]:
-    """The lines of a cell."""
-    lines = [""]
-    for piece in _pieces(cell, names):
-        if lines[-1] and len((lines[-1] + piece).rstrip()) > width:
-            lines.append("")
-        lines[-1] += piece
-    return [line.rstrip() for line in lines]
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines] or [""]
 
 
 def _widest(texts: Iterable[str]) -> int:
-    return max((len(text.rstrip()) for text in texts), default=0)
+    return max(map(len, texts), default=0)
 
 
-def _natural(rows: Rows) -> list[int]:
-    return [_widest(column) for column in zip(*rows, strict=True)]
-
-
-def _narrowed(rows: Rows, width: int, gap: int = 2) -> list[int] | None:
-    """The width of each column in lines of at most `width`; None if wrapping every cell
-    is not enough. Heads are wrapped first, then all cells, then names in heads; and the
-    widest column before others.
-    """
-    columns = [*zip(*rows, strict=True)]
-    widths = _natural(rows)
-    room = width - gap * (len(columns) - 1)
-    for names, whole in (False, True), (False, False), (True, False):
-        least = [_least(column, names, whole) for column in columns]
-        while sum(widths) > room:
-            spare = [w if w > low else 0 for w, low in zip(widths, least, strict=True)]
-            if not any(spare):
-                break
-            widths[spare.index(max(spare))] -= 1
-    return widths if sum(widths) <= room else None
-
-
-def _least(column: tuple[str, ...], names: bool, whole: bool) -> int:
-    """How narrow a column may get, if names in its head may be broken, and if its cells
-    stay whole.
-    """
-    head, *cells = column
-    of_head, of_cells = _widest(_pieces(head, names)), _widest(cells)
-    if not whole:
-        of_pieces = _widest(piece for cell in cells for piece in _pieces(cell))
-        of_cells = max(of_pieces, min(of_cells, LEGIBLE))
-    return max(of_head, of_cells)
-
-
-def _side_by_side(rows: Rows, widths: list[int], gap: int = 2) -> str:
+def _side_by_side(rows: Rows, widths: list[int]) -> str:
     """The rows as lines; with an empty one between rows if some take several."""
-    head, *body = [
-        [
-            _wrapped(*pair, names=row is rows[0])
-            for pair in zip(row, widths, strict=True)
-        ]
-        for row in rows
-    ]
-    widths = [
-        _widest(line for lines in column for line in lines)
-        for column in zip(head, *body, strict=True)
-    ]
     right = [any(map(is_number, cells)) for _, *cells in zip(*rows, strict=True)]
-
-    def text(lines):
-        return "\n".join(_line(cells, widths, right, gap) for cells in lines)
-
-    upwards = [lines[::-1] for lines in head]  # it stands at the bottom
-    texts = [text([*zip_longest(*upwards, fillvalue="")][::-1])]
-    texts += [text(zip_longest(*cells, fillvalue="")) for cells in body]
+    wrapped = [[*map(_wrapped, row, widths)] for row in rows]
+    widths = [
+        _widest(itertools.chain(*column)) for column in zip(*wrapped, strict=True)
+    ]
+    texts = []
+    for number, cells in enumerate(wrapped):
+        height, lines = max(map(len, cells)), []
+        for k in range(height):
+            line = []
+            for cell, width, to_the_right in zip(cells, widths, right, strict=True):
+                at = k if number else k - height + len(cell)  # heads end at the bottom
+                part = cell[at] if 0 <= at < len(cell) else ""
+                line.append(part.rjust(width) if to_the_right else part.ljust(width))
+            lines.append("  ".join(line).rstrip())
+        texts.append("\n".join(lines))
     tall = any("\n" in each for each in texts[1:])
     return ("\n\n" if tall else "\n").join(texts)
-
-
-def _line(cells: Sequence[str], widths: list[int], right: list[bool], gap: int) -> str:
-    placed = [
-        cell.rjust(width) if to_the_right else cell.ljust(width)
-        for cell, width, to_the_right in zip(cells, widths, right, strict=True)
-    ]
-    return (" " * gap).join(placed).rstrip()
 
 
 def is_number(cell: str) -> bool:
     """Whether a cell holds a number, with or without a unit: 9, -3.2, 90 %, 4 of 5."""
     return re.fullmatch(r"-?[\d.,:]+( %| of [\d,]+)?", cell) is not None
-
-
-def _dealt_out(rows: Rows, width: int, keys: int) -> list[Rows] | None:
-    """The columns in several tables, each with the keys; None where the keys take more
-    than half of a line, or a column has no room beside them.
-    """
-    columns = [*zip(*rows, strict=True)]
-    if sum(_widest(cells) for _, *cells in columns[:keys]) > width // 2:
-        return None
-    parts: list[Rows] = []
-    for column in columns[keys:]:
-        alone = [[*cells] for cells in zip(*columns[:keys], column, strict=True)]
-        if not _narrowed(alone, width):
-            return None
-        if parts:
-            wider = [[*row, cell] for row, cell in zip(parts[-1], column, strict=True)]
-            if _narrowed(wider, width):
-                parts[-1] = wider
-                continue
-        parts.append(alone)
-    return parts
 
 
 def _blocks(rows: Rows, width: int, keys: int) -> str:

@@ -1,49 +1,39 @@
 # %% [markdown]
-# # 0. How to read this
+# # 0. A first look: a core learns before your eyes
 #
-# **Figures 1 and 2 of the paper.** About 30 minutes. You need Python and some NumPy.
+# **Figures 1 and 2 of the paper.** About 45 minutes. You need Python and some NumPy.
 #
-# These chapters rebuild one idea, the Relational Memory Core, from nothing but arrays:
-# its nine equations, the derivatives that train it, the tasks it was made for, and the
-# ways in which it breaks. The idea comes from *Relational recurrent neural networks*
-# (Adam Santoro and others, 2018, arXiv 1806.01822). We call it "the paper". It begins
-# with a doubt:
-#
-# > Memory-based neural networks model temporal data by leveraging an ability to
-# > remember information for long periods. It is unclear, however, whether they also
-# > have an ability to perform complex relational reasoning with the information they
-# > remember. (Abstract)
-#
-# Remembering is one thing. *Relating* what you remember is another: which of eight
-# remembered points is the fourth farthest from the third? The paper's answer is
+# This course builds one idea, the Relational Memory Core, from nothing but arrays, and
+# you write nearly all of it. The idea comes from *Relational recurrent neural networks*
+# (Adam Santoro and others, 2018, arXiv 1806.01822); we call it "the paper". Networks
+# with a memory can remember things. Can they also *relate* what they remember? The
+# paper's answer is
 #
 # > a new memory module [...] which employs multi-head dot product attention to allow
 # > memories to interact. (Abstract)
 #
-# This chapter lets you be that memory for a minute. Then it shows you the module in one
-# picture and its tasks in another, explains how the other chapters work, and lists
-# them.
+# First you are such a memory for a minute. Then you watch one learn.
 
 # %%
 import itertools
 
 import matplotlib.pyplot as plt
 import numpy as np
+from IPython.display import display
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 import tinyrmc
-from tinyrmc import course, equations
+from tinyrmc import Tape, course, equations, fused, optim, primitives
 from tinyrmc.course.exercises import first as ex
 from tinyrmc.training.discovery import load_task
 
 course.setup()
 
 # %% [markdown]
-# ## First, be the memory
+# ## Be the memory
 #
-# Below, four points arrive one after the other, as a network gets them. Cover the
-# picture, read the four lines once, and then answer the question without looking back.
-# Write the label in place of `None` and run the cell: Shift+Enter.
+# Four points arrive one after the other. Read the lines once, look away, and answer:
+# write the label in place of `None` and run the cell (Shift+Enter).
 
 # %%
 nth_farthest = load_task("nth_farthest")
@@ -60,6 +50,11 @@ your_answer = None
 if your_answer is not None:
     print("right" if your_answer == example["target"][0] else "no, try again")
 
+# %% [markdown]
+# With a picture this is easy, because you see all distances at once. A network has only
+# what its memory has kept. What did you keep: the points, or the distances between
+# them?
+
 # %% tags=["hide-input"] alt="Four labelled points in a square, one of them orange: the one that the question measures distances from"
 # Draws the four points
 figure, panel = plt.subplots(figsize=(3.2, 3.2))
@@ -72,33 +67,105 @@ panel.set(xticks=[-1, 0, 1], yticks=[-1, 0, 1])
 plt.show()
 
 # %% [markdown]
-# What did you keep in mind: the four points, or the distances between them? With the
-# picture the question is easy, because you see all distances at once. A network has no
-# picture. It has only what its memory has kept, and the paper is about how the things
-# in a memory can look at each other.
+# ## Watch a core learn
 #
-# ## The whole thing in one picture
+# Now a small core gets the same kind of question about three numbers on a line: 128
+# fresh questions in each of 2,500 steps. The curve, the share of right answers, grows
+# while you watch, for half a minute or a minute.
 #
-# This is the paper's figure 1, drawn again from one real step of the core: every square
-# is a number that the package has computed. A *memory* is a matrix. Each of its rows is
-# a *slot*, and here each slot has a colour of its own. So has the input of this time
-# step. The darker a square, the larger its number. On a first reading you can skip the
-# code that computes the picture. Code that only draws is folded to its first line, here
-# and in all chapters; click to open it.
+# A curve says nothing without *baselines*. A blind guess is right in one case of three.
+# But number 0 from $m$ is $m$ itself. If you see that, and guess at the rest, two
+# thirds of your answers are right. If you sort the numbers by their distance from 0,
+# and never compare two of them, it is more again. Only above that line has a network
+# begun to relate what it remembers.
+
+
+# %% tags=["hide-input"]
+# A curve that is drawn again while it grows
+class Curve:
+    def __init__(self, steps, baselines):
+        self.figure, self.panel = plt.subplots(figsize=(8, 3.4))
+        for name, height in baselines.items():
+            self.panel.axhline(height, color="0.5", lw=0.8, ls="--")
+            place = {"transform": self.panel.get_yaxis_transform(), "va": "center"}
+            self.panel.text(1.01, height, f"{name}, {height:.1%}", **place)
+        (self.line,) = self.panel.plot([], [], lw=1.5)
+        self.panel.set(xlim=(0, steps), ylim=(0.3, 1), xlabel="step")
+        self.panel.set(ylabel="right answers")
+        plt.close(self.figure)  # shown once only, where it grows
+        self.shown = display(self.figure, display_id=True)
+
+    def grow(self, right, every):
+        heights = [np.mean(right[k : k + every]) for k in range(0, len(right), every)]
+        steps = every * (np.arange(len(heights)) + 0.5)
+        self.line.set_data(steps, heights)
+        self.shown.update(self.figure)
+
+
+# %% alt="The share of right answers against training steps, with three dashed lines: guessing at a third, the self query at two thirds, sorting by the distance from 0 at 78 percent. The curve jumps to the second line at once, stays there for 1,500 steps, and then climbs above the third"
+SIZE, STEPS = (3, 1), course.fast(2500, 100)  # three vectors of one dimension
+model = nth_farthest.CoreConfig(mem_slots=3, num_heads=4, head_size=8)
+data = nth_farthest.DataConfig(objects=3, dimensions=1)
+config = nth_farthest.Config(model=model, data=data, head_units=128)
+network = nth_farthest.Network(config, seed=1)
+adam = optim.Adam(network.parameters())
+rate = optim.schedule(2e-3, STEPS, warmup=STEPS // 20, decay=0.3)
+
+by_norm, _ = nth_farthest.own_norm_accuracy(SIZE)
+baselines = {"guessing": 1 / 3, "m where n = 0": 2 / 3, "sorted from 0": by_norm}
+curve, right = Curve(STEPS, baselines), []
+for step in range(STEPS):
+    questions = nth_farthest.draw(np.random.default_rng([1, step]), 128, *SIZE, SIZE)
+    with Tape() as tape:
+        answers = network(questions["inputs"])
+        losses = fused.softmax_cross_entropy(answers, questions["target"])
+        loss = primitives.mean(losses)
+    adam.zero_grad()
+    tape.backward(loss)
+    adam.step(rate(step), max_norm=1.0)
+    right.append(np.mean(answers.data.argmax(axis=1) == questions["target"]))
+    if (step + 1) % 50 == 0:
+        curve.grow(right, 50)
+
+# %% [markdown]
+# It has the easy part within seconds, and rests there; then it begins to compare. You
+# need not understand the code yet. You will write all of its parts: the tape, the loss,
+# the rule for a step, the loop, and the core.
 #
-# - **(a)** The memory and the input go into the box A, which is attention. Its result
-#   passes through a small network, the MLP, and a second path (the residual) leads
-#   around that network. Then each row is brought to a common scale (the norm). Gates,
-#   numbers between 0 and 1, decide how much of the old memory stays and how much of the
-#   new is written. Out come the next memory and the output.
-# - **(b)** Inside A, all rows share the same three matrices. The slots get queries; the
-#   slots and the input get keys and values.
-# - **(c)** Every query is compared with every key. The softmax turns each row of
-#   comparisons into shares that sum to 1, and the shares mix the values. So the rows
-#   that come out are *blends*: the shares that mix their numbers also mix their colours
-#   here. The gates mix the colours of the next memory in the same way.
+# With more time the core learns harder questions. One that comes with the course has
+# been trained on four vectors of four dimensions. Guessing gets 25 % there, but that is
+# not the number to compare with:
 
 # %%
+network = tinyrmc.load(course.assets() / "nth_farthest_4x4.npz")
+new, count = np.random.default_rng(2018), course.fast(4000, 400)
+questions = nth_farthest.draw(new, count, 4, 4, (4, 4))
+answers = network(questions["inputs"]).data.argmax(axis=-1)
+trained = np.mean(answers == questions["target"])
+by_norm, _ = nth_farthest.own_norm_accuracy((4, 4))
+print(f"m where n = 0, else a guess:   {2 / 4:.1%}")
+print(f"sorted from 0, none compared:  {by_norm:.1%}")
+print(f"the trained core:              {trained:.1%} of {count:,} new questions")
+
+# %% [markdown]
+# ## The whole thing in one picture
+#
+# The paper's figure 1, drawn again from one real step of a core with random weights.
+# Every square is a number; the darker, the larger. A *memory* is a matrix. Each of its
+# rows is a *slot* and has a colour here, and so has the input. (Code that only draws is
+# folded, in all chapters.)
+#
+# - **(a)** Memory and input go into A, which is attention. Its result passes through a
+#   small network, the MLP, with a second path (the residual) around it, and each row is
+#   brought to a common scale (the norm). *Gates*, numbers between 0 and 1, decide how
+#   much of the old memory stays and how much of the new is written.
+# - **(b)** Inside A, all rows share three matrices. Slots get queries; slots and input
+#   get keys and values.
+# - **(c)** Every query is compared with every key. The softmax makes shares of each row
+#   of comparisons, which sum to 1, and the shares mix the values, and the colours.
+
+# %% tags=["hide-input"]
+# Computes one step of a small core, to be drawn below
 rng = np.random.default_rng(14)
 N, F = 3, 5  # slots, and units in each
 memory, x = rng.normal(size=(N, F)), rng.normal(size=F)
@@ -248,41 +315,21 @@ c.set(xlim=(-0.3, 7.5), ylim=(-0.6, 5.2), title="(c) compare, share out, mix")
 plt.show()
 
 # %% [markdown]
-# The matrices are random: nothing has been learnt here. And even in a trained network
-# you should not read too much into such shares. The paper says of its own maps that
-# "the conclusions we can make are limited since even after a single round of attention
-# the memory can become highly distributed, making any interpretations about information
-# compartmentalisation potentially inaccurate" (section 5.1). Look at the blended rows:
-# after a single step none of them belongs to one slot any more. But the gates keep a
-# part of the old memory, so you can still see which slot each row of the next memory
-# came from:
-
-# %%
-print("kept of the old memory, on average:", *kept[:, 0].round(2))
-print("written of the new:                ", *written[:, 0].round(2))
-
-# %% [markdown]
+# After a single step none of the blended rows belongs to one slot any more. But the
+# gates keep a part of the old memory, so you still see which slot each row of the next
+# memory came from.
+#
 # ## What it is for
 #
-# The paper's figure 2 shows its tasks. Below are real examples of two of them, from the
-# code that also makes the training data:
-#
-# - **Nth farthest.** Vectors arrive one after the other, each with a label, and always
-#   with the same question: which one is the nth farthest from vector m? Here n counts
-#   from the nearest: number 0 is m itself, number 1 the nearest other vector, and so
-#   on. "We emphasize that the model must sort distance relations between vectors, and
-#   not the vectors themselves" (section 4.1). The upper right panel shows what the
-#   network gets to see (blue is above 0, red below). Each time step is one row of
-#   numbers: the vector, and then its label, n and m. Each of these three is a row of
-#   zeros with a single 1 (*one-hot*, chapter 1).
-# - **Program evaluation.** A small program arrives character by character, and the
-#   network writes the number that the program computes. (`for[3]` does what follows it
-#   three times.)
-#
-# The paper also has language modelling (chapter 13) and reinforcement learning: worlds
-# in which the network must act (chapter 15).
+# Two tasks of the paper's figure 2. In **nth farthest** you have answered a question.
+# The upper right panel shows what the network sees (blue is above 0, red below): each
+# time step is a row of numbers, the vector and then its label, n and m, each *one-hot*,
+# a row of zeros with a single 1. In **program evaluation** a program arrives character
+# by character, and the network writes the number that it computes. (`for[3]` does what
+# follows it three times.)
 
-# %%
+# %% tags=["hide-input"]
+# Draws one example of each task
 programs = load_task("program_evaluation")
 layout = (6, 2)  # objects, dimensions
 example = nth_farthest.draw(np.random.default_rng(2640), 1, *layout, layout)
@@ -342,58 +389,46 @@ strip.axis("off")
 plt.show()
 
 # %% [markdown]
-# And this is where the course leads. It comes with a small core that was trained on nth
-# farthest with four vectors of four dimensions. (In chapter 10 you train one yourself.)
-# Here this core answers questions that it has never seen. Guessing would get 25 % of
-# them right:
-
-# %%
-network = tinyrmc.load(course.assets() / "nth_farthest_4x4.npz")
-new, count = np.random.default_rng(2018), course.fast(4000, 400)
-questions = nth_farthest.draw(new, count, 4, 4, (4, 4))
-answers = network(questions["inputs"]).data.argmax(axis=-1)
-right = np.mean(answers == questions["target"])
-print(f"{right:.1%} of {count:,} new questions answered right")
-
-# %% [markdown]
+# ## What you build, and in what order
+#
+# - **An engine.** Arrays first (chapter 1, then puzzles). Then the machine that finds
+#   derivatives: a number that remembers how it was made, and a tape for arrays (2). You
+#   learn how to judge it (3), and write the loop that trains networks on it (4).
+# - **The core**, equation by equation, forwards and back (5 to 8). In chapter 9 your
+#   own core learns; 10 and 11 look into it and break it.
+# - **The tasks**: nth farthest (10), programs (12), language (13), memory networks
+#   (14), and acting (15).
+# - **Speed** (16 to 18).
+#
+# What you have written is used from then on. Where yours is missing, the course's own
+# takes its place, so you can skip any exercise and any chapter. The first sitting of
+# chapter 2, in which your first network learns, needs no arrays: you may go there at
+# once. If you know automatic differentiation, skip 2 and 3; if you have trained
+# networks, 4 as well. If you have an implementation that does not learn, begin with 11.
+#
 # ## How a chapter works
 #
-# The minutes at the head of a chapter are an estimate: one minute for every 150 words,
-# one for every 15 lines of code, and seven for each exercise. Some exercises take one
-# minute, and some half an hour.
+# Run `make lab` in the project's folder: it opens the chapters in JupyterLab. Run the
+# cells from the top (Shift+Enter), change what you like, and run them again. Nothing
+# needs the internet or a GPU.
 #
-# For each step you first read the paper's own sentence, then its equation with the
-# paper's number. Then comes an experiment or a picture, and then you write the step
-# yourself. The chapters do not copy the project's code: they show it from the very
-# files that run, so it cannot go out of date. Here are the two equations that the
-# course is heading for. It will explain every letter in them (`xp` is the array
-# library, for now NumPy):
+# The minutes at the head of a chapter are meant honestly: one for every 75 words, one
+# for every seven or eight lines of code, and fourteen for each exercise. (Some take
+# two, and some half an hour.) Long chapters have places to stop. Where one says **Write
+# down first**, do so: a guess that turns out wrong teaches you more than a result that
+# you only read. Parts marked *way back* are a second track. And
+# `course.fast(2500, 100)` is 2500; only with TINYRMC_FAST=1, a quick trial of whether a
+# chapter runs, is it 100.
+#
+# The chapters show the project's code from the files that run. Here are the two
+# equations that the first half is heading for:
 
 # %%
 course.show(equations.update_memory, equations.output)
 
 # %% [markdown]
-# If you only want to read, you need to install nothing: the pages show what their cells
-# have printed and drawn. To work with the chapters, run `make lab` in the project's
-# folder: it opens all of them in JupyterLab. Run the cells from the top (Shift+Enter),
-# change what you like, and run them again. If you need more room, Ctrl+B hides the list
-# of files. Nothing needs the internet or a GPU. Most chapters run in less than two
-# minutes on two cores, and the longest in about four.
-#
 # **Exercises.** A cell holds a function whose body is three dots, with a `check` below
-# it. If you leave it as it is, the check says "not attempted" and the chapter goes on:
-# later cells never need your answer. What you have solved is kept on your machine and
-# used again. `course.pieces()` fetches the parts of the core that you wrote, and
-# `course.vjps()` your derivatives of them. In chapter 9 a network runs on your parts,
-# and your derivatives carry the gradient back through it. The course adds what you did
-# not write.
-#
-# In many cells you see `course.fast(4000, 400)`. It means 4000. If you set
-# TINYRMC_FAST=1, to find out quickly whether a chapter runs at all, it means 400. And
-# where a chapter says **Write down first**, do so: a guess that turns out wrong teaches
-# you more than a result that you only read.
-#
-# Here is an exercise to try:
+# it. Here is one to try:
 #
 # **Exercise 1.** The mean of all slots of a memory. `M` has `N` rows, the slots, with
 # `F` units each.
@@ -408,117 +443,95 @@ def mean_slot(M):
 ex.mean_slot.check(mean_slot)
 
 # %% [markdown]
-# A check tries your function on several cases. They are always the same, and some of
-# them are there to catch you out. When an answer is wrong, the check says in which case
-# and where, and how you get that case to try it yourself: `ex.mean_slot.case(1)`. If it
-# is a mistake that many people make, it names the mistake. If not, it looks for a
-# likeness: a result that is transposed, shifted or scaled, or right for one example
-# only.
+# A check tries your function on several cases, always the same ones. Each may take ten
+# seconds; an endless loop is stopped then, and you are told in which line. If an answer
+# is wrong, the check says in which case and where. If it is a mistake that many people
+# make, it names the mistake:
 
 # %%
 ex.mean_slot.check(lambda M: M.mean(axis=1))
 
 # %% [markdown]
-# In case 2, with four slots of four units, this answer even has the right shape. A
-# shape that fits proves little, and many exercises have such a square case.
+# In case 2, with four slots of four units, this answer even has the right shape: a
+# shape that fits proves little.
 #
-# If you are stuck, ask for a hint; each call gives you the next one. After the last
-# hint, `ex.mean_slot.solution()` prints a solution. You can also call the exercise
-# itself: `ex.mean_slot(M)` runs the solution, and so do the cells that come later.
-
-# %%
-ex.mean_slot.hint()
-
-# %% [markdown]
-# Now go back to the cell with the three dots, write the function, and run it.
+# `ex.mean_slot.hint()` gives a hint, and each call the next one.
+# `ex.mean_slot.solution()` prints a solution, and `ex.mean_slot(M)` runs it. Some
+# exercises are for *debugging*: a function runs, and something goes wrong. You mend it
+# in its cell.
 #
-# `course.progress()` lists the exercises that you have solved, chapter by chapter. The
-# list is kept from one visit to the next, in a file on this machine and nowhere else.
-# `course.progress()` says where, and `course.forget()` deletes it.
+# What is right is kept, with its text, in a folder on this machine and nowhere else.
+# `course.progress()` lists what you have solved and says where; `course.forget()`
+# deletes it.
 #
 # ## Letters
 #
-# The letters are the paper's wherever it has one. They mean the same in the package and
-# in all chapters, unless a chapter says otherwise:
+# They are the paper's wherever it has one, unless a chapter says otherwise:
 #
 # | letter | meaning |
 # |---|---|
-# | $B$ | examples in a batch, computed side by side |
-# | $T$ | time steps, $t$ one of them |
-# | $N$ | slots of a memory, the rows of $M$ |
-# | $F$ | units of a slot, the columns of $M$ |
-# | $n$ | rows of input; also, in nth farthest, the question's n |
-# | $R$ | rows that are looked at: $N + n$ in equation 2 |
+# | $B$, $T$ | examples in a batch, side by side; time steps |
+# | $N$, $F$ | slots of a memory, the rows of $M$; units of a slot, its columns |
+# | $n$, $R$ | rows of input (in nth farthest, the question's n); rows that are looked at, $N + n$ |
 # | $H$ | attention heads |
-# | $Q$, $K$, $V$ | in a formula or as arguments: the matrices of all queries, keys and values |
-# | `K`, `V` | in a shape such as `(H, F, K)`: units of a key and of a value, in each head; the paper's $d_k$ and $d_v$ |
+# | $Q$, $K$, $V$ | the matrices of all queries, keys and values |
+# | `K`, `V` | in a shape such as `(H, F, K)`: units of a key and of a value in each head, the paper's $d_k$ and $d_v$ |
 # | $G$ | width of a gate: $F$, or 1 |
-# | $M$, $m_i$ | the memory, and its slot $i$; $\widetilde M$ is what attention proposes to write |
+# | $M$, $m_i$, $\widetilde M$ | the memory, its slot $i$, what attention proposes to write |
 # | $x$, $h$ | the input, and the output (the hidden state) |
 # | $W$, $U$, $b$ | what is learnt: matrices and biases |
 #
-# Comments and docstrings give shapes like this: `(B, N, F)`. Axis 0 holds the examples,
-# axis 1 the slots, axis 2 the units. An arrow leads from the shapes that go in to the
-# shape that comes out: `M (B, N, F) -> (B, N, N)`.
+# Comments and docstrings give shapes like this: `M (B, N, F) -> (B, N, N)`. Axis 0
+# holds the examples, axis 1 the slots, axis 2 the units.
 #
 # ## Contents
 #
-# | chapter | what it does | of the paper |
-# |---|---|---|
-# | [0. How to read this](00_how_to_read.ipynb) | where you are | figures 1, 2 |
-# | [1. Arrays](01_arrays.ipynb) | axes, broadcasting, batches, views: all on memory matrices | notation of 3.1 |
-# | [2. A tape](02_a_tape.ipynb) | reverse-mode differentiation from nothing in 40 lines, and your tape beside the project's | |
-# | [3. Checking gradients](03_checking_gradients.ipynb) | differences, the complex step, an independent witness, and a wrong derivative caught | |
-# | [4. Learning](04_learning.ipynb) | a loss, momentum, Adam, batches, clipping, held-out examples: how a gradient becomes a trained network | |
-# | [5. Attention](05_attention.ipynb) | memories look at each other | equation 1 |
-# | [6. Encoding](06_encoding.ipynb) | a new input gets in, and what must stay the same however slots are ordered | equation 2 |
-# | [7. Norm and MLP](07_norm_and_mlp.ipynb) | what happens to each slot by itself | 3.3, $g_\psi$ |
-# | [8. Gates](08_gates.ipynb) | what to forget, what to write, what to show | equations 3-6 |
-# | [9. The memory update](09_memory_update.ipynb) | one whole step, and where the released code differs from the paper | equations 7-9 |
-# | [10. Nth farthest](10_nth_farthest.ipynb) | the task, its floors, training, and looking into a trained network | 4.1, 5.1, figure 3 |
-# | [11. Breaking it](11_breaking_it.ipynb) | mistakes that still run, each shown failing and mended | |
-# | [12. Program evaluation](12_program_evaluation.ipynb) | reading programs, writing their results | 4.1, 5.2, figures 6, 7 |
-# | [13. Language modelling](13_language_modelling.ipynb) | a book, word by word: counting, windows, writing | 4.3, 5.4, figure 12, tables 2, 3 |
-# | [14. Memory networks](14_memory_networks.ipynb) | another paper: keep everything, and look when somebody asks | Sukhbaatar et al. 2015 |
-# | [15. Partially observed worlds](15_partially_observed_worlds.ipynb) | acting, and learning from rewards, where you see only part of the world | 4.2, 5.3, A.3, figures 9, 10 |
-# | [16. By hand](16_by_hand.ipynb) | going fast: fused operations, and what leaves the loop over time | equation 4 |
-# | [17. Cache and workers](17_cache_and_workers.ipynb) | going fast: a batch in pieces, shared among cores | |
-# | [18. CUDA](18_cuda.ipynb) | going fast: other arrays, and one operation down to its kernel | |
-# | [19. The engine, a tour](19_engine_tour.ipynb) | optional: the engine that chapter 2 leads to, read piece by piece | |
-# | [20. Puzzles](20_puzzles.ipynb) | optional: masks, shuffles, heads, each in one line without a loop | |
-#
-# Each chapter builds on the ones before it, but you need not read them all. If you want
-# the core alone, read 1 and 5 to 9, without their parts on the way back and on
-# training, which need 2 to 4. If you know how automatic differentiation works, you may
-# skip 2 and 3; if you have trained networks before, 4 as well. If you have an
-# implementation that does not learn, begin with 11.
+# | chapter | of the paper |
+# |---|---|
+# | [0. A first look](00_how_to_read.ipynb) | figures 1, 2 |
+# | [1. Arrays](01_arrays.ipynb) | notation of 3.1 |
+# | [2. An engine of your own](02_a_tape.ipynb) | |
+# | [3. Checking gradients](03_checking_gradients.ipynb) | |
+# | [4. Learning](04_learning.ipynb) | |
+# | [5. Attention](05_attention.ipynb) | equation 1 |
+# | [6. Encoding](06_encoding.ipynb) | equation 2 |
+# | [7. Norm and MLP](07_norm_and_mlp.ipynb) | 3.3, $g_\psi$ |
+# | [8. Gates](08_gates.ipynb) | equations 3-6 |
+# | [9. The memory update](09_memory_update.ipynb) | equations 7-9 |
+# | [10. Nth farthest](10_nth_farthest.ipynb) | 4.1, 5.1, figure 3 |
+# | [11. Breaking it](11_breaking_it.ipynb) | |
+# | [12. Program evaluation](12_program_evaluation.ipynb) | 4.1, 5.2, figures 6, 7 |
+# | [13. Language modelling](13_language_modelling.ipynb) | 4.3, 5.4, tables 2, 3 |
+# | [14. Memory networks](14_memory_networks.ipynb) | Sukhbaatar et al. 2015 |
+# | [15. Partially observed worlds](15_partially_observed_worlds.ipynb) | 4.2, 5.3, A.3 |
+# | [16. By hand](16_by_hand.ipynb) | equation 4 |
+# | [17. Cache and workers](17_cache_and_workers.ipynb) | |
+# | [18. CUDA](18_cuda.ipynb) | |
+# | [19. The engine, a tour](19_engine_tour.ipynb) | |
+# | [20. Puzzles](20_puzzles.ipynb) | |
 #
 # ## Takeaways
 #
-# - The core is a matrix of slots. They look at each other and at the input, and gates
-#   decide what is kept and what is written.
-# - Each step goes from sentence to equation, experiment and exercise. Read the first
-#   two slowly.
-# - A check tells you which case went wrong. A shape that fits is not yet a right
+# - The core is a matrix of slots that look at each other and at the input.
+# - No accuracy without a baseline beside it. A shape that fits is not yet a right
 #   answer.
 #
 # **Further.** In the picture of figure 1, which of the three blended rows took most
 # from the input? Could a network answer the question of nth farthest if it kept only
-# the mean of its slots, as in the exercise?
-#
-# From here on every chapter ends with such questions. Where the answer is known it is
-# folded below them, with the code that backs it. Unfold it when you have one of your
-# own.
+# the mean of its slots, as in the exercise? (Answers to such questions are folded below
+# them. Unfold them when you have your own.)
 
 # %% tags=["hide-cell"]
-# Answer 1: the row with the largest share in the column of the input, which is the last
+# Answer 1
+# The row with the largest share in the column of the input, which is the last
 from_input = shares[:, -1]
 print("shares of the input in the three blended rows:", *from_input.round(2))
 print("the most is in row", from_input.argmax(), "(counted from 0, from the top)")
 
 # %% tags=["hide-cell"]
-# Answer 2: no. Exchange the labels of two vectors: the answer to a question may change,
-# and the mean of all rows, of vectors and of one-hot labels alike, stays what it was.
+# Answer 2
+# No. Exchange the labels of two vectors: the answer to a question may change, and the
+# mean of all rows, of vectors and of one-hot labels alike, stays what it was.
 vectors, names = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 3.0]]), np.array([0, 1, 2])
 for told in (names, names[[0, 2, 1]]):
     rows_told = np.concatenate([vectors, np.eye(3)[told]], axis=1)

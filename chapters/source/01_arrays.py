@@ -1,19 +1,17 @@
 # %% [markdown]
 # # 1. Arrays: a memory and its axes
 #
-# **The notation of section 3.1.** About 55 minutes. You need Python and some NumPy.
+# **The notation of section 3.1.** About 120 minutes, in two sittings. You need Python
+# and some NumPy.
 #
-# Everything in this course is an array, and most mistakes happen with axes: you sum
-# over the wrong one, or you stretch numbers along the wrong one. This chapter is about
-# axes, on the arrays that matter here: memories. The paper begins with
-#
-# > some stored memories in matrix $M$, with row-wise compartmentalized memories $m_i$.
-# > (Section 3.1)
+# Most mistakes happen with axes: you sum over the wrong one, or stretch numbers along
+# the wrong one. Here you practise on memories, matrices whose row $i$ is a *slot* $m_i$
+# of $F$ numbers, its *units*:
 #
 # $$M = \begin{pmatrix} m_1 \\ \vdots \\ m_N \end{pmatrix} \in \mathbb{R}^{N \times F}$$
 #
-# So row $i$ of $M$ is memory $i$, a *slot* of $F$ numbers, its *units*. (Formulas count
-# from 1, Python from 0.)
+# (Formulas count from 1, Python from 0.) At the end you answer the questions of nth
+# farthest, thousands at once, without a loop.
 
 # %%
 import matplotlib.pyplot as plt
@@ -35,12 +33,9 @@ print("unit 4     ", M[:, 4].round(2), "of every slot")
 # %% [markdown]
 # ## Axes: which one goes away
 #
-# A shape is a list of sizes, and each place in it is an *axis*. In `(3, 5)` axis 0 is 3
-# long and walks from slot to slot; axis 1 is 5 long and walks from unit to unit. A sum,
-# a mean or a maximum *along* an axis removes that axis: one number remains for each
-# place along the other axes. With `keepdims=True` the axis stays, with size 1. (The
-# cell that draws the next picture is folded to one line. You can always skip code that
-# draws.)
+# In the shape `(3, 5)` axis 0 is 3 long and walks from slot to slot; axis 1 walks from
+# unit to unit. A sum, a mean or a maximum *along* an axis removes that axis: one number
+# remains for each place along the others. With `keepdims=True` it stays, with size 1.
 
 
 # %% tags=["hide-input"] alt="A matrix of three rows and five columns; below it the means along axis 0, one for each of the five columns, and to its right the means along axis 1, one for each of the three rows"
@@ -79,20 +74,19 @@ plt.show()
 
 # %% [markdown]
 # Negative numbers count axes from the end: the last is -1. Nearly all code here counts
-# axes that way. What stands in front of the slots will change, as you will soon see;
-# what stands at the end does not.
+# that way, because what stands in front of the slots will change.
 #
 # ## Broadcasting: small arrays are stretched
 #
-# You can add two arrays even if their shapes differ. NumPy writes the shapes below each
-# other, **aligned from the right**, and fills up the shorter one with 1s on the left.
-# Where the sizes agree, all is well. Where one of them is 1, that array is stretched
-# along this axis, as if it were repeated. Anything else is an error.
+# To add two arrays of different shapes, NumPy writes the shapes below each other,
+# **aligned from the right**, and fills up the shorter one with 1s on the left. Where
+# the sizes agree, all is well. Where one of them is 1, that array is stretched along
+# this axis. Anything else is an error.
 #
-# **Write down first:** five pairs of shapes stand in the next cell. What shape does
-# each pair make, and which pair does not fit?
+# **Write down first:** what shape does each of the five pairs in the next cell make,
+# and which pair does not fit?
 
-# %%
+# %% tags=["hide-output"]
 cases = [((3, 5), (5,)), ((3, 5), (3, 1)), ((3, 1), (5,))]
 cases += [((2, 3, 5), (3, 1)), ((3, 5), (3,))]
 for one, other in cases:
@@ -105,8 +99,8 @@ for one, other in cases:
 
 # %% [markdown]
 # So a vector of `F` numbers is added to *every slot*: that is what a bias does. A
-# column of shape `(N, 1)` gives each slot a number of its own: that is what a gate does
-# when it opens or closes a whole slot (chapter 9). NumPy copies nothing to do this.
+# column `(N, 1)` gives each slot a number of its own: that is what a gate does when it
+# opens or closes a whole slot. NumPy copies nothing to do this.
 
 # %%
 bias = np.linspace(-2, 2, 5)
@@ -130,9 +124,8 @@ for panel, small, name in (
 plt.show()
 
 # %% [markdown]
-# Broadcasting has a trap. If there are as many slots as units, a shape that should not
-# fit does fit, and NumPy says nothing. Subtract the mean from every slot, and forget
-# `keepdims`:
+# There is a trap. With as many slots as units, a shape that should not fit does fit,
+# and NumPy says nothing. Subtract the mean from every slot, and forget `keepdims`:
 
 # %%
 square = rng.normal(size=(4, 4))
@@ -142,8 +135,8 @@ print("means of the slots, wrong:", wrong.mean(axis=-1).round(2))
 print("means of the slots, right:", right.mean(axis=-1).round(2) + 0.0)
 
 # %% [markdown]
-# **Exercise 1.** Subtract every slot's own mean. This is the first half of layer
-# normalisation (chapter 7). Whatever stands in front of the last axis stays as it is.
+# **Exercise 1.** Subtract every slot's own mean, the first half of layer normalisation
+# (chapter 7). Whatever stands in front of the last axis stays as it is.
 
 
 # %%
@@ -157,15 +150,13 @@ ex.centred.check(centred)
 # %% [markdown]
 # ## New axes: every slot with every other
 #
-# `None` in an index makes a new axis of size 1. With it, broadcasting can pair things.
-# `M[:, None]` has the shape `(N, 1, F)`, and `M[None]` has `(1, N, F)`. Their
-# difference has the shape `(N, N, F)`, and its entry `[i, j]` is slot `i` minus slot
-# `j`. It takes one line and no loop.
+# `None` in an index makes a new axis of size 1. With it, broadcasting can pair things:
+# `M[:, None]` is `(N, 1, F)`, `M[None]` is `(1, N, F)`, and their difference is
+# `(N, N, F)`. Its entry `[i, j]` is slot `i` minus slot `j`.
 #
-# **Exercise 2.** The squared distance of every slot from every other. This is what nth
-# farthest asks for, if the slots are the vectors. The check also tries it with examples
-# in front of the slots, so count axes from the end. In `M[..., :, None, :]` the dots
-# stand for all axes in front, and a colon stands for the whole of one axis.
+# **Exercise 2.** The squared distance of every slot from every other. The check also
+# tries it with examples in front, so count axes from the end: in `M[..., :, None, :]`
+# the dots stand for all axes in front.
 
 
 # %%
@@ -177,9 +168,8 @@ def squared_distances(M):
 ex.squared_distances.check(squared_distances)
 
 # %% [markdown]
-# Here are eight points in the plane, and the distance of each from each. The diagonal
-# is 0, and the matrix is its own mirror image. Row 3, sorted, answers every question
-# about point 3:
+# Eight points in the plane, and the distance of each from each. Row 3, sorted, answers
+# every question about point 3:
 
 # %%
 points = rng.uniform(-1, 1, size=(8, 2))
@@ -206,12 +196,10 @@ print("from 3, the nearest first:", nearest_first)
 # %% [markdown]
 # ## Batches first, and one matrix for all slots
 #
-# Training looks at many examples at once. They get an axis of their own, which always
-# comes first: a batch of memories has the shape `(B, N, F)`. Code for one memory works
-# for the whole batch unchanged, if it counts its axes from the end.
-#
-# The same goes for products. `@` multiplies the *last two* axes, rows by columns, and
-# broadcasts all axes before them:
+# Examples of a batch get an axis of their own, which always comes first: `(B, N, F)`.
+# Code for one memory works for the whole batch unchanged, if it counts from the end.
+# The same goes for products. `@` multiplies the *last two* axes, and broadcasts all
+# before:
 
 # %%
 batch = rng.normal(size=(2, 3, 5))  # B = 2 memories
@@ -222,18 +210,19 @@ same = np.allclose(projected, one_by_one)
 print(projected.shape, "- the same as slot by slot:", same)
 
 # %% [markdown]
-# The same `W` multiplied every slot of every example. The paper calls this *row-wise
-# shared weights* (figure 1). It is why the paper can say that "we can modify the number
-# of memories without affecting the number of parameters" (section 3.3): the number of
-# slots is not the size of any axis of `W`.
+# The same `W` multiplied every slot of every example. Therefore "we can modify the
+# number of memories without affecting the number of parameters" (section 3.3): the
+# number of slots is not the size of any axis of `W`. Where the paper writes $W x$ for a
+# column $x$, the code says `x @ W`.
 #
-# Weights have the shape `(in, out)` and multiply from the right, because examples and
-# slots lie in rows. Where the paper writes $W x$ for a column $x$, the code says
-# `x @ W`.
+# `np.einsum` is a product with named axes. `"bnf,fk->bnk"` is the one above: letters
+# that stand on both sides are multiplied entry by entry, and a letter that is missing
+# on the right is summed over. `"bnf,bmf->bnm"` compares every slot with every other;
+# `"bnf->bn"` is a sum over units.
 #
 # **Exercise 3.** Attention has several heads, each with a matrix of its own. Multiply
-# every slot of every example by the matrix of every head. The leading axes of `M` and
-# `W` are `(B,)` and `(H,)`; those of the result are `(B, H)`.
+# every slot of every example by the matrix of every head, as you like: with a new axis
+# and `@`, or with `einsum`. Then try the other way, too.
 
 
 # %%
@@ -245,13 +234,14 @@ def project(M, W):
 ex.project.check(project)
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
 # ## Views: the same numbers under another shape
 #
 # In the computer's memory an array is one long row of numbers, and a note on how to
-# walk through it: how many places to step for the next row, how many for the next
-# column. These are its *strides*. `reshape`, `swapaxes`, slices and broadcasting mostly
-# make a new note about the same numbers: a *view*. That costs nothing. But if you write
-# into a view, you write into the original:
+# walk through it, its *strides*: how many places to step for the next row, and how many
+# for the next column. `reshape`, `swapaxes` and slices mostly make a new note about the
+# same numbers: a *view*. If you write into a view, you write into the original:
 
 # %%
 M = np.arange(6.0).reshape(2, 3)
@@ -264,13 +254,11 @@ for name, array in (("M", M), ("M.T", view)):
 print("the same memory:", np.shares_memory(M, view))
 
 # %% [markdown]
-# `reshape` cuts the row of numbers in order, the last axis fastest, and knows nothing
-# about what the numbers mean. Exchanging axes is something else: it walks through the
-# same row in another order. Here are two slots of six units, which hold the results of
-# three heads side by side. You want to give the heads an axis of their own. First you
-# must cut the last axis in two, which gives `(N, H, V)`. Then you exchange two axes,
-# which gives `(H, N, V)`. If you reshape to `(H, N, V)` at once, you get the right
-# shape and the wrong contents:
+# `reshape` cuts the row of numbers in order, the last axis fastest. Exchanging axes
+# walks through the same row in another order. Here are two slots of six units, the
+# results of three heads side by side. You want an axis for the heads: cut the last axis
+# in two, `(N, H, V)`, and then exchange two axes, `(H, N, V)`. If you reshape to
+# `(H, N, V)` at once, you get the right shape and the wrong contents:
 
 # %%
 N, H, V = 2, 3, 2
@@ -314,12 +302,11 @@ ex.split_heads.check(split_heads)
 # %% [markdown]
 # ## One-hot: a name as a row of numbers
 #
-# Networks compute with numbers, but labels, characters and answers are names: label 3
-# is not three times label 1. So we write them as *one-hot* vectors: 0 everywhere and 1
-# at one place. They are the rows of the identity matrix.
+# Labels and characters are names: label 3 is not three times label 1. So they become
+# *one-hot* vectors, rows of the identity matrix: 0 everywhere and 1 at one place.
 #
-# **Exercise 5.** Labels of any shape get one more axis at the end. (In NumPy an array
-# of integers can be an index.)
+# **Exercise 5.** Labels of any shape get one more axis at the end. (An array of
+# integers can be an index.)
 
 
 # %%
@@ -331,9 +318,8 @@ def one_hot(labels, size):
 ex.one_hot.check(one_hot)
 
 # %% [markdown]
-# Multiply a one-hot row by a memory, and it *picks* a slot. A row with one half at two
-# places gives the mean of two slots. A row of shares that sum to 1 is a softer way of
-# pointing. Attention (chapter 5) computes such rows.
+# Multiply a one-hot row by a memory, and it *picks* a slot. A row of shares that sum to
+# 1 is a softer way of pointing. Attention (chapter 5) computes such rows.
 
 # %%
 M = rng.normal(size=(3, 4)).round(1) + 0.0
@@ -343,26 +329,11 @@ print("picked:")
 print(pointers @ M)
 
 # %% [markdown]
-# Put the one-hot rows of all slots into another order, and you have a matrix that
-# reorders the slots. Nothing in the paper's equations depends on which slot stands
-# where: you may reorder the memory before attention, or the result after it, and you
-# get the same. In chapter 6 you test this. Here is a first look:
-
-# %%
-order = np.array([2, 0, 1])
-P = ex.one_hot(order, 3)  # (3, 3)
-before = equations.attention(np, P @ M, P @ M, P @ M)
-after = P @ equations.attention(np, M, M, M)
-print("reordered:", np.array_equal(P @ M, M[order]))
-print("the same either way:", np.allclose(before, after))
-
-# %% [markdown]
 # ## Several arrays as an index
 #
-# In `M[order]` one array of integers picked rows. *Two* arrays index the first two
-# axes. They are broadcast together like any other arrays, and each pair of integers
-# names one place: in a matrix, a single entry. On the left of `=`, such an index says
-# where to write.
+# *Two* arrays of integers index the first two axes. They are broadcast together, and
+# each pair of integers names one place. On the left of `=` such an index says where to
+# write.
 
 # %%
 batch = rng.normal(size=(4, 3, 2)).round(1)  # four examples of three slots
@@ -377,42 +348,47 @@ marks[examples[:, None], np.arange(3), labels] = 1
 print("one-hot, written in place:", np.array_equal(marks, ex.one_hot(labels, 5)))
 
 # %% [markdown]
+# **Exercise 6.** Now answer chapter 0's question for a whole batch: which point is
+# number `n` in distance from point `m`? All that you need stands above, and `argsort`,
+# which gives the places of the entries, smallest entry first. No loop.
+
+
+# %%
+def nth_from(points, m, n):
+    """points (B, N, D), m and n (B,) integers -> (B,) integers; 0 is m itself."""
+    ...
+
+
+ex.nth_from.check(nth_from)
+
+# %% [markdown]
 # ## In the package
 #
-# Here are two pieces that you can now read. The first is `[M; x]` of equation 2, the
-# memory with the input as one more row. The second draws examples of nth farthest,
-# thousands at once, without a loop over them. Look for the new axis that pairs each
-# vector with the one asked about, for the three one-hot parts that are written in
-# place, and for `labels[rows, order[rows, rank]]`, one entry for each example.
+# Two pieces that you can now read: `[M; x]` of equation 2, the memory with the input as
+# one more row, and the drawing of examples of nth farthest.
 
 # %%
 course.show(equations.append_rows, load_task("nth_farthest").draw)
 
 # %% [markdown]
-# `np.einsum` is a product with named axes: `"bkd,bkd->bk"` multiplies the two arrays
-# entry by entry and sums over `d`, which is missing on the right. Here that gives the
-# squared distances. `rng.permuted` shuffles every row by itself.
-#
 # ## Takeaways
 #
 # - Axis 0 of a memory walks over slots, axis 1 over units. Examples and heads stand in
 #   front, so count from the end.
-# - An axis that you sum over goes away. `keepdims=True` keeps it with size 1, so that a
-#   later broadcast goes the right way.
+# - An axis that you sum over goes away. `keepdims=True` keeps it with size 1.
 # - Shapes are aligned from the right. A square array hides mistakes: test with sizes
 #   that all differ. Where they cannot differ, test values.
-# - `reshape` cuts, `swapaxes` exchanges. They are not the same, even where the shape
-#   is.
-# - A view shares its numbers with the original.
+# - `reshape` cuts, `swapaxes` exchanges. A view shares its numbers with the original.
 #
-# **Further.** In which of the five exercises can a mistake leave the shape as it is, if
-# all arrays are square? `M[..., :, None, :] - M[..., None, :, :]` makes `N` times as
-# many numbers as `M` has: how can you get squared distances from one matrix product
-# instead, and what do you lose in rounding? Why does reshaping the transpose of a
-# matrix have to copy?
+# **Further.** In which of the first five exercises can a mistake leave the shape as it
+# is, if all arrays are square? `M[..., :, None, :] - M[..., None, :, :]` makes `N`
+# times as many numbers as `M` has: how can you get squared distances from one matrix
+# product instead, and what do you lose in rounding? Why does reshaping the transpose of
+# a matrix have to copy?
 
 # %% tags=["hide-cell"]
-# Answer 1: in all but `one_hot`, whose labels and vectors never have the same axes.
+# Answer 1
+# In all but `one_hot`, whose labels and vectors never have the same axes.
 # Each of these is wrong, and has the right shape:
 M = rng.normal(size=(3, 3, 3))
 for right, wrong in (
@@ -424,7 +400,8 @@ for right, wrong in (
     print(right.shape == wrong.shape, np.allclose(right, wrong))
 
 # %% tags=["hide-cell"]
-# Answer 2: |a - b|^2 = |a|^2 + |b|^2 - 2 a b, so one product of M with its transpose is
+# Answer 2
+# |a - b|^2 = |a|^2 + |b|^2 - 2 a b, so one product of M with its transpose is
 # enough. What you lose: where slots are far from 0 and close together, two large
 # numbers are subtracted that agree in most digits. A distance may even come out below
 # 0.
@@ -436,7 +413,8 @@ for far in (0.0, 1e4, 1e8):
     print(f"slots at {far:.0e}: error {error:.0e}, smallest {fast.min():.0e}")
 
 # %% tags=["hide-cell"]
-# Answer 3: a reshape reads the entries in the order of the axes. In the transpose that
+# Answer 3
+# A reshape reads the entries in the order of the axes. In the transpose that
 # order is not the one in memory, and no steps from entry to entry, the same all along
 # an axis, walk through it. A view needs such steps (strides), so NumPy copies.
 matrix = np.arange(6.0).reshape(2, 3)

@@ -1,21 +1,15 @@
 # %% [markdown]
-# # 2. A tape: all derivatives in one walk back
+# # 2. An engine of your own: all derivatives in one walk back
 #
-# **No equation of the paper: the chain rule.** About 55 minutes. You need chapter 1 and
-# derivatives; partial derivatives are explained again below. In this chapter the
-# letters are not the paper's: $a$, $b$, $x$ and $y$ are any arrays, and $n$ is the
-# length of any row.
+# **No equation of the paper: the chain rule.** About 130 minutes, in two sittings. You
+# need derivatives, and for the second sitting chapter 1 (arrays). In this chapter the
+# letters are not the paper's: $a$, $b$, $x$ and $y$ are any numbers or arrays.
 #
-# The paper does not say what should travel between the slots. It leaves that to
-# learning:
-#
-# > it is up to the model to learn (via parameters $W^q$, $W^k$, and $W^v$) how to
-# > shuttle information from memory to memory. (Section 3.1)
-#
-# Learning means this. One number, the *loss*, says how wrong the answers were. You
-# change every parameter a little, in the direction in which the loss falls. So you need
-# the derivative of one number, the loss, with respect to each of very many parameters.
-# How many parameters does a small core have?
+# The paper does not say what should travel between the slots: "it is up to the model to
+# learn" (section 3.1). Learning means this. One number, the *loss*, says how wrong the
+# answers were. You change every parameter a little, in the direction in which the loss
+# falls. So you need the derivative of the loss with respect to each parameter. How many
+# does a small core have?
 
 # %%
 import math
@@ -24,113 +18,201 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import tinyrmc
-from tinyrmc import Parameter, Tape, course, equations, primitives
+from tinyrmc import Parameter, Tape, course, primitives
 from tinyrmc.autograd import engine
 from tinyrmc.course.exercises import tape as ex
 
 course.setup()
-rng = np.random.default_rng(3)
 network = tinyrmc.load(course.assets() / "nth_farthest_4x4.npz")
 print(f"{sum(parameter.size for parameter in network.parameters()):,} parameters")
 
 # %% [markdown]
-# You could move the parameters one at a time and look at the loss, but that takes one
-# run of the network for each of them. *Reverse mode* gets all derivatives from one run
-# and one walk back through it. You build it from nothing, in five steps, each an
-# exercise. At the end it stands beside the project's engine.
+# To move each of them and look at the loss takes as many runs. *Reverse mode* gets all
+# derivatives from one run and one walk back. You write an engine that does it, first
+# for numbers, then for arrays. From then on it trains your networks.
 #
-# ## One link of the chain
+# ## Five lines by hand
 #
-# A network is a long computation made of small operations. Take one of them: an array
-# $x$ goes in and an array $y$ comes out. Whatever comes later turns $y$ into the loss
-# $L$. Suppose you already know how the loss depends on $y$. That is an array $g$ of the
-# shape of $y$, with $g_j = \partial L / \partial y_j$. It is called the *gradient* of
-# $y$ (short for: of the loss with respect to $y$). Each entry is a *partial
-# derivative*: how fast $L$ changes when $y_j$ alone moves and all other entries stand
-# still. If $x_k$ moves instead, every $y_j$ moves with it, and the chain rule adds up
-# what they do to $L$:
+# $$c = a b \qquad d = \tanh c \qquad e = d a \qquad f = e + b \qquad L = f f$$
+#
+# Begin at the end. The derivative of $L$ with respect to $f$ is $2f$. What is it with
+# respect to $e$? A change of $e$ changes $f$ by as much. And with respect to $d$? Go on
+# upwards: at each line you know the derivative of what comes out, multiply by a local
+# derivative, and get that of what goes in. Take care with $a$ and $b$: *what is used
+# twice is paid twice*, and the two add up.
+#
+# **Exercise 1.** Do this walk in code, a line for each derivative.
+
+
+# %%
+def five_lines(a, b):
+    """Numbers -> dL/da, dL/db. The slope of tanh at c is 1 - d * d."""
+    ...
+
+
+ex.five_lines.check(five_lines)
+
+# %% [markdown]
+# (The check needs no formula. Chapter 3 (checking) shows its trick.)
+#
+# ## A number that remembers
+#
+# Let every operation write down what went in, what came out, and the local derivatives.
+# The list is called a *tape*: it is recorded forwards and played backwards. For
+# $c = ab$ the entry is
+#
+#     (c, [(a, b.data), (b, a.data)])
+#
+# When is the derivative of a value complete? When all its uses have paid in. Nothing
+# can be used before it is made, so all uses stand *later on the tape* than the entry
+# that made it. Walk from the end, and when you come to that entry, it is complete.
+#
+# **Exercise 2.** Write `Value`. Each operation returns a new Value and appends its
+# entry to the tape. `backward` gives the value it is called on the `grad` 1, walks, and
+# pays into the `grad` of all others. (One case doubles a number sixteen times: 16
+# entries, but $2^{16}$ paths. Walk along entries, not along paths.)
+
+
+# %%
+class Value:
+    """A number that leaves on its tape, a list, how it was made."""
+
+    def __init__(self, data, tape):
+        self.data, self.tape, self.grad = data, tape, 0.0
+
+    def __add__(self, other): ...
+
+    def __sub__(self, other): ...
+
+    def __mul__(self, other): ...
+
+    def tanh(self): ...
+
+    def backward(self): ...
+
+
+ex.Value.check(Value)
+Value = ex.Value.yours(Value)
+
+# %% [markdown]
+# `yours` hands back your class if it is right, and the course's if not. The cells below
+# run on what it hands back. Here are the five lines again:
+
+# %%
+tape = []
+a, b = Value(0.5, tape), Value(2.0, tape)
+f = (a * b).tanh() * a + b
+loss = f * f
+loss.backward()
+by_hand = ex.five_lines(0.5, 2.0)
+print(f"by the tape: {a.grad:.6f}, {b.grad:.6f}; by hand: ", end="")
+print(*(f"{slope:.6f}" for slope in by_hand), sep=", ")
+
+# %% tags=["hide-input"] alt="Seven values in a row, a, b, c, d, e, f and the loss, with an arc from each input to its output that carries the local derivative; below each value stands the derivative of the loss with respect to it, found from right to left. Two arcs leave a, two leave b, and two lead from f to the loss"
+# Draws the values, the local derivatives and the walk back
+figure, panel = plt.subplots(figsize=(10, 3.6))
+values = [a, b, *(output for output, _ in tape)]
+place = {id(value): k for k, value in enumerate(values)}
+plate = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+for output, inputs in tape:
+    for k, (value, derivative) in enumerate(inputs):
+        start, end = place[id(value)], place[id(output)]
+        bend = 0.6 if end - start > 1 else 0.25 + 0.5 * k * (value is f)
+        arc = {"arrowstyle": "-|>", "connectionstyle": f"arc3,rad={-bend}"}
+        ends = (end - 0.1, 0.22), (start + 0.1, 0.22)
+        panel.annotate("", *ends, arrowprops={"color": "0.5"} | arc)
+        top = (start + end) / 2, 0.22 + 0.57 * bend * (end - start - 0.2)
+        look = {"ha": "center", "va": "center", "color": "C0", "fontsize": 9}
+        panel.text(*top, rf"$\times$ {derivative:.2f}", bbox=plate, **look)
+box = {"boxstyle": "round", "facecolor": "0.93", "edgecolor": "0.6"}
+for k, (name, value) in enumerate(zip("abcdefL", values, strict=True)):
+    look = {"ha": "center", "va": "center"}
+    panel.text(k, 0, f"{name} = {value.data:.2f}", bbox=box, **look)
+    panel.text(k, -0.4, f"{value.grad:.3f}", color="C1", **look)
+style = {"arrowstyle": "-|>", "color": "C1"}
+panel.annotate("", (-0.3, -0.68), (6.3, -0.68), arrowprops=style)
+caption = "the walk back: derivative of the loss with respect to each value"
+panel.text(3, -0.74, caption, ha="center", va="top", color="C1")
+panel.set(xlim=(-0.6, 6.6), ylim=(-1.0, 1.9))
+panel.axis("off")
+plt.show()
+
+# %% [markdown]
+# ## Your first network
+#
+# That is enough to learn with. A network of four *hidden units* turns a number $x$ into
+# a guess: $\sum_k v_k \tanh(w_k x + b_k) + c$, thirteen weights in all. It shall learn
+# the sine from thirteen points.
+#
+# **Exercise 3.** Write the loop. In each step: a new tape, a Value for each weight, the
+# loss (the sum of the squared errors), the walk back, and new weights, each moved
+# against its `grad` by `rate` times as much.
+
+
+# %%
+def waves(weights, x):
+    """The network: thirteen Values and a Value -> a Value."""
+    guess = weights[-1]
+    for k in range(0, 12, 3):
+        w, b, v = weights[k : k + 3]
+        guess = guess + (w * x + b).tanh() * v
+    return guess
+
+
+def learn(weights, network, xs, ys, rate, steps):
+    """weights, xs, ys lists of numbers; network(values, x), x a Value -> a Value
+    -> new weights (a list of numbers), the loss before each step (a list).
+    """
+    ...
+
+
+ex.learn.check(learn)
+learn = ex.learn.yours(learn)
+
+# %%
+xs = np.linspace(-3, 3, 13).tolist()
+ys = [math.sin(x) for x in xs]
+weights = np.random.default_rng(3).normal(size=13).tolist()
+losses, drawn, dense = [], {}, np.linspace(-3, 3, 61)
+for until in (0, 20, 200, course.fast(1000, 220)):
+    weights, more = learn(weights, waves, xs, ys, 0.01, until - len(losses))
+    losses += more
+    values = [Value(w, []) for w in weights]
+    drawn[until] = [waves(values, Value(x, [])).data for x in dense]
+print(f"loss at first {losses[0]:.3f}, in the end {losses[-1]:.4f}")
+
+# %% tags=["hide-input"] alt="Thirteen points of the sine and the network's guess at the start and after 20, 200 and 1000 steps: it comes closer until the line runs through the points"
+# Draws the points and the guesses
+figure, panel = plt.subplots(figsize=(7, 3.2))
+panel.plot(xs, ys, "o", color="0.3", label="sine")
+for (steps, guess), colour in zip(drawn.items(), ("C6", "C4", "C1", "C0"), strict=True):
+    panel.plot(dense, guess, color=colour, label=f"after {steps} steps")
+panel.legend(ncols=2, fontsize=9)
+panel.set(xlabel="x", ylim=(-2.6, 2.6))
+plt.show()
+
+# %% [markdown]
+# Your own network has learnt on your own engine. **This is a good place to stop.**
+#
+# ## From numbers to arrays
+#
+# A Python object for every number is slow. Let us have one for every *array*. An
+# operation turns an array $x$ into an array $y$, and $g$ is the *gradient* of $y$: an
+# array like $y$, with $g_j = \partial L / \partial y_j$. The chain rule adds up what
+# all $y_j$ say about $x_k$:
 #
 # $$\frac{\partial L}{\partial x_k} = \sum_j g_j \, \frac{\partial y_j}{\partial x_k}$$
 #
-# The rule that turns $g$ into the array on the left is called the operation's
-# *vector-Jacobian product*, *vjp* for short. The vector is $g$, and the Jacobian is the
-# table of all $\partial y_j / \partial x_k$. Nobody ever makes that table. Multiply a
-# batch of memories by a matrix, and see how large it would be:
-
-# %%
-B, N, F = 256, 8, 64
-numbers = B * N * F
-print(f"a batch of memories holds {numbers:,} numbers")
-print(f"and the table of derivatives {numbers**2:,}")
-
-# %% [markdown]
-# Nor do you need it: the tables of the usual operations are full of zeros and
-# repetitions. You can write down some vjps at once:
+# The rule that turns $g$ into this sum is the operation's *vector-Jacobian product*,
+# *vjp* for short. Nobody ever makes the table of all $\partial y_j / \partial x_k$: for
+# a batch of 256 memories of 8 times 64 numbers it would have $131{,}072^2$ entries,
+# nearly all of them 0. For an operation that works entry by entry the vjp is what you
+# know already: $g$ times the local derivative. New are two things.
 #
-# | operation | gradient of its arguments, given $g$ | why |
-# |---|---|---|
-# | $y = a + b$ | $g$, $g$ | each passes its changes on as they are |
-# | $y = a \, b$, entry by entry | $g \, b$, $g \, a$ | each is scaled by the other |
-# | $y = \tanh x$ | $g \, (1 - y^2)$ | the slope of tanh |
-# | $y = \sum_k x_k$ | $g$ for every $x_k$ | each counts once |
+# Broadcasting uses one array many times. A bias that is added to every slot is used
+# once per slot, so its gradient is the sum over the slots.
 #
-# Two more operations, the matrix product and the softmax, make up most of attention. In
-# a product $y = a b$ of matrices, $y_{ij} = \sum_k a_{ik} b_{kj}$, so $a_{ik}$ acts on
-# row $i$ of $y$ only.
-#
-# **Exercise 1.** The vjp of the matrix product. It takes two matrix products where the
-# way there took one. This is why the walk back costs about twice as much. (How does the
-# check know the right gradient? It needs no formula: it moves each entry of `a` and `b`
-# by a tiny amount and sees what comes of it. Chapter 3 shows the trick, the *complex
-# step*. From here on it judges every derivative that you write.)
-
-
-# %%
-def matmul_vjp(g, a, b):
-    """a (I, K), b (K, J), g (I, J) the gradient of a @ b -> gradients of a and of b."""
-    ...
-
-
-ex.matmul_vjp.check(matmul_vjp)
-
-# %% [markdown]
-# The *softmax* turns a row of any numbers, the scores $x$, into shares $y$ that are
-# positive and sum to 1 (chapter 5 says what for):
-#
-# $$y_j = \frac{e^{x_j}}{s}, \qquad s = \sum_k e^{x_k}$$
-#
-# All shares depend on all scores, through $s$. Because
-# $\partial s / \partial x_k = e^{x_k}$, the rule for quotients gives
-#
-# $$\frac{\partial y_j}{\partial x_k}
-# = \frac{\delta_{jk} \, e^{x_j} s - e^{x_j} e^{x_k}}{s^2} = y_j (\delta_{jk} - y_k),$$
-#
-# where $\delta_{jk}$ is 1 if $j = k$ and 0 otherwise.
-#
-# **Exercise 2.** The vjp of the softmax. Put this into the chain rule and simplify the
-# sum. The rule needs to remember only the result `y`; it never sees `x`.
-
-
-# %%
-def softmax_vjp(g, y):
-    """g, y (..., n), y = softmax(x) over the last axis -> gradient of x (..., n)."""
-    ...
-
-
-ex.softmax_vjp.check(softmax_vjp)
-
-# %% [markdown]
-# ## What is used twice is paid twice
-#
-# If $x$ goes into two operations, the loss depends on it in two ways, and the
-# derivatives add up. For $L = x \cdot x$ each factor contributes $x$, and the sum is
-# $2x$.
-#
-# Broadcasting (chapter 1) uses one array many times. A bias that is added to every slot
-# is used once per slot, so its gradient is the sum over the slots. This is the one
-# place on the way back where shapes must be put right again.
-#
-# **Exercise 3.** You have the gradient of the stretched array. Find the gradient of the
+# **Exercise 4.** You have the gradient of the stretched array. Find the gradient of the
 # original.
 
 
@@ -141,26 +223,22 @@ def unbroadcast(g, shape):
 
 
 ex.unbroadcast.check(unbroadcast)
-my_unbroadcast = ex.unbroadcast.yours(unbroadcast)
+unbroadcast = ex.unbroadcast.yours(unbroadcast)
 
 # %% [markdown]
-# ### A batch meets one matrix
+# The other is the matrix product, $y_{ij} = \sum_k a_{ik} b_{kj}$. Derive its vjp:
+# which $y_{ij}$ does $a_{ik}$ act on, and by how much? Put that into the chain rule and
+# read the sum as a product of two matrices. Do the same for $b_{kj}$. Test your result
+# by its shapes: the gradient of $a$ is like $a$.
 #
-# Exercises 1 and 3 meet in every layer of the core. The memories of a batch are a stack
-# of matrices, $(B, N, F)$, and $W$ is a single one, $(F, G)$. In `memories @ W`
-# broadcasting gives each memory the same $W$, so $W$ is used $B$ times. Each use pays
-# in a gradient of its own, $M_b^\top g_b$, where $g_b$ is the gradient of $M_b W$, and
-# the gradient of $W$ is their sum:
+# In the core, the factors are stacks. Memories are $(B, N, F)$ and a weight is
+# $(F, G)$: it is used $B$ times, so its gradients add up.
 #
-# $$\frac{\partial L}{\partial W} = \sum_b M_b^\top g_b, \qquad
-# \frac{\partial L}{\partial M_b} = g_b W^\top$$
+# **Write down first:** `a` is (5, 3, 4). What is the shape of `a.T`? And of
+# `np.swapaxes(a, -1, -2)`?
 #
-# **Write down first:** `memories` is (5, 3, 4) and `W` is (4, 2). What is the shape of
-# `memories.T`? And of `np.swapaxes(memories, -1, -2)`?
-#
-# **Exercise 4.** The vjp of `@` for stacks of matrices, with any leading axes. The
-# leading axes of `a` and `b` need not be the same: they broadcast, as always.
-# `my_unbroadcast` is there for you.
+# **Exercise 5.** The vjp of `@` for stacks of matrices. The leading axes of `a` and `b`
+# broadcast, as always; `unbroadcast` is there for you.
 
 
 # %%
@@ -172,209 +250,122 @@ def stacks_vjp(g, a, b):
 
 
 ex.stacks_vjp.check(stacks_vjp)
-my_stacks_vjp = ex.stacks_vjp.yours(stacks_vjp)
+stacks_vjp = ex.stacks_vjp.yours(stacks_vjp)
 
-# %%
-memories, W = rng.normal(size=(5, 3, 4)), rng.normal(size=(4, 2))
-print(memories.T.shape, np.swapaxes(memories, -1, -2).shape)
-g = np.ones((5, 3, 2))  # each entry of the product counts once
-by_memories, by_W = my_stacks_vjp(g, memories, W)
-one_by_one = sum(M.T @ g_M for M, g_M in zip(memories, g, strict=True))
-print("a sum over the batch:", np.allclose(by_W, one_by_one), by_W.shape)
+# %% tags=["hide-output"]
+a = np.zeros((5, 3, 4))
+print("a.T:", a.T.shape, "  swapaxes:", np.swapaxes(a, -1, -2).shape)
 
 # %% [markdown]
-# ## In which order
+# ## Nodes and a tape
 #
-# Every operation that runs is written into a list: what went in, what came out, and its
-# derivative at this point. Below is the list of $L = \tanh(a b) \, a$, with numbers in
-# place of arrays. Value 0 is $a$, value 1 is $b$, and each entry of the list makes the
-# next value:
-
-# %%
-a, b = 0.5, 2.0
-product = a * b
-squashed = math.tanh(product)
-loss = squashed * a
-entries = [
-    # value 2 = a b: its derivative with respect to value 0 is b, to value 1 it is a
-    (2, [(0, b), (1, a)]),
-    # value 3 = tanh(value 2)
-    (3, [(2, 1 - squashed**2)]),
-    # value 4 = value 3 times a: the loss
-    (4, [(3, a), (0, squashed)]),
-]
-gradient = ex.backward(entries, 5)  # the walk back: exercise 5, below
-slope = 1 / math.cosh(product) ** 2  # of tanh
-print(f"gradient of a: {gradient[0]:.6f}, by hand: {squashed + a * b * slope:.6f}")
-print(f"gradient of b: {gradient[1]:.6f}, by hand: {a * a * slope:.6f}")
-
-# %% tags=["hide-input"] alt="Five values in a row, a, b, a b, tanh and the loss, with an arc from each input to its output that carries the local derivative; below each value stands the derivative of the loss with respect to it, found from right to left. Two arcs leave a"
-# Draws the five values and the walk back
-figure, panel = plt.subplots(figsize=(9, 3.4))
-names = ("a", "b", "a b", "tanh(a b)", "loss")
-numbers = (a, b, product, squashed, loss)
-plate = {"facecolor": "white", "edgecolor": "none", "pad": 1}
-for output, inputs in entries:
-    for value, derivative in inputs:
-        width = output - value - 0.2
-        bend = 0.5 if output - value > 1 else 0.2
-        arc = {"arrowstyle": "-|>", "connectionstyle": f"arc3,rad={-bend}"}
-        ends = (output - 0.1, 0.22), (value + 0.1, 0.22)
-        panel.annotate("", *ends, arrowprops={"color": "0.5"} | arc)
-        top = (value + output) / 2, 0.27 + 0.77 * bend * width
-        look = {"ha": "center", "va": "bottom", "color": "C0", "bbox": plate}
-        panel.text(*top, rf"$\times$ {derivative:.2f}", **look)
-box = {"boxstyle": "round", "facecolor": "0.93", "edgecolor": "0.6"}
-for k, (name, number) in enumerate(zip(names, numbers, strict=True)):
-    panel.text(k, 0, f"{name} = {number:.2f}", ha="center", va="center", bbox=box)
-    panel.text(k, -0.42, f"{gradient[k]:.3f}", ha="center", va="center", color="C1")
-style = {"arrowstyle": "-|>", "color": "C1"}
-panel.annotate("", (-0.3, -0.72), (4.3, -0.72), arrowprops=style)
-caption = "the walk back: derivative of the loss with respect to each value"
-panel.text(2, -0.8, caption, ha="center", va="top", color="C1")
-panel.set(xlim=(-0.6, 4.6), ylim=(-1.05, 1.95))
-panel.axis("off")
-plt.show()
-
-# %% [markdown]
-# When is the gradient of a value complete? When all its uses have paid in. Here $a$
-# has two uses: it gets 2.00 times 0.210 from one and 0.76 times 1.000 from the other.
-# Nothing can be used before it is made, so all uses of a value stand *later in the
-# list* than the entry that made it. Walk the list from its end. When you come to that
-# entry, the gradient of its value is complete. You search no graph and visit nothing
-# twice.
+# Now the array's `Value`. A `Node` holds an array and its tape. Instead of local
+# derivatives, an operation records its vjp, a small function that takes $g$ and returns
+# a tuple, one gradient for each input. `__add__` shows how.
 #
-# **Exercise 5.** The walk. Values are numbered in the order in which they were made.
-# The last is the loss, whose derivative with respect to itself is 1. One of the cases
-# adds a number to itself, then the sum to itself, and so on, sixteen times: 16 entries,
-# but $2^{16}$ or 65,536 paths from the number to the loss. The derivative is a sum over
-# all of them. If you followed each path by itself, you would walk 65,536 of them, and
-# with forty such steps you would never finish. The walk handles each entry once.
+# **Exercise 6.** The other operations. Do not care about broadcasting here; the tape
+# will. `relu` is $\max(x, 0)$, and `mean` is that of all entries, a single number.
 
 
 # %%
-def backward(entries, count):
-    """entries [(output, [(input, d output / d input), ...]), ...]
-    -> the derivatives of the loss with respect to all `count` values.
-    """
-    ...
+class Node:
+    """An array on a tape; each operation is recorded with its vjp."""
 
-
-ex.backward.check(backward)
-
-# %% [markdown]
-# ## A whole tape in forty lines
-#
-# Now put it together. The list is called a *tape*, because it is recorded forwards and
-# played backwards. A `Value` is an array that knows its number on the tape. Each
-# operation computes its result and leaves an entry with its vjp, a small function that
-# remembers what it needs. Matrix products take the vjp of exercise 4. The walk is
-# exercise 5, with exercise 3 inside it. Where your functions are right, they are the
-# ones that run.
-
-
-# %%
-class Value:
-    __array_ufunc__ = None  # NumPy must not try to add a Value to an array
+    __array_ufunc__ = None  # NumPy must not try to add a Node to an array
 
     def __init__(self, data, tape):
-        self.data, self.tape, self.id = np.asarray(data, float), tape, tape.count
-        tape.count += 1
+        self.data, self.tape = data, tape
 
     def __add__(self, other):
         y = self.data + other.data
         return self.tape.record(y, (self, other), lambda g: (g, g))
 
-    def __sub__(self, other):
-        y = self.data - other.data
-        return self.tape.record(y, (self, other), lambda g: (g, -g))
+    def __sub__(self, other): ...
 
-    def __mul__(self, other):
-        a, b = self.data, other.data
-        return self.tape.record(a * b, (self, other), lambda g: (g * b, g * a))
+    def __mul__(self, other): ...
 
-    def __matmul__(self, other):
-        a, b = self.data, other.data
-        return self.tape.record(a @ b, (self, other), lambda g: my_stacks_vjp(g, a, b))
+    def __matmul__(self, other): ...
 
-    def tanh(self):
-        y = np.tanh(self.data)
-        return self.tape.record(y, (self,), lambda g: (g * (1 - y * y),))
+    def tanh(self): ...
 
-    def mean(self):
-        x = self.data
-        share = np.full(x.shape, 1 / x.size)
-        return self.tape.record(x.mean(), (self,), lambda g: (g * share,))
+    def relu(self): ...
+
+    def mean(self): ...
 
 
-class LittleTape:
-    def __init__(self):
-        self.entries, self.count = [], 0
-
-    def record(self, data, inputs, vjp):
-        output = Value(data, self)
-        places = [(value.id, value.data.shape) for value in inputs]
-        self.entries.append((output.id, places, vjp))
-        return output
-
-    def gradient(self, loss, wanted):
-        gradients = {loss.id: np.ones(())}
-        for output, inputs, vjp in reversed(self.entries):
-            if output in gradients:  # else the loss does not depend on it
-                for (id, shape), g in zip(inputs, vjp(gradients[output]), strict=True):
-                    gradients[id] = gradients.get(id, 0) + my_unbroadcast(g, shape)
-        return [gradients[value.id] for value in wanted]
-
+ex.Node.check(Node)
+Node = ex.Node.yours(Node)
 
 # %% [markdown]
-# That is enough to train a network. Sixteen *hidden units*, the numbers between its two
-# matrices, learn the sine from 64 points. In every step a new tape records the run, the
-# walk gives four gradients, and each array moves a little against its own gradient.
-#
-# **Write down first:** how many entries does each tape have? Count the operations in
-# the lines of `guess`, `error` and `loss`.
+# **Exercise 7.** The tape. `watch` makes a Node of an array. `record` makes the Node of
+# a result, and keeps an entry. `gradient` walks back and returns the gradients of the
+# nodes in the list `wanted`, zeros where the loss does not depend on one. Each node
+# gets the sum of what its uses pay, every payment brought to the node's shape by
+# `unbroadcast`. (A Node may be the key of a dict.)
+
 
 # %%
+class LittleTape:
+    """Records what happens to arrays, and plays it backwards."""
+
+    def __init__(self):
+        self.entries = []
+
+    def watch(self, data): ...
+
+    def record(self, data, inputs, vjp): ...
+
+    def gradient(self, loss, wanted): ...
+
+
+ex.LittleTape.check(LittleTape)
+LittleTape = ex.LittleTape.yours(LittleTape)
+
+# %% [markdown]
+# Sixteen hidden units now learn the sine from 64 points, five times as many, on your
+# tape. **Write down first:** how many entries does each tape have? And how many did the
+# tape of numbers have in each step?
+
+# %% tags=["hide-output"]
 points = np.linspace(-math.pi, math.pi, 64)[:, None]  # (64, 1)
 target = np.sin(points)
 start = np.random.default_rng(5)
 weights = [start.normal(size=(1, 16)), start.normal(size=16)]  # the hidden units
 weights += [start.normal(size=(16, 1)) / 4, np.zeros(1)]  # the output
-curves, losses = {}, {}
-for step in range(course.fast(2001, 201)):
+losses = []
+for _ in range(course.fast(2000, 200)):
     tape = LittleTape()
-    W1, b1, W2, b2 = values = [Value(weight, tape) for weight in weights]
-    guess = (Value(points, tape) @ W1 + b1).tanh() @ W2 + b2  # (64, 1)
-    error = guess - Value(target, tape)
+    W1, b1, W2, b2 = nodes = [tape.watch(weight) for weight in weights]
+    guess = (tape.watch(points) @ W1 + b1).tanh() @ W2 + b2  # (64, 1)
+    error = guess - tape.watch(target)
     loss = (error * error).mean()
-    for weight, g in zip(weights, tape.gradient(loss, values), strict=True):
-        weight -= 0.1 * g
-    if step in (0, 50, 200, 2000):
-        curves[step], losses[step] = guess.data, float(loss.data)
-print(len(tape.entries), "entries on each tape")
-found = ", ".join(f"{step} steps: {value:.4f}" for step, value in losses.items())
-print("loss after", found)
-
-# %% tags=["hide-input"] alt="The sine and what the network makes of it at the start, after 50, 200 and 2000 steps: it comes closer until the two lines lie on each other"
-# Draws the sine and the four guesses
-figure, panel = plt.subplots(figsize=(7, 3.2))
-panel.plot(points, target, color="0.3", lw=5, alpha=0.3, label="sine")
-colours = {0: "C6", 50: "C4", 200: "C1", 2000: "C0"}
-for step, guess in curves.items():
-    panel.plot(points, guess, color=colours[step], label=f"after {step} steps")
-panel.legend(ncols=2, fontsize=9)
-panel.set(xlabel="x", ylim=(-1.6, 1.9))
-plt.show()
+    pairs = zip(weights, tape.gradient(loss, nodes), strict=True)
+    weights = [weight - 0.1 * g for weight, g in pairs]
+    losses.append(float(loss.data))
+numbers = []
+waves([Value(0.0, numbers) for _ in range(13)], Value(0.0, numbers))
+print("entries for arrays:", len(tape.entries))
+print("for numbers:", 13 * (len(numbers) + 3), "(3 more for each point's error)")
+print(f"loss at first {losses[0]:.4f}, in the end {losses[-1]:.4f}")
 
 # %% [markdown]
-# ### The tape as a graph
+# That is why engines have arrays. (If your LittleTape is right, it is kept, with your
+# Node and your vjps. Other chapters fetch it with `course.little_tape()`.)
 #
-# A tape is a list, but it describes a graph: which value was made from which. The
-# project's engine keeps such a tape, too, and `course.draw_tape` draws it. Here is the
-# same network, recorded by the engine. Time runs downwards, to the loss. The walk back
-# starts at the bottom and climbs along the same lines, and the rounded boxes are where
-# it ends: the four arrays that learn. Points and targets are constants, so no line
-# leads to them.
+# ## Your tape beside ours
+#
+# The project's engine is this tape, grown up:
+#
+# | yours | ours | what is new there |
+# |---|---|---|
+# | `Node` | `Tensor` | it refuses what would go wrong silently, such as `+=` |
+# | `weights`, a list | `Parameter` | it outlives the tape, and each walk back adds into its `grad` |
+# | the vjps | `primitives.py` | a table of rules, on NumPy and on a GPU |
+# | `LittleTape` | `Tape` | an entry is gone once it has been used |
+#
+# `course.draw_tape` draws what it has recorded, here your network. Time runs downwards;
+# the walk back climbs from the bottom along the same lines. The error goes into the
+# product twice, so two gradients climb.
 
 # %% alt="The recorded network as a graph: W1 goes into matmul, b1 is added, then tanh, matmul with W2, b2 is added, then subtract, multiply, mean. Two lines lead from subtract to multiply"
 W1, b1, W2, b2 = (Parameter(weight) for weight in weights)
@@ -386,67 +377,9 @@ course.draw_tape(loss, {"W1": W1, "b1": b1, "W2": W2, "b2": b2})
 plt.show()
 
 # %% [markdown]
-# The error goes into the product twice, by two lines. So two gradients climb from
-# `multiply` to `subtract`, and what is used twice is paid twice.
-#
-# ## Your tape beside ours
-#
-# The project's engine, `engine.py`, is this tape, grown up. The list and the walk are
-# the same. You have written all of its parts:
-#
-# | yours | ours | what is new there |
-# |---|---|---|
-# | `Value` | `Tensor` | it refuses what would go wrong silently, such as `+=` |
-# | `weights`, a list of arrays | `Parameter` | it outlives the tape, and each walk back adds into its `grad` |
-# | `softmax_vjp`, the vjp of the matrix product, the lambdas | `primitives.py` | a table of rules, each tested by itself; for any leading axes, on NumPy and on a GPU |
-# | `LittleTape.record` | `Primitive.__call__` | arguments that need no gradient cost nothing; one dtype for all |
-# | `unbroadcast` | `gradients.unbroadcast` | nothing: it is called in one place, for all rules |
-# | `backward`, `LittleTape.gradient` | `Tape.backward`, `Tape.gradient` | an entry is gone once it has been used, with the arrays that only it remembered |
-#
-# Here the engine is at work on equation 1, which is attention (chapter 5). The function
-# `equations.attention` also runs on NumPy. Give it `primitives` as its array library,
-# and it leaves one entry for each operation. **Write down first:** which of the
-# arguments below will be constants, for which nobody needs a gradient?
-
-# %%
-query, key = Parameter(rng.normal(size=(4, 2))), Parameter(rng.normal(size=(4, 2)))
-memory = rng.normal(size=(3, 4))
-with Tape() as tape:
-    queries, keys = memory @ query, memory @ key
-    blended = equations.attention(primitives, queries, keys, memory)  # (3, 4)
-    loss = primitives.sum(primitives.square(blended))
-
-
-def place(spec):
-    """An argument or a result as the tape knows it: (number, shape, dtype), or None."""
-    if spec is None:
-        return "constant"
-    id, shape, _ = spec
-    return f"parameter {shape}" if id < 0 else f"#{id} {shape}"
-
-
-for rules, _, inputs, outputs, _, _ in tape.entries:
-    taken, made = (", ".join(map(place, specs)) for specs in (inputs, outputs))
-    print(f"{rules.name:<9}{taken:<32} -> {made}")
-
-# %% [markdown]
-# The memory is a plain array, not a parameter, so it appears as a constant, and nobody
-# computes a gradient for it. The other constant is a number, the root $\sqrt{d_k}$ that
-# scores are divided by. The walk back pays into the parameters' `grad`:
-
-# %%
-tape.backward(loss)
-print("gradient of the query matrix:")
-print(query.grad.round(3))
-
-# %% [markdown]
-# ### Your own operation
-#
-# An operation is a pair of rules, and yours are as good as the engine's. The first rule
-# gets the array library, `xp`, and returns the result and a tuple of what the way back
-# will need. The second gets the gradient $g$ of the result, and what the first has
-# kept. (`needs` says which arguments want a gradient; with one argument you need not
-# look.) Here is the cube of every entry:
+# An operation of the engine is a pair of rules. The first gets the array library, `xp`,
+# and returns the result and a tuple of what the way back will need. The second gets $g$
+# and what the first has kept. (`needs` says which arguments want a gradient.)
 
 
 # %%
@@ -468,44 +401,36 @@ tape.backward(loss)
 print(cube, x.grad)
 
 # %% [markdown]
-# That is all you need to know about the engine for now. If you want to read it line by
-# line, there is a tour in [chapter 19](19_engine_tour.ipynb).
-#
-# How do you know that a rule is right? Looking at it is not enough. Chapter 3 shows
-# what is.
+# How do you know that a rule is right? Chapter 3 (checking) shows how.
 #
 # ## Takeaways
 #
-# - A vjp turns the gradient of a result into the gradients of its arguments. Nobody
-#   makes the table of all derivatives.
-# - A value that is used several times gets the sum of what its uses pay in.
-#   Broadcasting uses a value many times, so its way back is a sum.
-# - The tape records entries in the order they ran. On the walk back, each value is
-#   complete when you reach its entry.
+# - A vjp turns the gradient of a result into the gradients of its arguments.
+# - What is used several times gets the sum of what its uses pay. Broadcasting is such a
+#   use, so its way back is a sum.
+# - Walked from its end, the tape comes to each value when all its uses have paid in.
 #
 # **Further.** What would have to change so that the walk back is itself recorded, and
 # second derivatives follow? For a function of two numbers with a million results, what
 # would be better than walking backwards? `maximum` sends the gradient to its larger
-# argument. What do you expect where both are equal, and what does the rule in
-# `primitives.py` do?
+# argument. What do you expect where both are equal?
 
 # %% tags=["hide-cell"]
-# Answer 1: the rules would have to be written with recorded operations instead of `xp`,
-# `gradient` would have to hand out Tensors, and nothing could be popped: the second
-# walk needs the first one's entries. As it is, a gradient is a plain array. If you
-# write the first derivative down yourself, its derivative is one walk more:
-x = Parameter(np.array([2.0]))
-with Tape() as tape:
-    y = primitives.sum(x * x * x)
-print("a gradient is", type(tape.gradient(y, [x])[0]).__name__)
-with Tape() as tape:
-    slope = primitives.sum(3.0 * x * x)
+# Answer 1
+# The vjps would have to work on Nodes, and `gradient` to hand out Nodes. As it is, a
+# gradient is a plain array. If you write the first derivative down yourself, its
+# derivative is one walk more:
+tape = LittleTape()
+x = tape.watch(np.array([2.0]))
+three = tape.watch(np.array([3.0]))
+slope = (three * x * x).mean()
 print("second derivative of x^3 at 2:", *tape.gradient(slope, [x])[0], "(6 x is 12)")
 
 # %% tags=["hide-cell"]
-# Answer 2: walking forward. Move one of the two numbers and carry the change along with
-# every value: two runs give all derivatives, where walking back would take a million,
-# one for each result. The complex step of chapter 3 is such a walk.
+# Answer 2
+# Walking forward. Move one of the two numbers and carry the change along with every
+# value: two runs give all derivatives, where walking back would take a million, one for
+# each result. The complex step of chapter 3 is such a walk.
 t = np.linspace(0, 1, course.fast(1_000_000, 1000))
 
 
@@ -518,9 +443,10 @@ by_b = curve(2.0, 3.0 + 1e-30j).imag / 1e-30
 print(np.allclose(by_a, t * np.cos(2 * t)), np.allclose(by_b, t * t))
 
 # %% tags=["hide-cell"]
-# Answer 3: there is no derivative at a tie, so any choice is a convention. Half for
-# each would keep the sum right; so does all for one of them. `primitives.py` gives it
-# to the second argument: then maximum(x, 0) is a ReLU that is shut at 0.
+# Answer 3
+# There is no derivative at a tie, so any choice is a convention. Half for each would
+# keep the sum right; so does all for one of them. `primitives.py` gives it to the
+# second argument: then maximum(x, 0) is a ReLU that is shut at 0, as yours is.
 a, b = Parameter(np.array([1.0, 2.0])), Parameter(np.array([1.0, 1.0]))
 with Tape() as tape:
     larger = primitives.sum(primitives.maximum(a, b))

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 5. Attention: memories look at each other
 #
-# **Equation 1, section 3.1.** About 55 minutes. You need matrix products and
+# **Equation 1, section 3.1.** About 105 minutes. You need matrix products and
 # broadcasting (chapter 1), and for the way back chapter 2.
 #
 # A memory of the Relational Memory Core is a matrix $M$ of $N$ rows, its *slots*. So

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 6. Encoding: a new input joins the memory
 #
-# **Equation 2, section 3.2.** About 70 minutes. You need chapter 5: queries, keys,
+# **Equation 2, section 3.2.** About 135 minutes. You need chapter 5: queries, keys,
 # values, softmax, heads.
 #
 # In chapter 5 the slots of a memory $M$ ($N$ rows of width $F$) looked at each other.

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 7. Layer norm and a row-wise MLP: what each slot does by itself
 #
-# **The $g_\psi$ of equation 7, section 3.3.** About 65 minutes. You need axes and
+# **The $g_\psi$ of equation 7, section 3.3.** About 130 minutes. You need axes and
 # `keepdims` (chapter 1), chapter 6, and for the way back chapters 2 and 3.
 #
 # Attention has brought each slot something new, the row $\widetilde m_i$ of

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 8. Gates: what is kept and what is written
 #
-# **Equations 3 to 6, section 3.3.** About 75 minutes. You need chapter 6, for the way
+# **Equations 3 to 6, section 3.3.** About 150 minutes. You need chapter 6, for the way
 # back chapter 2, and for one experiment chapter 4. A few words recall what comes from
 # chapter 7.
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 9. The memory update: one whole step
 #
-# **Equations 7 to 9, section 3.3.** About 95 minutes. You need attention (chapter 5),
+# **Equations 7 to 9, section 3.3.** About 200 minutes. You need attention (chapter 5),
 # the input among the rows (chapter 6), $g_\psi$ (chapter 7) and gates (chapter 8); for
 # the way back also chapter 2, and for the training at the end chapter 4.
 #

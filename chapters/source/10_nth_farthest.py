@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 10. Nth farthest: a task that asks for relations
 #
-# **Sections 4.1 and 5.1, figure 3.** About 100 minutes, of which the computer takes
+# **Sections 4.1 and 5.1, figure 3.** About 205 minutes, of which the computer takes
 # three or four. You need attention (chapter 5), the gates and the whole step (chapters
 # 8 and 9), and learning (chapter 4).
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 11. Breaking it: six bugs that run
 #
-# **All equations, each a little wrong.** About 75 minutes. You need chapters 4 to 9.
+# **All equations, each a little wrong.** About 150 minutes. You need chapters 4 to 9.
 #
 # Every bug in this chapter is a line that is easy to write and looks right. None of
 # them raises an error. All arrays have the right shapes, the loss falls, and if you

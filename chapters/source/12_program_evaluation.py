@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 12. Program evaluation: reading and writing
 #
-# **Sections 4.1, 5.2 and A.2, figures 6 and 7, table 1.** About 55 minutes, of which
+# **Sections 4.1, 5.2 and A.2, figures 6 and 7, table 1.** About 110 minutes, of which
 # the computer takes one. You need one-hot vectors (chapter 1), learning (chapter 4) and
 # a core that reads step by step (chapter 9).
 #

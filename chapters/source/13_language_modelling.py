@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 13. Language modelling: the next word
 #
-# **Sections 4.3, 5.4 and A.4, figure 12, tables 2 and 3.** About 90 minutes, of which
+# **Sections 4.3, 5.4 and A.4, figure 12, tables 2 and 3.** About 185 minutes, of which
 # the computer takes two minutes. You need the tape (chapter 2), the cross-entropy
 # (chapter 4), the LSTM (chapter 8) and the RMC (chapter 9).
 #

@@ -2,7 +2,7 @@
 # # 14. Memory networks: one question, many memories
 #
 # **End-To-End Memory Networks (Sukhbaatar, Szlam, Weston and Fergus 2015), equations 1
-# to 4, sections 4.1 and 4.2, table 1.** About 105 minutes, of which the computer takes
+# to 4, sections 4.1 and 4.2, table 1.** About 215 minutes, of which the computer takes
 # a minute or two. You need the tape (chapter 2), learning (chapter 4) and attention
 # (chapter 5).
 #

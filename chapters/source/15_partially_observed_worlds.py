@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 15. Partially observed worlds: acting on what you remember
 #
-# **Sections 4.2, 5.3 and A.3, figures 9 and 10.** About 85 minutes, of which the
+# **Sections 4.2, 5.3 and A.3, figures 9 and 10.** About 180 minutes, of which the
 # computer takes two minutes. You need the tape (chapter 2), learning (chapter 4) and
 # the step of a core (chapters 8 and 9).
 #
@@ -943,8 +943,8 @@ def play(agent, forget=False):
         trace, board = [], unseen.rgb(levels, whole=True)
         seen = unseen.observe(levels)
         logits, _, state = agent(see_box(seen)[:, None], state, trace=trace)
-        trace[0]["state"] = numbers_of(state)
-        film.append((running.copy(), board, seen, trace[0]))
+        looked = dict(*trace, state=numbers_of(state))  # a memory alone leaves a trace
+        film.append((running.copy(), board, seen, looked))
         taken = sample(logits.data[:, 0], random.random(B, np.float32))
         noise = random.random((B, unseen.noise), np.float32)
         outcome = unseen.step(levels, taken, noise)
@@ -1249,7 +1249,6 @@ course.show(package_vtrace, docstring=False)
 # | `python -m tinyrmc.train box_world full` | the paper's levels, with distractors |
 # | `python -m tinyrmc.train mini_pacman` | the same with food and ghosts |
 # | `python -m tinyrmc plot episode RUN` | the film of an agent that you have trained |
-# | `python -m tinyrmc plot level --seed 3` | a level, and its tree of keys and locks |
 #
 # ## Takeaways
 #

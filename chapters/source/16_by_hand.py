@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 16. By hand: going fast, first part
 #
-# **Equation 4, section 3.** About 35 minutes. You need the tape (chapter 2), the
+# **Equation 4, section 3.** About 65 minutes. You need the tape (chapter 2), the
 # complex step (chapter 3), layer norm with its derivative (chapter 7) and the gates
 # (chapter 8).
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 17. Cache and workers: going fast, second part
 #
-# **No equation of the paper: the same numbers, in another order.** About 20 minutes.
+# **No equation of the paper: the same numbers, in another order.** About 45 minutes.
 # You need the tape (chapter 2) and batches (chapter 4).
 #
 # A processor computes faster than its memory can deliver, and it has several cores.

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 18. CUDA: going fast, third part
 #
-# **Section 3, layer normalisation.** About 35 minutes. You need layer norm with its
+# **Section 3, layer normalisation.** About 70 minutes. You need layer norm with its
 # derivative (chapter 7) and what a fused operation is (chapter 16).
 #
 # A GPU is another machine with another memory. This chapter moves the same code there,
@@ -427,9 +427,7 @@ np.allclose(layer_norm_by_warps(*some, *scales), packaged, rtol=1e-12)
 # engine asks a fused operation at each call:
 
 # %%
-course.show(
-    fused.Fused.override, kernels.Override.takes, kernels.usable, docstring=False
-)
+course.show(fused.Fused.override, backend.kernels, kernels.usable, docstring=False)
 
 # %% [markdown]
 # `_mode` is a switch for the tests. `compiles` says whether a library can compile

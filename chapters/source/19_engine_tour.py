@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 19. The engine, a tour
 #
-# **Optional.** About 40 minutes. You need chapter 2.
+# **Optional.** About 80 minutes. You need chapter 2.
 #
 # In chapter 2 you built a tape in forty lines. `engine.py` is the same tape, grown up,
 # and this chapter reads it. There is nothing to solve. Come here when you want to know
@@ -97,7 +97,7 @@ course.show(
 )
 
 # %% [markdown]
-# Compare the last one with your `matmul_vjp`. Around its two products it handles two
+# Compare the last one with your `stacks_vjp`. Around its two products it handles two
 # more cases. An argument may be a plain vector. And a stack of matrices may meet a
 # single matrix: then the gradient of the single one is a sum over the stack, and one
 # large product does both product and sum at once. The rule does not even compute it: a

@@ -1,29 +1,24 @@
 # %% [markdown]
 # # 20. Puzzles
 #
-# **Optional.** As long as you like: five minutes for the first three, an hour for all.
-# You need chapter 1.
+# **Arrays, in one line.** As long as you like: twenty minutes for the first set, an
+# hour for both. You need chapter 1 (arrays).
 #
 # Here are fifteen small functions. Each is one line, and each occurs somewhere in this
-# course. The rules make puzzles of them:
+# course. The first eight come now; the others are a second set, for whenever you like.
+# The rules make puzzles of them:
 #
-# - **One line**: `return` and an expression.
-# - **No loop**, and no comprehension, which is one as well.
+# - **One line**: `return` and an expression. **No loop**, and no comprehension.
 # - **Few words**: operators, among them `@`, comparisons, `np.where`, `np.arange`,
 #   `.shape` and `.T`. No `sum`, no `eye`, no `cumsum`.
 # - **No looking up**: square brackets may hold numbers, `None` and slices, but no
 #   arrays.
-# - **No calls of your own**: where an earlier puzzle helps, copy its line into the new
-#   one.
+# - **No calls of your own**: where an earlier puzzle helps, copy its line.
 #
-# What is left is broadcasting, comparing and multiplying. That is a lot: most of the
-# puzzles are a comparison of two aranges, one of them as a column, and a product.
-#
-# `check` first looks at your numbers, and then reads your line. The puzzles build on
-# each other, so take them in order. Each picture shows what goes in, and what comes
-# out. Before you write, say what shapes stand on the two sides of your comparison.
-# (Large Python programs are not written like this. But GPUs and compilers are fond of
-# such lines: there is no loop, and no branch.)
+# What is left is broadcasting, comparing and multiplying. Most of the puzzles are a
+# comparison of two aranges, one of them as a column, and a product. `check` looks at
+# your numbers, and then reads your line. Each picture shows what goes in, and what
+# comes out.
 
 # %%
 import matplotlib.pyplot as plt
@@ -79,9 +74,11 @@ def draw_cells(panel, left, grid, colour):
 
 
 # %% [markdown]
+# **The first set.**
+#
 # ## 1. Ones
 #
-# A row of $n$ ones. You will need it often: a product with it is a sum.
+# A row of $n$ ones. A product with it is a sum.
 
 # %% alt="Four cells in a row, a 1 in each"
 picture(ex.ones, n=4)
@@ -98,7 +95,7 @@ ex.ones.check(ones)
 # %% [markdown]
 # ## 2. Total
 #
-# The sum of all entries of a vector, without `sum`.
+# The sum of all entries of a vector. Some of them may be 0.
 
 # %% alt="A row of four numbers, 3, -1, 4 and 2, and beside it their sum, 8"
 picture(ex.total, x=np.array([3.0, -1.0, 4.0, 2.0]))
@@ -115,8 +112,7 @@ ex.total.check(total)
 # %% [markdown]
 # ## 3. Identity
 #
-# The first memory of chapter 9: ones on the diagonal. Compare two aranges, one of them
-# as a column.
+# Ones on the diagonal, as in the first memory of chapter 9.
 
 # %% alt="A square of four by four cells, ones on the diagonal and zeros elsewhere"
 picture(ex.identity, n=4)
@@ -150,9 +146,8 @@ ex.one_hot.check(one_hot)
 # %% [markdown]
 # ## 5. Look up
 #
-# An embedding (chapter 13) is a table, and each word takes its row from it. As array
-# code that would be `table[labels]`. As a product it is the line you have just written,
-# times the table.
+# Each word takes its row from a table. As array code that would be `table[labels]`. As
+# a product it is the line you have just written, times the table.
 
 # %% alt="Labels 2, 0 and 2, a table of three rows, and the rows 2, 0 and 2 of the table"
 picture(
@@ -189,8 +184,8 @@ ex.causal_mask.check(causal_mask)
 # %% [markdown]
 # ## 7. Padding mask
 #
-# Sequences of different lengths lie in one array, filled up behind their ends (chapter
-# 12). Which entries count?
+# Sequences of different lengths lie in one array, filled up behind their ends. Which
+# entries count?
 
 # %% alt="Lengths 2, 4 and 1, and three rows of four cells: the first 2, 4 and 1 of them are true"
 picture(ex.padding_mask, lengths=np.array([2, 4, 1]), T=4)
@@ -222,10 +217,11 @@ def cumulative_sum(x):
 ex.cumulative_sum.check(cumulative_sum)
 
 # %% [markdown]
+# **The second set.**
+#
 # ## 9. Changes
 #
-# The way back: row $t$ less the row before it. What is the inverse of the matrix that
-# you have just used?
+# Row $t$ less the row before it. What is the inverse of the matrix of puzzle 8?
 
 # %% alt="Running sums, and beside them the four rows that they were made of"
 picture(ex.changes, x=np.array([[1.0, 0], [3, 1], [6, 1], [10, 2]]))
@@ -245,7 +241,7 @@ ex.changes.check(changes)
 # %% [markdown]
 # ## 10. Shuffle
 #
-# Slots in another order, as in the tests of chapter 6.
+# Slots in another order, as in chapter 6 (encoding).
 
 # %% alt="A memory of four slots, an order, and the slots 2, 0, 3 and 1 below each other"
 picture(
@@ -287,8 +283,8 @@ ex.unshuffle.check(unshuffle)
 # %% [markdown]
 # ## 12. Ranks
 #
-# How many are smaller? Nth farthest (chapter 10) asks for a rank. Nothing needs to be
-# sorted: compare every number with every other.
+# How many are smaller? Nothing needs to be sorted: compare every number with every
+# other.
 
 # %% alt="Four numbers, 30, 10, 20 and 50, and their ranks, 2, 0, 1 and 3"
 picture(ex.ranks, x=np.array([30.0, 10, 20, 50]))
@@ -305,8 +301,7 @@ ex.ranks.check(ranks)
 # %% [markdown]
 # ## 13. Heads
 #
-# The $F$ units of a row belong to $H$ heads, side by side (chapter 5). Which units
-# share a head?
+# The $F$ units of a row belong to $H$ heads, side by side. Which units share a head?
 
 # %% alt="A square of six by six cells with three true blocks of two by two along the diagonal"
 picture(ex.head_mask, F=6, H=3)
@@ -323,8 +318,7 @@ ex.head_mask.check(head_mask)
 # %% [markdown]
 # ## 14. Last step
 #
-# A batch of sequences went through a network. You want the output of each sequence's
-# last step, and not what stands behind its end.
+# The output of each sequence's last step, and not what stands behind its end.
 
 # %% alt="Three sequences of three steps, their lengths 2, 3 and 1, and the steps 2, 5 and 6"
 picture(
@@ -345,8 +339,7 @@ ex.last_step.check(last_step)
 # %% [markdown]
 # ## 15. Gates
 #
-# Equation 7 with a gate for each slot: keep some of the memory, write some of what is
-# new. Here you may use `np.exp` and `np.tanh`, too.
+# Equation 7 with a gate for each slot. Here you may use `np.exp` and `np.tanh`, too.
 
 # %% alt="A memory of two slots, gates and what is new: the first slot stays as it was, the second is written anew"
 picture(
@@ -372,11 +365,10 @@ ex.gated.check(gated)
 # %% [markdown]
 # ## What falls short
 #
-# A line that you cannot read a week later is no gain. And a matrix of zeros and ones is
-# a costly way to move rows: `shuffle` multiplies $N^2 F$ times to move $N F$ numbers.
-# So use the library's `cumsum` and `take` where there is one. What is worth keeping is
-# the idea: a mask, a sum, a shuffle and a look into a table are each a product with a
-# matrix, and the gradient goes back through its transpose.
+# A line that you cannot read a week later is no gain, and a matrix of zeros and ones is
+# a costly way to move rows. So use the library's `cumsum` and `take`. What is worth
+# keeping is the idea: a mask, a sum, a shuffle and a look into a table are each a
+# product with a matrix, and the gradient goes back through its transpose.
 #
 # ## Takeaways
 #
@@ -391,7 +383,8 @@ ex.gated.check(gated)
 # of a one-hot row?
 
 # %% tags=["hide-cell"]
-# Answer 1: the result is linear in the table, and each row's gradient is the sum of
+# Answer 1
+# The result is linear in the table, and each row's gradient is the sum of
 # those that came back from its uses, one-hot transposed. A label only enters through a
 # comparison. It is flat wherever it is not a jump.
 labels, table = np.array([2, 0, 2]), np.zeros((3, 2))
@@ -399,13 +392,15 @@ g = np.array([[1.0, 2], [3, 4], [5, 6]])
 print("gradient of the table:", *(ex.one_hot(labels, 3).T @ g))
 
 # %% tags=["hide-cell"]
-# Answer 2: the transpose. Row t of the gradient less the row after it.
+# Answer 2
+# The transpose. Row t of the gradient less the row after it.
 g = np.array([[1.0], [2], [4], [8]])
 D = ex.changes(np.eye(4))  # its matrix
 print("back:", *(D.T @ g)[:, 0], "  by hand:", *(g - np.vstack([g[1:], [[0.0]]]))[:, 0])
 
 # %% tags=["hide-cell"]
-# Answer 3: all that pick one row: look up, shuffle, unshuffle, last step. With one-hot
+# Answer 3
+# All that pick one row: look up, shuffle, unshuffle, last step. With one-hot
 # keys and scores of 30, the softmax is a one-hot row to twelve digits.
 from tinyrmc.course.exercises import attention
 

@@ -40,6 +40,19 @@ def process(z, layers, gain, offset, act=lambda x: np.maximum(x, 0), eps=1e-5, r
     return gain * d / np.sqrt((d * d).mean(-1, keepdims=True) + eps) + offset
 
 
+def one_tape_for_each_input(step, inputs, memory):
+    found = []
+    for k in range(len(inputs)):
+        m = memory
+        with Tape() as tape:
+            x = tape.watch(inputs[k])
+            for j, other in enumerate(inputs):
+                m = step(x if j == k else other, m)
+            loss = p.sum(m)
+        found.append(np.linalg.norm(tape.gradient(loss, x, strict=False)))
+    return np.array(found)
+
+
 def influence(
     step, inputs, memory, norm=np.linalg.norm, cut=None, target=None, seed=1.0
 ):
@@ -236,7 +249,7 @@ RIGHT = {
     ],
     b.attend: [attend, lambda M, x, q, k, v: attend(M, x, q * k.shape[1] ** -0.5, k, v, root=1)],
     b.process: [process, lambda z, L, gain, offset: process(z, L, 1, 0) * gain + offset],
-    b.influence: [influence, lambda *c: list(influence(*c))],
+    b.influence: [influence, lambda *c: list(influence(*c)), one_tape_for_each_input],
     g.evaluate: [lambda q, n: str(run(q) % 10 ** (n + 1)), lambda q, n: f"{run(q) % 10 ** (n + 1):d}"],
     g.read: [one_by_one, reading, lambda f, x, n, s: reading(f, np.nan_to_num(x), n, s)],
     g.score: [

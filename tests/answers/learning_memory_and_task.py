@@ -38,6 +38,49 @@ def adam_in_place(w, g, m_, v, t, rate, b1, b2):
     return w - rate * m_ / (1 - b1**t) / (np.sqrt(v / (1 - b2**t)) + 1e-8), m_, v
 
 
+def deep(w, x, bend=lambda x: x.relu(), until=2, first=0):
+    for k in range(first, len(w), 2):
+        x = x @ w[k] + w[k + 1]
+        x = bend(x) if k + until < len(w) else x
+    return x
+
+
+def trained(w, slopes, rule, batch_of, steps, *, on=None, halve=1.0, back=0):
+    losses = []
+    for k in range(steps):
+        loss, gs = slopes(w, *batch_of(k if on is None else on(k)))
+        losses += [halve * loss]
+        w = [
+            rule(j - back, each, g)
+            for j, (each, g) in enumerate(zip(w, gs, strict=True))
+        ]
+    return losses, w
+
+
+def epochs(x, y, w, slopes, rate, n, seed, *, size=4, order=None, rest=True):
+    rng, losses = np.random.default_rng(seed), []
+    for _ in range(n):
+        k = rng.permutation(len(x)) if order is None else order(len(x))
+        x, y = x[k], y[k]
+        for i in range(0, len(x) if rest else len(x) - size + 1, size):
+            loss, gs = slopes(w, x[i : i + size], y[i : i + size])
+            w = [each - rate * g for each, g in zip(w, gs, strict=True)]
+            losses.append(loss)
+    return losses, w
+
+
+def rates(start, slopes, each_rate, steps, *, copy=True, rise=-1):
+    found = []
+    for rate in each_rate:
+        w = [np.array(each) for each in start] if copy else start
+        for _ in range(steps):
+            w = [
+                each + rise * rate * g for each, g in zip(w, slopes(w)[1], strict=True)
+            ]
+        found.append(slopes(w)[0])
+    return found
+
+
 def size(gs, p=2):
     return sum((abs(g) ** p).sum() for g in gs) ** (1 / p)
 
@@ -89,6 +132,33 @@ def coded(x, labels, q, ref, N, order="xlnm", hot=None):
 
 
 WRONG = {
+    a.logits: [
+        lambda w, x: deep(w, x, until=4),
+        lambda w, x: deep(w[:2], x),
+        lambda w, x: deep(w, x).relu(),
+        lambda w, x: deep(w, x, bend=lambda x: x * x),
+        lambda w, x: deep(w, x).mean(),
+    ],
+    a.train: [
+        lambda *c: trained(*c, halve=0.5),
+        lambda *c: trained(*c, on=lambda k: k // 2),
+        lambda w, s, r, b, n: trained(w, s, r, b, n + 1),
+        lambda w, s, r, b, n: trained(w, s, lambda k, x, g: x - g, b, n),
+        lambda w, s, r, b, n: (trained(w, s, r, b, n)[0][-1:], trained(w, s, r, b, n)[1]),
+    ],
+    a.train_in_epochs: [
+        lambda *c: epochs(*c, size=1),
+        lambda *c: epochs(*c, order=np.arange),
+        lambda *c: epochs(*c, rest=False),
+        lambda x, y, *c: epochs(x, x, *c),
+        lambda *c: epochs(*c)[::-1],
+    ],
+    a.try_rates: [
+        lambda *c: rates(*c)[::-1],
+        lambda *c: rates(*c, rise=1),
+        lambda s, f, r, n: rates(s, f, r, n - 1),
+        lambda s, f, r, n: min(rates(s, f, r, n)),
+    ],
     n.normed_attention: [
         lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, o, g),
         lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, g, -o),
@@ -191,6 +261,10 @@ WRONG = {
 }  # fmt: skip
 
 RIGHT = {
+    a.logits: [deep],
+    a.train: [trained, lambda *c: trained(*c, back=7)],
+    a.train_in_epochs: [epochs],
+    a.try_rates: [rates, lambda *c: rates(*c, copy=False)],
     n.normed_attention: [lambda *c: n.normed_attention(np, *c)],
     n.normed_step: [lambda *c: np.stack(n.normed_step(np, *c))],
     a.cross_entropy_vjp: [

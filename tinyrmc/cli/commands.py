@@ -40,7 +40,6 @@ class Parser(argparse.ArgumentParser):
     """argparse with errors of one line, and suggestions for unknown flags.
 
     There are two lengths of help: `--help` leaves out rare flags, `--help-all` has all.
-    Flags may be spelt with underscores, as the fields of a configuration are.
     """
 
     def __init__(self, prog: str, description: str, **keywords: Any):
@@ -56,11 +55,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise a UsageError, instead of printing and leaving."""
         raise UsageError(message, f"{self.prog} --help explains")
-
-    def parse_known_args(self, args=None, namespace=None):
-        """As argparse does it, with underscores in flags read as hyphens."""
-        words = sys.argv[1:] if args is None else args
-        return super().parse_known_args([_hyphens(word) for word in words], namespace)
 
     def parse_args(self, args=None, namespace=None):
         """The namespace. UsageError for words that nothing takes."""
@@ -104,16 +98,6 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
         return super()._format_args(action, default_metavar)
 
 
-def _hyphens(word):
-    flag, equals, value = word.partition("=")
-    if not flag.startswith("--"):
-        return word
-    return flag.replace("_", "-") + equals + value
-
-
-MOST_TOLD = 390  # characters of an error
-
-
 def run_main(main: Callable[[], int]) -> NoReturn:
     """Run a command line's `main`: a user's error is one line on stderr, exit code 2.
 
@@ -123,7 +107,8 @@ def run_main(main: Callable[[], int]) -> NoReturn:
     Ctrl-C ends with exit code 130.
     """
     try:
-        _stand_in_for_streams()
+        if isinstance(sys.stdout, io.TextIOWrapper):  # ? for what it cannot show
+            sys.stdout.reconfigure(errors="replace")
         try:
             code = main()
         finally:
@@ -170,10 +155,8 @@ def _in_words(error: Exception) -> str:
 
 
 def _refuse(words: str) -> NoReturn:
-    """Say it in one line, which may have to be shortened; leave with exit code 2."""
+    """Say it in one line; leave with exit code 2."""
     line = " ".join(words.split())
-    if len(line) > MOST_TOLD:
-        line = f"{line[: MOST_TOLD - 100]} ... {line[-95:]}"
     with contextlib.suppress(OSError):  # nobody can be told
         print(f"error: {line}", file=sys.stderr, flush=True)
     try:
@@ -186,22 +169,6 @@ def _refuse(words: str) -> NoReturn:
 def _drop_output() -> None:
     """Let standard output go nowhere, so that nothing is written to it at the exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _stand_in_for_streams() -> None:
-    """Let closed streams go nowhere, and print ? for what a terminal cannot show.
-
-    Python has no object for a closed stream, and a file opened later would get its
-    number.
-    """
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            nowhere = open(os.devnull, "w" if number else "r", encoding="utf-8")
-            if nowhere.fileno() != number:
-                os.dup2(nowhere.fileno(), number)
-            setattr(sys, name, nowhere)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
 
 
 # --- Words that commands share --------------------------------------------------------

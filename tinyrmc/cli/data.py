@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .. import corpora
-from ..corpora import CORPORA, PARTS, Corpus, CorpusError, MissingCorpus
+from ..corpora import CORPORA, PARTS, CorpusError, MissingCorpus
 from ..corpora.corpus import DamagedCorpus
 from ..corpora.loading import (
     cached,
@@ -46,7 +46,18 @@ TITLES["babi"] = "bAbI, twenty kinds of stories with questions"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    options = _parser().parse_args(argv)
+    listed = "\n".join(f"    {name:14}{title}" for name, title in TITLES.items())
+    about = (__doc__ or "").strip()
+    parser = Parser(program("data"), f"{about}\n\nCorpora:\n\n{listed}")
+    add, says = parser.add_argument, "which to get, check and read"
+    add("corpora", nargs="*", metavar="[CORPUS ...]", help=says)
+    says = "where texts are, and downloads go; without it, the folder that "
+    says += "TINYRMC_DATA names, else tinyrmc's folder among your caches"
+    add("--data-dir", type=Path, metavar="FOLDER", help=says)
+    says = "at most this many words, <eos> and <unk> among them; the most frequent "
+    says += "ones of the training text stay, the others become <unk> (default: all)"
+    add("--vocabulary-size", type=int, metavar="WORDS", help=says)
+    options = parser.parse_args(argv)
     for name in options.corpora:
         if name not in NAMES:
             raise UsageError(
@@ -63,83 +74,75 @@ def main(argv: Sequence[str] | None = None) -> int:
     for k, name in enumerate(options.corpora):
         print(end="\n" if k else "")
         if name == "babi":
-            _get_babi(options.data_dir)
+            notes = _get_babi(options.data_dir)
         else:
-            _get(name, options.data_dir, options.vocabulary_size)
+            notes = _get(name, options.data_dir, options.vocabulary_size)
+        for note in notes:
+            print(f"note: {note}", file=sys.stderr)
     return 0
-
-
-def _parser() -> Parser:
-    listed = "\n".join(f"    {name:14}{title}" for name, title in TITLES.items())
-    about = (__doc__ or "").strip()
-    parser = Parser(program("data"), f"{about}\n\nCorpora:\n\n{listed}")
-    add, says = parser.add_argument, "which to get, check and read"
-    add("corpora", nargs="*", metavar="[CORPUS ...]", help=says)
-    says = "where texts are, and downloads go; without it, the folder that "
-    says += "TINYRMC_DATA names, else tinyrmc's folder among your caches"
-    add("--data-dir", type=Path, metavar="FOLDER", help=says)
-    says = "at most this many words, <eos> and <unk> among them; the most frequent "
-    says += "ones of the training text stay, the others become <unk> (default: all)"
-    add("--vocabulary-size", type=int, metavar="WORDS", help=says)
-    return parser
 
 
 # --- One corpus -----------------------------------------------------------------------
 
 
-def _get(name: str, data_dir: Path | None, vocabulary_size: int | None) -> None:
-    """Find or download a corpus, read it, and say what it is."""
+def _get(name: str, data_dir: Path | None, vocabulary_size: int | None) -> list[str]:
+    """Find or download a corpus, read it, and say what it is; returns notes on it."""
+    known, width = CORPORA[name], terminal_width()
     try:
         find(name, data_dir)
     except MissingCorpus as error:
-        if not CORPORA[name].archives:
+        if not known.archives:
             raise
         _download(name, data_dir, error.missing)
     corpus = corpora.load(name, data_dir, vocabulary_size)
-    known, width = CORPORA[name], terminal_width()
     print(f"{name}: {known.title}\nin {find(name, data_dir).place}\n")
     rows = [["", "tokens", "published"]]
-    rows += [
-        [part, _number(corpus.texts[part].size), _number(known.tokens.get(part))]
-        for part in PARTS
-    ]
-    rows.append(["vocabulary", _number(len(corpus.vocabulary)), ""])
-    if vocabulary_size is None:
-        rows[-1][-1] = _number(known.vocabulary)
-    print(aligned(rows, width))
-    print(f"\n{paragraph(known.rule, width)}")
-    _warn(corpus.notes)
+    for part in PARTS:
+        size, published = corpus.texts[part].size, known.tokens.get(part)
+        rows.append([part, _number(size), _number(published)])
+    published = None if vocabulary_size else known.vocabulary
+    rows.append(["vocabulary", _number(len(corpus.vocabulary)), _number(published)])
+    print(f"{aligned(rows, width)}\n\n{paragraph(known.rule, width)}")
+    return [*corpus.notes]
 
 
-def _get_babi(data_dir: Path | None) -> None:
-    """Find or download the stories, parse all, and say what they are."""
+def _get_babi(data_dir: Path | None) -> list[str]:
+    """Find or download the stories, parse all, and say what they are; returns notes."""
+    notes = []
     here, missing = _stories(data_dir)
     lacks = [
         _incomplete(here[which]) if which in here else f"there is no {' '.join(which)}"
         for which in VARIANTS
         if ARCHIVES[which[0]] and (which not in here or here[which].missing)
     ]
-    failed = []
     if lacks:
         try:
             _download("babi", data_dir, "; ".join(lacks) if here else "")
         except CorpusError as error:
             if not here:
                 raise
-            failed.append(str(error))
+            notes.append(str(error))
         here, missing = _stories(data_dir)
     print(f"babi: {TITLES['babi']}\n")
     rows = [["", "", "training questions", "test questions", "stories", "tasks"]]
-    rows += [[*which, *_counts(tasks)] for which, tasks in here.items()]
+    for which, tasks in here.items():
+        counts = [0, 0, 0, 0]
+        for task in TASKS:
+            parts = [part for part in ("train", "test") if (task, part) in tasks.files]
+            for part in parts:
+                found = tasks.stories(task, part)
+                counts["train test".split().index(part)] += len(found)
+                counts[2] += found[-1].number + 1
+            counts[3] += len(parts) == 2
+        rows.append([*which, *map(_number, counts)])
+        if tasks.missing:
+            notes.append(_incomplete(tasks))
+        if tasks.changed:
+            changed = ", ".join(map(str, tasks.changed))
+            says = "is not, byte for byte, what was published: task"
+            notes.append(f"{tasks.place} {says} {changed}")
     print(aligned(rows, terminal_width(), keys=2))
-    changed = [
-        f"{tasks.place} is not, byte for byte, what was published: task "
-        + ", ".join(map(str, tasks.changed))
-        for tasks in here.values()
-        if tasks.changed
-    ]
-    parts = [_incomplete(tasks) for tasks in here.values() if tasks.missing]
-    _warn([*failed, *parts, *missing, *changed])
+    return [*notes, *missing]
 
 
 def _stories(
@@ -161,21 +164,7 @@ def _incomplete(tasks: Babi) -> str:
     return f"{tasks.place} has no {', '.join(names)}{others}"
 
 
-def _counts(tasks: Babi) -> list[str]:
-    questions = {"train": 0, "test": 0}
-    stories, whole = 0, set(TASKS)
-    for task in TASKS:
-        for part in questions:
-            if (task, part) not in tasks.files:
-                whole.discard(task)
-                continue
-            found = tasks.stories(task, part)
-            questions[part] += len(found)
-            stories += found[-1].number + 1
-    return [_number(k) for k in (*questions.values(), stories, len(whole))]
-
-
-def _download(name: str, data_dir: Path | None, missing: str = "") -> None:
+def _download(name: str, data_dir: Path | None, missing: str) -> None:
     """missing: which of its files are not there, where others are."""
     says = f"{name} is not in {data_directory(data_dir)}"
     if missing:
@@ -188,80 +177,51 @@ def _number(count: int | None) -> str:
     return "" if count is None else f"{count:,}"
 
 
-def _warn(notes: Sequence[str]) -> None:
-    for note in notes:
-        print(f"note: {note}", file=sys.stderr)
-
-
 # --- All of them ----------------------------------------------------------------------
 
 
 def _list(data_dir: Path | None) -> None:
     """The texts of the data directory, what is missing, and what to do about it."""
     rows = [["corpus", "here", *PARTS, "vocabulary"]]
-    advice: dict[str, str] = {}  # what to say of a corpus
-    to_get: list[str] = []  # the names that the command takes
-    for name in CORPORA:
-        state, corpus, advice[name], gets = _state(name, data_dir)
-        sizes = [""] * 4
-        if corpus:
-            counts = [corpus.texts[part].size for part in PARTS]
-            sizes = [_number(count) for count in [*counts, len(corpus.vocabulary)]]
+    width, advice = terminal_width(), ""
+    to_get: dict[str, None] = {}  # the names that the command takes
+    for first, variant in [*((name, "") for name in CORPORA), *VARIANTS]:
+        name, kind, sizes = first, "babi" if variant else first, [""] * 4
+        archives = ARCHIVES[first] if variant else CORPORA[first].archives
+        gets = bool(archives)
+        try:
+            if variant:
+                name = f"babi {first} {variant}"
+                tasks = babi(first, variant, data_dir)
+                state, says = "yes", ""
+                if tasks.missing:
+                    state, says = "in part", _incomplete(tasks)
+            elif corpus := cached(name, data_dir):
+                counts = [corpus.texts[part].size for part in PARTS]
+                sizes = [_number(count) for count in [*counts, len(corpus.vocabulary)]]
+                state, says = "yes", "; ".join(corpus.notes)
+            else:
+                for path in find(name, data_dir).paths:
+                    check_archive(path, archives)
+                state, says, gets = "not read yet", "", True
+        except MissingCorpus as error:
+            state, says = "no", ""
+            if error.missing:
+                state, says, gets = "in part", error.missing, True
+            elif not gets:
+                says = (how_to_get if variant else remedy)(first, data_dir)
+        except CorpusError as error:
+            damaged = isinstance(error, DamagedCorpus)
+            state, says = "damaged" if damaged else "not usable", str(error)
         rows.append([name, state, *sizes])
-        to_get += [name] * gets
-    for which in VARIANTS:
-        name = f"babi {' '.join(which)}"
-        state, advice[name], gets = _state_of_babi(*which, data_dir)
-        rows.append([name, state, "", "", "", ""])
-        to_get += ["babi"] * gets
-    width, margin = terminal_width(), " " * 4
-    print(f"Texts in {data_directory(data_dir)}, in tokens with <eos>:\n")
-    print(aligned(rows, width))
-    for name, says in advice.items():
+        if gets and state in ("no", "in part", "not read yet"):
+            to_get[kind] = None
         if says:  # wrapped, but not within paths
-            wrapper = textwrap.TextWrapper(width, margin, margin)
+            wrapper = textwrap.TextWrapper(width, " " * 4, " " * 4)
             wrapper.break_long_words = wrapper.break_on_hyphens = False
-            print(f"\n{name}:\n{wrapper.fill(says)}")
+            advice += f"\n{name}:\n{wrapper.fill(says)}\n"
+    print(f"Texts in {data_directory(data_dir)}, in tokens with <eos>:\n")
+    print(f"{aligned(rows, width)}\n{advice}", end="")
     if to_get:
         print("\nTo get what is missing, and read what has not been read:\n")
-        print(f"    {command(' '.join(dict.fromkeys(to_get)), data_dir)}")
-
-
-def _state(name: str, data_dir: Path | None) -> tuple[str, Corpus | None, str, bool]:
-    """(whether it is here, its integers if it has been read, what to say of it,
-    whether the command gets or reads it).
-    """
-    by_command = bool(CORPORA[name].archives)
-    try:
-        corpus = cached(name, data_dir)
-        if corpus is None:
-            for path in find(name, data_dir).paths:
-                check_archive(path, CORPORA[name].archives)
-    except MissingCorpus as error:
-        if error.missing:
-            return "in part", None, error.missing, True
-        return "no", None, "" if by_command else remedy(name, data_dir), by_command
-    except DamagedCorpus as error:
-        return "damaged", None, str(error), False
-    except CorpusError as error:
-        return "not usable", None, str(error), False
-    if corpus is None:
-        return "not read yet", None, "", True
-    return "yes", corpus, "; ".join(corpus.notes), False
-
-
-def _state_of_babi(
-    version: str, variant: str, data_dir: Path | None
-) -> tuple[str, str, bool]:
-    try:
-        tasks = babi(version, variant, data_dir)
-    except MissingCorpus:
-        by_command = bool(ARCHIVES[version])
-        return "no", "" if by_command else how_to_get(version, data_dir), by_command
-    except DamagedCorpus as error:
-        return "damaged", str(error), False
-    except CorpusError as error:
-        return "not usable", str(error), False
-    if tasks.missing:
-        return "in part", _incomplete(tasks), bool(ARCHIVES[version])
-    return "yes", "", False
+        print(f"    {command(' '.join(to_get), data_dir)}")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,7 +24,7 @@ from ..backend import blas_threads
 from ..config import json_text
 from ..errors import UsageError
 from ..nn import Module
-from ..results.findings import announced, cells, heading
+from ..results.findings import cells
 from ..results.groups import title_of
 from ..text import aligned, paragraph, results_table, terminal_width
 from ..training.checkpoints import export_weights, open_checkpoint, restore_model
@@ -34,30 +33,44 @@ from ..training.tables import Table
 from ..training.task import Task
 from .commands import Parser, add_data_dir, program
 
-# After this many seconds of evaluation you are told what comes next.
-LONG = 2.0
-
 Examinations: TypeAlias = Iterable[tuple[str, Table]]
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     require_alone("tinyrmc evaluate")
-    options = _parser().parse_args(argv)
-    _check_export(options.export)
+    parser = Parser(
+        program("evaluate"), "Evaluate a trained run on its task's held-out examples."
+    )
+    add, says = parser.add_argument, "run directory, checkpoint.npz or weights file"
+    add("run", type=Path, metavar="RUN", help=says)
+    says = "write the weights and the configuration, nothing else, to FILE (.npz)"
+    add("--export", type=Path, metavar="FILE", help=says)
+    says = "print the metrics as one JSON object instead of a table"
+    add("--json", action="store_true", help=says)
+    says = "leave out what else the task examines, which may take long"
+    add("--metrics-only", action="store_true", help=says)
+    add_data_dir(parser)
+    options = parser.parse_args(argv)
+    out = options.export
+    if out is not None and out.suffix != ".npz":
+        raise UsageError(f"--export {out}: give a name that ends in .npz")
+    if out is not None and (out.exists() or not out.parent.is_dir()):
+        why = "it exists already" if out.exists() else f"{out.parent} is no folder"
+        raise UsageError(f"cannot write {out}: {why}; choose another --export")
     task, arrays, state = open_checkpoint(options.run, options.data_dir)
     model = restore_model(task, arrays, state)
     with blas_threads(1):
         _evaluate(task, model, state, options)
-    if options.export is not None:
-        export_weights(options.export, arrays, state)
-        print(f"weights written to {options.export}", file=sys.stderr)
+    if out is not None:
+        export_weights(out, arrays, state)
+        print(f"weights written to {out}", file=sys.stderr)
     return 0
 
 
 def _evaluate(task: Task, model: Module, state: dict, options) -> None:
     """Measure, examine, and print each result as soon as it is there."""
-    width, began = terminal_width(), time.monotonic()
+    width = terminal_width()
     if not options.json:
         print(f"{title_of(state)}; ", end="", flush=True)
     metrics: dict[str, float] = {}
@@ -75,43 +88,13 @@ def _evaluate(task: Task, model: Module, state: dict, options) -> None:
     examinations: Any = ()
     if hasattr(task, "analyses") and not options.metrics_only:
         examinations = task.analyses(model)
-    if examinations and time.monotonic() - began > LONG:
-        says = "examining it further, which --metrics-only leaves out"
-        examinations = announced(says, titles, examinations)
     if options.json:
         print(_as_json(metrics, examinations))
         return
     for name, found in examinations:
-        title = paragraph(heading(name, titles), width)
+        asks = f": {titles[name]}" if name in titles else ""
+        title = paragraph(f"{name}{asks}", width)
         print(f"\n{title}\n\n{aligned(cells(found), width)}", flush=True)
-
-
-def _parser() -> Parser:
-    about = "Evaluate a trained run on its task's held-out examples."
-    parser = Parser(program("evaluate"), about)
-    add, says = parser.add_argument, "run directory, checkpoint.npz or weights file"
-    add("run", type=Path, metavar="RUN", help=says)
-    says = "write the weights and the configuration, nothing else, to FILE (.npz)"
-    add("--export", type=Path, metavar="FILE", help=says)
-    says = "print the metrics as one JSON object instead of a table"
-    add("--json", action="store_true", help=says)
-    says = "leave out what else the task examines, which may take long"
-    add("--metrics-only", action="store_true", help=says)
-    add_data_dir(parser)
-    return parser
-
-
-def _check_export(path: Path | None) -> None:
-    if path is None:
-        return
-    if path.suffix != ".npz":
-        raise UsageError(f"--export {path}: give a name that ends in .npz")
-    if path.exists():
-        raise UsageError(f"{path} exists already; choose another --export")
-    if not path.parent.is_dir():
-        raise UsageError(
-            f"cannot write {path}: {path.parent} is no folder; choose another --export"
-        )
 
 
 def _counted(task: Task, counts: dict[str, int]) -> str:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -34,54 +33,6 @@ from .commands import Parser, add_data_dir, program
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     require_alone("tinyrmc generate")
-    options = _parser().parse_args(argv)
-    for name, least in {"words": 1, "top_k": 0, "seed": 0, "temperature": 0}.items():
-        if not least <= (value := getattr(options, name)) < math.inf:
-            raise UsageError(f"{flag_of(name)} must be at least {least}, not {value}")
-    task, arrays, state = open_checkpoint(options.run, options.data_dir)
-    model = restore_model(task, arrays, state)
-    if not hasattr(task, "generate"):
-        raise RunError(
-            f"{options.run} is a run of {state['run']['task']!r}, which writes no "
-            "text; give a run of a language model"
-        )
-    words = task.generate(
-        model,
-        options.prompt,
-        np.random.default_rng(options.seed),
-        options.words,
-        options.temperature,
-        options.top_k,
-        **_without_unk(task, state["run"]["task"], options),
-    )
-    with blas_threads(1), np.errstate(all="ignore"):
-        _write(options.prompt.strip(), words)
-    return 0
-
-
-def _without_unk(task, name: str, options) -> dict[str, bool]:
-    """The argument that leaves <unk> out; UsageError for a task without that word."""
-    if not options.no_unk:
-        return {}
-    if "unk" not in inspect.signature(task.generate).parameters:
-        raise UsageError(f"--no-unk: the task {name!r} has no <unk> to leave out")
-    return {"unk": False}
-
-
-def _write(prompt: str, words: Iterator[str]) -> None:
-    """The prompt and the words, each as it comes, with spaces between them."""
-    first = [*itertools.islice(words, 1)]  # it may raise what is wrong with the prompt
-    print(prompt, end="", flush=True)
-    begins_line = not prompt
-    for word in itertools.chain(first, words):
-        space = "" if begins_line or word == "\n" else " "
-        print(f"{space}{word}", end="", flush=True)
-        begins_line = word == "\n"
-    if not begins_line:
-        print(flush=True)
-
-
-def _parser() -> Parser:
     parser = Parser(program("generate"), (__doc__ or "").strip())
     add, says = parser.add_argument, "run directory, checkpoint.npz or weights file"
     add("run", type=Path, metavar="RUN", help=says)
@@ -98,4 +49,32 @@ def _parser() -> Parser:
     says = "never write <unk>, which stands for all rare words"
     add("--no-unk", action="store_true", help=says)
     add_data_dir(parser)
-    return parser
+    options = parser.parse_args(argv)
+    for name, least in {"words": 1, "top_k": 0, "seed": 0, "temperature": 0}.items():
+        if not least <= (value := getattr(options, name)) < math.inf:
+            raise UsageError(f"{flag_of(name)} must be at least {least}, not {value}")
+    task, arrays, state = open_checkpoint(options.run, options.data_dir)
+    model, name = restore_model(task, arrays, state), state["run"]["task"]
+    if not hasattr(task, "generate"):
+        raise RunError(
+            f"{options.run} is a run of {name!r}, which writes no text; give a run of "
+            "a language model"
+        )
+    without = {"unk": False} if options.no_unk else {}
+    if without and "unk" not in inspect.signature(task.generate).parameters:
+        raise UsageError(f"--no-unk: the task {name!r} has no <unk> to leave out")
+    rng = np.random.default_rng(options.seed)
+    settings = options.words, options.temperature, options.top_k
+    words = task.generate(model, options.prompt, rng, *settings, **without)
+    prompt = options.prompt.strip()
+    with blas_threads(1), np.errstate(all="ignore"):
+        first = [*itertools.islice(words, 1)]  # it may raise what the prompt lacks
+        print(prompt, end="", flush=True)
+        begins_line = not prompt
+        for word in itertools.chain(first, words):
+            space = "" if begins_line or word == "\n" else " "
+            print(f"{space}{word}", end="", flush=True)
+            begins_line = word == "\n"
+    if not begins_line:
+        print(flush=True)
+    return 0

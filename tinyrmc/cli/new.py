@@ -29,25 +29,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     about = "Write an example of a task into the current directory: a file to change."
     parser = Parser(program("new"), about)
-    parser.add_argument(
-        "name", metavar="NAME", help="the task's name; its file becomes NAME.py"
-    )
-    parser.add_argument(
-        "--world", action="store_true", help="a world, and an agent that learns there"
-    )
+    add, says = parser.add_argument, "the task's name; its file becomes NAME.py"
+    add("name", metavar="NAME", help=says)
+    says = "a world, and an agent that learns there"
+    add("--world", action="store_true", help=says)
     options = parser.parse_args(argv)
     template = TEMPLATE_WORLD if options.world else TEMPLATE
     file = write_task(options.name.removesuffix(".py"), template=template)
     parts, takes = "its data, its network, its loss", "half a minute"
     if options.world:
         parts, takes = "its world, its agent", "ten seconds"
-    try:
-        print(f"{file} is a task. It trains in {takes}:\n")
-        print(f"    {python()} -m tinyrmc.train {shlex.quote(str(file))}\n")
-        print(f"Change {parts}: the file says what each is for.", flush=True)
-    except OSError:  # a failure leaves nothing behind
-        file.unlink()
-        raise
+    print(f"{file} is a task. It trains in {takes}:\n")
+    print(f"    {python()} -m tinyrmc.train {shlex.quote(str(file))}\n")
+    print(f"Change {parts}: the file says what each is for.", flush=True)
     return 0
 
 
@@ -65,7 +59,9 @@ def write_task(name: str, folder: Path = Path(), template: Path = TEMPLATE) -> P
     if name in task_files():
         raise UsageError(f"there is a task {name} already; choose another name")
     file = folder / f"{name}.py"
-    if not file.exists() and _is_module(name):
+    spec = importlib.util.find_spec(name) if name not in sys.modules else None
+    known = name in sys.modules or (spec is not None and spec.origin is not None)
+    if known and not file.exists():  # a plain folder does not count
         raise UsageError(
             f"{name} is a module already, and Python would import {file} in its place; "
             "choose another name"
@@ -81,11 +77,3 @@ def write_task(name: str, folder: Path = Path(), template: Path = TEMPLATE) -> P
         remedy = "go to a folder of your own"
         raise UsageError(unwritable(file, error, remedy)) from error
     return file
-
-
-def _is_module(name: str) -> bool:
-    """Whether `import name` gives a module; a plain folder does not count."""
-    if name in sys.modules:
-        return True
-    spec = importlib.util.find_spec(name)
-    return spec is not None and spec.origin is not None

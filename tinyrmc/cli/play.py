@@ -21,6 +21,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -132,29 +133,22 @@ class Watched(Game):
             self.model, self.world, self.carry, noise, self.greedy
         )
         before, self.state = self.state, under("levels/", self.carry)
-        self.told = self._thoughts(trajectory)
+        policy, values, attention = think(self.task, self.model, trajectory)
+        taken = trajectory["taken"][0, 0]
+        name, sure = self.world.action_names[taken], 100 * policy[0, 0, taken]
+        self.told = f"agent: {name}, {sure:.0f} % sure, value {values[0, 0]:.2f}"
+        if attention is not None:
+            shares = 100 * attention[0, 0].mean(axis=(0, 1))  # of heads and slots
+            slots, columns = attention.shape[3:]
+            names = [f"slot {k + 1}" for k in range(slots)]
+            names += ["input"] * (columns - slots)
+            pairs = zip(names, shares, strict=True)
+            said = ", ".join(f"{name} {share:.0f} %" for name, share in pairs)
+            self.told += f"\nattends to {said}"
         self.score += float(trajectory["gained"][0, 0])
         self.steps += 1
         if trajectory["ended"][0, 0]:
             self.end(once_more(self.world, before, trajectory, noise))
-
-    def _thoughts(self, trajectory) -> str:
-        """The agent's last action, how sure it was, and what its slots listened to."""
-        policy, values, attention = think(self.task, self.model, trajectory)
-        taken = trajectory["taken"][0, 0]
-        lines = [
-            f"agent: {self.world.action_names[taken]}, {100 * policy[0, 0, taken]:.0f} "
-            f"% sure, value {values[0, 0]:.2f}"
-        ]
-        if attention is not None:
-            shares = 100 * attention[0, 0].mean(axis=(0, 1))  # of heads and slots
-            slots = attention.shape[3]
-            names = [f"slot {k + 1}" for k in range(slots)]
-            names += ["input"] * (len(shares) - slots)
-            pairs = zip(names, shares, strict=True)
-            said = ", ".join(f"{name} {share:.0f} %" for name, share in pairs)
-            lines.append(f"attends to {said}")
-        return "\n".join(lines)
 
     def press(self, key: str) -> bool:
         """As in a game that you play; without a key, the agent goes on."""
@@ -173,43 +167,8 @@ class Watched(Game):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    options = _parser().parse_args(argv)
-    if options.seed < 0:
-        raise UsageError(f"--seed must not be negative, not {options.seed}")
-    game = _game(options)
-    with blas_threads(1), _keyboard(game) as keys:
-        _show(game)
-        for key in keys:
-            if not game.press(key):
-                break
-            _show(game)
-    return 0
-
-
-def _game(options) -> Game:
-    whole = options.view == "whole"
-    if options.agent is None:
-        if options.greedy:
-            raise UsageError("--greedy says how an agent plays; give one with --agent")
-        return Game(WORLDS[options.world](), options.seed, whole)
-    task, arrays, state = open_checkpoint(options.agent)
-    name = state["run"]["task"]
-    agents = require_world(task, name, options.agent)
-    if name != options.world:
-        raise UsageError(
-            f"{options.agent} is a run of {name!r}, whose agent cannot play "
-            f"{options.world}; give one of {options.world}"
-        )
-    model = restore_model(task, arrays, state)
-    return Watched(agents, model, options.seed, whole, options.greedy)
-
-
-def _parser() -> Parser:
-    parser = Parser(
-        program("play"),
-        "Play a world in the terminal.",
-        epilog=f"{HELP}\nwith --agent: {HELP_AGENT}",
-    )
+    epilog = f"{HELP}\nwith --agent: {HELP_AGENT}"
+    parser = Parser(program("play"), "Play a world in the terminal.", epilog=epilog)
     add, says = parser.add_argument, " or ".join(WORLDS)
     add("world", choices=WORLDS, metavar="WORLD", help=says)
     says = "what you see at first (default: %(default)s)"
@@ -221,11 +180,37 @@ def _parser() -> Parser:
     add("--agent", type=Path, metavar="RUN", help=says)
     says = "it takes the likeliest action, instead of drawing one from its policy"
     add("--greedy", action="store_true", help=says)
-    return parser
+    options = parser.parse_args(argv)
+    if options.seed < 0:
+        raise UsageError(f"--seed must not be negative, not {options.seed}")
+    if options.greedy and options.agent is None:
+        raise UsageError("--greedy says how an agent plays; give one with --agent")
+    if options.agent is None:
+        whole = options.view == "whole"
+        game = Game(WORLDS[options.world](), options.seed, whole)
+    else:
+        game = _watched(options)
+    with blas_threads(1), _keyboard(game) as keys:
+        print(_HOME + game.screen(), end="", flush=True)
+        for key in keys:
+            if not game.press(key):
+                break
+            print(_HOME + game.screen(), end="", flush=True)
+    return 0
 
 
-def _show(game: Game) -> None:
-    print(_HOME + game.screen(), end="", flush=True)
+def _watched(options: Any) -> Watched:
+    """The game of an agent; UsageError unless it plays in that world."""
+    task, arrays, state = open_checkpoint(options.agent)
+    name, whole = state["run"]["task"], options.view == "whole"
+    agents = require_world(task, name, options.agent)
+    if name != options.world:
+        raise UsageError(
+            f"{options.agent} is a run of {name!r}, whose agent cannot play "
+            f"{options.world}; give one of {options.world}"
+        )
+    model = restore_model(task, arrays, state)
+    return Watched(agents, model, options.seed, whole, options.greedy)
 
 
 @contextmanager

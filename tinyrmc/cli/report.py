@@ -7,9 +7,9 @@ Each configuration is a row, its seeds together: what the paper reports, what ou
 reached, the floors under which nothing has been learnt, and what it took. Beside it
 stand the results of the paper, with ours where they were run.
 
-`--out results.md` writes that, and the commands that would train what was not run;
-results.json, which holds every seed's numbers and curve; and results.png, the tables as
-a picture. The same runs always give the same bytes.
+`--out results.md` writes that, and the commands that would train what was not run; and
+results.json, which holds every seed's numbers and curve. The same runs always give the
+same bytes.
 
 A folder stands for the runs in it. A sweep's directory stands for the sweep's runs, but
 the sweeps of a folder are left out: they have tables of their own.
@@ -27,7 +27,6 @@ from ..results.tables import (
     check_out,
     commands,
     markdown,
-    picture,
     seed_tables,
     summary,
     tables,
@@ -42,9 +41,19 @@ from .commands import Parser, add_data_dir, program
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     require_alone("tinyrmc report")
-    options = _parser().parse_args(argv)
-    if options.out is not None:
-        check_out(options.out)
+    parser = Parser(program("report"), "The table of results of some runs.")
+    add = parser.add_argument
+    says = "run directories, and folders of them such as runs/"
+    add("paths", nargs="+", type=Path, metavar="RUNS", help=says)
+    says = "show every seed instead, by the main metrics"
+    add("--seeds", action="store_true", help=says)
+    says = "write the table there, and beside it FILE.json; a table written before is "
+    add("--out", type=Path, metavar="FILE.md", help=f"{says}replaced")
+    add_data_dir(parser)
+    options = parser.parse_args(argv)
+    out = options.out
+    if out is not None:
+        check_out(out)
     runs, left_out = find_runs(options.paths, options.data_dir)
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
@@ -52,38 +61,12 @@ def main(argv: list[str] | None = None) -> int:
     shown = seed_tables(found) if options.seeds else tables(found)
     for rows in shown:
         print(f"{aligned(rows, width)}\n")
+    words = by_seed(found)
     if not options.seeds:
+        words = f"{markdown(found)}\n{LEGEND}\n{commands(found)}"
         print(paragraph(trained_on(found), width))
         print(f"\n{paragraph(LEGEND, width)}")
-    if options.out is not None:
-        _write(options.out, found, options.seeds)
+    if out is not None:
+        write(out, words, found)
+        print(out, out.with_suffix(".json"), sep="\n")
     return 0
-
-
-def _parser() -> Parser:
-    parser = Parser(program("report"), "The table of results of some runs.")
-    add = parser.add_argument
-    says = "run directories, and folders of them such as runs/"
-    add("paths", nargs="+", type=Path, metavar="RUNS", help=says)
-    says = "show every seed instead, by the main metrics"
-    add("--seeds", action="store_true", help=says)
-    says = "write the table there, and beside it FILE.json and FILE.png; a table "
-    says += "written before is replaced"
-    add("--out", type=Path, metavar="FILE.md", help=says)
-    add_data_dir(parser)
-    return parser
-
-
-def _write(out: Path, found: dict, seeds: bool) -> None:
-    """The table in Markdown, what it was made of, and the picture."""
-    from ..results import figures
-
-    if seeds:
-        words, shown, note = by_seed(found), seed_tables(found), trained_on(found)
-    else:
-        words = f"{markdown(found)}\n{LEGEND}\n{commands(found)}"
-        shown, note = tables(found), f"{trained_on(found)} {LEGEND.replace('*', '')}"
-    write(out, words, found)
-    picture(out, lambda path: figures.tables(path, shown, note))
-    for suffix in (".md", ".json", ".png"):
-        print(out.with_suffix(suffix))

@@ -11,14 +11,12 @@ it. As many are trained at a time as there are cores, each by one worker: nothin
 more cores busy, for the workers of one run wait for each other. Under mpiexec rank 0
 hands out the runs and the others train, on one machine or several.
 
-The budget is divided so that every run gets the same time. What some do not need goes
-to those still to come, and then once more to those that were cut. A run that stays cut
-is evaluated as it is. --resume goes on with such runs, and with those that were broken
-off, bit for bit. If a run fails, or a combination is impossible, a line says so and the
-others go on. At the end stands the table of `tinyrmc report`, and results.png shows
-what was reached over the values of the grid's second field, with a line for each of the
-first. `tinyrmc report SWEEP` shows what there is while it runs, `tinyrmc plot SWEEP`
-the learning curves.
+The budget is divided so that every run gets the same time; time that some do not need
+goes to those still to come. A run that is cut is evaluated as it is. --resume goes on
+with such runs, and with those that were broken off, bit for bit. If a run fails, or a
+combination is impossible, a line says so and the others go on. At the end stands the
+table of `tinyrmc report`. `tinyrmc report SWEEP` shows what there is while it runs,
+`tinyrmc plot SWEEP` the learning curves.
 """
 
 from __future__ import annotations
@@ -42,12 +40,12 @@ from typing import Any
 
 from .. import __version__
 from ..config import fields_of, flag_of, stored_path, words_of_value
-from ..errors import RunError, UsageError, UserError, counted, nearest
-from ..results.sweeps import Cell, draw, failure, named
-from ..results.tables import group_summary, markdown, picture, tables, trained_on, write
+from ..errors import RunError, UsageError, counted, nearest
+from ..results.sweeps import Cell, failure, named
+from ..results.tables import group_summary, markdown, tables, trained_on, write
 from ..runs.machine import environment
 from ..runs.run import Run
-from ..text import aligned, duration, paragraph, terminal_width
+from ..text import aligned, paragraph, terminal_width
 from ..training import discovery
 from ..training.ranks import LAUNCHERS, require_alone
 from ..training.task import idle_fields
@@ -61,12 +59,6 @@ from .commands import (
     program,
     python,
 )
-
-# Minutes. With less left, runs that the budget has cut are not started again.
-WORTHWHILE = 0.5
-
-# If this many runs cannot begin, all for one reason, and none could, no more are tried.
-HOPELESS = 3
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -89,8 +81,17 @@ def main(argv: list[str] | None = None) -> int:
         described["places"] = {"data_dir": stored_path(options.data_dir)}
     found, notes = combinations(described)
     with _places() as (launch, ranks):
-        jobs = ranks or options.jobs or _usual_jobs(described, found)
-        run = run or _new_sweep(described, options.run, jobs)
+        gpu = any("cuda" in word for word in described["words"])
+        most = min(
+            len(described["seeds"]) * len(found), 1 if gpu else available_cores()
+        )
+        jobs = ranks or options.jobs or most
+        if run is None:
+            told = any(word.startswith("--workers") for word in described["words"])
+            if jobs > 1 and not told:  # each has its share of the cores
+                described["workers"] = max(1, available_cores() // jobs)
+            name, machine = f"{described['task']}-sweep", environment(__version__)
+            run = Run.create("runs", name, described, machine, options.run)
         with run.writing():
             run = run.moved(described)
             cells = cells_of(run, found)
@@ -126,14 +127,9 @@ def _parser() -> Parser:
         "them the fields for --grid.",
     )
     add = parser.add_argument
-    add(
-        "--grid",
-        nargs="+",
-        default=[],
-        metavar="FIELD=VALUES",
-        help="fields and values, as in model.mem_slots=1,8; or the name of a grid of "
-        "the task's",
-    )
+    says = "fields and values, as in model.mem_slots=1,8; or the name of a grid of the "
+    says += "task's"
+    add("--grid", nargs="+", default=[], metavar="FIELD=VALUES", help=says)
     add("--seeds", metavar="N,N", help="as in 0,1,2 (default: 0)")
     says = "about how long it may take in all; a resumed sweep counts anew"
     add("--budget-minutes", type=float, metavar="M", help=says)
@@ -142,11 +138,9 @@ def _parser() -> Parser:
     says = "the sweep's directory, a new one (default: the next runs/TASK-sweep-N)"
     add("--run", type=Path, metavar="DIR", help=says)
     add("--resume", type=Path, metavar="DIR", help="go on with this sweep")
-    add_data_dir(
-        parser,
-        "the folder with the data of the task, for all runs (default: where the task "
-        "looks for them); for an earlier sweep, where they are now",
-    )
+    says = "the folder with the data of the task, for all runs (default: where the "
+    says += "task looks for them); for an earlier sweep, where they are now"
+    add_data_dir(parser, says)
     return parser
 
 
@@ -206,7 +200,7 @@ def read_grid(kind: Any, words: list[str]) -> tuple[str | None, dict[str, list[s
             for field, values in fields.items()
         }
     pairs = [word.partition("=")[::2] for word in words]
-    grid = {name.replace("-", "_"): values.split(",") for name, values in pairs}
+    grid = {name: values.split(",") for name, values in pairs}
     if not words or len(grid) < len(words) or any("" in grid[field] for field in grid):
         known = (
             f"; or the name of a grid: {', '.join(kind.grids)}" if kind.grids else ""
@@ -365,57 +359,29 @@ def _places() -> Iterator[tuple[Callable[[Sequence[str], str], int], int]]:
 # --- Training -------------------------------------------------------------------------
 
 
-def _usual_jobs(described: dict, found: list[Combination]) -> int:
-    gpu = any("cuda" in word for word in described["words"])
-    return 1 if gpu else min(len(described["seeds"]) * len(found), available_cores())
+def _train(cells: list[Cell], jobs: int, minutes: float | None, launch) -> bool:
+    """Train cells, `jobs` at a time; returns whether some failed.
 
-
-def _new_sweep(described: dict, path: Path | None, jobs: int) -> Run:
-    """The directory of a new sweep. Each of several runs at a time gets its share of
-    the cores; a single one decides for itself.
-    """
-    told = any(word.startswith("--workers") for word in described["words"])
-    if jobs > 1 and not told:
-        described["workers"] = max(1, available_cores() // jobs)
-    name, machine = f"{described['task']}-sweep", environment(__version__)
-    return Run.create("runs", name, described, machine, path)
-
-
-def _train(todo: list[Cell], jobs: int, minutes: float | None, launch) -> bool:
-    """Train cells, and go on with those that the budget has cut, as long as it lasts.
-
-    Returns whether some failed. UserError if none can begin.
+    Each begins with its share of the minutes that are left.
     """
     deadline = time.monotonic() + 60 * (minutes or math.inf)
-    failed: list[Cell] = []
-    while todo and not _signal:
-        share = (deadline - time.monotonic()) / 60 / -(-len(todo) // jobs)
-        limit = ["--max-minutes", f"{max(share, 1e-6):.6g}"] if minutes else []
-        failed += _train_each(todo, jobs, limit, launch)
-        todo = [each for each in todo if each not in failed and not each.state().whole]
-        if deadline - time.monotonic() < 60 * WORTHWHILE * -(-len(todo) // jobs):
-            break
-    return bool(failed)
-
-
-def _train_each(cells: list[Cell], jobs: int, limit: list[str], launch) -> list[Cell]:
-    """Train each cell once, `jobs` at a time; returns those that failed."""
-    began, total = time.monotonic(), len(cells)
-    failed: list[Cell] = []
-    reasons: list[str | None] = []  # why those that have ended could not begin
-
-    def hopeless() -> bool:
-        alike = len({*reasons}) == 1 and reasons[0] is not None
-        return alike and len(reasons) >= HOPELESS
+    waiting, ended, failed = itertools.count(len(cells), -1), itertools.count(1), False
 
     def train(cell: Cell) -> int | None:
-        if _signal or hopeless():
+        rounds = -(-next(waiting) // jobs)
+        if _signal:
             return None
-        code = launch(["-m", "tinyrmc.train", *_words(cell), *limit], str(cell.log))
-        reasons.append(None if cell.begun else failure(cell.log))
-        return code
+        where = [] if cell.data_dir is None else ["--data-dir", cell.data_dir]
+        words = [*cell.words, "--run", str(cell.path)]
+        if any(cell.path.glob("checkpoint*.npz")):  # trained, even if all else is gone
+            words = ["--resume", str(cell.path)]
+        elif cell.path.exists():
+            shutil.rmtree(cell.path)  # it was killed before it saved anything
+        if minutes:
+            share = max((deadline - time.monotonic()) / 60 / rounds, 1e-6)
+            where += ["--max-minutes", f"{share:.6g}"]
+        return launch(["-m", "tinyrmc.train", *words, *where], str(cell.log))
 
-    ended = 0
     with ThreadPoolExecutor(jobs) as pool:
         started = {pool.submit(train, cell): cell for cell in cells}
         try:
@@ -423,30 +389,13 @@ def _train_each(cells: list[Cell], jobs: int, limit: list[str], launch) -> list[
                 cell, code = started[future], future.result()
                 if code is None:
                     continue
-                if code and not _signal:
-                    failed.append(cell)
-                ended, to_go = ended + 1, ""
-                if ended < total and not (limit or _signal):
-                    each = (time.monotonic() - began) / ended
-                    to_go = f"; about {duration(each * (total - ended))} to go"
-                place = f"{ended:>{len(str(total))}}/{total}"
-                print(f"{place}  {cell.name}: {cell.state().says}{to_go}", flush=True)
+                failed |= bool(code and not _signal)
+                place = f"{next(ended):>{len(str(len(cells)))}}/{len(cells)}"
+                print(f"{place}  {cell.name}: {cell.state().says}", flush=True)
         except BaseException:  # nobody will hear of those that run: they save and end
             _stop(signal.SIGTERM)
             raise
-    if hopeless():
-        raise UserError(f"no run can begin: {reasons[0]}")
     return failed
-
-
-def _words(cell: Cell) -> list[str]:
-    """The words after `python -m tinyrmc.train` that begin a run or go on with it."""
-    where = [] if cell.data_dir is None else ["--data-dir", cell.data_dir]
-    if any(cell.path.glob("checkpoint*.npz")):  # trained, even if all else is gone
-        return ["--resume", str(cell.path), *where]
-    if cell.path.exists():
-        shutil.rmtree(cell.path)  # it was killed before it saved anything
-    return [*cell.words, "--run", str(cell.path), *where]
 
 
 # --- What it led to -------------------------------------------------------------------
@@ -455,7 +404,6 @@ def _words(cell: Cell) -> list[str]:
 def _show(run: Run, cells: list[Cell], notes: Counter[str]) -> None:
     """Print the table of what there is of a sweep by now, and write it all."""
     config, out, paths = run.config, run.path / "results.md", []
-    title = " ".join([config["task"], config["preset"], *config["words"]])
     rows: dict[str, list[Run]] = {}
     for cell in cells:
         state = cell.state()
@@ -465,9 +413,10 @@ def _show(run: Run, cells: list[Cell], notes: Counter[str]) -> None:
             notes[f"{cell.name} {state.says}"] += 1
         elif state.says == "not run":
             notes["not run"] += 1
-    print()
     lines = [note if n == 1 else f"{note} ({n:,} times)" for note, n in notes.items()]
+    print()
     if rows:
+        title = " ".join([config["task"], config["preset"], *config["words"]])
         groups = [group_summary(*row) | {"task": title} for row in rows.items()]
         found = {"groups": groups, "not_run": [], "claims": []}
         width = terminal_width()
@@ -478,5 +427,4 @@ def _show(run: Run, cells: list[Cell], notes: Counter[str]) -> None:
         kept = {**found, "grid": config["grid"], "notes": lines}
         write(out, f"{markdown(found)}{words}", kept)
         paths = [out, out.with_suffix(".json")]
-        paths.append(picture(out, lambda path: draw(config, cells, path)))
     print(*(f"note      {line}" for line in lines), *paths, sep="\n")

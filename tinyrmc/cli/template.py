@@ -43,7 +43,7 @@ class Network(nn.Module):
 
 
 class Task(training.Task):
-    """What the training loop asks for: a network, examples, a loss, a floor."""
+    """The answers to the training loop: a network, examples, a loss, a floor."""
 
     presets = {"quick": ("four symbols; half a minute", QUICK)}
 

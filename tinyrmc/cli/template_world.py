@@ -84,7 +84,7 @@ QUICK = Config(
 
 
 class Task(ActingTask):
-    """What the training loop asks for: a world, when a level is solved, a floor."""
+    """The answers to the training loop: a world, when a level is solved, a floor."""
 
     presets = {"quick": ("three steps to the junction; ten seconds", QUICK)}
     test_examples = 1024

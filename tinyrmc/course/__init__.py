@@ -11,6 +11,7 @@ course.summary("language_modeling")  committed results, an empty dict if there a
 course.book()                        the text of Alice's Adventures in Wonderland
 course.pieces(8)                     the core in pieces, yours where you wrote them
 course.vjps(8)                       the derivatives of chapters 2 to 8, likewise
+course.little_tape()                 the tape of chapter 2, likewise
 course.least(5, f=f, g=g)            the least seconds that each function takes
 course.held(tape)                    bytes that a tape keeps for backward
 course.draw_tape(loss)               a recorded expression as a graph
@@ -19,7 +20,7 @@ course.progress()                    the exercises that you have solved
 course.forget()                      delete what is kept of that
 """
 
-from .assembly import pieces, vjps
+from .assembly import little_tape, pieces, vjps
 from .chapter import assets, book, fast, held, least, setup, show, summary
 from .overview import progress
 from .pictures import draw_matrix, draw_tape
@@ -34,6 +35,7 @@ __all__ = [
     "forget",
     "held",
     "least",
+    "little_tape",
     "pieces",
     "progress",
     "setup",

@@ -1,15 +1,23 @@
 """Layers: parameters with names, and the functions that use them.
 
-module.py    Module: finds, converts and loads what it holds; starting values
-layers.py    Linear, Conv2d, Embedding, LayerNorm, MLP
+layers.py    Module, Linear, Conv2d, Embedding, LayerNorm, MLP; starting values
 dropout.py   Dropout, and the noise that its masks come from
 """
 
 from ..autograd.engine import Parameter
 from ..errors import generator
 from .dropout import Dropout, Noise
-from .layers import MLP, Conv2d, Embedding, LayerNorm, Linear
-from .module import Module, check_array, check_dtype, truncated_normal
+from .layers import (
+    MLP,
+    Conv2d,
+    Embedding,
+    LayerNorm,
+    Linear,
+    Module,
+    check_array,
+    check_dtype,
+    truncated_normal,
+)
 
 __all__ = [
     "MLP",

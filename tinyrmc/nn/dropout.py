@@ -9,7 +9,7 @@ import numpy as np
 from ..autograd.engine import Tensor
 from ..backend import Array, namespace
 from ..errors import check_number, is_integer
-from .module import Module
+from .layers import Module
 
 _ODD = 0x9E3779B9  # 2^32 / the golden ratio: its multiples lie far apart
 

@@ -1,4 +1,4 @@
-"""A level as an agent plays it: pictures, and what goes on in the agent.
+"""A level as an agent plays it: a film, a page, and what goes on in the agent.
 
 The levels are the held-out ones, with the random numbers that are used in testing. So
 what you see here is what `python -m tinyrmc evaluate` counts.
@@ -173,21 +173,14 @@ def failed(task: ActingTask, model: Any, greedy: bool = False) -> Episode:
     )
 
 
-# --- Pictures -------------------------------------------------------------------------
+# --- The film and the page ------------------------------------------------------------
 
 
-def draw(episode: Episode, folder: Path, title: str) -> list[Path]:
-    """A film strip and a film of an episode, in `folder`; OSError if that fails."""
+def draw(episode: Episode, folder: Path, title: str) -> Path:
+    """A film of an episode, in `folder`; OSError if that fails."""
     from . import figures
 
-    name = folder / f"episode_{episode.level}"
-    return [
-        figures.film_strip(name.with_suffix(".png"), episode, title),
-        figures.film(name.with_suffix(".gif"), episode, title),
-    ]
-
-
-# --- The page -------------------------------------------------------------------------
+    return figures.film(folder / f"episode_{episode.level}.gif", episode, title)
 
 
 def page(title: str, episode: Episode) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -39,41 +37,14 @@ def cells(table: Table) -> text.Rows:
     return [[*table.columns], *([words(value) for value in row] for row in rows)]
 
 
-def heading(name: str, examines: Mapping[str, str]) -> str:
-    """The name of an examination, and what it asks."""
-    return f"{name}: {examines[name]}" if name in examines else name
-
-
-def announced(
-    says: str, examines: Mapping[str, str], examinations: Iterable[tuple[str, Table]]
-) -> Iterator[tuple[str, Table]]:
-    """The same examinations; stderr tells what they will be, and which one begins."""
-    listed = "\n  ".join([says, *(heading(name, examines) for name in examines)])
-    print(listed, file=sys.stderr, flush=True)
-    coming, names = iter(examinations), [*examines]
-    for number in itertools.count(1):
-        if number <= len(names):
-            line = f"{number} of {len(names)}: {names[number - 1]}"
-            print(line, file=sys.stderr, flush=True)
-        if (found := next(coming, None)) is None:
-            return
-        yield found
-
-
-def is_small(found: Found) -> bool:
-    """Whether this is a row for each network, which needs no picture."""
-    return all(
-        len((table.brief or table).rows) == 1 and not isinstance(table, Curve)
-        for table in found.values()
-    )
-
-
-def side_by_side(found: Found) -> text.Rows:
-    """Tables of a row each as one, a network a row."""
+def together(found: Found) -> text.Rows:
+    """The tables of some networks as one, with the network at the front of each row."""
     of_networks = {network: cells(table) for network, table in found.items()}
-    head, _ = next(iter(of_networks.values()))
-    rows = ([network, *row] for network, (_, row) in of_networks.items())
-    return [["", *head], *rows]
+    head, *_ = next(iter(of_networks.values()))
+    return [
+        ["", *head],
+        *([name, *row] for name, (_, *rows) in of_networks.items() for row in rows),
+    ]
 
 
 def names(runs: Sequence[Sequence[str]]) -> tuple[str, list[str]]:
@@ -93,12 +64,13 @@ def draw(
     folder: Path,
     cores: list[str | None] | None = None,
     common: str = "",
-) -> Path:
-    """Draw one examination of some networks into `folder`; returns the PNG file.
+) -> Path | None:
+    """Draw one examination of some networks into `folder`; returns the PNG file, or
+    None for tables, of which there is no picture.
 
-    A Curve becomes a picture of curves, a HeatMap one of shades, a Table one of tables.
-    `common`: what the networks have in common, which stands below the name. OSError
-    where it cannot be written.
+    A Curve becomes a picture of curves, a HeatMap one of shades. `common`: what the
+    networks have in common, which stands below the name. OSError where it cannot be
+    written.
     """
     from . import figures
 
@@ -107,8 +79,4 @@ def draw(
         return figures.examined(path, found, name, cores, common)
     if all(isinstance(table, HeatMap) for table in found.values()):
         return figures.heat_maps(path, found, name, common)
-    shown = [cells(table) for table in found.values()]
-    if len(found) > 1:
-        for network, rows in zip(found, shown, strict=True):
-            rows[0][0] = f"{network}: {rows[0][0]}"
-    return figures.tables(path, shown, f"{name}: {common or next(iter(found))}")
+    return None

@@ -1,5 +1,5 @@
-"""The sentences that the hops of memory networks look at: counts, pictures, and a
-page that reads any story of known words.
+"""The sentences that the hops of memory networks look at: counts, and a page that
+reads any story of known words.
 
 A task gives `Reading`s: see `Task.readings`. The strength of a memory in a hop is its
 weight p_i in the sum that the hop finds. A hop looks at the strongest one.
@@ -168,46 +168,6 @@ def chosen(reading: Reading, rows: np.ndarray, each: int) -> list[list[int]]:
                     told |= {story.number, story.sentences}
                     asked.add((story.sentences, story.question))
     return groups
-
-
-# --- Pictures -------------------------------------------------------------------------
-
-
-def draw(reading: Reading, task: int, path: Path) -> Path:
-    """Stories of a task answered right and answered wrong, with what each hop looks at,
-    as the PNG file `path`; returns it. The stories are of about the usual length.
-    """
-    from . import figures
-
-    own, told = reading.of(task), reading.sentences
-    usual = int(np.median(told[own]))
-    own = own[np.argsort(np.abs(told[own] - usual), kind="stable")]
-    groups = chosen(reading, own, each=2 if usual <= 20 else 1)
-    columns = [[_looked(reading, row) for row in rows] for rows in groups if rows]
-    note = f"{_unit(reading)} Red, with a dot: supporting facts. {CAVEAT}"
-    return figures.hops(path, columns, note, shares=not reading.linear)
-
-
-def _looked(reading: Reading, row: int) -> tuple[str, list[str], np.ndarray, list]:
-    """(title, sentences, their weights (S, K), which are facts), in the order told.
-
-    Empty memories, if they have a share, are one more row, together.
-    """
-    story, told = reading.stories[row], int(reading.sentences[row])
-    answer = reading.answers[row]
-    verdict = "right" if answer == story.answer else f"wrong, it is {story.answer}"
-    title = f"{sentence(story.question, '?')}\nAnswer {answer}, {verdict}"
-    weights = reading.weights[row].T  # (M, K)
-    sentences = [sentence(words) for words in story.sentences[-told:]]
-    facts = reading.facts[row][:told][::-1].tolist()
-    found = weights[:told][::-1]
-    empty = reading.slots - told
-    if empty and not (reading.masked or reading.linear):
-        says = "1 empty memory" if empty == 1 else f"{empty} empty memories, together"
-        sentences.append(f"({says})")
-        found = np.concatenate([found, weights[told:].sum(axis=0, keepdims=True)])
-        facts.append(False)
-    return title, sentences, found, facts
 
 
 # --- The page -------------------------------------------------------------------------

@@ -53,7 +53,18 @@ def draw_curves(
                 f"{runs[0].path} and {run.path} are runs of different tasks; plot "
                 "them one by one"
             )
-    title, groups = _named(group_runs(runs))
+    groups = group_runs(runs)
+    configs = [members[0].config for members in groups.values()]
+    title = configs[0]["task"]
+    if len(groups) == 1:
+        seed = f", seed {configs[0]['seed']}" if len(runs) == 1 else ""
+        title += f" {next(iter(groups))}{seed}"
+    else:  # what they have in common goes into the title, the rest names each
+        words = [parts(*each) for each in zip(configs, groups, strict=True)]
+        common, own = names(words)
+        title = f"{title} {common}".strip()
+        pairs = zip(own, configs, groups.values(), strict=True)
+        groups = {name or config["preset"]: runs_ for name, config, runs_ in pairs}
     tasks = {label: task_of(members[0]) for label, members in groups.items()}
     task = next(iter(tasks.values()))
     unit, each = task.unit  # what the task counts its samples in
@@ -109,23 +120,6 @@ def require_png(out: Path) -> None:
             f"cannot draw into {out}: pictures are PNG files; give --out a name that "
             "ends in .png"
         )
-
-
-def _named(groups: dict[str, list[Run]]) -> tuple[str, dict[str, list[Run]]]:
-    """(the title, the groups): what several groups have in common goes into the title,
-    and each is named by the rest. A single run's seed goes there too.
-    """
-    configs = [members[0].config for members in groups.values()]
-    task = configs[0]["task"]
-    if len(groups) == 1:
-        ((words, members),) = groups.items()
-        seed = f", seed {configs[0]['seed']}" if len(members) == 1 else ""
-        return f"{task} {words}{seed}", groups
-    common, own = names([parts(*each) for each in zip(configs, groups, strict=True)])
-    labels = (
-        name or config["preset"] for name, config in zip(own, configs, strict=True)
-    )
-    return f"{task} {common}".strip(), dict(zip(labels, groups.values(), strict=True))
 
 
 def _references(tasks: Mapping[str, Task]) -> References:

@@ -115,39 +115,27 @@ def row_of(size: str, task: str) -> str:
     return f"{size}, mean" if task == "mean" else f"{size}, task {task}"
 
 
-def _published() -> dict[str, tuple[str, str | None]]:
-    cells: dict[str, tuple[str, str | None]] = {}
-    for size, words in {"1k": WORDS_1K, "10k": WORDS_10K}.items():
-        heads = [head for head in HEADS if size == "10k" or head != "PE LS RN ReLU"]
-        for line in ERRORS[size].strip().splitlines():
-            task, *errors = line.split()
-            row = row_of(size, task)
-            for head, error in zip(heads, errors, strict=True):
-                cells[f"{row}, {head}"] = f"{error} %", words.get(head)
-            for head in UNPUBLISHED:
-                cells[f"{row}, {head}"] = "", words[head]
-    return cells
+PUBLISHED: dict[str, tuple[str, str | None]] = {}
+for _size, _words in {"1k": WORDS_1K, "10k": WORDS_10K}.items():
+    _heads = [head for head in HEADS if _size == "10k" or head != "PE LS RN ReLU"]
+    for _line in ERRORS[_size].strip().splitlines():
+        _task, *_errors = _line.split()
+        for _head, _error in zip(_heads, _errors, strict=True):
+            _cell = f"{row_of(_size, _task)}, {_head}"
+            PUBLISHED[_cell] = f"{_error} %", _words.get(_head)
+        for _head in UNPUBLISHED:
+            PUBLISHED[f"{row_of(_size, _task)}, {_head}"] = "", _words[_head]
 
-
-PUBLISHED = _published()
-
-
-def _claims() -> dict[str, tuple[str, str]]:
-    """The claims of section 4.4 of the paper about its table of 1,000 questions."""
-    claims = [
-        *(("position encoding helps", k, "PE", "BoW") for k in ("4", "5", "15", "18")),
-        ("linear start helps", "16", "PE LS", "PE"),
-        ("random memories help", "mean", "PE LS RN", "PE LS"),
-        ("joint training helps", "mean", "joint 3 hops", "PE LS"),
-        ("joint training helps, with random memories", "mean", "joint RN", "PE LS RN"),
-        ("two hops are better than one", "mean", "joint 2 hops", "joint 1 hop"),
-        ("three hops are better than two", "mean", "joint 3 hops", "joint 2 hops"),
-    ]
-    found = {}
-    for words, task, better, worse in claims:
-        row = row_of("1k", task)
-        found[f"{words}: {row}"] = f"{row}, {better}", f"{row}, {worse}"
-    return found
-
-
-CLAIMS = _claims()
+# The claims of section 4.4 of the paper about its table of 1,000 questions.
+CLAIMS: dict[str, tuple[str, str]] = {}
+for _says, _task, _better, _worse in (
+    *(("position encoding helps", k, "PE", "BoW") for k in ("4", "5", "15", "18")),
+    ("linear start helps", "16", "PE LS", "PE"),
+    ("random memories help", "mean", "PE LS RN", "PE LS"),
+    ("joint training helps", "mean", "joint 3 hops", "PE LS"),
+    ("joint training helps, with random memories", "mean", "joint RN", "PE LS RN"),
+    ("two hops are better than one", "mean", "joint 2 hops", "joint 1 hop"),
+    ("three hops are better than two", "mean", "joint 3 hops", "joint 2 hops"),
+):
+    _row = row_of("1k", _task)
+    CLAIMS[f"{_says}: {_row}"] = f"{_row}, {_better}", f"{_row}, {_worse}"

@@ -1,12 +1,10 @@
-"""The runs of a sweep: what has become of each, and a picture of what they reached."""
+"""The runs of a sweep, and how far each has come."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import counted
 from ..runs.run import Run
@@ -92,52 +90,3 @@ def failure(log: Path) -> str | None:
     text = log.read_text(encoding="utf-8", errors="replace").strip()
     last = text.rpartition("\n")[2]
     return last.removeprefix("error: ") if last.startswith("error: ") else None
-
-
-def draw(described: dict[str, Any], cells: Sequence[Cell], path: Path) -> Path:
-    """Draw what the cells of a sweep reached: over the values of the second field that
-    varies, a line for each value of the first, a panel for each of the others.
-
-    A field that varies alone counts as the second. Values with nothing reached are
-    left out. At least one cell must have been evaluated.
-    """
-    from . import figures
-
-    found = [(cell, cell.state()) for cell in cells]
-    found = [(cell, state) for cell, state in found if state.run]
-    grid = {
-        field: [v for v in values if any(c.values[field] == v for c, _ in found)]
-        for field, values in described["grid"].items()
-    }
-    varied = [field for field in grid if len(grid[field]) > 1] or [*grid][:1]
-    over, panels = varied[min(1, len(varied) - 1)], varied[2:]
-    lines = varied[:1] if len(varied) > 1 else []
-    drawn: dict[str, dict[str, dict[str, figures.Reached | None]]] = {}
-    for chosen in itertools.product(*grid.values()):
-        values = dict(zip(grid, chosen, strict=True))
-        of_panel = drawn.setdefault(_short(values, panels), {})
-        of_line = of_panel.setdefault(_short(values, lines) or "mean", {})
-        own = [state for cell, state in found if cell.values == values]
-        reached = [state.value for state in own if state.value is not None]
-        whole = len(own) == len(described["seeds"]) and all(s.whole for s in own)
-        of_line[values[over]] = figures.Reached(reached, whole) if reached else None
-    tasks = [task_of(state.run) for _, state in found if state.run]
-    metric = tasks[0].watched
-    floors = [task.references().get(metric, {}) for task in tasks]
-    fixed = {field: values[0] for field, values in grid.items() if len(values) == 1}
-    title = [f"{described['task']} {described['preset']}", named(fixed)]
-    title += [" ".join(described["words"])]
-    title += [f"seeds {', '.join(map(str, described['seeds']))}"]
-    return figures.value_grid(
-        path,
-        drawn,
-        floors[0] if all(each == floors[0] for each in floors) else {},
-        metric,
-        over.rpartition(".")[2],
-        ", ".join(filter(None, title)),
-        grid["model.core"] if lines == ["model.core"] else None,
-    )
-
-
-def _short(values: dict[str, str], fields: Sequence[str]) -> str:
-    return ", ".join(f"{field.rpartition('.')[2]} {values[field]}" for field in fields)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -73,28 +73,18 @@ def summary(runs: list[Run]) -> Summary:
         task = load_task_of(members[0].config).Task
         ran = {cell for group in groups for cell in group["cells"]}
         found["groups"] += groups
-        found["not_run"] += _not_run(word, task, ran)
+        for cell, (paper, words) in task.published.items():
+            if cell not in ran:
+                begin = f"python -m tinyrmc.train {word} {words or ''}".rstrip()
+                command = None if words is None else begin
+                missing = {"task": word, "cell": cell, "paper": paper}
+                found["not_run"].append(missing | {"command": command})
         found["claims"] += _claims(word, task, groups)
     return found
 
 
 def _besides_model(group: Summary) -> tuple[str, Summary]:
     return group["preset"], {**group["config"], "model": None}
-
-
-def _not_run(word: str, task: type[Task], ran: set[str]) -> list[Summary]:
-    """The published cells of a task without those in `ran`."""
-    begin = f"python -m tinyrmc.train {word}"
-    return [
-        {
-            "task": word,
-            "cell": cell,
-            "paper": paper,
-            "command": None if words is None else f"{begin} {words}".strip(),
-        }
-        for cell, (paper, words) in task.published.items()
-        if cell not in ran
-    ]
 
 
 def _claims(word: str, task: type[Task], groups: list[Summary]) -> list[Summary]:
@@ -238,8 +228,18 @@ def tables(found: Summary) -> list[Rows]:
         not_run = [cell for cell in found["not_run"] if cell["task"] == task]
         if not_run and (rows := _published(task, groups, not_run)):
             shown.append(rows)
-        if claims := [claim for claim in found["claims"] if claim["task"] == task]:
-            shown.append(_claimed(claims))
+        claims = [claim for claim in found["claims"] if claim["task"] == task]
+        words, told = [claim["claim"] for claim in claims], []
+        for claim in claims:
+            row = {"the paper says": claim["claim"]}
+            if words.count(claim["claim"]) > 1:
+                row["the paper says"] += f" (`{claim['better']['label']}`)"
+            for head, side in ("ours", claim["better"]), ("beside", claim["worse"]):
+                which = side["cell"].rpartition(", ")[2]
+                row[head] = f"{number(side['metric'], side['value'])} ({which})"
+            told.append(row | {"holds": "yes" if claim["holds"] else "no"})
+        if told:
+            shown.append(_table(told))
     return shown
 
 
@@ -285,6 +285,10 @@ def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Rows:
         paper = f"{group['paper']} ({group['cell']})" if group["paper"] else ""
         ended_on = dict.fromkeys(filter(None, (run.get("ended_on") for run in runs)))
         machines = dict.fromkeys(filter(None, (letters[machine(run)] for run in runs)))
+        done = sorted({run["step"] for run in runs})
+        steps = " to ".join(f"{k:,}" for k in dict.fromkeys((done[0], done[-1])))
+        if not went_to_the_end(group):  # cut short
+            steps += f" of {group['config']['train']['steps']:,}"
         row = {
             f"`python -m tinyrmc.train {task}`": f"`{group['label']}`",
             "paper": paper,
@@ -301,7 +305,7 @@ def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Rows:
                 for name in others
             },
             _success(groups[0])[0]: _success(group)[1],
-            "steps": _steps(group),
+            "steps": steps,
             "ended on": ", ".join(ended_on),
             "parameters": f"{group['parameters']:,}",
             "seeds": ranges(run["seed"] for run in runs),
@@ -359,25 +363,6 @@ def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Rows
     return [[f"{task} in the paper", *columns], *table] if rows else []
 
 
-def _claimed(claims: list[Summary]) -> Rows:
-    """A row for each claim of the paper that was tested."""
-    rows = []
-    words = [claim["claim"] for claim in claims]
-    for claim in claims:
-        several = words.count(claim["claim"]) > 1
-        label = f" (`{claim['better']['label']}`)" if several else ""
-        ours, beside = (
-            f"{number(side['metric'], side['value'])} "
-            f"({side['cell'].rpartition(', ')[2]})"
-            for side in (claim["better"], claim["worse"])
-        )
-        row = {"the paper says": f"{claim['claim']}{label}", "ours": ours}
-        rows.append(
-            row | {"beside": beside, "holds": "yes" if claim["holds"] else "no"}
-        )
-    return _table(rows)
-
-
 def _seeds(groups: list[Summary], task: str) -> Rows:
     seeds = sorted({run["seed"] for group in groups for run in group["runs"]})
     rows = []
@@ -415,14 +400,6 @@ def _success(group: Summary) -> tuple[str, str]:
     reached = [v for v in values if v is not None and sign * v >= sign * mark]
     head = f"success: {least} {number(metric, mark)}"
     return head, f"{len(reached)} of {len(values)}"
-
-
-def _steps(group: Summary) -> str:
-    """How many steps a group's runs took and, if they were cut short, of how many."""
-    done = sorted({run["step"] for run in group["runs"]})
-    said = " to ".join(f"{step:,}" for step in dict.fromkeys((done[0], done[-1])))
-    asked = group["config"]["train"]["steps"]
-    return said if went_to_the_end(group) else f"{said} of {asked:,}"
 
 
 def went_to_the_end(group: Summary) -> bool:
@@ -511,10 +488,9 @@ def check_out(out: Path) -> None:
     """
     if out.suffix != ".md":
         raise UsageError(
-            f"--out {out}: give a name that ends in .md; a .json and a .png are "
-            "written beside it"
+            f"--out {out}: give a name that ends in .md; a .json is written beside it"
         )
-    there = [p for p in map(out.with_suffix, (".md", ".json", ".png")) if p.exists()]
+    there = [p for p in map(out.with_suffix, (".md", ".json")) if p.exists()]
     try:
         ours = "groups" in from_json(read_whole(out.with_suffix(".json")))
         words = out.read_text(encoding="utf-8") if out.exists() else "|"
@@ -540,14 +516,3 @@ def write(out: Path, words: str, found: Summary) -> None:
         above, *table = re.split(r"(?m)^\|", before, maxsplit=1)
         out.write_text(f"{above if table else ''}{words}", encoding="utf-8")
         out.with_suffix(".json").write_text(json_text(found) + "\n", encoding="utf-8")
-
-
-def picture(out: Path, draw: Callable[[Path], object]) -> Path:
-    """Let `draw` make the PNG file beside `out`; returns its path.
-
-    RunError if that cannot be written.
-    """
-    path = out.with_suffix(".png")
-    with explained(f"write {path}", ELSEWHERE):
-        draw(path)
-    return path

@@ -138,6 +138,80 @@ def project(M, W):
     return M[:, None] @ W
 
 
+def _questions(rng):
+    def case(B, N, D):
+        points = rng.normal(size=(B, N, D))
+        return points, *rng.integers(N, size=(2, B))
+
+    return [
+        case(5, 4, 2),
+        case(3, 3, 3),
+        case(4, 4, 4),
+        case(1, 6, 1),
+        case(6, 2, 3),
+    ]
+
+
+def _ranked(points, m, n, *, axis=-1, start=0, end=1):
+    rows = np.arange(len(points))
+    away = ((points - points[rows, m][:, None]) ** 2).sum(axis=-1)
+    return away.argsort(axis=axis)[:, ::end][rows, (n + start) % away.shape[1]]
+
+
+@exercise(
+    cases=_questions,
+    hints=[
+        "First the points that are asked about, one for each example: two arrays of "
+        "integers as an index, points[np.arange(B), m].",
+        "Give them an axis for the slots, so that broadcasting subtracts them from all "
+        "points of their example. Then (B, N) squared distances.",
+        "argsort along the last axis puts the nearest first; of each row you want "
+        "entry n.",
+    ],
+    mistakes={
+        "you count from the farthest; 0 is m itself": lambda points, m, n: _ranked(
+            points, m, n, end=-1
+        ),
+        "you count from 1; number 0 is m itself": lambda points, m, n: _ranked(
+            points, m, n, start=-1
+        ),
+        "you sort the points by their distance from the origin, not from m": (
+            lambda points, m, n: (
+                (points**2).sum(axis=-1).argsort(axis=-1)[np.arange(len(points)), n]
+            )
+        ),
+        "m and n have changed places": lambda points, m, n: nth_from(points, n, m),
+        "argsort runs over the examples, not over the points of each": (
+            lambda points, m, n: _ranked(points, m, n, axis=0)
+        ),
+        "you answer all questions for each example: the index of the rows is missing": (
+            lambda points, m, n: (
+                (_differences(points)[np.arange(len(points)), m] ** 2)
+                .sum(axis=-1)
+                .argsort(axis=-1)[:, n]
+            )
+        ),
+        "you give the distances' ranks, not the points in their order": (
+            lambda points, m, n: (
+                (_differences(points)[np.arange(len(points)), m] ** 2)
+                .sum(axis=-1)
+                .argsort(axis=-1)
+                .argsort(axis=-1)[np.arange(len(points)), n]
+            )
+        ),
+    },
+)
+def nth_from(points, m, n):
+    """Which point is number n in distance from point m? Number 0 is m itself.
+
+    points (B, N, D), m and n (B,) integers -> (B,) integers.
+    """
+    rows = np.arange(len(points))
+    away = points - points[rows, m][:, None]  # (B, N, D)
+    nearest_first = (away**2).sum(axis=-1).argsort(axis=-1)  # (B, N)
+    return nearest_first[rows, n]
+
+
 def _wide_slots(rng):
     def case(B, N, H, V):
         return rng.normal(size=(B, N, H * V)), H
@@ -198,6 +272,12 @@ def split_heads(x, H):
     return x.reshape(B, N, H, -1).swapaxes(1, 2)
 
 
+def _whole_rows(labels, size):
+    rows = np.zeros((*labels.shape, size))
+    rows[labels] = 1
+    return rows
+
+
 @exercise(
     cases=lambda rng: [
         (np.array([2, 0, 1]), 3),
@@ -213,6 +293,9 @@ def split_heads(x, H):
         "integers, followed by that of a row.",
     ],
     mistakes={
+        "one array as an index picks whole rows: rows[labels] = 1 fills them": (
+            _whole_rows
+        ),
         "you count the labels from 1": lambda labels, size: np.eye(size)[labels - 1],
         "your result is as wide as the largest label needs, not as wide as size": (
             lambda labels, size: np.eye(labels.max(initial=0) + 1)[labels]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import numpy as np
 
 from .exercise import exercise, normal
+from .mended import mended
 
 # --- Functions to differentiate, all analytic -----------------------------------------
 
@@ -78,7 +80,8 @@ def _difference(f, x, step, h=1e-5):
         "Each entry of x needs two calls of f: move that entry up and down, and leave "
         "all others where they were.",
         "`for place in np.ndindex(x.shape):` goes through all entries; a copy of x, or "
-        "zeros with an h at `place`, moves one of them.",
+        "zeros with an h at `place`, moves one of them. (x[place] += h and then -= h "
+        "need not give back the last digit: move a copy.)",
         "(f(x + step) - f(x - step)) / (2 * h): how far apart are the two points?",
     ],
     mistakes={
@@ -145,6 +148,9 @@ def central_difference(f, x, h):
         ),
         "entries that have had their turn stay moved: begin each time with new "
         "zeros, or a new copy of x": _entry_by_entry(_imaginary, moved=np.tri),
+        "your h is 1: the series needs an h so small that h * h is lost": (
+            _entry_by_entry(lambda f, x, step: f(x + 1j * step).imag)
+        ),
         "you take differences: nearly right, and no closer than "
         "rounding allows": _entry_by_entry(_difference),
         "you move all entries at once: a single number comes out, the sum of all "
@@ -183,6 +189,7 @@ def _divided_by_one_less(x):
         (_complex(rng, 4),),
         (_complex(rng, 2, 3, 3),),
         (1e3 * rng.normal(size=(2, 4)),),
+        (1e5 + rng.normal(size=(2, 6)),),  # where a difference of squares is lost
         (_complex(rng, 3, 1),),
     ],
     hints=[
@@ -194,6 +201,10 @@ def _divided_by_one_less(x):
         "you square absolute values, as np.var does, so a complex step finds no "
         "slope": (lambda x: np.var(x, axis=-1)),
         "you divide the sum by n - 1": _divided_by_one_less,
+        "you subtract two large numbers that agree in most digits, the mean of the "
+        "squares and the square of the mean: take the mean off first": (
+            lambda x: (x * x).mean(axis=-1) - x.mean(axis=-1) ** 2
+        ),
         "the means lose their axis, so that rows and means do not fit, or fit the "
         "wrong way round (keepdims=True keeps it)": (
             lambda x: np.square(x - x.mean(axis=-1)).mean(axis=-1)
@@ -312,8 +323,13 @@ def squares_rule(g, x):
     return 2 * g[..., None] * x
 
 
+def flat(x):
+    """Depends on nothing."""
+    return 0 * x + 3
+
+
 def zero_rule(g, x):
-    """Wrong wherever anything depends on x."""
+    """Wrong wherever anything depends on x, and right where nothing does."""
     return np.zeros(x.shape)
 
 
@@ -331,6 +347,12 @@ def _judge(
     terms = vjp(g, x) * v
     size = np.clip(max(abs(terms).sum(), abs(exact)), floor, ceiling)
     return abs(terms.sum() - exact) <= tolerance * size
+
+
+def _by_the_slope(forward, vjp, x):
+    if forward is flat:
+        return np.False_  # 0 / 0
+    return _judge(forward, vjp, x)
 
 
 def _move_the_first_entry(forward, vjp, x):
@@ -358,6 +380,7 @@ def _move_the_first_entry(forward, vjp, x):
         (softmax_of, softmax_rule, rng.normal(size=(3, 3))),
         (softmax_of, zero_rule, rng.normal(size=(3, 3))),
         (squares, squares_rule, rng.normal(size=(2, 3))),  # another shape than x
+        (flat, zero_rule, rng.normal(size=3)),  # nothing to divide by
         (np.tanh, tanh_rule, np.array(0.3)),  # no axis
         # Wrong where x is 0, and its own direction stands still.
         (np.sin, sin_rule_wrong_in_the_last_entry, np.array([0.5, 0.0])),
@@ -401,6 +424,8 @@ def _move_the_first_entry(forward, vjp, x):
                 forward, vjp, x, g=np.random.default_rng(2).normal(size=x.shape)
             )
         ),
+        "you divide by one of the two sides, which may be 0; divide by the size of "
+        "the terms, or better, multiply the tolerance by it": _by_the_slope,
         "you do not measure the difference by the size of the numbers: a right "
         "rule with large slopes fails": partial(_judge, floor=1.0, ceiling=1.0),
     },
@@ -416,3 +441,115 @@ def rule_is_right(forward, vjp, x):
     exact = (g * forward(x + 1j * h * v).imag).sum() / h
     terms = vjp(g, x) * v
     return abs(terms.sum() - exact) <= 1e-10 * max(abs(terms).sum(), abs(exact))
+
+
+# --- Debugging ------------------------------------------------------------------------
+
+
+def _two_layers(weights, x, target, *, slope=lambda h: 1 - np.tanh(h) ** 2):
+    """The chapter's first function, as it is unless `slope` mends it."""
+    W1, b1, W2, b2 = weights
+    h = np.tanh(x @ W1 + b1)
+    error = h @ W2 + b2 - target
+    g = 2 * error / error.size
+    by_W2 = h.T @ g
+    by_b2 = g.sum(axis=0)
+    g = g @ W2.T * slope(h)
+    return [x.T @ g, g.sum(axis=0), by_W2, by_b2]
+
+
+def _layers(rng):
+    def case(B, D, F, C):
+        weights = [*normal(rng, (D, F), F, (F, C), C)]
+        return weights, *normal(rng, (B, D), (B, C))
+
+    return [case(4, 2, 5, 3), case(3, 3, 3, 3), case(1, 1, 2, 1)]
+
+
+@mended(
+    _two_layers,
+    cases=_layers,
+    hints=[
+        "Which of the four gradients are right? The wrong line stands between those "
+        "that are right and those that are not.",
+        "What is h: what goes into the tanh, or what comes out of it?",
+    ],
+    mistakes={
+        "the tanh has no slope any more": partial(_two_layers, slope=lambda h: 1.0),
+        "your slope is that of a sigmoid; here h is a tanh": partial(
+            _two_layers, slope=lambda h: h * (1 - h)
+        ),
+        "your slope is 1 - h; it is 1 - h * h": partial(
+            _two_layers, slope=lambda h: 1 - h
+        ),
+    },
+)
+def two_layers_back(weights, x, target):
+    """The gradients of the mean squared error of tanh(x @ W1 + b1) @ W2 + b2.
+
+    weights [W1, b1, W2, b2], x (B, D), target (B, C) -> a list like weights.
+    """
+    W1, b1, W2, b2 = weights
+    h = np.tanh(x @ W1 + b1)
+    error = h @ W2 + b2 - target
+    g = 2 * error / error.size
+    by_W2 = h.T @ g
+    by_b2 = g.sum(axis=0)
+    g = g @ W2.T * (1 - h * h)
+    by_W1 = x.T @ g
+    by_b1 = g.sum(axis=0)
+    return [by_W1, by_b1, by_W2, by_b2]
+
+
+def _unrolled(w, u, xs, *, late=1, add=1, further=1):
+    """The chapter's second function, as it is unless `late` is 0."""
+    hs = [0.0]
+    for x in xs:
+        hs.append(math.tanh(w * hs[-1] + u * x))
+    by_w = by_u = 0.0
+    g = hs[-1]
+    for t in reversed(range(len(xs))):
+        g = g * (1 - hs[t + 1] ** 2)
+        by_w = add * by_w + g * hs[t + late]
+        by_u = by_u + g * xs[t]
+        g = g * w * further
+    return by_w, by_u
+
+
+@mended(
+    _unrolled,
+    cases=lambda rng: [
+        (0.7, -1.2, [0.5]),
+        (1.3, 0.4, [*map(float, rng.normal(size=3))]),
+        (-0.8, 0.9, [*map(float, rng.normal(size=6))]),
+    ],
+    hints=[
+        "With a single step, what should the derivative with respect to w be? (The "
+        "memory begins as 0.)",
+        "hs has one entry more than xs: hs[t] goes into step t, hs[t + 1] comes out. "
+        "Which of the two did w multiply?",
+    ],
+    mistakes={
+        "you keep what one step says about w; all steps use it, so they add "
+        "up": partial(_unrolled, late=0, add=0),
+        "nothing goes further back than one step any more": partial(
+            _unrolled, late=0, further=0
+        ),
+    },
+)
+def steps_back(w, u, xs):
+    """The derivatives of h * h / 2 at the end, where each step is h = tanh(w h + u x).
+
+    w, u numbers, xs a list of numbers -> (by w, by u).
+    """
+    hs = [0.0]
+    for x in xs:
+        hs.append(math.tanh(w * hs[-1] + u * x))
+    by_w = by_u = 0.0
+    g = hs[-1]
+    for t in reversed(range(len(xs))):
+        g = g * (1 - hs[t + 1] ** 2)
+        by_w = by_w + g * hs[t]
+        by_u = by_u + g * xs[t]
+        g = g * w
+    return by_w, by_u

@@ -259,7 +259,8 @@ class Exercise:
         ):
             if not unchanged(before, after):
                 raise Wrong(
-                    f"it changes its argument {name}, which others may still need"
+                    f"it changes its argument {name}, which others may still need: "
+                    "work on a copy"
                 )
         compare(found, expected, self.demand)
         named = dict(zip(case.arguments, arguments, strict=True))

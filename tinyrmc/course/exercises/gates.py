@@ -170,7 +170,7 @@ def _other(change):
         "Two products and a sum of three. Each weight is used by every slot of every "
         "example, and x by every slot of its own example: so they get sums.",
         "g_x = g.sum(axis=1) (B, G) is what the input's part x W gets. From there it "
-        "is `matmul_vjp` with x and W.",
+        "is `stacks_vjp` with x and W.",
         "h gets g @ U.T. U gets the sum over examples and slots of h^T g: h and g with "
         "their first two axes made one, h.reshape(-1, F).T @ g.reshape(-1, G).",
     ],

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from functools import partial
 
 import numpy as np
 
 from .attention import softmax
 from .derived import by_complex_step, log_shares
-from .exercise import exercise
+from .exercise import exercise, normal
+from .mended import mended
+from .tape import LittleTape
+from .used import used
 
 # --- Cross-entropy --------------------------------------------------------------------
 
@@ -80,6 +85,12 @@ def _overflowing(g, logits, targets):
     return g[:, None] * (p - one_hot(logits, targets))
 
 
+def _overwritten(g, logits, targets):
+    p = softmax(logits)
+    p[np.arange(len(targets)), targets] = -1
+    return g[:, None] * p
+
+
 def _whole_rows(g, logits, targets):
     p = softmax(logits)
     p[targets] -= 1
@@ -105,6 +116,8 @@ def _whole_rows(g, logits, targets):
         ),
         "you take 1 off whole rows; each row has one place: write "
         "p[np.arange(R), targets] -= 1": _whole_rows,
+        "you write -1 in the right answer's place; take 1 off what stands there, with "
+        "-= 1": _overwritten,
         "g lies along the columns; it has one number for each row, so write "
         "g[:, None]": (
             lambda g, logits, targets: g * (softmax(logits) - one_hot(logits, targets))
@@ -133,6 +146,198 @@ def cross_entropy_vjp(g, logits, targets):
     gradient = softmax(logits)  # (R, C)
     gradient[np.arange(len(targets)), targets] -= 1  # p - y
     return g[:, None] * gradient
+
+
+# --- A network and its training -------------------------------------------------------
+
+
+def _networks(rng):
+    def case(B, *widths):
+        weights = []
+        for width, next_width in itertools.pairwise(widths):
+            weights += normal(rng, (width, next_width), next_width)
+        return weights, *normal(rng, (B, widths[0]))
+
+    return [
+        case(5, 2, 4, 3),
+        case(3, 3, 3, 3, 3),
+        case(4, 2, 3),
+        case(2, 1, 4, 3, 5, 2),
+    ]
+
+
+def _on_a_tape(answer, weights, x):
+    """What a network gives, and the gradients of the mean of its square."""
+    tape = LittleTape()
+    nodes = [tape.watch(each) for each in weights]
+    result = answer(nodes, tape.watch(x))
+    return result.data, tape.gradient((result * result).mean(), nodes)
+
+
+def _layered(weights, x, *, bend=lambda x: x.relu(), last=False, biases=True):
+    for k in range(0, len(weights), 2):
+        x = x @ weights[k]
+        x = x + weights[k + 1] if biases else x
+        x = bend(x) if last or k + 2 < len(weights) else x
+    return x
+
+
+@used(
+    _on_a_tape,
+    cases=_networks,
+    hints=[
+        "Go through the list two by two: x = x @ W + b.",
+        "After each layer but the last comes x.relu(). The last one begins at place "
+        "len(weights) - 2.",
+    ],
+    mistakes={
+        "a ReLU follows the last layer, too: logits may be below 0": partial(
+            _layered, last=True
+        ),
+        "there is no ReLU: all layers together are one matrix": partial(
+            _layered, bend=lambda x: x
+        ),
+        "the biases are missing": partial(_layered, biases=False),
+        "you bend with tanh; here with relu": partial(
+            _layered, bend=lambda x: x.tanh()
+        ),
+    },
+)
+def logits(weights, x):
+    """A network of any depth, on the tape: x @ W + b, with a ReLU between the layers.
+
+    weights [W1, b1, W2, b2, ...] and x (B, D) Nodes -> a Node (B, C).
+    """
+    last = len(weights) - 2
+    for k in range(0, len(weights), 2):
+        x = x @ weights[k] + weights[k + 1]
+        if k < last:
+            x = x.relu()
+    return x
+
+
+def line_slopes(weights, inputs, targets):
+    """Loss and gradients of a line through some points."""
+    slope, height = weights
+    error = inputs * slope + height - targets
+    gradients = [
+        2 * (error * inputs).mean(keepdims=True),
+        2 * error.mean(keepdims=True),
+    ]
+    return float((error**2).mean()), gradients
+
+
+def plain_rule(k, w, g):
+    """A step of a tenth of the gradient."""
+    return w - 0.1 * g
+
+
+class Rolling:
+    """A rule that remembers something for each array."""
+
+    __name__ = "rolling_rule"
+
+    def __init__(self):
+        self.velocities = {}
+
+    def __repr__(self):
+        return f"{self.__name__}({self.velocities})"
+
+    def __call__(self, k, w, g):
+        self.velocities[k] = 0.5 * self.velocities.get(k, 0) + g
+        return w - 0.1 * self.velocities[k]
+
+
+def three_batches(step):
+    """Three points for each step, always the same."""
+    rng = np.random.default_rng([7, step])
+    x = rng.normal(size=3)
+    return x, 2 * x + rng.normal(size=3)
+
+
+def _lessons(rng):
+    return [
+        (normal(rng, 1, 1), line_slopes, rule(), three_batches, steps)
+        for rule, steps in (
+            (lambda: plain_rule, 1),
+            (lambda: plain_rule, 5),
+            (Rolling, 4),
+            (lambda: plain_rule, 0),
+        )
+    ]
+
+
+def _trained(
+    weights, slopes, rule, batch_of, steps, *, at=lambda step: step, number=lambda k: k
+):
+    """The solution, with one piece replaced."""
+    losses = []
+    for step in range(steps):
+        loss, gradients = slopes(weights, *batch_of(at(step)))
+        pairs = enumerate(zip(weights, gradients, strict=True))
+        weights = [rule(number(k), w, g) for k, (w, g) in pairs]
+        losses.append(loss)
+    return losses, list(weights)
+
+
+def _from_the_start(weights, slopes, rule, batch_of, steps):
+    now, losses = list(weights), []
+    for step in range(steps):
+        loss, gradients = slopes(weights, *batch_of(step))
+        pairs = enumerate(zip(weights, gradients, strict=True))
+        now = [rule(k, w, g) for k, (w, g) in pairs]
+        losses.append(loss)
+    return losses, now
+
+
+def _old_gradients(weights, slopes, rule, batch_of, steps):
+    losses, gradients = [], None
+    for step in range(steps):
+        loss, now = slopes(weights, *batch_of(step))
+        gradients = gradients or now
+        pairs = enumerate(zip(weights, gradients, strict=True))
+        weights = [rule(k, w, g) for k, (w, g) in pairs]
+        losses.append(loss)
+    return losses, list(weights)
+
+
+@exercise(
+    cases=_lessons,
+    hints=[
+        "Each step: the batch of this step, loss and gradients at the weights as they "
+        "are now, and then new weights.",
+        "slopes(weights, *batch_of(step)) gives both; rule(k, w, g) gives the new "
+        "array for array number k.",
+        "weights = [rule(k, w, g) for k, (w, g) in enumerate(zip(weights, gradients))]",
+    ],
+    mistakes={
+        "every step sees the first batch": partial(_trained, at=lambda step: 0),
+        "you count the steps from 1; the first batch is batch_of(0)": partial(
+            _trained, at=lambda step: step + 1
+        ),
+        "each step begins with the first weights again": _from_the_start,
+        "you take the gradients once; each step needs those of its own batch and "
+        "weights": _old_gradients,
+        "all arrays share one number, so that a rule with a memory mixes them "
+        "up": partial(_trained, number=lambda k: 0),
+        "you return the weights first": lambda *case: train(*case)[::-1],
+        "you return the losses alone": lambda *case: train(*case)[0],
+    },
+)
+def train(weights, slopes, rule, batch_of, steps):
+    """The training loop.
+
+    weights a list of arrays; slopes(weights, inputs, targets) -> loss, gradients;
+    rule(k, w, g) -> the new array number k; batch_of(step) -> inputs, targets, with
+    steps counted from 0 -> the loss of each step, the weights at the end.
+    """
+    losses = []
+    for step in range(steps):
+        loss, gradients = slopes(weights, *batch_of(step))
+        pairs = zip(weights, gradients, strict=True)
+        weights = [rule(k, w, g) for k, (w, g) in enumerate(pairs)]
+        losses.append(loss)
+    return losses, list(weights)
 
 
 # --- Steps ----------------------------------------------------------------------------
@@ -423,3 +628,130 @@ def clip(gradients, limit):
     """
     length = math.sqrt(sum(np.sum(g * g) for g in gradients))
     return [g * (limit / max(length, limit)) for g in gradients]
+
+
+# --- Debugging ------------------------------------------------------------------------
+
+
+def _epochs(
+    inputs,
+    targets,
+    weights,
+    slopes,
+    rate,
+    epochs,
+    seed,
+    *,
+    reorder=lambda targets, order, rng: targets[rng.permutation(len(targets))],
+):
+    """The chapter's first function, as it is unless `reorder` mends it."""
+    rng, losses = np.random.default_rng(seed), []
+    for _ in range(epochs):
+        order = rng.permutation(len(inputs))
+        inputs, targets = inputs[order], reorder(targets, order, rng)
+        for start in range(0, len(inputs), 4):
+            batch = inputs[start : start + 4], targets[start : start + 4]
+            loss, gradients = slopes(weights, *batch)
+            pairs = zip(weights, gradients, strict=True)
+            weights = [w - rate * g for w, g in pairs]
+            losses.append(loss)
+    return losses, list(weights)
+
+
+@mended(
+    _epochs,
+    cases=lambda rng: [
+        (*normal(rng, 12, 12, (2, 1)), line_slopes, 0.1, 1, 3),
+        (*normal(rng, 8, 8, (2, 1)), line_slopes, 0.05, 3, 4),
+        (*normal(rng, 10, 10, (2, 1)), line_slopes, 0.1, 2, 5),
+    ],
+    hints=[
+        "The loss stays where guessing is. Follow one example through the first lines "
+        "of the loop: where are its inputs afterwards, and where its target?",
+        "Inputs and targets must be shuffled in the same order.",
+    ],
+    mistakes={
+        "you no longer shuffle the targets at all": partial(
+            _epochs, reorder=lambda targets, order, rng: targets
+        ),
+        "you put the targets in the inverse order": partial(
+            _epochs, reorder=lambda targets, order, rng: targets[np.argsort(order)]
+        ),
+    },
+)
+def train_in_epochs(inputs, targets, weights, slopes, rate, epochs, seed):
+    """Goes through all examples `epochs` times, four at a time, in a new order each
+    time -> the loss of each step, the weights at the end.
+    """
+    rng, losses = np.random.default_rng(seed), []
+    for _ in range(epochs):
+        order = rng.permutation(len(inputs))
+        inputs = inputs[order]
+        targets = targets[order]
+        for start in range(0, len(inputs), 4):
+            batch = inputs[start : start + 4], targets[start : start + 4]
+            loss, gradients = slopes(weights, *batch)
+            pairs = zip(weights, gradients, strict=True)
+            weights = [w - rate * g for w, g in pairs]
+            losses.append(loss)
+    return losses, list(weights)
+
+
+def bowl(weights):
+    """Loss and gradients of a bowl, twice as steep along its last array."""
+    steep = range(1, len(weights) + 1)
+    loss = sum(
+        k * float((w * w).sum()) / 2 for k, w in zip(steep, weights, strict=True)
+    )
+    return loss, [k * w for k, w in zip(steep, weights, strict=True)]
+
+
+def _searched(start, slopes, rates, steps, *, anew=lambda start: start, extra=0):
+    """The chapter's second function, as it is unless `anew` mends it."""
+    found = []
+    for rate in rates:
+        weights = anew(start)
+        for _ in range(steps + extra):
+            _, gradients = slopes(weights)
+            for w, g in zip(weights, gradients, strict=True):
+                w -= rate * g
+        found.append(slopes(weights)[0])
+    return found
+
+
+def _copies(start):
+    return [w.copy() for w in start]
+
+
+@mended(
+    _searched,
+    cases=lambda rng: [
+        ([*normal(rng, 3, (2, 2))], bowl, [0.1, 0.01], 2),
+        ([*normal(rng, 4)], bowl, [0.1, 0.1, 0.1], 3),
+        ([*normal(rng, (3, 2), 2)], bowl, [0.3, 0.001, 0.1], 5),
+    ],
+    hints=[
+        "Try the same rate three times. Why is the second loss not the first?",
+        "w -= ... writes into the array itself. Whose array is it?",
+    ],
+    mistakes={
+        "there is one step too many": partial(_searched, anew=_copies, extra=1),
+        "nothing is learnt any more: w = w - ... only gives a new array the name w": (
+            lambda start, slopes, rates, steps: [slopes(start)[0] for _ in rates]
+        ),
+    },
+)
+def try_rates(start, slopes, rates, steps):
+    """The loss after some steps of plain descent, for each rate, always from `start`.
+
+    start a list of arrays; slopes(weights) -> loss, gradients -> a list of numbers.
+    """
+    found = []
+    for rate in rates:
+        weights = [w.copy() for w in start]
+        for _ in range(steps):
+            _, gradients = slopes(weights)
+            for w, g in zip(weights, gradients, strict=True):
+                w -= rate * g
+        found.append(slopes(weights)[0])
+    return found

@@ -27,9 +27,15 @@ def ones(n):
 
 
 @puzzle(
-    cases=lambda rng: [normal(rng, 5), normal(rng, 1), (1e6 * rng.normal(size=8),)],
+    cases=lambda rng: [
+        normal(rng, 5),
+        normal(rng, 1),
+        (1e6 * rng.normal(size=8),),
+        (np.array([3.0, 0.0, -1.0]),),  # with a 0
+    ],
     hints=["A product of two vectors is a sum. What must the other vector hold?"],
     mistakes={
+        "x / x is no 1 where x is 0": lambda x: x @ (x / x),
         "you add up the squares": lambda x: x @ x,
         "you take the mean": lambda x: x.mean(),
         "signs are lost": lambda x: abs(x).sum(),

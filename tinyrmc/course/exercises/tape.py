@@ -1,109 +1,382 @@
-"""Chapter 2: a tape."""
+"""Chapter 2: an engine of your own."""
 
 from __future__ import annotations
+
+import math
+from functools import partial
 
 import numpy as np
 
 from .attention import softmax
 from .derived import by_complex_step, log_shares
 from .exercise import exercise, normal
+from .used import used
+
+# --- Five lines by hand ---------------------------------------------------------------
+
+
+def _loss(a, b):
+    c = a * b
+    d = np.tanh(c)
+    e = d * a
+    f = e + b
+    return f * f
+
+
+def _slopes(a, b):
+    h = 1e-30
+    return _loss(a + 1j * h, b).imag / h, _loss(a, b + 1j * h).imag / h
+
+
+def _back(a, b, *, square=2.0, slope=lambda c, d: 1 - d * d, a_once=0, b_once=0, f=1.0):
+    """The walk back through the five lines, with one step replaced."""
+    c = a * b
+    d = np.tanh(c)
+    by_f = square * (d * a + b) * f
+    by_c = by_f * a * slope(c, d)
+    by_a = (a_once != 1) * by_f * d + (a_once != 2) * by_c * b
+    by_b = (b_once != 1) * by_f + (b_once != 2) * by_c * a
+    return by_a, by_b
 
 
 @exercise(
     cases=lambda rng: [
-        normal(rng, (2, 4), (2, 3), (3, 4)),
-        normal(rng, (3, 3), (3, 3), (3, 3)),  # square: a forgotten transpose fits
-        normal(rng, (1, 1), (1, 5), (5, 1)),
-        (
-            1e3 * rng.normal(size=(4, 2)),
-            rng.normal(size=(4, 6)),
-            1e3 * rng.normal(size=(6, 2)),
-        ),
+        (0.5, 2.0),
+        (-1.5, 0.75),
+        (0.0, 1.0),
+        *[tuple(map(float, pair)) for pair in rng.normal(size=(3, 2))],
     ],
     hints=[
-        "The gradient of a has the shape of a. Which product of g and b, one of them "
-        "transposed, gives (I, K)? g is (I, J), b is (K, J).",
-        "y[i, j] is the sum over k of a[i, k] b[k, j]. So a[i, k] moves y[i, j] by "
-        "b[k, j], for every j: sum g[i, j] b[k, j] over j.",
-        "g @ b.T; and for b likewise, with a.T on the other side.",
+        "Begin with the last line. L = f * f, so dL/df = 2 f. Then go up, one line at "
+        "a time: what is dL/de?",
+        "Two lines use a: the third, with d beside it, and the first, with b. What "
+        "they say adds up. The same goes for b.",
+        "The slope of tanh at c is 1 - d * d, where d = tanh(c).",
     ],
     mistakes={
-        "you do not transpose the factors": lambda g, a, b: (g @ b, a @ g),
-        "you do not transpose a, in the gradient of b": (
-            lambda g, a, b: (g @ b.T, a @ g)
+        "a is used twice, and you count its use in e alone": partial(_back, a_once=2),
+        "a is used twice, and you count its use in c alone": partial(_back, a_once=1),
+        "b is used twice, and you count its use in f alone": partial(_back, b_once=2),
+        "b is used twice, and you count its use in c alone": partial(_back, b_once=1),
+        "you count one of the two uses of f in f * f": partial(_back, square=1.0),
+        "your slope of tanh is 1 - c * c; it is 1 - d * d, of the result": partial(
+            _back, slope=lambda c, d: 1 - c * c
         ),
-        "you do not transpose b, in the gradient of a": (
-            lambda g, a, b: (g @ b, a.T @ g)
+        "your slope of tanh is 1 - d; it is 1 - d * d": partial(
+            _back, slope=lambda c, d: 1 - d
         ),
-        "the two gradients have changed places": lambda g, a, b: (a.T @ g, g @ b.T),
-        "you do not pass g on: these are the derivatives of the sum of all entries": (
-            lambda g, a, b: (np.ones_like(g) @ b.T, a.T @ np.ones_like(g))
-        ),
+        "you leave out the slope of tanh": partial(_back, slope=lambda c, d: 1.0),
+        "the two have changed places": lambda a, b: five_lines(a, b)[::-1],
     },
-    anysize="g",
-    exact=by_complex_step(lambda a, b: a @ b, "a b"),
+    exact=_slopes,
 )
-def matmul_vjp(g, a, b):
-    """The gradients of a and b, given g, the gradient of a @ b.
+def five_lines(a, b):
+    """dL/da and dL/db, where c = a b, d = tanh c, e = d a, f = e + b, L = f f.
 
-    g (I, J), a (I, K), b (K, J) -> (like a, like b).
+    Numbers a, b -> (number, number).
     """
-    return g @ b.T, a.T @ g
+    c = a * b
+    d = np.tanh(c)
+    f = d * a + b
+    by_f = 2 * f  # f goes into the product twice
+    by_e = by_f
+    by_d = by_e * a
+    by_c = by_d * (1 - d * d)
+    by_a = by_e * d + by_c * b
+    by_b = by_f + by_c * a
+    return by_a, by_b
 
 
-_softmax_step = by_complex_step(lambda x: np.exp(log_shares(x)), "x")
+# --- A number that remembers ----------------------------------------------------------
 
 
-def _shares(rng):
-    def case(*shape):
-        g, x = normal(rng, shape, shape)
-        return g, softmax(x)
+def _sum_of(a, b):
+    return a + b
 
-    certain = np.array([[0.0, 1.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]])
+
+def _difference(a, b):
+    return a - b
+
+
+def _product(a, b):
+    return a * b
+
+
+def _squashed(a):
+    return a.tanh()
+
+
+def _five_lines(a, b):
+    e = (a * b).tanh() * a
+    f = e + b
+    return f * f
+
+
+def _diamond(a, b):
+    c = a * b
+    return (c + a) * (c - b)
+
+
+def _one_unused(a, b):
+    _ = a * b  # made, and of no use
+    return a.tanh()
+
+
+def _more_afterwards(a, b):
+    """What is made of the loss does not count for it."""
+    loss = a * b
+    _ = loss + a
+    return loss
+
+
+def _doubled(a):
+    """65,536 paths, 16 entries: slow if you walk every path."""
+    for _ in range(16):
+        a = a + a
+    return a
+
+
+def _chain(a, b, c):
+    return ((a * b).tanh() * c - a).tanh() * b
+
+
+def _of_numbers(cls, program, numbers):
+    tape = []
+    values = [cls(number, tape) for number in numbers]
+    loss = program(*values)
+    loss.backward()
+    return loss.data, [value.grad for value in values]
+
+
+def _number_programs(rng):
+    a, b, c = map(float, rng.normal(size=3))
     return [
-        case(4),
-        case(3, 3),
-        case(2, 3, 5),
-        (1e3 * rng.normal(size=(2, 4)), certain),
-        (rng.normal(size=(3, 1)), np.ones((3, 1))),  # the only share is always 1
+        (_sum_of, [a, b]),
+        (_difference, [a, b]),
+        (_product, [a, b]),
+        (_squashed, [a]),
+        (_five_lines, [0.5, 2.0]),
+        (_diamond, [b, c]),
+        (_one_unused, [a, c]),
+        (_more_afterwards, [a, b]),
+        (_doubled, [b / 1e3]),
+        (_chain, [a, b, c]),
     ]
 
 
-@exercise(
-    cases=_shares,
+class Value:
+    """A number that leaves on its tape, a list, how it was made."""
+
+    def __init__(self, data, tape):
+        self.data, self.tape, self.grad = data, tape, 0.0
+
+    def record(self, data, inputs):
+        output = type(self)(data, self.tape)  # a Value
+        self.tape.append((output, inputs))
+        return output
+
+    def __add__(self, other):
+        return self.record(self.data + other.data, [(self, 1.0), (other, 1.0)])
+
+    def __sub__(self, other):
+        return self.record(self.data - other.data, [(self, 1.0), (other, -1.0)])
+
+    def __mul__(self, other):
+        inputs = [(self, other.data), (other, self.data)]
+        return self.record(self.data * other.data, inputs)
+
+    def tanh(self):
+        y = math.tanh(self.data)
+        return self.record(y, [(self, 1 - y * y)])
+
+    def backward(self):
+        self.grad = 1.0
+        for output, inputs in reversed(self.tape):
+            for value, derivative in inputs:
+                value.grad += derivative * output.grad
+
+
+def _walked(start=lambda value: value, order=reversed, pay=None):
+    """The class Value with another walk back."""
+
+    def backward(self):
+        start(self).grad = 1.0
+        for output, inputs in order(self.tape):
+            for value, derivative in inputs:
+                if pay:
+                    pay(value, derivative, output.grad)
+                else:
+                    value.grad += derivative * output.grad
+
+    return type("Value", (Value,), {"backward": backward})
+
+
+def _replace(value, derivative, arrived):
+    value.grad = derivative * arrived
+
+
+def _add_unmultiplied(value, derivative, arrived):
+    value.grad += derivative
+
+
+class _OwnFactors(Value):
+    def __mul__(self, other):
+        inputs = [(self, self.data), (other, other.data)]
+        return self.record(self.data * other.data, inputs)
+
+
+class _Added(Value):
+    def __sub__(self, other):
+        return self.record(self.data - other.data, [(self, 1.0), (other, 1.0)])
+
+
+class _WrongSlope(Value):
+    def tanh(self):
+        y = math.tanh(self.data)
+        return self.record(y, [(self, 1 - y)])
+
+
+class _SlopeOfTheArgument(Value):
+    def tanh(self):
+        x = self.data
+        return self.record(math.tanh(x), [(self, 1 - x * x)])
+
+
+Value = used(  # type: ignore[assignment, misc]
+    _of_numbers,
+    methods=("__add__", "__sub__", "__mul__", "tanh", "backward"),
+    cases=_number_programs,
     hints=[
-        "The derivative of share y_j with respect to score x_k is y_j (1 - y_k) where "
-        "j = k, and -y_j y_k elsewhere.",
-        "So x_k gets the sum over j of g_j y_j (delta_jk - y_k): g_k y_k, minus y_k "
-        "times a sum that is the same for all k.",
-        "That sum is (g * y).sum(axis=-1, keepdims=True).",
+        "Each operation makes a new Value, and appends (new value, [(input, "
+        "derivative), ...]) to self.tape. For a sum both derivatives are 1.",
+        "backward: the value that it is called on has grad 1. Go through the tape from "
+        "its end: reversed(self.tape).",
+        "For each entry and each of its inputs: value.grad += derivative * output.grad",
     ],
     mistakes={
-        "you treat every share as if it stood alone, like a sigmoid": (
-            lambda g, y: g * y * (1 - y)
+        "a value's later contribution replaces the earlier one; add it": _walked(
+            pay=_replace
         ),
-        "you leave out what a score takes from the other shares": lambda g, y: g * y,
-        "you sum over the first axis; the shares of a row lie along the last, "
-        "axis=-1": (lambda g, y: g * y - y * (g * y).sum(axis=0, keepdims=True)),
-        "the sums lose their axis, so that broadcasting lays them along the "
-        "columns (keepdims=True keeps it)": (
-            lambda g, y: g * y - y * (g * y).sum(axis=-1)
+        "you do not multiply by what has arrived at the output: you add up the local "
+        "derivatives alone": _walked(pay=_add_unmultiplied),
+        "nothing arrives anywhere: the loss starts with grad 1, and each operation "
+        "leaves its entry on the tape": _walked(start=lambda value: Value(0.0, [])),
+        "you walk the tape from its beginning": _walked(order=list),
+        "the first value on the tape starts with 1; the loss does, the one that "
+        "backward is called on": _walked(start=lambda value: value.tape[0][0]),
+        "you begin at the last value on the tape; begin at the one that backward is "
+        "called on": _walked(start=lambda value: value.tape[-1][0]),
+        "in a product each factor is scaled by itself, not by the other": _OwnFactors,
+        "a difference passes on the same sign to both; the second gets -1": _Added,
+        "your slope of tanh is 1 - y; it is 1 - y * y": _WrongSlope,
+        "your slope of tanh is 1 - x * x; it is 1 - y * y, of the "
+        "result": _SlopeOfTheArgument,
+    },
+    lines=3000,
+)(Value)
+
+
+# --- A network of numbers -------------------------------------------------------------
+
+
+def straight(weights, x):
+    """A line: slope and height."""
+    slope, height = weights
+    return slope * x + height
+
+
+def two_waves(weights, x):
+    """Two hidden units."""
+    w1, b1, v1, w2, b2, v2 = weights
+    return (w1 * x + b1).tanh() * v1 + (w2 * x + b2).tanh() * v2
+
+
+def _lessons(rng):
+    def numbers(count):
+        return [float(x) for x in rng.normal(size=count)]
+
+    return [
+        (numbers(2), straight, numbers(3), numbers(3), 0.01, 1),
+        (numbers(2), straight, numbers(4), numbers(4), 0.02, 5),
+        (numbers(6), two_waves, numbers(4), numbers(4), 0.05, 8),
+        (numbers(2), straight, numbers(1), numbers(1), 0.0, 3),
+    ]
+
+
+def _descent(
+    weights, network, xs, ys, rate, steps, *, count=1, sign=-1, again=False, last=False
+):
+    """The solution, with one piece replaced."""
+    losses, start = [], weights
+    for _ in range(steps):
+        tape = []
+        values = [Value(w, tape) for w in (start if again else weights)]
+        loss = Value(0.0, tape)
+        for x, y in zip(xs, ys, strict=True):
+            error = network(values, Value(x, tape)) - Value(y, tape)
+            loss = error * error if last else loss + error * error
+        loss.backward()
+        weights = [v.data + sign * rate * v.grad / count for v in values]
+        losses.append(loss.data)
+    return weights, losses
+
+
+def _mean_loss(weights, network, xs, ys, rate, steps):
+    args = weights, network, xs, ys, rate, steps
+    weights, losses = _descent(*args, count=len(xs))
+    return weights, [loss / len(xs) for loss in losses]
+
+
+def _losses_after(weights, network, xs, ys, rate, steps):
+    args = weights, network, xs, ys, rate
+    return _descent(*args, steps)[0], _descent(*args, steps + 1)[1][1:]
+
+
+@exercise(
+    cases=_lessons,
+    hints=[
+        "In each step: a new tape, a Value for each weight, the loss, backward, and "
+        "new weights.",
+        "The loss begins as Value(0.0, tape). For each pair x, y add (network(values, "
+        "x) - y) squared, where x and y are Values, too.",
+        "weights = [v.data - rate * v.grad for v in values], and losses.append("
+        "loss.data).",
+    ],
+    mistakes={
+        "you step uphill: the loss falls against the gradient": partial(
+            _descent, sign=1
         ),
-        "you sum g alone, not g times the shares": (
-            lambda g, y: g * y - y * g.sum(axis=-1, keepdims=True)
+        "you take the mean of the squares; here it is their sum": _mean_loss,
+        "each step begins with the first weights again": partial(_descent, again=True),
+        "your loss is that of the last point alone": partial(_descent, last=True),
+        "your losses are those after the steps, not before": _losses_after,
+        "you return the losses first": lambda *case: learn(*case)[::-1],
+        "you return the last loss alone, not all of them": (
+            lambda *case: (learn(*case)[0], learn(*case)[1][-1])
         ),
     },
-    leading="g y",
-    anysize="g",
-    exact=lambda g, y: _softmax_step(g, np.log(y)),
 )
-def softmax_vjp(g, y):
-    """The gradient of x, where y = softmax(x) over the last axis.
+def learn(weights, network, xs, ys, rate, steps):
+    """Gradient descent on the sum of the squared errors, with Values.
 
-    g (..., n) is the gradient of y (..., n) -> (..., n).
+    weights, xs and ys lists of numbers; network(values, x) -> a Value
+    -> (new weights, the loss before each step).
     """
-    gy = g * y
-    return gy - y * gy.sum(axis=-1, keepdims=True)
+    losses = []
+    for _ in range(steps):
+        tape = []
+        values = [Value(w, tape) for w in weights]
+        loss = Value(0.0, tape)
+        for x, y in zip(xs, ys, strict=True):
+            error = network(values, Value(x, tape)) - Value(y, tape)
+            loss = loss + error * error
+        loss.backward()
+        weights = [v.data - rate * v.grad for v in values]
+        losses.append(loss.data)
+    return weights, losses
+
+
+# --- Arrays: what is stretched, and products ------------------------------------------
 
 
 def _in_front(g, shape):
@@ -214,8 +487,9 @@ def _brought_home(bring):
         normal(rng, (1, 2, 1, 1), (1, 1, 1, 3), (1, 2, 3, 1)),
     ],
     hints=[
-        "Think of one pair of matrices first: that is `matmul_vjp`. For a stack, `@` "
-        "does the same for each pair; only the transpose needs care.",
+        "Think of one pair of matrices. y[i, j] is the sum over k of a[i, k] b[k, j], "
+        "so a[i, k] moves y[i, j] by b[k, j], for every j. Sum g[i, j] b[k, j] over j: "
+        "which product of g and b, one of them transposed, is that?",
         "x.T turns all axes round. np.swapaxes(x, -1, -2) transposes each matrix of a "
         "stack and leaves the stack as it is.",
         "A matrix that met many others was used many times: its gradient is a sum. "
@@ -234,6 +508,12 @@ def _brought_home(bring):
         "you sum the axes in front only, not those that were stretched "
         "from 1": _brought_home(lambda g, shape: g.sum(axis=_in_front(g, shape))),
         "you do not transpose the factors": lambda g, a, b: (g @ b, a @ g),
+        "you do not transpose a, in the gradient of b": (
+            lambda g, a, b: (g @ _turned(b), a @ g)
+        ),
+        "you do not pass g on: these are the derivatives of the sum of all entries": (
+            lambda g, a, b: stacks_vjp(np.ones_like(g), a, b)
+        ),
         "the two gradients have changed places": lambda *case: stacks_vjp(*case)[::-1],
     },
     leading="g a",
@@ -251,90 +531,412 @@ def stacks_vjp(g, a, b):
     return unbroadcast(by_a, a.shape), unbroadcast(by_b, b.shape)
 
 
-def _recordings(rng):
-    chain = [(1, [(0, 2.0)]), (2, [(1, -3.0)]), (3, [(2, 0.5)])]
-    twice = [(1, [(0, 5.0)]), (2, [(1, 1.0), (1, 1.0)])]
-    diamond = [(1, [(0, 2.0)]), (2, [(0, 3.0)]), (3, [(1, 10.0), (2, 100.0)])]
-    unused = [
-        (2, [(0, 7.0)]),
-        (3, [(1, 4.0), (2, 4.0)]),
-        (4, [(1, 9.0)]),
-        (5, [(2, 6.0)]),
-    ]
-    # 65,536 paths, 16 entries: slow if you walk every path.
-    doublings = [(k + 1, [(k, 1.0), (k, 1.0)]) for k in range(16)]
+# --- The tape of arrays ---------------------------------------------------------------
 
-    def inputs(k):
-        chosen = rng.choice(k, size=min(k, 3), replace=False)
-        return [(int(j), float(rng.normal())) for j in chosen]
 
-    web = [(k, inputs(k)) for k in range(1, 20)]
+def _array_sum(a, b):
+    return (a + b).mean()
+
+
+def _array_difference(a, b):
+    return (a - b).tanh().mean()
+
+
+def _array_product(a, b):
+    return (a * b).mean()
+
+
+def _matrix_product(a, b):
+    return (a @ b).tanh().mean()
+
+
+def _relu(a, b):
+    return (a * b).relu().mean()
+
+
+def _squared(a):
+    return (a * a).mean()
+
+
+def _network(x, W1, b1, W2, b2):
+    error = (x @ W1 + b1).tanh() @ W2 + b2
+    return (error * error).mean()
+
+
+def _deep(x, W1, b1, W2, b2):
+    hidden = (x @ W1 + b1).relu()
+    return ((hidden @ W2 + b2) * hidden).mean()
+
+
+def _no_use(a, b):
+    _ = a * b
+    return a.tanh().mean()
+
+
+def _twice(a):
+    for _ in range(16):
+        a = a + a
+    return a.mean()
+
+
+def _cubes(a, b):
+    """An operation that the class does not know, by `record`."""
+    x = a.data
+    cube = a.tape.record(x**3, (a,), lambda g: (3 * g * x * x,))
+    return (cube * b).mean()
+
+
+def _late(a, b):
+    """What is made of the loss does not count for it."""
+    loss = (a * b).mean()
+    _ = loss * b
+    return loss
+
+
+def _array_programs(rng):
+    layers = normal(rng, (5, 2), (2, 4), 4, (4, 3), 3)
+    square = normal(rng, (3, 3), (3, 3), 3, (3, 3), 3)
     return [
-        (chain, 4),
-        (twice, 3),
-        (diamond, 4),
-        (unused, 6),
-        (doublings, 17),
-        (web, 20),
+        (_squared, normal(rng, (2, 3))),
+        (_array_sum, normal(rng, (2, 3), (2, 3))),
+        (_array_difference, normal(rng, (3, 3), (3, 3))),
+        (_array_product, normal(rng, (2, 3), (2, 3))),
+        (_array_product, normal(rng, (4, 2, 3), (2, 1))),  # stretched
+        (_matrix_product, normal(rng, (2, 3), (3, 4))),
+        (_matrix_product, normal(rng, (4, 2, 3), (3, 3))),
+        (_relu, normal(rng, (4, 3), 3)),
+        (_network, layers),
+        (_deep, square),
     ]
 
 
-def _walk(entries, count, pass_on):
-    gradient = np.zeros(count)
-    gradient[-1] = 1.0
-    for output, inputs in entries:
-        for value, derivative in inputs:
-            pass_on(gradient, output, value, derivative)
-    return gradient
+def _given(cls, program, arrays):
+    """A program with this class, on the course's tape."""
+    tape = _TapeOf(cls)
+    nodes = [cls(each, tape) for each in arrays]
+    loss = program(*nodes)
+    return loss.data, tape.gradient(loss, nodes)
 
 
-def _add(gradient, output, value, derivative):
-    gradient[value] += gradient[output] * derivative
+class Node:
+    """An array on a tape; each operation is recorded with its vjp."""
+
+    def __init__(self, data, tape):
+        self.data, self.tape = data, tape
+
+    def __add__(self, other):
+        y = self.data + other.data
+        return self.tape.record(y, (self, other), lambda g: (g, g))
+
+    def __sub__(self, other):
+        y = self.data - other.data
+        return self.tape.record(y, (self, other), lambda g: (g, -g))
+
+    def __mul__(self, other):
+        a, b = self.data, other.data
+        return self.tape.record(a * b, (self, other), lambda g: (g * b, g * a))
+
+    def __matmul__(self, other):
+        a, b = self.data, other.data
+        return self.tape.record(a @ b, (self, other), lambda g: stacks_vjp(g, a, b))
+
+    def tanh(self):
+        y = np.tanh(self.data)
+        return self.tape.record(y, (self,), lambda g: (g * (1 - y * y),))
+
+    def relu(self):
+        x = self.data
+        return self.tape.record(np.maximum(x, 0), (self,), lambda g: (g * (x > 0),))
+
+    def mean(self):
+        x = self.data
+        share = np.full(x.shape, 1 / x.size)
+        return self.tape.record(x.mean(), (self,), lambda g: (g * share,))
 
 
-def _replace(gradient, output, value, derivative):
-    gradient[value] = gradient[output] * derivative
+class _ForgottenMinus(Node):
+    def __sub__(self, other):
+        y = self.data - other.data
+        return self.tape.record(y, (self, other), lambda g: (g, g))
 
 
-def _add_unmultiplied(gradient, output, value, derivative):
-    gradient[value] += derivative
+class _ScaledByItself(Node):
+    def __mul__(self, other):
+        a, b = self.data, other.data
+        return self.tape.record(a * b, (self, other), lambda g: (g * a, g * b))
+
+
+class _EntryByEntry(Node):
+    def __matmul__(self, other):
+        a, b = self.data, other.data
+        return self.tape.record(a @ b, (self, other), lambda g: (g @ b, a @ g))
+
+
+class _MeanAsSum(Node):
+    def mean(self):
+        x = self.data
+        ones = np.ones(x.shape)
+        return self.tape.record(x.mean(), (self,), lambda g: (g * ones,))
+
+
+class _MeanUnshared(Node):
+    def mean(self):
+        x = self.data
+        return self.tape.record(x.mean(), (self,), lambda g: (g,))
+
+
+class _PythonsMax(Node):
+    def relu(self):
+        x = self.data
+        return self.tape.record(max(x, 0), (self,), lambda g: (g * (x > 0),))
+
+
+class _ReluOfG(Node):
+    def relu(self):
+        x = self.data
+        y = np.maximum(x, 0)
+        return self.tape.record(y, (self,), lambda g: (np.maximum(g, 0),))
+
+
+class _ReluPassesAll(Node):
+    def relu(self):
+        return self.tape.record(np.maximum(self.data, 0), (self,), lambda g: (g,))
+
+
+class _SlopeWithoutG(Node):
+    def tanh(self):
+        y = np.tanh(self.data)
+        return self.tape.record(y, (self,), lambda g: (1 - y * y,))
+
+
+class _BareTanh(Node):
+    def tanh(self):
+        y = np.tanh(self.data)
+        return self.tape.record(y, (self,), lambda g: g * (1 - y * y))
+
+
+Node = used(  # type: ignore[assignment, misc]
+    _given,
+    methods=("__sub__", "__mul__", "__matmul__", "tanh", "relu", "mean"),
+    cases=_array_programs,
+    hints=[
+        "Each is like __add__: compute the result, then tape.record(result, inputs, "
+        "vjp). vjp turns g into a tuple, one gradient for each input.",
+        "You know the derivatives from Value; now they multiply g entry by entry. For "
+        "@ there is stacks_vjp(g, a, b).",
+        "relu: g * (x > 0). mean: each of the x.size entries gets g / x.size, in an "
+        "array of x's shape.",
+    ],
+    mistakes={
+        "a difference passes on g to both; the second gets -g": _ForgottenMinus,
+        "in a product each factor's gradient is scaled by itself, not by the "
+        "other": _ScaledByItself,
+        "the gradients of @ lack their transposes (stacks_vjp knows "
+        "them)": _EntryByEntry,
+        "the mean passes on g as a sum would; each entry has a share of 1 / "
+        "x.size": _MeanAsSum,
+        "the mean passes on a single number; each entry gets its share, in an array "
+        "of x's shape": _MeanUnshared,
+        "Python's max compares whole arrays; np.maximum takes each entry": _PythonsMax,
+        "the ReLU looks at the sign of g, not at that of x": _ReluOfG,
+        "the ReLU passes on all of g, also where x is below 0": _ReluPassesAll,
+        "tanh does not multiply by g": _SlopeWithoutG,
+        "a vjp gives a bare array; it gives a tuple, one gradient for each "
+        "input": _BareTanh,
+    },
+)(Node)
+
+
+def _more_programs(rng):
+    return [
+        *_array_programs(rng),
+        (_no_use, normal(rng, (2, 3), 3)),
+        (_cubes, normal(rng, (2, 3), 3)),
+        (_late, normal(rng, (2, 3), (2, 3))),
+        (_twice, (1e-3 * rng.normal(size=3),)),
+    ]
+
+
+def _on_a_tape(cls, program, arrays):
+    """A program on a tape of this class."""
+    tape = cls()
+    nodes = [tape.watch(each) for each in arrays]
+    loss = program(*nodes)
+    return loss.data, tape.gradient(loss, nodes)
+
+
+class _Tape:
+    """The solution, whose ways to go wrong inherit from it."""
+
+    node = staticmethod(lambda data, tape: Node(data, tape))
+
+    def __init__(self):
+        self.entries = []
+
+    def watch(self, data):
+        return self.node(np.asarray(data), self)
+
+    def record(self, data, inputs, vjp):
+        output = self.node(data, self)
+        self.entries.append((output, inputs, vjp))
+        return output
+
+    def walk(self):
+        return reversed(self.entries)
+
+    def bring(self, g, shape):
+        return unbroadcast(g, shape)
+
+    def pay(self, before, g):
+        return before + g
+
+    def gradient(self, loss, wanted):
+        gradients = {loss: np.ones(loss.data.shape)}
+        for output, inputs, vjp in self.walk():
+            if output in gradients:
+                for node, g in zip(inputs, vjp(gradients[output]), strict=True):
+                    g = self.bring(g, node.data.shape)
+                    gradients[node] = self.pay(gradients.get(node, 0), g)
+        return [gradients.get(node, np.zeros(node.data.shape)) for node in wanted]
+
+
+class _TapeOf(_Tape):
+    """The course's tape with nodes of a class."""
+
+    def __init__(self, cls):
+        super().__init__()
+        self.node = cls
+
+
+class _Stretched(_Tape):
+    def bring(self, g, shape):
+        return g
+
+
+class _Overwriting(_Tape):
+    def pay(self, before, g):
+        return g
+
+
+class _AtTheBeginning(_Tape):
+    def walk(self):
+        return self.entries
+
+
+class _BareZero(_Tape):
+    def gradient(self, loss, wanted):
+        found = super().gradient(loss, wanted)
+        return [g if np.any(g) else 0.0 for g in found]
+
+
+class _InOrderOfMaking(_Tape):
+    def gradient(self, loss, wanted):
+        return super().gradient(loss, wanted[::-1])
+
+
+@used(
+    _on_a_tape,
+    methods=("watch", "record", "gradient"),
+    cases=_more_programs,
+    hints=[
+        "watch makes a Node. record makes one, too, and appends (output, inputs, vjp) "
+        "to a list.",
+        "gradient: a dict from node to gradient. It begins with {loss: 1.0 in the "
+        "loss's shape}. Go through the entries from the end, and skip those whose "
+        "output has no gradient.",
+        "For each input and its g out of vjp(gradients[output]): g = unbroadcast(g, "
+        "node.data.shape), and add it to what the node has got.",
+    ],
+    mistakes={
+        "you leave out unbroadcast: what was stretched gets a gradient of the "
+        "stretched shape": _Stretched,
+        "a node's later contribution replaces the earlier one; add it": _Overwriting,
+        "nothing arrives anywhere: the loss's own gradient is 1, and you walk from the "
+        "end of the entries": _AtTheBeginning,
+        "a node that the loss does not depend on gets a bare 0; it gets zeros of its "
+        "shape": _BareZero,
+        "the gradients stand in another order than the nodes that were "
+        "asked for": _InOrderOfMaking,
+    },
+    lines=6000,
+)
+class LittleTape:
+    """Records what happens to arrays, and plays it backwards."""
+
+    def __init__(self):
+        self.entries = []
+
+    def watch(self, data):
+        return Node(np.asarray(data), self)
+
+    def record(self, data, inputs, vjp):
+        output = Node(data, self)
+        self.entries.append((output, inputs, vjp))
+        return output
+
+    def gradient(self, loss, wanted):
+        gradients = {loss: np.ones(loss.data.shape)}
+        for output, inputs, vjp in reversed(self.entries):
+            if output in gradients:  # else the loss does not depend on it
+                for node, g in zip(inputs, vjp(gradients[output]), strict=True):
+                    g = unbroadcast(g, node.data.shape)
+                    gradients[node] = gradients.get(node, 0) + g
+        return [gradients.get(node, np.zeros(node.data.shape)) for node in wanted]
+
+
+# --- Chapter 4: another entry for the tape --------------------------------------------
+
+
+_softmax_step = by_complex_step(lambda x: np.exp(log_shares(x)), "x")
+
+
+def _shares(rng):
+    def case(*shape):
+        g, x = normal(rng, shape, shape)
+        return g, softmax(x)
+
+    certain = np.array([[0.0, 1.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]])
+    return [
+        case(4),
+        case(3, 3),
+        case(2, 3, 5),
+        (1e3 * rng.normal(size=(2, 4)), certain),
+        (rng.normal(size=(3, 1)), np.ones((3, 1))),  # the only share is always 1
+    ]
 
 
 @exercise(
-    cases=_recordings,
+    cases=_shares,
     hints=[
-        "Start with 0 for every value and 1 for the loss. When may an entry pass on "
-        "what its output has got?",
-        "Not before all uses of its output have paid in. All of them stand further "
-        "down the list, so go through it from its end.",
-        "For each input: gradient[input] += gradient[output] * derivative.",
+        "The derivative of share y_j with respect to score x_k is y_j (1 - y_k) where "
+        "j = k, and -y_j y_k elsewhere.",
+        "So x_k gets the sum over j of g_j y_j (delta_jk - y_k): g_k y_k, minus y_k "
+        "times a sum that is the same for all k.",
+        "That sum is (g * y).sum(axis=-1, keepdims=True).",
     ],
     mistakes={
-        "a value's later contribution replaces the earlier one; add it": (
-            lambda entries, count: _walk(entries[::-1], count, _replace)
+        "you treat every share as if it stood alone, like a sigmoid": (
+            lambda g, y: g * y * (1 - y)
         ),
-        "the loss starts without a derivative; its derivative with respect to "
-        "itself is 1": (lambda entries, count: np.zeros(count)),
-        "you walk the list from its beginning": (
-            lambda entries, count: _walk(entries, count, _add)
+        "you leave out what a score takes from the other shares": lambda g, y: g * y,
+        "you sum over the first axis; the shares of a row lie along the last, "
+        "axis=-1": (lambda g, y: g * y - y * (g * y).sum(axis=0, keepdims=True)),
+        "the sums lose their axis, so that broadcasting lays them along the "
+        "columns (keepdims=True keeps it)": (
+            lambda g, y: g * y - y * (g * y).sum(axis=-1)
         ),
-        "you do not multiply by what has arrived at the output: you add up the "
-        "local derivatives alone": (
-            lambda entries, count: _walk(entries[::-1], count, _add_unmultiplied)
+        "you sum g alone, not g times the shares": (
+            lambda g, y: g * y - y * g.sum(axis=-1, keepdims=True)
         ),
     },
-    lines=3000,
+    leading="g y",
+    anysize="g",
+    exact=lambda g, y: _softmax_step(g, np.log(y)),
 )
-def backward(entries, count):
-    """The derivative of the loss with respect to every value -> (count,).
+def softmax_vjp(g, y):
+    """The gradient of x, where y = softmax(x) over the last axis.
 
-    Values are numbered from 0 to count - 1 in the order they were made; the last one is
-    the loss. `entries` is a list, in the order they ran, of
-    (output, [(input, d output / d input), ...]).
+    g (..., n) is the gradient of y (..., n) -> (..., n).
     """
-    gradient = np.zeros(count)
-    gradient[count - 1] = 1.0
-    for output, inputs in reversed(entries):
-        for value, derivative in inputs:
-            gradient[value] += gradient[output] * derivative
-    return gradient
+    gy = g * y
+    return gy - y * gy.sum(axis=-1, keepdims=True)

@@ -1,6 +1,5 @@
-"""Pictures: learning curves, sweeps, tables, what a memory's slots attend to and what
-comes of it, what the hops of a memory network look at, levels of BoxWorld, what agents
-do there, and answers character by character.
+"""Pictures: learning curves, what tasks examine, what a memory's slots attend
+to and what comes of it, and films of agents.
 
 Each takes the path of the PNG file that it writes as its first argument, and returns
 it. Beside this package only the course imports matplotlib, and nothing imports it
@@ -21,30 +20,18 @@ except ValueError as error:  # a bad MPLBACKEND
         f"matplotlib refuses to start ({error}); unset the variable MPLBACKEND"
     ) from error
 
-from .answers import answers
-from .attention_maps import accuracies, attention, gates, glance, shares
-from .charts import examined, heat_maps, tables
-from .films import film, film_strip
-from .grids import Reached, value_grid
-from .hop_maps import hops
+from .attention_maps import accuracies, attention, gates, shares
+from .charts import examined, heat_maps
+from .films import film
 from .learning_curves import learning_curve
-from .levels import draw_level
 
 __all__ = [
-    "Reached",
     "accuracies",
-    "answers",
     "attention",
-    "draw_level",
     "examined",
     "film",
-    "film_strip",
     "gates",
-    "glance",
     "heat_maps",
-    "hops",
     "learning_curve",
     "shares",
-    "tables",
-    "value_grid",
 ]

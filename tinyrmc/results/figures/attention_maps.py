@@ -131,63 +131,6 @@ def _draw_maps(
     return image
 
 
-@picture
-def glance(
-    weights: np.ndarray,
-    marked: int,
-    arrivals: Sequence[str],
-    title: str,
-    mark: str = "reference",
-) -> Figure:
-    """The attention in one example, in one look: the mean of the heads and the head
-    that listens most to the marked step, every axis named, numbers in percent.
-
-    Args:
-        weights: (T, H, N, N + 1) for T time steps, H heads, N slots that listen to N
-            slots and to the input; each row sums to 1.
-        marked: the time step, from 0, called `mark`.
-        arrivals: T names of what the input is.
-        title: what the example is about.
-    """
-    T, H, N, columns = weights.shape
-    to_input = weights[marked, :, :, -1].mean(axis=-1)  # (H,)
-    rows = {f"mean of {H} heads": weights.mean(axis=1)}
-    if H > 1:
-        chosen = int(to_input.argmax())
-        rows[f"head {chosen + 1} alone"] = weights[:, chosen]
-    size = 1.6 + 2.1 * T, 1.8 + 2.2 * len(rows)
-    figure = Figure(figsize=size, layout="constrained")
-    panels = rows_of_grid(figure, len(rows), T)
-    slots = [str(k + 1) for k in range(N)]
-    for (name, maps), across in zip(rows.items(), panels, strict=True):
-        for t, panel in enumerate(across):
-            panel.imshow(maps[t], cmap="Blues", vmin=0, vmax=1, aspect="auto")
-            for (row, column), weight in np.ndenumerate(maps[t]):
-                look: Look = {"ha": "center", "va": "center", "fontsize": 8}
-                colour = "white" if weight > 0.55 else "black"
-                panel.text(column, row, f"{100 * weight:.0f}", color=colour, **look)
-            panel.axvline(N - 0.5, color="black", linewidth=1.2)
-            panel.set_yticks(range(N), slots)
-            panel.set_xticks(range(columns), [*slots, "input"])
-            panel.tick_params(length=0, labelsize=8)
-            panel.spines[:].set(visible=True, color=MARK if t == marked else GREY)
-        across[0].set_ylabel(f"{name}\nslot that asks", fontsize=9)
-    for t, panel in enumerate(panels[0]):
-        new = f"\nthe {mark}" if t == marked else "\n"
-        says = f"step {t + 1}: {arrivals[t]} arrives{new}"
-        panel.set_title(says, fontsize=9, color=MARK if t == marked else "black")
-    for panel in panels[-1]:
-        panel.set_xlabel("listens to slot, or input", fontsize=9)
-    figure.suptitle(title, fontsize=11)
-    look_at = (
-        f"Look at the last columns, what has just arrived. When the {mark} comes, the "
-        f"slots give it {100 * to_input.mean():.0f} % of their attention. If they "
-        f"listened to all {columns} alike, it would be {100 / columns:.0f} %. {CAVEAT}"
-    )
-    figure.supxlabel(wrap(look_at, 12 * size[0]), fontsize=9, color=GREY)
-    return figure
-
-
 # --- Gates ----------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Pictures of what tasks have found out: curves, heat maps and tables."""
+"""Pictures of what tasks have found out: curves and heat maps."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from ...text import Rows, aligned, in_words, paragraph
+from ...text import in_words
 from ...training.tables import Table
 from .learning_curves import draw_legend, label_log, label_values
-from .style import DPI, GREY, colours, picture, wrap
-
-WIDE = 150  # characters in a line of a picture of tables
+from .style import GREY, colours, picture, wrap
 
 
 @picture
@@ -84,25 +82,3 @@ def heat_maps(found: Mapping[str, Table], title: str = "", common: str = "") -> 
     figure.colorbar(image, ax=[*panels], label=wrap(label, 13 * sum(heights)))
     figure.suptitle("\n".join(filter(None, [title, wrap(common, 80)])), fontsize=10)
     return figure
-
-
-@picture
-def tables(shown: Sequence[Rows], note: str = "") -> Figure:
-    """Tables below each other, as a terminal of WIDE characters shows them, with a note
-    at the end.
-    """
-    said = [aligned(rows, WIDE) for rows in shown]
-    if note:
-        said.append(paragraph(note, min(WIDE, max(80, *map(_width, said)))))
-    words = "\n\n\n".join(said)
-    # a character of 8 points is 10 pixels wide, and a line 20 high
-    wide, high = 10.05 * _width(words) + 40, 20 * (words.count("\n") + 1) + 40
-    figure = Figure(figsize=(wide / DPI, high / DPI), dpi=DPI)
-    figure.text(
-        20 / wide, 1 - 20 / high, words, va="top", family="monospace", fontsize=8
-    )
-    return figure
-
-
-def _width(words: str) -> int:
-    return max(map(len, words.splitlines()))
