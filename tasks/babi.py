@@ -11,8 +11,7 @@ training loss). They are trained side by side, as one network with one more axis
 same batches: a product of matrices serves them all, and a run with ten takes nothing
 like ten times as long. The twenty networks of `all` go side by side too, each with its
 own stories in each batch. Every network comes out as if it had been trained alone, but
-for rounding. The error of each restart stands in the last line of metrics, and
-`python -m tinyrmc evaluate RUN` has a table of them.
+for rounding; `python -m tinyrmc evaluate RUN` has a table of their errors.
 
 *Linear start.* For the first epochs the softmax over memories is left out. Then it is
 switched on: after `recipe.linear_epochs`, or once the validation loss no longer falls

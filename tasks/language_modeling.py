@@ -33,8 +33,7 @@ and the run ends when the rate is tiny.
 the first as if a sentence had just ended (in text8, which has no sentences, the first
 word is not predicted). A text is read in `data.lanes` parts side by side. Each part
 first reads the `data.context` words before it, uncounted, so that it begins with a
-state. With --data.lanes 1 the text is read in one piece; `python -m tinyrmc evaluate`
-does that too, and shows what it changes.
+state; `python -m tinyrmc evaluate` shows what it changes.
 
 *Where this departs from the paper* (section 4.3 and appendix A.4):
 
