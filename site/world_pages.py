@@ -44,18 +44,14 @@ SEEN = {
         "power": "steps for which the pill still works",
     },
 }
-VERSIONS = {
-    id: [
-        ("v0", "the first one"),
-        (
-            "v1",
-            "`held` and `power` have the shape (1,), as other libraries need it; a new "
-            "level begins in the step after the last one, as in Gymnasium's own "
-            "vectors, not in the same step",
-        ),
-    ]
-    for id in IDS
-}
+VERSIONS = [  # of all ids
+    ("v0", "the first one"),
+    (
+        "v1",
+        "`held` and `power` have the shape (1,), as other libraries need it; a new "
+        "level begins in the step after the last one, as in Gymnasium's own vectors",
+    ),
+]
 
 
 def page_of(id: str) -> str:
@@ -108,7 +104,7 @@ def world_page(id: str) -> str:
             f"![Some moments of a level, played by somebody who knows all of it]"
             f"({short}_film.png)\n",
             "## Versions\n",
-            table(["version", "what it changed"], VERSIONS[id]),
+            table(["version", "what it changed"], VERSIONS),
         ]
     )
 
@@ -117,15 +113,10 @@ def _observations(world: World) -> str:
     seen = world.observe(world.start(np.zeros((1, world.start_noise), np.float32)))
     shape = " x ".join(map(str, world.pixels(seen).shape[1:]))
     says = SEEN[type(world)]
-    rows = [
-        (
-            f"`{name}`",
-            " x ".join(map(str, codes.shape)) or "()",
-            f"0 to {codes.highest}",
-            says[name],
-        )
-        for name, codes in world.observation.items()
-    ]
+    rows = []
+    for name, codes in world.observation.items():
+        size = " x ".join(map(str, codes.shape)) or "()"
+        rows.append((f"`{name}`", size, f"0 to {codes.highest}", says[name]))
     return (
         f'`observation="pixels"`, the default: {shape}, `uint8`. {says["pixels"]}.\n\n'
         '`observation="codes"`: a dict of small `uint8` arrays.\n\n'
@@ -136,13 +127,7 @@ def _observations(world: World) -> str:
 def _rewards(world: World) -> str:
     if isinstance(world, MiniPacman):
         head = ["mode", "a step", "food", "pill", "ghost", "death"]
-        return table(
-            head,
-            (
-                (f"`{name}`", x.step, x.food, x.pill, x.ghost, x.death)
-                for name, x in MODES.items()
-            ),
-        )
+        return table(head, ((f"`{name}`", *x[:5]) for name, x in MODES.items()))
     rows = [
         ("a lock of the solution opened, the gem's own included", "+1"),
         ("a distractor opened", "-1"),
@@ -160,15 +145,13 @@ def draw(id: str, folder: Path) -> None:
     frames = [*_play(world)]
     every = np.linspace(0, len(frames) - 1, FRAMES).astype(int)
     film = [drawing.enlarge(frames[k], CELL) for k in every]
-    for name, picture in (
-        (f"{short}.png", drawing.enlarge(frames[0], 3 * CELL)),
-        (f"{short}_film.png", drawing.strip(film, COLUMNS, gap=CELL, colour=128)),
-    ):
-        image.imsave(folder / name, picture)
+    strip = drawing.strip(film, COLUMNS, gap=CELL, colour=128)
+    image.imsave(folder / f"{short}.png", drawing.enlarge(frames[0], 3 * CELL))
+    image.imsave(folder / f"{short}_film.png", strip)
 
 
 def _play(world: World) -> Iterator[np.ndarray]:
-    """Pictures of the whole board while it is played by somebody who sees all of it."""
+    """Pictures of the whole board while it is played."""
     rng = np.random.default_rng(0)
     state = world.start(rng.random((1, world.start_noise), np.float32))
     plan: list[int] = []

@@ -5,19 +5,13 @@ Network of Sukhbaatar et al. 2015, the recipe that of the authors' program. An a
 one word; a list, `football,apple`, counts as one. What is reported is the share of
 wrong answers, `error`.
 
-    python -m tinyrmc.train babi --data.task 16      one task, ten restarts
-    python -m tinyrmc.train babi --data.task all     twenty networks, one for each task
-    python -m tinyrmc.train babi joint               one network for all of them
-    python -m tinyrmc.train babi cores --model.core lstm
-
 *Restarts.* Some first weights lead nowhere, so the paper trains ten networks and takes
 the one with the lowest training error (here, among equals, the one with the lowest
 training loss). They are trained side by side, as one network with one more axis, on the
 same batches: a product of matrices serves them all, and a run with ten takes nothing
 like ten times as long. The twenty networks of `all` go side by side too, each with its
 own stories in each batch. Every network comes out as if it had been trained alone, but
-for rounding. The error of each restart stands in the last line of metrics, and
-`python -m tinyrmc evaluate RUN` has a table of them.
+for rounding; `python -m tinyrmc evaluate RUN` has a table of their errors.
 
 *Linear start.* For the first epochs the softmax over memories is left out. Then it is
 switched on: after `recipe.linear_epochs`, or once the validation loss no longer falls
@@ -208,7 +202,7 @@ QUICK = Config(
         clip_by="matrix",
         log_every=28,
         evaluate_every=10 * 28,
-    ),
+    )
 )
 JOINT = replace(
     QUICK,
@@ -248,17 +242,6 @@ PATIENCE = 5  # evaluations without a better validation loss that end a linear s
 NOTHING = -1  # an answer that is no word of the training stories
 
 
-class Source(typing.Protocol):
-    """Where stories come from."""
-
-    def stories(self, task: int, part: str) -> list[Story]:
-        """The stories of a task, 1 to 20; part: "train" or "test"."""
-
-    @property
-    def complete(self) -> list[int]:
-        """The tasks that have both parts."""
-
-
 Told = dict[int, dict[str, list[Story]]]  # task: {"train", "validation", "test": ...}
 
 
@@ -276,7 +259,11 @@ class Material:
     def __init__(self, told: Told, memories: int, encoding: Encoding):
         self.tasks = [*told]
         self.told = told
-        known = [story for parts in told.values() for story in _learnt(parts)]
+        known = [
+            story
+            for parts in told.values()
+            for story in parts["train"] + parts["validation"]
+        ]
         self.vocabulary = sorted(_words(known) | {story.answer for story in known})
         self.ids = {word: id for id, word in enumerate(self.vocabulary)}
         longest = _longest(known)
@@ -290,30 +277,31 @@ class Material:
         ids = [[self.ids[word] for word in words] for words in self.sentences]
         self.rows = self.encoding.rows(ids, len(self.vocabulary))
         self.rows.flags.writeable = False  # tasks share it
-        self.commonest = {task: self._commonest(task) for task in told}
+        learnt = self.parts["train"]
+        self.commonest = {
+            task: int(np.bincount(learnt["answer"][learnt["task"] == task]).argmax())
+            for task in told
+        }
 
     def _check(self, task, longest):
         """UserError for a story before any sentence, in words unknown, or longer."""
-        for part in PARTS:
-            for story in self.told[task][part]:
-                if not story.sentences:
-                    question = " ".join(story.question)
-                    raise UserError(
-                        f"task {task}: story {story.number + 1} asks {question!r} "
-                        "before anything is told; put a sentence first"
-                    )
-        unknown = sorted(_words(self.told[task]["test"]) - self.ids.keys())
-        if unknown:
+        told = self.told[task]
+        for story in told["train"] + told["validation"] + told["test"]:
+            if not story.sentences:
+                question = " ".join(story.question)
+                raise UserError(
+                    f"task {task}: story {story.number + 1} asks {question!r} before "
+                    "anything is told; put a sentence first"
+                )
+        what = ""
+        if unknown := sorted(_words(told["test"]) - self.ids.keys()):
+            what = f"words that those never use: {', '.join(unknown[:5])}"
+        elif (most := _longest(told["test"])) > longest:
+            what = f"a sentence of {most} words, more than those"
+        if what:
             raise UserError(
-                f"task {task}: the stories to be tested on have words that those to "
-                f"learn from never use: {', '.join(unknown[:5])}; fetch both files of "
-                "one version"
-            )
-        if (most := _longest(self.told[task]["test"])) > longest:
-            raise UserError(
-                f"task {task}: the stories to be tested on have a sentence of {most} "
-                f"words, those to learn from at most {longest}; fetch both files of "
-                "one version"
+                f"task {task}: beside the stories to learn from, those to be tested on "
+                f"have {what}; fetch both files of one version"
             )
 
     def _arrays(self, part) -> training.Batch:
@@ -336,15 +324,6 @@ class Material:
     def _number(self, sentence) -> int:
         return self.sentences.setdefault(sentence, len(self.sentences))
 
-    def _commonest(self, task) -> int:
-        answers = self.parts["train"]["answer"][self.parts["train"]["task"] == task]
-        return int(np.bincount(answers).argmax())
-
-    def unanswerable(self, task: int) -> list[str]:
-        """The answers of test questions that are no words of the training stories."""
-        stories = self.told[task]["test"]
-        return sorted({story.answer for story in stories} - self.ids.keys())
-
     def take(self, part: str, rows) -> training.Batch:
         """Some of the questions, and "age", that of each memory: from 1; 0: empty."""
         batch = {name: x[rows] for name, x in self.parts[part].items()}
@@ -354,10 +333,6 @@ class Material:
     def count(self, part: str) -> int:
         """How many questions there are."""
         return len(self.parts[part]["answer"])
-
-
-def _learnt(parts):
-    return parts["train"] + parts["validation"]
 
 
 def _said(story: Story) -> tuple[tuple[str, ...], ...]:
@@ -378,7 +353,7 @@ def split_off(stories: list[Story]) -> dict[str, list[Story]]:
     return {"train": stories[:-held], "validation": stories[-held:]}
 
 
-def read(source: Source, data: DataConfig, encoding: Encoding) -> tuple[Material, ...]:
+def read(source, data: DataConfig, encoding: Encoding) -> tuple[Material, ...]:
     """A `Material` for each network, with this encoding, the longest sentence aside."""
     # where no task is complete, the first one's missing file is named
     tasks = [int(data.task)] if data.task in TASKS else source.complete or [1]
@@ -541,12 +516,6 @@ def _of_task(seed: np.random.SeedSequence, material: Material):
     return np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, place))
 
 
-def _seed_of(seed: int, material: Material) -> int:
-    """The same for a seed that is a number."""
-    own = _of_task(np.random.SeedSequence(seed), material)
-    return int(own.generate_state(1, np.uint64)[0])
-
-
 # --- What was published: results/published_babi.py ------------------------------------
 
 
@@ -625,8 +594,10 @@ class Task(training.Task):
         self.plateau = training.Plateau("validation_loss", patience=PATIENCE)
 
     @functools.cached_property
-    def source(self) -> Source:
-        """Where stories come from; set it before training to have others."""
+    def source(self) -> typing.Any:
+        """Where stories come from; set it before training to have others: something
+        with `stories` and `complete`, as `corpora.Babi` has them.
+        """
         data = self.config.data
         if data.generated:
             return corpora.GeneratedStories(
@@ -663,23 +634,29 @@ class Task(training.Task):
         size, share = self.config.train.batch_size, self.config.recipe.random_memories
         memn2n = self.config.model.core == "memn2n"
         vary = functools.partial(forgetful, share) if memn2n and share else None
-        return SideBySide(
-            [
+        streams = []
+        for material in self.materials:
+            own = _of_task(np.random.SeedSequence(seed), material)
+            streams.append(
                 training.Epochs(
                     material.count("train"),
                     size,
-                    _seed_of(seed, material),
+                    int(own.generate_state(1, np.uint64)[0]),
                     take=functools.partial(material.take, "train"),
                     vary=vary,
                 )
-                for material in self.materials
-            ]
-        )
+            )
+        return SideBySide(streams)
 
     def loss(self, model, batch, carry):
         total, count, wrong = 0.0, 0, 0
         for number in range(len(model.networks)):
-            own = _without(f"{number}.", batch)
+            prefix = f"{number}."
+            own = {
+                name.removeprefix(prefix): x
+                for name, x in batch.items()
+                if name.startswith(prefix)
+            }
             logits = model(number, own, self.linear)
             xp = namespace(logits.data)
             answers = xp.broadcast_to(own["answer"], logits.shape[:-1])
@@ -778,18 +755,17 @@ class Task(training.Task):
         if "error" in means:  # of batches
             return means
         tasks, restarts = self._tasks, range(self.restarts)
-        table = self._of_restarts(means)
-        chosen = self._choice(table["train wrong"], table["train loss"])
-        rows = np.arange(len(tasks))
+        chosen, rows = self._choice(means, tasks), np.arange(len(tasks))
         found = {"loss": means["loss"]}
         for name, kind in (("error", "wrong"), ("training_error", "train wrong")):
-            errors = table[kind]
+            errors = self._of_restarts(means, kind, tasks)
             found[name] = float(errors[rows, chosen].mean())
             if len(restarts) > 1:
                 each = enumerate(errors.mean(axis=0))
                 found |= {f"{name}_restart_{r}": float(x) for r, x in each}
         if len(tasks) > 1:
-            each = zip(tasks, table["wrong"][rows, chosen], strict=True)
+            errors = self._of_restarts(means, "wrong", tasks)
+            each = zip(tasks, errors[rows, chosen], strict=True)
             found |= {f"error_task_{k}": float(x) for k, x in each}
         return found
 
@@ -799,39 +775,28 @@ class Task(training.Task):
         last = split == self.splits[-1]
         return {k: x for k, x in found.items() if last or "_restart_" not in k}
 
-    def _of_restarts(self, means) -> dict[str, np.ndarray]:
-        """Errors and losses by kind, each (tasks, restarts)."""
-        return {
-            kind: np.array(
-                [
-                    [means[f"{kind} {k} {r}"] for r in range(self.restarts)]
-                    for k in self._tasks
-                ]
-            )
-            for kind in ("wrong", "train wrong", "train loss")
-        }
+    def _of_restarts(self, means, kind, tasks):
+        """Errors or losses of a kind (tasks, restarts)."""
+        restarts = range(self.restarts)
+        return np.array([[means[f"{kind} {k} {r}"] for r in restarts] for k in tasks])
 
-    def _choice(self, wrong, losses):
-        """Which restart (tasks,) is taken for each task; if joint, the same for all."""
+    def _choice(self, means, tasks):
+        """Which restart (tasks,) is taken for each task; if joint, the same for all:
+        that of the lowest training error, and among equals of the lowest loss.
+        """
+        kinds = "train loss", "train wrong"
+        pair = [self._of_restarts(means, kind, tasks) for kind in kinds]
         if self.config.data.task == "joint":
-            wrong, losses = wrong.mean(axis=0)[None], losses.mean(axis=0)[None]
-        best = [np.lexsort(pair)[0] for pair in zip(losses, wrong, strict=True)]
-        return np.broadcast_to(best, len(self._tasks))
+            pair = [x.mean(axis=0)[None] for x in pair]
+        best = [np.lexsort(own)[0] for own in zip(*pair, strict=True)]
+        return np.broadcast_to(best, len(tasks))
 
     def taken(self, model, number: int) -> int:
-        """Which restart of a network is taken: that of the lowest training error."""
+        """Which restart of a network is taken."""
         totals = training.MetricAccumulator()
         for judged in self._judge(model, number, "train"):
             totals.add(judged)
-        means, tasks = totals.means(), self.materials[number].tasks
-        wrong, losses = (
-            [
-                np.mean([means[f"train {kind} {k} {r}"] for k in tasks])
-                for r in range(self.restarts)
-            ]
-            for kind in ("wrong", "loss")
-        )
-        return int(np.lexsort((losses, wrong))[0])
+        return int(self._choice(totals.means(), self.materials[number].tasks)[0])
 
     @property
     def _tasks(self) -> list[int]:
@@ -853,10 +818,12 @@ class Task(training.Task):
         """What each restart came to, on each task; in brief, a row for each task."""
         split, restarts = self.splits[-1], self.restarts
         means = training.MetricAccumulator(self.evaluate(model, split=split)).means()
-        errors = self._of_restarts(means)
-        chosen = self._choice(errors["train wrong"], errors["train loss"]).tolist()
-        tested, trained = errors["wrong"].tolist(), errors["train wrong"].tolist()
         metric, tasks = f"{split}_error", self._tasks
+        chosen = self._choice(means, tasks).tolist()
+        kinds = "wrong", "train wrong"
+        tested, trained = (
+            self._of_restarts(means, kind, tasks).tolist() for kind in kinds
+        )
         rows = [
             (f"task {k}, restart {r}", train, test, "yes" if r == taken else "")
             for k, taken, *pair in zip(tasks, chosen, trained, tested, strict=True)
@@ -864,12 +831,12 @@ class Task(training.Task):
         ]
         brief = None
         if len(tasks) > 1 and restarts > 1:
-            spread = (
-                f"{part} of {restarts}" for part in ("lowest", "median", "highest")
-            )
             each = [
                 (f"task {k}", r, own[r], min(own), statistics.median(own), max(own))
                 for k, r, own in zip(tasks, chosen, tested, strict=True)
+            ]
+            spread = [
+                f"{part} of {restarts}" for part in ("lowest", "median", "highest")
             ]
             heads = "", "restart taken", "test error", *spread
             brief = training.Table(metric, heads, each)
@@ -961,11 +928,8 @@ class Task(training.Task):
         return found
 
     def notes(self):
-        return [*self._notes_on_stories(), *self._notes_on_the_linear_start()]
-
-    def _notes_on_stories(self):
         missing = {*map(int, TASKS)} - {*self._tasks}
-        data, notes = self.config.data, []
+        data, notes = self.config.data, [*self._notes_on_the_linear_start()]
         if missing and data.task not in TASKS and not data.generated:
             which = ", ".join(map(str, sorted(missing)))
             notes.append(f"without task {which}, whose files are not all there")
@@ -980,7 +944,8 @@ class Task(training.Task):
                 "task 16 is that of bAbI v1.2; the paper's is another, that of v1.1"
             )
         for material, k in [(m, k) for m in self.materials for k in m.tasks]:
-            if unknown := material.unanswerable(k):
+            answers = {story.answer for story in material.told[k]["test"]}
+            if unknown := sorted(answers - material.ids.keys()):
                 notes.append(
                     f"task {k}: some answers are never learnt, and count as errors: "
                     f"{', '.join(unknown)}"
@@ -997,18 +962,12 @@ class Task(training.Task):
                 f"steps instead of {asked:,}; give a --train.log-every that divides "
                 f"{asked:,}"
             )
-        if self._always_linear:
+        if self.config.train.steps <= steps:
             yield (
                 f"there will be no softmax over memories: the linear start alone takes "
                 f"{steps:,} steps; give --train.steps more, or --recipe.linear-epochs "
                 "less"
             )
-
-    @property
-    def _always_linear(self) -> bool:
-        """Whether the softmax over memories cannot come."""
-        memn2n = self.config.model.core == "memn2n"
-        return memn2n and self.config.train.steps <= self.linear_steps
 
     @functools.cached_property
     def _changed(self) -> set[int]:
@@ -1045,15 +1004,6 @@ class Task(training.Task):
             for task, answer in material.commonest.items():
                 wrong.append((part["answer"][part["task"] == task] != answer).mean())
         return float(np.mean(wrong))
-
-
-def _without(prefix: str, batch: training.Batch) -> training.Batch:
-    """What stands in a batch under names that begin so, without this beginning."""
-    return {
-        name.removeprefix(prefix): x
-        for name, x in batch.items()
-        if name.startswith(prefix)
-    }
 
 
 def _judged(part, logits, answers, tasks) -> dict[str, tuple]:

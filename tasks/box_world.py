@@ -313,11 +313,8 @@ class Task(ActingTask):
     def cell(self):
         c, m = self.config.world, self.config.model
         # the paper's levels, whatever comes before them and whatever else is told
-        own = {
-            k: getattr(c, k)
-            for k in ("stages", "promotion_threshold", "pool", "position")
-        }
-        usual = c == replace(WorldConfig(), **own)
+        own = "stages", "promotion_threshold", "pool", "position"
+        usual = c == replace(WorldConfig(), **{k: getattr(c, k) for k in own})
         if self.is_trial or not usual or m.core not in CORES:
             return None
         return f"viewport, {CORES[m.core]}"

@@ -24,21 +24,16 @@ embeddings, between layers, and on the output.
 *A memory network*, `--model.core memn2n`, is the language model of Sukhbaatar et al.
 2015 (section 5): its memories are the last `model.memories` words, and it has nothing
 of what other cores have between embeddings and softmax. It learns from stretches of
-`window` words, each with the words before it, from all over the text in a random order:
-
-    python -m tinyrmc.train language_modeling memn2n         6 hops, 100 words
-    python -m tinyrmc.train language_modeling memn2n_large   7 hops, 200 words
-
-These presets use stochastic gradient descent without dropout. The rate falls after each
-epoch whose validation loss is not better than the last one's, and the run ends when the
-rate is tiny.
+`window` words, each with the words before it, from all over the text in a random order.
+The presets `memn2n` and `memn2n_large` use stochastic gradient descent without dropout.
+The rate falls after each epoch whose validation loss is not better than the last one's,
+and the run ends when the rate is tiny.
 
 *Every word counts once.* Each word of the validation and test text is predicted once,
 the first as if a sentence had just ended (in text8, which has no sentences, the first
 word is not predicted). A text is read in `data.lanes` parts side by side. Each part
 first reads the `data.context` words before it, uncounted, so that it begins with a
-state. With --data.lanes 1 the text is read in one piece; `python -m tinyrmc evaluate`
-does that too, and shows what it changes.
+state; `python -m tinyrmc evaluate` shows what it changes.
 
 *Where this departs from the paper* (section 4.3 and appendix A.4):
 
@@ -216,10 +211,6 @@ class PlateauConfig:
             raise ValueError(
                 f"plateau.threshold must not be negative, not {self.threshold}"
             )
-        if self.stop_below is not None and not self.stop_below > 0:
-            raise ValueError(
-                f"plateau.stop_below must be positive or None, not {self.stop_below}"
-            )
 
 
 @dataclass(frozen=True)
@@ -307,8 +298,7 @@ WIKITEXT2 = Config(
         evaluate_every=326,
     ),
 )
-# With the windows and lanes of `quick` an epoch has 1,864 steps. (We had counted one
-# more when we ran it.)
+# With the windows and lanes of `quick` an epoch has 1,864 steps; we counted one more.
 WIKITEXT2_SHORT = replace(
     WIKITEXT2,
     model=replace(WIKITEXT2.model, dropout_embedding=0.4, dropout_output=0.4),
@@ -320,26 +310,6 @@ WIKITEXT2_SHORT = replace(
         warmup_steps=0,
         log_every=373,
         evaluate_every=1865,
-    ),
-)
-WIKITEXT2_REGULARISED = replace(
-    WIKITEXT2,
-    model=replace(
-        WIKITEXT2.model,
-        head_size=256,
-        hidden_size=1150,
-        layers=3,
-        embedding_size=400,
-        dropout_between=0.25,
-        dropout_shared=True,
-    ),
-    data=DataConfig(corpus="wikitext-2", window=70),
-    train=replace(
-        WIKITEXT2.train,
-        steps=100 * 466,
-        cosine_fraction=1.0,
-        log_every=233,
-        evaluate_every=466,
     ),
 )
 # An epoch of WikiText-103 has 16,129 windows of 100 words in 64 lanes.
@@ -399,12 +369,6 @@ MEMN2N_TEXT8 = replace(
 CORES = {"rmc": "RMC", "rmc_paper": "RMC", "lstm": "LSTM"}
 
 
-def _differences(one: ModelConfig, other: ModelConfig) -> set[str]:
-    """The fields in which two networks differ."""
-    values = vars(other).items()
-    return {name for name, value in values if getattr(one, name) != value}
-
-
 # The sweep of appendix A.4. Its units, 1000, 1500 .. 3000, are here multiples of 120,
 # so that every number of heads and slots divides them.
 SWEEP = {
@@ -415,15 +379,15 @@ SWEEP = {
     "model.num_blocks": (1, 2, 3, 4),
 }
 
-# What the memory network's paper tried (Sukhbaatar et al. 2015, table 2).
-HOPS = {"model.hops": published_texts.HOPS}
-MEMORIES = {"model.memories": published_texts.MEMORIES}
-
 # How often a word stands in the training text: the paper's table 3 has such columns.
 FREQUENCIES = (0, 100, 1_000, 10_000, math.inf)
 # After how many words the network is made to forget: the paper's figure 12.
 UNROLLS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 AT_ONCE = 2_000  # words that are read at once in doing so
+
+# What the memory network's paper tried (Sukhbaatar et al. 2015, table 2).
+HOPS = {"model.hops": published_texts.HOPS}
+MEMORIES = {"model.memories": published_texts.MEMORIES}
 
 # A training text of at most this many tokens is counted for floors: ten seconds, 1 GB.
 COUNTED = 5_000_000
@@ -518,10 +482,6 @@ class Task(training.Task):
         "wikitext2_short": (
             "the same network in seven epochs, two to three hours of one core",
             WIKITEXT2_SHORT,
-        ),
-        "wikitext2_regularised": (
-            "WikiText-2 with 1,024 or 1,150 units and more dropout; not run here",
-            WIKITEXT2_REGULARISED,
         ),
         "paper": (
             "WikiText-103, or --data.corpus gutenberg, gigaword, with the paper's "
@@ -667,19 +627,17 @@ class Task(training.Task):
             yield "weights by hop", self._weights_by_hop(model)
         split = self.splits[-1]
         text, metric = self._text(split), f"{split}_perplexity"
-        columns = "words", "share", "perplexity"
-        rows = self._by_frequency(model, text)
-        yield (
-            "by frequency",
-            training.Table(metric, ("in training", *columns), [*rows]),
-        )
-        rows = self._by_words_read(model, text)
-        yield "by words read", training.Curve(metric, ("words read", split), [*rows])
-        whole = self._perplexity(model, text, Parts.lanes(len(text.targets), 1, 0))
-        yield (
-            "as one text",
-            training.Table(metric, ("lanes", "perplexity"), [(1, whole)]),
-        )
+        columns = "in training", "words", "share", "perplexity"
+        rows = [*self._by_frequency(model, text)]
+        yield "by frequency", training.Table(metric, columns, rows)
+        count = len(text.targets)
+        rows = [  # it forgets everything after every k words
+            (k, self._perplexity(model, text, Parts.stretches(count, k)))
+            for k in UNROLLS
+        ]
+        yield "by words read", training.Curve(metric, ("words read", split), rows)
+        rows = [(1, self._perplexity(model, text, Parts.lanes(count, 1, 0)))]
+        yield "as one text", training.Table(metric, ("lanes", "perplexity"), rows)
 
     def readings(self, model, task=None):
         if self.memn2n:
@@ -713,19 +671,10 @@ class Task(training.Task):
         for least, below in itertools.pairwise(FREQUENCIES):
             chosen = (counts >= least) & (counts < below)
             if chosen.any():
-                name = f"{least:,} to {below - 1:,}" if below < math.inf else ""
-                yield (
-                    name or f"{least:,} and more",
-                    int(chosen.sum()),
-                    f"{100 * chosen.mean():.1f} %",
-                    perplexity(losses[chosen].mean()),
-                )
-
-    def _by_words_read(self, model, text):
-        """(k, perplexity) if the network forgets everything after every k words."""
-        for size in UNROLLS:
-            parts = Parts.stretches(len(text.targets), size)
-            yield size, self._perplexity(model, text, parts)
+                end = f"to {below - 1:,}" if below < math.inf else "and more"
+                share = f"{100 * chosen.mean():.1f} %"
+                found = perplexity(losses[chosen].mean())
+                yield f"{least:,} {end}", int(chosen.sum()), share, found
 
     def _perplexity(self, model, text, parts):
         """The perplexity of the places that the parts count, some parts at a time."""
@@ -826,7 +775,8 @@ class Task(training.Task):
             size = replace(usual.model, hops=sizes[0], memories=sizes[1])
         if cell not in self.published or not self._published_text:
             return None
-        alike = _differences(model, size) <= {*without_effect(model, size)}
+        unlike = {name for name, x in vars(size).items() if getattr(model, name) != x}
+        alike = unlike <= {*without_effect(model, size)}
         steps = self.config.train.steps
         return cell if alike and steps >= usual.train.steps else None
 
@@ -873,11 +823,10 @@ class Task(training.Task):
                 f"{self.config.data.corpus} has no sentences that an empty prompt "
                 "could begin; give a first word"
             )
-        never = None if unk else self.corpus.vocabulary.unk
+        never = None if unk else vocabulary.unk  # the id of what is not drawn
         return self._written(model, ids, rng, words, temperature, top_k, never)
 
     def _written(self, model, ids, rng, words, temperature, top_k, never):
-        """Word after word; `never`: the id of one that is not drawn, or None."""
         xp, eos = library(model), self.corpus.vocabulary.eos
         state = model.initial_state(1)
         for _ in range(words):

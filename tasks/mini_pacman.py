@@ -79,11 +79,7 @@ QUICK = Config(
         skip=True,
     ),
     agent=LearningConfig(
-        algorithm="a2c",
-        unroll=20,
-        gae_lambda=0.95,
-        entropy_cost=0.01,
-        reward_scale=0.1,
+        algorithm="a2c", unroll=20, gae_lambda=0.95, entropy_cost=0.01, reward_scale=0.1
     ),
     train=training.TrainConfig(
         steps=6000,
@@ -126,10 +122,7 @@ class Task(ActingTask):
 
     presets = {
         "quick": ("5 x 5 cells of the maze, a memory of 4 x 64", QUICK),
-        "paper": (
-            "the network and recipe of the paper's agents; not run here",
-            PAPER,
-        ),
+        "paper": ("the network and recipe of the paper's agents; not run here", PAPER),
     }
     grids = actors.RATES
     reported = REPORTED

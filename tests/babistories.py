@@ -2,6 +2,8 @@
 what networks that are none do with stories.
 """
 
+import itertools
+
 import numpy as np
 from corpora_files import write
 
@@ -101,14 +103,11 @@ def write_babi(folder, changes=None, version="v1.2", variant="en", times=12):
     """The twenty tasks in a data folder; changes: {(task, part): another text}."""
     name = {"v1.2": "tasks_1-20_v1-2", "v1.1": "tasksv11"}[version]
     changes = changes or {}
-    files = {
-        f"{name}/{variant}/qa{task}_a-name_{part}.txt": changes.get(
-            (task, part), texts(task, times)
-        )
-        for task in STORIES
-        for part in ("train", "test")
-    }
-    return write(folder, {path: text for path, text in files.items() if text})
+    files = {}
+    for task, part in itertools.product(STORIES, ("train", "test")):
+        if text := changes.get((task, part), texts(task, times)):
+            files[f"{name}/{variant}/qa{task}_a-name_{part}.txt"] = text
+    return write(folder, files)
 
 
 def reading_of(weights, stories, slots, **more):

@@ -17,24 +17,15 @@ from tinyrmc.training.discovery import load_task
 programs = load_task("program_evaluation")
 DataConfig, ModelConfig = programs.DataConfig, programs.ModelConfig
 
-STYLES, PROGRAMS, MEMORY = (
-    ("release", "lte"),
-    ("addition", "control", "program"),
-    ("copy", "reverse", "double"),
-)
+STYLES = "release", "lte"
+PROGRAMS, MEMORY = ("addition", "control", "program"), ("copy", "reverse", "double")
 
 
 def drawn(count, seed=0, level=None, mixed=False, **data):
     """(texts, answers) of freshly drawn examples."""
-    data = DataConfig(**data)
-    batch = programs.draw(
-        np.random.default_rng(seed),
-        count,
-        data,
-        level or (data.length, data.nesting),
-        mixed,
-    )
-    return texts_of(batch, data.style)
+    data, rng = DataConfig(**data), np.random.default_rng(seed)
+    level = level or (data.length, data.nesting)
+    return texts_of(programs.draw(rng, count, data, level, mixed), data.style)
 
 
 def texts_of(batch, style):
@@ -44,13 +35,9 @@ def texts_of(batch, style):
     found = []
     for symbols, lengths in (("inputs", "lengths"), ("targets", "target_lengths")):
         whole = [programs.decode(row, style) for row in batch[symbols]]
-        assert all(
-            set(text[length:]) <= {"."}
-            for text, length in zip(whole, batch[lengths], strict=True)
-        )
-        found.append(
-            [text[:length] for text, length in zip(whole, batch[lengths], strict=True)]
-        )
+        pairs = [*zip(whole, batch[lengths], strict=True)]
+        assert all(set(text[length:]) <= {"."} for text, length in pairs)
+        found.append([text[:length] for text, length in pairs])
     return found
 
 
@@ -82,10 +69,8 @@ def answered(model, batch, decoder, steps, **keywords):
 def within(counts, fractions, total):
     """Whether counts are those fractions of the total, to five standard deviations."""
     fractions = np.asarray(fractions)
-    assert (
-        np.abs(np.asarray(counts) / total - fractions)
-        < 5 * np.sqrt(fractions * (1 - fractions) / total)
-    ).all(), counts
+    off = np.abs(np.asarray(counts) / total - fractions)
+    assert (off < 5 * np.sqrt(fractions * (1 - fractions) / total)).all(), counts
 
 
 class Reader:
@@ -94,13 +79,8 @@ class Reader:
     """
 
     def __init__(self, text):
-        self.text, self.at, self.numbers, self.rounds, self.operations = (
-            text,
-            0,
-            [],
-            [],
-            [],
-        )
+        self.text, self.at = text, 0
+        self.numbers, self.rounds, self.operations = [], [], []
 
     def value(self):
         result = self.expression()
@@ -154,13 +134,8 @@ class Reader:
         assert sign, f"{self.text!r} has no operation at {self.at}"
         self.operations.append(sign)
         second = self.operand()
-        return (
-            first + second
-            if sign == "+"
-            else first - second
-            if sign == "-"
-            else first * second
-        )
+        results = {"+": first + second, "-": first - second, "*": first * second}
+        return results[sign]
 
 
 def run_lte(text):

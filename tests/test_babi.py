@@ -92,9 +92,8 @@ def test_each_tasks_file_becomes_rows_and_answers():
                     expected = [sentence.count(word) for word in words]
                     np.testing.assert_array_equal(counts, expected)
                 asked = material.rows[part["question"][k], :V]
-                np.testing.assert_array_equal(
-                    asked, [story.question.count(w) for w in words]
-                )
+                expected = [story.question.count(word) for word in words]
+                np.testing.assert_array_equal(asked, expected)
             assert (material.rows[0] == 0).all()
             held = material.count("validation")
             assert held == round(0.1 * len(stories))
@@ -163,9 +162,8 @@ def test_noise_is_for_training_alone():
     stream = task.stream(None, 5)
     several = [stream.batch(step, 0, 8) for step in range(20)]
     usual = [np.where(b["0.memory"] > 0, np.arange(1, 11), 0) for b in several]
-    assert any(
-        (b["0.age"] != ages).any() for b, ages in zip(several, usual, strict=True)
-    )
+    pairs = zip(several, usual, strict=True)
+    assert any((b["0.age"] != ages).any() for b, ages in pairs)
     quiet = told(recipe={"random_memories": 0.0}).stream(None, 5)
     for step, ages in enumerate(usual):
         np.testing.assert_array_equal(quiet.batch(step, 0, 8)["0.age"], ages)
@@ -220,9 +218,8 @@ def test_a_restart_is_taken_for_each_network():
     for chosen in ["all", "joint"]:
         task = task_of(chosen)
         means, rng = {"loss": 0.0}, np.random.default_rng(0)
-        table = {
-            kind: rng.random((20, 2)) for kind in ("wrong", "train wrong", "train loss")
-        }
+        kinds = "wrong", "train wrong", "train loss"
+        table = {kind: rng.random((20, 2)) for kind in kinds}
         for kind, values in table.items():
             for k in range(20):
                 means |= {f"{kind} {k + 1} {r}": values[k, r] for r in range(2)}
@@ -231,9 +228,8 @@ def test_a_restart_is_taken_for_each_network():
             best[:] = table["train wrong"].mean(axis=0).argmin()
         expected = table["wrong"][np.arange(20), best]
         found = task.summary(means)
-        assert [found[f"error_task_{k}"] for k in range(1, 21)] == pytest.approx(
-            expected
-        )
+        of_tasks = [found[f"error_task_{k}"] for k in range(1, 21)]
+        assert of_tasks == pytest.approx(expected)
         assert found["error"] == pytest.approx(expected.mean())
 
 
@@ -243,13 +239,9 @@ def test_errors_and_losses_are_those_of_a_count_by_hand():
     (material,) = task.materials
     batch = material.take("test", np.arange(material.count("test")))
     logits = model(0, batch, task.linear).data.astype(float)
-    shares = [
-        training.MetricAccumulator(task.evaluate(model, k, 3, split="test"))
-        for k in range(3)
-    ]
     totals = training.MetricAccumulator()
-    for share in shares:
-        totals.add(share.sums)
+    for k in range(3):
+        totals.add(task.evaluate(model, k, 3, split="test"))
     means = totals.means()
     for k in (1, 8, 20):
         own = batch["task"] == k
@@ -436,25 +428,16 @@ def test_other_cores_read_sentence_by_sentence_and_the_question_last():
 
 
 def test_bad_files_get_one_line(empty_directory, refused):
-    for number, (changes, says) in enumerate(
-        [
-            (
-                {(1, "train"): "1 Mary went.\nno number\n"},
-                r"qa1_a-name_train.txt line 2: ",
-            ),
-            ({(1, "test"): "\n"}, r"qa1_a-name_test.txt has no questions"),
-            (
-                {(1, "train"): "1 Where is Mary?\tgarden\t\n" * 9},
-                "before anything is told",
-            ),
-            (
-                {(1, "test"): "1 Ann flew.\n2 Where is Mary?\tgarden\t1\n"},
-                "never use: ann, flew; fetch both files",
-            ),
-            ({(1, "train"): ""}, "has no en/qa1_\\*_train.txt"),
-        ]
-    ):
-        write_babi(Path(f"data{number}"), changes)
+    unknown = "1 Ann flew.\n2 Where is Mary?\tgarden\t1\n"
+    cases = [
+        ("train", "1 Mary went.\nno number\n", r"qa1_a-name_train.txt line 2: "),
+        ("test", "\n", r"qa1_a-name_test.txt has no questions"),
+        ("train", "1 Where is Mary?\tgarden\t\n" * 9, "before anything is told"),
+        ("test", unknown, "those never use: ann, flew; fetch both files"),
+        ("train", "", "has no en/qa1_\\*_train.txt"),
+    ]
+    for number, (part, text, says) in enumerate(cases):
+        write_babi(Path(f"data{number}"), {(1, part): text})
         words = f"babi --data-dir data{number} --data.task 1".split()
         assert re.search(says, refused(train.main, *words))
 
@@ -505,10 +488,8 @@ def test_runs_are_evaluated_and_stand_beside_what_was_published(
     }  # fmt: skip
     ours = f"{100 * every['test_error_task_20']:.1f} %"
     assert f"0.0 %; ours {ours}" in text
-    assert (
-        "13.9 % (1k, mean, PE LS RN)" in text
-        and "1.3 % (1k, task 16, PE LS RN)" in text
-    )
+    for cell in "13.9 % (1k, mean, PE LS RN)", "1.3 % (1k, task 16, PE LS RN)":
+        assert cell in text
     assert text.count("python -m tinyrmc.train babi joint\n") == 1
     assert "the paper says" not in text
 

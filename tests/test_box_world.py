@@ -108,12 +108,7 @@ def test_every_step_is_that_of_the_plain_game(name):
         actions = toward(rng, levels)
         outcome = world.step(state, actions, uniforms(rng, 128, 1), keep_final=True)
         expected = [level.step(a) for level, a in zip(levels, actions, strict=True)]
-        found = zip(
-            outcome.reward.tolist(),
-            outcome.terminated.tolist(),
-            outcome.truncated.tolist(),
-            strict=True,
-        )
+        found = zip(*(x.tolist() for x in outcome[:3]), strict=True)
         assert list(found) == expected
         happened.update(expected)
         final = world.observe(outcome.final)
@@ -125,9 +120,8 @@ def test_every_step_is_that_of_the_plain_game(name):
             assert seen["view"][k].ravel().tolist() == view(world, levels[k])
         assert seen["held"].tolist() == [level.held or 0 for level in levels]
         assert [*map(tuple, seen["position"].tolist())] == [x.player for x in levels]
-        for codes, limits in zip(
-            seen.values(), world.observation.values(), strict=True
-        ):
+        for name, limits in world.observation.items():
+            codes = seen[name]
             assert codes.shape == (128, *limits.shape) and codes.dtype == np.uint8
             assert codes.max() <= limits.highest
     assert happened[0, 0, 1] >= 5  # out of steps
@@ -181,19 +175,16 @@ def test_the_solution_of_a_level_takes_every_reward():
         state = world.start_levels(np.arange(300))
         total, over = np.zeros(300), np.zeros(300, bool)
         for step in range(max(map(len, plans))):
-            actions = np.array(
-                [plan[step] if step < len(plan) else 0 for plan in plans]
-            )
+            actions = np.array([(plan + [0] * 999)[step] for plan in plans])
             outcome = world.step(state, actions, np.zeros((300, 1), np.float32))
             total += ~over * outcome.reward
-            assert (outcome.terminated == [len(plan) == step + 1 for plan in plans])[
-                ~over
-            ].all()
+            done = np.array([len(plan) == step + 1 for plan in plans])
+            assert (outcome.terminated == done)[~over].all()
             over |= outcome.ended
-        boxes = [
-            sum(not box.trap for box in world.levels.boxes(k)) - 1 for k in range(300)
+        solutions = [
+            [box for box in world.levels.boxes(k) if not box.trap] for k in range(300)
         ]
-        assert total.tolist() == [10 + count for count in boxes]
+        assert total.tolist() == [9 + len(boxes) for boxes in solutions]
 
 
 def test_opening_a_distractor_ends_the_level():
@@ -224,9 +215,8 @@ def test_what_is_drawn_is_uniform_whatever_fits_easily():
             expected = len(levels) / (high - low + 1)
             assert counts[:low].sum() == 0 and len(counts) == high + 1
             assert (abs(counts[low:] - expected) < 5 * expected**0.5).all()
-        colours = np.bincount(
-            levels.lock[levels.lock > 0], minlength=problem.colours + 1
-        )
+        locks = levels.lock[levels.lock > 0]
+        colours = np.bincount(locks, minlength=problem.colours + 1)
         expected = colours.sum() / problem.colours
         assert (abs(colours[1:] - expected) < 6 * expected**0.5).all()
         low, high = problem.room
@@ -300,11 +290,8 @@ def test_a_device_takes_the_same_steps_and_never_waits():
                 pixels = world.pixels(seen)
             for mine, its in zip(outcome[:3], other[:3], strict=True):
                 assert mine.dtype == its.dtype and (mine == to_host(its)).all()
-            for arrays, others in (
-                (state, there),
-                (outcome.final, other.final),
-                (world.observe(state), seen),
-            ):
+            own = state, outcome.final, world.observe(state)
+            for arrays, others in zip(own, (there, other.final, seen), strict=True):
                 assert arrays.keys() == others.keys()
                 for key, mine in arrays.items():
                     its = to_host(others[key])
@@ -393,14 +380,10 @@ def test_a_step_that_does_not_fit_is_refused_and_changes_nothing():
     for actions, noise, says in [
         (FINE + 4, NOISE, "there is no action 4; there are 0 up, 1 down"),
         (np.array([0, -1, 0], np.int8), NOISE, "there is no action -1"),
-        (
-            FINE.astype(float),
-            NOISE,
-            r"integers\[3\], one for each level, not float64\[3\]",
-        ),
+        (FINE.astype(float), NOISE, r"one for each level, not float64\[3\]"),
         (FINE[:2], NOISE, r"not int64\[2\]"),
         (FINE[:, None], NOISE, r"not int64\[3, 1\]"),
-        ([0, 0, 0], NOISE, "actions must be an array"),
+        ([0, 0, 0], NOISE, r"integers\[3\] in an array, .* not object\[3\]"),
         (FINE, NOISE[:2], "the state has 3 levels and noise 2 rows"),
         (FINE, NOISE.astype(float), "noise must be float32, not float64"),
         (FINE, NOISE[:, 0], "noise must be an array"),
@@ -421,9 +404,7 @@ def test_levels_that_are_not_there_are_refused():
     for numbers, says in [
         (np.array([0, 10]), "numbered 0 to 9, and those asked for are from 0 to 10"),
         (np.array([-1]), "are from -1"),
-        (np.array([], int), "numbers of one level or more"),
-        (np.array([0.5]), "integers, not float64"),
-        ([1], r"an array of integers, not \[1\]"),
+        (np.array([0.5]), "by integers, not float64"),
     ]:
         with pytest.raises(WorldError, match=says):
             BoxWorld(levels=10).start_levels(numbers)

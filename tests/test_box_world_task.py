@@ -29,10 +29,8 @@ def task(**world):
 
 def test_the_next_stage_begins_when_enough_levels_are_solved():
     a_task = task()
-    assert (a_task.world.problem.room, a_task.world.problem.solution_length) == (
-        (5, 7),
-        (1, 1),
-    )
+    problem = a_task.world.problem
+    assert (problem.room, problem.solution_length) == ((5, 7), (1, 1))
     # 12 x 20 steps are twice the limit: until then only short levels have ended
     assert observed(a_task, 12, {"solved": 1.0}) == {
         "rung": "rooms from 5, 1 lock",
@@ -113,13 +111,8 @@ def test_a_solved_level_is_one_whose_gem_was_taken():
 def test_opening_any_box_is_one_of_the_floors():
     """The chance of a player who takes any box that the key in hand opens."""
     for length in [(1, 1), (1, 2)]:
-        a_task = task(
-            room=12,
-            solution=(1, 4),
-            distractors=(0, 4),
-            distractor_length=length,
-            stages=(),
-        )
+        usual = dict(room=12, solution=(1, 4), distractors=(0, 4), stages=())
+        a_task = task(**usual, distractor_length=length)
         levels = a_task.held_out_world.levels
 
         def chance(boxes, key):
@@ -140,7 +133,7 @@ def test_opening_any_box_is_one_of_the_floors():
             share = shares[f"{split}_solved"]["opening any box"]
             assert share == pytest.approx(np.mean(chances[first : first + 32]))
         assert 0.3 < np.mean(chances) < 0.8
-        alone = task(room=12, solution=(1, 4), distractors=(0, 0), stages=())
+        alone = task(**usual | {"distractors": (0, 0)})
         assert list(alone.references()["test_solved"]) == ["at random"]
 
 
@@ -204,10 +197,8 @@ def test_what_an_agent_sees_is_what_the_world_shows():
         state["held"][:] = 0, 5, 20
         seen = world.observe(state)
         shown = {f"seen/{name}": x[:, None] for name, x in seen.items()}
-        did = {
-            "action": np.array([[4], [0], [3]]),
-            "reward": np.array([[0.0], [1], [10]]),
-        }
+        actions, rewards = np.array([[4], [0], [3]]), np.array([[0.0], [1], [10]])
+        did = {"action": actions, "reward": rewards}
         picture, numbers = a_task.planes(shown | did)
         if sight == "codes":
             codes = world.observation["view"].highest + 1

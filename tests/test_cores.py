@@ -394,26 +394,13 @@ def test_the_papers_baselines_of_nth_farthest():
         name: config
         for name, (_, config) in load_task("nth_farthest").Task.presets.items()
     }
-    for name, core in (
-        ("paper_lstm", "lstm"),
-        ("paper_dnc", "dnc"),
-        ("paper_entnet", "entnet_bank"),
-    ):
-        assert presets[name].model.core == core
-        assert (
-            dataclasses.replace(presets[name], model=presets["paper"].model)
-            == presets["paper"]
-        )
-    lstm = presets["paper_lstm"].model
-    assert 64 <= lstm.hidden_size <= 4096 and lstm.layers == 1
+    paper, ours = presets["paper"], presets["paper_dnc"]
+    assert dataclasses.replace(ours, model=paper.model) == paper
     dnc = presets["paper_dnc"].model
-    assert dnc.mem_slots in (1, 8, 16) and dnc.layers == 2
+    assert dnc.core == "dnc" and dnc.mem_slots in (1, 8, 16) and dnc.layers == 2
     assert dnc.dnc.word_size == dnc.hidden_size in (128, 512, 1024)
     assert dnc.dnc.read_heads == dnc.dnc.write_heads in (1, 2, 4)
     assert dnc.dnc.controller == "lstm"
-    entnet = presets["paper_entnet"].model
-    assert entnet.mem_slots in (2, 4, 6, 8)
-    assert entnet.total_units in (1024, 2048)
 
 
 def test_a_core_that_no_table_has_is_named():
@@ -442,5 +429,5 @@ def test_paper_presets_have_the_last_layer_that_was_released():
         for name, (_, config) in load_task(task).Task.presets.items()
         if name.startswith("paper") and config.model.core == "rmc"
     ]
-    assert len(presets) == 7
+    assert len(presets) == 6
     assert [which for *which, model in presets if model.activate_final] == []

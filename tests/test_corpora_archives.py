@@ -22,8 +22,8 @@ from corpora_files import (
 
 from tinyrmc import corpora
 from tinyrmc.corpora import CorpusError
-from tinyrmc.corpora.finding import find
 from tinyrmc.corpora.known import CORPORA
+from tinyrmc.corpora.loading import find
 from tinyrmc.corpora.stories import ARCHIVES
 
 SMALL = {

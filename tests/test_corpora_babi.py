@@ -60,9 +60,8 @@ def test_lines_end_as_they_do_anywhere_and_nowhere_else():
     """Blank lines at the end are nothing."""
     for end in "\n", "\r\n", "\r":
         for last in "", end, f"{end}{end}", f"{end} {end}":
-            assert parse(TEXT.rstrip().replace("\n", end) + last, "a") == parse(
-                TEXT, "a"
-            )
+            text = TEXT.rstrip().replace("\n", end) + last
+            assert parse(text, "a") == parse(TEXT, "a")
     for character in "\f\v\x1c\x1d\x1e\x85\u2028\u2029":
         one, *_ = parse(f"1 Mary{character}moved.\n2 Who{character}?\tMary\t1\n", "a")
         assert one.sentences == (("mary", "moved"),) and one.question == ("who",)

@@ -10,8 +10,8 @@ from corpora_files import write
 
 from tinyrmc import corpora
 from tinyrmc.corpora import CorpusError, MissingCorpus
-from tinyrmc.corpora.finding import find, part_of
 from tinyrmc.corpora.known import BOOKS
+from tinyrmc.corpora.loading import find, part_of
 from tinyrmc.corpora.words import book, newswire, prose, read_book
 
 

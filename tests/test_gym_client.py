@@ -8,7 +8,6 @@ has it:
 """
 
 import gymnasium
-import numpy as np
 import pytest
 
 from tinyrmc.environments import IDS
@@ -48,16 +47,3 @@ def test_ppo_learns_from_every_world_and_kind_of_observation(id, policies):
             assert agent.num_timesteps >= 64
             assert all(bool(x.isfinite().all()) for x in after)
             assert any(bool((x != y).any()) for x, y in zip(before, after, strict=True))
-
-
-def test_a_recurrent_ppo_trains_on_box_world():
-    from stable_baselines3.common.env_util import make_vec_env
-    from stable_baselines3.common.evaluation import evaluate_policy
-
-    easy = SMALL | dict(limit=40, levels=2000)
-    env = make_vec_env("tinyrmc/BoxWorld-v1", n_envs=16, seed=0, env_kwargs=easy)
-    how = dict(n_steps=64, n_epochs=4, batch_size=256, learning_rate=2e-3)
-    agent = contrib.RecurrentPPO("MlpLstmPolicy", env, **how, seed=0, device="cpu")
-    agent.learn(4096)
-    mean, _ = evaluate_policy(agent, env, n_eval_episodes=32, deterministic=False)
-    assert 0 <= mean <= 11 and np.isfinite(mean)

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import language
 import pytest
-import report
-from language import PROCESSES, THREADS, TORCH_THREADS, WORKS, Work
+from language import PROCESSES, THREADS, TORCH_THREADS, Work
 from running import Broken, compare, left_out, serve
 
 from tinyrmc.errors import RunError, UsageError
@@ -43,17 +42,6 @@ def test_processes_train_the_same_network():
         assert losses(language.ours(work, 2)) == pytest.approx(expected, rel=1e-5)
     expected = losses(language.ours(LSTM, 1))
     assert losses(language.torch_processes(LSTM)) == pytest.approx(expected, rel=1e-5)
-
-
-def test_the_works_are_those_of_the_table():
-    assert [work.tokens for work in WORKS.values()] == [700] * 3 + [128] * 2
-    names = {name: language.make_task(work).build(0) for name, work in WORKS.items()}
-    small, large = (names.pop(f"memn2n {x}") for x in ("6 x 100", "7 x 200"))
-    assert (small.num_parameters, large.num_parameters) == (4_552_500, 4_582_500)
-    assert [len(model.layers) for model in names.values()] == [2, 2, 1]
-    for name, model in names.items():
-        assert model.softmax is not None and model.projection is None
-        assert model.layers[-1].output_size == WORKS[name].width
 
 
 def test_a_candidate_says_its_losses_and_then_its_times():
@@ -113,27 +101,6 @@ def test_a_peer_that_breaks_is_left_out_and_ours_is_an_error(capsys):
         left_out(THREADS, 2, language.TORCH),
     ):
         raise Broken("killed")
-
-
-def test_the_table():
-    row = {
-        "work": "lstm 2 x 256",
-        "candidates": [
-            {"name": THREADS, "cores": 2, "tokens_per_second": 5000.4},
-            {"name": TORCH_THREADS, "cores": 2, "tokens_per_second": 4000.0},
-            {"name": THREADS, "cores": 1, "tokens_per_second": 3000.0},
-        ],
-        "ratios": {"1": None, "2": 1.25},
-        "products": {
-            "share_of_step": 0.664,
-            "few_rows": 8e10,
-            "many_rows": 1.2e11,
-            "sgemm": 1.3e11,
-        },
-    }
-    table = report.markdown({"language": [row]})
-    assert "| lstm 2 x 256 (1) | 3,000 |  |  | 66 % | 80, 120, 130 |" in table
-    assert "| lstm 2 x 256 (2) | 5,000 | 4,000 | 1.25 |  |  |" in table
 
 
 def test_the_command_writes_what_it_measured(monkeypatch, tmp_path, capsys):

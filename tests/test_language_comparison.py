@@ -58,7 +58,6 @@ CELLS += [
     ("wikitext2 --model.core rnn", None),
     ("wikitext2 --data.vocabulary-size 100", None),
     ("wikitext2 --train.steps 100", None),
-    ("wikitext2_regularised", None),
     ("quick", None),
     ("quick --data.corpus wikitext-2", None),
     ("paper --data.corpus text8", None),

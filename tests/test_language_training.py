@@ -27,9 +27,7 @@ HELD_OUT = ["validation_loss", "validation_perplexity", "test_loss", "test_perpl
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """The current directory, which is the home too, with places for data."""
-    monkeypatch.setattr(
-        "tinyrmc.results.plotting.draw_run", lambda run: []
-    )  # it takes a second
+    monkeypatch.setattr("tinyrmc.results.plotting.draw_run", lambda run: [])  # slow
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.chdir(tmp_path)
@@ -126,25 +124,21 @@ def test_a_task_that_ends_a_run_by_itself_has_all_sets_in_the_last_line(
     assert held_out(run.metrics()[-1]) == HELD_OUT and trainer.step == 10
 
 
-def test_sets_of_fresh_examples_are_different_ones(make_trainer):
-    class Two(Larger):
-        splits = ("validation", "test")
-        presets = {"tiny": ("two numbers", Config())}
+class Two(Larger):
+    splits = ("validation", "test")
+    presets = {"tiny": ("two numbers", Config())}
 
+
+def test_sets_of_fresh_examples_are_different_ones(make_trainer):
     one, two = make_trainer(Larger(Config())), make_trainer(Two(Config()))
     assert one.evaluate()["test_loss"] == two.evaluate()["validation_loss"]
     assert two.evaluate()["test_loss"] != two.evaluate()["validation_loss"]
     two.try_out()
 
 
-def test_sets_may_differ_in_size(make_trainer):
-    class Two(Larger):
-        splits = ("validation", "test")
-        presets = {"tiny": ("two numbers", Config())}
-
-        def examples(self, split):
-            return {"validation": 20, "test": 50}[split]
-
+def test_sets_may_differ_in_size(make_trainer, monkeypatch):
+    sizes = {"validation": 20, "test": 50}
+    monkeypatch.setattr(Two, "examples", lambda self, split: sizes[split])
     trainer = make_trainer(Two(Config()))
     trainer.try_out()
     for split, examples in (("validation", 20), ("test", 50)):
@@ -166,9 +160,8 @@ def test_who_has_several_sets_must_hear_which_is_meant():
             "presets": {"tiny": ("two numbers", Config())},
             name: lambda self: None,
         }
-        with pytest.raises(
-            discovery.TaskError, match=rf"Bad.{name} must take \(self, .*split"
-        ):
+        says = rf"Bad.{name} must take \(self, .*split"
+        with pytest.raises(discovery.TaskError, match=says):
             type("Bad", (Larger,), methods)
 
 
@@ -201,9 +194,6 @@ def test_perplexity_is_that_of_the_mean_loss(make_trainer):
     assert line["validation_perplexity"] == math.exp(line["validation_loss"])
 
 
-# --- What a run tells -----------------------------------------------------------------
-
-
 # --- Where the data are ---------------------------------------------------------------
 
 
@@ -223,14 +213,12 @@ def test_a_run_goes_on_with_its_data_elsewhere(here):
     whole = trained("--data-dir", "data", run="whole")
     with pytest.MonkeyPatch.context() as patch:
         steps = iter(range(100))
-        module = discovery.load_task(FILE)
-        patch.setattr(
-            module.Task,
-            "after_update",
-            lambda *_: (
-                signal.raise_signal(signal.SIGTERM) if next(steps) == 6 else None
-            ),
-        )
+
+        def end(*_):
+            if next(steps) == 6:
+                signal.raise_signal(signal.SIGTERM)
+
+        patch.setattr(discovery.load_task(FILE).Task, "after_update", end)
         assert train.main([FILE, "--data-dir", "data", "--run", "half"]) == 143
     shutil.move("data", "moved")
     assert train.main(["--resume", "half", "--data-dir", "moved"]) == 0

@@ -28,14 +28,8 @@ ENDS = st.sampled_from(["nearest", "farthest"])  # from where n counts
 
 
 def drawn(count, objects, dimensions, layout=None, seed=0, count_from="nearest"):
-    return nth_farthest.draw(
-        np.random.default_rng(seed),
-        count,
-        objects,
-        dimensions,
-        layout or (objects, dimensions),
-        count_from,
-    )
+    rng, layout = np.random.default_rng(seed), layout or (objects, dimensions)
+    return nth_farthest.draw(rng, count, objects, dimensions, layout, count_from)
 
 
 def task_of(objects=4, dimensions=4, stages=(), seed=0, **data):
@@ -64,14 +58,8 @@ def decoded(example, layout):
     most, width = layout
     vectors = [[float(value) for value in step[:width]] for step in example]
     labels = [the_one(step[width : width + most]) for step in example]
-    questions = {
-        (
-            the_one(step[width + most : width + 2 * most]),
-            the_one(step[width + 2 * most :]),
-        )
-        for step in example
-    }
-    ((n, m),) = questions  # the same at every step
+    asked = [np.split(step[width + most :], 2) for step in example]
+    ((n, m),) = {tuple(map(the_one, each)) for each in asked}  # the same at every step
     return vectors, labels, n, m
 
 
@@ -97,11 +85,8 @@ def test_every_answer_is_that_of_the_loop(layout, data, seed, count_from):
     for k, example in enumerate(batch["inputs"]):
         vectors, labels, n, m = decoded(example, layout)
         answer, reference = brute_force(vectors, labels, n, m, count_from)
-        assert (batch["target"][k], batch["reference"][k], batch["is_self"][k]) == (
-            answer,
-            reference,
-            answer == m,
-        )
+        found = (batch[name][k] for name in ("target", "reference", "is_self"))
+        assert tuple(found) == (answer, reference, answer == m)
         assert (n == (0 if count_from == "nearest" else objects - 1)) == (answer == m)
 
 
@@ -142,9 +127,7 @@ def test_labels_questions_and_vectors_are_uniform_and_independent():
         assert abs(np.mean(hits) - share) < five_sigma
 
     for step in range(3):
-        for label in range(
-            5
-        ):  # all of the task's, though three objects need only three
+        for label in range(5):  # all of the task's, though three would do
             assert_as_often(labels[:, step] == label, 1 / 5)
         assert_as_often(batch["reference"] == step, 1 / 3)
         assert_as_often(ranks[:, 0] == step, 1 / 3)
@@ -157,13 +140,10 @@ def test_labels_questions_and_vectors_are_uniform_and_independent():
     # (count, 3 objects x 2 dimensions)
     x = batch["inputs"][..., :2].astype(np.float64).reshape(count, -1)
     assert np.abs(x.mean(0)).max() < 5 * np.sqrt(1 / 3 / count)
-    assert np.abs(np.cov(x, rowvar=False) - np.eye(6) / 3).max() < 5 / 3 / np.sqrt(
-        count
-    )
-    assert all(
-        np.abs(np.corrcoef(x[:, i], labels[:, 0])[0, 1]) < 5 / np.sqrt(count)
-        for i in range(6)
-    )
+    most = 5 / np.sqrt(count)
+    assert np.abs(np.cov(x, rowvar=False) - np.eye(6) / 3).max() < most / 3
+    for i in range(6):
+        assert np.abs(np.corrcoef(x[:, i], labels[:, 0])[0, 1]) < most
 
 
 # --- The floors -----------------------------------------------------------------------
@@ -180,11 +160,8 @@ def test_the_own_norm_answer_is_that_of_the_loop(layout, seed, count_from):
             for vector, label in zip(vectors, labels, strict=True)
             if label != m
         ]
-        nearest_first = [m, *(label for _, label in sorted(others))]
-        assert (
-            answer
-            == (nearest_first if count_from == "nearest" else nearest_first[::-1])[n]
-        )
+        order = [m, *(label for _, label in sorted(others))]
+        assert answer == order[:: 1 if count_from == "nearest" else -1][n]
 
 
 def test_the_floors():
@@ -200,12 +177,9 @@ def test_the_floors():
         # 1/N + (N - 1)/N * 1/(N - 1) of the cases.
         labels = batch["inputs"][..., layout[1] : layout[1] + n].argmax(-1)
         m = batch["inputs"][:, 0, -n:].argmax(-1)
-        others = np.stack(
-            [row[row != label] for row, label in zip(labels, m, strict=True)]
-        )
-        guess = others[
-            np.arange(count), np.random.default_rng(2).integers(n - 1, size=count)
-        ]
+        others = labels[labels != m[:, None]].reshape(count, -1)
+        choice = np.random.default_rng(2).integers(n - 1, size=count)
+        guess = others[np.arange(count), choice]
         right_by_guess = np.where(batch["is_self"], m, guess) == batch["target"]
         assert abs(right_by_guess.mean() - 2 / n) < 4 * sigma
         assert abs(right_by_guess[~batch["is_self"]].mean() - 1 / (n - 1)) < 5 * sigma
@@ -213,17 +187,12 @@ def test_the_floors():
         shown = task_of(*layout).references()
         assert shown["test_accuracy"]["only the self query"] == 2 / n
         assert shown["test_accuracy_without_self"]["only the self query"] == 1 / (n - 1)
-        assert (
-            abs(shown["test_accuracy"]["ranking by own norm"] - right.mean())
-            < 6 * sigma
-        )
-        assert (
-            abs(
-                shown["test_accuracy_without_self"]["ranking by own norm"]
-                - right[~batch["is_self"]].mean()
-            )
-            < 6 * sigma
-        )
+        for metric, hits in (
+            ("test_accuracy", right),
+            ("test_accuracy_without_self", right[~batch["is_self"]]),
+        ):
+            floor = shown[metric]["ranking by own norm"]
+            assert abs(floor - hits.mean()) < 6 * sigma
         assert ("paper (RMC)" in shown["test_accuracy"]) == (layout == (8, 16))
 
 
@@ -268,18 +237,13 @@ def test_runs_of_different_seeds_are_tested_on_the_same_examples():
     held = [held_out(Trainer(task_of(3, 2, ((3, 1),)), seed)) for seed in (0, 1)]
     np.testing.assert_array_equal(*held)
     task = task_of(3, 2, ((3, 1),))
-    np.testing.assert_array_equal(
-        held[0], Samples(task.draw, HELD_OUT_SEED).batch(0, 0, 200)["inputs"]
-    )
+    expected = Samples(task.draw, HELD_OUT_SEED).batch(0, 0, 200)["inputs"]
+    np.testing.assert_array_equal(held[0], expected)
     assert held[0][..., :2].all()  # of the task itself, not of the rung a run begins on
     assert nth_farthest.Task.test_examples >= 10_000
-    assert not any(
-        np.isin(
-            held[0][..., :2],
-            Trainer(task, seed).stream.batch(0, 0, 200)["inputs"][..., :2],
-        ).any()
-        for seed in (0, 1)
-    )
+    for seed in (0, 1):
+        learnt = Trainer(task, seed).stream.batch(0, 0, 200)["inputs"]
+        assert not np.isin(held[0][..., :2], learnt[..., :2]).any()
 
 
 # --- The ladder -----------------------------------------------------------------------
@@ -310,10 +274,8 @@ def test_one_step_in_four_goes_back_to_an_earlier_rung():
     seen = {rung: 0 for rung in task.stages}
     for step in range(steps):
         batch = stream.batch(step, 0, 1)
-        rung = (
-            batch["inputs"].shape[1],
-            int(np.count_nonzero(batch["inputs"][0, 0, :3])),
-        )
+        x = batch["inputs"]
+        rung = x.shape[1], int(np.count_nonzero(x[0, 0, :3]))
         seen[rung] += 1
         assert batch["current"].all() == (rung == (4, 2))
     five_sigma = 5 * np.sqrt(0.25 * 0.75 / steps)
@@ -329,10 +291,7 @@ def test_rehearsed_examples_train_but_do_not_count_as_accuracy():
     batch = task.draw(np.random.default_rng(0), 10, 0)
     loss, count, metrics, _ = task.loss(model, batch, None)
     assert count == 10 and np.isfinite(loss.data)
-    assert [metrics[name][1] for name in ("accuracy", "accuracy_without_self")] == [
-        0,
-        0,
-    ]
+    assert metrics["accuracy"][1] == metrics["accuracy_without_self"][1] == 0
 
 
 def test_the_metrics_are_what_they_say():
@@ -384,16 +343,8 @@ def test_the_network_is_the_paper_s():
             p.shape for name, p in model.named_parameters() if name.startswith("head.")
         ]
         units = 96 if preset == "plane" else 256
-        assert shapes == [
-            (model.core.output_size, units),
-            (units,),
-            *[(units, units), (units,)] * 3,
-            (units, n),
-            (n,),
-        ], preset
+        first, inner = [(model.core.output_size, units), (units,)], (units, units)
+        assert shapes == [*first, *[inner, (units,)] * 3, (units, n), (n,)], preset
         assert model(np.zeros((3, n, d + 3 * n), np.float32)).shape == (3, n)
-    paper = nth_farthest.PAPER
-    assert (paper.data.objects, paper.data.dimensions, paper.data.stages) == (8, 16, ())
-    assert (paper.train.batch_size, paper.train.learning_rate) == (1600, 1e-4)
-    assert paper.model.mem_slots * paper.model.num_heads * paper.model.head_size == 2048
-    assert nth_farthest.PAPER32.data.dimensions == 32
+    paper = nth_farthest.PAPER.model
+    assert paper.mem_slots * paper.num_heads * paper.head_size == 2048

@@ -12,17 +12,8 @@ from tinyrmc.environments.pacman import GHOST, GHOSTS, MODES, POWER, MiniPacman
 from tinyrmc.environments.world import WorldError
 
 # of wall, floor, food, pill, a ghost without power, and Pacman
-COLOURS = np.array(
-    [
-        reference.WALL,
-        reference.FLOOR,
-        reference.FOOD,
-        reference.PILL,
-        (1, 0, 0),
-        reference.PACMAN,
-    ],
-    float,
-)
+SHOWN = reference.WALL, reference.FLOOR, reference.FOOD, reference.PILL
+COLOURS = np.array([*SHOWN, (1, 0, 0), reference.PACMAN], float)
 
 
 def picture(seen):
@@ -120,15 +111,13 @@ def test_food_clears_a_level():
     for mode in ["regular", "avoid"]:
         eater = MiniPacman("regular")  # whose scripted player wants food
         world = MiniPacman(mode, level_limit=3000)
+
         # on a pill, Pacman eats it in the step that clears the last level
+        def player(state, rng, eater=eater):
+            return eater.scripted(state)
+
         for alike in [], [2]:
-            happened = compare(
-                world,
-                3,
-                500,
-                lambda state, rng, eater=eater: eater.scripted(state),
-                alike,
-            )
+            happened = compare(world, 3, 500, player, alike)
             assert happened["level"] > 1
 
 
@@ -220,9 +209,7 @@ def test_a_random_player_scores_as_in_the_original():
 
 def test_the_scripted_player_scores_as_known():
     world = MiniPacman()
-    scores, _ = play(
-        world, lambda state, rng, world=world: world.scripted(state), 100, seed=0
-    )
+    scores, _ = play(world, lambda state, rng: world.scripted(state), 100, seed=0)
     assert 516 - 80 < scores.mean() < 516 + 80  # the error of a mean of 100 is 20
 
 
@@ -277,9 +264,8 @@ def test_a_device_takes_the_same_steps_and_waits_for_nothing():
         start, noise = numbers(world, rng, 12, 65)
         state, there = world.start(start), world.start(device(start))
         for u in noise:
-            actions = np.where(
-                rng.random(12) < 0.5, random_player(state, rng), world.scripted(state)
-            )
+            players = random_player(state, rng), world.scripted(state)
+            actions = np.where(rng.random(12) < 0.5, *players)
             result, v, acted = world.step(state, actions, u), device(u), device(actions)
             with no_sync(), only(np.float32):
                 other = world.step(there, acted, v, keep_final=True)

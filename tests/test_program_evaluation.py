@@ -2,6 +2,7 @@
 programhelp.py), their distribution, and refusals.
 """
 
+import itertools
 import re
 
 import numpy as np
@@ -112,65 +113,48 @@ def test_a_program_is_written_from_its_operations():
 # --- What is generated ----------------------------------------------------------------
 
 
+RELEASE = {
+    "addition": {"+"},
+    "control": {"+", "-", "if>", "if<"},
+    "program": {"+", "-", "*", "if>", "if<", "for"},
+}
+
+
 def test_every_release_program_has_the_value_of_the_interpreter():
-    for nest_position in ["first", "random"]:
-        for length, nesting in [(1, 1), (1, 3), (5, 2), (6, 3), (3, 5)]:
-            for kind in PROGRAMS:
-                texts, answers = drawn(
-                    400,
-                    kind=kind,
-                    length=length,
-                    nesting=nesting,
-                    nest_position=nest_position,
-                )
-                known = {
-                    "addition": {"+"},
-                    "control": {"+", "-", "if>", "if<"},
-                    "program": {"+", "-", "*", "if>", "if<", "for"},
-                }[kind]
-                seen = set()
-                for text, answer in zip(texts, answers, strict=True):
-                    reader = Reader(text)
-                    assert answer == str(reader.value() % 10 ** (length + 1))
-                    assert len(reader.operations) == nesting
-                    assert {len(number) for number in reader.numbers} == {length}
-                    assert not any(number.startswith("0") for number in reader.numbers)
-                    assert all(1 <= k <= 9 for k in reader.rounds)
-                    if nest_position == "first":
-                        assert re.match(r"(x=\(|\()*(x=)?[0-9]", text)
-                        assert not re.search(r"[^=(]\(", text)
-                    seen |= set(reader.operations)
-                assert seen == known
-                assert (
-                    nesting == 1
-                    or nest_position == "first"
-                    or kind == "addition"
-                    or any(re.search(r"[^=(]\(", text) for text in texts)
-                )
+    sizes = [(1, 1), (1, 3), (5, 2), (6, 3), (3, 5)]
+    for place, size, kind in itertools.product(["first", "random"], sizes, PROGRAMS):
+        data = dict(zip(("length", "nesting"), size, strict=True))
+        texts, answers = drawn(400, kind=kind, nest_position=place, **data)
+        length, nesting = size
+        seen = set()
+        for text, answer in zip(texts, answers, strict=True):
+            reader = Reader(text)
+            assert answer == str(reader.value() % 10 ** (length + 1))
+            assert len(reader.operations) == nesting
+            assert {len(number) for number in reader.numbers} == {length}
+            assert not any(number.startswith("0") for number in reader.numbers)
+            assert all(1 <= k <= 9 for k in reader.rounds)
+            if place == "first":
+                assert re.match(r"(x=\(|\()*(x=)?[0-9]", text)
+                assert not re.search(r"[^=(]\(", text)
+            seen |= set(reader.operations)
+        assert seen == RELEASE[kind]
+        if nesting > 1 and place == "random" and kind != "addition":
+            assert any(re.search(r"[^=(]\(", text) for text in texts)
 
 
 def test_every_program_of_learning_to_execute_has_the_value_of_two_interpreters():
-    for nest_position in [None, "first"]:
-        for length, nesting in [(1, 1), (2, 3), (4, 3), (3, 10)]:
-            for kind in PROGRAMS:
-                texts, answers = drawn(
-                    300,
-                    kind=kind,
-                    style="lte",
-                    length=length,
-                    nesting=nesting,
-                    nest_position=nest_position,
-                )
-                for text, answer in zip(texts, answers, strict=True):
-                    assert answer == f"{run_lte(text)}." == f"{run_python(text)}."
-                    assert all(
-                        1 <= int(k) <= 4 * length
-                        for k in re.findall(r"range\(([0-9]+)\)", text)
-                    )
-                    assert all(
-                        1 <= int(number) <= 10**length or number == "0"
-                        for number in re.findall(r"(?<!range\()(?<![0-9])[0-9]+", text)
-                    )
+    sizes = [(1, 1), (2, 3), (4, 3), (3, 10)]
+    for place, size, kind in itertools.product([None, "first"], sizes, PROGRAMS):
+        data = dict(zip(("length", "nesting"), size, strict=True))
+        texts, answers = drawn(300, kind=kind, style="lte", nest_position=place, **data)
+        length, _ = size
+        for text, answer in zip(texts, answers, strict=True):
+            assert answer == f"{run_lte(text)}." == f"{run_python(text)}."
+            rounds = map(int, re.findall(r"range\(([0-9]+)\)", text))
+            assert all(1 <= k <= 4 * length for k in rounds)
+            numbers = re.findall(r"(?<!range\()(?<![0-9])[0-9]+", text)
+            assert all(1 <= int(n) <= 10**length or n == "0" for n in numbers)
 
 
 def test_memory_tasks():
@@ -178,22 +162,16 @@ def test_memory_tasks():
         texts, answers = drawn(300, kind=kind, length=7)
         assert all(re.fullmatch(r"[1-9][0-9]{6}", text) for text in texts)
         assert len(set(texts)) > 290
-        assert (
-            answers
-            == {
-                "copy": texts,
-                "reverse": ["".join(reversed(text)) for text in texts],
-                "double": [2 * text for text in texts],
-            }[kind]
-        )
+        ways = {
+            "copy": lambda text: text,
+            "reverse": lambda text: "".join(reversed(text)),
+            "double": lambda text: 2 * text,
+        }
+        assert answers == [ways[kind](text) for text in texts]
         shown, numbers = drawn(300, kind=kind, length=7, style="lte")
         assert all(re.fullmatch(r"[1-9][0-9]{6}\.", number) for number in numbers)
-        plain = [number[:-1] for number in numbers]
-        assert [text[:-1] for text in shown] == {
-            "copy": plain,
-            "reverse": [n[::-1] for n in plain],
-            "double": [n + n for n in plain],
-        }[kind]
+        expected = [ways[kind](number[:-1]) for number in numbers]
+        assert [text[:-1] for text in shown] == expected
         assert {text[-1] for text in shown} == {"@"}
 
 
@@ -237,34 +215,16 @@ def test_the_nested_operand_is_anywhere():
         ("release", ("for",), 2),
         ("lte", ("pair",), 2),
     ]:
-        texts, _ = drawn(
-            8000,
-            kind="program",
-            style=style,
-            operations=operations,
-            nesting=2,
-            length=3,
-            nest_position="random",
-        )
-        opening = "." * (style == "release")
-        # the inner one
-        marked = [
-            re.sub(
-                r"(?<=.)\((x=)?[0-9]+[^()]*[0-9]\)",
-                "N",
-                opening + text.removeprefix("print("),
-            )
-            for text in texts
-        ]
-        places = [
-            len(re.findall(r"(?<![\[0-9])[0-9]{2,}", text.split("N")[0]))
-            for text in marked
-        ]
-        within(
-            np.bincount(places, minlength=slots)[:slots],
-            [1 / slots] * slots,
-            len(places),
-        )
+        data = dict(kind="program", style=style, operations=operations)
+        texts, _ = drawn(8000, **data, nesting=2, length=3, nest_position="random")
+        opening, places = "." * (style == "release"), []
+        inner = r"(?<=.)\((x=)?[0-9]+[^()]*[0-9]\)"
+        for text in texts:
+            marked = re.sub(inner, "N", opening + text.removeprefix("print("))
+            before = re.findall(r"(?<![\[0-9])[0-9]{2,}", marked.split("N")[0])
+            places.append(len(before))
+        counts = np.bincount(places, minlength=slots)[:slots]
+        within(counts, [1 / slots] * slots, len(places))
 
 
 def test_the_arrays_are_as_wide_as_the_longest_program():
@@ -377,10 +337,6 @@ def test_impossible_data_is_refused():
         (
             {"kind": "double", "operations": ("add",)},
             r"data\.kind double is one number.*leave data\.operations out",
-        ),
-        (
-            {"kind": "control", "operations": ("add", "if", "add")},
-            r"data\.operations add if add: name each operation once",
         ),
         (
             {"kind": "program", "operations": ("add", "divide")},

@@ -62,17 +62,11 @@ def test_states_are_those_of_each_example_alone(xp):
             for t in range(length):
                 output, expected = core(xp.asarray(inputs[k : k + 1, t]), expected)
                 alone.append(output)
-            for ours, theirs in zip(leaves(state), leaves(expected), strict=True):
-                np.testing.assert_allclose(
-                    ours[k : k + 1], theirs, rtol=1e-12, atol=1e-14
-                )
+            pairs = [*zip(leaves(state), leaves(expected), strict=True)]
             for ours, theirs in zip(outputs, alone, strict=False):
-                np.testing.assert_allclose(
-                    to_host(ours.data)[k : k + 1],
-                    to_host(theirs.data),
-                    rtol=1e-12,
-                    atol=1e-14,
-                )
+                pairs.append((to_host(ours.data), to_host(theirs.data)))
+            for ours, theirs in pairs:
+                np.testing.assert_allclose(ours[k : k + 1], theirs, 1e-12, 1e-14)
 
 
 def test_nested_states_are_kept_too():
@@ -126,35 +120,23 @@ def test_examples_that_have_ended_cost_no_steps():
 # --- The network ----------------------------------------------------------------------
 
 
+DECODERS = ["zeros", "teacher", "own_predictions"]
+
+
 def test_a_batch_is_answered_like_each_example_alone():
-    for decoder in ["zeros", "teacher", "own_predictions"]:
-        for kind in ["rmc", "rmc_paper", "lstm"]:
-            for share_core in [True, False]:
-                task = task_of(
-                    {"core": kind, "share_core": share_core},
-                    kind="program",
-                    length=2,
-                    nesting=2,
-                )
-                model, batch, steps = (
-                    network_of(task),
-                    mixed_batch(task),
-                    task.layout.answers,
-                )
-                assert len(set(batch["lengths"].tolist())) > 2
-                together = answered(model, batch, decoder, steps).data
-                assert together.shape == (steps, 6, 45)
-                for k, length in enumerate(batch["lengths"]):
-                    alone = model(
-                        batch["inputs"][k : k + 1, :length],
-                        np.array([length]),
-                        steps,
-                        decoder,
-                        batch["targets"][k : k + 1],
-                    )
-                    np.testing.assert_allclose(
-                        together[:, k], alone.data[:, 0], rtol=1e-9, atol=1e-12
-                    )
+    cores = ["rmc", "rmc_paper", "lstm"]
+    for decoder, kind, share_core in itertools.product(DECODERS, cores, [True, False]):
+        words = {"core": kind, "share_core": share_core}
+        task = task_of(words, kind="program", length=2, nesting=2)
+        model, batch, steps = network_of(task), mixed_batch(task), task.layout.answers
+        assert len(set(batch["lengths"].tolist())) > 2
+        together = answered(model, batch, decoder, steps).data
+        assert together.shape == (steps, 6, 45)
+        for k, length in enumerate(batch["lengths"]):
+            row = slice(k, k + 1)
+            inputs, targets = batch["inputs"][row, :length], batch["targets"][row]
+            alone = model(inputs, np.array([length]), steps, decoder, targets).data
+            np.testing.assert_allclose(together[:, k], alone[:, 0], 1e-9, 1e-12)
 
 
 def one_hot(symbol):
@@ -170,28 +152,20 @@ def test_what_is_fed_to_the_answering_core():
         model, batch = network_of(task), mixed_batch(task, 1, seed=3)
         core = model.core if share_core else model.answering
         start = programs.SYMBOLS["release"].index("~")
-        for decoder in ("zeros", "teacher", "own_predictions"):
+        for decoder in DECODERS:
             state, logits = model.core.initial_state(1), []
             for symbol in batch["inputs"][0, : batch["lengths"][0]]:
                 _, state = model.core(one_hot(symbol), state)
+            before = start
             for t in range(3):
-                before = (
-                    start
-                    if t == 0
-                    else batch["targets"][0, t - 1]
-                    if decoder == "teacher"
-                    else int(logits[-1].argmax())
-                )
-                output, state = core(
-                    np.zeros((1, 45)) if decoder == "zeros" else one_hot(before), state
-                )
+                fed = np.zeros((1, 45)) if decoder == "zeros" else one_hot(before)
+                output, state = core(fed, state)
                 logits.append(model.head(output).data[0])
-            np.testing.assert_allclose(
-                answered(model, batch, decoder, 3).data[:, 0],
-                logits,
-                rtol=1e-9,
-                atol=1e-12,
-            )
+                before = int(logits[-1].argmax())
+                if decoder == "teacher":
+                    before = batch["targets"][0, t]
+            found = answered(model, batch, decoder, 3).data[:, 0]
+            np.testing.assert_allclose(found, logits, rtol=1e-9, atol=1e-12)
 
 
 def test_a_network_taught_its_own_answers_gives_them():
@@ -206,29 +180,18 @@ def test_a_network_taught_its_own_answers_gives_them():
     np.testing.assert_allclose(taught, free, rtol=1e-9, atol=1e-12)
     other = {**batch, "targets": (own + 1) % 45}
     assert not np.allclose(answered(model, other, "teacher", steps).data[1:], free[1:])
-    # reads no targets
-    np.testing.assert_array_equal(
-        answered(model, other, "own_predictions", steps).data, free
-    )
-    np.testing.assert_array_equal(
-        answered(model, other, "zeros", steps).data,
-        answered(model, batch, "zeros", steps).data,
-    )
+    for decoder in "own_predictions", "zeros":  # these read no targets
+        both = [answered(model, x, decoder, steps).data for x in (batch, other)]
+        np.testing.assert_array_equal(*both)
     last = {**batch, "targets": np.where(np.arange(steps) == steps - 1, 7, own)}
     # the last target is fed to nobody
     np.testing.assert_array_equal(answered(model, last, "teacher", steps).data, taught)
 
 
 def test_training_and_testing_may_answer_differently():
-    for decoder, evaluation in itertools.product(
-        ("zeros", "teacher", "own_predictions"),
-        ("zeros", "teacher", "own_predictions", None),
-    ):
-        task = task_of(
-            {"decoder": decoder, "evaluation_decoder": evaluation},
-            kind="copy",
-            length=2,
-        )
+    for decoder, evaluation in itertools.product(DECODERS, [*DECODERS, None]):
+        words = {"decoder": decoder, "evaluation_decoder": evaluation}
+        task = task_of(words, kind="copy", length=2)
         model, batch = network_of(task), mixed_batch(task)
         asked = []
         spy = lambda *args: asked.append(args[3]) or model(*args)  # noqa: E731
@@ -253,34 +216,11 @@ def test_the_networks_are_the_papers():
         shapes = [
             q.shape for name, q in model.named_parameters() if name.startswith("head.")
         ]
-        assert shapes == [
-            (4, 256),
-            (256,),
-            *[(256, 256), (256,)] * 3,
-            (256, 45),
-            (45,),
-        ], preset
+        inner = [(256, 256), (256,)] * 3
+        assert shapes == [(4, 256), (256,), *inner, (256, 45), (45,)], preset
         assert [layer.relu for layer in model.head.layers] == [True] * 4 + [False]
-    paper = programs.PAPER
-    assert (
-        paper.data.kind,
-        paper.data.length,
-        paper.data.nesting,
-        paper.data.curriculum,
-    ) == ("program", 5, 2, "mix")
-    assert (paper.train.batch_size, paper.train.steps, paper.train.learning_rate) == (
-        128,
-        200_000,
-        1e-3,
-    )
-    assert paper.model.mem_slots * paper.model.num_heads * paper.model.head_size == 2048
-    assert (paper.model.gate_style, paper.model.decoder, paper.model.share_core) == (
-        "memory",
-        "zeros",
-        True,
-    )
-    assert (programs.PAPER_HARD.data.length, programs.PAPER_HARD.data.nesting) == (6, 3)
-    assert programs.Task.test_examples == 12_800
+    model = programs.PAPER.model
+    assert model.mem_slots * model.num_heads * model.head_size == 2048
 
 
 # --- Loss and metrics -----------------------------------------------------------------
@@ -356,18 +296,16 @@ def test_every_way_of_answering_runs_on_a_device(monkeypatch):
             host, there = (
                 Trainer(
                     task_of(model, kind="program", length=2, nesting=2),
-                    seed=3,
+                    3,
                     device=device,
                 )
                 for device in ("cpu", "cuda")
             )
-
             for _ in range(2):
                 with fakecupy.no_sync(), fakecupy.only(np.float32):
                     there.advance()
                 with fakecupy.nothing_drops_out():
                     host.advance()
-            np.testing.assert_array_equal(
-                there.optimizer.data.get(), host.optimizer.data
-            )
+            theirs = there.optimizer.data.get()
+            np.testing.assert_array_equal(theirs, host.optimizer.data)
             assert there.read() == pytest.approx(host.read(), rel=1e-5)

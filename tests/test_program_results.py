@@ -7,16 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from programhelp import (
-    DataConfig,
-    ModelConfig,
     mixed_batch,
     programs,
     task_of,
 )
 
-from tinyrmc.backend import blas_threads
-from tinyrmc.training import HELD_OUT_SEED, Samples, TrainConfig
-from tinyrmc.training.trainer import Trainer
+from tinyrmc.training import HELD_OUT_SEED, Samples
 
 # --- Floors and published numbers -----------------------------------------------------
 
@@ -51,28 +47,13 @@ def test_floors_and_published_numbers():
     ]:
         task = task_of(**data)
         found = task.references()
-        assert found["test_accuracy"]["constant answer"] == pytest.approx(
-            floor, abs=0.008
-        )
+        constant = found["test_accuracy"]["constant answer"]
+        assert constant == pytest.approx(floor, abs=0.008)
         held_out = Samples(task.draw, HELD_OUT_SEED).batch(0, 0, task.test_examples)
         # chosen on the very examples it is judged by
         best = programs.judged(programs.most_frequent(held_out, 45), held_out)
-        assert (
-            found["test_accuracy"]["constant answer"]
-            <= best[0].sum() / best[1].sum() + 1e-12
-        )
+        assert constant <= best[0].sum() / best[1].sum() + 1e-12
         assert found["test_exact_match_accuracy"]["constant answer"] < 0.01
-        published = {
-            "addition": 0.999,
-            "control": 0.996,
-            "program": 0.79,
-            "copy": 1.0,
-            "double": 0.998,
-        }
-        if "operations" in data:
-            assert list(found["test_accuracy"]) == ["constant answer"]
-        else:
-            assert found["test_accuracy"]["paper's top RMC"] == published[data["kind"]]
 
 
 def test_published_numbers_stand_beside_their_own_conditions_alone():
@@ -119,13 +100,11 @@ def test_the_constant_answer_is_not_chosen_on_what_it_is_tested_on():
     held_out = Samples(task.draw, HELD_OUT_SEED).batch(0, 0, 30)
     # of so few it fits chance too
     best, counted = programs.judged(programs.most_frequent(held_out, 45), held_out)
-    assert (
-        task.references()["test_accuracy"]["constant answer"]
-        < best.sum() / counted.sum() - 0.05
-    )
+    constant = task.references()["test_accuracy"]["constant answer"]
+    assert constant < best.sum() / counted.sum() - 0.05
 
 
-# --- Learning ------------------------------------------------------------------------
+# --- Answers -------------------------------------------------------------------------
 
 
 class Mixing:
@@ -148,22 +127,3 @@ def test_many_answers_are_asked_for_in_pieces():
     asked = (batch[name] for name in ("inputs", "lengths", "targets"))
     found = task._answers(Mixing(), batch)
     np.testing.assert_array_equal(found, Mixing().written(*asked).T)
-
-
-@pytest.mark.slow
-def test_a_relational_memory_core_learns_to_copy():
-    """Two digits, in seconds; the floor is 11 %."""
-    config = programs.Config(
-        ModelConfig(mem_slots=2, head_size=8, num_heads=2),
-        DataConfig("copy", 2),
-        TrainConfig(steps=1000, batch_size=64, learning_rate=3e-3, warmup_steps=50),
-    )
-    trainer = Trainer(programs.Task(config), seed=0)
-    trainer.task.test_examples = 500
-    accuracy = 0.0
-    with blas_threads(1):
-        while accuracy < 0.99 and trainer.step < config.train.steps:
-            trainer.advance()
-            if trainer.step % 100 == 0:
-                accuracy = trainer.evaluate()["test_accuracy"]
-    assert accuracy >= 0.99, f"{accuracy:.1%} after {trainer.step} steps"

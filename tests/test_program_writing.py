@@ -50,36 +50,25 @@ def usually(text, how):
 
 
 def test_the_value_is_that_of_the_usual_text():
-    for mixed in [False, True]:
-        for operands, answers in PAIRS:
-            length = 4
-            texts, written = drawn(
-                300,
-                kind="program",
-                length=length,
-                nesting=2,
-                operands=operands,
-                answers=answers,
-                mixed=mixed,
-            )
-            zeros = 0
-            for text, answer in zip(texts, written, strict=True):
-                reader = Reader(usually(text, operands))
-                value = reader.value()
-                digits = {len(number) for number in reader.numbers}
-                assert len(digits) == 1 and (mixed or digits == {length})
-                (own,) = digits
-                assert usual(answer, answers) == str(value % 10 ** (own + 1))
-                plain, _ = numbers_of(text)
-                if operands == "aligned":
-                    assert {len(number) for number in plain} == {length}
-                if answers == "aligned":
-                    assert len(answer) == length + 1
-                zeros += sum(number[0] == "0" for number in plain)
-            # short numbers are among the aligned ones, round ones among the reversed
-            assert bool(zeros) == (
-                operands == "reversed" or (operands == "aligned" and mixed)
-            )
+    for mixed, (operands, answers) in itertools.product([False, True], PAIRS):
+        data = dict(kind="program", length=4, nesting=2, mixed=mixed)
+        texts, written = drawn(300, operands=operands, answers=answers, **data)
+        zeros = 0
+        for text, answer in zip(texts, written, strict=True):
+            reader = Reader(usually(text, operands))
+            value = reader.value()
+            (own,) = digits = {len(number) for number in reader.numbers}
+            assert mixed or digits == {4}
+            assert usual(answer, answers) == str(value % 10 ** (own + 1))
+            plain, _ = numbers_of(text)
+            if operands == "aligned":
+                assert {len(number) for number in plain} == {4}
+            if answers == "aligned":
+                assert len(answer) == 5
+            zeros += sum(number[0] == "0" for number in plain)
+        # short numbers are among the aligned ones, round ones among the reversed
+        among = operands == "reversed" or (operands == "aligned" and mixed)
+        assert bool(zeros) == among
 
 
 def test_only_the_writing_differs():
@@ -90,11 +79,9 @@ def test_only_the_writing_differs():
             data = {"kind": kind, "length": 3, "nesting": 2, "operands": how}
             texts, answers = drawn(50, **data, answers=how)
             assert [len(text) for text in texts] == [len(text) for text in as_usual[0]]
-            layouts = [
-                programs.layout(DataConfig(kind, 3, 2, **extra))
-                for extra in ({}, {"operands": how, "answers": how})
-            ]
-            assert layouts[0] == layouts[1]
+            both = {}, {"operands": how, "answers": how}
+            one, other = (programs.layout(DataConfig(kind, 3, 2, **x)) for x in both)
+            assert one == other
             plain = [usual(answer, how) for answer in answers]
             assert plain == as_usual[1]
 

@@ -25,8 +25,14 @@ from pathlib import Path
 from .. import corpora
 from ..corpora import CORPORA, PARTS, CorpusError, MissingCorpus
 from ..corpora.corpus import DamagedCorpus
-from ..corpora.finding import check_archive, command, data_directory, find, remedy
-from ..corpora.loading import cached
+from ..corpora.loading import (
+    cached,
+    check_archive,
+    command,
+    data_directory,
+    find,
+    remedy,
+)
 from ..corpora.stories import ARCHIVES, TASKS, VERSIONS, Babi, babi, how_to_get
 from ..errors import UsageError, nearest
 from ..text import aligned, paragraph, terminal_width

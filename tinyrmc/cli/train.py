@@ -343,11 +343,13 @@ def _note_unused(task: Task, preset: str) -> None:
 
 def _announce(trainer: Trainer, described: dict, options: Options) -> None:
     t, model = trainer.task.config.train, trainer.model
-    promise, preset = trainer.task.presets[described["preset"]]
+    presets, name = trainer.task.presets, described["preset"]
+    name = name if name in presets else next(iter(presets))  # of an older run
+    promise, preset = presets[name]
     configs = trainer.task.config, preset
     own, usual = (to_json(config)["config"] for config in configs)
     says = f": {promise}" if own == usual else ""
-    words = shlex.join([described["preset"], *words_of(*configs)])
+    words = shlex.join([name, *words_of(*configs)])
     print(f"{described['task']} {words}, seed {options.seed}{says}")
     network = trainer.task.describe(model)
     print(f"  network   {network}, {model.num_parameters:,} parameters")

@@ -26,7 +26,6 @@ from .generated import GENERATED_TASKS, GeneratedStories
 from .known import CORPORA
 from .loading import download, load
 from .stories import Babi, Story, babi
-from .words import book, prose
 
 __all__ = [
     "CORPORA",
@@ -40,13 +39,11 @@ __all__ = [
     "Story",
     "Vocabulary",
     "babi",
-    "book",
     "checksum",
     "cut",
     "download",
     "from_texts",
     "kept",
     "load",
-    "prose",
     "require_same",
 ]

@@ -73,7 +73,7 @@ def read(folder: Path, name: str) -> Corpus | None:
     try:
         about, texts = _get(folder / ABOUT), {}
         for part in PARTS:
-            ids = np.memmap(_plain(folder / f"{part}.int32"), np.int32, mode="r")
+            ids = np.memmap(folder / f"{part}.int32", np.int32, mode="r")
             if zlib.crc32(ids.data) != about["sums"][part]:
                 return None
             texts[part] = ids.view(np.ndarray)  # for all who ask its type
@@ -97,13 +97,8 @@ def kept(corpus: Corpus, name: str, compute: Callable[[], Any]) -> Any:
     with contextlib.suppress(*NOT_WHOLE):
         return _get(path)
     value = compute()
-    partial = path.with_name(f"{PARTIAL}{uuid.uuid4().hex}")
-    with contextlib.suppress(OSError):
-        try:
-            _put(partial, value)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # what is broken off has another checksum
+        _put(path, value)
     return value
 
 
@@ -115,17 +110,10 @@ def _put(path: Path, value: Any) -> None:
 
 def _get(path: Path) -> Any:
     """The value that `_put` wrote there; raises one of NOT_WHOLE if it is not whole."""
-    whole = json.loads(_plain(path).read_text(encoding="utf-8"))
+    whole = json.loads(path.read_text(encoding="utf-8"))
     if whole["checksum"] != zlib.crc32(json.dumps(whole["value"]).encode()):
         raise ValueError(f"{path} is not whole")
     return whole["value"]
-
-
-def _plain(path: Path) -> Path:
-    """The path of a plain file: a pipe or a device might never end."""
-    if not path.is_file():
-        raise ValueError(f"{path} is no file")
-    return path
 
 
 def write(

@@ -27,15 +27,6 @@ BLOCK = 1 << 18  # bytes read at once: their words fit into a processor's cache
 # what servers send in place of a file
 WEB_PAGE = re.compile(rb"(\s*)(<(?:!doctype|html|head|\?xml)\b)", re.I)
 GZIP = b"\x1f\x8b"
-# how files begin that are no texts, whatever their names
-OTHERS = {
-    GZIP: "gzip",
-    b"PK\3\4": "a zip archive",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
-    b"(\xb5/\xfd": "zstd",
-    b"%PDF": "a PDF",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +67,11 @@ def ungzipped(file: IO[bytes]) -> IO[bytes]:
 
 
 def entries(path: Path) -> Generator[tuple[str, Callable[[], Any]], None, None]:
-    """(path, how to open it) of each file in a .zip or a .tar.gz."""
+    """(path, how to open it) of each file in a .zip, a .tar.gz or a folder."""
+    if path.is_dir():
+        for file in sorted(file for file in path.iterdir() if file.is_file()):
+            yield f"{path.name}/{file.name}", functools.partial(file.open, "rb")
+        return
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
@@ -141,12 +136,9 @@ def strings(file: IO[bytes], name: str, digest: Any) -> Iterator[str]:
 def decoded(data: bytes, name: str, offset: int = 0) -> str:
     """UTF-8 as text, without a byte order mark. `offset` is where in the file it is.
 
-    CorpusError for anything but UTF-8, a web page or a packed file among it.
+    CorpusError for anything but UTF-8, and for a web page.
     """
     if offset == 0:
-        for start, kind in OTHERS.items():
-            if data.startswith(start):
-                raise CorpusError(f"{name} is {kind}, not a text; unpack it")
         if data.startswith(codecs.BOM_UTF8):
             offset = len(codecs.BOM_UTF8)
             data = data[offset:]
@@ -167,5 +159,5 @@ def decoded(data: bytes, name: str, offset: int = 0) -> str:
         place = offset + error.start
         raise CorpusError(
             f"{name} is not UTF-8 at byte {place:,} (0x{data[error.start]:02x}); "
-            "convert it, or fetch it again"
+            "unpack it, convert it, or fetch it again"
         ) from error

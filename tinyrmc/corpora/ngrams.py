@@ -22,6 +22,8 @@ import dataclasses
 
 import numpy as np
 
+from ..errors import check_sizes
+
 
 @dataclasses.dataclass
 class _Order:
@@ -64,12 +66,7 @@ class KneserNey:
         order: int = 5,
         boundary: int | None = None,
     ):
-        if order < 1:
-            raise ValueError(f"KneserNey: order must be at least 1, not {order}")
-        if boundary is not None and not 0 <= boundary < vocabulary_size:
-            raise ValueError(
-                f"KneserNey: boundary {boundary} is none of {vocabulary_size} words"
-            )
+        check_sizes("KneserNey", order=order)
         self.vocabulary_size, self.order = vocabulary_size, order
         self.boundary = boundary
         text, reach = self._prepared(ids)
@@ -137,11 +134,11 @@ class KneserNey:
             raise ValueError(
                 f"KneserNey: a text is a row of integers, not {ids.dtype}{[*ids.shape]}"
             )
-        for id in ids.min(), ids.max():
-            if not 0 <= id < self.vocabulary_size:
-                raise ValueError(
-                    f"KneserNey: id {id} is none of {self.vocabulary_size} words"
-                )
+        if not 0 <= ids.min() <= ids.max() < self.vocabulary_size:
+            raise ValueError(
+                f"KneserNey: ids from {ids.min()} to {ids.max()} are not all from 0 to "
+                f"{self.vocabulary_size - 1}"
+            )
         text = ids.astype(np.int64)
         reach = np.arange(len(text))
         if self.boundary is not None:

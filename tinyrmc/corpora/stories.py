@@ -14,14 +14,13 @@ import dataclasses
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from .corpus import CorpusError, MissingCorpus
 from .files import decoded, entries, readable, ungzipped
-from .finding import archives_in, check_archive, command, data_directory
 from .known import Archive
+from .loading import archives_in, check_archive, command, data_directory
 from .words import words_in
 
 TASKS = range(1, 21)
@@ -30,10 +29,7 @@ _WORD = re.compile(r"\w+")
 
 VERSIONS = {"v1.2": ("en", "en-10k"), "v1.1": ("en",)}
 
-_FOLDERS = {
-    "v1.2": ("tasks_1-20_v1-2",),
-    "v1.1": ("tasksv11", "tasks_1-20_v1-1"),
-}
+_FOLDERS = {"v1.2": ("tasks_1-20_v1-2",), "v1.1": ("tasksv11", "tasks_1-20_v1-1")}
 _PATTERNS = {
     "v1.2": (
         "tasks_1-20_v1-2*.tar.gz",
@@ -62,8 +58,6 @@ ARCHIVES = {
     ),
     "v1.1": (),
 }
-# no checksum of it is known, so nothing downloads it for you
-_BY_HAND = {"v1.1": f"fetch {_SITE}tasks_1-20_v1-1.tar.gz into {{folder}}"}
 
 # The first 16 bits of the SHA-256 of the official files, tasks 1 to 20. Nobody has
 # recorded that of the training text of task 3 of en-10k.
@@ -194,8 +188,8 @@ def babi(
 
 def how_to_get(version: str, data_dir: str | Path | None = None) -> str:
     """How to get a version: a command, or what to do."""
-    if version in _BY_HAND:
-        return _BY_HAND[version].format(folder=data_directory(data_dir))
+    if version == "v1.1":  # no checksum of it is known, so it is not downloaded
+        return f"fetch {_SITE}tasks_1-20_v1-1.tar.gz into {data_directory(data_dir)}"
     return f"get it with: {command('babi', data_dir)}"
 
 
@@ -208,16 +202,6 @@ def _places(version: str, variant: str, folder: Path) -> Iterator[Path]:
     yield from archives_in(folder, _PATTERNS[version])
 
 
-def _listed(place: Path) -> Generator[tuple[str, Any, Callable[[], Any]], None, None]:
-    """(its name for messages, its path, how to open it) of each file in a place."""
-    if place.is_dir():
-        for path in sorted(path for path in place.iterdir() if path.is_file()):
-            yield str(path), path, functools.partial(path.open, "rb")
-    else:
-        for name, opened in entries(place):
-            yield f"{place}:{name}", name, opened
-
-
 def _read(
     place: Path, variant: str, official: tuple[Archive, ...]
 ) -> dict[tuple[int, str], tuple[str, bytes]]:
@@ -225,8 +209,9 @@ def _read(
     files: dict[tuple[int, str], tuple[str, bytes]] = {}
     if not place.is_dir():
         check_archive(place, official)
-    with readable(place), contextlib.closing(_listed(place)) as texts:
-        for title, path, opened in texts:
+    with readable(place), contextlib.closing(entries(place)) as texts:
+        for path, opened in texts:
+            title = str(place.parent / path) if place.is_dir() else f"{place}:{path}"
             *_, folder, name = ("", *PurePosixPath(path).parts)
             found = re.fullmatch(r"qa(\d+)_.*(train|test)\.txt", name)
             if not found or folder != variant or int(found[1]) not in TASKS:

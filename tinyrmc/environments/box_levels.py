@@ -195,7 +195,7 @@ def _walk(board: np.ndarray, start: int, goal: int, grid: int) -> list[int]:
     return actions[::-1]
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=4, typed=True)  # True is no number, though equal to 1
 def make(problem: Problem, count: int, seed: int = 0) -> Levels:
     """`count` levels. Those of a smaller count are the first of a larger one.
 

@@ -106,14 +106,16 @@ class BoxWorld(World):
         levels: int = 20_000,
         seed: int = 0,
     ):
-        sizes = {"limit": limit, "colours": colours, "viewport": viewport}
-        for name, number in sizes.items():
-            check_count(name, number)
-        lengths = _as_range("solution_length", solution_length)
-        branches = _as_range("distractors", distractors)
-        depths = _as_range("distractor_length", distractor_length)
-        rooms = _as_range("room", room)
-        self.problem = Problem(lengths, branches, depths, rooms, colours)
+        check_count("limit", limit)
+        check_count("colours", colours)
+        check_count("viewport", viewport)
+        self.problem = Problem(
+            _as_range("solution_length", solution_length),
+            _as_range("distractors", distractors),
+            _as_range("distractor_length", distractor_length),
+            _as_range("room", room),
+            colours,
+        )
         self.limit, self.view, self.viewport = limit, view, viewport
         self.grid = self.problem.room[1] + 2
         if view not in VIEWS:
@@ -158,15 +160,8 @@ class BoxWorld(World):
         So each level of a held-out set can be played once. What follows a level that
         has ended is drawn, as ever.
         """
-        array = hasattr(numbers, "shape")
-        if not (array and numbers.ndim == 1 and len(numbers)) or (
-            numbers.dtype.kind not in "iu"
-        ):
-            found = f"{numbers.dtype}{list(numbers.shape)}" if array else repr(numbers)
-            raise WorldError(
-                "start_levels: give the numbers of one level or more as an array of "
-                f"integers, not {found}"
-            )
+        if numbers.dtype.kind not in "iu":
+            raise WorldError(f"levels are numbered by integers, not {numbers.dtype}")
         xp = namespace(numbers)
         if xp is np and not 0 <= numbers.min() <= numbers.max() < len(self.levels):
             raise WorldError(
@@ -278,7 +273,6 @@ class BoxWorld(World):
         return view
 
     def position(self, state: State) -> Array:
-        """Row and column on the board (B, 2)."""
         xp = namespace(state["place"])
         pairs = self.on(xp)["position"][state["place"]]
         return pairs.view(np.uint8).reshape(-1, 2)
@@ -338,9 +332,8 @@ class BoxWorld(World):
         look = self._whole if whole or self.view == "whole" else self._seen
         codes, held = to_host(look(one))[0], int(to_host(one["held"])[0])
         key = LETTERS[COLOUR + held] if held else "none"
-        lines = [
-            "".join("@" if c == self.you else LETTERS[c] for c in x) for x in codes
-        ]
+        signs = LETTERS[: self.you] + "@"
+        lines = ["".join(signs[code] for code in line) for line in codes]
         colours = self.constants["palette"]
         return f"{drawing.ansi(colours[codes], lines)}\nkey: {key}"
 

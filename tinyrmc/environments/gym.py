@@ -21,8 +21,8 @@ Its CnnPolicy needs pictures of 36 x 36 pixels or more: `scale=8` makes 40 x 40 
 
 from __future__ import annotations
 
-import importlib
 import inspect
+import pkgutil
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -35,7 +35,6 @@ from gymnasium.vector.utils import batch_space
 from . import drawing
 from .world import State, World, WorldError, check_count, check_world
 
-OBSERVATIONS = ("pixels", "codes")
 CELL = 16  # pixels along a side of a cell in `rgb_array`
 METADATA: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 8}
 
@@ -75,7 +74,7 @@ class LevelsEnv(VectorEnv):
         check_count("num_envs", num_envs)
         check_count("scale", scale)
         modes = METADATA["render_modes"]
-        if observation not in OBSERVATIONS:
+        if observation not in ("pixels", "codes"):
             raise WorldError(
                 f"observation must be pixels or codes, not {observation!r}"
             )
@@ -128,10 +127,10 @@ class LevelsEnv(VectorEnv):
             self._state[name][rows] = x
         self._over &= ~rows
 
-    def _require_begun(self, what: str) -> None:
+    def _require_open(self, what: str, begun: bool = True) -> None:
         if self.closed:
             raise WorldError(f"{what}: the environment is closed; make a new one")
-        if not self._state:
+        if begun and not self._state:
             raise WorldError(f"{what}: no level has begun; call reset() first")
 
     def reset(self, *, seed: int | None = None, options: dict | None = None):
@@ -140,13 +139,11 @@ class LevelsEnv(VectorEnv):
         options: {"reset_mask": (num_envs,) bool} begins only those anew
         """
         super().reset(seed=seed)
-        if self.closed:
-            raise WorldError("reset: the environment is closed; make a new one")
+        self._require_open("reset", begun=bool(options))
         if unknown := {*(options or {})} - {"reset_mask"}:
             raise WorldError(f"reset has no option {unknown.pop()!r}, but reset_mask")
         rows = np.ones(self.num_envs, bool)
         if options:
-            self._require_begun("reset_mask")
             rows = options["reset_mask"]
             fits = isinstance(rows, np.ndarray) and rows.dtype == bool
             if not (fits and rows.shape == self._over.shape and rows.any()):
@@ -159,7 +156,7 @@ class LevelsEnv(VectorEnv):
 
     def step(self, actions):
         """(observations, rewards, terminations, truncations, info)."""
-        self._require_begun("step")
+        self._require_open("step")
         actions = np.asarray(actions)
         self.world.check_actions(actions, self.num_envs)
         waiting = self._over.copy()
@@ -174,9 +171,9 @@ class LevelsEnv(VectorEnv):
             noise = self.np_random.random(shape, np.float32)
             outcome = self.world.step(levels, actions[rows], noise, keep_final=True)
             if outcome.final is None:
-                kind = type(self.world).__name__
                 raise WorldError(
-                    f"{kind}._step must give `final` if keep_final is True"
+                    f"{type(self.world).__name__}._step must give `final` if "
+                    "keep_final is True"
                 )
             reward[rows], terminated[rows], truncated[rows] = outcome[:3]
             for name, x in outcome.final.items():
@@ -198,13 +195,11 @@ class LevelsEnv(VectorEnv):
         """A tuple with one picture or text for each level; None without a mode."""
         if self.render_mode is None:
             return None
-        self._require_begun("render")
+        self._require_open("render")
+        whole, rows = self.render_whole, range(self.num_envs)
         if self.render_mode == "ansi":
-            rows = range(self.num_envs)
-            return tuple(
-                self.world.text(self._state, k, self.render_whole) for k in rows
-            )
-        pictures = self.world.rgb(self._state, self.render_whole)
+            return tuple(self.world.text(self._state, k, whole) for k in rows)
+        pictures = self.world.rgb(self._state, whole)
         return tuple(drawing.enlarge(pictures, CELL))
 
 
@@ -260,14 +255,14 @@ def _world(world: str | World, arguments: Mapping[str, Any]) -> World:
             )
         check_world(world)
         return world
-    module, _, name = str(world).partition(":")
     try:
-        kind = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+        kind = pkgutil.resolve_name(str(world))
+        signature = inspect.signature(kind)
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise WorldError(
             f"world must be a World or the text 'module:Class', not {world!r}: {error}"
         ) from error
-    signature = inspect.signature(kind)
+    name = kind.__name__
     try:
         signature.bind(**arguments)
     except TypeError as error:

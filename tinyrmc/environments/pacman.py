@@ -335,7 +335,6 @@ class MiniPacman(World):
         return picture
 
     def position(self, state: State) -> Array:
-        """Pacman's row and column in the maze (B, 2)."""
         return self.on(namespace(state["pacman"]))["places"][state["pacman"]]
 
     def rgb(self, state: State, whole: bool = False) -> Array:
@@ -381,9 +380,8 @@ class MiniPacman(World):
         steps = distances.take(after, axis=0)  # (B, 5, cells)
         to_goal = xp.where(wanted, steps, FAR).min(axis=2)
         danger = xp.where(to_ghost < 2, 2 * FAR - to_ghost, 0)
-        hunts = (
-            (state["power"][:, None] > 0) & (to_ghost < FAR) & (self.rules.ghost > 0)
-        )
+        powered = (state["power"][:, None] > 0) & (self.rules.ghost > 0)
+        hunts = powered & (to_ghost < FAR)
         return xp.where(hunts, to_ghost, to_goal + danger).argmin(axis=1)
 
 

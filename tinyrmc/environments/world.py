@@ -28,9 +28,7 @@ from ..errors import UserError, is_integer
 # name -> array (B, ...); NumPy's or CuPy's, all of one kind
 State: TypeAlias = dict[str, Array]
 
-
 VIEWS = "viewport", "whole"  # what a player may see: a window around it, or all
-ONE = np.float32(1).view(np.uint32)
 LONGEST = 10_000  # steps of a level, before a test calls it endless
 
 
@@ -116,13 +114,13 @@ class World:
 
     def check_actions(self, actions: Array, levels: int) -> None:
         """WorldError unless these are actions, one for each level."""
-        if not hasattr(actions, "shape"):
-            raise WorldError(f"actions must be an array of integers, not {actions!r}")
-        integers = actions.dtype.kind in "iu" and actions.dtype.isnative
-        if actions.shape != (levels,) or not integers:
+        dtype = getattr(actions, "dtype", np.dtype(object))  # of a list: no integers
+        integers = dtype.kind in "iu" and dtype.isnative
+        if not integers or actions.shape != (levels,):
+            found = f"{dtype}{[*np.shape(actions)]}"
             raise WorldError(
-                f"actions must be integers[{levels}], one for each level, not "
-                f"{actions.dtype}{list(actions.shape)}"
+                f"actions must be integers[{levels}] in an array, one for each level, "
+                f"not {found}"
             )
         if namespace(actions) is not np:
             return
@@ -259,11 +257,6 @@ def check_world(world: Any, name: str = "world") -> None:
                 f"{kind}.observation[{what!r}] must be Codes of a tuple and a highest "
                 f"value, such as Codes((5, 5), 9), not {codes!r}"
             )
-    _check_arrays(world, kind)
-
-
-def _check_arrays(world: World, kind: str) -> None:
-    """`check_world` of what it gives in a step."""
     state = world.start(np.zeros((2, world.start_noise), np.float32))
     seen, noise = world.observe(state), np.zeros((2, world.noise), np.float32)
     outcome = world.step(state, np.zeros(2, np.int64), noise)
@@ -321,7 +314,8 @@ def check_noise(noise: Array, width: int, method: str) -> None:
         raise WorldError(f"{method}: noise must be an array [levels, {width}]")
     if noise.dtype != np.float32:
         raise WorldError(f"{method}: noise must be float32, not {noise.dtype}")
+    if namespace(noise) is not np or not noise.size:
+        return
     # as integers, the bits of negative numbers and of NaN are above those of 1
-    looked_at = namespace(noise) is np and noise.size
-    if looked_at and noise.view(np.uint32).max() >= ONE:
+    if noise.view(np.uint32).max() >= np.float32(1).view(np.uint32):
         raise WorldError(f"{method}: noise must be from 0 to below 1")
