@@ -18,12 +18,9 @@
 
 # %%
 import re
-import tempfile
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from IPython.display import Image, display
 
 from tinyrmc import RelationalMemory, course
 from tinyrmc.backend import blas_threads
@@ -524,14 +521,6 @@ plt.show()
 # digit last. A guess: only this digit always meets the same memory, the one with which
 # every text begins. Is it the reading that counts, or the place in the answer? You can
 # find out: train `copy`, where the network writes the first digit first.
-#
-# Here is the package's own picture of a trained network, with some answers:
-
-
-# %% alt="Eight held-out numbers with the right answer and the network's, all the same, and bars of the accuracy at each place, near 100 percent, beside the constant answer's tenth"
-with tempfile.TemporaryDirectory() as folder, blas_threads(1):
-    [path] = trainer.task.pictures(trainer.model, Path(folder))
-    display(Image(path.read_bytes()))
 
 # %% [markdown]
 # ## What has been measured
