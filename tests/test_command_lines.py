@@ -133,7 +133,7 @@ def test_a_finished_run_directory_is_complete(trained):
             "checkpoint.npz",
             "checkpoint.previous.npz",
         ),
-        *("learning_curve.png", "attention.png", ".lock"),
+        *("learning_curve.png", "attention.png"),
     }
     assert (
         trained.config["task"] == "nth_farthest"

@@ -22,9 +22,8 @@ from corpora_files import (
 
 from tinyrmc import corpora
 from tinyrmc.corpora import CorpusError
-from tinyrmc.corpora.known import CORPORA
+from tinyrmc.corpora.known import BABI_ARCHIVES, CORPORA
 from tinyrmc.corpora.loading import find
-from tinyrmc.corpora.stories import ARCHIVES
 
 SMALL = {
     "ptb": ("simple-examples-small.tgz", tarred),
@@ -233,5 +232,5 @@ def test_what_cannot_be_downloaded_is_said(tmp_path, monkeypatch):
 
 def test_all_that_is_downloaded_has_a_checksum():
     archives = [a for known in CORPORA.values() for a in known.archives]
-    archives += [a for version in ARCHIVES.values() for a in version]
+    archives += [a for version in BABI_ARCHIVES.values() for a in version]
     assert all(archive.hash for archive in archives if archive.urls)

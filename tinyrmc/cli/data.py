@@ -25,6 +25,7 @@ from pathlib import Path
 from .. import corpora
 from ..corpora import CORPORA, PARTS, CorpusError, MissingCorpus
 from ..corpora.corpus import DamagedCorpus
+from ..corpora.known import BABI_ARCHIVES
 from ..corpora.loading import (
     cached,
     check_archive,
@@ -33,7 +34,7 @@ from ..corpora.loading import (
     find,
     remedy,
 )
-from ..corpora.stories import ARCHIVES, TASKS, VERSIONS, Babi, babi, how_to_get
+from ..corpora.stories import TASKS, VERSIONS, Babi, babi, how_to_get
 from ..errors import UsageError, nearest
 from ..text import aligned, paragraph, terminal_width
 from .commands import Parser, program
@@ -113,7 +114,7 @@ def _get_babi(data_dir: Path | None) -> list[str]:
     lacks = [
         _incomplete(here[which]) if which in here else f"there is no {' '.join(which)}"
         for which in VARIANTS
-        if ARCHIVES[which[0]] and (which not in here or here[which].missing)
+        if BABI_ARCHIVES[which[0]] and (which not in here or here[which].missing)
     ]
     if lacks:
         try:
@@ -187,7 +188,7 @@ def _list(data_dir: Path | None) -> None:
     to_get: dict[str, None] = {}  # the names that the command takes
     for first, variant in [*((name, "") for name in CORPORA), *VARIANTS]:
         name, kind, sizes = first, "babi" if variant else first, [""] * 4
-        archives = ARCHIVES[first] if variant else CORPORA[first].archives
+        archives = BABI_ARCHIVES[first] if variant else CORPORA[first].archives
         gets = bool(archives)
         try:
             if variant:

@@ -195,3 +195,23 @@ CORPORA = {
         minimum_count=3,
     ),
 }
+
+BABI_SITE = "http://www.thespermwhale.com/jaseweston/babi/"
+BABI_ARCHIVES = {
+    "v1.2": (
+        Archive(
+            "tasks_1-20_v1-2.tar.gz",
+            15_719_851,
+            "sha256:0364ebde659f14d11bc21744516c5ec49d3d06cb692733f66680771244998898",
+            (f"{BABI_SITE}tasks_1-20_v1-2.tar.gz",),
+        ),
+        Archive("tasks_1-20_v1-2.tar.gz", 11_745_123),  # an earlier one of that name
+        Archive(
+            "babi.tar.gz",
+            hash="sha256:"
+            "f7f0bee187efca0d81c3daac1b162cda4eb7f9505dee5ad6846eabbed3dbf92e",
+            urls=("http://parl.ai/downloads/babi/babi.tar.gz",),
+        ),
+    ),
+    "v1.1": (),
+}

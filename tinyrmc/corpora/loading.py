@@ -28,7 +28,7 @@ from .corpus import (
     cut,
 )
 from .files import Text, readable, strings
-from .known import CORPORA, SHORT, WHOLE, Archive, books_for
+from .known import BABI_ARCHIVES, CORPORA, SHORT, WHOLE, Archive, books_for
 from .words import book, newswire, prose, read_book
 
 GIGAWORD = ("gigaword", "gigaword_eng_5", "LDC2011T07")  # what its folder may be called
@@ -354,9 +354,7 @@ def download(name: str, data_dir: str | Path | None = None) -> Path:
     renamed. Addresses are tried in turn. CorpusError if none of them has it.
     """
     if name == "babi":
-        from .stories import ARCHIVES  # which looks for archives as we do
-
-        archives = ARCHIVES["v1.2"]
+        archives = BABI_ARCHIVES["v1.2"]
     else:
         require_known(name)
         archives = CORPORA[name].archives

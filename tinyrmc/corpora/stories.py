@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 
 from .corpus import CorpusError, MissingCorpus
 from .files import decoded, entries, readable, ungzipped
-from .known import Archive
+from .known import BABI_ARCHIVES, BABI_SITE, Archive
 from .loading import archives_in, check_archive, command, data_directory
 from .words import words_in
 
@@ -39,26 +39,6 @@ _PATTERNS = {
     ),
     "v1.1": ("tasks_1-20_v1-1*.tar.gz", "tasksv11*.tar.gz"),
 }
-_SITE = "http://www.thespermwhale.com/jaseweston/babi/"
-ARCHIVES = {
-    "v1.2": (
-        Archive(
-            "tasks_1-20_v1-2.tar.gz",
-            15_719_851,
-            "sha256:0364ebde659f14d11bc21744516c5ec49d3d06cb692733f66680771244998898",
-            (f"{_SITE}tasks_1-20_v1-2.tar.gz",),
-        ),
-        Archive("tasks_1-20_v1-2.tar.gz", 11_745_123),  # an earlier one of that name
-        Archive(
-            "babi.tar.gz",
-            hash="sha256:"
-            "f7f0bee187efca0d81c3daac1b162cda4eb7f9505dee5ad6846eabbed3dbf92e",
-            urls=("http://parl.ai/downloads/babi/babi.tar.gz",),
-        ),
-    ),
-    "v1.1": (),
-}
-
 # The first 16 bits of the SHA-256 of the official files, tasks 1 to 20. Nobody has
 # recorded that of the training text of task 3 of en-10k.
 _DIGESTS = {
@@ -174,7 +154,7 @@ def babi(
         )
     remedy, best = how_to_get(version, data_dir), None
     for place in _places(version, variant, data_directory(data_dir)):
-        files = _read(place, variant, ARCHIVES[version])
+        files = _read(place, variant, BABI_ARCHIVES[version])
         found = Babi(version, variant, place, files, remedy)
         if best is None or len(files) > len(best.files):
             best = found
@@ -189,7 +169,9 @@ def babi(
 def how_to_get(version: str, data_dir: str | Path | None = None) -> str:
     """How to get a version: a command, or what to do."""
     if version == "v1.1":  # no checksum of it is known, so it is not downloaded
-        return f"fetch {_SITE}tasks_1-20_v1-1.tar.gz into {data_directory(data_dir)}"
+        return (
+            f"fetch {BABI_SITE}tasks_1-20_v1-1.tar.gz into {data_directory(data_dir)}"
+        )
     return f"get it with: {command('babi', data_dir)}"
 
 
