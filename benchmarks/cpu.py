@@ -50,7 +50,7 @@ from running import (
 import tinyrmc
 from tinyrmc.cli.commands import Parser, run_main
 from tinyrmc.errors import RunError, UsageError, counted
-from tinyrmc.runs.machine import environment
+from tinyrmc.runs.run import environment
 from tinyrmc.training.workers import available_cores
 
 HERE = Path(__file__).resolve().parent

@@ -13,7 +13,7 @@ from typing import Any
 
 import tinyrmc
 from tinyrmc.cli.commands import Parser
-from tinyrmc.runs.machine import environment
+from tinyrmc.runs.run import environment
 
 
 def load() -> float | None:

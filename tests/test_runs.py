@@ -18,7 +18,7 @@ from tinyruns import contents, error_of
 import tinyrmc
 from tinyrmc import Tensor
 from tinyrmc.config import first_difference
-from tinyrmc.runs import machine
+from tinyrmc.runs import run as machine
 from tinyrmc.runs import run as run_module
 from tinyrmc.runs.files import load_arrays
 from tinyrmc.runs.run import Run
@@ -435,7 +435,7 @@ def test_environment_says_what_matters_and_nothing_private(monkeypatch):
 
 def test_command_under_python_m(tmp_path):
     (tmp_path / "experiment.py").write_text(
-        "from tinyrmc.runs import machine\nprint(machine._command())\n"
+        "from tinyrmc.runs import run as machine\nprint(machine._command())\n"
     )
     surroundings = os.environ | {
         "PYTHONPATH": os.pathsep.join(

@@ -39,8 +39,7 @@ import numpy as np
 
 from ..backend import namespace, to_device, to_host
 from ..errors import RunError, UserError
-from ..runs.machine import usable_cores
-from ..runs.run import Run
+from ..runs.run import Run, usable_cores
 from .trainer import Trainer
 
 # The variables in which a launcher tells how many ranks it has started, and which one

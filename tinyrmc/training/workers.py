@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UserError, why
-from ..runs.machine import usable_cores
+from ..runs.run import usable_cores
 from .discovery import described
 
 # macOS has fork, but its system libraries do not survive one
