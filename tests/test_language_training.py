@@ -153,18 +153,6 @@ def test_sets_are_named_by_different_words():
             type("Bad", (Larger,), {"splits": splits, "presets": presets})
 
 
-def test_who_has_several_sets_must_hear_which_is_meant():
-    for name in ["held_out", "evaluate"]:
-        methods = {
-            "splits": ("validation", "test"),
-            "presets": {"tiny": ("two numbers", Config())},
-            name: lambda self: None,
-        }
-        says = rf"Bad.{name} must take \(self, .*split"
-        with pytest.raises(discovery.TaskError, match=says):
-            type("Bad", (Larger,), methods)
-
-
 def test_a_resumed_run_with_all_steps_done_is_evaluated_on_all_sets(here):
     run = trained()
     lines = timeless(run.metrics())
