@@ -1210,7 +1210,7 @@ for name, preset, metric in floors:
     task = load_task(name).Task
     task = task(task.presets[preset][1])
     task.test_examples = course.fast(task.test_examples, 8)
-    for player, found in task.baselines_on.items():
+    for player, found in task.baselines_on[task.splits[-1]].items():
         print(f"{name} {preset}, {player}: {told(found, metric)}")
 
 # %% [markdown]
