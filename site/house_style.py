@@ -131,7 +131,9 @@ def documented(primitive):
     stand_in.__doc__ = primitive.forward.__doc__
     stand_in.__module__ = primitive.__module__
     stand_in.__wrapped__ = primitive.forward  # whose source is shown
-    stand_in.__signature__ = primitive.__signature__
+    # with names alone after the arrays, as in the source, where Sphinx reads defaults
+    rule = inspect.signature(primitive.forward)
+    stand_in.__signature__ = rule.replace(parameters=[*rule.parameters.values()][1:])
     return stand_in
 
 
