@@ -15,7 +15,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-CHAPTER = HERE.parent / "chapters" / "source" / "00_how_to_read.py"
+CHAPTER = HERE.parent / "chapters" / "source" / "00_first_look.py"
 FIRST = "# Computes one step of a small core"  # in the first cell after the imports
 LAST = "# Draws figure 1\n"  # begins the last cell that is needed
 NAMES = {False: "core-light.svg", True: "core-dark.svg"}

@@ -23,7 +23,7 @@ def rng():
     return np.random.default_rng(14)
 
 
-# --- Chapter 4 ------------------------------------------------------------------------
+# --- Chapter 5 ------------------------------------------------------------------------
 
 
 def test_the_gradient_of_the_cross_entropy_is_the_packages():
@@ -67,7 +67,7 @@ def test_many_steps_are_those_of_the_package():
         assert np.allclose(parameter.data, w, rtol=1e-12)
 
 
-# --- Chapter 13 -----------------------------------------------------------------------
+# --- Chapter 17 -----------------------------------------------------------------------
 
 
 def test_a_bigram_is_counted_by_hand_and_its_rows_are_probabilities(rng):
@@ -127,7 +127,7 @@ def test_a_word_is_drawn_as_the_package_draws_it(rng):
             assert language.sample(logits, temperature, u) == theirs
 
 
-# --- Chapter 14 -----------------------------------------------------------------------
+# --- Chapter 19 -----------------------------------------------------------------------
 
 
 def test_a_hop_is_the_one_of_the_paper_memory_by_memory(rng):
@@ -215,7 +215,7 @@ def test_who_looks_at_the_facts_of_made_up_stories_hits_always():
     np.testing.assert_array_equal(memory_networks.hits(p, counts, facts), [1, 1, 0])
 
 
-# --- Chapter 15 -----------------------------------------------------------------------
+# --- Chapter 21 -----------------------------------------------------------------------
 
 
 def test_returns_are_sums_up_to_the_end(rng):

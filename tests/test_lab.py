@@ -68,7 +68,7 @@ def lab(tmp_path_factory):
     """
     folder, home = tmp_path_factory.mktemp("lab"), tmp_path_factory.mktemp("home")
     (folder / "chapters").mkdir()
-    shutil.copy(CHAPTERS / "00_how_to_read.ipynb", folder / "chapters")
+    shutil.copy(CHAPTERS / "00_first_look.ipynb", folder / "chapters")
     environment = os.environ | {"HOME": str(home), "TINYRMC_FAST": "1"}
     for name in ("CONFIG", "DATA", "RUNTIME"):
         environment[f"JUPYTER_{name}_DIR"] = str(home / name)
@@ -101,7 +101,7 @@ def told(server, home):
 def test_a_chapter_runs_untouched_and_takes_an_answer(lab, window):
     address, token = lab
     window.size(1280, 1000)
-    window.open(f"{address}lab/tree/00_how_to_read.ipynb?token={token}")
+    window.open(f"{address}lab/tree/00_first_look.ipynb?token={token}")
     window.until(READY)
 
     # What is committed must not be taken for what comes now.

@@ -72,7 +72,7 @@ def test_every_page_that_somebody_writes_can_be_edited(monkeypatch):
             for button in context["header_buttons"]
         ]
 
-    assert edited("chapters/05_attention") == ["chapters/source/05_attention.py"]
+    assert edited("chapters/06_attention") == ["chapters/source/06_attention.py"]
     assert edited("index") == ["README.md"]
     assert edited("inside") == ["site/pages/inside.md"]
     assert edited("results/index") == ["benchmarks/README.md"]

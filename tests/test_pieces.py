@@ -145,7 +145,7 @@ def test_without_answers_every_piece_is_the_courses(place):
     found = whose()
     assert set(found.values()) == {("the course's", "yours is not written yet")}
     assert list(found)[-1] == "step" and len(found) == 13
-    assert [piece.name for piece in course.pieces(8)] == list(found)[:-3]
+    assert [piece.name for piece in course.pieces(9)] == list(found)[:-3]
 
 
 def is_mine(function):
@@ -160,12 +160,12 @@ def test_a_right_answer_is_a_piece_from_then_on(place):
     found = whose()
     mine = [name for name, (owner, _) in found.items() if owner == "yours"]
     assert mine == ["layer_norm", "sigmoid"]
-    my = course.pieces(8)
+    my = course.pieces(9)
     assert is_mine(my.sigmoid.__wrapped__)
     assert np.allclose(my.sigmoid(np, M), equations.sigmoid(np, M))
-    assert "chapter 8  sigmoid                yours" in repr(my)
+    assert "chapter 9  sigmoid                yours" in repr(my)
     with pytest.raises(AttributeError, match="no piece 'step'"):
-        getattr(my, "step")  # noqa: B009, of chapter 9
+        getattr(my, "step")  # noqa: B009, of chapter 10
 
 
 def gated_vjp(g, f, i, m, candidate, forget_bias):
@@ -177,7 +177,7 @@ def gated_vjp(g, f, i, m, candidate, forget_bias):
 def test_derivatives_are_yours_where_the_complex_step_takes_them(place):
     gates.gated_vjp.check(gated_vjp)
     saved_answers.save("gates", "gate_vjp", gate_of_every_slot)  # no derivative
-    found = {piece.name: piece for piece in course.vjps(8)}
+    found = {piece.name: piece for piece in course.vjps(9)}
     assert found["gated_vjp"].whose == "yours"
     assert is_mine(found["gated_vjp"].function)
     assert not is_mine(found["gate_vjp"].function)
@@ -185,7 +185,7 @@ def test_derivatives_are_yours_where_the_complex_step_takes_them(place):
     assert "takes the arguments" in found["gate_vjp"].why
     assert "state_vjp" not in found and "state_vjp" in repr(course.vjps())
     whole = gates.gated_vjp.case(1)
-    mine, right = course.vjps(8).gated_vjp(*whole), gates.gated_vjp(*whole)
+    mine, right = course.vjps(9).gated_vjp(*whole), gates.gated_vjp(*whole)
     assert all(map(np.allclose, mine, right))
 
 

@@ -318,7 +318,7 @@ def test_icons_are_drawn_without_the_icon_script(address, window):
     masks = """[...document.querySelectorAll(".fa-solid, .fa-brands, .fa-regular")]
         .map(e => getComputedStyle(e, "::before").maskImage.slice(0, 9))"""
     window.size(*LAPTOP)
-    for page in ("index.html", "chapters/00_how_to_read.html"):
+    for page in ("index.html", "chapters/00_first_look.html"):
         window.open(address + page)
         assert {*window.run(masks)} == {'url("data'}
         assert not any("fontawesome.js" in each for each in window.requests)

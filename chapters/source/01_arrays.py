@@ -136,7 +136,7 @@ print("means of the slots, right:", right.mean(axis=-1).round(2) + 0.0)
 
 # %% [markdown]
 # **Exercise 1.** Subtract every slot's own mean, the first half of layer normalisation
-# (chapter 7). Whatever stands in front of the last axis stays as it is.
+# (chapter 8). Whatever stands in front of the last axis stays as it is.
 
 
 # %%
@@ -319,7 +319,7 @@ ex.one_hot.check(one_hot)
 
 # %% [markdown]
 # Multiply a one-hot row by a memory, and it *picks* a slot. A row of shares that sum to
-# 1 is a softer way of pointing. Attention (chapter 5) computes such rows.
+# 1 is a softer way of pointing. Attention (chapter 6) computes such rows.
 
 # %%
 M = rng.normal(size=(3, 4)).round(1) + 0.0

@@ -1,4 +1,4 @@
-"""Answers to chapters 0 to 3 that no list of mistakes has: WRONG ones, RIGHT ones."""
+"""Answers to chapters 0 to 4 that no list of mistakes has: WRONG ones, RIGHT ones."""
 
 import math
 

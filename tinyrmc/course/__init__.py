@@ -9,9 +9,9 @@ course.fast(2000, 200)               fewer steps when a chapter is only tried
 course.assets()                      the folder of the trained networks
 course.summary("language_modeling")  committed results, an empty dict if there are none
 course.book()                        the text of Alice's Adventures in Wonderland
-course.pieces(8)                     the core in pieces, yours where you wrote them
-course.vjps(8)                       the derivatives of chapters 2 to 8, likewise
-course.little_tape()                 the tape of chapter 2, likewise
+course.pieces(9)                     the core in pieces, yours where you wrote them
+course.vjps(9)                       the derivatives of chapters 3 to 9, likewise
+course.little_tape()                 the tape of chapter 3, likewise
 course.least(5, f=f, g=g)            the least seconds that each function takes
 course.held(tape)                    bytes that a tape keeps for backward
 course.draw_tape(loss)               a recorded expression as a graph

@@ -1,14 +1,14 @@
 """The core in pieces, yours where you have written them.
 
-    my = course.pieces(8)                  of chapters 5 to 8
+    my = course.pieces(9)                  of chapters 6 to 9
     my.gate(np, x, h, W, U, b)             as equations.gate
     my.gate(primitives, x, h, W, U, b)     the same, recorded on the tape
     my                                     shows which of them are yours
-    course.vjps(8)                         the derivatives of chapters 2 to 8, likewise
-    LittleTape = course.little_tape()      the tape of chapter 2, likewise
+    course.vjps(9)                         the derivatives of chapters 3 to 9, likewise
+    LittleTape = course.little_tape()      the tape of chapter 3, likewise
 
-The pieces of chapters 5 to 8 have the names and arguments of `equations.py`, those of
-chapter 9 the arguments that they have there. Each is what you wrote in its chapter, if
+The pieces of chapters 6 to 9 have the names and arguments of `equations.py`, those of
+chapter 10 the arguments that they have there. Each is what you wrote in its chapter, if
 it gives right values on NumPy and a right gradient on the tape. Otherwise it is the
 course's, and the table says why.
 """
@@ -34,25 +34,25 @@ Function = Callable[..., Any]
 
 # (name in equations.py, chapter, module of its exercises, exercise)
 PIECES = (
-    ("softmax", 5, "attention", "softmax"),
-    ("attention_weights", 5, "attention", "attention_weights"),
-    ("attention", 5, "attention", "attention"),
-    ("append_rows", 6, "encoding", "append_rows"),
-    ("multi_head_attention", 6, "encoding", "encode_with_heads"),
-    ("layer_norm", 7, "normalisation", "layer_norm"),
-    ("mlp", 7, "normalisation", "mlp"),
-    ("g_psi", 7, "normalisation", "g_psi"),
-    ("sigmoid", 8, "gates", "sigmoid"),
-    ("gate", 8, "gates", "gate_of_every_slot"),
+    ("softmax", 6, "attention", "softmax"),
+    ("attention_weights", 6, "attention", "attention_weights"),
+    ("attention", 6, "attention", "attention"),
+    ("append_rows", 7, "encoding", "append_rows"),
+    ("multi_head_attention", 7, "encoding", "encode_with_heads"),
+    ("layer_norm", 8, "normalisation", "layer_norm"),
+    ("mlp", 8, "normalisation", "mlp"),
+    ("g_psi", 8, "normalisation", "g_psi"),
+    ("sigmoid", 9, "gates", "sigmoid"),
+    ("gate", 9, "gates", "gate_of_every_slot"),
 )
-WHOLE = (9, "memory", ("update_memory", "output", "step"))
+WHOLE = (10, "memory", ("update_memory", "output", "step"))
 # The derivatives, each under the name of its exercise: (chapter, module, names)
 BACKWARD = (
-    (2, "tape", ("unbroadcast", "stacks_vjp", "softmax_vjp")),
-    (5, "attention", ("attention_vjp",)),
-    (7, "normalisation", ("layer_norm_gradient",)),
-    (8, "gates", ("gate_vjp", "gated_vjp")),
-    (9, "memory", ("state_vjp", "through_time")),
+    (3, "tape", ("unbroadcast", "stacks_vjp", "softmax_vjp")),
+    (6, "attention", ("attention_vjp",)),
+    (8, "normalisation", ("layer_norm_gradient",)),
+    (9, "gates", ("gate_vjp", "gated_vjp")),
+    (10, "memory", ("state_vjp", "through_time")),
 )
 THE_COURSES, YOURS, UNWRITTEN = "the course's", "yours", "yours is not written yet"
 
@@ -92,7 +92,7 @@ class Pieces:
 
 
 def pieces(last: int = WHOLE[0]) -> Pieces:
-    """The pieces of chapters 5 to `last`; see the text of this module."""
+    """The pieces of chapters 6 to `last`; see the text of this module."""
     found = [_piece(*each) for each in PIECES if each[1] <= last]
     if last >= WHOLE[0]:  # these take xp themselves, and call `my` other pieces
         found += _judged(*WHOLE, {"my": Pieces(found), "equations": equations})
@@ -100,7 +100,7 @@ def pieces(last: int = WHOLE[0]) -> Pieces:
 
 
 def vjps(last: int = BACKWARD[-1][0]) -> Pieces:
-    """The derivatives of chapters 2 to `last`: yours where they are right.
+    """The derivatives of chapters 3 to `last`: yours where they are right.
 
     They take NumPy's arrays, and no xp.
     """
@@ -115,11 +115,11 @@ def vjps(last: int = BACKWARD[-1][0]) -> Pieces:
 
 
 def little_tape() -> Any:
-    """The class LittleTape of chapter 2: yours, with your Node and your vjps in it, if
+    """The class LittleTape of chapter 3: yours, with your Node and your vjps in it, if
     it is right. It prints whose it is.
     """
     names = ("unbroadcast", "stacks_vjp", "Node", "LittleTape")
-    *_, tape = _judged(2, "tape", names, {})
+    *_, tape = _judged(3, "tape", names, {})
     print(f"LittleTape: {tape.whose}" + f" ({tape.why})" * bool(tape.why))
     return tape.function
 

@@ -1,4 +1,4 @@
-"""Chapter 5: attention, equation 1."""
+"""Chapter 6: attention, equation 1."""
 
 from __future__ import annotations
 

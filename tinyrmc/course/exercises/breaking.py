@@ -1,4 +1,4 @@
-"""Chapter 11: planted bugs, for you to find and mend."""
+"""Chapter 15: planted bugs, for you to find and mend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter 16: derivatives by hand, of a norm and of a weight that every step uses."""
+"""Chapter 23: derivatives by hand, of a norm and of a weight that every step uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter 17: a batch in pieces."""
+"""Chapter 24: a batch in pieces."""
 
 from __future__ import annotations
 

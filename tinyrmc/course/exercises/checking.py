@@ -1,4 +1,4 @@
-"""Chapter 3: checking gradients."""
+"""Chapter 4: checking gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter 18: a sum that 32 threads take together."""
+"""Chapter 25: a sum that 32 threads take together."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
     exact(g, Q, K, V)      the gradients of Q, K and V, good to the last digits or so
 
 It knows nothing of a backward formula: every entry is moved by 1e-30 i, and forward
-says what becomes of it (chapter 3).
+says what becomes of it (chapter 4).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Chapter 6: encoding new memories, equation 2; what holds for any attention."""
+"""Chapter 7: encoding new memories, equation 2; what holds for any attention."""
 
 from __future__ import annotations
 

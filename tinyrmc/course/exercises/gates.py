@@ -1,4 +1,4 @@
-"""Chapter 8: gates, equations 3 to 6, and what they keep."""
+"""Chapter 9: gates, equations 3 to 6, and what they keep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter 4: learning: a loss and its gradient, and what to do with a gradient."""
+"""Chapter 5: learning: a loss and its gradient, and what to do with a gradient."""
 
 from __future__ import annotations
 

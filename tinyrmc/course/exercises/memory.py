@@ -1,4 +1,4 @@
-"""Chapter 9: the memory update, equations 7 to 9, and the whole step."""
+"""Chapter 10: the memory update, equations 7 to 9, and the whole step."""
 
 from __future__ import annotations
 
@@ -508,7 +508,7 @@ def _output_one_step_late(step_vjp, xs, states, g):
 @exercise(
     cases=_sequences,
     hints=[
-        "The walk of chapter 2 with a whole step in place of an entry: from the last "
+        "The walk of chapter 3 with a whole step in place of an entry: from the last "
         "step to the first. After the last step nobody needs m any more.",
         "h of step t is used twice: by the loss, which gives g[t], and by step t + 1. "
         "Add both before you call step_vjp. All steps use the same weights.",

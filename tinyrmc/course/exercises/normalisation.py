@@ -1,4 +1,4 @@
-"""Chapter 7: layer normalisation and the row-wise MLP, g_psi of equation 7."""
+"""Chapter 8: layer normalisation and the row-wise MLP, g_psi of equation 7."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter 10: the task "nth farthest", its inputs and its floors."""
+"""Chapter 13: the task "nth farthest", its inputs and its floors."""
 
 from __future__ import annotations
 
@@ -412,12 +412,12 @@ def _candidate(x, m, p):
 @recorded(
     cases=_normed_steps,
     hints=[
-        "Copy your step of chapter 9. One line of it changes: the one with equation 2.",
+        "Copy your step of chapter 10. One line of it changes: the one with equation 2.",
         'normed_attention(xp, m, x, p["W_q"], p["W_k"], p["W_v"], p["qkv_gain"], '
         'p["qkv_offset"])',
     ],
     mistakes={
-        "your step has no norm on queries, keys and values: it is that of chapter 9": (
+        "your step has no norm on queries, keys and values: it is that of chapter 10": (
             lambda x, m, h, p: memory.step(np, x, m, h, p)
         ),
         "your gates see a normalised input; the norm is for attention alone": (
@@ -435,7 +435,7 @@ def _candidate(x, m, p):
 def normed_step(xp, x, m, h, p):
     """Equations 2 to 9, with a norm on queries, keys and values.
 
-    As `step` of chapter 9; p also has qkv_gain and qkv_offset, (3 F,) each.
+    As `step` of chapter 10; p also has qkv_gain and qkv_offset, (3 F,) each.
     """
     kinds = p["W_q"], p["W_k"], p["W_v"]
     attended = normed_attention(xp, m, x, *kinds, p["qkv_gain"], p["qkv_offset"])

@@ -1,4 +1,4 @@
-"""Chapter 12: programs, sequences of different lengths, and what counts as right."""
+"""Chapter 16: programs, sequences of different lengths, and what counts as right."""
 
 from __future__ import annotations
 

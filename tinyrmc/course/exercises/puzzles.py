@@ -1,4 +1,4 @@
-"""Chapter 20: fifteen puzzles, one line of array code each."""
+"""Chapter 2: fifteen puzzles, one line of array code each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter 2: an engine of your own."""
+"""Chapter 3: an engine of your own."""
 
 from __future__ import annotations
 
@@ -884,7 +884,7 @@ class LittleTape:
         return [gradients.get(node, np.zeros(node.data.shape)) for node in wanted]
 
 
-# --- Chapter 4: another entry for the tape --------------------------------------------
+# --- Chapter 5: another entry for the tape --------------------------------------------
 
 
 _softmax_step = by_complex_step(lambda x: np.exp(log_shares(x)), "x")

@@ -1,4 +1,4 @@
-"""Chapter 15: returns, policy gradients, V-trace, and states that begin anew."""
+"""Chapter 21: returns, policy gradients, V-trace, and states that begin anew."""
 
 from .gradient import policy_gradient
 from .returns import returns

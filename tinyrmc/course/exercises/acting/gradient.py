@@ -1,4 +1,4 @@
-"""Chapter 15: how the logits should move so that good actions become likelier."""
+"""Chapter 21: how the logits should move so that good actions become likelier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter 15: what a step has brought in the end."""
+"""Chapter 21: what a step has brought in the end."""
 
 from __future__ import annotations
 

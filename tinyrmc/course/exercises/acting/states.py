@@ -1,4 +1,4 @@
-"""Chapter 15: a new episode begins with a new state."""
+"""Chapter 21: a new episode begins with a new state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter 15: V-trace, what to learn from the actions of an older policy."""
+"""Chapter 21: V-trace, what to learn from the actions of an older policy."""
 
 from __future__ import annotations
 

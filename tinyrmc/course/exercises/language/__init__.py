@@ -1,4 +1,4 @@
-"""Chapter 13: counts, perplexity, windows, the loss over all words, and sampling."""
+"""Chapter 17: counts, perplexity, windows, the loss over all words, and sampling."""
 
 from .counting import bigram, perplexity
 from .loss import cross_entropy, log_sum_exp_in_blocks

@@ -1,4 +1,4 @@
-"""Chapter 13: what counting says of the next word, and how good that is."""
+"""Chapter 17: what counting says of the next word, and how good that is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter 13: the loss over all words, its gradient, and the sum in blocks."""
+"""Chapter 17: the loss over all words, its gradient, and the sum in blocks."""
 
 from __future__ import annotations
 

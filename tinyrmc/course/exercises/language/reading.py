@@ -1,4 +1,4 @@
-"""Chapter 13: reading a text in windows, and writing one."""
+"""Chapter 17: reading a text in windows, and writing one."""
 
 from __future__ import annotations
 

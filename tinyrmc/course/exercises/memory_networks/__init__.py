@@ -1,4 +1,4 @@
-"""Chapter 14: one hop and its gradient, sentences as memories, many hops, and what they
+"""Chapter 19: one hop and its gradient, sentences as memories, many hops, and what they
 look at.
 """
 

@@ -1,4 +1,4 @@
-"""Chapter 14: how often hops look at what they should."""
+"""Chapter 19: how often hops look at what they should."""
 
 from __future__ import annotations
 

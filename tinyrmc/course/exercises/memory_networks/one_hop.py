@@ -1,4 +1,4 @@
-"""Chapter 14: one hop, forward and backward."""
+"""Chapter 19: one hop, forward and backward."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ def _with_the_question(u, m, c):
         "the memories, which are the last axis of the scores.",
         "m @ u[..., None] has the shape (..., N, 1), whatever the leading axes are. "
         "[..., 0] takes the last axis away.",
-        "ex_5.softmax is chapter 5's. The sum of p_i c_i is a product again: "
+        "ex_5.softmax is chapter 6's. The sum of p_i c_i is a product again: "
         "p[..., None, :] @ c.",
     ],
     mistakes={
-        "you divide the match by the square root of d, as chapter 5 does: a memory "
+        "you divide the match by the square root of d, as chapter 6 does: a memory "
         "network does not": scaled,
         "you do not subtract the largest match before the exponential: it "
         "overflows": _looking(softmax_that_overflows),

@@ -1,4 +1,4 @@
-"""Chapter 14: where words stand in a sentence, and sentences in a story."""
+"""Chapter 19: where words stand in a sentence, and sentences in a story."""
 
 from __future__ import annotations
 

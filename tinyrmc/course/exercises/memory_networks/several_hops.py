@@ -1,4 +1,4 @@
-"""Chapter 14: several hops with shared tables, and what is left without the softmax."""
+"""Chapter 19: several hops with shared tables, and what is left without the softmax."""
 
 from __future__ import annotations
 

@@ -1,0 +1,409 @@
+# %% [markdown]
+# # 2. Puzzles
+#
+# **Arrays, in one line.** As long as you like: twenty minutes for the first set, an
+# hour for both. You need chapter 1 (arrays).
+#
+# Here are fifteen small functions. Each is one line, and each occurs somewhere in this
+# course. The first eight come now; the others are a second set, for whenever you like.
+# The rules make puzzles of them:
+#
+# - **One line**: `return` and an expression. **No loop**, and no comprehension.
+# - **Few words**: operators, among them `@`, comparisons, `np.where`, `np.arange`,
+#   `.shape` and `.T`. No `sum`, no `eye`, no `cumsum`.
+# - **No looking up**: square brackets may hold numbers, `None` and slices, but no
+#   arrays.
+# - **No calls of your own**: where an earlier puzzle helps, copy its line.
+#
+# What is left is broadcasting, comparing and multiplying. Most of the puzzles are a
+# comparison of two aranges, one of them as a column, and a product. `check` looks at
+# your numbers, and then reads your line. Each picture shows what goes in, and what
+# comes out.
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+
+from tinyrmc import course
+from tinyrmc.course.exercises import puzzles as ex
+
+course.setup()
+
+
+# %% tags=["hide-input"]
+# Draws a puzzle: its arguments as grids, an arrow, and what comes out
+def picture(puzzle, **arguments):
+    grids = [(name, as_grid(name, each)) for name, each in arguments.items()]
+    grids.append(("", as_grid("", puzzle(**arguments))))
+    width = sum(grid.shape[1] + 1.2 for _, grid in grids)
+    height = max(len(grid) for _, grid in grids)
+    _, panel = plt.subplots(figsize=(0.42 * width + 0.4, 0.42 * height + 0.5))
+    left = 0.0
+    for name, grid in grids:
+        if not name:  # what comes out
+            arrow = {"arrowstyle": "-|>", "color": "0.4"}
+            panel.annotate("", (left + 0.5, 0.5), (left - 0.7, 0.5), arrowprops=arrow)
+            left += 1.2
+        draw_cells(panel, left, grid, "C1" if not name else "C0")
+        panel.text(left - 0.5, 1.1, name, va="bottom")
+        left += grid.shape[1] + 0.6
+    panel.set(xlim=(-0.7, left), ylim=(0.6 - height, 1.8), aspect="equal")
+    panel.axis("off")
+
+
+def as_grid(name, value):
+    """Rows and columns. A number for each row is a column; units of 1 are left out."""
+    array = np.asarray(value)
+    if array.ndim == 1 and name in ("labels", "lengths", "order"):
+        return array[:, None]
+    return np.atleast_2d(array[..., 0] if array.ndim == 3 else array)
+
+
+def draw_cells(panel, left, grid, colour):
+    """Darker is larger; True is dark, False is empty."""
+    largest = max(float(abs(grid).max()), 1.0)
+    for (row, column), number in np.ndenumerate(grid):
+        strength = 0.6 * abs(float(number)) / largest
+        place = (left + column - 0.5, -row + 0.02)
+        look = {"facecolor": colour, "edgecolor": "none", "alpha": strength}
+        panel.add_patch(plt.Rectangle(place, 1, 0.96, **look))
+        panel.add_patch(plt.Rectangle(place, 1, 0.96, fill=False, edgecolor="0.75"))
+        if grid.dtype != bool:
+            middle = left + column, 0.5 - row
+            panel.text(*middle, f"{number:.2g}", ha="center", va="center", fontsize=9)
+
+
+# %% [markdown]
+# **The first set.**
+#
+# ## 1. Ones
+#
+# A row of $n$ ones. A product with it is a sum.
+
+# %% alt="Four cells in a row, a 1 in each"
+picture(ex.ones, n=4)
+
+
+# %%
+def ones(n):
+    """n ones: a number -> (n,)."""
+    ...
+
+
+ex.ones.check(ones)
+
+# %% [markdown]
+# ## 2. Total
+#
+# The sum of all entries of a vector. Some of them may be 0.
+
+# %% alt="A row of four numbers, 3, -1, 4 and 2, and beside it their sum, 8"
+picture(ex.total, x=np.array([3.0, -1.0, 4.0, 2.0]))
+
+
+# %%
+def total(x):
+    """The sum of all entries: x (N,) -> a number."""
+    ...
+
+
+ex.total.check(total)
+
+# %% [markdown]
+# ## 3. Identity
+#
+# Ones on the diagonal, as in the first memory of chapter 10.
+
+# %% alt="A square of four by four cells, ones on the diagonal and zeros elsewhere"
+picture(ex.identity, n=4)
+
+
+# %%
+def identity(n):
+    """Ones on the diagonal, else zeros: a number -> (n, n)."""
+    ...
+
+
+ex.identity.check(identity)
+
+# %% [markdown]
+# ## 4. One-hot
+#
+# Labels become rows with a single 1, as every symbol does in this course.
+
+# %% alt="Three labels, 2, 0 and 1, and beside them three rows of four cells with a 1 in column 2, 0 and 1"
+picture(ex.one_hot, labels=np.array([2, 0, 1]), C=4)
+
+
+# %%
+def one_hot(labels, C):
+    """A 1 at each label's place: labels (B,), of C classes -> (B, C)."""
+    ...
+
+
+ex.one_hot.check(one_hot)
+
+# %% [markdown]
+# ## 5. Look up
+#
+# Each word takes its row from a table. As array code that would be `table[labels]`. As
+# a product it is the line you have just written, times the table.
+
+# %% alt="Labels 2, 0 and 2, a table of three rows, and the rows 2, 0 and 2 of the table"
+picture(
+    ex.look_up, labels=np.array([2, 0, 2]), table=np.array([[1.0, 2], [3, 4], [5, 6]])
+)
+
+
+# %%
+def look_up(labels, table):
+    """A row of the table for each label: labels (B,), table (C, F) -> (B, F)."""
+    ...
+
+
+ex.look_up.check(look_up)
+
+# %% [markdown]
+# ## 6. Causal mask
+#
+# A network that predicts the next word must not look at it. Row $t$ says at which times
+# $s$ the time $t$ may look.
+
+# %% alt="A square of four by four cells, true on and below the diagonal"
+picture(ex.causal_mask, T=4)
+
+
+# %%
+def causal_mask(T):
+    """Which times s may time t look at? Those up to itself: a number -> (T, T)."""
+    ...
+
+
+ex.causal_mask.check(causal_mask)
+
+# %% [markdown]
+# ## 7. Padding mask
+#
+# Sequences of different lengths lie in one array, filled up behind their ends. Which
+# entries count?
+
+# %% alt="Lengths 2, 4 and 1, and three rows of four cells: the first 2, 4 and 1 of them are true"
+picture(ex.padding_mask, lengths=np.array([2, 4, 1]), T=4)
+
+
+# %%
+def padding_mask(lengths, T):
+    """True inside each sequence, False behind its end: lengths (B,) -> (B, T)."""
+    ...
+
+
+ex.padding_mask.check(padding_mask)
+
+# %% [markdown]
+# ## 8. Cumulative sum
+#
+# Row $t$ becomes the sum of the rows up to $t$. Think of a mask as a matrix of numbers.
+
+# %% alt="Four rows of two numbers, and beside them their running sums down the columns"
+picture(ex.cumulative_sum, x=np.array([[1.0, 0], [2, 1], [3, 0], [4, 1]]))
+
+
+# %%
+def cumulative_sum(x):
+    """Row t is the sum of the rows up to t: x (..., T, F) -> (..., T, F)."""
+    ...
+
+
+ex.cumulative_sum.check(cumulative_sum)
+
+# %% [markdown]
+# **The second set.**
+#
+# ## 9. Changes
+#
+# Row $t$ less the row before it. What is the inverse of the matrix of puzzle 8?
+
+# %% alt="Running sums, and beside them the four rows that they were made of"
+picture(ex.changes, x=np.array([[1.0, 0], [3, 1], [6, 1], [10, 2]]))
+
+
+# %%
+def changes(x):
+    """Row t less row t - 1, the first as it is: x (..., T, F) -> (..., T, F).
+
+    That undoes `cumulative_sum`.
+    """
+    ...
+
+
+ex.changes.check(changes)
+
+# %% [markdown]
+# ## 10. Shuffle
+#
+# Slots in another order, as in chapter 7 (invariants).
+
+# %% alt="A memory of four slots, an order, and the slots 2, 0, 3 and 1 below each other"
+picture(
+    ex.shuffle,
+    M=np.array([[0.0, 0], [1, 1], [2, 2], [3, 3]]),
+    order=np.array([2, 0, 3, 1]),
+)
+
+
+# %%
+def shuffle(M, order):
+    """Slot i of the result is slot order[i] of M: M (..., N, F), order (N,)."""
+    ...
+
+
+ex.shuffle.check(shuffle)
+
+# %% [markdown]
+# ## 11. Unshuffle
+#
+# And back again, without sorting the order.
+
+# %% alt="A shuffled memory, the order that did it, and the four slots in their first order"
+picture(
+    ex.unshuffle,
+    M=np.array([[2.0, 2], [0, 0], [3, 3], [1, 1]]),
+    order=np.array([2, 0, 3, 1]),
+)
+
+
+# %%
+def unshuffle(M, order):
+    """What `shuffle` with this order has made M of: M (..., N, F), order (N,)."""
+    ...
+
+
+ex.unshuffle.check(unshuffle)
+
+# %% [markdown]
+# ## 12. Ranks
+#
+# How many are smaller? Nothing needs to be sorted: compare every number with every
+# other.
+
+# %% alt="Four numbers, 30, 10, 20 and 50, and their ranks, 2, 0, 1 and 3"
+picture(ex.ranks, x=np.array([30.0, 10, 20, 50]))
+
+
+# %%
+def ranks(x):
+    """How many of all numbers are smaller than each of them: x (N,) -> (N,)."""
+    ...
+
+
+ex.ranks.check(ranks)
+
+# %% [markdown]
+# ## 13. Heads
+#
+# The $F$ units of a row belong to $H$ heads, side by side. Which units share a head?
+
+# %% alt="A square of six by six cells with three true blocks of two by two along the diagonal"
+picture(ex.head_mask, F=6, H=3)
+
+
+# %%
+def head_mask(F, H):
+    """Which of F units share one of H heads, which lie side by side -> (F, F)."""
+    ...
+
+
+ex.head_mask.check(head_mask)
+
+# %% [markdown]
+# ## 14. Last step
+#
+# The output of each sequence's last step, and not what stands behind its end.
+
+# %% alt="Three sequences of three steps, their lengths 2, 3 and 1, and the steps 2, 5 and 6"
+picture(
+    ex.last_step,
+    x=np.array([[[1.0], [2], [9]], [[3], [4], [5]], [[6], [9], [9]]]),
+    lengths=np.array([2, 3, 1]),
+)
+
+
+# %%
+def last_step(x, lengths):
+    """The last step inside each sequence: x (B, T, F), lengths (B,) -> (B, F)."""
+    ...
+
+
+ex.last_step.check(last_step)
+
+# %% [markdown]
+# ## 15. Gates
+#
+# Equation 7 with a gate for each slot. Here you may use `np.exp` and `np.tanh`, too.
+
+# %% alt="A memory of two slots, gates and what is new: the first slot stays as it was, the second is written anew"
+picture(
+    ex.gated,
+    M=np.array([[4.0, 4], [4, 4]]),
+    f=np.array([[9.0], [-9]]),
+    i=np.array([[-9.0], [9]]),
+    new=np.array([[4.0, -4], [4, -4]]),
+)
+
+
+# %%
+def gated(M, f, i, new):
+    """sigmoid(f) M + sigmoid(i) tanh(new), equation 7 with a gate for each slot.
+
+    M, new (..., N, F), f and i (..., N, 1) -> (..., N, F).
+    """
+    ...
+
+
+ex.gated.check(gated)
+
+# %% [markdown]
+# ## What falls short
+#
+# A line that you cannot read a week later is no gain, and a matrix of zeros and ones is
+# a costly way to move rows. So use the library's `cumsum` and `take`. What is worth
+# keeping is the idea: a mask, a sum, a shuffle and a look into a table are each a
+# product with a matrix, and the gradient goes back through its transpose.
+#
+# ## Takeaways
+#
+# - Comparing a column with a row gives a table of all pairs.
+# - A product with ones is a sum, with a one-hot row a look-up, with a mask a sum over
+#   what the mask allows.
+# - The transpose of a shuffle undoes it, and it also takes the gradient back.
+#
+# **Further.** Why does `look_up` have a derivative with respect to the table, but none
+# with respect to the labels? What does `changes` do to a gradient on its way back?
+# Which of the fifteen could attention do, with a softmax of large scores in the place
+# of a one-hot row?
+
+# %% tags=["hide-cell"]
+# Answer 1
+# The result is linear in the table, and each row's gradient is the sum of
+# those that came back from its uses, one-hot transposed. A label only enters through a
+# comparison. It is flat wherever it is not a jump.
+labels, table = np.array([2, 0, 2]), np.zeros((3, 2))
+g = np.array([[1.0, 2], [3, 4], [5, 6]])
+print("gradient of the table:", *(ex.one_hot(labels, 3).T @ g))
+
+# %% tags=["hide-cell"]
+# Answer 2
+# The transpose. Row t of the gradient less the row after it.
+g = np.array([[1.0], [2], [4], [8]])
+D = ex.changes(np.eye(4))  # its matrix
+print("back:", *(D.T @ g)[:, 0], "  by hand:", *(g - np.vstack([g[1:], [[0.0]]]))[:, 0])
+
+# %% tags=["hide-cell"]
+# Answer 3
+# All that pick one row: look up, shuffle, unshuffle, last step. With one-hot
+# keys and scores of 30, the softmax is a one-hot row to twelve digits.
+from tinyrmc.course.exercises import attention
+
+order, M = np.array([2, 0, 3, 1]), np.arange(8.0).reshape(4, 2)
+queries, keys = 60 * ex.one_hot(order, 4), np.eye(4)
+print(np.allclose(attention.attention_weights(queries, keys) @ M, ex.shuffle(M, order)))
