@@ -353,6 +353,31 @@ def test_a_run_that_died_before_its_last_evaluation_is_evaluated(copy, trained):
     assert_same_run(copy, trained)
 
 
+def test_a_run_killed_while_its_last_checkpoint_was_written_shows_its_end(
+    trained, monkeypatch, capsys
+):
+    """Of which the line of metrics is there, and half a checkpoint beside the one that
+    was taken before the last evaluation.
+    """
+
+    def killed(self, arrays, state, instead=False):
+        if instead:
+            self.checkpoint.with_name("checkpoint.npz.partial").write_bytes(b"PK")
+            raise KeyboardInterrupt
+        save(self, arrays, state)
+
+    save = Run.save
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Run, "save", killed)
+        train.main([*TINY, "--seed", "5", "--run", "copy"])
+    assert "test_accuracy" in Run.open("copy").metrics()[-1]
+    assert train.main(["--resume", "copy"]) == 0
+    out = capsys.readouterr().out
+    assert "finished already" not in out and re.search(r"test accuracy +[\d.]+", out)
+    assert list(Path("copy").glob("*.partial")) == []
+    assert_same_run(Run.open("copy"), trained)
+
+
 def test_a_finished_run_is_left_as_it_is(copy, capsys):
     before = contents()
     assert train.main(["--resume", "copy"]) == 0

@@ -106,7 +106,8 @@ def _asked(words: list[str], held: contextlib.ExitStack) -> tuple[dict, dict]:
     """What is to be trained, as JSON can hold it, and the arrays of its checkpoint.
 
     described: what config.json says. run: of one to go on with, the path and what its
-    files say, else None. done: the step of its last line, if that has the result.
+    files say, else None. done: the step of its last line, if that has the result and
+    the checkpoint answers for it: else it was killed while that was written.
 
     It keeps that run locked until `held` is closed, so that its checkpoint stays what
     it is. UsageError or RunError for a request that cannot be met.
@@ -145,9 +146,10 @@ def _asked(words: list[str], held: contextlib.ExitStack) -> tuple[dict, dict]:
                 f"{run.checkpoint} holds the weights alone, which can be evaluated but "
                 "not resumed; put the checkpoint there"
             )
-        last = (run.metrics() or [{}])[-1]
-        if task_from_dict(described).result in last:
-            done = last["step"]
+        lines = run.metrics()
+        answered = state.get("metrics", [len(lines)])[0] >= len(lines) > 0
+        if answered and task_from_dict(described).result in lines[-1]:
+            done = lines[-1]["step"]
     path = options.run and str(options.run)
     return {
         "described": described,

@@ -185,6 +185,9 @@ class Run:
             holder = {"pid": os.getpid(), "host": platform.node(), "since": since}
             with explained(f"write {about}", "free some space there"):
                 about.write_text(json_text(holder) + "\n", encoding="utf-8")
+            for name in "checkpoint.npz", "metrics.jsonl", "config.json":
+                with contextlib.suppress(OSError):  # what a killed writer left
+                    (self.path / f"{name}.partial").unlink()
             yield
         finally:
             for path in about, Path(lock.lock_file):  # while the lock is still ours
