@@ -55,7 +55,7 @@ class Browser:
     def __init__(self, profile):
         self.requests, self.complaints = [], []
         self._held, self._numbers = b"", itertools.count(1)
-        self._session, self._loaded = None, set()
+        self._session, self._loaded = None, False
         self._start(profile)
         try:
             target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -63,7 +63,6 @@ class Browser:
             self._session = attached["sessionId"]
             for domain in ("Page", "Network", "Runtime", "Log"):
                 self.call(f"{domain}.enable")
-            self.call("Page.setLifecycleEventsEnabled", enabled=True)
         except BaseException:
             self.close()
             raise
@@ -125,8 +124,8 @@ class Browser:
         return message
 
     def _note(self, event, about):
-        if event == "Page.lifecycleEvent" and about["name"] == "load":
-            self._loaded.add(about["loaderId"])
+        if event == "Page.loadEventFired":
+            self._loaded = True
         elif event == "Network.requestWillBeSent":
             self.requests.append(about["request"]["url"])
         elif event == "Runtime.exceptionThrown":
@@ -156,16 +155,11 @@ class Browser:
 
     def open(self, address):
         """Load a page, scripts and all."""
-        self._go("about:blank")  # what the last page still asked for comes before
-        self.requests, self.complaints = [], []
-        self._go(address)
-
-    def _go(self, address):
-        self._loaded = set()
-        began = self.call("Page.navigate", url=address)
-        if failed := began.get("errorText"):
+        self.requests, self.complaints, self._loaded = [], [], False
+        failed = self.call("Page.navigate", url=address).get("errorText")
+        if failed:
             raise RuntimeError(f"{address}: {failed}")
-        while began["loaderId"] not in self._loaded:  # the last page's may be late
+        while not self._loaded:
             self._next()
 
     def run(self, script):

@@ -319,6 +319,8 @@ def test_icons_are_drawn_without_the_icon_script(address, window):
         .map(e => getComputedStyle(e, "::before").maskImage.slice(0, 9))"""
     window.size(*LAPTOP)
     for page in ("index.html", "chapters/00_first_look.html"):
+        # a style sheet that is still there brings the fonts of an earlier page
+        window.call("Network.clearBrowserCache")
         window.open(address + page)
         assert {*window.run(masks)} == {'url("data'}
         assert not any("fontawesome.js" in each for each in window.requests)

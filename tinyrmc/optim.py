@@ -177,7 +177,9 @@ class Optimizer:
         wanted = "one of ('whole', 'matrix')"
         _require(self.clip_by in ("whole", "matrix"), "clip_by", self.clip_by, wanted)
         self.set_rate(rate)
-        norm, finite = self._apply(max_norm, scale, valid)
+        # what is not finite is dealt with, not warned of, and half a step is none
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            norm, finite = self._apply(max_norm, scale, valid)
         for p in self.parameters:
             p.version += 1
         return norm, finite
@@ -187,21 +189,19 @@ class Optimizer:
         xp, g = self.xp, self.gradient
         if hasattr(scale, "shape") or scale != 1.0:
             g *= scale
-        # what is not finite is dealt with here, not warned of
-        with np.errstate(over="ignore", invalid="ignore"):
-            # no graph can capture the cuBLAS of `dot`
-            dot = row_dots if compiles(xp) else xp.dot
-            norm = xp.sqrt(xp.asarray(dot(g, g)))
-            finite = xp.logical_and(xp.isfinite(norm), valid)
-            parts = [] if max_norm is None else [(g, norm)]
-            if parts and self.clip_by == "matrix":
-                parts.clear()
-                for p in self.parameters:
-                    axes = tuple(range(p.ndim))[-2:]
-                    squares = xp.sum(xp.square(p.grad), axis=axes, keepdims=True)
-                    parts.append((p.grad, xp.sqrt(squares)))
-            for part, length in parts:
-                part *= (max_norm / xp.maximum(length, max_norm)).astype(self.dtype)
+        # no graph can capture the cuBLAS of `dot`
+        dot = row_dots if compiles(xp) else xp.dot
+        norm = xp.sqrt(xp.asarray(dot(g, g)))
+        finite = xp.logical_and(xp.isfinite(norm), valid)
+        parts = [] if max_norm is None else [(g, norm)]
+        if parts and self.clip_by == "matrix":
+            parts.clear()
+            for p in self.parameters:
+                axes = tuple(range(p.ndim))[-2:]
+                squares = xp.sum(xp.square(p.grad), axis=axes, keepdims=True)
+                parts.append((p.grad, xp.sqrt(squares)))
+        for part, length in parts:
+            part *= (max_norm / xp.maximum(length, max_norm)).astype(self.dtype)
         if xp is not np or not finite:  # looking costs nothing there
             xp.copyto(g, 0, where=xp.logical_not(finite))
         self.updates += finite

@@ -109,6 +109,7 @@ class Tape:
                     guards.borrow(self._borrowed, array, rules.name)
         return tensors
 
+    @np.errstate(under="ignore")  # a gradient too small for its dtype is 0
     def backward(self, loss: Tensor, into: dict[int, Array] | None = None) -> None:
         """Add d loss / d parameter, of a scalar, into every Parameter on the tape.
 
@@ -125,6 +126,7 @@ class Tape:
             self._walk(loss, gradients)
             gradients.flush_sinks()
 
+    @np.errstate(under="ignore")
     def gradient(self, loss: Tensor, wrt, strict: bool = True) -> Any:
         """d loss / d wrt, as new arrays: one, or a list for a list of Tensors.
 
@@ -347,7 +349,7 @@ class Primitive:
             rules = self if xp is np else self.override(xp, arrays, static)
             out, saved = rules.forward(xp, *arrays, **static)
         except guards.WORDED as error:
-            raise guards.explained(self, error, arrays) from error
+            rules, out, saved = guards.again(self, error, xp, arrays, static)
         own = out[0].dtype if isinstance(out, tuple) else out.dtype
         if own is not dtype and dtype is not None and own != dtype:
             raise guards.widened(self.name, dtype, own)

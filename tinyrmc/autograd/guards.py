@@ -198,19 +198,35 @@ def widened(name: str, dtype: np.dtype, own: np.dtype) -> TypeError:
     )
 
 
+def again(primitive: Any, error: Exception, xp: ModuleType, arrays: list, static: dict):
+    """(rules, out, saved) of a call that failed, where what failed is the underflow of
+    which NumPy was told to complain: e^-1000 is 0. Else the error, explained.
+    """
+    if isinstance(error, FloatingPointError) and "underflow" in str(error):
+        try:
+            with np.errstate(under="ignore"):
+                rules = primitive.override(xp, arrays, static)
+                return rules, *rules.forward(xp, *arrays, **static)
+        except WORDED as other:
+            error = other
+    raise explained(primitive, error, arrays) from error
+
+
 def explained(primitive: Any, error: Exception, arrays: list) -> Exception:
     """The error again, saying which operation, on what, and what to do.
 
     NumPy's own kinds of error cannot be made from a message: they become TypeErrors.
     """
-    kinds = [k for k in (IndexError, ValueError) if isinstance(error, k)]
+    kinds = IndexError, ValueError
     given = [
         f"{a.dtype}{list(a.shape)}" if hasattr(a, "shape") else repr(a) for a in arrays
     ]
     known = ";" in str(error)  # a rule's own words end in what to do
     hint = f"\n{primitive.hint}" if primitive.hint and not known else ""
-    message = f"{primitive.name}({', '.join(given)}): {error}{hint}"
-    return [*kinds, TypeError][0](message)
+    message = f"{primitive.name}({', '.join(given)}): {error}"
+    if isinstance(error, ArithmeticError):  # not because of shapes
+        return type(error)(message)
+    return [*[k for k in kinds if isinstance(error, k)], TypeError][0](message + hint)
 
 
 def miscounted(name: str, given: int, wanted: int) -> TypeError:
