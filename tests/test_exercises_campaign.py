@@ -1,7 +1,7 @@
 """Answers that the exercises' authors did not think of, tried on every check.
 
-541 plausible wrong answers, at least four for each of the 109 exercises, most of which
-only a later case finds out, and 243 right ones that go about it in another way: other
+Plausible wrong answers, at least four for each of the exercises, most of which
+only a later case finds out, and right ones that go about it in another way: other
 orders of axes, loops, einsum, lists and stacked arrays for tuples, other kinds of
 number, a memo. The folder `answers` has them. No wrong one may pass, and no right one
 may be refused. Among them: code for exactly one leading axis or for none, walks along
@@ -12,7 +12,6 @@ numbers for truth values, read-only views, a branch without `return`.
 
 import importlib
 import pkgutil
-import re
 import warnings
 
 import answers
@@ -45,13 +44,6 @@ def no_warnings():
 def test_every_exercise_is_tried_on_four_wrong_answers_and_a_right_one():
     for name, ex in ALL.items():
         assert len(WRONG[ex]) >= 4 and len(RIGHT[ex]) >= 1, name
-
-
-def test_there_are_as_many_as_this_file_says():
-    wrong, of_exercises, right = map(int, re.findall(r"\d+", __doc__)[:3])
-    assert len(WRONG) == of_exercises
-    assert sum(map(len, WRONG.values())) == wrong
-    assert sum(map(len, RIGHT.values())) == right
 
 
 def judged(collection, explain):

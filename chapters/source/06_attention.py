@@ -1,29 +1,19 @@
 # %% [markdown]
 # # 6. Attention: memories look at each other
 #
-# **Equation 1, section 3.1.** About 105 minutes. You need matrix products and
-# broadcasting (chapter 1), and for the way back chapter 3.
+# **Equations 1 and 2, sections 3.1 and 3.2.** About 135 minutes, in three sittings. You
+# need chapter 1 (arrays), chapter 3 (the engine) and chapter 5 (learning).
 #
-# A memory of the Relational Memory Core is a matrix $M$ of $N$ rows, its *slots*. So
-# far a slot is just a row of numbers. In this chapter the slots exchange what they
-# hold. In the words of the paper:
-#
-# > We will first assume that we do not need to consider memory encoding; that is, that
-# > we already have some stored memories in matrix $M$, with row-wise compartmentalized
-# > memories $m_i$. [...] Using MHDPA, each memory will attend over all of the other
-# > memories, and will update its content based on the attended information.
-#
-# MHDPA is *multi-head dot product attention*, and its formula is the first equation:
+# A memory of the Relational Memory Core is a matrix $M$ of $N$ rows, its *slots*, each
+# $F$ wide. "Each memory will attend over all of the other memories, and will update its
+# content based on the attended information":
 #
 # $$A_\theta(M) = \mathrm{softmax}\left(\frac{M W^q \, (M W^k)^\top}{\sqrt{d_k}}\right)
 # M W^v, \qquad \theta = (W^q, W^k, W^v) \tag{1}$$
 #
-# $W^q$, $W^k$ and $W^v$ are the matrices that a network learns, and $\theta$ is their
-# common name. We take the equation apart from the inside out: dot products, softmax,
-# the root, the weighted mean, and last the heads. In the code, capital letters that
-# stand alone, `M`, `Q`, `K`, `V`, are matrices. In the shapes after them `N` is the
-# number of slots, `F` the width of a slot, `d_k` the width of a key or query, and `d_v`
-# the width of a value.
+# The network learns the three matrices. Each slot asks a question, its *query*; it
+# offers a *key* under which others find it; and it offers a *value*, which they get:
+# $Q = M W^q$, $K = M W^k$, $V = M W^v$. Keys are $d_k$ wide, values $d_v$.
 
 # %%
 import math
@@ -31,23 +21,18 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
-from tinyrmc import course, equations
+from tinyrmc import course, equations, fused
 from tinyrmc.course.exercises import attention as ex
+from tinyrmc.course.exercises import learning
 
 course.setup()
 rng = np.random.default_rng(937)
 
 # %% [markdown]
-# ## Who fits whom: dot products
+# ## Who fits whom
 #
-# Each slot asks a question, its *query*, and offers a *key* under which others can find
-# its content. Both are rows of numbers, made from the slot by a matrix: $Q = M W^q$,
-# $K = M W^k$. Their dot product says how well a query fits a key, and $Q K^\top$ holds
-# all dot products at once. Row $i$, column $j$ says how well slot $i$'s question fits
-# slot $j$'s key.
-#
-# Here are four slots of width 3, with queries and keys in the plane, so that you can
-# see them:
+# Row $i$, column $j$ of $Q K^\top$ is the dot product of query $i$ and key $j$. It is
+# large where two arrows point the same way, and negative where they point apart:
 
 # %%
 M = rng.normal(size=(4, 3))
@@ -79,23 +64,12 @@ matrix.set(xticks=range(4), yticks=range(4))
 plt.show()
 
 # %% [markdown]
-# A score is large and positive (green) where two arrows point the same way, and
-# negative (purple) where they point apart. Longer arrows count for more.
+# Scores can be any numbers. A slot needs *shares*, which are at least 0 and have the
+# sum 1: $\mathrm{softmax}(x)_j = e^{x_j} / \sum_k e^{x_k}$.
 #
-# ## From scores to shares: softmax
-#
-# Scores can be any numbers. A slot needs *shares*, which are not negative and sum to 1.
-# The softmax makes them:
-#
-# $$\mathrm{softmax}(x)_j = \frac{e^{x_j}}{\sum_k e^{x_k}}$$
-#
-# **Exercise 1.** Write it for the last axis of an array of any shape. The check tries
-# it on numbers as large as 3000, whose exponential no float64 can hold, and on
-# $-\infty$, which means "not at all" and must give exactly 0.
-#
-# All exercises here work like this: write the function where the dots are and run the
-# cell, and `check` says what it thinks. Stuck? Run `ex.softmax.hint()` in a cell of its
-# own, several times if you like. The last resort is `ex.softmax.solution()`.
+# **Exercise 1.** Write it for the last axis of any array. Some numbers are as large as
+# 3000, whose exponential nothing can hold. Some are $-\infty$: "not at all", exactly 0.
+# (What happens to the shares if you add the same number to all $x_j$?)
 
 
 # %%
@@ -109,94 +83,57 @@ ex.softmax.check(softmax)
 # %% [markdown]
 # ## Why the root
 #
-# Before the softmax, equation 1 divides by $\sqrt{d_k}$, where "$d_k$ is the
-# dimensionality of the key vectors used as a scaling factor". What for? Suppose the
-# $d_k$ entries of a query and of a key are independent, with mean 0 and variance 1.
-# Then their dot product is a sum of $d_k$ products, each with mean 0 and variance 1, so
-# it has the variance $d_k$. The wider the keys, the larger the scores. Divided by
-# $\sqrt{d_k}$ they have variance 1 at any width:
+# Let the entries of queries and keys be independent, with mean 0 and variance 1. Then a
+# dot product is a sum of $d_k$ such products: its variance is $d_k$. Divided by the
+# root it is 1 at any width.
+#
+# Why care? The derivative of share $a_j$ with respect to score $x_k$ is
+# $a_j (\delta_{jk} - a_k)$, where $\delta_{jk}$ is 1 for $j = k$ and else 0. Where all
+# shares are 0 or 1 it vanishes: nothing is learnt. **Write down first:** without the
+# root, how large is the largest of eight shares at $d_k = 2048$?
 
 # %%
 widths = 2 ** np.arange(1, 12)
-raw, scaled = [], []
-for d_k in widths:
-    q, k = rng.normal(size=(2, course.fast(2000, 200), d_k))
-    products = (q * k).sum(axis=-1)
-    raw.append(products.std())
-    scaled.append((products / math.sqrt(d_k)).std())
-
-# %% [markdown]
-# And large scores are bad for learning. A softmax of large scores is all but certain:
-# the largest score takes everything, and if you move a score a little, nothing changes.
-# By the quotient rule, the derivative of share $a_j$ with respect to score $x_k$ is
-# $a_j (\delta_{jk} - a_k)$, where $\delta_{jk}$ is 1 if $j = k$ and 0 otherwise. With
-# all shares at 0 or 1 this derivative is 0 everywhere. Below you see three things, with
-# the root and without it: the spread of the scores (their standard deviation), the
-# largest share of eight keys, and the mean size of these derivatives.
-#
-# **Write down first:** without the root, how large is the largest of eight shares at
-# $d_k = 2048$?
-
-# %%
-largest, slope, samples = {}, {}, course.fast(500, 50)
+raw, largest, slope, samples = {}, {}, {}, course.fast(500, 50)
 for name, power in (("divided by √d_k", 0.5), ("not divided", 0.0)):
     for d_k in widths:
         q = rng.normal(size=(samples, 1, d_k))
         k = rng.normal(size=(samples, 8, d_k))
-        a = ex.softmax(q @ np.swapaxes(k, -1, -2) / d_k**power)[:, 0]  # (samples, 8)
+        scores = q @ np.swapaxes(k, -1, -2) / d_k**power
+        a = ex.softmax(scores)[:, 0]  # (samples, 8)
         jacobian = a[:, :, None] * (np.eye(8) - a[:, None, :])
+        raw.setdefault(name, []).append(scores.std())
         largest.setdefault(name, []).append(a.max(axis=-1).mean())
         slope.setdefault(name, []).append(abs(jacobian).mean())
 
-# %% tags=["hide-input"] alt="Three panels against the width of a key: without the root scores spread like the root of the width, the largest share approaches 1 and derivatives vanish; with it all three stay where they are"
+# %% tags=["hide-input", "hide-output"] alt="Three panels against the width of a key: without the root scores spread like the root of the width, the largest share approaches 1 and derivatives vanish; with it all three stay where they are"
 # Draws the three panels
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.2))
-panels[0].loglog(widths, raw, "o-", color="C1", label="not divided")
-panels[0].loglog(widths, scaled, "o-", color="C0", label="divided by √d_k")
-root = {"color": "black", "lw": 2, "zorder": 3, "label": "√d_k"}
-panels[0].loglog(widths, np.sqrt(widths), ":", **root)
-panels[0].set(title="spread of the scores", xlabel="width of a key, d_k")
-panels[0].legend()
 for panel, values, title in (
+    (panels[0], raw, "spread of the scores"),
     (panels[1], largest, "largest of eight shares"),
     (panels[2], slope, "mean |derivative| of a share"),
 ):
     for name, colour in (("not divided", "C1"), ("divided by √d_k", "C0")):
-        panel.semilogx(widths, values[name], "o-", color=colour)
-    panel.set(title=title, xlabel="width of a key, d_k", ylim=(0, None))
+        panel.semilogx(widths, values[name], "o-", color=colour, label=name)
+    panel.set(title=title, xlabel="width of a key, d_k")
+panels[0].set_yscale("log")
+panels[1].set(ylim=(0, None))
+panels[2].set(ylim=(0, None))
+root = {"color": "black", "lw": 2, "zorder": 3, "label": "√d_k"}
+panels[0].plot(widths, np.sqrt(widths), ":", **root)
+panels[0].legend()
 plt.show()
 
 # %% [markdown]
-# An implementation that forgets the root starts somewhere on the orange curves, and the
-# wider its keys, the farther to the right. One that multiplies by the root
-# (`/ d_k ** -0.5` instead of `* d_k ** -0.5`) has scores that spread like $d_k$ itself,
-# and starts farther right still. There the derivatives are small, and with them the
-# gradients.
+# Without the root, a network with wide keys starts where nothing moves.
 #
-# **Exercise 2.** The weights of attention: scores, root, softmax. Leading axes are
-# examples or heads and stay as they are. There are `R` keys. Here there are as many
-# keys as slots, $R = N$, but your function must not count on that: in chapter 7 there
-# is one key more.
-
-
-# %%
-def attention_weights(Q, K):
-    """Q (..., N, d_k), K (..., R, d_k) -> (..., N, R). Row i says how query i divides
-    its attention among the keys.
-    """
-    ...
-
-
-ex.attention_weights.check(attention_weights)
-
-# %% [markdown]
-# ## What comes back: a weighted mean
+# ## A weighted mean
 #
-# Besides its key, a slot offers a *value*, $V = M W^v$: this is what the others get
-# when they look at it. Slot $i$ takes home the mean of all values, weighted by its
-# shares.
+# Each slot takes home the mean of all values, weighted by its shares.
 #
-# **Exercise 3.** Equation 1 as a whole, given queries, keys and values.
+# **Exercise 2.** Equation 1, given queries, keys and values. Leading axes are examples
+# or heads. The number of keys, `R`, need not be that of queries.
 
 
 # %%
@@ -206,22 +143,21 @@ def attention(Q, K, V):
 
 
 ex.attention.check(attention)
+attention = ex.attention.yours(attention)
 
 # %% [markdown]
-# A weighted mean cannot leave the values: every entry of the result lies between the
-# smallest and the largest entry of its column of $V$. Here three slots look at seven
-# values in the plane. The scores of the last slot are all 0.
-#
-# **Write down first:** where does a slot with scores of 0 end up?
+# Below, three slots look at seven values in the plane. A disc is as large as a share,
+# and the diamond is what the slot takes home. **Write down first:** where does the last
+# one end up, whose scores are all 0?
 
 # %%
 angles = 2 * math.pi * (np.arange(7) + rng.uniform(0, 0.6, 7)) / 7
 V = rng.uniform(0.5, 1, (7, 1)) * np.c_[1.4 * np.cos(angles), np.sin(angles)]  # (7, 2)
 Q, K = 1.5 * rng.normal(size=(3, 2)), rng.normal(size=(7, 2))
 Q[2] = 0
-home, shares = ex.attention(Q, K, V), ex.attention_weights(Q, K)
+home, shares = attention(Q, K, V), ex.attention_weights(Q, K)
 
-# %% tags=["hide-input"] alt="The same seven values in three panels, as discs as large as a slot's shares, with the percents beside them; a diamond marks what the slot takes home. One slot divides its attention, with more than half of it for a single value; one gives nearly all to one value, and its diamond lies there; the last has seven equal discs and its diamond in the middle of all"
+# %% tags=["hide-input", "hide-output"] alt="The same seven values in three panels, as discs as large as a slot's shares, with the percents beside them; a diamond marks what the slot takes home. Slot 0 looks at two values above all, slot 1 at three that lie together, and its diamond is among them; the last has seven equal discs and its diamond in the middle of all"
 # Draws what each slot looks at, and what it takes home
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.6), sharex=True, sharey=True)
 names = ("slot 0", "slot 1", "slot 2, scores of 0")
@@ -239,39 +175,34 @@ for i, (panel, name) in enumerate(zip(panels, names, strict=True)):
 plt.show()
 
 # %% [markdown]
-# A disc is as large as the slot's share of that value, and the diamond is what the slot
-# takes home. Slot 1 looks at one value and comes home with nearly that value. Slot 0
-# looks most at one, but the others pull, too. A slot with scores of 0 has equal shares:
-# it takes home the plain mean.
+# **Exercise 3.** Now the other way round. You have keys, and the shares that you want.
+# Find queries that get them. There are at most as many keys as a key is wide, so
+# `np.linalg.pinv(K)` is their inverse: `K @ np.linalg.pinv(K)` is the identity.
+
+
+# %%
+def queries_for(shares, K):
+    """shares (N, R), all above 0; K (R, d_k), R <= d_k -> queries (N, d_k)."""
+    ...
+
+
+ex.queries_for.check(queries_for)
+
+# %% [markdown]
+# So with enough width, attention can look in any way it likes.
 #
 # ## The way back
 #
-# How do $W^q$, $W^k$ and $W^v$ learn? Through queries, keys and values, and these get
-# their gradients from the result. You know the three kinds of vjp that it takes: of a
-# product, of a softmax, and of a division by a number (chapter 3). First name what you
-# meet on the way there, for one head of one example. (Here $A$ is the matrix of shares
-# alone. What equation 1 calls $A(Q, K, V)$ is $O$.)
+# *(Second track: you may skip to "It learns to look", and use ours.)* For one head of
+# one example,
 #
 # $$S = \frac{Q K^\top}{\sqrt{d_k}}, \qquad A = \mathrm{softmax}(S), \qquad O = A V$$
 #
-# Somebody hands you $g$, the gradient of $O$. Go back station by station, and write a
-# bar for "the gradient of":
-#
-# - $O = A V$ is a product of two matrices. So
-#   $\bar V = A^\top g$ and $\bar A = g V^\top$.
-# - Each row of $A$ is the softmax of a row of $S$. So
-#   $\bar S = A \circ (\bar A - r)$, where $r_i = \sum_j \bar A_{ij} A_{ij}$ is one
-#   number for each row.
-# - $S$ is a product again, divided by the root. So
-#   $\bar Q = \bar S K / \sqrt{d_k}$ and $\bar K = \bar S^\top Q / \sqrt{d_k}$.
-#
-# In words: a value gets a part of the gradient of every slot that looked at it, as
-# large as the share that the slot gave it. And the gradient of a score is positive if
-# its value points along $g$ more than the slot's weighted mean of all values does; that
-# is what the bracket $\bar A - r$ says. Here are all these matrices for three queries
-# and five keys, green where a number is positive and purple where it is negative. Above
-# you go forward, below back. Look at the shapes: each gradient has the shape of what it
-# belongs to, and each product fits in one way only.
+# You know the vjp of each station (chapter 3). Let $g$ be the gradient of $O$, and
+# write a bar for "the gradient of". Derive $\bar V$ and $\bar A$, then $\bar S$, then
+# $\bar Q$ and $\bar K$. The picture has the result, green above 0 and purple below:
+# each gradient has the shape of what it belongs to, and each product fits in one way
+# only.
 
 # %% tags=["hide-input"] alt="Two rows of small matrices joined by arrows. Above, from left to right: Q, 3 by 2, and K transposed, 2 by 5, make S, 3 by 5; the softmax makes A of it; A and V, 5 by 4, make O, 3 by 4. Below, from right to left, each in the same shape: the gradient g of O, those of V and A, that of S, and those of K and Q"
 # Draws attention's matrices, the way there and the way back
@@ -318,13 +249,14 @@ panel.axis("off")
 plt.show()
 
 # %% [markdown]
-# **Write down first:** suppose one slot is certain: its largest share is 1 and the
-# others are 0. What is its row of $\bar S$, whatever $g$ is?
+# Here $r_i = \sum_j \bar A_{ij} A_{ij}$. A score's gradient is positive where its value
+# points along $g$ more than the mean that the slot took home.
 #
-# **Exercise 4.** Write all of it, with any leading axes. What you wrote in chapter 3
-# may help: `course.vjps(3)` fetches it, and `vjps.softmax_vjp(g, y)` and
-# `vjps.stacks_vjp(g, a, b)` are then there. The check knows the right gradients from
-# the complex step of equation 1 (chapter 4).
+# **Write down first:** a slot is certain, with one share of 1. What is its row of
+# $\bar S$?
+#
+# **Exercise 4.** Write it, with any leading axes. `vjps` has what you wrote in chapter
+# 3: `vjps.softmax_vjp(g, y)` and `vjps.stacks_vjp(g, a, b)`.
 
 # %%
 vjps = course.vjps(3)
@@ -340,125 +272,367 @@ def attention_vjp(g, Q, K, V):
 
 
 ex.attention_vjp.check(attention_vjp)
-my_attention_vjp = ex.attention_vjp.yours(attention_vjp)
+attention_vjp = ex.attention_vjp.yours(attention_vjp)
 
 # %% [markdown]
-# A row of $\bar S$ has the sum 0: what one score gains, others lose, because the shares
-# always sum to 1. And a slot that is certain learns nothing about whom to look at: its
-# row of $\bar S$ is 0, as in the orange curves above. The *value* that it looks at
-# still learns, because it is passed on as it is:
+# A row of $\bar S$ has the sum 0, and that of a certain slot *is* 0: it learns nothing
+# about where to look. **This is a good place to stop.**
+#
+# ## It learns to look
+#
+# A small question. Five rows carry a letter from A to H and a number from 0 to 5. You
+# are asked for a letter, and the answer is the number at the *next* letter: asked for
+# C, look for D. Your attention and its derivative become one entry of your tape:
 
 # %%
-Q, K, V = rng.normal(size=(3, 4, 3))
-Q[0] *= 1000  # slot 0 is certain
-g = rng.normal(size=(4, 3))
-by_Q, by_K, by_V = my_attention_vjp(g, Q, K, V)
-seen = ex.attention_weights(Q, K)[0].argmax()
-print("shares of slot 0:           ", ex.attention_weights(Q, K)[0].round(3))
-print("gradient of query 0 is 0:   ", np.allclose(by_Q[0], 0))
-print("gradient of query 1:        ", by_Q[1].round(3))
-print(f"gradient of value {seen}:        ", by_V[seen].round(3))
+LittleTape = course.little_tape()
+cross_entropy_vjp, train, adam_step = course.kept(
+    "learning", "cross_entropy_vjp", "train", "adam_step"
+)
+
+
+def attend(Q, K, V):
+    """Attention of Nodes."""
+    q, k, v = Q.data, K.data, V.data
+    return Q.tape.record(
+        attention(q, k, v), (Q, K, V), lambda g: attention_vjp(g, q, k, v)
+    )
+
+
+# %% tags=["hide-input"]
+# Draws questions, and makes the loss of a network
+LETTERS, NUMBERS, ROWS = 8, 6, 5
+
+
+def draw(rng, count):
+    """Rows (count, 5, 14) and questions (count, 1, 14), and the numbers asked for."""
+    letters = rng.permuted(np.tile(np.arange(LETTERS), (count, 1)), axis=1)[:, :ROWS]
+    numbers = rng.integers(NUMBERS, size=(count, ROWS))
+    asked = (letters[:, :1] - 1) % LETTERS  # the first row has the next letter
+    blank = np.zeros((count, 1, NUMBERS))
+    rows = np.concatenate([np.eye(LETTERS)[letters], np.eye(NUMBERS)[numbers]], axis=2)
+    questions = np.concatenate([np.eye(LETTERS)[asked], blank], axis=2)
+    return (rows, questions), numbers[:, 0]
+
+
+def slopes_of(network):
+    """Loss and gradients of network(weights, questions, rows) -> (B, 1, numbers)."""
+
+    def slopes(weights, inputs, targets):
+        tape = LittleTape()
+        nodes = [tape.watch(w) for w in weights]
+        rows, questions = map(tape.watch, inputs)
+        z = network(nodes, questions, rows)
+        x = z.data[:, 0] - z.data[:, 0].max(axis=1, keepdims=True)
+        of_each = np.log(np.exp(x).sum(axis=1)) - x[np.arange(len(x)), targets]
+
+        def vjp(g):
+            return (cross_entropy_vjp(g, x, targets)[:, None],)
+
+        loss = tape.record(of_each, (z,), vjp).mean()
+        return float(loss.data), tape.gradient(loss, nodes)
+
+    return slopes
+
+
+def learnt(network, *shapes):
+    """The share of right answers after training."""
+    start = np.random.default_rng(0)
+    weights = [start.normal(size=shape) / math.sqrt(shape[0]) for shape in shapes]
+    rule = learning.adam_rule(adam_step, 0.03)
+    steps = course.fast(400, 20)
+    batches = (lambda step: draw(np.random.default_rng([1, step]), 64)), steps
+    _, weights = train(weights, slopes_of(network), rule, *batches)
+    (rows, questions), targets = draw(np.random.default_rng(2), 2000)
+    tape = LittleTape()
+    nodes = [tape.watch(w) for w in weights]
+    z = network(nodes, tape.watch(questions), tape.watch(rows)).data[:, 0]
+    return np.mean(z.argmax(axis=1) == targets)
+
 
 # %% [markdown]
+# ## Why three matrices
+#
+# Three networks learn it: with three matrices, with one for queries and keys, and with
+# none: $\mathrm{softmax}(q \, Z^\top) Z$, then a layer. **Write down first:** which of
+# them can find the *next* letter? (A guess is right one time in six.)
+
+# %% tags=["hide-output"]
+D = LETTERS + NUMBERS
+
+
+def three(weights, questions, rows):
+    W_q, W_k, W_v = weights
+    return attend(questions @ W_q, rows @ W_k, rows @ W_v)
+
+
+def one_for_both(weights, questions, rows):
+    W, W_v = weights
+    return attend(questions @ W, rows @ W, rows @ W_v)
+
+
+def none(weights, questions, rows):
+    return attend(questions, rows, rows) @ weights[0]
+
+
+looks, brings = (D, 16), (D, NUMBERS)
+print(f"three matrices:            {learnt(three, looks, looks, brings):.1%}")
+print(f"one for queries and keys:  {learnt(one_for_both, looks, brings):.1%}")
+print(f"none before the attention: {learnt(none, brings):.1%}")
+
+# %% [markdown]
+# Without matrices a row fits best what is like itself. With one for both, the score is
+# *symmetric*: C fits D as well as D fits C. So B and D look alike to C. With $W^q$ and
+# $W^k$ the question may differ from the answer, and $W^v$ says what to bring home.
+#
 # ## Heads
 #
-# One set of shares is one way to look. The paper uses several at once:
-#
-# > if $M$ is an $N \times F$ dimensional matrix and we employ two attention heads, then
-# > we compute $\widetilde{M^1} = A_\theta(M)$ and $\widetilde{M^2} = A_\phi(M)$, where
-# > [they] are $N \times F/2$ matrices, $\theta$ and $\phi$ denote unique parameters for
-# > the linear projections to produce the queries, keys, and values, and
-# > $\widetilde{M} = [\widetilde{M^1} : \widetilde{M^2}]$, where $[:]$ denotes
-# > column-wise concatenation. Intuitively, heads could be useful for letting a memory
-# > share different information, to different targets, using each head.
-#
-# (A linear projection of the slots is a product such as $M W^q$.)
-#
-# **Exercise 5.** There are `H` heads, and `W_q[h]`, `W_k[h]` and `W_v[h]` are the
-# projections of head `h`.
-
+# One set of shares is one way to look. With several *heads* a slot looks in several
+# ways at once: each head has matrices of its own, and the results lie side by side.
+# Below, one head asks for the same colour, the other for the same shape:
 
 # %%
-def multi_head(M, W_q, W_k, W_v):
-    """M (N, F), W_q and W_k (H, F, d_k), W_v (H, F, d_v) -> (N, H * d_v)."""
-    ...
+colours = np.eye(3)[[0, 0, 1, 2, 1]]  # two orange, blue, green, blue
+shapes = np.eye(2)[[0, 1, 0, 1, 1]]  # disc or square
+things = np.hstack([colours, shapes])  # (5, 5)
+by_colour, by_shape = np.diag([1, 1, 1, 0, 0]), np.diag([0, 0, 0, 1, 1])
+heads = np.stack([4 * by_colour, 4 * by_shape])  # W_q = W_k for once, (2, 5, 5)
+maps = ex.attention_weights(things @ heads, things @ np.sqrt(heads))
 
-
-ex.multi_head.check(multi_head)
-
-# %% [markdown]
-# Here are two heads over the same five slots, with random weights: two ways to look at
-# the same memory.
-
-# %%
-M = rng.normal(size=(5, 8))
-W_q, W_k = rng.normal(size=(2, 2, 8, 4)) / math.sqrt(2)  # two heads each
-
-# %% tags=["hide-input"] alt="The attention weights of two heads over five slots: two different patterns, every row summing to 1"
-# Draws the weights of both heads
-figure, panels = plt.subplots(1, 2, figsize=(7, 3.3))
-for h, panel in enumerate(panels):
-    weights = ex.attention_weights(M @ W_q[h], M @ W_k[h])
-    panel.imshow(weights, cmap="Greys", vmin=0, vmax=1)
-    for (i, j), weight in np.ndenumerate(weights):
-        look = {"color": "white" if weight > 0.5 else "black", "fontsize": 8}
-        panel.text(j, i, f"{weight:.2f}", ha="center", va="center", **look)
-    panel.set(title=f"head {h}", xlabel="looked at", ylabel="slot that looks")
-    panel.set(xticks=range(5), yticks=range(5))
+# %% tags=["hide-input"] alt="The shares of two heads over five things that are orange, blue or green, and discs or squares. In the first map each thing looks at those of its colour, in the second at those of its shape"
+# Draws the shares of both heads
+figure, panels = plt.subplots(1, 2, figsize=(8, 3.8))
+looks = [("C1", "o"), ("C1", "s"), ("C0", "o"), ("C2", "s"), ("C0", "s")]
+for panel, map_, title in zip(panels, maps, ("colour", "shape"), strict=True):
+    panel.imshow(map_, cmap="Greys", vmin=0, vmax=1.2)
+    for (i, j), share in np.ndenumerate(map_):
+        look = {"color": "white" if share > 0.6 else "black", "fontsize": 8}
+        panel.text(j, i, f"{share:.2f}", ha="center", va="center", **look)
+    for k, (colour, marker) in enumerate(looks):
+        style = {"color": colour, "marker": marker, "s": 110, "clip_on": False}
+        panel.scatter([-0.95, k], [k, -0.95], **style)
+    panel.set(xlim=(-0.5, 4.5), ylim=(4.5, -0.5), xticks=[], yticks=[])
+    panel.set_title(f"a head for {title}", pad=34)
+    panel.set_ylabel("looks", labelpad=26)
+    panel.set_xlabel("looked at")
 plt.show()
 
 # %% [markdown]
-# It is tempting to read such maps, and the paper itself warns against it: "the
-# conclusions we can make are limited since even after a single round of attention the
-# memory can become highly distributed, making any interpretations about information
-# compartmentalisation potentially inaccurate" (section 5.1). After one step, slot 0 no
-# longer holds only what was slot 0's. The same goes for the discs further up. Chapter
-# 13 tests what a trained network's maps are worth: it takes parts of the network away.
+# ## Find the line: heads that mix
 #
-# ## In the package
+# `np.einsum` names the axes: in `"nf,hfd->hnd"` the letter `f` is on the left only, so
+# it is summed over; all others stay. Somebody writes all heads at once with it. **The
+# symptom:** one head is right, and with two, slots get pieces of other slots.
 #
-# The same functions stand in `equations.py`, with the paper's names. Every function
-# there takes the array library `xp` as its first argument, so that it runs on NumPy, on
-# a GPU, and on our tape (the engine of chapter 3, which computes gradients):
+# **Exercise 5.** Mend it.
+
 
 # %%
-course.show(equations.softmax, equations.attention_weights, equations.attention)
+def all_heads(M, W_q, W_k, W_v):
+    """M (N, F), W_q, W_k (H, F, d_k), W_v (H, F, d_v) -> (N, H * d_v)."""
+    Q, K, V = (np.einsum("nf,hfd->hnd", M, W) for W in (W_q, W_k, W_v))
+    scores = np.einsum("hnd,hrd->hnr", Q, K) / math.sqrt(Q.shape[-1])
+    heads = np.einsum("hnr,hrd->hnd", ex.softmax(scores), V)
+    return heads.reshape(len(M), -1)
+
+
+ex.all_heads.check(all_heads)
+M, W = rng.normal(size=(3, 4)), rng.normal(size=(3, 2, 4, 2))
+for H in (1, 2):
+    found, right = (each(M, *W[:, :H]) for each in (all_heads, ex.all_heads))
+    print(f"{H} heads: off by {abs(found - right).max():.2f}")
 
 # %% [markdown]
-# Training uses one operation for all of it, `fused.attention`, with your derivative of
-# exercise 4. Its plain definition stands beside it, and the tests hold one against the
-# other. Here are both, on the same numbers:
+# ## Equation 2: the input is one more row
+#
+# How does anything get into the memory? As a row to look at: $[M; x]$ is $M$ with the
+# input below it, made as wide as a slot beforehand.
+#
+# $$\widetilde{M} = \mathrm{softmax}\left(\frac{M W^q \, ([M; x] W^k)^\top}{\sqrt{d_k}}
+# \right) [M; x] W^v \tag{2}$$
+#
+# The slots ask; slots and input answer. The input asks nothing, so the memory keeps its
+# size.
+#
+# **Exercise 6.** Equation 2 with heads. Each example has a memory and an input of its
+# own. Beware of `M @ W_q` where there are as many examples as heads.
+
 
 # %%
-from tinyrmc import fused
+def encode_with_heads(M, x, W_q, W_k, W_v):
+    """M (..., N, F), x (..., F), W_q, W_k (H, F, d_k), W_v (H, F, d_v)
+    -> (..., N, H * d_v).
+    """
+    ...
 
+
+ex.encode_with_heads.check(encode_with_heads)
+
+# %% [markdown]
+# Here it is with one head; shares are percents. All that comes from the input shall get
+# an orange frame. **Write down first:** which matrices have none?
+
+# %%
+N, F, d_k, d_v = 4, 6, 3, 6
+M, x = rng.normal(size=(N, F)), rng.normal(size=F)
+W_q, W_k, W_v = (rng.normal(size=(F, each)) / math.sqrt(F) for each in (d_k, d_k, d_v))
+W_q = 2 * W_q  # so that the shares differ visibly
+Z = ex.append_rows(M, x)
+weights = ex.attention_weights(M @ W_q, Z @ W_k)
+
+# %% tags=["hide-input", "hide-output"] alt="Two rows of matrices. Above: the memory with the input below it, five rows, leads to queries with four rows, to keys and to values with five. Below: queries times keys transposed lead to a table of shares, four by five, which times the values makes the result, four by six. The input's row of the memory, of keys and values and its column of the transposed keys and of the shares are framed; queries and result have no frame"
+# Draws equation 2 from left to right
+figure, panel = plt.subplots(figsize=(10, 5))
+slots = [f"slot {i}" for i in range(N)]
+
+
+def draw(x, y, matrix, name, rows=(), columns=(), **style):
+    """A matrix with names at its rows, and a frame around what comes from the input."""
+    left, right, top, bottom = course.draw_matrix(panel, x, y, matrix, name, **style)
+    for i, row in enumerate(rows):
+        look = {"ha": "right", "va": "center", "fontsize": 8, "color": "0.3"}
+        panel.text(left - 0.2, top + i + 0.5, row, **look)
+    corner, width, height = (left, bottom - 1), right - left, 1
+    if "x" in columns:
+        corner, width, height = (right - 1, top), 1, bottom - top
+    if "x" in (*rows, *columns):
+        frame = {"fill": False, "edgecolor": "C1", "lw": 2.5, "zorder": 3}
+        panel.add_patch(plt.Rectangle(corner, width, height, **frame))
+
+
+def arrow(start, end, name=""):
+    style = {"arrowstyle": "-|>", "color": "0.4"}
+    panel.annotate("", end, start, arrowprops=style)
+    middle = (start[0] + end[0]) / 2, start[1] - 0.25
+    panel.text(*middle, name, ha="center", va="bottom", fontsize=8, color="0.3")
+
+
+both = [*slots, "x"]
+draw(0, 0, Z, "$[M; x]$", both)
+arrow((3.4, 0), (6.6, 0), "each row\ntimes $W$")
+draw(10.5, -0.5, M @ W_q, "queries $M W^q$", slots)
+draw(18.5, 0, Z @ W_k, "keys $[M; x]\\, W^k$", both)
+draw(28, 0, Z @ W_v, "values $[M; x]\\, W^v$", both)
+draw(-1.5, 9, M @ W_q, "queries", slots)
+panel.text(0.7, 9, "@", ha="center", va="center")
+draw(4, 9, (Z @ W_k).T, "keys, transposed", columns=both)
+arrow((7, 9), (10, 9), "softmax of\nscores / $\\sqrt{d_k}$")
+draw(14.5, 9, weights, "shares", slots, both, shares=True)
+panel.text(18, 9, "@", ha="center", va="center")
+draw(22, 9, Z @ W_v, "values", ["", "", "", "", "x"])
+arrow((25.4, 9), (27.2, 9))
+draw(32, 9, ex.encode(M, x, W_q, W_k, W_v), "result $\\widetilde{M}$", slots)
+panel.set(xlim=(-6, 35.5), ylim=(12, -5), aspect="equal")
+panel.axis("off")
+plt.show()
+
+# %% [markdown]
+# Queries and result. And does an input of zeros count for nothing? Multiply $x$ by $s$.
+# **Write down first:** which share does it get at $s = 0$?
+
+# %%
+lengths = np.linspace(-4, 4, 121)
+memories = np.broadcast_to(M, (len(lengths), N, F))  # one example for each length
+Z = ex.append_rows(memories, lengths[:, None] * x)
+share = ex.attention_weights(M @ W_q, Z @ W_k)[..., -1]  # (lengths, slots)
+
+# %% tags=["hide-input", "hide-output"] alt="The share that each of four slots gives to the input against the factor that multiplies the input: two fall from nearly 1 and from 0.8 to 0, two rise slowly; at factor 0 no share is zero"
+# Draws the input's share
+figure, panel = plt.subplots(figsize=(6.5, 3.2))
+for i in range(N):
+    panel.plot(lengths, share[:, i], label=f"slot {i}")
+panel.axvline(0, color="0.7", lw=1, zorder=0)
+panel.set(xlabel="factor s of the input s x", ylabel="share of the input", ylim=(0, 1))
+panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+plt.show()
+
+# %% [markdown]
+# Its score is 0, which is as good as any other: it takes a share and gives back zeros.
+# To say "nothing has come", give it the score $-\infty$. That is a *mask*.
+#
+# ## Transformers, and a mask for time
+#
+# The same equation carries the networks that write texts. What differs is who looks.
+# Here the slots of a memory do. In a *Transformer* (Vaswani and others, 2017) it is the
+# moments of a text: each word looks at the words before it. In chapter 20 (memory
+# networks) a question looks at sentences. A Transformer keeps a row for every word; our
+# memory keeps $N$ slots, however long the text.
+#
+# A word that shall be foreseen must not be seen. So each moment's scores for the future
+# become $-\infty$: a *causal* mask. **The symptom:** below, symbols come from a fair
+# die with eight faces, which nobody can foresee; a guess costs $\ln 8 = 2.08$. And yet
+# the loss falls far below.
+#
+# **Exercise 7.** Find the line.
+
+
+# %%
+def shares_of_the_past(scores):
+    """Moment t sees itself and what was before: (..., T, T) -> (..., T, T)."""
+    T = scores.shape[-1]
+    seen = np.tri(T, k=1) > 0
+    return ex.softmax(np.where(seen, scores, -np.inf))
+
+
+ex.shares_of_the_past.check(shares_of_the_past)
+
+# %% tags=["hide-input"]
+# Learns to foresee the next of eight symbols, with these shares
+FACES, T = 8, 6
+
+
+def foresight(shares, rate=0.3):
+    """The mean loss of the last twenty steps."""
+    scores, values, losses = np.zeros((T, T)), np.zeros((FACES, FACES)), []
+    for step in range(course.fast(300, 10)):
+        symbols = np.random.default_rng([3, step]).integers(FACES, size=(64, T + 1))
+        X, targets = np.eye(FACES)[symbols[:, :-1]], symbols[:, 1:]
+        A = shares(scores)
+        p = ex.softmax(A @ (X @ values))  # (64, T, faces)
+        losses.append(-np.log(np.take_along_axis(p, targets[..., None], 2)).mean())
+        g = (p - np.eye(FACES)[targets]) / 64
+        values -= rate * np.einsum("btf,btc->fc", X, A.T @ g)
+        by_A = np.einsum("btc,brc->tr", g, X @ values)
+        scores -= rate * A * (by_A - (by_A * A).sum(axis=1, keepdims=True))
+    return np.mean(losses[-20:])
+
+
+# %%
+print(f"loss {foresight(shares_of_the_past):.2f}, a guess {math.log(FACES):.2f}")
+
+# %% [markdown]
+# ## In the package
+#
+# The same functions, with the array library `xp` as their first argument, so that they
+# run on NumPy, on a GPU and on the tape. Training uses one operation for all of it,
+# `fused.attention`, with your derivative:
+
+# %%
+course.show(equations.attention_weights, equations.multi_head_attention)
+
+# %%
 Q, K, V = rng.normal(size=(3, 2, 4, 8))  # two examples of four slots; one head
 together = np.concatenate([Q, K, V], axis=-1)  # side by side, as one product makes them
-by_hand = fused.attention(together, num_heads=1, key_size=8).data
-np.allclose(by_hand, equations.attention(np, Q, K, V), rtol=1e-12)
+packaged = fused.attention(together, num_heads=1, key_size=8).data
+np.allclose(packaged, attention(Q, K, V), rtol=1e-12)
 
 # %% [markdown]
 # ## Takeaways
 #
-# - A row of weights is a row of shares: not negative, and their sum is 1. The result is
-#   a weighted mean of the values.
-# - The root keeps the scores' spread at 1, whatever the width of the keys. So it keeps
-#   the gradient from vanishing.
-# - The way back is four products and the softmax's vjp. A value gets a gradient from
-#   every slot that looked at it; a slot that is certain learns nothing about whom to
-#   look at.
-# - Heads are the same equation several times over, side by side, each with projections
-#   of its own.
-# - Nothing here knows in which order the slots stand. Chapter 7 shows what follows from
-#   that, and how a new input gets in.
+# - Shares are at least 0 and have the sum 1; a slot takes home a weighted mean.
+# - The root keeps scores, and so gradients, at their size whatever the width.
+# - $W^q$ and $W^k$ let a question differ from its answer; $W^v$ says what is brought.
+# - The input is one more row to look at. It does not look itself.
 #
 # **Further.** What happens to the orange curves if queries and keys are twice as long?
 # With the root, from how many keys on is the largest share below one half on average?
-# Which of exercises 1, 2, 3 and 5 would still work if $M$ had no rows?
+# The released code lets the input ask as well and then drops its row: does that change
+# one step? Two rounds of attention in a row?
 
 # %% tags=["hide-cell"]
-# Answer 1: the scores become four times as large, as if the keys were sixteen times as
-# wide: the curves move four points to the left.
+# Answer 1
+# The scores become four times as large, as if the keys were sixteen times as wide: the
+# curves move four points to the left.
 samples = course.fast(2000, 200)
 for d_k, longer in ((8, 1), (8, 2), (128, 1)):
     q = longer * rng.normal(size=(samples, 1, d_k))
@@ -467,24 +641,27 @@ for d_k, longer in ((8, 1), (8, 2), (128, 1)):
     print(f"width {d_k:3}, {longer} times as long: largest share {share:.2f}")
 
 # %% tags=["hide-cell"]
-# Answer 2: with two keys it is above one half, by necessity. It falls below with the
-# fifth:
+# Answer 2
+# With two keys it is above one half, by necessity. It falls below with the fifth.
 for R in range(2, 8):
     q, k = rng.normal(size=(samples, 1, 64)), rng.normal(size=(samples, R, 64))
     print(R, "keys:", ex.attention_weights(q, k).max(axis=-1).mean().round(2))
 
 # %% tags=["hide-cell"]
-# Answer 3: only the softmax. It works row by row, and without rows it has nothing to
-# do. In the other three M makes the keys as well, and what is shared among no keys at
-# all is undefined: there is no largest score.
-M, W = np.zeros((0, 4)), rng.normal(size=(1, 4, 4))
-for name, arguments in (
-    ("softmax", (M,)),
-    ("attention_weights", (M, M)),
-    ("attention", (M, M, M)),
-    ("multi_head", (M, W, W, W)),
-):
-    try:
-        print(name, "gives the shape", getattr(ex, name)(*arguments).shape)
-    except ValueError as problem:
-        print(f"{name} fails:\n  {problem}")
+# Answer 3
+# Not one step: a query makes a row of its own and touches no other, so a row that you
+# drop might as well not have asked. In two rounds it matters: in the second, the slots
+# look at an input that has itself looked around.
+M, x = rng.normal(size=(4, 6)), rng.normal(size=6)
+W_q, W_k, W_v = rng.normal(size=(3, 6, 6)) / math.sqrt(6)
+
+
+def all_ask(Z):
+    return attention(Z @ W_q, Z @ W_k, Z @ W_v)
+
+
+asked = all_ask(ex.append_rows(M, x))
+once = ex.encode(M, x, W_q, W_k, W_v)
+print("one step the same:  ", np.allclose(asked[:-1], once))
+twice = ex.encode(once, x, W_q, W_k, W_v)
+print("two rounds the same:", np.allclose(all_ask(asked)[:-1], twice))

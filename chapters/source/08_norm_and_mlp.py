@@ -1,32 +1,18 @@
 # %% [markdown]
 # # 8. Layer norm and a row-wise MLP: what each slot does by itself
 #
-# **The $g_\psi$ of equation 7, section 3.3.** About 130 minutes. You need axes and
-# `keepdims` (chapter 1), chapter 7, and for the way back chapters 3 and 3.
+# **The $g_\psi$ of equation 7, section 3.3.** About 150 minutes, in three sittings. You
+# need chapter 6 (attention) and, for the way back, chapters 3 to 5. In this chapter
+# $\gamma$ and $\beta$ are a norm's gain and offset, and $g$ is a gradient.
 #
-# Attention has brought each slot something new, the row $\widetilde m_i$ of
-# $\widetilde M$. Before it is written into the memory, a function $g_\psi$ works on it.
-# You find it in equation 7, above a brace:
-#
-# $$m_{i,t} = \sigma(f_{i,t} + \tilde b^f) \circ m_{i,t-1}
-# + \sigma(i_{i,t}) \circ \underbrace{g_\psi(\widetilde m_{i,t})} \tag{7}$$
-#
-# Here $m_{i,t}$ is slot $i$ at time $t$, and $\circ$ multiplies entry by entry. Each
-# $\sigma(\dots)$ is a *gate*, a row of numbers between 0 and 1: the first says how much
-# of the old stays, the second how much of the new is written. Chapter 9 is about gates,
-# and about the constant $\tilde b^f$. About $g_\psi$ the paper says no more than this
-# (section 3.3):
-#
-# > The underbrace denotes the modification to a standard LSTM. [...] (briefly, we found
-# > a row/memory-wise MLP with layer normalisation to work best)
-#
-# The code that the authors released tells you the rest. It adds what goes into the MLP
-# to what comes out of it, and then normalises:
+# Attention has brought each slot a row $\widetilde m_i$. Before it is written into the
+# memory, $g_\psi$ works on it. The paper says little about it: "we found a
+# row/memory-wise MLP with layer normalisation to work best". The code that the authors
+# released says the rest:
 #
 # $$g_\psi(z) = \mathrm{LayerNorm}\left(\mathrm{MLP}(z) + z\right)$$
 #
-# The words to watch are *row/memory-wise*. In this chapter no slot ever learns anything
-# about another, and you will measure that it does not.
+# *Row-wise* means that no slot learns anything about another here. You will measure it.
 
 # %%
 import math
@@ -35,30 +21,24 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import tinyrmc
-from tinyrmc import RelationalMemory, course, equations, fused, nn
-from tinyrmc import primitives as p
-from tinyrmc.course.exercises import encoding
+from tinyrmc import RelationalMemory, course, equations
+from tinyrmc.course.exercises import attention, learning
 from tinyrmc.course.exercises import normalisation as ex
 
 course.setup()
 rng = np.random.default_rng(2018)
 
 # %% [markdown]
-# ## Layer norm: mean 0, variance 1
+# ## Layer norm
 #
-# Take the $F$ numbers of one slot, its *units*. Subtract their mean; divide by their
-# standard deviation; then let the network stretch and shift each unit by a learnt
-# *gain* $g$ and *offset* $b$, which begin at 1 and 0:
+# Take the $F$ numbers of a slot. Take their mean off. Divide by the standard deviation:
+# the root of the mean of the squares that are left, to which a tiny $\varepsilon$,
+# $10^{-5}$, is added *under* the root, lest equal numbers be divided by 0. Then each
+# unit is stretched by its gain $\gamma_k$ and moved by its offset $\beta_k$, which are
+# learnt, and begin at 1 and 0.
 #
-# $$\mathrm{LayerNorm}(x)_k
-# = g_k \, \frac{x_k - \mu}{\sqrt{\mathrm{var} + \varepsilon}} + b_k, \qquad
-# \mu = \frac1F \sum_k x_k, \quad \mathrm{var} = \frac1F \sum_k (x_k - \mu)^2$$
-#
-# The tiny $\varepsilon$, here $10^{-5}$, keeps a slot of equal numbers from being
-# divided by zero.
-#
-# **Exercise 1.** Write it for the last axis of an array of any shape. One case is a row
-# of equal numbers; another has numbers around 100,000.
+# **Exercise 1.** Write it for the last axis of any array. One case has numbers around
+# 100,000. (Think of chapter 4 before you take differences of large numbers.)
 
 
 # %%
@@ -68,14 +48,12 @@ def layer_norm(x, gain, offset):
 
 
 ex.layer_norm.check(layer_norm)
+layer_norm = ex.layer_norm.yours(layer_norm)
 
 # %% [markdown]
-# What does layer norm keep of a row? With gain 1 and offset 0, every row comes out with
-# a sum of 0 and a length of $\sqrt F$ (up to $\varepsilon$). For rows of three numbers
-# you can see it. The rows whose sum is 0 lie in a plane, and in this plane those of
-# length $\sqrt 3$ form a circle. Subtracting the mean is a projection into the plane.
-# Dividing by the standard deviation then moves every point along its ray onto the
-# circle.
+# What is left of a row? For three numbers you can see it. Rows with the sum 0 lie in a
+# plane, and in the plane those of length $\sqrt 3$ lie on a circle. The norm projects a
+# row into the plane, and moves it along its ray onto the circle:
 
 # %%
 rows = rng.normal(size=(60, 3)) * [1.0, 0.8, 0.8] + [0.6, 0.0, -0.3]
@@ -97,113 +75,79 @@ panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# So the norm keeps a *direction*, the direction of the row without its mean, and throws
-# size and mean away: 10 times the row gives the same, and so does the row plus a
-# constant. What the norm throws away can be of no use later, and it can do no harm
-# later either. With gain 1 and offset 0, whatever attention and MLP make of a slot, it
-# comes out with the same length. A learnt gain stretches some units more than others,
-# so the length then depends on the direction. But it still does not depend on the size
-# of what came in.
+# It keeps a *direction*, and throws size and mean away.
 #
+# **Exercise 2.** Often a layer follows a norm: $(n \circ \gamma + \beta) \, W + b$,
+# where $n$ is the row before gain and offset. Find one layer, $n W' + b'$, that gives
+# the same for every $n$. (A trained network can save gain and offset that way.)
+
+
+# %%
+def folded(gain, offset, W, b):
+    """gain, offset (F,), W (F, G), b (G,) -> the new W (F, G) and b (G,)."""
+    ...
+
+
+ex.folded.check(folded)
+
+# %% [markdown]
 # ## The way back through a norm
 #
-# Let $L$ be the loss, and write $y$ for the result. Somebody hands you
-# $g = \partial L / \partial y$. (In this section $g$ is that gradient. Gain and offset
-# are $\gamma$ and $\beta$.) What is the gradient of the row $x$? First name the
-# stations on the way there; $s$ is *one over* the standard deviation:
+# *(Second track: you may skip to "Whose business is it?", and use ours.)* Name the
+# stations, with $s$ for *one over* the standard deviation:
 #
 # $$d = x - \mathrm{mean}(x), \qquad
 # s = \frac{1}{\sqrt{\mathrm{mean}(d \circ d) + \varepsilon}}, \qquad
 # n = s \, d, \qquad y = n \circ \gamma + \beta$$
 #
-# Go back the way the row came. At each station, ask what a small change $\delta$ does.
+# From $y$ to $n$ the gradient becomes $u = g \circ \gamma$. From $n$ to $d$: a change
+# $\delta d$ moves $n$ by itself, and through $s$. Because
+# $s = (\mathrm{mean}(d \circ d) + \varepsilon)^{-1/2}$,
 #
-# **From $y$ to $n$.** $\delta y = \delta n \circ \gamma$, so the gradient of $n$ is
-# $u = g \circ \gamma$.
-#
-# **From $n$ to $d$.** A change of $d$ moves $n = s\,d$ by itself, and through $s$.
-# Because $s = (\mathrm{mean}(d \circ d) + \varepsilon)^{-1/2}$,
-#
-# $$\delta s = -\tfrac12 \left(\mathrm{mean}(d \circ d) + \varepsilon\right)^{-3/2}
-# \cdot 2\, \mathrm{mean}(d \circ \delta d) = -s^3\, \mathrm{mean}(d \circ \delta d)$$
-#
-# $$\delta n = s\, \delta d + d\, \delta s
+# $$\delta s = -s^3\, \mathrm{mean}(d \circ \delta d), \qquad
+# \delta n = s\, \delta d + d\, \delta s
 # = s \left(\delta d - n\, \mathrm{mean}(n \circ \delta d)\right)$$
 #
-# Here $s^3 d$ is $s^2 n$. One of these two $s$ then went into the mean, where $s d$ is
-# $n$ again. The loss changes by $\sum u \circ \delta n$. Sorted by $\delta d$, that is
-# $\sum s\,(u - n\, \mathrm{mean}(u \circ n)) \circ \delta d$, so
+# Sort $\sum u \circ \delta n$ by $\delta d$, and you have the gradient of $d$:
+# $s \left(u - n\, \mathrm{mean}(u \circ n)\right)$.
 #
-# $$\frac{\partial L}{\partial d} = s \left(u - n\, \mathrm{mean}(u \circ n)\right)$$
+# **Write down first:** look at the circle. In which two directions can you move a row
+# without changing the result? How large is the gradient along these?
 #
-# **From $d$ to $x$.** $\delta d = \delta x - \mathrm{mean}(\delta x)$. What does
-# subtracting the mean do to a gradient on its way back? And what is the mean of $n$?
-#
-# **Write down first:** from the picture of the circle, name two directions in which you
-# can move a row without changing the result. How large is the gradient's part in these
-# directions?
-#
-# **Exercise 2.** Take the last step, and write it all as code. Rows are the last axis,
-# whatever stands before it. The check compares with the complex step (chapter 4).
+# **Exercise 3.** Take the last step, from $d$ to $x$, and write all of it.
 
 
 # %%
 def layer_norm_gradient(g, x, gain, epsilon):
-    """d loss / d x of y = layer_norm(x) * gain + offset, given g = d loss / d y.
-
-    g, x (..., F), gain (F,), epsilon a number -> (..., F).
-    """
+    """g, the gradient of y, and x (..., F), gain (F,), a number -> that of x (..., F)."""
     ...
 
 
 ex.layer_norm_gradient.check(layer_norm_gradient)
-my_layer_norm_gradient = ex.layer_norm_gradient.yours(layer_norm_gradient)
+layer_norm_gradient = ex.layer_norm_gradient.yours(layer_norm_gradient)
+
+# %% tags=["hide-output"]
+x, gain, g = (
+    rng.normal(size=(1, 16)),
+    1 + 0.1 * rng.normal(size=16),
+    rng.normal(size=16),
+)
+by_x = layer_norm_gradient(g[None], x, gain, 1e-5)
+n = layer_norm(x, np.ones(16), np.zeros(16))
+for name, along in {"along the row of ones": 1.0, "along n": n}.items():
+    print(f"{name:22} {(by_x * along).sum():8.5f}")
+print(f"length                 {np.linalg.norm(by_x):8.5f}")
 
 # %% [markdown]
-# Subtracting the mean is its own transpose: what comes back loses its mean. And $n$ has
-# the mean 0, so
+# Along the row of ones and along $n$ nothing changes, so the gradient has no part
+# there. **This is a good place to stop.**
 #
-# $$\frac{\partial L}{\partial x}
-# = s \left(u - \mathrm{mean}(u) - n\, \mathrm{mean}(u \circ n)\right)$$
-#
-# You can understand this without a calculation. If you move a row along the row of
-# ones, off the plane of the circle, nothing changes in the result. If you move it along
-# its ray $n$, nothing changes either (up to $\varepsilon$). So the gradient has no part
-# in these two directions: the formula removes from $u$ its part in each of them. Here
-# is that for a row of sixteen, and beside it what the tape finds:
-
-# %%
-x, gain = rng.normal(size=(1, 16)), 1 + 0.1 * rng.normal(size=16)
-with tinyrmc.Tape() as tape:
-    watched = tape.watch(x)
-    normed = fused.layer_norm(watched, gain, np.zeros(16))
-    weights = rng.normal(size=(1, 16))  # the loss is a weighted sum of the result
-    loss = p.sum(normed * weights)
-gradient = tape.gradient(loss, watched)
-by_hand = my_layer_norm_gradient(weights, x, gain, 1e-5)
-n = ex.layer_norm(x, np.ones(16), np.zeros(16))
-print("by hand as on the tape:                     ", np.allclose(by_hand, gradient))
-print("part along the row of ones, nearly 0:       ", abs(by_hand.sum()) < 1e-12)
-print("part along the normalised row, nearly 0:    ", abs((by_hand * n).sum()) < 1e-4)
-print(f"length of the gradient, for comparison:      {np.linalg.norm(by_hand):.2f}")
-
-# %% [markdown]
-# And the factor $s$ in front? A row of large numbers has a small $s$. Multiply a row by
-# 10, and its gradient is a tenth: the larger the row, the less the result changes when
-# one number moves a little.
-#
-# Gain and offset learn as well. Every row uses them, so they get sums over all rows: of
-# $g \circ n$ for the gain, of $g$ for the offset.
-
-# %% [markdown]
 # ## Whose business is it?
 #
-# A memory has two axes, slots and units. Which of them you average over decides who
-# learns about whom. Here is a tool to find out.
+# A memory has two axes. Which of them you average over decides who learns about whom.
 #
-# **Exercise 3.** `process` is a function that turns a memory into another memory.
-# Replace one slot by another row, and process the memory before and after. Say for each
-# slot how much its result changes at most.
+# **Exercise 4.** A tool to find out. `process` turns a memory into another one. Put
+# another row into one slot, and say for each slot how much its result changes at most.
 
 
 # %%
@@ -215,23 +159,17 @@ def who_notices(process, M, slot, row):
 
 
 ex.who_notices.check(who_notices)
+who_notices = ex.who_notices.yours(who_notices)
 
 # %% [markdown]
-# Here are several things that a network might do with a memory of four slots. Each time
-# another row takes the place of slot 1, and the table shows the largest change of every
-# slot. The next section explains the MLPs. For now it is enough to know that one gets
-# each row by itself, and the other gets all slots side by side in one long row.
-#
-# **Write down first:** in which of the six do slots 0, 2 and 3 notice the change?
+# Here another row takes the place of slot 1. **Write down first:** in which of the six
+# do slots 0, 2 and 3 notice?
 
 
 # %%
-def random_layer(width):
-    return rng.normal(size=(width, width)) / math.sqrt(width), np.zeros(width)
-
-
 def random_layers(width, count=2):
-    return [random_layer(width) for _ in range(count)]
+    size = width, width
+    return [(rng.normal(size=size) / width**0.5, np.zeros(width)) for _ in range(count)]
 
 
 N, F = 4, 8
@@ -251,18 +189,19 @@ def joint_mlp(M):
 
 
 PROCESSES = {
-    "layer norm of each row": lambda M: ex.layer_norm(M, ones, zeros),
+    "layer norm of each row": lambda M: layer_norm(M, ones, zeros),
     "MLP of each row": lambda M: ex.mlp(M, layers),
     "g_psi: both, and the residual": lambda M: ex.g_psi(M, layers, ones, zeros),
     "layer norm of the whole memory": joint_norm,
     "MLP of all slots side by side": joint_mlp,
-    "attention, equation 1": lambda M: encoding.attention(M @ W[0], M @ W[1], M @ W[2]),
+    "attention, equation 1": lambda M: attention.attention(
+        M @ W[0], M @ W[1], M @ W[2]
+    ),
 }
 M, row = rng.normal(size=(N, F)), rng.normal(size=F)
-changes = [ex.who_notices(process, M, 1, row) for process in PROCESSES.values()]
-changes = np.array(changes)  # (processes, N)
+changes = np.array([who_notices(each, M, 1, row) for each in PROCESSES.values()])
 
-# %% tags=["hide-input"] alt="A table of six processes and four slots: with the first three, made row by row, only the replaced slot 1 changes, and the others stay exactly as they are; with the joint norm, the wide MLP and attention all slots change"
+# %% tags=["hide-input", "hide-output"] alt="A table of six processes and four slots: with the first three, made row by row, only the replaced slot 1 changes, and the others stay exactly as they are; with the joint norm, the wide MLP and attention all slots change"
 # Draws the table of changes
 figure, panel = plt.subplots(figsize=(7, 3.4))
 panel.imshow(changes > 0, cmap="Blues", vmin=0, vmax=2, aspect="auto")
@@ -278,105 +217,124 @@ panel.spines[:].set_visible(False)
 plt.show()
 
 # %% [markdown]
-# Above the gap there are three zeros in each row, exactly 0: the other slots do not
-# notice. Below the gap every slot does. For attention that is the purpose. For a norm
-# it is a leak: information goes from slot to slot past the attention, through a common
-# mean and a common variance, and no map of attention weights will ever show it.
-#
-# How bad is that? Let slot 0 grow louder and look at how large the *other* slots come
-# out. **Write down first:** with a joint norm, how large are they when slot 0 is a
-# hundred times as loud?
+# For attention that is the purpose. For a norm it is a leak: something goes from slot
+# to slot past the attention, and no map of shares will show it. How bad is that? Let
+# slot 0 grow a hundred times as loud. **Write down first:** how large do the *other*
+# slots come out of a joint norm?
 
 # %%
-loudness = np.geomspace(1, 100, 30)
-M = rng.normal(size=(N, 32))
-sizes = {"norm of each row": [], "joint norm": []}
-for factor in loudness:
-    loud = M * np.array([factor, 1, 1, 1])[:, None]
-    by_row = ex.layer_norm(loud, np.ones(32), np.zeros(32))
-    sizes["norm of each row"].append(by_row[1:].std())
-    sizes["joint norm"].append(joint_norm(loud)[1:].std())
+M, loudness = rng.normal(size=(N, 32)), (1, 10, 100)
+louder = [M * np.array([factor, 1, 1, 1])[:, None] for factor in loudness]
+sizes = {
+    "norm of each row": [layer_norm(each, 1.0, 0.0).std(axis=1) for each in louder],
+    "joint norm": [joint_norm(each).std(axis=1) for each in louder],
+}
 
-# %% tags=["hide-input"] alt="Size of the three other slots after the norm as slot 0 is multiplied by 1 to 100: with the norm of each row it stays at 1, with the joint norm it falls like one over the loudness"
-# Draws the size of the other slots
-figure, panel = plt.subplots(figsize=(6.5, 3))
-for name, values in sizes.items():
-    panel.loglog(loudness, values, label=name)
-panel.set(xlabel="slot 0 is multiplied by", ylabel="spread of slots 1 to 3")
-panel.legend()
+# %% tags=["hide-input", "hide-output"] alt="The size of four slots after a norm, as bars, when slot 0 is 1, 10 and 100 times as loud: with the norm of each row all bars are 1; with the joint norm slot 0 takes 2 and the other three shrink to next to nothing"
+# Draws the size of each slot after both norms
+figure, panels = plt.subplots(1, 2, figsize=(9, 3), sharey=True)
+for panel, (name, values) in zip(panels, sizes.items(), strict=True):
+    for k, (factor, value) in enumerate(zip(loudness, values, strict=True)):
+        shade = {"color": "C0", "alpha": (0.35, 0.65, 1.0)[k]}
+        label = f"slot 0 times {factor}"
+        bars = panel.bar(
+            np.arange(N) + 0.27 * (k - 1), value, 0.25, label=label, **shade
+        )
+        panel.bar_label(bars, [f"{each:.2g}" for each in value], fontsize=8)
+    panel.set(title=name, xticks=range(N), ylim=(0, 2.3))
+    panel.set_xticklabels([f"slot {k}" for k in range(N)])
+panels[0].set_ylabel("size after the norm")
+panels[0].legend(loc="upper right")
 plt.show()
 
 # %% [markdown]
-# With a norm for each row the other slots stay as they are. With a joint norm, one loud
-# slot takes up the whole variance and presses them down, to a fiftieth in the end.
+# One loud slot takes all the variance. It is an easy mistake: some libraries' norms
+# take all axes but the first. Chapter 15 (breaking it) trains a network with it.
 #
-# A joint norm is an easy mistake: some libraries' layer norm takes *all* axes but the
-# first unless you say otherwise. Chapter 15 shows what it does to a network that trains
-# with it.
+# ## Find the line: a memory that changes
 #
-# ## A row-wise MLP
+# **The symptom:** nobody writes to `M`, and after a call it is another memory.
 #
-# A *multi-layer perceptron* is a matrix and a bias, a bend, then another matrix and
-# bias:
-#
-# $$\mathrm{MLP}(z) = \max(z W_1 + b_1,\ 0)\, W_2 + b_2$$
-#
-# The bend is the *ReLU* (rectified linear unit), the maximum with 0, entry by entry.
-# With more layers there is a ReLU between each two, and none after the last, so that
-# the result may be negative. Row-wise costs no effort: `z @ W` multiplies every row by
-# the same $W$.
-#
-# **Exercise 4.** Write it. `layers` is a list of pairs, weight and bias, with at least
-# one pair.
+# **Exercise 5.** Mend it.
 
 
 # %%
-def mlp(z, layers):
-    """z (..., F), layers [(weight (in, out), bias (out,)), ...] -> (..., last out)."""
+def norm_of_slots(M):
+    """Each slot of M (..., F) with mean 0 and mean square 1 -> (..., F)."""
+    d = M
+    d -= d.mean(axis=-1, keepdims=True)
+    return d / np.sqrt((d * d).mean(axis=-1, keepdims=True) + 1e-5)
+
+
+ex.norm_of_slots.check(norm_of_slots)
+M = np.array([[1.0, 2.0, 6.0]])
+norm_of_slots(M)
+print(M)
+
+# %% [markdown]
+# ## An MLP, and why it needs a bend
+#
+# A *multi-layer perceptron* is some layers, each a matrix and a bias, with a bend
+# between each two: the *ReLU*, $\max(x, 0)$ for every entry.
+#
+# **Exercise 6.** Why the bend? Leave it out, and melt any number of layers into one.
+
+
+# %%
+def melted(layers):
+    """[(weight (in, out), bias (out,)), ...] -> one weight and one bias."""
     ...
 
 
-ex.mlp.check(mlp)
+ex.melted.check(melted)
 
 # %% [markdown]
-# Why the bend? Without it, two layers are one: $(z W_1) W_2 = z\,(W_1 W_2)$. For slots
-# of width 2 you can see what each does to the plane. A grid of points goes in. Without
-# ReLU it comes out sheared, with straight lines. With ReLU it comes out bent along
-# several lines, up to six, one for each column of $W_1$: there the number that the ReLU
-# sees changes its sign.
+# For slots of width 2 you can see what a bend does. A grid goes in; the hidden layer
+# has five units, two of which are above 0 in the whole square. Where the number that a
+# ReLU sees changes its sign, the plane is folded. **Write down first:** along how many
+# lines?
 
 # %%
-depth, line = np.linspace(-1, 1, 13), np.linspace(-1, 1, 101)
-grid = [np.stack([np.full_like(line, c), line], axis=1) for c in depth]
-grid += [points[:, ::-1] for points in grid]  # the lines across
-W1, b1 = rng.normal(size=(2, 6)), 0.5 * rng.normal(size=6)
-W2, b2 = rng.normal(size=(6, 2)) / 2, np.zeros(2)
-straight = W1 @ W2, b1 @ W2  # the same two layers without ReLU, as one
-
-# %% tags=["hide-input"] alt="A square grid, the same grid after two layers without ReLU, a parallelogram with straight lines, and after two layers with ReLU, bent along several lines"
-# Draws the grid and what becomes of it
-figure, panels = plt.subplots(1, 3, figsize=(9, 3.1))
+W1 = np.array([[1, 0, 1.0, -0.6, 0.3], [0, 1, 0.4, 1.0, -1.0]])
+W2 = np.array([[1, 0], [0, 1], [0.5, 0.6], [-0.7, 0.5], [0.6, -0.4]])
+b1, b2 = np.array([2, 2, 0.1, -0.2, 0.3]), np.array([-2.0, -2.0])
 maps = {
     "slots that go in": lambda z: z,
-    "two layers without ReLU": lambda z: ex.mlp(z, [straight]),
+    "two layers without ReLU": lambda z: (z @ W1 + b1) @ W2 + b2,
     "two layers with ReLU": lambda z: ex.mlp(z, [(W1, b1), (W2, b2)]),
 }
+
+# %% tags=["hide-input", "hide-output"] alt="A square grid with three dashed lines, where a hidden unit is 0. Without ReLU it becomes a parallelogram with straight lines. With ReLU the grid is folded along the images of the three dashed lines, and straight between them"
+# Draws the grid, the folds, and what becomes of them
+figure, panels = plt.subplots(1, 3, figsize=(10, 3.3))
+line = np.linspace(-1, 1, 201)
+grid = [np.stack([np.full_like(line, c), line], axis=1) for c in np.linspace(-1, 1, 9)]
+grid += [points[:, ::-1] for points in grid]
+square = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
 for panel, (title, process) in zip(panels, maps.items(), strict=True):
-    for k, points in enumerate(grid):
-        panel.plot(*process(points).T, color="C0" if k < len(depth) else "C1", lw=0.9)
-    panel.set(title=title, aspect="equal", xticks=[], yticks=[])
+    for points in grid:
+        panel.plot(*process(points).T, color="0.75", lw=0.8)
+    for k in (2, 3, 4):
+        a, b = W1[:, k]
+        along = np.linspace(-2, 2, 801)[:, None] * np.array([-b, a])
+        fold = along - b1[k] * np.array([a, b]) / (a * a + b * b)
+        fold = fold[abs(fold).max(axis=1) <= 1]
+        panel.plot(*process(fold).T, color=f"C{k - 2}", lw=2, ls="--")
+    panel.set(title=title, aspect="equal")
+    panel.axis("off")
 plt.show()
 
 # %% [markdown]
+# Along three, and between the folds all is straight. Deep networks fold what is folded.
+#
 # ## The residual
 #
-# The released code adds $z$ to what the MLP makes of it, *before* the norm. This is
-# called a *residual*. A fresh MLP has random weights: on its own it would scramble
-# everything that attention has brought. With $z$ added, the candidate starts out much
-# like the row that came out of attention, and the MLP learns what to change.
+# The $z$ in $\mathrm{MLP}(z) + z$ is a *residual*. A fresh MLP would scramble all that
+# attention has brought; with $z$ added it begins with what there is, and learns what to
+# change.
 #
-# **Exercise 5.** The whole of it:
-# $g_\psi(z) = \mathrm{LayerNorm}(\mathrm{MLP}(z) + z)$.
+# **Exercise 7.** All of $g_\psi$, with any number of layers: the MLP, the residual, the
+# norm.
 
 
 # %%
@@ -388,209 +346,192 @@ def g_psi(z, layers, gain, offset):
 ex.g_psi.check(g_psi)
 
 # %% [markdown]
-# You see what norm and residual are for when you apply $g_\psi$ again and again, as a
-# recurrent network does. The weights are fresh, the same in every round, and the curves
-# are averages over many draws. They show the size of a slot (the standard deviation of
-# its units), how similar it still is to its start (the correlation of its units with
-# those of round 0), and how alike two slots become that began with nothing in common.
+# ## Find the line: only the last block learns
 #
-# **Write down first:** which of the two, norm or residual, keeps a slot from growing?
-# Which keeps two slots from becoming alike?
-
-# %%
-F, draws, rounds = 64, course.fast(60, 6), 10
-gain, offset = np.ones(F), np.zeros(F)
-FORMS = {
-    "as it is": lambda z, layers: ex.g_psi(z, layers, gain, offset),
-    "no residual": lambda z, layers: ex.layer_norm(ex.mlp(z, layers), gain, offset),
-    "no norm": lambda z, layers: ex.mlp(z, layers) + z,
-}
-
-
-def room():
-    """For each form a number for each draw and round."""
-    return {name: np.zeros((draws, rounds + 1)) for name in FORMS}
-
-
-size, left, alike = room(), room(), room()
-
-
-def correlation(a, b):
-    return np.corrcoef(a, b)[0, 1]
-
-
-for draw in range(draws):
-    weights, start = random_layers(F), rng.normal(size=(2, F))  # two slots
-    for name, form in FORMS.items():
-        z = start
-        for k in range(rounds + 1):
-            size[name][draw, k] = z.std()
-            left[name][draw, k] = correlation(z[0], start[0])
-            alike[name][draw, k] = correlation(*z)
-            z = form(z, weights)
-
-# %% tags=["hide-input"] alt="Three panels over ten rounds: without the norm the size of a slot grows a hundredfold and more; with the residual more of the start is left; without it two slots become alike sooner"
-# Draws sizes and likenesses
-figure, panels = plt.subplots(1, 3, figsize=(10, 3.1))
-titles = ("size of a slot", "likeness to its start", "likeness of two slots")
-# The first curve is broad and pale, because the others run over it.
-styles = ({"lw": 7, "alpha": 0.35}, {"marker": "s"}, {"marker": "^"})
-for panel, values, title in zip(panels, (size, left, alike), titles, strict=True):
-    for (name, value), style in zip(values.items(), styles, strict=True):
-        panel.plot(value.mean(axis=0), ms=4, label=name, **style)
-    panel.set(title=title, xlabel="rounds")
-panels[0].set_yscale("log")
-panels[0].legend()
-plt.show()
-
-# %% [markdown]
-# Left: without the norm, slots grow in every round, from the third on by more than
-# half. Middle: without the residual, one round of a fresh MLP leaves nothing of what a
-# slot was. Right: the same MLP makes all slots more and more alike, and much sooner
-# without the residual. In these two panels the green curve runs along the broad blue
-# one, because likeness does not depend on size: the MLP has no biases here, so what it
-# makes of $10 z$ is ten times what it makes of $z$. The norm is there for the size.
+# Blocks with a residual, $z \leftarrow z + \tanh(z W)$, in a row, and the walk back
+# through them. **The symptom:** the last gradient is right, and the farther back, the
+# smaller they are.
 #
-# ## As many slots as you like
-#
-# About these parameters and those of the gates the paper says (section 3.3):
-#
-# > Since parameters $W^f$, $W^i$, $W^o$, $U^f$, $U^i$, $U^o$, and $\psi$ are shared for
-# > each $m_i$, we can modify the number of memories without affecting the number of
-# > parameters.
-#
-# $\psi$ is what $g_\psi$ learns: the matrices and biases of the MLP, the gain and the
-# offset.
-#
-# **Exercise 6.** Count the numbers in $\psi$. Here `layers` is the number of the MLP's
-# layers.
+# **Exercise 8.** Mend it.
 
 
 # %%
-def g_psi_parameters(N, F, layers):
-    """N slots of width F; an MLP with `layers` layers, each from F to F
-    -> how many trainable numbers g_psi has.
+def blocks_back(g, z, weights):
+    """g (R, F), the gradient of the last z; z (R, F), the first; matrices (F, F)
+    -> their gradients, a list.
     """
-    ...
+    inputs = [z]
+    for W in weights:
+        inputs.append(inputs[-1] + np.tanh(inputs[-1] @ W))
+    found = []
+    for z, W in zip(inputs[-2::-1], weights[::-1], strict=True):
+        y = np.tanh(z @ W)
+        by_product = g * (1 - y * y)
+        found.append(z.T @ by_product)
+        g = by_product @ W.T
+    return found[::-1]
 
 
-ex.g_psi_parameters.check(g_psi_parameters)
+ex.blocks_back.check(blocks_back)
+found = blocks_back(*rng.normal(size=(2, 5, 8)), [*rng.normal(size=(6, 8, 8))])
+print("sizes, from first to last:", *(f"{np.linalg.norm(g):.3f}" for g in found))
 
 # %% [markdown]
-# Here is that count for slots of width 64, beside what the two leaks above would cost.
-# A joint norm has as many gains and offsets as there are units in the whole memory. An
-# MLP of all slots side by side has a matrix of $N F$ by $N F$. **Write down first:**
-# how much does twice the number of slots cost each of the three?
+# ## Twelve of them, on your tape
+#
+# Does it matter? Your norm and its gradient become an entry of your tape, and twelve
+# blocks $g_\psi$ in a row learn to find the nearest point, the task of chapter 5. Once
+# as it is, once without residuals, once without norms. **Write down first:** which of
+# the three learns best? Which first loss is far from a guess, $\ln 3 = 1.10$?
 
 # %%
-slots = 2 ** np.arange(8)
-F = 64
-by_row = np.array([ex.g_psi_parameters(N, F, 2) for N in slots])
-counts = {
-    "$g_\\psi$, row by row": by_row,
-    "with a joint norm": by_row + 2 * (slots - 1) * F,
-    "with an MLP of all slots": [ex.g_psi_parameters(1, N * F, 2) for N in slots],
-}
+LittleTape = course.little_tape()
+cross_entropy_vjp, train, adam_step = course.kept(
+    "learning", "cross_entropy_vjp", "train", "adam_step"
+)
 
-# %% tags=["hide-input"] alt="Parameters against the number of slots, both axes logarithmic: g_psi is a flat line, the joint norm rises slowly above it, the MLP of all slots rises with the square"
-# Draws the numbers of parameters
-figure, panel = plt.subplots(figsize=(6.5, 3))
-for (name, values), style in zip(counts.items(), ("o-", "s-", "^-"), strict=True):
-    panel.loglog(slots, values, style, ms=4, label=name)
-panel.set(xlabel="number of slots", ylabel="parameters")
-panel.set_xticks(slots, slots)
-panel.minorticks_off()
+
+def norm(x, gain, offset):
+    """The layer norm of Nodes."""
+    n = layer_norm(x.data, 1.0, 0.0)
+    return x.tape.record(
+        n * gain.data + offset.data,
+        (x, gain, offset),
+        lambda g: (layer_norm_gradient(g, x.data, gain.data, 1e-5), g * n, g),
+    )
+
+
+def deep(weights, z, residual, normed):
+    """From points (B, 8) to logits (B, 3), through twelve blocks."""
+    z = z @ weights[0]
+    for k in range(1, len(weights) - 1, 4):
+        W1, W2, gain, offset = weights[k : k + 4]
+        y = (z @ W1).relu() @ W2
+        y = y + z if residual else y
+        z = norm(y, gain, offset) if normed else y
+    return z @ weights[-1]
+
+
+# %% tags=["hide-input"]
+# Draws the questions, and makes the loss of a network
+BLOCKS, WIDTH, STEPS = 12, 32, course.fast(300, 5)
+
+
+def draw(step):
+    """The batch of a step: points (64, 8), and which of three is nearest the last."""
+    points = np.random.default_rng([1, step]).uniform(-1, 1, (64, 4, 2))
+    distances = np.linalg.norm(points[:, :3] - points[:, 3:], axis=-1)
+    return points.reshape(64, 8), distances.argmin(axis=1)
+
+
+def fresh():
+    start, square = np.random.default_rng(0), (WIDTH, WIDTH)
+    weights = [start.normal(size=(8, WIDTH)) / math.sqrt(8)]
+    for _ in range(BLOCKS):
+        weights += [start.normal(size=square) / math.sqrt(WIDTH) for _ in range(2)]
+        weights += [np.ones(WIDTH), np.zeros(WIDTH)]
+    return [*weights, start.normal(size=(WIDTH, 3)) / math.sqrt(WIDTH)]
+
+
+def losses_of(residual, normed):
+    """The loss of each step of training."""
+
+    def slopes(weights, inputs, targets):
+        tape = LittleTape()
+        nodes = [tape.watch(w) for w in weights]
+        z = deep(nodes, tape.watch(inputs), residual, normed)
+        x = z.data - z.data.max(axis=1, keepdims=True)
+        of_each = np.log(np.exp(x).sum(axis=1)) - x[np.arange(len(x)), targets]
+
+        def vjp(g):
+            return (cross_entropy_vjp(g, x, targets),)
+
+        loss = tape.record(of_each, (z,), vjp).mean()
+        return float(loss.data), tape.gradient(loss, nodes)
+
+    rule = learning.adam_rule(adam_step, 3e-3)
+    return train(fresh(), slopes, rule, draw, STEPS)[0]
+
+
+# %% tags=["hide-output"]
+curves = {
+    "as it is": losses_of(residual=True, normed=True),
+    "without residuals": losses_of(residual=False, normed=True),
+    "without norms": losses_of(residual=True, normed=False),
+}
+for name, losses in curves.items():
+    print(f"{name:18} first loss {losses[0]:5.2f}, last {np.mean(losses[-20:]):.2f}")
+
+# %% tags=["hide-input", "hide-output"] alt="Three losses over 300 steps: as it is, the loss falls from above 1 to 0.3; without residuals it stays at the guess; without norms it begins at 8, falls steeply, and ends near 0.3, too"
+# Draws the three losses
+figure, panel = plt.subplots(figsize=(7, 3))
+for name, losses in curves.items():
+    parts = np.array_split(losses, min(len(losses), 60))
+    middles = (np.arange(len(parts)) + 0.5) * STEPS / len(parts)
+    panel.plot(middles, [np.mean(part) for part in parts], label=name)
+panel.axhline(math.log(3), color="0.6", lw=0.8, ls="--")
+panel.set(xlabel="step", ylabel="loss", ylim=(0, 3))
 panel.legend()
 plt.show()
 
 # %% [markdown]
-# Row by row, twice the slots cost nothing; a joint norm costs $2F$ numbers more for
-# each slot, and an MLP of all slots four times its matrix. What holds for $g_\psi$ row
-# by row holds for the whole core, gates and attention included. The course's trained
-# network has four slots. Its weights fit into a core with one slot, or with nine,
-# because none of them knows how many slots there are:
+# Without residuals, twelve blocks do not get past a guess: what comes out has little to
+# do with what went in. Without norms the signal grows from block to block, and the
+# first loss shows it. That it learns all the same is luck of this depth: a recurrent
+# core does the same step hundreds of times.
+#
+# ## As many slots as you like
+#
+# No matrix in $g_\psi$ knows how many slots there are; nor does any in attention or
+# gates. "We can modify the number of memories without affecting the number of
+# parameters", says the paper. The weights of a trained network fit any number:
 
 # %%
 trained = tinyrmc.load(course.assets() / "nth_farthest_4x4.npz").core
 weights = {name: parameter.data for name, parameter in trained.named_parameters()}
 D, heads = trained.input_size, (trained.head_size, trained.num_heads)
-x = np.zeros((1, D), np.float32)
 for mem_slots in (1, trained.mem_slots, 9):
     core = RelationalMemory(D, mem_slots, *heads)
     core.load_parameters(weights)
-    output, memory = core(x, core.initial_state(1))
-    print(f"slots: {mem_slots}, parameters: {core.num_parameters:,}, ", end="")
-    print(f"memory: {memory.shape}, output: {output.shape}")
+    _, memory = core(np.zeros((1, D), np.float32), core.initial_state(1))
+    print(f"{core.num_parameters:,} parameters, memory {memory.shape}")
 
 # %% [markdown]
-# The output does grow: it is all slots side by side, so whatever reads it afterwards
-# must know their number.
-#
 # ## In the package
 
 # %%
-course.show(equations.layer_norm, equations.mlp, equations.g_psi)
-
-# %% [markdown]
-# In training, the norm and the residual are one operation, `fused.layer_norm`, with the
-# derivative of exercise 2. `nn.LayerNorm` holds its gain and offset. A linear layer
-# with its bias and its ReLU is another operation, `fused.linear`. Here is $g_\psi$ made
-# of these, as `RelationalMemory` does it, beside the solution on the same numbers:
-
-# %%
-z = rng.normal(size=(2, 4, 16))
-first = nn.Linear(16, 16, relu=True, dtype=np.float64)
-second = nn.Linear(16, 16, dtype=np.float64, seed=1)
-norm = nn.LayerNorm(16, np.float64)
-layers = [(layer.weight.data, layer.bias.data) for layer in (first, second)]
-packaged = norm(second(first(z)), z).data
-gain, offset = norm.gain.data, norm.offset.data
-np.allclose(packaged, ex.g_psi(z, layers, gain, offset), rtol=1e-12)
+course.show(equations.layer_norm, equations.g_psi)
 
 # %% [markdown]
 # ## Takeaways
 #
-# - Layer norm keeps the direction of a slot without its mean, and with gain 1 it fixes
-#   the length. It gives the same for $x$, $10 x$ and $x + 3$.
-# - So the gradient that comes back has no part along the row of ones, and none along
-#   the normalised row.
-# - The norm runs over the units of one slot. Over all slots jointly it would let them
-#   see each other past attention, and tie its parameters to the number of slots.
-# - Two layers without a bend between them are one layer.
-# - With the residual inside the norm, a slot starts out much as it was.
-# - All slots share everything in $g_\psi$, so its size does not depend on how many
-#   there are.
+# - Layer norm keeps the direction of a slot. So the gradient that comes back has no
+#   part along the row of ones, nor along the row itself.
+# - Over the units of one slot. Over all slots, it would let them see each other past
+#   attention.
+# - Layers without a bend between them are one layer.
+# - With the residual a block begins with what there is, and gradients go past it.
 #
-# **Further.** Can a layer norm with a ReLU after it tell $x$ from $-x$? What does layer
-# norm do to slots of width 2, and of width 1? What happens to the sizes in the left
-# panel above, if the norm stands before the MLP and not after the sum?
+# **Further.** Multiply a row by 10: what becomes of the gradient? What would a joint
+# norm and an MLP of all slots cost in parameters, if there were twice as many slots?
+# Can a norm with two units tell 3 and 5 from 1 and 100?
 
 # %% tags=["hide-cell"]
-# Answer 1: yes. The norm of -x is minus the norm of x. The ReLU keeps the positive
-# units of the one and the negative units of the other, which are different ones.
-gain, offset = np.ones(6), np.zeros(6)
-x = rng.normal(size=6)
-for sign in (1, -1):
-    normed = ex.layer_norm(sign * x, gain, offset)
-    print(np.maximum(normed, 0).round(2))
+# Answer 1
+# A row of large numbers has a small s: the gradient is a tenth.
+g, x = rng.normal(size=(2, 1, 16))
+one, ten = (layer_norm_gradient(g, s * x, np.ones(16), 0.0) for s in (1, 10))
+print(f"ratio of the lengths: {np.linalg.norm(ten) / np.linalg.norm(one):.3f}")
 
 # %% tags=["hide-cell"]
-# Answer 2: of two numbers it tells which is larger, and nothing else: 1 and -1. One
-# number is its own mean, so 0 is left and the offset takes its place.
-pairs = rng.normal(size=(4, 2))
-print(np.c_[pairs, ex.layer_norm(pairs, np.ones(2), np.zeros(2))].round(3))
-print(ex.layer_norm(rng.normal(size=(3, 1)), np.ones(1), np.full(1, 7.0)).ravel())
+# Answer 2
+# Row by row, nothing. A joint norm has a gain and an offset for every unit of every
+# slot, so twice as many; the matrix of an MLP of all slots has four times the numbers.
+for slots in (4, 8):
+    print(f"{slots} slots of 64: norm {2 * slots * 64:,}, MLP {(slots * 64) ** 2:,}")
 
 # %% tags=["hide-cell"]
-# Answer 3: they still grow, but no longer by a factor. What the MLP adds in each round
-# is of the same size, because it reads normed slots, so the growth is about linear at
-# first and slower later.
-gain, offset = np.ones(F), np.zeros(F)
-z, weights = rng.normal(size=(2, F)), random_layers(F)
-before = z
-for k in range(10):
-    z = ex.mlp(z, weights) + z
-    before = ex.mlp(ex.layer_norm(before, gain, offset), weights) + before
-    if k % 3 == 0:
-        after, first = z.std(), before.std()
-        print(f"round {k + 1:2}: no norm {after:8.2f}, norm before the MLP {first:.2f}")
+# Answer 3
+# No. Two numbers less their mean are d and -d, and divided by their size 1 and -1: all
+# that is left is which of them is larger.
+print(layer_norm(np.array([[3.0, 5.0], [1.0, 100.0]]), 1.0, 0.0).round(3))

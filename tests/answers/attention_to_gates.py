@@ -1,12 +1,12 @@
-"""Answers to chapters on attention, encoding, norms and gates, beyond the lists."""
+"""Answers to chapters on attention, its laboratory, norms and gates, beyond the lists."""
 
 import math
 
 import numpy as np
 
 from tinyrmc.course.exercises import attention as a
-from tinyrmc.course.exercises import encoding as e
 from tinyrmc.course.exercises import gates as g
+from tinyrmc.course.exercises import invariants as v
 from tinyrmc.course.exercises import normalisation as n
 
 f32 = np.float32
@@ -36,9 +36,9 @@ def loops_over_examples(Q, K):
 
 def multi(M, W_q, W_k, W_v, d=None, axis=-1, join=np.concatenate, soft=soft):
     out = []
-    for q, k, v in zip(W_q, W_k, W_v):
+    for q, k, value in zip(W_q, W_k, W_v):
         s = (M @ q) @ T(M @ k) / math.sqrt(d or q.shape[-1])
-        out.append(soft(s) @ (M @ v))
+        out.append(soft(s) @ (M @ value))
     return join(out, axis=axis)
 
 
@@ -81,6 +81,34 @@ def norm(x, gain, offset, eps=1e-5, dtype=None):
     return gain * d / np.sqrt((d**2).mean(-1, keepdims=True) + eps) + offset
 
 
+def heads_in_a_row(M, *W):
+    Q, K, V = (np.einsum("nf,hfd->hnd", M, w) for w in W)
+    return a.attention(Q, K, V).reshape(len(M), -1)
+
+
+def measured(A, rng, claim):
+    """How sure attention is, against the number of units of a query."""
+    found = []
+    for wide in 2 ** np.arange(6):
+        Q, K = 3 * rng.normal(size=(2, 50, 1, wide)), rng.normal(size=(2, 50, 9, wide))
+        found.append(A(wide**0.5 * Q[0], K[0], np.eye(9)).max(-1).mean())
+    return 2 ** np.arange(6), found, claim
+
+
+def blocks(g, z, weights, hand_on):
+    if not weights:
+        return []
+    W, *later = weights
+    y = np.tanh(z @ W)
+    # the gradient of this block's result, one later block after the other
+    inputs, out = [z + y], g
+    for w in later:
+        inputs.append(inputs[-1] + np.tanh(inputs[-1] @ w))
+    for each, w in zip(inputs[-2::-1], later[::-1], strict=True):
+        out = hand_on(out, (out * (1 - np.tanh(each @ w) ** 2)) @ w.T)
+    return [z.T @ (out * (1 - y * y)), *blocks(g, z + y, later, hand_on)]
+
+
 WRONG = {
     a.softmax: [
         lambda x: soft(x, clip=-30.0),
@@ -90,50 +118,62 @@ WRONG = {
         lambda x: soft(x, axis=1) if x.ndim > 1 else soft(x),
         lambda x: soft(np.nan_to_num(x, neginf=-100.0)),
     ],
-    a.attention_weights: [
-        loops_over_examples,
-        lambda Q, K: soft(np.einsum("nd,rd->nr", Q, K) / math.sqrt(Q.shape[-1])),
-        lambda Q, K: soft(np.einsum("bnd,brd->bnr", Q, K) / math.sqrt(Q.shape[-1])),
-        lambda Q, K: soft(Q @ K.transpose(0, 2, 1) / math.sqrt(Q.shape[-1])) if Q.ndim > 2 else soft(scores(Q, K)),
-        lambda Q, K: soft(scores(Q, K), clip=-30),
-        lambda Q, K: soft(np.clip(scores(Q, K), -20, 20)),
-    ],
     a.attention: [
         lambda Q, K, V: np.einsum("nr,rv->nv", soft(scores(Q, K)), V),
         lambda Q, K, V: np.einsum("bnr,brv->bnv", soft(scores(Q, K)), V),
         lambda Q, K, V: soft(scores(Q, K)) @ V[..., ::-1, :],
         lambda Q, K, V: np.exp(scores(Q, K)) / np.exp(scores(Q, K)).sum(-1, keepdims=True) @ V,
     ],
-    a.multi_head: [
-        lambda *c: multi(*c, axis=0),
-        lambda *c: multi(*c, join=np.stack, axis=0),
-        lambda *c: multi(*c, join=np.stack, axis=1),
-        lambda M, q, k, v: multi(M, q, k, v, d=len(q)),
+    a.encode_with_heads: [
+        lambda M, x, q, k, v: np.stack([a.encode(M, x, *h) for h in zip(q, k, v)]),
+        lambda M, x, q, k, v: np.mean([a.encode(M, x, *h) for h in zip(q, k, v)], axis=0),
+        lambda M, x, q, k, v: np.concatenate([a.encode(M, x, *h) for h in zip(q, k, v)], axis=1),
+        lambda M, x, q, k, v: np.concatenate([a.encode(M, x, *h) for h in zip(q, k, v)], axis=2) if M.ndim > 2 else np.hstack([a.encode(M, x, *h) for h in zip(q, k, v)]),
     ],
-    e.append_rows: [
-        lambda M, x: np.concatenate([M, x[:, None]], axis=1) if M.ndim == 3 else np.vstack([M, x]),
-        lambda M, x: np.concatenate([M, x.reshape(*M.shape[:-2], 1, -1)], axis=1) if M.ndim > 2 else np.vstack([M, x]),
-        lambda M, x: np.concatenate([M, 0 * x[..., None, :]], axis=-2),
-        lambda M, x: np.concatenate([M, x[..., None, :], x[..., None, :]], axis=-2),
-    ],
-    e.encode: [
-        lambda M, x, q, k, v: a.attention(M @ q, e.append_rows(M, x) @ k, np.concatenate([M, 0 * M[..., :1, :]], -2) @ v),
-        lambda M, x, q, k, v: a.attention(M @ q, np.vstack([M, x]) @ k, np.vstack([M, x]) @ v) if M.ndim == 2 else
-        np.stack([e.encode(m, y, q, k, v) for m, y in zip(M, x)])[..., ::1] * (1 if M.ndim == 3 else 0),
-        lambda M, x, q, k, v: a.attention(M @ q, e.append_rows(M, x) @ k, e.append_rows(M, x) @ v)[..., ::-1],
-        lambda M, x, q, k, v: e.encode(M, x, q, k, v) + M if M.shape[-1] == v.shape[-1] else e.encode(M, x, q, k, v) + 1,
-    ],
-    e.encode_with_heads: [
-        lambda M, x, q, k, v: np.stack([e.encode(M, x, *h) for h in zip(q, k, v)]),
-        lambda M, x, q, k, v: np.mean([e.encode(M, x, *h) for h in zip(q, k, v)], axis=0),
-        lambda M, x, q, k, v: np.concatenate([e.encode(M, x, *h) for h in zip(q, k, v)], axis=1),
-        lambda M, x, q, k, v: np.concatenate([e.encode(M, x, *h) for h in zip(q, k, v)], axis=2) if M.ndim > 2 else np.hstack([e.encode(M, x, *h) for h in zip(q, k, v)]),
-    ],
-    e.weights_behind: [
+    v.weights_behind: [
         lambda f, Q, K: f(Q, K, np.eye(len(Q))),
         lambda f, Q, K: f(Q, K, np.eye(max(K.shape))),
         lambda f, Q, K: T(f(Q, K, np.eye(K.shape[-2]))),
         lambda f, Q, K: np.stack([f(q, k, np.eye(len(k))) for q, k in zip(Q, K)]) if Q.ndim == 3 else f(Q, K, np.eye(len(K))),
+    ],
+    a.queries_for: [
+        lambda A, K: math.sqrt(K.shape[1]) * np.log(A) @ np.linalg.pinv(K),
+        lambda A, K: math.sqrt(len(K)) * np.log(A) @ np.linalg.pinv(K).T,
+        lambda A, K: math.sqrt(K.shape[1]) * np.log2(A) @ np.linalg.pinv(K).T,
+        lambda A, K: math.sqrt(K.shape[1]) * np.log(A + 1e-6) @ np.linalg.pinv(K).T,
+        lambda A, K: np.log(A),
+    ],
+    a.all_heads: [
+        lambda M, *W: heads_in_a_row(M, *W)[:, ::-1],
+        lambda M, q, k, v: multi(M, q, k, v, d=len(q)),
+        lambda *c: multi(*c, join=np.stack, axis=1),
+        lambda *c: multi(*c, axis=0),
+    ],
+    a.shares_of_the_past: [
+        lambda s: soft(np.tril(s)),
+        lambda s: soft(np.where(np.tri(s.shape[-1]) > 0, s, -30.0)),
+        lambda s: soft(np.where(np.tri(s.shape[-1]) > 0, s, 0.0)),
+        lambda s: soft(s) * np.tri(s.shape[-1]),
+        lambda s: soft(np.where(np.tri(len(s)) > 0, s, -np.inf)),
+    ],
+    v.size_of_the_scores: [
+        lambda A, Q, K, V: (A(0 * Q, K, V), V.mean(0) + 0 * A(Q, K, V)),
+        lambda A, Q, K, V: (A(np.tile(Q, 4), np.tile(K, 4), V), A(Q, K, V)),
+        lambda A, Q, K, V: (A(np.tile(Q, 4), np.tile(K, 4), V), A(2 * Q, K, V)),
+        lambda A, Q, K, V: (A(Q, K, V), A(Q, K, V)),
+    ],
+    v.order_means_nothing: [
+        lambda A, Q, K, V: (A(Q, K[::-1], V[::-1]), A(Q, K, V)[::-1]),
+        lambda A, Q, K, V: (A(Q, K, V), A(Q, K, V)),
+        lambda A, Q, K, V: (A(Q[::-1], K[::-1], V[::-1])[::-1].sum(0), A(Q, K, V)[:1]),
+        lambda A, Q, K, V: (A(Q[::-1], K, V[::-1]), A(Q, K, V)[::-1]),
+    ],
+    v.my_experiment: [
+        lambda A, seed: (np.arange(5), np.arange(5), "rises"),
+        lambda A, seed: [[s, A(s * np.eye(3), np.eye(3), np.eye(3)).max(), "rises"] for s in range(5)],
+        lambda A, seed: measured(A, np.random.default_rng(), "rises"),
+        lambda A, seed: measured(A, np.random.default_rng(seed), "stays"),
+        lambda A, seed: measured(A, np.random.default_rng(seed), "rises")[:2],
     ],
     n.layer_norm: [
         lambda x, *c: norm(x, *c, eps=1e-6),
@@ -147,23 +187,38 @@ WRONG = {
         lambda f, M, s, row: abs(n._changes(f, M, s, row)).max(-1) > 0,
         lambda f, M, s, row: (n._changes(f, M, s, row) ** 2).sum(-1) ** 0.5,
     ],
-    n.mlp: [
-        lambda z, L: relu_mlp(z, L, act=np.tanh),
-        lambda z, L: relu_mlp(z, L, act=lambda x: np.maximum(x, 0.01 * x)),
-        lambda z, L: relu_mlp(z, L, act=lambda x: np.minimum(x, 0)),
-        lambda z, L: relu_mlp(z, L, act=lambda x: np.clip(x, 0, 6)),
+    n.folded: [
+        lambda gain, offset, w, b: (np.diag(gain) @ w, gain @ w + b),
+        lambda gain, offset, w, b: (w.T * gain, offset @ w + b),
+        lambda gain, offset, w, b: (gain[:, None] * w, (offset + b) @ w if len(w) == len(b) else offset @ w + b),
+        lambda gain, offset, w, b: (gain[:, None] * w, w.sum(0) * offset.mean() + b),
+    ],
+    n.melted: [
+        lambda L: (L[0][0] @ L[-1][0], L[0][1] @ L[-1][0] + L[-1][1]) if len(L) > 1 else L[0],
+        lambda L: L[-1],
+        lambda L: (np.linalg.multi_dot([w for w, _ in L]) if len(L) > 1 else L[0][0], L[0][1]),
+        lambda L: relu_mlp(np.eye(len(L[0][0])), L),
+    ],
+    n.norm_of_slots: [
+        lambda M: norm(M, 1, 0, eps=0.1),
+        lambda M: norm(M, 1, 0, dtype=f32),
+        lambda M: (M - M.mean(-2, keepdims=True)) / np.sqrt(((M - M.mean(-2, keepdims=True)) ** 2).mean(-1, keepdims=True) + 1e-5),
+        lambda M: M - M.mean(-1, keepdims=True),
+    ],
+    n.blocks_back: [
+        lambda g, z, L: blocks(g, z, L, lambda g, d: 2 * g + d),
+        lambda g, z, L: blocks(g, z, L, lambda g, d: g - d),
+        lambda g, z, L: blocks(g, z, L, lambda g, d: (g + d) / 2),
+        lambda g, z, L: [each.T for each in blocks(g, z, L, lambda g, d: g + d)],
     ],
     n.g_psi: [
+        lambda z, L, *c: norm(relu_mlp(z, L, act=np.tanh) + z, *c),
+        lambda z, L, *c: norm(relu_mlp(z, L, act=lambda x: np.maximum(x, 0.01 * x)) + z, *c),
+        lambda z, L, *c: norm(relu_mlp(z, L, act=lambda x: np.clip(x, 0, 6)) + z, *c),
         lambda z, L, *c: norm(relu_mlp(z, L), *c) + z,
         lambda z, L, *c: norm(relu_mlp(z, L) - z, *c),
         lambda z, L, *c: norm(relu_mlp(z, L) + 2 * z, *c),
         lambda z, L, gain, offset: norm(relu_mlp(z, L) + z, offset, gain),
-    ],
-    n.g_psi_parameters: [
-        lambda N, F, layers: layers * (F + 1) ** 2,
-        lambda N, F, layers: layers * (F * F + F) + 2,
-        lambda N, F, layers: layers * (F * F + F) + F,
-        lambda N, F, layers: layers * (F * F + F + 2 * F),
     ],
     g.sigmoid: [
         overflowing,
@@ -204,35 +259,41 @@ RIGHT = {
         lambda x: np.exp(x - np.max(x, -1)[..., None]) / np.exp(x - np.max(x, -1)[..., None]).sum(-1)[..., None],
         np.vectorize(lambda r: np.exp(r - max(r)) / sum(np.exp(r - max(r))), signature="(n)->(n)"),
     ],
-    a.attention_weights: [
-        lambda Q, K: soft(np.einsum("...nd,...rd->...nr", Q, K) / np.sqrt(Q.shape[-1])),
-        lambda Q, K: soft((Q * Q.shape[-1] ** -0.5) @ np.moveaxis(K, -1, -2)),
-        lambda Q, K, scale=True: soft(scores(Q, K)),
-    ],
     a.attention: [
         lambda Q, K, V: np.einsum("...nr,...rv->...nv", soft(scores(Q, K)), V),
         lambda Q, K, V: (soft(scores(Q, K))[..., None] * V[..., None, :, :]).sum(-2),
     ],
-    a.multi_head: [
-        multi,
-        lambda M, q, k, v: np.hstack([multi(M, q[h : h + 1], k[h : h + 1], v[h : h + 1]) for h in range(len(q))]),
-        lambda M, q, k, v: a.attention(M @ q, M @ k, M @ v).swapaxes(0, 1).reshape(len(M), -1),
+    a.encode_with_heads: [
+        lambda M, x, q, k, v: np.concatenate([a.encode(M, x, *h) for h in zip(q, k, v)], axis=-1),
+        lambda M, x, q, k, v: np.moveaxis(np.stack([a.encode(M, x, *h) for h in zip(q, k, v)]), 0, -2).reshape(*M.shape[:-1], -1),
     ],
-    e.append_rows: [
-        lambda M, x: np.concatenate((M, np.expand_dims(x, -2)), axis=-2),
-        lambda M, x: np.insert(M, M.shape[-2], x, axis=-2),
-    ],
-    e.encode: [
-        lambda M, x, q, k, v: a.attention(M @ q, e.append_rows(M @ k, x @ k), e.append_rows(M @ v, x @ v)),
-        lambda M, x, q, k, v: soft(M @ q @ T(e.append_rows(M, x) @ k) / q.shape[-1] ** 0.5) @ e.append_rows(M, x) @ v,
-    ],
-    e.encode_with_heads: [
-        lambda M, x, q, k, v: np.concatenate([e.encode(M, x, *h) for h in zip(q, k, v)], axis=-1),
-        lambda M, x, q, k, v: np.moveaxis(np.stack([e.encode(M, x, *h) for h in zip(q, k, v)]), 0, -2).reshape(*M.shape[:-1], -1),
-    ],
-    e.weights_behind: [
+    v.weights_behind: [
         lambda f, Q, K: f(Q, K, np.identity(K.shape[-2])),
         lambda f, Q, K: np.concatenate([f(Q, K, c[:, None]) for c in np.eye(K.shape[-2])], axis=-1),
+    ],
+    a.queries_for: [
+        lambda A, K: math.sqrt(K.shape[1]) * (np.log(A) + 7) @ np.linalg.pinv(K).T,
+        lambda A, K: math.sqrt(K.shape[1]) * (np.linalg.pinv(K) @ np.log(A).T).T,
+        lambda A, K: [np.linalg.lstsq(K, K.shape[1] ** 0.5 * r, rcond=None)[0] for r in np.log(A)],
+    ],
+    a.all_heads: [
+        multi,
+        lambda M, q, k, v: np.swapaxes(a.attention(M @ q, M @ k, M @ v), 0, 1).reshape(len(M), -1),
+    ],
+    a.shares_of_the_past: [
+        lambda s: soft(np.where(np.tril(np.ones(s.shape[-2:])) > 0, s, -np.inf)),
+        lambda s: soft(s + np.where(np.tri(s.shape[-1]) > 0, 0, -np.inf)),
+    ],
+    v.size_of_the_scores: [
+        lambda A, Q, K, V: (A(np.ones((1, 1)), np.log([[1.0], [3.0]]), np.eye(2))[0] + A(np.ones((1, 4)), np.log([[1.0], [3.0]]) * np.ones((2, 4)), np.eye(2))[0], np.array([0.25 + 0.1, 0.75 + 0.9])),
+        lambda A, Q, K, V: (A(Q, K, np.eye(len(K))), soft(scores(Q, K))),
+    ],
+    v.order_means_nothing: [
+        lambda A, Q, K, V: (A(np.roll(Q, 1, 0), np.roll(K, 2, 0)[::-1], np.roll(V, 2, 0)[::-1]), np.roll(A(Q, K, V), 1, 0)),
+    ],
+    v.my_experiment: [
+        lambda A, seed: measured(A, np.random.default_rng(seed), "rises"),
+        lambda A, seed: (range(1, 7), [A(np.zeros((1, 2)), np.ones((k, 2)), np.ones((k, 1)))[0, 0] for k in range(1, 7)], "stays"),
     ],
     n.layer_norm: [
         norm,
@@ -242,12 +303,19 @@ RIGHT = {
         lambda f, M, s, row: abs(f(np.where(np.arange(len(M))[:, None] == s, row, M)) - f(M)).max(1),
         lambda f, M, s, row: [max(abs(r)) for r in f(np.concatenate([M[:s], [row], M[s + 1 :]])) - f(M)],
     ],
-    n.mlp: [relu_mlp, lambda z, L: relu_mlp(z, L, act=lambda x: x * (x > 0))],
-    n.g_psi: [lambda z, L, gain, offset: norm(z + relu_mlp(z, L), gain, offset)],
-    n.g_psi_parameters: [
-        lambda N, F, layers: F * (layers * (F + 1) + 2),
-        lambda N, F, layers: sum([F * F + F for _ in range(layers)]) + F + F,
+    n.folded: [
+        lambda gain, offset, w, b: (np.diag(gain) @ w, offset @ w + b),
+        lambda gain, offset, w, b: ((w.T * gain).T, np.dot(offset, w) + b),
     ],
+    n.melted: [
+        lambda L: (relu_mlp(np.eye(len(L[0][0])), L, act=lambda x: x) - relu_mlp(np.zeros((1, len(L[0][0]))), L, act=lambda x: x), relu_mlp(np.zeros(len(L[0][0])), L, act=lambda x: x)),
+    ],
+    n.norm_of_slots: [lambda M: norm(M, 1, 0)],
+    n.blocks_back: [
+        lambda g, z, L: blocks(g, z, L, lambda g, d: g + d),
+        lambda g, z, L: np.array(blocks(g, z, L, lambda g, d: d + g)),
+    ],
+    n.g_psi: [lambda z, L, gain, offset: norm(z + relu_mlp(z, L), gain, offset)],
     g.sigmoid: [stable, lambda x: 1 / (1 + np.exp(-x)), lambda x: np.exp(-np.logaddexp(0, -x))],
     g.gate: [
         lambda x, h, W, U, b: np.dot(x, W) + np.dot(h, U) + b,

@@ -12,6 +12,7 @@ course.book()                        the text of Alice's Adventures in Wonderlan
 course.pieces(9)                     the core in pieces, yours where you wrote them
 course.vjps(9)                       the derivatives of chapters 3 to 9, likewise
 course.little_tape()                 the tape of chapter 3, likewise
+course.kept("learning", "clip")      any answers of a chapter, likewise
 course.least(5, f=f, g=g)            the least seconds that each function takes
 course.held(tape)                    bytes that a tape keeps for backward
 course.draw_tape(loss)               a recorded expression as a graph
@@ -20,7 +21,7 @@ course.progress()                    the exercises that you have solved
 course.forget()                      delete what is kept of that
 """
 
-from .assembly import little_tape, pieces, vjps
+from .assembly import kept, little_tape, pieces, vjps
 from .chapter import assets, book, fast, held, least, setup, show, summary
 from .overview import progress
 from .pictures import draw_matrix, draw_tape
@@ -34,6 +35,7 @@ __all__ = [
     "fast",
     "forget",
     "held",
+    "kept",
     "least",
     "little_tape",
     "pieces",

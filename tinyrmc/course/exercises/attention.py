@@ -1,4 +1,4 @@
-"""Chapter 6: attention, equation 1."""
+"""Chapter 6: attention, equations 1 and 2."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 
 from .derived import by_complex_step, log_shares
 from .exercise import exercise, normal
+from .mended import mended
+from .used import used
 
 
 def softmax_that_overflows(x):
@@ -24,6 +26,11 @@ def _over_all(x):
 def _over_columns(x):
     e = np.exp(x - x.max(axis=0, keepdims=True))
     return e / e.sum(axis=0, keepdims=True)
+
+
+def _maximum_of_columns(x):
+    e = np.exp(x - x.max(axis=0))
+    return e / e.sum(axis=-1, keepdims=True)
 
 
 def _one_maximum(x):
@@ -67,6 +74,8 @@ def _nothing_keeps_its_axis(x):
         "you sum over the first axis, not over the last": _over_columns,
         "you subtract one maximum from all rows: a row far below it becomes 0 "
         "/ 0": _one_maximum,
+        "you take off the largest entry of each column; take that of each row, "
+        "axis=-1": _maximum_of_columns,
         "the sums lose their axis, so that they do not divide rows: keepdims=True "
         "keeps it": _sums_without_an_axis,
         "the sums lose their axis, which keepdims=True keeps, and large numbers "
@@ -99,81 +108,62 @@ def _scaled(Q, K):
     return _scores(Q, K) / math.sqrt(Q.shape[-1])
 
 
-def _over_queries(Q, K):
-    columns = np.swapaxes(_scaled(Q, K), -1, -2)
-    return np.swapaxes(softmax(columns), -1, -2)
-
-
-@exercise(
-    cases=lambda rng: [
-        normal(rng, (3, 4), (5, 4)),
-        normal(rng, (4, 4), (4, 4)),  # square: a forgotten transpose fits
-        normal(rng, (2, 3, 8), (2, 6, 8)),
-        normal(rng, (1, 16), (2, 16)),
-        (100 * rng.normal(size=(3, 5)), 100 * rng.normal(size=(3, 5))),
-    ],
-    hints=[
-        "Each entry of Q K^T is the dot product of a query with a key. Leading axes "
-        "are examples: swap the last two of K only.",
-        "What is d_k? It is an axis of both Q and K.",
-        "softmax(Q @ np.swapaxes(K, -1, -2) / math.sqrt(d_k)): `ex.softmax` is there, "
-        "if yours is not.",
-    ],
-    mistakes={
-        "you do not divide the scores by the square root of d_k": (
-            lambda Q, K: softmax(_scores(Q, K))
-        ),
-        "you divide the scores by d_k, not by its square root": (
-            lambda Q, K: softmax(_scores(Q, K) / Q.shape[-1])
-        ),
-        "you divide the scores by the square root of the number of keys": (
-            lambda Q, K: softmax(_scores(Q, K) / math.sqrt(K.shape[-2]))
-        ),
-        "your softmax runs over the queries, not over the keys": _over_queries,
-        "queries and keys have changed places": (
-            lambda Q, K: softmax(_scores(K, Q) / math.sqrt(Q.shape[-1]))
-        ),
-        "you do not transpose the keys": (
-            lambda Q, K: softmax(Q @ K / math.sqrt(Q.shape[-1]))
-        ),
-        "K.T turns the axis of the examples around as well; swap only the last two": (
-            lambda Q, K: softmax(Q @ K.T / math.sqrt(Q.shape[-1]))
-        ),
-        "you do not subtract the largest score of each row before the exponential: "
-        "it overflows": (lambda Q, K: softmax_that_overflows(_scaled(Q, K))),
-    },
-    leading="Q K",
-    anysize="Q",
-    precise=True,
-    tolerance=5e-11,
-)
 def attention_weights(Q, K):
-    """How much each query looks at each key: softmax(Q K^T / sqrt(d_k)).
+    """The shares of the keys: Q (..., N, d_k), K (..., R, d_k) -> (..., N, R)."""
+    return softmax(_scaled(Q, K))
 
-    Q (..., N, d_k), K (..., R, d_k) -> (..., N, R).
-    """
-    d_k = Q.shape[-1]
-    return softmax(Q @ np.swapaxes(K, -1, -2) / math.sqrt(d_k))
+
+def _over_queries(Q, K, V):
+    columns = np.swapaxes(_scaled(Q, K), -1, -2)
+    return np.swapaxes(softmax(columns), -1, -2) @ V
+
+
+def _divided_by(root):
+    """Equation 1 with root(Q, K, V) for the root of d_k."""
+    return lambda Q, K, V: softmax(_scores(Q, K) / root(Q, K, V)) @ V
 
 
 @exercise(
     cases=lambda rng: [
         normal(rng, (3, 4), (5, 4), (5, 2)),
-        normal(rng, (4, 4), (4, 4), (4, 4)),
-        normal(rng, (2, 3, 8), (2, 6, 8), (2, 6, 8)),
-        (1e3 * rng.normal(size=(3, 3)), *normal(rng, (3, 3), (3, 3))),
+        normal(rng, (4, 4), (4, 4), (4, 4)),  # square: a forgotten transpose fits
+        normal(rng, (2, 3, 8), (2, 6, 8), (2, 6, 3)),
+        normal(rng, (1, 16), (2, 16), (2, 3)),
+        (1e3 * rng.normal(size=(3, 5)), *normal(rng, (4, 5), (4, 3))),
     ],
     hints=[
-        "Row i of the result is a mean of the rows of V, weighted by row i of the "
-        "weights.",
-        "A matrix product does exactly that.",
+        "Each entry of Q K^T is the dot product of a query with a key. Leading axes "
+        "are examples or heads: swap the last two of K only.",
+        "d_k is the last axis of Q and of K. Row i of the result is a mean of the rows "
+        "of V with row i of the shares as weights: a matrix product.",
+        "softmax(Q @ np.swapaxes(K, -1, -2) / math.sqrt(d_k)) @ V",
     ],
     mistakes={
+        "you do not divide the scores by the square root of d_k": _divided_by(
+            lambda Q, K, V: 1.0
+        ),
+        "you divide the scores by d_k, not by its square root": _divided_by(
+            lambda Q, K, V: Q.shape[-1]
+        ),
+        "you multiply by the root of d_k; divide by it": _divided_by(
+            lambda Q, K, V: Q.shape[-1] ** -0.5
+        ),
+        "you divide by the root of len(K): that is the number of keys, or of "
+        "examples; d_k is the last axis": _divided_by(lambda Q, K, V: len(K) ** 0.5),
+        "you divide the scores by the square root of the number of keys": _divided_by(
+            lambda Q, K, V: math.sqrt(K.shape[-2])
+        ),
+        "you take the width of the values as d_k; it is the width of the "
+        "keys": _divided_by(lambda Q, K, V: math.sqrt(V.shape[-1])),
+        "your softmax runs over the queries, not over the keys": _over_queries,
+        "you do not transpose the keys": (
+            lambda Q, K, V: softmax(Q @ K / math.sqrt(Q.shape[-1])) @ V
+        ),
+        "K.T turns the axis of the examples around as well; swap only the last two": (
+            lambda Q, K, V: softmax(Q @ K.T / math.sqrt(Q.shape[-1])) @ V
+        ),
         "you transpose the weights before they meet V": (
             lambda Q, K, V: np.swapaxes(attention_weights(Q, K), -1, -2) @ V
-        ),
-        "you do not divide the scores by the square root of d_k": (
-            lambda Q, K, V: softmax(_scores(Q, K)) @ V
         ),
         "you leave out the softmax": lambda Q, K, V: _scaled(Q, K) @ V,
         "you do not subtract the largest score of each row before the exponential: "
@@ -181,22 +171,81 @@ def attention_weights(Q, K):
         "you average the keys, not the values": (
             lambda Q, K, V: attention_weights(Q, K) @ K
         ),
-        "you take the width of the values as d_k; it is the width of the keys": (
-            lambda Q, K, V: softmax(_scores(Q, K) / math.sqrt(V.shape[-1])) @ V
-        ),
-        "K.T turns the axis of the examples around as well; swap only the last two": (
-            lambda Q, K, V: softmax(Q @ K.T / math.sqrt(Q.shape[-1])) @ V
-        ),
     },
     leading="Q K V",
     anysize="Q",
+    tolerance=1e-10,
 )
 def attention(Q, K, V):
     """Equation 1: A(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V.
 
     Q (..., N, d_k), K (..., R, d_k), V (..., R, d_v) -> (..., N, d_v).
     """
-    return attention_weights(Q, K) @ V
+    d_k = Q.shape[-1]
+    return softmax(Q @ np.swapaxes(K, -1, -2) / math.sqrt(d_k)) @ V
+
+
+# --- The other way round --------------------------------------------------------------
+
+
+def _looking(queries_for, shares, K):
+    """How they look who have the queries that an answer finds."""
+    found = queries_for(shares, K)
+    return None if found is None else attention_weights(np.asarray(found), K)
+
+
+def _wanted(rng):
+    def case(N, R, d_k, sharp=1.0):
+        shares = softmax(sharp * rng.normal(size=(N, R)))
+        return shares, rng.normal(size=(R, d_k))
+
+    return [
+        case(2, 3, 5),
+        case(3, 3, 3),
+        case(4, 2, 4, sharp=10.0),
+        case(1, 4, 16),
+        (np.full((2, 3), 1 / 3), 2 * np.eye(3)),
+    ]
+
+
+@used(
+    _looking,
+    cases=_wanted,
+    hints=[
+        "Walk back through equation 1. Which scores have these shares as their "
+        "softmax? (There are many. Take the simplest.)",
+        "The logarithms of the shares will do. They are to be Q K^T / sqrt(d_k).",
+        "There are no more keys than a key is wide, so K @ np.linalg.pinv(K) is the "
+        "identity: Q = sqrt(d_k) log(shares) @ np.linalg.pinv(K).T",
+    ],
+    mistakes={
+        "you leave out the root: attention will divide by it": (
+            lambda shares, K: np.log(shares) @ np.linalg.pinv(K).T
+        ),
+        "you divide by the root; attention does so too, so multiply": (
+            lambda shares, K: (
+                np.log(shares) @ np.linalg.pinv(K).T / math.sqrt(K.shape[1])
+            )
+        ),
+        "you do not undo the exponential of the softmax": (
+            lambda shares, K: math.sqrt(K.shape[1]) * shares @ np.linalg.pinv(K).T
+        ),
+        "you multiply by the keys, which undoes a product with them only where they "
+        "stand at right angles and have length 1": (
+            lambda shares, K: math.sqrt(K.shape[1]) * np.log(shares) @ K
+        ),
+    },
+)
+def queries_for(shares, K):
+    """Queries that look at the keys K (R, d_k), R <= d_k, with these shares (N, R).
+
+    shares are above 0, and each row has the sum 1 -> (N, d_k).
+    """
+    scores = np.log(shares)  # (N, R), their softmax is shares
+    return math.sqrt(K.shape[1]) * scores @ np.linalg.pinv(K).T
+
+
+# --- The way back ---------------------------------------------------------------------
 
 
 def _attended(Q, K, V):
@@ -301,25 +350,7 @@ def attention_vjp(g, Q, K, V):
     return by_scores @ K, np.swapaxes(by_scores, -1, -2) @ Q, by_V
 
 
-def _memories(rng):
-    def case(N, F, H, d_k, d_v, scale=1.0):
-        M = scale * rng.normal(size=(N, F))
-        return M, *normal(rng, (H, F, d_k), (H, F, d_k), (H, F, d_v))
-
-    return [
-        case(3, 4, 2, 2, 2),
-        case(5, 6, 3, 4, 2),
-        case(4, 4, 1, 4, 4),
-        case(2, 8, 4, 2, 2, scale=30.0),
-    ]
-
-
-def _every_head(M, W_q, W_k, W_v):
-    return [attention(M @ W_q[h], M @ W_k[h], M @ W_v[h]) for h in range(len(W_q))]
-
-
-def _side_by_side(M, W_q, W_k, W_v):
-    return np.concatenate(_every_head(M, W_q, W_k, W_v), axis=-1)
+# --- Equation 2 ----------------------------------------------------------------------
 
 
 def _below_each_other(heads):
@@ -335,57 +366,210 @@ def _reshaped(heads):
     return stacked.reshape(*stacked.shape[:-3], stacked.shape[-2], -1)
 
 
-def joined_wrongly(every_head):
-    """Mistakes in putting the results of heads together.
-
-    `every_head` gives a list of them, each (..., N, d_v).
-    """
-
-    def joined(join):
-        return lambda *case: join(every_head(*case))
-
-    return {
-        "you put the heads' results below each other, not side by side": joined(
-            _below_each_other
-        ),
-        "you add up the heads' results": joined(sum),
-        "all heads use the projections of the first": joined(_all_like_the_first),
-        "you reshape the axis of the heads away where it stands, before the slots: "
-        "move it after them first": joined(_reshaped),
-    }
+def _row(x):
+    return np.expand_dims(x, -2)  # (..., 1, F)
 
 
-def _by_the_width_of_a_slot(M, W_q, W_k, W_v):
-    F, d_k = W_q.shape[1:]
-    return _side_by_side(M, W_q * math.sqrt(d_k / F), W_k, W_v)
+def append_rows(M, x):
+    """[M; x], one more row: M (..., N, F), x (..., F) -> (..., N + 1, F)."""
+    return np.concatenate([M, _row(x)], axis=-2)
+
+
+def encode(M, x, W_q, W_k, W_v):
+    """Equation 2 with one head: W_q, W_k (F, d_k), W_v (F, d_v) -> (..., N, d_v)."""
+    Z = append_rows(M, x)
+    return attention(M @ W_q, Z @ W_k, Z @ W_v)
+
+
+def _all_ask(M, x, W_q, W_k, W_v):
+    Z = append_rows(M, x)
+    return attention(Z @ W_q, Z @ W_k, Z @ W_v)
+
+
+def _values_of_the_slots(M, x, W_q, W_k, W_v):
+    return attention(M @ W_q, append_rows(M, x) @ W_k, M @ W_v)
+
+
+def _x_is_added(M, x, W_q, W_k, W_v):
+    Z = M + _row(x)
+    return attention(M @ W_q, Z @ W_k, Z @ W_v)
+
+
+def _root_of_the_width(M, x, W_q, W_k, W_v):
+    F, d_k = W_q.shape
+    return encode(M, x, W_q * math.sqrt(d_k / F), W_k, W_v)
+
+
+def _each(encode):
+    """A list of what every head gives, by this `encode`."""
+    return lambda M, x, W_q, W_k, W_v: [
+        encode(M, x, *head) for head in zip(W_q, W_k, W_v, strict=True)
+    ]
+
+
+def _joined(join, encode=encode):
+    return lambda *case: join(_each(encode)(*case))
+
+
+def _side_by_side(heads):
+    return np.concatenate(heads, axis=-1)
+
+
+def _memories(*sizes):
+    """A memory, an input and projections for each (leading axes, N, F, H, d_k, d_v)."""
+
+    def case(rng, leading, N, F, H, d_k, d_v):
+        M, x = normal(rng, (*leading, N, F), (*leading, F))
+        return M, x, *normal(rng, (H, F, d_k), (H, F, d_k), (H, F, d_v))
+
+    return lambda rng: [case(rng, *each) for each in sizes]
 
 
 @exercise(
-    cases=_memories,
+    cases=_memories(
+        ((), 3, 4, 2, 2, 3),
+        ((2,), 5, 6, 3, 4, 2),
+        ((2,), 4, 4, 2, 4, 4),  # M @ W_q multiplies example b with head b
+        ((3,), 3, 3, 3, 3, 3),
+        ((4,), 1, 8, 4, 1, 2),
+    ),
     hints=[
-        "Each head has projections of its own, W_q[h], W_k[h], W_v[h], and does "
-        "equation 1 for itself.",
-        "[M~1 : M~2] is column-wise: the heads' results lie side by side, so that the "
-        "rows remain the slots.",
-        "np.concatenate([...], axis=-1)",
+        "Two of the three projections are made from [M; x], one from M alone: which? "
+        "And x needs an axis for its row: np.expand_dims(x, -2).",
+        "Equation 1 for each head, with W_q[h], W_k[h], W_v[h]. The rows must remain "
+        "the slots, so the heads' results lie side by side, along the last axis.",
+        "Z = np.concatenate([M, np.expand_dims(x, -2)], axis=-2), and for each h "
+        "attention(M @ W_q[h], Z @ W_k[h], Z @ W_v[h])",
     ],
     mistakes={
-        **joined_wrongly(_every_head),
+        "the input looks as well: you make queries from [M; x], and the result has "
+        "one row too many": _joined(_side_by_side, _all_ask),
+        "you leave out the input: that is equation 1": _joined(
+            _side_by_side,
+            lambda M, x, W_q, W_k, W_v: attention(M @ W_q, M @ W_k, M @ W_v),
+        ),
+        "your values come from M alone; the input has one, too": _joined(
+            _side_by_side, _values_of_the_slots
+        ),
+        "you add the input to the slots instead of joining it to them": _joined(
+            _side_by_side, _x_is_added
+        ),
         "you make queries with W_k and keys with W_q": (
-            lambda M, W_q, W_k, W_v: _side_by_side(M, W_k, W_q, W_v)
+            lambda M, x, W_q, W_k, W_v: encode_with_heads(M, x, W_k, W_q, W_v)
         ),
         "you divide the scores by the square root of F, the width of a slot, not "
-        "of d_k": _by_the_width_of_a_slot,
+        "of d_k": _joined(_side_by_side, _root_of_the_width),
+        "you put the heads' results below each other, not side by side": _joined(
+            _below_each_other
+        ),
+        "you add up the heads' results": _joined(sum),
+        "all heads use the projections of the first": _joined(_all_like_the_first),
+        "you reshape the axis of the heads away where it stands, before the slots: "
+        "move it after them first": _joined(_reshaped),
+        "you multiply by the matrices of all heads at once, though M has no axis "
+        "for the heads: take one head after the other": (lambda *case: encode(*case)),
     },
+    leading="M x",
 )
-def multi_head(M, W_q, W_k, W_v):
-    """The slots of M look at each other with H heads.
+def encode_with_heads(M, x, W_q, W_k, W_v):
+    """Equation 2 with H heads side by side.
 
-    M (N, F), W_q and W_k (H, F, d_k), W_v (H, F, d_v) -> (N, H * d_v), the heads'
-    results side by side.
+    M (..., N, F), x (..., F), W_q and W_k (H, F, d_k), W_v (H, F, d_v)
+    -> (..., N, H * d_v).
     """
+    Z = np.concatenate([M, np.expand_dims(x, -2)], axis=-2)  # (..., N + 1, F)
     heads = [
-        attention(M @ W_q[h], M @ W_k[h], M @ W_v[h])  # (N, d_v)
+        attention(M @ W_q[h], Z @ W_k[h], Z @ W_v[h])  # (..., N, d_v)
         for h in range(len(W_q))
     ]
     return np.concatenate(heads, axis=-1)
+
+
+# --- Debugging ------------------------------------------------------------------------
+
+
+def _at_once(M, W_q, W_k, W_v, *, home=lambda heads: heads):
+    """The chapter's first function, as it is unless `home` mends it."""
+    Q, K, V = (np.einsum("nf,hfd->hnd", M, W) for W in (W_q, W_k, W_v))
+    scores = np.einsum("hnd,hrd->hnr", Q, K) / math.sqrt(Q.shape[-1])
+    heads = np.einsum("hnr,hrd->hnd", softmax(scores), V)
+    return home(heads).reshape(len(M), -1)
+
+
+@mended(
+    _at_once,
+    cases=lambda rng: [
+        normal(rng, (3, 4), (2, 4, 3), (2, 4, 3), (2, 4, 2)),
+        normal(rng, (4, 4), (4, 4, 4), (4, 4, 4), (4, 4, 4)),
+        normal(rng, (5, 2), (3, 2, 1), (3, 2, 1), (3, 2, 2)),
+    ],
+    hints=[
+        "With one head it is right. Which of the lines knows about more heads?",
+        "In what order do the numbers of `heads` lie in memory, and in what order "
+        "does the result want them?",
+        "The heads' axis must stand beside that of d_v before reshape melts the two: "
+        "np.moveaxis, np.swapaxes, or another order of letters in the einsum.",
+    ],
+    mistakes={
+        "now the units of a slot lie head beside head; each head's units should stay "
+        "together": partial(
+            _at_once, home=lambda heads: np.transpose(heads, (1, 2, 0))
+        ),
+        "the slots lie along the last axis": partial(
+            _at_once, home=lambda heads: np.transpose(heads, (2, 0, 1))
+        ),
+    },
+    tolerance=1e-11,
+)
+def all_heads(M, W_q, W_k, W_v):
+    """All heads of equation 1 at once: M (N, F), W_q and W_k (H, F, d_k),
+    W_v (H, F, d_v) -> (N, H * d_v), the heads side by side.
+    """
+    Q, K, V = (np.einsum("nf,hfd->hnd", M, W) for W in (W_q, W_k, W_v))
+    scores = np.einsum("hnd,hrd->hnr", Q, K) / math.sqrt(Q.shape[-1])
+    heads = np.einsum("hnr,hrd->nhd", softmax(scores), V)
+    return heads.reshape(len(M), -1)
+
+
+def _masked(scores, *, k=0, late=False, queries_first=True):
+    """The chapter's second function: as it is with k=1."""
+    T = scores.shape[-1]
+    seen = np.tri(T, k=k) > 0
+    seen = seen if queries_first else seen.T
+    if late:
+        return softmax(scores) * seen
+    return softmax(np.where(seen, scores, -np.inf))
+
+
+@mended(
+    partial(_masked, k=1),
+    cases=lambda rng: [
+        normal(rng, (4, 4)),
+        normal(rng, (2, 3, 3)),
+        (10 * rng.normal(size=(2, 2, 5, 5)),),
+        (np.zeros((1, 1)),),
+        (300 * rng.normal(size=(6, 6)),),
+    ],
+    hints=[
+        "Print np.tri(4, k=1) > 0. Row t says whom moment t may see.",
+        "Moment t is to foresee what comes at t + 1. It may see 0 to t.",
+    ],
+    mistakes={
+        "a moment does not even see itself; the first then sees nobody": partial(
+            _masked, k=-1
+        ),
+        "everybody sees the future alone: the mask is transposed": partial(
+            _masked, queries_first=False
+        ),
+        "you take the future away after the softmax: the rest no longer has the "
+        "sum 1": partial(_masked, late=True),
+    },
+)
+def shares_of_the_past(scores):
+    """The shares of moments that look back: scores (..., T, T) -> (..., T, T).
+
+    Moment t sees itself and what was before.
+    """
+    T = scores.shape[-1]
+    seen = np.tri(T) > 0
+    return softmax(np.where(seen, scores, -np.inf))

@@ -547,6 +547,19 @@ def adam_step(w, g, m, v, t, rate, beta1, beta2):
     return w - rate * m_hat / (np.sqrt(v_hat) + 1e-8), m, v
 
 
+def adam_rule(adam_step, rate):
+    """A rule for `train` that keeps what each array's next step needs."""
+    kept = {}
+
+    def rule(k, w, g):
+        t, m, v = kept.get(k, (1, np.zeros_like(w), np.zeros_like(w)))
+        w, m, v = adam_step(w, g, m, v, t, rate, 0.9, 0.999)
+        kept[k] = t + 1, m, v
+        return w
+
+    return rule
+
+
 # --- Clipping -------------------------------------------------------------------------
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from functools import partial
 
 import numpy as np
 
 from .derived import by_complex_step
-from .exercise import exercise
+from .exercise import exercise, normal
+from .mended import mended
 from .norms import LAYER_NORM, mean
 
 EPSILON = 1e-5
@@ -129,6 +131,45 @@ def layer_norm_gradient(g, x, gain, epsilon):
     return s * (u - mean(u) - n * mean(u * n))
 
 
+def _columns(gain, offset, W, b):
+    return W * gain, offset @ W + b
+
+
+@exercise(
+    cases=lambda rng: [
+        normal(rng, 4, 4, (4, 3), 3),
+        normal(rng, 3, 3, (3, 3), 3),
+        normal(rng, 1, 1, (1, 5), 5),
+        normal(rng, 6, 6, (6, 1), 1),
+    ],
+    hints=[
+        "Write it out: (n * gain + offset) @ W + b. Multiply the bracket by W: which "
+        "part depends on n?",
+        "n * gain scales unit k of n by gain[k]. Which numbers of W does unit k meet?",
+        "gain[:, None] * W and offset @ W + b",
+    ],
+    mistakes={
+        "you forget that the offset goes through W": (
+            lambda gain, offset, W, b: (gain[:, None] * W, b)
+        ),
+        "you add the offset's part, but lose b": (
+            lambda gain, offset, W, b: (gain[:, None] * W, offset @ W)
+        ),
+        "the offset is scaled by the gain; it is added after the gain": (
+            lambda gain, offset, W, b: (gain[:, None] * W, (offset * gain) @ W + b)
+        ),
+        "you scale the columns of W; unit k meets row k": _columns,
+    },
+)
+def folded(gain, offset, W, b):
+    """The layer that does alone what gain, offset and a layer do after each other.
+
+    (n * gain + offset) @ W + b = n @ W2 + b2 for all n (..., F).
+    gain, offset (F,), W (F, G), b (G,) -> W2 (F, G), b2 (G,).
+    """
+    return gain[:, None] * W, offset @ W + b
+
+
 def norm_of_rows(M):
     """Each slot is normalised by itself."""
     return normed(M, 1, 0)
@@ -224,47 +265,68 @@ def _bias_late(z, layers):
     return z @ weight + bias
 
 
+def mlp(z, layers):
+    """Linear layers with a ReLU between each two: z (..., F) -> (..., last out)."""
+    return bent(z, layers)
+
+
+def _stacked(layers):
+    (W, b), *others = layers
+    for weight, bias in others:
+        W, b = W @ weight, b @ weight + bias
+    return W, b
+
+
 @exercise(
     cases=lambda rng: [
-        (rng.normal(size=(3, 4)), layers_of(rng, 4, 5, 2)),
-        (rng.normal(size=(2, 4, 4)), layers_of(rng, 4, 4, 4)),
-        (rng.normal(size=(3, 3)), layers_of(rng, 3, 3, 3, 3)),
-        (rng.normal(size=(1, 6)), layers_of(rng, 6, 1)),  # one layer, and no ReLU
-        (1e3 * rng.normal(size=(2, 5)), layers_of(rng, 5, 8, 8, 5)),
+        (layers_of(rng, 3, 3, 3),),
+        (layers_of(rng, 3, 5, 2),),
+        (layers_of(rng, 3, 3, 3, 3),),
+        (layers_of(rng, 4, 1),),
+        (layers_of(rng, 2, 8, 8, 8, 2),),
     ],
     hints=[
-        "A layer is z @ weight + bias. The bias has one number for each column and "
-        "broadcasts over the rows.",
-        "np.maximum(z, 0) after every layer but the last.",
-        "A loop over layers[:-1] with the ReLU, and the last layer after it.",
+        "Two layers first: (z W1 + b1) W2 + b2. Multiply it out. What is z multiplied "
+        "by, and what is left?",
+        "With more layers, melt the first two into one, and go on.",
+        "W, b = W @ weight, b @ weight + bias, from layer to layer",
     ],
     mistakes={
-        "you put a ReLU after the last layer, too": partial(bent, last=True),
-        "you use no ReLU: all layers together are then one matrix and "
-        "one bias": straight,
-        "every layer uses the weights of the first": (
-            lambda z, layers: bent(z, [layers[0]] * len(layers))
+        "you add up the biases; each goes through the layers after its own": (
+            lambda layers: (_stacked(layers)[0], sum(b for _, b in layers))
         ),
-        "you leave out the last layer": (
-            lambda z, layers: bent(z, layers[:-1], last=True)
+        "the matrices stand the wrong way round: the first layer stands left": (
+            lambda layers: (
+                functools.reduce(np.matmul, [W for W, _ in layers[::-1]]),
+                _stacked(layers)[1],
+            )
         ),
-        "you leave out the biases": (
-            lambda z, layers: bent(z, [(weight, 0) for weight, _ in layers])
+        "you keep the last bias alone; those before go through the later layers": (
+            lambda layers: (_stacked(layers)[0], layers[-1][1])
         ),
-        "you add the bias after the ReLU": _bias_late,
     },
-    leading="z",
-    anysize="z",
+    views=True,
 )
-def mlp(z, layers):
-    """Linear layers with a ReLU between each two.
+def melted(layers):
+    """The one layer that gives what all layers give without anything between them.
 
-    z (..., F), layers [(weight (in, out), bias (out,)), ...] -> (..., last out).
+    layers [(weight (in, out), bias (out,)), ...] -> (weight, bias).
     """
+    (W, b), *others = layers
+    for weight, bias in others:
+        W, b = W @ weight, b @ weight + bias
+    return W, b
+
+
+def _around(mlp):
+    """g_psi with this MLP."""
+    return lambda z, layers, *gains: layer_norm(mlp(z, layers) + z, *gains)
+
+
+def _lost(z, layers, gain, offset):
     *hidden, (weight, bias) = layers
-    for hidden_weight, hidden_bias in hidden:
-        z = np.maximum(z @ hidden_weight + hidden_bias, 0)
-    return z @ weight + bias
+    z = bent(z, hidden, last=True) if hidden else z
+    return layer_norm(z @ weight + bias + z, gain, offset)
 
 
 def _g_psi_cases(rng):
@@ -278,18 +340,20 @@ def _g_psi_cases(rng):
         case(3, 4),
         case(2, 4, 4),
         case(2, 3, 6, depth=3),
-        case(1, 5),
-        case(4, 4, depth=1, scale=100.0),
+        case(2, 5),
+        case(4, 4, depth=3, scale=100.0),
     ]
 
 
 @exercise(
     cases=_g_psi_cases,
     hints=[
-        "From the inside out: the MLP of z, then z added to it, then the norm of the "
-        "sum.",
-        "layer_norm(mlp(z, layers) + z, gain, offset); ex.mlp and ex.layer_norm are "
-        "there, if yours are not.",
+        "From the inside out. The MLP: z @ weight + bias for each layer, and "
+        "np.maximum(..., 0) after each but the last. A loop over layers[:-1], then the "
+        "last.",
+        "Then z is added to what the MLP has made of it, then comes the norm of the "
+        "sum. Take care not to lose the z that came in.",
+        "layer_norm(mlp(z) + z, gain, offset), with ex.layer_norm if yours is missing",
     ],
     mistakes={
         "you do not add z to what the MLP makes of it": (
@@ -307,6 +371,21 @@ def _g_psi_cases(rng):
                 mlp(z, layers) + z, gain, offset, axis=(-2, -1)
             )
         ),
+        "you add to the MLP's result what went into its last layer, not the z that "
+        "came in: the name z means something else by then": _lost,
+        "you put a ReLU after the last layer, too": _around(partial(bent, last=True)),
+        "you use no ReLU: all layers together are then one matrix and "
+        "one bias": _around(straight),
+        "Python's max compares whole arrays; np.maximum takes each entry": _around(
+            partial(bent, bend=lambda x: max(x, 0))
+        ),
+        "every layer uses the weights of the first": _around(
+            lambda z, layers: bent(z, [layers[0]] * len(layers))
+        ),
+        "you leave out the biases": _around(
+            lambda z, layers: bent(z, [(weight, 0) for weight, _ in layers])
+        ),
+        "you add the bias after the ReLU": _around(_bias_late),
     },
     leading="z",
     anysize="z",
@@ -316,30 +395,103 @@ def g_psi(z, layers, gain, offset):
 
     z (..., N, F), layers from F to F, gain and offset (F,) -> (..., N, F).
     """
-    return layer_norm(mlp(z, layers) + z, gain, offset)
+    *hidden, (weight, bias) = layers
+    y = z
+    for hidden_weight, hidden_bias in hidden:
+        y = np.maximum(y @ hidden_weight + hidden_bias, 0)
+    return layer_norm(y @ weight + bias + z, gain, offset)
 
 
-@exercise(
-    cases=lambda rng: [(1, 8, 2), (4, 64, 2), (8, 64, 2), (16, 5, 1), (3, 3, 3)],
+# --- Debugging ------------------------------------------------------------------------
+
+
+def _in_place(M):
+    """The chapter's first function as it is."""
+    d = M
+    d -= d.mean(axis=-1, keepdims=True)
+    return d / np.sqrt((d * d).mean(axis=-1, keepdims=True) + EPSILON)
+
+
+@mended(
+    _in_place,
+    cases=lambda rng: [
+        (3 + rng.normal(size=(3, 4)),),
+        (5 * rng.normal(size=(4, 4)) - 1,),
+        (2 + rng.normal(size=(2, 3, 3)),),
+    ],
     hints=[
-        "How many numbers are there in one layer from F to F, its bias included? How "
-        "many in gain and offset?",
-        "Which of them is there once for each slot?",
+        "d = M makes no copy. It gives the memory a second name.",
+        "-= writes into the array itself. What does d = d - ... do?",
     ],
     mistakes={
-        "every slot has parameters of its own": (
-            lambda N, F, layers: N * g_psi_parameters(N, F, layers)
+        "now the mean is not taken off any more": (
+            lambda M: M / np.sqrt((M * M).mean(axis=-1, keepdims=True) + EPSILON)
         ),
-        "you leave out the biases of the layers": (
-            lambda N, F, layers: layers * F * F + 2 * F
+        "you take off the mean of the whole memory; each slot has its own": (
+            lambda M: (
+                (M - M.mean())
+                / np.sqrt(((M - M.mean()) ** 2).mean(axis=-1, keepdims=True) + EPSILON)
+            )
         ),
-        "you leave out gain and offset": lambda N, F, layers: layers * (F * F + F),
-        "you count the matrices alone": lambda N, F, layers: layers * F * F,
     },
 )
-def g_psi_parameters(N, F, layers):
-    """The number of trainable numbers in g_psi.
+def norm_of_slots(M):
+    """Each slot of M (..., F) with mean 0 and mean square 1 -> (..., F)."""
+    d = M - M.mean(axis=-1, keepdims=True)
+    return d / np.sqrt((d * d).mean(axis=-1, keepdims=True) + EPSILON)
 
-    For a memory of N slots of width F; the MLP has `layers` layers, each from F to F.
+
+def _blocks(g, z, weights, *, past=1.0, through=1.0, order=1):
+    """The chapter's second function, as it is with past=0."""
+    inputs = [z]
+    for W in weights:
+        inputs.append(inputs[-1] + np.tanh(inputs[-1] @ W))
+    found = []
+    for z, W in zip(inputs[-2::-1], weights[::-1], strict=True):
+        y = np.tanh(z @ W)
+        by_product = g * (1 - y * y)
+        found.append(z.T @ by_product)
+        g = past * g + through * by_product @ W.T
+    return found[::-1] if order else found
+
+
+def _block_cases(rng):
+    def case(rows, F, depth):
+        return *normal(rng, (rows, F), (rows, F)), [*normal(rng, *[(F, F)] * depth)]
+
+    return [case(2, 3, 2), case(3, 3, 3), case(1, 2, 5), case(4, 2, 1)]
+
+
+@mended(
+    partial(_blocks, past=0.0),
+    cases=_block_cases,
+    hints=[
+        "The last matrix gets the right gradient, all others do not: so the line that "
+        "hands g on is wrong.",
+        "z is used twice: in the product, and by the residual. What is used twice is "
+        "paid twice.",
+    ],
+    mistakes={
+        "now the gradient goes past every block and through none": partial(
+            _blocks, through=0.0
+        ),
+        "the gradients stand in the order of the walk, the last matrix first": partial(
+            _blocks, order=0
+        ),
+    },
+)
+def blocks_back(g, z, weights):
+    """The gradients of the weights of blocks z = z + tanh(z @ W).
+
+    g (R, F) that of the last z; z (R, F) the first; weights a list of (F, F) -> a list.
     """
-    return layers * (F * F + F) + 2 * F
+    inputs = [z]
+    for W in weights:
+        inputs.append(inputs[-1] + np.tanh(inputs[-1] @ W))
+    found = []
+    for z, W in zip(inputs[-2::-1], weights[::-1], strict=True):
+        y = np.tanh(z @ W)
+        by_product = g * (1 - y * y)
+        found.append(z.T @ by_product)
+        g = g + by_product @ W.T
+    return found[::-1]

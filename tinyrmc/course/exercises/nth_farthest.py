@@ -412,7 +412,7 @@ def _candidate(x, m, p):
 @recorded(
     cases=_normed_steps,
     hints=[
-        "Copy your step of chapter 10. One line of it changes: the one with equation 2.",
+        "Copy your step of chapter 10. One line of it changes: that of equation 2.",
         'normed_attention(xp, m, x, p["W_q"], p["W_k"], p["W_v"], p["qkv_gain"], '
         'p["qkv_offset"])',
     ],

@@ -1,0 +1,337 @@
+"""Chapter 7: what holds for any attention, and experiments that find out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ... import equations
+from .attention import softmax
+from .exercise import exercise, normal
+from .experiments import report
+from .used import used
+
+# --- A function that is not known, only called ----------------------------------------
+
+
+def right_attention(Q, K, V):
+    """Equation 1."""
+    return equations.attention(np, Q, K, V)
+
+
+def attention_without_root(Q, K, V):
+    """The scores are not divided by the square root of d_k."""
+    return softmax(Q @ np.swapaxes(K, -1, -2)) @ V
+
+
+def attention_to_the_least(Q, K, V):
+    """The less a key resembles the query, the more it counts."""
+    return equations.attention(np, -Q, K, V)
+
+
+def plain_mean(Q, K, V):
+    """All keys count the same."""
+    return 0 * (Q @ np.swapaxes(K, -1, -2)) @ V + V.mean(axis=-2, keepdims=True)
+
+
+@exercise(
+    cases=lambda rng: [
+        (right_attention, *normal(rng, (3, 2), (5, 2))),
+        (attention_without_root, *normal(rng, (4, 4), (4, 4))),
+        (attention_to_the_least, *normal(rng, (2, 3, 4), (2, 6, 4))),
+        (plain_mean, *normal(rng, (3, 2), (1, 2))),
+        (right_attention, *normal(rng, (2, 3), (3, 3))),  # as many keys as features
+        (right_attention, *normal(rng, (3, 2), (3, 2))),  # as many keys as queries
+    ],
+    hints=[
+        "The result is weights times values. You may choose the values: which matrix "
+        "can you multiply by without changing anything?",
+        "The identity, np.eye(...). How many rows do the values have?",
+    ],
+    mistakes={
+        "you give the weights of equation 1, whatever the function": (
+            lambda attention, Q, K: equations.attention_weights(np, Q, K)
+        ),
+        "your values are all 1: each entry is then the sum of a row of weights": (
+            lambda attention, Q, K: attention(Q, K, np.ones((K.shape[-2],) * 2))
+        ),
+        "you give the keys as values": lambda attention, Q, K: attention(Q, K, K),
+        "your identity has a row for each query instead of one for each key": (
+            lambda attention, Q, K: attention(Q, K, np.eye(Q.shape[-2]))
+        ),
+        "you count the keys along the first axis, which holds the examples where "
+        "there are any": (lambda attention, Q, K: attention(Q, K, np.eye(len(K)))),
+    },
+    leading="Q K",
+)
+def weights_behind(attention, Q, K):
+    """The weights of a function attention(Q, K, V) = weights V, found by calling it.
+
+    Q (..., N, d_k), K (..., R, d_k) -> (..., N, R).
+    """
+    return attention(Q, K, np.eye(K.shape[-2]))
+
+
+# --- Experiments ----------------------------------------------------------------------
+
+
+def _scores(Q, K):
+    return Q @ np.swapaxes(K, -1, -2)
+
+
+def _scaled(Q, K):
+    return _scores(Q, K) / math.sqrt(Q.shape[-1])
+
+
+def scores_divided_by_d_k(Q, K, V):
+    """The scores are divided by d_k, not by its root."""
+    return softmax(_scores(Q, K) / Q.shape[-1]) @ V
+
+
+def scores_doubled(Q, K, V):
+    """The scores are twice as large as they should be."""
+    return softmax(2 * _scaled(Q, K)) @ V
+
+
+def root_of_the_number_of_keys(Q, K, V):
+    """The scores are divided by the root of the number of keys."""
+    return softmax(_scores(Q, K) / math.sqrt(K.shape[-2])) @ V
+
+
+def softmax_over_the_queries(Q, K, V):
+    """The shares of a key have the sum 1, not those of a query."""
+    return np.swapaxes(softmax(np.swapaxes(_scaled(Q, K), -1, -2)), -1, -2) @ V
+
+
+def no_softmax(Q, K, V):
+    """The scores themselves are the weights."""
+    return _scaled(Q, K) @ V
+
+
+def without_the_maximum(Q, K, V):
+    """The exponentials of large scores overflow."""
+    e = np.exp(_scaled(Q, K))
+    return e / e.sum(axis=-1, keepdims=True) @ V
+
+
+def keys_not_transposed_well(Q, K, V):
+    """K.T turns the axes of the examples around, too."""
+    return softmax(Q @ K.T / math.sqrt(Q.shape[-1])) @ V
+
+
+def looking_only_back(Q, K, V):
+    """A query sees the keys up to its own place."""
+    back = np.tri(Q.shape[-2], K.shape[-2]) > 0
+    return softmax(np.where(back, _scaled(Q, K), -np.inf)) @ V
+
+
+def fond_of_itself(Q, K, V):
+    """A query likes the key of its own place a little more."""
+    return softmax(_scaled(Q, K) + 0.1 * np.eye(Q.shape[-2], K.shape[-2])) @ V
+
+
+def relu_on_the_values(Q, K, V):
+    """Negative values count as 0."""
+    return softmax(_scaled(Q, K)) @ np.maximum(V, 0)
+
+
+def working_in_place(Q, K, V):
+    """It divides the caller's queries."""
+    Q /= math.sqrt(Q.shape[-1])
+    return softmax(_scores(Q, K)) @ V
+
+
+FAULTY = {
+    "no root": attention_without_root,
+    "divided by d_k": scores_divided_by_d_k,
+    "scores doubled": scores_doubled,
+    "root of the number of keys": root_of_the_number_of_keys,
+    "wrong sign": attention_to_the_least,
+    "softmax over the queries": softmax_over_the_queries,
+    "no softmax": no_softmax,
+    "the maximum is not taken off": without_the_maximum,
+    "K.T in a batch": keys_not_transposed_well,
+    "looks only back": looking_only_back,
+    "fond of itself": fond_of_itself,
+    "a ReLU on the values": relu_on_the_values,
+    "works in place": working_in_place,
+}
+
+
+def _sizes():
+    def case(N, R, d_k, d_v, scale=1.0):
+        rng = np.random.default_rng([N, R, d_k, d_v])
+        return [scale * x for x in normal(rng, (N, d_k), (R, d_k), (R, d_v))]
+
+    return [case(3, 4, 5, 2), case(4, 4, 4, 4), case(1, 1, 1, 1), case(6, 2, 16, 3, 3)]
+
+
+def _difference(experiment, function, arrays):
+    """What is wrong with what an experiment finds, in a few words, or ""."""
+    copies = [each.copy() for each in arrays]  # it may spoil them
+    try:
+        with np.errstate(all="ignore"):
+            found, expected = map(np.asarray, experiment(function, *copies))
+    except NotImplementedError:
+        raise
+    except Exception as problem:
+        return f"{type(problem).__name__}: {problem}"
+    if found.shape != expected.shape:
+        return f"the shape is {found.shape}, not {expected.shape}"
+    with np.errstate(all="ignore"):
+        off = np.max(abs(found - expected) / np.maximum(1, abs(expected)), initial=0)
+    if off < 1e-9:
+        return ""
+    return f"off by {off:.2g}" if off < np.inf else "not all are numbers"
+
+
+def outcome(experiment, function):
+    """What comes out of experiment(function, Q, K, V) -> (found, expected), on arrays
+    of several sizes: "holds", or where it fails.
+    """
+    for Q, K, V in _sizes():
+        wrong = _difference(experiment, function, (Q, K, V))
+        if wrong:
+            return f"FAILS ({len(Q)} queries, {len(K)} keys): {wrong}"
+    return "holds"
+
+
+def attempt(function, *experiments):
+    """Try experiments on a function and print what comes out; returns them by name."""
+    named = {each.__name__.replace("_", " "): each for each in experiments}
+    for name, experiment in named.items():
+        print(f"{name:43} {outcome(experiment, function)}")
+    return named
+
+
+def _comes_out(experiment, A):
+    """Whether an answer's experiment holds for a function."""
+    return "holds" if outcome(experiment, A) == "holds" else "fails"
+
+
+def _no_scale(A, Q, K, V):
+    return weights_behind(A, Q, K).sum(axis=-1), np.ones(len(Q))
+
+
+def _by_the_root(A, Q, K, V):
+    return weights_behind(A, Q, K), equations.attention_weights(np, 2 * Q, K)
+
+
+@used(
+    _comes_out,
+    cases=lambda rng: [
+        (right_attention,),
+        (attention_without_root,),
+        (scores_divided_by_d_k,),
+        (scores_doubled,),
+    ],
+    hints=[
+        "Choose queries and keys of your own, so simple that you know the shares by "
+        "hand. With the identity as values, the result is the shares.",
+        "Shares 1/3 and 2/3 want scores 0 and ln 2, after the division by the root. If "
+        "d_k were 4, a query (1, 1, 1, 1) and a key (c, c, c, c) would have the score "
+        "4 c / 2.",
+        "K = np.log([[1.0], [2.0]]) * np.ones((2, 4)) / 2 and Q = np.ones((1, 4)): "
+        "return A(Q, K, np.eye(2)), np.array([[1, 2]]) / 3",
+    ],
+    mistakes={
+        "your experiment holds whatever the size of the scores": _no_scale,
+        "your expectation is wrong: the right function fails it": _by_the_root,
+    },
+)
+def size_of_the_scores(A, Q, K, V):
+    """An experiment that a right attention passes, and none whose scores are too large
+    or too small.
+
+    A function A(Q, K, V), and some Q, K, V that it may use or not -> found, expected.
+    """
+    K = np.log([[1.0], [2.0]]) * np.ones((2, 4)) / 2
+    return A(np.ones((1, 4)), K, np.eye(2)), np.array([[1.0, 2.0]]) / 3
+
+
+def _nothing_moves(A, Q, K, V):
+    return A(Q[::-1], K[::-1], V), A(Q, K, V)
+
+
+def _one_side(A, Q, K, V):
+    return A(Q, K, V), right_attention(Q, K, V)
+
+
+@used(
+    _comes_out,
+    cases=lambda rng: [
+        (right_attention,),
+        (attention_without_root,),
+        (attention_to_the_least,),
+        (looking_only_back,),
+        (fond_of_itself,),
+    ],
+    hints=[
+        "Put the queries in another order, for example [::-1], and the keys with their "
+        "values, too. What must become of the result?",
+        "Keys and values go together: A(Q[::-1], K[::-1], V[::-1]). Only the order of "
+        "the queries may show in the result.",
+    ],
+    mistakes={
+        "you expect what a right function does not do: keys move with their values, "
+        "and queries take their rows along": _nothing_moves,
+        "you compare with equation 1, so that a function fails for another reason, "
+        "such as a missing root": _one_side,
+    },
+)
+def order_means_nothing(A, Q, K, V):
+    """An experiment that fails for a function that knows in which order slots stand,
+    and for no other.
+
+    A function A(Q, K, V), and Q, K, V to try it on -> found, expected.
+    """
+    R = len(K) // 2
+    around = np.r_[R : len(K), 0:R]  # the second half first
+    return A(Q[::-1], K[around], V[around]), A(Q, K, V)[::-1]
+
+
+# --- An experiment of their own -------------------------------------------------------
+
+
+LENGTHS = 2.0 ** np.arange(-3, 4)
+
+
+def _sharper(A, seed, *, claim="rises", lengths=LENGTHS):
+    rng = np.random.default_rng(seed)
+    Q, K = rng.normal(size=(200, 1, 8)), rng.normal(size=(200, 5, 8))
+    largest = [A(s * Q, K, np.eye(5)).max(axis=-1).mean() for s in lengths]
+    return lengths, np.array(largest), claim
+
+
+@used(
+    report("A"),
+    cases=lambda rng: [(right_attention, seed) for seed in range(3)],
+    hints=[
+        "How sure is attention? The largest share is one measure of it. On what might "
+        "it depend: the length of the queries, the width, the number of keys?",
+        "With the identity as values, A gives the shares. Take the mean over many "
+        "queries, made by np.random.default_rng(seed).",
+        "For each s in a list of lengths: A(s * Q, K, np.eye(5)).max(axis=-1).mean()",
+    ],
+    mistakes={
+        "your settings are too few to say anything": (
+            lambda A, seed: _sharper(A, seed, lengths=np.array([1.0, 2.0]))
+        ),
+        "you conclude that it falls": lambda A, seed: _sharper(A, seed, claim="falls"),
+        "the claim is not one of the four words": (
+            lambda A, seed: _sharper(A, seed, claim="it gets larger")
+        ),
+    },
+)
+def my_experiment(A, seed):
+    """Measures something about attention at five settings or more.
+
+    -> settings, in growing order; what was measured at each; and the claim "rises",
+    "falls", "stays" or "neither".
+    """
+    rng = np.random.default_rng(seed)
+    Q, K = rng.normal(size=(200, 1, 8)), rng.normal(size=(200, 5, 8))
+    lengths = 2.0 ** np.arange(-3, 4)
+    largest = [A(s * Q, K, np.eye(5)).max(axis=-1).mean() for s in lengths]
+    return lengths, np.array(largest), "rises"
