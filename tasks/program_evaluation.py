@@ -676,7 +676,9 @@ def most_frequent(batch: dict[str, np.ndarray], symbols: int) -> np.ndarray:
     targets, lengths = batch["targets"], batch["target_lengths"]
     return np.array(
         [
-            np.bincount(targets[lengths > t, t], minlength=symbols).argmax()
+            np.bincount(
+                targets[lengths > t, t].astype(np.intp), minlength=symbols
+            ).argmax()
             for t in range(targets.shape[1])
         ]
     )

@@ -606,6 +606,8 @@ def take(xp, x, indices, *, axis=None):
     kind = np.dtype(getattr(indices, "dtype", type(indices)))
     if kind.kind not in "iu":
         raise TypeError(f"the indices are {kind}, not integers")
+    if hasattr(indices, "astype"):  # where integers have 32 bits, no wider ones will do
+        indices = indices.astype(np.intp, copy=False)
     return xp.take(x, indices, axis=axis), (x.shape, indices, axis)
 
 

@@ -19,6 +19,7 @@ is a pair (number of its context, last word), and `np.unique` numbers the pairs.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -70,12 +71,12 @@ class KneserNey:
         self.vocabulary_size, self.order = vocabulary_size, order
         self.boundary = boundary
         text, reach = self._prepared(ids)
-        keys = np.arange(vocabulary_size)
-        counts = np.bincount(text[reach >= 0], minlength=vocabulary_size)
+        keys = np.arange(vocabulary_size, dtype=np.int64)
+        counts = _bincount(text[reach >= 0], minlength=vocabulary_size)
         contexts, numbers = 1, text  # numbers: of the n-gram that ends at each token
         self.orders: list[_Order] = []
         for n in range(1, order + 1):
-            alone = np.bincount(numbers[reach == n - 1], minlength=len(keys))
+            alone = _bincount(numbers[reach == n - 1], minlength=len(keys))
             if n == order:
                 self.orders.append(self._fitted(keys, counts, contexts))
                 break
@@ -87,10 +88,10 @@ class KneserNey:
                 return_counts=True,
             )
             # after how many different words each n-gram stood; if after none, how often
-            words_before = np.bincount(numbers[there[first]], minlength=len(keys))
+            words_before = _bincount(numbers[there[first]], minlength=len(keys))
             self.orders.append(self._fitted(keys, words_before + alone, contexts))
             contexts, keys, counts = len(keys), longer, occurrences
-            numbers = np.full(len(text), -1)
+            numbers = np.full(len(text), -1, np.int64)
             numbers[there] = own
 
     def log_probabilities(self, ids: np.ndarray) -> np.ndarray:
@@ -116,7 +117,7 @@ class KneserNey:
             own = np.where(seen, model.discounted[place], 0) / model.total[context]
             p[there] = own + model.saved[context] * p[there]
             if n > 1:
-                numbers = np.full(len(text), -1)
+                numbers = np.full(len(text), -1, np.int64)
                 numbers[there[seen]] = place[seen]
         return np.log(p[len(text) - len(ids) :])
 
@@ -152,8 +153,8 @@ class KneserNey:
         """The model of n-grams that came `counts` times, in `contexts` contexts."""
         context = keys // self.vocabulary_size
         discount = _discounts(counts)[np.minimum(counts, 3)]
-        total = np.bincount(context, counts, contexts)
-        saved = np.bincount(context, discount, contexts) / np.maximum(total, 1)
+        total = _bincount(context, counts, contexts)
+        saved = _bincount(context, discount, contexts) / np.maximum(total, 1)
         return _Order(keys, counts - discount, total, saved)
 
 
@@ -167,13 +168,20 @@ def unigram_perplexity(
     return KneserNey(train, vocabulary_size, order=1).perplexity(test)
 
 
+def _bincount(numbers: np.ndarray, *arguments: Any, **words: Any) -> np.ndarray:
+    """np.bincount, which takes no wider integers than the machine's own: 32 bits in a
+    browser, too few for the keys of n-grams but enough for their numbers.
+    """
+    return np.bincount(numbers.astype(np.intp, copy=False), *arguments, **words)
+
+
 def _discounts(counts: np.ndarray) -> np.ndarray:
     """What is taken off counts of 0, 1, 2, and 3 or more; (4,).
 
     Chen and Goodman's estimates from how many n-grams have the counts 1 to 4. A text
     that is too small for them, so that one is not positive, gets 1/2, 1 and 3/2.
     """
-    n = np.bincount(np.minimum(counts, 5), minlength=6)
+    n = _bincount(np.minimum(counts, 5), minlength=6)
     if n[1:4].all():
         y = n[1] / (n[1] + 2 * n[2])
         estimates = [k - (k + 1) * y * n[k + 1] / n[k] for k in (1, 2, 3)]

@@ -27,6 +27,9 @@ def file() -> Path | None:
         folder = Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
     elif sys.platform == "darwin":
         folder = home / "Library" / "Application Support"
+    elif sys.platform == "emscripten" and Path("/drive").is_dir():
+        # what the browser itself keeps, which all chapters see
+        return Path("/drive/.tinyrmc/progress.json")
     else:
         folder = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
     return folder / "tinyrmc" / "progress.json"

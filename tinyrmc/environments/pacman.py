@@ -214,7 +214,7 @@ class MiniPacman(World):
         xp = namespace(noise)
         tables, rows = self.on(xp), xp.arange(len(noise))
         board, pacman = state["board"], state["pacman"]
-        pacman[...] = tables["steps"].take(pacman * 5 + actions.astype(np.int64))
+        pacman[...] = tables["steps"].take(pacman * 5 + actions.astype(np.intp))
         place = tables["place"].take(pacman)
         here = board[rows, place]
         after = tables["food_eaten"].take(here)
@@ -258,7 +258,7 @@ class MiniPacman(World):
                 "cleared": prey[:, 0] & (left == GONE).all(axis=1),
             }
 
-        new: State = {"ghosts": moved, "deaths": xp.zeros(len(noise), np.int64)}
+        new: State = {"ghosts": moved, "deaths": xp.zeros(len(noise), np.intp)}
         new |= {name: xp.zeros(len(noise), bool) for name in ("caught", "cleared")}
         renew(new, functools.reduce(operator.or_, touched.T), meet)
         ghosts[...] = new["ghosts"]

@@ -227,7 +227,7 @@ def pick(noise: Array, count: Array | int) -> Array:
     xp = namespace(noise)
     scale = count if isinstance(count, int) else count.astype(np.float32)
     # rounding may bring the product up to count
-    return xp.minimum((noise * scale).astype(np.int64), count - 1)
+    return xp.minimum((noise * scale).astype(np.intp), count - 1)
 
 
 def check_world(world: Any, name: str = "world") -> None:

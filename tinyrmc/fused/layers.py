@@ -73,7 +73,7 @@ def embedding(xp, weight, ids):
         if low < 0 or high >= len(weight):
             wrong = low if low < 0 else high
             raise IndexError(f"id {wrong} in a table of {len(weight)} rows")
-    return xp.take(weight, ids, axis=0), (ids,)
+    return xp.take(weight, ids.astype(np.intp, copy=False), axis=0), (ids,)
 
 
 @embedding.vjp_in_place

@@ -191,13 +191,13 @@ def _logits(xp, x, weight, bias, words):
 
 
 def _checked_targets(targets, words):
-    """Targets as a row of int64, or an error: on NumPy also if one is out of range."""
+    """Targets as a row of integers that are indices, or an error: on NumPy also if one is out of range."""
     if targets.dtype.kind not in "iu":
         raise TypeError(f"the targets are {targets.dtype}, not integers")
     _refuse_negative(targets)
     if isinstance(targets, np.ndarray) and targets.size and targets.max() >= words:
         raise IndexError(f"target {targets.max()} is none of {words} words")
-    return targets.reshape(-1).astype(np.int64)
+    return targets.reshape(-1).astype(np.intp)
 
 
 # --- a policy -------------------------------------------------------------------------

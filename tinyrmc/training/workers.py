@@ -10,7 +10,8 @@ time run Python: a step at 4 slots x 64 units is a great many small NumPy calls.
 is forked: it starts at once, with everything the parent has built. JSON and the bytes
 of arrays pass through its pipe, never pickle; arrays made by `shared_zeros` before the
 fork belong to both. Threads serve where there is no safe fork (macOS, Windows); in a
-free-threaded Python they are as good as processes. A GPU is fed by one worker.
+free-threaded Python they are as good as processes. Where neither can be had, as in a
+browser, the shares are computed one after another. A GPU is fed by one worker.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import contextvars
+import functools
 import gc
 import inspect
 import json
@@ -34,14 +36,16 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import UserError, why
 from ..runs.run import usable_cores
 from .discovery import described
+
+if TYPE_CHECKING:  # a browser lacks this module
+    from multiprocessing.connection import Connection
 
 # macOS has fork, but its system libraries do not survive one
 CAN_FORK = sys.platform == "linux"
@@ -73,6 +77,19 @@ def orphaned() -> bool:
     """
     parent = os.environ.get(PARENT)
     return parent is not None and os.name == "posix" and os.getppid() != int(parent)
+
+
+@functools.cache
+def can_thread() -> bool:
+    """Whether this system can start a thread. If not, as in a browser, you are told."""
+    thread = threading.Thread(target=int)
+    try:
+        thread.start()
+    except RuntimeError:
+        print("no threads here: the workers' shares are computed one after another")
+        return False
+    thread.join()
+    return True
 
 
 class Workers:
@@ -108,8 +125,8 @@ class Workers:
         """
         share = self._share()
         assert share is not None  # its owner, who is asking, still lives
-        if self.count == 1:
-            return [share(0, request)]
+        if self.count == 1 or not (self.processes or can_thread()):
+            return [share(worker, request) for worker in range(self.count)]
         try:
             if self.processes:
                 self.start()

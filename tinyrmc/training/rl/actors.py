@@ -647,4 +647,5 @@ def _initial_state(model: Any, examples: int) -> State:
 def one_hot(codes: Array, count: int) -> Array:
     """Codes (...) from 0 to count -> float32 (..., count); zeros for `count` itself."""
     xp = namespace(codes)
+    codes = codes.astype(np.intp, copy=False)
     return xp.take(xp.eye(count + 1, count, dtype=np.float32), codes, axis=0)

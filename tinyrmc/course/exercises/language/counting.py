@@ -22,7 +22,7 @@ def _texts(rng):
 
 def _followed(ids, V):
     """How often each word is followed by another, (V, 1)."""
-    return np.bincount(ids[:-1], minlength=V)[:, None]
+    return np.bincount(ids[:-1].astype(np.intp), minlength=V)[:, None]
 
 
 def _divided_by(count):
@@ -60,7 +60,7 @@ def _each_pair_once(ids, unigram, k):
         ),
         "you divide by how often a occurs: the last word of the text occurs once "
         "more than it is followed": _divided_by(
-            lambda ids, V, k: np.bincount(ids, minlength=V)[:, None] + k
+            lambda ids, V, k: np.bincount(ids.astype(np.intp), minlength=V)[:, None] + k
         ),
         "you add k to every count, not k times the unigram": (
             lambda ids, u, k: bigram(ids, np.ones(len(u)) / len(u), k * len(u))
