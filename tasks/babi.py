@@ -278,8 +278,9 @@ class Material:
         self.rows = self.encoding.rows(ids, len(self.vocabulary))
         self.rows.flags.writeable = False  # tasks share it
         learnt = self.parts["train"]
+        answers = learnt["answer"].astype(np.intp)
         self.commonest = {
-            task: int(np.bincount(learnt["answer"][learnt["task"] == task]).argmax())
+            task: int(np.bincount(answers[learnt["task"] == task]).argmax())
             for task in told
         }
 

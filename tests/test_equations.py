@@ -6,6 +6,7 @@ time.
 """
 
 import math
+import sys
 import typing
 
 import autograd
@@ -373,6 +374,7 @@ def test_plain_and_fused_learn_the_same(core):
     assert (
         any((a != b).any() for a, b in zip(fused, plain, strict=True))
         or core == "entnet"
+        or sys.platform == "emscripten"  # whose NumPy has but one way to sum
     )
 
 

@@ -43,6 +43,11 @@ BY_HAND = {
         np.split(x, indices_or_sections, axis)
     ),
     "power": lambda x, exponent: np.power(x, exponent),
+    "reshape": lambda x, shape: np.reshape(x, shape),  # another name before NumPy 2.1
+    # NumPy's takes no indices wider than the machine's
+    "take": lambda x, indices, axis=None: np.take(
+        x, np.asarray(indices).astype(np.intp), axis
+    ),
 }
 
 

@@ -118,11 +118,13 @@ def _ghost_tables() -> tuple[np.ndarray, np.ndarray]:
     for heading in range(GONE):
         cell, direction = divmod(heading, DIRECTIONS)
         ways = options(cell, direction)
-        after = [neighbour(cell, way) * DIRECTIONS + way + FIRST for way in ways]
+        after = np.array(
+            [neighbour(cell, way) * DIRECTIONS + way + FIRST for way in ways]
+        )
         towards = (places - places[cell]) @ moves[ways].T  # (cells, ways)
-        turns[0, heading] = np.take(after, towards.argmax(axis=1))
-        turns[1, heading] = np.take(after, towards.argmin(axis=1))
-        wanders[heading] = np.take(after, np.arange(CHANCES) * len(ways) // CHANCES)
+        turns[0, heading] = after[towards.argmax(axis=1)]
+        turns[1, heading] = after[towards.argmin(axis=1)]
+        wanders[heading] = after[np.arange(CHANCES) * len(ways) // CHANCES]
         if len(ways) > 1:  # on Pacman's own cell there is no way to him
             turns[:, heading, cell] = _kept(cell, direction)
     return turns, wanders

@@ -160,7 +160,9 @@ class Run:
         have added to that. The system drops the lock of a process, however it ended;
         lock.json only says whom to ask. Both files are gone at the end.
         """
-        if sys.platform == "emscripten":  # a browser's Python is alone, and locks nothing
+        if (
+            sys.platform == "emscripten"
+        ):  # a browser's Python is alone, and locks nothing
             yield
             return
         from filelock import FileLock, Timeout

@@ -1,0 +1,66 @@
+"""Python in a browser has indices of 32 bits, and neither threads, processes nor locks:
+the package imitates nothing of it, so this does.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+SUITES = (
+    "engine primitives equations fused nn optim cores ngrams linear_cross_entropy hops "
+    "pacman parallel course exercises exercise_machinery puzzles"
+)
+
+
+def poor(*words):
+    """What Python says there."""
+    command = [sys.executable, *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent)
+
+
+def test_every_module_can_be_imported():
+    found = poor(
+        "-c",
+        """if True:
+        import sys; sys.path.insert(0, "tests")
+        import importlib, pkgutil, like_a_browser, tinyrmc
+        for module in pkgutil.walk_packages(tinyrmc.__path__, "tinyrmc."):
+            if module.name.rpartition(".")[2] not in ("__main__", "gym"):
+                importlib.import_module(module.name)
+        """,
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_workers_take_turns_and_say_so_once():
+    found = poor(
+        "-c",
+        """if True:
+        import sys; sys.path.insert(0, "tests")
+        import like_a_browser
+        from tinyrmc.training.workers import CAN_FORK, Workers
+        for _ in range(2):
+            print(Workers(3, lambda worker, request: 10 * worker + request).run(5))
+        assert not CAN_FORK
+        """,
+    )
+    said = "no threads here: the workers' shares are computed one after another\n"
+    assert found.stdout == said + 2 * "[5, 15, 25]\n"
+
+
+@pytest.mark.slow
+def test_the_suites_pass_there():
+    files = [f"tests/test_{name}.py" for name in SUITES.split()]
+    plugin = ["-p", "like_a_browser", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-m", "not slow", *plugin, *files],
+        capture_output=True,
+        text=True,
+        cwd=HERE.parent,
+        env=os.environ | {"PYTHONPATH": str(HERE)},
+    )
+    assert found.returncode == 0, found.stdout[-3000:]
