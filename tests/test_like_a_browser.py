@@ -11,8 +11,8 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 SUITES = (
-    "engine primitives equations fused nn optim cores ngrams linear_cross_entropy hops "
-    "pacman parallel course exercises exercise_machinery puzzles"
+    "engine primitives equations fused nn optim cores ngrams linear_cross_entropy "
+    "course exercises exercise_machinery puzzles"
 )
 
 

@@ -137,7 +137,7 @@ def test_unigrams():
 def test_what_is_refused():
     for ids, size, keywords, says in [
         ([], 3, {}, "a text is a row of integers, not float64"),
-        ([[1, 2]], 3, {}, r"a text is a row of integers, not int64\[1, 2\]"),
+        ([[1, 2]], 3, {}, r"a text is a row of integers, not int[0-9]+\[1, 2\]"),
         ([0.5], 3, {}, "a text is a row of integers"),
         ([0, 3], 3, {}, "ids from 0 to 3 are not all from 0 to 2"),
         ([0, -1], 3, {}, "ids from -1 to 0 are not"),

@@ -191,7 +191,7 @@ def _logits(xp, x, weight, bias, words):
 
 
 def _checked_targets(targets, words):
-    """Targets as a row of np.intp, or an error: on NumPy also if one is out of range."""
+    """Targets as a row of np.intp; on NumPy an error if one is out of range."""
     if targets.dtype.kind not in "iu":
         raise TypeError(f"the targets are {targets.dtype}, not integers")
     _refuse_negative(targets)
