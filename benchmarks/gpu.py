@@ -524,7 +524,9 @@ def earlier_result(machine: dict) -> dict:
     """What was written here before by this program in these versions; else {}."""
 
     def lasting(machine):
-        return {k: x for k, x in machine.items() if k not in ("date", "command")}
+        kept = {k: x for k, x in machine.items() if k not in ("date", "command")}
+        # the file itself, once written, makes the tree "dirty"
+        return kept | {"git_commit": (kept["git_commit"] or "").removesuffix("-dirty")}
 
     with contextlib.suppress(OSError, ValueError, LookupError):
         found = json.loads(result_path(machine).read_text(encoding="utf-8"))

@@ -31,6 +31,8 @@ EXAMINED = {
     "RMC": "language_modeling_rmc.json",
     "LSTM": "language_modeling_lstm.json",
 }
+# How older summaries call a task's fields.
+RENAMED = {"rungs": "stages", "rung_shares": "stage_shares"}
 CORES = {  # as the paper's tables call them
     "rmc": "RMC",
     "lstm": "LSTM",
@@ -77,6 +79,10 @@ def finished_groups(folder: Path = RESULTS) -> list[dict[str, Any]]:
         if path.stem.endswith(TRIALS) or not isinstance(summary, dict):
             continue
         for group in summary.get("groups", ()):
+            data = group["config"].get("data", {})
+            for old, new in RENAMED.items():
+                if old in data:
+                    data[new] = data.pop(old)
             if went_to_the_end(group):
                 found.append(group)
     return found
@@ -271,11 +277,12 @@ def _smaller_vectors(group: dict[str, Any]) -> str:
     data, row = group["config"]["data"], _size(group)
     if row in {split(cell)[0] for cell in load_task("nth_farthest").Task.published}:
         row += _in_code(flags(group, "train"))  # what keeps it from being that cell
-    if not data["rungs"]:
+    if not data["stages"]:
         row += ", without a ladder"
-    elif data.get("rung_shares"):
+    elif data.get("stage_shares"):
         row += ", the same steps on each rung"
-    told = "objects", "dimensions", "rungs", "rung-shares"
+    told = "objects", "dimensions", *RENAMED, *RENAMED.values()
+    told = {word.replace("_", "-") for word in told}
     return row + _in_code(flags(group, "data", told))
 
 
@@ -284,7 +291,7 @@ def _as_ours_was(groups: list[dict[str, Any]], row: str) -> str:
     for group in groups:
         if row in (place for (place, _), _ in of_cells(group)):
             ladder = ", ours by a ladder of easier tasks, with smaller slots"
-            return (ladder if group["config"]["data"]["rungs"] else "") + floors(group)
+            return (ladder if group["config"]["data"]["stages"] else "") + floors(group)
     return ""
 
 
