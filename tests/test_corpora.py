@@ -406,7 +406,7 @@ def test_other_settings_and_other_files_are_read_anew(ptb, caches):
     assert decoded(corpora.load("ptb", ptb), "test") == ["the", "cat", "<eos>"]
 
 
-WAYS = ["cut", "gone", "empty", "edited", "nested"]
+WAYS = ["cut", "gone", "empty", "edited", "nested", "a pipe"]
 
 
 def spoil(file, how):
@@ -417,8 +417,10 @@ def spoil(file, how):
         edited = bytes([data[0] ^ 1, *data[1:]])
     contents = {"cut": data[:8], "empty": b"", "nested": b"[" * 100_000}
     file.write_bytes({**contents, "edited": edited}.get(how, b""))
-    if how == "gone":
+    if how in ("gone", "a pipe"):  # for which one would wait
         file.unlink()
+    if how == "a pipe" and hasattr(os, "mkfifo"):
+        os.mkfifo(file)
 
 
 @pytest.mark.parametrize("how", WAYS)

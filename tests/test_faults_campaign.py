@@ -1,6 +1,6 @@
 """Many faults that runs, files and command lines can meet, and what becomes of them.
 
-    make faults                             all 650 cases, a quarter of an hour
+    make faults                             all 770 cases, twenty minutes
     make faults ARGS="--share 0.1 --seed 1 --only kills forged"
 
 Every case is tried in processes of its own, beside a small run of one of the tasks, and
@@ -19,6 +19,7 @@ import argparse
 import contextlib
 import copy
 import functools
+import importlib.util
 import io
 import json
 import os
@@ -38,7 +39,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from rankhelp import MPIEXEC
 
+from tinyrmc.__main__ import COMMANDS
 from tinyrmc.errors import RunError
 from tinyrmc.runs.files import load_arrays, save_arrays
 from tinyrmc.runs.run import Run
@@ -76,7 +79,7 @@ def words_of(task, workers=1):
 # what `python -m tinyrmc` does, where tasks are tested on few examples and nothing is
 # drawn; a run can be broken off at step 5
 PROGRAM = """
-import importlib, os, signal, sys
+import importlib, itertools, os, signal, sys, time
 heard = signal.getsignal(signal.SIGINT) != signal.SIG_IGN
 if heard:  # while all is imported, it ends without a word
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -92,6 +95,12 @@ def main():
             kind.test_examples = 40
         kind.pictures = lambda *_: []
     train.draw_run = lambda run: []
+    if "SLOW_DISK" in os.environ:
+        fsync = os.fsync
+        os.fsync = lambda file: (time.sleep(0.2), fsync(file))
+    if "CLOCK_JUMPS_BACK" in os.environ:
+        earlier = itertools.count(time.time(), -3600)
+        time.time = lambda: next(earlier)
     if "STOP_AT_5" in os.environ:
         advance = Trainer.advance
         def watched(self, *words):
@@ -115,11 +124,13 @@ class Ended(NamedTuple):
     err: str
 
 
-def start(words, folder, before="", after="", **around):
+def start(words, folder, before="", after="", ranks=1, **around):
     """Begin a command in `folder`, in a shell of its own; before, after: what the shell
     does before it, and with its streams.
     """
-    line = shlex.join([sys.executable, "-c", PROGRAM, *words])
+    launch = [MPIEXEC, "-n", str(ranks), sys.executable, "-m", "mpi4py"]
+    launch = launch if ranks > 1 else [sys.executable]
+    line = shlex.join([*launch, "-c", PROGRAM, *words])
     shell = f"set -o pipefail; {before} {'' if '|' in after else 'exec'} {line} {after}"
     around = {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", **around}
     around["TASKS_OF_THE_CAMPAIGN"] = " ".join(TASKS)
@@ -206,23 +217,25 @@ def goes_for(wanted, found, ended):
     return found == wanted or (told and found[0] == wanted[0])
 
 
-def go_on(task, workers, folder, kept=False):
+def go_on(task, workers, folder, kept=False, ranks=1):
     """Finish a run that was broken off, and compare it with one that was not.
 
     kept: whether the run said that it can be resumed; if not, it may begin again.
     """
     path, ended = folder / "run", Ended(2, "", "holds no checkpoint")
     if (path / "config.json").exists() or kept:
-        ended = run(["train", "--resume", "run"], folder)
+        ended = run(["train", "--resume", "run"], folder, ranks=ranks)
         if ended.code and (kept or "holds no checkpoint" not in ended.err):
             return "traceback", f"resumed: exit code {ended.code}: {ended.err[-300:]}"
     if ended.code:
         shutil.rmtree(path, ignore_errors=True)
-        ended = run([*words_of(task, workers), "--run", "run"], folder)
+        words = [*words_of(task, workers), "--run", "run"]
+        ended = run(words, folder, ranks=ranks)
     if ended.code:
         return "traceback", f"begun again: {ended.err[-300:]}"
-    same = result_of(path) == reference(task, workers)[0]
-    return ("survived", "") if same else ("silent", "resumed to other bits")
+    same = result_of(path) == reference(task, workers, ranks)[0]
+    left = [*path.glob("*.partial")]
+    return ("survived", "") if same and not left else ("silent", f"other bits, {left}")
 
 
 # --- Small runs -----------------------------------------------------------------------
@@ -246,15 +259,21 @@ def prepare(folder, names):
     for task in TASKS:
         reference(task, 1)
         made([*words_of(task), "--run", f"{task}-half"], (143,), STOP_AT_5="1")
-        if {"kills", "signals"} & {*names}:
+        if {"kills", "signals", "machines"} & {*names}:
             reference(task, 2)
+    if "ranks" in names:
+        reference("nth_farthest", 1, 2)
+    if "sweeps" in names:
+        words = ["sweep", *words_of("nth_farthest")[1:-2], "--grid", *SWEPT]
+        made([*words, "--run", "sweep"])
 
 
 @functools.cache
-def reference(task, workers):
+def reference(task, workers, ranks=1):
     """(what the unbroken run has come to, the seconds that it took)."""
-    began, path = time.monotonic(), data_folder() / f"{task}-whole{workers}"
-    made([*words_of(task, workers), "--run", str(path)])
+    began, path = time.monotonic(), data_folder() / f"{task}-whole{ranks * workers}"
+    path = path.with_name(f"{path.name}-ranks") if ranks > 1 else path
+    made([*words_of(task, workers), "--run", str(path)], ranks=ranks)
     return result_of(path), time.monotonic() - began
 
 
@@ -439,6 +458,74 @@ def signals(rng, folder):
     return outcome, f"{where}: {why}"
 
 
+def starts(rng, folder):
+    """Ctrl-C while a command's modules are imported."""
+    line = [sys.executable, "-m", "tinyrmc", rng.choice([*COMMANDS]), "--help"]
+    before = "" if rng.random() < 0.7 else "trap '' INT;"
+    child = start([], folder, f"{before} exec {shlex.join(line)};")
+    time.sleep(rng.uniform(0, 1))
+    child.send_signal(signal.SIGINT)
+    ended = wait(child)
+    # before Python reaches our code, it has a message of its own
+    well = ended.code in ((0,) if before else (0, 130, -2)) or (
+        not before and "tinyrmc" not in ended.err.replace(str(folder), "")
+    )
+    why = f"{line[-2]}: exit code {ended.code}: {ended.err[-200:]}"
+    return ("survived", "") if well else ("traceback", why)
+
+
+def ranks(rng, folder):
+    """Of two ranks one is killed, or mpiexec gets a signal."""
+    task, how = "nth_farthest", rng.choice(("a signal", "a rank is killed"))
+    child = start([*words_of(task), "--run", "run"], folder, ranks=2)
+    time.sleep(rng.uniform(0.5, 1.1 * reference(task, 1, 2)[1]))
+    found = [child.pid]
+    for pid in found:  # and all below
+        with contextlib.suppress(OSError):
+            path = Path(f"/proc/{pid}/task/{pid}/children")
+            found += map(int, path.read_text().split())
+    with contextlib.suppress(ProcessLookupError):
+        if how == "a signal":
+            child.terminate()
+        else:
+            os.kill(found[-1], signal.SIGKILL)
+    ended = wait(child)
+    if ended.code is None or "Traceback" in ended.err:
+        return "traceback", f"{how}: exit code {ended.code}: {ended.err[-300:]}"
+    outcome, why = go_on(task, 1, folder, ranks=2)
+    return outcome, f"{how}: {why}"
+
+
+# --- Machines that are poor or odd ----------------------------------------------------
+
+OWN_MOUNTS = "exec unshare -m bash -c 'mount -t tmpfs -o size=64k t /dev/shm; \"$@\"' -"
+MACHINES = {  # what the shell does before the command, and what surrounds it
+    "sleeps": ("", {}),
+    "a slow disk": ("", {"SLOW_DISK": "1"}),
+    "a clock that jumps back": ("", {"CLOCK_JUMPS_BACK": "1"}),
+    "20 handles": ("ulimit -n 20;", {}),
+    "64 KiB of shared memory": (OWN_MOUNTS, {}),
+}
+
+
+def machines(rng, folder):
+    """A whole run on such a machine: it comes to the same."""
+    task, workers = rng.choice([*TASKS]), rng.choice((1, 2))
+    name, (before, around) = rng.choice([*MACHINES.items()])
+    whole, seconds = reference(task, workers)
+    words = [*words_of(task, workers), "--run", "run"]
+    child = start(words, folder, before, **around)
+    for _ in range(3 * (name == "sleeps")):
+        time.sleep(rng.uniform(0, seconds / 3))
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGSTOP)
+            time.sleep(1)
+            os.killpg(child.pid, signal.SIGCONT)
+    ended = wait(child)
+    outcome, why = judge(ended, not ended.code and result_of(folder / "run") == whole)
+    return outcome, f"{task}, {workers} workers, {name}: {why}"
+
+
 # --- Disks, streams, few files --------------------------------------------------------
 
 
@@ -479,7 +566,7 @@ SETTINGS = {  # what the shell does before the command, and with its streams
     "no errors": ("", "2>&-"),
     "no streams": ("", "<&- >&- 2>&-"),
     "ASCII": ("export PYTHONUTF8=0 PYTHONIOENCODING=ascii:strict;", ""),
-    **{f"{n} handles": (f"ulimit -n {n};", "") for n in (8, 12, 64)},
+    **{f"{n} handles": (f"ulimit -n {n};", "") for n in (8, 12, 20, 64)},
     # ulimit counts blocks of 1,024 bytes
     **{f"files of {n} KiB": (f"ulimit -f {n};", "") for n in (0, 1, 3, 30)},
 }
@@ -574,6 +661,53 @@ def forged(rng, folder):
     return _harmed(rng, folder, *rng.choice(FORGERIES))
 
 
+SWEPT = ["train.batch_size=4,8", "--seeds", "0", "--jobs", "1"]
+
+
+def sweeps(rng, folder):
+    """A file of a sweep, or of one of its runs, is damaged or forged."""
+    path = Path(shutil.copytree(data_folder() / "sweep", folder / "sweep"))
+    files = [p for p in sorted(path.rglob("*")) if p.is_file() and p.suffix != ".png"]
+    file, forge = rng.choice(files), rng.random() < 0.6
+    if forge and file.suffix in (".json", ".jsonl"):
+        how = forge_json(file, rng)
+    else:  # what is flipped in a picture or a log nobody checks
+        how = damage(rng.choice([d for d in DAMAGES if d != "flipped"]), file, rng)
+    words = [*rng.choice(("sweep --resume", "report", "plot")).split(), "sweep"]
+    ended = run(words, folder)
+    if ended.code == 1 and words[0] == "sweep":  # it came to its end, and runs failed
+        ended = ended._replace(code=0)
+    outcome, why = judge(ended, same=True)
+    return outcome, f"{file.relative_to(folder)}: {how}; {' '.join(words)}: {why}"
+
+
+def texts(rng, folder):
+    """A text's file is no file any more, or the integers made from it are damaged."""
+    source = shutil.copytree(data_folder(), folder / "texts", ignore=_not_texts)
+    cache, kept = folder / "cache", rng.random() < 0.7
+    around = {"TINYRMC_DATA": source, "TINYRMC_CACHE": str(cache)}
+    ended = run(["data", "ptb"], folder, **around)
+    assert ended.code == 0, ended.err
+    files = [p for p in sorted((cache if kept else source).rglob("*")) if p.is_file()]
+    file = rng.choice(files)
+    # a text that says something else is another text
+    how = damage(rng.choice(DAMAGES if kept else DAMAGES[-5:]), file, rng)
+    train = [*words_of("language_modeling"), "--run", "run"]
+    for words in rng.sample((["data"], ["data", "ptb"], train), 3):
+        ended = run(words, folder, **around)
+        whole, same = reference("language_modeling", 1)[0], words != train
+        if words == train and kept and not ended.code:
+            same = result_of(folder / "run") == whole
+        outcome, why = judge(ended, same)
+        if outcome in ("silent", "traceback"):
+            break
+    return outcome, f"{file.name}: {how}; {' '.join(words)[:40]}: {why}"
+
+
+def _not_texts(_, names):
+    return [name for name in names if not name.startswith("ptb.")]
+
+
 # --- Words that make no sense ---------------------------------------------------------
 
 LINES = """
@@ -633,10 +767,63 @@ def _flags(name, task):
     return sorted(found - {"--help", "--help-all", "--max-minutes"})
 
 
+# --- Calls of the library -------------------------------------------------------------
+
+CALL = """
+import sys
+import numpy as np
+import tinyrmc
+from tinyrmc.errors import UserError
+from tinyrmc.runs.files import load_arrays, save_arrays
+from tinyrmc.runs.run import Run
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.loop import run_training
+from tinyrmc.training.trainer import Trainer
+
+kind, run = load_task("nth_farthest").Task, Run.open("run")
+task = kind(next(iter(kind.presets.values()))[1])
+try:
+    {call}
+except (ValueError, TypeError, UserError) as error:
+    print("error:", " ".join(str(error).split()), file=sys.stderr)
+    sys.exit(2)
+"""
+CALLS = {  # and the kinds of which a value may be right there
+    "Trainer(task, seed={})": (int,),
+    "Trainer(task, workers={})": (int, type(None)),
+    "Trainer(task, device={})": (),
+    "tinyrmc.load({})": (),
+    "load_arrays({})": (),
+    "save_arrays('x.npz', {{'a': {}}}, {{}})": (int, float, list),
+    "save_arrays('x.npz', {{{}: np.ones(1)}}, {{}})": (str,),
+    "Run.open({})": (),
+    "run.log({})": (dict,),
+    "run_training(Trainer(task), run, {})": (int, float, type(None)),
+}
+
+
+def calls(rng, folder):
+    """A call of the library with a value that cannot be right: the error says so."""
+    call, right = rng.choice([*CALLS.items()])
+    bad = rng.choice([x for x in (*KINDS, 2.5, b"x", -1) if not _may_be(x, right)])
+    with_run("nth_farthest", "whole1", folder)
+    program = CALL.format(call=call.format(f"eval({repr(bad)!r}, {{'nan': np.nan}})"))
+    line = shlex.join([sys.executable, "-c", program])
+    outcome, why = judge(wait(start([], folder, f"exec {line};")), same=False)
+    return outcome, f"{call.format(str(repr(bad))[:40])}: {why}"
+
+
+def _may_be(value, kinds):
+    """Whether a value is of these kinds; below 0 only an array's numbers are right."""
+    negative = isinstance(value, int | float) and not value >= 0
+    return isinstance(value, kinds) and (list in kinds or not negative)
+
+
 # --- The campaign ---------------------------------------------------------------------
 
 GROUPS = {kills: 50, signals: 40, disks: 20, streams: 80}  # and how many cases
 GROUPS |= {damaged: 120, forged: 180, words: 160}
+GROUPS |= {starts: 10, ranks: 10, machines: 40, sweeps: 20, texts: 20, calls: 20}
 NAMES = {group.__name__: group for group in GROUPS}
 
 
@@ -676,7 +863,11 @@ def main(words=None):
     with tempfile.TemporaryDirectory(prefix="tinyrmc-faults-") as folder:
         if "disks" in options.only and not mount(folder, 1 << 30):
             options.only = [name for name in options.only if name != "disks"]
+            MACHINES.pop("64 KiB of shared memory", None)
             print("disks cannot be tried here: no tmpfs can be mounted")
+        if MPIEXEC is None or importlib.util.find_spec("mpi4py") is None:
+            options.only = [name for name in options.only if name != "ranks"]
+            print("ranks cannot be tried here: no MPI")
         prepare(Path(folder), options.only)
         found, wrong = campaign(options.only, options.share, options.seed)
         subprocess.run(["umount", "-l", folder], capture_output=True)

@@ -73,7 +73,7 @@ def read(folder: Path, name: str) -> Corpus | None:
     try:
         about, texts = _get(folder / ABOUT), {}
         for part in PARTS:
-            ids = np.memmap(folder / f"{part}.int32", np.int32, mode="r")
+            ids = np.memmap(_regular(folder / f"{part}.int32"), np.int32, mode="r")
             if zlib.crc32(ids.data) != about["sums"][part]:
                 return None
             texts[part] = ids.view(np.ndarray)  # for all who ask its type
@@ -110,10 +110,17 @@ def _put(path: Path, value: Any) -> None:
 
 def _get(path: Path) -> Any:
     """The value that `_put` wrote there; raises one of NOT_WHOLE if it is not whole."""
-    whole = json.loads(path.read_text(encoding="utf-8"))
+    whole = json.loads(_regular(path).read_text(encoding="utf-8"))
     if whole["checksum"] != zlib.crc32(json.dumps(whole["value"]).encode()):
         raise ValueError(f"{path} is not whole")
     return whole["value"]
+
+
+def _regular(path: Path) -> Path:
+    """The path, if a regular file is there; OSError for a pipe, which might wait."""
+    if not path.is_file():
+        raise FileNotFoundError(path)
+    return path
 
 
 def write(
