@@ -5,9 +5,8 @@
         corpus.json                                    words, counts, checksums, notes
         <name>.json                                    what was counted (see `kept`)
 
-The key stands for the paths, sizes and dates of the source files and for all settings:
-other files, or other settings, have another folder. A folder is written beside its
-place, then renamed. Everything in it has a checksum; what does not match its own is
+The key stands for the paths, sizes and dates of the source files and for all settings.
+A folder is written beside its place, then renamed; what does not match its checksum is
 made again. Where texts lie nothing is written: that may be somebody else's archive.
 """
 
@@ -18,8 +17,8 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 import time
-import uuid
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -86,10 +85,8 @@ def read(folder: Path, name: str) -> Corpus | None:
 def kept(corpus: Corpus, name: str, compute: Callable[[], Any]) -> Any:
     """The result of `compute`, kept as a JSON file of this name beside the integers.
 
-    name: give it a number that changes whenever `compute` would give something else
-
-    If the corpus is not kept anywhere, or its folder cannot be written, it is computed
-    each time.
+    Give the name a number that changes whenever `compute` would give something else.
+    Where nothing can be kept it is computed each time.
     """
     if corpus.folder is None:
         return compute()
@@ -138,6 +135,11 @@ def write(
     Takes the memory of the vocabulary and of a piece. CorpusError where the disk is
     full, and where a part has no words.
     """
+
+    def blocks(file) -> Iterator[np.ndarray]:
+        while (block := np.fromfile(file, np.int32, BLOCK)).size:
+            yield block
+
     with _beside(folder) as partial:
         notes: list[str] = []
         numbering, sizes = Numbering(), dict.fromkeys(PARTS, 0)
@@ -148,31 +150,22 @@ def write(
                 files[part].write(numbering(piece).data)
                 sizes[part] += len(piece)
         require_words(sizes, where)
-        words = numbering.words
+        words = [*numbering]
         counts = np.zeros(len(words), np.int64)
         with open(paths["train"], "rb") as file:
-            while (block := np.fromfile(file, np.int32, BLOCK)).size:
+            for block in blocks(file):
                 counts += np.bincount(block, minlength=len(words))
         table, vocabulary = order(words, counts, minimum_count, vocabulary_size)
-        about = {
-            "words": vocabulary.words,
-            "counts": vocabulary.counts.tolist(),
-            "sums": {part: _renumber(path, table) for part, path in paths.items()},
-            "notes": notes,
-        }
-        _put(partial / ABOUT, about)
-
-
-def _renumber(path: Path, table: np.ndarray) -> int:
-    """First numbers become ids, in place; their checksum."""
-    checksum = 0
-    with open(path, "r+b") as file:
-        while (block := np.fromfile(file, np.int32, BLOCK)).size:
-            file.seek(-block.nbytes, os.SEEK_CUR)
-            ids = table[block].data
-            file.write(ids)
-            checksum = zlib.crc32(ids, checksum)
-    return checksum
+        sums = dict.fromkeys(PARTS, 0)
+        for part, path in paths.items():
+            with open(path, "r+b") as file:
+                for block in blocks(file):  # first numbers become ids, in place
+                    file.seek(-block.nbytes, os.SEEK_CUR)
+                    ids = table[block].data
+                    file.write(ids)
+                    sums[part] = zlib.crc32(ids, sums[part])
+        about = {"words": vocabulary.words, "counts": vocabulary.counts.tolist()}
+        _put(partial / ABOUT, about | {"sums": sums, "notes": notes})
 
 
 @contextlib.contextmanager
@@ -181,7 +174,6 @@ def _beside(folder: Path) -> Iterator[Path]:
 
     CorpusError where that cannot be written; then nothing is left.
     """
-    partial = folder.parent / f"{PARTIAL}{uuid.uuid4().hex}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         for old in folder.parent.glob(f"{PARTIAL}*"):  # of processes that were killed
@@ -190,15 +182,15 @@ def _beside(folder: Path) -> Iterator[Path]:
                     shutil.rmtree(old)
         if read(folder, "") is None:  # damaged; else another process was faster
             shutil.rmtree(folder, ignore_errors=True)
-        partial.mkdir()
-        yield partial
-        try:
-            partial.rename(folder)
-        except OSError:
-            if not folder.exists():  # else another process was faster
-                raise
+        with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=folder.parent) as beside:
+            partial = Path(beside) / folder.name
+            partial.mkdir()
+            yield partial
+            try:
+                partial.rename(folder)
+            except OSError:
+                if not folder.exists():  # else another process was faster
+                    raise
     except OSError as error:
         remedy = "free some space there, or name another folder in TINYRMC_CACHE"
         raise CorpusError(unwritable(folder, error, remedy)) from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)

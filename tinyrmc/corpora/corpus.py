@@ -1,16 +1,14 @@
 """A text as integers: its words numbered, and the numbers of its three parts.
 
-A reader gives a text as pieces, `(part, words)`: a part is "train", "validation" or
-"test". One pass numbers every word by its first appearance; the training text is then
-counted, and a table turns those first numbers into ids by falling count. So a text is
-read and cut into words once, however large it is.
+A reader gives a text as pieces, `(part, words)`. One pass numbers every word by its
+first appearance; the training text is then counted, and a table turns those first
+numbers into ids by falling count. So a text is read and cut into words once.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import zlib
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -79,8 +77,8 @@ class Vocabulary:
     ) -> np.ndarray:
         """The ids of a text, cut as `cut` does it, or of words: (T,) int32.
 
-        CorpusError for a word that is not in the vocabulary, unless `unknown` is "unk"
-        and there is an <unk> to stand for it.
+        CorpusError for a word that is unknown, unless `unknown` is "unk" and there is
+        an <unk> to stand for it.
         """
         words = cut(text) if isinstance(text, str) else list(text)
         other = self.unk if unknown == "unk" else None
@@ -147,22 +145,19 @@ def from_texts(
     vocabulary_size: int | None = None,
     minimum_count: int = 1,
 ) -> Corpus:
-    """A corpus made of three strings, in memory.
-
-    Words are what stands between spaces, and each line end is the word <eos>.
+    """A corpus made of three strings, in memory, cut into words as `cut` does it.
 
     vocabulary_size: at most this many words, <eos> and <unk> among them. The most
         frequent ones of the training text stay, the others become <unk>. None: all
     minimum_count: words seen fewer times in the training text become <unk> too
 
-    A word that only the validation or test text has becomes <unk>. CorpusError for a
-    text without words.
+    CorpusError for a text without words.
     """
     numbering, texts = Numbering(), {"train": train, "validation": validation}
     arrays = {part: numbering(cut(x)) for part, x in (texts | {"test": test}).items()}
     require_words({part: array.size for part, array in arrays.items()}, name)
-    counts = np.bincount(arrays["train"], minlength=len(numbering.words))
-    table, words = order(numbering.words, counts, minimum_count, vocabulary_size)
+    counts = np.bincount(arrays["train"], minlength=len(numbering))
+    table, words = order([*numbering], counts, minimum_count, vocabulary_size)
     return Corpus(name, {part: table[array] for part, array in arrays.items()}, words)
 
 
@@ -172,22 +167,15 @@ def cut(text: str) -> list[str]:
     return text.replace("\n", f" {EOS} ").split()
 
 
-class Numbering:
-    """Numbers words by first appearance: the first word is 0, the next new one 1."""
+class Numbering(dict[str, int]):
+    """{word: its number, by first appearance}: 0, the next new one 1, and so on."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = defaultdict()
-        self._numbers.default_factory = self._numbers.__len__  # type: ignore
+    def __missing__(self, word: str) -> int:
+        return self.setdefault(word, len(self))
 
     def __call__(self, words: Sequence[str]) -> np.ndarray:
-        """Their numbers: (len(words),) int32."""
-        numbers = map(self._numbers.__getitem__, words)
-        return np.fromiter(numbers, np.int32, len(words))
-
-    @property
-    def words(self) -> list[str]:
-        """All words so far; a word's number is its place."""
-        return list(self._numbers)
+        """The numbers of these words: (len(words),) int32."""
+        return np.fromiter(map(self.__getitem__, words), np.int32, len(words))
 
 
 def order(
@@ -199,7 +187,7 @@ def order(
     """(table, vocabulary): the id of each word, from counts in the training text.
 
     words, counts: all words by first appearance, and how often the training text has
-        them, 0 for words that only the other texts have
+        each
     table: (len(words),) int32; words that are left out have the id of <unk>
 
     <eos> always stays, and <unk> has the count of all that it stands for. If the text
@@ -211,9 +199,8 @@ def order(
             f"others, not {vocabulary_size}"
         )
     seen = dict(zip(words, counts.tolist(), strict=True))
-    least = {EOS: 1}  # the others need more
-    usual = max(minimum_count, 1)
-    names = [w for w, n in seen.items() if n >= least.get(w, usual) and w != UNK]
+    least = max(minimum_count, 1)
+    names = [w for w, n in seen.items() if n >= (1 if w == EOS else least) and w != UNK]
     names.sort(key=lambda word: (word != EOS, -seen[word]))
     with_unk = UNK in seen or len(names) < len(seen)
     if vocabulary_size is not None and len(names) + with_unk > vocabulary_size:
@@ -221,9 +208,8 @@ def order(
     kept = {word: seen[word] for word in names}
     if UNK in seen or len(kept) < len(seen):
         kept[UNK] = sum(seen.values()) - sum(kept.values())
-    ranked = sorted(
-        (word for word in {**seen, UNK: 0} if word in kept), key=lambda w: -kept[w]
-    )
+    known = (word for word in {**seen, UNK: 0} if word in kept)
+    ranked = sorted(known, key=lambda word: -kept[word])
     ids = {word: k for k, word in enumerate(ranked)}
     table = np.array([ids.get(word, ids.get(UNK)) for word in words], np.int32)
     return table, Vocabulary(ranked, np.array([kept[w] for w in ranked], np.int64))
