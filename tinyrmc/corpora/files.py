@@ -38,11 +38,7 @@ class Text:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[tuple[IO[bytes], str]]:
-        """(its bytes as a stream, its name for messages).
-
-        CorpusError for a file that cannot be read, an archive that is damaged or cut
-        short, and a member that is not there.
-        """
+        """(its bytes as a stream, its name for messages); CorpusError if that fails."""
         with readable(self.path):
             if not self.member:
                 with open(self.path, "rb") as file:
@@ -116,8 +112,6 @@ def strings(file: IO[bytes], name: str, digest: Any) -> Iterator[str]:
     r"""A UTF-8 text in pieces of BLOCK bytes or so that end at a space or a line end.
 
     digest: a hashlib object that is fed the bytes as they come
-
-    CorpusError for bytes that are not UTF-8, with their offset.
     """
     rest, offset = b"", 0
     while block := file.read(BLOCK):
@@ -143,10 +137,10 @@ def decoded(data: bytes, name: str, offset: int = 0) -> str:
             offset = len(codecs.BOM_UTF8)
             data = data[offset:]
         if page := WEB_PAGE.match(data):
-            line, begins = page[1].count(b"\n") + 1, page[2].decode()
+            line = page[1].count(b"\n") + 1
             raise CorpusError(
-                f"{name} line {line} begins a web page ({begins}), as failed downloads "
-                "leave it; fetch it again"
+                f"{name} line {line} begins a web page ({page[2].decode()}), as failed "
+                "downloads leave it; fetch it again"
             )
     if (zero := data.find(0)) >= 0:
         raise CorpusError(
@@ -156,8 +150,7 @@ def decoded(data: bytes, name: str, offset: int = 0) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        place = offset + error.start
         raise CorpusError(
-            f"{name} is not UTF-8 at byte {place:,} (0x{data[error.start]:02x}); "
-            "unpack it, convert it, or fetch it again"
+            f"{name} is not UTF-8 at byte {offset + error.start:,} "
+            f"(0x{data[error.start]:02x}); unpack it, convert it, or fetch it again"
         ) from error

@@ -3,9 +3,8 @@
     told = corpora.GeneratedStories(questions=1000)
     told.stories(1, "train")[0]
 
-They need no files. Words, rules and supporting facts are those of the published files,
-and so, nearly, are lengths and frequencies: a network that has learnt one kind answers
-the other.
+Words, rules and supporting facts are those of the published files, and so, nearly, are
+lengths and frequencies: a network that has learnt one kind answers the other.
 
     1   people walk between rooms. Where is one of them?
     2   they also take things along and leave them. Where is a thing?
@@ -16,6 +15,7 @@ the other.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -65,26 +65,25 @@ class GeneratedStories:
     complete: list[int] = field(default_factory=lambda: [*GENERATED_TASKS], hash=False)
 
     def stories(self, task: int, part: str) -> list[Story]:
-        """The questions of a task, in the order in which they are asked.
+        """The questions of a task, in order; training and test text have other seeds.
 
-        Training and test text come from different seeds. ValueError for a task that is
-        not made up here.
+        ValueError for a task that is not made up here.
         """
         if task not in GENERATED_TASKS:
             raise ValueError(
                 f"stories of task {task} are not made up; {GENERATED_TASKS} are"
             )
         rng = np.random.default_rng([self.seed, task, PARTS.index(part)])
-        found: list[Story] = []
-        number = 0
-        while len(found) < self.questions:
-            found += _TELL[task](rng, number)
-            number += 1
-        return found[: self.questions]
+        told = (_TELL[task](rng, number) for number in itertools.count())
+        return [*itertools.islice(itertools.chain.from_iterable(told), self.questions)]
 
 
 def _one(rng, things):
     return things[rng.integers(len(things))]
+
+
+def _other(rng, things, than):
+    return _one(rng, [thing for thing in things if thing != than])
 
 
 # --- Tasks 1, 2 and 6: people, rooms and things ---------------------------------------
@@ -107,19 +106,15 @@ class _World:
         self.taken: dict[str, int] = {}
 
     def walk(self, who):
-        others = [room for room in ROOMS if room != self.room[who]]
-        self.room[who] = _one(self.rng, others)
+        self.room[who] = _other(self.rng, ROOMS, self.room[who])
         self.walked[who] = len(self.said)
         self._say(who, _one(self.rng, WALKED), "the", self.room[who])
 
     def act(self):
         """Somebody walks, takes or leaves something."""
         who, rng = _one(self.rng, PEOPLE), self.rng
-        here = [
-            thing
-            for thing in THINGS
-            if thing not in self.holder and self.room[thing] == self.room[who]
-        ]
+        free = [thing for thing in THINGS if thing not in self.holder]
+        here = [thing for thing in free if self.room[thing] == self.room[who]]
         held = [thing for thing in THINGS if self.holder.get(thing) == who]
         weights = DO["walk"], DO["take"] * bool(here), DO["leave"] * bool(held)
         do = [*DO][rng.choice(3, p=np.array(weights) / sum(weights))]
@@ -143,7 +138,6 @@ class _World:
         self.said.append(tuple(" ".join(parts).split()))
 
     def is_recent(self, fact):
-        """Whether a sentence is one of the last few, which questions are about."""
         return fact >= len(self.said) - RECENT
 
     def somebody(self):
@@ -193,7 +187,7 @@ def _is_who_there(rng, number):
             continue
         room, yes = world.room[who], rng.random() < 0.5
         if not yes:
-            room = _one(rng, [other for other in ROOMS if other != room])
+            room = _other(rng, ROOMS, room)
         question, answer = f"is {who} in the {room}", "yes" if yes else "no"
         yield world.story(number, question, answer, world.walked[who])
         asked += 1
@@ -204,7 +198,7 @@ def _is_who_there(rng, number):
 
 def _what_is_feared(rng, number):
     kinds = [*KINDS]
-    fears = {kind: _one(rng, [k for k in kinds if k != kind]) for kind in kinds}
+    fears = {kind: _other(rng, kinds, kind) for kind in kinds}
     being = {name: _one(rng, kinds) for name in AFRAID}
     said: list[tuple[str, ...]] = []
     waiting = [*being, *kinds]

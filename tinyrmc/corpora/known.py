@@ -11,15 +11,13 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# what the three parts are called in file names
-SHORT = {"train": "train", "validation": "valid", "test": "test"}
-
+SHORT = {"train": "train", "validation": "valid", "test": "test"}  # in file names
 WHOLE = ""  # the part of a text whose parts are made here
 
 
 @dataclasses.dataclass(frozen=True)
 class Archive:
-    """An official archive: its name, size and checksum where known, and its addresses.
+    """An official archive: name, size and checksum where known, and its addresses.
 
     Only one with a checksum is downloaded.
     """
@@ -81,12 +79,9 @@ PROSE = (
 
 def _wikitext(number: int, size: int, sha256: str) -> Archive:
     file = f"wikitext-{number}-v1.zip"
-    hosts = (
-        "https://wikitext.smerity.com/",  # the author's
-        "https://s3.amazonaws.com/research.metamind.io/wikitext/",
-    )
-    urls = tuple(f"{host}{file}" for host in hosts)
-    return Archive(file, size, f"sha256:{sha256}", urls)
+    author = f"https://wikitext.smerity.com/{file}"
+    other = f"https://s3.amazonaws.com/research.metamind.io/wikitext/{file}"
+    return Archive(file, size, f"sha256:{sha256}", (author, other))
 
 
 CORPORA = {

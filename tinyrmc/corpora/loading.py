@@ -15,6 +15,7 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from ..errors import nearest, unwritable
 from . import cache
@@ -29,7 +30,7 @@ from .corpus import (
 )
 from .files import Text, readable, strings
 from .known import BABI_ARCHIVES, CORPORA, SHORT, WHOLE, Archive, books_for
-from .words import book, newswire, prose, read_book
+from .words import book, newswire, prose
 
 GIGAWORD = ("gigaword", "gigaword_eng_5", "LDC2011T07")  # what its folder may be called
 SECONDS = 30  # without a byte, until a server counts as gone
@@ -45,9 +46,8 @@ def load(
     vocabulary_size: at most this many words, <eos> and <unk> among them; the rarest
         become <unk>. None: all
 
-    The integers are kept among the user's caches, or in $TINYRMC_CACHE; nothing is
-    written where the text is. MissingCorpus, with the command that gets it, if it is
-    not there; CorpusError if it cannot be read.
+    The integers are kept among the user's caches, or in $TINYRMC_CACHE. MissingCorpus,
+    with the command that gets it, if it is not there; CorpusError if it cannot be read.
     """
     corpus = cached(name, data_dir, vocabulary_size)
     if corpus is not None:
@@ -109,8 +109,7 @@ class Found:
     """Where a corpus is.
 
     place: the folder or archive, for messages
-    texts: (part, text), in the order in which they are read; the part is WHOLE where
-        parts are made from one text
+    texts: (part, text), in order; the part is WHOLE where parts are made from a text
     notes: what the user should know about them
     """
 
@@ -179,18 +178,17 @@ def check_archive(path: Path, official: tuple[Archive, ...]) -> None:
 def _official_in(name: str, folder: Path, data_dir: str | Path | None) -> Found | None:
     known, missing = CORPORA[name], ""
     for layout in known.layouts:
-        paths = _layout(layout)
-        roots = [(folder, paths), (folder / "data", paths)]
+        roots = [folder, folder / "data"]
         if PurePosixPath(layout).parent.name == folder.absolute().name:
-            names = {part: PurePosixPath(path).name for part, path in paths.items()}
-            roots.append((folder, names))  # which is the one that the layout means
-        for root, paths in roots:
-            there = {k: root / x for k, x in paths.items() if (root / x).is_file()}
+            roots.append(folder.absolute().parent)  # the folder that the layout names
+        for root in roots:
+            paths = {part: root / path for part, path in _layout(layout).items()}
+            there = {part: path for part, path in paths.items() if path.is_file()}
             if len(there) == len(paths):
                 texts = [(part, Text(path)) for part, path in there.items()]
                 return Found(texts[0][1].path.parent, texts)
             if there and not missing:
-                lacks = [root / x for part, x in paths.items() if part not in there]
+                lacks = [path for part, path in paths.items() if part not in there]
                 named = " and no ".join(path.name for path in lacks)
                 missing = f"{lacks[0].parent} has no {named}"
     if path := next(archives_in(folder, known.patterns), None):
@@ -216,10 +214,8 @@ def archives_in(folder: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
 
 
 def part_of(name: str, training: int, validation: int) -> str:
-    """The part into which a text of this name falls, whatever other texts there are.
-
-    The name's SHA-256, as a number, modulo 100: below `training` it is "train", in the
-    next `validation` it is "validation", else "test".
+    """The part into which a text of this name falls, whatever other texts there are:
+    the name's SHA-256 modulo 100 is below `training`, in the next `validation`, or not.
     """
     k = int(hashlib.sha256(name.encode()).hexdigest(), 16) % 100
     return PARTS[(k >= training) + (k >= training + validation)]
@@ -278,52 +274,41 @@ def _first_folder(folder: Path, names: tuple[str, ...]) -> Path | None:
 
 def _pieces(name: str, found: Found, notes: list[str]) -> Pieces:
     notes += found.notes
-    if name == "gutenberg":
-        yield from _books(found, notes)
-    elif name == "gigaword":
-        for _, text in found.texts:
-            with text.open() as (file, title):
-                data = file.read()
-            if text.path.suffix == ".gz":
-                stories = [*newswire(data, title)]
-            else:
-                stories = [(text.path.stem, book(data, title))]
-            for story, words in stories:
-                yield part_of(story, training=98, validation=1), cut(prose(words))
-    else:
-        yield from _official(name, found, notes)
-
-
-def _books(found: Found, notes: list[str]) -> Pieces:
-    """Books of Project Gutenberg; those of which little or nothing is left are named,
-    and those that say nowhere where they begin.
-    """
-    doubtful: dict[str, list[str]] = {}
+    doubtful: dict[str, list[str]] = {}  # books of which little is left, and others
     for part, text in found.texts:
         with text.open() as (file, title):
-            read, doubt = read_book(file.read(), title)
-        if doubt:
-            doubtful.setdefault(doubt, []).append(text.path.name)
-        yield part, cut(prose(read))
+            if name not in ("gutenberg", "gigaword"):
+                yield from _official(name, part, file, title, notes)
+                continue
+            if text.path.suffix == ".gz":
+                for story, words in newswire(file.read(), title):
+                    yield part_of(story, training=98, validation=1), cut(prose(words))
+                continue
+            words, doubt = book(file.read(), title)
+            if name == "gigaword":
+                part, doubt = part_of(text.path.stem, training=98, validation=1), ""
+            if doubt:
+                doubtful.setdefault(doubt, []).append(text.path.name)
+            yield part, cut(prose(words))
     notes += [f"{doubt}: {', '.join(names)}" for doubt, names in doubtful.items()]
 
 
-def _official(name: str, found: Found, notes: list[str]) -> Pieces:
-    """Texts of words between spaces. A text that is not the published one is noted."""
-    for part, text in found.texts:
-        kind, _, digits = CORPORA[name].hashes[part].partition(":")
-        digest = hashlib.new(kind)
-        with text.open() as (file, title):
-            if part == WHOLE:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(0)
-                yield from _split(strings(file, title, digest), size)
-            else:
-                for piece in strings(file, title, digest):
-                    yield part, cut(piece)
-        if digest.hexdigest() != digits:
-            # kept, so without the folder, which may be moved
-            notes.append(f"{Path(title).name} is not the published text")
+def _official(
+    name: str, part: str, file: IO[bytes], title: str, notes: list[str]
+) -> Pieces:
+    """A text of words between spaces. One that is not the published one is noted."""
+    kind, _, digits = CORPORA[name].hashes[part].partition(":")
+    digest = hashlib.new(kind)
+    if part == WHOLE:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        yield from _split(strings(file, title, digest), size)
+    else:
+        for piece in strings(file, title, digest):
+            yield part, cut(piece)
+    if digest.hexdigest() != digits:
+        # kept, so without the folder, which may be moved
+        notes.append(f"{Path(title).name} is not the published text")
 
 
 def _split(pieces: Iterator[str], size: int) -> Pieces:

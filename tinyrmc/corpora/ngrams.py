@@ -1,10 +1,10 @@
 """Counting as a language model: the floor that a network has to beat.
 
 An n-gram model says how likely a word is after the n - 1 words before it, from how
-often that happened in the training text. Most of what can happen never did, so a good
-model saves some probability for it. Interpolated modified Kneser-Ney smoothing (Kneser
-and Ney 1995; Chen and Goodman 1998, section 4.1.6) takes a discount D(c) off each count
-c, and gives what it saved to the model that sees one word less:
+often that happened in the training text, and saves some probability for what never did.
+Interpolated modified Kneser-Ney smoothing (Kneser and Ney 1995; Chen and Goodman 1998,
+section 4.1.6) takes a discount D(c) off each count c, and gives what it saved to the
+model that sees one word less:
 
     p(w | h) = (c(h w) - D(c(h w))) / c(h .) + saved(h) p(w | h')
 
@@ -28,12 +28,10 @@ from ..errors import check_sizes
 
 @dataclasses.dataclass
 class _Order:
-    """The model of n-grams of one length.
+    """The model of n-grams of one length, each numbered by its place in `keys`.
 
-    An n-gram's number is its place in `keys`, a word's is its id. A context is an
-    n-gram of one word less, and has that one's number.
-
-    keys: context * vocabulary size + word of each n-gram, in rising order.
+    keys: context * vocabulary size + word of each n-gram, in rising order; its context
+        is an n-gram of one word less, and has that one's number.
     discounted: its count less the discount.
     total: of each context, the sum of its counts; 0 if nothing ever followed it.
     saved: of each context, the share that the discounts have left over.
@@ -95,11 +93,7 @@ class KneserNey:
             numbers[there] = own
 
     def log_probabilities(self, ids: np.ndarray) -> np.ndarray:
-        """ln p of each word of a text after the words before it, (N,).
-
-        The text is one whole: only its first words, and with a `boundary` those of a
-        sentence, have shorter contexts.
-        """
+        """ln p of each word of a text after the words before it, (N,)."""
         text, reach = self._prepared(ids)
         p = np.full(len(text), 1 / self.vocabulary_size)
         numbers = text
@@ -126,9 +120,8 @@ class KneserNey:
         return float(np.exp(-self.log_probabilities(ids).mean()))
 
     def _prepared(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The text, and how many words of context there are for each token.
-
-        That is at most order - 1, and -1 for a boundary put in front.
+        """The text, and how many words of context there are for each token: at most
+        order - 1, and -1 for a boundary put in front.
         """
         ids = np.asarray(ids)
         if ids.ndim != 1 or ids.dtype.kind not in "iu" or not len(ids):
@@ -161,10 +154,7 @@ class KneserNey:
 def unigram_perplexity(
     train: np.ndarray, test: np.ndarray, vocabulary_size: int
 ) -> float:
-    """The perplexity of `test` if a word's probability is its frequency in `train`.
-
-    Frequencies are discounted as in `KneserNey`, for words that `train` lacks.
-    """
+    """The perplexity of `test` by the frequencies in `train`, discounted likewise."""
     return KneserNey(train, vocabulary_size, order=1).perplexity(test)
 
 
@@ -178,8 +168,8 @@ def _bincount(numbers: np.ndarray, *arguments: Any, **words: Any) -> np.ndarray:
 def _discounts(counts: np.ndarray) -> np.ndarray:
     """What is taken off counts of 0, 1, 2, and 3 or more; (4,).
 
-    Chen and Goodman's estimates from how many n-grams have the counts 1 to 4. A text
-    that is too small for them, so that one is not positive, gets 1/2, 1 and 3/2.
+    Chen and Goodman's estimates from how many n-grams have the counts 1 to 4; 1/2, 1
+    and 3/2 for a text that is too small for them.
     """
     n = _bincount(np.minimum(counts, 5), minlength=6)
     if n[1:4].all():

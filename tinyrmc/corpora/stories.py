@@ -62,8 +62,6 @@ _UNKNOWN = "????"
 class Story:
     """A question, and what has been told before it. Words are in lower case.
 
-    sentences: the words of each sentence, first to last
-    question: its words
     answer: one class, even where it lists several things: football,apple
     supporting: which of the sentences answer it, counted from 0
     number: the story's number in its file; its questions follow each other
@@ -91,11 +89,8 @@ class Babi:
     remedy: str
 
     def stories(self, task: int, part: str) -> list[Story]:
-        """The questions of a task 1 to 20, in the order of the file.
-
-        part: "train" or "test"
-
-        MissingCorpus if just this file is missing.
+        """The questions of a task 1 to 20, in the order of the file; part: "train" or
+        "test". MissingCorpus if just this file is missing.
         """
         if task not in TASKS or part not in PARTS:
             raise CorpusError(
@@ -119,9 +114,8 @@ class Babi:
     def missing(self) -> list[str]:
         """The files that are not there."""
         wanted = [(task, part) for task in TASKS for part in PARTS]
-        return [
-            f"qa{k}_*_{part}.txt" for k, part in wanted if (k, part) not in self.files
-        ]
+        absent = [key for key in wanted if key not in self.files]
+        return [f"qa{task}_*_{part}.txt" for task, part in absent]
 
     @functools.cached_property
     def changed(self) -> list[int]:
@@ -143,8 +137,6 @@ def babi(
     version: v1.1 or v1.2, which differ in task 16
     variant: en, with 1,000 training questions a task, or en-10k (v1.2 only)
 
-    Of several places the first that has all files is taken, else the one with most.
-
     MissingCorpus, with the command that gets them, if they are not there.
     """
     if variant not in VERSIONS.get(version, ()):
@@ -152,16 +144,15 @@ def babi(
         raise CorpusError(
             f"there is no bAbI {version} {variant} here; there are {', '.join(known)}"
         )
-    remedy, best = how_to_get(version, data_dir), None
-    for place in _places(version, variant, data_directory(data_dir)):
+    remedy, folder = how_to_get(version, data_dir), data_directory(data_dir)
+    best = Babi(version, variant, folder, {}, remedy)
+    for place in _places(version, variant, folder):
         files = _read(place, variant, BABI_ARCHIVES[version])
-        found = Babi(version, variant, place, files, remedy)
-        if best is None or len(files) > len(best.files):
-            best = found
-        if not found.missing:
-            break
-    if best is None or not best.files:
-        folder = data_directory(data_dir)
+        if len(files) > len(best.files):  # the first that has all, or else most
+            best = Babi(version, variant, place, files, remedy)
+        if not best.missing:
+            return best
+    if not best.files:
         raise MissingCorpus(f"bAbI {version} {variant} is not in {folder}; {remedy}")
     return best
 
@@ -169,9 +160,8 @@ def babi(
 def how_to_get(version: str, data_dir: str | Path | None = None) -> str:
     """How to get a version: a command, or what to do."""
     if version == "v1.1":  # no checksum of it is known, so it is not downloaded
-        return (
-            f"fetch {BABI_SITE}tasks_1-20_v1-1.tar.gz into {data_directory(data_dir)}"
-        )
+        folder = data_directory(data_dir)
+        return f"fetch {BABI_SITE}tasks_1-20_v1-1.tar.gz into {folder}"
     return f"get it with: {command('babi', data_dir)}"
 
 
@@ -218,9 +208,7 @@ def parse(text: str, name: str) -> list[Story]:
     number, last = -1, 0
     sentences: list[tuple[str, ...]] = []
     places: dict[int, int] = {}  # ID of a sentence -> its place in `sentences`
-    lines = re.split(r"\r\n|\r|\n", text)
-    while lines and not lines[-1].strip():
-        lines.pop()
+    lines = re.split(r"\r\n|\r|\n", text.rstrip("\r\n "))
     for count, line in enumerate(lines, start=1):
         try:
             head, _, rest = line.partition(" ")
@@ -229,12 +217,18 @@ def parse(text: str, name: str) -> list[Story]:
             elif int(head) != last + 1:
                 raise ValueError("a line is missing")
             last = int(head)
-            words, answer, supporting = _parts(rest)
-            if answer is None:
+            said, *answered = rest.split("\t")  # a question's answer, and its IDs
+            words = tuple(words_in(said.lower(), _WORD))
+            if not words or len(answered) > 2:
+                raise ValueError("nothing is said, or too much is")
+            if not answered:
                 places[last] = len(sentences)
                 sentences.append(words)
                 continue
-            facts = tuple(places[int(fact)] for fact in supporting.split())
+            answer = answered[0].strip().lower()
+            if not answer:
+                raise ValueError("nothing is answered")
+            facts = tuple(places[int(k)] for k in "".join(answered[1:]).split())
         except (ValueError, KeyError):
             raise CorpusError(
                 f"{name} line {count}: {line[:60]!r} is not a line of bAbI (the next "
@@ -245,13 +239,3 @@ def parse(text: str, name: str) -> list[Story]:
     if not stories:
         raise CorpusError(f"{name} has no questions; fetch it again")
     return stories
-
-
-def _parts(rest: str) -> tuple[tuple[str, ...], str | None, str]:
-    """(words; the answer, None if they are no question; IDs) that follow an ID."""
-    said, *answered = rest.split("\t")
-    words = tuple(words_in(said.lower(), _WORD))
-    answer = answered[0].strip().lower() if answered else None
-    if not words or answer == "" or len(answered) > 2:
-        raise ValueError("nothing is said, asked or answered, or too much is")
-    return words, answer, "".join(answered[1:])

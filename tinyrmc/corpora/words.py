@@ -14,24 +14,13 @@ from .files import decoded
 # --- Words ----------------------------------------------------------------------------
 
 # Encodings differ in their quotation marks and dashes; _..._ is italics.
-_PLAIN = str.maketrans(
-    {
-        "\u2018": "'",
-        "\u2019": "'",
-        "\u201c": '"',
-        "\u201d": '"',
-        "\u2014": "--",
-        "_": None,
-    }
-)
+_PLAIN = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"", "_") | {0x2014: "--"}
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*|--|\.\.\.|[^\w\s]")
 
 
 class _Letters(dict):
-    """Characters as a pattern for words should see them, {code: a letter or itself}.
-
-    What is written on, under or around a letter (Unicode's marks) is part of it, and so
-    are the joiners of Indian and Persian words.
+    """{code: a letter or itself}: Unicode's marks are part of the letter that they are
+    written on, and so are the joiners of Indian and Persian words.
     """
 
     def __missing__(self, code: int) -> int:
@@ -40,10 +29,8 @@ class _Letters(dict):
 
 
 class _Shown(dict):
-    """Characters that are seen, {code: itself or None}.
-
-    Soft hyphens, byte order marks and what else only steers a line (Unicode's Cf) is
-    left out; a space of no width is a space, and joiners stay.
+    """{code: itself or None}: soft hyphens, byte order marks and what else only steers
+    a line (Unicode's Cf) is left out; a space of no width is a space.
     """
 
     def __missing__(self, code: int) -> int | None:
@@ -56,11 +43,7 @@ _SHOWN = _Shown({0x200B: 0x20, 0x200C: 0x200C, 0x200D: 0x200D})
 
 
 def words_in(text: str, pattern: re.Pattern[str]) -> list[str]:
-    """The matches of a pattern, to which a letter and its marks are one.
-
-    A letter has one form, whether it was written as one character or with its marks
-    after it (NFC).
-    """
+    """The matches of a pattern, to which a letter and its marks are one (NFC)."""
     if text.isascii():
         return pattern.findall(text)
     text = unicodedata.normalize("NFC", text.translate(_SHOWN))
@@ -114,18 +97,14 @@ _CREDITS = re.compile(
 )
 
 
-def book(data: bytes, name: str) -> str:
-    """The text of a Project Gutenberg file, without what is around the book.
+def book(data: bytes, name: str) -> tuple[str, str]:
+    """(the text of a Project Gutenberg file, what to tell the user of such books; ""
+    where it is as usual).
 
     Left out are the header and the licence, and the credits at the beginning. A file
     without the usual marks is taken whole. The encoding is UTF-8, or else the one that
     the header states; CorpusError for bytes that are neither.
     """
-    return read_book(data, name)[0]
-
-
-def read_book(data: bytes, name: str) -> tuple[str, str]:
-    """(`book`, what to tell the user of such books; "" where it is as usual)."""
     whole = _plain_ends(_text(data, name))
     marks = [*_MARK.finditer(whole)]
     # None: outside a book. Small print may stand before a book or after it, so of what
@@ -156,11 +135,9 @@ def read_book(data: bytes, name: str) -> tuple[str, str]:
         return text, "these books have no mark of where they begin"
     if books[-1][1] == len(whole):
         return text, "these books have no mark of where they end"
-    named = "Project Gutenberg" in text
-    return (
-        text,
-        "something of Project Gutenberg is left in these books" if named else "",
-    )
+    if "Project Gutenberg" in text:
+        return text, "something of Project Gutenberg is left in these books"
+    return text, ""
 
 
 def _length(span: tuple[int, int]) -> float:

@@ -34,11 +34,11 @@ def find_runs(
 ) -> tuple[list[Run], list[str]]:
     """The evaluated runs that `paths` stand for, and a line for each one left out.
 
-    A folder stands for the runs in it, but not for the sweeps (see sweep.py): a sweep's
-    own path stands for its runs. Of several runs with the same configuration, text and
-    seed, the one that came farthest counts, or the last of equals. A run is left out if
-    the text that it learnt from is not where it was. RunError for a path that is not
-    there, or if no run is left.
+    A folder stands for the runs in it, but not for its sweeps: a sweep's own path
+    stands for its runs. Of several runs with the same configuration, text and seed, the
+    one that came farthest counts, or the last of equals. A run is left out if the text
+    that it learnt from is not where it was. RunError for a path that is not there, or
+    if no run is left.
 
     data_dir: where the runs' data are by now, if they have moved.
     """
@@ -55,14 +55,13 @@ def find_runs(
                     config = relocated(run.config, data_dir)
                     run = dataclasses.replace(run, config=config)
                 task = task_of(run)
-                last = last_evaluation(run, task)
+                if (last := last_evaluation(run, task)) is None:
+                    left_out.append(f"{folder} has not been evaluated yet")
+                    continue
             except (RunError, UnknownTask) as error:
                 if folder == path:
                     raise
                 left_out.append(f"{folder}: {error}")
-                continue
-            if last is None:
-                left_out.append(f"{folder} has not been evaluated yet")
                 continue
             try:  # floors and sizes are those of the text that is here
                 require_own_data(run, task)
@@ -97,8 +96,7 @@ def _folders(path: Path) -> list[Path]:
         parts = re.split("([0-9]+)", folder.name)
         return [int(part) if part.isdigit() else part for part in parts]
 
-    found = [each for each in path.iterdir() if (each / "config.json").exists()]
-    return sorted(found, key=numbers_as_numbers)
+    return sorted((x.parent for x in path.glob("*/config.json")), key=numbers_as_numbers)
 
 
 def is_sweep(path: Path) -> bool:
@@ -110,8 +108,8 @@ def is_sweep(path: Path) -> bool:
 
 
 def last_evaluation(run: Run, task: Task) -> dict[str, Any] | None:
-    """The last line of a run's metrics with the task's headline on the held-out
-    examples that are watched; in a finished run, on all held-out examples.
+    """The last line of a run's metrics with the task's headline on held-out examples:
+    those that are watched, in a finished run all.
     """
     lines = reversed(lines_of(run, task))
     return next((line for line in lines if task.watched in line), None)
@@ -146,9 +144,7 @@ def task_word(run_config: dict[str, Any]) -> str:
 
 
 def parts(run_config: dict[str, Any], words: str | None = None) -> list[str]:
-    """The `command_words`, or those that are given, one by one: the preset, the core,
-    and each further flag with its values.
-    """
+    """The `command_words`, or those given, one by one: preset, core, further flags."""
     core = core_of(run_config)
     preset, *flags = re.split(r" (?=--)", words or command_words(run_config))
     flags = [flag for flag in flags if flag != f"--model.core {core}"]
@@ -161,11 +157,9 @@ def core_of(run_config: dict[str, Any]) -> str | None:
 
 
 def command_words(run_config: dict[str, Any]) -> str:
-    """The name of a run's configuration: "quick --model.core lstm".
-
-    These are the words after `python -m tinyrmc.train TASK` that make it, but for the
-    seed: its preset as the task has it today, and a flag for whatever differs from
-    that. In place of a preset that is gone stands the task's first.
+    """The name of a run's configuration: "quick --model.core lstm", the words after
+    `python -m tinyrmc.train TASK` that make it, but for the seed. In place of a preset
+    that is gone stands the task's first.
     """
     task = task_from_dict(run_config)
     preset = run_config["preset"]

@@ -20,14 +20,12 @@ the item came that its question is about.
               what comes from then on.
     swapped   a slot's row is exchanged, after the last step, for that of the same slot
               in another sequence: of the usual form, but it says nothing about this
-              one. (A first value would be something that the readout never sees at the
-              end.)
+              one.
     cut       attention that is forbidden at the steps before, or after, the marked one.
               What remains still sums to 1, and the gates see the input as ever.
 
-The module knows cores, but no task: a task says what it asks in `Task.questions`, and
-its network must have a `core` that reads the inputs step by step and a `head` that
-answers from the core's last output.
+A task says what it asks in `Task.questions`; its network must have a `core` that reads
+the inputs step by step and a `head` that answers from the core's last output.
 """
 
 from __future__ import annotations
@@ -57,27 +55,25 @@ Fractions = dict[str, dict[str, float | None]]  # place -> period -> fraction
 
 @dataclass(frozen=True)
 class Questions:
-    """A batch as the probes see it, example-first; `Task.questions` makes it from what
-    the task drew.
+    """A batch as the probes see it, example-first.
+
+    inputs: (B, T, ...) what the core reads, step by step.
+    marked: (B,) the step, from 0, at which the item came that the question is about.
+    targets: (B,) the right answer, as an index of the logits.
+    kinds: {metric: (B,) bool}: the accuracies to measure, and which examples count for
+        each. `Task.references` has their floors, named after a held-out set. Examples
+        that count for all of them are shown first.
+    describe: row -> (the question in words, what came at each step: T dicts {name:
+        text, number or list of numbers} of the same names).
+    mark: what the marked step is called where it is shown.
     """
 
     inputs: np.ndarray
-    """(B, T, ...) what the core reads, step by step"""
     marked: np.ndarray
-    """(B,) the step, from 0, at which the item came that the question is about"""
     targets: np.ndarray
-    """(B,) the right answer, as an index of the logits"""
     kinds: dict[str, np.ndarray]
-    """{metric: (B,) bool}: the accuracies to measure, and which examples count for
-    each. `Task.references` has their floors, named after a held-out set. Examples that
-    count for all of them are shown first.
-    """
     describe: Callable[[int], tuple[str, list[dict[str, Any]]]]
-    """row -> (the question in words, what came at each step: T dicts {name: text,
-    number or list of numbers} of the same names)
-    """
     mark: str = "reference"
-    """what the marked step is called where it is shown"""
 
     def __post_init__(self):
         """TaskError unless there is a row for each example, and steps exist."""
@@ -110,28 +106,18 @@ class Questions:
 
 @dataclass(frozen=True)
 class Traces:
-    """The answers, attention and gates of a batch, as NumPy arrays."""
+    """The answers, attention and gates of a batch, as NumPy arrays.
 
-    logits: np.ndarray
-    """(B, C)"""
-    attention: np.ndarray
-    """(B, T, H, N, N + n) of the last block, which listens to n rows of input"""
-    input_gate: np.ndarray | None
-    """(B, T, N, F or 1); None where there are no gates"""
-    forget_gate: np.ndarray | None
-    """likewise"""
+    gates: {"input": (B, T, N, F or 1), "forget": likewise}; empty without gates.
+    """
 
-    @property
-    def gates(self) -> dict[str, np.ndarray]:
-        """{"input": array, "forget": array}; empty where there are no gates."""
-        both = {"input": self.input_gate, "forget": self.forget_gate}
-        return {name: gate for name, gate in both.items() if gate is not None}
+    logits: np.ndarray  # (B, C)
+    attention: np.ndarray  # (B, T, H, N, N + n) of the last block, to n rows of input
+    gates: dict[str, np.ndarray]
 
 
 def held_out(task: Task, count: int) -> Questions:
-    """The first `count` of the held-out examples, on which every run of the task is
-    tested. RunError if the task asks no such questions.
-    """
+    """The first `count` held-out examples; RunError if the task asks no questions."""
     examples = task.held_out(*task.naming(task.splits[-1]))
     asked = getattr(task, "questions", lambda batch: None)
     if (questions := asked(examples.batch(0, 0, count))) is None:
@@ -178,18 +164,13 @@ def _arrays(state: Any) -> State:
 
 
 def answer(model: Any, state: State) -> Array:
-    """The logits (B, C) that the network gives from a state of `read`.
-
-    The output of either core is the last array of its state, flattened.
-    """
-    memory = state[-1]
+    """The logits (B, C) that the network gives from a state of `read`."""
+    memory = state[-1]  # flattened, this is the output of either core
     return model.head(p.reshape(memory, (memory.shape[0], -1))).data
 
 
 def put(state: State, slots: Array, values: State) -> State:
-    """A state in which the rows of `slots`, (B, N) bool, are those of the state
-    `values`.
-    """
+    """A state whose rows of `slots`, (B, N) bool, are those of the state `values`."""
     return tuple(
         namespace(now).where(slots[..., None], other, now)
         for now, other in zip(state, values, strict=True)
@@ -204,13 +185,9 @@ def traces(model: Any, inputs: np.ndarray) -> Traces:
     def stacked(name: str) -> np.ndarray:
         return np.stack([to_host(step[name]) for step in steps], axis=1)
 
-    gated = "input_gate" in steps[0]
-    return Traces(
-        to_host(answer(model, state)),
-        stacked("attention"),
-        stacked("input_gate") if gated else None,
-        stacked("forget_gate") if gated else None,
-    )
+    kinds = ("input", "forget") if "input_gate" in steps[0] else ()
+    gates = {kind: stacked(f"{kind}_gate") for kind in kinds}
+    return Traces(to_host(answer(model, state)), stacked("attention"), gates)
 
 
 def _namespace(model: Any) -> Any:
@@ -225,8 +202,8 @@ def shares(seen: Traces, marked: np.ndarray) -> np.ndarray:
     rows, slots = np.arange(len(marked)), seen.attention.shape[3]
     heard = seen.attention[rows, marked, :, :, slots:].sum(-1, dtype=float)  # (B, H, N)
     intake = heard.mean(axis=1)  # (B, N)
-    if seen.input_gate is not None:
-        intake *= seen.input_gate[rows, marked].mean(axis=-1)
+    if seen.gates:
+        intake *= seen.gates["input"][rows, marked].mean(axis=-1)
     return intake / intake.sum(axis=1, keepdims=True)
 
 
@@ -241,17 +218,15 @@ def holders(share: np.ndarray) -> np.ndarray:
 
 
 def controls(held: np.ndarray, seed: int = HELD_OUT_SEED) -> np.ndarray:
-    """(B, N) bool: for each example as many slots as it has holders, drawn from the
-    others.
-    """
+    """(B, N) bool: for each example as many other slots as it has holders."""
     lots = generator(seed).random(held.shape) + held  # holders come last
     ranks = lots.argsort(axis=1).argsort(axis=1)
     return (ranks < held.sum(axis=1, keepdims=True)) & ~held
 
 
 def looks(seen: Traces, held: np.ndarray) -> np.ndarray:
-    """How much of the attention goes to each of PLACES, (B, T, H, 3): the mean over all
-    slots that ask, the holders among them.
+    """The attention that goes to each of PLACES, (B, T, H, 3): the mean over all slots
+    that ask, the holders among them.
     """
     slots = held.shape[1]
     heard = seen.attention.mean(axis=3, dtype=float)  # (B, T, H, N + n)
@@ -295,10 +270,8 @@ def cuts(
     slots: int, rows: int, held: np.ndarray, spared: np.ndarray
 ) -> dict[str, np.ndarray]:
     """{what may not be heard: mask (B or 1, 1, N + n, N + n)}, True where a row may
-    attend to a column; to itself it always may.
-
-    The input's n rows ask too, in all blocks but the last. They pass nothing on from
-    slot to slot: what a slot may not hear, nor may they.
+    attend to a column; to itself it always may. What a slot may not hear, nor may the
+    input's n rows, which ask too, in all blocks but the last.
     """
     R = slots + rows
     itself, is_input = np.eye(R, dtype=bool), np.arange(R) >= slots
@@ -318,12 +291,9 @@ def cuts(
     }
 
 
-Hits = dict[tuple[str, str, str], np.ndarray]  # (test, what, when) -> (B,) bool
-
-
 def _right(
     model: Any, questions: Questions, held: np.ndarray, spared: np.ndarray
-) -> Hits:
+) -> dict[tuple[str, str, str], np.ndarray]:
     """{(test, what, when): (B,) bool}: which examples are answered rightly when the
     memory is interfered with.
     """

@@ -1,12 +1,12 @@
 """The tables of results: from runs to records, and from records to rows.
 
 A record is what there is to say of one evaluated run; a group holds the records of one
-configuration, a seed each, and what they share. `report`, `sweep` and the committed
-files of benchmarks/results/ all consist of these groups.
+configuration, a seed each, and what they share.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import statistics
 from collections.abc import Iterable
@@ -61,6 +61,10 @@ def summary(runs: list[Run]) -> Summary:
                "better", "worse", "holds"}, each side {"cell", "metric", "value",
                "label"}
     """
+
+    def besides_model(group: Summary) -> tuple[str, Summary]:
+        return group["preset"], {**group["config"], "model": None}
+
     of_tasks: dict[str, list[Run]] = {}
     for run in runs:
         of_tasks.setdefault(task_word(run.config), []).append(run)
@@ -68,52 +72,48 @@ def summary(runs: list[Run]) -> Summary:
     for word, members in of_tasks.items():
         groups = [group_summary(*group) for group in group_runs(members).items()]
         # configurations that differ in the model alone stand one after the other
-        first = [_besides_model(each) for each in groups]
-        groups.sort(key=lambda each: first.index(_besides_model(each)))
+        first = [*map(besides_model, groups)]
+        groups.sort(key=lambda each: first.index(besides_model(each)))
         task = load_task_of(members[0].config).Task
         ran = {cell for group in groups for cell in group["cells"]}
         found["groups"] += groups
         for cell, (paper, words) in task.published.items():
             if cell not in ran:
-                begin = f"python -m tinyrmc.train {word} {words or ''}".rstrip()
-                command = None if words is None else begin
+                command = None
+                if words is not None:
+                    command = f"python -m tinyrmc.train {word} {words}".rstrip()
                 missing = {"task": word, "cell": cell, "paper": paper}
                 found["not_run"].append(missing | {"command": command})
         found["claims"] += _claims(word, task, groups)
     return found
 
 
-def _besides_model(group: Summary) -> tuple[str, Summary]:
-    return group["preset"], {**group["config"], "model": None}
-
-
 def _claims(word: str, task: type[Task], groups: list[Summary]) -> list[Summary]:
-    """The claims of a task for which these groups have both sides.
-
-    A group is compared with the one whose command is most like its own, and so with one
-    on the same version of the data.
+    """The claims of a task for which these groups have both sides. A group is compared
+    with the one whose command is most like its own.
     """
 
     def flags(side: Summary) -> set[str]:
         return set(side["label"].split(" --"))
 
+    def sides(cell: str) -> list[Summary]:
+        measured = []
+        for group in groups:
+            metric = group["cells"].get(cell, {}).get("metric")
+            if (value := group["mean"].get(metric)) is not None:
+                side = {"cell": cell, "metric": metric, "value": value}
+                measured.append(side | {"label": group["label"]})
+        return measured
+
     found = []
     for claim, cells in task.claims.items():
-        ours, others = (
-            [
-                {"cell": cell, "metric": metric, "value": value, "label": each["label"]}
-                for each in groups
-                for metric in [each["cells"].get(cell, {}).get("metric")]
-                if (value := each["mean"].get(metric)) is not None
-            ]
-            for cell in cells
-        )
+        ours, others = map(sides, cells)
         for side in ours if others else ():
             beside = min(others, key=lambda each: len(flags(side) ^ flags(each)))
             ahead = side["value"] - beside["value"]
             holds = ahead < 0 if groups[0]["lower"] else ahead > 0
-            sides = {"better": side, "worse": beside}
-            found.append({"task": word, "claim": claim, **sides, "holds": holds})
+            both = {"better": side, "worse": beside}
+            found.append({"task": word, "claim": claim, **both, "holds": holds})
     return found
 
 
@@ -134,8 +134,7 @@ def group_summary(label: str, runs: list[Run]) -> Summary:
         for cell, metric in task.cells().items()
         if cell in task.published
     }
-    own = (cell for cell, of in cells.items() if of["metric"] == task.result)
-    cell = next(own, None)
+    cell = next((c for c, of in cells.items() if of["metric"] == task.result), None)
     return {
         "task": task_word(config),
         "preset": config["preset"],
@@ -170,20 +169,19 @@ def run_summary(run: Run, task: Task) -> Summary:
     if last is None:
         raise RunError(f"{run.path} has not been evaluated yet")
     lines, over = run.metrics(), is_over(run, task, last["step"])
-    command = without_places(run.environment.get("command", ""))
+    path = r"('[^']*'|\S+)"  # quoted where it has a space
+    told = run.environment.get("command", "")
+    command = re.sub(rf" --(run|data-dir)[ =]{path}", "", told)
     if over:  # a time limit that was not reached
         command = re.sub(r" --max-minutes[ =]\S+", "", command)
     early = over and last["step"] < task.config.train.steps
     best_batch = f"best_batch_{task.headline}"
     batches = [line.get(best_batch) for line in lines if task.is_final(line)]
+    known = [key for key in SURROUNDINGS.split() if key in run.environment]
     return {
         "seed": run.config["seed"],
         "command": command,
-        **{
-            key: run.environment[key]
-            for key in SURROUNDINGS.split()
-            if key in run.environment
-        },
+        **{key: run.environment[key] for key in known},
         **{key: last[key] for key in ("step", "samples", "seconds")},
         **({"finished": True} if early else {}),
         **task.held_out_metrics(last),
@@ -196,12 +194,6 @@ def run_summary(run: Run, task: Task) -> Summary:
             if (value := line.get(task.watched)) is not None
         ],
     }
-
-
-def without_places(command: str) -> str:
-    """A command without where its run and its data lay."""
-    path = r"('[^']*'|\S+)"  # quoted where it has a space
-    return re.sub(rf" --(run|data-dir)[ =]{path}", "", command)
 
 
 # --- From records to rows -------------------------------------------------------------
@@ -264,20 +256,16 @@ def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Rows:
     """A row for each configuration."""
     headline = groups[0]["result"]
     metric = groups[0]["curve_of"].partition("_")[2]
-    floors = dict.fromkeys(
+    known = [group["references"].get(headline, {}) for group in groups]
+    labels = dict.fromkeys(itertools.chain(*known))
+    floors = [label for label in labels if not label.startswith("paper")]
+    measured = dict.fromkeys(name for group in groups for name in group["mean"])
+    measured = [name for name in measured if not name.startswith("best_batch_")]
+    others = [
         name
-        for group in groups
-        for name in group["references"].get(headline, {})
-        if not name.startswith("paper")
-    )
-    others = dict.fromkeys(  # measured beside the headline
-        name
-        for group in groups
-        for name in group["mean"]
-        if name != headline
-        and not name.startswith("best_batch_")
-        and re.search("accuracy|perplexity|score", name)
-    )
+        for name in measured
+        if name != headline and re.search("accuracy|perplexity|score", name)
+    ]
     rows = []
     for group in groups:
         runs, mean, top = group["runs"], group["mean"], group["top"]
@@ -299,7 +287,7 @@ def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Rows:
             "best batch": number(headline, top.get(f"best_batch_{metric}")),
             **{f"floor: {name}": number(headline, known.get(name)) for name in floors},
             **{
-                f"mean {name.removeprefix('test_').replace('_', ' ')}": number(
+                f"mean {name.removeprefix('test_')}".replace("_", " "): number(
                     name, mean.get(name)
                 )
                 for name in others
@@ -326,10 +314,8 @@ def _table(rows: list[dict[str, str]]) -> Rows:
 def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Rows:
     """The paper's results, with ours beside them; cells are called "row, column".
 
-    Of many rows only those are shown in which something was run, so there may be none
-    at all. Cells stand side by side or, where most of that table would be empty, in a
-    list. Where several groups stand for a cell, as with two versions of the data, all
-    of them count as ours.
+    Of many rows only those are shown in which something was run, so there may be none.
+    Cells stand side by side or, where most of that table would be empty, in a list.
     """
     paper: dict[str, str] = {}
     ours: dict[str, list[str]] = {}  # by cell, in the order of `paper`
@@ -344,22 +330,17 @@ def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Rows
     ran = {places[cell][0] for cell in ours}
     rows = [row for row in every if row in ran or len(every) <= FEW]
     if rows and len(paper) < len(every) * len(columns) / 2:
+        listed = [[f"{task} in the paper", "it reports", "ours"]]
         trains = {missing["cell"] for missing in not_run if missing["command"]}
-        said = {
-            cell: "not run" if cell in trains else ", ".join(ours.get(cell, ()))
-            for cell in paper
-            if places[cell][0] in rows
-        }
-        head = [f"{task} in the paper", "it reports", "ours"]
-        return [head, *([cell, paper[cell], words] for cell, words in said.items())]
-    both = {
-        places[cell]: "; ".join(
-            filter(None, [paper[cell], f"ours {', '.join(own)}" if own else ""])
-        )
-        for cell in paper
-        for own in [ours.get(cell)]
-    }
-    table = [[row, *(both.get((row, name), "") for name in columns)] for row in rows]
+        for cell in [cell for cell in paper if places[cell][0] in rows]:
+            words = "not run" if cell in trains else ", ".join(ours.get(cell, ()))
+            listed.append([cell, paper[cell], words])
+        return listed
+    both = {places[cell]: [words] if words else [] for cell, words in paper.items()}
+    for cell, own in ours.items():
+        both[places[cell]] += [f"ours {', '.join(own)}"] if own else []
+    said = {place: "; ".join(words) for place, words in both.items()}
+    table = [[row, *(said.get((row, name), "") for name in columns)] for row in rows]
     return [[f"{task} in the paper", *columns], *table] if rows else []
 
 
@@ -389,8 +370,8 @@ def _seeds(groups: list[Summary], task: str) -> Rows:
 
 
 def _success(group: Summary) -> tuple[str, str]:
-    """The value of a success, as the head of a column, and how many runs of a group
-    reached it: "4 of 5", or nothing if its task names no such value.
+    """The value of a success, as the head of a column, and how many runs reached it:
+    "4 of 5", or nothing if the task names no such value.
     """
     mark, metric = group["success"], group["result"]
     if mark is None:
@@ -440,40 +421,34 @@ def machine(run: Summary) -> str:
 def _letters(found: Summary) -> dict[str, str]:
     """{machine: its letter}, which is empty if there is only one machine."""
     runs = [run for group in found["groups"] for run in group["runs"]]
-    names = dict.fromkeys(machine(run) for run in runs)
+    names = dict.fromkeys(map(machine, runs), "")
     if len(names) == 1:
-        return dict.fromkeys(names, "")
+        return names
     # A to Z, then [1], [2] and so on
     signs = [chr(ord("A") + k) if k < 26 else f"[{k - 25}]" for k in range(len(names))]
     return dict(zip(names, signs, strict=True))
 
 
 def trained_on(found: Summary) -> str:
-    """The machines that the runs of a summary were trained on, and notes on their
-    texts.
-    """
-    named = [
-        f"{letter}: {name}" if letter else name
-        for name, letter in _letters(found).items()
-    ]
-    notes = [
-        (f"{group['task']} {group['label']}", "; ".join(group.get("notes", ())))
-        for groups in _by_task(found).values()
-        for group in groups
-    ]
-    shared = len({note for _, note in notes}) == 1
+    """The machines of a summary's runs, and notes on their texts."""
+    letters = _letters(found).items()
+    named = [f"{letter}: {name}" if letter else name for name, letter in letters]
+    notes: dict[str, str] = {}
+    for groups in _by_task(found).values():
+        for group in groups:
+            label = f"{group['task']} {group['label']}"
+            notes[label] = "; ".join(group.get("notes", ()))
+    shared = len({*notes.values()}) == 1
     said = dict.fromkeys(
         f" Note: {note}." if shared else f" Note on {label}: {note}."
-        for label, note in notes
+        for label, note in notes.items()
         if note
     )
     return f"Trained on {'; '.join(named)}.{''.join(said)}"
 
 
 def commands(found: Summary) -> str:
-    """The commands that would train what was not run, in Markdown; nothing if there is
-    none.
-    """
+    """The commands that would train what was not run, in Markdown, or nothing."""
     wanted = dict.fromkeys(cell["command"] for cell in found["not_run"])
     lines = "".join(f"{command}\n" for command in wanted if command)
     return f"\n{OTHER_PLACES}\n\n```\n{lines}```\n" if lines else ""
@@ -505,10 +480,8 @@ def check_out(out: Path) -> None:
 
 
 def write(out: Path, words: str, found: Summary) -> None:
-    """Write a table's words to `out`, and what it was made of to the JSON file beside
-    it. RunError if they cannot be written.
-
-    What was written by hand above the table stays.
+    """Write a table's words to `out`, below what was written by hand there, and what it
+    was made of to the JSON file beside it. RunError if they cannot be written.
     """
     with explained(f"write {out}", ELSEWHERE):
         out.parent.mkdir(parents=True, exist_ok=True)
