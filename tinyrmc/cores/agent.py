@@ -111,11 +111,8 @@ class Agent(Module):
         is_first: Array | None = None,
         trace: Trace = None,
     ) -> tuple[Tensor, Tensor, State]:
-        """Pictures (B, T, h, w, c) and numbers (B, T, n) -> (B, T, A), (B, T), state.
-
-        The logits, the values, and the core's state after the last of the T steps.
-
-        is_first: bool (B, T), the steps before which the core's state begins anew.
+        """Pictures (B, T, h, w, c) and numbers (B, T, n) -> logits (B, T, A), values
+        (B, T), the core's last state. is_first: bool (B, T), as in `Core.unroll`.
         """
         x = self.encode(picture, numbers)  # (B, T, E)
         outputs, state = self.core.unroll(x, state, trace, is_first=is_first)
@@ -146,10 +143,7 @@ class Agent(Module):
 
 
 def coordinates(x: Tensor) -> Array:
-    """The row and column of each place in maps (..., h, w, c): (..., h, w, 2), -1 to 1.
-
-    They are places in the picture, not in the world.
-    """
+    """The row and column of each place in maps (..., h, w, c), from -1 to 1."""
     *lead, h, w, _ = x.shape
     xp = namespace(x.data)
     return xp.broadcast_to(_places(h, w).on(xp, x.dtype), (*lead, h, w, 2))

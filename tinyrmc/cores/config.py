@@ -188,8 +188,7 @@ CORES = {
 
 
 def _names(*where: str) -> tuple[str, ...]:
-    found = [name for name, e in CORES.items() if e.where in ("everywhere", *where)]
-    return tuple(found)
+    return tuple(name for name, e in CORES.items() if e.where in ("everywhere", *where))
 
 
 def _says(names: tuple[str, ...]) -> str:
@@ -355,10 +354,7 @@ class MapCoreConfig(CoreConfig):
 
 
 def without_effect(config: CoreConfig, default: CoreConfig) -> list[str]:
-    """The fields in which `config` differs from `default` without any effect.
-
-    Its core does not use these fields.
-    """
+    """The fields in which `config` differs from `default`, but its core uses none."""
     names = unused(config)
     return [name for name in names if getattr(config, name) != getattr(default, name)]
 
@@ -404,11 +400,9 @@ def sizes(config: CoreConfig) -> str:
 def build_core(
     config: CoreConfig, input_size: int | tuple[int, int, int], seed: Seed
 ) -> Core:
-    """The core that `config` describes for inputs of `input_size`.
-
-    `input_size` is the width of a vector, or the (height, width, channels) of a map.
-    Only a `conv_lstm` must know a map's shape; the others take it in a row, (B, height
-    * width * channels). SettingsError names a bad value.
+    """The core that `config` describes for inputs of `input_size`: the width of a
+    vector, or the (height, width, channels) of a map, which all but `conv_lstm` take in
+    a row. SettingsError names a bad value.
     """
     entry = CORES.get(config.core)
     if entry is None or entry.build is None:
@@ -425,10 +419,7 @@ def build_core(
 
 
 def describe(config: CoreConfig, core: Any) -> str:
-    """A core that `build_core` made from `config`, in a few words.
-
-    For the first lines of a run and the rows of a table.
-    """
+    """A core that `build_core` made from `config`, in a few words."""
     c, several = config, config.layers > 1 and "layers" in _used(config)
     size = CORES[c.core].size.format(
         c=c,

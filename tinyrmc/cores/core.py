@@ -49,8 +49,7 @@ class Core(Module):
     """A recurrent network: `output, state = core(inputs, state)` is one step.
 
     It begins with `core.initial_state(batch_size)`. Inputs are `core.input_size` wide,
-    outputs `core.output_size`. A state is an array or a Tensor, example-first, or a
-    (nested) tuple of these. `dtype` and `seed` are those of the parameters. Wrong
+    outputs `core.output_size`. `dtype` and `seed` are those of the parameters. Wrong
     arguments raise ValueError or TypeError naming them.
     """
 
@@ -75,9 +74,8 @@ class Core(Module):
         return namespace(weight).zeros((batch_size, *shape), weight.dtype)
 
     def initial_state(self, batch_size: int) -> State:
-        """The state that a sequence begins with, for `batch_size` examples.
-
-        A core may have learned it, as `EntNet` has: call this inside the Tape.
+        """The state that a sequence begins with. A core may have learned it, as
+        `EntNet` has: call this inside the Tape.
         """
         raise NotImplementedError
 
@@ -96,10 +94,8 @@ class Core(Module):
         """T steps: inputs (B, T, ...) -> ([T outputs], last state).
 
         With `lengths`, integers (B,), the state of example b stays as it is after its
-        first lengths[b] steps, so that the last state is the one at each example's own
-        end. Ignore the outputs after that. With `is_first`, bool (B, T), example b
-        begins an episode at each step t where is_first[b, t] holds: before that step
-        its state is the initial one again. `trace` as for a single step.
+        first lengths[b] steps; ignore the outputs after that. With `is_first`, bool (B,
+        T), its state is the initial one again before each step where that holds.
         """
         steps = inputs.shape[1]
         if not steps:
@@ -125,10 +121,8 @@ class Core(Module):
         return outputs, state
 
     def last_state(self, inputs: Inputs, state: State, lengths: Array) -> State:
-        """The last state that `unroll` would give with these lengths, for less work.
-
-        The longest examples come first, and those that have ended drop out, an eighth
-        of them at a time. On a device none do, since looking would mean waiting.
+        """The last state that `unroll` would give with these lengths, for less work:
+        examples that have ended drop out, an eighth of them at a time (on NumPy alone).
         """
         check_ends(inputs.shape[:2], lengths)
         if namespace(lengths) is not np:
@@ -154,25 +148,20 @@ class Core(Module):
         return None
 
     def _prepare_all(self, inputs: Inputs) -> Iterable[tuple]:
-        """A tuple for each of the T steps: what `_step` takes before the state.
-
-        A core may compute here, for all steps at once, what needs no state.
-        """
+        """For each of the T steps what `_step` takes before the state, all at once."""
         return ((x,) for x in p.unstack(inputs, axis=1))
 
     def _step(self, *arguments: Any) -> Step:
-        """One step: of what `_prepare_all` gave for it, the state and the trace."""
+        """One step of what `_prepare_all` gave for it, the state and the trace."""
         return self(*arguments)
 
     def _check_inputs(
         self, inputs: Any, *shape: int | None, hint: str = "see input_size"
     ) -> None:
-        """TypeError or ValueError unless these are inputs of this shape and precision.
-
-        An axis of size None may have any length.
+        """TypeError or ValueError unless these are inputs of this shape and precision;
+        None stands for any length.
         """
-        name = type(self).__name__
-        check_array(name, "inputs", inputs, shape, self.dtype, hint)
+        check_array(type(self).__name__, "inputs", inputs, shape, self.dtype, hint)
 
     def _check_state(self, array: Any, *shape: int) -> None:
         """The same for one array of a state: a wrong one may broadcast unnoticed."""
@@ -191,10 +180,8 @@ def check_ends(
     if lengths is not None:
         kind = getattr(lengths, "dtype", np.dtype(object)).kind
         wrong = kind not in "iu" or lengths.shape != (examples,)
-        if wrong or (
-            isinstance(lengths, np.ndarray)
-            and ((lengths < 0) | (lengths > steps)).any()
-        ):
+        looks = not wrong and isinstance(lengths, np.ndarray)
+        if wrong or (looks and ((lengths < 0) | (lengths > steps)).any()):
             raise ValueError(
                 f"unroll: lengths must be an array of {examples} integers from 0 to "
                 f"{steps}, one for each example, not {lengths!r}"
@@ -238,9 +225,7 @@ def state_arrays(state: State, name: str = "state") -> dict[str, Array]:
 
 
 def state_of(arrays: Mapping[str, Array], like: State, name: str = "state") -> State:
-    """The state that `state_arrays` took apart, put together again in the form of
-    `like`.
-    """
+    """The state that `state_arrays` took apart, in the form of `like`."""
     if isinstance(like, (tuple, list)):
         parts = enumerate(like)
         return tuple(state_of(arrays, part, f"{name}.{k}") for k, part in parts)

@@ -11,11 +11,10 @@ them, in the simplex: not negative, sum at most 1. There are three ways to find 
     by time         the word written after, or before, the one just read:
                     `temporal_links`, `follow_links`
 
-All of it is differentiable, so the controller learns to use its memory as you learn to
-use a computer. The functions below are the equations, in the order in which a step
-computes them; `DNC.__call__` is the step. The three large ones are in
-`fused/addressing.py`, each with its plain definition. Shapes: B examples, N words of W
-numbers, R read heads, H write heads.
+The functions below are the equations, in the order in which a step computes them;
+`DNC.__call__` is the step. The three large ones are in `fused/addressing.py`, each with
+its plain definition. Shapes: B examples, N words of W numbers, R read heads, H write
+heads.
 
 Where the paper and the released program differ, this follows the program: strengths are
 softplus, not oneplus = 1 + softplus (`strength`); no gradient flows from usage into the
@@ -51,10 +50,7 @@ EPSILON = 1e-6
 
 
 def _product(factors):
-    """The product of (B, K, N) over its K rows.
-
-    Exact in value and gradient also where some are zero.
-    """
+    """The product of (B, K, N) over its K rows, exact also where some are zero."""
     return functools.reduce(operator.mul, p.unstack(factors, axis=1))
 
 
@@ -99,9 +95,8 @@ def allocations(usage, gates) -> Tensor:
 
 
 def follow_links(links, read) -> Tensor:
-    """Where last step's read weightings lead, (B, R, 2 H, N).
-
-    First along each head's links back in time, L^T w, then forward, L w.
+    """Where last step's read weightings lead, (B, R, 2 H, N): along each head's links
+    back in time, L^T w, then forward, L w.
     """
     read = p.expand_dims(read, 1)  # (B, 1, R, N)
     ways = [read @ links, read @ p.swapaxes(links, -1, -2)]  # each (B, H, R, N)
@@ -152,18 +147,11 @@ class DNC(Core):
         dtype: npt.DTypeLike = np.float32,
         seed: Seed = 0,
     ):
-        """See the class. Long because of its arguments."""
         output_size = hidden_size if output_size is None else output_size
-        self._set_sizes(
-            input_size=input_size,
-            mem_slots=mem_slots,
-            word_size=word_size,
-            hidden_size=hidden_size,
-            read_heads=read_heads,
-            write_heads=write_heads,
-            layers=layers,
-            output_size=output_size,
-        )
+        sizes = {"input_size": input_size, "hidden_size": hidden_size, "layers": layers}
+        sizes |= {"mem_slots": mem_slots, "word_size": word_size}
+        sizes |= {"read_heads": read_heads, "write_heads": write_heads}
+        self._set_sizes(**sizes, output_size=output_size)
         if controller not in CONTROLLERS or strength not in STRENGTHS:
             raise ValueError(
                 f"DNC: controller must be one of {CONTROLLERS} and strength one of "
@@ -210,7 +198,7 @@ class DNC(Core):
         return [memory, usage, links, precedence, write, read, words]
 
     def initial_state(self, batch_size: int) -> State:
-        """An empty memory, for a batch: zeros of the shapes of the state."""
+        """An empty memory, for a batch."""
         zeros = [self.zeros(*shape) for shape in self._shapes(batch_size)]
         if isinstance(self.controller, Core):
             return *zeros, self.controller.initial_state(batch_size)
@@ -219,10 +207,9 @@ class DNC(Core):
     def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
         """One step: inputs (B, input_size), state -> output (B, output_size), state.
 
-        `trace`, a list, receives one dict of arrays for the step: "write" (B, H, N) and
-        "read" (B, R, N), the weightings, and "usage" (B, N), "allocation_gates" and
-        "write_gates" (B, H), "free_gates" (B, R), "read_modes" (B, R, 2 H + 1): back,
-        forward, content.
+        `trace` receives the step's weightings "write" (B, H, N) and "read" (B, R, N),
+        "usage" (B, N), "allocation_gates" and "write_gates" (B, H), "free_gates" (B,
+        R), and "read_modes" (B, R, 2 H + 1): back, forward, content.
         """
         self._check_inputs(inputs, None, self.input_size)
         *arrays, _ = state
@@ -260,10 +247,7 @@ class DNC(Core):
         return x if self.clip is None else p.clip(x, a_min=-self.clip, a_max=self.clip)
 
     def _interface(self, hidden) -> dict[str, Tensor]:
-        """What the heads are told, by name.
-
-        Vectors (B, heads, columns) and numbers (B, heads).
-        """
+        """The words to the heads, by name: (B, heads, columns) and (B, heads)."""
         parts = p.split(self.interface(hidden), self._cuts, axis=1)
         told = {
             name: p.reshape(part, (-1, *shape))
@@ -287,11 +271,7 @@ class DNC(Core):
         return g_w * (g_a * a + (1 - g_a) * c)
 
     def _address_reading(self, memory, links, read, told):
-        """w = sum_m pi_m (way m), (B, R, N).
-
-        The ways are back and forward in time, by the links of each write head, and by
-        content.
-        """
+        """w = sum_m pi_m (way m), (B, R, N): back and forward in time, by content."""
         c = content_weights(told["read_keys"], memory, told["read_strengths"])
         ways = [follow_links(links, read), p.expand_dims(c, 2)]
         shares = p.expand_dims(told["read_modes"], -1)  # (B, R, 2 H + 1, 1)

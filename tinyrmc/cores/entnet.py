@@ -19,6 +19,7 @@ from ..backend import Array
 from ..errors import Seed, check_number, generator
 from ..fused import lstm_gates
 from .core import Core, Inputs, State, Step, Trace
+from .lstm import Cells
 
 TINY = 1e-12
 
@@ -29,10 +30,7 @@ def prelu(x: Array | Tensor, slope: Array | Tensor) -> Tensor:
 
 
 def normalised(h: Array | Tensor) -> Tensor:
-    """Each row of h (..., F) divided by its length.
-
-    A row shorter than 1e-6 has no direction worth keeping, and stays as it is.
-    """
+    """Each row of h (..., F) divided by its length, unless that is below 1e-6."""
     square = p.sum(p.square(h), axis=-1, keepdims=True)
     return h / p.sqrt(p.where(square.data.real > TINY, square, 1.0))
 
@@ -52,10 +50,10 @@ class EntNet(Core):
     question q = s.
 
     The slots start as their keys. The keys are learned, and so is phi's slope for each
-    unit, 1 at first. Three things differ from the paper. Its last layer R is left to
-    the task here. Its encoder, a masked sum of words, is a linear layer here, since a
-    step's input is a vector. And q, which is separate there, is the step's input, since
-    the tasks show the question at every step. State (B, N, F); output (B, F).
+    unit, 1 at first. Three things differ from the paper: its last layer R is left to
+    the task, its encoder, a masked sum of words, is a linear layer, and q is the step's
+    input, since the tasks show the question at every step. State (B, N, F); output
+    (B, F).
 
     Args:
         input_size: width of an input.
@@ -87,18 +85,14 @@ class EntNet(Core):
         self.slope = Parameter(np.ones(F, dtype))
 
     def initial_state(self, batch_size: int) -> Tensor:
-        """The keys, for each example: (B, N, F).
-
-        They are learned: call this inside the Tape, or nothing flows back to them here.
-        """
+        """The keys, for each example: (B, N, F). Call this inside the Tape."""
         # of its own: `broadcast_to` shows the Parameter's
         return self.keys + self.zeros(batch_size, 1, 1)
 
     def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
-        """One step: inputs (B, input_size), state (B, N, F) -> output (B, F).
+        """One step: inputs (B, input_size), state (B, N, F) -> output (B, F), state.
 
-        Also returns the next state (B, N, F). `trace`, a list, receives one dict of
-        arrays for the step: "gates" and "answers", p, both (B, N).
+        `trace` receives the step's "gates" and "answers", p, both (B, N).
         """
         self._check_inputs(inputs, None, self.input_size)
         self._check_state(state, inputs.shape[0], self.mem_slots, self.mem_size)
@@ -114,7 +108,7 @@ class EntNet(Core):
         return prelu(s + self.H(u), self.slope)[:, 0], h
 
 
-class EntNetBank(Core):
+class EntNetBank(Cells):
     """A bank of J LSTM cells on the same input, with their outputs summed.
 
     This is the EntNet of the RMC paper. For cell j
@@ -124,12 +118,10 @@ class EntNetBank(Core):
         output sum_j h_j
 
     The paper says that the cells are LSTMs, how many, how wide, and that their states
-    are summed. The rest is our choice, modelled on the network that it is named after.
-    The cells share W and U. Each has a key, appended to its input. That amounts to a
-    bias b_j of its own, and is written as one. Its standard deviation is 1 at first, or
-    the cells would hardly differ. There is no further gate, since an LSTM has them. Of
-    the two states, the hidden ones are summed. State (h, c), each (B, J, F), starting
-    at zero; output (B, F).
+    are summed. The rest is our choice, modelled on the network that it is named after:
+    the cells share W and U, and each has a key, appended to its input, which amounts to
+    a bias b_j of its own. Its standard deviation is 1 at first, or the cells would
+    hardly differ. State (h, c), each (B, J, F), starting at zero; output (B, F).
 
     Args:
         input_size: width of an input.
@@ -151,31 +143,23 @@ class EntNetBank(Core):
         seed: Seed = 0,
     ):
         self._set_sizes(input_size=input_size, cells=cells, hidden_size=hidden_size)
-        self.output_size = hidden_size
+        self.output_size, self.state_shape = hidden_size, (cells, hidden_size)
         self.forget_bias = check_number("EntNetBank", "forget_bias", forget_bias)
         dtype = nn.check_dtype("EntNetBank", dtype)
         rng, std = generator(seed), (input_size + hidden_size) ** -0.5
 
         def weight(rows, std):
-            return Parameter(
-                nn.truncated_normal(rng, (rows, 4 * hidden_size), std, dtype)
-            )
+            shape = rows, 4 * hidden_size
+            return Parameter(nn.truncated_normal(rng, shape, std, dtype))
 
         self.W = weight(input_size, std)
         self.U = weight(hidden_size, std)
         self.keys = weight(cells, 1.0)
 
-    def initial_state(self, batch_size: int) -> tuple[Array, Array]:
-        """(h, c) of zeros, each (B, J, F)."""
-        shape = self.cells, self.hidden_size
-        return self.zeros(batch_size, *shape), self.zeros(batch_size, *shape)
-
     def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
         """One step: inputs (B, input_size), state (h, c) -> output (B, F), state."""
         self._check_inputs(inputs, None, self.input_size)
-        for array in state:
-            self._check_state(array, inputs.shape[0], self.cells, self.hidden_size)
-        hidden, cell = state
+        hidden, cell = self._checked(state, inputs.shape[0])
         from_input = p.expand_dims(p.matmul(inputs, self.W), 1)  # (B, 1, 4 F)
         z = from_input + p.matmul(hidden, self.U) + self.keys  # (B, J, 4 F)
         hidden, cell = lstm_gates(z, cell, forget_bias=self.forget_bias)

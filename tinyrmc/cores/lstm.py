@@ -37,14 +37,31 @@ class _OverTime(Core):
         return list(p.unstack(outputs)), state
 
     def over_time(self, inputs: Tensor, state: State, lengths, is_first) -> Step:
-        """`unroll` with time first: inputs (T, B, input_size) -> (T, B, output_size).
-
-        Also returns the last state. `is_first` is still (B, T).
+        """`unroll` with time first: inputs (T, B, input_size) -> (T, B, output_size),
+        last state. `is_first` is still (B, T).
         """
         raise NotImplementedError
 
 
-class LSTM(_OverTime):
+class Cells(Core):
+    """LSTM cells of any form: the state is (h, c), two arrays (B, *state_shape) that
+    start at zero.
+    """
+
+    state_shape: tuple[int, ...]
+
+    def initial_state(self, batch_size: int) -> tuple[Array, Array]:
+        """(h, c) of zeros."""
+        shape = self.state_shape
+        return self.zeros(batch_size, *shape), self.zeros(batch_size, *shape)
+
+    def _checked(self, state: State, batch: int) -> State:
+        for array in state:
+            self._check_state(array, batch, *self.state_shape)
+        return state
+
+
+class LSTM(Cells, _OverTime):
     """One LSTM layer.
 
         z = [x, h] W + b, in the order i, j, f, o
@@ -68,32 +85,24 @@ class LSTM(_OverTime):
         seed: Seed = 0,
     ):
         self._set_sizes(input_size=input_size, hidden_size=hidden_size)
-        self.output_size = hidden_size
+        self.output_size, self.state_shape = hidden_size, (hidden_size,)
         self.forget_bias = check_number("LSTM", "forget_bias", forget_bias)
         rng = generator(seed)
         seen, gates = input_size + hidden_size, 4 * hidden_size
         self.gates = Linear(seen, gates, dtype=dtype, seed=rng)
         self.gates.bias = Parameter(truncated_normal(rng, gates, seen**-0.5, dtype))
 
-    def initial_state(self, batch_size: int) -> tuple[Array, Array]:
-        """(h, c) of zeros, each (B, hidden_size)."""
-        size = self.hidden_size
-        return self.zeros(batch_size, size), self.zeros(batch_size, size)
-
     def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
         """One step: inputs (B, input_size), state (h, c) -> output (B, hidden_size)."""
         self._check_inputs(inputs, None, self.input_size)
-        for array in state:
-            self._check_state(array, inputs.shape[0], self.hidden_size)
-        hidden, cell = state
+        hidden, cell = self._checked(state, inputs.shape[0])
         z = self.gates(p.concatenate([inputs, hidden], axis=1))
         hidden, cell = lstm_gates(z, cell, forget_bias=self.forget_bias)
         return hidden, (hidden, cell)
 
     def over_time(self, inputs: Tensor, state: State, lengths, is_first) -> Step:
         """One entry on the tape for all steps."""
-        for array in state:
-            self._check_state(array, inputs.shape[1], self.hidden_size)
+        self._checked(state, inputs.shape[1])
         weights = self.gates.weight, self.gates.bias
         begins = None if is_first is None else is_first.T
         outputs, *state = lstm(
@@ -140,10 +149,7 @@ class DeepLSTM(_OverTime):
         return tuple(layer.initial_state(batch_size) for layer in self.layers)
 
     def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
-        """One step: inputs (B, input_size) -> output (B, layers * hidden_size).
-
-        Also returns the next state.
-        """
+        """One step: inputs (B, input_size) -> output (B, layers * hidden_size)."""
         return self._through(LSTM.__call__, inputs, state)
 
     def over_time(self, inputs: Tensor, state: State, lengths, is_first) -> Step:
@@ -212,7 +218,7 @@ class RNN(Core):
         return hidden, hidden
 
 
-class ConvLSTM(Core):
+class ConvLSTM(Cells):
     """An LSTM whose products are convolutions: each place sees its surroundings.
 
         z = conv([x, h], W) + b, in the order i, j, f, o
@@ -246,14 +252,10 @@ class ConvLSTM(Core):
         self.input_shape = height, width, in_channels
         self.input_size = height * width * in_channels
         self.output_size = height * width * channels
+        self.state_shape = height, width, channels
         self.forget_bias = check_number("ConvLSTM", "forget_bias", forget_bias)
         seen, gates = in_channels + channels, 4 * channels
         self.gates = Conv2d(seen, gates, kernel, "SAME", dtype=dtype, seed=seed)
-
-    def initial_state(self, batch_size: int) -> tuple[Array, Array]:
-        """(h, c) of zeros, each (B, height, width, channels)."""
-        shape = *self.input_shape[:2], self.channels
-        return self.zeros(batch_size, *shape), self.zeros(batch_size, *shape)
 
     def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
         """One step: inputs (B, height, width, in_channels), state (h, c) -> output."""
@@ -261,9 +263,7 @@ class ConvLSTM(Core):
         shape = (self.input_size,) if in_a_row else self.input_shape
         self._check_inputs(inputs, None, *shape, hint="see input_shape")
         batch = inputs.shape[0]
-        for array in state:
-            self._check_state(array, batch, *self.input_shape[:2], self.channels)
-        hidden, cell = state
+        hidden, cell = self._checked(state, batch)
         maps = p.reshape(inputs, (batch, *self.input_shape))
         z = self.gates(p.concatenate([maps, hidden], axis=-1))  # (B, H, W, 4 channels)
         hidden, cell = lstm_gates(z, cell, forget_bias=self.forget_bias)

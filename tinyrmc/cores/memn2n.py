@@ -43,9 +43,8 @@ from .core import Constant, Trace
 
 
 def floor_of(owner: str, size: int, relu: float) -> Constant | None:
-    """The least value of each of `size` units: 0 for the last ones, a fraction `relu`.
-
-    None if there are no such units. ValueError names the owner of a bad `relu`.
+    """The least value of each of `size` units: 0 for the last ones, a fraction `relu`;
+    None if there are no such units.
     """
     if not 0 <= check_number(owner, "relu", relu) <= 1:
         raise ValueError(f"{owner}: relu must be from 0 to 1, not {relu}")
@@ -70,9 +69,8 @@ class Encoding:
         (1 - 2j/J), where J is the number of words of the sentence. "released": the one
         in the authors' program, centred, with one J for all sentences: the `longest`
         one and its age, which counts as its last word.
-    scale: a factor for all of it. The program has twice what is printed, which looks
-        harmless, but with the printed scale the program's twenty epochs of linear start
-        are too few for task 16 of bAbI.
+    scale: a factor for all of it. The program has twice what is printed; with the
+        printed scale its twenty epochs of linear start are too few for task 16 of bAbI.
     longest: words of the longest sentence; "released" needs it.
     """
 
@@ -89,10 +87,9 @@ class Encoding:
         return 1 if self.kind == "bag" else 2
 
     def rows(self, sentences: Sequence[Sequence[int]], words: int) -> np.ndarray:
-        """The x of sentences, given as ids below `words`: (S, halves * words).
+        """The x of sentences of ids below `words`, without ages: (S, halves * words).
 
-        They lack the columns of ages. ValueError for a sentence longer than `longest`,
-        where places depend on that.
+        ValueError for a sentence longer than `longest`, where places depend on that.
         """
         most = max(map(len, sentences), default=0)
         if self.kind == "released" and most > self.longest:
@@ -111,19 +108,16 @@ class Encoding:
     def along(self, size: int) -> np.ndarray:
         """a (d,), how far each unit listens to the place."""
         k = np.arange(1, size + 1)
-        return 2 * (k / size - 0.5) if self.kind == "printed" else self._centred(k)
+        if self.kind == "printed":
+            return 2 * (k / size - 0.5)
+        return 2 * (k - (size + 1) / 2) / size
 
     def of_age(self, size: int) -> np.ndarray:
-        """What T is multiplied by, (d,): in the program the age is a sentence's last
-        word.
-        """
+        """The factor of T, (d,): in the program the age is a sentence's last word."""
         if self.kind != "released":
             return np.ones(size)
         last = self._place(self.longest + 1, 0)
         return self.scale * (0.5 + last * self.along(size))
-
-    def _centred(self, k: np.ndarray) -> np.ndarray:
-        return 2 * (k - (len(k) + 1) / 2) / len(k)
 
     def _place(self, j: int, length: int) -> float:
         """b_j of the word j = 1, 2 .. of a sentence of this length."""
@@ -140,10 +134,8 @@ class MemN2N(nn.Module):
     """One or more memory networks, side by side on the same stories.
 
     Several `networks` R differ in their first weights alone: restarts, of which you
-    take the best. Network r is the same however many there are. One product serves all
-    of them.
-
-    It takes whole stories, so it is no `Core`. With words V, slots N, hops K:
+    take the best. It takes whole stories, so it is no `Core`. With words V, slots N,
+    hops K:
 
         adjacent    tables (R, K + 1, V + N, d): A^1, C^1 = A^2, .. C^K = W^T; B = A^1
         layerwise   tables (R, 2, V + N, d): A and C, the same in every hop; a matrix H
@@ -236,8 +228,7 @@ class MemN2N(nn.Module):
         linear: without the softmax over memories, which is how training may start.
         empty: bool (B, M), the memories that must not be looked at. Without it, those
             whose row is zero have the score 0 and say nothing, but take their share of
-            the softmax, as in the authors' program. A story must have one that is not
-            empty.
+            the softmax, as in the authors' program.
         trace: a list that receives a dict for each hop: "weights" p (B, R, M).
         """
         tables = self._matrices()
@@ -304,10 +295,9 @@ class TextMemN2N(nn.Module):
     from u = 0.1. After each hop a part of the units go through a ReLU, and the next
     word is softmax(W u). No biases.
 
-    It is called like a recurrent network, but its state is not computed: it is the last
-    N - 1 words, (B, N - 1), the oldest first, and -1 where there is no word yet. Such
-    memories are not looked at. Each word shares all memories but one with the next, so
-    for T words in a row N + T - 1 are embedded, not T N.
+    It is called like a recurrent network, but its state is the last N - 1 words,
+    (B, N - 1), the oldest first, and -1 where there is no word yet. Each word shares
+    all memories but one with the next, so for T words N + T - 1 are embedded, not T N.
 
     Args:
         words: V, the number of words.
@@ -356,10 +346,7 @@ class TextMemN2N(nn.Module):
         noise: None = None,
         trace: Trace = None,
     ) -> tuple[Tensor, Array]:
-        """Tokens (B, T) and the tokens after them -> -log p of each (B, T), state.
-
-        There is no dropout, and so no use for `noise`.
-        """
+        """Tokens (B, T) and the tokens after them -> -log p of each (B, T), state."""
         u, state = self.unroll(tokens, state, trace)
         return linear_cross_entropy(u, self.W, targets), state
 

@@ -16,16 +16,13 @@ in brackets are equations.
     | candidate (7)      | g_psi(m~)              | tanh of it                         |
 
 The scale of attention, 1 / sqrt(K), is equation 1's. The authors' module had 1 /
-sqrt(2K + V) until November 2018, after the paper, so the paper's experiments probably
-used that one.
+sqrt(2K + V) until November 2018, so the paper's experiments probably used that one.
 
 On nth farthest with four vectors the fourth row decides: without it neither form
-learns, with it both do, with each of three seeds (benchmarks/README.md, "Paper and
-release"). With eight vectors the paper's form stays behind even with it. Each form can
-have that row as the other has it: `qkv_norm`.
+learns, with it both do (benchmarks/README.md, "Paper and release"). Each form can have
+that row as the other has it: `qkv_norm`.
 
-Why the identity? All slots share all weights, so slots that start equal stay equal for
-ever.
+Why the identity? All slots share all weights: slots that start equal stay equal.
 """
 
 from __future__ import annotations
@@ -49,10 +46,7 @@ from .core import Constant, Core, Inputs, State, Step, Steps, Trace
 
 
 def identity_memory(mem_slots: int, mem_size: int, dtype: npt.DTypeLike) -> np.ndarray:
-    """The released first memory (N, F), which tells the slots apart.
-
-    It is the identity, padded with zeros or cut to the first F columns.
-    """
+    """The released first memory (N, F): the identity, padded with zeros or cut."""
     return np.eye(mem_slots, mem_size, dtype=dtype)
 
 
@@ -90,9 +84,8 @@ class _Memory(Core):
         return memory
 
     def _as_rows(self, inputs: Inputs, leading: int = 1) -> Array | Tensor:
-        """Inputs as rows (..., n, input_size) after `leading` axes of any length.
-
-        They come as vectors or, if the core has `input_rows`, as matrices.
+        """Inputs, vectors or matrices, as rows (..., n, input_size) after `leading`
+        axes of any length.
         """
         rows = () if self.input_rows is None else (self.input_rows,)
         shape = (*[None] * leading, *rows, self.input_size)
@@ -100,7 +93,6 @@ class _Memory(Core):
         return inputs if rows else p.expand_dims(inputs, leading)
 
     def _check_memory(self, array: Any, inputs: Inputs) -> None:
-        """TypeError or ValueError unless an array of the state fits, (B, N, F)."""
         self._check_state(array, inputs.shape[0], self.mem_slots, self.mem_size)
 
 
@@ -156,16 +148,10 @@ class RelationalMemory(_Memory):
         activate_final: bool = False,
         qkv_norm: bool = True,
     ):
-        """See the class. Long because of its arguments."""
-        self._size(
-            *(key_size, input_rows),
-            input_size=input_size,
-            mem_slots=mem_slots,
-            head_size=head_size,
-            num_heads=num_heads,
-            attention_mlp_layers=attention_mlp_layers,
-            num_blocks=num_blocks,
-        )
+        sizes = {"input_size": input_size, "mem_slots": mem_slots}
+        sizes |= {"head_size": head_size, "num_heads": num_heads}
+        sizes |= {"attention_mlp_layers": attention_mlp_layers}
+        self._size(key_size, input_rows, **sizes, num_blocks=num_blocks)
         dtype = check_dtype("RelationalMemory", dtype)
         if gate_style not in ("unit", "memory", None):
             raise ValueError(
@@ -207,15 +193,13 @@ class RelationalMemory(_Memory):
         trace: Trace = None,
         mask: Array | None = None,
     ) -> Step:
-        """One step: inputs (B, input_size) or (B, n, input_size), state (B, N, F).
+        """One step: inputs (B, input_size) or (B, n, input_size), state (B, N, F) ->
+        output (B, N F), next state.
 
-        Returns the output (B, N F) and the next state (B, N, F).
-
-        `trace`, a list, receives one dict of arrays for the step: "attention" (B, H, N,
-        N + n) of the last block, and "input_gate", "forget_gate" (B, N, F or 1).
-        Without it nothing is kept. `mask`, bool (..., N + n, N + n) with leading axes
-        that broadcast to (B, H), says which rows may attend to which in this step: the
-        slots come first, then the rows of the input.
+        `trace` receives the step's "attention" (B, H, N, N + n) of the last block, and
+        "input_gate", "forget_gate" (B, N, F or 1). `mask`, bool (..., N + n, N + n)
+        with leading axes that broadcast to (B, H), says which rows may attend to which:
+        the slots come first, then the rows of the input.
         """
         return self._step(*self._prepare(self._as_rows(inputs)), state, trace, mask)
 
@@ -256,10 +240,7 @@ class RelationalMemory(_Memory):
         return outputs, memories[-1]
 
     def _prepare_all(self, inputs: Inputs) -> Iterable[tuple]:
-        """The inputs (B, T, ...) projected, and their part of the gates.
-
-        These need no memory, so they are computed for all steps at once.
-        """
+        """The inputs (B, T, ...) projected, and their part of the gates."""
         inputs = p.swapaxes(self._as_rows(inputs, leading=2), 0, 1)
         rows, from_input = self._prepare(inputs)  # (T, B, n, F), (T, B, 1, G)
         if from_input is None:
@@ -267,10 +248,8 @@ class RelationalMemory(_Memory):
         return zip(p.unstack(rows), p.unstack(from_input), strict=True)
 
     def _prepare(self, inputs: Inputs) -> tuple[Tensor, Tensor | None]:
-        """What depends on the inputs alone.
-
-        x' (..., n, F), and x' W_x with both biases of the gates (..., 1, G); None
-        without gates.
+        """Of the inputs alone: x' (..., n, F), and x' W_x with both biases of the gates
+        (..., 1, G), or None without gates.
         """
         rows = self.input_projection(inputs)
         if self.gate_style is None:
@@ -295,10 +274,8 @@ class RelationalMemory(_Memory):
         return p.reshape(memory, (memory.shape[0], -1)), memory
 
     def _attend(self, rows, memory, seen, mask):
-        """The block, num_blocks times.
-
-        In the last one only the slots ask and are refined: the input rows' own result
-        would never be used.
+        """The block, num_blocks times. In the last one only the slots ask and are
+        refined: the input rows' own result would never be used.
         """
         sizes = {"num_heads": self.num_heads, "key_size": self.key_size}
         for number, block in enumerate(self.blocks):
@@ -351,16 +328,10 @@ class PaperRelationalMemory(_Memory):
         *,
         qkv_norm: bool = False,
     ):
-        """See the class. Long because of its arguments."""
         name = "PaperRelationalMemory"
-        self._size(
-            *(key_size, None),
-            input_size=input_size,
-            mem_slots=mem_slots,
-            head_size=head_size,
-            num_heads=num_heads,
-            attention_mlp_layers=attention_mlp_layers,
-        )
+        sizes = {"input_size": input_size, "mem_slots": mem_slots}
+        sizes |= {"head_size": head_size, "num_heads": num_heads}
+        self._size(key_size, None, **sizes, attention_mlp_layers=attention_mlp_layers)
         dtype = check_dtype(name, dtype)
         if initial_memory not in ("random", "identity"):
             raise ValueError(
@@ -413,9 +384,9 @@ class PaperRelationalMemory(_Memory):
         }
 
     def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
-        """One step: inputs (B, input_size), state (m, h) -> flatten(h) (B, N F).
+        """One step: inputs (B, input_size), state (m, h) -> flatten(h) (B, N F), state.
 
-        And the next (m, h). `trace` as for RelationalMemory, with an "output_gate" too.
+        `trace` as for RelationalMemory, with an "output_gate" too.
         """
         x = self.input_projection(self._as_rows(inputs)[:, 0])  # (B, F)
         for array in state:

@@ -1,6 +1,4 @@
-"""The attention of a trained memory: pictures, tables and a page of what `probes.py`
-measures and tests.
-"""
+"""The attention of a trained memory: pictures, tables and a page of `probes.py`."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ Floors = Mapping[str, Mapping[str, float]]  # what `Task.references` gives
 
 
 def to_show(model: Any, questions: Questions) -> np.ndarray:
-    """Rows for the page: figure 3's cases, then the first examples, then the first of
-    those that are answered wrongly.
-    """
+    """Rows for the page: figure 3's cases, the first examples, the first wrong ones."""
     answers = probes.traces(model, questions.inputs).logits.argmax(-1)
     wrong = np.flatnonzero(answers != questions.targets)
     first = range(min(IN_PAGE, len(questions.targets)))
@@ -43,9 +39,8 @@ def to_show(model: Any, questions: Questions) -> np.ndarray:
 
 def _verdict(questions: Questions, seen: Traces, row: int) -> str:
     answer, target = int(seen.logits[row].argmax()), int(questions.targets[row])
-    return (
-        f"Answer {answer}, {'right' if answer == target else f'wrong, it is {target}'}"
-    )
+    right = "right" if answer == target else f"wrong, it is {target}"
+    return f"Answer {answer}, {right}"
 
 
 # --- Pictures -------------------------------------------------------------------------
@@ -140,7 +135,24 @@ def tables(found: Found, floors: Floors) -> list[tuple[str, str, Rows]]:
     """[(heading, explanation, rows)] of what `probes.analyse` has found. Each table has
     a head of two rows.
     """
-    mark, described = found["mark"], [_where_attention_goes(found)]
+    mark, held = found["mark"], found["holders"]
+    says = (
+        f"To the input, to the slots that took in the {mark}, and to the others, "
+        "before it came, when it came and after: the mean over the slots that ask and "
+        f"over {found['examples']:,} held-out sequences. By intake (attention to the "
+        "input times input gate), the fewest slots with half of it are "
+        f"{held['mean number']:.1f} of {found['slots']}; one alone has "
+        f"{percent(held['largest share'])}, where all alike would have "
+        f"{percent(held['uniform share'])}. Uniform: attention to everything alike."
+    )
+    names = {"input": "the input", "holders": "took it in", "others": "other slots"}
+    columns = [(place, period) for place in PLACES for period in PERIODS]
+    above = [names[place] if period == PERIODS[0] else "" for place, period in columns]
+    rows = [["to", *above], [f"the {mark}:", *(period for _, period in columns)]]
+    for name, table in found["attention"].items():
+        values = [percent(table[place][period]) for place, period in columns]
+        rows.append([name, *values])
+    described = [("How much attention goes where", says, rows)]
     says = (
         f"Slots are reset to their first value right after the {mark}, or swapped with "
         "another sequence's after the last step. In brackets, the floors. Each "
@@ -159,32 +171,8 @@ def tables(found: Found, floors: Floors) -> list[tuple[str, str, Rows]]:
     return described
 
 
-def _where_attention_goes(found: Found) -> tuple[str, str, Rows]:
-    mark, held = found["mark"], found["holders"]
-    says = (
-        f"To the input, to the slots that took in the {mark}, and to the others, "
-        "before it came, when it came and after: the mean over the slots that ask and "
-        f"over {found['examples']:,} held-out sequences. By intake (attention to the "
-        "input times input gate), the fewest slots with half of it are "
-        f"{held['mean number']:.1f} of {found['slots']}; one alone has "
-        f"{percent(held['largest share'])}, where all alike would have "
-        f"{percent(held['uniform share'])}. Uniform: attention to everything alike."
-    )
-    names = {"input": "the input", "holders": "took it in", "others": "other slots"}
-    columns = [(place, period) for place in PLACES for period in PERIODS]
-    above = [names[place] if period == PERIODS[0] else "" for place, period in columns]
-    rows = [["to", *above], [f"the {mark}:", *(period for _, period in columns)]]
-    for name, table in found["attention"].items():
-        rows.append(
-            [name, *(percent(table[place][period]) for place, period in columns)]
-        )
-    return "How much attention goes where", says, rows
-
-
 def _accuracy_rows(test: str, hows: list[str], found: Found, floors: Floors) -> Rows:
-    """The rows of a test, the columns once for each metric: what the intact network
-    gets, then what each change does to it, then the floors.
-    """
+    """The rows of a test: the intact network, what each change does to it, floors."""
     intact, words = found["intact"], _words(found["mark"])
     each = [(metric, how) for metric in intact for how in hows]
     above = [metric.replace("_", " ") if how == hows[0] else "" for metric, how in each]
@@ -218,12 +206,11 @@ def page(
     """One HTML page that holds questions, what the network did with them (`seen`), and
     the tables.
 
-    If `model` is given, and is one that `pages.network` can write, the page holds it
-    and computes all that itself, even when its reader wipes slots or cuts attention. As
-    many examples are kept as fit into PAGE_BYTES, but at least the first.
+    If `model` is one that `pages.network` can write, the page computes all that itself,
+    even when its reader wipes slots or cuts attention. As many examples are kept as fit
+    into PAGE_BYTES, but at least the first.
     """
     network = pages.network(model)
-    steps, heads, slots, columns = seen.attention.shape[1:]
     held = probes.holders(probes.shares(seen, questions.marked))
     examples: list[dict[str, Any]] = []
     size = 0
@@ -245,19 +232,15 @@ def page(
         if examples and size > PAGE_BYTES:
             break
         examples.append(example)
+    sizes = "steps", "heads", "slots", "columns"
+    heads = "heading", "says", "rows"
     data = {
         "title": title,
         "mark": questions.mark,
-        "steps": steps,
-        "heads": heads,
-        "slots": slots,
-        "columns": columns,
+        **dict(zip(sizes, seen.attention.shape[1:], strict=True)),
         "network": network,
         "examples": examples,
-        "tables": [
-            {"heading": heading, "says": says, "rows": rows}
-            for heading, says, rows in described
-        ],
+        "tables": [dict(zip(heads, each, strict=True)) for each in described],
     }
     return pages.filled(TEMPLATE, data)
 

@@ -1,7 +1,6 @@
 """A level as an agent plays it: a film, a page, and what goes on in the agent.
 
-The levels are the held-out ones, with the random numbers that are used in testing. So
-what you see here is what `python -m tinyrmc evaluate` counts.
+Levels and random numbers are those that `python -m tinyrmc evaluate` counts.
 """
 
 from __future__ import annotations
@@ -47,16 +46,11 @@ def require_world(task: Task, name: str, path: Path) -> ActingTask:
 
 
 class Thoughts(NamedTuple):
-    """The network's view of T moments of B levels."""
+    """The network's view of T moments of B levels; see `Episode`."""
 
-    policy: np.ndarray
-    """(B, T, A) how likely each action was"""
-    values: np.ndarray
-    """(B, T) the score it still expected, discounted"""
-    attention: np.ndarray | None
-    """(B, T, H, N, N + n) of the memory's slots, to the slots and to n rows of input;
-    None where no slots attend
-    """
+    policy: np.ndarray  # (B, T, A)
+    values: np.ndarray  # (B, T)
+    attention: np.ndarray | None  # (B, T, H, N, N + n)
 
 
 def think(task: ActingTask, model: Any, trajectory: Batch) -> Thoughts:
@@ -106,32 +100,28 @@ def record(task: ActingTask, model: Any, level: int, greedy: bool = False) -> Ep
     frames.append(_frame(world, outcome.final or {}))
     boards, views, corners = (np.stack(each) for each in zip(*frames, strict=True))
     attention = [x.attention[0, 0] for x in thoughts if x.attention is not None]
-    size, sees_all = world.observation["view"].shape, boards.shape == views.shape
-
-    def column(name: str) -> np.ndarray:
-        return np.array([each[name][0, 0] for _, each, _ in steps])
-
+    (side, *_), sees_all = world.observation["view"].shape, boards.shape == views.shape
     return Episode(
-        level,
-        world.action_names,
-        world.legend,
-        boards,
-        views,
-        None if sees_all else corners - size[0] // 2,
-        size[0],
-        column("taken"),
-        column("gained"),
-        np.stack([each.policy[0, 0] for each in thoughts]),
-        np.stack([each.values[0, 0] for each in thoughts]),
-        np.stack(attention) if attention else None,
-        bool(steps[-1][1]["solved"][0, 0]),
-        world.ending(outcome, counted(len(steps), "step")),
+        level=level,
+        names=world.action_names,
+        legend=world.legend,
+        boards=boards,
+        views=views,
+        corners=None if sees_all else corners - side // 2,
+        window=side,
+        actions=np.array([each["taken"][0, 0] for _, each, _ in steps]),
+        rewards=np.array([each["gained"][0, 0] for _, each, _ in steps]),
+        policy=np.stack([each.policy[0, 0] for each in thoughts]),
+        values=np.stack([each.values[0, 0] for each in thoughts]),
+        attention=np.stack(attention) if attention else None,
+        solved=bool(steps[-1][1]["solved"][0, 0]),
+        ending=world.ending(outcome, counted(len(steps), "step")),
     )
 
 
 def once_more(world: World, levels: Batch, trajectory: Batch, noise: Array) -> Outcome:
-    """The outcome of the last step of a level, as `_steps` gives it: after `act` the
-    next level is already there. CHANGES `levels`.
+    """The outcome of the last step of a level, after which the next level is already
+    there. CHANGES `levels`.
     """
     taken, noise = trajectory["taken"][:, 0], noise[:, 0, 1 : 1 + world.noise]
     return world.step(levels, taken, noise, keep_final=True)
@@ -190,7 +180,7 @@ def page(title: str, episode: Episode) -> str:
     palette, codes = np.unique(flat, axis=0, return_inverse=True)
     codes = codes.reshape(-1).astype(np.uint8)  # worlds have some dozen colours
     boards, views = np.split(codes, [pictures[0].size // 3])
-    weights = None
+    weights: dict[str, Any] | None = None
     if episode.attention is not None:
         _, heads, slots, columns = episode.attention.shape  # (T, H, N, N + n)
         weights = {"heads": heads, "slots": slots, "columns": columns}
@@ -207,11 +197,10 @@ def page(title: str, episode: Episode) -> str:
         "corners": None if episode.corners is None else episode.corners.tolist(),
         "window": episode.window,
         "actions": episode.actions.tolist(),
-        "rewards": pages.rounded(episode.rewards, 4),
-        "values": pages.rounded(episode.values, 4),
-        "policy": pages.rounded(episode.policy, 4),
         "attention": weights,
     }
+    for name in ("rewards", "values", "policy"):
+        data[name] = pages.rounded(getattr(episode, name), 4)
     return pages.filled(TEMPLATE, data)
 
 

@@ -13,14 +13,11 @@ from ..training.tables import Curve, HeatMap, Table, Value
 
 Found = Mapping[str, Table]  # what a network is called -> what was found
 
-
 SHOWN = 20  # rows of a long heat map
 
 
 def cells(table: Table) -> text.Rows:
-    """A table, or its brief form, in words; of a long heat map some rows, ever farther
-    apart.
-    """
+    """A table, or its brief form, in words; of a long heat map some rows alone."""
     table = table.brief or table
 
     def words(value: Value) -> str:
@@ -50,8 +47,6 @@ def together(found: Found) -> text.Rows:
 def names(runs: Sequence[Sequence[str]]) -> tuple[str, list[str]]:
     """(the words that all runs have in common, those that each has besides), from the
     words that describe each run.
-
-    A single run has everything in common with itself.
     """
     common = [word for word in runs[0] if all(word in words for words in runs)]
     own = (", ".join(word for word in words if word not in common) for words in runs)
@@ -65,12 +60,10 @@ def draw(
     cores: list[str | None] | None = None,
     common: str = "",
 ) -> Path | None:
-    """Draw one examination of some networks into `folder`; returns the PNG file, or
-    None for tables, of which there is no picture.
+    """Draw one examination of some networks into `folder`: Curves or HeatMaps. Returns
+    the PNG file, or None for tables, of which there is no picture.
 
-    A Curve becomes a picture of curves, a HeatMap one of shades. `common`: what the
-    networks have in common, which stands below the name. OSError where it cannot be
-    written.
+    common: what the networks have in common. OSError where it cannot be written.
     """
     from . import figures
 

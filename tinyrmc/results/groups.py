@@ -96,7 +96,8 @@ def _folders(path: Path) -> list[Path]:
         parts = re.split("([0-9]+)", folder.name)
         return [int(part) if part.isdigit() else part for part in parts]
 
-    return sorted((x.parent for x in path.glob("*/config.json")), key=numbers_as_numbers)
+    found = (config.parent for config in path.glob("*/config.json"))
+    return sorted(found, key=numbers_as_numbers)
 
 
 def is_sweep(path: Path) -> bool:

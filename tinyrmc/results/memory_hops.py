@@ -1,8 +1,8 @@
 """The sentences that the hops of memory networks look at: counts, and a page that
 reads any story of known words.
 
-A task gives `Reading`s: see `Task.readings`. The strength of a memory in a hop is its
-weight p_i in the sum that the hop finds. A hop looks at the strongest one.
+The strength of a memory in a hop is its weight p_i in the sum that the hop finds. A hop
+looks at the strongest one.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class Reading:
 
 
 def shares(reading: Reading, rows: np.ndarray) -> list[float]:
-    """The shares of some stories in which each of these is a supporting fact: the
-    strongest memory of each hop, the last sentence, one at random. NaN for no stories.
+    """The shares of some stories in which these are a supporting fact: the strongest
+    memory of each hop, the last sentence, one at random. NaN for no stories.
     """
     if not len(rows):
         return [np.nan] * (reading.weights.shape[1] + 2)
@@ -134,12 +134,6 @@ def sentence(words: Sequence[str], end: str = ".") -> str:
     return f"{text[:1].upper()}{text[1:]}{end}"
 
 
-def _unit(reading: Reading) -> str:
-    if reading.linear:
-        return "Scores u · m: this network has no softmax over its memories yet."
-    return "Strengths in percent of all memories."
-
-
 def chosen(reading: Reading, rows: np.ndarray, each: int) -> list[list[int]]:
     """Of some rows the first `each` answered right, and as many answered wrong.
 
@@ -151,21 +145,18 @@ def chosen(reading: Reading, rows: np.ndarray, each: int) -> list[list[int]]:
     groups: list[list[int]] = [[], []]
     told: set[object] = set()  # stories: their numbers, and their sentences
     asked: set[object] = set()  # sentences with a question about them
-
-    def is_new(story: Story) -> bool:
-        return told.isdisjoint({story.number, story.sentences})
-
-    def asks_anew(story: Story) -> bool:
-        return (story.sentences, story.question) not in asked
-
     # the rarer ones choose first
     for k in sorted((0, 1), key=lambda k: len(own[k])):
-        for fits in (is_new, asks_anew):
+        for only_new in (True, False):
             for row in own[k]:
                 story = reading.stories[row]
-                if len(groups[k]) < each and fits(story):
+                names = {story.number, story.sentences}
+                fits = (story.sentences, story.question) not in asked
+                if only_new:
+                    fits = told.isdisjoint(names)
+                if len(groups[k]) < each and fits:
                     groups[k].append(row)
-                    told |= {story.number, story.sentences}
+                    told |= names
                     asked.add((story.sentences, story.question))
     return groups
 
@@ -190,11 +181,14 @@ def page(title: str, reading: Reading, task: int | None = None) -> str:
                 "facts": list(story.supporting),
             }
             examples.append(example)
+    unit = "Strengths in percent of all memories."
+    if reading.linear:
+        unit = "Scores u · m: this network has no softmax over its memories yet."
     data = {
         "title": title,
         "caveat": CAVEAT,
         "says": f"{SAYS} In percent.",
-        "unit": _unit(reading),
+        "unit": unit,
         "network": _network(reading),
         "examples": examples,
         # without the signs the table fits a phone
@@ -209,9 +203,7 @@ def _network(reading: Reading) -> dict[str, Any]:
     network, encoding = reading.network, reading.network.encoding
 
     def own(parameter: Tensor | None) -> str | None:
-        if parameter is None:
-            return None
-        return floats(parameter.data[reading.restart])
+        return None if parameter is None else floats(parameter.data[reading.restart])
 
     return {
         "words": list(reading.vocabulary),

@@ -1,8 +1,7 @@
 """Pages that load nothing from elsewhere: a template, what they share, and data.
 
-`core.js` computes in a page what a trained network computes. `network` gives it the
-weights, and `floats` writes any array so that its `numbers` can read it. What `coded`
-and `attention` write, the `letters` of `page.js` read.
+`core.js` computes in a page what a trained network computes: `network` gives it the
+weights. What `coded` and `attention` write, the `letters` of `page.js` read.
 """
 
 from __future__ import annotations
@@ -65,15 +64,12 @@ def rounded(value: Any, digits: int) -> Any:
 
 
 def network(model: Any) -> dict[str, Any] | None:
-    """All that `core.js` needs to compute what a network computes; None if it cannot.
-
-    It can if the network has a `RelationalMemory` that reads vectors as its `core`, and
-    an MLP as its `head`. Waits for the device.
+    """All that `core.js` needs to compute what a network computes; None unless its
+    `core` is a `RelationalMemory` that reads vectors, and its `head` an MLP.
     """
     core, head = getattr(model, "core", None), getattr(model, "head", None)
-    if not (isinstance(core, RelationalMemory) and isinstance(head, MLP)):
-        return None
-    if core.input_rows is not None:
+    known = isinstance(core, RelationalMemory) and isinstance(head, MLP)
+    if not known or core.input_rows is not None:
         return None
     gates = ("gate_inputs", "gate_memory") if core.gate_style else ()
     return {

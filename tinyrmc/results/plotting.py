@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,12 +16,10 @@ from .groups import core_of, group_runs, parts, task_word
 
 ELSEWHERE = "give python -m tinyrmc plot a writable place with --out"
 
-References = dict[str, dict[str, float]]  # metric -> label -> value
-
 
 def draw_run(run: Run, against: Sequence[str] = ("steps",)) -> list[Path]:
-    """The learning curve of one run and, if it has a checkpoint, its task's pictures,
-    in the run's directory; returns the paths.
+    """The learning curve of a run and, if it has a checkpoint, its task's pictures, in
+    its directory; returns the paths.
     """
     curve = draw_curves([run], run.path / "learning_curve.png", against)
     if not (run.checkpoint.exists() or run.previous_checkpoint.exists()):
@@ -46,7 +45,11 @@ def draw_curves(
     """
     from . import figures
 
-    require_png(out)
+    if out.suffix.lower() != ".png":
+        raise RunError(
+            f"cannot draw into {out}: pictures are PNG files; give --out a name that "
+            "ends in .png"
+        )
     for run in runs[1:]:
         if task_word(run.config) != task_word(runs[0].config):
             raise RunError(
@@ -74,38 +77,29 @@ def draw_curves(
             f"--against takes {', '.join(known)}, or several with commas between, not "
             f"{','.join(against)!r}"
         )
-    lines = {}
+    lines, measured = {}, {}  # of each group; and the metrics that it has values of
     for label, members in groups.items():
         unit, each = tasks[label].unit
         lines[label] = [
             [{**line, unit: line["samples"] * each} for line in run.metrics()]
             for run in members
         ]
-
-    def without(metric: str) -> list[str]:
-        """The groups in which this was never measured."""
-        return [
-            label
-            for label, of_group in lines.items()
-            if all(line.get(metric) is None for run in of_group for line in run)
-        ]
-
-    headline = task.watched
-    if lacking := without(headline):
-        raise RunError(
-            f"the runs of {lacking[0]!r} have no value of {headline}; leave them out"
-        )
-    references = _references(tasks)
-    metrics = [headline]
+        every = itertools.chain.from_iterable(lines[label])
+        values = itertools.chain.from_iterable(line.items() for line in every)
+        measured[label] = {name for name, value in values if value is not None}
+        if task.watched not in measured[label]:
+            raise RunError(
+                f"the runs of {label!r} have no value of {task.watched}; leave them out"
+            )
+    references, metrics = _references(tasks), [task.watched]
     if len(against) == 1:
-        split = f"{task.splits[0]}_"
+        shared, split = set.intersection(*measured.values()), f"{task.splits[0]}_"
         watched = [name for name in references if name.startswith(split)]
-        metrics += [n for n in watched if n != headline and not without(n)]
+        metrics += [name for name in watched if name in shared - {task.watched}]
     training = []  # batches of the task itself, where they are the watched network's
     if len(runs) == 1 and task.batches_watched:
-        training = [
-            line for line in lines[next(iter(groups))][0] if task.is_final(line)
-        ]
+        first = lines[next(iter(groups))][0]
+        training = [line for line in first if task.is_final(line)]
     cores = [core_of(members[0].config) for members in groups.values()]
     with explained(f"write {out}", ELSEWHERE):
         return figures.learning_curve(
@@ -113,32 +107,19 @@ def draw_curves(
         )
 
 
-def require_png(out: Path) -> None:
-    """RunError unless a picture's name ends as what it is."""
-    if out.suffix.lower() != ".png":
-        raise RunError(
-            f"cannot draw into {out}: pictures are PNG files; give --out a name that "
-            "ends in .png"
-        )
-
-
-def _references(tasks: Mapping[str, Task]) -> References:
-    """The reference values of {label of a group: task}.
-
-    A value that some groups do not share is named after those that do.
+def _references(tasks: Mapping[str, Task]) -> dict[str, dict[str, float]]:
+    """{metric: {name: value}} of {label of a group: task}. A value that some groups do
+    not share is named after those that do.
     """
-    sharing: dict[tuple[str, str], dict[float, list[str]]] = {}
+    sharing: dict[tuple[str, str, float], list[str]] = {}
     for label, task in tasks.items():
         for metric, values in task.references().items():
             for name, value in values.items():
-                of_value = sharing.setdefault((metric, name), {})
-                of_value.setdefault(value, []).append(label)
-    found: References = {}
-    for (metric, name), of_value in sharing.items():
-        for value, labels in of_value.items():
-            shown = name
-            if len(labels) < len(tasks):
-                more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
-                shown = f"{labels[0]}{more}: {name}"
-            found.setdefault(metric, {})[shown] = value
+                sharing.setdefault((metric, name, value), []).append(label)
+    found: dict[str, dict[str, float]] = {}
+    for (metric, name, value), labels in sharing.items():
+        if len(labels) < len(tasks):
+            more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+            name = f"{labels[0]}{more}: {name}"
+        found.setdefault(metric, {})[name] = value
     return found

@@ -106,14 +106,18 @@ class Questions:
 
 @dataclass(frozen=True)
 class Traces:
-    """The answers, attention and gates of a batch, as NumPy arrays.
-
-    gates: {"input": (B, T, N, F or 1), "forget": likewise}; empty without gates.
-    """
+    """The answers, attention and gates of a batch, as NumPy arrays."""
 
     logits: np.ndarray  # (B, C)
     attention: np.ndarray  # (B, T, H, N, N + n) of the last block, to n rows of input
-    gates: dict[str, np.ndarray]
+    input_gate: np.ndarray | None  # (B, T, N, F or 1); None where there are no gates
+    forget_gate: np.ndarray | None
+
+    @property
+    def gates(self) -> dict[str, np.ndarray]:
+        """{"input": array, "forget": array}; empty where there are no gates."""
+        both = {"input": self.input_gate, "forget": self.forget_gate}
+        return {name: gate for name, gate in both.items() if gate is not None}
 
 
 def held_out(task: Task, count: int) -> Questions:
@@ -185,9 +189,9 @@ def traces(model: Any, inputs: np.ndarray) -> Traces:
     def stacked(name: str) -> np.ndarray:
         return np.stack([to_host(step[name]) for step in steps], axis=1)
 
-    kinds = ("input", "forget") if "input_gate" in steps[0] else ()
-    gates = {kind: stacked(f"{kind}_gate") for kind in kinds}
-    return Traces(to_host(answer(model, state)), stacked("attention"), gates)
+    gates = ("input_gate", "forget_gate") if "input_gate" in steps[0] else ()
+    shown = [*map(stacked, gates)] or [None, None]
+    return Traces(to_host(answer(model, state)), stacked("attention"), *shown)
 
 
 def _namespace(model: Any) -> Any:
@@ -202,8 +206,8 @@ def shares(seen: Traces, marked: np.ndarray) -> np.ndarray:
     rows, slots = np.arange(len(marked)), seen.attention.shape[3]
     heard = seen.attention[rows, marked, :, :, slots:].sum(-1, dtype=float)  # (B, H, N)
     intake = heard.mean(axis=1)  # (B, N)
-    if seen.gates:
-        intake *= seen.gates["input"][rows, marked].mean(axis=-1)
+    if seen.input_gate is not None:
+        intake *= seen.input_gate[rows, marked].mean(axis=-1)
     return intake / intake.sum(axis=1, keepdims=True)
 
 

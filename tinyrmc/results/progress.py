@@ -1,7 +1,6 @@
 """A run as you see it while it trains: a bar on a terminal, elsewhere some lines.
 
-Whenever the run passes a rung, a floor or a published result, a line says so, unless it
-may be past it by chance.
+When the run passes a rung, a floor or a published result, a line says so.
 """
 
 from __future__ import annotations
@@ -15,21 +14,16 @@ from ..text import duration, in_words, is_share, number
 from ..training.loop import Listener
 from ..training.task import Task
 
-# Where there is no terminal, a line comes after this many seconds without one.
-QUIET = 30.0
-# If a wait takes longer than this many seconds, you are told what it is for.
-LONG = 2.0
-# How many standard errors past a mark a run must be to count: it is measured often, and
-# each time it might be past the mark by chance.
-ERRORS = 3
+QUIET = 30.0  # seconds without a line, after which one comes where no terminal is
+LONG = 2.0  # seconds of a wait from which on you are told what it is for
+ERRORS = 3  # how many standard errors past a mark a run must be to count
 
 
 class Progress(Listener):
     """Told of every step and every line of metrics: a bar on a terminal, or lines.
 
-    task: what is learnt. Its headline's held-out value comes first, and its floors and
-        published results are the marks to pass.
-    done: the steps that the run had done before.
+    The marks to pass are the task's floors and published results. done: the steps that
+    the run had done before.
     """
 
     def __init__(self, task: Task, done: int = 0):

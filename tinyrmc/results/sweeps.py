@@ -26,15 +26,11 @@ class State(NamedTuple):
 class Cell:
     """A combination of a sweep's grid with one of the seeds."""
 
-    values: dict[str, str]
-    """field -> the word for its value"""
+    values: dict[str, str]  # field -> the word for its value
     seed: int
-    words: list[str]
-    """the words that train it, but for where and how long"""
-    path: Path
-    """its run directory"""
-    data_dir: str | None = None
-    """where its data are, if that was said"""
+    words: list[str]  # that train it, but for where and how long
+    path: Path  # its run directory
+    data_dir: str | None = None  # where its data are, if that was said
 
     @property
     def name(self) -> str:
@@ -52,10 +48,7 @@ class Cell:
         return (self.path / "config.json").exists()
 
     def state(self) -> State:
-        """How far it has come.
-
-        CorpusError if it was on another text than the one that is here.
-        """
+        """How far it has come. CorpusError if its text is not the one that is here."""
         why = failure(self.log)
         ended = State(f"failed: {why}" if why else "stopped")
         if not self.begun:

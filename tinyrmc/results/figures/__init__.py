@@ -2,11 +2,9 @@
 to and what comes of it, and films of agents.
 
 Each takes the path of the PNG file that it writes as its first argument, and returns
-it. Beside this package only the course imports matplotlib, and nothing imports it
-before there is something to draw. It uses figures as objects, never pyplot, whose
-current figure and backend would belong to the caller's notebook as much as to us;
-matplotlib's own defaults are put in place while we draw, so the same numbers give the
-same bytes whatever a reader's matplotlibrc says.
+it. Nothing imports matplotlib before there is something to draw. Figures are objects,
+never pyplot's, which belong to the caller's notebook; and matplotlib's own defaults are
+put in place while we draw, so the same numbers give the same bytes.
 
 Colours are Okabe and Ito's, which colour-blind eyes tell apart too.
 """

@@ -49,17 +49,16 @@ def attention(
     """Attention weights in the layout of the paper's figure 3.
 
     Examples stand side by side. In each, a row is a head (the last one the mean, where
-    there are several heads), a column a time step, and each small matrix shows how much
-    every slot listens to every slot and, right of the line, to the input.
+    there are several), a column a time step, and each small matrix shows how much every
+    slot listens to every slot and, right of the line, to the input.
 
     Args:
-        weights: (E, T, H, N, N + 1) for E examples, T time steps, H heads, N slots;
-            each row sums to 1.
+        weights: (E, T, H, N, N + 1); each row sums to 1.
         marked_steps: (E,) the time step, from 0, that is framed in red in each example
             and called `mark`.
-        titles: (E,) what each example is about, in words; long lines are wrapped.
-        held: (E, N) bool: the slots that took in the marked step. From that step on
-            their columns have a red edge.
+        titles: (E,) what each example is about, in words.
+        held: (E, N) bool: the slots that took in the marked step, whose columns have a
+            red edge from then on.
     """
     weights = np.asarray(weights)
     names = [f"head {h + 1}" for h in range(weights.shape[2])]
@@ -98,9 +97,7 @@ def _draw_maps(
     mark: str,
     held: Sequence[int] | np.ndarray,
 ) -> Any:
-    """All matrices of one example, weights (T, H, N, columns), as one image, which is
-    returned.
-    """
+    """All matrices of one example, weights (T, H, N, columns), as one image."""
     T, H, N, columns = weights.shape
     # The last row and column of each matrix are the strip after it.
     values = np.full((H, N + 1, T, columns + 1), np.nan)
@@ -159,15 +156,13 @@ def gates(
     for example, slot in np.ndindex(examples, slots):
         panel, marked = panels[slot][example], int(marked_steps[example])
         panel.axvline(marked + 1, color=MARK, linewidth=1.2, alpha=0.7, label=mark)
-        for (kind, gate), colour, marker in zip(
-            values.items(), COLOURS, "os^", strict=False
-        ):
+        for k, (kind, gate) in enumerate(values.items()):
             own = gate[example, :, slot]  # (T, G)
             if units > 1:
                 low, high = np.quantile(own, (0.1, 0.9), axis=1)
-                band: Look = {"color": colour, "alpha": 0.15, "linewidth": 0}
+                band: Look = {"color": COLOURS[k], "alpha": 0.15, "linewidth": 0}
                 panel.fill_between(steps, low, high, **band)
-            look: Look = {"color": colour, "marker": marker, "markersize": 4}
+            look: Look = {"color": COLOURS[k], "marker": "os^"[k], "markersize": 4}
             panel.plot(steps, own.mean(axis=1), label=kind + spread, **look)
         red = held is not None and held[example][slot]
         place: Look = {"rotation": 270, "va": "center", "transform": panel.transAxes}
@@ -256,10 +251,8 @@ def accuracies(
             for floor, value in known.get(metric, {}).items():
                 look: Look = {"color": GREY, "linewidth": 1.1, "dashes": next(dashes)}
                 handles[floor] = panel.axvline(value, zorder=1, **look)
-            places = np.arange(len(table))
-            for how, shift in zip(
-                next(iter(table.values())), (-0.12, 0.12), strict=True
-            ):
+            places, both = np.arange(len(table)), next(iter(table.values()))
+            for how, shift in zip(both, (-0.12, 0.12), strict=True):
                 x = np.array([done[how][metric] for done in table.values()], float)
                 colour, marker = looks[how]
                 (handles[how],) = panel.plot(x, places + shift, marker, color=colour)

@@ -47,14 +47,8 @@ def film(path: str | Path, episode: Episode, title: str = "") -> Path:
             frames.append(frame)
     durations = [DURATION] * (len(frames) - 1) + [(1 + PAUSE) * DURATION]
     first, *others = frames
-    first.save(
-        path,
-        format="gif",
-        save_all=True,
-        append_images=others,
-        duration=durations,
-        loop=0,
-    )
+    how: Look = {"format": "gif", "save_all": True, "loop": 0}
+    first.save(path, append_images=others, duration=durations, **how)
     return Path(path)
 
 
@@ -64,8 +58,7 @@ def stage(
     """(figure, the parts of it that change, show(moment)).
 
     The board with a frame around what is seen of it, that view, attention, and below
-    them the values. A white line stands below the row for the key, if there is one, and
-    a black one between the slots and the input.
+    them the values.
     """
     figure = Figure(figsize=(6.4, 5.4), dpi=100, layout="constrained")
     figure.suptitle(wrap(f"{title}\n{episode.says}".strip(), 12 * 6.4), fontsize=9)

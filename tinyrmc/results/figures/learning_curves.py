@@ -69,9 +69,7 @@ def mean_and_range(runs: Sequence[Run], metric: str, axis: str = "steps") -> Cur
     """The values of `metric` in some runs, at every point where any was measured.
 
     A run is a straight line from one of its measurements to the next, and counts from
-    its first to its last. So one that was stopped early counts up to there; and against
-    hours (which come in seconds), where no two are ever measured at the same point, all
-    count at once.
+    its first to its last.
     """
     curves = [measured(run, metric, axis) for run in runs]
     points = np.unique(np.concatenate([x for x, _ in curves]))
@@ -120,20 +118,16 @@ def learning_curve(
     """Metrics against optimizer steps, or others of AXES.
 
     Each metric has a panel, on each of `axes`, and each group a line: the mean over its
-    runs, in a band from the lowest to the highest (see `mean_and_range`), dotted where
-    only some of them count. If there is but one run in all, the rungs of its curriculum
-    are marked at the bottom.
+    runs, in a band from the lowest to the highest, dotted where only some of them
+    count. The rungs of a single run's curriculum are marked at the bottom.
 
     Args:
         groups: {label: runs}. Lines without a metric, or with null, do not count.
-        references: {metric: {label: value}}: floors and published numbers, drawn as
-            dashed lines.
-        metrics: names such as "test_accuracy". What is called accuracy is a fraction,
-            shown in percent; what is called perplexity has a logarithmic axis.
+        references: {metric: {label: value}}: floors and published numbers, dashed.
+        metrics: names such as "test_accuracy", which `text` knows how to show.
         cores: the core of each group, for its colour; None where there is none.
-        training: lines with values on training batches, which are drawn thinly. They
-            should be batches of the task itself: on easier ones a network would seem to
-            be above the references.
+        training: lines with values on training batches of the task itself, drawn
+            thinly.
 
     Raises ValueError where the runs of a group have no value of a metric.
     """
@@ -164,9 +158,8 @@ def learning_curve(
     says = ""
     if several:
         between = ", interpolated between measurements" if "hours" in axes else ""
-        fewer = "" if whole else "; dotted where not all of them count"
         says = f"mean of the seeds{between}, in a band from the lowest to the highest"
-        says += fewer
+        says += "" if whole else "; dotted where not all of them count"
     if beside:
         figure.supxlabel(wrap(says, 11 * width), fontsize=9)
     else:
@@ -303,10 +296,8 @@ def _line_names(panel: Axes) -> list[Name]:
 
 
 def name_beside(panel: Axes, names: Sequence[Name], height: float = 3.2) -> None:
-    """Names right of a panel, at the heights of their values; where they would touch
-    they are moved apart, and lines lead to them.
-
-    height: of the panel, about, in inches.
+    """Names right of a panel, at the heights of their values, moved apart where they
+    would touch. height: of the panel, about, in inches.
     """
     names = sorted(names)
     if not names:
@@ -322,9 +313,7 @@ def name_beside(panel: Axes, names: Sequence[Name], height: float = 3.2) -> None
 
 
 def _mark_rungs(panel: Axes, starts: Sequence[tuple[float, str]]) -> None:
-    """A tick at the bottom where each rung began, its name above; early rungs pass
-    quickly, so names are moved apart, and lines lead to them.
-    """
+    """A tick at the bottom where each rung began, its name above, moved apart."""
     end = panel.get_xlim()[1]
     wanted = [point / end for point, _ in starts]
     size = 7 * 1.35 / (72 * 5)  # of an upright line of text in a panel 5 inches wide
@@ -343,9 +332,7 @@ def _lead(
     relpos: tuple[float, float],
     **look: Any,
 ) -> None:
-    """Words at `end` and a line to them, to their point `relpos`, from `start`, in
-    parts of the panel's width and height.
-    """
+    """Words at `end` and a line to their point `relpos` from `start`, in axes units."""
     line: Look = {"arrowstyle": "-", "linewidth": 0.7, "shrinkA": 1, "shrinkB": 0}
     line |= {"color": colour, "relpos": relpos}
     look |= {"xycoords": "axes fraction", "textcoords": "axes fraction"}
@@ -355,7 +342,7 @@ def _lead(
 
 def _apart(wanted: Sequence[float], sizes: Sequence[float]) -> list[float]:
     """Places near the wanted ones, in their order and between 0 and 1, for labels of
-    some sizes: those that overlap push each other apart.
+    some sizes that push each other apart.
     """
     places = [*wanted]
     for _ in range(200 if places else 0):

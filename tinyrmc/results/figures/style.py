@@ -1,7 +1,4 @@
-"""Shared by all pictures: colours, sizes, and how they are saved.
-
-Beside the modules of this package only the course imports matplotlib.
-"""
+"""Shared by all pictures: colours, sizes, and how they are saved."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
 import matplotlib.style
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
@@ -24,17 +20,8 @@ from ...cores.config import CORES as ENTRIES
 Look = dict[str, Any]  # settings of lines and words, as matplotlib calls them
 DPI = 150
 COLOURS = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#8C8C8C",
-    "#7F4F24",
-    "#000000",
-    "#882255",
-    "#999933",
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
+    *("#8C8C8C", "#7F4F24", "#000000", "#882255", "#999933"),
 )
 MARK = "#C00000"  # the red of the marked time step
 GREY = "#555555"
@@ -92,9 +79,8 @@ def rows_of_grid(
     figure: Figure, rows: int, columns: int, **settings: Any
 ) -> list[list[Axes]]:
     """Panels in rows, added to a figure."""
-    return np.asarray(
-        figure.subplots(rows, columns, squeeze=False, **settings)
-    ).tolist()
+    panels: Any = figure.subplots(rows, columns, squeeze=False, **settings)
+    return panels.tolist()
 
 
 def in_percent() -> PercentFormatter:
