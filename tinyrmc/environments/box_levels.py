@@ -41,22 +41,16 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Problem:
-    """What is drawn for each level, uniformly between two bounds, both included.
+    """The least and the most of what is drawn for each level, uniformly.
 
-    Where a level does not fit into its room, another room is drawn; so of several sizes
-    small rooms are rarer.
+    Where a level does not fit into its room, another room is drawn.
     """
 
-    solution_length: Range = (1, 5)
-    "Locks from the loose key to the gem, the gem's own included."
-    distractors: Range = (0, 5)
-    "Branches that lead nowhere."
-    distractor_length: Range = (1, 1)
-    "Boxes in each branch of a level."
-    room: Range = (12, 12)
-    "Cells along a side of the room, without the wall: 12 makes the paper's 14 x 14."
+    solution_length: Range = (1, 5)  # locks, the gem's own included
+    distractors: Range = (0, 5)  # branches that lead nowhere
+    distractor_length: Range = (1, 1)  # boxes in each branch of a level
+    room: Range = (12, 12)  # cells along a side, without the wall: the paper's 14 x 14
     colours: int = 20
-    "Of keys and locks."
 
     @property
     def boxes(self) -> int:
@@ -110,23 +104,26 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class Levels:
-    """P levels as arrays. K is the most items a level can have, boxes and loose key."""
+    """P levels as arrays. K is the most items a level can have: the loose key, then the
+    solution's boxes, then the distractors'.
+
+    board: (P, G, G) uint8: the room in the upper left, walls around it; G = room + 2.
+    start: (P,) int64: where the player begins, counting cells row by row.
+    room: (P,) int64: cells along a side of this level's room.
+    present: (P, K) bool.
+    lock, content: (P, K) uint8: colour of the lock, 0 for the loose key, and of the key
+        inside, 0 for the gem.
+    place: (P, K) int64: cell of the content.
+    """
 
     problem: Problem
     board: np.ndarray
-    "(P, G, G) uint8: the room in the upper left, walls around it; G = room + 2."
     start: np.ndarray
-    "(P,) int64: where the player begins, counting cells row by row."
     room: np.ndarray
-    "(P,) int64: cells along a side of this level's room."
     present: np.ndarray
-    "(P, K) bool. Loose key first, then the solution's boxes, then the distractors'."
     lock: np.ndarray
-    "(P, K) uint8: colour of the lock; 0 for the loose key."
     content: np.ndarray
-    "(P, K) uint8: colour of the key inside; 0 for the gem."
     place: np.ndarray
-    "(P, K) int64: cell of the content."
 
     def __len__(self) -> int:
         return len(self.board)
@@ -148,10 +145,8 @@ class Levels:
         return found
 
     def guessed(self) -> np.ndarray:
-        """The chance (P,) that a player solves a level by opening boxes at random.
-
-        The player has all the time it takes. Of the boxes that the key in hand opens,
-        each is as likely as the others to be opened; one of them is the solution's.
+        """The chance (P,) that a player solves a level by opening any of the boxes that
+        the key in hand opens, each as likely as the others.
         """
         same = self.lock[:, :, None] == self.lock[:, None, :]  # (P, K, K)
         alike = (same & self.present[:, None, :]).sum(2)  # boxes with this lock
@@ -161,9 +156,7 @@ class Levels:
 
     def solution(self, row: int) -> list[int]:
         """The actions of a player who knows the tree: from lock to lock to the gem, the
-        shortest way each time, and touching nothing else.
-
-        The actions are those of BoxWorld: up, down, left, right.
+        shortest way each time.
         """
         grid, board = self.board.shape[-1], self.board[row].reshape(-1).copy()
         cell, actions = int(self.start[row]), []
@@ -199,8 +192,7 @@ def _walk(board: np.ndarray, start: int, goal: int, grid: int) -> list[int]:
 def make(problem: Problem, count: int, seed: int = 0) -> Levels:
     """`count` levels. Those of a smaller count are the first of a larger one.
 
-    The last few sets are remembered. A level of the paper's takes a third of a
-    kilobyte. WorldError if there can be no such level, or too rarely.
+    WorldError if there can be no such level, or too rarely.
     """
     problem.check()
     check_count("levels", count)
@@ -237,10 +229,8 @@ def _make_some(problem: Problem, rng: np.random.Generator) -> tuple[np.ndarray, 
 def _trees(
     problem: Problem, rng: np.random.Generator, count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Who opens what: present, lock and content (count, K), see `Levels`.
-
-    Keys are numbered along the solution, n of them; distractors hold others. Then each
-    number is dealt a colour.
+    """Who opens what: present, lock and content (count, K), see `Levels`. Keys are
+    numbered along the solution, n of them; then each number is dealt a colour.
     """
     longest, most = problem.solution_length[1], problem.distractors[1]
     deepest = problem.distractor_length[1]
@@ -280,8 +270,7 @@ def _places(
     """Where the items lie (count, K), where the player starts and the rooms (count,).
 
     Each item gets a cell drawn uniformly among those where a box has floor all around,
-    so all floor is connected; the loose key too, as in pycolab, though it takes but one
-    cell. A level with no such cell left is placed again, in a room drawn anew.
+    so all floor is connected. A level with no such cell left is placed again.
     """
     (smallest, largest), (count, items) = problem.room, present.shape
     place = np.zeros((count, items), np.int64)
@@ -306,8 +295,8 @@ def _place(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Whether all items of a level found a place (count,), and the places (count, K).
 
-    priority (count, G * G): random numbers. An item takes the free cell with the
-    highest one: a uniform draw among all that are free. OVERWRITTEN.
+    priority (count, G * G): random numbers, OVERWRITTEN. An item takes the free cell
+    with the highest one.
     """
     count, items = present.shape
     row, column = np.divmod(np.arange(grid * grid), grid)

@@ -37,6 +37,7 @@ from .world import (
     World,
     WorldError,
     affected,
+    check_choice,
     check_count,
     pick,
     renew,
@@ -46,9 +47,7 @@ LETTERS = ".#*" + string.ascii_letters + string.digits  # of what you see
 
 
 def palette(colours: int) -> np.ndarray:
-    """RGB of what you see, uint8 (64, 3): grey floor, black wall, white gem, the hues
-    of the original, and a dark grey you.
-    """
+    """RGB of what you see, uint8 (64, 3), in the hues of the original."""
     rgb = np.zeros((SEEN + 1, 3), np.uint8)
     you = COLOUR + colours + 1
     rgb[FLOOR], rgb[WALL], rgb[GEM], rgb[you] = 204, 0, 255, 127
@@ -118,8 +117,7 @@ class BoxWorld(World):
         )
         self.limit, self.view, self.viewport = limit, view, viewport
         self.grid = self.problem.room[1] + 2
-        if view not in VIEWS:
-            raise WorldError(f"view must be viewport or whole, not {view!r}")
+        check_choice("view", view, VIEWS)
         if viewport % 2 == 0 or viewport > self.grid:
             raise WorldError(f"viewport must be odd, up to {self.grid}, not {viewport}")
         self.levels = box_levels.make(self.problem, levels, seed)
@@ -155,11 +153,7 @@ class BoxWorld(World):
     # --- The rules --------------------------------------------------------------------
 
     def start_levels(self, numbers: Array) -> State:
-        """Begin the levels of these numbers (B,), instead of drawing some.
-
-        So each level of a held-out set can be played once. What follows a level that
-        has ended is drawn, as ever.
-        """
+        """Begin the levels of these numbers (B,); what follows one of them is drawn."""
         if numbers.dtype.kind not in "iu":
             raise WorldError(f"levels are numbered by integers, not {numbers.dtype}")
         xp = namespace(numbers)
@@ -225,9 +219,8 @@ class BoxWorld(World):
         reward: Array,
         terminated: Array,
     ) -> Array:
-        """Which players walk on (R,), where content or a lock may be in the way.
-
-        Changes the board, the held key, the reward and the end of these levels.
+        """Which players walk on (R,), where content or a lock may be in the way. The
+        board, the held key, the reward and the end of these levels change.
         """
         xp, board, held = namespace(found), self._flat(state), state["held"][rows]
         seen = held + COLOUR  # how a lock of the held key looks
@@ -248,7 +241,6 @@ class BoxWorld(World):
     # --- What you see -----------------------------------------------------------------
 
     def observe(self, state: State) -> dict[str, Array]:
-        """`view` (B, V, V), `held` (B,) and `position` (B, 2), all uint8."""
         look = self._whole if self.view == "whole" else self._window
         return {
             "view": look(state),
@@ -257,7 +249,7 @@ class BoxWorld(World):
         }
 
     def _window(self, state: State) -> Array:
-        """What you see around you (B, V, V), without you."""
+        """The window around you (B, V, V), without you."""
         xp, board, size = namespace(state["place"]), self._flat(state), self.viewport
         place = xp.arange(0, board.size, self._side**2)
         place += state["place"]
@@ -285,10 +277,8 @@ class BoxWorld(World):
         return view.reshape(board.shape)[:, inside, inside]
 
     def pixels(self, observed: dict[str, Array]) -> Array:
-        """The paper's pixels of an observation: uint8 (B, V, V, 6).
-
-        RGB with you in it, and three more channels of one colour, that of your key;
-        black without one.
+        """The paper's pixels of an observation: uint8 (B, V, V, 6), RGB with you in it
+        and three more channels of your key's colour, black without one.
         """
         xp = namespace(observed["view"])
         colours, view = self.on(xp)["palette"], observed["view"]
@@ -300,14 +290,13 @@ class BoxWorld(World):
         return xp.concatenate([rgb, xp.broadcast_to(key, rgb.shape)], axis=-1)
 
     def _key(self, held: Array) -> Array:
-        """The colours (B, 3) of held keys; black for none."""
         xp = namespace(held)
         seen = xp.where(held > 0, held + COLOUR, xp.full_like(held, WALL))
         return self.on(xp)["palette"][seen]
 
     def rgb(self, state: State, whole: bool = False) -> Array:
-        """Pictures, a pixel a cell: what you see below a row for the key you hold, or
-        the whole board with that key in its upper left corner.
+        """Pictures, a pixel a cell, with your key in the upper left corner: for what
+        you see in a row of its own.
         """
         xp = namespace(state["place"])
         colours = self.on(xp)["palette"]
@@ -338,7 +327,6 @@ class BoxWorld(World):
         return f"{drawing.ansi(colours[codes], lines)}\nkey: {key}"
 
     def ending(self, outcome: Outcome, steps: str) -> str:
-        """Whether a level was solved, in words."""
         if outcome.truncated[0]:  # one step later than its limit, which would confuse
             return f"not solved, out of steps (limit {self.limit})"
         return f"{'solved' if outcome.reward[0] == 10 else 'not solved'} after {steps}"

@@ -33,7 +33,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from . import drawing
-from .world import State, World, WorldError, check_count, check_world
+from .world import State, World, WorldError, check_choice, check_count, check_world
 
 CELL = 16  # pixels along a side of a cell in `rgb_array`
 METADATA: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 8}
@@ -73,39 +73,32 @@ class LevelsEnv(VectorEnv):
     ):
         check_count("num_envs", num_envs)
         check_count("scale", scale)
-        modes = METADATA["render_modes"]
-        if observation not in ("pixels", "codes"):
-            raise WorldError(
-                f"observation must be pixels or codes, not {observation!r}"
-            )
-        if render_mode not in (None, *modes):
-            raise WorldError(
-                f"render_mode must be {' or '.join(modes)}, not {render_mode!r}"
-            )
+        check_choice("observation", observation, ["pixels", "codes"])
+        if render_mode is not None:
+            check_choice("render_mode", render_mode, METADATA["render_modes"])
         self.world = _world(world, arguments)
+        check_world(self.world)
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = METADATA | {"autoreset_mode": self.autoreset_mode}  # type: ignore
         self.num_envs, self.observation, self.scale = num_envs, observation, scale
         self.render_mode, self.render_whole = render_mode, render_whole
         self._state: State = {}
         self._over = np.zeros(num_envs, bool)
-        self.single_observation_space = self._space()
+        start = self.world.start(np.zeros((1, self.world.start_noise), np.float32))
+        seen = self._observe(start)
+        space: spaces.Space
+        if observation == "pixels":
+            space = spaces.Box(0, 255, seen.shape[1:], np.uint8)
+        else:
+            codes = {
+                name: each.highest for name, each in self.world.observation.items()
+            }
+            boxes = {k: (0, n, seen[k].shape[1:], np.uint8) for k, n in codes.items()}
+            space = spaces.Dict({name: spaces.Box(*box) for name, box in boxes.items()})
+        self.single_observation_space = space
         self.single_action_space = spaces.Discrete(self.world.actions)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-
-    def _space(self) -> spaces.Space:
-        """The observations of one level."""
-        start = self.world.start(np.zeros((1, self.world.start_noise), np.float32))
-        seen = self._observe(start)
-        if self.observation == "pixels":
-            return spaces.Box(0, 255, seen.shape[1:], np.uint8)
-        return spaces.Dict(
-            {
-                name: spaces.Box(0, codes.highest, seen[name].shape[1:], np.uint8)
-                for name, codes in self.world.observation.items()
-            }
-        )
 
     def _observe(self, state: State) -> Any:
         """All levels in the chosen form. A single code is a row of one."""
@@ -118,13 +111,11 @@ class LevelsEnv(VectorEnv):
         }
 
     def _begin(self, rows: np.ndarray) -> None:
-        """New levels in these rows, a mask."""
+        """Begin new levels in these rows, a mask."""
         shape = np.count_nonzero(rows), self.world.start_noise
         new = self.world.start(self.np_random.random(shape, np.float32))
-        if not self._state:
-            self._state = {name: x.copy() for name, x in new.items()}
         for name, x in new.items():
-            self._state[name][rows] = x
+            self._state.setdefault(name, x.copy())[rows] = x
         self._over &= ~rows
 
     def _require_open(self, what: str, begun: bool = True) -> None:
@@ -199,8 +190,7 @@ class LevelsEnv(VectorEnv):
         whole, rows = self.render_whole, range(self.num_envs)
         if self.render_mode == "ansi":
             return tuple(self.world.text(self._state, k, whole) for k in rows)
-        pictures = self.world.rgb(self._state, whole)
-        return tuple(drawing.enlarge(pictures, CELL))
+        return tuple(drawing.enlarge(self.world.rgb(self._state, whole), CELL))
 
 
 class LevelEnv(gymnasium.Env):
@@ -211,12 +201,8 @@ class LevelEnv(gymnasium.Env):
     def __init__(
         self, world: str | World, render_mode: str | None = None, **arguments: Any
     ):
-        self._one = LevelsEnv(
-            world,
-            autoreset_mode=AutoresetMode.DISABLED,
-            render_mode=render_mode,
-            **arguments,
-        )
+        arguments["autoreset_mode"] = AutoresetMode.DISABLED
+        self._one = LevelsEnv(world, render_mode=render_mode, **arguments)
         self.render_mode = render_mode
         self.observation_space = self._one.single_observation_space
         self.action_space = self._one.single_action_space
@@ -253,7 +239,6 @@ def _world(world: str | World, arguments: Mapping[str, Any]) -> World:
             raise WorldError(
                 f"{', '.join(arguments)}: the world is already made; give them to it"
             )
-        check_world(world)
         return world
     try:
         kind = pkgutil.resolve_name(str(world))
@@ -262,20 +247,14 @@ def _world(world: str | World, arguments: Mapping[str, Any]) -> World:
         raise WorldError(
             f"world must be a World or the text 'module:Class', not {world!r}: {error}"
         ) from error
-    name = kind.__name__
     try:
         signature.bind(**arguments)
     except TypeError as error:
+        known = f"its arguments are {', '.join(signature.parameters)}"
         if "max_episode_steps" in arguments:  # make_vec hands it on
-            raise WorldError(
-                f"{name} counts its steps itself; give limit instead of "
-                "max_episode_steps"
-            ) from error
-        known = ", ".join(signature.parameters)
-        raise WorldError(f"{name} {error}; its arguments are {known}") from error
-    made = kind(**arguments)
-    check_world(made)
-    return made
+            known = "it counts its steps itself; give limit instead"
+        raise WorldError(f"{kind.__name__} {error}; {known}") from error
+    return kind(**arguments)
 
 
 def _row(seen: Any, row: int) -> Any:

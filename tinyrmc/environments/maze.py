@@ -58,10 +58,7 @@ def neighbour(cell: int, way: int) -> int:
 
 
 def options(cell: int, direction: int) -> list[int]:
-    """The ways, as positions in MOVES, among which a ghost chooses; one in a corridor.
-
-    It never turns around if it can help it.
-    """
+    """The ways, as positions in MOVES, among which a ghost chooses; one in a corridor."""
     ahead = (direction - FIRST) % 4  # directions 0 and 1 stand for left and down
     back = (ahead + 2) % 4
     exits = [way for way in range(4) if neighbour(cell, way) != cell]
@@ -107,10 +104,8 @@ def tables() -> dict[str, np.ndarray]:
 
 
 def _ghost_tables() -> tuple[np.ndarray, np.ndarray]:
-    """Where ghosts turn when they chase and flee (2, headings, cells), and at random.
-
-    At a junction a ghost takes the way whose direction has the largest dot product with
-    the vector to Pacman, or the smallest when it flees; the first way if two are equal.
+    """Where ghosts turn when they chase and flee (2, headings, cells), and at random:
+    the way with the largest dot product with the vector to Pacman, or the smallest.
     """
     turns = np.full((2, GONE + DIRECTIONS, CELLS), GONE, np.int16)
     wanders = np.full((GONE + DIRECTIONS, CHANCES), GONE, np.int16)
@@ -125,22 +120,14 @@ def _ghost_tables() -> tuple[np.ndarray, np.ndarray]:
         turns[0, heading] = after[towards.argmax(axis=1)]
         turns[1, heading] = after[towards.argmin(axis=1)]
         wanders[heading] = after[np.arange(CHANCES) * len(ways) // CHANCES]
-        if len(ways) > 1:  # on Pacman's own cell there is no way to him
-            turns[:, heading, cell] = _kept(cell, direction)
+        if len(ways) > 1:
+            # On Pacman's own cell there is no way to him: the direction stays. The
+            # released game looks the move up in (stay, right, up, left, down) by
+            # direction - 1, so direction 1 stays, and 0, the list's last, goes down.
+            way = (direction - FIRST) % 4 if direction else 3
+            to = cell if direction == 1 else neighbour(cell, way)
+            turns[:, heading, cell] = to * DIRECTIONS + direction
     return turns, wanders
-
-
-def _kept(cell: int, direction: int) -> int:
-    """The heading after a move in an unchanged direction.
-
-    The released game looks the move up in a list of (stay, right, up, left, down) by
-    direction - 1. So direction 1 stays, and 0, the list's last, goes down.
-    """
-    if direction == 1:
-        return cell * DIRECTIONS + direction
-    return neighbour(cell, (direction - FIRST) % 4 if direction else 3) * DIRECTIONS + (
-        direction
-    )
 
 
 def _distances() -> np.ndarray:

@@ -31,6 +31,7 @@ from .world import (
     State,
     World,
     WorldError,
+    check_choice,
     check_count,
     pick,
     renew,
@@ -60,7 +61,7 @@ _START = PILLS + 1 + GHOSTS
 
 
 class Mode(NamedTuple):
-    """What a step, a food, a pill, a ghost eaten and a death are worth, and how a level
+    """The rewards of a step, a food, a pill, a ghost eaten and a death, and how a level
     is cleared: by eating all of `cleared_by`, or after `limit` steps.
     """
 
@@ -130,11 +131,11 @@ class MiniPacman(World):
         level_limit: int | None = None,
     ):
         if mode not in [*MODES]:
-            known = ", ".join(MODES)
             near = nearest(str(mode), MODES)
-            raise WorldError(f"MiniPacman has no mode {mode!r}; choose {known}{near}")
-        if view not in VIEWS:
-            raise WorldError(f"view must be viewport or whole, not {view!r}")
+            raise WorldError(
+                f"MiniPacman has no mode {mode!r}; choose {', '.join(MODES)}{near}"
+            )
+        check_choice("view", view, VIEWS)
         check_count("limit", limit)
         check_count("level_limit", 1 if level_limit is None else level_limit)
         self.mode, self.view, self.limit = mode, view, limit
@@ -151,10 +152,7 @@ class MiniPacman(World):
         return {"frame": 0 * first, **self._level(noise, first)}
 
     def _level(self, noise: Array, level: Array) -> State:
-        """All but the frame at the start of levels of these numbers (B,).
-
-        noise (B, start_noise).
-        """
+        """All but the frame at the start of levels of these numbers (B,)."""
         xp = namespace(noise)
         tables, rows = self.on(xp), xp.arange(len(noise))
         cells = pick(noise[:, : PILLS + 1], CELLS)  # (B, 3): the pills, and Pacman
@@ -269,9 +267,7 @@ class MiniPacman(World):
     def _turns(
         self, state: State, ghosts: Array, u: Array, steady: Array
     ) -> tuple[Array, Array]:
-        """Which ghosts move, and their headings after it (B, G). Those that are
-        `steady` do not stray.
-        """
+        """Which ghosts move, and their headings then (B, G); the `steady` never stray."""
         xp, tables = namespace(u), self.on(namespace(u))
         pacman, powered = state["pacman"][:, None], state["power"][:, None] > 0
         heading = (powered * (GONE + DIRECTIONS) + ghosts) * CELLS + pacman
@@ -290,9 +286,7 @@ class MiniPacman(World):
         return moves, xp.where(moves, turned, ghosts)
 
     def _most_ghosts(self, state: State) -> int:
-        """How many ghosts any level has at most; on a device, which must not wait, how
-        many it may have.
-        """
+        """The most ghosts that a level has or, on a device, may have."""
         levels = state["level"]
         if namespace(levels) is not np:
             return GHOSTS
@@ -325,9 +319,7 @@ class MiniPacman(World):
         return view.reshape(-1, VIEWPORT, VIEWPORT)
 
     def pixels(self, observed: dict[str, Array]) -> Array:
-        """The colours of the released game (B, h, w, 3). A ghost is red, and the more
-        yellow, the longer it can be eaten.
-        """
+        """The colours of the released game (B, h, w, 3)."""
         view, tables = observed["view"], self.on(namespace(observed["view"]))
         picture = tables["colours"].take(view, axis=0)
         green = tables["green"].take(observed["power"])
@@ -338,7 +330,6 @@ class MiniPacman(World):
         return self.on(namespace(state["pacman"]))["places"][state["pacman"]]
 
     def rgb(self, state: State, whole: bool = False) -> Array:
-        """Pictures (B, h, w, 3), in the colours of `pixels`."""
         view = self._view(state, whole or self.view == "whole")
         return self.pixels({"view": view, "power": state["power"]})
 
@@ -352,7 +343,6 @@ class MiniPacman(World):
         return f"{drawing.ansi(picture, lines)}\npower: {power}"
 
     def ending(self, outcome: Outcome, steps: str) -> str:
-        """How an episode ended, in words, and how many levels were cleared in it."""
         assert outcome.final is not None
         cleared = int(outcome.final["level"][0]) - 1
         levels = f"{cleared} level{'s' * (cleared != 1)} cleared"
@@ -365,9 +355,8 @@ class MiniPacman(World):
     def scripted(self, state: State) -> Array:
         """Actions (B,) of a simple player who sees the whole maze, as a yardstick.
 
-        It goes for the nearest food; where food is worth nothing, for the nearest pill;
-        in avoid, for neither. It keeps 2 cells away from ghosts. While a pill works it
-        goes for the nearest ghost, if ghosts are worth something.
+        It goes for the nearest food or, where that is worth nothing, pill, keeps 2
+        cells away from ghosts, and while a pill works hunts them, if that is worth it.
         """
         xp, pacman = namespace(state["pacman"]), state["pacman"]
         tables = self.on(xp)

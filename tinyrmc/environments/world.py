@@ -1,9 +1,8 @@
-"""What a world is: the rules of a game as an array program over many levels at once.
+"""A world: the rules of a game as an array program over many levels at once.
 
-A world keeps no game and draws no random number. The state of B levels is a dict of
-arrays, one row a level. You hold it, and hand in the random numbers that a step may
-need. So a checkpoint of the state resumes a game to the bit, and NumPy and CuPy take
-the same steps.
+A world keeps no game and draws no random number. You hold the state of B levels, a dict
+of arrays with one row a level, and hand in the random numbers that a step may need. So
+a checkpoint resumes a game to the bit, and NumPy and CuPy take the same steps.
 
     world = BoxWorld()
     state = world.start(rng.random((B, world.start_noise), np.float32))
@@ -16,7 +15,7 @@ it is already the start of the next level (Gymnasium calls this SAME_STEP).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -44,14 +43,12 @@ class Codes(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a step brought to each of B levels."""
+    """The outcome of a step in each of B levels."""
 
     reward: Array  # (B,) float32
     terminated: Array  # (B,) bool: the rules ended the level
     truncated: Array  # (B,) bool: it ran out of steps
-    # The state before ended levels were replaced, if you asked for it. It has all B
-    # rows; those of levels that go on equal the state.
-    final: State | None = None
+    final: State | None = None  # all B rows before ended levels were replaced, if asked
 
     @property
     def ended(self) -> Array:
@@ -96,8 +93,7 @@ class World:
     ) -> Outcome:
         """Play one step in all B levels. This CHANGES `state`, in place.
 
-        actions: integers (B,), from 0 to `actions` - 1. Looking at the values of a
-            device's array would wait for it, so there only NumPy's are checked.
+        actions: integers (B,), from 0 to `actions` - 1 (looked at on NumPy alone).
         noise (B, noise): uniform in [0, 1), float32.
         keep_final: also return the state before ended levels were replaced (a copy).
 
@@ -154,17 +150,11 @@ class World:
     def _step(
         self, state: State, actions: Array, noise: Array, keep_final: bool
     ) -> Outcome:
-        """`step`, its arguments checked.
-
-        Every level must end at some point, for evaluation plays it to its end.
-        """
+        """`step`, its arguments checked. Every level must end at some point."""
         raise NotImplementedError
 
     def observe(self, state: State) -> dict[str, Array]:
-        """What the player sees: compact codes, as `observation` describes them.
-
-        Training stores these; a network makes its own planes of them.
-        """
+        """The player's sight in compact codes, as `observation` describes them."""
         raise NotImplementedError
 
     def pixels(self, observed: dict[str, Array]) -> Array:
@@ -176,9 +166,8 @@ class World:
         raise NotImplementedError
 
     def rgb(self, state: State, whole: bool = False) -> Array:
-        """Pictures for people, a pixel a cell: uint8 (B, height, width, 3).
-
-        They show what the player sees or, with `whole`, the whole board.
+        """Pictures for people, a pixel a cell: uint8 (B, height, width, 3), of what the
+        player sees or, with `whole`, of the whole board.
         """
         raise NotImplementedError
 
@@ -187,10 +176,8 @@ class World:
         raise NotImplementedError
 
     def ending(self, outcome: Outcome, steps: str) -> str:
-        """How a level went, in words.
-
-        outcome: of its last step, for one level, with `final`. steps: how many it took,
-        such as "12 steps".
+        """How a level went, in words, after "12 steps"; outcome: of its last step, for
+        one level, with `final`.
         """
         return "out of steps" if outcome.truncated[0] else f"over after {steps}"
 
@@ -198,9 +185,9 @@ class World:
 def affected(mask: Array) -> Array | slice:
     """An index of the levels where `mask` (B,) holds.
 
-    This is where NumPy and a GPU part. On NumPy it is fastest to look at the few levels
-    in which something happens. A GPU would have to wait to learn how many these are, so
-    there the index is of all levels, and `mask[affected(mask)]` tells them apart.
+    On NumPy it is fastest to look at the few levels in which something happens. A GPU
+    would have to wait to learn how many these are, so there the index is of all levels,
+    and `mask[affected(mask)]` tells them apart.
     """
     xp = namespace(mask)
     return xp.flatnonzero(mask) if xp is np else slice(None)
@@ -245,56 +232,57 @@ def check_world(world: Any, name: str = "world") -> None:
             f"{kind} lacks {', '.join(missing)}, which every world gives; "
             f"{World.__module__} says what they are"
         )
-    names = world.action_names
-    if not (isinstance(names, (tuple, list)) and names):
-        raise WorldError(
-            f"{kind}.action_names must be a tuple of names, such as ('up', 'down'), "
-            f"not {names!r}"
-        )
-    for what, codes in world.observation.items():
-        if not (isinstance(codes, Codes) and isinstance(codes.shape, tuple)):
-            raise WorldError(
-                f"{kind}.observation[{what!r}] must be Codes of a tuple and a highest "
-                f"value, such as Codes((5, 5), 9), not {codes!r}"
-            )
-    state = world.start(np.zeros((2, world.start_noise), np.float32))
-    seen, noise = world.observe(state), np.zeros((2, world.noise), np.float32)
-    outcome = world.step(state, np.zeros(2, np.int64), noise)
-    if not isinstance(outcome, Outcome):
-        raise WorldError(
-            f"{kind}._step() must return an Outcome, not a {type(outcome).__name__}"
-        )
-    arrays: dict[str, tuple[Any, tuple[int, ...], Any]] = {
-        f"{kind}.observe()[{what!r}]": (seen.get(what), codes.shape, np.uint8)
-        for what, codes in world.observation.items()
-    }
-    kinds = {"reward": np.float32, "terminated": np.bool_, "truncated": np.bool_}
-    for what, dtype in kinds.items():
-        arrays[f"the {what} of {kind}._step()"] = getattr(outcome, what), (), dtype
-    for what, (x, shape, dtype) in arrays.items():
+
+    def require(what: str, value: Any, wanted: str, fits: bool) -> None:
+        if not fits:
+            raise WorldError(f"{kind}.{what} must be {wanted}, not {value!r}")
+
+    def require_array(what: str, x: Any, shape: tuple[int, ...], dtype: Any) -> None:
         wanted, found = f"{np.dtype(dtype)}{[2, *shape]}", type(x).__name__
         if hasattr(x, "dtype"):
             found = f"{x.dtype}{list(x.shape)}"
         if found != wanted:
             raise WorldError(f"{what} must be {wanted} for two levels, not {found}")
+
+    names = world.action_names
+    fits = isinstance(names, (tuple, list)) and bool(names)
+    wanted = "a tuple of names, such as ('up', 'down')"
+    require("action_names", names, wanted, fits)
     for what, codes in world.observation.items():
+        fits = isinstance(codes, Codes) and isinstance(codes.shape, tuple)
+        wanted = "Codes of a tuple and a highest value, such as Codes((5, 5), 9)"
+        require(f"observation[{what!r}]", codes, wanted, fits)
+    state = world.start(np.zeros((2, world.start_noise), np.float32))
+    seen, noise = world.observe(state), np.zeros((2, world.noise), np.float32)
+    outcome = world.step(state, np.zeros(2, np.int64), noise)
+    require("_step()", outcome, "an Outcome", isinstance(outcome, Outcome))
+    for what, codes in world.observation.items():
+        told = f"{kind}.observe()[{what!r}]"
+        require_array(told, seen.get(what), codes.shape, np.uint8)
         if seen[what].max(initial=0) > codes.highest:
             raise WorldError(
-                f"{kind}.observe()[{what!r}] has {seen[what].max()}, and its highest "
-                f"value is said to be {codes.highest}"
+                f"{told} has {seen[what].max()}, and its highest value is said to be "
+                f"{codes.highest}"
             )
+    kinds = {"reward": np.float32, "terminated": np.bool_, "truncated": np.bool_}
+    for what, dtype in kinds.items():
+        told = f"the {what} of {kind}._step()"
+        require_array(told, getattr(outcome, what), (), dtype)
 
 
 def require_end(world: World, steps: int) -> None:
-    """WorldError for a level that goes on after so many steps that none should.
-
-    That is LONGEST, or the world's own `limit` where it has one that is larger.
-    """
+    """WorldError for a level that goes on after LONGEST steps, or its larger `limit`."""
     if steps > max(LONGEST, getattr(world, "limit", 0)):
         raise WorldError(
             f"a level of {type(world).__name__} goes on after {steps:,} steps; its "
             "_step must end each, such as after a limit of steps"
         )
+
+
+def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
+    """WorldError, naming the argument, unless this is one of the known words."""
+    if value not in [*known]:
+        raise WorldError(f"{name} must be {' or '.join(known)}, not {value!r}")
 
 
 def check_count(name: str, value: Any, least: int = 1) -> None:
@@ -305,10 +293,7 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
 
 
 def check_noise(noise: Array, width: int, method: str) -> None:
-    """WorldError unless this is float32 (B, width), with at least one level.
-
-    NumPy's numbers must be in [0, 1) too; a device's are not looked at.
-    """
+    """WorldError unless this is float32 (B, width) and, on NumPy, in [0, 1)."""
     shape: tuple[int, ...] = getattr(noise, "shape", ())
     if len(shape) != 2 or shape[1] != width or not shape[0]:
         raise WorldError(f"{method}: noise must be an array [levels, {width}]")
