@@ -2,9 +2,8 @@
 
 The engine never asks "am I on a GPU?". It asks the array in its hand for its namespace
 `xp`, and calls NumPy's names on that. Only this module, `gpu/` and `training/gpu/` know
-that CuPy exists, and CuPy is imported only when you ask for a GPU: if you hold a CuPy
-array, you have imported CuPy already. To add another backend, register its array type,
-as the tests do.
+that CuPy exists, and CuPy is imported only when you ask for a GPU. To add another
+backend, register its array type, as the tests do.
 """
 
 from __future__ import annotations
@@ -55,24 +54,23 @@ def _discover(array_type: type) -> ModuleType:
     """The namespace of an array type seen for the first time; it is remembered.
 
     The type is a subclass of a known one, or CuPy's. Of NumPy's own subclasses only
-    np.memmap behaves like a plain array: to the others the same words mean something
-    else.
+    np.memmap behaves like a plain array.
     """
-    for base in array_type.__mro__:
-        if base in NAMESPACES:
-            if base is np.ndarray and array_type is not np.memmap:
-                raise TypeError(
-                    f"{array_type.__name__} is an array with rules of its own; pass "
-                    "np.asarray(x), or for a masked one x.filled(value) and the mask"
-                )
-            register(array_type, NAMESPACES[base])
-            return NAMESPACES[base]
+    bases = [base for base in array_type.__mro__ if base in NAMESPACES]
     if array_type.__module__.partition(".")[0] == "cupy":
         register(array_type, sys.modules["cupy"])
-        return sys.modules["cupy"]
-    raise TypeError(
-        f"{array_type.__name__} is not an array; pass a NumPy or CuPy array"
-    )
+    elif not bases:
+        raise TypeError(
+            f"{array_type.__name__} is not an array; pass a NumPy or CuPy array"
+        )
+    elif bases[0] is np.ndarray and array_type is not np.memmap:
+        raise TypeError(
+            f"{array_type.__name__} is an array with rules of its own; pass "
+            "np.asarray(x), or for a masked one x.filled(value) and the mask"
+        )
+    else:
+        register(array_type, NAMESPACES[bases[0]])
+    return NAMESPACES[array_type]
 
 
 def compiles(xp: ModuleType) -> bool:
@@ -85,7 +83,7 @@ def kernels(
 ) -> ModuleType | None:
     """The package `gpu/`, if its kernels can work on all these arrays; else None.
 
-    Nothing else leads there, so on NumPy it is never imported, and may be deleted.
+    On NumPy it is never imported, and may be deleted.
     """
     if not compiles(xp):
         return None
@@ -109,8 +107,8 @@ def gemm(a: Array, b: Array, out: Array | None = None, add: bool = False) -> Arr
     """Matrix product a @ b, written into `out` if you give one, or added to it.
 
     Every matrix product of the project comes through here. A stack of matrices times
-    one matrix (or vector) is a single large product; `matmul` alone would run a small
-    one per matrix. For GPUs see gpu/products.py.
+    one matrix is a single large product; `matmul` alone would run a small one per
+    matrix.
     """
     xp = namespace(a)
     if compiles(xp):
@@ -143,7 +141,7 @@ def matching(
     """Stored arrays, by name, in the precision of those that they will replace.
 
     ValueError names the first that is missing, unknown, of another shape or kind, or
-    that holds a number too large for its dtype. TypeError as from `namespace`.
+    that holds a number too large for its dtype.
     """
     found = {}
     for name in [*own, *arrays]:
@@ -232,9 +230,8 @@ def _knows_small_products() -> bool:
 def multiplier(weight: Array, rows: int, times: int) -> Callable[[Array], Array]:
     """x -> x @ weight for x (rows, K) and weight (K, N), to be called `times` times.
 
-    Where it pays, the weight is copied once: it is slow when transposed, and fast when
-    cut into blocks of columns, which make small products. Each result may be
-    overwritten by the next one.
+    Where it pays, the weight is copied once, cut into blocks of columns where small
+    products are fast. Each result may be overwritten by the next one.
     """
     # Measured: nothing is gained with more rows, with fewer of them in all, or with a
     # weight larger than the caches.
@@ -263,8 +260,7 @@ def multiplier(weight: Array, rows: int, times: int) -> Callable[[Array], Array]
 def add_rows(total: Array, ids: Array, rows: Array) -> None:
     """total[ids[k]] += rows[k] for every k, even where an id comes several times.
 
-    total (V, d), integers ids (R,), rows (R, d). It gives the same bits every time, and
-    does not wait for a GPU.
+    total (V, d), integers ids (R,), rows (R, d). It gives the same bits every time.
     """
     xp = namespace(total)
     if xp is np:  # this loop is up to four times as fast as np.add.at and reduceat
@@ -292,8 +288,8 @@ _COUNTED = 1 << 28  # the most comparisons held at once, a byte each
 def sorting(x: Array, axis: int = -1) -> Array:
     """The indices that sort x along an axis; equal numbers keep their order.
 
-    On a GPU by counting, for each number, how many come before it. In some versions
-    CuPy's sort waits for the GPU (cupy/cupy#9126), and no CUDA graph can capture that.
+    On a GPU by counting, for each number, how many come before it: CuPy's sort may wait
+    for the GPU (cupy/cupy#9126), and no CUDA graph can capture that.
     """
     xp = namespace(x)
     if xp is np or x.size * x.shape[axis] > _COUNTED:
@@ -309,18 +305,12 @@ def sorting(x: Array, axis: int = -1) -> Array:
 
 
 def to_device(array: np.ndarray, xp: ModuleType) -> Array:
-    """A host array as an array of `xp`.
-
-    Copies to the GPU when `xp` is CuPy, costs nothing on NumPy.
-    """
+    """A host array as an array of `xp`: a copy on a GPU, the same on NumPy."""
     return xp.asarray(array)
 
 
 def to_host(array: Array) -> np.ndarray:
-    """Any backend's array as a NumPy array.
-
-    Waits for the device (syncs), unless it is a NumPy array already.
-    """
+    """Any backend's array as a NumPy array. Waits for the device (syncs)."""
     return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
@@ -328,10 +318,9 @@ def to_host(array: Array) -> np.ndarray:
 
 
 def device_namespace(device: str, local_rank: int = 0) -> ModuleType:
-    """`xp` for "cpu" or "cuda".
+    """`xp` for "cpu" or "cuda"; DeviceError says what to do where no GPU can be used.
 
-    `local_rank` is the number of the asking process on this machine; several processes
-    take the GPUs in turn. DeviceError says what to do where no GPU can be used.
+    local_rank: the number of this process on its machine; they take GPUs in turn.
     """
     if device == "cpu":
         return np
@@ -362,10 +351,7 @@ def device_namespace(device: str, local_rank: int = 0) -> ModuleType:
 
 
 def _wheel() -> str:
-    """CuPy under the name it was installed by, such as `cupy-cuda13x 14.2.0`.
-
-    That name says which version of CUDA it is made for.
-    """
+    """CuPy under the name it was installed by, such as `cupy-cuda13x 14.2.0`."""
     from importlib import metadata
 
     names = sorted(set(metadata.packages_distributions().get("cupy", [])))
@@ -377,9 +363,8 @@ def _first_line(error: Exception) -> str:
 
 
 def _why_unavailable(cupy: ModuleType) -> str:
-    """Which versions meet when CuPy finds no GPU, and the remedy.
-
-    CUDA writes its versions as numbers: 12090 is 12.9, and no driver is 0.
+    """Which versions meet when CuPy finds no GPU, and the remedy. CUDA writes 12090 for
+    12.9, and 0 for no driver.
     """
     runtime = cupy.cuda.runtime
     versions = runtime.driverGetVersion(), runtime.runtimeGetVersion()
@@ -393,18 +378,14 @@ def _why_unavailable(cupy: ModuleType) -> str:
 
 
 def has_tf32(xp: ModuleType) -> bool:
-    """Whether the current GPU has units for products in TF32.
-
-    They came with Ampere, compute capability 8.0. An earlier GPU ignores `use_tf32`.
-    """
+    """Whether the current GPU has units for TF32; they came with Ampere, 8.0."""
     return xp.cuda.runtime.getDeviceProperties(xp.cuda.Device().id)["major"] >= 8
 
 
 def use_tf32(xp: ModuleType, on: bool) -> None:
     """Let matrix products on a GPU round their float32 operands to TF32, or stop it.
 
-    TF32 has 10 bits of mantissa instead of 23: an operand is off by up to 5e-4 of
-    itself. So are the means that array bodies take as products.
+    TF32 has 10 bits of mantissa instead of 23: an operand is off by up to 5e-4.
     """
     from .gpu.products import use_tf32
 
@@ -428,11 +409,10 @@ def describe_gpu(xp: ModuleType) -> dict[str, Any]:
 
 
 def keep_freed_memory() -> None:
-    """Ask the C library to keep freed memory between operations.
+    """Ask the C library to keep freed memory between operations (glibc only).
 
     A step frees and allocates the same few hundred arrays again and again. Giving their
-    pages back to the system and faulting them in anew took a third of the time of a
-    training step here. glibc only; elsewhere nothing happens.
+    pages back to the system took a third of the time of a training step here.
     """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
@@ -447,9 +427,8 @@ def keep_freed_memory() -> None:
 def blas_threads(count: int) -> Iterator[None]:
     """Run the body with `count` BLAS threads.
 
-    Small matrices are up to 50 times slower on several threads, and workers that share
-    a batch must not each start four of them. Setting OPENBLAS_NUM_THREADS after NumPy
-    was imported does nothing, hence threadpoolctl.
+    Small matrices are up to 50 times slower on several threads, and workers share a
+    batch. Setting OPENBLAS_NUM_THREADS after NumPy was imported does nothing.
     """
     from threadpoolctl import threadpool_limits
 

@@ -90,11 +90,11 @@ class LevelsEnv(VectorEnv):
         if observation == "pixels":
             space = spaces.Box(0, 255, seen.shape[1:], np.uint8)
         else:
-            codes = {
-                name: each.highest for name, each in self.world.observation.items()
+            boxes = {
+                name: spaces.Box(0, codes.highest, seen[name].shape[1:], np.uint8)
+                for name, codes in self.world.observation.items()
             }
-            boxes = {k: (0, n, seen[k].shape[1:], np.uint8) for k, n in codes.items()}
-            space = spaces.Dict({name: spaces.Box(*box) for name, box in boxes.items()})
+            space = spaces.Dict(boxes)
         self.single_observation_space = space
         self.single_action_space = spaces.Discrete(self.world.actions)
         self.observation_space = batch_space(self.single_observation_space, num_envs)

@@ -58,7 +58,7 @@ def neighbour(cell: int, way: int) -> int:
 
 
 def options(cell: int, direction: int) -> list[int]:
-    """The ways, as positions in MOVES, among which a ghost chooses; one in a corridor."""
+    """The ways in MOVES among which a ghost chooses; one in a corridor."""
     ahead = (direction - FIRST) % 4  # directions 0 and 1 stand for left and down
     back = (ahead + 2) % 4
     exits = [way for way in range(4) if neighbour(cell, way) != cell]

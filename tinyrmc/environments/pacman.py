@@ -267,7 +267,7 @@ class MiniPacman(World):
     def _turns(
         self, state: State, ghosts: Array, u: Array, steady: Array
     ) -> tuple[Array, Array]:
-        """Which ghosts move, and their headings then (B, G); the `steady` never stray."""
+        """Which ghosts move, and their headings (B, G); the `steady` do not stray."""
         xp, tables = namespace(u), self.on(namespace(u))
         pacman, powered = state["pacman"][:, None], state["power"][:, None] > 0
         heading = (powered * (GONE + DIRECTIONS) + ghosts) * CELLS + pacman

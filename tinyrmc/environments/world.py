@@ -271,7 +271,7 @@ def check_world(world: Any, name: str = "world") -> None:
 
 
 def require_end(world: World, steps: int) -> None:
-    """WorldError for a level that goes on after LONGEST steps, or its larger `limit`."""
+    """WorldError for a level that goes on after LONGEST steps, or a larger `limit`."""
     if steps > max(LONGEST, getattr(world, "limit", 0)):
         raise WorldError(
             f"a level of {type(world).__name__} goes on after {steps:,} steps; its "

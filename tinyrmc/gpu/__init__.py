@@ -3,13 +3,11 @@
 One tape entry is then also one launch, or two.
 
 The override of `fused.layer_norm` is the `layer_norm` of this file. The array body and
-its vjp have counterparts of the same form here, `forward` and `rule`. Each launches
-kernels of `layer_norm.cu`, whose first lines say, in the body's notation, what they
-compute. A call takes the override if all its arrays are float32 (targets int64), if
-their sizes are supported, and if their namespace can compile CUDA, as CuPy can.
-Otherwise the array body runs, and says what was wrong with the call. An override may
-save other things than the body does, so backward uses the rules of whichever ran
-forward.
+its vjp have counterparts of the same form here, `forward` and `rule`, which launch the
+kernels of `layer_norm.cu`. A call takes the override if all its arrays are float32
+(targets int64), if their sizes are supported, and if their namespace can compile CUDA.
+Otherwise the array body runs, and says what was wrong with the call. Backward uses the
+rules of whichever ran forward.
 
 Nothing here waits for the GPU, and no sum depends on the order in which blocks run: you
 get the same bits every time.
@@ -52,10 +50,8 @@ def off() -> Iterator[None]:
 
 
 def usable(*arrays: Any, indices: Collection[int] = ()) -> bool:
-    """Whether kernels are on and can work on all these arrays of a GPU (None aside).
-
-    These must be of a size and dtype that kernels take: float32, and int64 at the
-    positions in `indices`. Ask `backend.kernels`, which knows of other arrays too.
+    """Whether kernels are on and take all these arrays of a GPU (None aside): float32,
+    and int64 at the positions in `indices`. Ask `backend.kernels`.
     """
     for k, a in enumerate(arrays):
         dtype = np.int64 if k in indices else np.float32
@@ -66,9 +62,8 @@ def usable(*arrays: Any, indices: Collection[int] = ()) -> bool:
 
 
 def _contiguous(xp, a):
-    """Kernels ignore strides, so we copy what lies otherwise in memory.
-
-    The rest stays as it is: CuPy's function would make a 1-d array of a 0-d one.
+    """The array as kernels read it, which ignore strides. (CuPy's function alone would
+    make a 1-d array of a 0-d one.)
     """
     return a if a is None or a.flags.c_contiguous else xp.ascontiguousarray(a)
 
@@ -79,10 +74,9 @@ OVERRIDES: dict[str, Override] = {}  # by the names of the fused primitives
 class Override:
     """Two launchers that stand in for a fused primitive's array bodies.
 
-    They are `forward` and `rule`, and get contiguous arrays. `condition`, set by the
-    decorator `fits`, tells from the arguments whether the kernels support their shapes.
-    It has a default for each static argument, so that if one is missing, it is the
-    array body that says so.
+    They get contiguous arrays. `condition`, set by the decorator `fits`, tells from the
+    arguments whether the kernels support their shapes. It has a default for each static
+    argument: if one is missing, it is the array body that says so.
     """
 
     condition: Callable[..., bool]
@@ -115,18 +109,14 @@ class Override:
 
 
 @functools.cache
-def _function(xp, name):
-    """A kernel by its name.
-
-    The first one asked for compiles them all, once, which takes seconds. CuPy loads
-    them on each GPU in use and keeps them on disk.
-    """
-    return _module(xp).get_function(name)
+def _module(xp):
+    """All kernels, compiled once, which takes seconds; CuPy keeps them on disk."""
+    return xp.RawModule(code=source(), options=("-std=c++17",))
 
 
 @functools.cache
-def _module(xp):
-    return xp.RawModule(code=source(), options=("-std=c++17",))
+def _kernel(xp, name):
+    return _module(xp).get_function(name)
 
 
 def source() -> str:
@@ -136,19 +126,17 @@ def source() -> str:
 
 
 def _launch(xp, name, blocks, threads, *args, shared=0):
-    """Run a kernel in `blocks` blocks of `threads` threads each.
+    """Run a kernel in `blocks` blocks of `threads` threads with `shared` bytes each.
 
     A kernel knows the types of its arguments only from us: Python's numbers go as int
-    and float, arrays as pointers. Each block gets `shared` bytes of shared memory.
+    and float, arrays as pointers.
     """
-    typed = tuple([_typed(a) for a in args])
-    _function(xp, name)((blocks,), (threads,), typed, shared_mem=shared)
-
-
-def _typed(a):
-    if isinstance(a, (int, np.integer)):
-        return np.int32(a)
-    return np.float32(a) if isinstance(a, float) else a
+    typed = []
+    for a in args:
+        if isinstance(a, (int, np.integer)):
+            a = np.int32(a)
+        typed.append(np.float32(a) if isinstance(a, float) else a)
+    _kernel(xp, name)((blocks,), (threads,), tuple(typed), shared_mem=shared)
 
 
 def _grid_of_warps(rows, warps=4):
@@ -374,10 +362,7 @@ def _attention_sizes(qkv, num_heads, key_size, num_queries):
 
 
 def _attention_shared(gradient_rows, rows, queries, key_size, value_size):
-    """Bytes of shared memory for the rows of q|k|v, the weights and the rows of g.
-
-    Only the backward has `gradient_rows`, as many as queries.
-    """
+    """Bytes of shared memory for the rows of q|k|v, the weights and, backward, g."""
     qkv = rows * (2 * key_size + value_size | 1)
     return 4 * (qkv + queries * rows + gradient_rows * (value_size | 1))
 

@@ -23,10 +23,8 @@ from typing import Any
 
 
 def working_stream(xp: ModuleType) -> Any:
-    """A stream that can be captured. It becomes the current one of this thread.
-
-    So whatever reads the results is asked for there too, and comes after them. There is
-    one stream for each GPU: with two, the work of two Trainers would not be in order.
+    """A stream that can be captured, one for each GPU, so that the work of two Trainers
+    stays in order. It becomes the current one of this thread.
     """
     xp.cuda.Device().synchronize()  # waits for what was asked for elsewhere
     return _stream(xp, xp.cuda.Device().id).use()
@@ -56,10 +54,8 @@ class Graph:
             yield
 
     def capture(self, work: Callable[[], object]) -> None:
-        """Record what `work` asks of the GPU, so that `replay` can do it.
-
-        Do the work once or twice before, inside `memory`: that compiles and loads its
-        kernels, which cannot be captured.
+        """Record what `work` asks of the GPU, so that `replay` can do it. Do the work
+        before, inside `memory`: loading its kernels cannot be captured.
         """
         gc.collect()
         gc.disable()  # it might free what belongs to another graph in between

@@ -53,9 +53,8 @@ class Steps:
 class CudaGraphs:
     """Takes a Trainer's steps by graphs.
 
-    The first step of a kind is taken as usual, the second one in the graph's memory;
-    after that all kernels are there, and all memory too. The third one is captured. If
-    that fails, or the GPU has no room for it, it is a UsageError where graphs are
+    The first step of a kind is taken as usual, the second one in the graph's memory,
+    the third one is captured. If that fails, it is a UsageError where graphs are
     `required`; else all steps are taken as usual from then on. So are those of a kind
     whose graph had to make room for later ones.
     """
@@ -125,7 +124,6 @@ class CudaGraphs:
         return steps
 
     def _kind(self, batch: Batch) -> str:
-        """The shapes of batch and carry, and the phase of a step."""
         task = self.trainer.task
         state = task.state()
         names = state if task.phases is None else task.phases
@@ -143,10 +141,8 @@ class CudaGraphs:
             self.trainer.carry.keep(0, carry or None, self.trainer.step + ahead)
 
     def _take_step(self, steps: Steps) -> None:
-        """A step that takes its carry up where it puts back the next one.
-
-        It works on copies, for what it hands on may be part of what it has taken up.
-        """
+        """A step that takes its carry up where it puts back the next one."""
+        # copies, for what it hands on may be part of what it has taken up
         self._hand_on({name: x.copy() for name, x in steps.carry.items()}, 0)
         self.trainer.take_step(steps.batch)
         after = self._carry
@@ -156,10 +152,7 @@ class CudaGraphs:
             self._hand_on(steps.carry, 1)
 
     def _capture(self, steps: Steps) -> bool:
-        """Capture a step, which records its work on the GPU but does not do it.
-
-        False if that fails.
-        """
+        """Record a step's work on the GPU without doing it; False if that fails."""
         window = self.trainer.window
         before, window.sums = window.sums, {}
         try:
@@ -206,8 +199,6 @@ def _obstacle(trainer: Any) -> str:
         return "needs the batch in one piece; leave --train.micro-batch-size out"
     if type(task).prepare is not Task.prepare:
         return f"cannot repeat a step of {type(task).__name__}, which acts"
-    if type(trainer.optimizer) not in OPTIMIZERS:
-        return (
-            f"knows the optimizers of optim.py, not {type(trainer.optimizer).__name__}"
-        )
+    if (kind := type(trainer.optimizer)) not in OPTIMIZERS:
+        return f"knows the optimizers of optim.py, not {kind.__name__}"
     return ""

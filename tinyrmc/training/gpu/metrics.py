@@ -41,10 +41,8 @@ class OnDevice(MetricAccumulator):
         return name in self._places or len(self._places) < self.MOST
 
     def _takes(self, name: str, value: Any) -> bool:
-        there = getattr(value, "shape", None) == () and value.dtype in (
-            np.float32,
-            np.int64,
-        )
+        known = [np.dtype(np.float32), np.dtype(np.int64)]
+        there = getattr(value, "shape", None) == () and value.dtype in known
         return there and self._has_room(name)
 
     def add(self, metrics: Mapping[str, Any]) -> None:

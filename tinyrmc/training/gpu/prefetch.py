@@ -4,15 +4,11 @@ Drawing 1,600 examples of nth farthest takes 6 ms, and a GPU would wait for it. 
 another process draws what the next steps need, into memory that both see: a ring of
 slots, page-locked if there is a GPU, which then fetches a batch by itself.
 
-No result depends on this. What arrives is what `stream.batch` gives here, since a
-stream with random access depends on nothing but the step and the state of the task. If
-that state changes, because a curriculum has moved, what was drawn under the old one is
-thrown away. If drawing fails there, the batch is drawn here, and the error is raised
-where it always was.
-
-On a CPU it does not pay. A draw is 1 to 2 % of a step there, several workers draw side
-by side already, and beside one worker a second process is better used as a second
-worker.
+No result depends on this: a stream with random access depends on nothing but the step
+and the state of the task. If that state changes, because a curriculum has moved, what
+was drawn under the old one is thrown away. If drawing fails there, the batch is drawn
+here, and the error is raised where it always was. On a CPU it does not pay: a second
+process is better used as a second worker.
 """
 
 from __future__ import annotations
@@ -181,10 +177,7 @@ class Prefetcher:
 
     @contextlib.contextmanager
     def _giving_up(self) -> Iterator[None]:
-        """If the process fails, draw here from now on.
-
-        An error in `draw` comes up again when its batch is drawn here.
-        """
+        """If the process fails, draw here from now on, where its error comes up."""
         try:
             yield
         except (WorkerError, OSError, EOFError, TypeError):
@@ -196,9 +189,8 @@ class Prefetcher:
             raise
 
     def _start(self, batch: Batch, piece: list) -> None:
-        """Start the process, and let it draw what comes after this batch.
-
-        Its slots hold a batch like this one and half as much again.
+        """Start the process, and let it draw what comes after this batch. A slot holds
+        such a batch and half as much again.
         """
         self.close()
         self._ring = Ring(layout(batch)[1] * 3 // 2, self.xp)
@@ -207,10 +199,7 @@ class Prefetcher:
         self._ask(self._child, self._after(piece))
 
     def _ask(self, child: Child, piece: list) -> None:
-        """Have this piece drawn, unless it is already asked for, and those after it.
-
-        If another piece was asked for instead, that is thrown away.
-        """
+        """Have this piece drawn, unless it is already asked for, and those after it."""
         while self._asked and self._asked[0][0] != piece:
             self._asked.popleft()
             with contextlib.suppress(WorkerError):  # and so is an error in it
