@@ -43,7 +43,6 @@ def register(array_type: type, xp: ModuleType) -> None:
 
 def namespace(array: Array) -> ModuleType:
     """The module whose functions work on `array`: numpy, cupy or a registered one.
-
     TypeError for anything that is not an array.
     """
     xp = NAMESPACES.get(type(array))
@@ -81,9 +80,8 @@ def compiles(xp: ModuleType) -> bool:
 def kernels(
     xp: ModuleType, *arrays: Array, indices: Collection[int] = ()
 ) -> ModuleType | None:
-    """The package `gpu/`, if its kernels can work on all these arrays; else None.
-
-    On NumPy it is never imported, and may be deleted.
+    """The package `gpu/`, if its kernels can work on all these arrays; else None. On
+    NumPy it is never imported, and may be deleted.
     """
     if not compiles(xp):
         return None
@@ -183,9 +181,8 @@ def column_sums(rows: Array, into: Array | None = None) -> Array:
 
 
 def row_dots(a: Array, b: Array) -> Array:
-    """The dot product of each row of a with that of b: two (..., K) -> (...).
-
-    CuPy's einsum would ask for a cuBLAS that no CUDA graph can capture.
+    """The dot product of each row of a with that of b: two (..., K) -> (...). CuPy's
+    einsum would ask for a cuBLAS that no CUDA graph can capture.
     """
     xp = namespace(a)
     if compiles(xp):
@@ -258,9 +255,8 @@ def multiplier(weight: Array, rows: int, times: int) -> Callable[[Array], Array]
 
 
 def add_rows(total: Array, ids: Array, rows: Array) -> None:
-    """total[ids[k]] += rows[k] for every k, even where an id comes several times.
-
-    total (V, d), integers ids (R,), rows (R, d). It gives the same bits every time.
+    """total[ids[k]] += rows[k] for every k, even where an id comes several times. total
+    (V, d), integers ids (R,), rows (R, d). It gives the same bits every time.
     """
     xp = namespace(total)
     if xp is np:  # this loop is up to four times as fast as np.add.at and reduceat

@@ -210,9 +210,8 @@ else:
 
 @dataclass(frozen=True)
 class DNCConfig:
-    """What only the Differentiable Neural Computer has.
-
-    It has model.mem_slots words, and its controller is model.layers x hidden_size.
+    """The settings of the Differentiable Neural Computer alone. It has model.mem_slots
+    words, and its controller is model.layers x hidden_size.
     """
 
     common: ClassVar = ()
@@ -331,7 +330,7 @@ class CoreConfig:
 
 @dataclass(frozen=True)
 class ConvLSTMConfig:
-    """What only the ConvLSTM has."""
+    """The settings of the ConvLSTM alone."""
 
     common: ClassVar = ()
 

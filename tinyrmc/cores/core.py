@@ -27,9 +27,8 @@ Steps: TypeAlias = tuple[list[Tensor], State]
 
 
 class Constant:
-    """An array of floating-point numbers that is no parameter.
-
-    Each array library and precision gets its own copy, once.
+    """An array of floating-point numbers that is no parameter. Each array library and
+    precision gets its own copy, once.
     """
 
     def __init__(self, value: np.ndarray):
@@ -172,9 +171,8 @@ class Core(Module):
 def check_ends(
     shape: tuple[int, ...], lengths: Any = None, is_first: Any = None
 ) -> None:
-    """ValueError for `lengths` or `is_first` that do not fit (examples, steps).
-
-    Lengths are looked at on NumPy alone; on a GPU that would mean waiting.
+    """ValueError for `lengths` or `is_first` that do not fit (examples, steps). Lengths
+    are looked at on NumPy alone; on a GPU that would mean waiting.
     """
     examples, steps = shape
     if lengths is not None:

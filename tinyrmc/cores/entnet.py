@@ -91,7 +91,6 @@ class EntNet(Core):
 
     def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
         """One step: inputs (B, input_size), state (B, N, F) -> output (B, F), state.
-
         `trace` receives the step's "gates" and "answers", p, both (B, N).
         """
         self._check_inputs(inputs, None, self.input_size)

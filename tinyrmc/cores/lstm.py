@@ -26,7 +26,6 @@ class _OverTime(Core):
 
     def _unroll_at_once(self, inputs, state, lengths, is_first) -> Steps | None:
         """One product for the inputs' part of all steps, and for the weight's gradient.
-
         A single step, as when acting, is quicker by itself.
         """
         if is_first is not None and inputs.shape[1] == 1:
@@ -157,7 +156,7 @@ class DeepLSTM(_OverTime):
         return self._through(LSTM.over_time, inputs, state, lengths, is_first)
 
     def _through(self, step, inputs, state, *how) -> Step:
-        """What the layers make of the inputs, one above the other."""
+        """The layers one above the other."""
         if len(state) != len(self.layers):
             raise ValueError(
                 f"DeepLSTM expects a state of {len(self.layers)} pairs (h, c), got "

@@ -63,7 +63,7 @@ def _check_std(owner: str, std: float) -> None:
 
 @dataclass(frozen=True)
 class Encoding:
-    """What a word's place in its sentence does to it: l_kj, for unit k and word j.
+    """The effect of a word's place in its sentence: l_kj, for unit k and word j.
 
     kind: "bag": nothing, l = 1. "printed": the paper's equation, (1 - j/J) - (k/d)
         (1 - 2j/J), where J is the number of words of the sentence. "released": the one
@@ -88,7 +88,6 @@ class Encoding:
 
     def rows(self, sentences: Sequence[Sequence[int]], words: int) -> np.ndarray:
         """The x of sentences of ids below `words`, without ages: (S, halves * words).
-
         ValueError for a sentence longer than `longest`, where places depend on that.
         """
         most = max(map(len, sentences), default=0)
@@ -245,7 +244,7 @@ class MemN2N(nn.Module):
         return p.matmul(u, p.swapaxes(W, 1, 2))
 
     def hop(self, u: Tensor, found: Tensor) -> Tensor:
-        """What u (R, B, d) becomes when a hop has found o (R, B, d)."""
+        """The next u (R, B, d), when a hop has found o (R, B, d)."""
         u = (u if self.H is None else p.matmul(u, self.H)) + found
         return u if self._floor is None else p.maximum(u, self._on(self._floor, u))
 

@@ -59,7 +59,7 @@ def _all_steps(gpu: ModuleType) -> Primitive:
 
 
 class _Memory(Core):
-    """What both formulations share: sizes, their checks, and the input projection."""
+    """Shared by both formulations: sizes, their checks, and the input projection."""
 
     any_weight = "input_projection.weight"
     first: Constant  # the memory (N, F) that every example begins with
@@ -205,7 +205,6 @@ class RelationalMemory(_Memory):
 
     def _unroll_at_once(self, inputs, state, lengths, is_first) -> Steps | None:
         """On a GPU, all steps of one block with norms and gates: one entry on the tape.
-
         Step by step, they would be many small operations.
         """
         block, *others = self.blocks
@@ -385,7 +384,6 @@ class PaperRelationalMemory(_Memory):
 
     def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
         """One step: inputs (B, input_size), state (m, h) -> flatten(h) (B, N F), state.
-
         `trace` as for RelationalMemory, with an "output_gate" too.
         """
         x = self.input_projection(self._as_rows(inputs)[:, 0])  # (B, F)

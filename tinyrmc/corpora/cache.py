@@ -65,9 +65,8 @@ def place(name: str, settings: Any, paths: Sequence[Path]) -> Path:
 
 
 def read(folder: Path, name: str) -> Corpus | None:
-    """The corpus that `write` put there, memory-mapped; None if it is not whole.
-
-    Reads all ids once, at some 4 GB a second.
+    """The corpus that `write` put there, memory-mapped; None if it is not whole. Reads
+    all ids once, at some 4 GB a second.
     """
     try:
         about, texts = _get(folder / ABOUT), {}
@@ -170,9 +169,8 @@ def write(
 
 @contextlib.contextmanager
 def _beside(folder: Path) -> Iterator[Path]:
-    """A new folder that is renamed to `folder` when the body has gone well.
-
-    CorpusError where that cannot be written; then nothing is left.
+    """A new folder that is renamed to `folder` when the body has gone well. CorpusError
+    where that cannot be written; then nothing is left.
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -129,7 +129,6 @@ def strings(file: IO[bytes], name: str, digest: Any) -> Iterator[str]:
 
 def decoded(data: bytes, name: str, offset: int = 0) -> str:
     """UTF-8 as text, without a byte order mark. `offset` is where in the file it is.
-
     CorpusError for anything but UTF-8, and for a web page.
     """
     if offset == 0:

@@ -66,7 +66,6 @@ class GeneratedStories:
 
     def stories(self, task: int, part: str) -> list[Story]:
         """The questions of a task, in order; training and test text have other seeds.
-
         ValueError for a task that is not made up here.
         """
         if task not in GENERATED_TASKS:
@@ -90,9 +89,8 @@ def _other(rng, things, than):
 
 
 class _World:
-    """Who is where, what has been said, and which sentence said so.
-
-    People and things are in rooms from the start, but nobody is told which.
+    """Who is where, what has been said, and which sentence said so. People and things
+    are in rooms from the start, but nobody is told which.
     """
 
     def __init__(self, rng):

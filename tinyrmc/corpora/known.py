@@ -17,9 +17,8 @@ WHOLE = ""  # the part of a text whose parts are made here
 
 @dataclasses.dataclass(frozen=True)
 class Archive:
-    """An official archive: name, size and checksum where known, and its addresses.
-
-    Only one with a checksum is downloaded.
+    """An official archive: name, size and checksum where known, and its addresses. Only
+    one with a checksum is downloaded.
     """
 
     file: str
@@ -30,7 +29,7 @@ class Archive:
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-    """What is known of a corpus.
+    """A corpus, as far as it is known.
 
     rule: how its text is cut into words and parts, said to the user
     remedy: what to do where nothing can be downloaded

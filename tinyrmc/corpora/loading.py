@@ -74,7 +74,6 @@ def cached(
     name: str, data_dir: str | Path | None = None, vocabulary_size: int | None = None
 ) -> Corpus | None:
     """The corpus of this name if its text has been read before, else None.
-
     MissingCorpus if its text is not there.
     """
     require_known(name)
@@ -91,7 +90,6 @@ def _place(name: str, found: Found, vocabulary_size: int | None) -> Path:
 
 def data_directory(data_dir: str | Path | None = None) -> Path:
     """`data_dir`, else $TINYRMC_DATA, else tinyrmc's folder among the user's caches.
-
     CorpusError if that is a file.
     """
     chosen = data_dir or os.environ.get("TINYRMC_DATA")

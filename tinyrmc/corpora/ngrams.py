@@ -166,7 +166,7 @@ def _bincount(numbers: np.ndarray, *arguments: Any, **words: Any) -> np.ndarray:
 
 
 def _discounts(counts: np.ndarray) -> np.ndarray:
-    """What is taken off counts of 0, 1, 2, and 3 or more; (4,).
+    """The discounts of counts of 0, 1, 2, and 3 or more; (4,).
 
     Chen and Goodman's estimates from how many n-grams have the counts 1 to 4; 1/2, 1
     and 3/2 for a text that is too small for them.

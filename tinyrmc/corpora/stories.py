@@ -200,15 +200,15 @@ def _read(
 
 
 def parse(text: str, name: str) -> list[Story]:
-    """The questions of a file, each with the sentences before it.
-
-    CorpusError, with the line, for what is not in the format.
+    """The questions of a file, each with the sentences before it. CorpusError, with the
+    line, for what is not in the format.
     """
     stories: list[Story] = []
     number, last = -1, 0
     sentences: list[tuple[str, ...]] = []
     places: dict[int, int] = {}  # ID of a sentence -> its place in `sentences`
-    lines = re.split(r"\r\n|\r|\n", text.rstrip("\r\n "))
+    told = text.rstrip("\r\n ")
+    lines = re.split(r"\r\n|\r|\n", told) if told else []
     for count, line in enumerate(lines, start=1):
         try:
             head, _, rest = line.partition(" ")

@@ -181,9 +181,8 @@ _TAG = re.compile(r"</?\w+[^>]*>")
 
 
 def newswire(data: bytes, name: str) -> Iterator[tuple[str, str]]:
-    """(id, text) of each document of type story in a file of the LDC's SGML.
-
-    Each tag, such as <P>, begins a paragraph.
+    """(id, text) of each document of type story in a file of the LDC's SGML. Each tag,
+    such as <P>, begins a paragraph.
     """
     for head, document in _STORY.findall(_plain_ends(decoded(data, name))):
         if found := re.search(r'id="([^"]*)"', head):

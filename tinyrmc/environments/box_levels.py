@@ -41,9 +41,8 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Problem:
-    """The least and the most of what is drawn for each level, uniformly.
-
-    Where a level does not fit into its room, another room is drawn.
+    """The least and the most of what is drawn for each level, uniformly. Where a level
+    does not fit into its room, another room is drawn.
     """
 
     solution_length: Range = (1, 5)  # locks, the gem's own included
@@ -191,7 +190,6 @@ def _walk(board: np.ndarray, start: int, goal: int, grid: int) -> list[int]:
 @functools.lru_cache(maxsize=4, typed=True)  # True is no number, though equal to 1
 def make(problem: Problem, count: int, seed: int = 0) -> Levels:
     """`count` levels. Those of a smaller count are the first of a larger one.
-
     WorldError if there can be no such level, or too rarely.
     """
     problem.check()

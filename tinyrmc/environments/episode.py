@@ -58,7 +58,7 @@ class Episode:
         return f"Episode {self.level}: {self.ending}, score {self.rewards.sum():g}"
 
     def action(self, step: int) -> str:
-        """What the agent did in a step, and what that brought."""
+        """The action of a step, and its reward, in words."""
         if step == len(self):
             return "the end"
         reward = float(self.rewards[step])

@@ -171,7 +171,6 @@ _ROWS_OF_A_BLOCK = 2048  # that a block of column_sums adds up, or more
 
 def column_sums(xp, matrix, *outs, add: bool = True) -> None:
     """Add the sums of a matrix's columns to one vector, or one half to each of two.
-
     With `add=False` the sums replace what was there.
     """
     rows, columns = matrix.shape
@@ -245,7 +244,7 @@ def _or(array, other):
 
 
 def _norm_sizes(x, bias, residual):
-    """What the kernels are told of shapes and of the residual's layout."""
+    """The shapes and the residual's layout, as the kernels are told."""
     width = x.shape[-1]
     rows = x.size // width
     group, stride = rows, 0

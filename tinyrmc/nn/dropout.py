@@ -45,9 +45,8 @@ class Noise:
         self.uses = 0
 
     def draw(self, shape: tuple[int, ...], axis: int, rows: Array | None = None):
-        """Numbers from 0 to 65535, uint16 of this shape, for the next use.
-
-        `axis` is that of the examples, never the last one. `rows` is as for `Dropout`.
+        """Numbers from 0 to 65535, uint16 of this shape, for the next use. `axis` is
+        that of the examples, never the last one. `rows` is as for `Dropout`.
         """
         xp = namespace(self.seeds[0])
         count, ndim = len(self.seeds[0]), len(shape)

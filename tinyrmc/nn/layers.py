@@ -32,9 +32,8 @@ from ..fused import conv2d, embedding, layer_norm, linear
 
 
 class Module:
-    """Something with parameters.
-
-    A subclass assigns Parameters and Modules in `__init__` and defines `__call__`.
+    """Something with parameters. A subclass assigns Parameters and Modules in
+    `__init__` and defines `__call__`.
     """
 
     __call__: Callable[..., Any]
@@ -44,9 +43,8 @@ class Module:
         return iter(vars(self).items())
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """(name, Parameter) in a fixed order; a tied Parameter comes once.
-
-        ValueError if two share a name, TypeError if some are where no one looks.
+        """(name, Parameter) in a fixed order; a tied Parameter comes once. ValueError
+        if two share a name, TypeError if some are where no one looks.
         """
         names: set[str] = set()
         for name, parameter in _walk("", self, set()):
@@ -78,7 +76,6 @@ class Module:
 
     def to(self, xp: ModuleType) -> Self:
         """Move the parameters to an array library, numpy or cupy; returns the module.
-
         Make optimizers afterwards.
         """
         move = to_host if xp is np else xp.asarray
@@ -88,9 +85,8 @@ class Module:
         return self
 
     def load_parameters(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Copy arrays by name into the parameters; the precision may differ.
-
-        ValueError names the first that does not fit; nothing has changed then.
+        """Copy arrays by name into the parameters; the precision may differ. ValueError
+        names the first that does not fit; nothing has changed then.
         """
         own = dict(self.named_parameters())
         for name, value in matching("parameter", arrays, own).items():
@@ -98,9 +94,8 @@ class Module:
 
 
 def _walk(prefix: str, value: Any, seen: set) -> Iterator[tuple[str, Parameter]]:
-    """(name, Parameter) of all Parameters below `value`, named from `prefix` on.
-
-    `seen` has the ids of the objects visited so far; none is visited twice.
+    """(name, Parameter) of all Parameters below `value`, named from `prefix` on. `seen`
+    has the ids of the objects visited so far; none is visited twice.
     """
     children: Any = ()
     if isinstance(value, Module):
@@ -150,9 +145,8 @@ def _require_none_hidden(name: str, value: Any) -> None:
 
 
 class Linear(Module):
-    """x @ weight + bias over the last axis, with an optional ReLU.
-
-    x (..., input_size) -> (..., output_size).
+    """x @ weight + bias over the last axis, with an optional ReLU. x (..., input_size)
+    -> (..., output_size).
     """
 
     def __init__(
@@ -244,9 +238,8 @@ class Embedding(Module):
 
 
 class LayerNorm(Module):
-    """Layer normalisation over the last axis, each row by itself.
-
-    `residual`, if you give it, is added to x first. Epsilon is 1e-5, as released.
+    """Layer normalisation over the last axis, each row by itself. `residual`, if you
+    give it, is added to x first. Epsilon is 1e-5, as released.
     """
 
     def __init__(self, size: int, dtype: npt.DTypeLike = np.float32):
@@ -305,9 +298,8 @@ def truncated_normal(
     std: float,
     dtype: npt.DTypeLike = np.float32,
 ) -> np.ndarray:
-    """Normal values of standard deviation `std`, redrawn until all lie within two.
-
-    This is TensorFlow's initializer, which Sonnet uses.
+    """Normal values of standard deviation `std`, redrawn until all lie within two. This
+    is TensorFlow's initializer, which Sonnet uses.
     """
     if not 0 <= std < math.inf:
         raise ValueError(f"truncated_normal: std must not be {std!r}")
@@ -319,7 +311,6 @@ def truncated_normal(
 
 def check_dtype(owner: str, dtype: Any) -> np.dtype:
     """The dtype; TypeError unless it is floating point or complex, of 32 bits or more.
-
     In halves sums and squares overflow.
     """
     checked = np.dtype("O" if dtype is None else dtype)  # NumPy's None is float64

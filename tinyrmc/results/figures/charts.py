@@ -56,10 +56,8 @@ def examined(
 
 @picture
 def heat_maps(found: Mapping[str, Table], title: str = "", common: str = "") -> Figure:
-    """The same HeatMap of some networks.
-
-    Each network has a panel, each column a row in it, whose largest number is white.
-    `common` is as in `examined`.
+    """The same HeatMap of some networks. Each network has a panel, each column a row in
+    it, whose largest number is white. `common` is as in `examined`.
     """
     heights = [1 + 0.3 * len(table.columns) for table in found.values()]
     figure = Figure(figsize=(7.2, sum(heights) + 0.6), layout="constrained")

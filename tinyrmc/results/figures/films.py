@@ -22,9 +22,8 @@ PAUSE = 8  # frames by which the end lasts longer
 
 
 def film(path: str | Path, episode: Episode, title: str = "") -> Path:
-    """Write an episode as an animated GIF, a frame a step; returns its path.
-
-    Only what changes is drawn anew, which takes a tenth of the time.
+    """Write an episode as an animated GIF, a frame a step; returns its path. Only what
+    changes is drawn anew, which takes a tenth of the time.
     """
     every = -(-len(episode) // FRAMES)
     shown = [*range(0, len(episode), every), len(episode)]
@@ -55,10 +54,8 @@ def film(path: str | Path, episode: Episode, title: str = "") -> Path:
 def stage(
     episode: Episode, title: str
 ) -> tuple[Figure, list[Artist], Callable[[int], None]]:
-    """(figure, the parts of it that change, show(moment)).
-
-    The board with a frame around what is seen of it, that view, attention, and below
-    them the values.
+    """(figure, the parts of it that change, show(moment)). The board with a frame
+    around what is seen of it, that view, attention, and below them the values.
     """
     figure = Figure(figsize=(6.4, 5.4), dpi=100, layout="constrained")
     figure.suptitle(wrap(f"{title}\n{episode.says}".strip(), 12 * 6.4), fontsize=9)

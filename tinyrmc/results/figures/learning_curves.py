@@ -87,9 +87,8 @@ def mean_and_range(runs: Sequence[Run], metric: str, axis: str = "steps") -> Cur
 
 
 def rung_starts(run: Run, axis: str = "steps") -> list[tuple[float, str]]:
-    """(point on `axis`, rung) at which a run began each rung of its curriculum.
-
-    The `rung` of a line is the one climbed up to that line's step.
+    """(point on `axis`, rung) at which a run began each rung of its curriculum. The
+    `rung` of a line is the one climbed up to that line's step.
     """
     starts: list[tuple[float, str]] = []
     current, since = None, 0

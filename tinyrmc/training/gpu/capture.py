@@ -29,7 +29,6 @@ OPTIMIZERS = optim.Adam, optim.SGD, optim.RMSProp  # their rate lies on the devi
 
 def cuda_graph(trainer: Any, required: bool) -> tuple[CudaGraphs | None, str]:
     """(what takes a Trainer's steps by graphs, or None; why there is none, or "").
-
     UsageError where graphs are `required`, and cannot be.
     """
     why = _obstacle(trainer)
@@ -132,7 +131,7 @@ class CudaGraphs:
 
     @property
     def _carry(self) -> Batch:
-        """What the next step takes up: the carry of the one piece there is."""
+        """The carry of the one piece there is, which the next step takes up."""
         return self.trainer.carry.get(0, {})
 
     def _hand_on(self, carry: Batch, ahead: int) -> None:

@@ -52,7 +52,6 @@ class Ring:
 
     def lock(self) -> None:
         """Page-lock the memory, if there is a GPU; only after the child was forked.
-
         Nothing happens where the driver refuses, as the system limits locked memory.
         """
         if self.xp is np:
@@ -81,9 +80,8 @@ class Ring:
         return places
 
     def read(self, slot: int, places: list[Place]) -> Batch:
-        """A batch as arrays of `xp`, which own their memory.
-
-        From page-locked memory a GPU fetches them in its own time: `free` waits for it.
+        """A batch as arrays of `xp`, which own their memory. From page-locked memory a
+        GPU fetches them in its own time: `free` waits for it.
         """
         memory = self._slot(slot)
         views = {
