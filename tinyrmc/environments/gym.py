@@ -252,7 +252,7 @@ def _world(world: str | World, arguments: Mapping[str, Any]) -> World:
     except TypeError as error:
         known = f"its arguments are {', '.join(signature.parameters)}"
         if "max_episode_steps" in arguments:  # make_vec hands it on
-            known = "it counts its steps itself; give limit instead"
+            known = "give limit instead of max_episode_steps"
         raise WorldError(f"{kind.__name__} {error}; {known}") from error
     return kind(**arguments)
 
