@@ -110,8 +110,7 @@ class MiniPacman(World):
     ghost one of its cells and directions. If a step both begins a level and ends the
     episode, the next episode begins with the same numbers.
 
-    One thing differs from the released game: there are never more than 12 ghosts. In
-    modes regular and avoid the 23 levels that fit into 3000 steps have no more.
+    Unlike in the released game there are never more than 12 ghosts.
     """
 
     action_names = ("stay", "right", "up", "left", "down")

@@ -184,7 +184,9 @@ def put(state: State, slots: Array, values: State) -> State:
 def traces(model: Any, inputs: np.ndarray) -> Traces:
     """The traces of NumPy inputs (B, T, ...), undisturbed. Waits for the device."""
     steps: list[dict[str, Array]] = []
-    state = read(model, to_device(inputs, _namespace(model)), trace=steps)
+    state = read(
+        model, to_device(inputs, namespace(model.parameters()[0].data)), trace=steps
+    )
 
     def stacked(name: str) -> np.ndarray:
         return np.stack([to_host(step[name]) for step in steps], axis=1)
@@ -192,10 +194,6 @@ def traces(model: Any, inputs: np.ndarray) -> Traces:
     gates = ("input_gate", "forget_gate") if "input_gate" in steps[0] else ()
     shown = [*map(stacked, gates)] or [None, None]
     return Traces(to_host(answer(model, state)), stacked("attention"), *shown)
-
-
-def _namespace(model: Any) -> Any:
-    return namespace(model.parameters()[0].data)
 
 
 # --- How much attention goes where ----------------------------------------------------
@@ -255,14 +253,13 @@ def _where(
     rows = {"uniform": np.broadcast_to(alike[:, None], seen[:, :, 0].shape)}
     rows |= {f"head {h + 1}": seen[:, :, h] for h in range(seen.shape[2])}
     rows["mean"] = seen.mean(axis=2)
+
+    def fractions(values: np.ndarray) -> dict[str, float | None]:  # (B, T)
+        means = [float(values[at].mean()) if at.any() else None for at in when]
+        return dict(zip(PERIODS, means, strict=True))
+
     return {
-        name: {
-            place: {
-                period: float(values[at][:, k].mean()) if at.any() else None
-                for period, at in zip(PERIODS, when, strict=True)
-            }
-            for k, place in enumerate(PLACES)
-        }
+        name: {place: fractions(values[..., k]) for k, place in enumerate(PLACES)}
         for name, values in rows.items()
     }
 
@@ -301,7 +298,7 @@ def _right(
     """{(test, what, when): (B,) bool}: which examples are answered rightly when the
     memory is interfered with.
     """
-    xp, core = _namespace(model), model.core
+    xp, core = namespace(model.parameters()[0].data), model.core
     inputs, marked = to_device(questions.inputs, xp), questions.marked
     steps = range(inputs.shape[1])
     first, last = _arrays(core.initial_state(len(marked))), read(model, inputs)
@@ -338,10 +335,8 @@ def _right(
 
 
 def analyse(model: Any, questions: Questions) -> dict[str, Any]:
-    """Everything there is to measure, as JSON can hold it.
-
-    The network must be one that `has_attention`; there must be at least two examples.
-    "cut" is empty for a core that takes no mask.
+    """Everything there is to measure of a network that `has_attention`, as JSON can
+    hold it. There must be two examples; "cut" is empty for a core that takes no mask.
 
         "examples", "slots", "heads"    B, N, H
         "mark"       what the marked step is called
@@ -396,7 +391,7 @@ def analyse(model: Any, questions: Questions) -> dict[str, Any]:
 
 def cases(questions: Questions) -> np.ndarray:
     """The rows of figure 3's three cases: the marked step comes first, in the middle or
-    last. Each is the first such example that is of all kinds; if none is, the first.
+    last. Each is the first such example, of all kinds if there is one.
     """
     steps = questions.inputs.shape[1]
     telling = np.logical_and.reduce([*questions.kinds.values()])
