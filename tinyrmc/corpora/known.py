@@ -75,8 +75,6 @@ for _table in _tables.values():
     _table["archives"] = [_made(Archive, x) for x in _table.get("archives", ())]
 
 BABI_SITE = "http://www.thespermwhale.com/jaseweston/babi/"
-BABI_ARCHIVES: dict[str, tuple[Archive, ...]] = {
-    "v1.2": tuple(_tables.pop("babi")["archives"]),
-    "v1.1": (),
-}
+BABI = _tables.pop("babi")
+BABI_ARCHIVES: dict[str, list[Archive]] = {"v1.2": BABI["archives"], "v1.1": []}
 CORPORA: dict[str, Known] = {name: _made(Known, x) for name, x in _tables.items()}

@@ -13,7 +13,7 @@ import re
 import shlex
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -157,7 +157,7 @@ def command(name: str, data_dir: str | Path | None = None) -> str:
     return f"python -m tinyrmc data {name}{where}"
 
 
-def check_archive(path: Path, official: tuple[Archive, ...]) -> None:
+def check_archive(path: Path, official: Sequence[Archive]) -> None:
     """DamagedCorpus for an archive that was cut short, as far as its size and the
     directory of a zip tell. Its texts have checksums of their own.
     """
@@ -204,7 +204,7 @@ def _layout(layout: str) -> dict[str, str]:
     return {part: layout.format(SHORT[part]) for part in PARTS}
 
 
-def archives_in(folder: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
+def archives_in(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
     """The files that match a pattern in `folder` and in its folder `data`."""
     for root in (folder, folder / "data"):
         for pattern in patterns:

@@ -14,12 +14,12 @@ import dataclasses
 import functools
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from .corpus import CorpusError, MissingCorpus
 from .files import decoded, entries, readable, ungzipped
-from .known import BABI_ARCHIVES, BABI_SITE, Archive
+from .known import BABI, BABI_ARCHIVES, BABI_SITE, Archive
 from .loading import archives_in, check_archive, command, data_directory
 from .words import words_in
 
@@ -29,32 +29,8 @@ _WORD = re.compile(r"\w+")
 
 VERSIONS = {"v1.2": ("en", "en-10k"), "v1.1": ("en",)}
 
-_FOLDERS = {"v1.2": ("tasks_1-20_v1-2",), "v1.1": ("tasksv11", "tasks_1-20_v1-1")}
-_PATTERNS = {
-    "v1.2": (
-        "tasks_1-20_v1-2*.tar.gz",
-        "babi_tasks_1-20_v1-2*.tar.gz",  # Keras
-        "babi-tasks-v1-2*.tar.gz",
-        "babi.tar.gz",  # ParlAI
-    ),
-    "v1.1": ("tasks_1-20_v1-1*.tar.gz", "tasksv11*.tar.gz"),
-}
-# The first 16 bits of the SHA-256 of the official files, tasks 1 to 20. Nobody has
-# recorded that of the training text of task 3 of en-10k.
-_DIGESTS = {
-    ("v1.2", "en", "train"): "c64ba497a6e7c937086c5a13dca005860c3b0b76"
-    "946845c2533ab756e8562012200818b7dcb72958",
-    ("v1.2", "en", "test"): "55aceff9177907f0ec82b108a74d362a6359fde8"
-    "46f3643776a2e3f032b74a119e1ed34f023ebd3b",
-    ("v1.2", "en-10k", "train"): "749ed407????5d112506602f4a2595185f89c5c0"
-    "edfc39d5c530c3220a8627fe8a389e7c6cfd36f2",
-    ("v1.2", "en-10k", "test"): "55aceff9177907f0ec82b108a74d362a6359fde8"
-    "46f3643776a2e3f032b74a119e1ed34f023ebd3b",
-    ("v1.1", "en", "train"): "c64ba497a6e7c937086c5a13dca005860c3b0b76"
-    "946845c2533ab756e856a344200818b7dcb72958",
-    ("v1.1", "en", "test"): "55aceff9177907f0ec82b108a74d362a6359fde8"
-    "46f3643776a2e3f032b7d38f9e1ed34f023ebd3b",
-}
+# {(version, variant, part): the first 16 bits of the SHA-256 of each task's file}
+_DIGESTS = {tuple(name.split()): digits for name, digits in BABI["digests"].items()}
 _UNKNOWN = "????"
 
 
@@ -166,16 +142,16 @@ def how_to_get(version: str, data_dir: str | Path | None = None) -> str:
 
 
 def _places(version: str, variant: str, folder: Path) -> Iterator[Path]:
-    for name in _FOLDERS[version]:
+    for name in BABI["folders"][version]:
         roots = [folder] if folder.absolute().name == name else []
         for root in (*roots, folder / name, folder / "data" / name):
             if (root / variant).is_dir():
                 yield root / variant
-    yield from archives_in(folder, _PATTERNS[version])
+    yield from archives_in(folder, BABI["patterns"][version])
 
 
 def _read(
-    place: Path, variant: str, official: tuple[Archive, ...]
+    place: Path, variant: str, official: Sequence[Archive]
 ) -> dict[tuple[int, str], tuple[str, bytes]]:
     """{(task, part): (name, content)} of a folder or an archive."""
     files: dict[tuple[int, str], tuple[str, bytes]] = {}

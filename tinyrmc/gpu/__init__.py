@@ -306,26 +306,22 @@ def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trac
 
 def attend(xp, qkv, out, weights, key_size) -> None:
     """Attention, written to out (B, Q, H V) and weights (B, H, Q, R)."""
-    sizes = _attention_arguments(qkv, weights, key_size)
-    grid, shared = (len(qkv) * sizes[0], _ATTENTION_THREADS), sizes[1:5]
-    args = qkv, out, weights, *sizes
-    shared = _attention_shared(0, *shared)
-    _launch(xp, "attention_forward", *grid, *args, shared=shared)
+    arrays = qkv, out, weights
+    _launch_attention(xp, "attention_forward", arrays, qkv, weights, key_size, 0)
 
 
 def attend_backward(xp, g, qkv, weights, key_size, gqkv) -> None:
     """The gradient of qkv, written to gqkv."""
-    sizes = _attention_arguments(qkv, weights, key_size)
-    grid, shared = (len(qkv) * sizes[0], _ATTENTION_THREADS), sizes[1:5]
-    args = g, qkv, weights, gqkv, *sizes
-    shared = _attention_shared(weights.shape[2], *shared)
-    _launch(xp, "attention_backward", *grid, *args, shared=shared)
+    arrays, queries = (g, qkv, weights, gqkv), weights.shape[2]
+    _launch_attention(xp, "attention_backward", arrays, qkv, weights, key_size, queries)
 
 
-def _attention_arguments(qkv, weights, key_size):
+def _launch_attention(xp, name, arrays, qkv, weights, key_size, gradient_rows):
     _, heads, queries, rows = weights.shape
-    value_size = qkv.shape[2] // heads - 2 * key_size
-    return heads, rows, queries, key_size, value_size, 1 / math.sqrt(key_size)
+    sizes = rows, queries, key_size, qkv.shape[2] // heads - 2 * key_size
+    shared = _attention_shared(gradient_rows, *sizes)
+    args = *arrays, heads, *sizes, 1 / math.sqrt(key_size)
+    _launch(xp, name, len(qkv) * heads, _ATTENTION_THREADS, *args, shared=shared)
 
 
 @attention.vjp
