@@ -8,11 +8,10 @@ import re
 import numpy as np
 import pytest
 
-from tinyrmc import Parameter, Tape, Tensor, fused, gradcheck, nn
+from tinyrmc import Parameter, Tensor, fused, gradcheck, nn
 from tinyrmc import primitives as p
 from tinyrmc.autograd import engine
 from tinyrmc.autograd.engine import TABLE, Primitive, primitive
-from tinyrmc.autograd.gradcheck import hessian_vector_product
 
 random = np.random.default_rng(0)
 X, Y = random.standard_normal((3, 4)), random.standard_normal((4, 2))
@@ -200,71 +199,6 @@ def test_what_could_not_be_checked_is_refused():
     for tolerance in None, np.nan, True, np.inf:
         with pytest.raises(ValueError, match="tolerance"):
             gradcheck(p.sum, X, tolerance=tolerance)
-
-
-# --- Hessian-vector products ----------------------------------------------------------
-
-
-def test_hessian_of_a_logistic_loss():
-    """sum log(1 + e^z), z = X w: the Hessian is X^T diag(s (1 - s)) X, s = sigma(z)."""
-    w, v = Parameter(random.standard_normal(4)), random.standard_normal(4)
-    (product,) = hessian_vector_product(
-        lambda: p.sum(p.log(1.0 + p.exp(X @ w))), [w], [v]
-    )
-    s = 1 / (1 + np.exp(-X @ w.data))
-    np.testing.assert_allclose(product, X.T @ (s * (1 - s) * (X @ v)), rtol=1e-13)
-
-
-def test_hessian_is_the_derivative_of_the_gradient():
-    """For a loss through attention, norms, gates, a ReLU and the cross-entropy."""
-    make = np.random.default_rng(3).standard_normal
-    qkv, gain, weight, cell = parameters = [
-        Parameter(make(s)) for s in ((4, 2 * 6), (4,), (4, 16), (2, 4))
-    ]
-    x, memory, targets = make((2, 3, 4)), make((2, 3, 4)), np.array([1, 3])
-
-    def loss():
-        heads = fused.linear(x, qkv)
-        rows = fused.attention(heads, num_heads=2, key_size=2)  # (2, 3, 4)
-        rows = fused.layer_norm(rows, gain, gain * 0.5, memory)
-        from_input = fused.linear(rows[:, :1], weight[:, :8])
-        from_memory = fused.linear(rows, weight[:, 8:], relu=True)
-        rows = fused.rmc_gates(from_input, from_memory, rows, rows * memory)
-        hidden, _ = fused.lstm_gates(rows[:, 0] @ weight, cell)
-        return p.mean(fused.softmax_cross_entropy(hidden * 3.0, targets))
-
-    v = [make(q.shape) for q in parameters]
-    Hv = hessian_vector_product(loss, parameters, v)
-    small = 1e-5
-    after, before = (gradient_at(loss, parameters, v, h) for h in (small, -small))
-    for right, left, exact in zip(after, before, Hv, strict=True):
-        slope = (right - left) / (2 * small)
-        np.testing.assert_allclose(slope, exact, rtol=1e-6, atol=1e-8)
-
-
-def gradient_at(loss, parameters, directions, h):
-    """The gradient of loss() with the parameters moved by h along the directions."""
-    start = [q.data.copy() for q in parameters]
-    for q, d in zip(parameters, directions, strict=True):
-        q.data = q.data + h * d
-    with Tape() as tape:
-        value = loss()
-    gradient = tape.gradient(value, parameters)
-    for q, data in zip(parameters, start, strict=True):
-        q.data = data
-    return gradient
-
-
-def test_parameters_stay_real_and_vectors_fit():
-    w = Parameter(np.ones(3))
-    data, grad = w.data, w.grad
-    hessian_vector_product(lambda: p.sum(p.exp(w)), [w], [np.ones(3)])
-    assert w.data is data
-    assert w.grad is grad
-    assert (grad == 0).all()
-    for vector in np.ones(1), np.full(3, 1j):
-        with pytest.raises(ValueError, match="is no real vector for a parameter"):
-            hessian_vector_product(lambda: p.sum(w * w * w), [w], [vector])
 
 
 class Detached(nn.Module):

@@ -3,8 +3,7 @@
 For an analytic f, f(x + ihv) = f(x) + ih f'(x)v - O(h^2), so f'(x)v = Im f(x + ihv) /
 h. Nothing is subtracted, so nothing cancels: with h = 1e-30 the directional derivative
 is exact to rounding. One extra forward pass, with all inputs and parameters moved at
-once, checks a whole unrolled network. Do the same to `backward`, and you get
-Hessian-vector products without a line of code for second derivatives.
+once, checks a whole unrolled network.
 """
 
 from __future__ import annotations
@@ -212,29 +211,3 @@ def gradcheck(
         f"backward gives {ours!r}, the complex step {exact!r},\n"
         f"relative error {error:.2e} over tolerance {tolerance:.0e}, seed {seed}"
     )
-
-
-def hessian_vector_product(
-    loss: Callable[[], Tensor],
-    parameters: Sequence[Parameter],
-    vectors: Sequence[np.ndarray],
-) -> list[np.ndarray]:
-    """H v for the Hessian H of a scalar `loss()` in float64 `parameters`, exact.
-
-    It is the imaginary part of the gradient at data + ihv. `parameters` must be all
-    that `loss` uses, since real and complex ones do not mix; give zeros as `vectors`
-    for those you do not want to move.
-    """
-    parameters = list(parameters)
-    for parameter, vector in zip(parameters, vectors, strict=True):
-        fits = vector.shape == parameter.shape and parameter.dtype == np.float64
-        if not fits or np.iscomplexobj(vector):
-            raise ValueError(
-                f"hessian_vector_product: {vector.dtype}{list(vector.shape)} is no "
-                f"real vector for a parameter {parameter.dtype}{list(parameter.shape)}"
-            )
-    with _moved(parameters, vectors):
-        with Tape() as tape:
-            value = loss()
-        tape.backward(value)
-        return [np.asarray(p.grad.imag / STEP) for p in parameters]

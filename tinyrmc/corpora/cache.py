@@ -157,11 +157,11 @@ def write(
         table, vocabulary = order(words, counts, minimum_count, vocabulary_size)
         sums = dict.fromkeys(PARTS, 0)
         for part, path in paths.items():
-            with open(path, "r+b") as file:
-                for block in blocks(file):  # first numbers become ids, in place
-                    file.seek(-block.nbytes, os.SEEK_CUR)
+            with open(path, "r+b") as both:
+                for block in blocks(both):  # first numbers become ids, in place
+                    both.seek(-block.nbytes, os.SEEK_CUR)
                     ids = table[block].data
-                    file.write(ids)
+                    both.write(ids)
                     sums[part] = zlib.crc32(ids, sums[part])
         about = {"words": vocabulary.words, "counts": vocabulary.counts.tolist()}
         _put(partial / ABOUT, about | {"sums": sums, "notes": notes})

@@ -337,7 +337,7 @@ def download(name: str, data_dir: str | Path | None = None) -> Path:
     renamed. Addresses are tried in turn. CorpusError if none of them has it.
     """
     if name == "babi":
-        archives = BABI_ARCHIVES["v1.2"]
+        archives = tuple(BABI_ARCHIVES["v1.2"])
     else:
         require_known(name)
         archives = CORPORA[name].archives
