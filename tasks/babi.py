@@ -246,7 +246,7 @@ Told = dict[int, dict[str, list[Story]]]  # task: {"train", "validation", "test"
 
 
 class Material:
-    """What one network learns from and is tested on, as arrays.
+    """The stories one network learns from and is tested on, as arrays.
 
     rows: (sentences + 1, columns), every sentence and question there is, each once, as
         the encoding has it. The first is empty.
@@ -412,7 +412,7 @@ class SideBySide(training.Stream):
 
 
 class Network(nn.Module):
-    """What answers the questions of one `Material`: memory networks, or another core.
+    """The networks for one `Material`: memory networks, or another core.
 
     A batch as `Material.take` gives it -> logits (R, B, V), for R restarts.
     """
@@ -485,7 +485,7 @@ class Reader(nn.Module):
 
 
 def in_order(memory, question):
-    """What is read: the memories, the oldest first, the question, and nothing more.
+    """The words to read: the memories, the oldest first, the question, nothing more.
 
     (B, M + 1) numbers of rows, and the place (B,) of the question.
     """
@@ -816,7 +816,7 @@ class Task(training.Task):
     }
 
     def analyses(self, model):
-        """What each restart came to, on each task; in brief, a row for each task."""
+        """The errors of each restart on each task; in brief, a row for each task."""
         split, restarts = self.splits[-1], self.restarts
         means = training.MetricAccumulator(self.evaluate(model, split=split)).means()
         metric, tasks = f"{split}_error", self._tasks
@@ -992,7 +992,7 @@ class Task(training.Task):
         return mean | each if len(tasks) == len(TASKS) else each
 
     def references(self):
-        """What the commonest answer of the training stories gives."""
+        """The error of the commonest answer of the training stories."""
         return {
             f"{split}_error": {"commonest answer": self._floor(split)}
             for split in self.splits

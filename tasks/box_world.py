@@ -284,7 +284,7 @@ class Task(ActingTask):
             self.stage, self.since = self.stage + 1, step
 
     def _rung(self, stage):
-        """What a stage is called in metrics."""
+        """The name of a stage in metrics."""
         smallest, longest, most = self.config.world.stage(stage)
         locks = f"rooms from {smallest}, {longest} lock{'s' * (longest > 1)}"
         return locks + (f", {most} distractor{'s' * (most > 1)}" if most else "")

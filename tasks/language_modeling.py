@@ -437,7 +437,7 @@ class Network(nn.Module):
         return fused.linear_cross_entropy(outputs, *softmax), state
 
     def unroll(self, tokens, state, noise=None):
-        """What the softmax sees, (B, T, E), and the next state.
+        """The inputs of the softmax, (B, T, E), and the next state.
 
         noise: for dropout, an `nn.Noise` with one seed a lane; None: there is none.
         """
@@ -735,7 +735,7 @@ class Task(training.Task):
         return found
 
     def references(self):
-        """What counting reaches, if the training text is short enough to count."""
+        """The perplexities of counting, if the training text is short enough."""
         if len(self.corpus.texts["train"]) > COUNTED:
             return {f"{split}_perplexity": {} for split in self.splits}
         return self._floors

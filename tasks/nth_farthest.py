@@ -287,7 +287,7 @@ def _from_nearest(n: np.ndarray, objects: int, count_from: str) -> np.ndarray:
 def decode(
     inputs: np.ndarray, layout: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What inputs (B, T, D + 3 N) say: the label at each time step (B, T), n (B,) and
+    """Inputs (B, T, D + 3 N) read: the label at each time step (B, T), n (B,) and
     the label m (B,).
     """
     N, D = layout

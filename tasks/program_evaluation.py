@@ -989,7 +989,7 @@ class Task(training.Task):
     # --- What is examined
 
     def _answers(self, model, batch):
-        """What the network writes (B, T')."""
+        """The network's own answers (B, T')."""
         xp = namespace(model.parameters()[0].data)
         inputs, lengths, targets = (
             xp.asarray(batch[name]) for name in ("inputs", "lengths", "targets")

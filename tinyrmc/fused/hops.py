@@ -16,7 +16,7 @@ from .table import check_mask, fused, plus
 
 @fused("R B d", "R W d", "R W d", "B M W", "B M", indices=(4,))
 def memory_hop(xp, u, A, C, rows, mask=None, *, linear=False, trace=None):
-    """What R memory networks find in the same memories: (R, B, d).
+    """The finds of R memory networks in the same memories: (R, B, d).
 
     Network r has memories m = rows A and contents c = rows C, which are not computed:
     sum_i p_i c_i with p = softmax_i(u . m_i), or p_i = u . m_i if `linear`. A dict
@@ -74,7 +74,7 @@ def memory_hop_definition(u, A, C, rows, mask=None, linear=False, trace=None):
     hint="L is N + T - 1",
 )
 def sliding_hop(xp, u, m, m_ages, c, c_ages, mask=None, *, trace=None):
-    """What each of T words in a row finds in the N memories up to it: (B, T, d).
+    """The finds of T words in a row in the N memories up to each: (B, T, d).
 
     Word t sees the memories t .. t + N - 1, the oldest first, so that neighbours share
     all but one. With p_ti = softmax_i(u_t . (m_{t+i} + m_ages_i)) it finds
@@ -135,7 +135,7 @@ def sliding_hop_definition(u, m, m_ages, c, c_ages, mask=None, trace=None):
 
 
 def _windows(xp, whole):
-    """What stands at t .. t + L - T in each row t of (B, T, L): (B, T, L - T + 1).
+    """The places t .. t + L - T of each row t of (B, T, L): (B, T, L - T + 1).
 
     If the rows are laid out anew, each longer by one, these are their beginnings.
     """

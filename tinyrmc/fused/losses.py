@@ -1,4 +1,4 @@
-"""What a network is judged by, computed from its logits.
+"""The losses by which a network is judged, computed from its logits.
 
 softmax_cross_entropy   -log softmax(logits)[target]
 linear_cross_entropy    the same of x W^T + b, with many words and little memory

@@ -1,4 +1,4 @@
-"""What makes a relational memory: attention over its slots, and gates.
+"""The parts of a relational memory: attention over its slots, and gates.
 
 attention   softmax(q k^T / sqrt(K)) v for each head (eq 1)
 rmc_gates   i * tanh(candidate) + f * memory

@@ -1,4 +1,4 @@
-"""What a fused primitive is, and a few lines that several of their bodies share."""
+"""Fused primitives, and a few lines that several of their bodies share."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Fused(Primitive):
                 raise guards.explained(self, error, arrays)
 
     def override(self, xp: ModuleType, arrays: list, static: dict) -> Any:
-        """What runs: the kernel, if there is one for this call; else the array body."""
+        """The kernel, if there is one for this call; else the array body."""
         gpu = kernels(xp, *arrays, indices=self.indices)
         kernel = gpu and gpu.OVERRIDES.get(self.name)
         return kernel if kernel and kernel.condition(*arrays, **static) else self
