@@ -90,7 +90,7 @@ class LevelsEnv(VectorEnv):
         if observation == "pixels":
             space = spaces.Box(0, 255, seen.shape[1:], np.uint8)
         else:
-            boxes = {
+            boxes: dict[str, spaces.Space] = {
                 name: spaces.Box(0, codes.highest, seen[name].shape[1:], np.uint8)
                 for name, codes in self.world.observation.items()
             }

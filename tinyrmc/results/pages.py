@@ -68,8 +68,9 @@ def network(model: Any) -> dict[str, Any] | None:
     `core` is a `RelationalMemory` that reads vectors, and its `head` an MLP.
     """
     core, head = getattr(model, "core", None), getattr(model, "head", None)
-    known = isinstance(core, RelationalMemory) and isinstance(head, MLP)
-    if not known or core.input_rows is not None:
+    if not (isinstance(core, RelationalMemory) and isinstance(head, MLP)):
+        return None
+    if core.input_rows is not None:
         return None
     gates = ("gate_inputs", "gate_memory") if core.gate_style else ()
     return {

@@ -191,9 +191,10 @@ def traces(model: Any, inputs: np.ndarray) -> Traces:
     def stacked(name: str) -> np.ndarray:
         return np.stack([to_host(step[name]) for step in steps], axis=1)
 
-    gates = ("input_gate", "forget_gate") if "input_gate" in steps[0] else ()
-    shown = [*map(stacked, gates)] or [None, None]
-    return Traces(to_host(answer(model, state)), stacked("attention"), *shown)
+    gates: dict[str, np.ndarray | None] = {"input_gate": None, "forget_gate": None}
+    if "input_gate" in steps[0]:
+        gates = {name: stacked(name) for name in gates}
+    return Traces(to_host(answer(model, state)), stacked("attention"), **gates)
 
 
 # --- How much attention goes where ----------------------------------------------------

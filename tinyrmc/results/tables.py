@@ -259,13 +259,9 @@ def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Rows:
     known = [group["references"].get(headline, {}) for group in groups]
     labels = dict.fromkeys(itertools.chain(*known))
     floors = [label for label in labels if not label.startswith("paper")]
+    wanted = "(?!best_batch_).*(accuracy|perplexity|score)"
     measured = dict.fromkeys(name for group in groups for name in group["mean"])
-    measured = [name for name in measured if not name.startswith("best_batch_")]
-    others = [
-        name
-        for name in measured
-        if name != headline and re.search("accuracy|perplexity|score", name)
-    ]
+    others = [n for n in measured if n != headline and re.match(wanted, n)]
     rows = []
     for group in groups:
         runs, mean, top = group["runs"], group["mean"], group["top"]
