@@ -187,13 +187,13 @@ def test_a_loop_without_an_end_is_stopped_and_its_line_is_named(monkeypatch):
 
 
 def test_on_the_tape_a_loop_without_an_end_is_stopped_too(monkeypatch):
-    def on_the_tape(xp, o, m):
+    def on_the_tape(xp, f, i, m, candidate, forget_bias):
         while xp is not np:
             pass
-        return memory.output(np, o, m)
+        return memory.update_memory(np, f, i, m, candidate, forget_bias)
 
     monkeypatch.setattr(limits, "SECONDS", 0.5)
-    text = memory.output.judge(on_the_tape).text
+    text = memory.update_memory.judge(on_the_tape).text
     assert "on NumPy, but it has not come to an end after 0.5 seconds\nin line" in text
     assert " of on_the_tape: " in text
 

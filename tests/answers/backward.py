@@ -6,9 +6,9 @@ import numpy as np
 
 from tinyrmc.course.exercises import attention as a
 from tinyrmc.course.exercises import gates as g
-from tinyrmc.course.exercises import memory as m
 from tinyrmc.course.exercises import normalisation as n
 from tinyrmc.course.exercises import tape as t
+from tinyrmc.course.exercises import through_time as m
 
 f32 = np.float32
 
@@ -141,6 +141,14 @@ def walk(vjp, xs, states, gr, start=0.0, first=0, keep=1.0, steps=None, clip=np.
     return gm, gh, total
 
 
+def windows(vjp, xs, states, gr, k):
+    """A walk for each window."""
+    total = 0.0
+    for s in range(0, len(xs), k):
+        total = total + walk(vjp, xs[s : s + k], states[s : s + k], gr[s : s + k])[2]
+    return total
+
+
 def walk_by_recursion(vjp, xs, states, gr):
     if not len(xs):
         return np.zeros_like(gr[0:1].sum(0)), np.zeros_like(gr[0:1].sum(0)), 0.0
@@ -221,6 +229,12 @@ WRONG = {
         lambda *c: shown(*c, own=lambda y: 1 + y * y),
         lambda gm, gh, f, i, o, old, c, b: shown(gm, gh, f, i, o, old, c, 1.0),
     ],
+    m.in_windows: [
+        lambda *c: walk(*c[:4])[2],
+        lambda *c: windows(*c[:4], c[4] + 1),
+        lambda *c: windows(*c) / len(c[1]),
+        lambda *c: sum(windows(*c)),
+    ],
     m.through_time: [
         lambda *c: walk(*c, start=1.0),
         lambda *c: walk(*c, keep=0.99),
@@ -239,5 +253,6 @@ RIGHT = {
         lambda *c: gated(*c, slope=lambda y: y - y * y),
     ],
     m.state_vjp: [shown, lambda *c: np.stack(shown(*c))],
+    m.in_windows: [windows],
     m.through_time: [walk, walk_by_recursion, each_output_by_itself],
 }

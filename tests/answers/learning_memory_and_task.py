@@ -8,6 +8,7 @@ from tinyrmc import equations
 from tinyrmc.course.exercises import learning as a
 from tinyrmc.course.exercises import memory as m
 from tinyrmc.course.exercises import nth_farthest as n
+from tinyrmc.course.exercises import release as r
 
 f32 = np.float32
 
@@ -131,6 +132,29 @@ def coded(x, labels, q, ref, N, order="xlnm", hot=None):
     return np.concatenate([parts[k] for k in order], axis=1)
 
 
+def states(f, xs, x, h):
+    """The state after each step."""
+    found = []
+    for y in xs:
+        x, h = f(y, x, h)
+        found.append((x, h))
+    return found
+
+
+def kept(f, rng, claim):
+    """How near a memory stays to itself, against the forget bias."""
+    x, M, h = rng.normal(size=(9, 16)), *rng.normal(size=(2, 9, 3, 16))
+    found = []
+    for bias in range(-4, 4):
+        after, _ = f(x, M, h, forget_bias=bias)
+        found.append((after * M).sum() / np.linalg.norm(after) / np.linalg.norm(M))
+    return range(-4, 4), found, claim
+
+
+def sig_exact(x):
+    return np.exp(x) / (1 + np.exp(x))
+
+
 WRONG = {
     a.logits: [
         lambda w, x: deep(w, x, until=4),
@@ -201,29 +225,49 @@ WRONG = {
         lambda *c: update(*c, s=lambda x: np.clip(sig(x), 1e-7, 1)),
         lambda *c: update(*c, s=np.tanh),
     ],
-    m.output: [
-        lambda o, x: overflowing(o) * np.tanh(x),
-        lambda o, x: sig(np.clip(o, -20, 20)) * np.tanh(x),
-        lambda o, x: sig(o) * np.clip(x, -1, 1),
-        lambda o, x: sig(o) * (np.exp(x) - np.exp(-x)) / (np.exp(x) + np.exp(-x)),
+    m.read: [
+        lambda f, xs, x, h: [f(y, x, h)[1] for y in xs][-1],
+        lambda f, xs, x, h: states(f, xs[::-1], x, h)[-1][1],
+        lambda f, xs, x, h: states(f, xs, x, h)[-1],
+        lambda f, xs, x, h: states(f, xs, x, h)[-1][0],
+        lambda f, xs, x, h: np.stack([each for _, each in states(f, xs, x, h)]),
     ],
-    m.memory_gate: [
-        lambda x, h, w, u, b: overflowing((x @ w)[:, None, None] + (h @ u)[..., None] + b),
-        lambda x, h, w, u, b: sig((x @ w)[:, None] + h @ u + b),
-        lambda x, h, w, u, b: m.memory_gate(x, h, w, u, b).clip(1e-7, 1 - 1e-7),
-        lambda x, h, w, u, b: m.memory_gate(x, h, w, u, 0.5),
+    m.begin: [
+        lambda first, B: np.broadcast_to(first, (B, *first.shape)),
+        lambda first, B: np.tile(first, (B, 1)),
+        lambda first, B: np.stack([np.roll(first, b, 0) for b in range(B)]) + 1e-8,
+        lambda first, B: np.zeros((B, *first.shape)) + first[::-1],
+    ],
+    m.my_experiment: [
+        lambda f, seed: (range(5), range(5), "rises"),
+        lambda f, seed: kept(f, np.random.default_rng(), "rises"),
+        lambda f, seed: kept(f, np.random.default_rng(seed), "neither"),
+        lambda f, seed: kept(f, np.random.default_rng(seed), "rises")[1:],
+    ],
+    r.spread: [
+        lambda x: float(x.std(-2).mean() / max(np.sqrt((x * x).mean()), 1e-30)),
+        lambda x: float(np.sqrt(x.var(-2).mean()) / (np.sqrt((x * x).mean()) + 1e-6)),
+        lambda x: float(np.sqrt(x.var(0).mean()) / max(np.sqrt((x * x).mean()), 1e-30)),
+        lambda x: float(x.var(-2).mean() / max((x * x).mean(), 1e-30)),
+    ],
+    r.released_step: [
+        lambda x, M, p: r.released_step(np, x, np.tanh(M), p),
+        lambda x, M, p: r.released_step(np, x, M, p) + 1e-7,
+        lambda x, M, p: r.released_step(np, x, M, p | {"forget_bias": 1.0}),
+        lambda x, M, p: r.released_step(np, x, M, p | {"gain": p["attended_gain"]}),
+        lambda x, M, p: r.released_step(np, x, M, p | {"W_i": p["W_f"], "W_f": p["W_i"]}),
+    ],
+    r.settles: [
+        lambda f, i, b, c: sig(i) * c / (1 - sig(f + b) + 1e-12),
+        lambda f, i, b, c: c * sig(i) * np.exp(f + b),
+        lambda f, i, b, c: sig(i) * c * (1 + np.exp(min(f + b, 30))),
+        lambda f, i, b, c: sig(i) * c * (1 + np.exp(-f - b)),
     ],
     m.step: [
         lambda *c: step(*c, s=overflowing),
         lambda *c: step(*c, see="att"),
         lambda *c: step(*c, see="mean"),
         lambda *c: step(*c, s=lambda x: np.clip(sig(x), 1e-6, 1)),
-    ],
-    m.first_memory: [
-        lambda B, N, F: np.broadcast_to(np.eye(N, F), (B, N, F)),
-        lambda B, N, F: np.tile(np.eye(N, F), (B, 1, 1)) + 1e-10,
-        lambda B, N, F: np.tile(np.eye(N, F), (N, 1, 1)),
-        lambda B, N, F: np.tile(np.eye(N, F), (B, 1)),
     ],
     n.answer: [
         lambda *c: rank(*c, dtype=np.float16),
@@ -281,19 +325,23 @@ RIGHT = {
         lambda gs, c: tuple(g / max(1, size(gs) / c) for g in gs),
     ],
     m.update_memory: [update, lambda f, i, o, c, b: sig(i) * c + o * sig(b + f)],
-    m.output: [lambda o, x: np.tanh(x) / (1 + np.exp(-o)), lambda o, x: np.tanh(x) * m.sigmoid(o)],
-    m.memory_gate: [
-        lambda x, h, w, u, b: sig(np.einsum("bf,f->b", x, w)[:, None] + np.einsum("bnf,f->bn", h, u) + b)[..., None],
-        lambda x, h, w, u, b: sig((x @ w[:, None])[:, None] + h @ u[:, None] + b),
+    m.read: [lambda f, xs, x, h: states(f, xs, x, h)[-1][1]],
+    m.begin: [
+        lambda first, B: np.tile(first, (B, 1, 1)),
+        lambda first, B: np.stack([first] * B),
+    ],
+    m.my_experiment: [
+        lambda f, seed: kept(f, np.random.default_rng(seed), "rises"),
+    ],
+    r.spread: [
+        lambda x: np.sqrt(x.var(axis=-2).mean() / (x * x).mean()) if x.any() else 0.0,
+    ],
+    r.released_step: [lambda x, M, p: r._variant(x, M, p)],
+    r.settles: [
+        lambda f, i, b, c: c / (1 + np.exp(-i)) / sig_exact(-(f + b)),
+        lambda f, i, b, c: np.float64(c) * sig(i) * (1 + np.exp(f + b)),
     ],
     m.step: [step, lambda *c: np.stack(step(*c)), lambda *c: list(step(*c))],
-    m.first_memory: [
-        lambda B, N, F: np.repeat(np.eye(N, F)[None], B, axis=0),
-        lambda B, N, F: np.zeros((B, N, F)) + np.eye(N, F),
-        lambda B, N, F: np.array([[[float(i == j) for j in range(F)] for i in range(N)] for _ in range(B)]),
-        lambda B, N, F: np.broadcast_to(np.eye(N, F), (B, N, F)).copy(),
-        lambda B, N, F: np.tile(np.eye(N, F, dtype=f32), (B, 1, 1)),
-    ],
     n.answer: [
         lambda x, l, q, ref: int(rank(x, l, q, ref, dist=lambda d: (d * d).sum(-1))),
         lambda x, l, q, ref: sorted(range(len(x)), key=lambda k: math.dist(x[k], x[list(l).index(ref)]))[q] * 0 + rank(x, l, q, ref),

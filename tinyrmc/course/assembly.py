@@ -45,14 +45,14 @@ PIECES = (
     ("gate", 9, "gates", "gate_of_every_slot"),
 )
 PARTS = ("attention_weights", "append_rows", "mlp")  # of them, always the course's
-WHOLE = (10, "memory", ("update_memory", "output", "step"))
+WHOLE = (10, "memory", ("update_memory", "step"))
 # The derivatives, each under the name of its exercise: (chapter, module, names)
 BACKWARD = (
     (3, "tape", ("unbroadcast", "stacks_vjp", "softmax_vjp")),
     (6, "attention", ("attention_vjp",)),
     (8, "normalisation", ("layer_norm_gradient",)),
     (9, "gates", ("gate_vjp", "gated_vjp")),
-    (10, "memory", ("state_vjp", "through_time")),
+    (12, "through_time", ("state_vjp", "through_time")),
 )
 THE_COURSES, YOURS, UNWRITTEN = "the course's", "yours", "yours is not written yet"
 

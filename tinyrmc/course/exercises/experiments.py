@@ -35,10 +35,10 @@ def report(subject: str) -> Callable[..., Any]:
     def run(answer, function, seed):
         calls = 0
 
-        def counted(*arguments):
+        def counted(*arguments, **named):
             nonlocal calls
             calls += 1
-            return function(*arguments)
+            return function(*arguments, **named)
 
         found, again = answer(counted, seed), answer(counted, seed)
         if found is None:

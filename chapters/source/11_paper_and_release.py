@@ -1,0 +1,331 @@
+# %% [markdown]
+# # 11. The paper against the release
+#
+# **Section 3, and the code that its authors released.** About 75 minutes, in two
+# sittings. You need chapter 10 (a step and its training).
+#
+# The authors have published the code of their core. It is not the network of the nine
+# equations. Here is what sets the two apart, as our two classes have them:
+#
+# | | `PaperRelationalMemory`: equations 1-9 | `RelationalMemory`: as released |
+# |---|---|---|
+# | state | memory $m$ and hidden $h$ | memory $m$ only |
+# | first memory | random | the identity, cut or padded with zeros |
+# | who asks (eq 2) | the slots | slots and input; the input's answer is lost |
+# | q, k, v | linear | with bias, then one layer norm over all three |
+# | residual, norm (eq 2) | none | layer_norm(M + attention) |
+# | gates see (eqs 4-5) | $x_t$ and $h_{t-1}$ | $x_t$ and $\tanh(m_{t-1})$ |
+# | output (eqs 6, 8) | $h = \sigma(o) \tanh(m)$ | $m$ itself |
+# | candidate (eq 7) | $g_\psi(\widetilde{m})$ | tanh of it |
+#
+# Which of these rows matter? You write the released step, and measure.
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+
+from tinyrmc import PaperRelationalMemory, RelationalMemory, course, equations, nn
+from tinyrmc.course.exercises import release as ex
+
+course.setup()
+rng = np.random.default_rng(8)
+my = course.pieces()
+print(my)
+
+# %% [markdown]
+# ## The released step
+#
+# **Exercise 1.** Write it, from the table and your step of chapter 10, all but the row
+# of q, k and v. `p` has the same weights, without those for `o`, and
+# `attended_gain` and `attended_offset` for the norm after the attention.
+
+
+# %%
+def released_step(xp, x, m, p):
+    """x (B, F), m (B, N, F), p a dict -> the new m (B, N, F)."""
+    ...
+
+
+ex.released_step.check(released_step)
+released_step = ex.released_step.yours(released_step)
+
+# %% [markdown]
+# Is it the released core? Here are both, on the same weights. (With `qkv_norm=False`
+# the core goes without that one row. Both classes first bring the input to the width of
+# a slot. We give $x$ after that.)
+
+# %%
+D, N, F = 10, 6, 16
+core = RelationalMemory(D, N, F, 1, qkv_norm=False, dtype=np.float64, seed=3)
+W_q, W_k, W_v = np.split(core.blocks[0]["qkv"].weight.data, 3, axis=1)
+norms = [core.blocks[0][name] for name in ("attention_norm", "mlp_norm")]
+p = {"W_q": W_q[None], "W_k": W_k[None], "W_v": W_v[None], "forget_bias": 1.0}
+p["mlp"] = [(layer.weight.data, layer.bias.data) for layer in core.mlp]
+for name, norm in zip(("attended_", ""), norms, strict=True):
+    p[name + "gain"], p[name + "offset"] = norm.gain.data, norm.offset.data
+for letter, array in (
+    ("W", core.gate_inputs.weight),
+    ("U", core.gate_memory.weight),
+    ("b", core.gate_inputs.bias),  # the other bias is 0 in a fresh core
+):
+    p[f"{letter}_i"], p[f"{letter}_f"] = np.split(array.data, 2, axis=-1)
+inputs, m = rng.normal(size=(2, D)), rng.normal(size=(2, N, F))
+_, theirs = core(inputs, m)
+mine = released_step(np, core.input_projection(inputs).data, m, p)
+print("the same:", np.allclose(mine, theirs.data, rtol=1e-12))
+
+# %% [markdown]
+# ## Where a memory begins
+#
+# Slots that are equal stay equal (chapter 7), and nothing else in the step tells them
+# apart. The released first memory, the identity, does: row $i$ is 1 at unit $i$. Nobody
+# has to draw it, store it or seed it. (**Write down first:** with more slots than
+# units, it is cut. What becomes of the last slots?)
+#
+# **Exercise 2.** An instrument: how far do the slots lie apart, as a share of their
+# size? Take the root of the mean square of their distances from their mean slot, and
+# divide by the root of the mean square of the memory. A memory of zeros has a spread
+# of 0.
+
+
+# %%
+def spread(m):
+    """m (..., N, F) -> a number."""
+    ...
+
+
+ex.spread.check(spread)
+spread = ex.spread.yours(spread)
+
+# %% [markdown]
+# Both networks, fresh, read a hundred random inputs, from four first memories. **Write
+# down first:** from which of the four do the slots stay apart?
+
+
+# %%
+def state_of(core, m):
+    """The state of a core whose memory is m and which has shown nothing yet."""
+    return (m, np.zeros_like(m)) if isinstance(core, PaperRelationalMemory) else m
+
+
+def memory_of(state):
+    return (state[0] if isinstance(state, tuple) else state).data
+
+
+def spreads(core, m, inputs):
+    """The spread before the first and after each of the inputs (T, D)."""
+    state, found = state_of(core, m), [spread(m)]
+    for x in inputs[:, None]:
+        _, state = core(x, state)
+        found.append(spread(memory_of(state)))
+    return found
+
+
+inputs = rng.normal(size=(100, D))
+beginnings = {
+    "random": rng.normal(size=(1, N, F)),
+    "identity": np.eye(N, F)[None],
+    "random, a millionth": 1e-6 * rng.normal(size=(1, N, F)),
+    "zeros": np.zeros((1, N, F)),
+}
+sizes = (D, N, F // 2, 2)  # two heads
+cores = {
+    "paper": PaperRelationalMemory(*sizes, dtype=np.float64, seed=0),
+    "released": RelationalMemory(*sizes, dtype=np.float64, seed=0),
+}
+kept = {}
+for name, core in cores.items():
+    for beginning, m in beginnings.items():
+        kept[name, beginning] = spreads(core, m, inputs)
+
+# %% tags=["hide-input", "hide-output"] alt="The slots' spread over a hundred steps for two networks and four first memories, logarithmic. Zeros stay at the level of rounding in both; from the identity and from random numbers the slots become alike quickly in the paper's network and slowly in the released one"
+# Draws the slots' spread for both networks
+figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.6), sharey=True)
+for panel, core in zip(panels, cores, strict=True):
+    for name in beginnings:
+        panel.semilogy(np.maximum(kept[core, name], 1e-18), label=name)
+    panel.axhline(np.finfo(float).eps, color="0.6", ls=":", lw=1)
+    panel.set(title=f"{core}: how far apart the slots are")
+    panel.set(xlabel="steps", ylim=(1e-18, 3))
+panels[0].text(2, 2 * np.finfo(float).eps, "rounding", color="0.4", fontsize=8)
+panels[1].legend(loc="center right", bbox_to_anchor=(1, 0.45))
+plt.show()
+
+# %% [markdown]
+# From zeros all slots stay equal, up to rounding. A millionth has a spread near 1 at
+# first. But the first step writes numbers of ordinary size, nearly the same for all
+# slots, and beside these the differences are tiny. In the long run slots come closer
+# in both networks, in the paper's much faster.
+#
+# ## What keeps slots apart
+#
+# The paper's candidate is made of what attention brings, and a slot's own content gets
+# in only as far as it looks at itself. The release adds the slot: layer_norm(M +
+# attention). **Write down first:** without that residual, will a released core be more
+# like the paper's, or like the released one above?
+
+
+# %% tags=["hide-output"]
+class WithoutResidual(nn.LayerNorm):
+    """A layer norm that does not add what it is given to add."""
+
+    def __call__(self, x, residual=None):
+        return super().__call__(x)
+
+
+without = RelationalMemory(*sizes, dtype=np.float64, seed=0)  # the same weights
+without.blocks[0]["attention_norm"] = WithoutResidual(F, np.float64)
+after = (0, 1, 2, 5, 10, 20, 50)
+print("steps                 ", *(f"{t:8}" for t in after))
+rows = {"paper": kept["paper", "random"], "released": kept["released", "random"]}
+rows["released, no residual"] = spreads(without, beginnings["random"], inputs)
+for name, found in rows.items():
+    print(f"{name:22}", *(f"{found[t]:8.1e}" for t in after))
+
+# %% [markdown]
+# Like the paper's. The residual keeps the slots apart. **This is a good place to
+# stop.**
+#
+# ## A norm on queries, keys and values
+#
+# A memory can grow, and with it the paper's scores, products of two things that grow.
+# The release normalises queries, keys and values first. We make the memory larger and
+# larger, and draw a slot's largest share. **Write down first:** what does it do in
+# either network?
+
+# %%
+scales = 2.0 ** np.arange(-4, 9)
+largest = {"paper": [], "released": []}
+for scale in scales:
+    m, x = scale * beginnings["random"], inputs[:1]
+    for name, core in cores.items():
+        trace = []
+        core(x, state_of(core, m), trace)
+        largest[name].append(trace[0]["attention"].max(axis=-1).mean())
+
+# %% tags=["hide-input", "hide-output"] alt="The largest share of attention against the size of the memory: for the paper's queries and keys it climbs to one, for the released ones, which are normalised, it stays where it was"
+# Draws the largest share
+figure, panel = plt.subplots(figsize=(6, 3))
+for name, shares in largest.items():
+    panel.semilogx(scales, shares, "o-", base=2, label=name)
+panel.axhline(1 / (N + 1), color="0.5", ls=":", label="all alike")
+panel.set(xlabel="factor of the memory", ylabel="largest share", ylim=(0, 1.05))
+panel.legend(loc="upper left")
+plt.show()
+
+# %% [markdown]
+# (This is the row without which chapter 13's task is not learnt.)
+#
+# ## How large a memory grows
+#
+# Suppose that the gates stand still, and that the same $c$ is proposed at every step:
+# $m \leftarrow \sigma(f + \tilde{b}^f) \, m + \sigma(i) \, c$.
+#
+# **Exercise 3.** Where does $m$ settle? In one case the forget gate is so near 1 that
+# `1 - sigmoid(...)` is 0 in the computer. Write that difference in another way.
+
+
+# %%
+def settles(f, i, forget_bias, c):
+    """Four numbers -> a number."""
+    ...
+
+
+ex.settles.check(settles)
+settles = ex.settles.yours(settles)
+
+# %%
+for bias in (1.0, 3.0, 5.0):
+    print(
+        f"forget bias {bias:.0f}: {settles(0.0, 0.0, bias, 1.0):6.1f} times the candidate"
+    )
+
+# %% [markdown]
+# The released candidate goes through a tanh, so it is at most 1. A layer norm's entries
+# may be as large as $\sqrt{F - 1}$, so the paper's may be nearly four here. But in both
+# networks gates move. The released memory *is* the output, and its gates see
+# $\tanh(m)$. **Write down first:** which of the two memories grows further over four
+# hundred inputs?
+
+# %%
+long = rng.normal(size=(course.fast(400, 20), D))
+sizes_of, classes = {}, {"paper": PaperRelationalMemory, "released": RelationalMemory}
+for forget_bias in (1.0, 3.0, 5.0):
+    for name, kind in classes.items():
+        core = kind(*sizes, forget_bias=forget_bias, dtype=np.float64, seed=0)
+        state, found = core.initial_state(1), []
+        for x in long[:, None]:
+            shown, state = core(x, state)
+            found.append((abs(memory_of(state)).max(), abs(shown.data).max()))
+        sizes_of[name, forget_bias] = np.array(found)
+
+# %% tags=["hide-input", "hide-output"] alt="The largest entry of memory and of output over four hundred steps: memories of both networks grow, the further the larger the forget bias; the paper's output never passes one, the released output is the memory"
+# Draws the largest entries
+figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.8), sharey=True)
+for panel, name in zip(panels, ("paper", "released"), strict=True):
+    for number, forget_bias in enumerate((1.0, 3.0, 5.0)):
+        in_memory, in_output = sizes_of[name, forget_bias].T
+        label = f"memory, forget bias {forget_bias:.0f}"
+        panel.semilogy(in_memory, color=f"C{number}", label=label)
+        if name == "paper":
+            label = "the outputs of all three" if number == 2 else None
+            panel.semilogy(in_output, color="0.55", lw=0.8, label=label)
+    panel.set(xlabel="steps")
+panels[0].set(title="paper", ylabel="largest entry")
+panels[1].set(title="released: memory and output are the same")
+lines = panels[0].get_legend_handles_labels()
+figure.legend(*lines, loc="outside lower center", ncols=4, fontsize=8)
+plt.show()
+
+# %% [markdown]
+# The released one grows at least as far, although it takes in smaller numbers. Where
+# $m$ is large, $\tanh(m)$ stays near 1 or -1, so a large entry can hold its own gate
+# open. If you read a released memory, be ready for such numbers. The paper's output
+# never passes 1, and does not tell whether a memory holds 5 or 50.
+#
+# ## In the package
+#
+# The gates are one operation, `fused.rmc_gates`, and only the slots' answers are
+# computed:
+
+# %%
+course.show(RelationalMemory._step, RelationalMemory._attend)
+
+# %% [markdown]
+# ## Takeaways
+#
+# - The release is another network than the nine equations.
+# - The first memory must tell slots apart. A residual keeps them apart.
+# - Norms keep attention from freezing where a memory grows. A tanh on what is written
+#   bounds each step, not the memory.
+#
+# **Further.** With five slots of three units, which slots of the released core are
+# equal? Is there a first memory from which the paper's slots stay apart longer? Which
+# rows of the table would you have to change to make an LSTM of one slot out of the
+# paper's core?
+
+# %% tags=["hide-cell"]
+# Answer 1
+# The last two: the identity has no rows for them, so both begin with zeros.
+few = RelationalMemory(D, mem_slots=5, head_size=3, dtype=np.float64)
+_, m = few(inputs[:1], few.initial_state(1))
+print(few.initial_state(1)[0])
+print("after one step, slots 3 and 4 differ by", abs(m.data[0, 3] - m.data[0, 4]).max())
+
+# %% tags=["hide-cell"]
+# Answer 2
+# A larger one, for a while: gates forget a share at each step, so what is large stays
+# above what is written for longer. In the end all fall alike.
+for scale in (1.0, 10.0, 100.0):
+    found = spreads(cores["paper"], scale * beginnings["random"], inputs)
+    print(f"scale {scale:3.0f}:", *(f"{t} steps {found[t]:.0e}" for t in (5, 20, 50)))
+
+# %% tags=["hide-cell"]
+# Answer 3
+# None of the table, but one equation: the candidate becomes the tanh of a layer of x
+# and h, in place of g_psi of what attention brings. Gates, state and output are an
+# LSTM's already (chapter 9).
+x, h, m = rng.normal(size=(2, F)), *rng.normal(size=(2, 2, 1, F))
+W, U = rng.normal(size=(2, F, F)) / 4
+candidate = np.tanh(equations.gate(np, x, h, W, U, np.zeros(F)))
+print("a candidate without attention:", candidate.shape)

@@ -1,0 +1,365 @@
+# %% [markdown]
+# # 12. Back through time
+#
+# **Section 3.3, backwards.** About 70 minutes, in two sittings. The whole chapter is the
+# second track, the way back: later chapters do not need it. You need chapter 10 (a step
+# and its training) and the derivatives of chapters 3, 6, 8 and 9.
+#
+# The tape has found the gradients of your core. How far back do they reach, and on
+# which way? To see that you walk back yourself, first through a step, then through
+# forty. A bar means "the gradient of", $k$ is the forget gate and $w$ the input gate.
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+
+from tinyrmc import PaperRelationalMemory, Tape, course, equations, primitives
+from tinyrmc.course.exercises import through_time as ex
+
+course.setup()
+rng = np.random.default_rng(8)
+my, vjps = course.pieces(), course.vjps(9)
+vjps
+
+# %% [markdown]
+# ## Back through equations 7 and 8
+#
+# From the step after it, a step gets two gradients: $\bar m$ of its new memory and
+# $\bar h$ of its new hidden state. The new memory is used twice: the next step reads
+# it, and equation 8 shows it, $h = \sigma(o) \circ \tanh m$. What is used twice is paid
+# twice.
+#
+# **Exercise 1.** Derive the gradient that the new memory has in all, and take it on.
+# `vjps.gated_vjp(g, f, i, m, candidate, forget_bias)` is equation 7 backwards, from
+# chapter 9. What does $o$ get?
+
+
+# %%
+def state_vjp(g_m, g_h, f, i, o, m, candidate, forget_bias):
+    """g_m and g_h, the gradients of the new m and the new h
+    -> the gradients of f, i, o, of the old m and of the candidate. All (..., F).
+    """
+    ...
+
+
+ex.state_vjp.check(state_vjp)
+state_vjp = ex.state_vjp.yours(state_vjp)
+
+# %% [markdown]
+# The rest of the step is made of your derivatives. Open the cell to read it: from the
+# comment "back" on it follows the step from its end to its beginning. Of the weights it
+# returns the gradient of $U^f$ alone.
+
+# %% tags=["hide-input"]
+# The whole step backwards, made of your functions
+
+
+def what_back_needs(x, m, p):
+    """Equation 2 and g_psi once more, with everything that they make on their way."""
+    rows = np.concatenate([m, x[:, None]], axis=1)  # (B, N + 1, F)
+    weights = [*zip(p["W_q"], p["W_k"], p["W_v"], strict=True)]
+    heads = [(m @ q, rows @ k, rows @ v) for q, k, v in weights]
+    each = [equations.attention(np, *head) for head in heads]
+    attended = np.concatenate(each, axis=-1)  # (B, N, F)
+    (W1, b1), (W2, b2) = p["mlp"]
+    hidden = np.maximum(attended @ W1 + b1, 0)
+    total = hidden @ W2 + b2 + attended  # before the norm
+    candidate = equations.layer_norm(np, total, p["gain"], p["offset"])
+    return rows, weights, heads, attended, hidden, total, candidate
+
+
+def step_vjp(x, m, h, g_m, g_h, p, candidate_pays=1.0):
+    """Gradients of a step's new m and new h -> those of its m, its h and of U_f.
+
+    With candidate_pays=0, nothing goes back through g_psi and attention.
+    """
+    rows, weights, heads, attended, hidden, total, candidate = what_back_needs(x, m, p)
+    named = {gate: [p[f"{letter}_{gate}"] for letter in "WUb"] for gate in "fio"}
+    f, i, o = (my.gate(np, x, h, *named[gate]) for gate in "fio")
+    # back: equations 8 and 7
+    *by_gates, g_m, g = state_vjp(g_m, g_h, f, i, o, m, candidate, p["forget_bias"])
+    # equations 6, 5 and 4
+    g_h = 0.0
+    for gate, by_gate in zip("oif", by_gates[::-1], strict=True):
+        _, by_h, _, by_U, _ = vjps.gate_vjp(by_gate, x, h, *named[gate])
+        g_h = g_h + by_h  # the last by_U is that of the forget gate
+    # g_psi: the norm, then MLP and residual
+    g = vjps.layer_norm_gradient(candidate_pays * g, total, p["gain"], 1e-5)
+    (W1, _), (W2, _) = p["mlp"]
+    by_hidden, _ = vjps.stacks_vjp(g, hidden, W2)
+    g = g + vjps.stacks_vjp(by_hidden * (hidden > 0), attended, W1)[0]
+    # equation 2, head by head
+    shares = np.split(g, len(heads), axis=-1)
+    for (q, k, v), head, share in zip(weights, heads, shares, strict=True):
+        by_Q, by_K, by_V = vjps.attention_vjp(share, *head)
+        by_rows = vjps.stacks_vjp(by_K, rows, k)[0] + vjps.stacks_vjp(by_V, rows, v)[0]
+        g_m = g_m + vjps.stacks_vjp(by_Q, m, q)[0] + by_rows[:, :-1]
+    return g_m, g_h, by_U
+
+
+# %% [markdown]
+# Is it right? Two examples of four slots, by hand and on the tape:
+
+# %%
+B, N, F = 2, 4, 12
+core = PaperRelationalMemory(F, N, F // 2, 2, dtype=np.float64, seed=3)
+named = core.equation_parameters().items()
+weights = {name: getattr(value, "data", value) for name, value in named}
+weights["mlp"] = [(weight.data, bias.data) for weight, bias in weights["mlp"]]
+x, (m, h, g_m, g_h) = rng.normal(size=(B, F)), rng.normal(size=(4, B, N, F))
+with Tape() as tape:
+    watched = [tape.watch(array) for array in (m, h, weights["U_f"])]
+    new_m, new_h = my.step(primitives, x, *watched[:2], weights | {"U_f": watched[2]})
+    loss = primitives.sum(new_m * g_m) + primitives.sum(new_h * g_h)
+print(len(tape.entries), "operations on the tape")
+found = tape.gradient(loss, watched)
+by_hand = step_vjp(x, m, h, g_m, g_h, weights)
+for name, mine, theirs in zip(("m", "h", "U_f"), by_hand, found, strict=True):
+    print(f"gradient of {name}: as on the tape,", np.allclose(mine, theirs, rtol=1e-9))
+
+# %% [markdown]
+# ## Unrolled
+#
+# A sequence is the same step again and again. Written side by side, the steps are one
+# long computation: the core is *unrolled*. The walk back goes through it from the last
+# step to the first: *back-propagation through time*. It is the tape's walk, with a
+# whole step in place of each entry.
+
+# %% tags=["hide-input"] alt="Three steps of the core side by side. Grey arrows lead forward: the memory goes along the top through equation 7, and down through equation 8 to h; the input goes to attention and to the gates, and both feed equation 7. Orange arrows lead back from the loss at the last h: along the memory's line with the factor k, through attention with the factor w, and through the gates to h"
+# Draws the unrolled core, and the ways on which the gradient comes back
+COLUMNS, PITCH = 3, 4.6
+figure, panel = plt.subplots(figsize=(10, 4.4))
+orange = {"arrowstyle": "-|>", "color": "C1", "lw": 1.6, "shrinkA": 0, "shrinkB": 0}
+grey = orange | {"color": "0.6", "lw": 1.0}
+
+
+def both_ways(start, end, way_back=True):
+    """A grey arrow there, and beside it an orange one back."""
+    along = np.subtract(end, start)
+    aside = 0.09 * np.array([-along[1], along[0]]) / np.hypot(*along)
+    panel.annotate("", end + aside, start + aside, arrowprops=grey)
+    if way_back:
+        panel.annotate("", start - aside, end - aside, arrowprops=orange)
+
+
+def node(x, y, text):
+    box = {"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": "0.4"}
+    panel.text(x, y, text, ha="center", va="center", fontsize=9, bbox=box, zorder=4)
+
+
+for t in range(COLUMNS + 1):
+    x, ago = PITCH * t, COLUMNS - t
+    before = f"t-{ago}" if ago else "t"
+    node(x, 3.4, f"$m_{{{before}}}$")
+    node(x, 0, f"$h_{{{before}}}$")
+    if t:
+        both_ways((x, 3.05), (x, 0.35))
+        panel.text(x + 0.18, 1.7, "eq 8", fontsize=8, color="0.4", rotation=90)
+    if not ago:
+        break
+    node(x + 3.3, 3.4, "eq 7")
+    node(x + 1.2, 1.9, "attention, $g_\\psi$")
+    node(x + 2.45, 0.25, "gates")
+    node(x + 1.2, -1.35, f"$x_{{t-{ago - 1}}}$" if ago > 1 else "$x_t$")
+    both_ways((x + 0.45, 3.4), (x + 2.9, 3.4))
+    both_ways((x + 3.7, 3.4), (x + PITCH - 0.45, 3.4))
+    both_ways((x + 0.25, 3.1), (x + 0.85, 2.25))
+    both_ways((x + 1.7, 2.25), (x + 2.95, 3.15))
+    both_ways((x + 0.42, 0.02), (x + 2.0, 0.17))
+    both_ways((x + 2.65, 0.6), (x + 3.3, 3.05))
+    both_ways((x + 1.2, -1.0), (x + 1.2, 1.55), way_back=False)
+    both_ways((x + 1.45, -1.1), (x + 2.3, -0.08), way_back=False)
+    panel.text(x + 1.7, 3.55, r"$\times\, k$", color="C1", ha="center", va="bottom")
+    panel.text(x + 2.15, 2.85, r"$\times\, w$", color="C1", ha="right", va="center")
+node(PITCH * COLUMNS, -1.35, "loss")
+both_ways((PITCH * COLUMNS, -0.32), (PITCH * COLUMNS, -1.05))
+panel.set(xlim=(-0.7, PITCH * COLUMNS + 0.7), ylim=(-1.8, 4.1))
+panel.axis("off")
+plt.show()
+
+# %% [markdown]
+# Grey arrows lead forward, orange ones back. (The output gate and the ways back into
+# the inputs are left out.) From a memory to the one before there are three ways:
+#
+# - along the top, straight through equation 7, with the forget gate $k$ as its factor;
+# - through the candidate: the input gate $w$, then $g_\psi$ and attention. On this way a
+#   slot's gradient reaches *other* slots, too;
+# - through the gates into $h$, and by equation 8 up into the memory.
+#
+# **Exercise 2.** Write this walk. `step_vjp` and the states that each step began with
+# are given. The loss may use the $h$ of every step: `g[t]` is what it gives to that of
+# step `t`. All steps use the same weights.
+
+
+# %%
+def through_time(step_vjp, xs, states, g):
+    """xs (T, ...); states [(m, h), ...], T pairs; g (T, ...) for the h of each step;
+    step_vjp(x, m, h, g_m, g_h) -> gradients of m, h and of the weights
+    -> the gradients of the first m, of the first h and of the weights.
+    """
+    ...
+
+
+ex.through_time.check(through_time)
+through_time = ex.through_time.yours(through_time)
+
+# %% [markdown]
+# **This is a good place to stop.** Does it find what the tape finds, in ten steps of
+# the whole core?
+
+
+# %%
+def states_of(xs, m, h, weights):
+    """The state before each step."""
+    states = []
+    for x in xs:
+        states.append((m, h))
+        m, h = my.step(np, x, m, h, weights)
+    return states
+
+
+def backwards(*case):
+    return step_vjp(*case, weights)
+
+
+T = 10
+xs, g = rng.normal(size=(T, B, F)), rng.normal(size=(T, B, N, F))
+m, h = core.initial_state(B)[0], np.zeros((B, N, F))
+by_hand = through_time(backwards, xs, states_of(xs, m, h, weights), g)
+with Tape() as tape:
+    watched = [tape.watch(array) for array in (m, h, weights["U_f"])]
+    m_t, h_t, U_f = watched
+    loss = 0.0
+    for x, g_t in zip(xs, g, strict=True):
+        m_t, h_t = my.step(primitives, x, m_t, h_t, weights | {"U_f": U_f})
+        loss = loss + primitives.sum(h_t * g_t)
+found = tape.gradient(loss, watched)
+for name, mine, theirs in zip(("m", "h", "U_f"), by_hand, found, strict=True):
+    print(f"gradient of {name}: as on the tape,", np.allclose(mine, theirs, rtol=1e-9))
+
+# %% [markdown]
+# ## Which way does it take?
+#
+# The loss is at the last of forty steps only. First the gradient comes back on all
+# ways. Then we shut the way through $h$; then attention, too, which leaves the straight
+# line at the top; and last everything that a step hands back along $m$, which leaves
+# only $h$. **Write down first:** order the four by what arrives after 20 steps. And
+# what does a forget bias of 3 change?
+
+# %% tags=["hide-output"]
+WAYS = {  # which are open: along m, through h, through g_psi and attention
+    "all ways": (1, 1, 1),
+    "not through $h$": (1, 0, 1),
+    "equation 7 alone, by $k$": (1, 0, 0),
+    "through $h$ alone": (0, 1, 1),
+}
+xs, g = rng.normal(size=(40, B, F)), np.zeros((40, B, N, F))
+g[-1] = rng.normal(size=(B, N, F))
+
+
+def sizes_on(ways, states, weights):
+    """The size of what each step hands back, from the last step to the first."""
+    along_m, through_h, candidate_pays = ways
+    sizes = []
+
+    def one_way(*case):
+        g_m, g_h, by_U = step_vjp(*case, weights, candidate_pays)
+        g_m, g_h = along_m * g_m, through_h * g_h
+        sizes.append(np.linalg.norm([g_m, g_h]))
+        return g_m, g_h, by_U
+
+    through_time(one_way, xs, states, g)
+    return np.array(sizes)
+
+
+arrived = {}
+for bias in (1.0, 3.0):
+    named = weights | {"forget_bias": bias}
+    states = states_of(xs, m, h, named)
+    for name, ways in WAYS.items():
+        arrived[bias, name] = sizes_on(ways, states, named)
+    after = [f"{arrived[bias, name][19]:.0e}" for name in WAYS]
+    print(f"forget bias {bias:.0f}, after 20 steps:", ", ".join(after))
+
+# %% tags=["hide-input", "hide-output"] alt="The size of the gradient against the steps that it has come back, for forget biases 1 and 3, logarithmic. All ways, and all but h, lie close together; with a bias of 1 they fall tenfold and then stay level, with a bias of 3 they grow in the end. Equation 7 alone falls by its forget gate, below the others. Through h alone it falls to nothing within twenty steps"
+# Draws the size of the gradient on each way
+figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.4), sharey=True)
+back = np.arange(1, 41)
+for panel, bias in zip(panels, (1.0, 3.0), strict=True):
+    styles = ({"lw": 6, "alpha": 0.35}, {}, {"ls": "--"}, {})
+    for name, style in zip(WAYS, styles, strict=True):
+        panel.semilogy(back, arrived[bias, name], label=name, **style)
+    panel.set(xlabel="steps back", ylim=(1e-12, 1e3), title=f"forget bias {bias:.0f}")
+panels[0].set_ylabel("size of the gradient")
+panels[1].legend(loc="center right", fontsize=8)
+plt.show()
+
+# %% [markdown]
+# On the straight line alone the gradient shrinks by a forget gate at each step, as it
+# did for one slot in chapter 9. Through $h$ next to nothing arrives: at every step that
+# way passes the slope of a gate and a matrix of a fresh network. But with attention
+# open, far more arrives than forget gates let through. Attention is a second way along
+# the memory, and an LSTM has none like it. With a bias of 3 the gradient even grows.
+# This is one reason why training clips it.
+#
+# ## In windows
+#
+# A text has a million steps, and nobody keeps a million states. So you cut it into
+# windows of $k$ steps: the state goes on from window to window, the gradient does not.
+# That is *truncated* back-propagation through time. (Here $k$ is a number of steps.)
+#
+# **Exercise 3.** The gradient of the weights in windows that begin at steps 0, k,
+# 2k, ...
+
+
+# %%
+def in_windows(step_vjp, xs, states, g, k):
+    """As through_time, and k, the steps of a window -> the gradient of the weights."""
+    ...
+
+
+ex.in_windows.check(in_windows)
+in_windows = ex.in_windows.yours(in_windows)
+
+# %% [markdown]
+# How wrong is it? Every step has a loss now. The cosine says how far the direction is
+# that of the whole gradient. **Write down first:** for which $k$ does it reach 0.9?
+
+# %% tags=["hide-output"]
+g = rng.normal(size=(40, B, N, F))
+states = states_of(xs, m, h, weights)
+*_, whole = through_time(backwards, xs, states, g)
+for k in (1, 2, 5, 10, 20, 40):
+    cut = in_windows(backwards, xs, states, g, k)
+    cosine = (cut * whole).sum() / np.linalg.norm(cut) / np.linalg.norm(whole)
+    print(f"windows of {k:2} steps: cosine {cosine:.2f}")
+
+# %% [markdown]
+# A cut gradient does not see what an input is good for after its window has ended. What
+# helps only later is not learnt.
+#
+# ## Takeaways
+#
+# - The new memory gets two gradients, from the next step and through $h$.
+# - Through many steps the gradient comes along the memory: straight, with a forget gate
+#   as its factor at each step, and through attention, which lets far more arrive.
+# - All steps share their weights, so all that they pay in adds up.
+# - In windows the state goes on and the gradient does not.
+#
+# **Further.** How many numbers does the walk keep for forty steps, and how could you do
+# with fewer? With forget gates of 0.73, how long must a window be, so that less than a
+# tenth comes past its beginning on the straight line?
+
+# %% tags=["hide-cell"]
+# Answer 1
+# It keeps a state for each step, and `step_vjp` computes the rest once more. (A tape
+# keeps everything.) With every tenth state alone you could compute the others again,
+# ten at a time: a third of the memory, for one more pass forward.
+print(f"numbers in forty states: {40 * 2 * B * N * F:,}")
+print(f"in four, and ten more while they are needed: {14 * 2 * B * N * F:,}")
+
+# %% tags=["hide-cell"]
+# Answer 2
+# 0.73 to the power of k must be below 0.1.
+for k in (5, 7, 8, 10):
+    print(f"{k:2} steps: {0.73**k:.3f}")

@@ -1,0 +1,191 @@
+"""Chapter 11: the paper against the release."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+
+from ... import equations
+from . import memory
+from .exercise import exercise
+from .recorded import recorded
+
+
+def _apart(m, *, mean=lambda m: m.mean(axis=-2, keepdims=True), share=True):
+    away = m - mean(m)
+    size = np.sqrt((m * m).mean()) if share else 1.0
+    return float(np.sqrt((away * away).mean()) / size) if size else 0.0
+
+
+@exercise(
+    cases=lambda rng: [
+        (rng.normal(size=(4, 6)),),
+        (3 + rng.normal(size=(2, 5, 5)),),
+        (np.zeros((3, 4)),),
+        (np.tile(rng.normal(size=6), (3, 1)),),
+        (1e6 * rng.normal(size=(2, 3, 4, 8)),),
+        (np.eye(5),),
+    ],
+    hints=[
+        "The slots lie along the last axis but one. How far is each from their mean?",
+        "The root of the mean square of all that, divided by the root of the mean "
+        "square of m; and 0 where m is 0.",
+    ],
+    mistakes={
+        "you take the mean over a slot's units; it is over the slots": partial(
+            _apart, mean=lambda m: m.mean(axis=-1, keepdims=True)
+        ),
+        "you take the mean of the whole memory; each unit has its own": partial(
+            _apart, mean=lambda m: m.mean()
+        ),
+        "you do not divide by the size of the memory": partial(_apart, share=False),
+        "you divide by the standard deviation of the memory; its size is the root of "
+        "the mean square": lambda m: (
+            float(np.sqrt(((m - m.mean(axis=-2, keepdims=True)) ** 2).mean()) / m.std())
+            if m.std()
+            else 0.0
+        ),
+        "a memory of zeros is 0 / 0: say 0": lambda m: float(
+            np.sqrt(((m - m.mean(axis=-2, keepdims=True)) ** 2).mean())
+            / np.sqrt((m * m).mean())
+        ),
+    },
+)
+def spread(m):
+    """How far the slots of m (..., N, F) lie apart, as a share of their size.
+
+    The root of the mean square of their distances from their mean, divided by that of
+    m -> a number, 0 for zeros.
+    """
+    away = m - m.mean(axis=-2, keepdims=True)
+    size = np.sqrt((m * m).mean())
+    return float(np.sqrt((away * away).mean()) / size) if size else 0.0
+
+
+# --- The released step ----------------------------------------------------------------
+
+
+def _steps(rng):
+    cases = []
+    for x, m, _, p in memory.steps(rng):
+        F = m.shape[-1]
+        p = {name: value for name, value in p.items() if not name.endswith("_o")}
+        p["attended_gain"], p["attended_offset"] = rng.normal(size=(2, F))
+        cases.append((x, m, p))
+    return cases
+
+
+def _variant(
+    x,
+    m,
+    p,
+    *,
+    add=True,
+    norm=True,
+    seen=np.tanh,
+    write=np.tanh,
+    bias=True,
+    after=lambda m: m,
+):
+    """The solution and, by its arguments, ways to get it wrong."""
+    attended = equations.multi_head_attention(np, m, x, p["W_q"], p["W_k"], p["W_v"])
+    z = attended + m if add else attended
+    if norm:
+        z = equations.layer_norm(np, z, p["attended_gain"], p["attended_offset"])
+    candidate = equations.g_psi(np, z, p["mlp"], p["gain"], p["offset"])
+    f, i = (
+        equations.gate(np, x, seen(m), p[f"W_{k}"], p[f"U_{k}"], p[f"b_{k}"])
+        for k in "fi"
+    )
+    forget_bias = p["forget_bias"] if bias else 0.0
+    return after(equations.update_memory(np, f, i, m, write(candidate), forget_bias))
+
+
+@recorded(
+    cases=_steps,
+    hints=[
+        "Take your step of chapter 10, and go through the table row by row. There is "
+        "no h, and nothing to show: the new memory is all that you return.",
+        "After attention: my.layer_norm(xp, m + attended, p['attended_gain'], "
+        "p['attended_offset']), and g_psi of that.",
+        "The gates get xp.tanh(m) in place of h. The candidate goes through xp.tanh "
+        "before update_memory takes it.",
+    ],
+    mistakes={
+        "you do not add the memory to what attention brings": partial(
+            _variant, add=False
+        ),
+        "you leave out the norm after the attention": partial(_variant, norm=False),
+        "your gates see m itself, not tanh(m)": partial(_variant, seen=lambda m: m),
+        "you write the candidate without its tanh": partial(
+            _variant, write=lambda c: c
+        ),
+        "you leave out the forget bias": partial(_variant, bias=False),
+        "you return tanh of the memory; the release shows the memory itself": partial(
+            _variant, after=np.tanh
+        ),
+    },
+    anysize="x",
+)
+def released_step(xp, x, m, p):
+    """One step of the release, without its norm on queries, keys and values.
+
+    x (B, F), m (B, N, F), p the weights by name -> the new m (B, N, F).
+    """
+    attended = equations.multi_head_attention(xp, m, x, p["W_q"], p["W_k"], p["W_v"])
+    gains = p["attended_gain"], p["attended_offset"]
+    z = equations.layer_norm(xp, m + attended, *gains)
+    candidate = equations.g_psi(xp, z, p["mlp"], p["gain"], p["offset"])
+    seen = xp.tanh(m)
+    f = equations.gate(xp, x, seen, p["W_f"], p["U_f"], p["b_f"])
+    i = equations.gate(xp, x, seen, p["W_i"], p["U_i"], p["b_i"])
+    candidate = xp.tanh(candidate)
+    return equations.update_memory(xp, f, i, m, candidate, p["forget_bias"])
+
+
+# --- Where a memory settles -----------------------------------------------------------
+
+
+def _sigmoid(x):
+    return 0.5 * (math.tanh(0.5 * x) + 1)
+
+
+def _series(f, i, forget_bias, c):
+    keep, take = _sigmoid(f + forget_bias), _sigmoid(i)
+    return take * c / (1 - keep) if keep < 1 else math.inf
+
+
+@exercise(
+    cases=lambda rng: [
+        (0.0, 0.0, 1.0, 1.0),
+        (0.5, -2.0, 3.0, -0.7),
+        (-3.0, 1.0, 0.0, 5.0),
+        (30.0, 0.0, 10.0, 1.0),
+        *[(*map(float, rng.normal(size=3)), float(c)) for c in rng.normal(size=2)],
+    ],
+    hints=[
+        "Where it has settled, a step changes nothing: m = k m + w c, with k and w for "
+        "the two gates. Solve for m.",
+        "m = w c / (1 - k). But where k is nearly 1, 1 - k has lost its digits. What "
+        "is 1 - sigmoid(a), as a formula in exp(a)?",
+        "1 / (1 - sigmoid(a)) = 1 + exp(a)",
+    ],
+    mistakes={
+        "1 minus a gate that is nearly 1 has lost its digits: write it with "
+        "exp": _series,
+        "you leave out the forget bias": lambda f, i, b, c: settles(f, i, 0.0, c),
+        "you divide by the forget gate, not by what it takes away": (
+            lambda f, i, b, c: _sigmoid(i) * c / _sigmoid(f + b)
+        ),
+        "you leave out the input gate": (lambda f, i, b, c: c * (1 + math.exp(f + b))),
+    },
+    precise=True,
+)
+def settles(f, i, forget_bias, c):
+    """Where m settles, if m = sigmoid(f + forget_bias) m + sigmoid(i) c at every step.
+
+    Four numbers -> a number.
+    """
+    return _sigmoid(i) * c * (1 + math.exp(f + forget_bias))

@@ -1,0 +1,281 @@
+"""Chapter 12: back through a step, and through time."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from .derived import by_complex_step
+from .exercise import exercise, normal
+from .gates import gated_vjp, keep_and_take, sigmoid, sigmoid_of_complex
+from .memory import little_step, update_memory
+
+
+def _state(f, i, o, m, candidate, forget_bias):
+    """Equations 7 and 8, of complex numbers too."""
+    after = keep_and_take(f, i, m, candidate, forget_bias)
+    return after, sigmoid_of_complex(o) * np.tanh(after)
+
+
+def _states(rng):
+    def case(*shape, scale=1.0, forget_bias=1.0):
+        g_m, g_h, m, candidate = normal(rng, shape, shape, shape, shape)
+        f, i, o = scale * rng.normal(size=(3, *shape))
+        return g_m, g_h, f, i, o, m, candidate, forget_bias
+
+    return [
+        case(2, 3),
+        case(3, 3, forget_bias=-2.0),
+        case(2, 2, 4, forget_bias=0.0),
+        case(2, 3, scale=1e6, forget_bias=3.0),  # open or shut, to the last digit
+        case(1, 1),
+    ]
+
+
+def _state_gradients(
+    g_m,
+    g_h,
+    f,
+    i,
+    o,
+    m,
+    candidate,
+    forget_bias,
+    *,
+    through_h=lambda g_h, show, after: g_h * show * (1 - np.tanh(after) ** 2),
+    by_o=lambda g_h, show, after: g_h * np.tanh(after) * show * (1 - show),
+):
+    """The solution and, by its arguments, ways to get it wrong."""
+    after = update_memory(np, f, i, m, candidate, forget_bias)
+    show = sigmoid(o)
+    g = g_m + through_h(g_h, show, after)
+    by_f, by_i, by_m, by_candidate = gated_vjp(g, f, i, m, candidate, forget_bias)
+    return by_f, by_i, by_o(g_h, show, after), by_m, by_candidate
+
+
+@exercise(
+    cases=_states,
+    hints=[
+        "The new memory is used twice: the next step gets it, and equation 8 shows it. "
+        "So what is its whole gradient?",
+        "It is g_m + g_h * sigmoid(o) * (1 - tanh(after) ** 2), where after is the new "
+        "memory. Compute it once more with `update_memory`.",
+        "With that sum, `gated_vjp` gives the gradients of f, i, m and candidate. And "
+        "o gets g_h * tanh(after) times the slope of its sigmoid.",
+    ],
+    mistakes={
+        "you leave out what comes back through h: the new memory is "
+        "used twice": partial(_state_gradients, through_h=lambda *_: 0.0),
+        "you leave out the slope of the tanh": partial(
+            _state_gradients, through_h=lambda g_h, show, _: g_h * show
+        ),
+        "you add g_m and g_h first and send both through equation 8: g_m does not "
+        "pass it": (
+            lambda g_m, g_h, *others: _state_gradients(0 * g_m, g_m + g_h, *others)
+        ),
+        "you leave out the slope of the output gate's sigmoid": partial(
+            _state_gradients, by_o=lambda g_h, _, after: g_h * np.tanh(after)
+        ),
+        "the gradients of m and of the candidate have changed places": (
+            lambda *case: tuple(_state_gradients(*case)[k] for k in (0, 1, 2, 4, 3))
+        ),
+    },
+    leading="g_m g_h f i o m candidate",
+    anysize="g_m g_h",
+    precise=True,
+    exact=by_complex_step(_state, "f i o m candidate", outputs=2),
+)
+def state_vjp(g_m, g_h, f, i, o, m, candidate, forget_bias):
+    """The gradients of f, i, o, m and candidate, given those of the new m and new h.
+
+    Equations 7 and 8. All arrays are alike, (..., F) -> five of the same shape.
+    """
+    after = update_memory(np, f, i, m, candidate, forget_bias)
+    show, shown = sigmoid(o), np.tanh(after)
+    by_o = g_h * shown * show * (1 - show)
+    g = g_m + g_h * show * (1 - shown * shown)  # used twice, paid twice
+    by_f, by_i, by_m, by_candidate = gated_vjp(g, f, i, m, candidate, forget_bias)
+    return by_f, by_i, by_o, by_m, by_candidate
+
+
+class LittleVjp:
+    """The vjp of `little_step` with weights w."""
+
+    def __init__(self, w):
+        self.w = w
+
+    def __repr__(self):
+        return "of a small step"
+
+    def __call__(self, x, m, h, g_m, g_h):
+        w = self.w
+        keep = sigmoid(w[0] * h + 1)
+        shown = np.tanh(keep * m + w[1] * x)
+        g = g_m + g_h * w[2] * (1 - shown * shown)
+        by_f = g * m * keep * (1 - keep)
+        return g * keep, by_f * w[0], np.stack([by_f * h, g * x, g_h * shown])
+
+
+def _sequences(rng):
+    def case(T, F, scale=1.0):
+        w, (m, h) = rng.normal(size=(3, F)), rng.normal(size=(2, F))
+        xs, states = rng.normal(size=(T, F)), []
+        for x in xs:
+            states.append((m, h))
+            m, h = little_step(x, m, h, w)
+        return LittleVjp(w), xs, states, scale * rng.normal(size=(T, F))
+
+    return [case(3, 2), case(4, 4), case(1, 3), case(30, 2), case(5, 3, scale=1e3)]
+
+
+def _unrolled(xs, m, h, w):
+    shown = []
+    for x in xs:
+        m, h = little_step(x, m, h, w)
+        shown.append(h)
+    return np.stack(shown)
+
+
+def _by_complex_step(step_vjp, xs, states, g):
+    return by_complex_step(_unrolled, "m h w")(g, xs, *states[0], step_vjp.w)
+
+
+def _back(
+    step_vjp,
+    xs,
+    states,
+    g,
+    *,
+    order=-1,
+    pass_m=1.0,
+    pass_h=1.0,
+    total=sum,
+):
+    """The solution and, by its arguments, ways to get it wrong."""
+    g_m = g_h = np.zeros_like(g[0])
+    weights = []
+    for t in range(len(xs))[::order]:
+        g_m, g_h, g_w = step_vjp(xs[t], *states[t], pass_m * g_m, pass_h * g_h + g[t])
+        weights.append(g_w)
+    return g_m, g_h, total(weights)
+
+
+def _last_output_only(step_vjp, xs, states, g):
+    last = np.zeros_like(g)
+    last[-1] = g[-1]
+    return _back(step_vjp, xs, states, last)
+
+
+def _output_one_step_late(step_vjp, xs, states, g):
+    late = np.concatenate([g[1:], np.zeros_like(g[:1])])
+    g_m, g_h, g_w = _back(step_vjp, xs, states, late)
+    return g_m, g_h + g[0], g_w
+
+
+@exercise(
+    cases=_sequences,
+    hints=[
+        "The walk of chapter 3 with a whole step in place of an entry: from the last "
+        "step to the first. After the last step nobody needs m any more.",
+        "h of step t is used twice: by the loss, which gives g[t], and by step t + 1. "
+        "Add both before you call step_vjp. All steps use the same weights.",
+        "g_m, g_h, g_w = step_vjp(xs[t], *states[t], g_m, g_h + g[t]); total += g_w. "
+        "Begin with zeros like g[0].",
+    ],
+    mistakes={
+        "you walk from the first step to the last": partial(_back, order=1),
+        "only the last step's output gets a gradient from the loss": _last_output_only,
+        "what the loss gives to h takes the place of what comes from the step after; "
+        "add both": (
+            lambda step_vjp, xs, states, g: _back(step_vjp, xs, states, g, pass_h=0.0)
+        ),
+        "you do not hand the memory's gradient on to the step before": partial(
+            _back, pass_m=0.0
+        ),
+        "you add g[t] after step t, not before: it arrives one step "
+        "too early": _output_one_step_late,
+        "the weights keep what one step gives them, not the sum of all": partial(
+            _back, total=lambda pieces: pieces[-1]
+        ),
+    },
+    anysize="g",
+    exact=_by_complex_step,
+)
+def through_time(step_vjp, xs, states, g):
+    """Back-propagation through time -> the gradients of the first m, the first h and w.
+
+    xs (T, ...), the inputs; states, T pairs (m, h), before each step; g (T, ...), what
+    the loss gives to the h that each step shows.
+    step_vjp(x, m, h, g_m, g_h) takes the gradients of a step's new m and new h, and
+    gives those of its m, of its h and of the weights that all steps share.
+    """
+    g_m, g_h, total = np.zeros_like(g[0]), np.zeros_like(g[0]), 0.0
+    for t in reversed(range(len(xs))):
+        g_m, g_h, g_w = step_vjp(xs[t], *states[t], g_m, g_h + g[t])
+        total = total + g_w
+    return g_m, g_h, total
+
+
+def _in_windows(
+    step_vjp, xs, states, g, k, *, cut=lambda t, k: t % k == 0, total=sum
+):
+    """The solution and, by its arguments, ways to get it wrong."""
+    g_m = g_h = np.zeros_like(g[0])
+    pieces = []
+    for t in reversed(range(len(xs))):
+        g_m, g_h, g_w = step_vjp(xs[t], *states[t], g_m, g_h + g[t])
+        pieces.append(g_w)
+        if cut(t, k):
+            g_m, g_h = np.zeros_like(g_m), np.zeros_like(g_h)
+    return total(pieces)
+
+
+def _windows(rng):
+    of = [(5, 2, 2), (4, 4, 4), (3, 3, 1), (12, 2, 5), (6, 3, 3)]
+    cases = []
+    for T, F, k in of:
+        w, (m, h) = rng.normal(size=(3, F)), rng.normal(size=(2, F))
+        xs, states = rng.normal(size=(T, F)), []
+        for x in xs:
+            states.append((m, h))
+            m, h = little_step(x, m, h, w)
+        cases.append((LittleVjp(w), xs, states, rng.normal(size=(T, F)), k))
+    return cases
+
+
+@exercise(
+    cases=_windows,
+    hints=[
+        "It is the walk of through_time, but at some steps nothing is handed on to the "
+        "step before.",
+        "The first step of a window has t % k == 0. What it would hand back becomes "
+        "zeros; what it says about the weights counts.",
+    ],
+    mistakes={
+        "you cut nothing": partial(_in_windows, cut=lambda t, k: False),
+        "you cut one step late: windows begin at steps 0, k, 2 k": partial(
+            _in_windows, cut=lambda t, k: t % k == 1 % k
+        ),
+        "your windows are counted from the end; they begin at steps 0, k, 2 k": (
+            lambda step_vjp, xs, states, g, k: _in_windows(
+                step_vjp, xs, states, g, k, cut=lambda t, k: (len(xs) - t) % k == 0
+            )
+        ),
+        "the weights keep what one step gives them, not the sum of all": partial(
+            _in_windows, total=lambda pieces: pieces[-1]
+        ),
+    },
+)
+def in_windows(step_vjp, xs, states, g, k):
+    """The gradient of the weights, where nothing goes back past steps 0, k, 2 k, ...
+
+    As `through_time`, with a window of k steps -> like the weights.
+    """
+    g_m, g_h, total = np.zeros_like(g[0]), np.zeros_like(g[0]), 0.0
+    for t in reversed(range(len(xs))):
+        g_m, g_h, g_w = step_vjp(xs[t], *states[t], g_m, g_h + g[t])
+        total = total + g_w
+        if t % k == 0:  # the state that this window began with is taken as given
+            g_m, g_h = 0 * g_m, 0 * g_h
+    return total
