@@ -494,11 +494,13 @@ ex.mean_slot.check(lambda M: M.mean(axis=1))
 # | [3. An engine of your own](03_a_tape.ipynb) | |
 # | [4. Checking gradients](04_checking_gradients.ipynb) | |
 # | [5. Learning](05_learning.ipynb) | |
-# | [6. Attention](06_attention.ipynb) | equation 1 |
-# | [7. Encoding](07_invariants.ipynb) | equation 2 |
+# | [6. Attention](06_attention.ipynb) | equations 1, 2 |
+# | [7. Invariants](07_invariants.ipynb) | |
 # | [8. Norm and MLP](08_norm_and_mlp.ipynb) | 3.3, $g_\psi$ |
 # | [9. Gates](09_gates.ipynb) | equations 3-6 |
-# | [10. The memory update](10_memory_update.ipynb) | equations 7-9 |
+# | [10. A step, and its training](10_memory_update.ipynb) | equations 7-9 |
+# | [11. Paper against release](11_paper_and_release.ipynb) | section 3 |
+# | [12. Back through time](12_back_through_time.ipynb) | |
 # | [13. Nth farthest](13_nth_farthest.ipynb) | 4.1, 5.1, figure 3 |
 # | [15. Breaking it](15_breaking_it.ipynb) | |
 # | [16. Program evaluation](16_program_evaluation.ipynb) | 4.1, 5.2, figures 6, 7 |

@@ -342,7 +342,7 @@ BIASES = (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
 
 def _alike(step, seed, *, claim="rises", biases=BIASES):
     rng = np.random.default_rng(seed)
-    x, m, h = rng.normal(size=(60, 16)), *rng.normal(size=(2, 60, 4, 16))
+    x, (m, h) = rng.normal(size=(60, 16)), rng.normal(size=(2, 60, 4, 16))
     found = []
     for bias in biases:
         after, _ = step(x, m, h, forget_bias=bias)
@@ -379,7 +379,7 @@ def my_experiment(step, seed):
     "falls", "stays" or "neither".
     """
     rng = np.random.default_rng(seed)
-    x, m, h = rng.normal(size=(60, 16)), *rng.normal(size=(2, 60, 4, 16))
+    x, (m, h) = rng.normal(size=(60, 16)), rng.normal(size=(2, 60, 4, 16))
     biases, alike = (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0), []
     for bias in biases:  # the cosine between the memory before and after
         after, _ = step(x, m, h, forget_bias=bias)

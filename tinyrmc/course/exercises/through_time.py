@@ -217,9 +217,7 @@ def through_time(step_vjp, xs, states, g):
     return g_m, g_h, total
 
 
-def _in_windows(
-    step_vjp, xs, states, g, k, *, cut=lambda t, k: t % k == 0, total=sum
-):
+def _in_windows(step_vjp, xs, states, g, k, *, cut=lambda t, k: t % k == 0, total=sum):
     """The solution and, by its arguments, ways to get it wrong."""
     g_m = g_h = np.zeros_like(g[0])
     pieces = []
