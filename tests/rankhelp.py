@@ -4,25 +4,28 @@ Threads that share a communicator of lists and NumPy sums, or real ones, under m
 """
 
 import importlib.util
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import threading
+import time
 import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tinyrmc.training.ranks import MpiRanks
+from tinyrmc.training.ranks import Ranks
+from tinyrmc.training.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 class World:
-    """The part of MPI that MpiRanks uses, for the threads of one process.
+    """The part of MPI that Ranks uses, for the threads of one process.
 
     `machines` names where each rank runs.
     """
@@ -38,6 +41,7 @@ class World:
         return types.SimpleNamespace(
             COMM_WORLD=Communicator(self, rank),
             IN_PLACE="in place",
+            pickle=types.SimpleNamespace(__init__=lambda dumps, loads: None),
             get_vendor=lambda: ("Threads", (1, 0)),
             Finalize=lambda: None,
             Get_processor_name=lambda: self.machines[rank],
@@ -54,38 +58,40 @@ class Communicator:
     def Get_size(self):
         return len(self.world.slots)
 
-    def _meet(self, name, array):
+    def _meet(self, name, message, size):
         if self.rank == 0:
-            self.world.calls.append((name, array.size))
-        assert type(array) is np.ndarray and array.flags.c_contiguous
-        self.world.slots[self.rank] = array.copy()
+            self.world.calls.append((name, size))
+        self.world.slots[self.rank] = message
         self.world.meeting.wait()
         everybodys = list(self.world.slots)
         self.world.meeting.wait()
-        assert len({(other.shape, other.dtype) for other in everybodys}) == 1
         return everybodys
 
-    def Allgather(self, own, gathered):
-        own = gathered[self.rank] if own == "in place" else own
-        everybodys = self._meet("Allgather", np.ascontiguousarray(own))
-        gathered[...] = np.reshape(everybodys, gathered.shape)
-
-    def Bcast(self, bytes_of):
-        bytes_of[...] = self._meet("Bcast", bytes_of)[0]
+    def allgather(self, value):
+        messages = self._meet("allgather", json.dumps(value), 1)
+        return [json.loads(message) for message in messages]
 
     def Allreduce(self, own, total):
         assert own == "in place"
-        first, *others = self._meet("Allreduce", total)
+        assert type(total) is np.ndarray and total.flags.c_contiguous
+        first, *others = self._meet("Allreduce", total.copy(), total.size)
+        assert {(x.shape, x.dtype) for x in others} <= {(total.shape, total.dtype)}
         total[...] = first
         for other in others:
             total += other
 
 
-class ThreadRanks(MpiRanks):
+class ThreadRanks(Ranks):
     """They share one standard output."""
 
     def __enter__(self):
         return self
+
+    def __exit__(self, *_):
+        pass
+
+
+ALONE = types.SimpleNamespace(trainer=Trainer, rank=0)
 
 
 def on_ranks(size, function, machines=None):
@@ -99,6 +105,8 @@ def on_ranks(size, function, machines=None):
                 results[rank] = function(ranks)
         except BaseException as error:
             results[rank] = error
+            time.sleep(0.2)
+            world.meeting.abort()  # a little later, as -m mpi4py does
 
     threads = [threading.Thread(target=live, args=(rank,)) for rank in range(size)]
     for thread in threads:

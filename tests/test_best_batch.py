@@ -9,14 +9,13 @@ import fakecupy
 import numpy as np
 import pytest
 from fakecupy import no_sync, only
-from rankhelp import all_well, on_ranks
+from rankhelp import ALONE, all_well, on_ranks
 from tinytasks import KINDS, TRAIN, relations, stop_at, timeless
 
 from tinyrmc.backend import to_host
 from tinyrmc.runs.run import Run
 from tinyrmc.training import MetricAccumulator
 from tinyrmc.training.loop import run_training
-from tinyrmc.training.ranks import Ranks
 
 
 def best_of(pairs):
@@ -103,5 +102,5 @@ def test_ranks_agree_on_the_best_batch_of_all_of_them():
             trainer.advance()
         return trainer.read()["best_batch_accuracy"]
 
-    alone = line(Ranks(), workers=3)
-    assert all_well(on_ranks(3, line)) == [alone] * 3 and 0 < line(Ranks()) <= 1
+    alone = line(ALONE, workers=3)
+    assert all_well(on_ranks(3, line)) == [alone] * 3 and 0 < line(ALONE) <= 1

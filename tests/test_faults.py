@@ -31,7 +31,7 @@ from tinyrmc.runs.run import Run
 from tinyrmc.training import workers
 from tinyrmc.training.checkpoints import require_metrics
 from tinyrmc.training.loop import Interrupt, Listener, run_training
-from tinyrmc.training.trainer import NonFinite, Trainer, most_workers
+from tinyrmc.training.trainer import MOST_WORKERS, NonFinite, Trainer
 from tinyrmc.training.workers import CAN_FORK, WorkerLost
 
 forks = pytest.mark.skipif(not CAN_FORK, reason="no fork here")
@@ -357,7 +357,7 @@ def test_workers_that_cannot_be_started_leave_no_run(
 
 def test_workers_beyond_all_reason_are_refused(refused, empty_directory):
     words = [*TINY, "--train.batch-size", "80000", "--workers", "70000"]
-    assert f"from 1 to {most_workers()} here" in refused(train.main, *words)
+    assert f"from 1 to {MOST_WORKERS} here" in refused(train.main, *words)
     with pytest.raises(ValueError, match="give a whole number, from 1 to"):
         Trainer(relations(), workers=70_000)
 

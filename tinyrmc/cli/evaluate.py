@@ -28,7 +28,6 @@ from ..results.findings import cells
 from ..results.groups import title_of
 from ..text import aligned, paragraph, results_table, terminal_width
 from ..training.checkpoints import export_weights, open_checkpoint, restore_model
-from ..training.ranks import require_alone
 from ..training.tables import Table
 from ..training.task import Task
 from .commands import Parser, add_data_dir, program
@@ -38,7 +37,6 @@ Examinations: TypeAlias = Iterable[tuple[str, Table]]
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    require_alone("tinyrmc evaluate")
     parser = Parser(
         program("evaluate"), "Evaluate a trained run on its task's held-out examples."
     )

@@ -26,13 +26,11 @@ from ..backend import blas_threads
 from ..config import flag_of
 from ..errors import RunError, UsageError
 from ..training.checkpoints import open_checkpoint, restore_model
-from ..training.ranks import require_alone
 from .commands import Parser, add_data_dir, program
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    require_alone("tinyrmc generate")
     parser = Parser(program("generate"), (__doc__ or "").strip())
     add, says = parser.add_argument, "run directory, checkpoint.npz or weights file"
     add("run", type=Path, metavar="RUN", help=says)

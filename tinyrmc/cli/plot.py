@@ -36,7 +36,6 @@ from ..results.groups import core_of, find_runs, parts, task_word, title_of
 from ..results.plotting import draw_curves, draw_run
 from ..text import aligned, paragraph, terminal_width
 from ..training.checkpoints import open_checkpoint, restore_model
-from ..training.ranks import require_alone
 from ..training.rl.actors import ActingTask
 from ..training.tables import Table
 from .commands import Parser, add_data_dir, program
@@ -46,7 +45,6 @@ TAKES = "run directory, checkpoint.npz or weights file"
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    require_alone("tinyrmc plot")
     words = sys.argv[1:] if argv is None else argv
     if words and (other := OTHERS.get(words[0])):
         return other(words[1:])

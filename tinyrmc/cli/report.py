@@ -34,13 +34,11 @@ from ..results.tables import (
     write,
 )
 from ..text import aligned, paragraph, terminal_width
-from ..training.ranks import require_alone
 from .commands import Parser, add_data_dir, program
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    require_alone("tinyrmc report")
     parser = Parser(program("report"), "The table of results of some runs.")
     add = parser.add_argument
     says = "run directories, and folders of them such as runs/"

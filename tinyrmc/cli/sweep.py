@@ -46,9 +46,14 @@ from ..results.tables import group_summary, markdown, tables, trained_on, write
 from ..runs.run import Run, environment
 from ..text import aligned, paragraph, terminal_width
 from ..training import discovery
-from ..training.ranks import LAUNCHERS, require_alone
 from ..training.task import idle_fields
-from ..training.workers import PARENT, available_cores
+from ..training.workers import (
+    LAUNCHERS,
+    PARENT,
+    LaunchError,
+    available_cores,
+    ranks_started,
+)
 from .commands import (
     Options,
     Parser,
@@ -339,8 +344,11 @@ def _places() -> Iterator[tuple[Callable[[Sequence[str], str], int], int]]:
     _signal, before = 0, listen()
     try:
         if not re.search(r" -m ?mpi4py\.futures\b", " ".join(sys.orig_argv)):
-            remedy = "start it with mpiexec -n {size} python -m mpi4py.futures -m "
-            require_alone("tinyrmc sweep", remedy + "{program} ...")
+            if (size := ranks_started()) > 1:
+                raise LaunchError(
+                    f"{size} ranks would all do the same; start it with mpiexec -n "
+                    f"{size} python -m mpi4py.futures -m tinyrmc sweep ..."
+                )
             yield run_logged, 0
             return
         from mpi4py.futures import MPIPoolExecutor

@@ -15,8 +15,8 @@ SIGTERM save first.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import operator
+import os
 import shlex
 import signal
 import sys
@@ -25,7 +25,7 @@ from typing import Any
 
 from .. import __version__
 from ..backend import describe_gpu, has_tf32, use_tf32
-from ..config import from_json, require_same, to_json, words_of
+from ..config import require_same, to_json, words_of
 from ..cores.config import CoreConfig, sizes
 from ..errors import RunError, UsageError, UserError, counted, nearest
 from ..fused import plain
@@ -35,9 +35,9 @@ from ..text import duration, in_words, results_table, terminal_width
 from ..training import discovery
 from ..training.checkpoints import load_checkpoint, require_metrics, task_from_dict
 from ..training.loop import Interrupt, run_training
-from ..training.ranks import Ranks, launched
 from ..training.task import Task, idle_fields
 from ..training.trainer import Trainer, check_workers
+from ..training.workers import LAUNCHERS
 from .commands import Options, leading_names, parse_words, program, python
 
 # what a resumed run takes from its environment.json
@@ -50,35 +50,61 @@ usage: {program("train")} TASK [PRESET] [--flags]     (TASK --help: its flags)
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    with launched() as ranks, contextlib.ExitStack() as held:
-        if not words or words[0] in ("-h", "--help"):
-            print(f"{USAGE}\n\n{listing()}")
-            return 0
-        # rank 0 reads, and tells the others
-        asked, arrays = ranks.broadcast(lambda: _asked(words, held))
-        described, state = asked["described"], asked["state"]
-        options = from_json(Options, asked["options"])
+    if not words or words[0] in ("-h", "--help"):
+        print(f"{USAGE}\n\n{listing()}")
+        return 0
+    if "mpi4py.run" in sys.modules or LAUNCHERS.keys() & os.environ.keys():
+        from ..training.ranks import launched
+
+        if ranks := launched():
+            with ranks:
+                return _train(words, ranks)
+    return _train(words)
+
+
+def _train(words: list[str], ranks: Any = None) -> int:
+    """Begin a run, or go on with one; `ranks` that train together all do the same.
+
+    A run is locked until the end, so that its checkpoint stays what it is.
+    """
+    with contextlib.ExitStack() as held:
+        resumed, words = _resumed_path(words)
+        run: Run | None = None
+        arrays: dict[str, Any] = {}
+        state: dict[str, Any] = {}
+        if resumed is None:
+            task, described, options = _new_request(words)
+        else:
+            run = (ranks.run if ranks else Run).open(resumed)
+            task, described, options = _resume_request(run, words)
+            held.enter_context(run.writing())
+            arrays, state = _checkpoint(run)
         if options.plain:
             held.enter_context(plain())
-        task = task_from_dict(described)
         trainer = _trainer(task, options, arrays, state, ranks)
-        interrupt = held.enter_context(Interrupt(alone=ranks.size == 1))
-        if asked["run"] is None:
+        interrupt = held.enter_context(Interrupt(alone=ranks is None))
+        if run is None:
             _announce(trainer, described, options)
-            run = _new_run(described, options, trainer, ranks)
+            run = _new_run(trainer, described, options, ranks)
             held.enter_context(run.writing())
-            _note_unused(task, described["preset"])
         else:
-            path, config, around = asked["run"]
-            run = ranks.run(Path(path), config, around)
-            if trainer.finished and asked["done"] == trainer.step:
-                again = f"{python()} -m tinyrmc evaluate {shlex.quote(path)}"
-                done = f"{path} has finished already ({trainer.step:,} steps)"
-                print(f"{done}; see {again}")
-                return 0
+            lines = run.metrics()
+            last = (lines or [{}])[-1]
+            # else it was killed while its last checkpoint was written
+            answered = state.get("metrics", [len(lines)])[0] >= len(lines)
+            if trainer.finished and answered and last.get("step") == trainer.step:
+                if task.result in last:
+                    again = (
+                        f"{python()} -m tinyrmc evaluate {shlex.quote(str(run.path))}"
+                    )
+                    done = f"{run.path} has finished already ({trainer.step:,} steps)"
+                    print(f"{done}; see {again}")
+                    return 0
             run = _resumed(run, described, trainer, arrays, state)
             _announce(trainer, described, options)
-        return _run(trainer, run, options, interrupt, ranks)
+        launch = ranks.launch(python()) if ranks else f"{python()} -m"
+        resume = f"{launch} tinyrmc.train --resume {shlex.quote(str(run.path))}"
+        return _run(trainer, run, options.max_minutes, interrupt, resume)
 
 
 def listing() -> str:
@@ -102,89 +128,56 @@ def listing() -> str:
 # --- What the words ask for -----------------------------------------------------------
 
 
-def _asked(words: list[str], held: contextlib.ExitStack) -> tuple[dict, dict]:
-    """What is to be trained, as JSON can hold it, and the arrays of its checkpoint.
-
-    described: what config.json says. run: of one to go on with, the path and what its
-    files say, else None. done: the step of its last line, if that has the result and
-    the checkpoint answers for it: else it was killed while that was written.
-
-    It keeps that run locked until `held` is closed, so that its checkpoint stays what
-    it is. UsageError or RunError for a request that cannot be met.
-    """
-    resumed = None
+def _resumed_path(words: list[str]) -> tuple[str | None, list[str]]:
+    """(the run directory after --resume, if that is asked for; the other words)."""
     for k, word in enumerate(words):
-        flag, equals, resumed = word.partition("=")
+        flag, equals, path = word.partition("=")
         if flag == "--resume":
             after = k + 1 if equals else k + 2
-            resumed = resumed if equals else "".join(words[k + 1 : after])
-            if not resumed or resumed.startswith("--"):
+            path = path if equals else "".join(words[k + 1 : after])
+            if not path or path.startswith("--"):
                 raise UsageError("--resume needs a run directory")
-            words = words[:k] + words[after:]
-            break
-    else:
-        resumed = None
+            return path, words[:k] + words[after:]
+    return None, words
+
+
+def _new_request(words: list[str]) -> tuple[Task, dict, Options]:
+    """(the task, what config.json says of it, how and where to run)."""
     names, words = leading_names(words)
-    arrays: dict[str, Any] = {}
-    state: dict[str, Any] = {}
-    run, done = None, None
-    if resumed is None:
-        described, options = _new_request(names, words)
-    else:
-        run = Run.open(resumed)
-        if "grid" in run.config:
-            raise RunError(
-                f"{resumed} is a sweep; go on with it by {python()} -m tinyrmc sweep "
-                f"--resume {shlex.quote(resumed)}"
-            )
-        described, options = _resume_request(run, names, words)
-        held.enter_context(run.writing())
-        arrays, state = load_checkpoint(run)
-        require_metrics(run, state)
-        if not isinstance(state.get("lines"), int):
-            raise RunError(
-                f"{run.checkpoint} holds the weights alone, which can be evaluated but "
-                "not resumed; put the checkpoint there"
-            )
-        lines = run.metrics()
-        answered = state.get("metrics", [len(lines)])[0] >= len(lines) > 0
-        if answered and task_from_dict(described).result in lines[-1]:
-            done = lines[-1]["step"]
-    path = options.run and str(options.run)
-    return {
-        "described": described,
-        "options": {**dataclasses.asdict(options), "run": path},
-        "run": run and [str(run.path), run.config, run.environment],
-        "state": state,
-        "done": done,
-    }, arrays
-
-
-def _new_request(names, words):
     if not names:
         raise UsageError(
             f"the first word must be a task; `{program('train')}` lists them"
         )
-    word, presets = names[0], discovery.load_task(names[0]).Task.presets
-    preset = names[1] if len(names) > 1 else next(iter(presets))
-    if preset not in presets:
+    word, kind = names[0], discovery.load_task(names[0]).Task
+    preset = names[1] if len(names) > 1 else next(iter(kind.presets))
+    if preset not in kind.presets:
         raise UsageError(
-            f"unknown preset {preset!r} of {word} ({', '.join(presets)})"
-            f"{nearest(preset, presets)}"
+            f"unknown preset {preset!r} of {word} ({', '.join(kind.presets)})"
+            f"{nearest(preset, kind.presets)}"
         )
-    config, options = parse_words(word, preset, presets[preset][1], Options(), words)
+    usual = kind.presets[preset][1]
+    config, options = parse_words(word, preset, usual, Options(), words)
     own = {"preset": preset, "seed": options.seed}
-    return discovery.stored(word) | own | to_json(config), options
+    described = discovery.stored(word) | own | to_json(config)
+    return kind(config), described, options
 
 
-def _resume_request(run, names, words):
-    """Words beside --resume may repeat what the run is, and must then be right."""
-    usual, have = task_from_dict(run.config).config, run.config
-    known = discovery.load_task_of(have).Task.presets
-    if have["preset"] not in known:
+def _resume_request(run: Run, words: list[str]) -> tuple[Task, dict, Options]:
+    """The same for a run to go on with. Words beside --resume may repeat what it is,
+    and must then be right.
+    """
+    names, words = leading_names(words)
+    have = run.config
+    if "grid" in have:
+        raise RunError(
+            f"{run.path} is a sweep; go on with it by {python()} -m tinyrmc sweep "
+            f"--resume {shlex.quote(str(run.path))}"
+        )
+    task = task_from_dict(have)
+    if have["preset"] not in task.presets:
         raise RunError(
             f"{run.path} is a run of the preset {have['preset']!r}, which its task "
-            f"no longer has; it has {', '.join(known)}"
+            f"no longer has; it has {', '.join(task.presets)}"
         )
     before = {k: run.environment[k] for k in PLACES if k in run.environment}
     try:
@@ -192,6 +185,7 @@ def _resume_request(run, names, words):
     except ValueError as error:
         path = run.path / "environment.json"
         raise RunError(f"{path} is not as it was written: {error}") from error
+    usual = task.config
     config, options = parse_words(have["task"], have["preset"], usual, options, words)
     asked = have | {"seed": options.seed} | to_json(config)
     for key, name in zip(("task", "preset"), names, strict=False):
@@ -201,23 +195,37 @@ def _resume_request(run, names, words):
     require_same(have | to_json(usual) | places, asked, str(run.path))
     if options.run is not None:
         raise UsageError(f"--run {options.run} goes with a new run, not with --resume")
-    return have | places, options
+    described = have | places
+    return task_from_dict(described), described, options
+
+
+def _checkpoint(run: Run) -> tuple[dict, dict]:
+    """(arrays, state) of a run's newest checkpoint; RunError if it cannot go on."""
+    arrays, state = load_checkpoint(run)
+    require_metrics(run, state)
+    if not isinstance(state.get("lines"), int):
+        raise RunError(
+            f"{run.checkpoint} holds the weights alone, which can be evaluated but "
+            "not resumed; put the checkpoint there"
+        )
+    return arrays, state
 
 
 # --- Training -------------------------------------------------------------------------
 
 
-def _trainer(task: Task, options: Options, arrays, state, ranks: Ranks) -> Trainer:
+def _trainer(task: Task, options: Options, arrays, state, ranks: Any) -> Trainer:
     """A Trainer, which goes on from the checkpoint if there is one.
 
     It has as many workers as before, unless told otherwise. UsageError if none is
     possible.
     """
-    alike = options.device == "cpu" and state.get("ranks", 1) == ranks.size
+    size = ranks.size if ranks else 1
+    alike = options.device == "cpu" and state.get("ranks", 1) == size
     workers = options.workers or (state.get("workers") if alike else None)
     batch = task.config.train.batch_size
-    if (workers or 1) * ranks.size > batch:
-        on = f" on each of {ranks.size} ranks" if ranks.size > 1 else ""
+    if (workers or 1) * size > batch:
+        on = f" on each of {size} ranks" if size > 1 else ""
         raise UsageError(
             f"--workers {workers or 1}{on} are more than the "
             f"{counted(batch, task.row)} of a batch; use fewer"
@@ -226,10 +234,12 @@ def _trainer(task: Task, options: Options, arrays, state, ranks: Ranks) -> Train
         check_workers(workers, options.device)
     except ValueError as error:
         raise UsageError(f"--{error}") from error
+    settings = task, options.seed, workers, options.device
     try:
-        trainer = ranks.trainer(
-            *(task, options.seed, workers, options.device), graph=options.graph
-        )
+        if ranks:
+            trainer = ranks.trainer(*settings, graph=options.graph)
+        else:
+            trainer = Trainer(*settings, graph=options.graph)
         if options.tf32:
             if not has_tf32(trainer.xp):
                 raise UsageError(
@@ -256,21 +266,22 @@ def _too_large(task: Task, error: MemoryError) -> UserError:
     )
 
 
-def _new_run(described: dict, options: Options, trainer: Trainer, ranks: Ranks) -> Run:
+def _new_run(trainer: Trainer, described: dict, options: Options, ranks: Any) -> Run:
     """The run's directory."""
     machine = environment(__version__)
-    machine["workers"], machine["ranks"] = trainer.workers.count, ranks.size
+    machine["workers"], machine["ranks"] = trainer.workers.count, trainer.ranks
     machine["device"] = options.device
     if options.plain:
         machine["plain"] = True
     if options.device == "cuda":
         machine |= {"tf32": options.tf32, "graph": options.graph}
         machine |= describe_gpu(trainer.xp)
-    if ranks.mpi:
+    if ranks:
         command = machine["command"].replace("python -m", ranks.launch(), 1)
-        machine |= {"mpi": ranks.mpi, "command": command}
+        machine |= {"mpi": ranks.name, "command": command}
     name = f"{described['task']}-{described['preset']}"
-    return ranks.run.create("runs", name, described, machine, options.run)
+    kind = ranks.run if ranks else Run
+    return kind.create("runs", name, described, machine, options.run)
 
 
 def _resumed(run: Run, described: dict, trainer: Trainer, arrays, state) -> Run:
@@ -299,24 +310,27 @@ def _resumed(run: Run, described: dict, trainer: Trainer, arrays, state) -> Run:
 
 
 def _run(
-    trainer: Trainer, run: Run, options: Options, interrupt: Interrupt, ranks: Ranks
+    trainer: Trainer,
+    run: Run,
+    max_minutes: float | None,
+    interrupt: Interrupt,
+    resume: str,
 ) -> int:
     """Train, report."""
     task = trainer.task
     print(f"  run       {run.path}", flush=True)
     progress = Progress(task, trainer.step)
-    progress.recall(run.metrics())
-    if sys.stderr.isatty() and ranks.rank == 0:
+    if trainer.step:
+        progress.recall(run.metrics())
+    if sys.stderr.isatty() and trainer.rank == 0:
         progress.show_bar()
     try:
-        end = run_training(trainer, run, options.max_minutes, progress, interrupt)
+        end = run_training(trainer, run, max_minutes, progress, interrupt)
     except MemoryError as error:
         raise _too_large(task, error) from error
     finally:
         progress.close()
         trainer.close()
-    launch = f"{ranks.launch(python())} tinyrmc.train"
-    resume = f"{launch} --resume {shlex.quote(str(run.path))}"
     if end.startswith("SIG"):
         said = f"{end} at step {trainer.step:,}: saved."
         try:
@@ -325,7 +339,7 @@ def _run(
             error.add_note(f"({said} Go on with {resume})")
             raise
         return 128 + signal.Signals[end]
-    if ranks.rank == 0:
+    if trainer.rank == 0:
         _report(trainer, run, end, resume)
     return 0
 
@@ -333,24 +347,15 @@ def _run(
 # --- What is told ---------------------------------------------------------------------
 
 
-def _note_unused(task: Task, preset: str) -> None:
-    """Tell of settings that were given and make no difference."""
-    for where, idle in idle_fields(task).items():
-        usual, own = task.presets[preset][1], task.config
-        given = [n for n in idle if (at := operator.attrgetter(n))(own) != at(usual)]
-        if given:
-            print(f"note: without effect {where}: {', '.join(given)}", file=sys.stderr)
-
-
 def _announce(trainer: Trainer, described: dict, options: Options) -> None:
     t, model = trainer.task.config.train, trainer.model
     presets, name = trainer.task.presets, described["preset"]
     name = name if name in presets else next(iter(presets))  # of an older run
     promise, preset = presets[name]
-    configs = trainer.task.config, preset
-    own, usual = (to_json(config)["config"] for config in configs)
-    says = f": {promise}" if own == usual else ""
-    words = shlex.join([name, *words_of(*configs)])
+    config = trainer.task.config
+    changed = words_of(config, preset)
+    says = "" if changed else f": {promise}"
+    words = shlex.join([name, *changed])
     print(f"{described['task']} {words}, seed {options.seed}{says}")
     network = trainer.task.describe(model)
     print(f"  network   {network}, {model.num_parameters:,} parameters")
@@ -373,6 +378,11 @@ def _announce(trainer: Trainer, described: dict, options: Options) -> None:
     for note in notes:
         print(f"  note      {note}")
     print(end="", flush=True)  # if this fails, there is no run yet
+    for where, idle in idle_fields(trainer.task).items():
+        of = {name: operator.attrgetter(name) for name in idle}
+        given = [name for name in idle if of[name](config) != of[name](preset)]
+        if given:
+            print(f"note: without effect {where}: {', '.join(given)}", file=sys.stderr)
 
 
 def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:

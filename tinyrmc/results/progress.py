@@ -5,6 +5,7 @@ When the run passes a rung, a floor or a published result, a line says so.
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Sequence
@@ -29,14 +30,17 @@ class Progress(Listener):
     def __init__(self, task: Task, done: int = 0):
         self.task, self.headline = task, task.headline
         self.steps, self.done, self.first = task.config.train.steps, done, done
-        self.marks = task.references().get(task.watched, {})
-        self.lower = task.lower_is_better(self.headline)
         self.held_out = in_words(task.watched).removesuffix(in_words(task.headline))
         self.passed: set[str] = set()
         self.rung: Any = None
         self.tested: float | None = None
         self.bar = None
         self.began = self.printed = time.monotonic()
+
+    @functools.cached_property
+    def marks(self) -> dict[str, float]:
+        """Floors and published results of the held-out headline, by their labels."""
+        return self.task.references().get(self.task.watched, {})
 
     def show_bar(self) -> None:
         """Draw a bar on the terminal from now on."""
@@ -110,8 +114,9 @@ class Progress(Listener):
         if value is None:
             return news
         self.tested = value
+        lower = self.task.lower_is_better(self.headline)
         for label, mark in self.marks.items():
-            ahead = mark - value if self.lower else value - mark
+            ahead = mark - value if lower else value - mark
             if label not in self.passed and ahead > self._by_chance(label, mark):
                 self.passed.add(label)
                 what = f"{in_words(watched)} {number(watched, value)}"

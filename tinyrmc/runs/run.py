@@ -121,14 +121,14 @@ class Run:
         two JSON files into it.
 
         Processes that start at the same moment get different numbers. Raises RunError
-        when `path` exists, the directory cannot be made, or what it is to hold does not
-        fit or is not JSON; then there is no directory.
+        when `path` exists, the directory cannot be made, or what it is to hold is not
+        JSON; then there is no directory.
         """
         path = _new_directory(Path(root), name, None if path is None else Path(path))
         try:
-            _write_object(path / "environment.json", environment)
-            _write_object(path / "config.json", config)  # last: it marks a whole run
-            return cls.open(path)
+            # config.json last: it marks a whole run
+            environment = _write_object(path / "environment.json", environment)
+            return cls(path, _write_object(path / "config.json", config), environment)
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)  # ours alone: we have just made it
             raise
@@ -148,8 +148,8 @@ class Run:
         """
         if config == self.config:
             return self
-        _write_object(self.path / "config.json", config)
-        return Run.open(self.path)
+        config = _write_object(self.path / "config.json", config)
+        return Run(self.path, config, self.environment)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -361,8 +361,11 @@ def _new_directory(root: Path, name: str, path: Path | None) -> Path:
     raise RunError(f"{candidate} exists already; choose another --run{resumed}")
 
 
-def _write_object(path: Path, value: Mapping[str, Any]) -> None:
-    write_whole(path, as_json(path, value, indent=2).encode() + b"\n")
+def _write_object(path: Path, value: Mapping[str, Any]) -> dict[str, Any]:
+    """The object as JSON gives it back, with lists for tuples."""
+    text = as_json(path, value, indent=2)
+    write_whole(path, text.encode() + b"\n")
+    return json.loads(text)
 
 
 def _read_object(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:

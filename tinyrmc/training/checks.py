@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 import typing
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from ..autograd.engine import Tensor
-from ..config import check_values, is_place, reader_of
+from ..config import check_values, reader_of
 from ..errors import nearest
 from .discovery import TaskError
 
@@ -19,51 +18,39 @@ OWN_NAMES = {"loss", "step", "samples", "seconds"}  # of the loop, in a line of 
 
 def check_class(kind: Any) -> None:
     """TaskError unless a class of tasks has sets of held-out examples named by words,
-    and presets whose configurations can be flags.
+    and presets whose configurations can be flags: each setting has a type, one that a
+    flag can have, and a value of that type.
     """
-    words = isinstance(kind.splits, tuple) and all(map(str.isalnum, kind.splits))
-    if not (words and kind.splits):
+    name = kind.__name__
+    if not (isinstance(kind.splits, tuple) and all(map(str.isalnum, kind.splits))):
         raise TaskError(
-            f"{kind.__name__}.splits must be a tuple of words of letters, as in "
+            f"{name}.splits must be a tuple of words of letters, as in "
             f'("validation", "test"), not {kind.splits!r}'
         )
-    for _, config in kind.presets.values():
-        _check_fields(config)
-
-
-def _check_fields(config: Any) -> None:
-    """TaskError if something in the class looks like a field but has no type, or a
-    field cannot be a flag, or its value is not of its type.
-    """
-    kind = type(config)
-    name = kind.__name__
-    for each, value in vars(kind).items():
-        known = each.startswith("_") or each in kind.__dataclass_fields__
-        if not (known or callable(value) or hasattr(value, "__get__")):
-            raise TaskError(
-                f"{name}.{each} has no type, so it is not a flag; write {each}: "
-                f"{type(value).__name__} = {value!r}, or {each}: typing.ClassVar = "
-                f"{value!r} if it is not a setting"
-            )
-    try:
-        check_values(config, name)
-        hints = typing.get_type_hints(kind)
-        for field in dataclasses.fields(config):
-            if dataclasses.is_dataclass(value := getattr(config, field.name)):
-                _check_fields(value)
-                continue
-            name, hint = f"{kind.__name__}.{field.name}", hints[field.name]
-            reader_of(hint)
-            if not is_place(field) and Path in (hint, *typing.get_args(hint)):
-                raise ValueError(
-                    "it is a path, which says where something lies and not what is "
-                    f"computed; write {field.name}: Path | None = field(default=None, "
-                    "metadata=PLACE), with PLACE from tinyrmc.config"
+    configs = [config for _, config in kind.presets.values()]
+    for config in configs:
+        owner = type(config)
+        name = owner.__name__
+        for each, value in vars(owner).items():
+            known = each.startswith("_") or each in owner.__dataclass_fields__
+            if not (known or callable(value) or hasattr(value, "__get__")):
+                raise TaskError(
+                    f"{name}.{each} has no type, so it is not a flag; write {each}: "
+                    f"{type(value).__name__} = {value!r}, or {each}: typing.ClassVar = "
+                    f"{value!r} if it is not a setting"
                 )
-    except TaskError:
-        raise
-    except (ValueError, NameError, TypeError) as error:
-        raise TaskError(f"{name}: {error}") from None
+        try:
+            check_values(config, name)
+            hints = typing.get_type_hints(owner)
+            for field in dataclasses.fields(config):
+                name = f"{owner.__name__}.{field.name}"
+                value = getattr(config, field.name)
+                if dataclasses.is_dataclass(value):
+                    configs.append(value)
+                else:
+                    reader_of(hints[field.name])
+        except (ValueError, NameError, TypeError) as error:
+            raise TaskError(f"{name}: {error}") from None
 
 
 def check_given(task: Any, method: str, value: Any, kind: type) -> Any:
@@ -95,7 +82,13 @@ def check_result(task: Any, result: Any, examples: int | None = None) -> tuple:
             f"{_told(total)}; see primitives.sum"
         )
     for name, pair in {"loss": (total.data, count), **metrics}.items():
-        if not (isinstance(pair, tuple | list) and [*map(_is_one, pair)] == [True] * 2):
+        single = isinstance(pair, tuple | list) and len(pair) == 2
+        for value in pair if single else ():
+            array = (
+                not isinstance(value, Tensor) and getattr(value, "shape", None) == ()
+            )
+            single &= array or isinstance(value, int | float)
+        if not single:
             raise TaskError(
                 f"{loss} must give metrics as {{name: (sum, count)}}, not {name!r}: "
                 f"{_told(pair)}; sum and count are single numbers, a Tensor's its .data"
@@ -107,16 +100,17 @@ def check_result(task: Any, result: Any, examples: int | None = None) -> tuple:
         )
     if isinstance(count, int | float) and not count >= 0:
         raise TaskError(f"{loss} must give the count of its losses, not {count}")
-    if carry is not None and examples is not None:
-        _check_carry(task, check_given(task, "loss", carry, dict), examples)
+    if carry is not None and not task.carries:
+        raise TaskError(f"{loss} gives a carry; say carries = True, or give None")
+    for key, x in (carry or {}).items() if examples else ():
+        if isinstance(x, Tensor) or getattr(x, "shape", ())[:1] != (examples,):
+            shape = list(getattr(x, "shape", ()))
+            raise TaskError(
+                f"the carry {key!r} of {loss} is a {type(x).__name__} {shape}; it must "
+                f"be an array with a row for each of the {examples} examples, of a "
+                "Tensor its .data"
+            )
     return result
-
-
-def _is_one(value: Any) -> bool:
-    """Whether a value is a single number, here or on the GPU; NaN is one too."""
-    if isinstance(value, int | float):
-        return True
-    return not isinstance(value, Tensor) and getattr(value, "shape", None) == ()
 
 
 def _told(value: Any) -> str:
@@ -124,33 +118,10 @@ def _told(value: Any) -> str:
     return textwrap.shorten(repr(value), 200, placeholder=" ...")
 
 
-def _check_carry(task: Any, carry: Any, examples: int) -> None:
-    name = type(task).__name__
-    if not task.carries:
+def check_headline(task: Any, given: Mapping[str, float]) -> None:
+    """TaskError unless evaluation gives the metric that says how well a run does."""
+    if (name := task.watched) not in given:
         raise TaskError(
-            f"{name}.loss() gives a carry, but {name} does not say carries = True; "
-            "say so, or give None"
+            f"{type(task).__name__}.headline asks for {name!r}, which evaluation does "
+            f"not give; it gives {', '.join(given)}{nearest(name, given)}"
         )
-    for key, x in carry.items():
-        if isinstance(x, Tensor) or getattr(x, "shape", ())[:1] != (examples,):
-            shape = list(getattr(x, "shape", ()))
-            raise TaskError(
-                f"the carry {key!r} of {name}.loss() is a {type(x).__name__} {shape}; "
-                f"it must be an array with a row for each of the {examples} examples, "
-                "of a Tensor its .data"
-            )
-
-
-def check_metrics(
-    task: Any, given: Mapping[str, float], references: Iterable[str] = ()
-) -> None:
-    """TaskError unless evaluation gives the metric that says how well a run does, and
-    those that a task has references for.
-    """
-    for name in task.watched, *references:
-        if name not in given:
-            where = "headline" if name == task.watched else "references()"
-            raise TaskError(
-                f"{type(task).__name__}.{where} asks for {name!r}, which evaluation "
-                f"does not give; it gives {', '.join(given)}{nearest(name, given)}"
-            )

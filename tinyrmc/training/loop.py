@@ -151,14 +151,15 @@ class _Loop:
         self.trainer, self.run, self.show = trainer, run, show
         self.interrupt, self.config = interrupt, trainer.task.config.train
         self.limit = float("inf") if max_minutes is None else 60 * max_minutes
-        self.lines = len(run.metrics())
         self.began, self.before = time.monotonic(), trainer.seconds
         self.saved = 0.0  # seconds from the beginning
-        # updates skipped until the last line, and whether the newest checkpoint is good
-        self.skipped = int(trainer.skipped)
-        state = run.load_state() or {}
-        self.good: bool = state.get("steady", True)
-        self.kept: int = state.get("step", 0)  # the step of the newest checkpoint
+        self.skipped = int(trainer.skipped)  # updates skipped until the last line
+        # lines of metrics; whether the newest checkpoint is good, and its step
+        self.lines, self.good, self.kept = 0, True, 0
+        if trainer.step:
+            state = run.load_state() or {}
+            self.lines, self.kept = len(run.metrics()), state.get("step", 0)
+            self.good = state.get("steady", True)
         self.tested = -1  # the step of the last evaluation on all held-out sets
         self.took: float | None = None  # seconds of the last one, on the watched set
 

@@ -30,7 +30,7 @@ from ..errors import RunError, check_seed
 from ..nn import Module
 from ..runs.files import under
 from .checkpoints import finite_parameters, fitting
-from .checks import check_given, check_metrics, check_result
+from .checks import check_given, check_headline, check_result
 from .discovery import TaskError
 from .pieces import Carry, MetricAccumulator, Shares, Sums, pieces_of
 from .streams import Batch, Stream
@@ -41,6 +41,8 @@ from .workers import CAN_FORK, GIL, Workers, available_cores, shared_zeros
 # Numbers that a step's forward pass computes for each worker. With fewer, sharing costs
 # more than it saves.
 WORTHWHILE = 300_000
+# no machine gains from more workers, and few could hold them
+MOST_WORKERS = max(256, 4 * available_cores())
 
 
 class NonFinite(RunError):
@@ -167,9 +169,10 @@ class Trainer:
 
         TaskError if nothing can be learnt from it.
         """
-        before = self.stream.state()
+        before = None if self.stream.random_access else self.stream.state()
         batch = move_batch(self.xp, self.stream.batch(0, 0, examples))
-        self.stream.load_state(before)
+        if before is not None:
+            self.stream.load_state(before)
         batch, carry = self.task.prepare(self.model, batch, None)
         with Tape() as tape:
             loss, *_ = check_result(self.task, self.task.loss(self.model, batch, carry))
@@ -181,8 +184,8 @@ class Trainer:
         return tape
 
     def try_out(self) -> None:
-        """Find out now what would fail later: TaskError unless evaluation gives every
-        metric that the task refers to, WorkerLost if there cannot be so many workers.
+        """Find out now what would fail later: TaskError unless evaluation gives the
+        headline, WorkerLost if there cannot be so many workers.
 
         Tries one held-out example of each set; but not if the task has its own
         `evaluate`, which may be unable to share out its examples so finely. Then
@@ -196,8 +199,9 @@ class Trainer:
                 sums = task.evaluate(self.model, 0, pieces, self.xp, *naming)
                 found |= task.named(split, sums)
             self._trial(1)
-            check_metrics(task, found, task.references())
-        self.workers.try_out()
+            check_headline(task, found)
+        if self.workers.processes:
+            self.workers.try_out()
 
     # --- A step -----------------------------------------------------------------------
 
@@ -295,34 +299,24 @@ class Trainer:
         return metrics.plain() if self.xp is np else metrics.sums
 
     def _conclude(self, replies: list[list[Sums]]) -> None:
-        """The update, from the gradients and the workers' replies; nothing waits."""
-        step, xp, headline = MetricAccumulator(), self.xp, self.task.headline
+        """The update, from the gradients and the workers' replies; nothing waits.
+
+        Where the loss or the gradient is not finite, no parameter moves.
+        """
+        step, xp, task = MetricAccumulator(), self.xp, self.task
         for number in range(sum(map(len, replies))):  # in the order of the pieces
             step.add(replies[number % len(replies)][number // len(replies)])
-        finite = self._update(step)
-        self.window.add(step.sums)
-        if "accuracy" in headline and headline in step.sums:
-            total, count = step.sums[headline]
-            self.window.keep_largest(f"best_batch_{headline}", total, count, xp)
-        if gpu := kernels(xp):
-            gpu.count_step(xp, finite, self._steps, self.skipped, self.first_skipped)
-            return
-        known = xp.logical_or(finite, self.first_skipped >= 0)
-        self.first_skipped = xp.where(known, self.first_skipped, self.step + 1)
-        self.skipped += xp.logical_not(finite)
-
-    def _update(self, step: MetricAccumulator):
-        """Move the parameters; the flag tells whether loss and gradient were finite."""
         for gradient in self._gradients[1:]:  # the workers', in order
             self.optimizer.gradient += gradient
-        self._add_up_ranks()
-        (total, count), config = step.sums["loss"], self.task.config.train
+        if self.ranks > 1:
+            self._add_up_ranks()
+        (total, count), config = step.sums["loss"], task.config.train
         summed = config.objective == "sum"
         # on the GPU it goes unchecked: divided by 0, the step is skipped
         known = isinstance(count, int | float | np.number)
         if known and not summed and not 0 < count < math.inf:
             raise TaskError(
-                f"{type(self.task).__name__}.loss() must give, beside the sum of its "
+                f"{type(task).__name__}.loss() must give, beside the sum of its "
                 "losses, how many it is the sum of: at least 1 in a whole batch, not "
                 f"{count}"
             )
@@ -330,14 +324,24 @@ class Trainer:
             self.rate(),
             config.clip_norm,
             scale=1 if summed else 1 / count,
-            valid=self.xp.isfinite(total),
+            valid=xp.isfinite(total),
         )
-        self.task.after_update(self.model)
+        task.after_update(self.model)
         step.add({"gradient_norm": (norm, 1)})
-        return finite
+        self.window.add(step.sums)
+        if "accuracy" in task.headline and task.headline in step.sums:
+            best = f"best_batch_{task.headline}"
+            self.window.keep_largest(best, *step.sums[task.headline], xp)
+        if gpu := kernels(xp):
+            gpu.count_step(xp, finite, self._steps, self.skipped, self.first_skipped)
+            return
+        known = xp.logical_or(finite, self.first_skipped >= 0)
+        self.first_skipped = xp.where(known, self.first_skipped, self.step + 1)
+        self.skipped += xp.logical_not(finite)
 
     def _add_up_ranks(self) -> None:
-        """Nothing to add here: see `RankTrainer`."""
+        """Add up the gradients of several ranks: see `RankTrainer`."""
+        raise NotImplementedError
 
     def rate(self) -> float:
         """The learning rate of this step. TaskError if it cannot be one."""
@@ -364,7 +368,7 @@ class Trainer:
         tested = {}
         if test:
             tested = self.evaluate(None if self.finished else self.task.splits[:1])
-            check_metrics(self.task, tested)
+            check_headline(self.task, tested)
         line |= self.task.place(self.step) | tested
         self.task.observe(self.step, line)
         return line
@@ -526,18 +530,11 @@ class Trainer:
         self.close()
 
 
-def most_workers() -> int:
-    """The most workers allowed: no machine gains from more, and few could hold them."""
-    return max(256, 4 * available_cores())
-
-
 def check_workers(workers: int | None, device: str) -> None:
     """ValueError for a number of workers that cannot be."""
-    if workers is not None and not (
-        type(workers) is int and 1 <= workers <= most_workers()
-    ):
+    if workers is not None and not 1 <= workers <= MOST_WORKERS:
         raise ValueError(
-            f"workers={workers}: give a whole number, from 1 to {most_workers()} here, "
+            f"workers={workers}: give a whole number, from 1 to {MOST_WORKERS} here, "
             "or leave workers out"
         )
     if workers not in (None, 1) and device == "cuda":

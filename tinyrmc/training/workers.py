@@ -54,6 +54,13 @@ GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 # The variable that tells a command which process waits for it, for a command that is of
 # no use without its parent.
 PARENT = "TINYRMC_PARENT"
+# The variables in which a launcher of MPI tells how many ranks it has started, and
+# which one this is. PMIx tells only the latter.
+LAUNCHERS = {
+    "PMI_SIZE": "PMI_RANK",  # MPICH, Intel MPI, Microsoft MPI
+    "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK",  # Open MPI
+    "SLURM_STEP_NUM_TASKS": "SLURM_PROCID",  # srun
+}
 
 
 class WorkerError(UserError, RuntimeError):
@@ -62,6 +69,24 @@ class WorkerError(UserError, RuntimeError):
 
 class WorkerLost(WorkerError):
     """A worker process ended by itself, or could not be started."""
+
+
+class LaunchError(UserError, RuntimeError):
+    """The program was started on several ranks that cannot work together."""
+
+
+def ranks_started() -> int:
+    """How many ranks a launcher says it has started.
+
+    If there are several, all but the first leave: the first says what is wrong.
+    """
+    size, rank = (
+        max(int(os.environ.get(name, 0)) for name in names)
+        for names in (LAUNCHERS, LAUNCHERS.values())
+    )
+    if size > 1 and rank > 0:
+        raise SystemExit(0)
+    return size
 
 
 def available_cores() -> int:
