@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tinyrmc.results.tables import went_to_the_end
-from tinyrmc.text import number
+from tinyrmc.results.text import number
 from tinyrmc.training.discovery import load_task
 
 RESULTS = Path(__file__).resolve().parent / "results"

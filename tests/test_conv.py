@@ -9,8 +9,7 @@ from turns import in_turn
 
 from tinyrmc import ConvLSTM, fused, gradcheck, nn
 from tinyrmc.backend import to_host
-from tinyrmc.cli.commands import Parser
-from tinyrmc.cli.flags import add_flags, from_flags
+from tinyrmc.cli.commands import Parser, add_flags, from_flags
 from tinyrmc.cores import (
     ConvLSTMConfig,
     CoreConfig,

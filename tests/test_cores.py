@@ -15,8 +15,7 @@ from turns import in_turn
 from tinyrmc import Tape, Tensor, gradcheck
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
-from tinyrmc.cli.commands import Parser
-from tinyrmc.cli.flags import add_flags, from_flags
+from tinyrmc.cli.commands import Parser, add_flags, from_flags
 from tinyrmc.config import words_of
 from tinyrmc.cores import (
     DNC,

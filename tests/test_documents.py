@@ -14,8 +14,7 @@ import make_site
 import pytest
 import report as benchmark_report
 
-from tinyrmc import text
-from tinyrmc.results import tables
+from tinyrmc.results import tables, text
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

@@ -16,8 +16,7 @@ from tinytasks import assert_same_arrays, nth_farthest, relations
 
 from tinyrmc import course, load
 from tinyrmc.cli import train
-from tinyrmc.cli.commands import Options, Parser, parse_words
-from tinyrmc.cli.flags import add_flags, from_flags
+from tinyrmc.cli.commands import Options, Parser, add_flags, from_flags, parse_words
 from tinyrmc.config import check_values, from_json, to_json
 from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import ConfigError, RunError

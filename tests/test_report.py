@@ -15,8 +15,8 @@ from tinyrmc.cli import report
 from tinyrmc.errors import UsageError
 from tinyrmc.results import tables
 from tinyrmc.results.groups import find_runs
+from tinyrmc.results.text import aligned, paragraph
 from tinyrmc.runs.run import Run
-from tinyrmc.text import aligned, paragraph
 from tinyrmc.training import discovery
 
 MACHINE = {"processor": "A processor", "cores": 4, "workers": 2, "date": "today"}

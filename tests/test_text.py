@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinyrmc.results import tables
-from tinyrmc.text import (
+from tinyrmc.results.text import (
     aligned,
     duration,
     markdown_table,

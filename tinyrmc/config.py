@@ -10,7 +10,7 @@ these, or further dataclasses; a string under a field says what the field means:
         train: TrainConfig = field(default_factory=TrainConfig)
 
 Every field is a flag (`--length 5`, `--train.steps 100`) with that string as its help:
-see `cli/flags.py`. A dataclass may name its `common` fields, the ones that `--help`
+see `cli/commands.py`. A dataclass may name its `common` fields, the ones that `--help`
 shows; `--help-all` has the rest. A field of the outermost dataclass may say where
 something lies instead of what is computed: it is a `PLACE`. Runs that differ only in a
 place are the same, so JSON holds places apart from the rest of the configuration.
@@ -30,7 +30,7 @@ import sys
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -93,27 +93,6 @@ def descriptions(kind: Any) -> dict[str, str]:
 # --- Values and the words that stand for them -----------------------------------------
 
 
-class Reader(typing.NamedTuple):
-    """How words of a command line become a field's value."""
-
-    takes: str  # what the flag wants: INT|None
-    says: str  # the same in a sentence: an integer or None
-    width: int | None  # how many words that is; None for any number
-    read: Callable[[list[str]], Any]  # raises ValueError or KeyError
-    choices: tuple[str, ...] = ()
-
-    def value_of(self, words: list[str]) -> Any:
-        """The value of the words. ValueError if they are not what the flag takes."""
-        with contextlib.suppress(ValueError, KeyError):
-            if self.width in (None, len(words)):
-                return self.read(words)
-        got = repr(" ".join(words)) if words else "nothing"
-        if self.choices and len(words) == 1:
-            near = nearest(words[0], self.choices)
-            raise ValueError(f"is {self.says}, not {got}{near}")
-        raise ValueError(f"takes {self.takes}, not {got}")
-
-
 SCALARS: dict[Any, tuple[str, str]] = {
     int: ("INT", "an integer"),
     float: ("FLOAT", "a number"),
@@ -122,59 +101,75 @@ SCALARS: dict[Any, tuple[str, str]] = {
 }
 
 
-@functools.cache
-def reader_of(hint: Any) -> Reader:
-    """The reader of a field's type. TypeError for a type that cannot be a flag."""
+def wanted(hint: Any) -> tuple[str, str]:
+    """(what the flag of a field of this type wants: INT|None; the same in a sentence:
+    an integer or None). TypeError for a type that cannot be a flag.
+    """
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint in SCALARS:
-        return Reader(*SCALARS[hint], 1, lambda words: hint(words[0]))
-    if hint is bool:
-        return _choice((True, False), "True or False")
-    if origin is typing.Literal:
-        return _choice(inner, f"one of {', '.join(map(str, inner))}")
+        return SCALARS[hint]
+    if known := choices(hint):
+        says = "True or False" if hint is bool else f"one of {', '.join(known)}"
+        return "{" + ",".join(known) + "}", says
     if origin in (typing.Union, types.UnionType) and inner[1:] == (types.NoneType,):
-        of = reader_of(inner[0])
-        return of._replace(
-            takes=f"{of.takes}|None",
-            says=f"{of.says} or None",
-            read=lambda words: None if words == ["None"] else of.read(words),
-        )
+        takes, says = wanted(inner[0])
+        return f"{takes}|None", f"{says} or None"
     if origin is tuple and inner:
         repeated = inner[-1] is Ellipsis
-        parts = [reader_of(part) for part in inner[: 1 if repeated else None]]
-        if all(part.width for part in parts):  # else where would one end?
-            return _tuple_of(parts, repeated)
+        parts = [wanted(part) for part in inner[: -1 if repeated else None]]
+        takes = " ".join(part[0] for part in parts)
+        says = ", ".join(part[1] for part in parts)
+        if "..." not in takes:  # else where would one end?
+            if repeated:
+                return f"[{takes} ...]", f"({says}, ...)"
+            return takes, f"({says})"
     raise TypeError(
         f"{getattr(hint, '__name__', hint) if origin is None else hint} cannot be a "
         "flag; use int, float, str, bool, Literal, tuples of these, or X | None"
     )
 
 
-def _choice(values: tuple, says: str) -> Reader:
-    known = {str(value): value for value in values}
-    takes = "{" + ",".join(known) + "}"
-    return Reader(takes, says, 1, lambda words: known[words[0]], (*known,))
+def choices(hint: Any) -> dict[str, Any]:
+    """The values of a bool or a Literal by their words; none for other types."""
+    values = (True, False) if hint is bool else ()
+    if typing.get_origin(hint) is typing.Literal:
+        values = typing.get_args(hint)
+    return {str(value): value for value in values}
 
 
-def _tuple_of(parts: list[Reader], repeated: bool) -> Reader:
-    """Several values in a row; if `repeated`, any number of the one kind."""
-    width = sum(part.width or 0 for part in parts)
-    takes, says = (
-        ", ".join(each) for each in zip(*(p[:2] for p in parts), strict=True)
-    )
-    takes = takes.replace(", ", " ")
+def _taken(hint: Any, words: list[str]) -> Any:
+    """The value of the first of these words, which are taken away."""
+    if known := choices(hint):
+        return known[words.pop(0)]
+    inner = typing.get_args(hint)
+    if not inner:
+        return hint(words.pop(0))
+    if typing.get_origin(hint) is not tuple:  # X | None
+        return _taken(inner[0], words) if words != ["None"] else words.clear()
+    if inner[-1] is not Ellipsis:
+        return tuple(_taken(part, words) for part in inner)
+    values = []
+    while words:
+        values.append(_taken(inner[0], words))
+    return tuple(values)
 
-    def read(words: list[str]) -> tuple:
-        rest, values = list(words), []
-        for part in parts * (len(words) // width if repeated else 1):
-            values.append(part.read([rest.pop(0) for _ in range(part.width or 0)]))
-        if rest:
-            raise ValueError(rest)
-        return tuple(values)
 
-    if repeated:
-        return Reader(f"[{takes} ...]", f"({says}, ...)", None, read)
-    return Reader(takes, f"({says})", width, read)
+def value_of(hint: Any, words: list[str]) -> Any:
+    """The value of type `hint` that words of a command line stand for.
+
+    ValueError if they are not what its flag takes.
+    """
+    rest = list(words)
+    with contextlib.suppress(ValueError, LookupError):
+        value = _taken(hint, rest)
+        if not rest:
+            return value
+    takes, says = wanted(hint)
+    got, near = repr(" ".join(words)) if words else "nothing", ""
+    if (known := choices(hint)) and len(words) == 1:
+        near = nearest(words[0], known)
+        raise ValueError(f"is {says}, not {got}{near}")
+    raise ValueError(f"takes {takes}, not {got}")
 
 
 def words_of_value(value: Any) -> Iterator[str]:
@@ -200,15 +195,15 @@ def _misfit(value: Any, hint: Any) -> str | None:
     if dataclasses.is_dataclass(hint):
         return f"must be a {getattr(hint, '__name__', hint)}, not {_shown(value)}"
     try:
-        reader = reader_of(hint)
+        _, says = wanted(hint)
     except TypeError:  # no flag has it
         return None
     with contextlib.suppress(ValueError):
-        found = reader.value_of([*words_of_value(value)])
+        found = value_of(hint, [*words_of_value(value)])
         if found == value or (found != found and value != value):  # NaN
             return None
-    near = nearest(str(value).lower(), reader.choices) if reader.choices else ""
-    return f"must be {reader.says}, not {_shown(value)}{near}"
+    near = nearest(str(value).lower(), choices(hint))
+    return f"must be {says}, not {_shown(value)}{near}"
 
 
 def _shown(value: Any) -> str:

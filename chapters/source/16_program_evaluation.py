@@ -25,7 +25,7 @@ import numpy as np
 from tinyrmc import RelationalMemory, course
 from tinyrmc.backend import blas_threads
 from tinyrmc.course.exercises import programs as ex
-from tinyrmc.text import aligned, paragraph
+from tinyrmc.results.text import aligned, paragraph
 from tinyrmc.training import HELD_OUT_SEED, Samples, TrainConfig
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer

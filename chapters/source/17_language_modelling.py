@@ -32,7 +32,7 @@ from tinyrmc.autograd.engine import Parameter, Tensor
 from tinyrmc.cores import LSTM
 from tinyrmc.corpora import ngrams
 from tinyrmc.course.exercises import language as ex
-from tinyrmc.text import aligned
+from tinyrmc.results.text import aligned
 from tinyrmc.training.discovery import load_task
 
 course.setup()

@@ -32,7 +32,7 @@ from tinyrmc.autograd.engine import Parameter
 from tinyrmc.cores.memn2n import Encoding, MemN2N
 from tinyrmc.course.exercises import attention as ex_5
 from tinyrmc.course.exercises import memory_networks as ex
-from tinyrmc.text import aligned
+from tinyrmc.results.text import aligned
 from tinyrmc.training.discovery import load_task
 
 course.setup()

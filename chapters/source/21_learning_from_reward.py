@@ -37,7 +37,7 @@ from tinyrmc.course.exercises import acting as ex
 from tinyrmc.environments import drawing
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.world import Codes, Outcome, World
-from tinyrmc.text import aligned
+from tinyrmc.results.text import aligned
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.rl.policy import log_probs, sample
 from tinyrmc.training.rl.vtrace import targets as package_vtrace

@@ -15,12 +15,13 @@ import shlex
 import shutil
 import sys
 import textwrap
+import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn
 
+from ..config import descriptions, flag_of, value_of, wanted, words_of_value
 from ..errors import UsageError, UserError, nearest, why
-from .flags import add_flags, from_flags
 
 
 def program(command: str) -> str:
@@ -195,6 +196,84 @@ def leading_names(words: Sequence[str], most: int = 2) -> tuple[list[str], list[
     """(the names before the first flag, `most` of them at most; the other words)."""
     names = [*itertools.takewhile(lambda word: word[:1] != "-", words[:most])]
     return names, list(words[len(names) :])
+
+
+# --- The flags of a configuration -----------------------------------------------------
+
+
+class _Field(argparse.Action):
+    """Puts the value of one field, under its dotted name, into the namespace."""
+
+    def __init__(self, option_strings, dest, hint=None, **keywords):
+        self.hint = hint
+        super().__init__(option_strings, dest, **keywords)
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        if not values and self.const is not None:  # a switch
+            value = option_string not in self.const
+        else:
+            try:
+                value = value_of(self.hint, values)
+            except ValueError as error:
+                parser.error(f"{self.option_strings[0]} {error}")
+        setattr(namespace, self.dest, value)
+
+
+def add_flags(
+    parser: argparse.ArgumentParser, default: Any, title: str, prefix: str = ""
+) -> None:
+    """Give a parser a flag for every field of the dataclass instance `default`.
+
+    Fields of the same dataclass stand together, under `title` and the first line of the
+    class's docstring. Each flag begins with the prefix: "world." makes `--world.room`.
+    `from_flags`, given the same prefix, reads what was parsed.
+    """
+    kind: Any = type(default)
+    says, hints = descriptions(kind), typing.get_type_hints(kind)
+    about = (kind.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+    group = parser.add_argument_group(f"{title}: {about}" if about else title)
+    nested = {}
+    for field in dataclasses.fields(kind):
+        name, value = prefix + field.name, getattr(default, field.name)
+        if dataclasses.is_dataclass(value):
+            nested[name] = value
+            continue
+        words = " ".join(words_of_value(value)) or "none"
+        text = f"{says.get(field.name, '')} (default: {words})".strip()
+        action: Any
+        hint, yes, no = hints[field.name], flag_of(name), flag_of(name, no=True)
+        keywords: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS}
+        keywords |= {"help": text.replace("%", "%%"), "action": _Field}
+        if hint is bool:  # a flag that says yes, and one that says no
+            action = group.add_argument(yes, no, nargs=0, const=[no], **keywords)
+        else:
+            takes, _ = wanted(hint)
+            keywords |= {"nargs": "*", "hint": hint, "metavar": takes}
+            if hint == bool | None:
+                keywords |= {"const": [no], "metavar": f"[{takes}]"}
+                hidden = {**keywords, "nargs": 0, "help": argparse.SUPPRESS}
+                group.add_argument(no, **hidden)
+            action = group.add_argument(yes, **keywords)
+        action.rare = field.name not in getattr(kind, "common", [field.name])
+        if was := field.metadata.get("was"):  # commands of before still run
+            group._option_string_actions[flag_of(prefix + was)] = action
+    for name, value in nested.items():
+        add_flags(parser, value, name, f"{name}.")
+
+
+def from_flags(default: Any, flags: argparse.Namespace, prefix: str = "") -> Any:
+    """The configuration `default` with the values that were given as flags.
+
+    ValueError, from the dataclass itself, if it refuses them.
+    """
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(default):
+        name, value = prefix + field.name, getattr(default, field.name)
+        if dataclasses.is_dataclass(value):
+            changes[field.name] = from_flags(value, flags, f"{name}.")
+        elif hasattr(flags, name):
+            changes[field.name] = getattr(flags, name)
+    return dataclasses.replace(default, **changes)
 
 
 # --- The words that train a task ------------------------------------------------------

@@ -36,7 +36,7 @@ from ..corpora.loading import (
 )
 from ..corpora.stories import TASKS, VERSIONS, Babi, babi, how_to_get
 from ..errors import UsageError, nearest
-from ..text import aligned, paragraph, terminal_width
+from ..results.text import aligned, paragraph, terminal_width
 from .commands import Parser, program
 
 NAMES = (*CORPORA, "babi")

@@ -26,7 +26,7 @@ from ..errors import UsageError
 from ..nn import Module
 from ..results.findings import cells
 from ..results.groups import title_of
-from ..text import aligned, paragraph, results_table, terminal_width
+from ..results.text import aligned, paragraph, results_table, terminal_width
 from ..training.checkpoints import export_weights, open_checkpoint, restore_model
 from ..training.tables import Table
 from ..training.task import Task

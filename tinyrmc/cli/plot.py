@@ -34,7 +34,7 @@ from ..results import attending, episodes, memory_hops, probes
 from ..results.findings import draw, names, together
 from ..results.groups import core_of, find_runs, parts, task_word, title_of
 from ..results.plotting import draw_curves, draw_run
-from ..text import aligned, paragraph, terminal_width
+from ..results.text import aligned, paragraph, terminal_width
 from ..training.checkpoints import open_checkpoint, restore_model
 from ..training.rl.actors import ActingTask
 from ..training.tables import Table

@@ -33,7 +33,7 @@ from ..results.tables import (
     trained_on,
     write,
 )
-from ..text import aligned, paragraph, terminal_width
+from ..results.text import aligned, paragraph, terminal_width
 from .commands import Parser, add_data_dir, program
 
 

@@ -43,8 +43,8 @@ from ..config import fields_of, flag_of, stored_path, words_of_value
 from ..errors import RunError, UsageError, counted, nearest
 from ..results.sweeps import Cell, failure, named
 from ..results.tables import group_summary, markdown, tables, trained_on, write
+from ..results.text import aligned, paragraph, terminal_width
 from ..runs.run import Run, environment
-from ..text import aligned, paragraph, terminal_width
 from ..training import discovery
 from ..training.task import idle_fields
 from ..training.workers import (

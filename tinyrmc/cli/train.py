@@ -30,8 +30,8 @@ from ..cores.config import CoreConfig, sizes
 from ..errors import RunError, UsageError, UserError, counted, nearest
 from ..fused import plain
 from ..results.progress import Progress
+from ..results.text import duration, in_words, results_table, terminal_width
 from ..runs.run import Run, environment
-from ..text import duration, in_words, results_table, terminal_width
 from ..training import discovery
 from ..training.checkpoints import load_checkpoint, require_metrics, task_from_dict
 from ..training.loop import Interrupt, run_training

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..text import Rows, percent
 from ..training.task import Task
 from . import pages, probes
 from .probes import PERIODS, PLACES, Questions, Traces
+from .text import Rows, percent
 
 SHOWN = 256  # held-out examples among which those to show are chosen
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import text
+from . import text
 from ..training.tables import Curve, HeatMap, Table, Value
 
 Found = Mapping[str, Table]  # what a network is called -> what was found

@@ -19,8 +19,8 @@ from ..autograd.engine import Tensor
 from ..cores.memn2n import MemN2N
 from ..corpora import Story
 from ..errors import counted
-from ..text import Rows, percent
 from .pages import filled, floats
+from .text import Rows, percent
 
 CAVEAT = (
     "Attention is no explanation: it says where a hop looks, not what decided the "

@@ -11,9 +11,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ..text import duration, in_words, is_share, number
 from ..training.loop import Listener
 from ..training.task import Task
+from .text import duration, in_words, is_share, number
 
 QUIET = 30.0  # seconds without a line, after which one comes where no terminal is
 LONG = 2.0  # seconds of a wait from which on you are told what it is for

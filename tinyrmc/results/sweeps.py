@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from ..errors import counted
 from ..runs.run import Run
-from ..text import duration, number
 from ..training.checkpoints import is_over, relocated, require_own_data, task_of
 from .groups import last_evaluation
+from .text import duration, number
 
 
 class State(NamedTuple):

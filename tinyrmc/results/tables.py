@@ -19,11 +19,11 @@ from ..config import json_text
 from ..errors import RunError, UsageError, counted
 from ..runs.files import explained, from_json, read_whole
 from ..runs.run import Run
-from ..text import Rows, duration, markdown_table, number
 from ..training.checkpoints import is_over, task_of
 from ..training.discovery import load_task_of
 from ..training.task import Task
 from .groups import group_runs, last_evaluation, task_word
+from .text import Rows, duration, markdown_table, number
 
 LEGEND = (
     "Each row is a command, without --seed and --workers. *paper*: what it reports for "

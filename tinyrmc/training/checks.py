@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..autograd.engine import Tensor
-from ..config import check_values, reader_of
+from ..config import check_values, wanted
 from ..errors import nearest
 from .discovery import TaskError
 
@@ -48,7 +48,7 @@ def check_class(kind: Any) -> None:
                 if dataclasses.is_dataclass(value):
                     configs.append(value)
                 else:
-                    reader_of(hints[field.name])
+                    wanted(hints[field.name])
         except (ValueError, NameError, TypeError) as error:
             raise TaskError(f"{name}: {error}") from None
 

@@ -17,7 +17,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from ...text import in_words, is_share, number
+from ..text import in_words, is_share, number
 from .style import (
     COLOURS,
     GREY,
