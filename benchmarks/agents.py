@@ -233,7 +233,7 @@ def torch_learner(task: Any) -> tuple[TorchAgent, Callable, dict]:
         picture, numbers = map(torch.from_numpy, task.planes(trajectory))
         batch = tensors(trajectory)
         optimizer.zero_grad()
-        logits, values, _ = forward(picture, numbers, batch["state"], batch["fresh"])
+        logits, values, _ = forward(picture, numbers, batch["state"], batch["is_first"])
         total, count = torch_loss(task, logits, values, batch), batch["taken"].numel()
         (total if c.objective == "sum" else total / count).backward()
         if c.clip_norm:

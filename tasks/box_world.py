@@ -270,7 +270,7 @@ class Task(ActingTask):
     # --- How training goes on
 
     def place(self, step):
-        return super().place(step) | {"rung": self._rung(self.stage)}
+        return super().place(step) | {"stage": self._stage_name(self.stage)}
 
     def observe(self, step, metrics):
         c = self.config.world
@@ -283,14 +283,14 @@ class Task(ActingTask):
         if passed and self.stage < len(c.stages):
             self.stage, self.since = self.stage + 1, step
 
-    def _rung(self, stage):
+    def _stage_name(self, stage):
         """The name of a stage in metrics."""
         smallest, longest, most = self.config.world.stage(stage)
         locks = f"rooms from {smallest}, {longest} lock{'s' * (longest > 1)}"
         return locks + (f", {most} distractor{'s' * (most > 1)}" if most else "")
 
     def is_final(self, line):
-        return line.get("rung") == self._rung(len(self.config.world.stages))
+        return line.get("stage") == self._stage_name(len(self.config.world.stages))
 
     def state(self):
         return {"stage": self.stage, "since": self.since}

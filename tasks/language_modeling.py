@@ -643,7 +643,7 @@ class Task(training.Task):
         if self.memn2n:
             raise UserError(
                 "its memory network reads a text, and no stories; `tinyrmc plot "
-                "examinations` draws how much its hops look at each word"
+                "analyses` draws how much its hops look at each word"
             )
         raise UserError("it reads a text, and no stories; give a run of babi")
 

@@ -482,7 +482,7 @@ class Task(training.Task):
 
     def place(self, step):
         objects, dimensions = self.stages[self.stage]
-        return {"rung": f"{objects}x{dimensions}"}
+        return {"stage": f"{objects}x{dimensions}"}
 
     def observe(self, step, metrics):
         if self.stage == len(self.stages) - 1:
@@ -498,13 +498,13 @@ class Task(training.Task):
 
     def is_final(self, line):
         objects, dimensions = self.layout
-        return line.get("rung") == f"{objects}x{dimensions}"
+        return line.get("stage") == f"{objects}x{dimensions}"
 
     def state(self):
-        return {"rung": self.stage}
+        return {"stage": self.stage}
 
     def load_state(self, state):
-        self.stage = state["rung"]
+        self.stage = state.get("stage", state.get("rung"))  # as it was called
 
     # --- What to compare it with, and what there is to see
 

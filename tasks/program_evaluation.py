@@ -880,7 +880,7 @@ class Task(training.Task):
 
     def place(self, step):
         length, nesting = self.level
-        return {"rung": f"{length}x{nesting}"} if self.config.data.climbs else {}
+        return {"stage": f"{length}x{nesting}"} if self.config.data.climbs else {}
 
     def observe(self, step, metrics):
         data, (length, nesting) = self.config.data, self.level
@@ -909,7 +909,7 @@ class Task(training.Task):
         length, nesting = self.full
         full = f"{length}x{nesting}"
         mixed = self.config.data.mixes and self.full != (1, 1)
-        return not mixed and line.get("rung", full) == full
+        return not mixed and line.get("stage", full) == full
 
     def state(self):
         return {"level": self.level, "losses": self.losses}

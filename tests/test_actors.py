@@ -90,7 +90,7 @@ def test_the_learner_repeats_what_the_actor_thought():
             ends += batch["ended"][:, :-1].sum()
         assert ends > 5
         batch, carry = steps[-1]
-        forgetting = batch | {"fresh": np.zeros_like(batch["fresh"])}
+        forgetting = batch | {"is_first": np.zeros_like(batch["is_first"])}
         if core != "feedforward":
             total, count = a_task.loss(model, forgetting, carry)[2]["ratio"]
             assert abs(total / count - 1) > 1e-5
@@ -114,7 +114,7 @@ def test_a_trajectory_is_what_a_plain_loop_sees():
                 at = {name: x[row, t] for name, x in batch.items() if x.ndim > 1}
                 assert at["seen/view"] == seen[0]
                 assert (at["action"], at["reward"]) == (last, gained)
-                assert at["fresh"] == fresh
+                assert at["is_first"] == fresh
                 moment = {
                     "seen/view": seen[:, None],
                     "action": np.array([[last]]),
@@ -170,7 +170,7 @@ def test_the_loss_is_that_of_the_formulas():
     batch["behaviour"] = batch["behaviour"] - 0.1  # as if another one had acted
     total, count, _, _ = a_task.loss(model, batch, carry)
     state = state_of(batch, model.initial_state(12))
-    logits, values, _ = model(*a_task.planes(batch), state, batch["fresh"])
+    logits, values, _ = model(*a_task.planes(batch), state, batch["is_first"])
     logits, values = logits.data.astype(float), values.data.astype(float)
     expected = 0.0
     for b in range(12):

@@ -47,7 +47,7 @@ def test_pytorch_has_the_same_gradient(work, algorithm):
     torch = pytest.importorskip("torch")
     task = tiny(work, algorithm=algorithm, lag=0, gae_lambda=0.9)
     trajectory, model = agents.first_trajectory(task), agents.build(task)
-    assert trajectory["fresh"][:, 1:-1].any()
+    assert trajectory["is_first"][:, 1:-1].any()
     rng = np.random.default_rng(1)
     shift = rng.normal(size=trajectory["behaviour"].shape).astype(np.float32)
     trajectory["behaviour"] += shift
@@ -59,7 +59,9 @@ def test_pytorch_has_the_same_gradient(work, algorithm):
     w, forward = agents.torch_network(task, torch.float64)
     batch = agents.tensors(trajectory, torch.float64)
     logits, values, _ = forward(
-        *map(torch.from_numpy, task.planes(trajectory)), batch["state"], batch["fresh"]
+        *map(torch.from_numpy, task.planes(trajectory)),
+        batch["state"],
+        batch["is_first"],
     )
     loss = agents.torch_loss(task, logits, values, batch)
     loss.backward()

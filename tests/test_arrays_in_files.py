@@ -30,7 +30,7 @@ STATE = {
     "step": 7,
     "rng": {"state": 2**127 + 1},
     "best": 0.1 + 0.2,
-    "rung": [3, 2],
+    "stage": [3, 2],
     "notes": "héllo",
 }
 

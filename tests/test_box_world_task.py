@@ -33,7 +33,7 @@ def test_the_next_stage_begins_when_enough_levels_are_solved():
     assert (problem.room, problem.solution_length) == ((5, 7), (1, 1))
     # 12 x 20 steps are twice the limit: until then only short levels have ended
     assert observed(a_task, 12, {"solved": 1.0}) == {
-        "rung": "rooms from 5, 1 lock",
+        "stage": "rooms from 5, 1 lock",
         "world_steps": 12 * 256 * 20,
     }
     a_task.observe(100, {"solved": 0.89})

@@ -98,7 +98,7 @@ def test_a_run_tells_what_it_is_how_it_goes_and_what_to_do_next(capsys):
         and f"{model.num_parameters:,} parameters" in out
     )
     assert re.search(
-        r"step +10/12  held-out \d+\.\d %  (rung \dx\d|batches) \d+\.\d %  "
+        r"step +10/12  held-out \d+\.\d %  (stage \dx\d|batches) \d+\.\d %  "
         r"loss \d\.\d+  \d+\.\d steps/s  ETA ",
         out,
     )
@@ -162,7 +162,7 @@ def test_passing_a_rung_a_floor_or_a_result_is_told_once(capsys):
     task.references = lambda: {"test_accuracy": {"guessing": 0.25, "paper": 0.9}}
     task.test_examples = 10_240
     progress = Progress(task)
-    progress.recall([{"step": 5, "rung": "3x1", "test_accuracy": 0.2}])
+    progress.recall([{"step": 5, "stage": "3x1", "test_accuracy": 0.2}])
     assert capsys.readouterr().out == ""
     # 0.262 might be chance: of 10,240 examples its standard error is 0.43 %
     for step, rung, accuracy in (
@@ -172,12 +172,12 @@ def test_passing_a_rung_a_floor_or_a_result_is_told_once(capsys):
         (30, "4x4", 0.95),
     ):
         progress.step(step)
-        line = {"step": step, "rung": rung, "accuracy": 0.5}
+        line = {"step": step, "stage": rung, "accuracy": 0.5}
         progress.line(line | {"test_accuracy": accuracy})
     said = [line for line in capsys.readouterr().out.splitlines() if "/30" not in line]
     assert said == [
         "step      10  held-out accuracy 30.0 %: past the floor 'guessing', 25.0 %",
-        "step      20  rung 3x1 passed; now 4x4",
+        "step      20  stage 3x1 passed; now 4x4",
         "step      30  held-out accuracy 95.0 %: past the result 'paper', 90.0 %",
     ]
 

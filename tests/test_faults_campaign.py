@@ -602,7 +602,7 @@ def streams(rng, folder):
 def reading(task):
     """The commands that read a run."""
     lines = "evaluate run --json --metrics-only;evaluate run --export weights.npz"
-    lines += ";report run;plot run;plot examinations run"
+    lines += ";report run;plot run;plot analyses run"
     lines += ";generate run cat --words 5" * (task == "language_modeling")
     lines += ";plot episode run" * (task == "box_world")
     return [line.split() for line in lines.split(";")]
@@ -712,7 +712,7 @@ def _not_texts(_, names):
 
 LINES = """
 train TASK; train --resume run; evaluate run; evaluate run --json; plot run;
-plot attention run; plot hops run; plot examinations run; plot episode run; report run;
+plot attention run; plot hops run; plot analyses run; plot episode run; report run;
 report run --out r.md; sweep TASK --grid train.batch_size=4 --seeds x; data; data ptb;
 generate run the; play box_world; play mini_pacman --agent run;
 new mine
@@ -907,7 +907,7 @@ def test_what_is_wrong_is_called_so():
 def test_damages_are_damages_and_forgeries_have_checksums_that_are_right(tmp_path):
     config = {"task": "t", "preset": "p", "seed": 0, "config": {"rungs": [[1, 2]]}}
     small = Run.create(tmp_path, "run", config, {"command": "c"}, tmp_path / "run")
-    small.log({"step": 1, "loss": 0.5, "rung": "4x4"})
+    small.log({"step": 1, "loss": 0.5, "stage": "4x4"})
     state = {"run": config, "step": 1, "window": {"loss": [1, 2]}}
     small.save({"parameters/w": np.ones(3, np.float32)}, state)
     rng, checkpoint = random.Random(0), small.checkpoint

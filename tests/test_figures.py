@@ -210,19 +210,19 @@ def test_labels_keep_order_distance_and_bounds(wanted, size):
 
 def test_only_a_single_run_shows_its_rungs():
     lines = [
-        {"step": 100, "accuracy": 0.6, "rung": "3x2", "seconds": 10},
-        {"step": 200, "accuracy": 0.8, "rung": "3x2", "seconds": 15, TEST: 0.3},
-        {"step": 300, "accuracy": 0.7, "rung": "3x4", "seconds": 35},
-        {"step": 400, "accuracy": 0.5, "rung": "4x4", "seconds": 40, TEST: 0.4},
+        {"step": 100, "accuracy": 0.6, "stage": "3x2", "seconds": 10},
+        {"step": 200, "accuracy": 0.8, "stage": "3x2", "seconds": 15, TEST: 0.3},
+        {"step": 300, "accuracy": 0.7, "stage": "3x4", "seconds": 35},
+        {"step": 400, "accuracy": 0.5, "stage": "4x4", "seconds": 40, TEST: 0.4},
         {"step": 410, "seconds": 50, TEST: 0.45},  # of a run that was out of time
     ]
-    assert learning_curves.rung_starts(lines) == [
+    assert learning_curves.stage_starts(lines) == [
         (0, "3x2"),
         (200, "3x4"),
         (300, "4x4"),
     ]
     of_time = [(0, "3x2"), (15, "3x4"), (35, "4x4")]
-    assert learning_curves.rung_starts(lines, "hours") == of_time
+    assert learning_curves.stage_starts(lines, "hours") == of_time
     (panel,) = curve_of({"rmc": [lines]}).axes
     assert set(drawn(panel)) == {"rmc"}
     assert [text.get_text() for text in panel.texts] == ["3x2", "3x4", "4x4"]
@@ -635,7 +635,7 @@ def test_training_batches_of_easier_rungs_are_not_drawn(make_run, asked):
     run = make_run(values=[])
     lines = lines_of([0.3, 0.4, 0.5], accuracy=0.9)
     for line, rung in zip(lines, ["3x1", "3x4", "4x4"], strict=True):
-        line["rung"] = rung
+        line["stage"] = rung
         run.log(line)
     plotting.draw_curves([run], Path("a.png"))
     assert asked[0].training == lines[2:]

@@ -318,12 +318,12 @@ def test_graphs_come_by_themselves_for_shapes_that_come_again(cublas):
         ours.advance()
     assert graphs_of(ours) == [True]
     for number in range(capture.KEPT + 1):
-        ours.task.state = lambda number=number: {"rung": number}
+        ours.task.state = lambda number=number: {"stage": number}
         for _ in range(3):
             ours.advance()
     assert graphs_of(ours) == capture.KEPT * [True]
     kept = [*ours._cuda_graph._steps]
-    ours.task.state = lambda: {"rung": 0}  # lost its graph, and gets no other
+    ours.task.state = lambda: {"stage": 0}  # lost its graph, and gets no other
     for _ in range(3):
         ours.advance()
     assert [*ours._cuda_graph._steps] == kept

@@ -31,7 +31,7 @@ def by_steps(steps, every=100, core="rmc"):
 def rungs_told(task, accuracy, steps, every=100):
     """The rung that each line of a run tells of."""
     lines = range(every, steps + 1, every)
-    return [observed(task, step, {"accuracy": accuracy})["rung"] for step in lines]
+    return [observed(task, step, {"accuracy": accuracy})["stage"] for step in lines]
 
 
 def test_rungs_open_for_every_core_alike():
@@ -46,7 +46,7 @@ def test_rungs_open_for_every_core_alike():
 def test_which_lines_are_of_the_task_itself():
     task = by_steps(400)
     told = rungs_told(task, 0.5, 400)
-    assert [task.is_final({"rung": rung}) for rung in told] == [False] * 3 + [True]
+    assert [task.is_final({"stage": rung}) for rung in told] == [False] * 3 + [True]
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_the_last_line_says_on_which_rung_a_run_ended(
     task = nth_farthest.Task(dataclasses.replace(usual, train=train))
     assert training.run_training(make_trainer(task), run) == "finished"
     last = run.metrics()[-1]
-    assert last["step"] == 5 and last["rung"] == "3x1" and not task.is_final(last)
+    assert last["step"] == 5 and last["stage"] == "3x1" and not task.is_final(last)
 
 
 def test_a_resumed_run_has_the_same_bits(make_trainer, new_run, few_held_out):
@@ -87,7 +87,7 @@ def test_a_resumed_run_has_the_same_bits(make_trainer, new_run, few_held_out):
         assert training.run_training(again, broken) == "finished"
         assert_same_arrays(again.arrays(), reference.arrays())
         assert timeless(broken.metrics()) == timeless(whole.metrics())
-        rungs = [line["rung"] for line in whole.metrics() if "rung" in line]
+        rungs = [line["stage"] for line in whole.metrics() if "stage" in line]
         assert rungs == ["3x1"] * 4 + ["3x2"] * 2 + ["4x2"] * 2
 
 

@@ -176,7 +176,7 @@ def test_examinations_of_several_networks_are_drawn_together(runs, monkeypatch, 
     Path("out").mkdir()
     shutil.copytree(runs[0], "runs/other")
     other = "runs/other"
-    assert plot.main(["examinations", runs[0], runs[2], other, "--out", "out"]) == 0
+    assert plot.main(["analyses", runs[0], runs[2], other, "--out", "out"]) == 0
     path, out = Path("out/by_unroll_length.png"), capsys.readouterr().out
     assert out.splitlines()[-1] == str(path)
     assert path.read_bytes().startswith(b"\x89PNG")
@@ -265,9 +265,9 @@ def test_of_a_long_heat_map_some_rows_are_told():
 
 
 def test_what_has_nothing_to_examine_is_refused(half, runs, refused):
-    said = refused(plot.main, "examinations", half.path)
+    said = refused(plot.main, "analyses", half.path)
     assert said == "the task 'nth_farthest' has nothing to examine"
-    said = refused(plot.main, "examinations", half.path, runs[0])
+    said = refused(plot.main, "analyses", half.path, runs[0])
     assert "are runs of different tasks" in said
 
 

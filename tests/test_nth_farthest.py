@@ -252,18 +252,20 @@ def test_runs_of_different_seeds_are_tested_on_the_same_examples():
 def test_a_rung_is_passed_by_the_way_covered_from_floor_to_perfect():
     task = task_of(4, 2, ((3, 1), (3, 2)), promotion_threshold=0.4)
     passing = 2 / 3 + 0.4 / 3
-    assert observed(task, 100, {"accuracy": passing - 1e-9}) == {"rung": "3x1"}
-    assert task.state() == {"rung": 0}
+    assert observed(task, 100, {"accuracy": passing - 1e-9}) == {"stage": "3x1"}
+    assert task.state() == {"stage": 0}
     # only rehearsed since the last line
-    assert observed(task, 200, {"accuracy": float("nan")}) == {"rung": "3x1"}
+    assert observed(task, 200, {"accuracy": float("nan")}) == {"stage": "3x1"}
     assert task.stage == 0
     # the line tells of the rung it was measured on
-    assert observed(task, 300, {"accuracy": passing + 1e-9}) == {"rung": "3x1"}
-    assert observed(task, 400, {"accuracy": passing - 1e-9}) == {"rung": "3x2"}
+    assert observed(task, 300, {"accuracy": passing + 1e-9}) == {"stage": "3x1"}
+    assert observed(task, 400, {"accuracy": passing - 1e-9}) == {"stage": "3x2"}
     assert task.stage == 1
-    assert observed(task, 500, {"accuracy": 1.0}) == {"rung": "3x2"} and task.stage == 2
+    assert (
+        observed(task, 500, {"accuracy": 1.0}) == {"stage": "3x2"} and task.stage == 2
+    )
     # there is no further one
-    assert observed(task, 600, {"accuracy": 1.0}) == {"rung": "4x2"}
+    assert observed(task, 600, {"accuracy": 1.0}) == {"stage": "4x2"}
     assert task.stage == 2
 
 

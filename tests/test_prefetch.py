@@ -74,10 +74,10 @@ class Who(Larger):
         return super().draw(rng, count) | {"who": np.tile(told, (count, 1))}
 
     def state(self):
-        return {"rung": self.rung}
+        return {"stage": self.rung}
 
     def load_state(self, state):
-        self.rung = state["rung"]
+        self.rung = state["stage"]
 
 
 def who():

@@ -46,12 +46,12 @@ def test_levels_climb_length_first():
             for _ in range(3):  # a loss that does not fall: patience is what counts
                 assert task.level == levels[-1]
                 place = observed(task, step := step + 1, {"loss": 1.0})
-                assert place == {"rung": f"{length}x{nesting}"}
+                assert place == {"stage": f"{length}x{nesting}"}
         assert levels == [(1, 1), (2, 1), (3, 1)] and task.full == (3, 2)
         for _ in range(10):
             # there is no further one
             place = observed(task, step := step + 1, {"loss": 1.0})
-            assert place == {"rung": "3x2"}
+            assert place == {"stage": "3x2"}
         # held out: always the task itself
         texts, _ = texts_of(task.draw(np.random.default_rng(0), 50), "release")
         assert set(sizes_of(texts)) == {(3, 2)}
@@ -113,7 +113,7 @@ def test_only_batches_at_full_length_and_nesting_are_of_the_task_itself():
     """What the held-out examples are like; see `test_levels_climb_length_first` for
     what those of training are.
     """
-    lines = [{"rung": "2x1"}, {"rung": "3x1"}, {"rung": "3x2"}]
+    lines = [{"stage": "2x1"}, {"stage": "3x1"}, {"stage": "3x2"}]
     for curriculum, final in {
         "naive": [False, False, True],
         "combine": [False] * 3,

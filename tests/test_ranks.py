@@ -153,7 +153,7 @@ def test_ranks_that_differ_in_the_last_bit_of_one_number_stop():
 def test_curricula_move_in_step_although_clocks_differ():
     def observed(ranks):
         task, seen = Larger(Config()), []
-        task.place = lambda step: {"rung": 1}
+        task.place = lambda step: {"stage": 1}
         task.observe = lambda step, line: seen.append(line)
         trainer = ranks.trainer(task)
         trainer.advance()
@@ -164,7 +164,7 @@ def test_curricula_move_in_step_although_clocks_differ():
     assert (
         results == [results[0]] * 3
         and results[0][1]["seconds"] == 0
-        and results[0][1]["rung"] == 1
+        and results[0][1]["stage"] == 1
     )
 
 

@@ -57,7 +57,7 @@ def logged(
         line = {"step": 5 * k + 5, "samples": 80 * k + 80}
         line |= {"seconds": seconds * (k + 1) / 4, "best_batch_accuracy": best[k]}
         line |= {"test_accuracy": values[k // 2], "test_loss": 0.5} if k % 2 else {}
-        run.log(line | ({"rung": rungs[k]} if rungs[k] else {}))
+        run.log(line | ({"stage": rungs[k]} if rungs[k] else {}))
     return run
 
 
@@ -250,7 +250,9 @@ def test_a_run_that_never_came_to_the_task_itself_says_where_it_stayed(
     found = tables.summary(runs)
     assert "ended on" not in rows_of(found)[0]
     assert found["groups"][0]["top"]["best_batch_accuracy"] == 1.0
-    monkeypatch.setattr(larger.Task, "is_final", lambda task, line: line["rung"] == "2")
+    monkeypatch.setattr(
+        larger.Task, "is_final", lambda task, line: line["stage"] == "2"
+    )
     assert rows_of(tables.summary(runs))[0]["ended on"] == "1"
     found = tables.summary(runs[1:])
     assert "ended on" not in rows_of(found)[0]

@@ -314,7 +314,7 @@ def test_training_asks_nothing_of_what_reports_and_pictures_need(make_trainer, n
 
 def test_a_task_sees_the_held_out_metrics_in_its_lines(make_trainer, new_run):
     task, seen = larger(), []
-    task.place = lambda step: {"rung": step}
+    task.place = lambda step: {"stage": step}
     task.observe = lambda step, line: seen.append((step, dict(line)))
     run = new_run()
     run_training(make_trainer(task), run)
@@ -322,9 +322,9 @@ def test_a_task_sees_the_held_out_metrics_in_its_lines(make_trainer, new_run):
     first, second = (line for _, line in seen)
     assert "test_loss" not in first and second["test_loss"] > 0
     written = run.metrics()
-    assert written[1] == second and second["rung"] == 10
+    assert written[1] == second and second["stage"] == 10
     # what was measured while training, what the task says, what is held out
-    assert list(written[1])[-3:] == ["rung", "test_loss", "test_accuracy"]
+    assert list(written[1])[-3:] == ["stage", "test_loss", "test_accuracy"]
 
 
 # --- A worker that fails --------------------------------------------------------------

@@ -16,7 +16,7 @@ import math
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -31,8 +31,6 @@ from ..training.checkpoints import export_weights, open_checkpoint, restore_mode
 from ..training.tables import Table
 from ..training.task import Task
 from .commands import Parser, add_data_dir, program
-
-Examinations: TypeAlias = Iterable[tuple[str, Table]]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -83,13 +81,13 @@ def _evaluate(task: Task, model: Module, state: dict, options) -> None:
             print(f"note: {note}", flush=True)
         print(results_table(metrics, task.references(), width), flush=True)
     titles = getattr(task, "analysis_titles", {})
-    examinations: Any = ()
+    analyses: Any = ()
     if hasattr(task, "analyses") and not options.metrics_only:
-        examinations = task.analyses(model)
+        analyses = task.analyses(model)
     if options.json:
-        print(_as_json(metrics, examinations))
+        print(_as_json(metrics, analyses))
         return
-    for name, found in examinations:
+    for name, found in analyses:
         asks = f": {titles[name]}" if name in titles else ""
         title = paragraph(f"{name}{asks}", width)
         print(f"\n{title}\n\n{aligned(cells(found), width)}", flush=True)
@@ -105,7 +103,7 @@ def _counted(task: Task, counts: dict[str, int]) -> str:
     return ", ".join(f"{n:,} {name} of {split}" for split, n in counts.items())
 
 
-def _as_json(metrics: dict[str, float], examinations: Examinations) -> str:
+def _as_json(metrics: dict[str, float], analyses: Iterable[tuple[str, Table]]) -> str:
     """Strict JSON: NaN and infinities become null."""
 
     def finite(value):
@@ -113,7 +111,7 @@ def _as_json(metrics: dict[str, float], examinations: Examinations) -> str:
         return None if bad else value
 
     found: dict[str, Any] = {name: finite(value) for name, value in metrics.items()}
-    for name, table in examinations:
+    for name, table in analyses:
         rows = [[finite(value) for value in row] for row in table.rows]
         kept = {"metric": table.metric, "columns": [*table.columns], "rows": rows}
         found.setdefault("examinations", {})[name] = kept

@@ -3,7 +3,7 @@
     python -m tinyrmc plot RUN [RUN ...]
     python -m tinyrmc plot attention RUN       where a memory attends, with tests
     python -m tinyrmc plot hops RUN            where a memory network looks
-    python -m tinyrmc plot examinations RUN [RUN ...]
+    python -m tinyrmc plot analyses RUN [RUN ...]
     python -m tinyrmc plot episode RUN [--level N]
 
 Runs of one configuration under several seeds make one line, their mean in a band from
@@ -15,7 +15,7 @@ steps,samples,hours` draws three panels side by side, like the paper's figure 5.
 over held-out sequences how much attention goes to the input and to the slots that took
 in the reference, and tests how often the answer is still right when slots are wiped or
 attention is cut: see `results/probes.py`. `hops` counts how often the hops of a memory
-network look at the sentences that the data name as supporting facts. `examinations`
+network look at the sentences that the data name as supporting facts. `analyses`
 draws what `evaluate` prints below the metrics, for several networks side by side.
 `episode` makes a film of a level as a trained agent plays it, one of those that
 `evaluate` counts. `--html FILE` writes a page to look at.
@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
         program("plot"),
         "Draw the learning curves of training runs.",
         epilog="`attention RUN` draws, measures and tests what a memory attends to,\n"
-        "`hops RUN` what a memory network looks at, `examinations RUN` what evaluate\n"
+        "`hops RUN` what a memory network looks at, `analyses RUN` what evaluate\n"
         "examines, `episode RUN` a level that an agent plays: see attention --help\n"
         "and so on.",
     )
@@ -272,10 +272,10 @@ def episode_main(argv: list[str]) -> int:
 # --- What tasks examine ---------------------------------------------------------------
 
 
-def examinations_main(argv: list[str]) -> int:
-    """The command line after `examinations`; returns the exit code."""
+def analyses_main(argv: list[str]) -> int:
+    """The command line after `analyses`; returns the exit code."""
     parser = Parser(
-        program("plot examinations"),
+        program("plot analyses"),
         "Draw what a task examines of trained networks, side by side.",
     )
     add, says = parser.add_argument, "run directories, checkpoints or weights files, "
@@ -344,6 +344,6 @@ def _examine(
 OTHERS = {
     "attention": attention_main,
     "hops": hops_main,
-    "examinations": examinations_main,
+    "analyses": analyses_main,
     "episode": episode_main,
 }

@@ -59,13 +59,15 @@ def think(task: ActingTask, model: Any, trajectory: Batch) -> Thoughts:
     moments = {
         name: x[:, :steps]
         for name, x in trajectory.items()
-        if name.startswith("seen/") or name in ("action", "reward", "fresh")
+        if name.startswith("seen/") or name in ("action", "reward", "is_first")
     }
     attends = has_attention(model)
     trace: list[dict[str, Array]] | None = [] if attends else None
     state = state_of(trajectory, model.initial_state(count))
     traced = {"trace": trace} if attends else {}
-    logits, values, _ = model(*task.planes(moments), state, moments["fresh"], **traced)
+    logits, values, _ = model(
+        *task.planes(moments), state, moments["is_first"], **traced
+    )
     scale = task.config.agent.reward_scale
     return Thoughts(
         p.softmax(logits).data,

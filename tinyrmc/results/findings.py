@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from . import text
 from ..training.tables import Curve, HeatMap, Table, Value
+from . import text
 
 Found = Mapping[str, Table]  # what a network is called -> what was found
 

@@ -1,6 +1,6 @@
 """A run as you see it while it trains: a bar on a terminal, elsewhere some lines.
 
-When the run passes a rung, a floor or a published result, a line says so.
+When the run passes a stage, a floor or a published result, a line says so.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Progress(Listener):
         self.steps, self.done, self.first = task.config.train.steps, done, done
         self.held_out = in_words(task.watched).removesuffix(in_words(task.headline))
         self.passed: set[str] = set()
-        self.rung: Any = None
+        self.stage: Any = None
         self.tested: float | None = None
         self.bar = None
         self.began = self.printed = time.monotonic()
@@ -96,20 +96,20 @@ class Progress(Listener):
         if self.tested is not None:
             words.append(f"{self.held_out}{number(headline, self.tested)}")
         if headline in line:
-            on_a_rung = "rung" in line and not self.task.is_final(line)
-            of = f"rung {line['rung']}" if on_a_rung else self.task.batches
+            on_a_stage = "stage" in line and not self.task.is_final(line)
+            of = f"stage {line['stage']}" if on_a_stage else self.task.batches
             words.append(f"{of} {number(headline, line[headline])}")
         if "loss" in line:
             words.append(f"loss {line['loss']:.4f}")
         return words
 
     def _notice(self, line: dict) -> list[str]:
-        """The news of a line: rungs, floors and published results that are passed."""
+        """The news of a line: stages, floors and published results that are passed."""
         news, watched = [], self.task.watched
-        if "rung" in line:
-            if self.rung is not None and line["rung"] != self.rung:
-                news.append(f"rung {self.rung} passed; now {line['rung']}")
-            self.rung = line["rung"]
+        if "stage" in line:
+            if self.stage is not None and line["stage"] != self.stage:
+                news.append(f"stage {self.stage} passed; now {line['stage']}")
+            self.stage = line["stage"]
         value = line.get(watched)
         if value is None:
             return news

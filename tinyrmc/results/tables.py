@@ -187,9 +187,9 @@ def run_summary(run: Run, task: Task) -> Summary:
         **task.held_out_metrics(last),
         best_batch: max((v for v in batches if v is not None), default=None),
         # the rung of a curriculum, where that is not the task itself
-        "ended_on": None if task.is_final(last) else last.get("rung"),
+        "ended_on": None if task.is_final(last) else last.get("stage"),
         "curve": [
-            [line["step"], line["seconds"], line.get("rung"), round(value, 4)]
+            [line["step"], line["seconds"], line.get("stage"), round(value, 4)]
             for line in lines
             if (value := line.get(task.watched)) is not None
         ],

@@ -285,6 +285,9 @@ class Run:
         with contextlib.suppress(ValueError):
             if not misfit(last := from_json(rest), LINE):
                 parsed.append(last)
+        for line in parsed:
+            if "rung" in line:  # as runs before called it
+                line["stage"] = line.pop("rung")
         return parsed
 
     def _metrics_bytes(self) -> bytes:
@@ -302,8 +305,8 @@ class Run:
         """Keep the first `lines` lines only, so that a resumed run appends where its
         checkpoint was taken.
         """
-        kept = (json_text(line) + "\n" for line in self.metrics()[:lines])
-        write_whole(self._metrics_path, "".join(kept).encode())
+        pieces = self._metrics_bytes().split(b"\n")[:-1][:lines]
+        write_whole(self._metrics_path, b"".join(piece + b"\n" for piece in pieces))
 
     def checksum(self, lines: int) -> int | None:
         """A checksum of the first `lines` lines of metrics, which `require_metrics`

@@ -1,7 +1,7 @@
 """What a task finds out about a trained network beyond the means of its metrics.
 
 A task's `analyses` gives them by name; `python -m tinyrmc evaluate` prints them, and
-`python -m tinyrmc plot examinations` draws them.
+`python -m tinyrmc plot analyses` draws them.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ cannot has none:
                                   `core`, and a layer `head` that makes logits of its
                                   last output. None: nothing but whether it is right
     readings(model, task=None)    what memory networks do with stories, as
-                                  `results.hops.Reading`s, for `plot hops`; of one of
-                                  the task's numbers alone. UserError without hops
+                                  `results.memory_hops.Reading`s, for `plot hops`; of one
+                                  of the task's numbers alone. UserError without hops
     generate(model, prompt, rng, words=100, temperature=1.0, top_k=0, unk=True)
                                   the words with which a language model goes on, one by
                                   one, for `generate`; "\\n" ends a line. UserError
@@ -200,7 +200,7 @@ class Task:
         """Called after each update, for constraints on parameters."""
 
     def place(self, step: int) -> dict:
-        """Where a curriculum or a phase stands, for a line of metrics: its "rung"."""
+        """Where a curriculum or a phase stands, for a line of metrics: its "stage"."""
         return {}
 
     def observe(self, step: int, metrics: dict) -> None:

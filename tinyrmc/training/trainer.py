@@ -489,7 +489,9 @@ class Trainer:
             )
         self.optimizer.load_state(kept)
         self.step, self.seconds = state["step"], float(state["seconds"])
-        self._restore_carry(under("carry/", arrays))
+        was = {"fresh": "is_first", "queue/fresh": "queue/is_first"}  # agents' before
+        carry = under("carry/", arrays).items()
+        self._restore_carry({was.get(name, name): x for name, x in carry})
         window = {name: (total, n) for name, (total, n) in state["window"].items()}
         self.window = self._accumulator(window)
         self.skipped[...], self.first_skipped[...] = state["skipped"]

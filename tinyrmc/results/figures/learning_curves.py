@@ -86,16 +86,16 @@ def mean_and_range(runs: Sequence[Run], metric: str, axis: str = "steps") -> Cur
     )
 
 
-def rung_starts(run: Run, axis: str = "steps") -> list[tuple[float, str]]:
-    """(point on `axis`, rung) at which a run began each rung of its curriculum. The
-    `rung` of a line is the one climbed up to that line's step.
+def stage_starts(run: Run, axis: str = "steps") -> list[tuple[float, str]]:
+    """(point on `axis`, stage) at which a run began each stage of its curriculum. The
+    `stage` of a line is the one climbed up to that line's step.
     """
     starts: list[tuple[float, str]] = []
     current, since = None, 0
     for line in run:
-        if "rung" in line:
-            if line["rung"] != current:
-                current = line["rung"]
+        if "stage" in line:
+            if line["stage"] != current:
+                current = line["stage"]
                 starts.append((since, current))
             since = line[AXES.get(axis, axis)]
     return starts
@@ -118,7 +118,7 @@ def learning_curve(
 
     Each metric has a panel, on each of `axes`, and each group a line: the mean over its
     runs, in a band from the lowest to the highest, dotted where only some of them
-    count. The rungs of a single run's curriculum are marked at the bottom.
+    count. The stages of a single run's curriculum are marked at the bottom.
 
     Args:
         groups: {label: runs}. Lines without a metric, or with null, do not count.
@@ -153,7 +153,7 @@ def learning_curve(
             names += _line_names(panel)
         name_beside(panel, names if axis == axes[0] else [])
         if len(groups) == len(single) == 1:
-            _mark_rungs(panel, rung_starts(single[0], axis))
+            _mark_rungs(panel, stage_starts(single[0], axis))
     says = ""
     if several:
         between = ", interpolated between measurements" if "hours" in axes else ""
@@ -312,14 +312,14 @@ def name_beside(panel: Axes, names: Sequence[Name], height: float = 3.2) -> None
 
 
 def _mark_rungs(panel: Axes, starts: Sequence[tuple[float, str]]) -> None:
-    """A tick at the bottom where each rung began, its name above, moved apart."""
+    """A tick at the bottom where each stage began, its name above, moved apart."""
     end = panel.get_xlim()[1]
     wanted = [point / end for point, _ in starts]
     size = 7 * 1.35 / (72 * 5)  # of an upright line of text in a panel 5 inches wide
     places = _apart(wanted, [size] * len(wanted))
     look: Look = {"fontsize": 7, "ha": "center", "va": "bottom", "rotation": 90}
-    for (_, rung), start, x in zip(starts, wanted, places, strict=True):
-        _lead(panel, rung, (start, 0), (x, 0.05), GREY, relpos=(0.5, 0), **look)
+    for (_, stage), start, x in zip(starts, wanted, places, strict=True):
+        _lead(panel, stage, (start, 0), (x, 0.05), GREY, relpos=(0.5, 0), **look)
 
 
 def _lead(

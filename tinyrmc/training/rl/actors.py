@@ -282,7 +282,7 @@ class ActingTask(Task):
             **state_arrays(_initial_state(model, B)),
             "action": xp.full(B, self.held_out_world.actions, np.int64),
             "reward": xp.zeros(B, np.float32),
-            "fresh": xp.ones(B, bool),
+            "is_first": xp.ones(B, bool),
             "score": xp.zeros(B, np.float32),
             "solved": xp.zeros(B, bool),
         }
@@ -304,7 +304,7 @@ class ActingTask(Task):
         carry.
 
         The trajectory has T + 1 moments, (B, T + 1, ...): what is seen, and in "action"
-        and "reward" what the step before did and brought, unless the level is "fresh".
+        and "reward" what the step before did and brought, unless the level is "is_first".
         Its T steps, (B, T), have what was "taken", with which probability (its log,
         "behaviour"), what was "gained", and whether the level "ended", with which
         "score" and whether "solved". The core's state at its beginning is part of it.
@@ -322,7 +322,7 @@ class ActingTask(Task):
         trajectory |= {name: carry[name] for name in state_arrays(begin)}
         for t in range(T + 1):
             seen = {f"seen/{name}": x for name, x in world.observe(levels).items()}
-            last = {name: carry[name] for name in ("action", "reward", "fresh")}
+            last = {name: carry[name] for name in ("action", "reward", "is_first")}
             trajectory.note(t, T + 1, seen | last)
             if t == T:
                 break
@@ -351,7 +351,7 @@ class ActingTask(Task):
                 "reward": xp.where(ended, zero, outcome.reward),
                 "score": xp.where(ended, zero, score),
                 "solved": solved & ~ended,
-                "fresh": ended,
+                "is_first": ended,
             }
         if "logits" in trajectory:
             logits = trajectory.pop("logits")
@@ -364,7 +364,7 @@ class ActingTask(Task):
         moments = slice(None) if moment is None else slice(moment, moment + 1)
         batch = {name: x[:, moments] for name, x in trajectory.items()}
         picture, numbers = self.planes(batch)
-        return model(picture, numbers, state, batch["fresh"])
+        return model(picture, numbers, state, batch["is_first"])
 
     # --- Learning ---------------------------------------------------------------------
 
