@@ -250,9 +250,7 @@ def test_a_run_that_never_came_to_the_task_itself_says_where_it_stayed(
     found = tables.summary(runs)
     assert "ended on" not in rows_of(found)[0]
     assert found["groups"][0]["top"]["best_batch_accuracy"] == 1.0
-    monkeypatch.setattr(
-        larger.Task, "is_final", lambda task, line: line["stage"] == "2"
-    )
+    monkeypatch.setattr(larger.Task, "is_final", lambda _, line: line["stage"] == "2")
     assert rows_of(tables.summary(runs))[0]["ended on"] == "1"
     found = tables.summary(runs[1:])
     assert "ended on" not in rows_of(found)[0]

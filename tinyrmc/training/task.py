@@ -12,8 +12,8 @@ cannot has none:
                                   `core`, and a layer `head` that makes logits of its
                                   last output. None: nothing but whether it is right
     readings(model, task=None)    what memory networks do with stories, as
-                                  `results.memory_hops.Reading`s, for `plot hops`; of one
-                                  of the task's numbers alone. UserError without hops
+                                  `results.memory_hops.Reading`s, for `plot hops`; of
+                                  one of its numbers alone. UserError without hops
     generate(model, prompt, rng, words=100, temperature=1.0, top_k=0, unk=True)
                                   the words with which a language model goes on, one by
                                   one, for `generate`; "\\n" ends a line. UserError

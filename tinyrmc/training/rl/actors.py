@@ -304,9 +304,9 @@ class ActingTask(Task):
         carry.
 
         The trajectory has T + 1 moments, (B, T + 1, ...): what is seen, and in "action"
-        and "reward" what the step before did and brought, unless the level is "is_first".
-        Its T steps, (B, T), have what was "taken", with which probability (its log,
-        "behaviour"), what was "gained", and whether the level "ended", with which
+        and "reward" what the step before did and brought, unless it "is_first" in its
+        level. Its T steps, (B, T), have what was "taken", with which probability (its
+        log, "behaviour"), what was "gained", and whether the level "ended", with which
         "score" and whether "solved". The core's state at its beginning is part of it.
 
         model: the network; or another `Player`, of whose state nothing is kept.
