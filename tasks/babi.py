@@ -54,7 +54,7 @@ import numpy as np
 from tinyrmc import corpora, fused, nn, training
 from tinyrmc import primitives as p
 from tinyrmc.backend import gemm, namespace, to_device
-from tinyrmc.config import PLACE, check_least
+from tinyrmc.config import PLACE, check_least, check_within
 from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.cores.config import TextCore
 from tinyrmc.cores.memn2n import Constant, Encoding, MemN2N
@@ -143,10 +143,8 @@ class ModelConfig(CoreConfig):
         if self.core != "memn2n":
             super().__post_init__()
         check_least("model", self, "embedding_size", "hops", "restarts")
-        if not 0 <= self.relu <= 1:
-            raise ValueError(f"model.relu must be from 0 to 1, not {self.relu}")
-        if not self.pe_scale > 0:
-            raise ValueError(f"model.pe_scale must be positive, not {self.pe_scale}")
+        check_within("model", self, "[0, 1]", "relu")
+        check_within("model", self, "(0, inf)", "pe_scale")
 
 
 @dataclass(frozen=True)
@@ -168,11 +166,7 @@ class RecipeConfig:
     def __post_init__(self):
         check_least("recipe", self, "linear_epochs", least=0)
         check_least("recipe", self, "halve_every")
-        if not 0 <= self.random_memories <= 1:
-            raise ValueError(
-                "recipe.random_memories must be from 0 to 1, not "
-                f"{self.random_memories}"
-            )
+        check_within("recipe", self, "[0, 1]", "random_memories")
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ from dataclasses import dataclass, field, replace
 
 from tinyrmc import training
 from tinyrmc.backend import namespace
-from tinyrmc.config import check_least
+from tinyrmc.config import check_least, check_within
 from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.world import WorldError
@@ -93,11 +93,7 @@ class WorldConfig:
     """the agent is told where in the room it is"""
 
     def __post_init__(self):
-        if not 0 < self.promotion_threshold <= 1:
-            raise ValueError(
-                "world.promotion_threshold must be in (0, 1], not "
-                f"{self.promotion_threshold}"
-            )
+        check_within("world", self, "(0, 1]", "promotion_threshold")
         for name in ("solution", "distractors", "distractor_length"):
             low, high = getattr(self, name)
             if low > high:

@@ -78,7 +78,7 @@ import numpy as np
 from tinyrmc import corpora, fused, nn, training
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_device, to_host
-from tinyrmc.config import ADDED, PLACE, check_least
+from tinyrmc.config import ADDED, PLACE, check_least, check_within
 from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.cores.config import CORES as ENTRIES
 from tinyrmc.cores.config import TextCore, without_effect
@@ -176,14 +176,9 @@ class ModelConfig(CoreConfig):
         if self.core != "memn2n":
             super().__post_init__()
         check_least("model", self, "embedding_size", "hops", "memories")
-        if not 0 <= self.relu <= 1:
-            raise ValueError(f"model.relu must be from 0 to 1, not {self.relu}")
-        for name in ("dropout_embedding", "dropout_between", "dropout_output"):
-            rate = getattr(self, name)
-            if not 0 <= rate <= nn.Dropout.most:
-                raise ValueError(
-                    f"model.{name} must be from 0 to {nn.Dropout.most:.5f}, not {rate}"
-                )
+        check_within("model", self, "[0, 1]", "relu")
+        rates = "dropout_embedding", "dropout_between", "dropout_output"
+        check_within("model", self, f"[0, {nn.Dropout.most}]", *rates)
 
 
 @dataclass(frozen=True)
@@ -204,13 +199,9 @@ class PlateauConfig:
     """the run ends when the rate has fallen below this; None: it takes all its steps"""
 
     def __post_init__(self):
-        if self.factor is not None and not 0 < self.factor < 1:
-            raise ValueError(f"plateau.factor must be in (0, 1), not {self.factor}")
+        check_within("plateau", self, "(0, 1)", "factor")
         check_least("plateau", self, "patience")
-        if not self.threshold >= 0:
-            raise ValueError(
-                f"plateau.threshold must not be negative, not {self.threshold}"
-            )
+        check_within("plateau", self, "[0, inf]", "threshold")
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ import numpy as np
 
 from tinyrmc import fused, nn, training
 from tinyrmc import primitives as p
-from tinyrmc.config import ADDED, check_values
+from tinyrmc.config import ADDED, check_least, check_values, check_within
 from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe
 
 # --- What can be set ------------------------------------------------------------------
@@ -113,22 +113,16 @@ class DataConfig:
     def __post_init__(self):
         check_values(self, "data")
         N, D = self.objects, self.dimensions
-        if N < 2 or D < 1:
-            raise ValueError(
-                "data.objects must be at least 2 and data.dimensions 1, not "
-                f"{N} and {D}"
-            )
+        check_least("data", self, "objects", least=2)
+        check_least("data", self, "dimensions")
         for objects, dimensions in self.stages:
             if not (2 <= objects <= N and 1 <= dimensions <= D):
                 raise ValueError(
                     f"data.stages holds {objects} x {dimensions}, outside 2 x 1 to "
                     f"{N} x {D} of the task itself"
                 )
-        if not (0 < self.promotion_threshold < 1 and 0 <= self.replay_fraction < 1):
-            raise ValueError(
-                "data.promotion_threshold must be in (0, 1) and data.replay_fraction "
-                f"in [0, 1), not {self.promotion_threshold} and {self.replay_fraction}"
-            )
+        check_within("data", self, "(0, 1)", "promotion_threshold")
+        check_within("data", self, "[0, 1)", "replay_fraction")
         shares = self.stage_shares
         if shares and len(shares) != len(self.stages):
             raise ValueError(
@@ -153,8 +147,7 @@ class Config:
     train: training.TrainConfig = field(default_factory=training.TrainConfig)
 
     def __post_init__(self):
-        if self.head_units < 1:
-            raise ValueError(f"head_units must be at least 1, not {self.head_units}")
+        check_least("config", self, "head_units")
         steps, every = self.train.steps, self.train.log_every
         data = self.data
         for stage, share in zip(data.stages, data.stage_shares, strict=False):

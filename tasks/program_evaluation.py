@@ -116,7 +116,7 @@ import numpy as np
 from tinyrmc import fused, nn, training
 from tinyrmc import primitives as p
 from tinyrmc.backend import namespace, to_host
-from tinyrmc.config import ADDED, check_values
+from tinyrmc.config import ADDED, check_least, check_values, check_within
 from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.errors import nearest
 
@@ -289,11 +289,8 @@ class DataConfig:
     def __post_init__(self):
         check_values(self, "data")
         self._check_programs()
-        if self.patience < 2 or not 0 < self.threshold < math.inf:
-            raise ValueError(
-                "data.patience must be at least 2 and data.threshold positive, not "
-                f"{self.patience} and {self.threshold}"
-            )
+        check_least("data", self, "patience", least=2)
+        check_within("data", self, "(0, inf)", "threshold")
         if self.climbs and self.length == self.nesting == 1:
             raise ValueError(
                 f"data.curriculum {self.curriculum} has no level to climb at length "
@@ -301,19 +298,9 @@ class DataConfig:
             )
 
     def _check_programs(self):
-        if not 1 <= self.length <= 18:  # numbers of 64 bits
-            raise ValueError(
-                f"data.length must be from 1 to 18 digits, not {self.length}"
-            )
-        if self.nesting < 1:
-            raise ValueError(
-                f"data.nesting must be at least 1 operation, not {self.nesting}"
-            )
-        if self.style == "lte" and self.nesting > len(VARIABLES):
-            raise ValueError(
-                f"data.nesting must be at most {len(VARIABLES)} in style lte, which "
-                f"has no more variables, not {self.nesting}"
-            )
+        check_within("data", self, "[1, 18]", "length")  # numbers of 64 bits
+        most = len(VARIABLES) if self.style == "lte" else math.inf
+        check_within("data", self, f"[1, {most}]", "nesting")
         if self.kind in MEMORY and (self.nesting > 1 or self.operations):
             remedy = "leave data.operations out"
             if self.nesting > 1:

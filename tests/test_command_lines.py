@@ -251,11 +251,14 @@ BAD_WORDS = [
     ),
     ("nth_farthest --train.steps a", "--train.steps takes INT, not 'a'"),
     ("nth_farthest --train.steps", "--train.steps takes INT, not nothing"),
-    ("nth_farthest --train.steps -5", "train.steps must be positive, not -5"),
-    ("nth_farthest --train.batch-size 0", "train.batch_size must be positive, not 0"),
+    (
+        "nth_farthest --train.steps -5",
+        "train.steps must be an integer of at least 1, not -5",
+    ),
+    ("nth_farthest --train.batch-size 0", "train.batch_size must be an integer of"),
     (
         "nth_farthest --train.learning-rate nan",
-        "train.learning_rate must be positive, at most 3.4e+38, not nan",
+        "train.learning_rate must be in [1.2e-38, 3.4e+38], not nan",
     ),
     ("nth_farthest --train.clip-norm x", "--train.clip-norm takes FLOAT|None, not 'x'"),
     (
@@ -321,7 +324,7 @@ BAD_WORDS = [
     ("nth_farthest --tf3", "unknown flag '--tf3'; did you mean '--tf32'?"),
     (
         "program_evaluation --data.length 0",
-        "data.length must be from 1 to 18 digits, not 0",
+        "data.length must be in [1, 18], not 0",
     ),
     ("--resume", "--resume needs a run directory"),
     ("--resume nowhere", "cannot read nowhere/config.json: No such file or directory"),

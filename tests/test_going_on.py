@@ -11,7 +11,7 @@ import signal
 
 import numpy as np
 import pytest
-from rankhelp import all_well, on_ranks
+from rankhelp import ALONE, all_well, on_ranks
 from tinyruns import STEPS, TINY, fresh_directory
 from tinytasks import (
     TRAIN,
@@ -30,7 +30,7 @@ from tinytasks import (
 from tinyrmc.cli import train
 from tinyrmc.errors import RunError
 from tinyrmc.runs.run import Run
-from tinyrmc.training import ranks, workers
+from tinyrmc.training import workers
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.trainer import NonFinite
 
@@ -265,7 +265,7 @@ def test_epochs_are_the_same_for_workers_and_ranks(make_trainer):
     for last in ["drop", "fill"]:
         with fresh_directory():
 
-            def gradients(ranks=ranks.Ranks(), workers=1, processes=False):  # noqa: B008
+            def gradients(ranks=ALONE, workers=1, processes=False):
                 trainer = ranks.trainer(finite(last), 3, workers, processes=processes)
                 found = []
                 for _ in range(5):

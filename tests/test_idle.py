@@ -9,7 +9,7 @@ def check(task, preset, words, says, capsys):
     kind = load_task(task).Task
     usual = kind.presets[preset][1]
     config, _ = parse_words(task, preset, usual, Options(), words.split())
-    train._note_unused(kind(config), preset)
+    train._note_unused(kind(config), usual)
     told = capsys.readouterr().err
     assert told.startswith(f"note: without effect {says}") if says else not told
 

@@ -52,7 +52,7 @@ def test_a_configuration_of_another_version_names_the_field():
         (lambda values: values.pop("data"), r"config\.data is missing"),
         (
             lambda values: values["train"].update(steps=-1),
-            r"config\.train cannot be used: train\.steps must be positive",
+            r"config\.train cannot be used: train\.steps must be an integer",
         ),
         (
             lambda values: values["train"].update(steps="9"),

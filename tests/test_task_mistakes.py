@@ -218,12 +218,6 @@ def test_what_a_task_gives_is_checked(mistaken, refused):
             "Config.sizes: tuple[tuple[int, ...], ...] cannot be a flag",
         ),
         (
-            "    numbers: int = 2",
-            "    where: Path | None = None\n    numbers: int = 2",
-            "Config.where: it is a path, which says where something lies and not what "
-            "is computed; write where: Path | None = field(default=None, metadata=",
-        ),
-        (
             "def build(self, seed)",
             "def make(self, seed)",
             "cannot be imported: ImportError: its class Task lacks build",

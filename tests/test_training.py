@@ -366,20 +366,20 @@ NAN, INF = float("nan"), float("inf")
 REFUSED = [
     (
         {"learning_rate": NAN},
-        "learning_rate must be positive, at most 3.4e+38, not nan",
+        "learning_rate must be in [1.2e-38, 3.4e+38], not nan",
     ),
     (
         {"learning_rate": INF},
-        "learning_rate must be positive, at most 3.4e+38, not inf",
+        "learning_rate must be in [1.2e-38, 3.4e+38], not inf",
     ),
     (
         {"learning_rate": 1e39},
-        "learning_rate must be positive, at most 3.4e+38, not 1e",
+        "learning_rate must be in [1.2e-38, 3.4e+38], not 1e",
     ),
     ({"clip_norm": NAN}, "clip_norm must be positive, from 1.2e-38, or None, not nan"),
-    ({"checkpoint_minutes": -1.0}, "checkpoint_minutes must be at least 0, not -1.0"),
-    ({"checkpoint_minutes": NAN}, "checkpoint_minutes must be at least 0, not nan"),
-    ({"warmup_steps": -1}, "warmup_steps must be at least 0, not -1"),
+    ({"checkpoint_minutes": -1.0}, "checkpoint_minutes must be in [0, inf], not -1.0"),
+    ({"checkpoint_minutes": NAN}, "checkpoint_minutes must be in [0, inf], not nan"),
+    ({"warmup_steps": -1}, "warmup_steps must be in [0, inf], not -1"),
     ({"cosine_fraction": 1.5}, "cosine_fraction must be in [0, 1], not 1.5"),
     ({"momentum": 1.0}, "momentum must be in [0, 1), not 1.0"),
     ({"beta1": -0.1}, "beta1 must be in [0, 1), not -0.1"),

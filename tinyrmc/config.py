@@ -247,6 +247,19 @@ def check_least(owner: str, config: Any, *names: str, least: int = 1) -> None:
             )
 
 
+def check_within(owner: str, config: Any, interval: str, *names: str) -> None:
+    """ValueError unless the fields of these names are in the interval, or None.
+
+    interval: as in "[0, 1)", which has 0 and not 1.
+    """
+    low, high = map(float, interval[1:-1].split(","))
+    for name in names:
+        value = getattr(config, name)
+        ends = [low] * (interval[0] == "[") + [high] * (interval[-1] == "]")
+        if not (value is None or low < value < high or value in ends):
+            raise ValueError(f"{owner}.{name} must be in {interval}, not {value}")
+
+
 # --- Flags ----------------------------------------------------------------------------
 
 

@@ -87,6 +87,7 @@ def _train(words: list[str], ranks: Any = None) -> int:
             _announce(trainer, described, options)
             run = _new_run(trainer, described, options, ranks)
             held.enter_context(run.writing())
+            _note_unused(task, task.presets[described["preset"]][1])
         else:
             lines = run.metrics()
             last = (lines or [{}])[-1]
@@ -378,9 +379,13 @@ def _announce(trainer: Trainer, described: dict, options: Options) -> None:
     for note in notes:
         print(f"  note      {note}")
     print(end="", flush=True)  # if this fails, there is no run yet
-    for where, idle in idle_fields(trainer.task).items():
+
+
+def _note_unused(task: Task, usual: Any) -> None:
+    """Tell of settings that were given and make no difference."""
+    for where, idle in idle_fields(task).items():
         of = {name: operator.attrgetter(name) for name in idle}
-        given = [name for name in idle if of[name](config) != of[name](preset)]
+        given = [name for name in idle if of[name](task.config) != of[name](usual)]
         if given:
             print(f"note: without effect {where}: {', '.join(given)}", file=sys.stderr)
 

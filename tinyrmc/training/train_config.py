@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
@@ -12,13 +11,13 @@ import numpy as np
 
 from .. import optim
 from ..autograd.engine import Parameter
-from ..config import ADDED, check_values
+from ..config import ADDED, check_least, check_values, check_within
 
 # Examples that one worker takes at a time on a CPU: more are no faster, and take more
 # memory.
 PIECE = 128
 
-LARGEST = float(np.finfo(np.float32).max)  # parameters are float32
+LARGEST = 3.4e38  # parameters are float32
 # settings that one optimizer, or two, make use of
 BELONG = {
     "momentum": ("sgd",),
@@ -99,25 +98,13 @@ class TrainConfig:
 
     def __post_init__(self):
         check_values(self, "train")
-        least = float(np.finfo(np.float32).tiny)
-        for names, low, high, wanted in (
-            ("learning_rate", least, LARGEST, f"positive, at most {LARGEST:.1e}"),
-            ("steps batch_size log_every evaluate_every", 1, math.inf, "positive"),
-            ("nonfinite_limit micro_batch_size", 1, math.inf, "positive"),
-            (
-                "clip_norm epsilon",
-                least,
-                LARGEST,
-                f"positive, from {least:.1e}, or None",
-            ),
-            ("momentum beta1 beta2 rms_decay", 0, math.nextafter(1, 0), "in [0, 1)"),
-            ("checkpoint_minutes warmup_steps", 0, math.inf, "at least 0"),
-            ("cosine_fraction", 0, 1, "in [0, 1]"),
-        ):
-            for name in names.split():
-                value = getattr(self, name)
-                if value is not None and not low <= value <= high:
-                    raise ValueError(f"train.{name} must be {wanted}, not {value!r}")
+        check_least("train", self, "steps", "batch_size", "log_every", "evaluate_every")
+        check_least("train", self, "nonfinite_limit", "micro_batch_size")
+        check_within("train", self, "[0, inf]", "warmup_steps", "checkpoint_minutes")
+        of_float32 = f"[{np.finfo(np.float32).tiny:.2g}, {LARGEST}]"
+        check_within("train", self, of_float32, "learning_rate", "clip_norm", "epsilon")
+        check_within("train", self, "[0, 1)", "momentum", "beta1", "beta2", "rms_decay")
+        check_within("train", self, "[0, 1]", "cosine_fraction")
         if self.evaluate_every % self.log_every:
             raise ValueError(
                 f"train.evaluate_every ({self.evaluate_every}) must be a multiple of "

@@ -34,7 +34,7 @@ import numpy as np
 
 from ...autograd import primitives as p
 from ...backend import Array, namespace, to_device, to_host
-from ...config import check_values
+from ...config import check_least, check_values, check_within
 from ...cores.agent import KERNELS, Agent, AgentConfig
 from ...cores.config import describe
 from ...cores.core import State, state_arrays, state_of
@@ -88,17 +88,10 @@ class LearningConfig:
 
     def __post_init__(self):
         check_values(self, "agent")
-        for names, low, high in (
-            ("unroll", 1, math.inf),
-            ("lag entropy_cost value_cost reward_scale", 0, 1e30),
-            ("discount gae_lambda", 0, 1),
-        ):
-            for name in names.split():
-                if not low <= getattr(self, name) <= high:
-                    raise ValueError(
-                        f"agent.{name} must be from {low} to {high}, not "
-                        f"{getattr(self, name)}"
-                    )
+        check_least("agent", self, "unroll")
+        costs = "lag", "entropy_cost", "value_cost", "reward_scale"
+        check_within("agent", self, "[0, 1e30]", *costs)
+        check_within("agent", self, "[0, 1]", "discount", "gae_lambda")
         if self.algorithm == "a2c" and self.lag:
             raise ValueError(
                 f"agent.lag {self.lag} needs a correction, and agent.algorithm a2c "
