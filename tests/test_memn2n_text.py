@@ -22,7 +22,6 @@ from tinyrmc.backend import to_host
 from tinyrmc.cores.memn2n import TextMemN2N
 from tinyrmc.errors import UserError
 from tinyrmc.fused import plain
-from tinyrmc.training.texts import stretches
 
 V, D, N, HOPS = 13, 6, 7, 3
 
@@ -244,7 +243,7 @@ def test_on_a_device_nothing_waits_and_single_precision_stays():
 
 def test_an_epoch_brings_each_word_with_all_that_comes_before_it_once():
     text = np.arange(100, 203)
-    stream = stretches(text, lanes=4, window=6, before=9, seed=1)
+    stream = lm.stretches(text, lanes=4, window=6, before=9, seed=1)
     assert stream.count == 16  # of 93 words, the last 3 with 3 that are there already
     epochs = []
     for epoch in range(2):
@@ -284,8 +283,10 @@ def test_a_stretch_has_the_gradient_of_its_words_alone():
 
 def test_a_text_without_room_for_a_stretch_is_refused():
     with pytest.raises(UserError, match=r"11 tokens, too few for stretches of 12"):
-        stretches(np.zeros(11, np.int32), 1, window=5, before=6, seed=0)
-    assert stretches(np.zeros(12, np.int32), 1, window=5, before=6, seed=0).count == 1
+        lm.stretches(np.zeros(11, np.int32), 1, window=5, before=6, seed=0)
+    assert (
+        lm.stretches(np.zeros(12, np.int32), 1, window=5, before=6, seed=0).count == 1
+    )
 
 
 # --- The task -------------------------------------------------------------------------

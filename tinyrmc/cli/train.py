@@ -103,9 +103,7 @@ def _train(words: list[str], ranks: Any = None) -> int:
                     return 0
             run = _resumed(run, described, trainer, arrays, state)
             _announce(trainer, described, options)
-        launch = ranks.launch(python()) if ranks else f"{python()} -m"
-        resume = f"{launch} tinyrmc.train --resume {shlex.quote(str(run.path))}"
-        return _run(trainer, run, options.max_minutes, interrupt, resume)
+        return _run(trainer, run, options.max_minutes, interrupt, ranks)
 
 
 def listing() -> str:
@@ -315,7 +313,7 @@ def _run(
     run: Run,
     max_minutes: float | None,
     interrupt: Interrupt,
-    resume: str,
+    ranks: Any,
 ) -> int:
     """Train, report."""
     task = trainer.task
@@ -332,6 +330,8 @@ def _run(
     finally:
         progress.close()
         trainer.close()
+    launch = ranks.launch(python()) if ranks else f"{python()} -m"
+    resume = f"{launch} tinyrmc.train --resume {shlex.quote(str(run.path))}"
     if end.startswith("SIG"):
         said = f"{end} at step {trainer.step:,}: saved."
         try:

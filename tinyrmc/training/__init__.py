@@ -7,12 +7,12 @@ trains: `Trainer`, a step at a time, or `run_training`, a whole run, with a `Lis
 Read on in this order: `task.py`, `trainer.py`, `loop.py`.
 """
 
-import importlib
-
 from .discovery import TaskError
 from .loop import Listener, run_training
 from .pieces import MetricAccumulator
+from .schedules import Plateau, staircase
 from .streams import Batch, Epochs, Samples, Stream
+from .tables import Curve, HeatMap, Table
 from .task import HELD_OUT_SEED, Task
 from .train_config import PIECE, TrainConfig
 from .trainer import NonFinite, Trainer
@@ -38,15 +38,3 @@ __all__ = [
     "run_training",
     "staircase",
 ]
-
-# what only some tasks need
-_SELDOM = {
-    **dict.fromkeys(("Plateau", "staircase"), "schedules"),
-    **dict.fromkeys(("Curve", "HeatMap", "Table"), "tables"),
-}
-
-
-def __getattr__(name):
-    if name not in _SELDOM:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_SELDOM[name]}", __name__), name)

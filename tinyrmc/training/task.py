@@ -1,7 +1,7 @@
 """What a task gives to the training loop.
 
 A task file defines a class `Task`. Give it `presets`, `build`, `draw` and `loss`; the
-rest has sensible defaults. `streams.py`, `texts.py` and `schedules.py` have pieces to
+rest has sensible defaults. `streams.py` and `schedules.py` have pieces to
 build a task from.
 
 Whatever else a task can do, commands find by the name of the method, and a task that

@@ -19,6 +19,7 @@ train together by what `ranks.py` puts around it.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ from .workers import CAN_FORK, GIL, Workers, available_cores, shared_zeros
 # more than it saves.
 WORTHWHILE = 300_000
 # no machine gains from more workers, and few could hold them
-MOST_WORKERS = max(256, 4 * available_cores())
+MOST_WORKERS = max(256, 4 * (os.cpu_count() or 1))
 
 
 class NonFinite(RunError):
@@ -474,31 +475,31 @@ class Trainer:
         RunError if they are not of such a run.
         """
         with fitting("cannot be resumed", "; start a new run"):
-            self._restore(arrays, state)
-
-    def _restore(self, arrays: dict, state: dict) -> None:
-        self.close()  # processes must start from the restored state
-        # first of all: another text would not fit the parameters either
-        self.task.load_state(state["task"])
-        self.model.load_parameters(finite_parameters(arrays))
-        own, kept = self.optimizer.state(), under("optimizer/", arrays)
-        if kept.keys() != own.keys():
-            raise ValueError(
-                f"its optimizer has the state {', '.join(kept)}, and "
-                f"{type(self.optimizer).__name__} has {', '.join(own)}"
-            )
-        self.optimizer.load_state(kept)
-        self.step, self.seconds = state["step"], float(state["seconds"])
-        was = {"fresh": "is_first", "queue/fresh": "queue/is_first"}  # agents' before
-        carry = under("carry/", arrays).items()
-        self._restore_carry({was.get(name, name): x for name, x in carry})
-        window = {name: (total, n) for name, (total, n) in state["window"].items()}
-        self.window = self._accumulator(window)
-        self.skipped[...], self.first_skipped[...] = state["skipped"]
-        self._steps[...] = self.step
-        if self._cuda_graph:
-            self._cuda_graph.forget()
-        self.stream.load_state(state["stream"])
+            self.close()  # processes must start from the restored state
+            # first of all: another text would not fit the parameters either
+            self.task.load_state(state["task"])
+            self.model.load_parameters(finite_parameters(arrays))
+            own, kept = self.optimizer.state(), under("optimizer/", arrays)
+            if kept.keys() != own.keys():
+                raise ValueError(
+                    f"its optimizer has the state {', '.join(kept)}, and "
+                    f"{type(self.optimizer).__name__} has {', '.join(own)}"
+                )
+            self.optimizer.load_state(kept)
+            self.step, self.seconds = state["step"], float(state["seconds"])
+            was = {
+                "fresh": "is_first",
+                "queue/fresh": "queue/is_first",
+            }  # agents' before
+            carry = under("carry/", arrays).items()
+            self._restore_carry({was.get(name, name): x for name, x in carry})
+            window = {name: (total, n) for name, (total, n) in state["window"].items()}
+            self.window = self._accumulator(window)
+            self.skipped[...], self.first_skipped[...] = state["skipped"]
+            self._steps[...] = self.step
+            if self._cuda_graph:
+                self._cuda_graph.forget()
+            self.stream.load_state(state["stream"])
 
     def _restore_carry(self, whole: dict) -> None:
         self.carry = Carry(self.shares.pieces, self.step)
