@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import os
-import stat
 import typing
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,18 +46,14 @@ def explained(action: str, remedy: str) -> Iterator[None]:
 # --- Reading --------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def opened(path: str | Path) -> Iterator[BinaryIO]:
+def opened(path: str | Path) -> BinaryIO:
     """A regular file, open for reading.
 
     OSError for anything else: a pipe or a device might never end.
     """
-    # without O_NONBLOCK, opening a pipe would wait for somebody to write to it
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    with open(os.open(path, flags), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        yield file
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return open(path, "rb")
 
 
 def read_whole(path: str | Path) -> bytes:
