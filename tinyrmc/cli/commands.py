@@ -279,6 +279,26 @@ def from_flags(default: Any, flags: argparse.Namespace, prefix: str = "") -> Any
 # --- The words that train a task ------------------------------------------------------
 
 
+def task_and_preset(names: Sequence[str]) -> tuple[Any, str]:
+    """The class `Task` that the first word names, and the preset of the second; without
+    one, the first. UsageError if there is none of that name.
+    """
+    from ..training.discovery import load_task
+
+    if not names:
+        raise UsageError(
+            f"the first word must be a task; `{program('train')}` lists them"
+        )
+    kind = load_task(names[0]).Task
+    preset = names[1] if len(names) > 1 else next(iter(kind.presets))
+    if preset not in kind.presets:
+        raise UsageError(
+            f"unknown preset {preset!r} of {names[0]} ({', '.join(kind.presets)})"
+            f"{nearest(preset, kind.presets)}"
+        )
+    return kind, preset
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
     """How and where to run; what is computed is the task's own configuration."""

@@ -62,6 +62,7 @@ from .commands import (
     parse_words,
     program,
     python,
+    task_and_preset,
 )
 
 
@@ -166,22 +167,13 @@ def _earlier(options, others: list[str]) -> Run:
 
 def _described(names: list[str], options, flags: list[str]) -> dict:
     """The config.json of a new sweep."""
-    if not names:
-        raise UsageError(
-            f"the first word must be a task; `{program('train')}` lists them"
-        )
     single = {"--seed": "--seeds", "--max-minutes": "--budget-minutes"}
     for flag in (word.partition("=")[0] for word in flags):
         if flag in single:
             raise UsageError(f"{flag} is for one run; a sweep takes {single[flag]}")
-    kind = discovery.load_task(names[0]).Task
+    kind, asked = task_and_preset(names)
     preset, grid = read_grid(kind, options.grid)
-    preset = names[1] if len(names) > 1 else preset or next(iter(kind.presets))
-    if preset not in kind.presets:
-        raise UsageError(
-            f"unknown preset {preset!r} of {names[0]} ({', '.join(kind.presets)})"
-            f"{nearest(preset, kind.presets)}"
-        )
+    preset = asked if len(names) > 1 else preset or asked
     seeds = (options.seeds or "0").split(",")
     if not all(map(str.isdecimal, seeds)) or len({*map(int, seeds)}) < len(seeds):
         raise UsageError(

@@ -27,7 +27,7 @@ from .. import __version__
 from ..backend import describe_gpu, has_tf32, use_tf32
 from ..config import require_same, to_json, words_of
 from ..cores.config import CoreConfig, sizes
-from ..errors import RunError, UsageError, UserError, counted, nearest
+from ..errors import RunError, UsageError, UserError, counted
 from ..fused import plain
 from ..results.progress import Progress
 from ..results.text import duration, in_words, results_table, terminal_width
@@ -38,7 +38,14 @@ from ..training.loop import Interrupt, run_training
 from ..training.task import Task, idle_fields
 from ..training.trainer import Trainer, check_workers
 from ..training.workers import LAUNCHERS
-from .commands import Options, leading_names, parse_words, program, python
+from .commands import (
+    Options,
+    leading_names,
+    parse_words,
+    program,
+    python,
+    task_and_preset,
+)
 
 # what a resumed run takes from its environment.json
 PLACES = "device", "graph", "tf32", "plain"
@@ -143,21 +150,11 @@ def _resumed_path(words: list[str]) -> tuple[str | None, list[str]]:
 def _new_request(words: list[str]) -> tuple[Task, dict, Options]:
     """(the task, what config.json says of it, how and where to run)."""
     names, words = leading_names(words)
-    if not names:
-        raise UsageError(
-            f"the first word must be a task; `{program('train')}` lists them"
-        )
-    word, kind = names[0], discovery.load_task(names[0]).Task
-    preset = names[1] if len(names) > 1 else next(iter(kind.presets))
-    if preset not in kind.presets:
-        raise UsageError(
-            f"unknown preset {preset!r} of {word} ({', '.join(kind.presets)})"
-            f"{nearest(preset, kind.presets)}"
-        )
+    kind, preset = task_and_preset(names)
     usual = kind.presets[preset][1]
-    config, options = parse_words(word, preset, usual, Options(), words)
+    config, options = parse_words(names[0], preset, usual, Options(), words)
     own = {"preset": preset, "seed": options.seed}
-    described = discovery.stored(word) | own | to_json(config)
+    described = discovery.stored(names[0]) | own | to_json(config)
     return kind(config), described, options
 
 
