@@ -282,8 +282,8 @@ def _smaller_vectors(group: dict[str, Any]) -> str:
     elif data.get("stage_shares"):
         row += ", the same steps on each rung"
     told = "objects", "dimensions", *RENAMED, *RENAMED.values()
-    told = {word.replace("_", "-") for word in told}
-    return row + _in_code(flags(group, "data", told))
+    words = {word.replace("_", "-") for word in told}
+    return row + _in_code(flags(group, "data", words))
 
 
 def _as_ours_was(groups: list[dict[str, Any]], row: str) -> str:

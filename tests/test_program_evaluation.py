@@ -348,7 +348,7 @@ def test_impossible_data_is_refused():
             r"data\.operations holds 'pair'; style release has",
         ),
         ({"patience": 1}, r"data\.patience must be an integer of at least 2"),
-        ({"threshold": 0.0}, r"data\.threshold positive, not 10 and 0\.0"),
+        ({"threshold": 0.0}, r"data\.threshold must be in \(0, inf\), not 0\.0"),
         (
             {"length": 1, "curriculum": "naive"},
             r"data\.curriculum naive has no level to climb",

@@ -401,11 +401,11 @@ def test_first_difference_names_the_field_and_both_values():
     )
     assert (
         first_difference({"a": {}}, {"a": {"b": 1}})
-        == "a.b: no such field so far, 1 asked for"
+        == "a.b: 'no such field' so far, 1 asked for"
     )
     assert (
         first_difference({"a": {"b": 1}}, {"a": {}})
-        == "a.b: 1 so far, no such field asked for"
+        == "a.b: 1 so far, 'no such field' asked for"
     )
     assert first_difference({"a": {"b": 1}}, {"a": 2}) is not None
     assert first_difference({"rungs": [[3, 2]]}, {"rungs": [[3, 4]]}) is not None

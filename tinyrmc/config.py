@@ -394,11 +394,7 @@ def first_difference(saved: dict, asked: dict) -> str | None:
     """
     ours, theirs = (dict(_leaves(json.loads(json_text(x)))) for x in (saved, asked))
     for name in ours | theirs:
-        if name not in theirs:
-            return f"{name}: {ours[name]!r} so far, no such field asked for"
-        if name not in ours:
-            return f"{name}: no such field so far, {theirs[name]!r} asked for"
-        one, other = ours[name], theirs[name]
+        one, other = (values.get(name, "no such field") for values in (ours, theirs))
         if one != other and json_text(one) != json_text(other):  # NaN is not NaN
             return f"{name}: {one!r} so far, {other!r} asked for"
     return None

@@ -273,7 +273,8 @@ def _new_run(trainer: Trainer, described: dict, options: Options, ranks: Any) ->
         machine |= {"tf32": options.tf32, "graph": options.graph}
         machine |= describe_gpu(trainer.xp)
     if ranks:
-        command = machine["command"].replace("python -m", ranks.launch(), 1)
+        launch = f"mpiexec -n {ranks.size} python -m mpi4py -m"
+        command = machine["command"].replace("python -m", launch, 1)
         machine |= {"mpi": ranks.name, "command": command}
     name = f"{described['task']}-{described['preset']}"
     kind = ranks.run if ranks else Run
@@ -327,8 +328,8 @@ def _run(
     finally:
         progress.close()
         trainer.close()
-    launch = ranks.launch(python()) if ranks else f"{python()} -m"
-    resume = f"{launch} tinyrmc.train --resume {shlex.quote(str(run.path))}"
+    launch = f"mpiexec -n {ranks.size} {python()} -m mpi4py" if ranks else python()
+    resume = f"{launch} -m tinyrmc.train --resume {shlex.quote(str(run.path))}"
     if end.startswith("SIG"):
         said = f"{end} at step {trainer.step:,}: saved."
         try:

@@ -107,20 +107,15 @@ def lines_of(run: Run, task: Task) -> list[dict[str, Any]]:
         wrong = wrong or misfit(numbers, dict.fromkeys(names, float | None))
         if wrong:
             raise run.bad_line(number, f"is not a line of metrics: {wrong}")
-    _require_order(run, task, lines)
+    for number, (before, line) in enumerate(itertools.pairwise(lines), start=2):
+        back = line["step"] < before["step"]
+        if back or (line["step"] > before["step"] and task.finished(before["step"])):
+            says = f"is of step {line['step']}, after step {before['step']}"
+            raise run.bad_line(number, says)
     if (state := run.load_state()) is not None:
         _require_own(run, state)
         require_metrics(run, state)
     return lines
-
-
-def _require_order(run: Run, task: Task, lines: list[dict[str, Any]]) -> None:
-    """RunError for a line of a step before that of the line above, or after the end."""
-    for number, (last, line) in enumerate(itertools.pairwise(lines), start=2):
-        before, step = last["step"], line["step"]
-        if step < before or (step > before and task.finished(before)):
-            where = f"step {before}" if step < before else f"the end, step {before}"
-            raise run.bad_line(number, f"is of step {step}, after {where}")
 
 
 def text_of(run: Run) -> int | None:

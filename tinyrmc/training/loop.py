@@ -203,7 +203,7 @@ class _Loop:
                 if elapsed >= self.limit or stopped or late:
                     return
                 due = elapsed - self.saved >= 60 * self.config.checkpoint_minutes
-                if due and self.steady():
+                if due and int(trainer.skipped) == self.skipped:
                     self.save()
                     self.saved = elapsed
         except WorkerLost as error:
@@ -254,17 +254,11 @@ class _Loop:
         self._log(trainer.place() | trainer.means() | place | found)
         return True
 
-    def steady(self) -> bool:
-        """Whether no update was skipped since the last line (waits for the device).
-
-        Where some were, what is saved may be as bad as what comes.
-        """
-        return int(self.trainer.skipped) == self.skipped
-
     def save(self, last: int = 0) -> None:
         """A checkpoint, which answers for all lines of metrics.
 
-        One of the two that are kept was taken in a steady state.
+        One of the two that are kept was taken in a steady state, when no update had
+        been skipped since the last line: else it may be as bad as what comes.
 
         last: how many lines came after the newest checkpoint. This one replaces that,
             and they are cut off when the run goes on.
@@ -272,7 +266,7 @@ class _Loop:
         self.trainer.require_finite()  # so that a bad state never replaces a good one
         arrays, state = self.trainer.arrays(), self.trainer.state()
         state |= {"lines": self.lines - last, "run": self.run.config}
-        state["steady"] = self.steady()
+        state["steady"] = int(self.trainer.skipped) == self.skipped
         state["metrics"] = [self.lines, self.run.checksum(self.lines)]
         self.run.save(arrays, state, instead=bool(last) or not self.good)
         self.good, self.kept = state["steady"], self.trainer.step

@@ -5,22 +5,18 @@ or on several.
 
 Every rank holds the whole network and takes every step. Each draws and differentiates
 its own pieces of a batch; one Allreduce adds up the flat gradients, and the same update
-follows everywhere. So there is no master, and nothing is sent but gradients and short
-messages. All ranks read the same files; rank 0 alone writes and prints. An error on one
-rank ends all of them: that is what `-m mpi4py` is for.
+follows everywhere. All ranks read the same files; rank 0 alone writes and prints. An
+error on one rank ends all of them: that is what `-m mpi4py` is for.
 
-All of that is here, around the path of a run on one machine: `RankTrainer` is a
-`Trainer` whose steps end in a meeting. NumPy buffers and JSON pass between ranks, never
-pickle.
-
-MPI recommends, but does not promise, that all ranks get the same sums, and each
-computes the gradient's norm with its own BLAS. So before training, and whenever a
-checkpoint is saved, the ranks compare their parameters, to the last bit.
+MPI recommends, but does not promise, that all ranks get the same sums. So before
+training, and whenever a checkpoint is saved, they compare their parameters, to the last
+bit.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -40,14 +36,9 @@ class Ranks:
     """All ranks of MPI's world, for a `with` block in which all of them do the same.
 
     rank, size: which one this is, and how many there are. Only rank 0 prints.
-    name: that of the MPI library, and its version.
     local_rank: how many ranks before this one are on the same machine.
-    cores: how many cores each rank has, on the machine where they have fewest; cores
-        that several ranks may use are divided among them.
-    run: what the directory of a run is here.
-
-    Args:
-        mpi: the module mpi4py.MPI.
+    cores: how many cores each rank has, on the machine where they have fewest.
+    run, trainer: what the directory of a run is here, and what a `Trainer`.
     """
 
     def __init__(self, mpi: Any):
@@ -66,6 +57,7 @@ class Ranks:
         self.cores = max(1, min(shares))
         machines = [machine for machine, _ in places]
         self.local_rank = machines[: self.rank].count(machines[self.rank])
+        self.trainer = functools.partial(RankTrainer, self)
         self._muted = contextlib.ExitStack()
 
     def add_up(self, array: Any) -> None:
@@ -74,16 +66,6 @@ class Ranks:
         self.comm.Allreduce(self._mpi.IN_PLACE, host)
         if host is not array:
             array[...] = to_device(host, namespace(array))
-
-    def trainer(self, *arguments: Any, **options: Any) -> Trainer:
-        """A `Trainer`, which takes its steps together with those of all ranks."""
-        return RankTrainer(self, *arguments, **options)
-
-    def launch(self, python: str = "python") -> str:
-        """What comes before the name of a module on a command line that starts it on as
-        many ranks.
-        """
-        return f"mpiexec -n {self.size} {python} -m mpi4py -m"
 
     def __enter__(self) -> Ranks:
         if self.rank > 0:
@@ -124,10 +106,7 @@ class Onlooker(Run):
 
 
 class RankTrainer(Trainer):
-    """A Trainer for each of several ranks, all made alike.
-
-    All ranks call every method, in the same order.
-    """
+    """A Trainer on each of several ranks: all call every method, in the same order."""
 
     def __init__(self, together: Ranks, *arguments: Any, **options: Any):
         self.together, self.comm = together, together.comm
@@ -188,9 +167,8 @@ class RankTrainer(Trainer):
 def launched() -> Ranks | None:
     """The ranks that mpiexec or srun has started this program on; None if it is alone.
 
-    LaunchError if there is no MPI library, and for ranks that do not know of each
-    other: they would train the same network once each. They know through `-m mpi4py`,
-    and only if its MPI is the launcher's.
+    LaunchError for ranks that do not know of each other, and would train the same
+    network once each. They know through `-m mpi4py`, if its MPI is the launcher's.
     """
     remedy = "pip install 'tinyrmc[mpi]'"
     if "mpi4py.run" in sys.modules:

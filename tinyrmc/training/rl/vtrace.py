@@ -60,8 +60,8 @@ def targets(
         clip_pg_rho: bound on the ratio of the advantages.
         lambda_: from 0, one step ahead, to 1.
 
-    ValueError or TypeError names an argument of another shape or dtype, and a clip or
-    lambda out of range.
+    ValueError names an argument of another shape or dtype, and a clip or lambda out of
+    range.
     """
     log_rhos, discounts, rewards, values, bootstrap = _checked(
         log_rhos=log_rhos,
@@ -110,9 +110,8 @@ def _checked(**arguments: Array | Tensor) -> list[Array]:
     for name, array in arrays.items():
         wanted = shape[1:] if name == "bootstrap" else shape
         if array.shape != wanted or array.dtype != dtype:
-            kind = ValueError if array.shape != wanted else TypeError
-            raise kind(
-                f"vtrace: {name} must be {dtype}{list(wanted)}, as the rewards are "
-                f"{dtype}{list(shape)}, not {array.dtype}{list(array.shape)}"
+            raise ValueError(
+                f"vtrace: {name} must be {dtype}{list(wanted)}, as the rewards are, "
+                f"not {array.dtype}{list(array.shape)}"
             )
     return list(arrays.values())
