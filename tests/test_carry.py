@@ -287,7 +287,9 @@ def test_a_carry_that_cannot_be_is_refused(make_trainer):
 
 def test_a_task_must_say_that_it_carries(make_trainer):
     trainer = make_trainer(carrying(lambda model, b: {"h": b["inputs"]}, False))
-    with pytest.raises(TaskError, match="does not say carries = True; say so, or give"):
+    with pytest.raises(
+        TaskError, match="gives a carry; say carries = True, or give None"
+    ):
         trainer.advance()
 
 

@@ -52,18 +52,21 @@ def is_place(field: dataclasses.Field) -> bool:
     return "place" in field.metadata
 
 
-def fields_of(kind: type, prefix: str = "") -> dict[str, Any]:
+def fields_of(kind: type, prefix: str = "", former: bool = False) -> dict[str, Any]:
     """The fields of a nested dataclass by their dotted names, with their types:
-    {"seed": int, "model.mem_slots": int, ...}.
+    {"seed": int, "model.mem_slots": int, ...}; also by their `former` names.
     """
     found: dict[str, Any] = {}
     hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
         if dataclasses.is_dataclass(hint):
-            found |= fields_of(typing.cast(type, hint), f"{prefix}{field.name}.")
+            inner = typing.cast(type, hint)
+            found |= fields_of(inner, f"{prefix}{field.name}.", former)
         else:
             found[prefix + field.name] = hint
+            if former and "was" in field.metadata:
+                found[prefix + field.metadata["was"]] = hint
     return found
 
 

@@ -223,7 +223,7 @@ def combinations(described: dict) -> tuple[list[Combination], Counter[str]]:
     task, preset, grid = described["task"], described["preset"], described["grid"]
     kind = discovery.load_task_of(described).Task
     _, default = kind.presets[preset]
-    types = fields_of(type(default))
+    types = fields_of(type(default), former=True)
     for field in grid:
         if field not in types:
             near = nearest(field, types)

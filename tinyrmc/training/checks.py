@@ -100,9 +100,11 @@ def check_result(task: Any, result: Any, examples: int | None = None) -> tuple:
         )
     if isinstance(count, int | float) and not count >= 0:
         raise TaskError(f"{loss} must give the count of its losses, not {count}")
-    if carry is not None and not task.carries:
+    if carry is None or examples is None:
+        return result
+    if not task.carries:
         raise TaskError(f"{loss} gives a carry; say carries = True, or give None")
-    for key, x in (carry or {}).items() if examples else ():
+    for key, x in check_given(task, "loss", carry, dict).items():
         if isinstance(x, Tensor) or getattr(x, "shape", ())[:1] != (examples,):
             shape = list(getattr(x, "shape", ()))
             raise TaskError(
