@@ -20,7 +20,6 @@ from tinyrmc.cli.commands import Options, Parser, add_flags, from_flags, parse_w
 from tinyrmc.config import check_values, from_json, to_json
 from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import ConfigError, RunError
-from tinyrmc.runs.files import write_whole
 from tinyrmc.runs.run import Run
 from tinyrmc.training import TrainConfig
 from tinyrmc.training.discovery import load_task
@@ -180,7 +179,7 @@ def test_a_run_from_before_optimizers_could_be_chosen_goes_on(half):
     shutil.copytree(half.path, "old")
     old = Run.open("old")
     arrays, state = old.load()
-    write_whole(old.path / "config.json", json.dumps(older(old.config)).encode())
+    (old.path / "config.json").write_text(json.dumps(older(old.config)))
     old.save(arrays, state | {"run": older(state["run"])})
     for path in ("half", "old"):
         assert train.main(["--resume", path]) == 0

@@ -153,12 +153,6 @@ def test_what_a_task_gives_is_checked(mistaken, refused):
             "Task.loss() must return (sum, count, {metric: (sum, count)}, carry), n",
         ),
         (
-            '"test_accuracy": {',
-            '"accuracy": {',
-            "Task.references() asks for 'accuracy', which evaluation does not give; "
-            "it gives test_loss, test_accuracy",
-        ),
-        (
             '"""how many numbers"""',
             '"""how many numbers"""\n    bits = 6',
             "Config.bits has no type, so it is not a flag; write bits: int = 6, or "

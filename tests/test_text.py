@@ -151,6 +151,8 @@ def test_results_beside_their_floors():
         "test accuracy    50.0 %  25.0 %  100.0 %",
         "test loss        1.2500",
     ]
+    known = {"accuracy": {"floor": 0.25}}  # its author meant that of a set
+    assert "accuracy  not measured  25.0 %" in results_table(metrics, known)
 
 
 def test_the_terminal_says_how_wide_it_is(monkeypatch):

@@ -47,11 +47,6 @@ ADDED = {"added": True}
 PLACE = {"place": True}
 
 
-def is_place(field: dataclasses.Field) -> bool:
-    """Whether a field says where something lies, not what is computed."""
-    return "place" in field.metadata
-
-
 def fields_of(kind: type, prefix: str = "", former: bool = False) -> dict[str, Any]:
     """The fields of a nested dataclass by their dotted names, with their types:
     {"seed": int, "model.mem_slots": int, ...}; also by their `former` names.
@@ -233,7 +228,7 @@ def check_values(config: Any, where: str = "") -> None:
             if isinstance(value, hint):
                 check_values(value, name)
                 continue
-        if not is_place(field) and (wrong := _misfit(value, hint)):
+        if "place" not in field.metadata and (wrong := _misfit(value, hint)):
             raise ValueError(f"{name} {wrong}")
 
 
@@ -282,7 +277,7 @@ def words_of(config: Any, usual: Any, prefix: str = "") -> list[str]:
         value, before = getattr(config, field.name), getattr(usual, field.name)
         if dataclasses.is_dataclass(value):
             words += words_of(value, before, f"{name}.")
-        elif value == before or is_place(field):
+        elif value == before or "place" in field.metadata:
             continue
         elif isinstance(value, bool):
             words.append(flag_of(name, no=not value))
@@ -303,7 +298,7 @@ def to_json(config: Any) -> dict[str, Any]:
     places = {
         field.name: values.pop(field.name)
         for field in dataclasses.fields(config)
-        if is_place(field)
+        if "place" in field.metadata
     }
     kept = {name: path and stored_path(path) for name, path in places.items()}
     return {"config": values, **({"places": kept} if kept else {})}
@@ -321,7 +316,7 @@ def stored_path(path: str | Path) -> str:
 
 def with_places(config: Any, places: Mapping[str, str | None]) -> Any:
     """The configuration with those of its places that `to_json` kept."""
-    known = {field.name for field in dataclasses.fields(config) if is_place(field)}
+    known = type(config).__dataclass_fields__
     changes = {
         name: path and Path(os.path.expanduser(path))
         for name, path in places.items()
@@ -347,7 +342,7 @@ def from_json(kind: type, values: Any, where: str = "config") -> Any:
     values = {before.get(name, name): value for name, value in values.items()}
     for name in {**fields, **values}:
         field = fields.get(name)
-        if field and (name in values or "added" in field.metadata or is_place(field)):
+        if field and (name in values or {"added", "place"} & field.metadata.keys()):
             continue
         raise ConfigError(
             f"{where}.{name} is {'missing' if field else 'unknown'}; the file was "
@@ -355,7 +350,7 @@ def from_json(kind: type, values: Any, where: str = "config") -> Any:
             "a field)"
         )
     for name, value in values.items():
-        hint = str | None if is_place(fields[name]) else hints[name]
+        hint = str | None if "place" in fields[name].metadata else hints[name]
         if dataclasses.is_dataclass(hint):
             built[name] = from_json(typing.cast(type, hint), value, f"{where}.{name}")
             continue

@@ -73,11 +73,6 @@ def is_integer(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def is_switch(value: Any) -> bool:
-    """Whether a value is True or False, Python's or NumPy's."""
-    return isinstance(value, (bool, np.bool_))
-
-
 def is_number(value: Any) -> bool:
     """Whether a value is a real number that a float can hold. It may be infinite."""
     if not (is_integer(value) or isinstance(value, (float, np.floating))):
@@ -106,7 +101,7 @@ def check_number(owner: str, name: str, value: Any) -> float:
 
 def check_switch(owner: str, name: str, value: Any) -> bool:
     """The value, or a TypeError naming the argument unless it is True or False."""
-    if not is_switch(value):
+    if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{owner}: {name} must be True or False, not {value!r}")
     return bool(value)
 
@@ -117,7 +112,7 @@ def check_seed(seed: Any) -> Any:
     TypeError for None, with which NumPy would give other numbers every time, and for
     True and False.
     """
-    if seed is None or is_switch(seed):
+    if seed is None or isinstance(seed, bool | np.bool_):
         raise TypeError(f"a seed must be an integer, such as 0, not {seed!r}")
     return seed
 

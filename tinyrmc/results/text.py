@@ -128,12 +128,12 @@ def results_table(
     """
     labels = [*dict.fromkeys(label for known in references.values() for label in known)]
     rows = [["", "this run", *labels]]
-    for name in metrics:
+    for name in {**metrics, **references}:
         known = references.get(name, {})
-        values = [metrics[name], *map(known.get, labels)]
+        values = [metrics.get(name), *map(known.get, labels)]
         shown = [number(name, value) for value in values]
-        if metrics[name] is None:
-            shown[0] = "not finite"
+        if values[0] is None:
+            shown[0] = "not finite" if name in metrics else "not measured"
         rows.append([name.replace("_", " "), *shown])
     return aligned(rows, width)
 

@@ -125,12 +125,6 @@ def as_json(path: str | Path, value: Any, indent: int | None = None) -> str:
         raise RunError(f"cannot write {path}: {says}") from error
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Replace a file of a run by these bytes, as `written_whole` does."""
-    with written_whole(path) as file:
-        file.write(data)
-
-
 @contextlib.contextmanager
 def written_whole(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
     """A file beside `path`, open for writing; forced to disk and renamed once the body

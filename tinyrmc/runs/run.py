@@ -63,7 +63,7 @@ from .files import (
     read_whole,
     save_arrays,
     unpack,
-    write_whole,
+    written_whole,
 )
 
 # --- The run directory ----------------------------------------------------------------
@@ -306,7 +306,8 @@ class Run:
         checkpoint was taken.
         """
         pieces = self._metrics_bytes().split(b"\n")[:-1][:lines]
-        write_whole(self._metrics_path, b"".join(piece + b"\n" for piece in pieces))
+        with written_whole(self._metrics_path) as file:
+            file.writelines(piece + b"\n" for piece in pieces)
 
     def checksum(self, lines: int) -> int | None:
         """A checksum of the first `lines` lines of metrics, which `require_metrics`
@@ -369,7 +370,8 @@ def _new_directory(root: Path, name: str, path: Path | None) -> Path:
 def _write_object(path: Path, value: Mapping[str, Any]) -> dict[str, Any]:
     """The object as JSON gives it back, with lists for tuples."""
     text = as_json(path, value, indent=2)
-    write_whole(path, text.encode() + b"\n")
+    with written_whole(path) as file:
+        file.write(text.encode() + b"\n")
     return json.loads(text)
 
 
