@@ -175,7 +175,7 @@ def test_a_spoilt_configuration_is_refused(trained, refused):
         (lambda config: config["config"].update(more=1), "config.more is unknown"),
         (
             lambda config: config["config"]["train"].update(steps=-1),
-            "config.train cannot be used: train.steps must be positive",
+            "config.train cannot be used: train.steps must be an integer of",
         ),
     ]:
         with fresh_directory():

@@ -345,7 +345,7 @@ def test_what_a_world_gives_is_checked(refused):
         (
             ENDED,
             "return reward, turned, late, final",
-            "Junction._step() must return an Outcome, not a tuple",
+            "Junction._step() must be an Outcome, not (array",
         ),
         (
             ENDED,
