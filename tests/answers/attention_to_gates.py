@@ -226,12 +226,6 @@ WRONG = {
         lambda x: stable(x.astype(f32)),
         lambda x: np.array([1 / (1 + math.exp(-v)) for v in x]),
     ],
-    g.gate: [
-        lambda x, h, W, U, b: x @ W + h @ U - b,
-        lambda x, h, W, U, b: (x @ W + h @ U + b)[None],
-        lambda x, h, W, U, b: np.tanh(x @ W + h @ U + b),
-        lambda x, h, W, U, b: np.clip(x @ W + h @ U + b, -30, 30),
-    ],
     g.gate_of_every_slot: [
         lambda x, h, W, U, b: np.repeat((x @ W)[:, None], h.shape[1], 1) + b,
         lambda x, h, W, U, b: (x @ W)[:, None] + h.mean(1, keepdims=True) @ U + b,
@@ -243,6 +237,13 @@ WRONG = {
         lambda f, i, b: past(f, i, b, sig=overflowing),
         lambda f, i, b: past(np.clip(f, -30, 30), np.clip(i, -30, 30), b),
         lambda f, i, b: past(f, i, b) + 1e-10,
+    ],
+    g.lstm: [
+        lambda xs, m, h, w, b: g.lstm(xs[::-1], m, h, w, b),
+        lambda xs, m, h, w, b: g.lstm(xs, h, m, w, b),
+        lambda xs, m, h, w, b: g.lstm(xs, m, h, w, 1.0),
+        lambda xs, m, h, w, b: [g.lstm([x], m, h, w, b) for x in xs][-1],
+        lambda xs, m, h, w, b: g.lstm(xs, m, h, w | {"b_j": w["b_i"]}, b),
     ],
     g.forget_bias_for: [
         lambda s, t: math.log(s ** (1 / t)),
@@ -317,11 +318,6 @@ RIGHT = {
     ],
     n.g_psi: [lambda z, L, gain, offset: norm(z + relu_mlp(z, L), gain, offset)],
     g.sigmoid: [stable, lambda x: 1 / (1 + np.exp(-x)), lambda x: np.exp(-np.logaddexp(0, -x))],
-    g.gate: [
-        lambda x, h, W, U, b: np.dot(x, W) + np.dot(h, U) + b,
-        lambda x, h, W, U, b: np.concatenate([x, h]) @ np.concatenate([W, U]) + b,
-        lambda x, h, W, U, b: W.T @ x + U.T @ h + b,
-    ],
     g.gate_of_every_slot: [
         lambda x, h, W, U, b: np.einsum("bd,dg->bg", x, W)[:, None] + np.einsum("bnf,fg->bng", h, U) + b,
         lambda x, h, W, U, b: np.stack([x @ W + h[:, k] @ U + b for k in range(h.shape[1])], axis=1),
@@ -330,6 +326,7 @@ RIGHT = {
         past,
         lambda f, i, b: past(f, i, b, sig=lambda x: 1 / (1 + np.exp(-x))),
     ],
+    g.lstm: [lambda xs, m, h, w, b: g._lstm(xs, m, h, w, b)],
     g.forget_bias_for: [
         lambda share, steps: -math.log(share ** (-1 / steps) - 1),
         lambda share, steps: np.log(share ** (1 / steps)) - np.log1p(-(share ** (1 / steps))),

@@ -10,6 +10,8 @@ import numpy as np
 from .attention import softmax
 from .derived import by_complex_step
 from .exercise import exercise, normal
+from .tape import LittleTape
+from .used import used
 
 
 @exercise(
@@ -54,36 +56,6 @@ def _weights(rng, D, F, G):
     return normal(rng, (D, G), (F, G), G)  # W, U, b
 
 
-@exercise(
-    cases=lambda rng: [
-        (*normal(rng, 3, 4), *_weights(rng, 3, 4, 4)),
-        (*normal(rng, 4, 4), *_weights(rng, 4, 4, 4)),
-        (*normal(rng, 1, 2), *_weights(rng, 1, 2, 2)),
-        (1e3 * rng.normal(size=3), rng.normal(size=3), *_weights(rng, 3, 3, 3)),
-    ],
-    hints=[
-        "The paper's W x is x @ W here: x is a row, and W is stored (in, out).",
-        "A sum of three rows, each with one number for every gate.",
-    ],
-    mistakes={
-        "you leave out the bias": lambda x, h, W, U, b: x @ W + h @ U,
-        "you take the sigmoid already: equations 4 to 6 stop before it": (
-            lambda x, h, W, U, b: sigmoid(x @ W + h @ U + b)
-        ),
-        "W and U have changed places": lambda x, h, W, U, b: x @ U + h @ W + b,
-        "you transpose W and U: here they are stored (in, out), and multiply from "
-        "the right": (lambda x, h, W, U, b: x @ W.T + h @ U.T + b),
-    },
-    anysize="x h",
-)
-def gate(x, h, W, U, b):
-    """Equations 4 to 6 for one slot: W x + U h + b.
-
-    x (D,), h (F,), W (D, G), U (F, G), b (G,) -> (G,).
-    """
-    return x @ W + h @ U + b
-
-
 def _memory_cases(rng):
     def case(B, N, D, F, G):
         return *normal(rng, (B, D), (B, N, F)), *_weights(rng, D, F, G)
@@ -91,6 +63,7 @@ def _memory_cases(rng):
     return [
         case(2, 3, 4, 5, 5),
         case(4, 4, 4, 4, 4),
+        case(2, 3, 4, 4, 2),
         case(3, 3, 2, 4, 4),
         case(1, 5, 3, 3, 3),
         case(3, 1, 2, 6, 6),
@@ -111,6 +84,9 @@ def _memory_cases(rng):
         "input of example n": (lambda x, h, W, U, b: x @ W + h @ U + b),
         "you leave out the bias": (
             lambda x, h, W, U, b: gate_of_every_slot(x, h, W, U, 0)
+        ),
+        "W and U have changed places": lambda x, h, W, U, b: (
+            (x @ U)[:, None] + h @ W + b
         ),
         "you take the sigmoid already: equations 4 to 6 stop before it": (
             lambda *case: sigmoid(gate_of_every_slot(*case))
@@ -419,3 +395,107 @@ def forget_bias_for(share, steps):
     """
     p = share ** (1 / steps)
     return math.log(p / (1 - p))
+
+
+# --- An LSTM on the tape --------------------------------------------------------------
+
+
+def squash(o):
+    """The sigmoid of a Node."""
+    y = sigmoid(o.data)
+    return o.tape.record(y, (o,), lambda g: (g * y * (1 - y),))
+
+
+def update(f, i, m, c, forget_bias):
+    """Equation 7 of Nodes."""
+    of = f.data, i.data, m.data, c.data
+    y = keep_and_take(*of, forget_bias)
+    return m.tape.record(y, (f, i, m, c), lambda g: gated_vjp(g, *of, forget_bias))
+
+
+def _on_a_tape(answer, xs, m, h, w, forget_bias):
+    """The last h, and the gradients of the mean of its square."""
+    tape = LittleTape()
+    named = {name: tape.watch(each) for name, each in w.items()}
+    first = tape.watch(m), tape.watch(h)
+    nodes = [tape.watch(x) for x in xs]
+    found = answer(nodes, *first, named, forget_bias)
+    if found is None:
+        return None
+    wanted = [*first, *named.values()]
+    return found.data, tape.gradient((found * found).mean(), wanted)
+
+
+def _sequences(rng):
+    def case(T, B, D, F, forget_bias=1.0):
+        w = {}
+        for gate in "fioj":
+            w[f"W_{gate}"], w[f"U_{gate}"] = normal(rng, (D, F), (F, F))
+            w[f"b_{gate}"] = rng.normal(size=F)
+        xs, m, h = normal(rng, (T, B, D), (B, F), (B, F))
+        return [*xs], m, h, w, forget_bias
+
+    return [
+        case(3, 2, 3, 4),
+        case(1, 3, 3, 3, forget_bias=0.0),
+        case(6, 1, 2, 3, forget_bias=3.0),
+    ]
+
+
+def _lstm(
+    xs,
+    m,
+    h,
+    w,
+    forget_bias,
+    *,
+    bend=lambda j: j.tanh(),
+    show=lambda o, m, old: squash(o) * m.tanh(),
+    order="fioj",
+    bias=True,
+):
+    """The solution and, by its arguments, ways to get it wrong."""
+    for x in xs:
+        f, i, o, j = (x @ w[f"W_{k}"] + h @ w[f"U_{k}"] + w[f"b_{k}"] for k in order)
+        old, m = m, update(f, i, m, bend(j), forget_bias if bias else 0.0)
+        h = show(o, m, old)
+    return h
+
+
+@used(
+    _on_a_tape,
+    cases=_sequences,
+    hints=[
+        'For each x: four pre-activations, such as x @ w["W_f"] + h @ w["U_f"] + '
+        'w["b_f"]. Then the new m, and from the new m the new h.',
+        "update(f, i, m, j.tanh(), forget_bias) is the new m; squash(o) * m.tanh() is "
+        "the new h.",
+    ],
+    mistakes={
+        "you leave out the tanh of j": partial(_lstm, bend=lambda j: j),
+        "you show the memory before the update": partial(
+            _lstm, show=lambda o, m, old: squash(o) * old.tanh()
+        ),
+        "you show the memory without its tanh": partial(
+            _lstm, show=lambda o, m, old: squash(o) * m
+        ),
+        "you leave out the sigmoid of the output gate": partial(
+            _lstm, show=lambda o, m, old: o * m.tanh()
+        ),
+        "the forget and the input gate have changed places": partial(
+            _lstm, order="ifoj"
+        ),
+        "you leave out the forget bias": partial(_lstm, bias=False),
+    },
+)
+def lstm(xs, m, h, w, forget_bias):
+    """An LSTM, which is one slot without attention, on the tape.
+
+    xs a list of Nodes (B, D), m and h Nodes (B, F), w a dict of Nodes: W_f (D, F),
+    U_f (F, F), b_f (F,), and the same for i, o and j -> the last h.
+    """
+    for x in xs:
+        f, i, o, j = (x @ w[f"W_{k}"] + h @ w[f"U_{k}"] + w[f"b_{k}"] for k in "fioj")
+        m = update(f, i, m, j.tanh(), forget_bias)
+        h = squash(o) * m.tanh()
+    return h
