@@ -157,7 +157,7 @@ def test_what_cannot_be_played_is_refused():
         "chess": "invalid choice: 'chess'",
         "": "the following arguments are required: WORLD",
         "box_world --view map": "invalid choice: 'map'",
-        "box_world --seed -1": "--seed must not be negative, not -1",
+        "box_world --seed -1": "--seed must be at least 0, not -1",
         "box_world": "play needs a terminal",
     }.items():
         with pytest.raises(UsageError, match=says):

@@ -375,7 +375,7 @@ BAD_WORDS = {
     "larger --grid model.width=2 --seeds 0,a": "--seeds takes different numbers",
     "larger --grid model.width=2 --seeds 0,00": "--seeds takes different numbers",
     "larger --grid model.width=2 --budget-minutes nan": "must be positive, not nan",
-    "larger --grid model.width=2 --jobs 0": "--jobs must be positive, not 0",
+    "larger --grid model.width=2 --jobs 0": "--jobs must be at least 1, not 0",
     "larger --grid model.width=2 --run file": "file exists already; choose another",
     "--resume": "expected one argument",
     "--resume nowhere": "cannot read nowhere/config.json",

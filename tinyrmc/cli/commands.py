@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import io
 import itertools
+import math
 import os
 import re
 import shlex
@@ -55,6 +56,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise a UsageError, instead of printing and leaving."""
+        message = re.sub("^argument (--[a-z-]+): ", r"\1 ", message)
         raise UsageError(message, f"{self.prog} --help explains")
 
     def parse_args(self, args=None, namespace=None):
@@ -181,6 +183,35 @@ def add_data_dir(
 ) -> None:
     """Give a command that opens runs the flag that says where their data are."""
     parser.add_argument("--data-dir", type=Path, metavar="FOLDER", help=says)
+
+
+def at_least(least: int, kind: Callable = int) -> Callable[[str], Any]:
+    """The argparse type of a number that must not be smaller."""
+
+    def number(word: str) -> Any:
+        if not least <= (value := kind(word)) < math.inf:
+            raise argparse.ArgumentTypeError(f"must be at least {least}, not {word}")
+        return value
+
+    return number
+
+
+def html_file(word: str) -> Path:
+    """The argparse type of a page to be written."""
+    if word.lower().endswith(".html") and Path(word).parent.is_dir():
+        return Path(word)
+    raise argparse.ArgumentTypeError(
+        f"{word}: give a file name that ends in .html, in a folder that exists"
+    )
+
+
+def existing_folder(word: str) -> Path:
+    """The argparse type of a folder to write to."""
+    if Path(word).is_dir():
+        return Path(word)
+    raise argparse.ArgumentTypeError(
+        f"{word} is not a folder; make it first, or name one that exists"
+    )
 
 
 def python() -> str:

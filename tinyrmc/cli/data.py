@@ -37,7 +37,7 @@ from ..corpora.loading import (
 from ..corpora.stories import TASKS, VERSIONS, Babi, babi, how_to_get
 from ..errors import UsageError, nearest
 from ..results.text import aligned, paragraph, terminal_width
-from .commands import Parser, program
+from .commands import Parser, at_least, program
 
 NAMES = (*CORPORA, "babi")
 TITLES = {name: known.title for name, known in CORPORA.items()}
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--data-dir", type=Path, metavar="FOLDER", help=says)
     says = "at most this many words, <eos> and <unk> among them; the most frequent "
     says += "ones of the training text stay, the others become <unk> (default: all)"
-    add("--vocabulary-size", type=int, metavar="WORDS", help=says)
+    add("--vocabulary-size", type=at_least(2), metavar="WORDS", help=says)
     options = parser.parse_args(argv)
     for name in options.corpora:
         if name not in NAMES:
@@ -65,11 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 f"there is no corpus {name!r} (corpora: {', '.join(NAMES)})"
                 f"{nearest(name, NAMES)}"
             )
-    if (size := options.vocabulary_size) is not None:
-        if size < 2:
-            raise UsageError(f"--vocabulary-size must be at least 2, got {size}")
-        if {*options.corpora} <= {"babi"}:
-            raise UsageError("--vocabulary-size is for a text; name one, such as ptb")
+    if options.vocabulary_size is not None and {*options.corpora} <= {"babi"}:
+        raise UsageError("--vocabulary-size is for a text; name one, such as ptb")
     if not options.corpora:
         _list(options.data_dir)
     for k, name in enumerate(options.corpora):

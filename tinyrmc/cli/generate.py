@@ -17,16 +17,14 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import math
 from pathlib import Path
 
 import numpy as np
 
 from ..backend import blas_threads
-from ..config import flag_of
 from ..errors import RunError, UsageError
 from ..training.checkpoints import open_checkpoint, restore_model
-from .commands import Parser, add_data_dir, program
+from .commands import Parser, add_data_dir, at_least, program
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -37,20 +35,17 @@ def main(argv: list[str] | None = None) -> int:
     says = 'the words to go on from; "" begins a new sentence'
     add("prompt", metavar="PROMPT", help=says)
     says = "how many words to write (default: 100)"
-    add("--words", type=int, default=100, metavar="N", help=says)
+    add("--words", type=at_least(1), default=100, metavar="N", help=says)
     says = "below 1: likely words become likelier; 0: the likeliest (default: 1.0)"
-    add("--temperature", type=float, default=1.0, metavar="T", help=says)
+    add("--temperature", type=at_least(0, float), default=1.0, metavar="T", help=says)
     says = "draw among the K likeliest words; 0: among all (default)"
-    add("--top-k", type=int, default=0, metavar="K", help=says)
+    add("--top-k", type=at_least(0), default=0, metavar="K", help=says)
     says = "the same one gives the same text (default: 0)"
-    add("--seed", type=int, default=0, metavar="N", help=says)
+    add("--seed", type=at_least(0), default=0, metavar="N", help=says)
     says = "never write <unk>, which stands for all rare words"
     add("--no-unk", action="store_true", help=says)
     add_data_dir(parser)
     options = parser.parse_args(argv)
-    for name, least in {"words": 1, "top_k": 0, "seed": 0, "temperature": 0}.items():
-        if not least <= (value := getattr(options, name)) < math.inf:
-            raise UsageError(f"{flag_of(name)} must be at least {least}, not {value}")
     task, arrays, state = open_checkpoint(options.run, options.data_dir)
     model, name = restore_model(task, arrays, state), state["run"]["task"]
     if not hasattr(task, "generate"):

@@ -34,7 +34,7 @@ from ..results.episodes import once_more, require_world, think
 from ..runs.files import under
 from ..training.checkpoints import open_checkpoint, restore_model
 from ..training.rl.actors import ActingTask
-from .commands import Parser, program
+from .commands import Parser, at_least, program
 
 WORLDS: dict[str, type[World]] = {"box_world": BoxWorld, "mini_pacman": MiniPacman}
 
@@ -174,15 +174,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     says = "what you see at first (default: %(default)s)"
     add("--view", choices=VIEWS, default=VIEWS[0], help=says)
     says = "the same one and the same keys give the same game (default: 0)"
-    add("--seed", type=int, default=0, metavar="N", help=says)
+    add("--seed", type=at_least(0), default=0, metavar="N", help=says)
     says = "let the agent of this run play, in its run's world: a run directory, "
     says += "checkpoint.npz or weights file"
     add("--agent", type=Path, metavar="RUN", help=says)
     says = "it takes the likeliest action, instead of drawing one from its policy"
     add("--greedy", action="store_true", help=says)
     options = parser.parse_args(argv)
-    if options.seed < 0:
-        raise UsageError(f"--seed must not be negative, not {options.seed}")
     if options.greedy and options.agent is None:
         raise UsageError("--greedy says how an agent plays; give one with --agent")
     if options.agent is None:

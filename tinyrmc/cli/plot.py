@@ -38,7 +38,14 @@ from ..results.text import aligned, paragraph, terminal_width
 from ..training.checkpoints import open_checkpoint, restore_model
 from ..training.rl.actors import ActingTask
 from ..training.tables import Table
-from .commands import Parser, add_data_dir, program
+from .commands import (
+    Parser,
+    add_data_dir,
+    at_least,
+    existing_folder,
+    html_file,
+    program,
+)
 
 TAKES = "run directory, checkpoint.npz or weights file"
 
@@ -98,9 +105,9 @@ def _one_run(name: str, says: str, files: str = "", page: str = "") -> Parser:
         says = f"existing folder for {files}, replaced if they exist (default: the "
         says += "run's directory, or, for a file outside of any, runs/<its name>-"
         says += f"{name})"
-        add("--out", type=Path, metavar="FOLDER", help=says)
+        add("--out", type=existing_folder, metavar="FOLDER", help=says)
     says = f"write a self-contained page {page}to FILE (.html), replaced if it exists"
-    add("--html", type=Path, metavar="FILE", help=says)
+    add("--html", type=html_file, metavar="FILE", help=says)
     add_data_dir(parser)
     return parser
 
@@ -108,22 +115,8 @@ def _one_run(name: str, says: str, files: str = "", page: str = "") -> Parser:
 def _opened(parser: Parser, argv: list[str]) -> tuple[Any, Any, Any, dict]:
     """(options, task, model, checkpoint's state), from the words of a `_one_run`."""
     options = parser.parse_args(argv)
-    html = options.html
-    _require_folder(getattr(options, "out", None))
-    if html and (html.suffix.lower() != ".html" or not html.parent.is_dir()):
-        raise UsageError(
-            f"--html {html}: give a file name that ends in .html, in a folder that "
-            "exists"
-        )
     task, arrays, state = open_checkpoint(options.run, options.data_dir)
     return options, task, restore_model(task, arrays, state), state
-
-
-def _require_folder(out: Path | None) -> None:
-    if out is not None and not out.is_dir():
-        raise UsageError(
-            f"--out {out} is not a folder; make it first, or name one that exists"
-        )
 
 
 def _folder(options: Any, what: str) -> Path:
@@ -144,13 +137,10 @@ def attention_main(argv: list[str]) -> int:
         "attention*.png and attention.json",
     )
     says = "held-out sequences to measure over (default: 10,000)"
-    parser.add_argument("--sequences", type=int, default=10_000, metavar="N", help=says)
+    parser.add_argument(
+        "--sequences", type=at_least(2), default=10_000, metavar="N", help=says
+    )
     options, task, model, state = _opened(parser, argv)
-    if options.sequences < 2:
-        raise UsageError(
-            f"--sequences must be at least 2, not {options.sequences}: each sequence "
-            "is compared with another"
-        )
     run, title = state["run"], title_of(state)
     with blas_threads(1):
         shown = _questions(task, model, run["task"], options.run)
@@ -282,10 +272,9 @@ def analyses_main(argv: list[str]) -> int:
     add("runs", type=Path, nargs="+", metavar="RUN", help=f"{says}of one task")
     says = "existing folder for the pictures, replaced if they exist (default: the "
     says += "run's directory; of several runs the current folder)"
-    add("--out", type=Path, metavar="FOLDER", help=says)
+    add("--out", type=existing_folder, metavar="FOLDER", help=says)
     add_data_dir(parser)
     options = parser.parse_args(argv)
-    _require_folder(options.out)
     found, cores, common = _examine(options.runs, options.data_dir)
     alone = len(options.runs) == 1 and options.runs[0].is_dir()
     folder = options.out or (options.runs[0] if alone else Path())

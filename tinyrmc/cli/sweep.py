@@ -58,6 +58,7 @@ from .commands import (
     Options,
     Parser,
     add_data_dir,
+    at_least,
     leading_names,
     parse_words,
     program,
@@ -77,9 +78,8 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     names, words = leading_names(words)
     options, flags = _parser().parse_known_args(words)
-    for name in "jobs", "budget_minutes":
-        if (value := getattr(options, name)) is not None and not value > 0:
-            raise UsageError(f"{flag_of(name)} must be positive, not {value}")
+    if (minutes := options.budget_minutes) is not None and not minutes > 0:
+        raise UsageError(f"--budget-minutes must be positive, not {minutes}")
     run = _earlier(options, [*names, *flags]) if options.resume else None
     described = dict(run.config) if run else _described(names, options, flags)
     if options.data_dir is not None:
@@ -139,7 +139,7 @@ def _parser() -> Parser:
     says = "about how long it may take in all; a resumed sweep counts anew"
     add("--budget-minutes", type=float, metavar="M", help=says)
     says = "runs at a time (default: one a core, on a GPU one)"
-    add("--jobs", type=int, metavar="N", help=says)
+    add("--jobs", type=at_least(1), metavar="N", help=says)
     says = "the sweep's directory, a new one (default: the next runs/TASK-sweep-N)"
     add("--run", type=Path, metavar="DIR", help=says)
     add("--resume", type=Path, metavar="DIR", help="go on with this sweep")
