@@ -322,7 +322,7 @@ def test_what_cannot_be_written_is_refused(runs, refused):
         (["the", "--no-unk"], "--no-unk: the task 'tinylanguage' has no <unk> to "),
         (["the dog"], "'dog' is none of the model's 7 words"),
         (["the", "--words", "0"], "--words must be at least 1, not 0"),
-        (["the", "--words", "x"], "argument --words: invalid int value: 'x'"),
+        (["the", "--words", "x"], "--words invalid int value: 'x'"),
         (["the", "--top-k", "-1"], "--top-k must be at least 0, not -1"),
         (["the", "--temperature", "-1"], "--temperature must be at least 0, not -1"),
         (["the", "--temperature", "nan"], "--temperature must be at least 0, not nan"),

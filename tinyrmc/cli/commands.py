@@ -193,6 +193,7 @@ def at_least(least: int, kind: Callable = int) -> Callable[[str], Any]:
             raise argparse.ArgumentTypeError(f"must be at least {least}, not {word}")
         return value
 
+    number.__name__ = kind.__name__  # argparse says: invalid int value
     return number
 
 
