@@ -1,12 +1,15 @@
 """BoxWorld in plain Python, one level at a time: slow, and easy to check by eye.
 
 Nothing here comes from the world under test. A level is read from the picture a person
-would draw: a dict from cell to what lies there.
+would draw: a dict from cell to what lies there. `boxes_of` reads a level's arrays.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
+
+import numpy as np
 
 MOVES = [(-1, 0), (1, 0), (0, -1), (0, 1)]  # up, down, left, right
 
@@ -102,3 +105,30 @@ def _next(side, state):
             if one.player == to and reward != -1:
                 after = one.player, one.held, frozenset(one.things.items())
                 yield seen[to], after, over
+
+
+class Box(NamedTuple):
+    """One box of a level, or the loose key."""
+
+    lock: int  # colour; 0: none, this is the loose key
+    content: int  # colour; 0: the gem
+    row: int  # of the content, on the board; the lock is to its right
+    column: int
+    trap: bool  # of a distractor
+    after: int  # where among the items its key lies; -1 for the loose key
+
+
+def boxes_of(levels, row):
+    """The items of one of `Levels`: its tree of keys and locks."""
+    grid, trunk = levels.board.shape[-1], 1 + levels.problem.solution_length[1]
+    found = []
+    holders = {}  # key of the solution -> the item that holds it
+    for k in np.flatnonzero(levels.present[row]).tolist():
+        lock, content = int(levels.lock[row, k]), int(levels.content[row, k])
+        deeper = k >= trunk and (k - trunk) % levels.problem.distractor_length[1]
+        after = len(found) - 1 if deeper else holders.get(lock, -1)
+        if k < trunk:
+            holders[content] = len(found)
+        at = divmod(int(levels.place[row, k]), grid)
+        found.append(Box(lock, content, at[0], at[1], k >= trunk, after))
+    return found

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from boxreference import Level, solve
+from boxreference import Level, boxes_of, solve
 from fakecupy import device, no_sync, only
 
 from tinyrmc.backend import to_host
@@ -43,7 +43,7 @@ def uniforms(rng, *shape):
 def reference(world, number):
     """A level as the plain game, from its tree of keys and locks."""
     things = {}
-    for box in world.levels.boxes(number):
+    for box in boxes_of(world.levels, number):
         cell = box.row, box.column
         things[cell] = ("key", box.content) if box.content else ("gem",)
         if box.lock:
@@ -149,7 +149,7 @@ def test_levels_can_be_solved_without_a_distractor_and_never_with_one():
         for number in range(count):
             level = reference(world, number)
             lengths.append(solve(level))
-            boxes = world.levels.boxes(number)
+            boxes = boxes_of(world.levels, number)
             locks = {box.lock for box in boxes if not box.trap}
             for box in boxes:
                 assert box.lock != box.content
@@ -182,7 +182,8 @@ def test_the_solution_of_a_level_takes_every_reward():
             assert (outcome.terminated == done)[~over].all()
             over |= outcome.ended
         solutions = [
-            [box for box in world.levels.boxes(k) if not box.trap] for k in range(300)
+            [box for box in boxes_of(world.levels, k) if not box.trap]
+            for k in range(300)
         ]
         assert total.tolist() == [9 + len(boxes) for boxes in solutions]
 
@@ -237,7 +238,7 @@ def test_every_item_has_floor_around_it():
     levels = make(PROBLEMS[2], 1024)
     thing = levels.board > WALL
     for number in range(len(levels)):
-        for box in levels.boxes(number):
+        for box in boxes_of(levels, number):
             width = 2 if box.lock else 1
             around = thing[number, box.row - 1 : box.row + 2]
             around = around[:, box.column - 1 : box.column + 1 + width]

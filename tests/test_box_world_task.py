@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from boxreference import boxes_of
 from tinytasks import observed
 
 from tinyrmc import training
@@ -105,7 +106,7 @@ def test_a_solved_level_is_one_whose_gem_was_taken():
     assert found["solved"].all()
     assert found["length"].tolist() == [*map(len, ways[:32])]
     for k, score in enumerate(found["score"]):
-        assert score == 10 + sum(b.lock > 0 and not b.trap for b in levels.boxes(k))
+        assert score == 10 + sum(b.lock > 0 and not b.trap for b in boxes_of(levels, k))
 
 
 def test_opening_any_box_is_one_of_the_floors():
@@ -125,7 +126,7 @@ def test_opening_any_box_is_one_of_the_floors():
 
         chances = []
         for row in range(len(levels)):
-            loose, *boxes = levels.boxes(row)
+            loose, *boxes = boxes_of(levels, row)
             chances.append(chance(boxes, loose.content))
         np.testing.assert_allclose(levels.guessed(), chances)
         shares = a_task.references()

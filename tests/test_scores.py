@@ -5,6 +5,7 @@ import statistics
 
 import numpy as np
 import pytest
+from boxreference import boxes_of
 from tinyagents import LEVELS, restored
 from tinyruns import evaluated
 
@@ -75,7 +76,7 @@ def test_levels_are_told_apart_by_their_trees(agents):
     task, model = restored(agents / "rmc")
     tables = dict(task.analyses(model))
     solved = task.results(model, 0, LEVELS)["solved"]
-    trees = [task.held_out_world.levels.boxes(k) for k in range(LEVELS)]
+    trees = [boxes_of(task.held_out_world.levels, k) for k in range(LEVELS)]
     for name, count in (
         (
             "solution length",

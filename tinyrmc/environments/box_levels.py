@@ -21,7 +21,6 @@ from __future__ import annotations
 import collections
 import functools
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -90,17 +89,6 @@ def _no_room(boxes: int, side: int) -> WorldError:
     )
 
 
-class Box(NamedTuple):
-    """One box of a level, or the loose key."""
-
-    lock: int  # colour; 0: none, this is the loose key
-    content: int  # colour; 0: the gem
-    row: int  # of the content, on the board; the lock is to its right
-    column: int
-    trap: bool  # of a distractor
-    after: int  # where among the items its key lies; -1 for the loose key
-
-
 @dataclass(frozen=True)
 class Levels:
     """P levels as arrays. K is the most items a level can have: the loose key, then the
@@ -127,22 +115,6 @@ class Levels:
     def __len__(self) -> int:
         return len(self.board)
 
-    def boxes(self, row: int) -> list[Box]:
-        """The items of one level: what its tree of keys and locks is drawn from."""
-        grid, trunk = self.board.shape[-1], 1 + self.problem.solution_length[1]
-        deepest = self.problem.distractor_length[1]
-        found: list[Box] = []
-        holders: dict[int, int] = {}  # key of the solution -> the item that holds it
-        for k in map(int, np.flatnonzero(self.present[row])):
-            lock, content = int(self.lock[row, k]), int(self.content[row, k])
-            deeper = k >= trunk and (k - trunk) % deepest
-            after = len(found) - 1 if deeper else holders.get(lock, -1)
-            if k < trunk:
-                holders[content] = len(found)
-            at = divmod(int(self.place[row, k]), grid)
-            found.append(Box(lock, content, at[0], at[1], k >= trunk, after))
-        return found
-
     def guessed(self) -> np.ndarray:
         """The chance (P,) that a player solves a level by opening any of the boxes that
         the key in hand opens, each as likely as the others.
@@ -159,11 +131,10 @@ class Levels:
         """
         grid, board = self.board.shape[-1], self.board[row].reshape(-1).copy()
         cell, actions = int(self.start[row]), []
-        for box in self.boxes(row):
-            if box.trap:
-                break
-            key = box.row * grid + box.column
-            for goal in (key + 1, key) if box.lock else (key,):
+        trunk = slice(1 + self.problem.solution_length[1])
+        for k in np.flatnonzero(self.present[row, trunk]):
+            key = int(self.place[row, k])
+            for goal in (key + 1, key) if self.lock[row, k] else (key,):
                 actions += _walk(board, cell, goal, grid)
                 cell, board[goal] = goal, FLOOR
         return actions
