@@ -128,9 +128,8 @@ class Tape:
 
     @np.errstate(under="ignore")
     def gradient(self, loss: Tensor, wrt, strict: bool = True) -> Any:
-        """d loss / d wrt, as new arrays: one, or a list for a list of Tensors.
-
-        KeyError names the first that the loss does not use; strict=False gives zeros.
+        """d loss / d wrt, as new arrays: one, or a list for a list of Tensors. KeyError
+        names the first that the loss does not use; strict=False gives zeros.
         """
         wanted = list(wrt) if isinstance(wrt, (list, tuple)) else [wrt]
         if not all(isinstance(t, Tensor) for t in wanted):

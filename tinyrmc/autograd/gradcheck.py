@@ -24,7 +24,6 @@ STEP = 1e-30
 @contextmanager
 def _moved(parameters: Sequence[Parameter], directions: Iterable) -> Iterator[None]:
     """The parameters at data + i * STEP * direction, with complex gradient buffers.
-
     Afterwards they are as they were.
     """
     before = [(p.data, p.grad) for p in parameters]
@@ -145,9 +144,8 @@ class _Trial:
             return float(self.loss(inputs).data.imag / STEP)
 
     def compare(self, gradients: list, directions: list) -> tuple[float, float, float]:
-        """(relative error, slope by the tape, slope by the complex step).
-
-        The error is relative to the size of the terms that add up to the slope.
+        """(relative error, slope by the tape, slope by the complex step). The error is
+        relative to the size of the terms that add up to the slope.
         """
         exact = self.complex_slope(directions)
         terms = [g * v for g, v in zip(gradients, directions, strict=True)]

@@ -18,10 +18,8 @@ ENOUGH_ROWS = 256
 
 
 def unbroadcast(g: Array, shape: tuple[int, ...]) -> Array:
-    """Undo broadcasting: the gradient `g` summed down to `shape`.
-
-    The sum runs over the axes that broadcasting from `shape` to g.shape has added, or
-    has stretched from 1.
+    """Undo broadcasting: the gradient `g` summed down to `shape`. The sum runs over the
+    axes that broadcasting from `shape` to g.shape has added, or has stretched from 1.
     """
     extra = g.ndim - len(shape)
     if extra > 0:
@@ -66,9 +64,8 @@ def _joined(products: list[DeferredMatmul]) -> DeferredMatmul:
 
 
 def fitted(rules: Any, position: int, place: Place, g: Any) -> Array:
-    """A rule's gradient for one argument, in that argument's own shape.
-
-    TypeError if the rule is wrong.
+    """A rule's gradient for one argument, in that argument's own shape. TypeError if
+    the rule is wrong.
     """
     _, shape, dtype = place
     if isinstance(g, DeferredMatmul):

@@ -168,9 +168,8 @@ def common(primitive: Any, arrays: list) -> tuple[ModuleType, Any]:
 
 
 def agreed(name: str, position: int, own: np.dtype, dtype: Any) -> Any:
-    """The dtype of a call, given one more array's and that of its arrays so far.
-
-    A mask has no say. The complex step mixes float64 constants in.
+    """The dtype of a call, given one more array's and that of its arrays so far. A mask
+    has no say. The complex step mixes float64 constants in.
     """
     if own.kind == "b":
         return dtype
@@ -213,9 +212,8 @@ def again(primitive: Any, error: Exception, xp: ModuleType, arrays: list, static
 
 
 def explained(primitive: Any, error: Exception, arrays: list) -> Exception:
-    """The error again, saying which operation, on what, and what to do.
-
-    NumPy's own kinds of error cannot be made from a message: they become TypeErrors.
+    """The error again, saying which operation, on what, and what to do. NumPy's own
+    kinds of error cannot be made from a message: they become TypeErrors.
     """
     kinds = IndexError, ValueError
     given = [
@@ -255,9 +253,8 @@ def check_opening(tape: Any, recording: Any) -> None:
 
 
 def borrow(borrowed: dict, array: Any, whose: str) -> None:
-    """Remember some of what an array holds, so that backward can see if it changed.
-
-    Not on a GPU, where looking would make the host wait.
+    """Remember some of what an array holds, so that backward can see if it changed. Not
+    on a GPU, where looking would make the host wait.
     """
     if type(array) is np.ndarray and id(array) not in borrowed:
         borrowed[id(array)] = array, _glimpse(array), whose
@@ -329,9 +326,8 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def alone(into: dict | None) -> Iterator[None]:
-    """Hold what backward adds into; two threads at once would lose what one adds.
-
-    For the Parameters' own gradients a second one waits, elsewhere it gets an error.
+    """Hold what backward adds into; two threads at once would lose what one adds. For
+    the Parameters' own gradients a second one waits, elsewhere it gets an error.
     """
     if into is None:
         with _adding:

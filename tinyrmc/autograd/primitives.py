@@ -189,9 +189,8 @@ def _decay(xp, x):
 
 @primitive
 def sigmoid(xp, x):
-    """1 / (1 + e^-x), written so that it never overflows and keeps its digits.
-
-    It is about e^x for very negative x; sigmoid(+-inf) is exactly 1 and 0.
+    """1 / (1 + e^-x), written so that it never overflows and keeps its digits. It is
+    about e^x for very negative x; sigmoid(+-inf) is exactly 1 and 0.
     """
     small, positive = _decay(xp, x)
     return xp.where(positive, small.dtype.type(1), small) / (1 + small), (small,)
@@ -204,9 +203,8 @@ def sigmoid_vjp(xp, needs, g, small):
 
 @primitive
 def softplus(xp, x):
-    """log(1 + e^x), written so that it never overflows.
-
-    It is about x for large x, and about e^x for very negative x.
+    """log(1 + e^x), written so that it never overflows. It is about x for large x, and
+    about e^x for very negative x.
     """
     small, positive = _decay(xp, x)
     zero = small.dtype.type(0)
@@ -220,9 +218,8 @@ def softplus_vjp(xp, needs, g, positive, small):
 
 @primitive
 def clip(xp, x, *, a_min, a_max):
-    """x, but not below the number a_min nor above a_max.
-
-    There is no gradient where a bound holds x, nor on the bounds themselves.
+    """x, but not below the number a_min nor above a_max. There is no gradient where a
+    bound holds x, nor on the bounds themselves.
     """
     if not (a_min is None or a_max is None or a_min <= a_max):
         raise ValueError(f"the bounds {a_min} and {a_max} leave nothing between them")
@@ -244,10 +241,8 @@ def clip_vjp(xp, needs, g, free):
 
 @primitive(hint=BROADCAST)
 def maximum(xp, a, b):
-    """The larger of a and b.
-
-    Where they are equal the gradient goes to b, so that maximum(x, 0) is a ReLU with
-    slope 0 at 0.
+    """The larger of a and b. Where they are equal the gradient goes to b, so that
+    maximum(x, 0) is a ReLU with slope 0 at 0.
     """
     return xp.maximum(a, b), (a > b if hasattr(a, "shape") else b < a,)
 
@@ -279,9 +274,8 @@ def minimum_vjp(xp, needs, g, first):
 
 @primitive(indices=(0,), hint=BROADCAST)
 def where(xp, condition, x, y):
-    """x where the condition (a bool array) holds, y elsewhere.
-
-    An infinite value on the side not taken does no harm.
+    """x where the condition (a bool array) holds, y elsewhere. An infinite value on the
+    side not taken does no harm.
     """
     if np.dtype(getattr(condition, "dtype", type(condition))).kind != "b":
         raise TypeError("the condition is not a bool array; write x > 0, or x != 0")
@@ -347,10 +341,8 @@ def max_vjp(xp, needs, g, x, y, axis, keepdims):
 
 @primitive
 def softmax(xp, x, *, axis=-1):
-    """exp(x) / sum(exp(x)) over `axis`.
-
-    Shifted by the maximum so that it cannot overflow. Shifting changes nothing, not
-    even gradients.
+    """exp(x) / sum(exp(x)) over `axis`. Shifted by the maximum so that it cannot
+    overflow. Shifting changes nothing, not even gradients.
     """
     y = xp.exp(x - xp.max(x, axis=axis, keepdims=True))
     y = y / xp.sum(y, axis=axis, keepdims=True)
@@ -545,10 +537,8 @@ def split_vjp(xp, needs, g, axis):
 
 @primitive
 def unstack(xp, x, *, axis=0):
-    """The slices of x along `axis`, as a tuple.
-
-    Over T time steps this costs O(T) backward, where T separate slices would cost
-    O(T^2).
+    """The slices of x along `axis`, as a tuple. Over T time steps this costs O(T)
+    backward, where T separate slices would cost O(T^2).
     """
     slices = xp.moveaxis(x, axis, 0)
     if not len(slices):
@@ -598,9 +588,8 @@ def getitem_vjp(xp, needs, g, shape, key):
     "the axis.",
 )
 def take(xp, x, indices, *, axis=None):
-    """The entries of x at integer `indices` along `axis` (None: of x flattened).
-
-    An index used twice gets both gradients.
+    """The entries of x at integer `indices` along `axis` (None: of x flattened). An
+    index used twice gets both gradients.
     """
     # NumPy would take a mask for zeros and ones.
     kind = np.dtype(getattr(indices, "dtype", type(indices)))
@@ -633,7 +622,6 @@ def take_vjp(xp, needs, g, shape, indices, axis):
 )
 def take_along_axis(xp, x, indices, *, axis=-1):
     """The entries of x at integer `indices` along `axis`, different ones for each row.
-
     `argsort` gives such indices. Nothing is broadcast.
     """
     _one_axis(axis)
@@ -666,7 +654,6 @@ def take_along_axis_vjp(xp, needs, g, shape, indices, axis):
 
 def argsort(x: Array | Tensor, axis: int = -1) -> Array:
     """The indices that sort an array or Tensor along `axis`, for `take_along_axis`.
-
     Equal values keep their order. Complex numbers are sorted by their real part.
     """
     data = x.data if isinstance(x, Tensor) else x
