@@ -10,14 +10,8 @@ from turns import in_turn
 from tinyrmc import ConvLSTM, fused, gradcheck, nn
 from tinyrmc.backend import to_host
 from tinyrmc.cli.commands import Parser, add_flags, from_flags
-from tinyrmc.cores import (
-    ConvLSTMConfig,
-    CoreConfig,
-    MapCoreConfig,
-    SettingsError,
-    build_core,
-)
-from tinyrmc.cores.config import CORES
+from tinyrmc.cores import CoreConfig, build_core
+from tinyrmc.cores.config import CORES, ConvLSTMConfig, MapCoreConfig, SettingsError
 from tinyrmc.errors import UsageError
 
 

@@ -32,11 +32,10 @@ from tinyrmc.cores import (
     RelationalMemory,
     build_core,
     describe,
-    without_effect,
 )
 from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.cores.config import CORES as ENTRIES
-from tinyrmc.cores.config import SettingsError, unused
+from tinyrmc.cores.config import SettingsError, unused, without_effect
 from tinyrmc.errors import UsageError
 from tinyrmc.training.discovery import load_task, task_files
 

@@ -1,31 +1,18 @@
 """Recurrent cores with one contract: `output, state = core(inputs, state)`."""
 
-from .config import (
-    ADDED,
-    ConvLSTMConfig,
-    CoreConfig,
-    DNCConfig,
-    MapCoreConfig,
-    SettingsError,
-    build_core,
-    describe,
-    sizes,
-    without_effect,
-)
-from .core import Core, select_state
+from .config import CoreConfig, DNCConfig, build_core, describe
+from .core import Core
 from .dnc import DNC
 from .entnet import EntNet, EntNetBank
 from .lstm import LSTM, RNN, ConvLSTM, DeepLSTM, Feedforward
 from .memn2n import Encoding, MemN2N, TextMemN2N
-from .relational import PaperRelationalMemory, RelationalMemory, identity_memory
+from .relational import PaperRelationalMemory, RelationalMemory
 
 __all__ = [
-    "ADDED",
     "DNC",
     "LSTM",
     "RNN",
     "ConvLSTM",
-    "ConvLSTMConfig",
     "Core",
     "CoreConfig",
     "DNCConfig",
@@ -34,16 +21,10 @@ __all__ = [
     "EntNet",
     "EntNetBank",
     "Feedforward",
-    "MapCoreConfig",
     "MemN2N",
     "PaperRelationalMemory",
     "RelationalMemory",
-    "SettingsError",
     "TextMemN2N",
     "build_core",
     "describe",
-    "identity_memory",
-    "select_state",
-    "sizes",
-    "without_effect",
 ]

@@ -94,6 +94,7 @@ def kept(corpus: Corpus, name: str, compute: Callable[[], Any]) -> Any:
         return _get(path)
     value = compute()
     with contextlib.suppress(OSError):  # what is broken off has another checksum
+        path.unlink(missing_ok=True)  # a pipe there would wait for a reader
         _put(path, value)
     return value
 
