@@ -72,7 +72,11 @@ def documents() -> list[str]:
     repository.
     """
     found = [*DOCUMENTS]
-    for pattern in ("chapters/[0-9][0-9]_*.ipynb", "benchmarks/results/*.md"):
+    for pattern in (
+        "chapters/[0-9][0-9]_*.ipynb",
+        "benchmarks/[a-z]*.md",
+        "benchmarks/results/*.md",
+    ):
         found += sorted(
             path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern)
         )
@@ -132,7 +136,8 @@ def pages() -> dict[str, str]:
     """Path in the repository -> page of the source folder that shows it."""
     found = {}
     for name in documents():
-        found[name] = DOCUMENTS.get(name, name.removeprefix("benchmarks/"))
+        shown = f"results/{Path(name).name}" if name.startswith("benchmarks/") else name
+        found[name] = DOCUMENTS.get(name, shown)
     found |= {path: f"reference/{name}.md" for name, path in modules().items()}
     found |= {f"tasks/{name}.py": f"tasks/{name}.md" for name in tasks()}
     return found | {"tinyrmc/__init__.py": "reference/index.md"}

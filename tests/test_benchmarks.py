@@ -446,7 +446,7 @@ def test_the_tables_say_what_was_measured():
 
 
 def test_the_table_of_processors_is_that_of_the_results():
-    lines = (cpu.HERE / "README.md").read_text().splitlines()
+    lines = (cpu.HERE / "speed.md").read_text().splitlines()
     for start, files in (
         ("AMD EPYC (Zen 4)", ["cpu"]),
         ("[a faster AMD EPYC](", ["cpu_processes", "cpu_dnc"]),

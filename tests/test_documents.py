@@ -11,8 +11,8 @@ import tomllib
 from pathlib import Path
 
 import make_site
+import pages
 import pytest
-import report as benchmark_report
 
 from tinyrmc.results import tables, text
 
@@ -23,44 +23,6 @@ WRITTEN = [*make_site.DOCUMENTS, ".github/pull_request_template.md"]
 
 def read(name):
     return (ROOT / name).read_text(encoding="utf-8")
-
-
-DOCUMENTS = [read("README.md"), read("benchmarks/README.md")]
-DOCUMENTS += [path.read_text(encoding="utf-8") for path in sorted(RESULTS.glob("*.md"))]
-
-
-def committed(folder):
-    """The files of results whose tables a document must show: all but those of gpu.py,
-    which makes none.
-    """
-    return [
-        path
-        for path in sorted(folder.glob("*.json"))
-        if not path.name.startswith("gpu-")
-    ]
-
-
-def missing_tables(path, documents):
-    """The tables of a file of results that no document holds as they are.
-
-    Of runs one table is enough, with every seed or of the means. What `evaluate --json`
-    writes makes none: chapter 17 shows it.
-    """
-    found = json.loads(path.read_text(encoding="utf-8"))
-    if "benchmark" in found:
-        wanted = [[table] for table in benchmark_report.markdown(found).split("\n\n")]
-    elif "not_run" in found:
-        wanted = [[tables.by_seed(found), tables.markdown(found)]]
-    elif "examinations" in found or "combinations" in found:  # sweeps before 0.4
-        wanted = []
-    else:
-        wanted = [[tables.by_seed(found)]]
-    assert all(form for forms in wanted for form in forms), "no table is no result"
-    return [
-        forms[0]
-        for forms in wanted
-        if not any(form in document for form in forms for document in documents)
-    ]
 
 
 def test_the_twenty_lines_print_what_is_said_of_them():
@@ -163,59 +125,52 @@ def test_the_list_of_chapters_is_that_of_the_notebooks():
     assert listed == [(number, name) for number, _, name in wanted]
 
 
+def test_the_tables_of_the_pages_are_those_of_the_summaries():
+    assert pages.main(["--check"]) == 0, "run python benchmarks/pages.py"
+
+
+def test_the_pages_of_results_can_be_taken_in():
+    """An index in two or three screens, a task on a page."""
+    limits = {"README": 150, "claims": 60} | {
+        task: 250
+        for task in (
+            "nth_farthest program_evaluation language_modeling worlds stories checks"
+        ).split()
+    }
+    lengths = {page: len(read(f"benchmarks/{page}.md").splitlines()) for page in limits}
+    assert {page: n for page, n in lengths.items() if n > limits[page]} == {}
+
+
+def test_every_summary_has_a_table_or_a_link():
+    """A committed result that no page shows would be lost."""
+    pages_of = [*(ROOT / "benchmarks").glob("*.md"), *RESULTS.glob("*_seeds.md")]
+    pages_of += [ROOT / "benchmarks/claims.py", ROOT / "benchmarks/pages.py"]
+    shown = "".join(path.read_text("utf-8") for path in pages_of)
+    names = {path.stem for path in RESULTS.glob("*.json")}
+    assert {name for name in names if name not in shown} == set()
+
+
+@pytest.mark.parametrize(
+    "paper, value, lower, reached",
+    [
+        ("91 %", 0.952, False, True),
+        ("91 %", 0.9049, False, False),
+        ("100.0 %", 0.9996, False, True),
+        ("< 30 % on its best batch", 0.198, False, True),
+        ("like 8 x 16, few seeds", 0.797, False, False),
+        ("111", 112.62, True, False),
+        ("13.9 %", 0.134, True, True),
+    ],
+)
+def test_what_is_as_good_as_the_papers(paper, value, lower, reached):
+    metric = "test_accuracy" if "%" in paper or "like" in paper else "test_perplexity"
+    group = {"mean": {metric: value}, "lower": lower}
+    assert pages.reaches(group, metric, paper) is reached
+
+
 def cells(line):
     """The cells of a row of a Markdown table."""
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
-
-
-def test_the_results_of_a_document_are_those_of_the_summaries():
-    """Each row is a group of runs."""
-    known = {}
-    for path in sorted(RESULTS.glob("*.json")):
-        summary = json.loads(path.read_text(encoding="utf-8"))
-        for group in summary.get("groups", ()):
-            of = f"{group['task']} {group['label']}"
-            if of not in known or len(known[of]["runs"]) <= len(group["runs"]):
-                known[of] = group
-    for name, fewest in ("README.md", 3), ("benchmarks/README.md", 8):
-        table = re.search(
-            r"^\| `python -m tinyrmc.train` \|.*\n\| ---.*\n((?:\|.*\n)+)",
-            read(name),
-            re.MULTILINE,
-        )[1]
-        rows = [cells(line) for line in table.splitlines()]
-        assert len(rows) >= fewest
-        for command, *row in rows:
-            check_row(command, known[command.split("`")[1]], *row)
-
-
-def check_row(command, group, ours, seeds, paper, floors, parameters):
-    """A row of the table of results against its group."""
-    assert (ours, seeds, parameters) == (
-        text.number("test_accuracy", group["mean"]["test_accuracy"]),
-        tables.ranges(run["seed"] for run in group["runs"]),
-        f"{group['parameters']:,}",
-    ), command
-    assert floors == ", ".join(
-        text.number("test_accuracy", value)
-        for label, value in group["references"]["test_accuracy"].items()
-        if not label.startswith("paper")
-    ), command
-    reported = group["paper"] or ""
-    assert reported.startswith(paper) and bool(paper) == bool(reported), command
-
-
-def test_the_means_of_babi_are_those_of_the_summary():
-    """Each published column has its row, ours and the paper's beside each other."""
-    found = json.loads((RESULTS / "babi.json").read_text(encoding="utf-8"))
-    page = read("benchmarks/README.md")
-    table = page.partition("| wrong answers, mean of twenty tasks |")[2]
-    rows = [cells(line)[1:] for line in table.partition("\n\n")[0].splitlines()[2:]]
-    wanted = [
-        [text.number("test_error", group["mean"]["test_error"]), group["paper"]]
-        for group in found["groups"]
-    ]
-    assert sorted(rows) == sorted(wanted)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +187,7 @@ def test_what_drawn_and_likeliest_actions_reach_is_as_measured(
     files = (RESULTS / f"{world}{which}.json" for which in ("_played", ""))
     played, summary = (json.loads(f.read_text(encoding="utf-8")) for f in files)
     ours = {group["label"]: group["mean"] for group in summary["groups"]}
-    table = read("benchmarks/README.md").partition(f"| {head} |")[2]
+    table = read("benchmarks/worlds.md").partition(f"| {head} |")[2]
     shown = [cells(line) for line in table.partition("\n\n")[0].splitlines()[2:]]
     wanted = []
     for label, runs in played["examinations"].items():
@@ -253,7 +208,7 @@ def test_how_many_locks_agents_open_is_as_measured():
     """Shares of solved levels, actions drawn, the mean of the runs of each `full`."""
     played = json.loads((RESULTS / "box_world_full_played.json").read_text("utf-8"))
     head = "| levels of `box_world` solved, by locks on the way |"
-    table = read("benchmarks/README.md").partition(head)[2]
+    table = read("benchmarks/worlds.md").partition(head)[2]
     shown = [cells(line) for line in table.partition("\n\n")[0].splitlines()[2:]]
     wanted = []
     for label, runs in played["examinations"].items():
@@ -283,58 +238,6 @@ def test_which_operations_programs_are_answered_rightly_is_as_measured():
                 wanted.setdefault(head, []).append(row)
     for head, rows in wanted.items():
         head = f"| answers right as a whole, by the last operation {head}"
-        table = read("benchmarks/README.md").partition(head)[2]
+        table = read("benchmarks/program_evaluation_tried.md").partition(head)[2]
         shown = [cells(line) for line in table.partition("\n\n")[0].splitlines()[2:]]
         assert shown == rows
-
-
-def test_the_other_results_of_the_readme_are_those_of_the_summaries():
-    """Each row has the mean of a group of runs and, beside it, what that is set by."""
-    known = {}
-    for path in RESULTS.glob("*.json"):
-        summary = json.loads(path.read_text(encoding="utf-8"))
-        for group in summary.get("groups", ()):
-            known[f"{group['task']} {group['label']}"] = group
-    table = re.search(
-        r"^\| `python -m tinyrmc.train` \| measured .*\n\| ---.*\n((?:\|.*\n)+)",
-        read("README.md"),
-        re.MULTILINE,
-    )[1]
-    rows = [cells(line) for line in table.splitlines()]
-    assert len(rows) >= 4
-    for command, _, ours, seeds, beside in rows:
-        group = known[command.split("`")[1]]
-        metric = group["result"]
-        assert ours == text.number(metric, group["mean"][metric]), command
-        assert seeds == tables.ranges(run["seed"] for run in group["runs"]), command
-        values = group["references"].get(metric, {}).values()
-        reported = group["paper"] or ""
-        assert beside.split()[:1] == reported.split()[:1] or any(
-            beside.startswith(text.number(metric, value)) for value in values
-        ), command
-
-
-def test_tables_are_those_of_the_committed_results():
-    missing = {
-        path.name: missing_tables(path, DOCUMENTS) for path in committed(RESULTS)
-    }
-    assert not any(missing.values()), "put these tables into a document"
-
-
-def test_results_of_another_benchmark_would_be_missed(tmp_path):
-    engine = {
-        "overhead_microseconds": 4.04,
-        "backward_to_forward_peak": 1.004,
-        "growth_mib": 0.0,
-        "growth_steps": 10_000,
-    }
-    kept = [[["ranks", "efficiency"], ["1", "100 %"]]]
-    found = {"benchmark": "cpu", "engine": engine, "tables": kept}
-    (tmp_path / "cpu.json").write_text(json.dumps(found))
-    (tmp_path / "gpu-a.json").write_text("{}")
-    (path,) = committed(tmp_path)
-    first, second = benchmark_report.markdown(found).split("\n\n")
-    assert missing_tables(path, DOCUMENTS) == [first, second]
-    inside = [f"Before.\n\n{first}\n\nBetween.\n\n{second}After.\n"]
-    assert missing_tables(path, inside) == []
-    assert missing_tables(path, [first, second.replace("100 %", "99 %")]) == [second]

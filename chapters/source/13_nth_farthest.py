@@ -574,14 +574,15 @@ plt.show()
 # With three seeds each at `quick`'s full length, 12,000 steps, the same row decides:
 # the paper's equations with the norm end at 96.0 to 96.6 %, the released form without
 # it stays on the first rung. That is with four vectors. With the paper's eight the norm
-# alone does [not make up for the rest](../benchmarks/README.md#paper-and-release).
+# alone does [not make up for the
+# rest](../benchmarks/nth_farthest_tried.md#paper-and-release).
 #
 # Why does it help? The norm keeps the scores from growing with the memory (chapter 10
 # has a picture of that). But [that is not the
-# reason](../benchmarks/README.md#why-the-norm-decides): a norm on queries and keys
-# alone does the same, and such a network does not learn. Nor is it the size of the
-# scores at the start, or a gradient that fades on its way to the first vector. A norm
-# on the values alone helps one seed of three. We do not know more. The paper is
+# reason](../benchmarks/nth_farthest_tried.md#why-the-norm-decides): a norm on queries
+# and keys alone does the same, and such a network does not learn. Nor is it the size
+# of the scores at the start, or a gradient that fades on its way to the first vector.
+# A norm on the values alone helps one seed of three. We do not know more. The paper is
 # careful about its own choices, too: "we cannot necessarily make any concrete claims as
 # to the causal influence of our design choices on the model's capacity for relational
 # reasoning" (section 6).

@@ -1014,7 +1014,7 @@ for core in ("lstm", "rmc"):
 # ahead: with each of three seeds, and with seed 0 on frequent and rare words alike.
 # Note also that the paper did not train the LSTMs in its table: their figures are
 # quoted from other papers, with other settings. And in a public port of the RMC to
-# [WikiText-2](../benchmarks/README.md#wikitext-2) the LSTM is ahead, with a test
+# [WikiText-2](../benchmarks/language_modeling.md#wikitext-2) the LSTM is ahead, with a test
 # perplexity of 105.6 to the RMC's 107.2. But there the RMC forgets everything after
 # each hundred words, and the LSTM does not. Ours comes to 107.3 in seven epochs, and an
 # LSTM in the same seven to 141. Nobody has looked for a recipe that suits that LSTM.

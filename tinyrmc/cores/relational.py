@@ -19,8 +19,8 @@ The scale of attention, 1 / sqrt(K), is equation 1's. The authors' module had 1 
 sqrt(2K + V) until November 2018, so the paper's experiments probably used that one.
 
 On nth farthest with four vectors the fourth row decides: without it neither form
-learns, with it both do (benchmarks/README.md, "Paper and release"). Each form can have
-that row as the other has it: `qkv_norm`.
+learns, with it both do (benchmarks/nth_farthest_tried.md). Each form can have that row
+as the other has it: `qkv_norm`.
 
 Why the identity? All slots share all weights: slots that start equal stay equal.
 """

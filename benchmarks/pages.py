@@ -1,0 +1,289 @@
+"""Fills the tables in the pages of results from the committed summaries.
+
+    python benchmarks/pages.py            writes them
+    python benchmarks/pages.py --check    names what is not up to date; exit code 1
+
+The pages are the Markdown files beside this one. Between `<!-- NAME WORDS -->` and
+`<!-- end -->` stands what this script writes there:
+
+    runs FILE ...         a row for each group of runs of results/FILE.json: the mean of
+                          the seeds and their spread, what the paper has, the floors
+    measured FILE [N ...] the tables (N: only these, from 0) of a benchmark
+    paper TASK [ROW ...]  the paper's table for that task, ours beside each cell
+    frequency             perplexity by how often words are
+    claims, front         CLAIMS and FRONT, each with what ours say
+
+Every seed of every run stands in results/TASK_seeds.md, which this writes, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import report
+from claims import CLAIMS, FRONT
+
+from tinyrmc.results import tables
+from tinyrmc.results.text import duration, number
+from tinyrmc.training.discovery import load_task
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+TRIALS = ("_rates", "_trials", "_variations")  # ends of files of what was only tried
+REACHED, SMALLER, NOT_RUN = "🟩", "🟨", "⬜"
+RENAMED = {"rungs": "stages", "rung_shares": "stage_shares"}  # in older summaries
+
+Group = dict[str, Any]
+
+
+def read(name: str) -> dict[str, Any]:
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def finished(task: str) -> list[Group]:
+    """All groups of a task that went to their end, but for trials."""
+    found = []
+    for path in sorted(RESULTS.glob("*.json")):
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        if not path.stem.endswith(TRIALS) and isinstance(summary, dict):
+            found += [g for g in summary.get("groups", ()) if g["task"] == task]
+    return [group for group in found if tables.went_to_the_end(group)]
+
+
+# --- Cells ----------------------------------------------------------------------------
+
+
+def spread(group: Group, metric: str) -> str:
+    """The mean of the seeds, and from the lowest to the highest of them."""
+    values = [run[metric] for run in group["runs"]]
+    mean = number(metric, statistics.fmean(values))
+    if len(values) == 1:
+        return mean
+    ends = (number(metric, value) for value in (min(values), max(values)))
+    low, high = (words.removesuffix(" %") for words in ends)
+    return mean if low == high else f"{mean} ({low} to {high})"
+
+
+def seeds(group: Group) -> str:
+    many = len(group["runs"])
+    return f"{many} seed" + "s" * (many > 1)
+
+
+def floors(group: Group, metric: str) -> str:
+    known = group["references"].get(metric, {}).items()
+    return ", ".join(number(metric, x) for label, x in known if label[:5] != "paper")
+
+
+def reaches(group: Group, metric: str, paper: str) -> bool:
+    """Whether ours is at least as good as a number of the paper's."""
+    told = re.match(r"(< )?([\d.]+)", paper)
+    if told is None:  # in words
+        return False
+    value, wanted = group["mean"][metric], float(told[2])
+    if "%" in number(metric, value):
+        value *= 100
+    if told[1]:  # the paper says that such a core fails, and so does ours
+        return value < wanted
+    off = 0.5 * 10.0 ** -len(told[2].partition(".")[2])  # half of its last digit
+    return value <= wanted + off if group["lower"] else value >= wanted - off
+
+
+# --- Tables ---------------------------------------------------------------------------
+
+
+def table(rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table whose first row is the head; columns that are empty go."""
+    rows = [list(row) for row in rows]
+    kept = [k for k in range(len(rows[0])) if any(row[k] for row in rows[1:])]
+    lines = [[row[k] for k in kept] for row in rows]
+    lines.insert(1, ["---"] * len(kept))
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def runs(*names: str) -> str:
+    """A row for each group of runs and each metric that has floors."""
+    head = "`python -m tinyrmc.train`", "measured", "ours", "seeds", "paper", "floors"
+    rows: list[tuple[str, ...]] = [(*head, "parameters", "time of one")]
+    for group in (group for name in names for group in read(name)["groups"]):
+        metrics = [metric for metric in group["references"] if metric in group["mean"]]
+        tested = [metric for metric in metrics if metric.startswith("test")]
+        for metric in tested or metrics or [group["result"]]:
+            first = metric == (tested or metrics or [group["result"]])[0]
+            time = duration(statistics.fmean(run["seconds"] for run in group["runs"]))
+            rows.append(
+                (
+                    f"`{group['task']} {group['label']}`" if first else "",
+                    metric.removeprefix("test_").replace("_", " "),
+                    spread(group, metric),
+                    tables.ranges(run["seed"] for run in group["runs"])
+                    if first
+                    else "",
+                    (group["paper"] or "") if metric == group["result"] else "",
+                    floors(group, metric),
+                    f"{group['parameters']:,}" if first else "",
+                    time if first else "",
+                )
+            )
+    return table(rows)
+
+
+def measured(name: str, *which: str) -> str:
+    """The tables of a benchmark."""
+    every = [part.strip() for part in report.markdown(read(name)).split("\n\n")]
+    kept = [every[int(k)] for k in which] if which else every
+    return "\n\n".join(kept) + "\n"
+
+
+def paper(task: str, *only: str) -> str:
+    """The paper's table for a task, with ours beside."""
+    ours: dict[str, tuple[Group, str]] = {}
+    for group in finished(task):
+        for cell, known in group["cells"].items():
+            best, metric = ours.get(cell), known["metric"]
+            if best is None or _counts_more(group, best[0], metric):
+                ours[cell] = group, metric
+    rows: dict[str, dict[str, str]] = {}
+    for cell, (told, words) in load_task(task).Task.published.items():
+        row, _, column = cell.rpartition(", ")
+        if task == "babi":  # a row for each network, and of twenty tasks their mean
+            row, column = column, row.removesuffix(", mean")
+            if "task" in column:
+                continue
+        if (only and row not in only and column not in only) or words is None:
+            continue
+        shown = f"{NOT_RUN} {told}" if told else ""
+        if cell in ours:
+            group, metric = ours[cell]
+            shown = f"**{spread(group, metric)}**, {seeds(group)}"
+            if told:
+                mark = REACHED if reaches(group, metric, told) else SMALLER
+                shown = f"{mark} {told}<br>{shown}"
+        rows.setdefault(row, {})[column] = shown
+    columns = dict.fromkeys(column for cells in rows.values() for column in cells)
+    body = [[row, *(cells.get(c, "") for c in columns)] for row, cells in rows.items()]
+    return table([["", *columns], *body])
+
+
+def _counts_more(group: Group, other: Group, metric: str) -> bool:
+    """Of one setting the one with more seeds; else the better one."""
+    if group["label"] == other["label"]:
+        return len(group["runs"]) > len(other["runs"])
+    return (group["mean"][metric] < other["mean"][metric]) == group["lower"]
+
+
+def frequency() -> str:
+    """Table 3: perplexity by how often the training text has a word."""
+    examined = {}
+    of = {"RMC": "language_modeling_rmc", "LSTM": "language_modeling_lstm"}
+    for core, name in of.items():
+        found = read(name)["examinations"]["by frequency"]
+        examined[core] = {row[0]: row for row in found["rows"]}
+    rows = [["in training", "share of the test text", *examined]]
+    for often, row in examined["RMC"].items():
+        values = [f"{known[often][3]:,.1f}" for known in examined.values()]
+        rows.append([often, row[2], *values])
+    return table(rows)
+
+
+def claims() -> str:
+    """What the papers claim, and what ours say to it."""
+    rows = [["the paper says", "", "ours", "what is known"]]
+    for claim in CLAIMS:
+        said = "<br>".join(f"{what}: {_said(*of)}" for what, *of in claim.ours)
+        rows.append([claim.says, claim.verdict, said, claim.why])
+    return table(rows)
+
+
+def front() -> str:
+    """The table of the project's front page."""
+    rows = [["`python -m tinyrmc.train`", "measured", "ours", "beside it"]]
+    for measure, (name, label), others in FRONT:
+        beside = [f"{w[0]}: {_said(*w[1:])}" if len(w) > 1 else w[0] for w in others]
+        task = _group(name, label)["task"]
+        ours = f"**{_said(name, label)}**"
+        rows.append([f"`{task} {label}`", measure, ours, "; ".join(beside)])
+    return table(rows)
+
+
+def _group(name: str, label: str) -> Group:
+    """The group of runs of a summary with that label."""
+    (group,) = (group for group in read(name)["groups"] if group["label"] == label)
+    return group
+
+
+def _said(name: str, label: str) -> str:
+    group = _group(name, label)
+    return f"{spread(group, group['result'])}, {seeds(group)}"
+
+
+# --- Pages ----------------------------------------------------------------------------
+
+MAKERS = {
+    maker.__name__: maker for maker in (runs, measured, paper, frequency, claims, front)
+}
+BLOCK = re.compile(
+    rf"<!-- ({'|'.join(MAKERS)})((?: [^\s>]+)*) -->\n.*?<!-- end -->", re.DOTALL
+)
+
+
+def filled(text: str) -> str:
+    """A page with its tables as the summaries have them now."""
+
+    def made(match: re.Match) -> str:
+        maker, words = match[1], match[2].split()
+        return f"<!-- {maker}{match[2]} -->\n\n{MAKERS[maker](*words)}\n<!-- end -->"
+
+    return BLOCK.sub(made, text)
+
+
+def every_seed() -> dict[Path, str]:
+    """results/TASK_seeds.md: the tables of all summaries of a task, with every seed."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(RESULTS.glob("*.json")):
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(summary, dict) and "not_run" in summary:
+            for task in dict.fromkeys(g["task"] for g in summary["groups"]):
+                if task == "babi":  # one seed, and pages of its own
+                    continue
+                own = [g for g in summary["groups"] if g["task"] == task]
+                part = f"## {path.stem}\n\n{tables.by_seed(summary | {'groups': own})}"
+                found.setdefault(task, []).append(part)
+    return {
+        RESULTS / f"{task}_seeds.md": f"# {task}, every seed\n\n" + "\n".join(parts)
+        for task, parts in found.items()
+    }
+
+
+def pages() -> dict[Path, str]:
+    """{file: its text}, as it should be."""
+    files = HERE.parent / "README.md", *sorted(HERE.glob("*.md"))
+    return {path: filled(path.read_text("utf-8")) for path in files} | every_seed()
+
+
+def main(words: list[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    check = parser.parse_args(words).check
+    old = [
+        path
+        for path, text in pages().items()
+        if not path.exists() or path.read_text("utf-8") != text
+    ]
+    for path in old:
+        print(path.relative_to(HERE.parent))
+        if not check:
+            path.write_text(pages()[path], encoding="utf-8")
+    return int(check and bool(old))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
