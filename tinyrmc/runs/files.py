@@ -63,7 +63,7 @@ def read_whole(path: str | Path) -> bytes:
 
 
 def from_json(text: bytes | str) -> Any:
-    """What a JSON text says. ValueError for other text, or JSON nested too deeply."""
+    """The value of a JSON text. ValueError for other text, or one nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -80,7 +80,7 @@ class Count(int):
 def misfit(
     value: Any, kinds: Mapping[str, Any], needed: Sequence[str] = ()
 ) -> str | None:
-    """What is wrong with a value from JSON that should be an object, in words; None if
+    """The fault of a value from JSON that should be an object, in words; None if
     nothing is.
 
     kinds: {key: `Count`, float, str, bool, dict, list, None or a union of these}; whole

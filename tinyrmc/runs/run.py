@@ -396,7 +396,7 @@ def _read_object(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def environment(version: str) -> dict[str, Any]:
-    """What a result of tinyrmc `version` depends on besides its configuration.
+    """The surroundings that a result of tinyrmc `version` depends on.
 
     Names no host and no user; the home directory reads `~`.
     """

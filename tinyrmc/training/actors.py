@@ -1,4 +1,4 @@
-"""What a task's file imports of agents; `rl/actors.py` is behind it."""
+"""The agents that a task's file imports; `rl/actors.py` is behind it."""
 
 from .rl.actors import ActingTask, LearningConfig
 

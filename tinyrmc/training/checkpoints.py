@@ -1,4 +1,4 @@
-"""What training has left in files, as objects again.
+"""The files that training has left, as objects again.
 
 They are the configuration, the task and the trained network. A run directory, its
 checkpoint and a weights file all hold the run's configuration, so each is enough.

@@ -54,7 +54,7 @@ def check_class(kind: Any) -> None:
 
 
 def check_given(task: Any, method: str, value: Any, kind: type) -> Any:
-    """What a method has returned; TaskError unless it is of this kind."""
+    """The result of a method; TaskError unless it is of this kind."""
     if not isinstance(value, kind):
         raise TaskError(
             f"{type(task).__name__}.{method}() must return a {kind.__name__}, not a "
@@ -64,7 +64,7 @@ def check_given(task: Any, method: str, value: Any, kind: type) -> Any:
 
 
 def check_result(task: Any, result: Any, examples: int | None = None) -> tuple:
-    """What a task's `loss` has returned: (sum, count, metrics, carry).
+    """The result of a task's `loss`: (sum, count, metrics, carry).
 
     TaskError if it is something else, or carries on another number of examples.
     """

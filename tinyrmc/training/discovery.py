@@ -124,8 +124,8 @@ def find_task(word: str) -> tuple[str, Path]:
 
 
 def stored(word: str) -> dict[str, str]:
-    """What config.json keeps of a task: "task" is its name and, for a file that has no
-    name of its own, "task_file" its absolute path, `~` for the home directory.
+    """A task in config.json: "task" is its name and, for a file that has no name of its
+    own, "task_file" its absolute path, `~` for the home directory.
     """
     name, file = find_task(word)
     kept = {"task": file.stem}

@@ -138,7 +138,7 @@ def run_training(
 
 
 class _Loop:
-    """What `run_training` keeps in mind."""
+    """The memory of `run_training`."""
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ class Carry(dict[int, Batch]):
         self._due: dict[int, int] = {}  # piece number -> the step that takes it up
 
     def before(self, number: int, step: int) -> Batch | None:
-        """What a piece takes up in this step; None where it starts afresh.
+        """The carry of a piece for this step; None where it starts afresh.
 
         RunError if it belongs to another step.
         """

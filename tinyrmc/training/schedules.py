@@ -77,7 +77,7 @@ class Plateau:
         return True
 
     def state(self) -> dict:
-        """What a checkpoint must keep."""
+        """The state that a checkpoint keeps."""
         return {
             "scale": self.scale,
             "reference": self.reference,

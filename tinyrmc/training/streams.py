@@ -26,7 +26,7 @@ Batch = dict[str, Any]  # arrays with one row an example, by name
 
 
 class Stream:
-    """What the training loop asks of a source of batches.
+    """A source of batches, as the training loop asks for them.
 
     random_access: whether `batch` depends on nothing but its arguments, what the stream
         was made of, and the task's `state`. Then another process may draw ahead. A
@@ -43,7 +43,7 @@ class Stream:
         raise NotImplementedError
 
     def state(self) -> dict:
-        """What a checkpoint must keep, as JSON can hold it.
+        """The state that a checkpoint keeps, as JSON can hold it.
 
         Nothing, if the step says it all.
         """
@@ -65,7 +65,7 @@ def from_blocks(make: Callable[[int], Batch], start: int, stop: int) -> Batch:
 
 
 def _whole(source: str, batch: Any, rows: int) -> Batch:
-    """What a task's function has returned; TaskError unless it is a dict of arrays with
+    """A task's batch; TaskError unless it is a dict of arrays with
     this many rows each.
 
     Blocks are joined array by array: another number of rows would go unnoticed, and

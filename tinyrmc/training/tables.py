@@ -1,4 +1,4 @@
-"""What a task finds out about a trained network beyond the means of its metrics.
+"""The findings of a task about a trained network beyond the means of its metrics.
 
 A task's `analyses` gives them by name; `python -m tinyrmc evaluate` prints them, and
 `python -m tinyrmc plot analyses` draws them.

@@ -1,4 +1,4 @@
-"""What a task gives to the training loop.
+"""The contract between a task and the training loop.
 
 A task file defines a class `Task`. Give it `presets`, `build`, `draw` and `loss`; the
 rest has sensible defaults. `streams.py` and `schedules.py` have pieces to
@@ -52,7 +52,7 @@ HELD_OUT_SEED = 2018
 
 
 class Task:
-    """What learning needs of a task, and what a run tells of it.
+    """A task, as learning needs it and a run tells of it.
 
     Its `config` decides the result of a run, together with the seed. Everything that
     `observe` changes must be in `state`: workers in other processes, and runs that go
@@ -142,7 +142,7 @@ class Task:
     def prepare(
         self, model, batch: Batch, carry: Batch | None
     ) -> tuple[Batch, Batch | None]:
-        """What `loss` gets for a batch and a carry; called before recording begins.
+        """The batch and the carry for `loss`; called before recording begins.
 
         By default, these two unchanged. Here a network may have a say in what it learns
         from: an agent acts.
@@ -168,7 +168,7 @@ class Task:
         """
 
     def carried(self, model) -> Batch:
-        """What one example may carry, as arrays (1, ...). A checkpoint's must have the
+        """The carry of one example, as arrays (1, ...). A checkpoint's must have the
         same shapes and dtypes; names that are not in here are not compared.
         """
         return {}
@@ -182,7 +182,7 @@ class Task:
     def optimizer(
         self, parameters: Iterable[Parameter], allocate: Callable
     ) -> optim.Optimizer:
-        """What turns gradients into updates; by default as `config.train` says.
+        """The optimizer; by default as `config.train` says.
 
         allocate: pass it on to the optimizer. Its buffers must lie where workers in
             other processes see them.
@@ -224,7 +224,7 @@ class Task:
         return None
 
     def state(self) -> dict:
-        """What `observe` has changed, as JSON can hold it."""
+        """The changes made by `observe`, as JSON can hold them."""
         return {}
 
     def load_state(self, state: dict) -> None:
@@ -260,14 +260,14 @@ class Task:
         return found.sums
 
     def measure(self, model, batch: Batch) -> tuple:
-        """What `evaluate` adds up: (sum, count, metrics), as from `loss`.
+        """The parts of an evaluation: (sum, count, metrics), as from `loss`.
 
         A task may test differently from how it trains.
         """
         return check_result(self, self.loss(model, batch, None))[:3]
 
     def summary(self, means: dict[str, float]) -> dict[str, float]:
-        """What is reported of the means of metrics, in training and on held-out sets.
+        """The reported metrics, of the means of all, in training and on held-out sets.
 
         For what is not a mean itself: the perplexity is exp(mean loss), which is not
         the mean of the perplexities of batches.
@@ -300,7 +300,7 @@ class Task:
         return (split,) if len(self.splits) > 1 else ()
 
     def named(self, split: str, sums: Sums) -> dict[str, float]:
-        """What `evaluate` has given of a set, as a line of metrics names it.
+        """The metrics of a set, as a line of metrics names it.
 
         Waits for the device.
         """
@@ -331,7 +331,7 @@ class Task:
         return model.num_parameters
 
     def notes(self) -> Sequence[str]:
-        """What you should know about a run before it begins, a sentence each.
+        """Notes on a run for its reader before it begins, a sentence each.
 
         For example, that a text is not the published one.
         """

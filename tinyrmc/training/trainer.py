@@ -134,7 +134,7 @@ class Trainer:
             self._cuda_graph, self.without_graphs = cuda_graph(self, bool(graph))
 
     def _accumulator(self, saved: dict | None = None) -> MetricAccumulator:
-        """What adds up the metrics of many steps; on a GPU one kernel a step does."""
+        """The sums of metrics over many steps; on a GPU one kernel a step adds up."""
         if kernels(self.xp):
             from .gpu.metrics import OnDevice
 
@@ -237,7 +237,7 @@ class Trainer:
         self._conclude([self._differentiate(0, self.step, batch)])
 
     def _ask(self, do: str, **more: str) -> list:
-        """What every worker replies."""
+        """The replies of all workers."""
         request = {"do": do, "step": self.step, "task": self.task.state(), **more}
         return self.workers.run(request)
 

@@ -254,7 +254,7 @@ class ActingTask(Task):
 
     @functools.cached_property
     def unit(self):
-        """What a row of a batch is: T steps in the world."""
+        """A row of a batch: T steps in the world."""
         return "world_steps", self.config.agent.unroll
 
     def draw(self, rng, count):
@@ -574,11 +574,11 @@ class ActingTask(Task):
         return steps < enough
 
     def kinds(self) -> dict[str, np.ndarray]:
-        """What sets held-out levels apart, as numbers: {its name: (levels,)}."""
+        """The kinds of held-out levels, as numbers: {its name: (levels,)}."""
         return {}
 
     def analyses(self, model):
-        """What the agent reaches, beside the floors, with 95 % confidence intervals.
+        """The agent's results, beside the floors, with 95 % confidence intervals.
 
         Sampled: its actions are drawn from its policy, as in training; greedy: it takes
         the likeliest.
