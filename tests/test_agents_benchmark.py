@@ -8,7 +8,6 @@ import functools
 import importlib.util
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import agents
 import numpy as np
@@ -103,48 +102,12 @@ def test_a_candidate_says_its_losses_and_then_its_times():
             assert tuple(found) == PARTS and min(found.values()) > 0
 
 
-def test_the_parts_of_a_step_add_up(monkeypatch):
-    clock = SimpleNamespace(now=0.0)
-    times = SimpleNamespace(process_time=lambda: clock.now, perf_counter=lambda: 0.0)
-    monkeypatch.setattr(agents, "time", times)
-    monkeypatch.setattr(times, "perf_counter", iter([0.0, 0.0, 2.0]).__next__)
-
-    def passes(seconds):
-        clock.now += seconds
-
-    world = SimpleNamespace(step=lambda: passes(1), observe=lambda: passes(2))
-    task = SimpleNamespace(
-        world=world, prepare=lambda: (world.step(), world.observe(), passes(4))
-    )
-    spent = agents.watched(task)
-
-    def step():
-        task.prepare()
-        passes(8)
-
-    found = agents.median_parts(step, spent, 1.0)
-    assert found == {"step": 15, "worlds": 3, "acting": 4, "learning": 8}
-
-
 def rounds(*steps):
     """A candidate's rounds, a tenth of each in the worlds."""
     return [
         {"step": s, "worlds": 0.1 * s, "acting": 0.3 * s, "learning": 0.6 * s}
         for s in steps
     ]
-
-
-def test_a_row_and_the_table():
-    row = agents.row_of(
-        "paper", {OURS: rounds(1.0, 2.0, 4.0), TORCH: rounds(4.0, 4.0, 4.0)}
-    )
-    assert row["steps"] == 1280 and row["ratio"] == 0.5
-    assert row["candidates"][0]["steps_per_second"] == 640
-    table = report.markdown({"agents": [row]})
-    assert "| paper | tinyrmc | 640 | 2,000 | 10 % | 30 % | 60 % | 0.50 |" in table
-    assert "| paper | PyTorch eager | 320 | 4,000 | 10 % | 30 % | 60 % |  |" in table
-    alone = agents.row_of("quick", {OURS: rounds(1.0)})
-    assert (alone["steps"], alone["ratio"]) == (5120, None)
 
 
 def test_the_document_has_the_table_of_the_results():

@@ -19,10 +19,8 @@ import pytest
 from tinyrmc import load
 from tinyrmc.cli import plot
 from tinyrmc.results import attending, probes
-from tinyrmc.runs.files import save_arrays
 from tinyrmc.training.checkpoints import open_checkpoint, restore_model
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
 TRAINED = ROOT / "tinyrmc/course/assets/nth_farthest_4x4.npz"
@@ -168,40 +166,6 @@ def test_memories_without_a_mask_gates_or_a_second_slot(tmp_path):
 
 
 # --- Words that cannot be -------------------------------------------------------------
-
-
-@pytest.fixture
-def lstm(empty_directory):
-    task = task_of(core="lstm", hidden_size=3)
-    trainer, config = Trainer(task, seed=0), dataclasses.asdict(task.config)
-    run = {"task": "nth_farthest", "preset": "quick", "seed": 0, "config": config}
-    state = {"run": run, "step": 0, "task": task.state()}
-    save_arrays(Path("lstm.npz"), trainer.arrays(), state)
-
-
-def test_bad_words_get_one_line_and_write_nothing(lstm, refused):
-    for words, says in [
-        ([], "RUN"),
-        (["nowhere.npz"], "nowhere.npz"),
-        (
-            ["lstm.npz"],
-            "whose core, LSTM, has no slots that attend; give one of rmc",
-        ),
-        ([TRAINED, "--sequences", "1"], "--sequences must be at least 2, not 1"),
-        ([TRAINED, "--sequences", "many"], "--sequences"),
-        ([TRAINED, "--out", "nowhere"], "--out nowhere is not a folder; make it first"),
-        (
-            [TRAINED, "--html", "page.png"],
-            "--html page.png: give a file name that ends in .html",
-        ),
-        (
-            [TRAINED, "--html", "no/page.html"],
-            "--html no/page.html: give a file name that ends in .html, in a folder "
-            "that exists",
-        ),
-        ([TRAINED, "--nonsense"], "--nonsense"),
-    ]:
-        assert says in refused(plot.main, "attention", *words)
 
 
 @pytest.mark.slow

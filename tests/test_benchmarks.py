@@ -3,10 +3,8 @@ they measured. No test asserts a time.
 """
 
 import contextlib
-import dataclasses
 import json
 import math
-import os
 import time
 from pathlib import Path
 
@@ -15,7 +13,6 @@ import costs
 import cpu
 import numpy as np
 import peers
-import picture
 import pytest
 import report
 import running
@@ -182,90 +179,6 @@ def test_a_candidate_that_breaks_says_why(problem_file):
 # --- Turns ----------------------------------------------------------------------------
 
 
-class Scripted:
-    """Stands for a Candidate: `lives` says after how many rounds each setting (name,
-    cores) dies, `pace` how long its steps take.
-    """
-
-    lives: dict = {}
-    pace: dict = {}
-
-    def __init__(self, name, cores, *_):
-        self.name, self.cores, self.rounds = name, cores, []
-        self.hello = {"flops": 1e9 * cores, "errors": {"gradient": 0.0}}
-        self.left = self.lives.get((name, cores), 1000)
-        if self.left == 0:
-            raise running.Broken("dead on arrival")
-
-    def time(self, seconds):
-        if len(self.rounds) == self.left:
-            raise running.Broken("out of memory")
-        self.rounds.append(self.pace.get((self.name, self.cores), 1.0))
-
-    seconds = running.Candidate.seconds
-
-    def close(self):
-        pass
-
-
-def measure_scripted(monkeypatch, lives, pace=None, rounds=3):
-    """The row of ours and two peers on up to 4 cores, timed in `rounds` rounds after
-    one try.
-    """
-    monkeypatch.setattr(Scripted, "lives", lives)
-    monkeypatch.setattr(Scripted, "pace", pace or {})
-    monkeypatch.setattr(cpu, "Candidate", Scripted)
-    monkeypatch.setattr(cpu, "core_counts", lambda cores: [4, 2, 1])
-    monkeypatch.setattr(cpu, "make_problem", lambda stack, work: None)
-    names, products = ["PyTorch eager", "JAX jit"], [Scripted(candidates.APART, 4)]
-    return cpu.measure(TINY, names, products, rounds, 0.1)
-
-
-def test_a_peer_that_dies_in_the_middle_of_the_rounds_is_left_out_and_the_rest_goes_on(
-    monkeypatch, capsys
-):
-    lives = {("JAX jit", cores): 2 for cores in (4, 2, 1)}
-    row = measure_scripted(monkeypatch, lives)
-    assert list(row["peers"]) == ["PyTorch eager"]
-    assert row["rounds"] == {"ours": [1.0] * 3, "PyTorch eager": [1.0] * 3}
-    assert capsys.readouterr().err.count("which is left out: out of memory") == 3
-
-
-def test_a_peer_that_breaks_on_fewer_cores_keeps_the_settings_that_worked(
-    monkeypatch, capsys
-):
-    row = measure_scripted(monkeypatch, {("JAX jit", 2): 0, ("PyTorch eager", 4): 0})
-    assert list(row["peers"]) == ["JAX jit"] and row["cores"]["JAX jit"] == 4
-    said = capsys.readouterr().err
-    assert "JAX jit fails on 2 cores, which is left out: dead on arrival" in said
-    assert "JAX jit, 1 core" not in said
-
-
-def test_ours_or_sgemm_dying_is_one_line(monkeypatch):
-    for name in "ours", candidates.APART:
-        says = f"^{name} fails on 4 cores: out of memory; nothing is written$"
-        with pytest.raises(RunError, match=says):
-            measure_scripted(monkeypatch, {(name, 4): 2})
-
-
-def test_settings_much_slower_than_the_best_are_given_up(monkeypatch):
-    timed, time = [], Scripted.time
-
-    def noted(self, seconds):
-        timed.append(self)
-        time(self, seconds)
-
-    monkeypatch.setattr(Scripted, "time", noted)
-    pace = {("ours", 2): 0.8, ("ours", 1): 1.2, ("JAX jit", 2): 1.5}
-    row = measure_scripted(monkeypatch, {}, pace)
-    assert row["cores"] == {"ours": 2, "PyTorch eager": 4, "JAX jit": 4}
-    assert row["ours_seconds"] == 0.8
-    rounds = {(each.name, each.cores): len(each.rounds) for each in timed}
-    assert ("JAX jit", 1) not in rounds
-    assert rounds["ours", 4] == rounds["ours", 2] == rounds["JAX jit", 4] == 3
-    assert rounds["ours", 1] == rounds["JAX jit", 2] == 0
-
-
 def test_a_process_that_dies_with_half_an_answer_is_broken(
     problem_file, monkeypatch, tmp_path
 ):
@@ -283,54 +196,6 @@ def test_a_process_that_dies_with_half_an_answer_is_broken(
             with pytest.raises(running.Broken, match=r"^so be it$"):
                 candidate.time(0.1)
         candidate.close()
-
-
-def test_which_peers_are_tried_at_which_size(monkeypatch):
-    tried = {}
-
-    def measure(work, names, *_):
-        tried[work] = names
-        return dataclasses.asdict(work)
-
-    monkeypatch.setattr(cpu, "measure", measure)
-    monkeypatch.setattr(cpu, "Candidate", Scripted)
-    for stand_in in ("relate", "cells", "say"):
-        monkeypatch.setattr(cpu, stand_in, lambda *_: ())
-    monkeypatch.setattr(cpu, "installed_peers", lambda: list(peers.PEERS))
-    cpu.measure_sizes(list(cpu.WORKS), 1, False)
-    large, small, quick, dnc = tried.values()
-    eager = ["PyTorch eager", "PyTorch eager, processes"]
-    assert small == list(peers.PEERS)
-    assert large == quick == [*eager, "torch.compile", "JAX jit"]
-    assert dnc == eager
-    tried.clear()
-    wanted = ["HIPS autograd", "JAX jit"]
-    cpu.measure_sizes(["large", "small"], 1, False, wanted)
-    assert list(tried.values()) == [["JAX jit"], ["JAX jit", "HIPS autograd"]]
-
-
-def test_sgemm_is_the_median_over_the_whole_file(monkeypatch):
-    pace = {candidates.TOGETHER: 0.5, candidates.APART: 0.25}
-    measured = []
-
-    def measure(work, names, products, rounds, seconds):
-        disturbed = 10 if len(measured) == 1 else 1
-        for product in products:
-            product.rounds.append(pace[product.name] * disturbed)
-        measured.append(work)
-        found = {"size": str(work), "flops": work.flops, "ours_seconds": 2.0}
-        return found | {"peers": {}, "cores": {"ours": 1}}
-
-    monkeypatch.setattr(cpu, "measure", measure)
-    monkeypatch.setattr(cpu, "Candidate", Scripted)
-    monkeypatch.setattr(cpu, "available_cores", lambda: 4)
-    found = cpu.measure_sizes(["quick", "small", "dnc"], rounds=1, quick=True)
-    assert len(found["rows"]) == 3
-    for row in found["rows"]:
-        assert row["sgemm"] == 4e9 / 0.25
-        assert row["sgemm_fraction"] == (row["flops"] and row["flops"] / 2.0 / 16e9)
-    counts = {name: len(times) for name, times in found["sgemm_rounds"].items()}
-    assert counts == dict.fromkeys(pace, len(measured))
 
 
 def test_cpus_of_different_cores_come_first(monkeypatch, tmp_path):
@@ -382,69 +247,6 @@ def check_tiny(row):
     assert max(row["gradient_errors"].values()) < 1e-6
 
 
-def made_up_row(work, ours, others):
-    """A row of results, on four cores, where SGEMM makes 100 GFLOP/s."""
-    return {
-        **dataclasses.asdict(work),
-        "size": str(work),
-        "cores": dict.fromkeys(("ours", *others), 4),
-        "ours_seconds": ours,
-        "peers": others,
-        "ratio_to_fastest": ours / min(others.values()) if others else None,
-        "flops": work.flops,
-        "sgemm": 1e11,
-        "sgemm_fraction": work.flops and work.flops / ours / 1e11,
-    }
-
-
-def made_up():
-    """Results with every part."""
-    times = {
-        "large": (6.28, {"JAX jit": 12.56}),
-        "small": (0.04, {"JAX jit": 0.02, "MyGrad": 0.9}),
-        "quick": (0.02, {}),
-        "dnc": (0.1, {"JAX jit": 0.1}),
-    }
-    return {
-        "benchmark": "cpu",
-        "processor": "a processor",
-        "cores": 4,
-        "blas": "openblas 0.3",
-        "versions": {"numpy": "2.4"},
-        "rows": [
-            {"work": name, **made_up_row(cpu.WORKS[name], *times[name])}
-            for name in times
-        ],
-        "engine": {
-            "overhead_microseconds": 4.04,
-            "backward_to_forward_peak": 1.004,
-            "growth_mib": None,
-            "growth_steps": 10_000,
-        },
-        "tables": [[["what a script", "had made"], ["1", "2"]]],
-    }
-
-
-# no other library ran at `quick`, and `dnc` has no share of SGEMM
-ROWS = """\
-| large: 8 slots x 256, T = 8, batch 1600 | 6,280 (4) | 12,560 (4) |  | 0.50 | 50 % |
-| small: 8 slots x 64, T = 8, batch 128 | 40.0 (4) | 20.0 (4) | 900 (4) | 2.00 | 46 % |
-| quick: 4 slots x 64, T = 4, batch 256 | 20.0 (4) |  |  |  | 62 % |
-| dnc: 80 words x 64, 4 read heads, T = 8, batch 128 | 100 (4) | 100 (4) |  | 1.00 |  |
-"""
-
-
-def test_the_tables_say_what_was_measured():
-    text = report.markdown(made_up())
-    assert ROWS in text
-    assert "| growth of resident memory over 10,000 steps | not known here |\n" in text
-    tables = text.split("\n\n")
-    assert len(tables) == 3
-    assert tables[2] == "| what a script | had made |\n| --- | --- |\n| 1 | 2 |\n"
-    for table in tables:  # as many columns in each line
-        assert len({line.count("|") for line in table.splitlines()}) == 1
-
-
 def test_the_table_of_processors_is_that_of_the_results():
     lines = (cpu.HERE / "speed.md").read_text().splitlines()
     for start, files in (
@@ -464,41 +266,7 @@ def test_the_table_of_processors_is_that_of_the_results():
         assert all(name.startswith("PyTorch") for name in fastest)
 
 
-def test_each_size_has_a_panel_of_its_own(tmp_path, monkeypatch):
-    drawn, bars, found = [], picture._draw_bars, made_up()
-    monkeypatch.setattr(
-        picture, "_draw_bars", lambda *each: (drawn.append(each), bars(*each))
-    )
-    for count in 1, 3, 4:
-        drawn.clear()
-        picture.draw(found | {"rows": found["rows"][:count]}, tmp_path / "some.png")
-        assert [row["work"] for _, row in drawn] == [*cpu.WORKS][:count]
-        figure = drawn[0][0].get_figure(root=True)
-        assert len(figure.axes) == count
-        for panel, _ in drawn:  # neither squeezed nor cut off
-            box = panel.get_window_extent().transformed(figure.transFigure.inverted())
-            assert box.width > 0.25 and box.x1 <= 1
-
-
 # --- Surroundings ---------------------------------------------------------------------
-
-
-def test_what_a_shell_tunes_does_not_reach_a_candidate(monkeypatch):
-    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    tuning = running.tuning_variables()
-    assert {"OPENBLAS_CORETYPE", "OMP_NUM_THREADS"} <= set(tuning)
-    passed = running.surroundings("folder")
-    assert not any(name.startswith(("OPENBLAS_", "OMP_")) for name in passed)
-    assert passed["PATH"] == os.environ["PATH"]
-
-
-def test_core_counts(monkeypatch):
-    for cores, counts in (1, [1]), (2, [2, 1]), (4, [4, 2, 1]), (6, [6, 4, 2, 1]):
-        monkeypatch.setattr(cpu, "CAN_LIMIT", True)
-        assert cpu.core_counts(cores) == counts
-        monkeypatch.setattr(cpu, "CAN_LIMIT", False)
-        assert cpu.core_counts(cores) == [cores]
 
 
 def test_the_engines_costs_can_be_measured():
@@ -526,13 +294,3 @@ def test_bad_words_are_one_line_before_anything_is_measured(monkeypatch):
         with pytest.raises((UsageError, RunError)) as caught:
             cpu.main(words.split())
         assert complaint in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_a_part_or_a_first_look_does_not_replace_the_results(monkeypatch, capsys):
-    written = []
-    monkeypatch.setattr(cpu, "measure_all", lambda *_: made_up())
-    monkeypatch.setattr(cpu, "write", lambda found, path: written.append(path))
-    for words in (["--quick"], ["--works", "engine"], ["--candidates", "JAX jit"], []):
-        assert cpu.main(words) == 0
-    assert written == [cpu.RESULTS]
-    assert capsys.readouterr().out == 4 * report.markdown(made_up())

@@ -278,15 +278,6 @@ def distribution(tmp_path):
     return site
 
 
-def test_another_distribution_adds_tasks_and_replaces_none(distribution, tmp_path):
-    place = os.pathsep.join([str(ROOT), str(distribution)])
-    answer = ask(place, cwd=tmp_path, load="sorting")
-    assert answer["loaded"] == str(distribution / "others_tasks" / "sorting.py")
-    assert list(answer["files"])[-1] == "sorting"  # after the built-in ones
-    answer = ask(place, cwd=tmp_path, load="nth_farthest")
-    assert answer["loaded"] == str(ROOT / "tasks" / "nth_farthest.py")
-
-
 # --- Tasks by their files -------------------------------------------------------------
 
 
@@ -360,6 +351,3 @@ def test_a_run_directory_cannot_bring_code_with_it(own):
             UnknownTask, match=r"is not the absolute path of a file nth_far"
         ):
             load_task_of({"task": "nth_farthest", "task_file": kept})
-
-
-# --- Suggestions ----------------------------------------------------------------------

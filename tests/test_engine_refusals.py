@@ -190,21 +190,6 @@ def test_tensors_refuse_what_arrays_do(xp):
     refused(AttributeError, ".", setattr, Tensor(xp.ones(3)), "data", xp.ones(3))
 
 
-def test_repr_and_attributes(xp):
-    assert repr(Tensor(xp.array(1.5))) == "Tensor(1.5, shape=(), dtype=float64)"
-    thirds = Tensor(xp.array([1, 1 / 3], np.float32))
-    assert repr(thirds) == "Tensor([1.    , 0.3333], shape=(2,), dtype=float32)"
-    large = repr(Tensor(xp.ones((1000, 1000))))
-    assert len(large) < 300
-    assert large.endswith("shape=(1000, 1000), dtype=float64)")
-    weight = Parameter(xp.zeros(2))
-    told = f"Parameter([0., 0.], shape=(2,), dtype=float64, id={weight.id})"
-    assert repr(weight) == told
-    tensor = Tensor(xp.ones((2, 3), np.float32))
-    assert (tensor.shape, tensor.dtype) == ((2, 3), np.float32)
-    assert (tensor.ndim, tensor.size) == (2, 6)
-
-
 # --- Misuse of a tape -----------------------------------------------------------------
 
 
@@ -307,16 +292,6 @@ def test_a_wrong_rule_is_named(xp, monkeypatch):
             loss = p.sum(p.tanh(x))
         refused(TypeError, says, tape.gradient, loss, x)
     del TABLE["nameless"]
-
-
-def test_a_primitive_s_name_is_taken_once():
-    """Tensors call primitives by their names: a * b would be another function."""
-
-    def multiply(xp, a, b):
-        return a + b, ()
-
-    refused(ValueError, "multiply is a primitive of Tensors", Primitive, multiply)
-    assert (Tensor(np.full(2, 3.0)) * 3.0).data.tolist() == [9.0, 9.0]
 
 
 def test_backward_into_what_has_no_place_for_a_parameter():

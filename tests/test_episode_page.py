@@ -174,24 +174,3 @@ def test_many_rewards_leave_the_value_to_be_seen(solved, tmp_path, window):
             "rewards" if steps == 30 else f"the score so far, from 0 to {top}"
         )
         assert window.run("score(last)") == total
-
-
-@browser.needed
-def test_what_an_agent_lacks_the_page_leaves_out(agents, tmp_path, window):
-    window.size(390, 800)
-    for name in ("lstm", "whole"):
-        path = tmp_path / f"{name}.html"
-        episode = episodes.record(*restored(agents / name), 0)
-        path.write_text(episodes.page(name, episode), encoding="utf-8")
-        opened(window, path)
-        shown = {
-            element: bool(window.run(f"$('{element}').offsetParent !== null"))
-            for element in ("attention", "head-label", "framed", "above")
-        }
-        attends = name == "whole"
-        assert shown == {
-            "attention": attends,
-            "head-label": attends,
-            "framed": not attends,
-            "above": not attends,
-        }

@@ -8,20 +8,16 @@ import os
 import subprocess
 import sys
 import types
-import typing
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
 import tinyrmc
 from tinyrmc.cli import plot
-from tinyrmc.cores.config import MapCore
 from tinyrmc.errors import RunError
 from tinyrmc.results import figures, plotting
 from tinyrmc.results.figures import learning_curves, style
@@ -64,12 +60,6 @@ def drawn(panel):
     """{label: (x, y)} of the lines that the legend names."""
     handles, labels = panel.get_legend_handles_labels()
     return {label: line.get_data() for line, label in zip(handles, labels, strict=True)}
-
-
-def drawn_lines(figure):
-    return [
-        line for panel in figure.axes for line in panel.get_legend_handles_labels()[0]
-    ]
 
 
 def flat(words):
@@ -174,40 +164,6 @@ def test_a_group_is_its_mean_and_range_dotted_where_some_have_ended():
     assert flat(figure.get_supxlabel()) == DOTTED
 
 
-def test_lines_and_references_are_named_beside_the_panel():
-    """In their colours, apart from each other, in the order of their values, and near
-    them.
-    """
-    ends = {"a core": 0.9, "one with a longer name than fits": 0.5, "a third": 0.49}
-    groups = {name: [lines_of([0.1, end])] for name, end in ends.items()}
-    figure = curve_of(groups, {TEST: {"floor": 0.52}})
-    (panel,) = figure.axes
-    assert not figure.legends
-    texts = {flat(text.get_text()): text for text in panel.texts}
-    floor = "floor 52.0 %"
-    wanted = ends | {floor: 0.52}
-    assert [*texts] == sorted(wanted, key=wanted.get)
-    for line in drawn_lines(figure):
-        assert texts[line.get_label()].get_color() == line.get_color()
-    low, high = panel.get_ylim()
-    for name, text in texts.items():
-        x, y = text.get_position()
-        assert x > 1 and abs(low + y * (high - low) - wanted[name]) < 0.15
-        assert low + text.xy[1] * (high - low) == pytest.approx(wanted[name])
-    assert_words_are_apart_and_inside(figure)
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.01, 0.08))
-def test_labels_keep_order_distance_and_bounds(wanted, size):
-    wanted = sorted(wanted)
-    placed = learning_curves._apart(wanted, [size] * len(wanted))
-    assert all(b - a >= 0.9 * size for a, b in itertools.pairwise(placed))
-    assert placed[0] > 0.3 * size and placed[-1] < 1 - 0.3 * size
-    ends = 0.5 * size <= wanted[0] and wanted[-1] <= 1 - 0.5 * size
-    if ends and all(b - a >= size for a, b in itertools.pairwise(wanted)):
-        np.testing.assert_allclose(placed, wanted)
-
-
 def test_only_a_single_run_shows_its_rungs():
     lines = [
         {"step": 100, "accuracy": 0.6, "stage": "3x2", "seconds": 10},
@@ -253,32 +209,6 @@ def test_each_metric_has_a_panel_with_its_own_references():
     np.testing.assert_allclose(loss.lines[0].get_ydata(), [2.0, 1.0])
 
 
-def test_the_legend_says_how_many_seeds_and_what_is_interpolated():
-    between = SAYS.replace(",", ", interpolated between measurements,", 1)
-    more = "; dotted where not all of them count"
-    for axis, runs, label, says in (
-        ("steps", [SLOW, FAST], "rmc: 2 seeds, dotted: 1", DOTTED),
-        ("hours", [SLOW, FAST], "rmc: 2 seeds, dotted: 1", between + more),
-        ("hours", [SLOW, SLOW], "rmc: 2 seeds", between),
-    ):
-        figure = curve_of({"rmc": runs}, FLOORS, axes=[axis])
-        assert list(drawn(figure.axes[0])) == [label]
-        assert figure.legends[0].get_title().get_text() == says
-
-
-def test_perplexities_have_a_logarithmic_axis_with_plain_numbers():
-    for high, wanted in (300, [100, 200]), (70, [40, 50, 60]), (90_000, [100, 1000]):
-        lines = lines_of([high, 35], "test_perplexity")
-        metrics = ["test_perplexity"]
-        figure = figure_of(figures.learning_curve, {"rmc": [lines]}, {}, metrics)
-        (axis,) = (panel.yaxis for panel in figure.axes)
-        assert figure.axes[0].get_yscale() == "log"
-        figure.draw_without_rendering()
-        ticks = axis.get_majorticklocs().tolist()
-        assert set(wanted) <= set(ticks), ticks
-        assert axis.get_major_formatter()(1000) == "1,000"
-
-
 def test_a_panel_for_each_axis():
     groups = {"rmc": [SLOW, SLOW], "lstm": [FAST]}
     figure = curve_of(groups, FLOORS, axes=("steps", "samples", "hours"))
@@ -295,22 +225,6 @@ def test_a_panel_for_each_axis():
     named = [text.get_text() for text in legend.get_texts()]
     assert named == ["rmc: 2 seeds", "lstm: 1 seed"]
     assert_words_are_apart_and_inside(figure)
-
-
-def test_a_core_has_the_same_colour_whatever_is_beside_it():
-    cores = *typing.get_args(MapCore), "memn2n"
-    of = dict(zip(cores, style.colours(cores), strict=True))
-    assert len(set(of.values())) == len(cores)
-    for beside in itertools.permutations(cores, 2):
-        assert style.colours(beside) == [of[core] for core in beside]
-    first, second, third = style.colours(["lstm", "lstm", "rmc"])
-    assert (first, third) == (of["lstm"], of["rmc"]) and second not in of.values()
-    many = style.colours([None] * 20)
-    assert many[0] == of["rmc"] and len(set(many)) == len(style.COLOURS)
-    both = "lstm", "rmc"
-    runs = {core: [SLOW] for core in both}
-    shown = [line.get_color() for line in drawn_lines(curve_of(runs, cores=both))]
-    assert shown == [of[core] for core in both]
 
 
 # --- Attention ------------------------------------------------------------------------
@@ -375,18 +289,6 @@ def test_each_matrix_stands_at_its_head_and_time_step():
         }
     heads = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert heads == ["head 1", "head 2", "head 3", "head 4", "mean"]
-
-
-@pytest.mark.slow
-def test_no_words_of_attention_overlap_or_leave_the_picture():
-    for shape in (3, 4, 4, 4), (3, 8, 8, 8), (1, 4, 1, 1), (4, 8, 2, 16), (1, 8, 8, 1):
-        E, T, _, N = shape
-        marked, titles = [0, T - 1, 0, T - 1][:E], [QUESTION] * E
-        held = np.ones((E, N), bool)
-        about = marked, titles, "reference", held
-        figure = figure_of(figures.attention, attention_weights(*shape), *about)
-        assert_words_are_apart_and_inside(figure)
-        assert figure.get_figwidth() < 21 and figure.get_figheight() < 9
 
 
 # --- What comes of it -----------------------------------------------------------------
@@ -598,49 +500,6 @@ def test_what_the_command_draws(make_run, tmp_path, asked, capsys):
     assert titles == [f"nth_farthest {WORDS}, seed 0", f"nth_farthest {WORDS}"]
 
 
-def test_against_several_axes_only_the_headline_is_drawn(
-    make_run, asked, refused, empty_directory
-):
-    run, both = str(make_run().path), [TEST, "test_accuracy_without_self"]
-    for axes, metrics in ("steps,samples,hours", [TEST]), ("hours", both):
-        assert plot.main([run, "--against", axes, "--out", "a.png"]) == 0
-        assert asked[-1].metrics == metrics
-        assert asked[-1].axes == axes.split(",")
-    for words in ("step", "steps,steps", "steps,", ""):
-        assert refused(plot.main, run, "--against", words) == (
-            "--against takes steps, samples, hours, or several with commas between, "
-            f"not {words!r}"
-        )
-
-
-def test_different_references_are_named_after_their_groups(make_run, asked):
-    data = dataclasses.replace(small().data, objects=8, dimensions=16)
-    large = dataclasses.replace(small(), data=data)
-    runs = [make_run(), make_run(small(core="lstm")), make_run(large)]
-    plotting.draw_curves(runs, Path("a.png"))
-    name = "rmc, --data.objects 8, --data.dimensions 16"
-    of_small, of_large = (
-        nth_farthest.Task(config).references()[TEST] for config in (small(), large)
-    )
-    floors = {f"rmc and 1 more: {label}": of_small[label] for label in of_small}
-    floors |= {f"{name}: {label}": of_large[label] for label in of_large}
-    assert floors[f"{name}: paper (RMC)"] == 0.91
-    assert asked[0].references[TEST] == floors
-
-
-def test_training_batches_of_easier_rungs_are_not_drawn(make_run, asked):
-    """On three vectors a network may be right more often than the floors of four: it
-    has solved nothing yet.
-    """
-    run = make_run(values=[])
-    lines = lines_of([0.3, 0.4, 0.5], accuracy=0.9)
-    for line, rung in zip(lines, ["3x1", "3x4", "4x4"], strict=True):
-        line["stage"] = rung
-        run.log(line)
-    plotting.draw_curves([run], Path("a.png"))
-    assert asked[0].training == lines[2:]
-
-
 def test_a_single_run_gets_its_tasks_pictures_beside_the_curve(
     make_run, tmp_path, capsys
 ):
@@ -691,9 +550,3 @@ def test_errors_name_the_run_and_the_remedy(make_run, tmp_path):
         with pytest.raises(RunError) as caught:
             plotting.draw_curves(runs, Path(out))
         assert says in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_bad_words_get_one_line_and_exit_code_2(empty_directory, refused):
-    bad = ([], "RUN"), (["--nonsense", "x"], "--nonsense"), (["nowhere"], "nowhere")
-    for words, says in (*bad, (["x", "--out"], "--out")):
-        assert says in refused(plot.main, *words)

@@ -367,35 +367,3 @@ def test_nothing_in_a_story_ends_the_script():
     reading = reading_of([[[1.0]]], [story], 1, network=network, vocabulary=["x"])
     page = memory_hops.page("t", reading)
     assert page.count("</script>") == 2
-
-
-# --- Words that cannot be -------------------------------------------------------------
-
-
-def test_bad_words_get_one_line_and_write_nothing(runs, monkeypatch, refused):
-    monkeypatch.chdir(runs)
-    for words, says in [
-        ("nowhere", "nowhere"),
-        (
-            "lstm",
-            "lstm is a run of 'babi': its core, lstm, has no hops; give a run with "
-            "--model.core memn2n",
-        ),
-        (
-            "nth",
-            "nth is a run of 'nth_farthest': it has no memory network that reads "
-            "stories; give one of babi",
-        ),
-        (
-            "joint --task 3",
-            "it has not learnt task 3; --task is one of 1, 2, 6, 15, 16",
-        ),
-        ("one --task first", "--task"),
-        (
-            "all --html page.html",
-            "--html: all has 5 networks, and a page holds one; choose its task with "
-            "--task",
-        ),
-        ("one --html page.png", "--html page.png: give a file name that ends in .html"),
-    ]:
-        assert says in refused(plot.main, "hops", *words.split())

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import language
 import pytest
-from language import PROCESSES, THREADS, TORCH_THREADS, Work
-from running import Broken, compare, left_out, serve
+from language import THREADS, Work
+from running import serve
 
-from tinyrmc.errors import RunError, UsageError
+from tinyrmc.errors import UsageError
 from tinyrmc.training.workers import CAN_FORK
 
 pytestmark = pytest.mark.slow
@@ -70,37 +70,6 @@ def running(name, cores, rounds, first=(9.0, 8.0)):
     return SimpleNamespace(
         name=name, cores=cores, rounds=rounds, seconds=seconds, hello=hello
     )
-
-
-def test_the_ratio_is_that_of_the_best_settings_round_by_round():
-    timed = [
-        running(PROCESSES, 2, [1.0, 2.0, 4.0]),
-        running(THREADS, 2, [3.0, 3.0, 3.0]),
-        running(TORCH_THREADS, 2, [2.0, 3.0, 4.0]),
-        running(TORCH_THREADS, 1, [8.0, 8.0, 8.0]),
-    ]
-    assert language.ratio(timed, 2) == 1.5  # of 2, 1.5 and 1
-    assert language.ratio(timed, 1) is None
-
-
-def test_other_first_losses_stop_everything():
-    ours = running(PROCESSES, 2, [1.0])
-    compare([ours, running(TORCH_THREADS, 2, [1.0], (9.0, 8.0001))], 1e-4)
-    other = running(TORCH_THREADS, 2, [1.0], (9.0, 8.01))
-    with pytest.raises(RunError, match=r"PyTorch eager, threads on 2 cores: .* 1\.1e-"):
-        compare([ours, other], 1e-4)
-
-
-def test_a_peer_that_breaks_is_left_out_and_ours_is_an_error(capsys):
-    with left_out(TORCH_THREADS, 2, language.TORCH) as what:
-        raise Broken(TORCH_THREADS)
-    assert what == [TORCH_THREADS]
-    assert "fails on 2 cores, which is left out" in capsys.readouterr().err
-    with (
-        pytest.raises(RunError, match="tinyrmc, threads fails on 2 cores"),
-        left_out(THREADS, 2, language.TORCH),
-    ):
-        raise Broken("killed")
 
 
 def test_the_command_writes_what_it_measured(monkeypatch, tmp_path, capsys):

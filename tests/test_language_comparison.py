@@ -89,17 +89,6 @@ def test_another_text_than_the_published_one_has_no_cell():
         assert task.cell() == cell
 
 
-def test_books_and_newswire_of_your_own_choice_have_no_cell():
-    """Nobody has published which files they were; so it counts where there are none."""
-    for name in "gutenberg", "gigaword":
-        data = dataclasses.replace(lm.PAPER.data, corpus=name)
-        config = dataclasses.replace(lm.PAPER, data=data, data_dir=Path("nowhere"))
-        task = lm.Task(config)
-        assert task.cell() == f"{name}, RMC"
-        task.corpus = TEXTS
-        assert task.cell() is None
-
-
 def test_a_plateau_that_would_end_a_run_at_once_is_refused():
     slow = dataclasses.replace(lm.MEMN2N.train, learning_rate=5e-6)
     with pytest.raises(ValueError, match="stop_below 1e-05 is more than train"):

@@ -3,10 +3,8 @@
 import contextlib
 import io
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +13,7 @@ import pytest
 import tinylanguage
 from matplotlib.image import imread
 from test_figures import assert_words_are_apart_and_inside, figure_of
-from tinyruns import SURROUNDINGS, cut_short
+from tinyruns import cut_short
 
 from tinyrmc import training
 from tinyrmc.cli import evaluate, generate, plot, report, train
@@ -157,18 +155,6 @@ def test_as_json_all_numbers_are_exact(runs, capsys):
     assert np.exp(whole) == pytest.approx(found["test_perplexity"], rel=1e-5)
 
 
-def test_cells_are_told_after_their_kind():
-    rows = [("a", 12_345, 1234.5), ("b", None, None)]
-    table = training.Table("test_perplexity", ["word", "tokens", "perplexity"], rows)
-    assert findings.cells(table) == [
-        ["word", "tokens", "perplexity"],
-        ["a", "12,345", "1,234.50"],
-        ["b", "", ""],
-    ]
-    with pytest.raises(ValueError, match="a row has 1 cells, and there are 2 columns"):
-        training.Table("test_loss", ["a", "b"], [("a",)])
-
-
 def test_examinations_of_several_networks_are_drawn_together(runs, monkeypatch, capsys):
     seen = []
     draw = figures.examined
@@ -185,48 +171,6 @@ def test_examinations_of_several_networks_are_drawn_together(runs, monkeypatch, 
     assert [*found] == ["rmc (runs/rmc-0)", "lstm", "rmc (runs/other)"]
     assert common == "quick, seed 0, step 20"
     assert cores == ["rmc", "lstm", "rmc"] and title == "By unroll length"
-
-
-def test_what_networks_have_in_common_is_said_once():
-    runs = [
-        ["quick", "rmc", "--data.window 5", "seed 0", "step 20"],
-        ["quick", "lstm", "--data.window 5", "--model.layers 2", "seed 1", "step 20"],
-    ]
-    assert findings.names(runs) == (
-        "quick, --data.window 5, step 20",
-        ["rmc, seed 0", "lstm, --model.layers 2, seed 1"],
-    )
-    assert findings.names(runs[:1]) == (", ".join(runs[0]), [""])
-
-
-def test_a_row_for_each_network_is_a_table_of_all():
-    tables = {
-        name: training.Table("test_perplexity", ("lanes", "perplexity"), [(1, value)])
-        for name, value in (("a", 2.0), ("b", 3.5))
-    }
-    rows = [["", "lanes", "perplexity"], ["a", "1", "2.00"], ["b", "1", "3.50"]]
-    assert findings.together(tables) == rows
-
-
-def test_the_curves_of_an_examination():
-    heads = "words unrolled", "carried", "from nothing", "paper's RMC"
-    one = training.Curve("test_perplexity", heads, [(1, 9.0, 8.0, 3.0), (100, 5, 4, 2)])
-    heads = "words unrolled", "perplexity", "paper's RMC"
-    other = training.Curve("test_perplexity", heads, [(1, 7.0, 3.0), (100, None, 2.0)])
-    figure = figure_of(
-        figures.examined, {"a": one, "b": other}, "title", ["rmc", "lstm"]
-    )
-    (panel,) = figure.axes
-    labels = [line.get_label() for line in panel.get_lines()]
-    assert labels == ["a: carried", "a: from nothing", "b", "paper's RMC"]
-    a, _, b, paper = panel.get_lines()
-    assert a.get_ydata().tolist() == [9, 5] and np.isnan(b.get_ydata()[1])
-    assert paper.get_linestyle() == "--" and a.get_color() != b.get_color()
-    assert (panel.get_xlabel(), panel.get_ylabel()) == (
-        "words unrolled",
-        "held-out perplexity",
-    )
-    assert panel.get_xscale() == panel.get_yscale() == "log"
 
 
 def heat_map(rows, hops=2):
@@ -253,22 +197,6 @@ def test_a_heat_map_is_drawn_with_each_rows_largest_in_white(tmp_path):
     assert path.name == "by_hop.png" and imread(path).ndim == 3
     nothing = heat_map([(1, 0.0, 0.0)])
     assert figures.heat_maps(tmp_path / "b.png", {"a": nothing}).is_file()
-
-
-def test_of_a_long_heat_map_some_rows_are_told():
-    long = heat_map([(k + 1, 0.5, 0.25) for k in range(200)])
-    head, *rows = findings.cells(long)
-    ages = [int(row[0]) for row in rows]
-    assert ages[:4] == [1, 2, 3, 4] and ages[-1] == 200 and len(ages) <= 20
-    assert rows[0] == ["1", "0.5000", "0.2500"] and head[0] == "words ago"
-    assert len(findings.cells(heat_map(long.rows[:20]))) == 21
-
-
-def test_what_has_nothing_to_examine_is_refused(half, runs, refused):
-    said = refused(plot.main, "analyses", half.path)
-    assert said == "the task 'nth_farthest' has nothing to examine"
-    said = refused(plot.main, "analyses", half.path, runs[0])
-    assert "are runs of different tasks" in said
 
 
 # --- Texts ----------------------------------------------------------------------------
@@ -315,33 +243,3 @@ def test_words_come_as_they_are_drawn(runs, monkeypatch):
     monkeypatch.setattr(sys, "stdout", Pipe())
     assert generate.main([runs[0], "the"]) == 0
     assert before == ["", "the a", "the a b"] and sent[-1] == "the a b c\n"
-
-
-def test_what_cannot_be_written_is_refused(runs, refused):
-    for words, expected in [
-        (["the", "--no-unk"], "--no-unk: the task 'tinylanguage' has no <unk> to "),
-        (["the dog"], "'dog' is none of the model's 7 words"),
-        (["the", "--words", "0"], "--words must be at least 1, not 0"),
-        (["the", "--words", "x"], "--words invalid int value: 'x'"),
-        (["the", "--top-k", "-1"], "--top-k must be at least 0, not -1"),
-        (["the", "--temperature", "-1"], "--temperature must be at least 0, not -1"),
-        (["the", "--temperature", "nan"], "--temperature must be at least 0, not nan"),
-        ([], "the following arguments are required: PROMPT"),
-    ]:
-        assert refused(generate.main, runs[0], *words).startswith(expected)
-
-
-@pytest.mark.slow
-def test_a_reader_who_has_seen_enough_ends_it_quietly(runs):
-    command = [sys.executable, "-m", "tinyrmc", "generate", runs[0], "the"]
-    with subprocess.Popen(
-        [*command, "--words", "100000"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=SURROUNDINGS,
-        text=True,
-    ) as process:
-        assert process.stdout.read(4) == "the "
-        process.stdout.close()
-        assert process.stderr.read() == ""
-    assert process.returncode == 141 or os.name != "posix"

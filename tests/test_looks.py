@@ -45,16 +45,6 @@ def test_columns_of_numbers_stand_at_the_right_with_their_heads():
     assert classes == [["", "number", "number"]] * 3
 
 
-def test_a_description_is_the_first_paragraph_of_some_length():
-    document = nodes.Element()
-    document += nodes.paragraph(text="A badge")
-    document += nodes.paragraph(text="This is what\nthe page is about. " * 20)
-    says = looks.description(document)
-    assert says.startswith("This is what the page is about. This is")
-    assert len(says) <= looks.LONGEST + 2 and says.endswith(" …")
-    assert looks.description(None) == ""
-
-
 SCRIPT = (
     'x={"circle-dot":[512,512,[],"f192","M1 2"],sun:[512,512,[9728],"f185","M3 4"]};'
     'y={sun:[576,512,[9728],"f185","M5 6z"],"not-used":[1,1,[],"f000","M7"]}'

@@ -293,21 +293,6 @@ def test_on_a_device_nothing_waits_and_single_precision_stays():
     np.testing.assert_allclose(to_host(found.data), expected, rtol=1e-4, atol=1e-5)
 
 
-@in_turn(
-    "bad, says",
-    [
-        ({"words": 0}, "words must be an integer of at least 1, not 0"),
-        ({"hops": 0}, "hops must be an integer of at least 1"),
-        ({"networks": 0}, "networks must be"),
-        ({"tying": "none"}, 'tying must be "adjacent" or "layerwise", not \'none\''),
-        ({"relu": 1.5}, "relu must be from 0 to 1, not 1.5"),
-    ],
-)
-def test_bad_arguments_are_named(bad, says):
-    with pytest.raises(ValueError, match=says):
-        MemN2N(**({"words": 5, "size": 4, "slots": 3} | bad))
-
-
 def test_an_encoding_cannot_change():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Encoding().scale = 1.0

@@ -76,18 +76,6 @@ def test_sizes_and_dtypes_are_checked():
                 make()
 
 
-def test_free_axes_are_told_apart():
-    for shape, words in (
-        ((None, 3), "(B, 3)"),
-        ((None, None, 1), "(B, T, 1)"),
-        ((None, None, 2, 1), "(B, T, 2, 1)"),
-    ):
-        with pytest.raises(ValueError) as error:
-            array = np.ones(6, np.float32)
-            nn.check_array("Thing", "inputs", array, shape, np.float32, "see this")
-        assert str(error.value) == f"Thing expects inputs {words}, got (6,); see this"
-
-
 # --- layers ---------------------------------------------------------------------------
 
 
@@ -107,14 +95,6 @@ def test_linear(xp):
         gradcheck(layer, x, parameters=layer.parameters())
         found = to_host(layer.to(xp)(xp.asarray(x)).data)
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
-
-
-def test_linear_starts_as_sonnets():
-    layer = nn.Linear(100, 50, seed=3)
-    assert layer.weight.dtype == layer.bias.dtype == np.float32
-    assert not layer.bias.data.any()
-    assert np.abs(layer.weight.data).max() <= 0.2 * (1 + 1e-6)
-    assert layer.weight.data.std() == pytest.approx(0.088, rel=0.05)
 
 
 @pytest.mark.parametrize("with_residual", [False, True])

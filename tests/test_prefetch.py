@@ -138,27 +138,6 @@ def test_what_was_drawn_under_another_state_is_thrown_away(make_prefetcher):
     assert batch["who"][0, 0] == child_of(drawing)
 
 
-class Growing(Who):
-    """Each rung has examples ten times as wide."""
-
-    def draw(self, rng, count):
-        wide = rng.normal(size=(count, 10**self.rung))
-        return super().draw(rng, count) | {"wide": wide}
-
-
-def test_batches_that_grow_get_larger_slots(make_prefetcher):
-    task = Growing(Config())
-    drawing, sizes, pids = make_prefetcher(task), [], []
-    for step in range(12):
-        task.rung = (0, 2, 1)[step // 4]
-        batch = drawing.batch(step, 0)
-        assert_same_arrays(anonymous(batch), drawn(task, step))
-        sizes.append(drawing._ring.size)
-        pids.append(int(batch["who"][0, 0]))
-    assert sizes[0] * 10 < sizes[4] == sizes[11]
-    assert [pid == os.getpid() for pid in pids] == [k in (0, 4) for k in range(12)]
-
-
 def test_a_batch_is_not_written_over_while_it_is_kept(make_prefetcher):
     task = who()
     drawing = make_prefetcher(task)
@@ -303,15 +282,6 @@ def test_a_process_that_was_killed_is_done_without(step, make_prefetcher):
             os.kill(pid, signal.SIGKILL)
             assert soon(lambda pid=pid: not alive(pid))
         assert_same_arrays(anonymous(drawing.batch(k, 0)), drawn(task, k))
-    assert drawing._given_up
-
-
-def test_arrays_of_python_objects_are_drawn_here(make_prefetcher):
-    task = Larger(Config())
-    task.draw = lambda rng, count: {"words": np.array([{"a": 1}] * count)}
-    drawing = make_prefetcher(task)
-    for step in range(3):
-        assert drawing.batch(step, 0)["words"][0] == {"a": 1}
     assert drawing._given_up
 
 

@@ -68,18 +68,3 @@ def test_chapters_and_texts_have_88_columns():
     paths = [*CHAPTERS, *(ROOT / name for name in TEXTS)]
     wide = {str(path): too_wide(path.read_text(encoding="utf-8")) for path in paths}
     assert {path: lines for path, lines in wide.items() if lines} == {}
-
-
-def test_what_is_too_long_or_too_wide_is_found():
-    body = "    x = 1\n" * LINES
-    text = '    """Text.\n\n    Two.\n    """\n'
-    assert too_long(f"def f():\n{body}") == ["f: 81 lines"]
-    assert too_long(f"def f():\n{text}{body[10:]}") == []
-    assert too_long(f"class A:\n  def f(self):\n{text}{body}") == ["f: 81 lines"]
-    reason = text.replace("Two.", "Long because it counts.")
-    assert too_long(f"def f():\n{reason}{body}") == []
-    row, link = f"| {'a ' * 50}|", f"[a]({'b' * 90})."
-    words = "word " * 20
-    lines = [words, row, link, f"# {words}", f"# {row}", f'# %% alt="{words}"']
-    assert too_wide("\n".join(lines)) == [1, 4]
-    assert too_wide(f"git clone https://{'a' * 90}\n{words}a://b c") == [2]
