@@ -5,7 +5,8 @@
 #   make test        the tests but the slow ones, on all cores (pytest-xdist)
 #   make test-all    all tests: chapters, website, browser, MPI, packaging, faults
 #   make lint        ruff, the formatting, mypy, the lines of each room
-#   make lab         opens the chapters in JupyterLab
+#   make lab         opens your copies of the chapters in JupyterLab; ANEW="04": 04
+#                    made anew
 #   make chapters    makes the notebooks from chapters/source/; ARGS="04 07": these
 #   make site        builds the website into site/_build/html
 #   make bench       measures on this machine; ARGS=--quick: a first look
@@ -19,6 +20,7 @@
 VENV := .venv
 PYTHON ?=
 ARGS ?=
+ANEW ?=
 python := $(VENV)/bin/python
 usable := import sys; sys.exit(sys.version_info < (3, 11))
 
@@ -55,7 +57,8 @@ lint: $(VENV)/installed-dev
 	$(python) .ci/sizes.py
 
 lab: $(VENV)/installed-course
-	$(python) -m jupyterlab chapters $(ARGS)
+	$(python) chapters/mine.py $(ANEW)
+	$(python) -m jupyterlab chapters/mine $(ARGS)
 
 chapters: $(VENV)/installed-notebooks
 	$(python) chapters/build.py $(ARGS)

@@ -20,8 +20,10 @@ from tinyrmc.course.exercises import (
     attention,
     gates,
     language,
+    looking_inside,
     memory,
     memory_networks,
+    normalisation,
     nth_farthest,
     tape,
 )
@@ -212,6 +214,52 @@ def test_an_exception_names_the_line_of_the_learner_that_it_comes_from():
     assert "\nin your lambda: " in ex.judge(lambda x: x[9]).text
 
 
+def test_a_right_answer_that_is_slow_is_told_its_cost(capsys, monkeypatch):
+    monkeypatch.setenv("TINYRMC_PROGRESS", "")
+
+    def one_by_one(x, gain, offset):
+        y = np.empty_like(x)
+        for k in np.ndindex(x.shape[:-1]):
+            for j in range(x.shape[-1]):
+                away = x[k][j] - x[k].mean()
+                y[k][j] = away / np.sqrt(x[k].var() + 1e-5) * gain[j] + offset[j]
+        return y
+
+    normalisation.layer_norm.check(one_by_one)
+    assert "But it is slow: " in capsys.readouterr().out
+    assert normalisation.layer_norm.yours(one_by_one) is normalisation.layer_norm
+    assert "right but slow" in capsys.readouterr().out
+
+
+def test_an_answer_that_calls_the_solution_is_refused():
+    verdict = normalisation.layer_norm.judge(lambda *c: normalisation.layer_norm(*c))
+    assert "it calls ex.layer_norm, which is the solution" in verdict.text
+
+
+def test_a_number_moved_and_moved_back_is_not_the_same():
+    def central(x):
+        x += 1e-6
+        x -= 1e-6
+        return x.sum()
+
+    def total(x):
+        return x.sum()
+
+    verdict = made(total, (np.arange(1, 9) / 7,)).judge(central)
+    assert "if only by rounding: x + h - h is not quite x." in verdict.text
+
+
+def test_of_two_mistakes_the_first_is_told():
+    def times(x, y):
+        return x * y
+
+    cases = [(np.arange(3.0) + k, np.arange(3.0) - 2 * k) for k in range(1, 5)]
+    mistakes = {"you add": lambda x, y: x + y, "you subtract": lambda x, y: x - y}
+    both = made(times, *cases, mistakes=mistakes)
+    verdict = both.judge(lambda x, y: x + y if y[0] == -2 else x**3)
+    assert verdict.text.endswith("In case 1 that is what you get when you add")
+
+
 def test_too_much_memory_is_refused():
     def all_at_once(n):
         return float(np.arange(n, dtype=float).sum())
@@ -337,11 +385,11 @@ def test_of_right_numbers_of_another_kind_no_more_is_said():
     for ex, kind in [
         (memory_networks.newest_first, float),
         (nth_farthest.answer, float),
-        (nth_farthest.cut_among_slots, int),
+        (looking_inside.cut_among_slots, int),
         (language.sample, float),
     ]:
         text = ex.judge(
-            lambda *case, ex=ex, kind=kind: np.asarray(ex(*case)).astype(kind)
+            lambda *case, ex=ex, kind=kind: np.asarray(ex.function(*case)).astype(kind)
         ).text
         assert text.startswith("the result holds ")
         assert text.splitlines()[-1].startswith("Try it: ")

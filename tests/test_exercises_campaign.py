@@ -25,7 +25,13 @@ COLLECTIONS = [
 ]
 WRONG = {ex: tried for each in COLLECTIONS for ex, tried in each.WRONG.items()}
 RIGHT = {ex: tried for each in COLLECTIONS for ex, tried in each.RIGHT.items()}
-SAID = ("That is what you get", "It looks as if", "It goes wrong", "It is right except")
+SAID = (
+    "That is what you get",
+    "It looks as if",
+    "It goes wrong",
+    "It is right except",
+    "In case",
+)
 
 
 def without_xp(ex):

@@ -230,6 +230,56 @@ def test_your_tape_is_kept_with_your_nodes_in_it(place, capsys):
     assert "LittleTape: the course's (" in capsys.readouterr().out
 
 
+def kept_in_words(place, text, name, **names):
+    """What `check` prints of an answer in a cell, and what is kept of it."""
+    cell = in_a_notebook(text, **names)
+    gates.sigmoid.check(cell[name])
+    return saved_answers.answer("gates", "sigmoid")
+
+
+def test_helpers_imports_and_numbers_of_a_cell_are_kept(place, capsys):
+    text = (
+        "import math as m\n"
+        "from numpy import exp as e\n"
+        "ONE, unused = 1.0, object()\n"
+        "def positive(x):\n    return ONE / (ONE + e(-abs(x)))\n"
+        "def mine(x):\n"
+        "    unused = m.pi\n"
+        "    return np.where(x > 0, positive(x), 1 - positive(x))\n"
+    )
+    found = kept_in_words(place, text, "mine")
+    assert capsys.readouterr().out.startswith("right: ")
+    assert np.allclose(found(M), sigmoid(M))
+    (file,) = place.rglob("*.py")
+    assert "object" not in file.read_text()
+
+
+def test_a_lambda_is_kept(place):
+    text = "mine = lambda x: np.exp(-np.logaddexp(0, -x))\n"
+    found = kept_in_words(place, text, "mine")
+    assert np.allclose(found(M), sigmoid(M))
+
+
+def test_what_cannot_be_kept_is_said_at_once(place, capsys):
+    text = "def mine(x):\n    return table(x)\n"
+    table = np.vectorize(lambda x: sigmoid(np.array(x)))
+    assert kept_in_words(place, text, "mine", table=table) is None
+    assert "will not have yours: it uses table (vectorize)" in capsys.readouterr().out
+    around = "def make(s):\n    def mine(x):\n        return s(x)\n    return mine\n"
+    assert kept_in_words(place, around + "mine = make(s)\n", "mine", s=sigmoid) is None
+    assert "it uses s of a function around it" in capsys.readouterr().out
+
+
+def test_an_answer_kept_under_an_older_name_is_found(place):
+    answers = place / "answers"
+    answers.mkdir()
+    answers.joinpath("nth_farthest.cut_among_slots.py").write_text(
+        "def f(N, n):\n    return N + n\n"
+    )
+    place.joinpath("progress.json").write_text('["nth_farthest.cut_among_slots"]')
+    assert saved_answers.answer("looking_inside", "cut_among_slots")(3, 1) == 4
+
+
 def test_nothing_is_kept_where_nobody_wants_it(monkeypatch, tmp_path):
     monkeypatch.setenv("TINYRMC_PROGRESS", "")
     normalisation.layer_norm.check(layer_norm)
@@ -283,7 +333,7 @@ def step(xp, x, m, h, p):
         for g in "fio"
     )
     m = update_memory(xp, f, i, m, c, p["forget_bias"])  # noqa: F821
-    return m, my_output(xp, o, m)  # noqa: F821
+    return m, my.output(xp, o, m)  # noqa: F821
 
 
 def test_a_step_finds_the_pieces_and_the_functions_of_its_chapter(place):
@@ -321,16 +371,17 @@ def test_right_values_with_a_wrong_gradient_are_wrong():
 
 
 def test_the_gradient_of_a_solution_is_that_of_the_complex_step():
-    for exercise in [memory.step, nth.normed_step]:
+    for exercise in [memory.step, nth.normed_attention]:
         case = exercise.cases()[0].copies()
         gradients = assembly.gradients(exercise.function, case)
         x = case[0]
         shift = np.zeros(x.shape, complex)
-        shift[0, 1] = 1e-30j
+        shift[..., 0, 1] = 1e-30j
         results = exercise.function(np, x + shift, *case[1:])
+        results = results if isinstance(results, tuple) else (results,)
         weights = np.random.default_rng(7)
         loss = sum((weights.normal(size=each.shape) * each).sum() for each in results)
-        assert np.isclose(loss.imag / 1e-30, gradients[0][0, 1], rtol=1e-12)
+        assert np.isclose(loss.imag / 1e-30, gradients[0][..., 0, 1].sum(), rtol=1e-12)
 
 
 # --- A network of a step --------------------------------------------------------------
@@ -345,8 +396,15 @@ def test_a_network_of_the_step_is_the_papers_core():
     assert np.allclose(network(inputs).data, network.head(outputs[-1]).data)
 
 
+def normed_step(xp, x, M, h, w):
+    """The step of chapter 13."""
+    kinds = w["W_q"], w["W_k"], w["W_v"]
+    M = nth.normed_attention(xp, M, x, *kinds, w["qkv_gain"], w["qkv_offset"])
+    return memory.step.function(xp, x, M, h, w)
+
+
 def test_every_weight_of_a_network_of_the_normed_step_gets_a_gradient():
-    network = StepNetwork(nth.normed_step, 6, 2, N=3, F=4, H=2, hidden=(5,))
+    network = StepNetwork(normed_step, 6, 2, N=3, F=4, H=2, hidden=(5,))
     inputs = rng.normal(size=(2, 5, 6)).astype(np.float32)
     with Tape() as tape:
         loss = primitives.sum(network(inputs))

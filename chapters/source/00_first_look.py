@@ -398,7 +398,7 @@ plt.show()
 #   own core learns; 14 and 15 look into it and break it.
 # - **The tasks**: nth farthest (13, 14), programs (16), language (17, 18), memory
 #   networks (19, 20), and acting (21, 22).
-# - **Speed** (23, 25).
+# - **Speed** (23; on a GPU 25), and a **capstone**: a task of your own (24).
 #
 # What you have written is used from then on. Where yours is missing, the course's own
 # takes its place, so you can skip any exercise and any chapter. The first sitting of
@@ -501,14 +501,15 @@ ex.mean_slot.check(lambda M: M.mean(axis=1))
 # | [10. A step, and its training](10_memory_update.ipynb) | equations 7-9 |
 # | [11. Paper against release](11_paper_and_release.ipynb) | section 3 |
 # | [12. Back through time](12_back_through_time.ipynb) | |
-# | [13. Nth farthest](13_nth_farthest.ipynb) | 4.1, 5.1, figure 3 |
+# | [13. Nth farthest](13_nth_farthest.ipynb) | 4.1, 5.1 |
+# | [14. Looking inside](14_looking_inside.ipynb) | figure 3 |
 # | [15. Breaking it](15_breaking_it.ipynb) | |
 # | [16. Program evaluation](16_program_evaluation.ipynb) | 4.1, 5.2, figures 6, 7 |
 # | [17. Language modelling](17_language_modelling.ipynb) | 4.3, 5.4, tables 2, 3 |
 # | [19. Memory networks](19_one_hop.ipynb) | Sukhbaatar et al. 2015 |
 # | [21. Partially observed worlds](21_learning_from_reward.ipynb) | 4.2, 5.3, A.3 |
-# | [23. By hand](23_going_fast.ipynb) | equation 4 |
-# | [24. Cache and workers](24_cache_and_workers.ipynb) | |
+# | [23. Going fast](23_going_fast.ipynb) | equation 4 |
+# | [24. A capstone](24_capstone.ipynb) | |
 # | [25. CUDA](25_cuda.ipynb) | |
 # | [26. The engine, a tour](26_engine_tour.ipynb) | |
 #

@@ -1,20 +1,15 @@
 # %% [markdown]
 # # 16. Program evaluation: reading and writing
 #
-# **Sections 4.1, 5.2 and A.2, figures 6 and 7, table 1.** About 110 minutes, of which
-# the computer takes one. You need one-hot vectors (chapter 1), learning (chapter 5) and
-# a core that reads step by step (chapter 10).
+# **Sections 4.1, 5.2 and A.2, figures 6 and 7.** About 100 minutes, in two sittings.
+# You need one-hot vectors (chapter 1), learning (chapter 5) and a core that reads step
+# by step (chapter 10).
 #
 # In nth farthest the answer is one symbol. Here it is a text: the network reads a
-# little program, character by character, and writes what the program computes.
-#
-# > Inputs are a sequence of characters over an alphanumeric vocabulary representing
-# > such snippets, and the target is a numeric sequence of characters that is the
-# > execution output for the given programmatic input.
-#
-# The task comes from *Learning to Execute* (Zaremba and Sutskever 2014). In this
-# chapter you generate the programs, teach a core to read texts of different lengths and
-# to write, find the floors, and train a small task in seconds.
+# little program, character by character, and writes what the program computes. (The
+# task comes from *Learning to Execute*, Zaremba and Sutskever 2014.) You generate the
+# programs, teach a core to read texts of different lengths and to write, find the
+# baseline, and train a small task in seconds.
 
 # %%
 import re
@@ -25,7 +20,6 @@ import numpy as np
 from tinyrmc import RelationalMemory, course
 from tinyrmc.backend import blas_threads
 from tinyrmc.course.exercises import programs as ex
-from tinyrmc.results.text import aligned, paragraph
 from tinyrmc.training import HELD_OUT_SEED, Samples, TrainConfig
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
@@ -50,10 +44,10 @@ def drawn(count, kind, length, nesting=1, **more):
 # %% [markdown]
 # ## Six kinds of task
 #
-# Three kinds are programs. Two numbers give their difficulty: the *length* $L$ is the
-# number of digits of every number in them, and the *nesting* $N$ is the number of
-# operations, one inside the other. Here is figure 6 of the paper, "Samples of
-# programmatic tasks", redrawn from our generator at $L = 5$ and $N = 2$:
+# Three kinds are programs. Two numbers give their difficulty: the *length* $L$, the
+# digits of every number in them, and the *nesting* $N$, the number of operations, one
+# inside the other. Here is the paper's figure 6, redrawn from our generator at $L = 5$
+# and $N = 2$:
 
 # %% tags=["hide-input"] alt="Two sample programs with their answers for each of the kinds addition, control and full program"
 # Draws two programs of each kind
@@ -71,9 +65,8 @@ for panel, (kind, name) in zip(panels, kinds.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# The other three are not programs. The network gets a single number, which it must keep
-# and give back. Here is figure 7, "Memorization tasks. Each sub-task takes the form of
-# a list permutation":
+# The other three are not programs: the network must keep a number and give it back.
+# Here is figure 7:
 
 # %% tags=["hide-input"] alt="A number and its answer in copy, reverse and double, lines leading from each digit of the number to its places in the answer: straight, crossed, and to two places each"
 # Draws where each digit goes
@@ -104,15 +97,13 @@ plt.show()
 # | `x=afor[k]x+=b` | $a$ plus $k$ times $b$, with $k$ from 1 to 9 |
 #
 # Each of $a$, $b$, $c$, $d$ is a number or a program in brackets. The answer is the
-# value modulo $10^{L+1}$. So it has at most $L + 1$ digits and no sign: below zero, it
-# counts down from $10^{L+1}$, and $-1$ becomes $10^{L+1} - 1$. (The paper's figure
-# writes `x % 10**length`, but its answers have one digit more than that allows. The
-# authors' released generator takes $10^{L+1}$, and so do we.)
+# value modulo $10^{L+1}$: at most $L + 1$ digits and no sign, so $-1$ becomes
+# $10^{L+1} - 1$. (The paper's figure writes `x % 10**length`, but its answers have one
+# digit more. The authors' released generator takes $10^{L+1}$, and so do we.)
 #
-# **Exercise 1.** Evaluate a program. Take the remainder of the whole value only, not of
-# its parts. So that you need not read text, the program comes as nested tuples:
-# `("+", 12, 34)`; `("if>", a, b, c, d)`, which is $a$ if $b > c$ and else $d$; and
-# `("for", k, a, b)`.
+# **Exercise 1.** Evaluate a program. Take the remainder of the whole value only. So
+# that you need not read text, the program comes as nested tuples: `("+", 12, 34)`;
+# `("if>", a, b, c, d)`, which is $a$ if $b > c$ and else $d$; and `("for", k, a, b)`.
 
 
 # %%
@@ -126,9 +117,8 @@ def evaluate(program, length):
 ex.evaluate.check(evaluate)
 
 # %% [markdown]
-# Does the generator keep to the table? Python can be the witness, because a program
-# needs little to become a Python expression: spaces around `if` and `else`, and
-# $a + k \cdot b$ for a loop.
+# Does the generator keep to the table? Python can be the witness: a program needs
+# little to become a Python expression.
 
 
 # %%
@@ -148,12 +138,12 @@ print("agree:", agree, "of", len(texts))
 # %% [markdown]
 # ## Characters
 #
-# The vocabulary has 45 symbols, and no program uses all of them. It comes from the
-# authors' released generator: that is what `"release"` means in the code. The network
-# gets each character as a one-hot vector. Texts have different lengths, but the rows of
-# an array do not, so full stops fill up the shorter texts.
+# The vocabulary, from the authors' released generator, has 45 symbols. The network gets
+# each character as a one-hot vector. Texts have different lengths, but the rows of an
+# array do not, so full stops fill up the shorter texts.
 
-# %% alt="Left: a program as one-hot vectors, a dot in each column, the full stops after its end all in one row. Right: the lengths of control programs at all levels, from 3 to over 50 characters, most of them short"
+# %% tags=["hide-input"] alt="Left: a program as one-hot vectors, a dot in each column, the full stops after its end all in one row. Right: the lengths of control programs at all levels, from 3 to over 50 characters, most of them short"
+# Draws a program as the network gets it, and the lengths of many
 data = programs.DataConfig(kind="control", length=5, nesting=2)
 batch = programs.draw(rng, course.fast(5000, 500), data, (5, 2), mixed=True)
 used = np.unique(batch["inputs"])  # the symbols that occur
@@ -177,9 +167,8 @@ plt.show()
 # ## Reading: a state that stops at the end
 #
 # A core reads one character at each step, for all examples of a batch together. When
-# the short texts have ended, the long ones still go on. What should the core do with
-# the full stops? If it reads them, it writes them into its memory too, and the memory
-# moves away from what it was. So we keep each example's state as it was at its own end.
+# the short texts have ended, the long ones go on. If the core reads the full stops, its
+# memory moves on. So keep each example's state as it was at its own end.
 #
 # **Exercise 2.** Read a batch. `step(x, state)` is one step of some core, for the
 # characters `x` (B, F) of all examples.
@@ -194,14 +183,14 @@ def read(step, inputs, lengths, state):
 
 
 ex.read.check(read)
+read = ex.read.yours(read)
 
 # %% [markdown]
-# What happens if you do not? Let an untrained core read each of four programs, and then
-# more and more full stops. If the state is kept at the end of the program, nothing
-# moves. If the core goes on reading, what do you expect after forty full stops: does
-# the memory fade, settle, or grow? And does it still point where it pointed?
+# What happens if you do not? Let an untrained core read four programs, and then more
+# and more full stops. **Write down first:** does the memory fade, settle, or grow? And
+# does it still point where it pointed?
 
-# %% alt="Left, how far the memory of each of four programs has moved, against the number of full stops: more than twice its size after forty. Right, the cosine between each memory and what it was at the end of its program: it falls from one to about a fifth"
+# %% tags=["hide-output"] alt="Left, how far the memory of each of four programs has moved, against the number of full stops: more than twice its size after forty. Right, the cosine between each memory and what it was at the end of its program: it falls from one to about a fifth"
 vocabulary = len(programs.SYMBOLS["release"])
 core = RelationalMemory(vocabulary, mem_slots=4, head_size=16, num_heads=4, seed=0)
 N, F = core.mem_slots, core.mem_size
@@ -221,10 +210,10 @@ def sizes(states):
     return np.linalg.norm(states, axis=1)
 
 
-at_end = ex.read(step, inputs[:, :5], np.full(4, 5), first)
+at_end = read(step, inputs[:, :5], np.full(4, 5), first)
 moved, cosines = [], []
 for stops in range(41):
-    states = ex.read(step, inputs[:, : 5 + stops], np.full(4, 5 + stops), first)
+    states = read(step, inputs[:, : 5 + stops], np.full(4, 5 + stops), first)
     moved.append(sizes(states - at_end) / sizes(at_end))
     cosines.append((states * at_end).sum(axis=1) / sizes(states) / sizes(at_end))
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.2))
@@ -238,28 +227,16 @@ for panel in (left, right):
 plt.show()
 
 # %% [markdown]
-# The memory grows, and turns away. After forty full stops it has moved by more than
-# twice its own size, the cosine is about a fifth, and the states begin to settle far
-# from where they were. So what the memory holds of a program would depend on how long
-# the longest text of its batch happens to be. The same program would get one answer
-# alone and another in company.
+# The memory grows, and turns away. So what it holds of a program would depend on how
+# long the longest text of its batch happens to be: the same program would get one
+# answer alone and another in company. In the package, `unroll` takes the lengths and
+# does what your `read` does.
 #
-# In the package, `unroll` takes the lengths and does what `ex.read` does:
-
-# %%
-texts, lengths = ["12+34", "(98-76)if54<32else10"], np.array([5, 20])
-inputs = one_hot[programs.encode(texts, 45, "release")]
-_, kept = core.unroll(inputs, core.initial_state(2), lengths=lengths)
-by_hand = ex.read(step, inputs, lengths, first[:2])
-np.allclose(kept.data.reshape(2, -1), by_hand, atol=1e-5)
-
-# %% [markdown]
 # ## What counts as right
 #
-# Answers have different lengths, too. Only as many characters count as the right answer
-# has; what the network writes after them does not. *Accuracy* is the fraction of these
-# characters that are right, over all answers together. *Exact match* is the fraction of
-# the answers that are right as a whole.
+# Only as many characters count as the right answer has. *Accuracy* is the fraction of
+# these characters that are right, over all answers together. *Exact match* is the
+# fraction of the answers that are right as a whole.
 #
 # **Exercise 3.** Compute both.
 
@@ -273,42 +250,100 @@ def score(answers, targets, lengths):
 
 
 ex.score.check(score)
+score = ex.score.yours(score)
 
 # %% [markdown]
+# ## The baseline: one answer for all
+#
+# How far do you get without reading the program? A sum often begins with 1, and never
+# with 0. If at each place you always write its most frequent character, you are
+# sometimes right.
+#
+# **Exercise 4.** Find that *constant answer* from some right answers. Where the shorter
+# ones have ended, they do not count.
+
+
+# %%
+def constant_answer(targets, lengths, symbols):
+    """targets (B, T) of 0 to symbols - 1, lengths (B,) -> (T,): the most frequent symbol
+    at each place. (At each, some answer counts.)
+    """
+    ...
+
+
+ex.constant_answer.check(constant_answer)
+constant_answer = ex.constant_answer.yours(constant_answer)
+
+# %% [markdown]
+# We find it on one set of examples and test it on another. **Write down first:** how
+# many of the characters does it get right in `copy`? And in which kind does it get the
+# most?
+
+# %% tags=["hide-output"]
+KINDS = ("addition", "control", "program", "copy", "reverse", "double")
+count, places = course.fast(20_000, 1000), np.full((6, 10), np.nan)
+for row, kind in enumerate(KINDS):
+    nesting = 1 if kind in programs.MEMORY else 2
+    data = programs.DataConfig(kind=kind, length=5, nesting=nesting)
+    found_on, tested_on = (
+        programs.draw(rng, count, data, (5, nesting), mixed=False) for _ in range(2)
+    )
+    targets, lengths = tested_on["targets"], tested_on["target_lengths"]
+    constant = constant_answer(found_on["targets"], found_on["target_lengths"], 45)
+    T = min(len(constant), targets.shape[1])
+    answers = np.zeros_like(targets)
+    answers[:, :T] = constant[:T]
+    accuracy, exact = score(answers, targets, lengths)
+    print(f"{kind:9} {accuracy:.1%} of the characters, {exact:.1%} of the answers")
+    counts = np.arange(T) < lengths[:, None]
+    right = ((answers == targets)[:, :T] & counts).sum(axis=0)
+    places[row, :T] = right / counts.sum(axis=0)
+
+# %% tags=["hide-input", "hide-output"] alt="A table of six kinds of task and ten places of the answer with the accuracy of the constant answer: 69 percent at the first place of addition, 27 of control, 20 of program, and 10 or 11 nearly everywhere else"
+# Draws the accuracy of the constant answer at each place
+figure, panel = plt.subplots(figsize=(8, 2.8))
+panel.imshow(places, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+for (i, j), share in np.ndenumerate(places):
+    if np.isfinite(share):
+        look = {
+            "ha": "center",
+            "va": "center",
+            "color": "white" if share > 0.6 else "0.2",
+        }
+        panel.text(j, i, f"{share:.0%}", fontsize=9, **look)
+panel.set_yticks(range(6), KINDS)
+panel.set_xticks(range(10), range(1, 11))
+panel.set(xlabel="place of the answer")
+plt.show()
+
+# %% [markdown]
+# **This is a good place to stop.**
+#
 # ## Writing: three decoders
 #
 # When the core has read the program, it takes one step for each character of the
-# answer, and after each step a small network reads the character from its output. At
-# every step you must feed the core something. There are three choices, here for the
-# answer `970`:
+# answer. At every step you must feed it something, here for the answer `970`:
 #
 # | decoder | gets |
 # |---|---|
 # | `zeros` | nothing: zeros, zeros, zeros |
 # | `teacher` | the right character from the step before: `~`, `9`, `7` |
-# | `own_predictions` | the character that the network itself wrote in the step before: first `~`, then its own characters |
+# | `own_predictions` | what it wrote itself in the step before: first `~` (begin), then its own characters |
 #
-# (`~` means: begin.) With `zeros` the whole answer must come out of the memory. With a
-# teacher the network hears at each step what it should have written before. In real use
-# there is no teacher, so then you would feed the network its own characters. The paper
-# chose the first:
-#
-# > we observed better results when we trained in a non-auto-regressive fashion - that
-# > is, with no teacher forcing during training.
+# With `zeros` the whole answer must come out of the memory. In real use there is no
+# teacher. The paper found "better results when we trained in a non-auto-regressive
+# fashion - that is, with no teacher forcing during training".
 #
 # A teacher is not bad for training, but it must not be there in the test. We train the
 # same small core three times, to *double* a number of three digits: `970` becomes
-# `970970`. In the second half of the answer a teacher tells the network much, because
-# by then it has shown all the digits. We measure each network as it was trained, and
-# the one trained with a teacher also without. (`Trainer` is the package's training, and
-# `advance` is one step of it. With `HELD_OUT_SEED` you draw examples that no training
-# draws.)
-#
-# **Write down first:** the network trained with a teacher is measured twice. Will its
-# accuracy be higher with the teacher there? And its exact match?
+# `970970`. We measure each network as it was trained, and the one trained with a
+# teacher also without. (`Trainer` is the package's training, and `HELD_OUT_SEED` draws
+# examples that no training draws.) **Write down first:** the network trained with a
+# teacher is measured twice. Will its accuracy be higher with the teacher there? And its
+# exact match?
 
 
-# %%
+# %% tags=["hide-output"]
 def trainer_of(kind, length, steps, decoder="zeros", seed=0):
     """A small core, and what trains it."""
     model = programs.ModelConfig(mem_slots=4, num_heads=4, head_size=8, decoder=decoder)
@@ -338,7 +373,7 @@ def train(trainer, every, measured_with):
             if trainer.step % every == 0:
                 for decoder in measured_with:
                     answers = written(trainer, batch, decoder)
-                    scores[decoder].append(ex.score(answers, targets, lengths))
+                    scores[decoder].append(score(answers, targets, lengths))
     return {decoder: np.array(rows) for decoder, rows in scores.items()}
 
 
@@ -357,7 +392,7 @@ for decoder, measured_with in measurements.items():
         accuracy, exact = scores[-1]
         print(f"{decoder:17}{measured:17}{accuracy:8.1%}{exact:13.1%}")
 
-# %% tags=["hide-input"] alt="Accuracy and exact match against steps for three decoders: the network trained with a teacher looks far better when the teacher is there in the test, though its exact match is the same"
+# %% tags=["hide-input", "hide-output"] alt="Accuracy and exact match against steps for three decoders: the network trained with a teacher looks far better when the teacher is there in the test, though its exact match is the same"
 # Draws the curves of three decoders
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.6))
 colours = {"zeros": "C0", "own_predictions": "C2", "teacher": "C1"}
@@ -374,119 +409,31 @@ panels[1].legend(fontsize=8)
 plt.show()
 
 # %% [markdown]
-# The gap between the two orange lines on the left is the teacher's merit, not the
-# network's: when you feed the right character, one mistake does not lead to the next.
-# Note two things. Exact match is the same with and without the teacher, and must be: as
-# long as the network makes no mistake, its own characters are the teacher's. And here
-# the network that was trained with a teacher learns fastest. The paper's finding is
-# about its own tasks at the end of long training; one seed and four hundred steps do
-# not contradict it.
+# The gap between the two orange lines on the left is the teacher's merit: when you feed
+# the right character, one mistake does not lead to the next. Exact match is the same
+# with and without the teacher, and must be. (Why?) And here the network trained with a
+# teacher learns fastest. The paper's finding is about its own tasks at the end of long
+# training; one seed and four hundred steps do not contradict it.
 #
-# ## From easy to difficult: four curricula
+# ## From easy to difficult
 #
-# It is hard to begin with programs of full length and nesting. A *curriculum* decides
-# how difficult the training examples are. The test examples always have full length and
-# nesting.
+# A *curriculum* decides how difficult the training examples are. The test examples
+# always have full length and nesting.
 #
 # - `baseline`: full length and nesting from the start.
 # - `naive`: length 1 to $L$ at nesting 1, then nesting 2 to $N$ at length $L$. A level
 #   ends when the loss hardly falls any more.
-# - `mix`: every example draws its own length and nesting. This is the paper's choice:
-#   "Within each batch the literal length and nesting value was sampled uniformly up to
-#   the maximum value for each - this is consistent with the Mix curriculum strategy"
+# - `mix`: every example draws its own length and nesting. This is the paper's choice
 #   (appendix A.2).
 # - `combine`: like `mix`, but only up to the level that `naive` would have reached.
 #
-# Below you see which additions each curriculum draws at the beginning, in the middle
-# and at the end. Nothing is trained here: for `naive` and `combine`, which climb, we
-# pretend that the loss falls and levels off, again and again.
-
-
-# %% alt="Four columns of small maps, nesting against length: baseline always in the last corner, naive in one cell that wanders, mix evenly everywhere, combine evenly over a growing rectangle"
-def shares_drawn(task):
-    """Which share of the examples has each nesting and length (2, 5)."""
-    batch = task.draw_training(rng, course.fast(4000, 400))
-    texts = [programs.decode(row, "release").rstrip(".") for row in batch["inputs"]]
-    share = np.zeros((2, 5))
-    for text in texts:
-        nesting, length = text.count("+"), len(re.search(r"\d+", text)[0])
-        share[nesting - 1, length - 1] += 1 / len(texts)
-    return share
-
-
-def draw_shares(panel, share):
-    edges = np.arange(6) + 0.5, np.arange(3) + 0.5
-    grid = {"edgecolors": "0.85", "linewidth": 0.5}
-    panel.pcolormesh(*edges, share, cmap="Blues", vmin=0, vmax=0.5, **grid)
-    for nesting, length in np.argwhere(share > 0):
-        value = share[nesting, length]
-        look = {"fontsize": 7, "color": "white" if value > 0.3 else "black"}
-        place = length + 1, nesting + 1
-        panel.text(*place, f"{value:.0%}", ha="center", va="center", **look)
-    panel.set(xticks=range(1, 6), yticks=(1, 2))
-
-
-figure, panels = plt.subplots(3, 4, figsize=(9.5, 4), sharex=True, sharey=True)
-curricula = ("baseline", "naive", "mix", "combine")
-for column, curriculum in zip(panels.T, curricula, strict=True):
-    size = {"length": 5, "nesting": 2}
-    data = programs.DataConfig(kind="addition", curriculum=curriculum, **size)
-    task = programs.Task(programs.Config(data=data))
-    for panel, lines in zip(column, (0, 45, 45), strict=True):
-        for k in range(lines):  # lines of metrics, each of which the curriculum sees
-            task.observe(k, {"loss": 1 + np.exp(-(k % 15))})
-        draw_shares(panel, shares_drawn(task))
-    column[0].set_title(curriculum, fontsize=10)
-    column[-1].set_xlabel("length")
-for panel, name in zip(panels[:, 0], ("beginning", "middle", "end"), strict=True):
-    panel.set_ylabel(f"{name}\nnesting")
-plt.show()
-
-# %% [markdown]
-# ## Floors
-#
-# How far do you get without reading the program? The answers' characters are not all
-# alike: a sum of numbers of $L$ digits often begins with 1, and never with 0. If at
-# each place you always write its most frequent character, you are sometimes right. That
-# is the floor here, the *constant answer*. The package finds it on one set of examples
-# and tests it on another. **Write down first:** how many of the characters does it get
-# right in `copy`? And in which kind does it get the most?
-
-# %%
-course.show(programs.most_frequent, programs.judged)
-
-# %% alt="The accuracy of the constant answer at each place of the answer, for six kinds: highest at the first place of addition, a tenth at the places of numbers that are copied"
-figure, panel = plt.subplots(figsize=(8, 3.4))
-KINDS = ("addition", "control", "program", "copy", "reverse", "double")
-examples = course.fast(20_000, 1000)
-for kind in KINDS:
-    nesting = 1 if kind in programs.MEMORY else 2
-    data, level = (
-        programs.DataConfig(kind=kind, length=5, nesting=nesting),
-        (5, nesting),
-    )
-    found_on = programs.draw(rng, examples, data, level, mixed=False)
-    tested_on = programs.draw(rng, examples, data, level, mixed=False)
-    right, counts = programs.judged(programs.most_frequent(found_on, 45), tested_on)
-    size = {"copy": 12, "reverse": 8}.get(kind, 5)  # they lie on each other
-    accuracy = right.sum(axis=0) / counts.sum(axis=0)
-    panel.plot(range(1, len(accuracy) + 1), accuracy, "o-", ms=size, label=kind)
-    characters, answers = right.sum() / counts.sum(), (right == counts).all(axis=1)
-    print(f"{kind:9} {characters:.1%} of the characters, ", end="")
-    print(f"{answers.mean():.1%} of the answers")
-panel.set(xlabel="place of the answer", ylabel="accuracy of the constant answer")
-panel.set(ylim=(0, None), xticks=range(1, 11))
-panel.legend(ncols=2)
-plt.show()
-
-# %% [markdown]
 # ## A small task, live
 #
 # The task: reverse a number of three digits. In training, lengths are mixed, and while
-# the network writes the answer it gets zeros. Training takes about ten seconds. We look
-# at each place of the answer separately:
+# the network writes it gets zeros. **Write down first:** which place of the answer does
+# it learn first?
 
-# %%
+# %% tags=["hide-output"]
 trainer = trainer_of("reverse", 3, course.fast(1000, 20))
 batch = Samples(trainer.task.draw, HELD_OUT_SEED).batch(0, 0, course.fast(2000, 100))
 by_place = []
@@ -503,7 +450,7 @@ with blas_threads(1):
             print(", held out, three digits: ", end="")
             print(f"accuracy {right.mean():.1%}, exact match {exact:.1%}")
 
-# %% tags=["hide-input"] alt="Held-out accuracy of each of the three places of the answer against steps: the last place, the digit read first, is learnt soonest"
+# %% tags=["hide-input", "hide-output"] alt="Held-out accuracy of each of the three places of the answer against steps: the last place, the digit read first, is learnt soonest"
 # Draws the curves of the three places
 at, *places = np.array(by_place).T
 figure, panel = plt.subplots(figsize=(7.5, 3.2))
@@ -521,77 +468,23 @@ plt.show()
 # digit last. A guess: only this digit always meets the same memory, the one with which
 # every text begins. Is it the reading that counts, or the place in the answer? You can
 # find out: train `copy`, where the network writes the first digit first.
-
-# %% [markdown]
-# ## What has been measured
 #
-# The paper's table 1 gives the accuracy of the characters at $L = 5$ and $N = 2$: for
-# each core it is the top score among many sizes and settings (a *sweep*). Three other
-# cores stand beside the RMC. The LSTM is the one of chapter 9. The DNC, Differentiable
-# Neural Computer, reads and writes a table of vectors. What the paper calls EntNet here
-# is a bank of LSTMs that all get the same input. Beside each of the paper's scores
-# stands the accuracy of what this project has trained to the end so far (the summaries
-# are in `benchmarks/results`). In our runs, copy, reverse and double have five digits.
-
-# %%
-tables = course.summary("results"), course.summary("program_evaluation_small")
-groups = [group for table in tables for group in table["groups"]]
-runs = [group for group in groups if group["task"] == "program_evaluation"]
-ours = {}  # "copy, RMC" and so on
-for group in runs:
-    if group["cell"]:
-        ours[group["cell"]] = f"{group['mean']['test_accuracy']:.1%}"
-rows = [["ours | paper", *programs.TABLE_1]]
-for kind in KINDS:
-    row = [kind]
-    for core, top in programs.TABLE_1.items():
-        row.append(f"{ours.get(f'{kind}, {core}', 'not run')} | {top[kind]:.1%}")
-    rows.append(row)
-print(aligned(rows))
-
-# %% [markdown]
-# Of programs of the paper's size we have trained an easier version, without products
-# and with the lowest digit first, for a quarter of the steps. The others are smaller,
-# one operation on three or five digits:
-
-# %%
-for group in runs:
-    data = group["config"]["data"]
-    if data["kind"] not in programs.MEMORY:
-        floor = group["references"]["test_accuracy"]["constant answer"]
-        mean = group["mean"]
-        print(paragraph(f"`{group['label']}`", 76))
-        print(f"  {data['kind']}, L = {data['length']}, N = {data['nesting']}", end="")
-        print(": {test_accuracy:.1%}".format(**mean), end="")
-        print(", exact match {test_exact_match_accuracy:.1%}".format(**mean), end="")
-        print(f", constant answer {floor:.1%}")
-print("seeds of each run:", {len(group["runs"]) for group in runs})
-
-# %% [markdown]
-# Read the table with care. The paper does not say how many digits its memory tasks
-# have, so those rows may not be the same task. Its scores are the best of many
-# networks; ours, in the files read here, are one small network and one seed each. And a
-# task that all cores solve says little about any of them. In our control of three
-# digits the LSTM is ahead: the RMC, with the same settings, has not learnt the `if`.
-# (With a higher forget bias it does, see `benchmarks/README.md`.) The full program is
-# the task that no core solves. There the RMC is ahead of the LSTM, the paper's and
-# ours.
+# What was trained to the end, and the paper's table 1 beside it, stands in [the
+# results](../benchmarks/claims.md). The full program is the task that no core
+# solves; there the RMC is ahead of the LSTM, the paper's and ours.
 #
 # ## In the package
 #
 # The forms of the operations stand in a table, and `write_program` writes a program
 # level by level. The network reads, keeps each state at its end, and writes.
-# (`self.answering` is None, or a second core that writes; `trace` can collect attention
-# weights.)
+# (`self.answering` is None, or a second core that writes.)
 
 # %%
 course.show(programs.write_program, programs.Network.__call__)
 
 # %% [markdown]
 # `python -m tinyrmc.train program_evaluation --data.kind reverse` trains the memory
-# tasks of five digits; `--help-all` lists the curricula, decoders and operations. There
-# is a second style of programs, `--data.style lte`, the style of *Learning to Execute*
-# itself: Python with variables and loops.
+# tasks of five digits; `--help-all` lists the curricula, decoders and operations.
 #
 # ## Takeaways
 #
@@ -600,18 +493,18 @@ course.show(programs.write_program, programs.Network.__call__)
 # - What you feed while the network writes is a choice, in training and in the test. A
 #   teacher in the test flatters the network.
 # - Accuracy by characters and exact match say different things. Give both, and the
-#   floor.
-# - A curriculum changes what is trained on, never what is tested.
+#   baseline.
 #
-# **Further.** The constant answer knows no program, but a better guesser could look at
-# the first digits of an addition. How far would that get you? Train `double` with a
-# teacher and five digits: does the gap between with and without the teacher grow? For
-# which kinds would you expect more slots to help?
+# **Further.** A better guesser could look at the first digits of an addition. How far
+# would that get you? Train `double` with a teacher and five digits: does the gap
+# between with and without the teacher grow? For which kinds would you expect more slots
+# to help?
 
 # %% tags=["hide-cell"]
-# Answer 1: you would know the first character in most cases, and the second in some:
-# whether a carry comes from behind is all that you do not see. From the third place on
-# you know no more than before.
+# Answer 1
+# You would know the first character in most cases, and the second in some: whether a
+# carry comes from behind is all that you do not see. From the third place on you know
+# no more than before.
 texts, answers = drawn(course.fast(20_000, 1000), "addition", 5)
 right = np.zeros((len(texts), 3), bool)
 for row, (text, answer) in enumerate(zip(texts, answers, strict=True)):
@@ -624,17 +517,19 @@ for place, share in enumerate(right.mean(axis=0), start=1):
     print(f"place {place}: {share:.0%} right")
 
 # %% tags=["hide-cell"]
-# Answer 2: it does, after as many steps. Five digits are more to keep, and the teacher
-# shows each of them once more.
+# Answer 2
+# It does, after as many steps. Five digits are more to keep, and the teacher shows
+# each of them once more.
 trainer = trainer_of("double", 5, steps, "teacher")
 for measured, scores in train(trainer, every, ("teacher", "own_predictions")).items():
     accuracy, exact = scores[-1]
     print(f"measured with {measured}: accuracy {accuracy:.1%}, exact match {exact:.1%}")
 
 # %% tags=["hide-cell"]
-# Answer 3: for those that must keep many things until the end: copy, reverse, double.
-# But a slot is not a digit: a slot of 32 units can hold several. Here `reverse` of
-# three digits is learnt with one slot and with nine; one seed each.
+# Answer 3
+# For those that must keep many things until the end: copy, reverse, double. But a
+# slot is not a digit: a slot of 32 units can hold several. Here `reverse` of three
+# digits is learnt with one slot and with nine; one seed each.
 for slots in (1, 9):
     model = programs.ModelConfig(mem_slots=slots, num_heads=4, head_size=8)
     data = programs.DataConfig(kind="reverse", length=3)

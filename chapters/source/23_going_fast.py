@@ -1,35 +1,35 @@
 # %% [markdown]
-# # 23. By hand: going fast, first part
+# # 23. Going fast: the same numbers, sooner
 #
-# **Equation 4, section 3.** About 65 minutes. You need the tape (chapter 3), the
-# complex step (chapter 4), layer norm with its derivative (chapter 8) and the gates
-# (chapter 9).
+# **No equation of the paper.** About 125 minutes, in two sittings. You need the tape
+# (chapter 3), layer norm with its derivative (chapter 8) and the gates (chapter 9).
 #
 # The paper's equations say what to compute. They do not say in which order, in which
-# portions, or on how many cores. Three chapters are about that freedom. The numbers
-# stay the same, up to rounding; what changes is how long you wait for them.
+# portions, or on how many cores. This chapter is about that freedom. The numbers stay
+# the same, up to rounding; what changes is how long you wait for them.
 #
-# First, what is there to gain? The project's own benchmark times one training step,
-# forward, backward and Adam, of the same network from the same weights, on two cores of
-# an AMD EPYC (Zen 4). On other processors the lead is larger, or smaller, or gone
-# (`benchmarks/README.md`). The figures come from the file
-# `benchmarks/results/cpu.json`, which says how they were measured.
+# First, what is there to gain? The project's own benchmark times one training step of
+# the same network from the same weights, on two cores of an AMD EPYC (Zen 4), a virtual
+# machine: do not trust the bars to two digits. On other processors the lead is larger,
+# or smaller, or gone ([speed](../benchmarks/speed.md)).
 
 # %%
 import contextlib
-from collections import Counter
+import importlib.util
+from collections import Counter, OrderedDict
 from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from tinyrmc import RelationalMemory, Tape, course, fused, gradcheck, nn
+from tinyrmc import RelationalMemory, Tape, backend, course, fused, gradcheck, nn
 from tinyrmc import primitives as p
 from tinyrmc.autograd.engine import primitive
 from tinyrmc.course import held, least
-from tinyrmc.course.exercises import by_hand as ex
+from tinyrmc.course.exercises import going_fast as ex
+from tinyrmc.training import PIECE, workers
 
-course.setup()
+course.setup()  # it also puts matrix products on one thread; the reason comes below
 rng = np.random.default_rng(15)
 benchmark = course.summary("cpu")
 timed = [row for row in benchmark["rows"] if row["core"] == "rmc"]
@@ -49,29 +49,11 @@ for panel, row in zip(panels, timed, strict=True):
 plt.show()
 
 # %% [markdown]
-# (That machine was a virtual one, so do not trust the bars to two digits. The other
-# libraries run as you would usually run them, with a thread for each core. PyTorch has
-# a second bar, with a process for each core, which is the subject of chapter 24.)
+# Some cells below measure. This notebook does not keep what they print, so they have no
+# output until you run them. They use two tools: `least`, a clock, and `held`, which
+# counts the bytes that a tape keeps for its walk back.
 #
-# Here is what helps, chapter by chapter:
-#
-# - The operations in which a step spends its time have derivatives worked out by hand,
-#   and what does not depend on the memory $M$ moves out of the loop over time. That is
-#   this chapter.
-# - Batches go through the network in pieces, shared among workers (chapter 24).
-# - The same code moves to a GPU, and one operation goes all the way from its equation
-#   to a CUDA kernel (chapter 25).
-#
-# Some cells below measure. What they print holds for your machine at this moment. This
-# notebook does not keep it, so those cells have no output until you run them. They all
-# use the clock `least`. A second tool, `held`, counts what a tape keeps for its walk
-# back:
-
-# %%
-course.show(least, held)
-
-# %% [markdown]
-# And here is a network to look at, the one of the second panel:
+# Here is a network to look at, that of the second panel:
 
 # %%
 core = RelationalMemory(input_size=40, mem_slots=8, head_size=8, num_heads=8)
@@ -93,20 +75,12 @@ def loss_of(start, stop):
 #
 # The tape can differentiate any composition of basic operations. But it need not: if
 # you know the derivative of the whole, you can write it down as one operation, *fused*.
-# Take layer norm, as chapter 8 has it. For each row $z$ of $F$ numbers,
-#
-# $$d = z - \mathrm{mean}(z), \qquad
-# s = \frac{1}{\sqrt{\mathrm{mean}(d \circ d) + \epsilon}}, \qquad
-# n = s \, d, \qquad y = n \circ \gamma + \beta$$
-#
-# with a gain $\gamma$ and an offset $\beta$, both $F$ wide, and a small $\epsilon$;
-# $\circ$ multiplies entry by entry. In the core a row is a sum, $z = x + {}$residual,
-# and the operation takes both. `fused/` also defines it as a composition of basic
-# operations. There the tape records each step and keeps the arrays that each step's
-# derivative will need. How many entries will the composed operation leave? How many the
-# fused one? Write down two numbers.
+# Take layer norm. `fused/` also defines it as a composition; there the tape records
+# each step and keeps the arrays that each step's derivative will need. **Write down
+# first:** how many entries will the composed operation leave, and how many the fused
+# one?
 
-# %%
+# %% tags=["hide-output"]
 rows = (128 * 9, 64)  # of 128 examples, each with 8 slots and an input
 x, residual, g = (rng.standard_normal(rows, dtype=np.float32) for _ in range(3))
 gain, offset = np.ones(64, np.float32), np.zeros(64, np.float32)
@@ -121,38 +95,19 @@ for name, operation in VERSIONS.items():
     print(f"  ({names})")
 
 # %% [markdown]
-# The derivative of layer norm you know from chapter 8, with $u = g \circ \gamma$:
-#
-# $$\frac{\partial L}{\partial z}
-# = s \left(u - \mathrm{mean}(u) - n\, \mathrm{mean}(u \circ n)\right)$$
-#
-# The package has this formula, and two sums for gain and offset. `xp` is the array
-# library, here NumPy; `gemm` is a matrix product; `needs` says which derivatives
-# somebody asked for; and the names of small helpers begin with an underscore:
+# This is the package's layer norm by hand. `xp` is the array library, here NumPy;
+# `gemm` is a matrix product; `needs` says which derivatives somebody asked for. The
+# rule saves $n$ and $s$ for backward, and no other array as large as $x$:
 
 # %%
 course.show(fused.layer_norm.forward, fused.layer_norm.rule)
 
 # %% [markdown]
-# The forward rule does not call `mean`: it writes a mean as a matrix product with a
-# vector of $1/F$, because BLAS is faster at it. The rule saves $n$ and $s$ for
-# backward, and no other array as large as $x$. One word above the rule has to wait
-# until chapter 25: `kernel` names what runs in its place on a GPU.
-#
 # A derivative by hand is a place for mistakes. So every fused operation carries its
-# composed definition, and the tests hold it against this definition and against the
-# complex step of chapter 4. Here we hold both versions against the complex step, in
-# float64. Then we measure what working by hand brings: forward and backward, composed
-# and by hand. Where will the ratio be larger, for 8 rows or for 1,152? Write down your
-# guess, and why.
-
-# %%
-some_gain = 1 + 0.1 * rng.standard_normal(64)
-arguments = (x[:5], some_gain, offset, residual[:5])
-exact = [array.astype(np.float64) for array in arguments]
-for name, operation in VERSIONS.items():
-    close = gradcheck(operation, *exact) < 1e-12
-    print(f"{name}: differs from the complex step by less than 1e-12:", close)
+# composed definition, and the tests hold it against this and against the complex step.
+#
+# **Write down first:** where will the ratio of the times be larger, for 8 rows or for
+# 1,152?
 
 
 # %% tags=["varies"]
@@ -174,9 +129,8 @@ for rows in (8, 64 * 5, 128 * 9):
 
 # %% [markdown]
 # The time is saved in two places. NumPy makes fewer passes over the arrays. And there
-# are fewer entries, each of which costs some Python on top of NumPy's own work: that
-# counts most where the arrays are small. How many entries are there in a whole step,
-# and how much does one cost, according to the benchmark's file?
+# are fewer entries, each of which costs some Python: that counts most where arrays are
+# small. In a whole step:
 
 # %%
 for name, mode in (("composed", fused.plain), ("by hand", contextlib.nullcontext)):
@@ -187,11 +141,7 @@ for name, mode in (("composed", fused.plain), ("by hand", contextlib.nullcontext
 print(f"the price of an entry: {benchmark['engine']['overhead_microseconds']:.1f} µs")
 
 # %% [markdown]
-# The package does the same with attention, with the gates, and with softmax and
-# cross-entropy in one. The rule of thumb: write by hand what occurs in every step, and
-# save no more than you need.
-#
-# ### Yours
+# ## Yours: RMS norm
 #
 # Newer networks often leave the mean alone. *RMS norm* only divides each row by the
 # root of its mean square:
@@ -200,14 +150,9 @@ print(f"the price of an entry: {benchmark['engine']['overhead_microseconds']:.1f
 # n = s \, x, \qquad y = n \circ \gamma$$
 #
 # To find its derivative, ask what a small change $\delta x$ does. It moves $n = s\,x$
-# by itself, and through $s$:
-#
-# $$\delta s = -s^3\, \mathrm{mean}(x \circ \delta x), \qquad
-# \delta n = s\,\delta x + x\,\delta s$$
-#
-# The loss changes by $\sum h \circ \delta n$ with $h = g \circ \gamma$. Collect what
-# multiplies $\delta x$ in that sum. Before you do: which of the two means of layer
-# norm's formula do you expect to be gone?
+# by itself, and through $s$. The loss changes by $\sum h \circ \delta n$ with
+# $h = g \circ \gamma$. Collect what multiplies $\delta x$ in that sum. (Which of the
+# two means of layer norm's formula do you expect to be gone?)
 #
 # **Exercise 1.** The derivative of RMS norm, in a few lines of array code. Rows are the
 # last axis, whatever stands before it.
@@ -225,10 +170,8 @@ def rms_norm_gradient(g, x, gain, epsilon):
 ex.rms_norm_gradient.check(rms_norm_gradient)
 
 # %% [markdown]
-# Now make an operation of it, as the engine's own are made: a forward rule, which says
-# what to save, and its derivative, which is yours if it is right. (The gain is one
-# everywhere here.) What does the tape hold this time, compared with the composed
-# version?
+# Now make an operation of it: a forward rule, which says what to save, and its
+# derivative. (The gain is one everywhere here.)
 
 # %%
 derivative = ex.rms_norm_gradient.yours(rms_norm_gradient)
@@ -253,35 +196,83 @@ def composed(x):
 for name, operation in (("composed", composed), ("by hand", rms_norm)):
     with Tape() as tape:
         operation(tape.watch(x))
-    close = gradcheck(operation, exact[0]) < 1e-12
+    close = gradcheck(operation, x[:5].astype(np.float64)) < 1e-12
     entries, size = len(tape.entries), held(tape) / x.nbytes
     print(f"{name}: entries {entries}; the tape holds {size:.1f} times the bytes of x")
     print("  differs from the complex step by less than 1e-12:", close)
 
 # %% [markdown]
-# Your operation saves $x$, which is there anyway, and computes $s$ and $n$ once more on
-# the way back. Saving $n$ instead costs an array and spares a pass: the package's layer
-# norm has made that choice.
-
-# %% [markdown]
-# ## Out of the loop
+# ## Down to loops: a kernel
 #
-# A recurrent network goes through time step by step, because each step needs the memory
-# that the step before has left. But not all of a step needs it. Look at a gate,
-# equation 4:
+# Array code still makes a pass over memory for each arithmetic operation: square, mean,
+# root, divide, multiply. A *compiled* loop takes a row through the whole formula while
+# it lies in the first cache. In Python such a loop is hopeless. A compiler, *Numba*,
+# makes machine code of it.
 #
-# $$f_{i,t} = W^f x_t + U^f h_{i,t-1} + b^f \tag{4}$$
-#
-# The second term has to wait for $h_{i,t-1}$. The first and the third need only the
-# inputs, and these are all there before the loop begins. So you can compute them for
-# all $T$ steps at once: one product over $T B$ rows in place of $T$ products over $B$.
-# `unroll` does so with the projection of the inputs and their part of the gates. Here
-# it is beside a core that is called at each step. Such a call runs six linear layers,
-# so eight steps run 48. Two of the six move out: how many linear layers will `unroll`
-# run? Write it down.
+# **Exercise 2.** Write RMS norm with loops over numbers, as you would in C: for each
+# row, one loop for the sum of squares and one that writes into `y`. Make no arrays.
 
 
 # %%
+def rms_norm_rows(x, gain, epsilon, y):
+    """x (R, F), gain (F,), epsilon a number; writes y (R, F), returns nothing."""
+    ...
+
+
+ex.rms_norm_rows.check(rms_norm_rows)
+rms_norm_rows = ex.rms_norm_rows.yours(rms_norm_rows)
+
+# %% [markdown]
+# The flags allow the compiler to add in another order, eight numbers at a time. **Write
+# down first:** how much faster is it than array code?
+
+
+# %% tags=["varies"]
+def by_arrays(x, gain):
+    return gain * x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(1e-5))
+
+
+if importlib.util.find_spec("numba"):
+    import numba
+
+    flags = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy"}
+    compiled = numba.njit(**flags)(rms_norm_rows)
+
+    def by_loops(x, gain):
+        y = np.empty_like(x)
+        compiled(x, gain, np.float32(1e-5), y)
+        return y
+
+    for rows in (8, 128 * 9):
+        some = x[:rows]
+        near = np.allclose(by_loops(some, gain), by_arrays(some, gain), atol=1e-5)
+        ways = {"arrays": by_arrays, "loops": by_loops}
+        times = least(50, **{name: partial(f, some, gain) for name, f in ways.items()})
+        ratio = times["arrays"] / times["loops"]
+        print(f"{rows:4} rows: arrays / loops {ratio:.1f}, the same numbers: {near}")
+else:
+    print("Numba is not here: python -m pip install '.[fast]' brings it")
+
+# %% [markdown]
+# (On one core of a Zen 4 it was seven times as fast for 8 rows, and twice for 1,152.)
+# The extra `fast` has such bodies for the operations in which a step spends its time.
+# Matrix products stay with BLAS, which is better at them than any loop of ours. **This
+# is a good place to stop.**
+#
+# ## Out of the loop
+#
+# A recurrent network goes through time step by step. But not all of a step needs the
+# memory that the step before has left. Look at a gate, equation 4:
+#
+# $$f_{i,t} = W^f x_t + U^f h_{i,t-1} + b^f \tag{4}$$
+#
+# Only the second term has to wait. The others need the inputs alone, so you can compute
+# them for all $T$ steps at once: one product over $T B$ rows in place of $T$ products
+# over $B$. A call of the core runs six linear layers, so eight steps run 48. `unroll`
+# moves two of the six out. **Write down first:** how many will it run?
+
+
+# %% tags=["hide-output"]
 def step_by_step():
     state = core.initial_state(len(inputs))
     for t in range(inputs.shape[1]):
@@ -303,14 +294,10 @@ for way in (step_by_step, unrolled):
 print("the same outputs:", np.allclose(step_by_step().data, unrolled().data, atol=1e-6))
 
 # %% [markdown]
-# This does not save arithmetic: the multiplications are the same, in fewer and larger
-# products. It saves calls. That matters where pieces are small, and on a GPU, where
-# each call has a price that does not shrink with the arrays. Backward gains in the same
-# way. If each of $T$ steps uses a weight, its $T$ gradients must be added up: $T$
-# products and $T - 1$ additions of whole matrices. Out of the loop, it is one product.
+# This saves no arithmetic, but calls. Backward gains in the same way: in the loop a
+# weight gets $T$ gradients, which must be added up.
 #
-# **Exercise 2.** Find the gradient of a weight over all steps, from the inputs and the
-# derivatives of all steps.
+# **Exercise 3.** Find the gradient of a weight over all steps, in one product.
 
 
 # %%
@@ -324,52 +311,283 @@ def weight_gradient(x, g):
 
 ex.weight_gradient.check(weight_gradient)
 
+# %% [markdown]
+# ## Pieces
+#
+# Memory is slow, so a processor keeps what it has used last in a *cache*, which is
+# small and quick. When something new needs room, it drives out what has gone unused the
+# longest. Now let a chain of operations go over a large array, one after the other.
+# Each ends at the far end; the next begins at the near end, which was driven out long
+# ago.
+#
+# Here is such a cache, with room for 32 blocks, and a chain of six operations over 256
+# blocks. Cut the array into pieces, and let each go through all six before the next
+# begins. **Write down first:** how often is a block loaded when a piece has 16 blocks,
+# 32, or 64?
+
+
+# %%
+def loads(blocks, room, passes, piece):
+    """How many blocks are loaded when an array goes through a chain of `passes`
+    operations, one piece after the other.
+    """
+    cache, loaded = OrderedDict(), 0  # the block that was used last stands last
+    for start in range(0, blocks, piece):
+        for _ in range(passes):
+            for block in range(start, min(start + piece, blocks)):
+                loaded += block not in cache
+                cache[block] = True
+                cache.move_to_end(block)
+                if len(cache) > room:
+                    cache.popitem(last=False)
+    return loaded
+
+
+# %% tags=["hide-input", "hide-output"] alt="Left, loads of a block against the size of a piece: one up to the size of the cache, six from the next size on. Right, calls: half as many with every doubling of the piece"
+# Draws the loads and the calls for each size of a piece
+pieces = 2 ** np.arange(9)
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2))
+for_each_block = [loads(256, room=32, passes=6, piece=k) / 256 for k in pieces]
+left.semilogx(pieces, for_each_block, "o-", base=2)
+left.axvline(32, color="0.5", ls=":")
+left.text(30, 4, "room in\nthe cache", ha="right", color="0.3")
+left.set(title="loads from memory, for each block", ylim=(0, 6.5))
+left.set(xlabel="blocks in a piece")
+right.loglog(pieces, 6 * 256 / pieces, "o-", color="C1", base=2)
+right.set(xlabel="blocks in a piece", title="calls of an operation")
+plt.show()
+
+# %% [markdown]
+# On the left is a cliff. On the right you see what small pieces cost: every call has a
+# price of its own. So a piece should be as large as still fits. Training cuts a batch
+# in the same way: each piece of examples goes through the whole network, forward and
+# backward, before the next. The largest arrays of a step, and what the tape holds:
+
+# %%
+for row in timed:
+    example = 4 * (row["slots"] + 1) * 3 * row["width"] / 2**20  # MiB
+    whole, piece = row["batch"] * example, PIECE * example
+    print(f"{row['size']:34}: queries, keys and values {whole:5.2f} MiB, ", end="")
+    print(f"of a piece of {PIECE} {piece:5.2f} MiB")
+for count in (8, 32, 128):
+    with Tape() as tape:
+        loss_of(0, count)
+    size = held(tape) / 2**20
+    print(f"8 slots x 64, T = 8, {count:3} examples: the tape holds {size:6.2f} MiB")
+
+# %% [markdown]
+# With pieces the mean can go wrong. A loss is a mean over examples that have a target,
+# and not all pieces have as many. So each gives a *sum* and a *count*.
+#
+# **Exercise 4.** Find the mean loss and its gradient. `differentiate` takes at most
+# `size` examples at a time. It gives the sum of their losses, their count, and the
+# gradient of the sum. Some examples have no target and do not count.
+
+
+# %%
+def in_pieces(differentiate, examples, size):
+    """examples (B, 3), in pieces of at most `size` -> mean loss, its gradient (2,)."""
+    ...
+
+
+ex.in_pieces.check(in_pieces)
+
+# %% [markdown]
+# ## A softmax in pieces
+#
+# A softmax over a large vocabulary needs only one number of each row, $\ln \sum_j
+# e^{z_j}$, but all logits at once may be more than fits. Make those of a *block* of
+# words, add up, throw them away, make the next. There is one difficulty: you must
+# subtract the largest logit before `exp`, and you do not know it in advance. So keep
+# the largest so far and the sum so far. When a larger one comes, what becomes of the
+# sum? (Attention over long texts uses the same trick: FlashAttention, Dao and others
+# 2022, never makes the whole matrix of scores.)
+#
+# **Exercise 5.** Take the sum in blocks, once through. `logits_of` refuses more than
+# `size` words.
+
+
+# %%
+def log_sum_exp_in_blocks(logits_of, words, size):
+    """logits_of(start, stop) -> the logits (R, stop - start) of the words from start to
+    before stop; all are 0 to words - 1 -> ln sum exp, (R,).
+    """
+    ...
+
+
+ex.log_sum_exp_in_blocks.check(log_sum_exp_in_blocks)
+log_sum_exp_in_blocks = ex.log_sum_exp_in_blocks.yours(log_sum_exp_in_blocks)
+
+# %% [markdown]
+# Backward, $p - y$ is as large as the logits. But with the sum in hand you can make any
+# block of $p$ again, use it for its two products, and throw it away:
+
+
+# %%
+def loss_in_blocks(h, E, targets, size):
+    """h (R, d), E (V, d), targets (R,) -> losses (R,), gradients of h and E."""
+
+    def logits_of(start, stop):
+        return h @ E[start:stop].T
+
+    total = log_sum_exp_in_blocks(logits_of, len(E), size)
+    losses = total - np.sum(h * E[targets], axis=1)
+    dh, dE = np.zeros_like(h), np.zeros_like(E)
+    for start in range(0, len(E), size):
+        stop = min(start + size, len(E))
+        block = np.exp(logits_of(start, stop) - total[:, None])  # p, (R, stop - start)
+        inside = (start <= targets) & (targets < stop)
+        block[inside, targets[inside] - start] -= 1  # p - y
+        dh += block @ E[start:stop]
+        dE[start:stop] = block.T @ h
+    return losses, dh, dE
+
+
+h, E = rng.normal(size=(1000, 32)), rng.normal(size=(5000, 32)) / 32**0.5
+words = rng.integers(len(E), size=len(h))
+with Tape() as tape:
+    watched = [tape.watch(h), tape.watch(E)]
+    total = p.sum(fused.linear_cross_entropy(*watched, words, block=500))
+_, *mine = loss_in_blocks(h, E, words, 500)
+theirs = tape.gradient(total, watched)
+print(
+    "as the package's:",
+    *(np.allclose(*each) for each in zip(mine, theirs, strict=True)),
+)
+
+# %% [markdown]
+# ## Workers
+#
+# Pieces know nothing of each other, so several *workers* can take them, each on a core
+# of its own. Each adds its gradients into a buffer of its own: with one for all, two
+# could both read a number and both add to it, and the one that writes last wipes out
+# the other's. At the end the buffers are added up, always in the same order, because
+# every sum is rounded. **Write down first:** the two sums.
+
+# %% tags=["hide-output"]
+a, b, c = np.float32(1e8), np.float32(-1e8), np.float32(1)
+print((a + b) + c, a + (b + c))
+
+# %% [markdown]
+# Workers can be threads or processes. Python has a lock, the GIL: of all threads only
+# one at a time may run Python. NumPy releases it inside a long operation, but a
+# training step of this size consists of very many short ones. On four cores we timed
+# the same step for workers of either kind, and for threads in a Python built without
+# the lock:
+
+# %% tags=["hide-input"] alt="Time of a step against the number of workers: with processes and with threads without the lock it falls to about half or less with four, with ordinary threads it falls a little with two and rises to almost three times with four"
+# Draws the time of a step for processes and threads
+figure, panel = plt.subplots(figsize=(6.5, 3.6))
+curves = {}  # kind -> (workers, ms)
+for row in course.summary("cpu_sharing")["sharing"]:
+    curves.setdefault(row["kind"], []).append((row["workers"], 1e3 * row["seconds"]))
+places = ((6, -14), (-8, -16), (6, 6))
+for number, ((kind, curve), place) in enumerate(
+    zip(curves.items(), places, strict=True)
+):
+    colour, end = f"C{number}", curve[-1]
+    panel.plot(*np.array(curve).T, "o-", color=colour, label=kind)
+    look = {"xytext": place, "textcoords": "offset points", "color": colour}
+    panel.annotate(f"{end[1]:.1f}", end, **look)
+panel.set(xlabel="workers", ylabel="ms for a step")
+panel.set(xticks=(1, 2, 4), xlim=(0.8, 4.5), ylim=(0, None))
+panel.legend()
+plt.show()
+
+# %% [markdown]
+# Four processes are not four times as fast as one: gradients must be added up, pieces
+# are smaller, and the cores share one memory. And one thing must be switched off. BLAS
+# can use all cores by itself, but handing out the work and waiting takes time. So in
+# training it has one thread, and we share the cores where there is more to share: whole
+# pieces. Here is one small product on your machine:
+
+# %% tags=["varies"]
+square = rng.standard_normal((128, 128), dtype=np.float32)
+cores, times = workers.available_cores(), {}
+for threads in (1, cores):
+    with backend.blas_threads(threads):
+        times[threads] = least(5, product=lambda: square @ square)["product"]
+    name = f"{threads} BLAS thread{'s' * (threads > 1)}"
+    print(f"(128 x 128) times (128 x 128), {name}: {1e6 * times[threads]:.1f} µs")
+print(f"ratio {times[cores] / times[1]:.2f}")
 
 # %% [markdown]
 # ## What falls short
 #
-# A derivative by hand can be wrong, and it becomes wrong when somebody changes the
-# forward rule and forgets the derivative. The tests catch that only where they look.
-# And working by hand saves entries, memory and some passes, but many passes remain:
-# each line of a rule still reads its arrays and writes a result. Chapter 25 shows what
-# a compiled kernel saves there.
+# What share of the processor's speed does a step reach, beside large matrix products?
+# **Write down first:** a half? nine tenths?
+
+# %% tags=["hide-output"]
+for row in timed:
+    print(f"{row['size']:34}: {row['sgemm_fraction']:.0%}")
+
+# %% [markdown]
+# The rest goes into passes over arrays, which compiled bodies save; into matrix
+# products that are smaller than those that set the mark; and, where arrays are small,
+# into calls.
 #
-# Out of the loop you can take only what does not depend on $M$. That is a small part of
-# a step: attention and the MLP stay where they are.
-#
-# ## In the package
-#
-# The operations by hand are in `fused/`, each beside its composed definition. The loop
-# is `unroll` in `cores/core.py`. `cores/relational.py` has what the released core
-# computes before the loop (`_prepare_all`) and inside it (`_step`).
+# The operations by hand are in `fused/`, each beside its composed definition; the loop
+# is `unroll` in `cores/core.py`; pieces and workers are in `training/`.
 #
 # ## Takeaways
 #
-# - For a derivative by hand, write down the change of the loss, and collect what
-#   multiplies the change of the argument. It saves entries and bytes on the tape, and
-#   you have to check it.
-# - Save for backward what the formula needs, and nothing else.
+# - A derivative by hand saves entries and bytes on the tape. Save for backward what the
+#   formula needs, and nothing else. And check it.
+# - An array program waits for memory and pays for each call. Pieces balance the two; a
+#   compiled loop escapes both.
 # - Compute what does not depend on $M$ before the loop, for all steps at once.
+# - Pieces hand on sums and counts. Share the cores only once: workers on the outside,
+#   one BLAS thread inside.
 #
-# **Further.** The queries, keys and values of the input row do not depend on $M$
-# either, and layer norm works row by row, so you could take them out of the loop too.
-# Why might that not be worth it? And RMS norm's derivative has no part along one
-# direction. Which one, and why?
+# **Further.** RMS norm's derivative has no part along one direction. Which one, and
+# why? In the picture of the cache, what changes if each operation goes over the array
+# in the opposite direction to the one before? Two workers give other bits than one: how
+# would you share the work so that any number of workers gives the same?
 
 # %% tags=["hide-cell"]
-# Answer 1: it is one row of N + 1, so there is little to win: of all the
-# multiplications of a step a few percent. And there is something to lose: at every step
-# its queries, keys and values must be copied beside those of the slots, because
-# attention wants them in one array.
-N, F, D = core.mem_slots, core.mem_size, core.input_size
-by_row = 3 * F * F  # queries, keys and values of one row
-whole_step = (N + 1) * by_row + 2 * N * (N + 1) * F + 2 * N * F * F + 2 * N * F * F
-print(f"multiplications of the input's row: {by_row / whole_step:.1%} of a step")
-
-# %% tags=["hide-cell"]
-# Answer 2: along the row itself. Stretch a row, and RMS norm divides the stretch away:
-# nothing changes in the result, so no gradient points there. (The epsilon lets a little
+# Answer 1
+# Along the row itself. Stretch a row, and RMS norm divides the stretch away: nothing
+# changes in the result, so no gradient points there. (The epsilon lets a little
 # through; here it is 0.)
 row, h = rng.normal(size=(5, 8)), rng.normal(size=(5, 8))
 back = ex.rms_norm_gradient(h, row, np.ones(8), 0.0)
 print("no part along the row:", np.allclose((back * row).sum(axis=1), 0))
+
+# %% tags=["hide-cell"]
+# Answer 2
+# An operation then begins with what the one before has just left in the cache. For an
+# array much larger than the cache that is little. For pieces a little too large it is
+# much: the cliff becomes a slope.
+
+
+def loads_to_and_fro(blocks, room, passes, piece):
+    cache, loaded = OrderedDict(), 0
+    for start in range(0, blocks, piece):
+        there = range(start, min(start + piece, blocks))
+        for number in range(passes):
+            for block in there if number % 2 == 0 else reversed(there):
+                loaded += block not in cache
+                cache[block] = True
+                cache.move_to_end(block)
+                if len(cache) > room:
+                    cache.popitem(last=False)
+    return loaded
+
+
+for piece in (32, 40, 64, 256):
+    always, to_and_fro = (
+        each(256, room=32, passes=6, piece=piece) / 256
+        for each in (loads, loads_to_and_fro)
+    )
+    print(f"{piece:3} blocks a piece: {always:.2f} loads, {to_and_fro:.2f} to and fro")
+
+# %% tags=["hide-cell"]
+# Answer 3
+# Fix the pieces and the order in which their gradients are added, no matter which
+# worker computes them. Each piece then needs a buffer of its own until its turn comes,
+# and that is the price. One buffer for each worker takes less, and ties the bits to the
+# number of workers.
+parts = np.random.default_rng(1).normal(size=12).astype(np.float32)
+for count in (1, 2, 3):
+    buffers = [parts[k::count].sum() for k in range(count)]
+    print(f"{count} buffers, one for each worker: {sum(buffers):.9f}")

@@ -1,13 +1,13 @@
 # %% [markdown]
-# # 25. CUDA: going fast, third part
+# # 25. CUDA: down to a kernel
 #
-# **Section 3, layer normalisation.** About 70 minutes. You need layer norm with its
-# derivative (chapter 8) and what a fused operation is (chapter 23).
+# **Appendix A.** About 50 minutes. You need layer norm with its derivative (chapter 8)
+# and what a fused operation is (chapter 23).
 #
-# A GPU is another machine with another memory. This chapter moves the same code there,
-# in two steps. First the arrays: the functions stay, and only the library under them
-# changes. Then one operation goes all the way from its equation to a *kernel*, a
-# program written for the GPU. You need no GPU to read it, and none to do the exercise.
+# A GPU is another machine with another memory. First the arrays move there: the
+# functions stay, and only the library under them changes. Then one operation goes all
+# the way from its equation to a *kernel*, a program written for the GPU. You need no
+# GPU here.
 
 # %%
 import itertools
@@ -41,33 +41,21 @@ targets = rng.integers(8, size=128)
 # %% [markdown]
 # ## The same function on other arrays
 #
-# A GPU has a memory of its own. CuPy is a library whose arrays lie there, and whose
-# functions have NumPy's names and arguments. Code that names NumPy, as in
-# `np.zeros(3)`, makes its arrays in one memory only. Code that first asks an array for
-# its library runs on both:
+# CuPy is a library whose arrays lie on the GPU, and whose functions have NumPy's names.
+# Code that asks an array for its library runs on both. Each rule of the engine gets
+# `xp`, the library of its arguments:
 
 # %%
 course.show(backend.namespace, backend.register)
 
-# %%
-print(backend.namespace(np.ones(3)).__name__)
-
 # %% [markdown]
-# (`_discover` recognises CuPy's arrays when it first sees them.) That is all there is
-# to it. Each rule of the engine gets `xp`, the library of its arguments, as you have
-# seen in the rules of chapter 23. So any kind of array will do, if you register it with
-# its library.
-#
 # To see it without a GPU, here is a kind of our own. Its arrays lie "far away": they
-# are NumPy's, but each operation on them is counted, and refused when one of its arrays
-# is near and another far. On a GPU each of these operations would be at least one
-# *launch*, the start of a program there, and would move its arrays between the GPU's
-# memory and its processors. Looking at an array in another way, like `reshape`, is
-# free. NumPy has two hooks for arrays that want a say: it calls `__array_ufunc__` for
-# what works entry by entry and for matrix products, and `__array_function__` for the
-# rest.
+# are NumPy's, but each operation on them is counted, and refused when one array is near
+# and another far. On a GPU each would be at least one *launch*, the start of a program
+# there, and would move its arrays between memory and processors.
 
-# %%
+# %% tags=["hide-input"]
+# Arrays that lie elsewhere, and what happens to them
 launches, moved = Counter(), Counter()  # by the name of the operation
 FREE = {"reshape", "swapaxes", "moveaxis", "expand_dims", "transpose"}
 FREE |= {"empty", "empty_like"}
@@ -123,12 +111,12 @@ backend.register(Far, far)
 print(backend.namespace(np.ones(3).view(Far)) is far)
 
 # %% [markdown]
-# Now comes a whole training step of the Relational Memory Core on far arrays. Not a
-# line of it knows that they are far. How many launches will backward and the update
-# take? Write down a guess: tens, hundreds, thousands?
+# Now a whole training step on far arrays. Not a line of it knows that they are far.
+# **Write down first:** how many launches do backward and the update take: tens,
+# hundreds, thousands?
 
 
-# %%
+# %% tags=["hide-output"]
 def training_step(xp):
     """One step of a fresh network on arrays of the library xp; returns its loss and its
     parameters afterwards, as NumPy's arrays.
@@ -154,20 +142,13 @@ for name, count in launches.most_common(3):
     print(f"  {name} {count}")
 
 # %% [markdown]
-# The tests do the same with a much stricter stand-in for CuPy (`tests/fakecupy.py`): it
-# refuses whatever CuPy refuses, and whatever would make the processor wait for the GPU.
 # With CuPy and a GPU, `--device cuda` is all it takes to train there.
 #
-# To be plain: **nothing in this project has been measured on a GPU yet.** The tests
-# have compiled the kernels, one of which the next part shows, and run them on an
-# ordinary processor. That tells you whether they compute the right numbers, and nothing
-# about speed.
+# ## One operation, from its equation to a kernel
 #
-# ## One operation, from its equation to a CUDA kernel
-#
-# How many launches does a layer norm take, and how much does it move? First composed of
-# basic operations, then by hand in array operations. Chapter 23 saw far fewer entries
-# for the one by hand. Do you expect fewer launches, too?
+# How many launches does a layer norm take, and how much does it move? First composed,
+# then by hand in array operations, then as a kernel, counted by hand: read $x$ and the
+# residual once, write $y$, and do everything else on the way.
 
 # %%
 rows = (128 * 9, 64)  # of 128 examples, each with 8 slots and an input
@@ -198,69 +179,24 @@ for panel, values, title in zip(panels, columns, titles, strict=True):
 plt.show()
 
 # %% [markdown]
-# Derivatives by hand save entries on the tape, and memory. They do not save launches:
-# each of their array operations still reads its arrays and writes a result. The third
-# pair of bars shows what is possible, counted by hand: read $x$ and the residual once,
-# write $y$, and do everything else on the way. An array library cannot do that; a
-# program for the GPU can. It is called a *kernel*, and it is written in CUDA, which is
-# C++ with a few more words:
+# A kernel is written in CUDA, which is C++ with a few more words:
 #
 # | word | what it is |
 # |---|---|
 # | kernel | a function that very many threads run, each on numbers of its own |
 # | thread | one run through that function; `threadIdx.x` is its number in its block |
-# | register | where a thread has the few numbers that it is working with |
 # | warp | 32 threads that go through the function together; they can read each other's registers |
-# | block | some warps that run on the same processor of the GPU; `blockIdx.x` is its number, `blockDim.x` how many threads it has |
-# | launch | the start of a kernel, with a number of blocks and of threads in each. The program that launches it does not wait for the end |
+# | block | some warps on the same processor of the GPU; `blockIdx.x` is its number |
+# | launch | the start of a kernel, with a number of blocks and of threads in each |
 #
-# ### Who does which row
+# A row of 64 or 256 numbers is too much for one thread and too little for a block, so
+# each row gets a warp. Within it a thread has a number, its *lane*, from 0 to 31. Lane
+# $k$ takes the columns $k$, $k + 32$ and so on: then the 32 threads read 32 numbers
+# that lie side by side, and memory delivers these together.
 #
-# Rows do not depend on each other, so they are the natural portions. A row of 64 or 256
-# numbers is too much for one thread and too little for a block, so each row gets a
-# warp. Python decides how many blocks there are, with four warps in each, and launches:
-
-# %%
-course.show(
-    kernels.layer_norm.launch_forward, kernels.normalise, kernels._grid_of_warps
-)
-
-# %% [markdown]
-# Compare it with the forward rule on arrays in chapter 23: it has the same arguments,
-# and again it gives a result and what backward will need. `@Override` turns it into
-# what stands in for that rule on a GPU. It calls `normalise`, which launches. `_launch`
-# takes a kernel's name, the number of blocks and of threads in each, and the kernel's
-# arguments; CuPy compiles the kernel the first time. (`bias` is there for other
-# callers.)
-#
-# Every thread then finds out which row is its warp's, from its own numbers. With ten
-# rows:
-
-# %%
-blocks, threads = kernels._grid_of_warps(10)
-for block in range(blocks):
-    # blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP
-    rows = [block * (threads // 32) + thread // 32 for thread in range(0, threads, 32)]
-    taken = [row for row in rows if row < 10]
-    print(f"block {block}: its warps take the rows", *taken)
-    for row in rows[len(taken) :]:
-        print(f"  there is no row {row}, so this warp leaves")
-
-# %% [markdown]
-# ### Who does which column, and how 32 threads take a sum
-#
-# Within a warp a thread has a number, its *lane*, from 0 to 31. Lane $k$ takes the
-# columns $k$, $k + 32$, $k + 64$ and so on. Then, whenever the warp reads, its 32
-# threads read 32 numbers that lie side by side, and a GPU's memory delivers these
-# together.
-#
-# A mean needs the sum over all columns, and each lane has only the sum over its own.
-# The lanes find the whole sum in five exchanges. In the first, each adds what the lane
-# 16 away holds; then what the lane 8 away holds; then 4, 2 and 1. Lane $k$'s partner is
-# `k ^ step`, the number $k$ with one binary digit turned over: 5 is 00101, and with a
-# step of 16 its partner is 10101, which is 21, and the other way round. After the first
-# exchange two lanes hold the same sum, after the second four, and after the fifth all
-# 32 hold the sum of all.
+# A mean needs the sum over all columns, and each lane has only its own. The lanes find
+# the whole sum in five exchanges: each adds what the lane 16 away holds; then 8, 4, 2
+# and 1. Lane $k$'s partner is `k ^ step`, the number with one binary digit turned over.
 
 # %% tags=["hide-input"] alt="Left, a row of 80 columns in three sweeps of 32 lanes, the last sweep half empty. Right, the butterfly: 32 lanes exchange with partners 16, 8, 4, 2 and 1 away, and the lines that lead to lane 5 in the end come from all lanes"
 # Draws which lane sums what, and how the sums get to all lanes
@@ -295,9 +231,7 @@ wings.spines[["left", "bottom"]].set_visible(False)
 plt.show()
 
 # %% [markdown]
-# In CUDA a *shuffle* gives a thread what another thread of its warp holds.
-# `__shfl_xor_sync` is the shuffle with partners (its first argument says that all 32
-# take part). `__device__` marks a function that is called on the GPU and runs there:
+# In CUDA a *shuffle* gives a thread what another thread of its warp holds:
 
 
 # %%
@@ -325,43 +259,23 @@ def row_sum(row):
 ex.row_sum.check(row_sum)
 
 # %% [markdown]
-# ### The kernel
-#
-# Now you can read it. `__global__` marks a function that is launched. Its arguments are
-# addresses of arrays, and numbers. Each warp finds its row, and `row.go_to` moves the
-# addresses to where that row begins. (`group` and `stride` are for a residual that is
-# part of a larger array, such as the slots without the input's row.)
+# Now you can read the kernel. Each warp finds its row. `row.z(c)` is $z$ in column $c$,
+# the sum of $x$ and the residual.
 
 # %%
 cuda("layer_norm.cu", "layer_norm_forward")
-
-# %% [markdown]
-# The work is in here. `row.z(c)` is $z$ in column $c$, the sum of $x$ and the residual.
-# (`norm_by_fours` does the same for rows of up to 768 columns that lie so that a thread
-# can read four numbers at once. It keeps them in registers.)
 
 # %%
 cuda("layer_norm.cu", "norm_in_sweeps")
 
 # %% [markdown]
-# Compare it with the equation, line by line:
-#
-# - **Which row**, and the lane. A warp without a row leaves as a whole: if only some of
-#   its threads left, the others would wait for them in the next shuffle.
-# - **First sweep:** each thread adds up its columns, `warp_sum` makes the sum of all,
-#   and `m` is $\mathrm{mean}(z)$. Every thread now holds it in a register.
-# - **Second sweep:** the same for $d \circ d$, and `s` is $s$. Why not add up
-#   $z \circ z$ in the first sweep and spare the second? The variance is
-#   $\mathrm{mean}(z \circ z) - \mathrm{mean}(z)^2$, but where the mean is large, this
-#   is a small difference of two large numbers. The cell below shows what float32 leaves
-#   of it.
-# - **Third sweep:** $y = d\,s \circ \gamma + \beta$. The warp reads the row three
-#   times, but it should come from the memory only once: it is small enough that the
-#   second and the third sweep find it in the cache.
-# - **What backward needs:** one thread writes mean and scale, two numbers for each row.
-#   The rule on arrays keeps $n$, which is as large as $x$. The kernel computes $n$
-#   again instead of writing and reading it. We expect computing it again to be cheaper;
-#   nobody has measured it yet.
+# - A warp without a row leaves as a whole: if only some of its threads left, the others
+#   would wait for them in the next shuffle.
+# - The first sweep finds the mean, the second the variance, the third writes $y$. Only
+#   the first should find the row in memory; the others find it in the cache.
+# - Why not add up $z \circ z$ in the first sweep and spare the second? Where the mean
+#   is large, $\mathrm{mean}(z \circ z) - \mathrm{mean}(z)^2$ is a small difference of
+#   large numbers:
 
 # %%
 z = (1000 + rng.standard_normal(64)).astype(np.float32)
@@ -372,8 +286,7 @@ print(f"in float32, as the kernel does it: {np.mean(d * d):.4f}", end="")
 print(f"; with one sweep less: {shorter:.4f}")
 
 # %% [markdown]
-# Here is all of it in NumPy, with the 32 threads as an axis and the solution of
-# exercise 1 for the sums, row by row as the warps have them:
+# Here is all of it in NumPy, with the 32 threads as an axis:
 
 
 # %%
@@ -398,71 +311,55 @@ packaged = fused.layer_norm(some[0], *scales, some[1]).data
 np.allclose(layer_norm_by_warps(*some, *scales), packaged, rtol=1e-12)
 
 # %% [markdown]
-# Backward is the second half of the file `tinyrmc/gpu/layer_norm.cu`: the formula
-# of chapter 8, with two calls of `warp_sum`. The gradients of gain and offset are sums
-# over all rows, so over all blocks. If all threads added to one place, they would add
-# in the order in which they arrive, and every order rounds differently (chapter 24). So
-# each block writes a sum of its own, and a second kernel adds up the blocks in order.
+# Backward, the gradients of gain and offset are sums over all blocks. If all threads
+# added to one place, they would add in the order in which they arrive, and every order
+# rounds differently. So each block writes a sum of its own, and a second kernel adds
+# them up in order.
 #
-# This notebook does not run the kernel. The tests do, in a way: g++ compiles the same
-# text together with `tests/cuda_shim.h`, which says in C++ what `threadIdx`,
-# `__shfl_xor_sync` and the other words mean. The tests hold the results against the
-# rules on arrays in float64. That cannot show how fast the kernel is, or what goes
-# wrong only when threads truly run at once. For that there is `benchmarks/gpu.py`,
-# which first compares and then measures, on a machine with a GPU. Nobody has run it
-# yet.
+# ## What it brings
 #
-# ## What falls short
+# `benchmarks/gpu.py` first compares and then measures. Here is one training step on an
+# NVIDIA H100, 8 slots of 256 units, 128 examples of 8 steps, in float32. A *graph*
+# records all launches of a step once and starts them as one. **Write down first:** which
+# of ours are faster than PyTorch as it comes?
+
+# %% tags=["hide-output"]
+(work,) = [
+    work
+    for work in course.summary("gpu-NVIDIA-H100-80GB-HBM3")["works"]
+    if work["size"] == "8 slots x 256, T = 8, batch 128"
+]
+for name, row in work["rows"].items():
+    if "TF32" not in name and "drawn" not in name:
+        print(f"{name:36}{row['ms']:6.1f} ms")
+
+# %% [markdown]
+# The same arrays in array operations are slowest of all: launches cost more than the
+# work. Kernels make the step several times as fast, and a graph several times more.
 #
-# A kernel states the same equation a third time, after the composed version and the one
-# by hand, and it is the only version that the complex step cannot check. It pays where
-# an operation moves much and computes little. For a matrix product the GPU's own
-# library is hard to beat, so the package has no kernel for it. And whatever has no
-# kernel still takes a launch for each array operation.
-#
-# ## In the package
-#
-# The kernels are in `gpu/`. `backend.py` knows which library an array belongs to.
-# One link is still missing: who chooses between the rule on arrays and the kernel? The
-# engine asks a fused operation at each call:
+# A kernel states the same equation a third time, and it is the only version that the
+# complex step cannot check. (The tests compile it for an ordinary processor, too.) It
+# pays where an operation moves much and computes little; for matrix products the GPU's
+# own library is hard to beat. At each call the engine asks who runs:
 
 # %%
 course.show(fused.Fused.override, backend.kernels, kernels.usable, docstring=False)
 
 # %% [markdown]
-# `_mode` is a switch for the tests. `compiles` says whether a library can compile
-# kernels: CuPy can, NumPy cannot.
-#
 # ## Takeaways
 #
 # - Code that asks an array for its library runs wherever the array lies.
-# - On a GPU every array operation is a launch, and moves its arrays once more.
-# - A kernel does in one launch, and with the least traffic, what array operations do in
-#   ten or twelve. What that brings remains to be measured.
+# - On a GPU every array operation is a launch, and moves its arrays once more. A kernel
+#   does in one what array operations do in ten or twelve.
 # - Threads of a warp add up in five exchanges, always in the same order.
 #
-# **Further.** What would a kernel look like that does layer norm for rows of 100,000
-# numbers? And `row_sum` and NumPy's `sum` give different bits for the same row. Which
+# **Further.** `row_sum` and NumPy's `sum` give different bits for the same row. Which
 # of them is closer to the truth?
 
 # %% tags=["hide-cell"]
-# Answer 1: a warp for each row would give each thread 3,125 columns, and with few rows
-# most of the GPU would have nothing to do. So give a row to a whole block, or to many:
-# each finds the mean and the sum of squares of its piece, and a second step puts the
-# pieces together, with the distance between their means. No sum of squares of the raw
-# numbers is needed.
-row = 1e3 + rng.normal(size=100_000)
-pieces = np.array_split(row, 98)
-n = np.array([len(piece) for piece in pieces])
-means = np.array([piece.mean() for piece in pieces])
-squares = np.array([((piece - piece.mean()) ** 2).sum() for piece in pieces])
-mean = (n * means).sum() / n.sum()
-variance = (squares + n * (means - mean) ** 2).sum() / n.sum()
-print(np.isclose(mean, row.mean(), rtol=1e-14), np.isclose(variance, row.var()))
-
-# %% tags=["hide-cell"]
-# Answer 2: it depends on the row. Both add in a tree of some kind, so both beat adding
-# from left to right, and neither wins always.
+# Answer 1
+# It depends on the row. Both add in a tree of some kind, so both beat adding from
+# left to right, and neither wins always.
 row = rng.standard_normal(2048).astype(np.float32)
 truth = row.astype(float).sum()
 ways = {

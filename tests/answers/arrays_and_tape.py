@@ -506,7 +506,7 @@ RIGHT = {
         lambda g, y: y * (g - np.sum(g * y, axis=-1)[..., None]),
     ],
     t.unbroadcast: [
-        lambda g, shape: g if g.shape == shape else t.unbroadcast(g, shape),
+        lambda g, shape: g if g.shape == shape else t.unbroadcast.function(g, shape),
         lambda g, shape: g.sum(
             axis=tuple(
                 k for k in range(g.ndim)

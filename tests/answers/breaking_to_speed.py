@@ -7,9 +7,9 @@ import numpy as np
 from tinyrmc import primitives as p
 from tinyrmc.autograd.engine import Tape
 from tinyrmc.course.exercises import breaking as b
-from tinyrmc.course.exercises import by_hand as h
-from tinyrmc.course.exercises import cache_and_workers as w
 from tinyrmc.course.exercises import cuda as cu
+from tinyrmc.course.exercises import engine_tour as et
+from tinyrmc.course.exercises import going_fast as h
 from tinyrmc.course.exercises import programs as g
 
 from .backward import of_a_norm
@@ -171,7 +171,84 @@ def blocks(row):
     return np.array([each.sum() for each in np.array_split(row, 32)])
 
 
+def moved_by_ones(step, M):
+    rows = [step(M + np.eye(len(M))[:, [j]]) - step(M) for j in range(len(M))]
+    return [[np.abs(row[i]).max() for row in rows] for i in range(len(M))]
+
+
+def gather(f, V, n, join=np.concatenate):
+    z = join([f(k, min(k + n, V)) for k in range(0, V, n)], axis=1)
+    top = z.max(1)
+    return top + np.log(np.exp(z - top[:, None]).sum(1))
+
+
+def growing(f, V, n):
+    z = f(0, min(n, V))
+    for k in range(n, V, n):
+        z = np.hstack([z, f(k, min(k + n, V))])
+    return z.max(1) + np.log(np.exp(z - z.max(1, keepdims=True)).sum(1))
+
+
+def two_sweeps(f, V, n, tiny=0.0, clip=None, dtype=float):
+    parts = [(k, min(k + n, V)) for k in range(0, V, n)]
+    top = np.max([f(*each).max(1) for each in parts], axis=0)
+    total = 0
+    for each in parts:
+        z = (f(*each) - top[:, None]).astype(dtype)
+        total = total + np.exp(z if clip is None else np.maximum(z, clip)).sum(1)
+    return top + np.log(total + tiny)
+
+
+def running(f, V, n):
+    out = None
+    for k in range(0, V, n):
+        each = np.logaddexp.reduce(f(k, min(k + n, V)), axis=1)
+        out = each if out is None else np.logaddexp(out, each)
+    return out
+
+
+def rows(x, gain, eps, y, mean=np.mean, root=np.sqrt, into=None):
+    for r, row in enumerate(x):
+        (y if into is None else into(y))[r] = gain * row / root(mean(row**2) + eps)
+
+
+def pay(entries, loss, wanted, start=1.0, order=-1, join=lambda a, b: a + b):
+    found = {loss: np.array(start)}
+    for output, inputs, vjp in entries[::order]:
+        if output in found:
+            for k, g in zip(inputs, vjp(found[output])):
+                found[k] = join(found[k], g) if k in found else g
+    return [found.get(k, 0.0) for k in wanted]
+
+
 WRONG = {
+    et.walk: [
+        lambda *c: pay(*c, start=0.0),
+        lambda *c: pay(*c, order=1),
+        lambda *c: pay(*c, join=np.maximum),
+        lambda *c: pay(*c, join=lambda a, b: (a + b) / 2),
+    ],
+    et.length_vjp: [
+        lambda xp, n, g, x, y: g[..., None] * np.sign(x),
+        lambda xp, n, g, x, y: 2 * x * g[..., None],
+        lambda xp, n, g, x, y: x * (g / (y + 1e-6))[..., None],
+        lambda xp, n, g, x, y: g[..., None] * np.ones_like(x),
+    ],
+    h.rms_norm_rows: [
+        lambda *c: rows(*c, mean=np.sum),
+        lambda *c: rows(*c, root=lambda v: v),
+        lambda *c: rows(*c, into=np.copy),
+        lambda x, gain, eps, y: rows(x, gain, 0.0, y),
+        lambda x, gain, eps, y: rows(x - x.mean(1, keepdims=True), gain, eps, y),
+        lambda x, gain, eps, y: gain * x / np.sqrt((x * x).mean(1, keepdims=True) + eps),
+    ],
+    h.log_sum_exp_in_blocks: [
+        gather,
+        growing,
+        lambda f, V, n: two_sweeps(f, V, n, tiny=1e-6),
+        lambda f, V, n: two_sweeps(f, V, n, clip=-10.0),
+    ],
+
     b.cross_entropy: [
         lambda z, t: loss(z, t, shift="none"),
         lambda z, t: loss(z, t, tiny=1e-7),
@@ -197,6 +274,13 @@ WRONG = {
         lambda *c: influence(*c, norm=lambda d: np.linalg.norm(d) ** 2),
         by_differences,
     ],
+    b.who_moves: [
+        lambda f, M, r: np.eye(len(M)),
+        lambda f, M, r: np.ones((len(M), len(M))),
+        lambda f, M, r: b.who_moves.function(f, M, r) + 1e-3,
+        lambda f, M, r: b.who_moves.function(lambda M: M, M, r),
+        lambda f, M, r: b.who_moves.function(f, M, r).sum(0),
+    ],
     g.evaluate: [
         shallow,
         without_return,
@@ -217,7 +301,14 @@ WRONG = {
         lambda x, y, n: (masked(x, y, n)[0].sum(), masked(x, y, n)[0].all(1).sum()),
         lambda x, y, n: tuple(100 * v for v in g.score(x, y, n)),
     ],
-    w.in_pieces: [
+    g.constant_answer: [
+        lambda y, n, s: y.max(0),
+        lambda y, n, s: y[0],
+        lambda y, n, s: np.array([np.bincount(y[n >= t, t]).argmax() for t in range(y.shape[1])]),
+        lambda y, n, s: np.array([np.bincount(y[n > t, t]).max() for t in range(y.shape[1])]),
+        lambda y, n, s: np.eye(s)[g.constant_answer(y, n, s)],
+    ],
+    h.in_pieces: [
         lambda d, x, n: pieces(d, x, n, divide=lambda total, count: total / len(x)),
         lambda d, x, n: pieces(d, x, n, divide=lambda total, count: total),
         lambda d, x, n: pieces(d, x, n, divide=lambda total, count: total / (count + 1e-8)),
@@ -242,6 +333,13 @@ WRONG = {
 }  # fmt: skip
 
 RIGHT = {
+    et.walk: [pay, lambda *c: pay(*c, join=np.add)],
+    et.length_vjp: [
+        lambda xp, n, g, x, y: np.einsum("...,...f->...f", g / np.maximum(y, 1e-300), x),
+        lambda xp, n, g, x, y: np.nan_to_num(x / y[..., None]) * g[..., None],
+    ],
+    h.rms_norm_rows: [rows, lambda x, gain, eps, y: np.copyto(y, gain * x / np.sqrt((x * x).mean(1, keepdims=True) + eps))],
+    h.log_sum_exp_in_blocks: [two_sweeps, running],
     b.cross_entropy: [
         loss,
         lambda z, t: (np.logaddexp.reduce(z, axis=1) - z[np.arange(len(t)), t]).mean(),
@@ -250,13 +348,18 @@ RIGHT = {
     b.attend: [attend, lambda M, x, q, k, v: attend(M, x, q * k.shape[1] ** -0.5, k, v, root=1)],
     b.process: [process, lambda z, L, gain, offset: process(z, L, 1, 0) * gain + offset],
     b.influence: [influence, lambda *c: list(influence(*c)), one_tape_for_each_input],
+    b.who_moves: [lambda f, M, r: moved_by_ones(f, M)],
     g.evaluate: [lambda q, n: str(run(q) % 10 ** (n + 1)), lambda q, n: f"{run(q) % 10 ** (n + 1):d}"],
     g.read: [one_by_one, reading, lambda f, x, n, s: reading(f, np.nan_to_num(x), n, s)],
     g.score: [
-        lambda x, y, n: np.array(g.score(x, y, n)),
+        lambda x, y, n: np.array(g.score.function(x, y, n)),
         lambda x, y, n: [masked(x, y, n)[0].sum() / n.sum(), (masked(x, y, n)[0].sum(1) == n).mean()],
     ],
-    w.in_pieces: [pieces, lambda d, x, n: list(pieces(d, x, n)), lambda d, x, n: pieces(d, x, 1)],
+    g.constant_answer: [
+        lambda y, n, s: [max(range(s), key=[*y[n > t, t]].count) for t in range(y.shape[1])],
+        lambda y, n, s: ((y[..., None] == np.arange(s)) & (np.arange(y.shape[1]) < n[:, None])[..., None]).sum(0).argmax(1),
+    ],
+    h.in_pieces: [pieces, lambda d, x, n: list(pieces(d, x, n)), lambda d, x, n: pieces(d, x, 1)],
     h.rms_norm_gradient: [
         rms_grad,
         lambda gr, x, gain, eps: np.einsum("...i,...ij->...j", gr * gain, _jacobian(x, eps)),

@@ -31,37 +31,6 @@ def both(z, y, tiny=0.0, clip=None):
     return -logs[rows, y] + tiny, p - np.eye(z.shape[1])[y]
 
 
-def gather(f, V, n, join=np.concatenate):
-    z = join([f(k, min(k + n, V)) for k in range(0, V, n)], axis=1)
-    top = z.max(1)
-    return top + np.log(np.exp(z - top[:, None]).sum(1))
-
-
-def growing(f, V, n):
-    z = f(0, min(n, V))
-    for k in range(n, V, n):
-        z = np.hstack([z, f(k, min(k + n, V))])
-    return z.max(1) + np.log(np.exp(z - z.max(1, keepdims=True)).sum(1))
-
-
-def two_sweeps(f, V, n, tiny=0.0, clip=None, dtype=float):
-    parts = [(k, min(k + n, V)) for k in range(0, V, n)]
-    top = np.max([f(*each).max(1) for each in parts], axis=0)
-    total = 0
-    for each in parts:
-        z = (f(*each) - top[:, None]).astype(dtype)
-        total = total + np.exp(z if clip is None else np.maximum(z, clip)).sum(1)
-    return top + np.log(total + tiny)
-
-
-def running(f, V, n):
-    out = None
-    for k in range(0, V, n):
-        each = np.logaddexp.reduce(f(k, min(k + n, V)), axis=1)
-        out = each if out is None else np.logaddexp(out, each)
-    return out
-
-
 def draw(
     z,
     T,
@@ -174,12 +143,6 @@ WRONG = {
         lambda z, y: both(z, y)[0],
         lambda z, y: (np.nan_to_num(-np.log(soft(z)[np.arange(len(z)), y]), posinf=100.0), both(z, y)[1]),
     ],
-    t.log_sum_exp_in_blocks: [
-        gather,
-        growing,
-        lambda f, V, n: two_sweeps(f, V, n, tiny=1e-6),
-        lambda f, V, n: two_sweeps(f, V, n, clip=-10.0),
-    ],
     t.sample: [
         lambda *c: draw(*c, zero=lambda z: z.max()),
         lambda *c: draw(*c, zero=lambda z: len(z) - 1),
@@ -235,7 +198,6 @@ RIGHT = {
         lambda *c: [x.copy() for x in cut(*c)],
     ],
     t.cross_entropy: [both, lambda z, y: list(both(z, y))],
-    t.log_sum_exp_in_blocks: [two_sweeps, running],
     t.sample: [
         draw,
         lambda z, T, u: np.int64(draw(z, T, u)),

@@ -1,13 +1,10 @@
-"""Answers on learning, the memory update and nth farthest, beyond the lists."""
-
-import math
+"""Answers on learning and the memory update, beyond the lists."""
 
 import numpy as np
 
 from tinyrmc import equations
 from tinyrmc.course.exercises import learning as a
 from tinyrmc.course.exercises import memory as m
-from tinyrmc.course.exercises import nth_farthest as n
 from tinyrmc.course.exercises import release as r
 
 f32 = np.float32
@@ -114,24 +111,6 @@ def step(x, old, h, p, s=sig, see="h", show=None, cand=None, attend=None, k=1.0)
     return new, (show(o, new) if show else s(o) * np.tanh(new))
 
 
-def rank(
-    x, labels, q, ref, dist=lambda d: np.linalg.norm(d, axis=-1), dtype=float, kind=None
-):
-    d = dist((x - x[labels == ref]).astype(dtype))
-    return labels[np.argsort(d, kind=kind)[q]]
-
-
-def coded(x, labels, q, ref, N, order="xlnm", hot=None):
-    hot = np.eye(N) if hot is None else hot
-    parts = {
-        "x": x,
-        "l": hot[labels],
-        "n": np.tile(hot[q], (len(x), 1)),
-        "m": np.tile(hot[ref], (len(x), 1)),
-    }
-    return np.concatenate([parts[k] for k in order], axis=1)
-
-
 def states(f, xs, x, h):
     """The state after each step."""
     found = []
@@ -182,18 +161,6 @@ WRONG = {
         lambda *c: rates(*c, rise=1),
         lambda s, f, r, n: rates(s, f, r, n - 1),
         lambda s, f, r, n: min(rates(s, f, r, n)),
-    ],
-    n.normed_attention: [
-        lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, o, g),
-        lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, g, -o),
-        lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, g[::-1], o),
-        lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, np.ones_like(g), o),
-    ],
-    n.normed_step: [
-        lambda x, m, h, p: n.normed_step(np, x, m, h, p)[::-1],
-        lambda x, m, h, p: n.normed_step(np, x, m, h, p)[0],
-        lambda x, m, h, p: n.normed_step(np, x, m, m, p),
-        lambda x, m, h, p: n.normed_step(np, x, h, h, p),
     ],
     a.cross_entropy_vjp: [
         lambda g, z, t: ce(g, z, t, smooth=0.1),
@@ -269,39 +236,6 @@ WRONG = {
         lambda *c: step(*c, see="mean"),
         lambda *c: step(*c, s=lambda x: np.clip(sig(x), 1e-6, 1)),
     ],
-    n.answer: [
-        lambda *c: rank(*c, dtype=np.float16),
-        lambda *c: rank(*c, dist=lambda d: abs(d).max(-1)),
-        lambda *c: rank(*c, dist=lambda d: d.sum(-1)),
-        lambda *c: rank(*c, dist=lambda d: d[:, 0] ** 2),
-        lambda *c: rank(*c, dist=lambda d: abs(d).mean(-1)),
-        lambda x, l, q, ref: rank(x / np.linalg.norm(x, axis=1, keepdims=True), l, q, ref),
-        lambda x, l, q, ref: np.sort(l)[q],
-    ],
-    n.encode: [
-        lambda *c: coded(*c, order="xnml"),
-        lambda *c: coded(*c, order="nmxl"),
-        lambda *c: coded(*c, order="xln"),
-        lambda x, l, q, ref, N: coded(x, l, q, l[-1], N),
-    ],
-    n.self_query_floor: [
-        lambda N: (2 / N, 1 / (N - 1), math.log(N - 1)),
-        lambda N: (1 / N + 1 / (N - 1), 1 / (N - 1), (N - 1) / N * math.log(N - 1)),
-        lambda N: (2 / N, 1 / N, (N - 1) / N * math.log(N - 1)),
-        lambda N: (1 / N, 1 / (N - 1), (N - 1) / N * math.log(N - 1)),
-    ],
-    n.accuracy_without_self: [
-        lambda x, y, s: (x == y)[~s].sum(),
-        lambda x, y, s: (x == y)[~s].sum() / len(x),
-        lambda x, y, s: (x == y)[~s].mean() * 100,
-        lambda x, y, s: np.mean(x[~s]) - np.mean(y[~s]),
-    ],
-    n.cut_among_slots: [
-        lambda N, k: n.cut_among_slots(N, k).astype(float),
-        lambda N, k: n.cut_among_slots(N, k).astype(int),
-        lambda N, k: np.where(n.cut_among_slots(N, k), 0.0, -np.inf),
-        lambda N, k: np.broadcast_to(np.arange(N + k) >= N, (N + k, N + k)) | np.eye(N + k, dtype=bool) | (np.arange(N + k) >= N)[:, None],
-    ],
 }  # fmt: skip
 
 RIGHT = {
@@ -309,8 +243,6 @@ RIGHT = {
     a.train: [trained, lambda *c: trained(*c, back=7)],
     a.train_in_epochs: [epochs],
     a.try_rates: [rates, lambda *c: rates(*c, copy=False)],
-    n.normed_attention: [lambda *c: n.normed_attention(np, *c)],
-    n.normed_step: [lambda *c: np.stack(n.normed_step(np, *c))],
     a.cross_entropy_vjp: [
         ce,
         lambda g, z, t: np.einsum("r,rc->rc", g, soft(z) - (t[:, None] == np.arange(z.shape[1]))),
@@ -342,28 +274,4 @@ RIGHT = {
         lambda f, i, b, c: np.float64(c) * sig(i) * (1 + np.exp(f + b)),
     ],
     m.step: [step, lambda *c: np.stack(step(*c)), lambda *c: list(step(*c))],
-    n.answer: [
-        lambda x, l, q, ref: int(rank(x, l, q, ref, dist=lambda d: (d * d).sum(-1))),
-        lambda x, l, q, ref: sorted(range(len(x)), key=lambda k: math.dist(x[k], x[list(l).index(ref)]))[q] * 0 + rank(x, l, q, ref),
-        lambda x, l, q, ref: rank(x, l, q, ref, kind="stable"),
-    ],
-    n.encode: [
-        coded,
-        lambda x, l, q, ref, N: np.array([[*r, *np.eye(N)[k], *np.eye(N)[q], *np.eye(N)[ref]] for r, k in zip(x, l)]),
-        lambda x, l, q, ref, N: coded(x, l, q, ref, N, hot=np.eye(N, dtype=int)),
-    ],
-    n.self_query_floor: [
-        lambda N: np.array([2 / N, 1 / (N - 1), np.log(N - 1) * (1 - 1 / N)]),
-        lambda N: [1 / N + (N - 1) / N / (N - 1), 1 / (N - 1), math.log(N - 1) - math.log(N - 1) / N],
-    ],
-    n.accuracy_without_self: [
-        lambda x, y, s: np.average(x == y, weights=~s),
-        lambda x, y, s: float(np.mean(x[~s] == y[~s])),
-        lambda x, y, s: ((x == y) & ~s).sum() / (~s).sum(),
-    ],
-    n.cut_among_slots: [
-        lambda N, k: np.logical_or(np.eye(N + k), np.arange(N + k) >= N),
-        lambda N, k: [[i == j or j >= N for j in range(N + k)] for i in range(N + k)],
-        lambda N, k: np.block([[np.eye(N, dtype=bool), np.ones((N, k), bool)], [np.eye(k, N, -k * 9, dtype=bool), np.ones((k, k), bool)]]),
-    ],
 }  # fmt: skip

@@ -44,7 +44,7 @@ PIECES = (
     ("sigmoid", 9, "gates", "sigmoid"),
     ("gate", 9, "gates", "gate_of_every_slot"),
 )
-PARTS = ("attention_weights", "append_rows", "mlp")  # of them, always the course's
+PARTS = ("attention_weights", "append_rows", "mlp", "output")  # the course's
 WHOLE = (10, "memory", ("update_memory", "step"))
 # The derivatives, each under the name of its exercise: (chapter, module, names)
 BACKWARD = (

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..autograd.engine import Tensor
 
+NOTHING = 1e-200  # as good as 0, also where each entry counts by its own size
 SMALL = 12  # entries of an array that is shown whole
 
 
@@ -272,7 +273,7 @@ def _errors(
     rounding. NaN where only one of the two is not finite.
     """
     with np.errstate(all="ignore"):
-        size = abs(expected)
+        size = np.maximum(abs(expected), NOTHING)
         if not precise:
             largest = size.max(where=np.isfinite(size), initial=0.0)
             size = np.maximum(size, max(1.0, 1e-4 * largest))

@@ -48,7 +48,8 @@ def diagnose(
             return stacks
         sound = [k for k, each in enumerate(given) if not isinstance(each, Exception)]
         pairs, of = [pairs[k] for k in sound], [cases[k] for k in sound]
-        if not _silent(pairs, demand):
+        # Where chance is allowed for, much is alike.
+        if demand.tolerance < 1e-3 and not _silent(pairs, demand):
             for words in _of_parts(pairs, of, demand):
                 return f"{made}It looks as if {words}"
             for words in _of_arguments(solution, pairs, of, demand):
@@ -138,7 +139,8 @@ def _of_arguments(
     """Other arguments with which the solution gives the same."""
 
     def gives(change: Function) -> bool:
-        for (found, _), case in zip(pairs, cases, strict=True):
+        told = 0  # cases in which the change makes a difference
+        for (found, right), case in zip(pairs, cases, strict=True):
             named = dict(zip(case.arguments, case.copies(), strict=True))
             try:
                 changed = solution(*(named | change(named)).values())
@@ -146,7 +148,8 @@ def _of_arguments(
                 return False
             if not agree(found, changed, demand):
                 return False
-        return True
+            told += not agree(right, changed, demand)
+        return told > 1  # once may be chance: N may be d_k there
 
     def exchanged(one: str, two: str) -> Function:
         return lambda named: {one: named[two], two: named[one]}
@@ -173,6 +176,11 @@ def _which_cases(
     """A sentence on what only the wrong cases have in common; or ""."""
     if all(wrong) or not any(wrong):  # not a matter of numbers
         return ""
+    if (
+        kinds is error_patterns.OF_CASES
+        and min(sum(wrong), len(wrong) - sum(wrong)) < 2
+    ):
+        kinds = error_patterns.TELLING  # among many kinds one fits a single case
     for words, holds in kinds:
         if [holds([*case.arguments.values()]) for case in cases] == list(wrong):
             return f"It goes wrong where {words}, and is right elsewhere"

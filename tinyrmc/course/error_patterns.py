@@ -477,13 +477,16 @@ OF_STACKS: list[tuple[str, Callable[[Sequence[Any]], bool]]] = [
     ("there are leading axes", _any(lambda x: x.ndim > 2)),
     ("there are two leading axes", _any(lambda x: x.ndim > 3)),
 ]
-OF_CASES: list[tuple[str, Callable[[Sequence[Any]], bool]]] = [
+TELLING: list[tuple[str, Callable[[Sequence[Any]], bool]]] = [
     ("numbers are not finite", _floats(lambda x: not np.isfinite(x).all())),
     ("numbers are large", _floats(lambda x: abs(x).max() > 500)),
     ("numbers are large", _floats(lambda x: abs(x).max() > 50)),
     *OF_STACKS,
+    ("an array has more than one axis", _any(lambda x: x.ndim > 1)),
+]
+OF_CASES: list[tuple[str, Callable[[Sequence[Any]], bool]]] = [
+    *TELLING,
     ("there are no leading axes", lambda a: all(x.ndim < 3 for x in _arrays(a))),
     ("an axis has the length 1", _any(lambda x: 1 in x.shape)),
     ("an array has no axis", _any(lambda x: x.ndim == 0)),
-    ("an array has more than one axis", _any(lambda x: x.ndim > 1)),
 ]

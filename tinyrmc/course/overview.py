@@ -33,7 +33,7 @@ def progress() -> None:
     """
     done, total, count = record.read(), 0, 0
     for (number, module), names in exercises().items():
-        left = [each for each in names if f"{module}.{each}" not in done]
+        left = [each for each in names if not done & {*record.names(module, each)}]
         right = len(names) - len(left)
         bar = "#" * right + "." * len(left)
         line = f"{number:3}  {module:16} {right:2} of {len(names):2}  {bar}"

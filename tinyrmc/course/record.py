@@ -16,6 +16,19 @@ from pathlib import Path
 
 _complained = False
 
+# Modules of exercises, and where some of theirs were before.
+OLDER = {
+    "attention": ("encoding",),
+    "invariants": ("encoding",),
+    "looking_inside": ("nth_farthest",),
+    "going_fast": ("by_hand", "cache_and_workers", "language"),
+}
+
+
+def names(chapter: str, name: str) -> list[str]:
+    """The names under which an exercise may be kept, its own first."""
+    return [f"{each}.{name}" for each in (chapter, *OLDER.get(chapter, ()))]
+
 
 def file() -> Path | None:
     """Where solved exercises are noted, or would be; None where nothing shall be."""

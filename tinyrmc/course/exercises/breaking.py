@@ -12,8 +12,10 @@ from ... import equations
 from ...autograd import primitives as p
 from ...autograd.engine import Tape
 from .attention import softmax_that_overflows
-from .exercise import exercise, normal
+from .exercise import normal
+from .mended import mended
 from .normalisation import bent, layers_of, normed
+from .used import used
 
 
 def softmax(x, axis=-1):
@@ -23,12 +25,13 @@ def softmax(x, axis=-1):
 
 
 def _still_there(bugs, function):
-    """A mistake for every choice of some of the `bugs`: these are still there.
+    """A mistake for every choice of some of the `bugs`, but for all of them: these are
+    still there.
 
     bugs: {flag of `function`: the bug in words}.
     """
     choices = itertools.chain.from_iterable(
-        itertools.combinations(bugs, count + 1) for count in range(len(bugs))
+        itertools.combinations(bugs, count + 1) for count in range(len(bugs) - 1)
     )
     return {
         ", and ".join(bugs[flag] for flag in chosen): partial(
@@ -64,7 +67,12 @@ def _one_shift_for_all(logits, targets):
     return (np.log(sums) - _at_targets(shifted, targets)).mean()
 
 
-@exercise(
+def _broken_cross_entropy(logits, targets):
+    return cross_entropy(softmax_that_overflows(logits), targets)
+
+
+@mended(
+    _broken_cross_entropy,
     cases=_scored,
     hints=[
         "Count the exponentials between the logits and the loss: how often is there a "
@@ -80,11 +88,6 @@ def _one_shift_for_all(logits, targets):
         "exp overflows, or a probability of 0 has the logarithm -inf": (
             lambda logits, targets: (
                 -np.log(_at_targets(softmax_that_overflows(logits), targets)).mean()
-            )
-        ),
-        "you still take the softmax twice, and exp overflows": (
-            lambda logits, targets: cross_entropy(
-                softmax_that_overflows(logits), targets
             )
         ),
         "you subtract the largest logit in the sum of exponentials, but not from the "
@@ -143,7 +146,8 @@ def _attend(
     return softmax(scores, axis=0 if over_queries else 1) @ (Z @ W_v)
 
 
-@exercise(
+@mended(
+    partial(_attend, upside_down=True, over_queries=True, deaf=True),
     cases=_attending,
     hints=[
         "There are three bugs. Run it on one slot, and ask of each line what it should "
@@ -194,7 +198,8 @@ def _process(z, layers, gain, offset, *, shared=False, rectified=False, joint=Fa
     return normed(y + z, gain, offset, axis=None if joint else -1)
 
 
-@exercise(
+@mended(
+    partial(_process, shared=True, rectified=True, joint=True),
     cases=_processed,
     hints=[
         "There are three bugs: two in the loop, one after it.",
@@ -282,7 +287,8 @@ def _influence(step, inputs, memory, *, detached=False, measure=np.linalg.norm):
     return np.array([measure(g) for g in tape.gradient(loss, xs, strict=False)])
 
 
-@exercise(
+@mended(
+    partial(_influence, detached=True),
     cases=_sequences,
     hints=[
         "Which line takes the memory off the tape? No gradient reaches what came "
@@ -291,9 +297,6 @@ def _influence(step, inputs, memory, *, detached=False, measure=np.linalg.norm):
         "`step` returns.",
     ],
     mistakes={
-        "you still cut the memory from the tape after each step": partial(
-            _influence, detached=True
-        ),
         "you do not hand the memory on: every step begins with the first one": (
             lambda step, inputs, memory: influence(
                 lambda x, _: step(x, memory), inputs, memory
@@ -321,3 +324,84 @@ def influence(step, inputs, memory):
         loss = p.sum(memory)
     gradients = tape.gradient(loss, xs, strict=False)
     return np.array([np.linalg.norm(g) for g in gradients])
+
+
+# --- Whose business is it -------------------------------------------------------------
+
+
+def _each_for_itself(M):
+    return np.tanh(M) * 2
+
+
+def _jointly(M):
+    return (M - M.mean()) / M.std()
+
+
+def _hears_the_one_before(M):
+    return M + np.tanh(np.concatenate([0 * M[:1], M[:-1]]))
+
+
+def _forgets_the_first(M):
+    return np.concatenate([0 * M[:1] + 1, M[1:]])
+
+
+def _slots(rng):
+    def case(step, N, F):
+        return step, *normal(rng, (N, F)), N
+
+    return [
+        case(_each_for_itself, 3, 4),
+        case(_jointly, 4, 4),
+        case(_hears_the_one_before, 4, 3),
+        case(_forgets_the_first, 3, 2),
+        case(_hears_the_one_before, 2, 5),
+    ]
+
+
+def _what_moves(answer, step, M, seed):
+    """Which numbers of an answer are not zero."""
+    found = answer(step, M, np.random.default_rng(seed))
+    return found if found is None or found is ... else np.abs(found) > 1e-9
+
+
+def _moves(step, M, rng, *, keep=False, beside=None):
+    """The solution and, by its arguments, ways to get it wrong."""
+    before, found = step(M) if beside is None else beside(M), []
+    changed = M.copy()
+    for j in range(len(M)):
+        changed = changed if keep else M.copy()
+        changed[j] += rng.normal(size=M.shape[1])
+        found.append(np.linalg.norm(step(changed) - before, axis=1))
+    return np.stack(found, axis=1)
+
+
+@used(
+    _what_moves,
+    cases=_slots,
+    hints=[
+        "before = step(M). For each j: changed = M.copy(), add a random row to "
+        "changed[j], and compare step(changed) with before.",
+        "np.linalg.norm(step(changed) - before, axis=1) has how far each slot moves: "
+        "that is column j.",
+    ],
+    mistakes={
+        "rows and columns have changed places: column j belongs to the slot that was "
+        "changed": lambda *case: _moves(*case).T,
+        "you compare with M, not with what `step` makes of M": (
+            lambda *case: _moves(*case, beside=lambda M: M)
+        ),
+        "the changes of other slots are still there: begin with a copy of M each "
+        "time": lambda *case: _moves(*case, keep=True),
+    },
+)
+def who_moves(step, M, rng):
+    """How far slot i of the next memory moves (its norm) when slot j is changed.
+
+    step(M) -> the next M, both (N, F) -> (N, N).
+    """
+    before, found = step(M), np.zeros((len(M), len(M)))
+    for j in range(len(M)):
+        changed = M.copy()
+        changed[j] += rng.normal(size=M.shape[1])
+        found[:, j] = np.linalg.norm(step(changed) - before, axis=1)
+    return found

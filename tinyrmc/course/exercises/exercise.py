@@ -32,12 +32,15 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import dis
 import functools
 import inspect
 import io
 import re
+import sys
 import textwrap
+import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,12 +51,18 @@ import numpy as np
 from .. import diagnosis, record, saved_answers
 from ..cases import WIDTH, Case, Make, all_cases
 from ..compare import Demand, Wrong, agree, check_memory, compare, kind, unchanged
-from ..limits import TooLong, at_most, line_of_error
+from ..limits import OTHERS, TooLong, at_most, line_of_error
 from ..oneline import check_one_line
 
 SEED = 2018
+SLOW = 20  # times as long as the solution
+LARGE = (64, 16)  # leading axes to take the time with
 
 Function = Callable[..., Any]
+
+
+class Spoilt(Wrong):
+    """An answer has changed its argument, whatever it returns."""
 
 
 class Missing(Exception):
@@ -102,12 +111,18 @@ class Exercise:
     """gives the right result in another way than the solution, and is the judge"""
     words: Sequence[str] | None = None
     """an answer is one line that names nothing but these and its arguments"""
+    large: Make | None = None
+    """makes arguments as large as those of a training step; else, where `leading` axes
+    are promised, those of the first case are repeated"""
     hints_given: int = field(default=0, init=False)
+    judging: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         functools.update_wrapper(self, self.function)  # its name, text and signature
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
+        if self.judging and not _caller().startswith(OTHERS):
+            raise Wrong(f"it calls ex.{self.name}, which is the solution")
         return self.function(*arguments, **named)
 
     @property
@@ -126,6 +141,8 @@ class Exercise:
         """Print whether `answer`, a function, does what it should."""
         verdict = self.judge(answer)
         print(verdict)
+        if verdict.state == "right" and (slow := self.slow(answer)):
+            print(wrapped(f"But it is slow: {slow}."))
         self._remember(answer, verdict)
 
     def yours(self, answer: Function) -> Function:
@@ -135,8 +152,12 @@ class Exercise:
         """
         verdict = self.judge(answer, explain=False)
         if verdict.state == "right":
-            print(f"{self.name}: yours is used from here on")
             self._remember(answer, verdict)
+            if slow := self.slow(answer):
+                why = f"{self.name}: yours is right but slow, {slow}"
+                print(wrapped(f"{why}; the solution is used from here on"))
+                return self
+            print(f"{self.name}: yours is used from here on")
             return answer
         unwritten = verdict.state == "not attempted"
         why = "is not written yet" if unwritten else "is not right yet"
@@ -205,7 +226,7 @@ class Exercise:
                 )
             except Wrong as problem:
                 text = f"{problem}\n{case}{self._how_to_get(case, answer)}"
-                explain = explain and not isinstance(problem, TooLong)
+                explain = explain and not isinstance(problem, (TooLong, Spoilt))
                 why = self.explain(answer, case, cases) if explain else ""
                 return Verdict("wrong", f"{text}\n{why}" if why else text)
         if self.words is not None:
@@ -216,9 +237,47 @@ class Exercise:
         judge = " with the complex step" if self.exact else ""
         return Verdict("right", f"{len(cases)} cases agree{judge}")
 
+    def slow(self, answer: Function) -> str:
+        """The cost of a right answer at the size of a training step, in words; "" where
+        it is not much more than the solution's.
+        """
+        arguments = self._large()
+        if arguments is None or answer in (self, self.function):
+            return ""
+        seconds = []
+        for function in (self.function, answer):
+            given = copy.deepcopy(arguments)
+            with np.errstate(all="ignore"):
+                began = time.perf_counter()
+                function(*given)
+                seconds.append(time.perf_counter() - began)
+        ours, theirs = seconds
+        if theirs < max(SLOW * ours, 0.05):
+            return ""
+        sizes = " and ".join(str(np.shape(each)) for each in arguments if np.ndim(each))
+        return (
+            f"{theirs:.2g} s for arrays {sizes}, where the solution takes "
+            f"{1e3 * ours:.2g} ms: each step of a training would call it"
+        )
+
+    def _large(self) -> list[Any] | None:
+        """The arguments to take the time with."""
+        if self.large is not None:
+            return [*self.large(np.random.default_rng(SEED))[0]]
+        if not self.leading:
+            return None
+        first = self.cases()[0].arguments
+        return [
+            np.tile(each, (*LARGE, *[1] * each.ndim)) if name in self.leading else each
+            for name, each in first.items()
+        ]
+
     def explain(self, answer: Function, failed: Case, cases: list[Case]) -> str:
         """A sentence on what may be wrong: one of the mistakes, or what a result has in
         common with the right one. "" if nothing is found.
+
+        Where two mistakes meet, they may not agree with any in all cases. Then the
+        cases up to the first that fails count, and the sentence says so.
         """
         if not failed.about:  # what is made of a case may fail for another reason
             cases = [case for case in cases if not case.about]
@@ -230,7 +289,16 @@ class Exercise:
         mistake = self.recognise(given, cases)
         if mistake:
             return f"That is what you get when {mistake}"
-        return diagnosis.diagnose(self.function, given, cases, self.demand)
+        if says := diagnosis.diagnose(self.function, given, cases, self.demand):
+            return says
+        until = cases.index(failed) + 1 if failed in cases else len(cases)
+        single = (bool, int, float, str, np.generic, Exception)  # tells too little
+        if until < len(cases) and not isinstance(given[until - 1], single):
+            mistake = self.recognise(given[:until], cases[:until])
+            if mistake:
+                where = "case 1" if until == 1 else f"cases 1 to {until}"
+                return f"In {where} that is what you get when {mistake}"
+        return ""
 
     def recognise(self, given: Sequence[Any], cases: Sequence[Case]) -> str | None:
         """The mistake that gives what an answer has `given` in every case."""
@@ -252,16 +320,23 @@ class Exercise:
         arguments = case.copies()
         check_signature(answer, self.function, arguments)
         with np.errstate(all="ignore"):  # what overflows shows in the numbers
-            found = self._call(answer, arguments, first=case.number == 1)
+            self.judging = True
+            try:
+                found = self._call(answer, arguments, first=case.number == 1)
+            finally:
+                self.judging = False
             expected = (self.exact or self.function)(*case.copies())
         for (name, before), after in zip(
             case.arguments.items(), arguments, strict=True
         ):
             if not unchanged(before, after):
-                raise Wrong(
-                    f"it changes its argument {name}, which others may still need: "
-                    "work on a copy"
-                )
+                why = "which others may still need: work on a copy"
+                if agree(after, before, Demand()):
+                    why = (
+                        "if only by rounding: x + h - h is not quite x. Keep the old "
+                        "number and put it back, or work on a copy"
+                    )
+                raise Spoilt(f"it changes its argument {name}, {why}")
         compare(found, expected, self.demand)
         named = dict(zip(case.arguments, arguments, strict=True))
         check_memory(found, named, self.views)
@@ -282,7 +357,7 @@ class Exercise:
             raise Wrong("it raises NotImplementedError") from problem
         except Exception as problem:
             says = f": {problem}" if str(problem) else ""
-            where = line_of_error(problem.__traceback__)
+            where = line_of_error(problem.__traceback__) + remedy(problem)
             raise Wrong(f"it raises {type(problem).__name__}{says}{where}") from problem
         if found is None:
             if is_empty(answer):
@@ -317,7 +392,8 @@ class Exercise:
         """
         if verdict.state == "right" and answer not in (self, self.function):
             record.solved(self.chapter, self.name)
-            saved_answers.save(self.chapter, self.name, answer)
+            if why := saved_answers.save(self.chapter, self.name, answer):
+                print(wrapped(f"(Later chapters will not have yours: {why}.)"))
 
 
 def exercise(
@@ -365,6 +441,34 @@ def wrapped(text: str) -> str:
         textwrap.fill(line, WIDTH, subsequent_indent="    ", break_on_hyphens=False)
         for line in text.splitlines()
     )
+
+
+REMEDIES = {
+    "truth value of an array": (
+        "if, and, or, max and min decide once for a whole array; np.where, &, |, "
+        "np.maximum and np.minimum decide entry by entry"
+    ),
+    "only integer": "what stands in the brackets are floats; an index is an integer",
+    "not aligned": "@ wants the last axis of the left one as long as the last axis "
+    "but one of the right one; .swapaxes(-1, -2) turns a stack of matrices over",
+    "matmul: Input operand": "@ wants the last axis of the left one as long "
+    "as the last axis but one of the right one; .swapaxes(-1, -2) turns a stack of "
+    "matrices over",
+    "could not be broadcast": "axes are compared from the last one on, and must be "
+    "equal or 1; keepdims=True or [..., None] keeps an axis of 1",
+}
+
+
+def remedy(problem: Exception) -> str:
+    """A line on what to do about an exception, where many people meet it; or ""."""
+    return next(
+        (f"\n({says})" for key, says in REMEDIES.items() if key in str(problem)), ""
+    )
+
+
+def _caller() -> str:
+    """The file of the function that has called an exercise."""
+    return sys._getframe(2).f_code.co_filename
 
 
 def _source(function: Function) -> str:

@@ -1,4 +1,4 @@
-"""Chapter 13: the task "nth farthest", its inputs and its floors."""
+"""Chapter 13: the task "nth farthest", its baselines, and the norm that it takes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from ... import equations
-from . import memory
 from .exercise import exercise
 from .recorded import recorded
 
@@ -97,57 +96,9 @@ def answer(x, labels, n, m):
     return labels[np.argsort(distance)[n]]
 
 
-def _sequences(rng):
-    def case(k, D, N, n, at=-1):
-        labels = rng.permutation(N)[:k]
-        return rng.uniform(-1, 1, (k, D)), labels, n, int(labels[at]), N
-
-    return [
-        case(4, 4, 4, 2),
-        case(4, 2, 4, 0),
-        case(3, 1, 5, 2),
-        case(8, 16, 8, 6),
-        case(2, 3, 2, 1),
-        case(5, 2, 6, 3, at=1),  # m is not the last label
-    ]
-
-
-def _asked_at_the_end(x, labels, n, m, N):
-    inputs = encode(x, labels, n, m, N)
-    inputs[:-1, -2 * N :] = 0
-    return inputs
-
-
-@exercise(
-    cases=_sequences,
-    hints=[
-        "np.eye(N)[labels] holds the one-hot vectors of all labels, one in each row.",
-        "The question is the same at every time step: np.tile(row, (k, 1)) repeats a "
-        "row k times.",
-        "np.concatenate([x, ..., ..., ...], axis=1), in the order x, label, n, m.",
-    ],
-    mistakes={
-        "m stands before n": (lambda x, labels, n, m, N: encode(x, labels, m, n, N)),
-        "your one-hot vectors are as long as the number of vectors, not of labels": (
-            lambda x, labels, n, m, N: encode(x, labels, n, m, len(x))
-        ),
-        "the question comes with the last vector only": _asked_at_the_end,
-    },
-)
-def encode(x, labels, n, m, N):
-    """The inputs (x_t; l_t; n; m) of every time step, the last three one-hot.
-
-    x (k, D), labels (k,), one-hot vectors of length N -> (k, D + 3 N).
-    """
-    one_hot = np.eye(N)
-    question = np.concatenate([one_hot[n], one_hot[m]])
-    questions = np.tile(question, (len(x), 1))
-    return np.concatenate([x, one_hot[labels], questions], axis=1)
-
-
-def _floor(N, *, accuracy=None, others=None, loss=None):
+def _floor(k, *, accuracy=None, others=None, loss=None):
     """The solution, with some of its three numbers replaced."""
-    right = self_query_floor(N)
+    right = self_query_floor(k)
     replaced = (accuracy, others, loss)
     return tuple(a if b is None else b for a, b in zip(right, replaced, strict=True))
 
@@ -155,114 +106,161 @@ def _floor(N, *, accuracy=None, others=None, loss=None):
 @exercise(
     cases=lambda rng: [(4,), (8,), (3,), (2,), (1000,)],
     hints=[
-        "With N vectors, one question in N asks for m itself. Of the others the answer "
-        "is one of the N - 1 other vectors, each as often.",
-        "All questions together: 1/N of them always right, (N - 1)/N of them right "
-        "once in N - 1 times.",
+        "With k vectors, one question in k asks for m itself. Of the others the answer "
+        "is one of the k - 1 other vectors, each as often.",
+        "All questions together: 1/k of them always right, (k - 1)/k of them right "
+        "once in k - 1 times.",
         "The cross-entropy of a question is -log of the probability given to the right "
-        "answer: 0 for the self query, log(N - 1) otherwise.",
+        "answer: 0 for the self query, log(k - 1) otherwise.",
     ],
     mistakes={
         "you spread the guesses over all vectors, m among them": (
-            lambda N: (1 / N + (N - 1) / N**2, 1 / N, (N - 1) / N * math.log(N))
+            lambda k: (1 / k + (k - 1) / k**2, 1 / k, (k - 1) / k * math.log(k))
         ),
-        "you do not even know the self query": lambda N: (1 / N, 1 / N, math.log(N)),
+        "you do not even know the self query": lambda k: (1 / k, 1 / k, math.log(k)),
         "you take the loss over the other questions alone": (
-            lambda N: _floor(N, loss=math.log(N - 1))
+            lambda k: _floor(k, loss=math.log(k - 1))
         ),
-        "in the loss you spread a guess over N labels, but m is not among them": (
-            lambda N: _floor(N, loss=(N - 1) / N * math.log(N))
+        "in the loss you spread a guess over k labels, but m is not among them": (
+            lambda k: _floor(k, loss=(k - 1) / k * math.log(k))
         ),
         "your loss is in bits, with the logarithm to base 2": (
-            lambda N: _floor(N, loss=(N - 1) / N * math.log2(N - 1))
+            lambda k: _floor(k, loss=(k - 1) / k * math.log2(k - 1))
         ),
     },
 )
-def self_query_floor(N):
+def self_query_floor(k):
     """The worth of knowing the self query alone.
 
     -> (accuracy, accuracy without self queries, mean cross-entropy in nats).
     """
-    return 2 / N, 1 / (N - 1), (N - 1) / N * math.log(N - 1)
+    return 2 / k, 1 / (k - 1), (k - 1) / k * math.log(k - 1)
 
 
-def _answers(rng):
-    def case(count, wrong, share):
-        targets = rng.integers(8, size=count)
-        answers = np.where(rng.random(count) < wrong, (targets + 1) % 8, targets)
-        return answers, targets, rng.random(count) < share
+def _batches(rng):
+    def case(B, k, D, N=None):
+        labels = np.stack([rng.permutation(N or k)[:k] for _ in range(B)])
+        m = labels[np.arange(B), rng.integers(k, size=B)]
+        return rng.uniform(-1, 1, (B, k, D)), labels, rng.integers(k, size=B), m
 
-    few = np.arange(6), np.array([0, 1, 2, 4, 5, 3]), np.arange(6) < 4
-    two = np.array([3, 1]), np.array([3, 2]), np.array([False, True])
-    return [case(100, 0.5, 0.25), case(40, 0.2, 0.5), case(60, 0.7, 0.9), few, two]
-
-
-@exercise(
-    cases=_answers,
-    hints=[
-        "Which answers are right is an array of booleans; its mean is an accuracy.",
-        "right[~is_self]: those of the other questions.",
-    ],
-    mistakes={
-        "you count the self queries as wrong; leave them out": (
-            lambda answers, targets, is_self: ((answers == targets) & ~is_self).mean()
-        ),
-        "the self queries are still among them": (
-            lambda answers, targets, is_self: (answers == targets).mean()
-        ),
-        "you look at the self queries only": (
-            lambda answers, targets, is_self: (answers == targets)[is_self].mean()
-        ),
-        "you count the self queries as right": (
-            lambda answers, targets, is_self: ((answers == targets) | is_self).mean()
-        ),
-    },
-)
-def accuracy_without_self(answers, targets, is_self):
-    """The fraction of right answers to the questions whose answer is not m itself.
-
-    answers, targets (B,), is_self (B,) booleans -> a number.
-    """
-    return (answers == targets)[~is_self].mean()
+    return [
+        case(6, 4, 3),
+        case(4, 4, 4),
+        case(20, 8, 16),
+        case(1, 3, 1),
+        case(9, 3, 2, 5),
+    ]
 
 
-def _own(N, n):
-    return np.eye(N + n, dtype=bool)
+def _by_norm(x, labels, n, m, *, first=-1.0, sign=1, axis=-1, give=None):
+    """The solution and, by its arguments, ways to get it wrong."""
+    own = sign * np.linalg.norm(x, axis=axis)
+    own = np.where(labels == m[:, None], own if first is None else first, own)
+    rows, steps = np.arange(len(n)), np.argsort(own, axis=1)
+    step = steps[rows, n]
+    return step if give == "step" else labels[rows, step]
 
 
-def _columns_of_input(N, n):
-    return np.tile(np.arange(N + n) >= N, (N + n, 1))
+def _from_reference(x, labels, n, m):
+    return np.array([answer(*each) for each in zip(x, labels, n, m, strict=True)])
 
 
 @exercise(
-    cases=lambda rng: [(4, 1), (3, 3), (1, 1), (1, 2), (8, 5)],
+    cases=_batches,
     hints=[
-        "Begin with the rows of input: which columns are theirs? They are True in "
-        "every row.",
-        "The diagonal is True too: np.eye(N + n, dtype=bool).",
-        "Where either holds, attention is allowed: | joins two arrays of bool.",
+        "np.linalg.norm(x, axis=-1) has the norms, (B, k). Give the reference a norm "
+        "below all others: where labels == m[:, None].",
+        "np.argsort(own, axis=1) has the time steps of each question in order. Which "
+        "one does n ask for? Index with [np.arange(B), n].",
     ],
     mistakes={
-        "a row may not attend to itself": lambda N, n: _columns_of_input(N, n),
-        "no row may attend to the input": lambda N, n: _own(N, n),
-        "you write True where attention is forbidden": (
-            lambda N, n: ~cut_among_slots(N, n)
+        "the reference stands where its own norm puts it, not first": (
+            lambda *case: _by_norm(*case, first=None)
         ),
-        "you swap rows and columns: the input may attend to everything": (
-            lambda N, n: cut_among_slots(N, n).T
+        "your order begins with the largest norm": (
+            lambda *case: _by_norm(*case, sign=-1, first=-1e9)
         ),
-        "only slots ask; the rows of input ask too": (
-            lambda N, n: cut_among_slots(N, n)[:N]
+        "you give the time step, not the label that came with it": (
+            lambda *case: _by_norm(*case, give="step")
         ),
+        "you compare with the reference: that is the right answer, not the "
+        "baseline": _from_reference,
     },
 )
-def cut_among_slots(N, n):
-    """A mask that lets every row attend to itself and to the input.
+def rank_by_norm(x, labels, n, m):
+    """The labels that are n-th by the norms of their own vectors, m itself first.
 
-    -> (N + n, N + n), True where a row may attend to a column.
+    x (B, k, D), labels (B, k), n and m (B,) -> (B,).
     """
-    is_input = np.arange(N + n) >= N
-    return np.eye(N + n, dtype=bool) | is_input
+    own = np.linalg.norm(x, axis=-1)
+    own = np.where(labels == m[:, None], -1.0, own)
+    rows = np.arange(len(n))
+    return labels[rows, np.argsort(own, axis=1)[rows, n]]
+
+
+# --- An experiment: distances with errors ---------------------------------------------
+
+
+def _felt(rng):
+    def case(k, error, seed, B=5_000):
+        distance = 3 * np.linalg.norm(rng.uniform(-1, 1, (B, k, 4)), axis=-1)
+        reference = rng.integers(k, size=B)
+        distance[np.arange(B), reference] = 0.0
+        return distance, rng.integers(k, size=B), reference, error, seed
+
+    return [
+        case(3, 0.1, 1),
+        case(4, 0.3, 2),
+        case(8, 0.03, 3),
+        case(4, 1.5, 4),
+        case(3, 0.0, 5),
+    ]
+
+
+def _with_errors(distance, n, reference, error, seed, *, draw=None, first=True):
+    """The solution and, by its arguments, ways to get it wrong."""
+    rng, rows = np.random.default_rng(seed), np.arange(len(n))
+    z = rng.normal(size=distance.shape) if draw is None else draw(rng, distance.shape)
+    felt = distance * (1 + error * z)
+    if first:
+        felt[rows, reference] = -np.inf
+    answers = np.argsort(felt, axis=1)[rows, n]
+    return (answers == np.argsort(distance, axis=1)[rows, n]).mean()
+
+
+@exercise(
+    cases=_felt,
+    hints=[
+        "felt = distance * (1 + error * rng.normal(size=distance.shape)), and then "
+        "felt[np.arange(B), reference] = -np.inf.",
+        "The time step that is n-th, by felt and by true distances: np.argsort(..., "
+        "axis=1)[np.arange(B), n]. How often are the two equal?",
+    ],
+    mistakes={
+        "all distances of a question have the same error, so that their order stays": (
+            lambda *case: _with_errors(
+                *case, draw=lambda rng, s: rng.normal(size=(s[0], 1))
+            )
+        ),
+        "your errors are uniform, not normal": (
+            lambda *case: _with_errors(*case, draw=lambda rng, s: rng.uniform(-1, 1, s))
+        ),
+        "the reference is no longer first where an error is large": (
+            lambda *case: _with_errors(*case, first=False)
+        ),
+    },
+    tolerance=0.03,
+)
+def right_with_errors(distance, n, reference, error, seed):
+    """The share of questions answered right with distances that have errors.
+
+    distance (B, k), n and reference (B,) -> a number.
+    """
+    rng, rows = np.random.default_rng(seed), np.arange(len(n))
+    felt = distance * (1 + error * rng.normal(size=distance.shape))
+    felt[rows, reference] = -np.inf
+    answers = np.argsort(felt, axis=1)[rows, n]
+    return (answers == np.argsort(distance, axis=1)[rows, n]).mean()
 
 
 # --- The row that climbs --------------------------------------------------------------
@@ -392,56 +390,3 @@ def normed_attention(xp, M, x, W_q, W_k, W_v, gain, offset):
         for h in range(H)
     ]
     return xp.concatenate(heads, axis=-1)
-
-
-def _normed_steps(rng):
-    def weights(p, F):
-        gain, offset = 1 + 0.3 * rng.normal(size=3 * F), rng.normal(size=3 * F)
-        return p | {"qkv_gain": gain, "qkv_offset": offset}
-
-    steps = memory.steps(rng)
-    return [(x, m, h, weights(p, m.shape[-1])) for x, m, h, p in steps]
-
-
-def _candidate(x, m, p):
-    kinds = (p[name] for name in ("W_q", "W_k", "W_v"))
-    attended = normed_attention(np, m, x, *kinds, p["qkv_gain"], p["qkv_offset"])
-    return equations.g_psi(np, attended, p["mlp"], p["gain"], p["offset"])
-
-
-@recorded(
-    cases=_normed_steps,
-    hints=[
-        "Copy your step of chapter 10. One line of it changes: that of equation 2.",
-        'normed_attention(xp, m, x, p["W_q"], p["W_k"], p["W_v"], p["qkv_gain"], '
-        'p["qkv_offset"])',
-    ],
-    mistakes={
-        "your step has no norm on queries, keys and values: it is that of chapter 10": (
-            lambda x, m, h, p: memory.step(np, x, m, h, p)
-        ),
-        "your gates see a normalised input; the norm is for attention alone": (
-            lambda x, m, h, p: memory.finish(_candidate(x, m, p), _norm(x), m, h, p)
-        ),
-        "you apply tanh to the candidate: the release does that, but here only one "
-        "row of the table changes": (
-            lambda x, m, h, p: memory.finish(np.tanh(_candidate(x, m, p)), x, m, h, p)
-        ),
-        "you return h and m in the wrong order": (
-            lambda *case: normed_step(np, *case)[::-1]
-        ),
-    },
-)
-def normed_step(xp, x, m, h, p):
-    """Equations 2 to 9, with a norm on queries, keys and values.
-
-    As `step` of chapter 10; p also has qkv_gain and qkv_offset, (3 F,) each.
-    """
-    kinds = p["W_q"], p["W_k"], p["W_v"]
-    attended = normed_attention(xp, m, x, *kinds, p["qkv_gain"], p["qkv_offset"])
-    candidate = equations.g_psi(xp, attended, p["mlp"], p["gain"], p["offset"])
-    f = equations.gate(xp, x, h, p["W_f"], p["U_f"], p["b_f"])
-    i = equations.gate(xp, x, h, p["W_i"], p["U_i"], p["b_i"])
-    o = equations.gate(xp, x, h, p["W_o"], p["U_o"], p["b_o"])
-    m = equations.update_memory(xp, f, i, m, candidate, p["forget_bias"])
-    return m, equations.output(xp, o, m)

@@ -295,3 +295,73 @@ def score(answers, targets, lengths):
     counts = np.arange(targets.shape[1]) < lengths[:, None]
     right = answers == targets
     return right[counts].mean(), (right | ~counts).all(axis=1).mean()
+
+
+# --- The constant answer --------------------------------------------------------------
+
+
+def _answers(rng):
+    def case(B, T, symbols, beyond=0):
+        lengths = np.append(rng.integers(1, T + 1, B - 1), T)
+        counts = np.arange(T) < lengths[:, None]
+        drawn = rng.integers(symbols, size=(B, T))
+        often = rng.random((B, T)) < 0.5
+        targets = np.where(often, rng.integers(symbols, size=T), drawn)
+        for column, some in zip(targets.T, counts.T, strict=True):
+            found = np.sort(np.bincount(column[some], minlength=symbols))
+            if found[-1] == found[-2]:  # two are most frequent
+                column[some] = column[some][0]
+        return np.where(counts, targets, beyond), lengths, symbols
+
+    few = np.array([[1, 0, 0], [1, 0, 0], [2, 3, 0], [1, 3, 4]]), np.array([1, 1, 2, 3])
+    return [
+        case(50, 4, 10),
+        case(9, 9, 3),
+        case(200, 6, 45, beyond=7),
+        (*few, 5),
+        case(1, 2, 4),
+    ]
+
+
+def _most(targets, lengths, symbols, *, count=True):
+    """The solution, or without a look at the lengths."""
+    counts = np.arange(targets.shape[1]) < lengths[:, None]
+    weights = counts if count else np.ones_like(counts)
+    return np.stack(
+        [
+            np.bincount(column, some, symbols).argmax()
+            for column, some in zip(targets.T, weights.T, strict=True)
+        ]
+    )
+
+
+@exercise(
+    cases=_answers,
+    hints=[
+        "Which answers count at place t? Those with lengths > t.",
+        "np.bincount(some_symbols, minlength=symbols).argmax() is the most frequent.",
+    ],
+    mistakes={
+        "you count what stands beyond the length, too": (
+            lambda *case: _most(*case, count=False)
+        ),
+        "you take one symbol for all places": (
+            lambda targets, lengths, symbols: np.full(
+                targets.shape[1], np.bincount(targets.ravel()).argmax()
+            )
+        ),
+        "you take the middle symbol (a median), not the most frequent one": (
+            lambda targets, lengths, symbols: np.median(targets, axis=0).astype(int)
+        ),
+    },
+)
+def constant_answer(targets, lengths, symbols):
+    """The most frequent symbol at each place, among the answers that reach it.
+
+    targets (B, T) of 0 to symbols - 1, lengths (B,) -> (T,).
+    """
+    found = []
+    for t in range(targets.shape[1]):
+        counting = targets[lengths > t, t]
+        found.append(np.bincount(counting, minlength=symbols).argmax())
+    return np.array(found)

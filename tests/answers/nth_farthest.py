@@ -1,0 +1,146 @@
+"""Answers on nth farthest and on looking inside, beyond the lists."""
+
+import math
+
+import numpy as np
+
+from tinyrmc.course.exercises import looking_inside as k
+from tinyrmc.course.exercises import nth_farthest as n
+
+
+def rank(
+    x, labels, q, ref, dist=lambda d: np.linalg.norm(d, axis=-1), dtype=float, kind=None
+):
+    d = dist((x - x[labels == ref]).astype(dtype))
+    return labels[np.argsort(d, kind=kind)[q]]
+
+
+def one_by_one(x, labels, q, ref, own=np.linalg.norm):
+    found = []
+    for vectors, names, number, m in zip(x, labels, q, ref, strict=True):
+        order = sorted(
+            range(len(names)), key=lambda t: (names[t] != m, own(vectors[t]))
+        )
+        found.append(names[order[number]])
+    return np.array(found)
+
+
+def felt(d, q, ref, e, seed, same=False, noise=lambda d, e, z: d * (1 + e * z)):
+    rows, z = np.arange(len(q)), np.random.default_rng(seed).normal(size=d.shape)
+    f = noise(d, e, z)
+    f[rows, ref] = -1e9
+    found = f.argsort(1)[:, q[0]] if same else f.argsort(1)[rows, q]
+    return np.mean(found == d.argsort(1)[rows, q])
+
+
+def probe(rows, wanted, ridge=0.0, score=None):
+    half = len(rows) // 2
+    x = np.column_stack([rows, np.ones(len(rows))])
+    fit, y = x[:half], wanted[:half]
+    W = np.linalg.pinv(fit.T @ fit + ridge * np.eye(x.shape[1])) @ fit.T @ y
+    guess, sought = x[half:] @ W, wanted[half:]
+    if score:
+        return score(guess, sought)
+    return 1 - np.mean((guess - sought) ** 2) / np.mean((sought - sought.mean(0)) ** 2)
+
+
+def by_group(right, treated, group, skip=True):
+    total = count = 0
+    for g in set(group.tolist()):
+        some = group == g
+        one, other = right[some & treated], right[some & ~treated]
+        if len(one) and (len(other) or not skip):
+            total += len(one) * (one.mean() - (other.mean() if len(other) else 0))
+            count += len(one)
+    return total / count
+
+
+WRONG = {
+    n.answer: [
+        lambda *c: rank(*c, dtype=np.float16),
+        lambda *c: rank(*c, dist=lambda d: abs(d).max(-1)),
+        lambda *c: rank(*c, dist=lambda d: d.sum(-1)),
+        lambda *c: rank(*c, dist=lambda d: d[:, 0] ** 2),
+        lambda *c: rank(*c, dist=lambda d: abs(d).mean(-1)),
+        lambda x, l, q, ref: rank(x / np.linalg.norm(x, axis=1, keepdims=True), l, q, ref),
+        lambda x, l, q, ref: np.sort(l)[q],
+    ],
+    n.self_query_floor: [
+        lambda k: (2 / k, 1 / (k - 1), math.log(k - 1)),
+        lambda k: (1 / k + 1 / (k - 1), 1 / (k - 1), (k - 1) / k * math.log(k - 1)),
+        lambda k: (2 / k, 1 / k, (k - 1) / k * math.log(k - 1)),
+        lambda k: (1 / k, 1 / (k - 1), (k - 1) / k * math.log(k - 1)),
+    ],
+    n.rank_by_norm: [
+        lambda *c: one_by_one(*c, own=lambda v: abs(v).sum()),
+        lambda *c: one_by_one(*c, own=lambda v: v.sum()),
+        lambda *c: one_by_one(*c, own=lambda v: abs(v).max()),
+        lambda x, l, q, ref: l[np.arange(len(q)), np.linalg.norm(x, axis=1).argsort(1)[:, 0]],
+        lambda x, l, q, ref: np.take_along_axis(l, q[:, None], 1)[:, 0],
+    ],
+    n.right_with_errors: [
+        lambda *c: 1 - felt(*c),
+        lambda *c: felt(*c, same=True),
+        lambda *c: felt(*c, noise=lambda d, e, z: d + e * z),
+        lambda *c: felt(*c, noise=lambda d, e, z: d * (1 + e * abs(z))),
+        lambda *c: felt(*c, noise=lambda d, e, z: d * (1 + e * z / 2)),
+    ],
+    n.normed_attention: [
+        lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, o, g),
+        lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, g, -o),
+        lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, g[::-1], o),
+        lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, np.ones_like(g), o),
+    ],
+    k.readable: [
+        lambda *c: probe(*c, ridge=1.0),
+        lambda *c: probe(*c, score=lambda a, b: np.corrcoef(a.ravel(), b.ravel())[0, 1]),
+        lambda *c: probe(*c, score=lambda a, b: np.mean((a - b) ** 2)),
+        lambda *c: probe(*c, score=lambda a, b: 1 - np.mean((a - b) ** 2) / np.mean(b**2)),
+        lambda *c: probe(*c, score=lambda a, b: 1 - ((a - b) ** 2).mean(0) / b.var(0)),
+    ],
+    k.matched: [
+        lambda *c: by_group(*c, skip=False),
+        lambda r, t, g: by_group(r, ~t, g),
+        lambda r, t, g: by_group(~r, t, g),
+        lambda r, t, g: 100 * by_group(r, t, g),
+        lambda r, t, g: r[t].mean() - r.mean(),
+    ],
+    k.cut_among_slots: [
+        lambda N, j: k.cut_among_slots(N, j).astype(float),
+        lambda N, j: k.cut_among_slots(N, j).astype(int),
+        lambda N, j: np.where(k.cut_among_slots(N, j), 0.0, -np.inf),
+        lambda N, j: np.eye(N + j, dtype=bool) | (np.arange(N + j) >= N) | (np.arange(N + j) >= N)[:, None],
+    ],
+}  # fmt: skip
+
+RIGHT = {
+    n.answer: [
+        lambda x, l, q, ref: int(rank(x, l, q, ref, dist=lambda d: (d * d).sum(-1))),
+        lambda x, l, q, ref: sorted(range(len(x)), key=lambda t: math.dist(x[t], x[list(l).index(ref)]))[q] * 0 + rank(x, l, q, ref),
+        lambda x, l, q, ref: rank(x, l, q, ref, kind="stable"),
+    ],
+    n.self_query_floor: [
+        lambda k: np.array([2 / k, 1 / (k - 1), np.log(k - 1) * (1 - 1 / k)]),
+        lambda k: [1 / k + (k - 1) / k / (k - 1), 1 / (k - 1), math.log(k - 1) - math.log(k - 1) / k],
+    ],
+    n.rank_by_norm: [
+        one_by_one,
+        lambda x, l, q, ref: np.take_along_axis(l, np.argsort((x * x).sum(-1) * (l != ref[:, None]), axis=1), 1)[np.arange(len(q)), q],
+        lambda *c: list(one_by_one(*c, own=lambda v: (v * v).sum())),
+    ],
+    n.right_with_errors: [
+        felt,
+        lambda *c: felt(*c[:-1], seed=c[-1] + 99),
+        lambda *c: felt(*c, noise=lambda d, e, z: d + e * d * -z),
+    ],
+    n.normed_attention: [lambda *c: n.normed_attention.function(np, *c)],
+    k.readable: [
+        probe,
+        lambda rows, wanted: probe(2 * rows - 1, wanted),
+    ],
+    k.matched: [by_group, lambda r, t, g: by_group(r.astype(int), t, g - 7)],
+    k.cut_among_slots: [
+        lambda N, j: np.logical_or(np.eye(N + j), np.arange(N + j) >= N),
+        lambda N, j: [[a == b or b >= N for b in range(N + j)] for a in range(N + j)],
+    ],
+}  # fmt: skip

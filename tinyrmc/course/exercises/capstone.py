@@ -1,0 +1,183 @@
+"""Chapter 24: three tasks for a network of the learner's own, and a report card."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import record
+from ..limits import line_of_error
+from .exercise import is_empty
+
+Draw = Callable[..., tuple[np.ndarray, np.ndarray]]
+HELD_OUT, QUESTIONS = 2026, 2000  # a seed that no training should draw from
+MOVES = np.array([(0, -1), (1, 0), (0, 1), (-1, 0)])  # up, right, down, left
+# Between which neighbours (x, y) of the 4 x 4 maze there is a wall
+WALLS = {
+    frozenset(pair)
+    for pair in (
+        ((0, 0), (1, 0)),
+        ((1, 1), (1, 2)),
+        ((2, 1), (3, 1)),
+        ((0, 2), (0, 3)),
+        ((2, 2), (3, 2)),
+        ((2, 2), (2, 3)),
+        ((1, 3), (2, 3)),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task: draw(rng, count, size) -> inputs (B, T, D), right answers (B,)."""
+
+    name: str
+    question: str
+    draw: Draw
+    size: int
+    """pairs, vectors or moves in training and in the test"""
+    larger: int
+    """the same, further on than training ever goes"""
+    answers: int
+    """how many different answers there are"""
+    baselines: dict[str, float]
+    threshold: float
+
+    def check(self, predict: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Print a report card of predict(inputs (B, T, D)) -> answers (B,)."""
+        print(report(self, predict))
+
+
+def draw_recall(rng, count, size):
+    """Pairs of a key and a value, 6 of each; then a key alone: which value was its?"""
+    one_hot = np.eye(6, dtype=np.float32)
+    keys = rng.permuted(np.tile(np.arange(6), (count, 1)), axis=1)[:, :size]
+    values = rng.integers(6, size=(count, size))
+    asked = rng.integers(size, size=count)
+    rows = np.arange(count)
+    pairs = np.concatenate([one_hot[keys], one_hot[values]], axis=-1)
+    question = np.zeros((count, 1, 12), np.float32)
+    question[:, 0, :6] = one_hot[keys[rows, asked]]
+    return np.concatenate([pairs, question], axis=1), values[rows, asked]
+
+
+def draw_distances(rng, count, size):
+    """Points in the plane, each with its label, in any order; the last point of the row
+    is the reference: which label has the point second in distance from it?
+    """
+    points = rng.uniform(-1, 1, (count, size + 1, 2)).astype(np.float32)
+    labels = rng.permuted(np.tile(np.arange(6), (count, 1)), axis=1)[:, :size]
+    inputs = np.zeros((count, size + 1, 2 + 6), np.float32)
+    inputs[..., :2] = points
+    inputs[:, :-1, 2:] = np.eye(6, dtype=np.float32)[labels]
+    away = np.linalg.norm(points[:, :-1] - points[:, -1:], axis=-1)
+    return inputs, labels[np.arange(count), away.argsort(axis=1)[:, 1]]
+
+
+def draw_maze(rng, count, size):
+    """Moves in a maze of 4 x 4 cells, from cell 0; a move into a wall does nothing:
+    which cell, 0 to 15, do they lead to?
+    """
+    moves = rng.integers(4, size=(count, size))
+    at = np.zeros((count, 2), int)
+    for step in moves.T:
+        to = np.clip(at + MOVES[step], 0, 3)
+        free = [
+            frozenset((tuple(a.tolist()), tuple(b.tolist()))) not in WALLS
+            for a, b in zip(at, to, strict=True)
+        ]
+        at = np.where(np.array(free)[:, None], to, at)
+    return np.eye(4, dtype=np.float32)[moves], 4 * at[:, 1] + at[:, 0]
+
+
+recall = Task(
+    "associative recall",
+    "which value came with this key?",
+    draw_recall,
+    size=3,
+    larger=5,
+    answers=6,
+    baselines={"a guess": 1 / 6, "the value shown most often": 0.49},
+    threshold=0.9,
+)
+distances = Task(
+    "sorting distances",
+    "which point is second in distance from the last one?",
+    draw_distances,
+    size=3,
+    larger=5,
+    answers=6,
+    baselines={"a guess": 1 / 6, "by the points' own norms": 0.39},
+    threshold=0.75,
+)
+maze = Task(
+    "a maze",
+    "to which cell do these moves lead?",
+    draw_maze,
+    size=8,
+    larger=16,
+    answers=16,
+    baselines={"a guess": 1 / 16, "the most frequent cell": 0.29},
+    threshold=0.9,
+)
+
+
+def own(name, draw, baselines, threshold):
+    """A task of your own: draw(rng, count) -> inputs (B, T, D), answers (B,)."""
+    return Task(
+        name,
+        "",
+        lambda rng, count, size: draw(rng, count),
+        size=0,
+        larger=0,
+        answers=0,
+        baselines=baselines,
+        threshold=threshold,
+    )
+
+
+def report(task: Task, predict: Callable[[np.ndarray], np.ndarray]) -> str:
+    """The report card, in lines."""
+    if is_empty(predict):
+        return (
+            "not attempted: the function returns nothing yet (is a `return` missing?)"
+        )
+    inputs, targets = task.draw(np.random.default_rng(HELD_OUT), QUESTIONS, task.size)
+    try:
+        began = time.perf_counter()
+        answers = np.asarray(predict(inputs.copy()))
+        seconds = time.perf_counter() - began
+        alone = np.concatenate([np.ravel(predict(row[None])) for row in inputs[:20]])
+    except Exception as problem:
+        where = line_of_error(problem.__traceback__)
+        return f"wrong: predict raises {type(problem).__name__}: {problem}{where}"
+    if answers.shape != targets.shape:
+        return (
+            f"wrong: predict gives {answers.shape}, and {targets.shape} are asked for"
+        )
+    accuracy = np.mean(answers == targets)
+    lines = [f"Report card: {task.name}", f"  {'right, held out':27}{accuracy:6.1%}"]
+    lines += [f"  {name:27}{value:6.1%}" for name, value in task.baselines.items()]
+    error = (accuracy * (1 - accuracy) / len(targets)) ** 0.5
+    lines.append(f"  chance alone moves the first number by {100 * error:.1f} points")
+    if task.larger:
+        more, right = task.draw(np.random.default_rng(1), 500, task.larger)
+        try:
+            share = f"{np.mean(np.asarray(predict(more)) == right):6.1%}"
+        except Exception as problem:
+            share = f"raises {type(problem).__name__}"
+        lines.append(f"  {f'{task.larger} in place of {task.size}':27}{share}")
+    same = "the same" if np.array_equal(alone, answers[:20]) else "OTHER"
+    lines.append(f"  one question at a time gives {same} answers")
+    lines.append(f"  {1e3 * seconds / len(targets):.2f} ms for a question")
+    if same == "OTHER":
+        lines.append("not passed: an answer must not depend on the rest of its batch")
+    elif accuracy >= task.threshold:
+        lines.append(f"passed: the threshold is {task.threshold:.0%}")
+        record.solved("capstone", task.name)
+    else:
+        lines.append(f"not passed yet: the threshold is {task.threshold:.0%}")
+    return "\n".join(lines)

@@ -1,0 +1,165 @@
+"""Chapter 26: who owns a gradient, and a rule for the engine's table."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .derived import by_complex_step
+from .exercise import normal
+from .mended import mended
+from .used import used
+
+# --- A walk that pays in place --------------------------------------------------------
+
+
+def _both(g):
+    return g, g
+
+
+def _doubled(g):
+    return (2.0 * g,)
+
+
+def _mean_of_two(g):
+    return (np.full(2, g / 2),)
+
+
+KEPT = np.array([1.0, 2.0])  # what a forward pass has computed
+
+
+def _kept(g):
+    return (KEPT.copy(),)
+
+
+def _recordings(rng):
+    """Entries (output, inputs, vjp); number 9 is the loss."""
+    sums = [(2, (0,), _doubled), (3, (0, 1), _both), (4, (3, 2), _both)]
+    end = [(9, (4,), _mean_of_two)]
+    twice = [(1, (0,), _kept), (2, (0,), _kept)]
+    more = [(5, (1, 0), _both), (6, (4, 5), _both)]
+    return [
+        ([*sums, *end], 9, [0, 1]),
+        ([(4, (0, 0), _both), *end], 9, [0]),
+        ([(9, (0,), _mean_of_two)], 9, [0]),
+        ([*twice, (3, (1, 2), _both), (4, (0, 3), _both), *end], 9, [0]),
+        ([*sums, *more, (9, (6,), _mean_of_two)], 9, [0, 1, 3]),
+    ]
+
+
+def _walk(entries, loss, wanted, *, careless=False, copy=False, last=False):
+    """The solution and, by its arguments, ways to get it wrong."""
+    gradients = {loss: np.ones(())}
+    for output, inputs, vjp in reversed(entries):
+        if output not in gradients:
+            continue
+        for number, g in zip(inputs, vjp(gradients[output]), strict=True):
+            if number not in gradients or last:
+                gradients[number] = g.copy() if copy else g
+            elif careless:
+                gradients[number] += g
+            else:
+                gradients[number] = gradients[number] + g
+    return [gradients[number] for number in wanted]
+
+
+def _careless(entries, loss, wanted):
+    return _walk(entries, loss, wanted, careless=True)
+
+
+@mended(
+    _careless,
+    cases=_recordings,
+    hints=[
+        "y = a + b has the vjp lambda g: (g, g): the same array, twice. Who else may "
+        "hold an array that you write into?",
+        "gradients[number] = gradients[number] + g makes a new array.",
+    ],
+    mistakes={
+        "the last payment replaces those before it": (
+            lambda *case: _walk(*case, last=True)
+        ),
+        "you leave out all payments but the first": (
+            lambda entries, loss, wanted: _walk(
+                [(out, ins[:1], lambda g, f=f: f(g)[:1]) for out, ins, f in entries],
+                loss,
+                wanted,
+            )
+        ),
+    },
+    views=True,
+)
+def walk(entries, loss, wanted):
+    """The gradients of the numbered values in `wanted`.
+
+    entries: (number of the output, numbers of the inputs, vjp), in the order recorded.
+    """
+    gradients = {loss: np.ones(())}
+    for output, inputs, vjp in reversed(entries):
+        if output in gradients:
+            for number, g in zip(inputs, vjp(gradients[output]), strict=True):
+                if number in gradients:
+                    gradients[number] = gradients[number] + g
+                else:
+                    gradients[number] = g
+    return [gradients[number] for number in wanted]
+
+
+# --- A rule for the table -------------------------------------------------------------
+
+
+def _by_rule(answer, g, x):
+    """What the engine would call, with what the forward rule has saved."""
+    y = np.sqrt((x * x).sum(axis=-1))
+    return answer(np, (x,), g, x, y)
+
+
+_of_length = by_complex_step(lambda x: np.sqrt((x * x).sum(axis=-1)), "x")
+
+
+def _exact(g, x):
+    nothing = ~x.any(axis=-1, keepdims=True)
+    return np.where(nothing, 0.0, _of_length(g, x + nothing))
+
+
+def _rows(rng):
+    def case(*shape, scale=1.0):
+        return tuple(scale * each for each in normal(rng, shape[:-1], shape))
+
+    g, x = case(3, 4)
+    return [
+        case(2, 3),
+        case(3, 3),
+        (g, np.where(np.arange(3)[:, None] == 1, 0.0, x)),  # a row of length 0
+        case(2, 2, 5, scale=1e3),
+        case(4, 1),
+    ]
+
+
+def _length(xp, needs, g, x, y, *, power=1, keep=True, safe=True):
+    """The solution and, by its arguments, ways to get it wrong."""
+    length = xp.where(y == 0, 1.0, y) if safe else y
+    return x * (g / length**power)[..., None]
+
+
+@used(
+    _by_rule,
+    cases=_rows,
+    hints=[
+        "y^2 is the sum of x_k^2. Move one x_k a little: 2 y dy = 2 x_k dx_k.",
+        "g and y lack the last axis: g[..., None]. Where y is 0, so is x: divide by 1 "
+        "there, xp.where(y == 0, 1.0, y).",
+    ],
+    mistakes={
+        "a row of zeros gives NaN: 0 / 0": lambda *case: _length(*case, safe=False),
+        "you do not divide by the length": lambda *case: _length(*case, power=0),
+        "you divide by the square of the length": lambda *case: _length(*case, power=2),
+    },
+    exact=_exact,
+)
+def length_vjp(xp, needs, g, x, y):
+    """The gradient of x, where y is the length of each row.
+
+    x (..., F), y and g (...) -> (..., F); zeros for a row of zeros.
+    """
+    length = xp.where(y == 0, 1.0, y)
+    return (g / length)[..., None] * x

@@ -1,0 +1,430 @@
+"""Chapter 23: a derivative and a kernel by hand, sums out of the loop and in pieces."""
+
+from __future__ import annotations
+
+import functools
+import math
+from functools import partial
+
+import numpy as np
+
+from .derived import by_complex_step
+from .exercise import exercise, normal
+from .norms import RMS_NORM, mean
+from .used import used
+
+# --- RMS norm, backwards --------------------------------------------------------------
+
+
+def _without_keepdims(g, x, gain, epsilon):
+    s = 1 / np.sqrt(np.mean(x * x, axis=-1) + epsilon)
+    n = s * x
+    h = g * gain
+    return s * (h - n * np.mean(h * n, axis=-1))
+
+
+def _mean_without_gain(g, x, gain, epsilon):
+    n, s = RMS_NORM.rows(x, epsilon)
+    return s * (g * gain - n * mean(g * n))
+
+
+@exercise(
+    cases=RMS_NORM.cases,
+    hints=[
+        "Go back the way the row came: y to n, n to x. First h = g * gain; and compute "
+        "s and n once more.",
+        "In the sum of h * delta_n stands h * n * mean(n * delta_x). Collect what "
+        "multiplies delta_x: n * mean(h * n).",
+        "s * (h - n * mean(h * n)). Means run over the last axis, keepdims=True.",
+    ],
+    mistakes={
+        "you subtract the mean of h as well, which belongs to layer norm": partial(
+            RMS_NORM.gradient, of_mean=1
+        ),
+        "you add the part that comes through s, and do not subtract it": partial(
+            RMS_NORM.gradient, of_scale=-1
+        ),
+        "the means lose their axis, so that rows and means do not fit "
+        "(keepdims=True keeps it)": _without_keepdims,
+        "you take the mean of g * n; the gain counts there, too: h "
+        "* n": _mean_without_gain,
+        **RMS_NORM.mistakes(),
+    },
+    leading="g x",
+    anysize="g",
+    exact=by_complex_step(RMS_NORM.forward, "x"),
+)
+def rms_norm_gradient(g, x, gain, epsilon):
+    """d loss / d x of y = gain * x / sqrt(mean(x * x) + epsilon), given d loss / d y.
+
+    g, x (..., F), gain (F,), epsilon a number -> (..., F).
+    """
+    s = 1 / np.sqrt(mean(x * x) + epsilon)
+    n = x * s
+    h = g * gain
+    return s * (h - n * mean(h * n))
+
+
+# --- RMS norm, a kernel ---------------------------------------------------------------
+
+
+def _written_into(answer, x, gain, epsilon):
+    """What an answer writes into y, whose numbers are NaN before."""
+    y = np.full_like(x, np.nan)
+    found = answer(x, gain, epsilon, y)
+    return y if found is None else found
+
+
+def _rows(x, gain, epsilon, y, *, per=None, gains=True, carry=False, outside=0.0):
+    """The solution and, by its arguments, ways to get it wrong."""
+    total = 0.0
+    for r in range(x.shape[0]):
+        total = total if carry else 0.0
+        for c in range(x.shape[1]):
+            total += x[r, c] * x[r, c]
+        s = 1 / (((total / (per or x.shape[1])) + epsilon) ** 0.5 + outside)
+        for c in range(x.shape[1]):
+            y[r, c] = s * x[r, c] * (gain[c] if gains else 1)
+
+
+def _added_into(x, gain, epsilon, y):
+    for r in range(x.shape[0]):
+        s = 1 / np.sqrt(np.mean(x[r] * x[r]) + epsilon)
+        for c in range(x.shape[1]):
+            y[r, c] += s * x[r, c] * gain[c]
+
+
+def _norm_rows(rng):
+    def case(R, F, epsilon=1e-5, scale=1.0):
+        return scale * rng.normal(size=(R, F)), rng.normal(size=F), epsilon
+
+    return [case(3, 5), case(4, 4), case(1, 7, 0.5), case(2, 8, scale=1e3), case(5, 1)]
+
+
+@used(
+    _written_into,
+    cases=_norm_rows,
+    hints=[
+        "for r in range(x.shape[0]): first add up x[r, c] * x[r, c] over the columns "
+        "c, from 0 for each row.",
+        "Divide by the number of columns, add epsilon, s = 1 / math.sqrt(...). Then a "
+        "second loop over c writes y[r, c] = gain[c] * s * x[r, c].",
+    ],
+    mistakes={
+        "you do not begin each row's sum at 0": partial(_rows, carry=True),
+        "you forget the gain": partial(_rows, gains=False),
+        "you take the sum of squares, not their mean": partial(_rows, per=1),
+        "you add into y, and what was there before, stays": _added_into,
+    },
+)
+def rms_norm_rows(x, gain, epsilon, y):
+    """y[r] = gain * x[r] / sqrt(mean(x[r] * x[r]) + epsilon), for each row r.
+
+    x and y (R, F), gain (F,), epsilon a number. Makes no array.
+    """
+    rows, columns = x.shape
+    for r in range(rows):
+        total = 0.0
+        for c in range(columns):
+            total += x[r, c] * x[r, c]
+        s = 1 / math.sqrt(total / columns + epsilon)
+        for c in range(columns):
+            y[r, c] = gain[c] * s * x[r, c]
+
+
+# --- the weight of all time steps -----------------------------------------------------
+
+
+_product_step = by_complex_step(lambda x, W: x @ W, "W")
+
+
+@exercise(
+    cases=lambda rng: [
+        normal(rng, (4, 2, 3), (4, 2, 5)),
+        normal(rng, (3, 3, 3), (3, 3, 3)),  # all sizes alike
+        normal(rng, (1, 6, 2), (1, 6, 2)),
+        (1e3 * rng.normal(size=(5, 1, 4)), rng.normal(size=(5, 1, 2))),
+    ],
+    hints=[
+        "For one time step it is x[t].T @ g[t]. The same W serves all steps, so its "
+        "gradients add up.",
+        "A sum over time of sums over examples is one sum over T * B rows.",
+        "x.reshape(-1, I).T @ g.reshape(-1, O), with I and O the last axes.",
+    ],
+    mistakes={
+        "you count the last time step only": lambda x, g: x[-1].T @ g[-1],
+        "you average the steps' gradients instead of adding them": (
+            lambda x, g: weight_gradient(x, g) / len(x)
+        ),
+        "input and output have changed places": lambda x, g: weight_gradient(g, x),
+        "each time step keeps a gradient of its own": lambda x, g: x.swapaxes(1, 2) @ g,
+        "you reshape where you should transpose: the axes are mixed up": (
+            lambda x, g: x.reshape(x.shape[-1], -1) @ g.reshape(-1, g.shape[-1])
+        ),
+    },
+    anysize="g",
+    exact=lambda x, g: _product_step(g, x, np.zeros((x.shape[-1], g.shape[-1]))),
+)
+def weight_gradient(x, g):
+    """d loss / d W of y = x @ W at all T steps at once, given g = d loss / d y.
+
+    x (T, B, I), g (T, B, O) -> (I, O).
+    """
+    return x.reshape(-1, x.shape[-1]).T @ g.reshape(-1, g.shape[-1])
+
+
+# --- A batch in pieces ----------------------------------------------------------------
+
+
+@functools.cache
+def _at_most(size):
+    """A `differentiate` that takes at most `size` examples at once.
+
+    The loss is the squared error of the predictor x . (1, -2); the gradient is that
+    of its two weights.
+    """
+
+    def differentiate(examples):
+        """examples (b, 3), rows of x and target; no target where that is NaN."""
+        if len(examples) > size:
+            raise ValueError(f"{len(examples)} examples at once; only {size} find room")
+        known = examples[~np.isnan(examples[:, 2])]
+        error = known[:, :2] @ np.array([1.0, -2.0]) - known[:, 2]
+        return (error * error).sum(), len(known), 2 * error @ known[:, :2]
+
+    return differentiate
+
+
+def _pieces(differentiate, examples, size):
+    """The losses, counts and gradients of all pieces, each stacked."""
+    starts = range(0, len(examples), size)
+    results = [differentiate(examples[start : start + size]) for start in starts]
+    losses, counts, gradients = zip(*results, strict=True)
+    return np.array(losses), np.array(counts), np.array(gradients)
+
+
+def _mean_of_means(*case):
+    losses, counts, gradients = _pieces(*case)
+    return (losses / counts).mean(), (gradients / counts[:, None]).mean(axis=0)
+
+
+def _by_examples(differentiate, examples, size):
+    losses, _, gradients = _pieces(differentiate, examples, size)
+    return losses.sum() / len(examples), gradients.sum(axis=0) / len(examples)
+
+
+def _gradient_of_the_sum(*case):
+    losses, counts, gradients = _pieces(*case)
+    return losses.sum() / counts.sum(), gradients.sum(axis=0)
+
+
+def _full_pieces_only(differentiate, examples, size):
+    full = len(examples) // size * size
+    return in_pieces(differentiate, examples[:full], size)
+
+
+def _last_piece(differentiate, examples, size):
+    last = (len(examples) - 1) // size * size
+    return _at_once(differentiate, examples[last:], size)
+
+
+def _gradients_of_means(*case):
+    losses, counts, gradients = _pieces(*case)
+    return losses.sum() / counts.sum(), (gradients / counts[:, None]).sum(axis=0)
+
+
+def _at_once(differentiate, examples, size):
+    loss, count, gradient = differentiate(examples)
+    return loss / count, gradient / count
+
+
+def _batches(rng):
+    def batch(count, *unknown):
+        examples = rng.normal(size=(count, 3))
+        examples[[*unknown], 2] = np.nan
+        return examples
+
+    def case(examples, size):
+        return _at_most(size), examples, size
+
+    return [
+        case(batch(6), 4),  # pieces of four and two
+        case(batch(12, 1, 2, 3, 11), 4),
+        case(batch(5, 4), 2),  # a last piece without any target
+        case(1e3 * batch(7, 0), 1),
+        case(batch(2), 4),
+    ]
+
+
+@exercise(
+    cases=_batches,
+    hints=[
+        "A mean is a sum divided by a count. Which of the two may you add up piece by "
+        "piece, and when is it time to divide?",
+        "Start three totals at zero; for start in range(0, len(examples), size) add "
+        "what differentiate(examples[start : start + size]) gives.",
+        "At the end, once: total_loss / total_count, total_gradient / total_count.",
+    ],
+    mistakes={
+        "you take each piece's mean, and then the mean of these: a small piece "
+        "counts as much as a large one": _mean_of_means,
+        "you divide the sums by the number of examples, though some have "
+        "no target": _by_examples,
+        "your gradient is that of the sum: you do not divide it by "
+        "the count": _gradient_of_the_sum,
+        "you divide each piece's gradient by its own count before you "
+        "add it": _gradients_of_means,
+        "only the first piece counts: is the `return` inside the loop?": (
+            lambda differentiate, examples, size: _at_once(
+                differentiate, examples[:size], size
+            )
+        ),
+        "only the last piece counts: add to totals, with +=": _last_piece,
+        "you leave out the last piece when it is shorter than "
+        "the others": _full_pieces_only,
+        "you give all examples to `differentiate` at once": _at_once,
+        "loss and gradient have changed places": lambda *case: in_pieces(*case)[::-1],
+    },
+)
+def in_pieces(differentiate, examples, size):
+    """The mean loss and its gradient (2,), from pieces of at most `size` examples.
+
+    differentiate(piece), for at most `size` of the examples (B, 3), gives (sum of the
+    piece's losses, their count, the gradient of that sum).
+    """
+    total_loss, total_count, total_gradient = 0.0, 0, 0.0
+    for start in range(0, len(examples), size):
+        piece = examples[start : start + size]
+        loss, count, gradient = differentiate(piece)
+        total_loss += loss
+        total_count += count
+        total_gradient = total_gradient + gradient
+    return total_loss / total_count, total_gradient / total_count
+
+
+# --- A sum over all words, in blocks --------------------------------------------------
+
+
+class _Logits:
+    """logits_of(start, stop), which gives no more than `size` words at a time."""
+
+    def __init__(self, logits, size):
+        self.logits, self.size = logits, size
+
+    def __repr__(self):
+        return f"(rows {len(self.logits)})"
+
+    def __call__(self, start, stop):
+        words = self.logits.shape[1]
+        if not 0 <= start < stop <= words:
+            raise ValueError(f"no words from {start} to {stop}: there are {words}")
+        if stop - start > self.size:
+            raise ValueError(f"{stop - start} words at once, {self.size} are allowed")
+        return self.logits[:, start:stop].copy()
+
+
+def _blocks(rng):
+    def case(logits, size):
+        return _Logits(logits, size), logits.shape[1], size
+
+    rising = 300.0 * np.arange(12) + rng.normal(size=(2, 12))
+    heights = rng.normal(size=(3, 7)) + np.array([[0.0], [-2e3], [2e3]])
+    return [
+        case(rng.normal(size=(3, 12)), 4),
+        case(rng.normal(size=(2, 10)), 4),  # the last block is shorter
+        case(rng.normal(size=(4, 5)), 1),
+        case(rng.normal(size=(1, 6)), 8),  # one block is enough
+        case(rising, 4),
+        case(rising[:, ::-1], 4),
+        case(heights, 3),
+        case(rng.normal(size=(3, 3)) - 2e3, 2),
+        case(rng.normal(size=(3, 40_000)), 500),  # so many that all would take 1 MB
+    ]
+
+
+def _ranges(words, size):
+    return [(k, min(k + size, words)) for k in range(0, words, size)]
+
+
+def _running(
+    logits_of,
+    words,
+    size,
+    *,
+    ranges=_ranges,
+    first=-np.inf,
+    rescale=True,
+    add_back=True,
+):
+    """The running sum and, by its arguments, ways to get it wrong."""
+    top, total = first, 0.0
+    for start, stop in ranges(words, size):
+        z = logits_of(start, stop)
+        higher = np.maximum(top, z.max(axis=1))
+        kept = total * np.exp(top - higher) if rescale else total
+        total = kept + np.exp(z - higher[:, None]).sum(axis=1)
+        top = higher
+    return add_back * top + np.log(total)
+
+
+def _by_rows(words, size):
+    return [(k, k + size) for k in range(0, words - size + 1, size)] or [(0, words)]
+
+
+def _without_the_highest(logits_of, words, size):
+    total = sum(np.exp(logits_of(*each)).sum(axis=1) for each in _ranges(words, size))
+    return np.log(total)
+
+
+@exercise(
+    cases=_blocks,
+    hints=[
+        "Keep two numbers for each row: `top`, the highest logit so far, and `total`, "
+        "the sum of exp(logit - top) so far. Begin with -np.inf and 0.",
+        "When a block brings a higher top, all that was summed is too large by the "
+        "factor exp(new - old). So: total = total * exp(old - new) + the block's sum.",
+        "The blocks are range(0, words, size); the last one stops at `words`.",
+    ],
+    mistakes={
+        "you ask for all words at once": (
+            lambda logits_of, words, size: _without_the_highest(logits_of, words, words)
+        ),
+        "you do not scale the old sum down when a block brings a higher logit": partial(
+            _running, rescale=False
+        ),
+        "you leave out the last block where it is shorter": partial(
+            _running, ranges=_by_rows
+        ),
+        "you ask for words beyond the last": partial(
+            _running,
+            ranges=lambda words, size: [(k, k + size) for k in range(0, words, size)],
+        ),
+        "you add up the logarithms of the blocks: the logarithm of a sum is no sum of "
+        "logarithms": (
+            lambda logits_of, words, size: sum(
+                np.log(np.exp(logits_of(*each)).sum(axis=1))
+                for each in _ranges(words, size)
+            )
+        ),
+        "you do not take the highest logit off, and "
+        "exp overflows": _without_the_highest,
+        "your highest logit begins at 0: where all are far below it, the sum "
+        "is 0": partial(_running, first=0.0),
+        "you do not add the highest logit back": partial(_running, add_back=False),
+    },
+    memory=200_000,
+)
+def log_sum_exp_in_blocks(logits_of, words, size):
+    """ln of the sum of exp(logit) over all words, never with more than `size` of them.
+
+    logits_of(start, stop) -> the logits (R, stop - start) of the words from `start` to
+    before `stop`, at most `size`; `words` is their number V -> (R,).
+    """
+    top, total = -np.inf, 0.0
+    for start in range(0, words, size):
+        logits = logits_of(start, min(start + size, words))
+        higher = np.maximum(top, logits.max(axis=1))
+        block = np.exp(logits - higher[:, None]).sum(axis=1)
+        total = total * np.exp(top - higher) + block
+        top = higher
+    return top + np.log(total)

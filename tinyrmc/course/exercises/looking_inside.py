@@ -1,0 +1,206 @@
+"""Chapter 14: what a slot holds, what a difference is due to, what a mask forbids."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .exercise import exercise
+
+# --- A probe --------------------------------------------------------------------------
+
+
+def _held(rng):
+    def case(B, F, D, noise, centre=0.0):
+        rows = rng.normal(size=(B, F)) + centre
+        wanted = rows @ rng.normal(size=(F, D)) + noise * rng.normal(size=(B, D)) + 3.0
+        return rows, wanted
+
+    drifting = np.arange(40.0)[:, None] + rng.normal(size=(40, 2))
+    return [
+        case(200, 5, 2, 1.0),
+        case(60, 20, 3, 8.0),  # so many units that a fit learns its examples by heart
+        case(100, 4, 1, 0.0),
+        case(80, 6, 4, 0.5, centre=10.0),
+        (drifting, drifting @ np.array([[1.0], [-2.0]]) + rng.normal(size=(40, 1))),
+    ]
+
+
+def _with_ones(rows):
+    return np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
+
+
+def _probe(rows, wanted, *, bias=True, fit=None, test=None, square=True):
+    """The solution and, by its arguments, ways to get it wrong."""
+    half = len(rows) // 2
+    fit = slice(half) if fit is None else fit
+    test = slice(half, None) if test is None else test
+    x = _with_ones(rows) if bias else rows
+    W = np.linalg.lstsq(x[fit], wanted[fit], rcond=None)[0]
+    away = wanted[test] - wanted[test].mean(axis=0)
+    errors = wanted[test] - x[test] @ W
+    if not square:
+        return 1 - abs(errors).sum() / abs(away).sum()
+    return 1 - (errors**2).sum() / (away**2).sum()
+
+
+@exercise(
+    cases=_held,
+    hints=[
+        "Add a column of ones to the rows: its weight is the bias. "
+        "np.linalg.lstsq(x, y, rcond=None)[0] has the weights.",
+        "Fit on the first half; then errors = wanted - x @ W on the second. How large "
+        "is the sum of their squares beside that of wanted - its mean?",
+    ],
+    mistakes={
+        "you test on the examples that you have fitted": (
+            lambda *case: _probe(*case, test=slice(len(case[0]) // 2))
+        ),
+        "you fit on all examples, also on those that you test with": (
+            lambda *case: _probe(*case, fit=slice(None))
+        ),
+        "your readout has no bias": lambda *case: _probe(*case, bias=False),
+        "you fit on the second half and test on the first": (
+            lambda rows, wanted: _probe(
+                rows,
+                wanted,
+                fit=slice(len(rows) // 2, None),
+                test=slice(len(rows) // 2),
+            )
+        ),
+        "you add up absolute values, not squares": (
+            lambda *case: _probe(*case, square=False)
+        ),
+        "you give what is left, not what is explained": (
+            lambda *case: 1 - readable(*case)
+        ),
+    },
+    tolerance=1e-6,
+)
+def readable(rows, wanted):
+    """The share of the variance of `wanted` that a linear readout of `rows` explains.
+
+    rows (B, F), wanted (B, D), B even; fitted on the first half -> of the second half.
+    """
+    half = len(rows) // 2
+    x = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
+    W = np.linalg.lstsq(x[:half], wanted[:half], rcond=None)[0]
+    errors = wanted[half:] - x[half:] @ W
+    away = wanted[half:] - wanted[half:].mean(axis=0)
+    return 1 - (errors**2).sum() / (away**2).sum()
+
+
+# --- A difference within groups -------------------------------------------------------
+
+
+def _outcomes(rng):
+    def case(B, groups, treated=0.4):
+        group = rng.integers(groups, size=B)
+        return (
+            rng.random(B) < 0.3 + 0.5 * group / groups,
+            rng.random(B) < treated,
+            group,
+        )
+
+    # All of group 0 are treated, none of group 2: they compare nothing.
+    right, treated, group = case(300, 3)
+    one_sided = right, (treated & (group != 2)) | (group == 0), group
+    confounded = rng.integers(2, size=400)
+    better = rng.random(400) < 0.2 + 0.6 * confounded
+    given = rng.random(400) < 0.1 + 0.8 * confounded
+    return [
+        (better, given, confounded),
+        case(200, 4),
+        one_sided,
+        case(50, 1),
+        case(60, 7, 0.2),
+    ]
+
+
+def _matched(right, treated, group, *, weigh=None, of=1):
+    """The solution and, by its arguments, ways to get it wrong."""
+    found, weights = [], []
+    for g in np.unique(group):
+        here, there = treated & (group == g), ~treated & (group == g)
+        if here.any() and there.any():
+            found.append(right[here].mean() - right[there].mean())
+            weights.append(weigh(here, there) if weigh else here.sum())
+    return of * np.average(found, weights=weights)
+
+
+@exercise(
+    cases=_outcomes,
+    hints=[
+        "For each group: right[treated & (group == g)].mean() minus that of those "
+        "that are not treated.",
+        "Leave out groups in which all are treated, or none. np.average(differences, "
+        "weights=counts), with the number treated in each group.",
+    ],
+    mistakes={
+        "you compare all treated with all others, whatever their group": (
+            lambda right, treated, group: right[treated].mean() - right[~treated].mean()
+        ),
+        "all groups count alike; weigh them by the number treated": (
+            lambda *case: _matched(*case, weigh=lambda here, there: 1)
+        ),
+        "you weigh by the size of the group, not by the number treated": (
+            lambda *case: _matched(*case, weigh=lambda h, t: h.sum() + t.sum())
+        ),
+        "your difference has the wrong sign": lambda *case: _matched(*case, of=-1),
+    },
+)
+def matched(right, treated, group):
+    """The difference that a treatment makes within groups that are alike.
+
+    right and treated (B,) bools, group (B,) integers -> the mean over the groups of
+    the accuracy of the treated minus that of the others, weighted by how many are
+    treated; groups without both kinds do not count.
+    """
+    found, counts = [], []
+    for g in np.unique(group):
+        here, there = treated & (group == g), ~treated & (group == g)
+        if here.any() and there.any():
+            found.append(right[here].mean() - right[there].mean())
+            counts.append(here.sum())
+    return np.average(found, weights=counts)
+
+
+# --- A mask ---------------------------------------------------------------------------
+
+
+def _own(N, n):
+    return np.eye(N + n, dtype=bool)
+
+
+def _columns_of_input(N, n):
+    return np.tile(np.arange(N + n) >= N, (N + n, 1))
+
+
+@exercise(
+    cases=lambda rng: [(4, 1), (3, 3), (1, 1), (1, 2), (8, 5)],
+    hints=[
+        "Begin with the rows of input: which columns are theirs? They are True in "
+        "every row.",
+        "The diagonal is True too: np.eye(N + n, dtype=bool).",
+        "Where either holds, attention is allowed: | joins two arrays of bool.",
+    ],
+    mistakes={
+        "a row may not attend to itself": lambda N, n: _columns_of_input(N, n),
+        "no row may attend to the input": lambda N, n: _own(N, n),
+        "you write True where attention is forbidden": (
+            lambda N, n: ~cut_among_slots(N, n)
+        ),
+        "you swap rows and columns: the input may attend to everything": (
+            lambda N, n: cut_among_slots(N, n).T
+        ),
+        "only slots ask; the rows of input ask too": (
+            lambda N, n: cut_among_slots(N, n)[:N]
+        ),
+    },
+)
+def cut_among_slots(N, n):
+    """A mask that lets every row attend to itself and to the input.
+
+    -> (N + n, N + n), True where a row may attend to a column.
+    """
+    is_input = np.arange(N + n) >= N
+    return np.eye(N + n, dtype=bool) | is_input
