@@ -487,10 +487,9 @@ class Trainer:
                 )
             self.optimizer.load_state(kept)
             self.step, self.seconds = state["step"], float(state["seconds"])
-            carry = under("carry/", arrays)
-            for name in {"fresh", "queue/fresh"} & carry.keys():  # of agents before
-                carry[name.replace("fresh", "is_first")] = carry.pop(name)
-            self._restore_carry(carry)
+            was = {"fresh": "is_first", "queue/fresh": "queue/is_first"}  # of agents
+            carry = under("carry/", arrays).items()
+            self._restore_carry({was.get(name, name): x for name, x in carry})
             window = {name: (total, n) for name, (total, n) in state["window"].items()}
             self.window = self._accumulator(window)
             self.skipped[...], self.first_skipped[...] = state["skipped"]
