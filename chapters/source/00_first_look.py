@@ -408,9 +408,10 @@ plt.show()
 #
 # ## How a chapter works
 #
-# Run `make lab` in the project's folder: it opens the chapters in JupyterLab. Run the
-# cells from the top (Shift+Enter), change what you like, and run them again. Nothing
-# needs the internet or a GPU.
+# Run `make lab` in the project's folder: it opens your copies of the chapters in
+# JupyterLab, without the outputs that would answer a guess. Run the cells from the top
+# (Shift+Enter), change what you like, and run them again. Nothing needs the internet or
+# a GPU.
 #
 # The minutes at the head of a chapter are meant honestly: one for every 75 words, one
 # for every seven or eight lines of code, and fourteen for each exercise. (Some take
@@ -460,9 +461,10 @@ ex.mean_slot.check(lambda M: M.mean(axis=1))
 # exercises are for *debugging*: a function runs, and something goes wrong. You mend it
 # in its cell.
 #
-# What is right is kept, with its text, in a folder on this machine and nowhere else.
-# `course.progress()` lists what you have solved and says where; `course.forget()`
-# deletes it.
+# What is right is kept, with its text and that of your helpers, in a folder on this
+# machine and nowhere else. (If it is right but slow, the check says what it would cost
+# in a training.) `course.progress()` lists what you have solved and says where;
+# `course.forget()` deletes it.
 #
 # ## Letters
 #

@@ -265,7 +265,7 @@ plt.show()
 # %%
 def right_with_errors(distance, n, reference, error, seed):
     """distance (B, k) of each vector from the reference; n (B,); reference (B,) its
-    time step; error a number -> the share of questions answered right.
+    time step; error a number; seed for a generator -> the share answered right.
     """
     ...
 
