@@ -189,7 +189,7 @@ CLAIMS = [
 ]
 
 # Of the front page: what is measured, ours, and what stands beside it.
-FRONT = [
+FRONT: list[tuple[str, tuple[str, str], list[tuple[str, ...]]]] = [
     (
         "right answers",
         (QUICK, "quick"),

@@ -22,7 +22,7 @@ import argparse
 import json
 import re
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +97,8 @@ def reaches(group: Group, metric: str, paper: str) -> bool:
 # --- Tables ---------------------------------------------------------------------------
 
 
-def table(rows: Iterable[Iterable[str]]) -> str:
+def table(rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table whose first row is the head; columns that are empty go."""
-    rows = [list(row) for row in rows]
     kept = [k for k in range(len(rows[0])) if any(row[k] for row in rows[1:])]
     lines = [[row[k] for k in kept] for row in rows]
     lines.insert(1, ["---"] * len(kept))
@@ -224,7 +223,7 @@ def _said(name: str, label: str) -> str:
 
 # --- Pages ----------------------------------------------------------------------------
 
-MAKERS = {
+MAKERS: dict[str, Callable[..., str]] = {
     maker.__name__: maker for maker in (runs, measured, paper, frequency, claims, front)
 }
 BLOCK = re.compile(
