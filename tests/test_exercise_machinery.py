@@ -22,9 +22,9 @@ from tinyrmc.course.exercises import (
     language,
     looking_inside,
     memory,
-    memory_networks,
     normalisation,
     nth_farthest,
+    one_hop,
     tape,
 )
 from tinyrmc.course.exercises.derived import by_complex_step
@@ -383,7 +383,7 @@ def test_a_mistake_that_has_a_name_comes_first():
 
 def test_of_right_numbers_of_another_kind_no_more_is_said():
     for ex, kind in [
-        (memory_networks.newest_first, float),
+        (one_hop.newest_first, float),
         (nth_farthest.answer, float),
         (looking_inside.cut_among_slots, int),
         (language.sample, float),

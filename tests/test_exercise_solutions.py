@@ -20,7 +20,12 @@ from tinyrmc.course.exercises import (
     language,
     learning,
     memory_networks,
+    one_hop,
+    rare_words,
+    worlds,
 )
+from tinyrmc.course.exercises.worlds.boxes import graph
+from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.training.rl import vtrace
 
 
@@ -104,17 +109,6 @@ def test_the_windows_of_a_lane_are_a_piece_of_the_text():
             np.testing.assert_array_equal(targets[:, lane].reshape(-1), read + 10)
 
 
-def test_the_gradient_is_that_of_the_tape(rng):
-    logits, targets = 5 * rng.normal(size=(6, 9)), rng.integers(9, size=6)
-    with Tape() as tape:
-        z = tape.watch(logits)
-        losses = fused.softmax_cross_entropy(z, targets)
-        total = p.sum(losses)
-    found, gradient = language.cross_entropy(logits, targets)
-    np.testing.assert_allclose(found, losses.data, rtol=1e-12)
-    np.testing.assert_allclose(gradient, tape.gradient(total, z), atol=1e-12)
-
-
 def test_a_sum_in_blocks_is_the_sum(rng):
     logits = 100 * rng.normal(size=(4, 10))
     for size in [1, 3, 10, 11]:
@@ -133,6 +127,48 @@ def test_a_word_is_drawn_as_the_package_draws_it(rng):
             assert language.sample(logits, temperature, u) == theirs
 
 
+def test_a_nucleus_is_the_smallest_that_has_the_mass(rng):
+    p = rng.dirichlet(np.ones(12) / 2)
+    for mass in (0.3, 0.7, 0.95):
+        kept = np.flatnonzero(language.nucleus(p, mass))
+        likely = np.sort(p)[::-1]
+        assert p[kept].sum() >= mass > likely[: len(kept) - 1].sum()
+        assert p[kept].min() == likely[len(kept) - 1]
+
+
+# --- Chapter 18 -----------------------------------------------------------------------
+
+
+def test_each_word_is_expected_as_often_as_it_came(rng):
+    ids = rng.integers(9, size=200)
+    p = rare_words.kneser_ney(ids, 9, 0.7)
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    expected = np.bincount(ids[:-1], minlength=9) @ p
+    np.testing.assert_allclose(expected, np.bincount(ids[1:], minlength=9))
+
+
+def test_a_tied_table_gets_the_gradient_of_the_tape(rng):
+    E, ids, targets = rng.normal(size=(7, 3)), np.array([1, 4, 1]), np.array([2, 2, 6])
+    with Tape() as tape:
+        table = tape.watch(E)
+        h = p.tanh(np.eye(7)[ids] @ table)
+        z = h @ p.transpose(table)
+        loss = p.sum(fused.softmax_cross_entropy(z, targets))
+    h, whole = np.tanh(E[ids]), tape.gradient(loss, table)
+    e = np.exp(h @ E.T)
+    dz = e / e.sum(axis=1, keepdims=True) - np.eye(7)[targets]
+    dx = (dz @ E) * (1 - h * h)
+    np.testing.assert_allclose(rare_words.tied_vjp(ids, dx, h, dz), whole, atol=1e-12)
+
+
+def test_two_levels_have_the_sum_1_and_a_head_is_the_cheapest(rng):
+    logs = rare_words.two_level(rng.normal(size=(5, 4)), rng.normal(size=(5, 9)))
+    np.testing.assert_allclose(np.exp(logs).sum(axis=1), 1)
+    counts = np.sort(rng.integers(1, 99, size=50))[::-1]
+    costs = [k + 1 + counts[k:].sum() / counts.sum() * (50 - k) for k in range(1, 50)]
+    assert rare_words.cheapest_head(counts) == 1 + np.argmin(costs)
+
+
 # --- Chapter 19 -----------------------------------------------------------------------
 
 
@@ -142,7 +178,7 @@ def test_a_hop_is_the_one_of_the_paper_memory_by_memory(rng):
         rng.normal(size=(2, 5, 3)),
         rng.normal(size=(2, 5, 3)),
     )
-    p, o = memory_networks.hop(u, m, c)
+    p, o = one_hop.hop(u, m, c)
     for b in range(2):
         e = [np.exp(sum(u[b, k] * m[b, i, k] for k in range(3))) for i in range(5)]
         shares = np.array(e) / sum(e)
@@ -154,45 +190,47 @@ def test_a_hop_is_the_one_of_the_paper_memory_by_memory(rng):
 def test_the_gradient_of_a_hop_is_that_of_the_complex_step(rng):
     @primitive
     def look(xp, u, m, c):
-        return memory_networks.hop(u, m, c)[1], (u, m, c)
+        return one_hop.hop(u, m, c)[1], (u, m, c)
 
     @look.vjp
     def look_vjp(xp, needs, g, u, m, c):
-        return memory_networks.hop_backward(u, m, c, g)
+        return one_hop.hop_backward(u, m, c, g)
 
     arrays = rng.normal(size=(2, 3, 4)), *rng.normal(size=(2, 2, 3, 6, 4))
     gradcheck(look, *arrays)
     del TABLE[look.name]  # it is no primitive of the package
 
 
-def test_a_position_encoding_is_the_package_s_and_a_constant_plus_rank_one():
+def test_what_is_remembered_is_what_the_paper_prints_and_the_package_has(rng):
     for J, d in [*itertools.product((1, 2, 7), (1, 3, 20))]:
-        found = memory_networks.position_encoding(J, d)
+        j, k = np.arange(1, J + 1)[:, None], np.arange(1, d + 1)
+        printed = (1 - j / J) - k / d * (1 - 2 * j / J)
+        table, once = rng.normal(size=(J, d)), np.ones(J)
+        found = one_hop.remembered(once, np.arange(1, J + 1) / J - 0.5, table)
+        np.testing.assert_allclose(found, (printed * table).sum(axis=0), atol=1e-12)
         encoding = Encoding("printed", 1.0)
         words = encoding.rows([range(J)], J).reshape(2, J)  # each word once
         theirs = words[0][:, None] + words[1][:, None] * encoding.along(d)
-        np.testing.assert_allclose(found, theirs, atol=1e-12)
+        np.testing.assert_allclose(printed, theirs, atol=1e-12)
 
 
 def test_memories_are_the_latest_sentences_backward():
     for n, N in [*itertools.product((1, 3, 8), (1, 3, 5))]:
         told = list(range(1, n + 1))
-        found = memory_networks.newest_first(np.array(told), N).tolist()
+        found = one_hop.newest_first(np.array(told), N).tolist()
         assert found == (list(reversed(told)) + N * [0])[:N]
 
 
-def test_both_networks_are_the_package_s(rng):
+def test_the_network_is_the_package_s(rng):
     for hops in [1, 2, 3]:
         bags = rng.integers(3, size=(4, 6, 9)).astype(float)
         asked = rng.integers(3, size=(4, 9)).astype(float)
         bag = {"slots": 0, "hops": hops, "std": 0.5, "dtype": np.float64}
-        theirs = MemN2N(9, 5, **bag)
-        found = memory_networks.adjacent(list(theirs.tables.data[0]), bags, asked)
-        np.testing.assert_allclose(theirs(bags, asked).data[0], found, rtol=1e-10)
-        theirs = MemN2N(9, 5, tying="layerwise", **bag)
-        A, C = theirs.tables.data[0]
-        B, W, H = (x.data[0] for x in (theirs.questions, theirs.answers, theirs.H))
-        found = memory_networks.layerwise(A, C, B, W, H.T, hops, bags, asked)
+        theirs = MemN2N(9, 5, encoding=Encoding("bag"), **bag)
+        tables = list(theirs.tables.data[0])
+        looks = [lambda u, m, c: one_hop.hop(u, m, c)[1]] * hops
+        u = memory_networks.adjacent(np.matmul, looks, tables, bags, asked)
+        found = u @ tables[-1].T
         np.testing.assert_allclose(theirs(bags, asked).data[0], found, rtol=1e-10)
 
 
@@ -200,7 +238,7 @@ def test_a_linear_hop_is_one_matrix(rng):
     u, m, c = rng.normal(size=(2, 4)), *rng.normal(size=(2, 2, 7, 4))
     scores = np.einsum("bk,bik->bi", u, m)
     found = np.einsum("bi,bil->bl", scores, c)
-    G = memory_networks.association(m, c)
+    G = memory_networks.association(np, m, c)
     np.testing.assert_allclose(np.einsum("bk,bkl->bl", u, G), found, rtol=1e-12)
 
 
@@ -211,9 +249,7 @@ def test_who_looks_at_the_facts_of_made_up_stories_hits_always():
     facts = [story.supporting for story in stories]
     p = np.zeros((50, 3, N))
     for row, story in zip(p, stories, strict=True):
-        numbers = memory_networks.newest_first(
-            np.arange(1, len(story.sentences) + 1), N
-        )
+        numbers = one_hop.newest_first(np.arange(1, len(story.sentences) + 1), N)
         row[0, np.flatnonzero(numbers == story.supporting[0] + 1)] = 1
         row[1, np.flatnonzero(numbers == story.supporting[1] + 1)] = 1
         others = set(range(len(story.sentences))) - set(story.supporting)
@@ -269,7 +305,7 @@ def test_the_targets_are_those_of_the_package_and_v_minus_v_the_advantages(rng):
         rest = rng.normal(size=shape), rng.normal(size=shape), rng.normal(size=4)
         case = spread * rng.normal(size=shape), discounts, *rest
         targets, advantages = vtrace.targets(*case)
-        found = acting.vtrace(*case)
+        found = worlds.vtrace(*case)
         np.testing.assert_allclose(found, targets, atol=1e-12)
         np.testing.assert_allclose(found - case[3], advantages, atol=1e-12)
 
@@ -278,7 +314,7 @@ def test_where_the_actor_is_the_learner_the_targets_are_returns(rng):
     shape, gamma = (5, 3), 0.9
     rewards, values = rng.normal(size=(2, *shape))
     ended, after = rng.random(shape) < 0.3, rng.normal(size=3)
-    found = acting.vtrace(np.zeros(shape), gamma * ~ended, rewards, values, after)
+    found = worlds.vtrace(np.zeros(shape), gamma * ~ended, rewards, values, after)
     np.testing.assert_allclose(found, acting.returns(rewards, ended, gamma, after))
 
 
@@ -305,3 +341,40 @@ def in_place(state, ended, begin):
 
 def test_a_state_is_not_written_over():
     assert "it changes its argument state" in acting.begin_anew.judge(in_place).text
+
+
+def test_the_best_baseline_has_the_least_variance(rng):
+    pi, q = rng.dirichlet(np.ones(4)), 5 + rng.normal(size=4)
+    z = np.tile(np.log(pi), (4, 1))
+
+    def variance(b):
+        each = acting.policy_gradient(z, np.arange(4), q - b)
+        mean = pi @ each
+        return pi @ ((each - mean) ** 2).sum(axis=1)
+
+    b = acting.best_baseline(pi, q)
+    assert variance(b) < min(variance(b - 1e-3), variance(b + 1e-3))
+
+
+# --- Chapter 22 -----------------------------------------------------------------------
+
+
+def test_the_start_is_as_far_from_the_gem_as_the_solution_is_long():
+    world = BoxWorld(2, 1, room=7, colours=6, levels=4, seed=0)
+    for number in range(4):
+        following, wins, _ = graph(world, number)
+        d = worlds.distances(following, wins)
+        assert d[0] == len(world.levels.solution(number))
+
+
+def test_enough_steps_are_a_return_and_one_is_a_surprise(rng):
+    rewards, values = rng.normal(size=(2, 5, 3))
+    ended, after = rng.random((5, 3)) < 0.3, rng.normal(size=3)
+    case = rewards, values, ended, 0.9
+    whole = acting.returns(rewards, ended, 0.9, after)
+    np.testing.assert_allclose(worlds.n_step(*case, 5, after), whole)
+    ones = np.zeros((5, 3))
+    one = worlds.n_step(*case, 1, after)
+    surprise = one - values
+    targets = worlds.vtrace(ones, 0.9 * ~ended, rewards, values, after)
+    np.testing.assert_allclose(targets[-1] - values[-1], surprise[-1])

@@ -507,9 +507,12 @@ ex.mean_slot.check(lambda M: M.mean(axis=1))
 # | [14. Looking inside](14_looking_inside.ipynb) | figure 3 |
 # | [15. Breaking it](15_breaking_it.ipynb) | |
 # | [16. Program evaluation](16_program_evaluation.ipynb) | 4.1, 5.2, figures 6, 7 |
-# | [17. Language modelling](17_language_modelling.ipynb) | 4.3, 5.4, tables 2, 3 |
-# | [19. Memory networks](19_one_hop.ipynb) | Sukhbaatar et al. 2015 |
-# | [21. Partially observed worlds](21_learning_from_reward.ipynb) | 4.2, 5.3, A.3 |
+# | [17. Language modelling](17_language_modelling.ipynb) | 4.3, 5.4, figure 12 |
+# | [18. Rare words](18_rare_words.ipynb) | 5.4, A.4, table 3 |
+# | [19. One hop](19_one_hop.ipynb) | Sukhbaatar et al. 2015 |
+# | [20. Memory networks](20_memory_networks.ipynb) | Sukhbaatar et al. 2015 |
+# | [21. Learning from reward](21_learning_from_reward.ipynb) | 4.2, A.3 |
+# | [22. Partially observed worlds](22_partially_observed_worlds.ipynb) | 4.2, 5.3, A.3 |
 # | [23. Going fast](23_going_fast.ipynb) | equation 4 |
 # | [24. A capstone](24_capstone.ipynb) | |
 # | [25. CUDA](25_cuda.ipynb) | |

@@ -2,7 +2,10 @@
 
 import numpy as np
 
+from tinyrmc import Tape, fused
+from tinyrmc import primitives as p
 from tinyrmc.course.exercises import memory_networks as a
+from tinyrmc.course.exercises import one_hop as o
 
 f32 = np.float32
 
@@ -33,15 +36,25 @@ def grads(u, m, c, g, gp=None, soft=soft):
     )
 
 
-def code(
-    J,
-    d,
-    word=lambda j, J: j / J,
-    unit=lambda k, d: k / d,
-    mix=lambda j, k: (1 - j) - k * (1 - 2 * j),
-):
-    j, k = np.arange(1, J + 1)[:, None], np.arange(1, d + 1)[None]
-    return mix(word(j, J), unit(k, d)) + np.zeros((J, d))
+def two_counts(once, weighted, table, a=0.5, b=2.0, c=0.5, first=1):
+    d = table.shape[-1]
+    along = np.array([b * (k / d - c) for k in range(first, d + first)])
+    return along * (weighted @ table) + (once @ table) * a
+
+
+def go_through(network, sgd, inputs, targets, order, rate, size=32, twice=False):
+    losses = []
+    for k in range(len(order) // size * (1 + twice)):
+        some = order[k * size % len(order) :][:size]
+        with Tape() as tape:
+            z = network(*[x[some] for x in inputs])
+            y = np.stack([targets[some]] * len(z.data))
+            loss = p.sum(fused.softmax_cross_entropy(z, y))
+        sgd.zero_grad()
+        tape.backward(loss)
+        sgd.step(rate, max_norm=40.0)
+        losses.append(float(loss.data))
+    return losses
 
 
 def newest(told, N, pad=0, order=-1, first=0, dtype=int):
@@ -51,20 +64,20 @@ def newest(told, N, pad=0, order=-1, first=0, dtype=int):
     return out
 
 
-def stack(tables, M, q, hops=None, look=look, last=None, begin=None):
-    u = q @ tables[0 if begin is None else begin]
-    for A, C in list(zip(tables[:-1], tables[1:]))[:hops]:
-        _, o = look(u, M @ A, M @ C)
-        u = u + o
-    return u @ (tables[-1] if last is None else tables[last]).T
+def hops(embed, looks, tables, M, q, first=0, last=None, twice=False):
+    u = embed(q, tables[first])
+    rows = [embed(M, table) for table in tables]
+    for look, m, c in list(zip(looks, rows[:-1], rows[1:]))[:last]:
+        u = u + (1 + twice) * look(u, m, c)
+    return u
 
 
-def turns(A, C, B, W, H, K, M, q, step=lambda u, o, H: u @ H.T + o, look=look):
-    u = q @ B
-    for _ in range(K):
-        _, o = look(u, M @ A, M @ C)
-        u = step(u, o, H)
-    return u @ W.T
+def taken(answers, looks, blind, y, order=1, score=np.mean):
+    found = []
+    for k in range(-1, len(looks)):
+        some = [blind if j == k else look for j, look in enumerate(looks)]
+        found.append([score(row != y) for row in answers(some)])
+    return np.array(found)[::order]
 
 
 def hit(p, n, facts, number=lambda n, k: n - 1 - k, pick=np.argmax):
@@ -76,42 +89,49 @@ def hit(p, n, facts, number=lambda n, k: n - 1 - k, pick=np.argmax):
 
 
 WRONG = {
-    a.hop: [
+    o.hop: [
         lambda u, m, c: look(u, m, c, soft=lambda s: soft(s, tiny=1e-6)),
         lambda u, m, c: look(u, m, c, soft=lambda s: soft(s, clip=-5.0)),
         lambda u, m, c: look(u, m, c, soft=lambda s: soft(np.clip(s, -20, 20))),
         lambda u, m, c: (soft(m @ u), soft(m @ u) @ c) if u.ndim == 1 else (soft(np.einsum("bk,bik->bi", u, m)), look(u, m, c)[1]),
     ],
-    a.hop_backward: [
+    o.hop_backward: [
         lambda *c: grads(*c, soft=lambda s: soft(s, tiny=1e-6)),
         lambda *c: grads(*c, soft=lambda s: soft(s, axis=0)),
         lambda *c: grads(*c, gp=lambda p, q: p * (q - q.max(-1, keepdims=True))),
         lambda *c: grads(*c, gp=lambda p, q: p * (1 - p) * (q - q.mean())),
     ],
-    a.position_encoding: [
-        lambda J, d: code(J, d).astype(f32),
-        lambda J, d: code(J, d, mix=lambda j, k: (1 - j) - k * (1 + 2 * j)),
-        lambda J, d: code(J, d, mix=lambda j, k: (1 - j) * (1 - k)),
-        lambda J, d: code(J, d, mix=lambda j, k: 1 - (j - k * (1 - 2 * j))),
+    o.remembered: [
+        lambda *c: two_counts(*c, a=1.0, b=4.0),
+        lambda *c: two_counts(*c, c=0.0),
+        lambda *c: two_counts(*c, first=0),
+        lambda *c: two_counts(*c, b=-2.0),
+        lambda once, weighted, table: two_counts(weighted, once, table),
     ],
-    a.newest_first: [
+    o.learn_stories: [
+        lambda *c: go_through(*c, size=16),
+        lambda *c: go_through(*c, twice=True),
+        lambda n, s, x, y, order, rate: go_through(n, s, x, y, np.sort(order), rate),
+        lambda *c: np.array(go_through(*c)) / 32,
+    ],
+    o.newest_first: [
         lambda told, N: newest(told, N, dtype=float),
         lambda told, N: newest(told, N, dtype=str),
         lambda told, N: newest(told, N, order=1),
         lambda told, N: list(told[::-1]) + [0] * (N - len(told)),
     ],
     a.adjacent: [
-        lambda t, M, q: stack(t, M, q, hops=1),
-        lambda t, M, q: stack(t, M, q, hops=2) if len(t) > 3 else stack(t, M, q) * 2,
-        lambda t, M, q: stack(t, M, q, look=lambda u, m, c: look(u, m, c, soft=lambda s: soft(s, axis=0))),
-        lambda t, M, q: stack(t, M, q, look=lambda u, m, c: look(u, m, c, soft=lambda s: np.exp(s) / np.exp(s).sum(-1, keepdims=True))),
-        lambda t, M, q: np.stack([stack(t, x, y) for x, y in zip(M, q)]) if q.ndim == 2 else stack(t, M, q) * (q.ndim < 3),
+        lambda *c: hops(*c, first=-1),
+        lambda *c: hops(*c, last=1),
+        lambda *c: hops(*c, twice=True),
+        lambda e, looks, t, M, q: hops(e, looks[::-1], t, M, q),
+        lambda e, looks, t, M, q: hops(e, looks, t[::-1], M, q),
     ],
-    a.layerwise: [
-        lambda *c: turns(*c, step=lambda u, o, H: (u + o) @ H),
-        lambda *c: turns(*c, step=lambda u, o, H: u * np.diag(H) + o),
-        lambda *c: turns(*c, step=lambda u, o, H: u @ H.T - o),
-        lambda *c: turns(*c, step=lambda u, o, H: u @ np.linalg.inv(H).T + o),
+    a.take_away: [
+        lambda *c: taken(*c, order=-1),
+        lambda *c: taken(*c, score=np.sum),
+        lambda *c: taken(*c)[0],
+        lambda *c: taken(*c) - taken(*c)[0],
     ],
     a.association: [
         lambda m, c: np.einsum("ik,il->kl", m, c),
@@ -128,20 +148,18 @@ WRONG = {
 }  # fmt: skip
 
 RIGHT = {
-    a.hop: [look, lambda *c: list(look(*c))],
-    a.hop_backward: [grads, lambda *c: [*grads(*c)]],
-    a.position_encoding: [
-        code,
-        lambda J, d: code(J, d, mix=lambda j, k: (1 - k) - j * (1 - 2 * k)),
-    ],
-    a.newest_first: [
+    o.hop: [look, lambda *c: list(look(*c))],
+    o.hop_backward: [grads, lambda *c: [*grads(*c)]],
+    o.remembered: [two_counts],
+    o.learn_stories: [go_through],
+    o.newest_first: [
         newest,
         lambda told, N: np.concatenate([told[::-1][:N], np.zeros(max(N - len(told), 0), int)]),
         lambda told, N: np.pad(told[-N:][::-1], (0, max(N - len(told), 0))),
         lambda told, N: newest(told, N, dtype=np.int32),
     ],
-    a.adjacent: [stack, lambda t, M, q: np.einsum("...d,vd->...v", stack([*t[:-1], t[-1]], M, q) @ np.eye(len(t[0])), np.eye(len(t[0])))],
-    a.layerwise: [turns],
+    a.adjacent: [hops],
+    a.take_away: [taken],
     a.association: [
         lambda m, c: np.einsum("...ik,...il->...kl", m, c),
         lambda m, c: (m[..., :, None] * c[..., None, :]).sum(-3),

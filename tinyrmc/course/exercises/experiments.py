@@ -1,16 +1,28 @@
-"""The judge of an experiment that a learner has thought up.
+"""The judges of experiments that a learner has thought up.
 
-Nobody knows what it measures. It is judged by what it returns: settings, a number for
-each, and a claim that the numbers bear out, whatever the seed.
+Nobody knows what they measure. `report` judges by what one returns: settings, a number
+for each, and a claim that the numbers bear out, whatever the seed. `Report` is for
+experiments that take long, whose runs a learner reports:
+
+    report = {
+        "question": "does a second hop help on task 1?",
+        "runs": {"one hop": [0.31, 0.28, 0.30], "two hops": [0.02, 0.00, 0.04]},
+        "conclusion": "one hop",
+    }
+    ex.experiment.check(report)
+
+The conclusion names the kind whose numbers are higher, or says "cannot tell".
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from .. import record
 from ..compare import Wrong
 
 CLAIMS = ("rises", "falls", "stays", "neither")
@@ -83,3 +95,57 @@ def _parts(found: Any) -> tuple[np.ndarray, np.ndarray, str]:
     if claim not in CLAIMS:
         raise Wrong(f"the claim should be one of {', '.join(CLAIMS)}, not {claim!r}")
     return settings, measured, claim
+
+
+FEWEST, UNDECIDED = 3, "cannot tell"
+
+
+class Report:
+    """Checks whether a conclusion is borne out by the runs it stands on."""
+
+    def __init__(self, chapter: str):
+        self.chapter = chapter
+
+    def check(self, report: Any) -> None:
+        """Print what is missing, or whether the runs say what the report says."""
+        if report is ...:
+            print("nothing to check yet: the report is still `...`")
+            return
+        problem = self._problem(report)
+        print(f"wrong: {problem}" if problem else "right: the runs bear it out")
+        if not problem:
+            record.solved(self.chapter, "experiment")
+
+    def _problem(self, report: Any) -> str:
+        if not isinstance(report, dict) or set(report) != {
+            "question",
+            "runs",
+            "conclusion",
+        }:
+            return "a report is a dict with `question`, `runs` and `conclusion`"
+        if not isinstance(report["question"], str) or not report["question"].strip():
+            return "what do you want to know? Write the question down in words"
+        runs = report["runs"]
+        if not isinstance(runs, dict) or len(runs) != 2:
+            return "`runs` is a dict with two names, what you compare"
+        for name, numbers in runs.items():
+            found = [float(each) for each in numbers]
+            if len(found) < FEWEST:
+                return f"{name!r} has {len(found)} runs; below three you see no spread"
+            if not all(map(math.isfinite, found)):
+                return f"{name!r} has a number that is not finite"
+        (first, one), (second, other) = (
+            (name, [float(each) for each in numbers]) for name, numbers in runs.items()
+        )
+        bearable = UNDECIDED
+        if min(one) > max(other):
+            bearable = first
+        if min(other) > max(one):
+            bearable = second
+        if report["conclusion"] == bearable:
+            return ""
+        if report["conclusion"] not in (first, second, UNDECIDED):
+            return f"the conclusion is {first!r}, {second!r} or {UNDECIDED!r}"
+        if bearable == UNDECIDED:
+            return "the two kinds of runs overlap: these few runs cannot tell"
+        return f"every run of {bearable!r} is above every run of the other"

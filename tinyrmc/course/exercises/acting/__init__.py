@@ -1,8 +1,26 @@
-"""Chapter 21: returns, policy gradients, V-trace, and states that begin anew."""
+"""Chapter 21: returns, policy gradients, states that begin anew, and learning."""
 
-from .gradient import policy_gradient
+from ..experiments import Report
+from .gradient import best_baseline, policy_gradient
+from .players import Agent, Maze, act, numbers_of, one_hot, policy_loss, smooth
 from .returns import returns
 from .states import begin_anew
-from .targets import vtrace
+from .updating import update
 
-__all__ = ["begin_anew", "policy_gradient", "returns", "vtrace"]
+experiment = Report("acting")
+
+__all__ = [
+    "Agent",
+    "Maze",
+    "act",
+    "begin_anew",
+    "best_baseline",
+    "experiment",
+    "numbers_of",
+    "one_hot",
+    "policy_gradient",
+    "policy_loss",
+    "returns",
+    "smooth",
+    "update",
+]

@@ -1,6 +1,8 @@
-"""Chapter 21: how the logits should move so that good actions become likelier."""
+"""Chapter 21: how the logits should move, and what to expect of a reward."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import numpy as np
 
@@ -79,6 +81,9 @@ _log_pi_step = by_complex_step(_log_pi, "logits")
         "your sign is the other way round: that makes good actions rarer": _from(
             lambda pi, hot, adv: adv * (pi - hot)
         ),
+        "the advantage multiplies the whole of [a] - pi, not only [a]": _from(
+            lambda pi, hot, adv: adv * hot - pi
+        ),
         "you do not take pi off: the gradient of log pi(a) is [a] - pi": _from(
             lambda pi, hot, adv: adv * hot
         ),
@@ -127,3 +132,53 @@ def policy_gradient(logits, actions, advantages):
     pi = e / e.sum(axis=-1, keepdims=True)
     hot = np.eye(logits.shape[-1])[actions]
     return advantages[..., None] * (hot - pi)
+
+
+def _bandits(rng):
+    def case(A, scale=1.0):
+        return softmax(scale * rng.normal(size=A)), 10 + rng.normal(size=A)
+
+    return [
+        (np.full(3, 1 / 3), np.array([10.0, 11.0, 12.0])),
+        (np.array([0.9, 0.1]), np.array([1.0, 5.0])),
+        case(4),
+        case(6, scale=2.0),
+        (np.array([0.25, 0.75]), np.array([3.0, 3.0])),
+    ]
+
+
+def _sizes(pi):
+    return ((np.eye(len(pi)) - pi) ** 2).sum(axis=1)
+
+
+def _weighted(pi, q, *, weight=_sizes, share=lambda pi: pi):
+    each = share(pi) * weight(pi)
+    return (each * q).sum() / each.sum()
+
+
+@exercise(
+    cases=_bandits,
+    hints=[
+        "The mean of the gradient does not depend on b, so only the mean of its square "
+        "does: sum_a pi_a (q_a - b)^2 |[a] - pi|^2. Set its derivative to 0.",
+        "A mean of the q_a, where arm a has the weight pi_a |[a] - pi|^2.",
+        "((np.eye(len(pi)) - pi) ** 2).sum(axis=1) are the squared lengths.",
+    ],
+    mistakes={
+        "you take the expected reward; a rare arm moves the logits "
+        "farther": lambda pi, q: (pi * q).sum(),
+        "you take the plain mean of the rewards": lambda pi, q: q.mean(),
+        "you weight with the length, not with its square": partial(
+            _weighted, weight=lambda pi: np.sqrt(_sizes(pi))
+        ),
+        "you leave the probabilities out": partial(_weighted, share=np.ones_like),
+    },
+)
+def best_baseline(pi, q):
+    """The baseline b with the least variance of (r - b) grad ln pi(a), one pull.
+
+    pi (A,), the probabilities of a softmax; q (A,), what each arm pays, without noise;
+    the gradient is with respect to the logits -> a number.
+    """
+    sizes = ((np.eye(len(pi)) - pi) ** 2).sum(axis=1)
+    return (pi * sizes * q).sum() / (pi * sizes).sum()

@@ -64,6 +64,16 @@ def _by_division(rewards, ended, gamma, after):
     return (sums / powers)[:-1]
 
 
+def _if_ended(rewards, ended, gamma, after):
+    found, later = np.zeros(rewards.shape), after
+    for t in reversed(range(len(rewards))):
+        if ended[t]:
+            later = 0
+        later = rewards[t] + gamma * later
+        found[t] = later
+    return found
+
+
 @exercise(
     cases=_trajectories,
     hints=[
@@ -75,6 +85,8 @@ def _by_division(rewards, ended, gamma, after):
         "later = rewards[t] + gamma * ~ended[t] * later.",
     ],
     mistakes={
+        "`if ended[t]` asks one level; for a whole batch multiply by "
+        "~ended[t]": _if_ended,
         "you do not discount: gamma is for each step that a reward is away": _backward(
             lambda r, end, gamma, later, after: r + ~end * later
         ),

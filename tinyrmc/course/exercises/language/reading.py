@@ -138,11 +138,21 @@ def _draws(rng):
         (np.array([1e3, 1e3, 0.0]), 1.0, 0.7),
         (np.array([-1e4, 0.0, 0.0]), 1.0, 0.0),  # the first has probability 0
         (np.array([-3.0, -1.0, -2.0]), 1.0, 0.3),
+        # the ten pieces end at 0.9999999999999999, and u is no smaller
+        (np.zeros(10), 1.0, float(np.nextafter(1, 0))),
     ]
     return cases
 
 
 def _chosen(p, u):
+    place = np.searchsorted(np.cumsum(p), u, side="right")
+    return int(min(place, len(p) - 1))
+
+
+def _beyond_the_end(logits, temperature, u):
+    if temperature == 0:
+        return int(np.argmax(logits))
+    p = softmax(logits / temperature)
     return int(np.searchsorted(np.cumsum(p), u, side="right"))
 
 
@@ -197,10 +207,13 @@ def _sorted_first(logits, temperature, u):
         "Lay the probabilities side by side on a line from 0 to 1: np.cumsum says "
         "where each ends. In whose piece does u lie?",
         "The first entry of the cumulative sum that is larger than u: "
-        'np.searchsorted(np.cumsum(p), u, side="right").',
+        'np.searchsorted(np.cumsum(p), u, side="right"). Rounding may leave the last '
+        "sum below u: no word has the number V.",
         "Temperature 0 cannot be divided by: np.argmax, before anything else.",
     ],
     mistakes={
+        "rounding leaves the last sum a little below 1, and u may lie above it: no "
+        "word has the number V": _beyond_the_end,
         "you always take the likeliest word": (
             lambda logits, temperature, u: int(np.argmax(logits))
         ),
@@ -236,4 +249,92 @@ def sample(logits, temperature, u):
         return int(np.argmax(logits))
     z = logits / temperature
     cumulative = np.cumsum(np.exp(z - z.max()))
-    return int(np.searchsorted(cumulative, u * cumulative[-1], side="right"))
+    place = np.searchsorted(cumulative, u * cumulative[-1], side="right")
+    return int(min(place, len(z) - 1))
+
+
+def _shares(rng):
+    def case(*shape, mass=0.8):
+        return softmax(2 * rng.normal(size=shape)), mass
+
+    few = np.array([0.1, 0.4, 0.05, 0.25, 0.2])
+    return [
+        case(6),
+        (few, 0.6),
+        (few, 0.9),
+        (few, 0.3),  # one word has it all
+        (few, 1e-9),
+        (few, 1.0),
+        case(4, 4),
+        case(2, 3, 30, mass=0.95),
+        (np.array([0.25, 0.0, 0.75, 0.0]), 0.8),
+    ]
+
+
+def _kept(few, p, mass):
+    """Shares of the words that `few` keeps: few(before, after, mass), sorted sums."""
+    order = np.argsort(-p, axis=-1, kind="stable")
+    after = np.cumsum(np.take_along_axis(p, order, -1), axis=-1)
+    before = after - np.take_along_axis(p, order, -1)
+    keep = np.zeros(p.shape, bool)
+    np.put_along_axis(keep, order, few(before, after, mass), -1)
+    found = np.where(keep, p, 0)
+    return found / found.sum(axis=-1, keepdims=True)
+
+
+def _not_whole(p, mass):
+    return np.where(nucleus(p, mass) > 0, p, 0)
+
+
+def _as_sorted(p, mass):
+    return -np.sort(-nucleus(p, mass), axis=-1)
+
+
+def _as_they_stand(p, mass):
+    found = np.where(np.cumsum(p, axis=-1) - p < mass, p, 0)
+    return found / found.sum(axis=-1, keepdims=True)
+
+
+def _above(p, mass):
+    found = np.where(p >= 1 - mass, p, 0)
+    return found / found.sum(axis=-1, keepdims=True)
+
+
+@exercise(
+    cases=_shares,
+    hints=[
+        "Sort the words from the likeliest on: order = np.argsort(-p, axis=-1). "
+        "np.take_along_axis(p, order, -1) are their shares in that order.",
+        "A word stays if those before it do not have the mass yet: the cumulative sum "
+        "without its own share is less than `mass`.",
+        "Back to the words' own places: np.put_along_axis(keep, order, stays, -1) for "
+        "an array `keep` of False. Then make each row's sum 1 again.",
+    ],
+    mistakes={
+        "you stop one word too early: the word that reaches the mass stays": partial(
+            _kept, lambda before, after, mass: (after < mass) | (before == 0)
+        ),
+        "you keep one word more than it takes": partial(
+            _kept,
+            lambda before, after, mass: np.roll(before < mass, 1, -1) | (before == 0),
+        ),
+        "you do not make the sum 1 again": _not_whole,
+        "your shares stand in sorted order; give each word its own": _as_sorted,
+        "you add up the words as they stand, not from the likeliest on": _as_they_stand,
+        "you keep what is likelier than 1 - mass: it is the sum that counts": _above,
+    },
+    leading="p",
+)
+def nucleus(p, mass):
+    """The likeliest words that together have at least `mass`; the others get 0.
+
+    p (..., V), shares with the sum 1; a number from above 0 to 1. As few words as it
+    takes are kept -> (..., V), with the sum 1 again.
+    """
+    order = np.argsort(-p, axis=-1, kind="stable")
+    shares = np.take_along_axis(p, order, axis=-1)
+    stays = np.cumsum(shares, axis=-1) - shares < mass
+    keep = np.zeros(p.shape, bool)
+    np.put_along_axis(keep, order, stays, axis=-1)
+    found = np.where(keep, p, 0)
+    return found / found.sum(axis=-1, keepdims=True)

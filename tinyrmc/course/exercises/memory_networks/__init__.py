@@ -1,19 +1,9 @@
-"""Chapter 19: one hop and its gradient, sentences as memories, many hops, and what they
-look at.
-"""
+"""Chapter 20: many hops, a start without the softmax, and what the hops need."""
 
-from .looking import hits
-from .one_hop import hop, hop_backward
-from .sentences import newest_first, position_encoding
-from .several_hops import adjacent, association, layerwise
+from ..experiments import Report
+from .looking import hits, take_away
+from .several_hops import adjacent, association
 
-__all__ = [
-    "adjacent",
-    "association",
-    "hits",
-    "hop",
-    "hop_backward",
-    "layerwise",
-    "newest_first",
-    "position_encoding",
-]
+experiment = Report("memory_networks")
+
+__all__ = ["adjacent", "association", "experiment", "hits", "take_away"]

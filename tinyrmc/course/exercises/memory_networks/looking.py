@@ -1,6 +1,8 @@
-"""Chapter 19: how often hops look at what they should."""
+"""Chapter 20: where hops look, and whether they need what they see there."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import numpy as np
 
@@ -140,3 +142,97 @@ def hits(p, counts, supporting):
         told = n - 1 - shares.argmax(axis=-1)  # (K,)
         right.append(np.isin(told, facts))
     return np.mean(right, axis=0)
+
+
+class _Copies:
+    """answers(looks): what two copies say, which depends on every look."""
+
+    def __init__(self, rng, hops, questions):
+        self.needs = rng.normal(size=(2, hops, questions, 4))
+        self.bias = rng.normal(size=(2, questions, 4))
+
+    def __repr__(self):
+        return f"(2 copies, {self.needs.shape[1]} hops)"
+
+    def __call__(self, looks):
+        if len(looks) != self.needs.shape[1]:
+            raise ValueError(f"{len(looks)} looks for {self.needs.shape[1]} hops")
+        used = [k for k, look in enumerate(looks) if look(1.0) == 1.0]
+        return (self.bias + self.needs[:, used].sum(axis=1)).argmax(axis=-1)
+
+
+def sees(u):
+    return u
+
+
+def blind(u):
+    return 0.0 * u
+
+
+def _networks(rng):
+    def case(hops, questions):
+        answers = _Copies(rng, hops, questions)
+        targets = answers([sees] * hops)[0].copy()
+        targets[::5] += 1
+        return answers, [sees] * hops, blind, targets % 4
+
+    return [case(3, 40), case(1, 10), case(2, 25), case(5, 30)]
+
+
+def _without(change, answers, looks, blind, targets):
+    """Errors of the whole network, and with the looks change(looks, k, blind)."""
+    tried = [list(looks)]
+    tried += [change(list(looks), k, blind) for k in range(len(looks))]
+    return np.array([np.mean(answers(each) != targets, axis=1) for each in tried])
+
+
+def _kept_blind(answers, looks, blind, targets):
+    looks = list(looks)
+    found = [np.mean(answers(looks) != targets, axis=1)]
+    for k in range(len(looks)):
+        looks[k] = blind
+        found.append(np.mean(answers(looks) != targets, axis=1))
+    return np.array(found)
+
+
+@exercise(
+    cases=_networks,
+    hints=[
+        "A copy of the list, list(looks), with `blind` at place k: then answers(...) "
+        "gives the words (R, B), and != targets the errors.",
+        "The mean over the questions, axis 1: a number for each copy. Row 0 is the "
+        "whole network.",
+    ],
+    mistakes={
+        "a hop stays blind while you go on: take a new copy of looks for "
+        "each": _kept_blind,
+        "you leave the blind hop out; it stays, and sees nothing": partial(
+            _without, lambda looks, k, blind: [x for n, x in enumerate(looks) if n != k]
+        ),
+        "all hops but one are blind": partial(
+            _without,
+            lambda looks, k, blind: [
+                x if n == k else blind for n, x in enumerate(looks)
+            ],
+        ),
+        "you count the right answers": lambda *case: 1 - take_away(*case),
+        "the row of the whole network is missing": lambda *case: take_away(*case)[1:],
+        "a row for each copy; here for each hop": lambda *case: take_away(*case).T,
+        "you take the mean over the copies, too": (
+            lambda *case: take_away(*case).mean(axis=1)
+        ),
+    },
+)
+def take_away(answers, looks, blind, targets):
+    """The errors of a trained network as it is, and with one hop after the other blind.
+
+    answers(looks) -> (R, B), the words that R copies say with these K functions in the
+    hops; blind: a function that does not look; targets (B,) -> (K + 1, R), shares of
+    wrong answers, row 0 of the whole network, row k with hop k blind.
+    """
+    errors = [np.mean(answers(looks) != targets, axis=1)]
+    for k in range(len(looks)):
+        without = list(looks)
+        without[k] = blind
+        errors.append(np.mean(answers(without) != targets, axis=1))
+    return np.array(errors)

@@ -1,218 +1,132 @@
-"""Chapter 19: several hops with shared tables, and what is left without the softmax."""
+"""Chapter 20: several hops with shared tables, and what is left without the softmax."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from functools import partial
 
 import numpy as np
 
 from ..attention import softmax
 from ..exercise import exercise, normal
-from .one_hop import hop, scaled
+from ..one_hop import hop
+from ..recorded import recorded
 
 
-def _bags(rng, leading, N, V):
-    """Sentences and a question as word counts."""
-    return rng.integers(3, size=(*leading, N, V)), rng.integers(3, size=(*leading, V))
+def _mean(u, m, c):
+    return c.mean(axis=-2)
 
 
-def _stacks(rng):
-    def case(K, V, d, N, leading=(), scale=0.5):
-        tables = [scale * rng.normal(size=(V, d)) for _ in range(K + 1)]
-        return tables, *_bags(rng, leading, N, V)
+def _found(u, m, c):
+    return hop(u, m, c)[1]
 
-    same = rng.normal(size=(4, 3))
+
+def _linear(u, m, c):
+    return (u[..., None, :] @ np.swapaxes(m, -1, -2) @ c)[..., 0, :]
+
+
+def bag(counts, table):
+    """The sum of the words' rows: counts (..., V), table (V, d) -> (..., d)."""
+    return counts @ table
+
+
+def tagged(counts, table):
+    """The same for pairs, of which the second part counts half."""
+    return counts[0] @ table + counts[1] @ table / 2
+
+
+def _networks(rng):
+    def case(looks, V, d, N, *lead, scale=0.5):
+        tables = [scale * rng.normal(size=(V, d)) for _ in range(len(looks) + 1)]
+        memories = rng.integers(3, size=(*lead, N, V))
+        return bag, looks, tables, memories, rng.integers(3, size=(*lead, V))
+
+    pairs = rng.integers(3, size=(2, 4, 5)), rng.integers(3, size=(2, 5))
+    tables = [*rng.normal(size=(3, 5, 3)) / 2]
+    same = rng.normal(size=(4, 3)) / 2
     return [
-        case(1, 5, 3, 4),
-        case(3, 6, 4, 5),
-        case(2, 4, 4, 4, leading=(4,)),
-        case(3, 5, 2, 3, leading=(2, 3)),
-        case(2, 4, 3, 3, scale=20.0),
-        ([same, same, same], *_bags(rng, (2,), 3, 4)),  # one table, three times
+        case([_found], 5, 3, 4),
+        case([_found] * 3, 6, 4, 5),
+        case([_found, _linear, _mean], 4, 4, 4, 4),
+        case([_mean, _found], 5, 2, 3, 2, 3),
+        (tagged, [_found, _found], tables, *pairs),
+        (
+            bag,
+            [_found] * 2,
+            [same] * 3,
+            *(rng.integers(3, size=s) for s in ((3, 4), 4)),
+        ),
     ]
 
 
 def _adjacent(
-    pairs=pairwise,
-    ask=lambda tables: tables[0],
-    answer=lambda tables: tables[-1],
-    look=hop,
+    embed,
+    looks,
+    tables,
+    memories,
+    question,
+    *,
+    ask=0,
+    pair=lambda k: (k, k + 1),
     update=lambda u, o, q: u + o,
+    which=lambda looks, k: looks[k],
 ):
-    """The network with adjacent tying and, by its arguments, ways to get it wrong."""
-
-    def network(tables, memories, question):
-        q = u = question @ ask(tables)
-        for A, C in pairs(tables):
-            _, o = look(u, memories @ A, memories @ C)
-            u = update(u, o, q)
-        return u @ answer(tables).T
-
-    return network
+    q = u = embed(question, tables[ask])
+    for k in range(len(looks)):
+        m, c = (embed(memories, tables[n]) for n in pair(k))
+        u = update(u, which(looks, k)(u, m, c), q)
+    return u
 
 
 @exercise(
-    cases=_stacks,
+    cases=_networks,
     hints=[
-        "A sentence as word counts, times a table, is the sum of its words' rows: "
-        "memories @ tables[k] is (..., N, d).",
-        "u begins as question @ tables[0]. Hop k has memories from tables[k] and "
-        "contents from tables[k + 1].",
-        "After each hop: u = u + o. The logits are u @ tables[-1].T.",
+        "u begins as embed(question, tables[0]).",
+        "Hop k looks with looks[k](u, m, c). Its memories are embed(memories, "
+        "tables[k]), its contents embed(memories, tables[k + 1]): A^(k+1) = C^k.",
+        "After each hop: u = u + o.",
     ],
     mistakes={
-        "the question has the last table; B is the first hop's A": _adjacent(
-            ask=lambda tables: tables[-1]
+        "the question has the last table; B is the first hop's A": partial(
+            _adjacent, ask=-1
         ),
-        "the answer has the first table; W is the last hop's C": _adjacent(
-            answer=lambda tables: tables[0]
+        "all hops have the first two tables: that would be layer-wise": partial(
+            _adjacent, pair=lambda k: (0, 1)
         ),
-        "all hops have the first two tables: that would be layer-wise": _adjacent(
-            pairs=lambda tables: [tables[:2]] * (len(tables) - 1)
+        "memories and contents have changed places": partial(
+            _adjacent, pair=lambda k: (k + 1, k)
         ),
-        "memories and contents have changed places": _adjacent(
-            pairs=lambda t: zip(t[1:], t[:-1], strict=True)
+        "memories and contents have the same table in each hop": partial(
+            _adjacent, pair=lambda k: (k, k)
         ),
-        "memories and contents have the same table in each hop": _adjacent(
-            pairs=lambda t: zip(t[:-1], t[:-1], strict=True)
+        "the next hop asks with what was found alone: u + o goes on": partial(
+            _adjacent, update=lambda u, o, q: o
         ),
-        "each hop takes two tables of its own: a hop's A is the C of the one "
-        "before": _adjacent(pairs=lambda t: zip(t[:-1:2], t[1::2], strict=True)),
-        "the next hop asks with what was found alone: u + o goes on": _adjacent(
-            update=lambda u, o, q: o
+        "each hop adds what it found to the question, not to the u before it": partial(
+            _adjacent, update=lambda u, o, q: q + o
         ),
-        "each hop adds what it found to the question, not to the u "
-        "before it": _adjacent(update=lambda u, o, q: q + o),
-        "you divide the match by the square root of d: a memory network "
-        "does not": _adjacent(look=scaled),
-        "you give probabilities: the logits stand before the last softmax": (
-            lambda *case: softmax(adjacent(*case))
-        ),
-        "you give u, not the logits: the product with W is missing": (
-            lambda tables, *case: _adjacent(answer=lambda t: np.eye(t[0].shape[1]))(
-                tables, *case
-            )
+        "every hop looks as the first one does": partial(
+            _adjacent, which=lambda looks, k: looks[0]
         ),
     },
-    leading="memories question",
 )
-def adjacent(tables, memories, question):
-    """K hops with adjacent tying: B = A^1, A^(k+1) = C^k, and W^T = C^K.
+def adjacent(embed, looks, tables, memories, question):
+    """K hops with adjacent tying: B = A^1, A^(k+1) = C^k.
 
-    tables: a list of K + 1 arrays (V, d), A^1, C^1 = A^2, .. C^K; memories (..., N, V)
-    and question (..., V), word counts -> the logits W u^(K+1), (..., V).
+    embed(memories, table) -> (..., N, d), embed(question, table) -> (..., d); looks: K
+    functions, o = look(u, m, c); tables: K + 1 of them -> u at last, (..., d).
     """
-    u = question @ tables[0]
-    for k in range(len(tables) - 1):
-        _, o = hop(u, memories @ tables[k], memories @ tables[k + 1])
-        u = u + o
-    return u @ tables[-1].T
-
-
-def _recurrent(rng):
-    def case(K, V, d, N, leading=(), scale=0.5):
-        A, C, B, W = (scale * rng.normal(size=(V, d)) for _ in range(4))
-        return A, C, B, W, rng.normal(size=(d, d)), K, *_bags(rng, leading, N, V)
-
-    A = rng.normal(size=(4, 3))
-    return [
-        case(1, 5, 3, 4),
-        case(3, 6, 4, 5),
-        case(2, 4, 4, 4, leading=(4,)),
-        case(4, 5, 2, 3, leading=(2, 3)),
-        case(2, 4, 3, 3, scale=20.0),
-        (A, A, A, A, rng.normal(size=(3, 3)), 3, *_bags(rng, (2,), 3, 4)),
-    ]
-
-
-def _layerwise(step):
-    """The network with layer-wise tying, and another step(u, o, H, q) of u."""
-
-    def network(A, C, B, W, H, K, memories, question):
-        q = u = question @ B
-        for _ in range(K):
-            _, o = hop(u, memories @ A, memories @ C)
-            u = step(u, o, H, q)
-        return u @ W.T
-
-    return network
-
-
-def _given(change):
-    """The right network with other tables: change(A, C, B, W)."""
-    return lambda A, C, B, W, *rest: layerwise(*change(A, C, B, W), *rest)
-
-
-def _moved_before_each_hop(A, C, B, W, H, K, memories, question):
-    u = question @ B
-    for _ in range(K):
-        u = u @ H.T
-        _, o = hop(u, memories @ A, memories @ C)
-        u = u + o
-    return u @ W.T
-
-
-@exercise(
-    cases=_recurrent,
-    hints=[
-        "The memories and contents are the same in every hop: make them once.",
-        "H u, for a column u, is u @ H.T for rows.",
-        "K times: o from the hop, then u = u @ H.T + o. In the end u @ W.T.",
-    ],
-    mistakes={
-        "H lies on its side: H u, for a column, is u @ H.T for a row": _layerwise(
-            lambda u, o, H, q: u @ H + o
-        ),
-        "H multiplies the sum u + o; only u goes through it": _layerwise(
-            lambda u, o, H, q: (u + o) @ H.T
-        ),
-        "H multiplies what was found, not u": _layerwise(
-            lambda u, o, H, q: u + o @ H.T
-        ),
-        "H is missing": _layerwise(lambda u, o, H, q: u + o),
-        "the next hop asks with what was found alone": _layerwise(lambda u, o, H, q: o),
-        "H multiplies u before each hop looks: the hop asks with u, and H comes "
-        "with the update": _moved_before_each_hop,
-        "H always multiplies the question, not the u of the hop before": _layerwise(
-            lambda u, o, H, q: q @ H.T + o
-        ),
-        "the question has the table A; with this tying it has its own, B": _given(
-            lambda A, C, B, W: (A, C, A, W)
-        ),
-        "the answer has the table C; with this tying it has its own, W": _given(
-            lambda A, C, B, W: (A, C, B, C)
-        ),
-        "memories and contents have changed tables": _given(
-            lambda A, C, B, W: (C, A, B, W)
-        ),
-        "the contents have the table of the memories": _given(
-            lambda A, C, B, W: (A, A, B, W)
-        ),
-        "you give probabilities: the logits stand before the last softmax": (
-            lambda *case: softmax(layerwise(*case))
-        ),
-    },
-    leading="memories question",
-)
-def layerwise(A, C, B, W, H, K, memories, question):
-    """K hops with layer-wise tying: the same tables in each, and u <- H u + o.
-
-    A, C, B and W (V, d), H (d, d), the number K of hops; memories (..., N, V) and
-    question (..., V), word counts -> the logits W u^(K+1), (..., V).
-    """
-    u = question @ B
-    m, c = memories @ A, memories @ C
-    for _ in range(K):
-        _, o = hop(u, m, c)
-        u = u @ H.T + o
-    return u @ W.T
+    u = embed(question, tables[0])
+    for k, look in enumerate(looks):
+        m, c = embed(memories, tables[k]), embed(memories, tables[k + 1])
+        u = u + look(u, m, c)
+    return u
 
 
 def _turned(x):
     return np.swapaxes(x, -1, -2)
 
 
-@exercise(
+@recorded(
     cases=lambda rng: [
         normal(rng, (5, 3), (5, 3)),
         normal(rng, (4, 4), (4, 4)),
@@ -220,14 +134,13 @@ def _turned(x):
         normal(rng, (3, 3, 3), (3, 3, 3)),
         normal(rng, (1, 4), (1, 4)),
         (1e6 * rng.normal(size=(3, 2)), 1e-6 * rng.normal(size=(3, 2))),
-        (rng.integers(3, size=(4, 3)), rng.integers(3, size=(4, 3))),
     ],
     hints=[
         "Write the sum out: o = sum_i (u . m_i) c_i. Entry l of o is a sum over i and "
         "k of u_k m_ik c_il. What stands between u_k and o_l?",
         "G_kl = sum_i m_ik c_il: a sum over the memories of products of a memory and "
         "its content. A matrix product does that.",
-        "np.swapaxes(m, -1, -2) @ c",
+        "xp.swapaxes(m, -1, -2) @ c",
     ],
     mistakes={
         "your matrix lies on its side: u comes from the left, so memories make the "
@@ -259,9 +172,9 @@ def _turned(x):
     leading="m c",
     anysize="m",
 )
-def association(m, c):
+def association(xp, m, c):
     """A hop without its softmax as one matrix: sum_i (u . m_i) c_i = u G, for every u.
 
-    m and c (..., N, d) -> G (..., d, d).
+    xp: NumPy or the tape's primitives; m and c (..., N, d) -> G (..., d, d).
     """
-    return np.swapaxes(m, -1, -2) @ c
+    return xp.swapaxes(m, -1, -2) @ c

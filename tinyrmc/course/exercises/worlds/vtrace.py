@@ -1,4 +1,4 @@
-"""Chapter 21: V-trace, what to learn from the actions of an older policy."""
+"""Chapter 22: V-trace, what to learn from the actions of an older policy."""
 
 from __future__ import annotations
 
@@ -90,6 +90,10 @@ def _scan(rho=_cut, c=_cut, ratio=np.exp, less_value=1, trace=np.multiply):
         "is the one that learns": _scan(_one, _one),
         "you keep the ratios from falling below 1, not from rising above it": _scan(
             *2 * [lambda rhos: np.maximum(rhos, 1)]
+        ),
+        "you hand on what comes later with the ratio of the next step; it needs that "
+        "of its own step, c[t]": _scan(
+            trace=lambda g, c: g * np.concatenate([c[1:], np.ones_like(c[:1])])
         ),
         "you take the logarithms for the ratios": _scan(ratio=_as_it_is),
         "you do not discount what you hand on, and it goes over ends": _scan(

@@ -2,82 +2,86 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
+from tinyrmc import Tape
+from tinyrmc import primitives as p
+
 from ..exercise import exercise
+from ..used import used
 
 
-def _sizes(rng):
-    return [(4, 6), (6, 4), (5, 5), (1, 3), (3, 1), (1, 1), (2, 20), (11, 50)]
+def _bags(rng):
+    def case(*lead, J=4, V=6, d=5):
+        words = rng.integers(V, size=(*lead, J))
+        hot = np.eye(V)[words]  # (..., J, V)
+        place = np.arange(1, J + 1)[:, None] / J - 0.5
+        return hot.sum(axis=-2), (place * hot).sum(axis=-2), rng.normal(size=(V, d))
+
+    return [
+        case(),
+        case(3, J=5, V=5, d=5),
+        case(2, 3, J=2, V=7, d=4),
+        case(J=1, d=1),
+        case(4, J=7, V=3, d=20),
+        case(J=3, V=4, d=4),
+    ]
 
 
-def _grid(J, d, first_word=1, first_unit=1):
-    """j as a column and k as a row, counted from these."""
-    j = np.arange(J)[:, None] + first_word
-    return j, np.arange(d) + first_unit
+def _on_the_tape(answer, once, weighted, table):
+    """What is remembered, and the gradient of the sum of its squares."""
+    with Tape() as tape:
+        rows = tape.watch(table)
+        found = answer(once, weighted, rows)
+        loss = p.sum(p.square(found))
+    return found.data.copy(), tape.gradient(loss, rows).copy()
 
 
-def _formula(j, k, J, d):
-    return (1 - j / J) - (k / d) * (1 - 2 * j / J)
+def _encoded(
+    once, weighted, table, constant=0.5, factor=lambda k, d: 2 * (k / d - 0.5)
+):
+    d = table.shape[-1]
+    along = factor(np.arange(1, d + 1), d)
+    return constant * (once @ table) + along * (weighted @ table)
 
 
-def _with(make):
-    """make(j, k, J, d), counted from 1, as an answer."""
-    return lambda J, d: make(*_grid(J, d), J, d) + np.zeros((J, d))
-
-
-def _counted_from(word, unit):
-    return lambda J, d: _formula(*_grid(J, d, word, unit), J, d)
-
-
-def _centred(j, k, J, d):
-    return 1 + 4 * (k - (d + 1) / 2) * (j - (J + 1) / 2) / (d * J)
-
-
-@exercise(
-    cases=_sizes,
+@used(
+    _on_the_tape,
+    cases=_bags,
     hints=[
-        "Make j a column, np.arange(1, J + 1)[:, None], and k a row, "
-        "np.arange(1, d + 1). Broadcasting does the rest.",
-        "Mind the brackets: from (1 - j / J) you subtract the product of (k / d) and "
-        "(1 - 2 * j / J).",
+        "Multiply l out and sort by j: a constant, and something times j / J. Then "
+        "write j / J as (j / J - 1/2) + 1/2.",
+        "l_kj = 1/2 + 2 (k / d - 1/2) (j / J - 1/2). The first part is half a bag, "
+        "once @ table; the second is a factor for each unit, times weighted @ table.",
+        "k = np.arange(1, d + 1); 0.5 * (once @ table) + 2 * (k / d - 0.5) * "
+        "(weighted @ table).",
     ],
     mistakes={
-        "you count the words from 0; the paper counts from 1": _counted_from(0, 1),
-        "you count the units from 0; the paper counts from 1": _counted_from(1, 0),
-        "you count both words and units from 0; the paper counts from 1": _counted_from(
-            0, 0
+        "the constant is a half, not 1": partial(_encoded, constant=1.0),
+        "the constant is missing": partial(_encoded, constant=0.0),
+        "the factor 2 is missing": partial(_encoded, factor=lambda k, d: k / d - 0.5),
+        "you count the units from 0; the paper counts from 1": partial(
+            _encoded, factor=lambda k, d: 2 * ((k - 1) / d - 0.5)
         ),
-        "your matrix lies on its side: a row for each word, please": (
-            lambda J, d: position_encoding(J, d).T
-        ),
-        "you add the second product; it is subtracted": _with(
-            lambda j, k, J, d: (1 - j / J) + (k / d) * (1 - 2 * j / J)
-        ),
-        "the 2 in the last bracket is missing": _with(
-            lambda j, k, J, d: (1 - j / J) - (k / d) * (1 - j / J)
-        ),
-        "the last bracket is missing: (1 - 2j/J) is multiplied as a whole": _with(
-            lambda j, k, J, d: (1 - j / J) - k / d - 2 * j / J
-        ),
-        "J and d have changed places below the fractions": _with(
-            lambda j, k, J, d: (1 - j / d) - (k / J) * (1 - 2 * j / d)
-        ),
-        "you divide without a remainder: // gives whole numbers": _with(
-            lambda j, k, J, d: (1 - j // J) - (k // d) * (1 - 2 * j // J)
-        ),
-        "you write what the authors' program has, not what the paper prints": _with(
-            _centred
+        "your factor has the wrong sign: the last units listen to the end of a "
+        "sentence": partial(_encoded, factor=lambda k, d: -2 * (k / d - 0.5)),
+        "your factor does not depend on the unit": partial(
+            _encoded, factor=lambda k, d: np.ones(d)
         ),
     },
 )
-def position_encoding(J, d):
-    """l_kj = (1 - j/J) - (k/d) (1 - 2j/J), for word j of J and unit k of d.
+def remembered(once, weighted, table):
+    """Sentences with position encoding, from two counts of their words.
 
-    Both are counted from 1 -> (J, d), row j for word j.
+    once (..., V) counts each word, weighted (..., V) counts word j of J as j/J - 1/2;
+    table (V, d), on the tape -> sum_j l_j * table[word j], (..., d), with
+    l_kj = (1 - j/J) - (k/d) (1 - 2j/J), both counted from 1.
     """
-    j, k = np.arange(1, J + 1)[:, None], np.arange(1, d + 1)
-    return (1 - j / J) - (k / d) * (1 - 2 * j / J)
+    d = table.shape[-1]
+    k = np.arange(1, d + 1)
+    return 0.5 * (once @ table) + 2 * (k / d - 0.5) * (weighted @ table)
 
 
 def _stories(rng):

@@ -1,0 +1,118 @@
+"""Chapter 17: one time through a text, window by window."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from tinyrmc import Tape, fused, optim
+from tinyrmc import primitives as p
+from tinyrmc.cores import LSTM
+
+from ..used import used
+from .network import LanguageModel, numbers_of
+
+
+def _run(answer, inputs, targets, rates, dropout):
+    """The losses, and the parameters afterwards, of a tiny network."""
+    core = LSTM(4, 4, seed=1)
+    model = LanguageModel(int(inputs.max()) + 1, core, dropout=dropout, seed=1)
+    for parameter in model.parameters():
+        parameter.data[...] *= 4  # so that a state matters
+    adam = optim.Adam(model.parameters())
+    losses = answer(model, adam, inputs, targets, rates, np.random.default_rng(2))
+    learnt = np.concatenate([each.data.ravel() for each in model.parameters()])
+    return losses, learnt.astype(float)
+
+
+def _lessons(rng):
+    def case(K, lanes, T, dropout=0.0):
+        ids = rng.permutation(np.arange(K * lanes * T + 1) % 6)
+        inputs, targets = (
+            ids[k : len(ids) - 1 + k].reshape(K, lanes, T) for k in (0, 1)
+        )
+        return inputs, targets, rng.uniform(0.01, 0.1, size=K), dropout
+
+    return [case(1, 2, 3), case(4, 2, 3), case(3, 1, 5), case(3, 3, 2, dropout=0.5)]
+
+
+def _epoch(
+    model,
+    adam,
+    inputs,
+    targets,
+    rates,
+    random,
+    *,
+    carried=numbers_of,
+    clears=True,
+    rate=lambda rates, k: rates[k],
+    drops=True,
+    total=p.mean,
+    norm=1.0,
+):
+    """The solution, with one piece replaced."""
+    state, losses = model.core.initial_state(inputs.shape[1]), []
+    for k, (x, y) in enumerate(zip(inputs, targets, strict=True)):
+        with Tape() as tape:
+            logits, state = model(x, state, random if drops else None)
+            loss = total(fused.softmax_cross_entropy(logits, y.reshape(-1)))
+        state = carried(state)
+        if state is None:
+            state = model.core.initial_state(inputs.shape[1])
+        if clears:
+            adam.zero_grad()
+        tape.backward(loss)
+        adam.step(learning_rate=rate(rates, k), max_norm=norm)
+        losses.append(float(loss.data))
+    return losses
+
+
+@used(
+    _run,
+    cases=_lessons,
+    tolerance=1e-4,  # float32
+    hints=[
+        "Before the loop: a fresh state, model.core.initial_state(lanes). In the loop: "
+        "`with Tape() as tape:` logits, the next state, and the loss.",
+        "logits are (B T, V), so the targets are y.reshape(-1). The loss is "
+        "primitives.mean(fused.softmax_cross_entropy(logits, y.reshape(-1))).",
+        "After the tape: state = numbers_of(state), adam.zero_grad(), "
+        "tape.backward(loss), adam.step(learning_rate=rate, max_norm=1.0).",
+    ],
+    mistakes={
+        "each window begins with a fresh state: carry it over": partial(
+            _epoch, carried=lambda state: None
+        ),
+        "the gradients of all steps add up: adam.zero_grad() is missing": partial(
+            _epoch, clears=False
+        ),
+        "every step has the first rate": partial(
+            _epoch, rate=lambda rates, k: rates[0]
+        ),
+        "nothing is dropped: hand `random` to the model": partial(_epoch, drops=False),
+        "your loss is the sum over a window; here it is the mean": partial(
+            _epoch, total=p.sum
+        ),
+        "nothing is clipped: max_norm=1.0": partial(_epoch, norm=None),
+    },
+)
+def one_epoch(model, adam, inputs, targets, rates, random):
+    """One time through all windows of a text, with a step of Adam after each.
+
+    model(ids (B, T), state, random) -> logits (B T, V), state; inputs and targets
+    (K, B, T), integers; rates (K,), that of each step -> the loss of each window, a
+    list. The state is carried from window to window; gradients are clipped at 1.
+    """
+    state, losses = model.core.initial_state(inputs.shape[1]), []
+    for x, y, rate in zip(inputs, targets, rates, strict=True):
+        with Tape() as tape:
+            logits, state = model(x, state, random)
+            loss = p.mean(fused.softmax_cross_entropy(logits, y.reshape(-1)))
+        state = numbers_of(state)
+        adam.zero_grad()
+        tape.backward(loss)
+        adam.step(learning_rate=rate, max_norm=1.0)
+        losses.append(float(loss.data))
+    return losses

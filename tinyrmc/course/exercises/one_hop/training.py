@@ -1,0 +1,122 @@
+"""Chapter 19: one time through all stories."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from tinyrmc import Parameter, Tape, fused, nn, optim
+from tinyrmc import primitives as p
+
+from ..used import used
+
+
+class _Linear(nn.Module):
+    """Two networks side by side: logits (2, B, 3) of arrays (B, 4) and (B,)."""
+
+    def __init__(self, seed):
+        weights = np.random.default_rng(seed).normal(size=(2, 4, 3))
+        self.weights = Parameter(weights)
+
+    def __call__(self, x, factor):
+        return (x * factor[:, None]) @ self.weights
+
+
+def _run(answer, inputs, targets, order, rate, seed):
+    """The losses and the weights afterwards."""
+    network = _Linear(seed)
+    sgd = optim.SGD(network.parameters())
+    losses = answer(network, sgd, inputs, targets, order, rate)
+    return losses, network.weights.data
+
+
+def _lessons(rng):
+    def case(S, size=None, rate=0.01, scale=1.0):
+        inputs = scale * rng.normal(size=(S, 4)), rng.uniform(0.5, 2, size=S)
+        order = rng.permutation(S)[:size]
+        return inputs, rng.integers(3, size=S), order, rate, int(rng.integers(99))
+
+    return [
+        case(32),
+        case(96, rate=0.003),
+        case(80),  # the last sixteen do not fill a batch
+        case(200, size=64),
+        case(32, scale=100.0),  # the gradient is longer than 40
+    ]
+
+
+def _learn(
+    network,
+    sgd,
+    inputs,
+    targets,
+    order,
+    rate,
+    *,
+    stop=31,
+    total=p.sum,
+    pick=lambda x, batch: x[batch],
+    clears=True,
+    norm=40.0,
+):
+    losses = []
+    for start in range(0, len(order) - stop, 32):
+        batch = order[start : start + 32]
+        with Tape() as tape:
+            z = network(*(x[batch] for x in inputs))
+            y = np.broadcast_to(pick(targets, batch), z.shape[:-1])
+            loss = total(fused.softmax_cross_entropy(z, y))
+        if clears:
+            sgd.zero_grad()
+        tape.backward(loss)
+        sgd.step(rate, max_norm=norm)
+        losses.append(float(loss.data))
+    return losses
+
+
+@used(
+    _run,
+    cases=_lessons,
+    tolerance=1e-6,
+    hints=[
+        "for start in range(0, len(order) - 31, 32): "
+        "batch = order[start : start + 32]. Then, on a tape, "
+        "z = network(*(x[batch] for x in inputs)).",
+        "All R copies have the same answers: np.broadcast_to(targets[batch], "
+        "z.shape[:-1]). The loss is the sum of fused.softmax_cross_entropy(z, y).",
+        "sgd.zero_grad(), tape.backward(loss), sgd.step(rate, max_norm=40.0).",
+    ],
+    mistakes={
+        "a batch that is not full comes, too: leave it out": partial(_learn, stop=0),
+        "your loss is the mean; here it is the sum, so the rate means something "
+        "else": partial(_learn, total=p.mean),
+        "inputs and answers come from different questions: targets[batch]": partial(
+            _learn, pick=lambda y, batch: y[: len(batch)]
+        ),
+        "the gradients of all batches add up: sgd.zero_grad() is missing": partial(
+            _learn, clears=False
+        ),
+        "nothing is clipped: max_norm=40.0": partial(_learn, norm=None),
+    },
+)
+def learn_stories(network, sgd, inputs, targets, order, rate):
+    """One time through the questions in `order`, in batches of 32.
+
+    network(*inputs of a batch) -> logits (R, B, V) of R copies; inputs a tuple of
+    arrays (S, ...), targets (S,); order, numbers of questions. What does not fill a
+    batch is left out. The loss is the sum over copies and questions; gradients are
+    clipped at 40 -> the loss of each batch, a list.
+    """
+    losses = []
+    for start in range(0, len(order) - 31, 32):
+        batch = order[start : start + 32]
+        with Tape() as tape:
+            z = network(*(x[batch] for x in inputs))
+            y = np.broadcast_to(targets[batch], z.shape[:-1])
+            loss = p.sum(fused.softmax_cross_entropy(z, y))
+        sgd.zero_grad()
+        tape.backward(loss)
+        sgd.step(rate, max_norm=40.0)
+        losses.append(float(loss.data))
+    return losses

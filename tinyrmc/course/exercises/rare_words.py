@@ -1,0 +1,336 @@
+"""Chapter 18: Kneser and Ney's counts, one table for two uses, large vocabularies."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from .attention import softmax
+from .derived import by_complex_step, log_shares
+from .exercise import exercise, normal
+
+# --- Kneser and Ney -------------------------------------------------------------------
+
+
+def _texts(rng):
+    return [
+        (rng.integers(5, size=60), 5, 0.5),
+        (rng.integers(4, size=12), 4, 0.75),
+        (np.array([0, 1, 2, 1, 2, 1, 2, 3, 0]), 4, 0.5),  # 2 comes after 1 alone
+        (rng.integers(3, size=200), 6, 0.9),  # three words never occur
+        (np.array([2, 0]), 3, 0.1),  # a single pair
+        (rng.integers(7, size=300), 7, 0.0),  # nothing is taken off
+    ]
+
+
+def _pairs(ids, V):
+    counts = np.zeros((V, V))
+    np.add.at(counts, (ids[:-1], ids[1:]), 1)
+    return counts
+
+
+def _interpolated(
+    ids,
+    V,
+    discount,
+    *,
+    low=lambda counts: (counts > 0).sum(axis=0),
+    saved=lambda counts, D: D * (counts > 0).sum(axis=1),
+    cut=lambda counts, D: np.maximum(counts - D, 0),
+):
+    """The solution, with one piece replaced."""
+    counts = _pairs(ids, V)
+    fallback = low(counts) / low(counts).sum()
+    total = counts.sum(axis=1, keepdims=True)
+    rest = saved(counts, discount)[:, None] * fallback
+    shares = (cut(counts, discount) + rest) / np.maximum(total, 1)
+    return np.where(total > 0, shares, fallback)
+
+
+def _nothing_for_the_rest(ids, V, discount):
+    counts = _pairs(ids, V)
+    return kneser_ney(ids, V, discount) * (counts.sum(axis=1, keepdims=True) > 0)
+
+
+@exercise(
+    cases=_texts,
+    hints=[
+        "From each count that is not 0 you take D. So row a saves D times the number "
+        "of different words after a, and this share of the row goes to the fallback.",
+        "Multiply p(b | a) by how often a is followed by anything, add up over a, and "
+        "set that equal to how often b comes after anything. Solve for the fallback.",
+        "The fallback of b is in proportion to the number of different words before b: "
+        "(counts > 0).sum(axis=0), divided by its sum.",
+        "A row without counts is the fallback itself.",
+    ],
+    mistakes={
+        "your fallback is the unigram: a word counts as often as it came, not after "
+        "how many different words": partial(_interpolated, low=lambda c: c.sum(axis=0)),
+        "your fallback counts different words after b; count those before it": partial(
+            _interpolated, low=lambda c: (c > 0).sum(axis=1)
+        ),
+        "each row saves D once; it saves D for each different word after a": partial(
+            _interpolated, saved=lambda c, D: D * (c > 0).any(axis=1)
+        ),
+        "each row saves D for all V words; only counts that are not 0 lose it": partial(
+            _interpolated, saved=lambda c, D: D * np.full(len(c), len(c))
+        ),
+        "you do not take D off the counts": partial(
+            _interpolated, cut=lambda counts, D: counts
+        ),
+        "you take D off counts of 0, too, which become negative": partial(
+            _interpolated, cut=lambda counts, D: counts - D
+        ),
+        "what was never followed by anything has the fallback, not "
+        "zeros": _nothing_for_the_rest,
+    },
+)
+def kneser_ney(ids, V, discount):
+    """p(b | a) by counts from which a discount has gone to a fallback.
+
+    ids (n,), words below V; a discount D from 0 to below 1 -> (V, V), row a. The
+    fallback is such that over the whole text each word is expected as often as it came.
+    """
+    counts = np.zeros((V, V))
+    np.add.at(counts, (ids[:-1], ids[1:]), 1)
+    fallback = (counts > 0).sum(axis=0) / (counts > 0).sum()
+    total = counts.sum(axis=1, keepdims=True)
+    saved = discount * (counts > 0).sum(axis=1, keepdims=True)
+    shares = np.maximum(counts - discount, 0) + saved * fallback
+    return np.where(total > 0, shares / np.maximum(total, 1), fallback)
+
+
+# --- Word vectors ---------------------------------------------------------------------
+
+
+def _vectors(rng):
+    def case(V, d, word, count):
+        sizes = np.exp(rng.normal(size=(V, 1)))  # long ones have large products
+        return sizes * rng.normal(size=(V, d)), word, count
+
+    return [case(8, 3, 2, 3), case(30, 5, 0, 4), case(6, 6, 5, 2), case(9, 4, 1, 8)]
+
+
+def _closest(E, word, count, *, unit=True, itself=False, last=False, start=0):
+    size = np.linalg.norm(E, axis=1) if unit else np.ones(len(E))
+    match = E @ E[word] / size
+    if not itself:
+        match[word] = np.inf if last else -np.inf
+    order = np.argsort(match if last else -match)
+    return order[start : start + count]
+
+
+@exercise(
+    cases=_vectors,
+    hints=[
+        "The cosine: the dot product of two vectors, each divided by its length.",
+        "np.argsort(-cosine) has the nearest first. The word is nearest to itself; "
+        "leave it out.",
+    ],
+    mistakes={
+        "long vectors win: divide each by its length": partial(_closest, unit=False),
+        "the word itself is among them": partial(_closest, itself=True),
+        "you give those that are farthest": partial(_closest, last=True),
+        "you leave out the nearest, too": partial(_closest, start=1),
+        "you measure the distance, which depends on the vectors' lengths": (
+            lambda E, word, count: np.argsort(np.linalg.norm(E - E[word], axis=1))[
+                1 : count + 1
+            ]
+        ),
+    },
+)
+def nearest(E, word, count):
+    """The words whose vectors have the largest cosine with that of `word`.
+
+    E (V, d); without the word itself, the nearest first -> (count,) integers.
+    """
+    unit = E / np.linalg.norm(E, axis=1, keepdims=True)
+    cosine = unit @ unit[word]
+    cosine[word] = -np.inf
+    return np.argsort(-cosine)[:count]
+
+
+def _both_uses(rng):
+    def case(R, d, V):
+        return rng.integers(V, size=R), *normal(rng, (R, d), (R, d), (R, V))
+
+    return [
+        case(4, 3, 6),
+        case(9, 2, 4),  # some words are read twice
+        case(5, 5, 5),
+        (np.zeros(3, int), *normal(rng, (3, 2), (3, 2), (3, 4))),
+    ]
+
+
+def _both(E, ids, h):
+    """What is read from the table, and the logits that it makes."""
+    return E[ids], h @ E.T
+
+
+def _by_steps(ids, dx, h, dz):
+    E = np.zeros((dz.shape[1], h.shape[1]))
+    return by_complex_step(_both, "E", outputs=2)(dx, dz, E, ids, h)
+
+
+def _read_once(ids, dx, h, dz):
+    found = dz.T @ h
+    found[ids] += dx
+    return found
+
+
+def _looked_up_alone(ids, dx, h, dz):
+    found = np.zeros((dz.shape[1], dx.shape[1]))
+    np.add.at(found, ids, dx)
+    return found
+
+
+@exercise(
+    cases=_both_uses,
+    hints=[
+        "What is used twice is paid twice. As E' it is a factor of z = h E'.T: its "
+        "gradient is dz.T @ h.",
+        "As E, row w was read wherever ids is w: it gets the sum of these rows of dx.",
+        "gradient[ids] += dx adds once for each different word. np.add.at(gradient, "
+        "ids, dx) adds for each place.",
+    ],
+    mistakes={
+        "a word that was read twice is paid once: x[ids] += adds once for each "
+        "different word": _read_once,
+        "only what was read pays; the table makes the logits, too": _looked_up_alone,
+        "only the logits pay; the table is read, too": lambda ids, dx, h, dz: dz.T @ h,
+        "the two gradients are averaged; they add up": (
+            lambda *case: tied_vjp(*case) / 2
+        ),
+    },
+    exact=_by_steps,
+)
+def tied_vjp(ids, dx, h, dz):
+    """The gradient of a table E that is read, x = E[ids], and makes logits, z = h E.T.
+
+    ids (R,); dx (R, d) that of x, dz (R, V) that of z; h (R, d) -> (V, d).
+    """
+    gradient = dz.T @ h
+    np.add.at(gradient, ids, dx)
+    return gradient
+
+
+# --- Large vocabularies ---------------------------------------------------------------
+
+
+def _logits(rng):
+    def case(*lead, k=3, rest=5, scale=1.0):
+        head = scale * rng.normal(size=(*lead, k + 1))
+        return head, scale * rng.normal(size=(*lead, rest))
+
+    return [
+        case(4),
+        case(3, k=2, rest=3),
+        case(2, k=1, rest=1),
+        case(2, scale=500.0),
+        (np.zeros((1, 4)), np.zeros((1, 2))),
+    ]
+
+
+def _two_levels(head, tail, *, rare=slice(-1, None), words=slice(-1), times=np.add):
+    first = log_shares(head)
+    parts = first[..., words], times(first[..., rare], log_shares(tail))
+    return np.concatenate(parts, axis=-1)
+
+
+def _one_softmax(head, tail):
+    return log_shares(np.concatenate([head[..., :-1], tail + head[..., -1:]], axis=-1))
+
+
+def _log_of_zero(head, tail):
+    first = softmax(head)
+    parts = first[..., :-1], first[..., -1:] * softmax(tail)
+    return np.log(np.concatenate(parts, axis=-1))
+
+
+@exercise(
+    cases=_logits,
+    hints=[
+        "A rare word: first the head must say `rare`, then the tail this word. The "
+        "probabilities multiply, so the logarithms add up.",
+        "ln softmax(z) = z - ln sum exp(z), with each row's largest logit taken off "
+        "first. You need it twice.",
+        "The head's last column is no word; it is added to all of the tail.",
+    ],
+    mistakes={
+        "your tail is not multiplied by the head's share for it": partial(
+            _two_levels, times=lambda rare, rest: rest
+        ),
+        "the logits are put into one softmax, which needs all of them": _one_softmax,
+        "`rare` is the head's last column, not its first": partial(
+            _two_levels, rare=slice(1), words=slice(1, None)
+        ),
+        "you take the logarithm of finished shares: where one is 0, it is "
+        "infinite": _log_of_zero,
+        "you give the probabilities, not their logarithms": (
+            lambda *case: np.exp(two_level(*case))
+        ),
+    },
+    leading="head tail",
+    anysize="head tail",
+)
+def two_level(head, tail):
+    """ln p of all words, where rare ones are chosen in two steps.
+
+    head (..., k + 1): logits of the k frequent words and, last, of "a rare one"; tail
+    (..., V - k): logits among the rare words -> (..., V), the frequent words first.
+    """
+
+    def logs(z):
+        z = z - z.max(axis=-1, keepdims=True)
+        return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
+
+    first = logs(head)
+    parts = [first[..., :-1], first[..., -1:] + logs(tail)]
+    return np.concatenate(parts, axis=-1)
+
+
+def _cost(counts, *, tail=lambda share, rest: share * rest, extra=1):
+    V, k = len(counts), np.arange(1, len(counts))
+    share = 1 - np.cumsum(counts)[:-1] / counts.sum()  # of what is rare
+    return k + extra + tail(share, V - k)
+
+
+def _zipf(rng):
+    counts = np.floor(2000 / np.arange(1, 301)) + rng.integers(3, size=300)
+    return [
+        (np.sort(counts)[::-1],),
+        (np.sort(rng.integers(1, 50, size=40))[::-1],),
+        (np.array([90, 5, 1, 1, 1, 1, 1]),),
+        (np.array([8, 1]),),
+        (np.full(12, 3),),
+    ]
+
+
+@exercise(
+    cases=_zipf,
+    hints=[
+        "With k words in the head: the head always takes k + 1 products, the tail "
+        "V - k more, but only for the share of the text that is rare.",
+        "np.cumsum(counts) says how much of the text the first k words cover. Make the "
+        "cost for all k from 1 to V - 1 at once, and take np.argmin.",
+    ],
+    mistakes={
+        "the tail is paid at every word; only rare ones need it": (
+            lambda counts: 1 + int(np.argmin(_cost(counts, tail=lambda s, r: r)))
+        ),
+        "you are one off: the first k is 1": lambda counts: int(
+            np.argmin(_cost(counts))
+        ),
+        "you give the cost, not the k": lambda counts: float(_cost(counts).min()),
+    },
+)
+def cheapest_head(counts):
+    """The k with the fewest products for each word of the text, on average.
+
+    counts (V,), of each word, falling. With k words in the head it takes k + 1 products
+    of a row with a row, and V - k more where the word is rare -> k, from 1 to V - 1.
+    """
+    V, k = len(counts), np.arange(1, len(counts))
+    rare = 1 - np.cumsum(counts)[:-1] / counts.sum()
+    return int(k[np.argmin(k + 1 + rare * (V - k))])
