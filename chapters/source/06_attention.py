@@ -193,8 +193,8 @@ ex.queries_for.check(queries_for)
 #
 # ## The way back
 #
-# *(Second track: you may skip to "It learns to look", and use ours.)* For one head of
-# one example,
+# *(Second track: you may skip to "It learns to look", and use ours.)* From here on $A$
+# is the matrix of shares. For one head of one example,
 #
 # $$S = \frac{Q K^\top}{\sqrt{d_k}}, \qquad A = \mathrm{softmax}(S), \qquad O = A V$$
 #
@@ -280,9 +280,9 @@ attention_vjp = ex.attention_vjp.yours(attention_vjp)
 #
 # ## It learns to look
 #
-# A small question. Five rows carry a letter from A to H and a number from 0 to 5. You
-# are asked for a letter, and the answer is the number at the *next* letter: asked for
-# C, look for D. Your attention and its derivative become one entry of your tape:
+# A small question. Five rows carry a weekday and a number from 0 to 5. You are asked
+# for a day, and the answer is the number at the *next* day: asked for Tuesday, look for
+# Wednesday. Your attention and its derivative become one entry of your tape:
 
 # %%
 LittleTape = course.little_tape()
@@ -301,17 +301,17 @@ def attend(Q, K, V):
 
 # %% tags=["hide-input"]
 # Draws questions, and makes the loss of a network
-LETTERS, NUMBERS, ROWS = 8, 6, 5
+DAYS, NUMBERS, ROWS = 7, 6, 5
 
 
 def draw(rng, count):
-    """Rows (count, 5, 14) and questions (count, 1, 14), and the numbers asked for."""
-    letters = rng.permuted(np.tile(np.arange(LETTERS), (count, 1)), axis=1)[:, :ROWS]
+    """Rows (count, 5, 13) and questions (count, 1, 13), and the numbers asked for."""
+    days = rng.permuted(np.tile(np.arange(DAYS), (count, 1)), axis=1)[:, :ROWS]
     numbers = rng.integers(NUMBERS, size=(count, ROWS))
-    asked = (letters[:, :1] - 1) % LETTERS  # the first row has the next letter
+    asked = (days[:, :1] - 1) % DAYS  # the first row has the next day
     blank = np.zeros((count, 1, NUMBERS))
-    rows = np.concatenate([np.eye(LETTERS)[letters], np.eye(NUMBERS)[numbers]], axis=2)
-    questions = np.concatenate([np.eye(LETTERS)[asked], blank], axis=2)
+    rows = np.concatenate([np.eye(DAYS)[days], np.eye(NUMBERS)[numbers]], axis=2)
+    questions = np.concatenate([np.eye(DAYS)[asked], blank], axis=2)
     return (rows, questions), numbers[:, 0]
 
 
@@ -355,10 +355,10 @@ def learnt(network, *shapes):
 #
 # Three networks learn it: with three matrices, with one for queries and keys, and with
 # none: $\mathrm{softmax}(q \, Z^\top) Z$, then a layer. **Write down first:** which of
-# them can find the *next* letter? (A guess is right one time in six.)
+# them can find the *next* day, all week? (A guess is right one time in six.)
 
 # %% tags=["hide-output"]
-D = LETTERS + NUMBERS
+D = DAYS + NUMBERS
 
 
 def three(weights, questions, rows):
@@ -381,9 +381,11 @@ print(f"one for queries and keys:  {learnt(one_for_both, looks, brings):.1%}")
 print(f"none before the attention: {learnt(none, brings):.1%}")
 
 # %% [markdown]
-# Without matrices a row fits best what is like itself. With one for both, the score is
-# *symmetric*: C fits D as well as D fits C. So B and D look alike to C. With $W^q$ and
-# $W^k$ the question may differ from the answer, and $W^v$ says what to bring home.
+# Without matrices a day fits itself best. With one for both, the score is *symmetric*:
+# Tuesday fits Wednesday as well as Wednesday fits Tuesday. For Wednesday to prefer
+# Thursday, that pair must fit better still, and so on from day to day: the week does
+# not close, and some day fails. With $W^q$ and $W^k$ a question may differ from its
+# answer, and $W^v$ says what to bring home.
 #
 # ## Heads
 #

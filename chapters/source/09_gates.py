@@ -3,7 +3,7 @@
 #
 # **Equations 3 to 6, section 3.3.** About 130 minutes, in three sittings. You need
 # chapter 7 (invariants), and chapters 3 and 5 for what you build. In this chapter $k$
-# is the gate that keeps, $w$ the one that writes, and $g$ a gradient.
+# is the gate that keeps, $w$ the one that writes, $g$ a gradient, and `p` the weights.
 #
 # Attention makes another memory $\widetilde M$ of the same size. You could take it as
 # the next memory. Chapter 7 showed where that leads: after a few steps all slots were
@@ -364,8 +364,8 @@ def update(f, i, m, c, forget_bias):
 
 
 # %%
-def lstm(xs, m, h, w, forget_bias):
-    """xs a list of Nodes (B, D), m and h Nodes (B, F), w a dict of Nodes: W_f (D, F),
+def lstm(xs, m, h, p, forget_bias):
+    """xs a list of Nodes (B, D), m and h Nodes (B, F), p a dict of Nodes: W_f (D, F),
     U_f (F, F), b_f (F,), and the same for i, o and j -> the last h, a Node (B, F).
     """
     ...
@@ -409,9 +409,9 @@ def keep_a_bit(forget_bias, T=50, seed=10):
     def slopes(weights, inputs, bits):
         tape = LittleTape()
         *nodes, readout = [tape.watch(w) for w in weights]
-        w = dict(zip(NAMES, nodes, strict=True))
+        p = dict(zip(NAMES, nodes, strict=True))
         m, h = (tape.watch(np.zeros((32, UNITS))) for _ in range(2))
-        z = lstm([tape.watch(x) for x in inputs], m, h, w, forget_bias) @ readout
+        z = lstm([tape.watch(x) for x in inputs], m, h, p, forget_bias) @ readout
         x = z.data - z.data.max(axis=1, keepdims=True)
         of_each = np.log(np.exp(x).sum(axis=1)) - x[np.arange(len(x)), bits]
 

@@ -305,16 +305,16 @@ plt.show()
 # ## In windows
 #
 # A text has a million steps, and nobody keeps a million states. So you cut it into
-# windows of $k$ steps: the state goes on from window to window, the gradient does not.
-# That is *truncated* back-propagation through time. (Here $k$ is a number of steps.)
+# windows of some steps: the state goes on from window to window, the gradient does not.
+# That is *truncated* back-propagation through time.
 #
-# **Exercise 3.** The gradient of the weights in windows that begin at steps 0, k,
-# 2k, ...
+# **Exercise 3.** The gradient of the weights in windows. They begin at steps 0,
+# `length`, 2 `length`, and so on; the last may be shorter.
 
 
 # %%
-def in_windows(step_vjp, xs, states, g, k):
-    """As through_time, and k, the steps of a window -> the gradient of the weights."""
+def in_windows(step_vjp, xs, states, g, length):
+    """As through_time, and the steps of a window -> the gradient of the weights."""
     ...
 
 
@@ -323,16 +323,17 @@ in_windows = ex.in_windows.yours(in_windows)
 
 # %% [markdown]
 # How wrong is it? Every step has a loss now. The cosine says how far the direction is
-# that of the whole gradient. **Write down first:** for which $k$ does it reach 0.9?
+# that of the whole gradient. **Write down first:** from how many steps on is it above
+# 0.9?
 
 # %% tags=["hide-output"]
 g = rng.normal(size=(40, B, N, F))
 states = states_of(xs, m, h, weights)
 *_, whole = through_time(backwards, xs, states, g)
-for k in (1, 2, 5, 10, 20, 40):
-    cut = in_windows(backwards, xs, states, g, k)
+for length in (1, 2, 5, 10, 20, 40):
+    cut = in_windows(backwards, xs, states, g, length)
     cosine = (cut * whole).sum() / np.linalg.norm(cut) / np.linalg.norm(whole)
-    print(f"windows of {k:2} steps: cosine {cosine:.2f}")
+    print(f"windows of {length:2} steps: cosine {cosine:.2f}")
 
 # %% [markdown]
 # A cut gradient does not see what an input is good for after its window has ended. What
@@ -360,6 +361,6 @@ print(f"in four, and ten more while they are needed: {14 * 2 * B * N * F:,}")
 
 # %% tags=["hide-cell"]
 # Answer 2
-# 0.73 to the power of k must be below 0.1.
-for k in (5, 7, 8, 10):
-    print(f"{k:2} steps: {0.73**k:.3f}")
+# 0.73 to the power of the steps must be below 0.1.
+for steps in (5, 7, 8, 10):
+    print(f"{steps:2} steps: {0.73**steps:.3f}")

@@ -320,6 +320,16 @@ def _attention_cases(rng):
         "you treat every share as if it stood alone, like a sigmoid": partial(
             _attention_gradients, softmax_vjp=lambda g, A: g * A * (1 - A)
         ),
+        "your sum in the softmax's vjp runs over the queries; it runs along each row "
+        "of shares, axis=-1": partial(
+            _attention_gradients,
+            softmax_vjp=lambda g, A: A * (g - (g * A).sum(axis=-2, keepdims=True)),
+        ),
+        "the sums in the softmax's vjp lose their axis: keepdims=True keeps "
+        "it": partial(
+            _attention_gradients,
+            softmax_vjp=lambda g, A: A * (g - (g * A).sum(axis=-1)),
+        ),
         "the gradient of V lacks a transpose: a value gets from all who looked at "
         "it, A^T g": _values_untransposed,
         "the gradient of K lacks a transpose: a key gets from "
@@ -395,6 +405,11 @@ def _x_is_added(M, x, W_q, W_k, W_v):
     return attention(M @ W_q, Z @ W_k, Z @ W_v)
 
 
+def _stacked_below(M, x, W_q, W_k, W_v):
+    Z = np.vstack([M, x])
+    return attention(M @ W_q, Z @ W_k, Z @ W_v)
+
+
 def _root_of_the_width(M, x, W_q, W_k, W_v):
     F, d_k = W_q.shape
     return encode(M, x, W_q * math.sqrt(d_k / F), W_k, W_v)
@@ -457,6 +472,8 @@ def _memories(*sizes):
         "you make queries with W_k and keys with W_q": (
             lambda M, x, W_q, W_k, W_v: encode_with_heads(M, x, W_k, W_q, W_v)
         ),
+        "you think of a single memory: with examples, x needs an axis for its row "
+        "after theirs": _joined(_side_by_side, _stacked_below),
         "you divide the scores by the square root of F, the width of a slot, not "
         "of d_k": _joined(_side_by_side, _root_of_the_width),
         "you put the heads' results below each other, not side by side": _joined(

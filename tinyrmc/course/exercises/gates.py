@@ -413,10 +413,10 @@ def update(f, i, m, c, forget_bias):
     return m.tape.record(y, (f, i, m, c), lambda g: gated_vjp(g, *of, forget_bias))
 
 
-def _on_a_tape(answer, xs, m, h, w, forget_bias):
+def _on_a_tape(answer, xs, m, h, p, forget_bias):
     """The last h, and the gradients of the mean of its square."""
     tape = LittleTape()
-    named = {name: tape.watch(each) for name, each in w.items()}
+    named = {name: tape.watch(each) for name, each in p.items()}
     first = tape.watch(m), tape.watch(h)
     nodes = [tape.watch(x) for x in xs]
     found = answer(nodes, *first, named, forget_bias)
@@ -428,12 +428,12 @@ def _on_a_tape(answer, xs, m, h, w, forget_bias):
 
 def _sequences(rng):
     def case(T, B, D, F, forget_bias=1.0):
-        w = {}
+        p = {}
         for gate in "fioj":
-            w[f"W_{gate}"], w[f"U_{gate}"] = normal(rng, (D, F), (F, F))
-            w[f"b_{gate}"] = rng.normal(size=F)
+            p[f"W_{gate}"], p[f"U_{gate}"] = normal(rng, (D, F), (F, F))
+            p[f"b_{gate}"] = rng.normal(size=F)
         xs, m, h = normal(rng, (T, B, D), (B, F), (B, F))
-        return [*xs], m, h, w, forget_bias
+        return [*xs], m, h, p, forget_bias
 
     return [
         case(3, 2, 3, 4),
@@ -446,7 +446,7 @@ def _lstm(
     xs,
     m,
     h,
-    w,
+    p,
     forget_bias,
     *,
     bend=lambda j: j.tanh(),
@@ -456,7 +456,7 @@ def _lstm(
 ):
     """The solution and, by its arguments, ways to get it wrong."""
     for x in xs:
-        f, i, o, j = (x @ w[f"W_{k}"] + h @ w[f"U_{k}"] + w[f"b_{k}"] for k in order)
+        f, i, o, j = (x @ p[f"W_{k}"] + h @ p[f"U_{k}"] + p[f"b_{k}"] for k in order)
         old, m = m, update(f, i, m, bend(j), forget_bias if bias else 0.0)
         h = show(o, m, old)
     return h
@@ -466,8 +466,8 @@ def _lstm(
     _on_a_tape,
     cases=_sequences,
     hints=[
-        'For each x: four pre-activations, such as x @ w["W_f"] + h @ w["U_f"] + '
-        'w["b_f"]. Then the new m, and from the new m the new h.',
+        'For each x: four pre-activations, such as x @ p["W_f"] + h @ p["U_f"] + '
+        'p["b_f"]. Then the new m, and from the new m the new h.',
         "update(f, i, m, j.tanh(), forget_bias) is the new m; squash(o) * m.tanh() is "
         "the new h.",
     ],
@@ -488,14 +488,14 @@ def _lstm(
         "you leave out the forget bias": partial(_lstm, bias=False),
     },
 )
-def lstm(xs, m, h, w, forget_bias):
+def lstm(xs, m, h, p, forget_bias):
     """An LSTM, which is one slot without attention, on the tape.
 
-    xs a list of Nodes (B, D), m and h Nodes (B, F), w a dict of Nodes: W_f (D, F),
+    xs a list of Nodes (B, D), m and h Nodes (B, F), p a dict of Nodes: W_f (D, F),
     U_f (F, F), b_f (F,), and the same for i, o and j -> the last h.
     """
     for x in xs:
-        f, i, o, j = (x @ w[f"W_{k}"] + h @ w[f"U_{k}"] + w[f"b_{k}"] for k in "fioj")
+        f, i, o, j = (x @ p[f"W_{k}"] + h @ p[f"U_{k}"] + p[f"b_{k}"] for k in "fioj")
         m = update(f, i, m, j.tanh(), forget_bias)
         h = squash(o) * m.tanh()
     return h

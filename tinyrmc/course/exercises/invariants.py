@@ -207,7 +207,8 @@ def attempt(function, *experiments):
 
 def _comes_out(experiment, A):
     """Whether an answer's experiment holds for a function."""
-    return "holds" if outcome(experiment, A) == "holds" else "fails"
+    found = "holds" if outcome(experiment, A) == "holds" else "fails"
+    return f"your experiment {found} for A"
 
 
 def _no_scale(A, Q, K, V):

@@ -295,6 +295,9 @@ def _stacked(layers):
         "you add up the biases; each goes through the layers after its own": (
             lambda layers: (_stacked(layers)[0], sum(b for _, b in layers))
         ),
+        "you melt the first two layers alone": (
+            lambda layers: _stacked(layers[:2]) if len(layers) > 1 else layers[0]
+        ),
         "the matrices stand the wrong way round: the first layer stands left": (
             lambda layers: (
                 functools.reduce(np.matmul, [W for W, _ in layers[::-1]]),

@@ -154,7 +154,12 @@ def _sigmoid(x):
 
 def _series(f, i, forget_bias, c):
     keep, take = _sigmoid(f + forget_bias), _sigmoid(i)
-    return take * c / (1 - keep) if keep < 1 else math.inf
+    return take * c / (1 - keep)
+
+
+def _with_numpy(f, i, forget_bias, c):
+    keep = 1 / (1 + np.exp(-f - forget_bias))
+    return c / (1 + np.exp(-i)) / (1 - keep)
 
 
 @exercise(
@@ -175,6 +180,8 @@ def _series(f, i, forget_bias, c):
     mistakes={
         "1 minus a gate that is nearly 1 has lost its digits: write it with "
         "exp": _series,
+        "1 minus a gate that is nearly 1 is 0, and you divide by it: write it with "
+        "exp": lambda *case: float(_with_numpy(*case)),
         "you leave out the forget bias": lambda f, i, b, c: settles(f, i, 0.0, c),
         "you divide by the forget gate, not by what it takes away": (
             lambda f, i, b, c: _sigmoid(i) * c / _sigmoid(f + b)

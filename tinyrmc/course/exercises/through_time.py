@@ -217,14 +217,16 @@ def through_time(step_vjp, xs, states, g):
     return g_m, g_h, total
 
 
-def _in_windows(step_vjp, xs, states, g, k, *, cut=lambda t, k: t % k == 0, total=sum):
+def _in_windows(
+    step_vjp, xs, states, g, length, *, cut=lambda t, length: t % length == 0, total=sum
+):
     """The solution and, by its arguments, ways to get it wrong."""
     g_m = g_h = np.zeros_like(g[0])
     pieces = []
     for t in reversed(range(len(xs))):
         g_m, g_h, g_w = step_vjp(xs[t], *states[t], g_m, g_h + g[t])
         pieces.append(g_w)
-        if cut(t, k):
+        if cut(t, length):
             g_m, g_h = np.zeros_like(g_m), np.zeros_like(g_h)
     return total(pieces)
 
@@ -232,13 +234,13 @@ def _in_windows(step_vjp, xs, states, g, k, *, cut=lambda t, k: t % k == 0, tota
 def _windows(rng):
     of = [(5, 2, 2), (4, 4, 4), (3, 3, 1), (12, 2, 5), (6, 3, 3)]
     cases = []
-    for T, F, k in of:
+    for T, F, length in of:
         w, (m, h) = rng.normal(size=(3, F)), rng.normal(size=(2, F))
         xs, states = rng.normal(size=(T, F)), []
         for x in xs:
             states.append((m, h))
             m, h = little_step(x, m, h, w)
-        cases.append((LittleVjp(w), xs, states, rng.normal(size=(T, F)), k))
+        cases.append((LittleVjp(w), xs, states, rng.normal(size=(T, F)), length))
     return cases
 
 
@@ -247,17 +249,22 @@ def _windows(rng):
     hints=[
         "It is the walk of through_time, but at some steps nothing is handed on to the "
         "step before.",
-        "The first step of a window has t % k == 0. What it would hand back becomes "
-        "zeros; what it says about the weights counts.",
+        "The first step of a window has t % length == 0. What it would hand back "
+        "becomes zeros; what it says about the weights counts.",
     ],
     mistakes={
-        "you cut nothing": partial(_in_windows, cut=lambda t, k: False),
-        "you cut one step late: windows begin at steps 0, k, 2 k": partial(
-            _in_windows, cut=lambda t, k: t % k == 1 % k
+        "you cut nothing": partial(_in_windows, cut=lambda t, length: False),
+        "you cut one step late: the first window begins at step 0": partial(
+            _in_windows, cut=lambda t, length: t % length == 1 % length
         ),
-        "your windows are counted from the end; they begin at steps 0, k, 2 k": (
-            lambda step_vjp, xs, states, g, k: _in_windows(
-                step_vjp, xs, states, g, k, cut=lambda t, k: (len(xs) - t) % k == 0
+        "your windows are counted from the end; the first begins at step 0": (
+            lambda step_vjp, xs, states, g, length: _in_windows(
+                step_vjp,
+                xs,
+                states,
+                g,
+                length,
+                cut=lambda t, length: (len(xs) - t) % length == 0,
             )
         ),
         "the weights keep what one step gives them, not the sum of all": partial(
@@ -265,15 +272,15 @@ def _windows(rng):
         ),
     },
 )
-def in_windows(step_vjp, xs, states, g, k):
-    """The gradient of the weights, where nothing goes back past steps 0, k, 2 k, ...
+def in_windows(step_vjp, xs, states, g, length):
+    """The gradient of the weights, where nothing goes back past a window's first step.
 
-    As `through_time`, with a window of k steps -> like the weights.
+    As `through_time`; windows of `length` steps begin at step 0 -> like the weights.
     """
     g_m, g_h, total = np.zeros_like(g[0]), np.zeros_like(g[0]), 0.0
     for t in reversed(range(len(xs))):
         g_m, g_h, g_w = step_vjp(xs[t], *states[t], g_m, g_h + g[t])
         total = total + g_w
-        if t % k == 0:  # the state that this window began with is taken as given
+        if t % length == 0:  # the state that this window began with is taken as given
             g_m, g_h = 0 * g_m, 0 * g_h
     return total
