@@ -76,7 +76,7 @@ gates = sigmoid(x)
 figure, panel = plt.subplots(figsize=(6.5, 3))
 panel.plot(x, gates, label="$\\sigma(x)$")
 slope = gates * (1 - gates)
-name = "its slope, $\\sigma(x)\\,(1 - \\sigma(x))$"
+name = "its slope"
 panel.plot(x, slope, "--", color="C1", label=name)
 places = {-4.0: (-72, 7), 0.0: (8, -4), 1.0: (8, -12), 4.0: (8, -12)}
 for at, place in places.items():

@@ -152,12 +152,7 @@ def _sigmoid(x):
     return 0.5 * (math.tanh(0.5 * x) + 1)
 
 
-def _series(f, i, forget_bias, c):
-    keep, take = _sigmoid(f + forget_bias), _sigmoid(i)
-    return take * c / (1 - keep)
-
-
-def _with_numpy(f, i, forget_bias, c):
+def _through_0(f, i, forget_bias, c):
     keep = 1 / (1 + np.exp(-f - forget_bias))
     return c / (1 + np.exp(-i)) / (1 - keep)
 
@@ -178,10 +173,8 @@ def _with_numpy(f, i, forget_bias, c):
         "1 / (1 - sigmoid(a)) = 1 + exp(a)",
     ],
     mistakes={
-        "1 minus a gate that is nearly 1 has lost its digits: write it with "
-        "exp": _series,
         "1 minus a gate that is nearly 1 is 0, and you divide by it: write it with "
-        "exp": lambda *case: float(_with_numpy(*case)),
+        "exp": _through_0,
         "you leave out the forget bias": lambda f, i, b, c: settles(f, i, 0.0, c),
         "you divide by the forget gate, not by what it takes away": (
             lambda f, i, b, c: _sigmoid(i) * c / _sigmoid(f + b)

@@ -117,16 +117,19 @@ class LittleVjp:
         return g * keep, by_f * w[0], np.stack([by_f * h, g * x, g_h * shown])
 
 
-def _sequences(rng):
-    def case(T, F, scale=1.0):
-        w, (m, h) = rng.normal(size=(3, F)), rng.normal(size=(2, F))
-        xs, states = rng.normal(size=(T, F)), []
-        for x in xs:
-            states.append((m, h))
-            m, h = little_step(x, m, h, w)
-        return LittleVjp(w), xs, states, scale * rng.normal(size=(T, F))
+def _sequence(rng, T, F, scale=1.0):
+    """A step's vjp, inputs, the states before them and gradients of what is shown."""
+    w, (m, h) = rng.normal(size=(3, F)), rng.normal(size=(2, F))
+    xs, states = rng.normal(size=(T, F)), []
+    for x in xs:
+        states.append((m, h))
+        m, h = little_step(x, m, h, w)
+    return LittleVjp(w), xs, states, scale * rng.normal(size=(T, F))
 
-    return [case(3, 2), case(4, 4), case(1, 3), case(30, 2), case(5, 3, scale=1e3)]
+
+def _sequences(rng):
+    of = (3, 2), (4, 4), (1, 3), (30, 2), (5, 3, 1e3)
+    return [_sequence(rng, *each) for each in of]
 
 
 def _unrolled(xs, m, h, w):
@@ -232,16 +235,8 @@ def _in_windows(
 
 
 def _windows(rng):
-    of = [(5, 2, 2), (4, 4, 4), (3, 3, 1), (12, 2, 5), (6, 3, 3)]
-    cases = []
-    for T, F, length in of:
-        w, (m, h) = rng.normal(size=(3, F)), rng.normal(size=(2, F))
-        xs, states = rng.normal(size=(T, F)), []
-        for x in xs:
-            states.append((m, h))
-            m, h = little_step(x, m, h, w)
-        cases.append((LittleVjp(w), xs, states, rng.normal(size=(T, F)), length))
-    return cases
+    of = (5, 2, 2), (4, 4, 4), (3, 3, 1), (12, 2, 5), (6, 3, 3)
+    return [(*_sequence(rng, T, F), length) for T, F, length in of]
 
 
 @exercise(
