@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import alive, soon
 
+from tinyrmc.training import workers as module
 from tinyrmc.training.pieces import pieces_of
 from tinyrmc.training.workers import (
     CAN_FORK,
@@ -245,3 +246,16 @@ def test_a_program_that_forgets_to_close_its_workers_ends_all_the_same():
         )
         assert "multiprocessing" not in done.stderr
         assert done.returncode == (0 if ending == "pass" else -signal.SIGINT)
+
+
+@forks
+def test_a_process_that_is_forked_while_workers_begin_can_begin_its_own():
+    with module._lock:  # as another thread holds it
+        child = os.fork()
+        if not child:
+            signal.alarm(10)  # ends a child that waits
+            own = Workers(2, lambda worker, request: worker, processes=True)
+            done = own.run(1) == [0, 1]
+            own.close()
+            os._exit(0 if done else 1)
+        assert os.waitpid(child, 0)[1] == 0

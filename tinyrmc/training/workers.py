@@ -243,6 +243,16 @@ _children: weakref.WeakSet[Child] = weakref.WeakSet()
 _lock = threading.Lock()
 
 
+def _after_fork() -> None:
+    """In a forked process nobody holds the lock, whoever held it before."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 class Child:
     """A process that answers requests, one after the other, until it is closed.
 
