@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-YES, PARTLY, NO = "🟩", "🟨", "🟥"
+# The website colours them.
+YES, PARTLY, NO = (
+    f'<span class="{name}">{mark}</span>'
+    for name, mark in (("reached", "✔"), ("smaller", "◐"), ("missed", "✘"))
+)
 
 
 class Claim(NamedTuple):

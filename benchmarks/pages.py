@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import report
-from claims import CLAIMS, FRONT
+from claims import CLAIMS, FRONT, PARTLY, YES
 
 from tinyrmc.results import tables
 from tinyrmc.results.text import duration, number
@@ -36,7 +36,7 @@ from tinyrmc.training.discovery import load_task
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 TRIALS = ("_rates", "_trials", "_variations")  # ends of files of what was only tried
-REACHED, SMALLER, NOT_RUN = "🟩", "🟨", "⬜"
+NOT_RUN = '<span class="not-run">○</span>'
 RENAMED = {"rungs": "stages", "rung_shares": "stage_shares"}  # in older summaries
 
 Group = dict[str, Any]
@@ -161,7 +161,7 @@ def paper(task: str, *only: str) -> str:
             group, metric = ours[cell]
             shown = f"**{spread(group, metric)}**, {seeds(group)}"
             if told:
-                mark = REACHED if reaches(group, metric, told) else SMALLER
+                mark = YES if reaches(group, metric, told) else PARTLY
                 shown = f"{mark} {told}<br>{shown}"
         rows.setdefault(row, {})[column] = shown
     columns = dict.fromkeys(column for cells in rows.values() for column in cells)
