@@ -12,6 +12,7 @@ import weakref
 
 import numpy as np
 import pytest
+from samplers import overlap
 
 from tinyrmc import Parameter, Tape, Tensor, fused, nn, optim
 from tinyrmc import primitives as p
@@ -87,7 +88,7 @@ def test_nobody_writes_into_what_somebody_else_holds(xp):
     assert a.tolist() == [16.0, 16.0]
     assert b.tolist() == [8.0, 8.0]
     a, b = gradient(xp, lambda a, b: p.sum(a + b), xp.zeros(2), xp.zeros(2))
-    assert not xp.shares_memory(a, b)
+    assert not overlap(a, b)
     (a,) = gradient(xp, lambda x: p.sum(x) + p.sum(x) + p.sum(x), xp.zeros(3))
     assert a.tolist() == [3.0] * 3
 
@@ -263,7 +264,7 @@ def test_a_copied_parameter_is_another_one(xp):
         weight.grad[...] = 5
         other = copied(weight)
         assert other.id != weight.id and not other.grad.any()
-        assert not xp.shares_memory(other.data, weight.data)
+        assert not overlap(other.data, weight.data)
         weight.grad[...] = 0
         with Tape() as tape:
             loss = p.sum(weight * 2.0 + other * 3.0)
@@ -374,12 +375,17 @@ def test_saved_arrays_die_in_backward(xp, no_collector):
 
 def test_nothing_is_left_for_the_garbage_collector(xp, no_collector):
     weight = Parameter(xp.ones((4, 4)))
-    for _ in range(5):
+
+    def step():
         with Tape() as tape:
             rows = p.unstack(fused.linear(xp.ones((3, 4)), weight, relu=True))
             loss = p.sum(p.concatenate(list(rows)) * 2.0)
         tape.backward(loss)
-        del tape, rows, loss
+
+    step()
+    gc.collect()  # CuPy compiles at first use, and leaves cycles of its own
+    for _ in range(5):
+        step()
     with Tape() as tape:  # and a tape that nobody consumed
         p.sum(weight * 2.0)
     del tape

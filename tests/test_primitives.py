@@ -23,12 +23,13 @@ from samplers import (
     gradients,
     normal,
     output_weights,
+    overlap,
 )
 
 from tinyrmc import fused, primitives
 from tinyrmc.autograd.engine import TABLE, Tape
 from tinyrmc.autograd.gradients import DeferredMatmul
-from tinyrmc.backend import to_host
+from tinyrmc.backend import compiles, to_host
 from tinyrmc.fused import table
 
 EVERY = [case for cases in CASES.values() for case in cases]
@@ -96,7 +97,8 @@ def test_values_and_gradients_whatever_the_layout(layout, xp=np):
     """The gradient is that of the complex step, the value that of a plain array."""
     for seed, case in enumerate(EVERY):
         there = case.map(xp.asarray).map(LAYOUTS[layout])
-        check_gradient(there, seed)
+        if case.name != "power" or not compiles(xp):  # by logarithms in CuPy's complex
+            check_gradient(there, seed)
         for output, plain in zip(as_tuple(there()), as_tuple(case()), strict=True):
             close(output, plain.data, case)
 
@@ -169,7 +171,7 @@ def test_gradients_belong_to_the_caller_and_nothing_is_mutated(xp, monkeypatch):
             assert all(xp.array_equal(array, before) for array, before in seen), case
             for k, gradient in enumerate(found):
                 others = [*(a for a, _ in seen), *found[:k]]
-                assert not any(xp.shares_memory(gradient, a) for a in others), case
+                assert not any(overlap(gradient, a) for a in others), case
                 assert type(gradient) is xp.ndarray
                 gradient += 1  # nor is it read-only
 
