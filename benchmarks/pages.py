@@ -107,9 +107,11 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 def runs(*names: str) -> str:
     """A row for each group of runs and each metric that has floors."""
-    head = "`python -m tinyrmc.train`", "measured", "ours", "seeds", "paper", "floors"
-    rows: list[tuple[str, ...]] = [(*head, "parameters", "time of one")]
-    for group in (group for name in names for group in read(name)["groups"]):
+    every = [group for name in names for group in read(name)["groups"]]
+    (task,) = {group["task"] for group in every}
+    head = f"`train {task}`", "measured", "ours", "seeds", "paper", "floors"
+    rows: list[tuple[str, ...]] = [(*head, "parameters", "time")]
+    for group in every:
         metrics = [metric for metric in group["references"] if metric in group["mean"]]
         tested = [metric for metric in metrics if metric.startswith("test")]
         for metric in tested or metrics or [group["result"]]:
@@ -117,7 +119,7 @@ def runs(*names: str) -> str:
             time = duration(statistics.fmean(run["seconds"] for run in group["runs"]))
             rows.append(
                 (
-                    f"`{group['task']} {group['label']}`" if first else "",
+                    f"`{group['label']}`" if first else "",
                     metric.removeprefix("test_").replace("_", " "),
                     spread(group, metric),
                     tables.ranges(run["seed"] for run in group["runs"])
