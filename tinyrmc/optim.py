@@ -18,6 +18,7 @@ import numpy as np
 from .autograd.engine import Parameter
 from .backend import Array, compiles, joined, kernels, matching, namespace, row_dots
 from .errors import is_integer, is_number
+from .fused.bodies import running
 
 # numbers of which an update makes its dozen passes at a time, for the processor's cache
 PART = 1 << 15
@@ -373,6 +374,11 @@ class Adam(Optimizer):
         correction = xp.sqrt(unbiased(self.beta2))
         rate = rate * correction / unbiased(self.beta1)
         epsilon = self.epsilon * correction
+        if compiled := running(self.data):
+            decays = keep_m, keep_v, 1 - self.beta1, 1 - self.beta2
+            numbers = map(float, (*decays, rate, epsilon))
+            compiled.adam(self.data, self.gradient, *moments, *numbers)
+            return
         for scratch, data, g, m, v in self._in_parts(*moments):
             m *= keep_m  # m = beta1 m + (1 - beta1) g
             xp.multiply(g, 1 - self.beta1, out=scratch)

@@ -339,13 +339,13 @@ class Primitive:
         return tuple(tensors) if several else tensors[0]
 
     def override(self, xp: ModuleType, arrays: list, static: dict) -> Any:
-        """Whose `forward` and `rule` serve a call that is not NumPy's: see `Fused`."""
+        """Whose `forward` and `rule` serve this call: see `Fused`."""
         return self
 
     def _run(self, xp: ModuleType, dtype, arrays: list, static: dict) -> tuple:
         """(rules, out, saved): what the forward rule answers, and whose rule it is."""
         try:
-            rules = self if xp is np else self.override(xp, arrays, static)
+            rules = self.override(xp, arrays, static)
             out, saved = rules.forward(xp, *arrays, **static)
         except guards.WORDED as error:
             rules, out, saved = guards.again(self, error, xp, arrays, static)

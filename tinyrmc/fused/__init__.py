@@ -24,6 +24,7 @@ the other:
 """
 
 from .addressing import content_weights, erase_and_write, temporal_links
+from .bodies import bodies, use_compiled
 from .convolution import conv2d
 from .hops import memory_hop, sliding_hop
 from .layers import embedding, layer_norm, linear
@@ -35,6 +36,7 @@ from .table import Fused, fused, is_plain, plain
 __all__ = [
     "Fused",
     "attention",
+    "bodies",
     "categorical",
     "content_weights",
     "conv2d",
@@ -53,4 +55,5 @@ __all__ = [
     "sliding_hop",
     "softmax_cross_entropy",
     "temporal_links",
+    "use_compiled",
 ]

@@ -54,10 +54,7 @@ def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trac
     the others of the row still sum to 1. A row that may attend to nothing is an error
     on NumPy; on a GPU, where looking would make the host wait, it is NaN.
     """
-    q, k, v = _heads(xp, qkv, num_heads, key_size)
-    if num_queries is not None and not 1 <= num_queries <= qkv.shape[1]:
-        raise ValueError(f"{num_queries} queries of {qkv.shape[1]} rows")
-    q = q[:, :, :num_queries]
+    q, k, v = asking(xp, qkv, num_heads, key_size, num_queries)
     weights = gemm(q, xp.swapaxes(k, -1, -2))  # (B, H, Q, R)
     weights *= 1 / math.sqrt(key_size)
     if mask is not None:
@@ -73,23 +70,42 @@ def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trac
     weights /= gemm(weights, xp.ones(weights.shape[-1], weights.dtype))[..., None]
     if trace is not None:
         trace["attention"] = readonly(xp, weights)  # backward needs them as they are
-    shape = qkv.shape[0], q.shape[2], num_heads, v.shape[-1]  # (B, Q, H, V)
-    out = xp.empty(shape, weights.dtype)
+    return heard(xp, weights, v), (qkv, weights, num_heads, key_size)
+
+
+def asking(xp, qkv, num_heads, key_size, num_queries):
+    """q, k and v as from `_heads`, but q of the first rows alone."""
+    q, k, v = _heads(xp, qkv, num_heads, key_size)
+    if num_queries is not None and not 1 <= num_queries <= qkv.shape[1]:
+        raise ValueError(f"{num_queries} queries of {qkv.shape[1]} rows")
+    return q[:, :, :num_queries], k, v
+
+
+def heard(xp, weights, v):
+    """weights v, the heads side by side: (B, H, Q, R), (B, H, R, V) -> (B, Q, H V)."""
+    batch, num_heads, queries, _ = weights.shape
+    out = xp.empty((batch, queries, num_heads, v.shape[-1]), weights.dtype)
     gemm(weights, v, out=xp.swapaxes(out, 1, 2))
-    out = out.reshape(*shape[:2], num_heads * shape[3])
-    return out, (qkv, weights, num_heads, key_size)
+    return out.reshape(batch, queries, num_heads * v.shape[-1])
+
+
+def _softmax_backward(xp, gw, weights, scale):
+    """The gradient of the scores before their scale, in place of the weights' own."""
+    gw -= row_dots(gw, weights)[..., None]
+    gw *= weights
+    gw *= scale
 
 
 @attention.vjp
-def attention_vjp(xp, needs, g, qkv, weights, num_heads, key_size):
+def attention_vjp(
+    xp, needs, g, qkv, weights, num_heads, key_size, backward=_softmax_backward
+):
     q, k, v = _heads(xp, qkv, num_heads, key_size)
     queries = weights.shape[2]
     g = g.reshape(*g.shape[:2], num_heads, v.shape[-1])
     g = xp.swapaxes(g, 1, 2)  # (B, H, Q, V)
     gw = gemm(g, xp.swapaxes(v, -1, -2))  # (B, H, Q, R)
-    gw -= row_dots(gw, weights)[..., None]
-    gw *= weights
-    gw *= 1 / math.sqrt(key_size)
+    backward(xp, gw, weights, 1 / math.sqrt(key_size))
     # The three gradients are views: they are written where they belong.
     gqkv = xp.empty(qkv.shape, gw.dtype)
     gq, gk, gv = _heads(xp, gqkv, num_heads, key_size)

@@ -1,0 +1,226 @@
+"""Compiled bodies in the place of array bodies, on a CPU: what the extra `fast` brings.
+
+    fused.use_compiled()         from here on, if Numba can be used
+    fused.use_compiled(False)    NumPy again
+
+`tinyrmc.train` says so by itself; `--no-compiled`, or TINYRMC_COMPILED=0 in the
+environment, keeps NumPy. Each body is an override here, as each CUDA kernel is in gpu/.
+Matrix products stay with `backend.gemm`; compiled.py does the rest. A call whose arrays
+are not float32, or are empty, or with options that a body does not know, runs the array
+body.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..autograd.gradients import DeferredMatmul
+from ..backend import as_rows, gemm, readonly
+from . import relational, table
+
+SWITCH = "TINYRMC_COMPILED"  # 0 in the environment: NumPy only
+OLDEST = 0, 67  # the first Numba for Python 3.13 and NumPy 2.5
+
+_found: list[ModuleType | None] = []  # compiled.py, once somebody has asked for it
+
+
+def use_compiled(on: bool = True) -> str:
+    """Let compiled bodies run from now on, or NumPy's; returns what `bodies` says.
+
+    The first time they are compiled, which takes seconds; after that they are loaded
+    from the user's caches. Without Numba NumPy's bodies stay, and if it is too old or
+    broken, a line on stderr says so.
+    """
+    table.compiled.clear()
+    if on and os.environ.get(SWITCH) != "0" and kernels():
+        table.compiled |= OVERRIDES
+    return bodies()
+
+
+def bodies() -> str:
+    """What runs on a CPU: "numpy", or "numba" with its version."""
+    return f"numba {sys.modules['numba'].__version__}" if table.compiled else "numpy"
+
+
+def running(*arrays: Any) -> Any:
+    """compiled.py, if bodies are on and these arrays, or None, are float32 on a CPU."""
+    if not table.compiled or not _alike(arrays):
+        return None
+    return kernels()
+
+
+def _alike(arrays: Any) -> bool:
+    for a in arrays:
+        if a is not None and not (type(a) is np.ndarray and a.dtype == np.float32):
+            return False
+    return True
+
+
+def kernels() -> Any:
+    """compiled.py, or None if it cannot be used."""
+    if not _found:
+        try:
+            _found.append(_load())
+        except Exception as error:  # whatever a broken installation raises
+            _found.append(None)
+            if getattr(error, "name", "") != "numba":  # else it is not installed
+                reason = f"{type(error).__name__}: {error}".splitlines()[0]
+                note = f"note: no compiled bodies, NumPy runs instead ({reason})"
+                print(note, file=sys.stderr)
+    return _found[0]
+
+
+def _load() -> ModuleType:
+    import numba
+
+    if tuple(map(int, numba.__version__.split(".")[:2])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise ImportError(f"Numba {numba.__version__} is older than {oldest}")
+    from . import compiled
+
+    return compiled
+
+
+# --- Overrides ------------------------------------------------------------------------
+
+OVERRIDES: dict[str, Body] = {}  # by the names of the fused primitives
+
+
+class Body:
+    """A compiled stand-in for a fused primitive's array body and its vjp.
+
+    `fits(*arrays, **static)` tells whether it knows the options of a call.
+    """
+
+    backward: Callable[..., tuple]
+
+    def __init__(self, forward: Callable, fits: Callable[..., bool]):
+        self.run, self.fits, self.name = forward, fits, forward.__name__
+        OVERRIDES[self.name] = self
+
+    def condition(self, *arrays: Any, **static: Any) -> bool:
+        """Whether this call is one for the body."""
+        empty = any(a is not None and not a.size for a in arrays)
+        return not empty and _alike(arrays) and self.fits(*arrays, **static)
+
+    def forward(self, xp: ModuleType, *arrays: Any, **static: Any) -> tuple:
+        """(out, saved), as from a primitive's `forward`."""
+        return self.run(*[a if a is None else packed(a) for a in arrays], **static)
+
+    def rule(self, xp: ModuleType, needs: list, g: Any, *saved: Any) -> tuple:
+        """The gradients of the arguments, as from a primitive's `rule`."""
+        return self.backward(needs, packed(g), *saved)
+
+    def vjp(self, backward: Callable) -> Callable:
+        """Decorator that gives the body its vector-Jacobian product."""
+        self.backward = backward
+        return backward
+
+
+def body(fits: Callable[..., bool] = lambda *arrays, **static: True) -> Any:
+    """Decorator: put a compiled body into OVERRIDES. See `Body`."""
+    return lambda forward: Body(forward, fits)
+
+
+packed = np.ascontiguousarray
+
+
+def _rows(x):
+    """x as (1, rows, width), or None as nothing."""
+    return kernels().NOTHING[3] if x is None else x.reshape(1, -1, x.shape[-1])
+
+
+@body(lambda x, weight, bias=None, relu=False: bias is not None)
+def linear(x, weight, bias, *, relu=False):
+    y = gemm(x, weight)
+    kernels().add_bias(as_rows(y), bias, bool(relu))
+    return y, (x, weight, y if relu else None)
+
+
+@linear.vjp
+def linear_vjp(needs, g, x, weight, y):
+    if y is not None:
+        masked = np.empty_like(g)
+        kernels().before_relu(g.reshape(-1), y.reshape(-1), masked.reshape(-1))
+        g = masked
+    rows = as_rows(g)
+    return (
+        gemm(g, weight.T) if needs[0] else None,
+        DeferredMatmul(as_rows(x), rows) if needs[1] else None,
+        DeferredMatmul(None, rows) if needs[2] else None,
+    )
+
+
+@body(lambda x, gain, offset, residual=None, epsilon=1e-5: epsilon > 0)
+def layer_norm(x, gain, offset, residual=None, *, epsilon=1e-5):
+    y, stats = np.empty_like(x), np.empty((2, x.size // x.shape[-1]), np.float32)
+    z = _rows(x), kernels().NOTHING[1], _rows(residual)
+    kernels().norm(*z, gain, offset, _rows(y), stats, epsilon)
+    return y, (*z, gain, stats, x.shape)
+
+
+@layer_norm.vjp
+def layer_norm_vjp(needs, g, x, bias, residual, gain, stats, shape):
+    gx, sums = np.empty_like(x), np.empty((2, len(gain)), np.float32)
+    flat = sums.reshape(-1)
+    kernels().norm_backward(_rows(g), x, bias, residual, gain, stats, gx, flat)
+    gx = gx.reshape(shape)
+    return gx, *sums, gx
+
+
+@body(lambda qkv, mask=None, **static: mask is None)
+def attention(qkv, mask=None, *, num_heads, key_size, num_queries=None, trace=None):
+    q, k, v = relational.asking(np, qkv, num_heads, key_size, num_queries)
+    weights = gemm(q, np.swapaxes(k, -1, -2))  # (B, H, Q, R)
+    kernels().softmax(as_rows(weights), 1 / math.sqrt(key_size))
+    if trace is not None:
+        trace["attention"] = readonly(np, weights)
+    return relational.heard(np, weights, v), (qkv, weights, num_heads, key_size)
+
+
+@attention.vjp
+def attention_vjp(needs, g, *saved):
+    return relational.attention_vjp(np, needs, g, *saved, _softmax_backward)
+
+
+def _softmax_backward(xp, gw, weights, scale):
+    kernels().softmax_backward(as_rows(gw), as_rows(weights), scale)
+
+
+def _unit(from_input, from_memory, candidate, memory, **static):
+    return from_input.shape[-1] == 2 * memory.shape[-1]
+
+
+@body(_unit)
+def rmc_gates(
+    from_input,
+    from_memory,
+    candidate,
+    memory,
+    *,
+    input_bias=0.0,
+    forget_bias=1.0,
+    trace=None,
+):
+    gates, squashed, new = from_memory.copy(), candidate.copy(), np.empty_like(memory)
+    arrays = from_input, gates, squashed, memory, new, kernels().NOTHING[3]
+    kernels().gates(*arrays, input_bias, forget_bias)
+    if trace is not None:
+        halves = np.split(readonly(np, gates), 2, axis=-1)
+        trace["input_gate"], trace["forget_gate"] = halves
+    return new, (gates, squashed, memory)
+
+
+@rmc_gates.vjp
+def rmc_gates_vjp(needs, g, gates, squashed, memory):
+    gx = np.empty((len(g), 1, gates.shape[-1]), np.float32)
+    gz, gc, gm = (np.empty_like(a) for a in (gates, squashed, memory))
+    kernels().gates_backward(g, gates, squashed, memory, gx, gz, gc, gm)
+    return gx, gz, gc, gm
