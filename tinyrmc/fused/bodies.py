@@ -132,11 +132,6 @@ def body(fits: Callable[..., bool] = lambda *arrays, **static: True) -> Any:
 packed = np.ascontiguousarray
 
 
-def _rows(x):
-    """x as (1, rows, width), or None as nothing."""
-    return kernels().NOTHING[3] if x is None else x.reshape(1, -1, x.shape[-1])
-
-
 @body(lambda x, weight, bias=None, relu=False: bias is not None)
 def linear(x, weight, bias, *, relu=False):
     y = gemm(x, weight)
@@ -160,17 +155,18 @@ def linear_vjp(needs, g, x, weight, y):
 
 @body(lambda x, gain, offset, residual=None, epsilon=1e-5: epsilon > 0)
 def layer_norm(x, gain, offset, residual=None, *, epsilon=1e-5):
-    y, stats = np.empty_like(x), np.empty((2, x.size // x.shape[-1]), np.float32)
-    z = _rows(x), kernels().NOTHING[1], _rows(residual)
-    kernels().norm(*z, gain, offset, _rows(y), stats, epsilon)
+    y, z = np.empty_like(x), [as_rows(x), kernels().NOTHING[2]]
+    if residual is not None:
+        z[1] = as_rows(residual)
+    stats = np.empty((len(z[0]), 2), np.float32)
+    kernels().norm(*z, gain, offset, as_rows(y), stats, epsilon)
     return y, (*z, gain, stats, x.shape)
 
 
 @layer_norm.vjp
-def layer_norm_vjp(needs, g, x, bias, residual, gain, stats, shape):
+def layer_norm_vjp(needs, g, x, residual, gain, stats, shape):
     gx, sums = np.empty_like(x), np.empty((2, len(gain)), np.float32)
-    flat = sums.reshape(-1)
-    kernels().norm_backward(_rows(g), x, bias, residual, gain, stats, gx, flat)
+    kernels().norm_backward(as_rows(g), x, residual, gain, stats, gx, sums)
     gx = gx.reshape(shape)
     return gx, *sums, gx
 
@@ -210,7 +206,7 @@ def rmc_gates(
     trace=None,
 ):
     gates, squashed, new = from_memory.copy(), candidate.copy(), np.empty_like(memory)
-    arrays = from_input, gates, squashed, memory, new, kernels().NOTHING[3]
+    arrays = from_input, gates, squashed, memory, new
     kernels().gates(*arrays, input_bias, forget_bias)
     if trace is not None:
         halves = np.split(readonly(np, gates), 2, axis=-1)

@@ -14,49 +14,58 @@ it may not assume that numbers are finite: NaN and infinity come through.
 from __future__ import annotations
 
 import math
+import sys
 
 import numba
 import numpy as np
-from numba.types import Array, boolean, float32
+from numba.types import Array, boolean, float32, int64
 
 SEEN = {n: Array(float32, n, "C", readonly=True) for n in (1, 2, 3)}  # tapes' arrays
 OWN = {n: Array(float32, n, "C") for n in (1, 2, 3)}  # that a kernel writes into
-FAST = {"reassoc", "contract", "nsz"}
-NOTHING = {n: np.empty((0,) * n, np.float32) for n in (1, 3)}  # in place of None
+NOTHING = {n: np.empty((0,) * n, np.float32) for n in (1, 2)}  # in place of None
+OPTIONS = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy"}
 
-HALF, ONE, ZERO = np.float32(0.5), np.float32(1), np.float32(0)
+FIRST = "add_bias"
+
+f4 = np.float32
+HALF, ONE, ZERO = f4(0.5), f4(1), f4(0)
 
 
 def kernel(*types):
-    """Decorator: compile now, for these types; or load it from the cache."""
-    return numba.njit(
-        [types], fastmath=FAST, error_model="numpy", nogil=True, cache=True
-    )
+    """Decorator: load the kernel for these types from the user's caches, or compile it
+    now. The caches are those of Numba: __pycache__ here, or NUMBA_CACHE_DIR, or the
+    user's. Where nobody may write, every process compiles for itself.
+    """
+
+    def decorate(function):
+        try:
+            found = numba.njit([types], nogil=True, cache=True, **OPTIONS)(function)
+        except Exception:  # no such folder, a full disk, a broken file
+            found = numba.njit([types], nogil=True, **OPTIONS)(function)
+        if function.__name__ == FIRST and not found.stats.cache_hits:
+            print("compiling for this processor: some seconds, once", file=sys.stderr)
+        return found
+
+    return decorate
 
 
-part = numba.njit(fastmath=FAST, error_model="numpy", cache=True)
+part = numba.njit(cache=True, **OPTIONS)
 
 
 # --- functions of a number ------------------------------------------------------------
 
-# tanh x = x p(x^2) / q(x^2), to 3e-7; the least squares of relative errors up to FAR,
-# beyond which it is 1 to the last bit
-FAR = np.float32(7.9)
-P = [
-    np.float32(c)
-    for c in (1.0, 0.134507208, 3.57911131e-3, 2.20252327e-5, 1.54308073e-8)
-]
-Q = [
-    np.float32(c)
-    for c in (1.0, 0.467840488, 2.61926909e-2, 3.42384651e-4, 8.59992108e-7)
-]
-P0, P1, P2, P3, P4 = P
-Q0, Q1, Q2, Q3, Q4 = Q
-# exp x = 2^n e^r, with |r| at most log(2) / 2; log 2 is the sum of two numbers, of
-# which the first has few bits, so that n times it is exact
-LOG2_E, LOG_2, REST = map(np.float32, (1.44269504, 0.693359375, -2.12194440e-4))
-LEAST = np.float32(-87)  # exp of less is zero
-E2, E3, E4, E5, E6 = (np.float32(1 / math.factorial(k)) for k in range(2, 7))
+# tanh x = x p(x^2) / q(x^2) to 3e-7, and 1 to the last bit from FAR on: the fit with
+# the smallest relative error
+FAR = f4(7.9)
+P0, P1, P2 = f4(1), f4(0.134507208), f4(3.57911131e-3)
+P3, P4 = f4(2.20252327e-5), f4(1.54308073e-8)
+Q0, Q1, Q2 = f4(1), f4(0.467840488), f4(2.61926909e-2)
+Q3, Q4 = f4(3.42384651e-4), f4(8.59992108e-7)
+# exp x = 2^n e^r, with |r| at most log(2) / 2. log 2 is the sum of two numbers, of
+# which the first has few bits, so that n times it is exact.
+LOG2_E, LOG_2, REST = f4(1.44269504), f4(0.693359375), f4(-2.12194440e-4)
+LEAST = f4(-87)  # exp of less is zero
+E2, E3, E4, E5, E6 = (f4(1 / math.factorial(k)) for k in range(2, 7))
 
 
 @part
@@ -79,9 +88,9 @@ def exp(x):
     """For x of at most 0."""
     near = x if x > LEAST else LEAST
     n = np.int32(near * LOG2_E - HALF)
-    r = x - np.float32(n) * LOG_2 - np.float32(n) * REST
+    r = x - f4(n) * LOG_2 - f4(n) * REST
     y = ONE + r * (ONE + r * (E2 + r * (E3 + r * (E4 + r * (E5 + r * E6)))))
-    power = np.int32((n + np.int32(127)) << np.int32(23)).view(np.float32)  # 2^n
+    power = np.int32((n + np.int32(127)) << np.int32(23)).view(f4)  # 2^n
     return ZERO if x < LEAST else y * power
 
 
@@ -109,70 +118,60 @@ def before_relu(g, y, out):
 
 
 @part
-def add_up(x, bias, residual, b, n, z):
-    """z = x + bias + residual, of one row."""
-    row = x[b, n]
+def add_up(x, residual, r, z):
+    row = x[r]
     for k in range(len(z)):
         z[k] = row[k]
-    if bias.size:
-        for k in range(len(z)):
-            z[k] += bias[k]
     if residual.size:
-        row = residual[b, n]
+        row = residual[r]
         for k in range(len(z)):
             z[k] += row[k]
 
 
-@kernel(*(SEEN[3], SEEN[1], SEEN[3], SEEN[1], SEEN[1], OWN[3], OWN[2], float32))
-def norm(x, bias, residual, gain, offset, y, stats, epsilon):
-    """y = (z - mean z) / sqrt(var z + epsilon) * gain + offset, for each row."""
-    width = np.float32(x.shape[2])
-    for b in range(x.shape[0]):
-        for n in range(x.shape[1]):
-            z = y[b, n]
-            add_up(x, bias, residual, b, n, z)
-            first, total, squares = z[0], ZERO, ZERO
-            for k in range(len(z)):  # from the first on: a constant row is exactly 0
-                total += z[k] - first
-            mean = total / width
-            for k in range(len(z)):
-                d = z[k] - first - mean
-                squares += d * d
-            scale = ONE / np.sqrt(squares / width + epsilon)
-            for k in range(len(z)):
-                z[k] = (z[k] - first - mean) * scale * gain[k] + offset[k]
-            stats[0, b * x.shape[1] + n] = mean
-            stats[1, b * x.shape[1] + n] = scale
+@kernel(SEEN[2], SEEN[2], SEEN[1], SEEN[1], OWN[2], OWN[2], float32)
+def norm(x, residual, gain, offset, y, stats, epsilon):
+    """y = (z - mean z) / sqrt(var z + epsilon) * gain + offset, z = x + residual."""
+    width = f4(x.shape[1])
+    for r in range(x.shape[0]):
+        z = y[r]
+        add_up(x, residual, r, z)
+        first, total, squares = z[0], ZERO, ZERO
+        for k in range(len(z)):  # from the first on: a constant row is exactly 0
+            total += z[k] - first
+        mean = total / width
+        for k in range(len(z)):
+            d = z[k] - first - mean
+            squares += d * d
+        scale = ONE / np.sqrt(squares / width + epsilon)
+        for k in range(len(z)):
+            z[k] = (z[k] - first - mean) * scale * gain[k] + offset[k]
+        stats[r, 0], stats[r, 1] = mean, scale
 
 
-@kernel(*(SEEN[3], SEEN[3], SEEN[1], SEEN[3], SEEN[1], SEEN[2], OWN[3], OWN[1]))
-def norm_backward(g, x, bias, residual, gain, stats, gx, sums):
-    """gx = scale * (h - mean h - z^ mean(h z^)), h = g * gain, z^ the normed row.
+@kernel(SEEN[2], SEEN[2], SEEN[2], SEEN[1], SEEN[2], OWN[2], OWN[2])
+def norm_backward(g, x, residual, gain, stats, gx, sums):
+    """gx = scale * (h - mean h - n * mean(h n)), h = g * gain, n the normed row.
 
-    sums: the gradients of gain and offset, one after the other.
+    sums: the gradients of gain and offset.
     """
-    width = x.shape[2]
+    width = f4(x.shape[1])
+    of_gain, of_offset = sums[0], sums[1]
     sums[:] = ZERO
-    of_gain, of_offset = sums[:width], sums[width:]
-    for b in range(x.shape[0]):
-        for n in range(x.shape[1]):
-            z, row = gx[b, n], g[b, n]
-            mean, scale = stats[0, b * x.shape[1] + n], stats[1, b * x.shape[1] + n]
-            add_up(x, bias, residual, b, n, z)
-            first, ahead, along = z[0], ZERO, ZERO
-            for k in range(width):
-                z[k] = (z[k] - first - mean) * scale
-            for k in range(width):
-                h = row[k] * gain[k]
-                ahead += h
-                along += h * z[k]
-            ahead /= np.float32(width)
-            along /= np.float32(width)
-            for k in range(width):
-                of_gain[k] += row[k] * z[k]
-                of_offset[k] += row[k]
-            for k in range(width):
-                z[k] = scale * (row[k] * gain[k] - ahead - z[k] * along)
+    for r in range(x.shape[0]):
+        n, row, mean, scale = gx[r], g[r], stats[r, 0], stats[r, 1]
+        add_up(x, residual, r, n)
+        first, ahead, along = n[0], ZERO, ZERO
+        for k in range(len(n)):
+            n[k] = (n[k] - first - mean) * scale
+        for k in range(len(n)):
+            ahead += row[k] * gain[k]
+            along += row[k] * gain[k] * n[k]
+        ahead, along = ahead / width, along / width
+        for k in range(len(n)):
+            of_gain[k] += row[k] * n[k]
+            of_offset[k] += row[k]
+        for k in range(len(n)):
+            n[k] = scale * (row[k] * gain[k] - ahead - n[k] * along)
 
 
 # --- attention ------------------------------------------------------------------------
@@ -221,13 +220,7 @@ def gate(z, x, bias):
 
 
 @part
-def squash(x, out):
-    for k in range(len(x)):
-        out[k] = tanh(x[k])
-
-
-@part
-def squash_in_place(x):
+def squash(x):
     for k in range(len(x)):
         x[k] = tanh(x[k])
 
@@ -238,8 +231,8 @@ def mix(i, c, f, m, out):
         out[k] = i[k] * c[k] + f[k] * m[k]
 
 
-@kernel(*(SEEN[3], OWN[3], OWN[3], SEEN[3], OWN[3], OWN[3], float32, float32))
-def gates(from_input, z, c, memory, new, squashed, input_bias, forget_bias):
+@kernel(SEEN[3], OWN[3], OWN[3], SEEN[3], OWN[3], float32, float32)
+def gates(from_input, z, c, memory, new, input_bias, forget_bias):
     """new = i * tanh(c) + f * memory; z becomes the gates i|f, c its tanh."""
     width = c.shape[2]
     for b in range(c.shape[0]):
@@ -248,10 +241,8 @@ def gates(from_input, z, c, memory, new, squashed, input_bias, forget_bias):
             i, f = z[b, n, :width], z[b, n, width:]
             gate(i, x[:width], input_bias)
             gate(f, x[width:], forget_bias)
-            squash_in_place(c[b, n])
+            squash(c[b, n])
             mix(i, c[b, n], f, memory[b, n], new[b, n])
-            if squashed.size:
-                squash(new[b, n], squashed[b, n])
 
 
 @part
@@ -284,22 +275,26 @@ def gates_backward(g, z, c, memory, gx, gz, gc, gm):
 # --- losses and updates ---------------------------------------------------------------
 
 
-@kernel(OWN[2], SEEN[1], OWN[1], OWN[1])
-def softmax_tile(e, bias, top, total):
-    """Logits of some words become exp(logit + bias - top); top and total grow."""
+@kernel(OWN[2], SEEN[1], Array(int64, 1, "C"), int64, OWN[1], OWN[1], OWN[1])
+def softmax_tile(e, bias, targets, start, chosen, top, total):
+    """Logits of the words from `start` on become exp(logit + bias - top).
+
+    top and total grow; chosen gets the logits of the targets among these words.
+    """
     for r in range(e.shape[0]):
-        row, most = e[r], top[r]
+        row, most, sum = e[r], top[r], ZERO
         if bias.size:
             for k in range(len(row)):
                 row[k] += bias[k]
+        if 0 <= targets[r] - start < len(row):
+            chosen[r] = row[targets[r] - start]
         for k in range(len(row)):
             most = most if row[k] < most else row[k]
         for k in range(len(row)):
             row[k] = exp(row[k] - most)
-        part = ZERO
         for k in range(len(row)):
-            part += row[k]
-        total[r] = total[r] * exp(top[r] - most) + part
+            sum += row[k]
+        total[r] = total[r] * exp(top[r] - most) + sum
         top[r] = most
 
 

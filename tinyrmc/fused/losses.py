@@ -13,6 +13,7 @@ import numpy as np
 
 from ..autograd import primitives as p
 from ..backend import add_rows, as_rows, gemm, namespace, row_dots
+from .bodies import running
 from .table import fused, plus
 
 # --- classes --------------------------------------------------------------------------
@@ -162,8 +163,18 @@ def _row_losses(xp, x, weight, targets, bias, block, room):
     """
     # Not -inf: where biases of -inf forbid the first tile, -inf - -inf would be NaN.
     top, total, chosen, kept = float(np.finfo(x.dtype).min), 0.0, math.nan, []
+    kernels = running(x, weight, bias)
+    if kernels:
+        top, total, chosen = (np.full(len(x), n, x.dtype) for n in (top, total, chosen))
     for w in _tiles(len(weight), block):
-        e = _logits(xp, x, weight, bias, w)
+        e = _logits(xp, x, weight, None if kernels else bias, w)
+        if kernels:
+            shift = kernels.NOTHING[1] if bias is None else bias[w]
+            kernels.softmax_tile(e, shift, targets, w.start, chosen, top, total)
+            room -= e.size
+            if room >= 0:
+                kept.append((e, top.copy()))
+            continue
         inside = (targets >= w.start) & (targets < w.stop)
         column = xp.where(inside, targets - w.start, 0)
         own = xp.take_along_axis(e, column[:, None], axis=-1)[:, 0]
