@@ -20,6 +20,7 @@ os.environ.setdefault(
     str(Path(__file__).resolve().parent.parent / ".hypothesis"),
 )
 
+os.environ.setdefault("TINYRMC_COMPILED", "0")  # test_compiled.py has them run
 os.environ["TINYRMC_PROGRESS"] = ""  # no test solves an exercise for you
 
 import contextlib

@@ -354,6 +354,10 @@ class Options:
     plain: bool = False
     """no fused operations: every core composed of basic primitives and of the functions
     in equations.py, which is slower and plainer; the results agree but for rounding"""
+    compiled: bool = True
+    """on a CPU, operations compiled by Numba where `pip install 'tinyrmc[fast]'` has
+    brought it; the results agree but for rounding. They take seconds to compile, once
+    """
     run: Path | None = None
     """the run directory, which must not exist yet; None: the next free
     runs/<task>-<preset>-<n>"""

@@ -28,7 +28,7 @@ from ..backend import describe_gpu, has_tf32, use_tf32
 from ..config import require_same, to_json, words_of
 from ..cores.config import CoreConfig, sizes
 from ..errors import RunError, UsageError, UserError, counted
-from ..fused import plain
+from ..fused import bodies, plain, use_compiled
 from ..results.progress import Progress
 from ..results.text import duration, in_words, results_table, terminal_width
 from ..runs.run import Run, environment
@@ -48,7 +48,7 @@ from .commands import (
 )
 
 # what a resumed run takes from its environment.json
-PLACES = "device", "graph", "tf32", "plain"
+PLACES = "device", "graph", "tf32", "plain", "compiled"
 USAGE = f"""\
 usage: {program("train")} TASK [PRESET] [--flags]     (TASK --help: its flags)
        {program("train")} --resume RUN [--workers N] [--max-minutes M]"""
@@ -88,6 +88,8 @@ def _train(words: list[str], ranks: Any = None) -> int:
             arrays, state = _checkpoint(run)
         if options.plain:
             held.enter_context(plain())
+        held.callback(use_compiled, bodies() != "numpy")
+        use_compiled(options.compiled and options.device == "cpu" and not options.plain)
         trainer = _trainer(task, options, arrays, state, ranks)
         interrupt = held.enter_context(Interrupt(alone=ranks is None))
         if run is None:
@@ -176,6 +178,7 @@ def _resume_request(run: Run, words: list[str]) -> tuple[Task, dict, Options]:
             f"no longer has; it has {', '.join(task.presets)}"
         )
     before = {k: run.environment[k] for k in PLACES if k in run.environment}
+    before.setdefault("compiled", False)  # before there were any
     try:
         options = Options(seed=have.get("seed", 0), **before)
     except ValueError as error:
@@ -266,7 +269,8 @@ def _new_run(trainer: Trainer, described: dict, options: Options, ranks: Any) ->
     """The run's directory."""
     machine = environment(__version__)
     machine["workers"], machine["ranks"] = trainer.workers.count, trainer.ranks
-    machine["device"] = options.device
+    machine |= {"device": options.device, "compiled": options.compiled}
+    machine["bodies"] = bodies()
     if options.plain:
         machine["plain"] = True
     if options.device == "cuda":
@@ -302,6 +306,12 @@ def _resumed(run: Run, described: dict, trainer: Trainer, arrays, state) -> Run:
         print(
             f"note: the run had {counted(before[1], 'worker')}{was}, now "
             f"{now[1]}{has}; it goes on, but not bit for bit as it would have"
+        )
+    used = run.environment.get("bodies", "numpy")
+    if used != bodies():
+        print(
+            f"note: the run was computed by {used}, now by {bodies()}; it goes on, but "
+            "not bit for bit as it would have"
         )
     return run.moved(described)
 
@@ -364,6 +374,7 @@ def _announce(trainer: Trainer, described: dict, options: Options) -> None:
     how = f"{ranks} ranks x {how}" if ranks > 1 else how
     where = f"{options.device} in TF32" if options.tf32 else options.device
     where = f"{where}, plain" if options.plain else where
+    where = where if bodies() == "numpy" else f"{where} ({bodies()})"
     steps = counted(t.steps - trainer.step, "step")
     rows = counted(t.batch_size, trainer.task.row)
     print(f"  training  {steps} of {rows} on {where}, {how}")

@@ -58,8 +58,10 @@ def running(*arrays: Any) -> Any:
 
 def _alike(arrays: Any) -> bool:
     for a in arrays:
-        if a is not None and not (type(a) is np.ndarray and a.dtype == np.float32):
-            return False
+        if a is not None:
+            known = type(a) is np.ndarray and a.dtype == np.float32
+            if not (known and a.flags.aligned):
+                return False
     return True
 
 
@@ -80,6 +82,8 @@ def kernels() -> Any:
 def _load() -> ModuleType:
     import numba
 
+    if numba.config.DISABLE_JIT:
+        raise ImportError("NUMBA_DISABLE_JIT is set")
     if tuple(map(int, numba.__version__.split(".")[:2])) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise ImportError(f"Numba {numba.__version__} is older than {oldest}")
@@ -107,8 +111,9 @@ class Body:
 
     def condition(self, *arrays: Any, **static: Any) -> bool:
         """Whether this call is one for the body."""
-        empty = any(a is not None and not a.size for a in arrays)
-        return not empty and _alike(arrays) and self.fits(*arrays, **static)
+        if not _alike(arrays) or any(a is not None and not a.size for a in arrays):
+            return False
+        return self.fits(*arrays, **static)
 
     def forward(self, xp: ModuleType, *arrays: Any, **static: Any) -> tuple:
         """(out, saved), as from a primitive's `forward`."""

@@ -49,7 +49,7 @@ def kernel(*types):
     return decorate
 
 
-part = numba.njit(cache=True, **OPTIONS)
+part = numba.njit(**OPTIONS)
 
 
 # --- functions of a number ------------------------------------------------------------

@@ -88,6 +88,8 @@ ENVIRONMENT = {
     "ranks": Count,
     "tf32": bool,
     "plain": bool,
+    "compiled": bool,
+    "bodies": str,
     "graph": bool | None,
 }
 LINE = {"step": Count, "samples": Count, "seconds": float}
