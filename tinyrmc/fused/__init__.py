@@ -20,6 +20,8 @@ the other:
     hops.py          memory_hop, sliding_hop, of memory networks
     addressing.py    content_weights, erase_and_write, temporal_links, of the DNC
     losses.py        softmax_cross_entropy, linear_cross_entropy, categorical
+    bodies.py        where compiled bodies take the place of NumPy's on a CPU
+    compiled.py      these bodies, for Numba
     table.py         what they have in common
 """
 

@@ -25,8 +25,6 @@ OWN = {n: Array(float32, n, "C") for n in (1, 2, 3)}  # that a kernel writes int
 NOTHING = {n: np.empty((0,) * n, np.float32) for n in (1, 2)}  # in place of None
 OPTIONS = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy"}
 
-FIRST = "add_bias"
-
 f4 = np.float32
 HALF, ONE, ZERO = f4(0.5), f4(1), f4(0)
 
@@ -42,7 +40,7 @@ def kernel(*types):
             found = numba.njit([types], nogil=True, cache=True, **OPTIONS)(function)
         except Exception:  # no such folder, a full disk, a broken file
             found = numba.njit([types], nogil=True, **OPTIONS)(function)
-        if function.__name__ == FIRST and not found.stats.cache_hits:
+        if function.__name__ == "add_bias" and not found.stats.cache_hits:
             print("compiling for this processor: some seconds, once", file=sys.stderr)
         return found
 
@@ -219,18 +217,6 @@ def gate(z, x, bias):
         z[k] = sigmoid(z[k] + x[k] + bias)
 
 
-@part
-def squash(x):
-    for k in range(len(x)):
-        x[k] = tanh(x[k])
-
-
-@part
-def mix(i, c, f, m, out):
-    for k in range(len(out)):
-        out[k] = i[k] * c[k] + f[k] * m[k]
-
-
 @kernel(SEEN[3], OWN[3], OWN[3], SEEN[3], OWN[3], float32, float32)
 def gates(from_input, z, c, memory, new, input_bias, forget_bias):
     """new = i * tanh(c) + f * memory; z becomes the gates i|f, c its tanh."""
@@ -238,11 +224,14 @@ def gates(from_input, z, c, memory, new, input_bias, forget_bias):
     for b in range(c.shape[0]):
         x = from_input[b, 0]
         for n in range(c.shape[1]):
-            i, f = z[b, n, :width], z[b, n, width:]
+            i, f, s = z[b, n, :width], z[b, n, width:], c[b, n]
+            m, out = memory[b, n], new[b, n]
             gate(i, x[:width], input_bias)
             gate(f, x[width:], forget_bias)
-            squash(c[b, n])
-            mix(i, c[b, n], f, memory[b, n], new[b, n])
+            for k in range(width):
+                s[k] = tanh(s[k])
+            for k in range(width):
+                out[k] = i[k] * s[k] + f[k] * m[k]
 
 
 @part
