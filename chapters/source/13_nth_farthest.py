@@ -11,8 +11,8 @@
 # the reference vector $m$, [...] It must then implicitly sort these distances to
 # produce the answer."
 #
-# You find out how far you get *without* solving it. Then you train your own step,
-# watch it stay where it is, and write what it lacks.
+# How far do you get *without* solving it? Then train your own step, watch it stay where
+# it is, and write what it lacks.
 
 # %%
 import matplotlib.pyplot as plt
@@ -153,8 +153,8 @@ print(f"simulation  {right.mean():.3f}  {right[~is_self].mean():.3f}")
 # $$|x - r|^2 = |x|^2 + |r|^2 - 2\, x \cdot r$$
 #
 # The first term you know without $r$, the second is the same for all $x$, and the third
-# is positive as often as negative. So sort the vectors by their *own norm* $|x|$. This
-# needs no relation at all: you can take each norm when its vector comes.
+# is positive as often as negative. So sort the vectors by their *own norm* $|x|$: that
+# needs no relation at all.
 #
 # **Exercise 3.** Answer a whole batch that way, without a loop. The reference itself
 # comes first, whatever its norm.
@@ -308,10 +308,9 @@ plt.show()
 # vectors, finding $m$, comparing and sorting are of no use without each other, and each
 # is easier with fewer vectors. The remedy that this suggests is the ladder.
 #
-# A rung has $k$ vectors of $d$ dimensions, in the layout of the last one: unused
-# dimensions are zero, and labels come from all. Because $n$ counts from the nearest,
-# "number 1" means the same everywhere. A network passes a rung when its accuracy has
-# covered a certain share of the way from $2/k$ to 1.
+# A rung has $k$ vectors of $d$ dimensions, in the layout of the last one. Because $n$
+# counts from the nearest, "number 1" means the same everywhere. A network passes a rung
+# when its accuracy has covered a certain share of the way from $2/k$ to 1.
 #
 # ## Your step on the ladder
 #
@@ -389,9 +388,8 @@ for run in between["between"]:
     print(f"{run['name']:39} rung {run['rung']}   right {run['test_accuracy']:.0%}")
 
 # %% [markdown]
-# One row decides, both ways: the norm on queries, keys and values. With it the paper's
-# equations climb to the last rung; without it the released form stays on the first.
-# (Each line is one seed.) The norm stands in none of the nine equations.
+# One row decides, both ways: the norm on queries, keys and values. (Each line is one
+# seed.) It stands in none of the nine equations.
 #
 # ## One row more
 #

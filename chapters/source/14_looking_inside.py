@@ -239,17 +239,16 @@ plt.show()
 # ## Does it matter? Taking parts away
 #
 # To find *causes* you must interfere: take something away and count the right answers
-# again. The package reads a sequence step by step and lets you change the memory or
-# forbid attention:
+# again.
 
 # %%
 course.show(probes.read, probes.put)
 
 # %% [markdown]
 # Right after the reference, set some slots back to the rows with which they began, and
-# read on. (The network knows those rows: every sequence begins with them.) To say that
-# the holders matter, you need a *control*: as many other slots. **Write down first:**
-# how much does the network lose with one slot of four? And with both holders?
+# read on. To say that the holders matter, you need a *control*: as many other slots.
+# **Write down first:** how much does the network lose with one slot of four? And with
+# both holders?
 
 
 # %% tags=["hide-output"]
@@ -299,10 +298,9 @@ for label in range(4):
     )
 
 # %% [markdown]
-# So *which slot* we reset and *which vector* it holds go together, and slots differ in
-# what their loss costs. A fair comparison takes *the same slots after the same step*:
-# how many fewer answers are right where they took in that step's vector than where it
-# went elsewhere?
+# So *which slot* we reset and *which vector* it holds go together. A fair comparison
+# takes *the same slots after the same step*: how many fewer answers are right where
+# they took in that step's vector than where it went elsewhere?
 #
 # **Exercise 2.** Write the comparison. Within each group, take the accuracy of those
 # that are treated minus that of the others. Give the mean of these differences,

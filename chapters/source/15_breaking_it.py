@@ -427,8 +427,8 @@ for width in (8, 64):
 
 # %% [markdown]
 # With narrow keys the wrong scale costs a few answers in a hundred, with wide ones far
-# more. If you do not look for the symptom, you find such a bug only in the large
-# experiment, after days. **Mended** by `scores / d ** 0.5`.
+# more: you would find it only in the large experiment. **Mended** by
+# `scores / d ** 0.5`.
 #
 # ## 5. One norm for all slots
 #
@@ -565,8 +565,7 @@ for name, seeds in loud.items():
 
 # %% [markdown]
 # Under a joint norm, one loud slot makes all the others small, and hardly a symbol
-# survives that. And even where the bug costs nothing, you do not run the network that
-# you describe. **Mended** by `axis=-1`.
+# survives that. **Mended** by `axis=-1`.
 #
 # ## 6. An MLP that is one layer, several times
 #

@@ -160,6 +160,9 @@ def _imported(value: Any, name: str) -> str:
     """The line that imports `value` under this name; "" where there is none."""
     if isinstance(value, ModuleType):
         return f"import {value.__name__} as {name}"
+    if hasattr(value, "judge"):  # an exercise of another chapter
+        place = f"tinyrmc.course.exercises.{value.chapter}"
+        return f"from {place} import {value.name} as {name}"
     module, own = getattr(value, "__module__", None), getattr(value, "__name__", None)
     if not module or not own or module == "__main__" or _is_theirs(value):
         return ""

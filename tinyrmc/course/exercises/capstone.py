@@ -46,6 +46,11 @@ class Task:
     baselines: dict[str, float]
     threshold: float
 
+    @property
+    def chapter(self) -> str:
+        """The module that it is in."""
+        return "capstone"
+
     def check(self, predict: Callable[[np.ndarray], np.ndarray]) -> None:
         """Print a report card of predict(inputs (B, T, D)) -> answers (B,)."""
         print(report(self, predict))
@@ -94,7 +99,7 @@ def draw_maze(rng, count, size):
 
 
 recall = Task(
-    "associative recall",
+    "recall",
     "which value came with this key?",
     draw_recall,
     size=3,
@@ -104,7 +109,7 @@ recall = Task(
     threshold=0.9,
 )
 distances = Task(
-    "sorting distances",
+    "distances",
     "which point is second in distance from the last one?",
     draw_distances,
     size=3,
@@ -114,7 +119,7 @@ distances = Task(
     threshold=0.75,
 )
 maze = Task(
-    "a maze",
+    "maze",
     "to which cell do these moves lead?",
     draw_maze,
     size=8,

@@ -138,6 +138,9 @@ def _whole_rows(g, logits, targets):
         ),
     },
     anysize="logits",
+    large=lambda rng: [
+        (np.ones(5000), rng.normal(size=(5000, 30)), rng.integers(30, size=5000))
+    ],
     exact=by_complex_step(
         lambda logits, targets: -log_shares(logits)[np.arange(len(targets)), targets],
         "logits",

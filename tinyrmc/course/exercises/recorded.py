@@ -55,6 +55,12 @@ class Recorded(Exercise):
         """The arguments of case `number`, xp = NumPy first."""
         return np, *self.plain.case(number)
 
+    def slow(self, answer: Function) -> str:
+        """On NumPy."""
+        if answer in (self, self.function):
+            return ""
+        return self.plain.slow(_without_xp(answer))
+
     def judge(self, answer: Function, explain: bool = True) -> Verdict:
         """First the values on NumPy, then the gradient on the tape."""
         if not callable(answer):

@@ -61,6 +61,12 @@ class Used(Exercise):
         """Print the solution."""
         print(_source(self.function), end="")
 
+    def slow(self, answer: Any) -> str:
+        """The cost of what the program makes of it."""
+        if answer in (self, self.function):
+            return ""
+        return self.inner.slow(_use(self.run, answer))
+
     def judge(self, answer: Any, explain: bool = True) -> Verdict:
         """What `inner` says of it, once it is written."""
         missing = [name for name in self.methods if _is_missing(answer, name)]
