@@ -126,6 +126,8 @@ def test_a_folded_cell_says_in_the_line_that_is_left_what_it_does():
             assert marks.get("source_hidden", False) == folded, cell.source
             assert marks.get("outputs_hidden", False) == hidden, cell.source
             assert not folded or re.match("# [A-Z]", cell.source), cell.source
+            first = cell.source.splitlines()[0] if cell.source else ""
+            assert ANSWER not in tags or re.fullmatch(r"# Answer \d", first), first
 
 
 def estimated(source: Path) -> float:

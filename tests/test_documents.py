@@ -120,6 +120,7 @@ def test_the_list_of_chapters_is_that_of_the_notebooks():
         re.M,
     )
     assert rows == wanted
+    assert [int(number) for number, *_ in wanted] == [*range(len(wanted))]
     first = (ROOT / "chapters/source/00_first_look.py").read_text(encoding="utf-8")
     listed = re.findall(r"^# \| \[(\d+)\. .+?\]\((\w+\.ipynb)\) \|", first, re.M)
     assert listed == [(number, name) for number, _, name in wanted]

@@ -20,7 +20,7 @@ def exercises() -> dict[tuple[int, str], list[str]]:
             found[int(number[1]), name] = [
                 each.name
                 for each in vars(module).values()
-                if getattr(each, "chapter", None) == name
+                if getattr(each, "chapter", "") == name and hasattr(each, "name")
             ]
     return dict(sorted(found.items()))
 

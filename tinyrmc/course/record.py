@@ -22,6 +22,9 @@ OLDER = {
     "invariants": ("encoding",),
     "looking_inside": ("nth_farthest",),
     "going_fast": ("by_hand", "cache_and_workers", "language"),
+    "one_hop": ("memory_networks",),
+    "through_time": ("memory",),
+    "worlds": ("acting",),
 }
 
 
