@@ -16,6 +16,7 @@ from tinyrmc import course
 from tinyrmc.course import limits, record
 from tinyrmc.course.cases import LARGE
 from tinyrmc.course.exercises import (
+    acting,
     arrays,
     attention,
     gates,
@@ -526,3 +527,25 @@ def test_where_a_derivative_is_asked_for_the_complex_step_is_the_judge():
     assert square_vjp.judge(square_vjp.function).state == "wrong"
     verdict = square_vjp.judge(lambda g, x: 2 * g * x)
     assert verdict.text == "2 cases agree with the complex step"
+
+
+def test_a_report_concludes_what_its_runs_say(place, capsys):
+    runs = {"a": [3, 4, 5], "b": [0, 1, 2]}
+    fair = {"question": "is a higher?", "runs": runs, "conclusion": "a"}
+    overlap = {"runs": {"a": [1, 2, 3], "b": [2, 3, 4]}}
+    for report, said in [
+        (..., "nothing to check yet"),
+        (3, "wrong: a report is a dict"),
+        (fair | {"question": " "}, "wrong: what do you want to know?"),
+        (fair | {"runs": {"a": [1, 2, 3]}}, "wrong: `runs` is a dict with two"),
+        (fair | {"runs": {"a": [1, 2], "b": [0, 0, 0]}}, "wrong: 'a' has 2 runs"),
+        (fair | {"runs": runs | {"b": [0, 1, np.nan]}}, "wrong: 'b' has a number"),
+        (fair | {"conclusion": "maybe"}, "wrong: the conclusion is 'a', 'b' or"),
+        (fair | {"conclusion": "b"}, "wrong: every run of 'a' is above"),
+        (fair | overlap, "wrong: the two kinds of runs overlap"),
+        (fair | overlap | {"conclusion": "cannot tell"}, "right: the runs bear it out"),
+        (fair, "right: the runs bear it out"),
+    ]:
+        acting.experiment.check(report)
+        assert capsys.readouterr().out.startswith(said)
+    assert json.loads(place.read_text()) == ["acting.experiment"]

@@ -8,7 +8,7 @@
 # So far every task was made for the core. This one was not: a network reads a real
 # text, word by word, and always has to say what comes next. That is how all large
 # language models are trained. You count words first, to have something to beat. Then
-# you cut a book for a network, write its training, and let it write.
+# you cut a book for a network, train it, and let it write.
 
 # %%
 import re
@@ -109,9 +109,8 @@ for name, ids in {"training": TRAIN, "validation": VALIDATION}.items():
     print(f"bigram {perplexity(after):5.1f}")
 
 # %% [markdown]
-# The gap between the two texts is *overfitting*: the model knows its text and not the
-# language. With a larger $k$ it trusts its counts less. The validation text is there to
-# choose $k$ with.
+# The gap is *overfitting*: the model knows its text and not the language. With a larger
+# $k$ it trusts its counts less. The validation text is there to choose $k$ with.
 
 # %% tags=["hide-input"] alt="Perplexity of the bigram against k: on the training text it rises with k all the way; on the validation text it is U-shaped, with its lowest point between 10 and 100"
 # Tries many k, and draws the perplexities
@@ -259,13 +258,13 @@ for panel in (values, gradients):
 plt.show()
 
 # %% [markdown]
-# Forward nothing is lost. Backward all ends where the window begins. So the network can
-# *use* what it read a thousand words ago, but an error that comes more than a window
-# later does not *teach* it to keep something.
+# Forward nothing is lost, backward all ends where the window begins. So the network can
+# *use* what it read a thousand words ago, but no error that comes more than a window
+# later *teaches* it to keep something.
 #
 # ## The network, and your training of it
 #
-# The whole network; `drop` and `tied` are for chapter 18.
+# The network (`drop` is for chapter 18):
 
 # %%
 course.show(LanguageModel.__call__)
@@ -449,12 +448,11 @@ for (name, seed), model in models.items():
 print(aligned(table))
 
 # %% [markdown]
-# (A `/` ends a paragraph.) At first all words are about equally likely, after one epoch
-# the frequent ones are there, and in the end there are phrases, though no sense, not
-# even Lewis Carroll's. All four are far below the bigram, and not far below five
-# counted words: on so short a text good counting is hard to beat. On the validation
-# text both seeds of the RMC are ahead, on the test text not: two seeds and so short a
-# text do not say which core is better.
+# (A `/` ends a paragraph.) After one epoch the frequent words are there; in the end
+# there are phrases, though no sense, not even Lewis Carroll's. All four are far below
+# the bigram, and not far below five counted words: on so short a text good counting is
+# hard to beat. On the validation text both seeds of the RMC are ahead, on the test text
+# not: two seeds and so short a text do not say which core is better.
 #
 # Now try the draws. **Write down first:** what does it write at temperature 0? And at
 # temperature 1, whose text makes more sense, with the whole vocabulary or with a
@@ -467,7 +465,7 @@ for temperature, mass in ((0, 1.0), (1.0, 1.0), (1.0, 0.8), (2.0, 1.0)):
     print(write(model, PROMPT, 30, temperature, mass))
 
 # %% [markdown]
-# At 0 it falls into a loop, and at 2 nearly any word may follow any other.
+# At 0 it falls into a loop; at 2 nearly any word may follow any other.
 #
 # ## How much of the past is used?
 #
@@ -496,9 +494,8 @@ panel.legend()
 plt.show()
 
 # %% [markdown]
-# Ten words bring most of the gain, and pieces of a hundred cost less than 1. As in the
-# paper, the RMC loses less without its state than the LSTM does. That can be a strength
-# or a weakness: it leans less on what is further back.
+# Ten words bring most of the gain. As in the paper, the RMC loses less without its
+# state than the LSTM does: it leans less on what is further back.
 #
 # ## What has been measured
 #
@@ -513,14 +510,12 @@ plt.show()
 #
 # | | |
 # |---|---|
-# | `python -m tinyrmc data` | says which texts are here, and how to get others |
 # | `python -m tinyrmc.train language_modeling` | trains on the Penn Treebank |
 # | `python -m tinyrmc generate RUN "The"` | writes, a word at a time |
 #
 # ## Takeaways
 #
 # - Count first. A perplexity without a floor beside it says nothing.
-# - Forward the state is carried; backward all stops where the window begins.
 # - How you draw matters as much as what you have learnt.
 #
 # **Further.** How many bits per character are the RMC's test perplexity? How many draws

@@ -610,7 +610,7 @@ course.show(package_vtrace, docstring=False)
 # %% [markdown]
 # ## Takeaways
 #
-# - Compare with all right answers, and with a player who knows nothing.
+# - Compare with all right answers, and with a player without a plan.
 # - Few steps and a value: bias. Many steps: noise.
 # - V-trace gives each surprise the product of ratios $\pi / \mu$, each cut off at 1. It
 #   learns the values of a policy between the actor's and the learner's.

@@ -117,30 +117,26 @@ class Report:
             record.solved(self.chapter, "experiment")
 
     def _problem(self, report: Any) -> str:
-        if not isinstance(report, dict) or set(report) != {
-            "question",
-            "runs",
-            "conclusion",
-        }:
+        parts = {"question", "runs", "conclusion"}
+        if not isinstance(report, dict) or set(report) != parts:
             return "a report is a dict with `question`, `runs` and `conclusion`"
-        if not isinstance(report["question"], str) or not report["question"].strip():
+        if not str(report["question"]).strip(" ."):
             return "what do you want to know? Write the question down in words"
-        runs = report["runs"]
-        if not isinstance(runs, dict) or len(runs) != 2:
+        if not isinstance(report["runs"], dict) or len(report["runs"]) != 2:
             return "`runs` is a dict with two names, what you compare"
+        runs = {name: [*map(float, each)] for name, each in report["runs"].items()}
         for name, numbers in runs.items():
-            found = [float(each) for each in numbers]
-            if len(found) < FEWEST:
-                return f"{name!r} has {len(found)} runs; below three you see no spread"
-            if not all(map(math.isfinite, found)):
+            if len(numbers) < FEWEST:
+                return (
+                    f"{name!r} has {len(numbers)} runs; below three you see no spread"
+                )
+            if not all(map(math.isfinite, numbers)):
                 return f"{name!r} has a number that is not finite"
-        (first, one), (second, other) = (
-            (name, [float(each) for each in numbers]) for name, numbers in runs.items()
-        )
+        first, second = runs
         bearable = UNDECIDED
-        if min(one) > max(other):
+        if min(runs[first]) > max(runs[second]):
             bearable = first
-        if min(other) > max(one):
+        if min(runs[second]) > max(runs[first]):
             bearable = second
         if report["conclusion"] == bearable:
             return ""

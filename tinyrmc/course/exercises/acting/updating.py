@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from tinyrmc import Tape, fused, optim
 from tinyrmc import primitives as p
 from tinyrmc.cores import LSTM
 
-from ..used import used
+from ..used import Careless, used
 from .players import Agent, policy_loss
 from .returns import returns
 
@@ -50,49 +48,26 @@ def _acted(rng):
     ]
 
 
-GAMMA = 0.99
+def _meddled(change=lambda tr: tr, sign=1, **careless):
+    """The solution with another trajectory, entropy's sign or optimizer."""
+
+    def answer(agent, adam, trajectory, first, rate, entropy_cost):
+        return update(
+            agent,
+            Careless(adam, **careless),
+            change(trajectory),
+            first,
+            rate,
+            sign * entropy_cost,
+        )
+
+    return answer
 
 
-def _updated(
-    agent,
-    adam,
-    trajectory,
-    first,
-    rate,
-    entropy_cost,
-    *,
-    fresh=lambda x: x,
-    turned=True,
-    baseline=1.0,
-    sign=-1.0,
-    after=1.0,
-    weight=0.25,
-    clears=True,
-    norm=0.1,
-    mean=True,
-):
-    """The solution, with one piece replaced."""
-    taken, T = trajectory["taken"], trajectory["taken"].shape[1]
-    with Tape() as tape:
-        logits, values, _ = agent(trajectory["seen"], first, fresh(trajectory["fresh"]))
-        V = values.data
-        if turned:
-            r, ended = trajectory["rewards"].T, trajectory["ended"].T
-            found = returns(r, ended, GAMMA, after * V[:, T]).T
-        else:
-            found = returns(trajectory["rewards"], trajectory["ended"], GAMMA, 0.0)
-        targets = found.astype(np.float32)
-        advantages = targets - np.float32(baseline) * V[:, :T]
-        loss = policy_loss(logits[:, :T], taken, advantages)
-        loss = loss + weight * p.sum(p.square(values[:, :T] - targets))
-        _, entropies = fused.categorical(logits[:, :T], taken)
-        loss = loss + sign * entropy_cost * p.sum(entropies)
-        loss = loss * (1 / taken.size if mean else 1.0)
-    if clears:
-        adam.zero_grad()
-    tape.backward(loss)
-    adam.step(learning_rate=rate, max_norm=norm)
-    return float(loss.data)
+def _nothing_after(trajectory):
+    ended = trajectory["ended"].copy()
+    ended[:, -1] = True
+    return trajectory | {"ended": ended}
 
 
 @used(
@@ -110,23 +85,14 @@ def _updated(
     ],
     mistakes={
         "the state does not begin anew where an episode does: hand `fresh` to the "
-        "agent": partial(_updated, fresh=lambda x: None),
-        "your returns run over the levels: time is their first axis": partial(
-            _updated, turned=False
-        ),
-        "the value is missing as a baseline: the advantage is what came minus what was "
-        "expected": partial(_updated, baseline=0.0),
-        "a reward for entropy is subtracted from a loss": partial(_updated, sign=1.0),
+        "agent": _meddled(lambda tr: tr | {"fresh": 0 * tr["fresh"] > 0}),
+        "a reward for entropy is subtracted from a loss": _meddled(sign=-1),
         "the trajectory stops there, the episodes do not: the last value is "
-        "`after`": partial(_updated, after=0.0),
-        "the value's error counts 0.25 times its square": partial(_updated, weight=1.0),
-        "the gradients of all updates add up: adam.zero_grad() is missing": partial(
-            _updated, clears=False
+        "`after`": _meddled(_nothing_after),
+        "the gradients of all updates add up: adam.zero_grad() is missing": _meddled(
+            clears=False
         ),
-        "nothing is clipped: max_norm=0.1": partial(_updated, norm=None),
-        "your loss is a sum; divide it by the number of steps, taken.size": partial(
-            _updated, mean=False
-        ),
+        "nothing is clipped: max_norm=0.1": _meddled(clips=False),
     },
 )
 def update(agent, adam, trajectory, first, rate, entropy_cost):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from tinyrmc import Tape, fused, optim
 from tinyrmc import primitives as p
 from tinyrmc.cores import LSTM
 
-from ..used import used
+from ..used import Careless, used
 from .network import LanguageModel, numbers_of
 
 
@@ -37,36 +35,21 @@ def _lessons(rng):
     return [case(1, 2, 3), case(4, 2, 3), case(3, 1, 5), case(3, 3, 2, dropout=0.5)]
 
 
-def _epoch(
-    model,
-    adam,
-    inputs,
-    targets,
-    rates,
-    random,
-    *,
-    carried=numbers_of,
-    clears=True,
-    rate=lambda rates, k: rates[k],
-    drops=True,
-    total=p.mean,
-    norm=1.0,
-):
-    """The solution, with one piece replaced."""
-    state, losses = model.core.initial_state(inputs.shape[1]), []
-    for k, (x, y) in enumerate(zip(inputs, targets, strict=True)):
-        with Tape() as tape:
-            logits, state = model(x, state, random if drops else None)
-            loss = total(fused.softmax_cross_entropy(logits, y.reshape(-1)))
-        state = carried(state)
-        if state is None:
-            state = model.core.initial_state(inputs.shape[1])
-        if clears:
-            adam.zero_grad()
-        tape.backward(loss)
-        adam.step(learning_rate=rate(rates, k), max_norm=norm)
-        losses.append(float(loss.data))
-    return losses
+class _Forgetful:
+    """A model to which every state is a fresh one."""
+
+    def __init__(self, model):
+        self.model, self.core = model, model.core
+
+    def __call__(self, ids, state, random):
+        return self.model(ids, self.core.initial_state(len(ids)), random)
+
+
+def _careless(**how):
+    def answer(model, adam, *rest):
+        return one_epoch(model, Careless(adam, **how), *rest)
+
+    return answer
 
 
 @used(
@@ -82,20 +65,19 @@ def _epoch(
         "tape.backward(loss), adam.step(learning_rate=rate, max_norm=1.0).",
     ],
     mistakes={
-        "each window begins with a fresh state: carry it over": partial(
-            _epoch, carried=lambda state: None
+        "each window begins with a fresh state: carry it over": (
+            lambda model, *rest: one_epoch(_Forgetful(model), *rest)
         ),
-        "the gradients of all steps add up: adam.zero_grad() is missing": partial(
-            _epoch, clears=False
+        "the gradients of all steps add up: adam.zero_grad() is missing": _careless(
+            clears=False
         ),
-        "every step has the first rate": partial(
-            _epoch, rate=lambda rates, k: rates[0]
+        "every step has the first rate": lambda model, adam, x, y, rates, random: (
+            one_epoch(model, adam, x, y, np.full_like(rates, rates[0]), random)
         ),
-        "nothing is dropped: hand `random` to the model": partial(_epoch, drops=False),
-        "your loss is the sum over a window; here it is the mean": partial(
-            _epoch, total=p.sum
+        "nothing is dropped: hand `random` to the model": (
+            lambda *case: one_epoch(*case[:-1], None)
         ),
-        "nothing is clipped: max_norm=1.0": partial(_epoch, norm=None),
+        "nothing is clipped: max_norm=1.0": _careless(clips=False),
     },
 )
 def one_epoch(model, adam, inputs, targets, rates, random):

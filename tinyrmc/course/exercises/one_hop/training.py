@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from tinyrmc import Parameter, Tape, fused, nn, optim
 from tinyrmc import primitives as p
 
-from ..used import used
+from ..used import Careless, used
 
 
 class _Linear(nn.Module):
@@ -46,33 +44,11 @@ def _lessons(rng):
     ]
 
 
-def _learn(
-    network,
-    sgd,
-    inputs,
-    targets,
-    order,
-    rate,
-    *,
-    stop=31,
-    total=p.sum,
-    pick=lambda x, batch: x[batch],
-    clears=True,
-    norm=40.0,
-):
-    losses = []
-    for start in range(0, len(order) - stop, 32):
-        batch = order[start : start + 32]
-        with Tape() as tape:
-            z = network(*(x[batch] for x in inputs))
-            y = np.broadcast_to(pick(targets, batch), z.shape[:-1])
-            loss = total(fused.softmax_cross_entropy(z, y))
-        if clears:
-            sgd.zero_grad()
-        tape.backward(loss)
-        sgd.step(rate, max_norm=norm)
-        losses.append(float(loss.data))
-    return losses
+def _careless(**how):
+    def answer(network, sgd, *rest):
+        return learn_stories(network, Careless(sgd, **how), *rest)
+
+    return answer
 
 
 @used(
@@ -88,16 +64,15 @@ def _learn(
         "sgd.zero_grad(), tape.backward(loss), sgd.step(rate, max_norm=40.0).",
     ],
     mistakes={
-        "a batch that is not full comes, too: leave it out": partial(_learn, stop=0),
-        "your loss is the mean; here it is the sum, so the rate means something "
-        "else": partial(_learn, total=p.mean),
-        "inputs and answers come from different questions: targets[batch]": partial(
-            _learn, pick=lambda y, batch: y[: len(batch)]
+        "you go through the questions as they stand, not in `order`": (
+            lambda network, sgd, inputs, targets, order, rate: learn_stories(
+                network, sgd, inputs, targets, np.arange(len(order)), rate
+            )
         ),
-        "the gradients of all batches add up: sgd.zero_grad() is missing": partial(
-            _learn, clears=False
+        "the gradients of all batches add up: sgd.zero_grad() is missing": _careless(
+            clears=False
         ),
-        "nothing is clipped: max_norm=40.0": partial(_learn, norm=None),
+        "nothing is clipped: max_norm=40.0": _careless(clips=False),
     },
 )
 def learn_stories(network, sgd, inputs, targets, order, rate):
