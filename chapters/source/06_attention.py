@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 6. Attention: memories look at each other
 #
-# **Equations 1 and 2, sections 3.1 and 3.2.** About 135 minutes, in three sittings. You
+# **Equations 1 and 2, sections 3.1 and 3.2.** About 150 minutes, in three sittings. You
 # need chapter 1 (arrays), chapter 3 (the engine) and chapter 5 (learning).
 #
 # A memory of the Relational Memory Core is a matrix $M$ of $N$ rows, its *slots*, each
@@ -281,7 +281,10 @@ attention_vjp = ex.attention_vjp.yours(attention_vjp)
 #
 # A small question. Five rows carry a weekday and a number from 0 to 5. You are asked
 # for a day, and the answer is the number at the *next* day: asked for Tuesday, look for
-# Wednesday. Your attention and its derivative become one entry of your tape:
+# Wednesday.
+#
+# **Exercise 5.** Make one entry of your tape (chapter 3) out of your attention and its
+# derivative. `tape.record(result, inputs, vjp)` makes the Node of a result.
 
 # %%
 LittleTape = course.little_tape()
@@ -291,12 +294,12 @@ cross_entropy_vjp, train, adam_step = course.kept(
 
 
 def attend(Q, K, V):
-    """Attention of Nodes."""
-    q, k, v = Q.data, K.data, V.data
-    return Q.tape.record(
-        attention(q, k, v), (Q, K, V), lambda g: attention_vjp(g, q, k, v)
-    )
+    """Attention of Nodes, which have `data` and `tape` -> a Node."""
+    ...
 
+
+ex.attend.check(attend)
+attend = ex.attend.yours(attend)
 
 # %% tags=["hide-input"]
 # Draws questions, and makes the loss of a network
@@ -425,7 +428,7 @@ plt.show()
 # it is summed over; all others stay. Somebody writes all heads at once with it. **The
 # symptom:** one head is right, and with two, slots get pieces of other slots.
 #
-# **Exercise 5.** Mend it.
+# **Exercise 6.** Mend it.
 
 
 # %%
@@ -455,7 +458,7 @@ for H in (1, 2):
 # The slots ask; slots and input answer. The input asks nothing, so the memory keeps its
 # size.
 #
-# **Exercise 6.** Equation 2 with heads. Each example has a memory and an input of its
+# **Exercise 7.** Equation 2 with heads. Each example has a memory and an input of its
 # own. Beware of `M @ W_q` where there are as many examples as heads.
 
 
@@ -564,7 +567,7 @@ plt.show()
 # die with eight faces, which nobody can foresee; a guess costs $\ln 8 = 2.08$. And yet
 # the loss falls far below.
 #
-# **Exercise 7.** Find the line.
+# **Exercise 8.** Find the line.
 
 
 # %%

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 8. Layer norm and a row-wise MLP: what each slot does by itself
 #
-# **The $g_\psi$ of equation 7, section 3.3.** About 150 minutes, in three sittings. You
+# **The $g_\psi$ of equation 7, section 3.3.** About 165 minutes, in three sittings. You
 # need chapter 6 (attention) and, for the way back, chapters 3 to 5. In this chapter
 # $\gamma$ and $\beta$ are a norm's gain and offset, and $g$ is a gradient.
 #
@@ -379,10 +379,10 @@ print("sizes, from first to last:", *(f"{np.linalg.norm(g):.3f}" for g in found)
 # %% [markdown]
 # ## Twelve of them, on your tape
 #
-# Does it matter? Your norm and its gradient become an entry of your tape, and twelve
-# blocks $g_\psi$ in a row learn to find the nearest point, the task of chapter 5. Once
-# as it is, once without residuals, once without norms. **Write down first:** which of
-# the three learns best? Which first loss is far from a guess, $\ln 3 = 1.10$?
+# Does it matter? Gain and offset learn as well. What are their gradients, if $g$ is that
+# of $y = n \circ \gamma + \beta$?
+#
+# **Exercise 9.** Make an entry of your tape out of your norm and all three gradients.
 
 # %%
 LittleTape = course.little_tape()
@@ -392,15 +392,21 @@ cross_entropy_vjp, train, adam_step = course.kept(
 
 
 def norm(x, gain, offset):
-    """The layer norm of Nodes."""
-    n = layer_norm(x.data, 1.0, 0.0)
-    return x.tape.record(
-        n * gain.data + offset.data,
-        (x, gain, offset),
-        lambda g: (layer_norm_gradient(g, x.data, gain.data, 1e-5), g * n, g),
-    )
+    """Layer norm of Nodes: x (..., F), gain and offset (F,) -> a Node."""
+    ...
 
 
+ex.norm.check(norm)
+norm = ex.norm.yours(norm)
+
+# %% [markdown]
+# Twelve blocks $g_\psi$ in a row now learn to find the nearest point, the task of
+# chapter 5: once as it is, once without residuals, once without norms. **Write down
+# first:** which of the three learns best? Which first loss is far from a guess,
+# $\ln 3 = 1.10$?
+
+
+# %%
 def deep(weights, z, residual, normed):
     """From points (B, 8) to logits (B, 3), through twelve blocks."""
     z = z @ weights[0]

@@ -95,6 +95,15 @@ def measured(A, rng, claim):
     return 2 ** np.arange(6), found, claim
 
 
+def taped_norm(x, gain, offset, others):
+    y = norm(x.data, 1, 0)
+    return x.tape.record(
+        y * gain.data + offset.data,
+        (x, gain, offset),
+        lambda g: (n.layer_norm_gradient(g, x.data, gain.data, 1e-5), *others(g, y)),
+    )
+
+
 def blocks(g, z, weights, hand_on):
     if not weights:
         return []
@@ -142,6 +151,12 @@ WRONG = {
         lambda A, K: math.sqrt(K.shape[1]) * np.log(A + 1e-6) @ np.linalg.pinv(K).T,
         lambda A, K: np.log(A),
     ],
+    a.attend: [
+        lambda Q, K, V: Q.tape.record(a.attention(Q.data, K.data, V.data), (Q, K, V), lambda g: (g @ T(V.data), Q.data, V.data)),
+        lambda Q, K, V: Q.tape.watch(a.attention(Q.data, K.data, V.data)),
+        lambda Q, K, V: Q.tape.record(a.attention(Q.data, K.data, V.data), (Q, V), lambda g: a.attention_vjp(g, Q.data, K.data, V.data)[::2]),
+        lambda Q, K, V: Q.tape.record(soft(scores(Q.data, K.data)), (Q, K, V), lambda g: (0 * Q.data, 0 * K.data, 0 * V.data)),
+    ],
     a.all_heads: [
         lambda M, *W: heads_in_a_row(M, *W)[:, ::-1],
         lambda M, q, k, v: multi(M, q, k, v, d=len(q)),
@@ -185,6 +200,12 @@ WRONG = {
         lambda f, M, s, row: abs(n._changes(f, M, s, row)),
         lambda f, M, s, row: abs(n._changes(f, M, s, row)).max(-1) > 0,
         lambda f, M, s, row: (n._changes(f, M, s, row) ** 2).sum(-1) ** 0.5,
+    ],
+    n.norm: [
+        lambda x, w, b: taped_norm(x, w, b, lambda g, y: (g * y.sum(-1, keepdims=True), g)),
+        lambda x, w, b: taped_norm(x, w, b, lambda g, y: (g * y, g * w.data)),
+        lambda x, w, b: taped_norm(x, w, b, lambda g, y: (g * y / len(y), g / len(y))),
+        lambda x, w, b: x.tape.watch(norm(x.data, w.data, b.data)),
     ],
     n.folded: [
         lambda gain, offset, w, b: (np.diag(gain) @ w, gain @ w + b),
@@ -276,6 +297,9 @@ RIGHT = {
         lambda A, K: math.sqrt(K.shape[1]) * (np.linalg.pinv(K) @ np.log(A).T).T,
         lambda A, K: [np.linalg.lstsq(K, K.shape[1] ** 0.5 * r, rcond=None)[0] for r in np.log(A)],
     ],
+    a.attend: [
+        lambda Q, K, V: Q.tape.record(a.attention(Q.data, K.data, V.data), [Q, K, V], lambda g: list(a.attention_vjp(g, Q.data, K.data, V.data))),
+    ],
     a.all_heads: [
         multi,
         lambda M, q, k, v: np.swapaxes(a.attention(M @ q, M @ k, M @ v), 0, 1).reshape(len(M), -1),
@@ -302,6 +326,9 @@ RIGHT = {
     n.who_notices: [
         lambda f, M, s, row: abs(f(np.where(np.arange(len(M))[:, None] == s, row, M)) - f(M)).max(1),
         lambda f, M, s, row: [max(abs(r)) for r in f(np.concatenate([M[:s], [row], M[s + 1 :]])) - f(M)],
+    ],
+    n.norm: [
+        lambda x, w, b: taped_norm(x, w, b, lambda g, y: ((g * y).reshape(-1, y.shape[-1]).sum(0), g)),
     ],
     n.folded: [
         lambda gain, offset, w, b: (np.diag(gain) @ w, offset @ w + b),

@@ -360,6 +360,51 @@ def attention_vjp(g, Q, K, V):
     return by_scores @ K, np.swapaxes(by_scores, -1, -2) @ Q, by_V
 
 
+def _on_a_tape(answer, Q, K, V):
+    from .tape import taped  # which imports this module
+
+    return taped(answer, Q, K, V)
+
+
+def _recorded(vjp):
+    """`attend` with vjp(g, q, k, v)."""
+
+    def answer(Q, K, V):
+        of = Q.data, K.data, V.data
+        return Q.tape.record(attention(*of), (Q, K, V), lambda g: vjp(g, *of))
+
+    return answer
+
+
+@used(
+    _on_a_tape,
+    cases=lambda rng: [
+        normal(rng, (2, 3), (4, 3), (4, 2)),
+        normal(rng, (3, 3), (3, 3), (3, 3)),
+        normal(rng, (5, 1, 2), (5, 4, 2), (5, 4, 3)),
+    ],
+    hints=[
+        "Compute the result with the arrays in the Nodes: Q.data, K.data, V.data.",
+        "Q.tape.record(result, (Q, K, V), lambda g: ...). The function gives a tuple "
+        "of three gradients, and attention_vjp does just that.",
+    ],
+    mistakes={
+        "the gradients stand in another order than the Nodes": _recorded(
+            lambda *case: attention_vjp(*case)[::-1]
+        ),
+        "your vjp does not pass g on": _recorded(
+            lambda g, *of: attention_vjp(np.ones_like(g), *of)
+        ),
+    },
+)
+def attend(Q, K, V):
+    """Attention on the tape: three Nodes -> a Node."""
+    q, k, v = Q.data, K.data, V.data
+    return Q.tape.record(
+        attention(q, k, v), (Q, K, V), lambda g: attention_vjp(g, q, k, v)
+    )
+
+
 # --- Equation 2 ----------------------------------------------------------------------
 
 

@@ -12,6 +12,8 @@ from .derived import by_complex_step
 from .exercise import exercise, normal
 from .mended import mended
 from .norms import LAYER_NORM, mean
+from .tape import taped
+from .used import used
 
 EPSILON = 1e-5
 
@@ -403,6 +405,58 @@ def g_psi(z, layers, gain, offset):
     for hidden_weight, hidden_bias in hidden:
         y = np.maximum(y @ hidden_weight + hidden_bias, 0)
     return layer_norm(y @ weight + bias + z, gain, offset)
+
+
+def _on_a_tape(answer, x, gain, offset):
+    return taped(answer, x, gain, offset)
+
+
+def _recorded(others):
+    """`norm` with others(g, n), the gradients of gain and offset."""
+
+    def answer(x, gain, offset):
+        n = layer_norm(x.data, 1.0, 0.0)
+
+        def vjp(g):
+            by_x = layer_norm_gradient(g, x.data, gain.data, EPSILON)
+            return by_x, *others(g, n)
+
+        y = n * gain.data + offset.data
+        return x.tape.record(y, (x, gain, offset), vjp)
+
+    return answer
+
+
+@used(
+    _on_a_tape,
+    cases=lambda rng: [
+        normal(rng, (3, 4), 4, 4),
+        normal(rng, (4, 4), 4, 4),
+        normal(rng, (2, 3, 5), 5, 5),
+    ],
+    hints=[
+        "y = n * gain + offset is a product and a sum. What do their factors get?",
+        "The gain gets g * n, the offset g. Every row uses them; your tape's "
+        "unbroadcast adds the rows up.",
+        "n is layer_norm(x.data, 1.0, 0.0), and the gradient of x is "
+        "layer_norm_gradient(g, x.data, gain.data, 1e-5).",
+    ],
+    mistakes={
+        "gain and offset have changed places": _recorded(lambda g, n: (g, g * n)),
+        "the gain gets what goes in, not the row that it multiplies": _recorded(
+            lambda g, n: (g, g)
+        ),
+        "gain and offset do not learn": _recorded(lambda g, n: (0 * g, 0 * g)),
+    },
+)
+def norm(x, gain, offset):
+    """Layer norm on the tape: Nodes x (..., F), gain and offset (F,) -> a Node."""
+    n = layer_norm(x.data, 1.0, 0.0)
+
+    def vjp(g):
+        return layer_norm_gradient(g, x.data, gain.data, 1e-5), g * n, g
+
+    return x.tape.record(n * gain.data + offset.data, (x, gain, offset), vjp)
 
 
 # --- Debugging ------------------------------------------------------------------------
