@@ -342,7 +342,7 @@ ex.cheapest_head.check(cheapest_head)
 cheapest_head = ex.cheapest_head.yours(cheapest_head)
 
 # %% [markdown]
-# **Write down first:** for our book of some 1,400 words, and for 267,735 words with
+# **Write down first:** for the 1,341 words of our book, and for 267,735 words with
 # $c \propto 1 / \text{rank}$: how many times fewer products?
 
 # %% tags=["hide-output"]

@@ -48,6 +48,11 @@ def _interpolated(
     return np.where(total > 0, shares, fallback)
 
 
+def _zero_by_zero(ids, V, discount):
+    empty = _pairs(ids, V).sum(axis=1, keepdims=True) == 0
+    return np.where(empty, np.nan, kneser_ney(ids, V, discount))
+
+
 def _nothing_for_the_rest(ids, V, discount):
     counts = _pairs(ids, V)
     return kneser_ney(ids, V, discount) * (counts.sum(axis=1, keepdims=True) > 0)
@@ -84,6 +89,7 @@ def _nothing_for_the_rest(ids, V, discount):
         ),
         "what was never followed by anything has the fallback, not "
         "zeros": _nothing_for_the_rest,
+        "a row without counts is 0 / 0; it is the fallback itself": _zero_by_zero,
     },
 )
 def kneser_ney(ids, V, discount):

@@ -25,8 +25,13 @@ def _linear(u, m, c):
 
 
 def bag(counts, table):
-    """The sum of the words' rows: counts (..., V), table (V, d) -> (..., d)."""
-    return counts @ table
+    """The sum of the words' rows: counts (..., V), table (V, d) -> (..., d).
+
+    Nobody can write into it: nor can one into what stands on the tape.
+    """
+    rows = counts @ table
+    rows.flags.writeable = False
+    return rows
 
 
 def tagged(counts, table):
@@ -77,6 +82,13 @@ def _adjacent(
     return u
 
 
+def _in_place(embed, looks, tables, memories, question):
+    u = embed(question, tables[0])
+    for k, look in enumerate(looks):
+        u += look(u, embed(memories, tables[k]), embed(memories, tables[k + 1]))
+    return u
+
+
 @exercise(
     cases=_networks,
     hints=[
@@ -86,6 +98,8 @@ def _adjacent(
         "After each hop: u = u + o.",
     ],
     mistakes={
+        "u += o writes into what `embed` has given; on the tape nobody can: "
+        "u = u + o": _in_place,
         "the question has the last table; B is the first hop's A": partial(
             _adjacent, ask=-1
         ),
