@@ -276,7 +276,7 @@ def my_experiment(A, seed):
 ex.my_experiment.check(my_experiment)
 my_experiment = ex.my_experiment.yours(my_experiment)
 
-# %% alt="What an experiment has measured against its settings, one line for each of three seeds. Here it is the largest of five shares, which rises with the length of the queries"
+# %% tags=["hide-output"] alt="What an experiment has measured against its settings, one line for each of three seeds. Here it is the largest of five shares, which rises with the length of the queries"
 figure, panel = plt.subplots(figsize=(6, 3))
 for seed in range(3):
     settings, measured, claim = my_experiment(attention, seed)

@@ -302,7 +302,7 @@ def my_experiment(step, seed):
 ex.my_experiment.check(my_experiment)
 my_experiment = ex.my_experiment.yours(my_experiment)
 
-# %% alt="What an experiment has measured against its settings, a line for each of three seeds. Here it is the likeness of a memory before and after a step, which rises with the forget bias"
+# %% tags=["hide-output"] alt="What an experiment has measured against its settings, a line for each of three seeds. Here it is the likeness of a memory before and after a step, which rises with the forget bias"
 figure, panel = plt.subplots(figsize=(6, 3))
 for seed in range(3):
     settings, measured, claim = my_experiment(ex.fresh_step, seed)

@@ -68,9 +68,6 @@ def _nothing_keeps_its_axis(x):
         "you do not subtract the largest entry before the exponential: it "
         "overflows": softmax_that_overflows,
         "you make the whole array sum to 1, not each row": _over_all,
-        "you make the whole array sum to 1, not each row, and large numbers overflow": (
-            lambda x: np.exp(x) / np.exp(x).sum()
-        ),
         "you sum over the first axis, not over the last": _over_columns,
         "you subtract one maximum from all rows: a row far below it becomes 0 "
         "/ 0": _one_maximum,
@@ -150,9 +147,6 @@ def _divided_by(root):
         ),
         "you divide by the root of len(K): that is the number of keys, or of "
         "examples; d_k is the last axis": _divided_by(lambda Q, K, V: len(K) ** 0.5),
-        "you divide the scores by the square root of the number of keys": _divided_by(
-            lambda Q, K, V: math.sqrt(K.shape[-2])
-        ),
         "you take the width of the values as d_k; it is the width of the "
         "keys": _divided_by(lambda Q, K, V: math.sqrt(V.shape[-1])),
         "your softmax runs over the queries, not over the keys": _over_queries,
