@@ -193,7 +193,7 @@ def test_on_the_tape_a_loop_without_an_end_is_stopped_too(monkeypatch):
     def on_the_tape(xp, f, i, m, candidate, forget_bias):
         while xp is not np:
             pass
-        return memory.update_memory(np, f, i, m, candidate, forget_bias)
+        return memory.update_memory.function(np, f, i, m, candidate, forget_bias)
 
     monkeypatch.setattr(limits, "SECONDS", 0.5)
     text = memory.update_memory.judge(on_the_tape).text

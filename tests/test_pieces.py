@@ -346,12 +346,14 @@ def test_a_step_finds_the_pieces_and_the_functions_of_its_chapter(place):
 
 
 def detached(xp, *arguments):
-    m, h = memory.step(xp, *arguments)
+    m, h = memory.step.function(xp, *arguments)
     return m, h.detach() if xp is primitives else h
 
 
 def through_a_wall(xp, f, *others):
-    return memory.update_memory(xp, f.detach() if xp is primitives else f, *others)
+    return memory.update_memory.function(
+        xp, f.detach() if xp is primitives else f, *others
+    )
 
 
 def half_of_it(xp, f, i, m, candidate, bias):

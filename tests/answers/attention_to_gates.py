@@ -276,6 +276,7 @@ WRONG = {
 RIGHT = {
     a.softmax: [
         soft,
+        lambda x: soft(x, clip=-700.0),
         lambda x: np.exp(x - np.logaddexp.reduce(x, axis=-1)[..., None]),
         lambda x: np.exp(x - np.max(x, -1)[..., None]) / np.exp(x - np.max(x, -1)[..., None]).sum(-1)[..., None],
         np.vectorize(lambda r: np.exp(r - max(r)) / sum(np.exp(r - max(r))), signature="(n)->(n)"),
