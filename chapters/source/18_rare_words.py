@@ -280,10 +280,9 @@ plt.show()
 
 # %% [markdown]
 # The network without either knows its own text best and the test text worst: its
-# validation perplexity turns around and rises while the training loss still falls. Each
-# of the two holds it back, and helps, with both seeds. Both together learn more slowly,
-# and end about where one of them does: with a longer training there may be more to
-# gain. We have not tested that.
+# validation perplexity turns around and rises. Each of the two holds it back, and
+# helps, with both seeds. Both together learn more slowly, and end about where one of
+# them does: a longer training may gain more. We have not tested that.
 #
 # ## Many words
 #
