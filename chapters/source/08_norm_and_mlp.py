@@ -225,8 +225,9 @@ plt.show()
 # %%
 M, loudness = rng.normal(size=(N, 32)), (1, 10, 100)
 louder = [M * np.array([factor, 1, 1, 1])[:, None] for factor in loudness]
+ones, zeros = np.ones(32), np.zeros(32)
 sizes = {
-    "norm of each row": [layer_norm(each, 1.0, 0.0).std(axis=1) for each in louder],
+    "norm of each row": [layer_norm(each, ones, zeros).std(axis=1) for each in louder],
     "joint norm": [joint_norm(each).std(axis=1) for each in louder],
 }
 
@@ -540,4 +541,5 @@ for slots in (4, 8):
 # Answer 3
 # No. Two numbers less their mean are d and -d, and divided by their size 1 and -1: all
 # that is left is which of them is larger.
-print(layer_norm(np.array([[3.0, 5.0], [1.0, 100.0]]), 1.0, 0.0).round(3))
+pairs = np.array([[3.0, 5.0], [1.0, 100.0]])
+print(layer_norm(pairs, np.ones(2), np.zeros(2)).round(3))
