@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 10. A step, and its training
 #
-# **Equations 7 to 9, section 3.3.** About 100 minutes, in two sittings. You need
+# **Equations 7 to 9, section 3.3.** About 115 minutes, in two sittings. You need
 # attention (chapter 6), $g_\psi$ (chapter 8), gates (chapter 9) and your training loop
 # (chapter 5).
 #
@@ -23,7 +23,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from tinyrmc import PaperRelationalMemory, Tape, course, equations, fused, primitives
+from tinyrmc import PaperRelationalMemory, course, equations
 from tinyrmc.course.exercises import learning
 from tinyrmc.course.exercises import memory as ex
 from tinyrmc.course.step_network import StepNetwork
@@ -122,13 +122,35 @@ step = ex.step.yours(step)
 course.show(StepNetwork.__call__)
 
 # %% [markdown]
-# The loop, the rule and the clipping are yours, from chapter 5. **Write down first:**
-# how many steps of training will it take to leave the floor?
+# The loop, the rule and the clipping are yours, from chapter 5. For loss and gradients
+# you need the project's tape: what happens inside `with Tape() as tape:` is recorded.
+# `fused.softmax_cross_entropy(logits, targets)` gives a loss for each example,
+# `primitives.mean` their mean, and `tape.gradient(loss, parameters, strict=False)` a
+# list, with zeros for a parameter that was not used.
+#
+# **Exercise 3.** Write it, and clip the gradients to a length of 1, all together.
 
 # %%
+from tinyrmc import Tape, fused, primitives  # noqa: F401, for your function
+
 train, adam_step, clip = course.kept("learning", "train", "adam_step", "clip")
 
 
+def slopes(network, parameters, inputs, targets):
+    """network(inputs) -> logits (B, C), a list of parameters, targets (B,)
+    -> the mean loss (a number), the gradients (a list of arrays).
+    """
+    ...
+
+
+ex.slopes.check(slopes)
+slopes = ex.slopes.yours(slopes)
+
+# %% [markdown]
+# **Write down first:** how many steps of training will it take to leave the floor?
+
+
+# %%
 def compared(rng, count=64):
     """Symbols, one-hot (count, 4, 8), and whether the last is the first again."""
     symbols = rng.integers(8, size=(count, 4))
@@ -146,18 +168,14 @@ def learns(seed, steps):
         for parameter, w in zip(parameters, weights, strict=True):
             parameter.data = w
 
-    def slopes(weights, symbols, same):
+    def at(weights, symbols, same):
         put(weights)
-        with Tape() as tape:
-            losses = fused.softmax_cross_entropy(network(symbols), same)
-            loss = primitives.mean(losses)
-        gradients = tape.gradient(loss, parameters, strict=False)
-        return float(loss.data), clip(gradients, 1.0)
+        return slopes(network, parameters, symbols, same)
 
     start = [parameter.data.copy() for parameter in parameters]
     rule = learning.adam_rule(adam_step, 3e-3)
     batches = (lambda t: compared(np.random.default_rng([seed, t]))), steps
-    losses, weights = train(start, slopes, rule, *batches)
+    losses, weights = train(start, at, rule, *batches)
     put(weights)
     symbols, same = compared(np.random.default_rng(2026), course.fast(2000, 100))
     return losses, np.mean(network(symbols).data.argmax(axis=1) == same)
@@ -236,7 +254,7 @@ plt.show()
 # Somebody reads a sequence with your step. **The symptom:** the network stays at the
 # floor, 56 %. And the first two inputs may change places, and nothing shows in the end.
 #
-# **Exercise 3.** One line is wrong. Mend it.
+# **Exercise 4.** One line is wrong. Mend it.
 
 
 # %%
@@ -261,7 +279,7 @@ print(f"after six steps, what is shown differs by {apart:.1%}")
 # slots hold the same. (Chapter 7: slots that are equal stay equal. Nothing in the step
 # tells them apart, and no training can.)
 #
-# **Exercise 4.** Mend it.
+# **Exercise 5.** Mend it.
 
 
 # %%
@@ -285,7 +303,7 @@ print(f"spread over the slots: {spread:.2f}")
 # large the memory grows, how far apart slots stay, what is left of an input. And choose
 # on what it may depend: steps, slots, the size of an input, the forget bias.
 #
-# **Exercise 5.** Measure it at five settings or more, look at the picture, conclude,
+# **Exercise 6.** Measure it at five settings or more, look at the picture, conclude,
 # and name the axes. As in chapter 7, your numbers must bear your claim out with three
 # seeds.
 

@@ -199,6 +199,13 @@ WRONG = {
         lambda f, xs, x, h: states(f, xs, x, h)[-1][0],
         lambda f, xs, x, h: np.stack([each for _, each in states(f, xs, x, h)]),
     ],
+    m.slopes: [
+        lambda *c: m._slopes(*c, shorten=lambda g: a.clip(g, 2.0)),
+        lambda *c: m._slopes(*c, shorten=lambda g: a.clip(g, 1.0)[::-1]),
+        lambda *c: m._slopes(*c, shorten=lambda g: [x / max(1.0, size(g) ** 2) for x in g]),
+        lambda *c: m._slopes(*c)[::-1],
+        lambda *c: (m._slopes(*c)[0], m._slopes(*c)[1][:-1]),
+    ],
     m.begin: [
         lambda first, B: np.broadcast_to(first, (B, *first.shape)),
         lambda first, B: np.tile(first, (B, 1)),
@@ -258,6 +265,10 @@ RIGHT = {
     ],
     m.update_memory: [update, lambda f, i, o, c, b: sig(i) * c + o * sig(b + f)],
     m.read: [lambda f, xs, x, h: states(f, xs, x, h)[-1][1]],
+    m.slopes: [
+        lambda *c: m._slopes(*c),
+        lambda *c: m._slopes(*c, shorten=lambda g: tuple(x / max(1.0, size(g)) for x in g)),
+    ],
     m.begin: [
         lambda first, B: np.tile(first, (B, 1, 1)),
         lambda first, B: np.stack([first] * B),

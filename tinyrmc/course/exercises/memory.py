@@ -6,10 +6,13 @@ from functools import partial
 
 import numpy as np
 
-from ... import equations
+from ... import equations, fused, nn
+from ...autograd import primitives
+from ...autograd.engine import Parameter, Tape
 from .exercise import normal
 from .experiments import report
 from .gates import sigmoid
+from .learning import clip
 from .mended import mended
 from .recorded import recorded
 from .used import used
@@ -230,6 +233,67 @@ def step(xp, x, m, h, p):
     o = equations.gate(xp, x, h, p["W_o"], p["U_o"], p["b_o"])  # eq 6
     m = equations.update_memory(xp, f, i, m, candidate, p["forget_bias"])  # eq 7
     return m, equations.output(xp, o, m)  # eqs 8, 9
+
+
+# --- Loss and gradients ---------------------------------------------------------------
+
+
+def _tried(answer, inputs, targets):
+    """What an answer gives for a linear layer, beside which a parameter stands idle."""
+    network = nn.Linear(inputs.shape[1], 3, dtype=np.float64, seed=1)
+    parameters = [*network.parameters(), Parameter(np.ones(2))]
+    return answer(network, parameters, inputs, targets)
+
+
+def _slopes(
+    network,
+    parameters,
+    inputs,
+    targets,
+    *,
+    of=primitives.mean,
+    shorten=lambda gradients: clip(gradients, 1.0),
+):
+    """The solution and, by its arguments, ways to get it wrong."""
+    with Tape() as tape:
+        loss = of(fused.softmax_cross_entropy(network(inputs), targets))
+    gradients = tape.gradient(loss, parameters, strict=False)
+    return float(loss.data), shorten(gradients)
+
+
+@used(
+    _tried,
+    cases=lambda rng: [
+        (3 * rng.normal(size=(5, 4)), rng.integers(3, size=5)),
+        (20 * rng.normal(size=(2, 3)), rng.integers(3, size=2)),
+        (0.1 * rng.normal(size=(8, 2)), rng.integers(3, size=8)),  # short enough
+    ],
+    hints=[
+        "with Tape() as tape: the logits are network(inputs), the losses "
+        "fused.softmax_cross_entropy(logits, targets).",
+        "After the block: tape.gradient(loss, parameters, strict=False), and clip. The "
+        "loss as a number is float(loss.data).",
+    ],
+    mistakes={
+        "you do not clip": partial(_slopes, shorten=lambda gradients: gradients),
+        "you clip each array by itself": partial(
+            _slopes, shorten=lambda gradients: [clip([g], 1.0)[0] for g in gradients]
+        ),
+        "you take the sum of the losses, not the mean": partial(
+            _slopes, of=primitives.sum
+        ),
+    },
+)
+def slopes(network, parameters, inputs, targets):
+    """The mean loss, a number, and its gradients, together no longer than 1 -> a list.
+
+    network(inputs) gives logits (B, C); targets (B,) are integers.
+    """
+    with Tape() as tape:
+        losses = fused.softmax_cross_entropy(network(inputs), targets)
+        loss = primitives.mean(losses)
+    gradients = tape.gradient(loss, parameters, strict=False)
+    return float(loss.data), clip(gradients, 1.0)
 
 
 # --- Debugging ------------------------------------------------------------------------
