@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import blas_threads, keep_freed_memory
+from ..backend import blas_threads
 from ..runs.run import Run
 from .trainer import Trainer
 from .workers import WorkerLost, orphaned
@@ -119,7 +119,6 @@ def run_training(
     """
     if max_minutes is not None and not max_minutes > 0:
         raise ValueError(f"max_minutes must be positive, not {max_minutes}")
-    keep_freed_memory()
     one_thread, quiet = blas_threads(1), np.errstate(all="ignore")
     with one_thread, interrupt or Interrupt(trainer.ranks == 1) as interrupt, quiet:
         loop = _Loop(trainer, run, max_minutes, show or Listener(), interrupt)

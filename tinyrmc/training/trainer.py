@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd.engine import Tape
-from ..backend import device_namespace, kernels, to_host
+from ..backend import device_namespace, keep_freed_memory, kernels, to_host
 from ..errors import RunError, check_seed
 from ..nn import Module
 from ..runs.files import under
@@ -83,6 +83,7 @@ class Trainer:
         check_workers(workers, device)
         self.task, self.seed = task, seed
         self.xp = device_namespace(device, self.local_rank)
+        keep_freed_memory()
         model_seed, data_seed = np.random.SeedSequence(check_seed(seed)).spawn(2)
         built = check_given(task, "build", task.build(model_seed), Module)
         self.model = built.to(self.xp)
