@@ -25,6 +25,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,12 +37,14 @@ from running import answering, beside, say, serve
 
 from tinyrmc.autograd.engine import Tensor
 from tinyrmc.cli.commands import run_main
+from tinyrmc.fused import use_compiled
 from tinyrmc.nn import Module
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
 
 OURS, TORCH = "tinyrmc", "PyTorch eager"
-NAMES = OURS, TORCH
+FAST = "tinyrmc, compiled"  # with the extra `fast`
+NAMES = OURS, TORCH, *([FAST] if find_spec("numba") else [])
 WORKS = "paper", "quick"
 PARTS = "step", "worlds", "acting", "learning"
 ROUNDS, SECONDS = 5, 2.0
@@ -271,7 +274,8 @@ def first_losses(name: str, make: Callable[[], Any], count: int = 3) -> list[flo
     """
     task = make()
     trajectory = first_trajectory(task)
-    if name == OURS:
+    if name in (OURS, FAST):
+        use_compiled(name == FAST)
         step = ours(task, trajectory)
         return [float(step()) for _ in range(count)]
     learn = torch_learner(task)[1]
@@ -326,7 +330,7 @@ def make(name: str, make: Callable[[], Any]) -> tuple[dict, Callable]:
         torch.set_num_threads(1)
     losses, task = first_losses(name, make), make()
     spent = watched(task)
-    step = ours(task) if name == OURS else torch_trainer(task)
+    step = torch_trainer(task) if name == TORCH else ours(task)
     step()
     return {"losses": losses}, functools.partial(median_parts, step, spent)
 
@@ -353,7 +357,9 @@ def row_of(work: str, rounds: dict[str, list[dict[str, float]]]) -> dict[str, An
         found.append({"name": name, "steps_per_second": speed, **medians})
         found[-1]["rounds"] = [x["step"] for x in each]
     pairs = zip(*(x["rounds"] for x in found), strict=True)
-    ratio = statistics.median(a / b for a, b in pairs) if len(found) > 1 else None
+    ratio = None
+    if TORCH in rounds:
+        ratio = statistics.median(a / b for a, b, *_ in pairs)
     return {"work": work, "steps": steps, "candidates": found, "ratio": ratio}
 
 

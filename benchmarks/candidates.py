@@ -35,6 +35,7 @@ from unittest.mock import patch
 
 import numpy as np
 import peers
+from report import FAST
 from running import answering, serve
 
 from tinyrmc import backend, optim
@@ -46,6 +47,7 @@ from tinyrmc.backend import (
     to_host,
 )
 from tinyrmc.cores import CoreConfig, DNCConfig
+from tinyrmc.fused import use_compiled
 from tinyrmc.training import Task, TrainConfig
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.pieces import pieces_of
@@ -426,14 +428,15 @@ def make(name: str, path: str | None) -> tuple[dict, Callable[[float], float]]:
 
 def _step_of(name, work, problem, cores):
     """(step, moments) of ours or of a library."""
-    if name == "ours":
+    if name in ("ours", FAST):
+        use_compiled(name == FAST)
         return ours(make_trainer(work, problem, cores))
     return peer(name, work, problem, cores)
 
 
 def main(name: str, path: str | None = None, requests=sys.stdin, answer=None) -> None:
     """A candidate's process: it answers each line of stdin with a line of JSON."""
-    threads = 1 if name in ("ours", APART) else available_cores()
+    threads = 1 if name in ("ours", FAST, APART) else available_cores()
     made = functools.partial(make, name, path)
     serve(made, threads, requests, answer or answering())
 

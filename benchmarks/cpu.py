@@ -16,6 +16,8 @@ for the Differentiable Neural Computer (`dnc`).
 The other parts are the `engine` alone, and `language` and `agents`, which language.py
 and agents.py measure beside PyTorch.
 
+Where Numba is (the extra `fast`), each is measured with compiled bodies as well.
+
 Results go to a JSON file and a picture beside it. The tables that a document shows are
 printed; `markdown` in report.py makes them from the file.
 """
@@ -36,7 +38,7 @@ import language
 import peers
 import report
 from candidates import APART, TOGETHER, Work
-from report import at_least_one, cells, json_file, markdown, milliseconds
+from report import FAST, at_least_one, cells, json_file, markdown, milliseconds
 from running import (
     CAN_LIMIT,
     Candidate,
@@ -159,7 +161,8 @@ def measure(
 
     What is relative to SGEMM is left to `relate`. Differs and RunError as in `started`.
     """
-    everyone = ["ours", *names]
+    fast = [FAST] if importlib.util.find_spec("numba") else []
+    everyone = ["ours", *fast, *names]
     with contextlib.ExitStack() as stack:
         problem, counts = make_problem(stack, work), core_counts(available_cores())
         running = [
@@ -180,13 +183,16 @@ def measure(
 def row_of(work: Work, best: dict[str, Candidate]) -> dict:
     """What the results keep of the candidates at their best settings."""
     seconds = {name: candidate.seconds for name, candidate in best.items()}
-    ours = seconds.pop("ours")
+    ours, fast = seconds.pop("ours"), seconds.pop(FAST, None)
+    fastest = min(seconds.values(), default=None)
     return {
         "size": str(work),
         **dataclasses.asdict(work),
         "ours_seconds": ours,
+        "compiled_seconds": fast,
         "peers": seconds,
-        "ratio_to_fastest": ours / min(seconds.values()) if seconds else None,
+        "ratio_to_fastest": fastest and ours / fastest,
+        "compiled_to_fastest": fastest and fast and fast / fastest,
         "flops": work.flops,
         "cores": {name: candidate.cores for name, candidate in best.items()},
         "rounds": {name: candidate.rounds for name, candidate in best.items()},

@@ -17,7 +17,8 @@ for each core. They have the same weights and read the same window again and aga
 their first losses must agree. A candidate is a process of its own, as in cpu.py, and
 all take turns, on one core and on all. PyTorch's LSTM is `torch.nn.LSTM`; its RMC is
 that of peers.py; its memory network is written as the equations are, and looks up the
-memories of each word separately.
+memories of each word separately. With the extra `fast` ours runs with compiled bodies,
+too.
 
 `products` is measured in one process on one core: what share of a step of ours its
 matrix products take, and how fast they run (`products` in candidates.py).
@@ -30,6 +31,7 @@ import functools
 import json
 import sys
 from collections.abc import Iterable
+from importlib.util import find_spec
 from typing import Any
 
 import candidates
@@ -49,6 +51,7 @@ from running import (
 from tinyrmc import corpora
 from tinyrmc.backend import blas_threads
 from tinyrmc.cli.commands import run_main
+from tinyrmc.fused import use_compiled
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.pieces import pieces_of
 from tinyrmc.training.trainer import Trainer
@@ -61,9 +64,10 @@ ROUNDS, SECONDS = 5, 2.0
 LARGEST_ERROR = 1e-4  # of one of the first losses, relative
 
 PROCESSES, THREADS = OURS = "tinyrmc, processes", "tinyrmc, threads"
+FAST = "tinyrmc, compiled"  # processes, with the extra `fast`
 TORCH = "PyTorch eager, processes", "PyTorch eager, threads"
 TORCH_PROCESSES, TORCH_THREADS = TORCH
-NAMES = *OURS, *TORCH
+NAMES = *OURS, *([FAST] if find_spec("numba") else []), *TORCH
 
 
 @dataclasses.dataclass(frozen=True)
@@ -307,8 +311,9 @@ def torch_processes(work: Work):
 
 def candidate(name: str, work: Work, cores: int):
     """step() of a candidate on so many cores."""
-    if name in (PROCESSES, THREADS):
-        return ours(work, cores if name == PROCESSES else 1)
+    if name in (*OURS, FAST):
+        use_compiled(name == FAST)
+        return ours(work, 1 if name == THREADS else cores)
     import torch
 
     torch.set_num_threads(cores if name == TORCH_THREADS else 1)
@@ -335,7 +340,7 @@ def measure(name: str, work: Work, rounds: int, seconds: float) -> dict[str, Any
     cores = available_cores()
     settings = [(x, cores) for x in NAMES]
     if cores > 1 and CAN_LIMIT:
-        settings += [(x, 1) for x in (THREADS, TORCH_THREADS)]
+        settings += [(x, 1) for x in NAMES if x in (THREADS, FAST, TORCH_THREADS)]
     found: dict[str, Any] = {"work": name, **dataclasses.asdict(work)}
     args = TORCH, LARGEST_ERROR, rounds, seconds
     running = beside(__file__, settings, _words(work), *args)
@@ -361,8 +366,8 @@ def ratio(running: list[Candidate], cores: int) -> float | None:
     rounds; None where one of the two did not run.
     """
     own, other = (
-        [x for x in running if x.cores == cores and x.name.startswith(start)]
-        for start in ("tinyrmc", "PyTorch")
+        [x for x in running if x.cores == cores and x.name in names]
+        for names in (OURS, TORCH)
     )
     if not (own and other):
         return None
