@@ -380,8 +380,9 @@ print("sizes, from first to last:", *(f"{np.linalg.norm(g):.3f}" for g in found)
 # %% [markdown]
 # ## Twelve of them, on your tape
 #
-# Does it matter? Gain and offset learn as well. What are their gradients, if $g$ is that
-# of $y = n \circ \gamma + \beta$?
+# Do norm and residual matter? Train a deep network with and without them. Gain and
+# offset learn as well: what are their gradients, if $g$ is that of
+# $y = n \circ \gamma + \beta$?
 #
 # **Exercise 9.** Make an entry of your tape out of your norm and all three gradients.
 
@@ -484,8 +485,8 @@ plt.show()
 # %% [markdown]
 # Without residuals, twelve blocks do not get past a guess: what comes out has little to
 # do with what went in. Without norms the signal grows from block to block, and the
-# first loss shows it. That it learns all the same is luck of this depth: a recurrent
-# core does the same step hundreds of times.
+# first loss shows it. It learns all the same here. But a recurrent core does its step
+# hundreds of times, and there growth from step to step ends in overflow.
 #
 # ## As many slots as you like
 #
@@ -514,8 +515,8 @@ course.show(equations.layer_norm, equations.g_psi)
 #
 # - Layer norm keeps the direction of a slot. So the gradient that comes back has no
 #   part along the row of ones, nor along the row itself.
-# - Over the units of one slot. Over all slots, it would let them see each other past
-#   attention.
+# - It runs over the units of one slot. Over all slots, it would let them see each other
+#   past attention.
 # - Layers without a bend between them are one layer.
 # - With the residual a block begins with what there is, and gradients go past it.
 #
