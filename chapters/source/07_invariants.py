@@ -26,9 +26,9 @@ attention, encode = course.kept("attention", "attention", "encode_with_heads")
 # %% [markdown]
 # ## A function that you cannot look into
 #
-# **Exercise 1.** You get a function `attention(Q, K, V)`. It need not compute equation
-# 1. But its result is a matrix of weights times $V$, and the weights depend on $Q$ and
-# $K$ alone. Find them. You may call it with any values you like.
+# **Exercise 1.** You get a function `attention(Q, K, V)`, which need not compute
+# equation 1. But its result is a matrix of weights times $V$, and the weights depend on
+# $Q$ and $K$ alone. Find them. You may call it with any values you like.
 
 
 # %%
