@@ -57,7 +57,7 @@ from tinyrmc.backend import gemm, namespace, to_device
 from tinyrmc.config import PLACE, check_least, check_within
 from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.cores.config import TextCore
-from tinyrmc.cores.memn2n import Constant, Encoding, MemN2N
+from tinyrmc.cores.memn2n import Encoding, MemN2N
 from tinyrmc.corpora import Story
 from tinyrmc.errors import UserError, counted
 from tinyrmc.results import memory_hops
@@ -414,7 +414,7 @@ class Network(nn.Module):
     def __init__(self, config: Config, material: Material, seed):
         m, words = config.model, len(material.vocabulary)
         ages = np.eye(material.slots + 1, dtype=np.float32)[:, 1:]  # 0: no age
-        self.rows, self.ages = Constant(material.rows), Constant(ages)
+        self.rows, self.ages = nn.Constant(material.rows), nn.Constant(ages)
         self.masked, self.temporal = m.masked, m.temporal
         self.reader: MemN2N | Reader
         if m.core == "memn2n":
@@ -456,7 +456,7 @@ class Reader(nn.Module):
         self.core = build_core(m, m.embedding_size, rng)
         self.answer = nn.Linear(self.core.output_size, words, seed=rng)
         bag = encoding.kind == "bag"
-        self._along = None if bag else Constant(encoding.along(m.embedding_size))
+        self._along = None if bag else nn.Constant(encoding.along(m.embedding_size))
 
     @property
     def dtype(self) -> np.dtype:

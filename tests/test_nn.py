@@ -249,7 +249,7 @@ def broken(change):
     return arrays
 
 
-def test_load_parameters_names_the_first_problem_and_changes_nothing(xp):
+def test_load_parameters_names_all_problems_and_changes_nothing(xp):
     module = Nested().to(xp)
     before = [p.data.copy() for p in module.parameters()]
     missing = "is missing from the arrays"
@@ -260,8 +260,12 @@ def test_load_parameters_names_the_first_problem_and_changes_nothing(xp):
             lambda a: a.update({"pair.1.0.bias": np.ones(3)}),
             "'pair.1.0.bias' has shape (2,), the array (3,)",
         ),
-        # the first in order
-        (lambda a: (a.pop("table.list.0"), a.pop("scale")), f"'scale' {missing}"),
+        # all of them, in order
+        (
+            lambda a: (a.pop("table.list.0"), a.pop("scale"), a.update(b=1, c=2)),
+            f"'scale' {missing}; 'table.list.0' {missing}; 'b' is unknown; "
+            "'c' is unknown",
+        ),
         (
             lambda a: a.update(scale=np.ones(2, complex)),
             "'scale' is float32, the array complex128",

@@ -9,6 +9,7 @@ imports NumPy and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from . import equations, fused, nn, optim
@@ -51,16 +52,39 @@ __all__ = [
     "optim",
     "plain",
     "primitives",
+    "save",
+    "shipped",
 ]
 
 
-def load(path: str | Path, data_dir: Path | None = None) -> nn.Module:
-    """The trained model of a run directory, a checkpoint or a weights file.
-
-    For example `tinyrmc.load("runs/nth_farthest-quick-1")`.
+def load(
+    path: str | Path, data_dir: Path | None = None, classes: Iterable[type] = ()
+) -> nn.Module:
+    """The network of a run directory, a checkpoint or a weights file; a module that
+    `save` wrote; or a trained network that comes along: `load("nth_farthest_4x4")`.
 
     data_dir: where the data of its task are now, if they have moved.
+    classes: those of your own that `save` has met: `load("mine.npz", classes=[Net])`.
     """
     from .training.checkpoints import load_model
 
-    return load_model(path, data_dir)
+    return load_model(path, data_dir, classes)
+
+
+def save(module: nn.Module, path: str | Path) -> None:
+    """Write a module, its settings with its weights, to a file for `load`.
+
+    The file holds no pickle and a checksum, and is written whole or not at all. A class
+    of your own is in it by name; its settings may be numbers, texts, modules,
+    dataclasses, and lists, tuples or dicts of these.
+    """
+    from .training.checkpoints import save_module
+
+    save_module(module, path)
+
+
+def shipped() -> list[str]:
+    """The names of the trained networks that come along, for `load`."""
+    from .training.checkpoints import shipped
+
+    return shipped()

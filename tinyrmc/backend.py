@@ -138,29 +138,32 @@ def matching(
 ) -> dict[str, Array]:
     """Stored arrays, by name, in the precision of those that they will replace.
 
-    ValueError names the first that is missing, unknown, of another shape or kind, or
-    that holds a number too large for its dtype.
+    ValueError names all that are missing, unknown, of another shape or kind, or that
+    hold a number too large for their dtype.
     """
-    found = {}
-    for name in [*own, *arrays]:
-        where = f"{what} {name!r}"
-        if name not in arrays:
-            raise ValueError(f"{where} is missing from the arrays")
-        if name not in own:
-            raise ValueError(f"{where} is unknown")
+    wrong, found = [], {}
+    for name in {**own, **arrays}:
+        if name not in arrays or name not in own:
+            known = "is missing from the arrays" if name in own else "is unknown"
+            wrong.append(f"{name!r} {known}")
+            continue
         array, dtype = arrays[name], own[name].dtype
         xp = namespace(array)
         if array.shape != own[name].shape:
-            raise ValueError(
-                f"{where} has shape {own[name].shape}, the array {array.shape}"
-            )
+            shapes = f"has shape {own[name].shape}, the array {array.shape}"
+            wrong.append(f"{name!r} {shapes}")
+            continue
         if array.dtype.kind not in ("fc" if dtype.kind == "c" else dtype.kind):
-            raise ValueError(f"{where} is {dtype}, the array {array.dtype}")
+            wrong.append(f"{name!r} is {dtype}, the array {array.dtype}")
+            continue
         with np.errstate(over="ignore"):  # WebAssembly has no flag for an overflow
             found[name] = array.astype(dtype)
         if array.dtype.kind in "fc" and array.dtype != dtype:
             if bool((xp.isinf(found[name]) & ~xp.isinf(array)).any()):
-                raise ValueError(f"{where} is {dtype}, too small for a number")
+                wrong.append(f"{name!r} is {dtype}, too small for a number")
+    if wrong:
+        more = f"; and {len(wrong) - 8} more" if len(wrong) > 8 else ""
+        raise ValueError(f"{what} {'; '.join(wrong[:8])}{more}")
     return found
 
 

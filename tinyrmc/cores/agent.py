@@ -19,9 +19,9 @@ from ..autograd.engine import Tensor
 from ..backend import Array, namespace
 from ..config import ADDED, check_least
 from ..errors import Seed, generator
-from ..nn import Conv2d, Linear, Module
+from ..nn import Constant, Conv2d, Linear, Module
 from .config import MapCoreConfig, build_core
-from .core import Constant, State, Trace
+from .core import State, Trace
 
 KERNELS = 12, 24
 

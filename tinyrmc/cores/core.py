@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from ..autograd import primitives as p
 from ..autograd.engine import Tensor
-from ..backend import Array, namespace, to_device
+from ..backend import Array, namespace
 from ..errors import check_sizes
 from ..nn import Module, check_array
 
@@ -24,24 +23,6 @@ Trace: TypeAlias = list[dict[str, Array]] | None
 Inputs: TypeAlias = Array | Tensor
 Step: TypeAlias = tuple[Tensor, State]  # the output and the next state
 Steps: TypeAlias = tuple[list[Tensor], State]
-
-
-class Constant:
-    """An array of floating-point numbers that is no parameter. Each array library and
-    precision gets its own copy, once.
-    """
-
-    def __init__(self, value: np.ndarray):
-        self.value = value
-        self._copies: dict[tuple[str, str], Array] = {}
-
-    def on(self, xp, dtype: npt.DTypeLike) -> Array:
-        """The array as one of `xp`, in the precision of this dtype."""
-        dtype = np.finfo(dtype).dtype
-        key = xp.__name__, dtype.str
-        if key not in self._copies:
-            self._copies[key] = to_device(self.value.astype(dtype), xp)
-        return self._copies[key]
 
 
 class Core(Module):

@@ -39,10 +39,10 @@ from ..backend import Array, namespace
 from ..config import check_values
 from ..errors import Seed, check_number, check_sizes, generator
 from ..fused import embedding, linear_cross_entropy, memory_hop, sliding_hop
-from .core import Constant, Trace
+from .core import Trace
 
 
-def floor_of(owner: str, size: int, relu: float) -> Constant | None:
+def floor_of(owner: str, size: int, relu: float) -> nn.Constant | None:
     """The least value of each of `size` units: 0 for the last ones, a fraction `relu`;
     None if there are no such units.
     """
@@ -50,7 +50,7 @@ def floor_of(owner: str, size: int, relu: float) -> Constant | None:
         raise ValueError(f"{owner}: relu must be from 0 to 1, not {relu}")
     linear = size - round(relu * size)
     floor = np.where(np.arange(size) < linear, -np.inf, 0.0)
-    return Constant(floor) if relu else None
+    return nn.Constant(floor) if relu else None
 
 
 def _check_std(owner: str, std: float) -> None:
@@ -184,8 +184,8 @@ class MemN2N(nn.Module):
         self.tying, self.networks = tying, networks
         self.encoding = encoding or Encoding("bag")
         self.question = question
-        self._along = Constant(self.encoding.along(size))
-        self._of_age = Constant(self.encoding.of_age(size))
+        self._along = nn.Constant(self.encoding.along(size))
+        self._of_age = nn.Constant(self.encoding.of_age(size))
         self._floor = floor_of("MemN2N", size, relu)
         self.plain_units = size - round(relu * size)  # the first ones, without a ReLU
         dtype = nn.check_dtype("MemN2N", dtype)

@@ -41,8 +41,8 @@ from ..autograd.engine import Parameter, Primitive, Tensor
 from ..backend import Array, kernels, namespace
 from ..errors import Seed, check_number, check_switch, generator
 from ..fused import attention, is_plain, linear, rmc_gates
-from ..nn import LayerNorm, Linear, check_dtype, truncated_normal
-from .core import Constant, Core, Inputs, State, Step, Steps, Trace
+from ..nn import Constant, LayerNorm, Linear, check_dtype, truncated_normal
+from .core import Core, Inputs, State, Step, Steps, Trace
 
 
 def identity_memory(mem_slots: int, mem_size: int, dtype: npt.DTypeLike) -> np.ndarray:

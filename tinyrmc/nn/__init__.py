@@ -1,6 +1,7 @@
 """Layers: parameters with names, and the functions that use them.
 
 layers.py    Module, Linear, Conv2d, Embedding, LayerNorm, MLP; starting values
+settings.py  the settings of a module, for its repr, its config and files
 dropout.py   Dropout, and the noise that its masks come from
 """
 
@@ -9,6 +10,7 @@ from ..errors import generator
 from .dropout import Dropout, Noise
 from .layers import (
     MLP,
+    Constant,
     Conv2d,
     Embedding,
     LayerNorm,
@@ -21,6 +23,7 @@ from .layers import (
 
 __all__ = [
     "MLP",
+    "Constant",
     "Conv2d",
     "Dropout",
     "Embedding",

@@ -19,6 +19,7 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, Self
 
@@ -26,9 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..autograd.engine import Parameter, Tensor
-from ..backend import Array, matching, namespace, to_host
+from ..backend import Array, matching, namespace, to_device, to_host
+from ..config import first_difference
 from ..errors import Seed, check_number, check_sizes, check_switch, generator
 from ..fused import conv2d, embedding, layer_norm, linear
+from .settings import Config, classes_in, described, keeping, shown
 
 
 class Module:
@@ -36,7 +39,15 @@ class Module:
     `__init__` and defines `__call__`.
     """
 
+    __slots__ = ("__dict__", "__weakref__", "_settings")  # which is no child
+
     __call__: Callable[..., Any]
+    config: Any = Config()  # {name: value} of the settings that it was made with
+
+    def __init_subclass__(cls, **keywords: Any):
+        super().__init_subclass__(**keywords)
+        if "__init__" in vars(cls):
+            cls.__init__ = keeping(cls.__init__)  # type: ignore[method-assign]
 
     def children(self) -> Iterator[tuple[str, Any]]:
         """(name, value) of everything that may hold parameters."""
@@ -47,14 +58,14 @@ class Module:
         if two share a name, TypeError if some are where no one looks.
         """
         names: set[str] = set()
-        for name, parameter in _walk("", self, set()):
+        for name, parameter in _walk("", self, set(), Parameter):
             if name in names:
                 raise ValueError(f"two parameters are called {name!r}; rename one")
             names.add(name)
             yield name, parameter
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} with {self.num_parameters:,} parameters>"
+        return shown(self)
 
     def parameters(self) -> list[Parameter]:
         """All Parameters, in the order of `named_parameters`."""
@@ -84,18 +95,66 @@ class Module:
                 parameter.bind(move(parameter.data), move(parameter.grad))
         return self
 
-    def load_parameters(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Copy arrays by name into the parameters; the precision may differ. ValueError
-        names the first that does not fit; nothing has changed then.
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Copies of the parameters by name, on the host."""
+        return {name: np.array(to_host(p.data)) for name, p in self.named_parameters()}
+
+    def constants(self) -> dict[str, Constant]:
+        """What was drawn or computed once, and is no parameter, by name."""
+        return dict(_walk("", self, set(), Constant))
+
+    def load_parameters(
+        self, source: Mapping[str, np.ndarray] | Module | str | Path
+    ) -> None:
+        """Copy parameters by name from arrays, another module, or a file or run that
+        `tinyrmc.load` reads; the precision may differ. ValueError says all that does
+        not fit, and refuses a module or file with other settings (bare arrays have
+        none); nothing has changed then.
         """
+        if isinstance(source, (str, Path)):
+            from .. import load  # the package's face opens files
+
+            source = load(source, classes=classes_in(self))
+        if isinstance(source, Module):
+            differs = first_difference(described(source), described(self))
+            if differs is not None:
+                hint = "" if type(source) is type(self) else "; give the part that fits"
+                raise ValueError(f"it has other settings: {differs}{hint}")
+            constants, source = source.constants(), source.arrays()
+        else:
+            constants = {}
         own = dict(self.named_parameters())
-        for name, value in matching("parameter", arrays, own).items():
+        for name, value in matching("parameter", source, own).items():
             own[name].data = namespace(own[name].data).asarray(value)
+        for name, constant in constants.items():
+            self.constants()[name].set(constant.value)
 
 
-def _walk(prefix: str, value: Any, seen: set) -> Iterator[tuple[str, Parameter]]:
-    """(name, Parameter) of all Parameters below `value`, named from `prefix` on. `seen`
-    has the ids of the objects visited so far; none is visited twice.
+class Constant:
+    """An array of floating-point numbers that is no parameter. Each array library and
+    precision gets its own copy, once.
+    """
+
+    def __init__(self, value: np.ndarray):
+        self.set(value)
+
+    def set(self, value: np.ndarray) -> None:
+        """Let it be another array."""
+        self.value = value
+        self._copies: dict[tuple[str, str], Array] = {}
+
+    def on(self, xp, dtype: npt.DTypeLike) -> Array:
+        """The array as one of `xp`, in the precision of this dtype."""
+        dtype = np.finfo(dtype).dtype
+        key = xp.__name__, dtype.str
+        if key not in self._copies:
+            self._copies[key] = to_device(self.value.astype(dtype), xp)
+        return self._copies[key]
+
+
+def _walk(prefix: str, value: Any, seen: set, kind: Any) -> Iterator[tuple[str, Any]]:
+    """(name, x) of all x of a kind below `value`, Parameters say, named from `prefix`
+    on. `seen` has the ids of the objects visited so far; none is visited twice.
     """
     children: Any = ()
     if isinstance(value, Module):
@@ -111,16 +170,16 @@ def _walk(prefix: str, value: Any, seen: set) -> Iterator[tuple[str, Parameter]]
         children = value.items()
     elif isinstance(value, (list, tuple)):
         children = enumerate(value)
-    elif not isinstance(value, Parameter):
+    elif not isinstance(value, kind):
         _require_none_hidden(prefix, value)
         return
     if id(value) in seen:
         return
     seen.add(id(value))
-    if isinstance(value, Parameter):
+    if isinstance(value, kind):
         yield prefix, value
     for name, child in children:
-        yield from _walk(f"{prefix}.{name}" if prefix else str(name), child, seen)
+        yield from _walk(f"{prefix}.{name}" if prefix else str(name), child, seen, kind)
 
 
 def _require_none_hidden(name: str, value: Any) -> None:

@@ -1,23 +1,28 @@
-"""The files that training has left, as objects again.
+"""The files that training has left, as objects again; and files of a single module.
 
 They are the configuration, the task and the trained network. A run directory, its
-checkpoint and a weights file all hold the run's configuration, so each is enough.
+checkpoint and a weights file all hold the run's configuration, so each is enough. A
+module's own file (`save_module`) holds its class by name and its settings instead.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .. import cores, nn
+from ..backend import matching
 from ..config import from_json, require_same, stored_path, with_places
-from ..errors import RunError, UsageError
+from ..errors import ConfigError, RunError, UsageError
 from ..nn import Module
+from ..nn.settings import described, rebuilt
 from ..runs.files import Count, load_arrays, misfit, save_arrays, under
 from ..runs.run import LINE, Run
 from .discovery import load_task_of
@@ -153,22 +158,39 @@ def _require_run(state: Any, path: str | Path) -> None:
 
 
 def open_checkpoint(path, data_dir: Path | None = None) -> tuple[Task, dict, dict]:
-    """(task, arrays, state) of a run, its directory, a checkpoint or a weights file.
+    """(task, arrays, state) of a run, its directory, a checkpoint or a weights file; or
+    of a shipped network by its name.
 
     data_dir: where its data are now, if they have moved.
 
     RunError says what is wrong with it.
     """
+    arrays, state = _read(path, data_dir)
+    _require_run(state, path)
+    return task_from_dict(state["run"]), arrays, state
+
+
+def _read(path: Any, data_dir: Path | None = None) -> tuple[dict, dict]:
+    """(arrays, state) of all that has a network."""
     if isinstance(path, Run) or os.path.isdir(Path(path)):
         run = path if isinstance(path, Run) else Run.open(path)
         if "grid" in run.config:
             raise RunError(f"{path} is a sweep; give one of its runs")
         arrays, state = load_checkpoint(run)
     else:
+        if not os.path.exists(path) and str(path) in shipped():
+            path = SHIPPED / f"{path}.npz"
+        elif not os.path.exists(path) and not Path(path).suffix:
+            raise RunError(
+                f"cannot read {path}: No such file or directory; give the path of a "
+                f"run directory or an npz file, or a name: {', '.join(shipped())}"
+            )
         arrays, state = load_arrays(Path(path))
+        if isinstance(state, dict) and "module" in state:
+            return arrays, state
         _require_run(state, path)
     state["run"] = relocated(state["run"], data_dir)
-    return task_from_dict(state["run"]), arrays, state
+    return arrays, state
 
 
 def restore_model(task: Task, arrays: dict, state: dict) -> Module:
@@ -187,13 +209,15 @@ UNFIT = (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowEr
 
 @contextlib.contextmanager
 def fitting(
-    says: str = "does not fit its own configuration", remedy: str = ""
+    says: str = "does not fit its own configuration",
+    remedy: str = "",
+    where: Any = "the checkpoint",
 ) -> Iterator[None]:
     """RunError for what goes wrong when a checkpoint is not as it was written."""
     try:
         yield
-    except UNFIT as error:
-        raise RunError(f"the checkpoint {says}: {error}{remedy}") from error
+    except (*UNFIT, ConfigError, MemoryError, RecursionError) as error:
+        raise RunError(f"{where} {says}: {error}{remedy}") from error
 
 
 def finite_parameters(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -210,9 +234,55 @@ def finite_parameters(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return found
 
 
-def load_model(path, data_dir: Path | None = None) -> Module:
-    """The trained network of a run directory, a checkpoint or a weights file."""
-    return restore_model(*open_checkpoint(path, data_dir))
+# The trained networks that come with the package, by name.
+SHIPPED = Path(__file__).resolve().parents[1] / "course" / "assets"
+
+
+def shipped() -> list[str]:
+    """The names of the trained networks that come with the package."""
+    return sorted(path.stem for path in SHIPPED.glob("*.npz"))
+
+
+def load_model(
+    path: str | Path, data_dir: Path | None = None, classes: Iterable[type] = ()
+) -> Module:
+    """The network of a run directory, a checkpoint, a weights file, or a module's own
+    file; or a shipped one by its name.
+
+    classes: those of your own that a module's file names.
+    """
+    arrays, state = _read(path, data_dir)
+    if "module" not in state:
+        return restore_model(task_from_dict(state["run"]), arrays, state)
+    ours = {n: x for room in (cores, nn) for n, x in vars(room).items()}
+    known = {kind.__name__: kind for kind in (*ours.values(), *classes) if _made(kind)}
+    with fitting("cannot be loaded", where=path):
+        module = rebuilt(state["module"], known)
+        found = under("parameters/", arrays)
+        module = module.astype(next(iter(found.values())).dtype) if found else module
+        module.load_parameters(found)
+        constants = module.constants()
+        own = {name: np.float64(constant.value) for name, constant in constants.items()}
+        drawn = matching("constant", under("constants/", arrays), own)
+        for name, constant in constants.items():
+            constant.set(drawn[name])
+    return module
+
+
+def _made(kind: Any) -> bool:
+    """Whether a module's file may have objects of this class."""
+    of_data = dataclasses.is_dataclass(kind)
+    return isinstance(kind, type) and (issubclass(kind, Module) or of_data)
+
+
+def save_module(module: Module, path: str | Path) -> None:
+    """Write a module with its settings to a file that `load_model` reads, whole or not
+    at all. RunError for a setting that a file cannot hold.
+    """
+    arrays = {f"parameters/{name}": x for name, x in module.arrays().items()}
+    constants = module.constants().items()
+    arrays |= {f"constants/{name}": constant.value for name, constant in constants}
+    save_arrays(path, arrays, {"module": described(module)})
 
 
 def export_weights(path, arrays: dict, state: dict) -> None:

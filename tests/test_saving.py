@@ -1,0 +1,293 @@
+"""A module's file brings back what was saved: class, settings, weights, constants.
+
+Whatever else a file is, it is refused in one line, and nothing is loaded.
+"""
+
+import json
+import re
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tinyrmc
+from tinyrmc import cores, nn
+from tinyrmc.errors import RunError
+from tinyrmc.runs.files import load_arrays, save_arrays
+
+ROOT = Path(__file__).resolve().parent.parent
+SIZES = st.integers(1, 4)
+BIASES = st.floats(-2, 2, width=32)
+GATES = st.sampled_from(["unit", "memory", None])
+
+
+@st.composite
+def any_core(draw):
+    """A core of any kind with settings of any kind, and the shape of its input."""
+    size, seed = draw(SIZES), draw(st.integers(0, 9))
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    own = {"dtype": dtype, "seed": seed}
+    slots = {"mem_slots": draw(SIZES), "head_size": draw(SIZES)}
+    slots |= {"num_heads": draw(SIZES), "forget_bias": draw(BIASES)}
+    slots |= {"attention_mlp_layers": draw(SIZES), "qkv_norm": draw(st.booleans())}
+    kind = draw(st.sampled_from("rmc paper lstm deep dnc entnet bank rnn conv".split()))
+    if kind == "rmc":
+        more = {"num_blocks": draw(SIZES), "input_bias": draw(BIASES)}
+        more |= {"gate_style": draw(GATES), "activate_final": draw(st.booleans())}
+        core = cores.RelationalMemory(size, **slots, **more, **own)
+    elif kind == "paper":
+        core = cores.PaperRelationalMemory(size, **slots, **own)
+    elif kind == "lstm":
+        core = cores.LSTM(size, draw(SIZES), draw(BIASES), **own)
+    elif kind == "deep":
+        core = cores.DeepLSTM(size, draw(SIZES), draw(SIZES), draw(BIASES), **own)
+    elif kind == "dnc":
+        controller = draw(st.sampled_from(["lstm", "feedforward"]))
+        more = {"controller": controller, "clip": draw(st.sampled_from([None, 0.5]))}
+        core = cores.DNC(size, draw(SIZES), draw(SIZES), draw(SIZES), **more, **own)
+    elif kind in ("entnet", "bank"):
+        entnet = cores.EntNet if kind == "entnet" else cores.EntNetBank
+        core = entnet(size, draw(SIZES), draw(SIZES), **own)
+    elif kind == "rnn":
+        core = draw(st.sampled_from([cores.RNN, cores.Feedforward]))(size, 3, **own)
+    else:
+        core = cores.ConvLSTM(2, size, draw(SIZES), draw(SIZES), 3, **own)
+    return core
+
+
+def answers(core):
+    """What a core says to fixed inputs."""
+    shape = getattr(core, "input_shape", (core.input_size,))
+    x = np.random.default_rng(5).normal(size=(2, 3, *shape)).astype(core.dtype)
+    outputs, _ = core.unroll(x, core.initial_state(2))
+    return np.stack([output.data for output in outputs])
+
+
+def same(one, other):
+    assert repr(one) == repr(other) and type(one) is type(other)
+    assert one.arrays().keys() == other.arrays().keys()
+    for name, x in one.arrays().items():
+        assert x.dtype == other.arrays()[name].dtype
+        np.testing.assert_array_equal(x, other.arrays()[name])
+
+
+@given(any_core())
+@settings(max_examples=60, deadline=None)
+def test_every_core_comes_back_with_its_settings(tmp_path_factory, core):
+    path = tmp_path_factory.mktemp("core") / "core.npz"
+    tinyrmc.save(core, path)
+    again = tinyrmc.load(path)
+    same(core, again)
+    assert again.config == core.config
+    np.testing.assert_array_equal(answers(again), answers(core))
+    other = type(core)(**core.config, seed=99)
+    if core.constants():  # a first memory that was drawn comes along
+        assert set(core.constants()) == {"first"}
+    other.load_parameters(path)
+    np.testing.assert_array_equal(answers(other), answers(core))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    units: int = 3
+    words: tuple[str, ...] = ("a", "b")
+
+
+class Net(nn.Module):
+    """A class of one's own, with every kind of setting."""
+
+    def __init__(self, core, *layers, sizes=Sizes(), more=None, seed=0):
+        self.core, self.layers, self.more = core, layers, more
+        self.head = nn.Linear(core.output_size, sizes.units, seed=seed)
+
+    def __call__(self, x):
+        output, _ = self.core(x, self.core.initial_state(len(x)))
+        for layer in self.layers:
+            output = layer(output)
+        return self.head(output)
+
+
+def own_net():
+    dropout = nn.Dropout(0.25, shared=(0, 1))
+    more = {"a": [1, None, ("x", True)], "b": dropout}
+    return Net(cores.LSTM(2, 4, seed=1), nn.MLP(4, [5, 4]), sizes=Sizes(6), more=more)
+
+
+def test_a_class_of_ones_own_comes_back_by_its_name(tmp_path):
+    net, path = own_net().astype(np.float64), tmp_path / "net.npz"
+    tinyrmc.save(net, path)
+    with pytest.raises(RunError, match=r"by a class Net; give classes=\[Net\]"):
+        tinyrmc.load(path)
+    with pytest.raises(RunError, match="by a class Sizes"):
+        tinyrmc.load(path, classes=[Net])
+    again = tinyrmc.load(path, classes=[Net, Sizes])
+    same(net, again)
+    assert again.more["a"] == [1, None, ("x", True)] and again.more["b"].rate == 0.25
+    x = np.ones((3, 2))
+    np.testing.assert_array_equal(again(x).data, net(x).data)
+    own = own_net()
+    own.load_parameters(path)  # which knows its own classes
+    np.testing.assert_allclose(own(x.astype("f4")).data, net(x).data, atol=1e-6)
+
+
+def test_what_a_file_cannot_hold_is_named():
+    class Odd(nn.Module):
+        def __init__(self, function):
+            self.layer = nn.Linear(2, 2)
+
+    with pytest.raises(RunError, match="Odd: function is a type, which a file cannot"):
+        tinyrmc.save(Odd(int), "odd.npz")
+
+
+def test_settings_are_shown():
+    core = cores.RelationalMemory(3, 4, 5, num_heads=2, activate_final=True, seed=7)
+    says = "RelationalMemory(input_size=3, mem_slots=4, head_size=5, num_heads=2, "
+    assert repr(core) == f"{says}activate_final=True)"
+    assert core.config["gate_style"] == "unit" and core.config["dtype"] == "float32"
+    assert core.astype("f8").config["dtype"] == "float64" and "seed" not in core.config
+    same(eval(repr(core), vars(cores)), cores.RelationalMemory(**core.config))
+
+    class Two(nn.Module):
+        def __init__(self):
+            self.one, self.many = nn.Linear(2, 3, relu=True), [nn.LayerNorm(2)]
+
+    shown = "Two()\n  one: Linear(input_size=2, output_size=3, relu=True)"
+    assert repr(Two()) == shown
+    # arguments that do not fit are told by Python itself
+    with pytest.raises(TypeError, match=r"Two.__init__\(\) takes 1 positional"):
+        Two(3)
+
+
+def test_other_settings_are_refused_and_nothing_changes(tmp_path):
+    shipped, path = tinyrmc.load("nth_farthest_4x4"), tmp_path / "core.npz"
+    core = shipped.core
+    tinyrmc.save(core, path)
+    sizes = core.input_size, core.mem_slots, core.head_size, core.num_heads
+    plain = cores.RelationalMemory(*sizes)
+    split = cores.RelationalMemory(16, 4, 16, 4, activate_final=True)
+    before = plain.arrays()
+    for source in core, path, str(path):
+        with pytest.raises(ValueError, match=r"settings.activate_final: True so far"):
+            plain.load_parameters(source)
+        with pytest.raises(ValueError, match=r"settings.head_size: 8 so far, 16 asked"):
+            split.load_parameters(source)
+    with pytest.raises(ValueError, match=r"class: 'Network' so far, .*the part that"):
+        plain.load_parameters("nth_farthest_4x4")
+    for name, x in plain.arrays().items():
+        np.testing.assert_array_equal(x, before[name])
+    own = type(core)(**core.config, seed=3)
+    own.load_parameters(core)
+    same(own, core)
+    other = type(shipped)(**shipped.config, seed=3)
+    other.load_parameters("nth_farthest_4x4")  # as `evaluate --export` wrote it
+    same(other, shipped)
+
+
+def test_shipped_networks_are_listed():
+    assert tinyrmc.shipped() == ["nth_farthest_4x4"]
+    with pytest.raises(RunError, match="or a name: nth_farthest_4x4"):
+        tinyrmc.load("nth_farthest_5x5")
+
+
+def test_a_file_that_is_not_as_it_was_written_loads_nothing(tmp_path):
+    path, bad = tmp_path / "net.npz", tmp_path / "bad.npz"
+    tinyrmc.save(cores.LSTM(2, 3), path)
+    whole = path.read_bytes()
+    arrays, meta = load_arrays(path)
+
+    def forged(change):
+        told = json.loads(json.dumps(meta))
+        kept = dict(arrays)
+        change(told["module"], kept)
+        save_arrays(bad, kept, told)
+        return bad.read_bytes()
+
+    def cut(module, kept):
+        del kept["parameters/gates.bias"]
+
+    def mixed(module, kept):
+        kept["parameters/gates.weight"] = np.ones((9, 9), np.float32)
+
+    cases = [whole[: len(whole) // 2], whole[:-30] + b"x" * 30, b"", forged(cut)]
+    cases += [forged(mixed), whole.replace(b"hidden_size", b"hidden_sizes")]
+    for key, value in [
+        ("hidden_size", 4),
+        ("hidden_size", -1),
+        ("hidden_size", 10**15),
+        ("hidden_size", {"class": "Linear", "settings": []}),
+        ("hidden_size", {"tuple": 3}),
+        ("nothing", 1),
+        ("forget_bias", "much"),
+    ]:
+        cases.append(forged(lambda m, _: m["settings"].update({key: value})))
+    for name in "LSTMs", "Encoding", "namespace", None, ["LSTM"]:
+        cases.append(forged(lambda m, _: m.update({"class": name})))
+    cases += [forged(lambda m, _: m.clear()), forged(lambda m, _: m.pop("settings"))]
+    own = cores.LSTM(2, 3, seed=5)
+    before = own.arrays()
+    for content in cases:
+        bad.write_bytes(content)
+        with pytest.raises(RunError) as error:
+            own.load_parameters(bad)
+        assert "\n" not in str(error.value) and "bad.npz" in str(error.value)
+    for name, x in own.arrays().items():
+        np.testing.assert_array_equal(x, before[name])
+    assert zipfile.is_zipfile(path)
+    assert "pickle" not in path.read_bytes().decode("latin1")
+
+
+def test_the_tours_loop_goes_on_with_the_same_bits(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "tinyrmc/README.md").read_text(encoding="utf-8")
+    _, _, text = text.partition("## Keeping what was learnt")
+    reuse, loop = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[:2]
+    for code in reuse, loop:
+        assert len([line for line in code.splitlines() if line]) <= 28
+        exec(compile(code, "README.md", "exec"), {})
+
+
+# --- Other files ----------------------------------------------------------------------
+
+
+def test_numpy_and_safetensors_take_and_give_the_arrays(tmp_path):
+    core, path = cores.RelationalMemory(3, 2, 4, 2, seed=1), tmp_path / "core"
+    other = cores.RelationalMemory(3, 2, 4, 2, seed=2)
+    np.savez(path.with_suffix(".npz"), **core.arrays())
+    other.load_parameters(dict(np.load(path.with_suffix(".npz"))))
+    np.testing.assert_allclose(answers(other), answers(core), atol=1e-6)
+    tensors = pytest.importorskip("safetensors.numpy")
+    tensors.save_file(core.arrays(), path)
+    other = cores.RelationalMemory(3, 2, 4, 2, seed=3)
+    other.load_parameters(tensors.load_file(path))
+    np.testing.assert_allclose(answers(other), answers(core), atol=1e-6)
+
+
+def test_a_state_dict_of_torch_goes_in_and_out():
+    """Its weights are (out, in)."""
+    torch = pytest.importorskip("torch")
+    ours = nn.MLP(3, [5, 2], seed=1)
+    theirs = torch.nn.Sequential(
+        torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 2)
+    )
+    x = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    layers = {"0": "0", "1": "2"}  # ours: theirs, which counts the ReLU
+    arrays = ours.arrays()
+    theirs.load_state_dict(
+        {
+            f"{there}.{name}": torch.from_numpy(arrays[f"{here}.{name}"].T.copy())
+            for here, there in layers.items()
+            for name in ("weight", "bias")
+        }
+    )
+    np.testing.assert_allclose(
+        theirs(torch.from_numpy(x)).detach().numpy(), ours(x).data, atol=1e-6
+    )
+    other, state = nn.MLP(3, [5, 2], seed=2), theirs.state_dict()
+    other.load_parameters(
+        {name: state[f"{layers[name[0]]}{name[1:]}"].numpy().T for name in arrays}
+    )
+    np.testing.assert_allclose(other(x).data, ours(x).data, atol=1e-6)

@@ -1,0 +1,143 @@
+"""The settings of a module: the arguments that it was made with.
+
+They are kept when its class's `__init__` is called, so that classes of your own have
+them too, and stand in its `repr`, its `config` and its files. The seed is not among
+them: what it drew is in the parameters and constants. The dtype is the parameters'.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..config import from_json, to_json
+from ..errors import RunError
+
+
+def keeping(init: Callable) -> Callable:
+    """An `__init__` that keeps the arguments of the outermost call."""
+    signature = inspect.signature(init)
+
+    @functools.wraps(init)
+    def keeps(self, *values, **named):
+        if not hasattr(self, "_settings"):
+            self._settings = {}
+            with contextlib.suppress(TypeError):  # `init` itself tells it better
+                bound = signature.bind(self, *values, **named)
+                bound.apply_defaults()
+                _, *given = bound.arguments.items()
+                self._settings = {k: v for k, v in given if k != "seed"}
+        init(self, *values, **named)
+
+    return keeps
+
+
+class Config:
+    """`module.config`: its settings by name. A class may have another `config`."""
+
+    def __get__(self, module: Any, owner: type | None = None) -> Any:
+        return self if module is None else settings_of(module)
+
+
+def settings_of(module: Any) -> dict[str, Any]:
+    """{name: value} of what the module was made with."""
+    found = dict(getattr(module, "_settings", {}))
+    if "dtype" in found:
+        found["dtype"] = next(iter(module.named_parameters()))[1].dtype.name
+    return found
+
+
+def shown(module: Any) -> str:
+    """The `repr`: the settings that are not usual; where a dataclass has them, or there
+    are none, also the modules inside.
+    """
+    usual = inspect.signature(type(module)).parameters
+    told, whole = [], False
+    for name, value in settings_of(module).items():
+        if dataclasses.is_dataclass(value):
+            told.append(f"{name}={type(value).__name__}(...)")
+        elif repr(value) not in (repr(usual[name].default), "'float32'"):
+            told.append(f"{name}={value!r}")
+            whole = True
+    lines = [f"{type(module).__name__}({', '.join(told)})"]
+    for name, child in () if whole else module.children():
+        if hasattr(child, "named_parameters"):
+            lines.append(f"  {name}: {child!r}".replace("\n", "\n  "))
+    return "\n".join(lines)
+
+
+def described(module: Any) -> dict[str, Any]:
+    """A module's class and settings as JSON has them; `rebuilt` takes them back.
+
+    RunError for a setting that is neither a number, a text, a module nor a dataclass,
+    nor a list, tuple or dict of such.
+    """
+    name = type(module).__name__
+    if not hasattr(module, "_settings"):
+        raise RunError(f"{name} has no settings; give the class an __init__ of its own")
+    settings = {k: v for k, v in settings_of(module).items() if k != "dtype"}
+    told = {key: _encoded(f"{name}: {key}", value) for key, value in settings.items()}
+    return {"class": name, "settings": told}
+
+
+def classes_in(value: Any) -> list[type]:
+    """The classes of the modules and dataclasses that `described` names."""
+    if hasattr(value, "named_parameters"):
+        return [type(value), *classes_in([*settings_of(value).values()])]
+    if isinstance(value, dict):
+        value = [*value.values()]
+    if isinstance(value, (list, tuple)):
+        return [kind for each in value for kind in classes_in(each)]
+    return [type(value)] if dataclasses.is_dataclass(value) else []
+
+
+def _encoded(owner: str, value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list):
+        return [_encoded(owner, each) for each in value]
+    if isinstance(value, tuple):
+        return {"tuple": _encoded(owner, [*value])}
+    if isinstance(value, dict):
+        return {"dict": {str(key): _encoded(owner, x) for key, x in value.items()}}
+    if hasattr(value, "named_parameters"):
+        return described(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {"class": type(value).__name__, "fields": to_json(value)["config"]}
+    raise RunError(
+        f"{owner} is a {type(value).__name__}, which a file cannot hold; use numbers, "
+        "texts, modules, dataclasses, and lists, tuples or dicts of these"
+    )
+
+
+def rebuilt(told: Any, classes: Mapping[str, Any]) -> Any:
+    """The value that `described` has told; modules and dataclasses are of `classes`."""
+    if isinstance(told, list):
+        return [rebuilt(each, classes) for each in told]
+    if not isinstance(told, dict):
+        return told
+    if "tuple" in told:
+        return tuple(rebuilt(told["tuple"], classes))
+    if "dict" in told:
+        return {key: rebuilt(value, classes) for key, value in told["dict"].items()}
+    if (name := told["class"]) not in classes:
+        raise ValueError(f"it was made by a class {name}; give classes=[{name}]")
+    kind = classes[name]
+    if "fields" in told:
+        return from_json(kind, told["fields"], name)
+    signature = inspect.signature(kind)
+    given = {key: rebuilt(value, classes) for key, value in told["settings"].items()}
+    if unknown := given.keys() - signature.parameters.keys():
+        raise ValueError(f"{name} has no setting {', '.join(sorted(unknown))}")
+    if "seed" in signature.parameters:
+        given["seed"] = 0  # all that it draws is replaced
+    bound = inspect.BoundArguments(signature, given)  # type: ignore[arg-type]
+    return kind(*bound.args, **bound.kwargs)
