@@ -475,7 +475,7 @@ def _operators(name):
     def left(self, other):
         if (
             not isinstance(other, ndarray)
-            and getattr(type(other), "__array_ufunc__", self) is None
+            and getattr(other, "__array_ufunc__", self) is None
         ):
             return NotImplemented  # a Tensor takes over
         return _computed(name, infix, self._array, _operand(other))

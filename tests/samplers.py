@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tinyrmc import fused  # noqa: F401  (fills the table)
+from tinyrmc import fused, primitives  # noqa: F401  (fused fills the table)
 from tinyrmc.autograd.engine import TABLE, Primitive, Tape
 from tinyrmc.backend import namespace
 
@@ -54,14 +54,20 @@ class Case:
         concatenate and stack get a list.
         """
         arguments = self.arguments if arguments is None else arguments
-        function = TABLE[self.name] if function is None else function
-        arguments = [list(arguments)] if TABLE[self.name].variadic else arguments
+        function = function_of(self.name) if function is None else function
+        arguments = [list(arguments)] if takes_a_list(self.name) else arguments
         return function(*arguments, **self.static)
 
     def map(self, change):
         """The same call with `change` applied to every array."""
-        changed = [change(a) if hasattr(a, "dtype") else a for a in self.arguments]
-        return Case(self.name, tuple(changed), self.static)
+
+        def within(value):
+            if isinstance(value, tuple):
+                return tuple(map(within, value))
+            return change(value) if hasattr(value, "dtype") else value
+
+        static = {name: within(value) for name, value in self.static.items()}
+        return Case(self.name, within(self.arguments), static)
 
     def replace(self, position, value):
         """The arguments, one of them exchanged."""
@@ -74,6 +80,15 @@ class Case:
         ]
         words += [f"{name}={value}" for name, value in self.static.items()]
         return f"{self.name}({', '.join(words)})"
+
+
+def function_of(name):
+    """The primitive of this name, or the function composed of primitives."""
+    return TABLE.get(name) or getattr(primitives, name)
+
+
+def takes_a_list(name):
+    return getattr(TABLE.get(name), "variadic", name in ("vstack", "hstack"))
 
 
 # --- The cases ------------------------------------------------------------------------
@@ -135,15 +150,29 @@ for _shape in SHAPES:
     for _name in "sqrt", "log":
         put(_name, positive(*_shape))
     for _exponent in 2, 3, 0.5, -1, -1.5:
-        put("power", positive(*_shape), exponent=_exponent)
-    put("power", normal(*_shape), exponent=3)
+        put("power", positive(*_shape), _exponent)
+    put("power", normal(*_shape), 3)
 
     put("softplus", normal(*_shape))
     put("clip", positive(*_shape), a_min=0.8, a_max=1.2)
     put("clip", normal(*_shape), a_min=-9.0, a_max=9.0)
+for _a, _b in BROADCASTS:
+    put("power", positive(*_a), normal(*_b))
+    put("logaddexp", normal(*_a), normal(*_b))
+put("power", 2.5, normal(2, 3))
+put("logaddexp", np.array([800.0, -800.0, 1e-3, 2.0]), np.array([1.0, 1e-3, -1e9, 2.0]))
+for _shape in SHAPES:
+    for _name in "log1p", "arccosh":
+        put(_name, np.asarray(1 + positive(*_shape)))
+    for _name in "expm1", "sinh", "cosh", "arctan", "arcsinh":
+        put(_name, normal(*_shape))
+    for _name in "tan", "arcsin", "arccos", "arctanh", "log1p":
+        put(_name, np.asarray(away_from_zero(*_shape) / 3))
+    for _name in "abs", "sign", "relu":
+        put(_name, away_from_zero(*_shape))
 put("softplus", np.array([-50.0, -1.0, 0.0, 1.0, 50.0]))
 
-for _name in "sum", "mean", "max":
+for _name in "sum", "mean", "max", "min", "prod", "var":
     for _shape in SHAPES:
         put(_name, normal(*_shape))
         put(_name, normal(*_shape), keepdims=True)
@@ -160,6 +189,11 @@ for _shape, _axis in (
 ):
     put("softmax", normal(*_shape), axis=_axis)
 put("softmax", normal(3, 4))
+for _name in "var", "std":
+    put(_name, normal(2, 4, 3), axis=(0, 2), ddof=1, keepdims=True)
+    put(_name, normal(2, 4, 3))
+    put(_name, normal(2, 4, 3), axis=-1)
+put("prod", np.array([[2.0, 0.0, 3.0], [0.0, 1.0, 0.0], [1.0, 2.0, 3.0]]), axis=1)
 for _shape, _axis in (
     ((1,), 0),
     ((5,), -1),
@@ -170,6 +204,10 @@ for _shape, _axis in (
     ((3, 0), 1),
 ):
     put("cumprod", normal(*_shape), axis=_axis)
+    put("cumsum", normal(*_shape), axis=_axis)
+    put("flip", normal(*_shape), axis=_axis)
+    put("roll", normal(*_shape), shift=2, axis=_axis)
+    put("sort", normal(*_shape), axis=_axis)
 _zeros = [2.0, 0.0, 3.0, -1.0], [0.0, 2.0, 0.0, 4.0]
 _underflow = [1e-30, 1e-30, 1.0, 1e30]
 put("cumprod", np.array([*_zeros, _underflow]), axis=1)
@@ -209,6 +247,40 @@ for _shape, _axes in (
     ((2, 3, 4), (1, -1, 0)),
 ):
     put("transpose", normal(*_shape), axes=_axes)
+put("flip", normal(2, 3))
+put("flip", normal(2, 3, 2), axis=(0, -1))
+put("roll", normal(2, 3), shift=-1)
+put("roll", normal(2, 3), shift=(1, -2), axis=(0, 1))
+put("sort", normal(3, 4))
+put("moveaxis", normal(2, 3, 4), source=0, destination=-1)
+put("moveaxis", normal(2, 3, 4), source=(0, 2), destination=(1, 0))
+for _width in 1, (0, 2), ((1, 0), (2, 3)):
+    put("pad", normal(2, 3), pad_width=_width, constant_values=0.5)
+for _k in -1, 0, 2:
+    for _name in "tril", "triu":
+        put(_name, normal(2, 3, 4), k=_k)
+    put("trace", normal(3, 4), offset=_k)
+put("trace", normal(2, 3, 4), axis1=-1, axis2=0)
+put("repeat", normal(2, 3), repeats=2, axis=1)
+put("repeat", normal(2, 3), repeats=[2, 0, 1], axis=-1)
+put("repeat", normal(2, 3), repeats=3)
+for _reps in 2, (2, 1), (2, 3, 1, 2):
+    put("tile", normal(2, 1, 3), reps=_reps)
+for _name in "vstack", "hstack":
+    put(_name, normal(3), normal(3))
+    put(_name, normal(2, 3), normal(2, 3), normal(2, 3))
+put("hstack", normal(), normal(2))
+put("vstack", normal(2, 3), normal(3))
+put("outer", normal(3), normal(4))
+put("tensordot", normal(2, 3, 4), normal(3, 4, 5))
+put("tensordot", normal(2, 3, 4), normal(4, 5), axes=1)
+put("tensordot", normal(2, 3), normal(4), axes=0)
+put("tensordot", normal(2, 3, 4), normal(4, 3, 5), axes=([1, -1], [1, 0]))
+put("einsum", "ij,ij->", normal(2, 3), normal(2, 3))
+put("einsum", "bij,bjk->bik", normal(2, 3, 4), normal(2, 4, 5))
+put("einsum", "ijk,kjl,li", normal(2, 3, 4), normal(4, 3, 5), normal(5, 2))
+put("einsum", "b i, j -> j b", normal(2, 3), normal(4))
+put("einsum", "ijk->ki", normal(2, 3, 4))
 put("swapaxes", normal(2, 3, 4), axis1=0, axis2=2)
 put("swapaxes", normal(2, 3, 4), axis1=-1, axis2=-2)
 put("swapaxes", normal(1, 3), axis1=1, axis2=1)
@@ -262,6 +334,13 @@ for _key in (
     Ellipsis,
     (0, 0, 0),
     (slice(None), None, slice(0, 3, 2)),
+    np.array([1, 0, 1, -1]),
+    [[0], [1]],
+    (np.arange(2), np.array([2, 0], np.uint8)),
+    (slice(None), [2, 2], slice(1, 3)),
+    (np.array([[0], [1]]), slice(None), np.array([3, 0, 3])),
+    (Ellipsis, 0, np.array([1, 1])),
+    (None, np.zeros(0, int)),
 ):
     put("getitem", normal(2, 3, 4), key=_key)
 put("getitem", normal(), key=())
@@ -278,6 +357,9 @@ put("take", normal(4, 3), np.zeros((0,), int), axis=0)
 put("take_along_axis", normal(5), np.array([0, 3, 3, -1]))
 put("take_along_axis", normal(2, 3), np.array([[2, 0, 1], [1, 1, 1]]), axis=1)
 put("take_along_axis", normal(2, 3), np.array([[1, 0, 1]]), axis=0)
+put("take_along_axis", normal(2, 3), np.array([[1, 0, 1, 1]]), axis=1)
+put("take_along_axis", normal(1, 3, 2), np.array([[[1]], [[-1]]]))
+put("take_along_axis", normal(4, 1), _random.integers(0, 4, (2, 3)), axis=0)
 put("take_along_axis", normal(2, 4, 3), _random.integers(-4, 4, (2, 5, 3)), axis=-2)
 put("take_along_axis", normal(2, 3), np.zeros((2, 0), int), axis=-1)
 
@@ -440,11 +522,15 @@ for _tiling in (
     )
 
 
-if set(CASES) != set(TABLE) - {"relational_memory"}:  # in gpu/: see test_gpu_step.py
+KNOWN = {*TABLE, *primitives.COMPOSED} - {"relational_memory"}  # see test_gpu_step.py
+if set(CASES) != KNOWN:
     raise LookupError(
         "primitives without cases, or cases without a primitive: "
-        f"{sorted(set(CASES) ^ set(TABLE))}; see put(...) above"
+        f"{sorted(set(CASES) ^ KNOWN)}; see put(...) above"
     )
+EVERY = [case for cases in CASES.values() for case in cases]
+for _name in primitives.COMPOSED:  # CASES is for rows of the table from here on
+    CASES.pop(_name)
 
 
 # --- Layouts: the same values elsewhere in memory -------------------------------------

@@ -29,8 +29,8 @@ course.show(Tensor)
 # %% [markdown]
 # - A Tensor is an array, a number on a tape, and that tape. The number 0 means a
 #   constant.
-# - `__array_ufunc__ = None`: with it, `array + tensor` becomes
-#   `tensor.__radd__(array)`.
+# - `__array_ufunc__` makes of `array + tensor` a `tensor.__radd__(array)`, and of
+#   `np.exp(tensor)` an error that names our own function.
 # - `detach` gives the same array as a constant. On the way back that is a wall.
 # - `__add__` to `__getitem__` look up an operation by its name in `TABLE`. The engine
 #   itself knows no mathematics.

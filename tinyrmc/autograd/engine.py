@@ -195,7 +195,8 @@ class Tensor:
     """
 
     __slots__ = ("_data", "id", "tape")
-    __array_ufunc__ = None  # array + tensor calls tensor.__radd__(array)
+    __array_ufunc__ = guards.Ufuncs()  # array + tensor is tensor.__radd__(array)
+    __array_function__ = guards.no_function_of_numpy
 
     def __init__(self, data: Array, id: int = 0, tape: Any = None):
         self._data, self.id, self.tape = data, id, tape
@@ -211,7 +212,8 @@ class Tensor:
         return Tensor(self._data)
 
     def __getattr__(self, name: str) -> Any:  # called only for names that are not there
-        remedy = f"primitives.{name}(t)" if name in TABLE else "t.data for its array"
+        ours = guards.counterpart(name)
+        remedy = f"{ours}(t)" if ours else "t.data for its array"
         raise AttributeError(f"a Tensor has no {name!r}; write {remedy}")
 
     def __reduce__(self):  # a copied constant belongs to no thread
@@ -228,7 +230,7 @@ class Tensor:
         return TABLE["negative"](self)
 
     def __getitem__(self, key) -> Tensor:
-        return TABLE["getitem"](self, key=key)
+        return TABLE["getitem"](self, key=key if isinstance(key, tuple) else (key,))
 
 
 class Parameter(Tensor):

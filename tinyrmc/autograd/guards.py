@@ -53,6 +53,49 @@ def refusing(message: str) -> Callable:
     return refuse
 
 
+def counterpart(name: str) -> str:
+    """The primitive of the name that NumPy has for it, as it is written; "" if none."""
+    from . import primitives
+
+    if name in ("shape", "ndim", "size"):
+        return f"t.{name}"
+    name = {"true_divide": "divide", "absolute": "abs"}.get(name, name)
+    return f"primitives.{name}" if name in primitives.__all__ else ""
+
+
+def no_function_of_numpy(tensor: Any, function: Any, *_: Any) -> Any:
+    """TypeError for NumPy's function of a Tensor, naming ours."""
+    name = function.__name__
+    ours = counterpart(name) or f"np.{name}(t.data), which has no gradient"
+    raise TypeError(f"np.{name} takes no Tensor; write {ours}")
+
+
+class Ufuncs:
+    """`__array_ufunc__` of Tensors: lets array + tensor be tensor.__radd__(array), and
+    refuses np.exp(tensor). NumPy asks the class for it. CuPy asks the Tensor, where
+    None has the same effect on array + tensor.
+    """
+
+    def __get__(self, tensor: Any, kind: type) -> Any:
+        return self.called if tensor is None else None
+
+    @staticmethod
+    def called(tensor: Any, ufunc: Any, method: str, *inputs: Any, **_: Any) -> Any:
+        """What NumPy does for a ufunc of a Tensor."""
+        operator = OPERATORS.get(ufunc.__name__)
+        if operator and method == "__call__" and inputs[1] is tensor:
+            return getattr(tensor, operator)(inputs[0])
+        return no_function_of_numpy(tensor, ufunc)
+
+
+OPERATORS = {
+    **{"add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__"},
+    **{"divide": "__rtruediv__", "matmul": "__rmatmul__", "power": "__pow__"},
+    **dict.fromkeys(("equal", "less", "greater"), "__eq__"),
+    **dict.fromkeys(("not_equal", "less_equal", "greater_equal"), "__eq__"),
+}
+
+
 def floating(what: str, value: Any) -> Array:
     """A copy of an array, or of numbers; TypeError unless they are floating point."""
     numbers = isinstance(value, (list, tuple, float, int, complex, np.generic))

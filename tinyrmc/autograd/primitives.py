@@ -4,8 +4,10 @@ Read a pair as a line of calculus. The forward rule computes `out` and says what
 derivative will need (`saved`). The vjp takes g = d loss / d out, and returns d loss / d
 argument for each argument; `needs` says which of them anyone asks for. Nothing here
 thinks about broadcasting (the tape undoes it), about accumulation (the tape does it) or
-about which library computes (`xp`). All rules are analytic: no abs, no var, no norm. So
-the complex step of `gradcheck.py` can verify each of them to the last digits.
+about which library computes (`xp`). All forward rules are analytic, but for the kinks
+that their docstrings name, and there the real part decides (NumPy's own abs and
+logaddexp are not). So the complex step of `gradcheck.py` can verify each of them to the
+last digits. What has no rule, at the end, is composed of what has one.
 
 All rules have the same two types, which `engine.Primitive` states, so they carry no
 annotations. The file is long because it is the table, and a table belongs together.
@@ -15,12 +17,14 @@ from __future__ import annotations
 
 import contextlib
 import math
+import string
+from collections.abc import Callable, Sequence
 from operator import index
 
 import numpy as np
 
-from ..backend import Array, as_rows, gemm, joined, sorting, stacked
-from .engine import TABLE, Tensor, primitive
+from ..backend import Array, as_rows, gemm, joined, namespace, sorting, stacked
+from .engine import TABLE, Primitive, Tensor, primitive
 from .gradients import DeferredMatmul
 
 BROADCAST = (
@@ -88,17 +92,31 @@ def negative_vjp(xp, needs, g):
     return -g
 
 
-@primitive
-def power(xp, x, *, exponent):
-    """x ** exponent, for a Python number as exponent."""
-    if getattr(exponent, "shape", ()) != ():
-        raise TypeError("the exponent is an array; write exp(exponent * log(x))")
-    return xp.power(x, exponent), (x, exponent)
+@primitive(hint=BROADCAST)
+def power(xp, x, exponent):
+    """x ** exponent. Where the exponent has a gradient x must not be negative; at x = 0
+    that gradient is 0.
+    """
+    y = xp.power(x, exponent)
+    return y, (x, exponent, y)
 
 
 @power.vjp
-def power_vjp(xp, needs, g, x, exponent):
-    return g * (exponent * xp.power(x, exponent - 1)) if exponent else xp.zeros_like(x)
+def power_vjp(xp, needs, g, x, exponent, y):
+    gx = ge = None
+    if needs[0] and not hasattr(exponent, "shape"):
+        gx = (
+            g * (exponent * xp.power(x, exponent - 1)) if exponent else xp.zeros_like(g)
+        )
+    elif needs[0]:  # a power of 0 is constant, even at x = 0
+        one = exponent.dtype.type(1)
+        lower = xp.where(exponent == 0, one, exponent - one)
+        gx = g * exponent * xp.power(x, lower)
+    if needs[1] and not hasattr(x, "shape"):
+        ge = g * y * (math.log(x) if x > 0 else 0.0 if x == 0 else math.nan)
+    elif needs[1]:
+        ge = g * y * xp.log(xp.where(x == 0, x.dtype.type(1), x))
+    return gx, ge
 
 
 @primitive
@@ -179,6 +197,60 @@ def tanh(xp, x):
 @tanh.vjp
 def tanh_vjp(xp, needs, g, y):
     return g * (1 - y * y)
+
+
+def _elementwise(name: str, about: str, slope: Callable) -> Primitive:
+    """A row for NumPy's function of this name; its derivative is slope(xp, x, y)."""
+
+    def forward(xp, x):
+        y = getattr(xp, name)(x)
+        return y, (x, y)
+
+    def vjp(xp, needs, g, x, y):
+        return g * slope(xp, x, y)
+
+    forward.__name__, forward.__doc__, vjp.__name__ = name, about, f"{name}_vjp"
+    row = primitive(forward)
+    row.vjp(vjp)
+    return row
+
+
+log1p = _elementwise(
+    "log1p", "log(1 + x), exact for small x.", lambda xp, x, y: 1 / (1 + x)
+)
+expm1 = _elementwise("expm1", "e^x - 1, exact for small x.", lambda xp, x, y: y + 1)
+tan = _elementwise("tan", "The tangent, x in radians.", lambda xp, x, y: 1 + y * y)
+sinh = _elementwise("sinh", "The hyperbolic sine.", lambda xp, x, y: xp.cosh(x))
+cosh = _elementwise("cosh", "The hyperbolic cosine.", lambda xp, x, y: xp.sinh(x))
+arcsin = _elementwise(
+    "arcsin", "The angle whose sine is x.", lambda xp, x, y: 1 / xp.sqrt(1 - x * x)
+)
+arccos = _elementwise(
+    "arccos", "The angle whose cosine is x.", lambda xp, x, y: -1 / xp.sqrt(1 - x * x)
+)
+arctan = _elementwise(
+    "arctan", "The angle whose tangent is x.", lambda xp, x, y: 1 / (1 + x * x)
+)
+arcsinh = _elementwise(
+    "arcsinh", "The inverse of sinh.", lambda xp, x, y: 1 / xp.sqrt(x * x + 1)
+)
+arccosh = _elementwise(
+    "arccosh", "The inverse of cosh, x >= 1.", lambda xp, x, y: 1 / xp.sqrt(x * x - 1)
+)
+arctanh = _elementwise(
+    "arctanh", "The inverse of tanh.", lambda xp, x, y: 1 / (1 - x * x)
+)
+
+
+@primitive
+def sign(xp, x):
+    """-1, 0 or 1. Its slope is 0, at 0 too."""
+    return xp.sign(x.real).astype(x.dtype), ()
+
+
+@sign.vjp
+def sign_vjp(xp, needs, g):
+    return xp.zeros_like(g)
 
 
 def _decay(xp, x):
@@ -340,6 +412,23 @@ def max_vjp(xp, needs, g, x, y, axis, keepdims):
 
 
 @primitive
+def prod(xp, x, *, axis=None, keepdims=False):
+    """The product over `axis` (an int, a tuple, or None for all)."""
+    return xp.prod(x, axis=axis, keepdims=keepdims), (x, axis, keepdims)
+
+
+@prod.vjp
+def prod_vjp(xp, needs, g, x, axis, keepdims):
+    # The product of the others: all of them but zeros, if there is no other zero.
+    zero, nothing = x == 0, xp.zeros((), x.dtype)
+    others = xp.where(zero, x.dtype.type(1), x)
+    zeros = xp.sum(zero, axis=axis, keepdims=True) - zero
+    product = xp.prod(others, axis=axis, keepdims=True) / others
+    product = xp.where(zeros == 0, product, nothing)
+    return _keep(g, x.shape, axis, keepdims) * product
+
+
+@primitive
 def softmax(xp, x, *, axis=-1):
     """exp(x) / sum(exp(x)) over `axis`. Shifted by the maximum so that it cannot
     overflow. Shifting changes nothing, not even gradients.
@@ -384,6 +473,18 @@ def cumprod_vjp(xp, needs, g, x, y, axis):
         F = xp.concatenate([F[:-d] * F[d:], F[-d:]])  # the last d are zero already
         d *= 2
     return xp.moveaxis(S * xp.concatenate([one, y[:-1]]), 0, axis)
+
+
+@primitive
+def cumsum(xp, x, *, axis):
+    """The running sum along `axis` (an int): of each entry and all before it."""
+    _one_axis(axis)
+    return xp.cumsum(x if x.ndim else x.reshape(1), axis=axis), (x.shape, axis)
+
+
+@cumsum.vjp
+def cumsum_vjp(xp, needs, g, shape, axis):
+    return xp.flip(xp.cumsum(xp.flip(g, axis), axis=axis), axis).reshape(shape)
 
 
 # --- products -------------------------------------------------------------------------
@@ -451,6 +552,59 @@ def swapaxes(xp, x, *, axis1, axis2):
 @swapaxes.vjp
 def swapaxes_vjp(xp, needs, g, axis1, axis2):
     return xp.swapaxes(g, axis1, axis2)
+
+
+@primitive
+def moveaxis(xp, x, *, source, destination):
+    """Axes moved from `source` to `destination` (ints, or lists of as many)."""
+    places = tuple(
+        tuple(a) if isinstance(a, list) else a for a in (source, destination)
+    )
+    return xp.moveaxis(x, *places), places
+
+
+@moveaxis.vjp
+def moveaxis_vjp(xp, needs, g, source, destination):
+    return xp.moveaxis(g, destination, source)
+
+
+@primitive
+def flip(xp, x, *, axis=None):
+    """The entries in reverse order along `axis` (an int, a tuple, or None for all)."""
+    return xp.flip(x, axis), (axis,)
+
+
+@flip.vjp
+def flip_vjp(xp, needs, g, axis):
+    return xp.flip(g, axis)
+
+
+@primitive
+def roll(xp, x, *, shift, axis=None):
+    """The entries moved on by `shift` along `axis`, what falls off coming in again."""
+    back = tuple(-s for s in shift) if isinstance(shift, (tuple, list)) else -shift
+    axis = tuple(axis) if isinstance(axis, list) else axis
+    return xp.roll(x, shift, axis), (back, axis)
+
+
+@roll.vjp
+def roll_vjp(xp, needs, g, back, axis):
+    return xp.roll(g, back, axis)
+
+
+@primitive
+def pad(xp, x, *, pad_width, constant_values=0):
+    """x with a constant around it. `pad_width`: how much before and after each axis, as
+    NumPy's: n, (before, after), or a pair for each axis.
+    """
+    width = np.broadcast_to(pad_width, (x.ndim, 2)).tolist()
+    inside = tuple(slice(a, a + n) for (a, _), n in zip(width, x.shape, strict=True))
+    return xp.pad(x, width, constant_values=constant_values), (inside,)
+
+
+@pad.vjp
+def pad_vjp(xp, needs, g, inside):
+    return g[inside]
 
 
 @primitive
@@ -525,7 +679,7 @@ def split(xp, x, *, indices_or_sections, axis=0):
     """
     if not isinstance(indices_or_sections, int):
         places = [int(place) for place in indices_or_sections]
-        if places != sorted(places) or min(places, default=0) < 0:
+        if places != sorted(places) or any(place < 0 for place in places):
             raise ValueError(f"the places {places} must rise from 0")
     return tuple(xp.split(x, indices_or_sections, axis=axis)), (axis,)
 
@@ -553,32 +707,44 @@ def unstack_vjp(xp, needs, g, axis):
 
 @primitive
 def getitem(xp, x, *, key):
-    """x[key] for integers, slices, ... and None. For an integer array use `take`."""
-    key = tuple(map(_basic, key if isinstance(key, tuple) else (key,)))
-    return x[key], (x.shape, key)
+    """x[key] for integers, slices, ..., None, and arrays of integers, as in NumPy. An
+    entry used twice gets both gradients.
+    """
+    parts = key if isinstance(key, tuple) else (key,)
+    key = tuple(_index(xp, part) for part in parts)
+    y = x[key]
+    return y, (x.shape, key)
 
 
-def _basic(part):
+def _index(xp, part):
     """A part of an index as nobody can change it: a 0-d array becomes an integer."""
     if part is None or part is Ellipsis:
         return part
     if isinstance(part, slice):
         ends = part.start, part.stop, part.step
         return slice(*(None if end is None else index(end) for end in ends))
+    if isinstance(part, list):
+        part = xp.asarray(part)
+    kind = getattr(getattr(part, "dtype", None), "kind", "O")
+    if kind in "iu" and part.shape and not isinstance(part, Tensor):
+        return part.astype(np.intp)  # a copy
     # a bool is a mask, not 0 or 1
     if not isinstance(part, bool) and getattr(part, "shape", ()) == ():
         with contextlib.suppress(TypeError):
             return index(part)
-    raise TypeError(
-        f"an index of type {type(part).__name__} is not basic; write "
-        "primitives.take(x, indices, axis=...)"
-    )
+    what, remedy = "not made of integers", "read t.data, or use .astype(int)"
+    if kind == "b" or isinstance(part, bool):
+        what, remedy = "a mask", "write primitives.where(mask, x, 0.0), or np.nonzero"
+    raise TypeError(f"an index of type {type(part).__name__} is {what}; {remedy}")
 
 
 @getitem.vjp
 def getitem_vjp(xp, needs, g, shape, key):
     gx = xp.zeros(shape, g.dtype)  # all of x; for many slices of one array use unstack
-    gx[key] = g
+    if any(hasattr(part, "shape") for part in key):
+        xp.add.at(gx, key, g)  # unbuffered, as in `take`
+    else:
+        gx[key] = g
     return gx
 
 
@@ -617,30 +783,27 @@ def take_vjp(xp, needs, g, shape, indices, axis):
 
 @primitive(
     indices=(1,),
-    hint="Indices are integers, with as many axes as x, and as long in each but the "
-    "one they are taken along.",
+    hint="Indices are integers, with as many axes as x, of which all but the one they "
+    "are taken along broadcast.",
 )
 def take_along_axis(xp, x, indices, *, axis=-1):
     """The entries of x at integer `indices` along `axis`, different ones for each row.
-    `argsort` gives such indices. Nothing is broadcast.
+    `argsort` gives such indices. The other axes broadcast.
     """
     _one_axis(axis)
     if indices.dtype.kind not in "iu":
         raise TypeError(f"the indices are {indices.dtype}, not integers")
-    others, given = ([*a.shape[:axis], *a.shape[axis:][1:]] for a in (x, indices))
-    if others != given:
-        raise ValueError(
-            f"indices of shape {indices.shape} for rows along axis {axis} of shape "
-            f"{x.shape}"
-        )
+    if indices.ndim != x.ndim:
+        raise ValueError(f"indices {indices.shape} for an array {x.shape}")
+    indices = indices.astype(np.intp, copy=False)  # 8 bits cannot hold the size
     return xp.take_along_axis(x, indices, axis=axis), (x.shape, indices, axis)
 
 
 @take_along_axis.vjp
 def take_along_axis_vjp(xp, needs, g, shape, indices, axis):
     # Rows one after the other in a flat array; `add.at` is unbuffered, as in `take`.
-    columns, size = xp.moveaxis(indices, axis, -1), shape[axis]
-    columns = columns.astype(np.int64, copy=False)  # 8 bits cannot hold the size
+    columns, size = xp.broadcast_to(indices, g.shape), shape[axis]
+    columns = xp.moveaxis(columns, axis, -1)
     rows = math.prod(columns.shape[:-1])
     flat = xp.zeros(rows * size, g.dtype)
     starts = size * xp.arange(rows).reshape(*columns.shape[:-1], 1)
@@ -670,4 +833,169 @@ def stop_gradient(x: Array | Tensor) -> Tensor:
     return Tensor(data.real.astype(data.dtype) if data.dtype.kind == "c" else data)
 
 
-__all__ = list(TABLE)
+# --- composed: their derivatives follow from the rows above ---------------------------
+
+Values = Array | Tensor
+
+
+def relu(x: Values) -> Tensor:
+    """max(x, 0). Its slope at 0 is 0."""
+    return maximum(x, 0.0)
+
+
+def abs(x: Values) -> Tensor:
+    """The absolute value. Its slope at 0 is 0."""
+    return multiply(x, sign(x))
+
+
+def logaddexp(a: Values, b: Values) -> Tensor:
+    """log(e^a + e^b), written so that it never overflows; NaN if both are -inf."""
+    first = stop_gradient(subtract(a, b)).data.real > 0
+    larger, smaller = where(first, a, b), where(first, b, a)
+    return larger + softplus(smaller - larger)
+
+
+def min(x: Values, axis=None, keepdims: bool = False) -> Tensor:
+    """The minimum over `axis`. Equal minima share the gradient."""
+    return negative(max(negative(x), axis, keepdims))
+
+
+def var(x: Values, axis=None, ddof: float = 0, keepdims: bool = False) -> Tensor:
+    """The variance over `axis`: squared distances from the mean, over n - ddof."""
+    average = mean(square(subtract(x, mean(x, axis, True))), axis, keepdims)
+    count = x.size // (average.size or 1)
+    return multiply(average, count / (count - ddof)) if ddof else average
+
+
+def std(x: Values, axis=None, ddof: float = 0, keepdims: bool = False) -> Tensor:
+    """The root of `var`. No number is its slope where all entries are equal: it is NaN
+    there; write sqrt(var(x) + epsilon).
+    """
+    return sqrt(var(x, axis, ddof, keepdims))
+
+
+def sort(x: Values, axis: int = -1) -> Tensor:
+    """The entries in rising order along `axis`. Equal ones keep their gradients."""
+    return take_along_axis(x, argsort(x, axis), axis)
+
+
+def outer(a: Values, b: Values) -> Tensor:
+    """a[:, None] * b, for vectors."""
+    return multiply(reshape(a, (-1, 1)), reshape(b, (1, -1)))
+
+
+def trace(x: Values, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """The sum of a diagonal, `offset` above the main one, over two axes."""
+    square = moveaxis(x, (axis1, axis2), (-2, -1))
+    return sum(triu(tril(square, offset), offset), (-2, -1))
+
+
+def tril(x: Values, k: int = 0) -> Tensor:
+    """The last two axes' lower triangle, up to the k-th diagonal; zeros elsewhere."""
+    return where(_above(x, k + 1), 0.0, x)
+
+
+def triu(x: Values, k: int = 0) -> Tensor:
+    """The last two axes' upper triangle, from the k-th diagonal; zeros elsewhere."""
+    return where(_above(x, k), x, 0.0)
+
+
+def _above(x: Values, k: int) -> Array:
+    """The mask of what lies on or above the k-th diagonal."""
+    xp = namespace(x.data if isinstance(x, Tensor) else x)
+    return xp.arange(x.shape[-1]) - xp.arange(x.shape[-2])[:, None] >= k
+
+
+def repeat(x: Values, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
+    """Each entry along `axis` (None: of x flattened) several times in a row."""
+    xp = namespace(x.data if isinstance(x, Tensor) else x)
+    count = x.size if axis is None else x.shape[axis]
+    return take(x, xp.repeat(xp.arange(count), repeats), axis)
+
+
+def tile(x: Values, reps: int | Sequence[int]) -> Tensor:
+    """x itself several times along its last axes."""
+    times = list(reps) if isinstance(reps, (tuple, list)) else [reps]
+    x = reshape(x, (*[1] * (len(times) - x.ndim), *x.shape))
+    for axis, count in enumerate(times, -len(times)):
+        x = concatenate([x] * count, axis)
+    return x
+
+
+def vstack(arrays: Sequence[Values]) -> Tensor:
+    """Arrays one under the other: vectors are rows."""
+    return concatenate([x if x.ndim > 1 else reshape(x, (1, -1)) for x in arrays])
+
+
+def hstack(arrays: Sequence[Values]) -> Tensor:
+    """Arrays side by side; vectors one after the other."""
+    flat = [x if x.ndim else reshape(x, (1,)) for x in arrays]
+    return concatenate(flat, axis=0 if flat[0].ndim == 1 else 1)
+
+
+def tensordot(a: Values, b: Values, axes=2) -> Tensor:
+    """The sum of products over the last `axes` of a and the first of b, or over the
+    axes in the two lists that `axes` is.
+    """
+    if isinstance(axes, int):
+        axes = range(a.ndim - axes, a.ndim), range(axes)
+    ours, theirs = ([each] if isinstance(each, int) else [*each] for each in axes)
+    names = [*string.ascii_letters[: a.ndim + b.ndim]]
+    for one, other in zip(ours, theirs, strict=True):
+        names[a.ndim + other % b.ndim] = names[one % a.ndim]
+    return einsum("".join([*names[: a.ndim], ",", *names[a.ndim :]]), a, b)
+
+
+def einsum(subscripts: str, *operands: Values) -> Tensor:
+    """Einstein's sums: axes are letters, and what "->" leaves out is summed over. From
+    left to right, each product is one `matmul`. Neither ... nor a letter twice in one
+    operand (see `trace`).
+    """
+    given, arrow, out = subscripts.replace(" ", "").partition("->")
+    if not arrow:  # letters used once, in alphabetical order
+        out = "".join(sorted(c for c in {*given} - {","} if given.count(c) == 1))
+    names = given.split(",")
+    wrong = len(names) != len(operands) or {*out} - {*given}
+    if wrong or "." in given or any(len({*x}) < len(x) for x in [*names, out]):
+        raise ValueError(f"einsum: {subscripts!r} does not fit {len(operands)} arrays")
+    ours, x = names[0], operands[0]
+    for k, (theirs, y) in enumerate(zip(names[1:], operands[1:], strict=True), 2):
+        later = {*out, *"".join(names[k:])}
+        batch = [c for c in ours if c in theirs and c in later]
+        inner = [c for c in ours if c in theirs and c not in later]
+        left = [c for c in ours if c not in theirs and c in later]
+        right = [c for c in theirs if c not in ours and c in later]
+        sizes = dict(zip(ours + theirs, (*x.shape, *y.shape), strict=True))
+        x = _arranged(x, ours, sizes, batch, left, inner)
+        x = matmul(x, _arranged(y, theirs, sizes, batch, inner, right))
+        ours = "".join([*batch, *left, *right])
+        x = reshape(x, [sizes[c] for c in ours])
+    return _arranged(x, ours, dict(zip(ours, x.shape, strict=True)), *out)
+
+
+def _arranged(x: Values, names: str, sizes: dict, *groups: Sequence[str]) -> Tensor:
+    """x with an axis for each group of letters, summed over the letters in none."""
+    kept = [c for group in groups for c in group]
+    x = sum(x, tuple(k for k, c in enumerate(names) if c not in kept))
+    names = "".join(c for c in names if c in kept)
+    x = transpose(x, [names.index(c) for c in kept])
+    return reshape(x, [math.prod(sizes[c] for c in group) for group in groups])
+
+
+COMPOSED = (
+    *(
+        "abs",
+        "einsum",
+        "hstack",
+        "logaddexp",
+        "min",
+        "outer",
+        "relu",
+        "repeat",
+        "sort",
+        "std",
+        "tensordot",
+    ),
+    *("tile", "trace", "tril", "triu", "var", "vstack"),
+)
+__all__ = [*TABLE, *COMPOSED]

@@ -223,9 +223,4 @@ def described(error: Exception) -> str:
         if isinstance(error, ValueError):  # mostly our own, which need no kind
             text = str(error)
         text = f"{file.parent.name}/{file.name}, line {line}, in {function}: {text}"
-    if "__array_ufunc__" in text:  # a Tensor has none
-        text += (
-            "; NumPy's own functions take no Tensors: write those of primitives, as "
-            "in primitives.tanh(t) for np.tanh(t)"
-        )
     return " ".join([text, *getattr(error, "__notes__", ())])
