@@ -19,6 +19,7 @@ from tinyrmc.cli.commands import Parser, add_flags, from_flags
 from tinyrmc.config import words_of
 from tinyrmc.cores import (
     DNC,
+    GRU,
     LSTM,
     RNN,
     ConvLSTM,
@@ -63,6 +64,10 @@ def leaves(state):
     return [state]
 
 
+def on_host(value):
+    return to_host(value.data if isinstance(value, Tensor) else value)
+
+
 def with_leaves(state, arrays):
     """The same state with other arrays, taken in order from an iterator."""
     if isinstance(state, tuple):
@@ -100,7 +105,7 @@ def test_every_core_has_the_one_interface(xp, name):
         assert kinds == kinds_before
         assert {shape[0] for shape, _ in kinds} == {7}  # examples first, everywhere
         state = after
-    assert len(trace) == (0 if name in ("lstm", "rnn", "entnet_bank") else 3)
+    assert len(trace) == (0 if name in ("lstm", "rnn", "gru", "entnet_bank") else 3)
     assert all(type(a) is xp.ndarray for step in trace for a in step.values())
     outputs, last = core.unroll(xp.asarray(x), core.initial_state(7))
     np.testing.assert_allclose(
@@ -118,12 +123,60 @@ SMALLEST = {
     LSTM: {"input_size": 5, "hidden_size": 4},
     DeepLSTM: {"input_size": 5, "hidden_size": 4, "layers": 2},
     RNN: {"input_size": 5, "hidden_size": 4},
+    GRU: {"input_size": 5, "hidden_size": 4},
     Feedforward: {"input_size": 5, "hidden_size": 4},
     DNC: {"input_size": 5, "mem_slots": 4, "word_size": 3, "hidden_size": 4},
     EntNet: {"input_size": 5, "mem_slots": 4, "mem_size": 3},
     EntNetBank: {"input_size": 5, "cells": 4, "hidden_size": 3},
     ConvLSTM: {"height": 2, "width": 3, "in_channels": 2, "channels": 4, "kernel": 3},
 }
+
+
+def test_lengths_are_those_of_each_example_run_alone_step_by_step(xp):
+    """For every core, with no step and with all: last outputs, states and gradients."""
+    for make, settings in SMALLEST.items():
+        core = make(**settings, dtype=np.float64).to(xp)
+        rng, lengths = np.random.default_rng(0), np.array([0, 3, 5, 1, 5], np.uint8)
+        x = xp.asarray(rng.standard_normal((5, 5, core.input_size)))
+        weights = xp.asarray(rng.standard_normal((5, core.output_size)))
+        with Tape() as tape:
+            seen = tape.watch(x)
+            state = core.initial_state(5)
+            output, state = core.last_output(seen, state, xp.asarray(lengths))
+            loss = p.sum(output * weights)
+        found = tape.gradient(loss, [seen, *core.parameters()], strict=False)
+        with Tape() as tape:
+            seen, loss, alone = tape.watch(x), 0.0, []
+            for k, length in enumerate(lengths.tolist()):
+                expected, own = xp.zeros((1, core.output_size)), core.initial_state(1)
+                for t in range(length):
+                    expected, own = core(seen[k : k + 1, t], own)
+                loss = loss + p.sum(expected * weights[k])
+                alone.append([expected, *leaves(own)])
+        expected = tape.gradient(loss, [seen, *core.parameters()], strict=False)
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(to_host(ours), to_host(theirs), 1e-10, 1e-12)
+        for ours, *theirs in zip([output, *leaves(state)], *alone, strict=True):
+            for k, each in enumerate(theirs):
+                here, there = on_host(ours)[k : k + 1], on_host(each)
+                np.testing.assert_allclose(here, there, 1e-10, 1e-12)
+
+
+def test_the_gru_is_what_it_says():
+    """One gate after the other, and gradients by the complex step."""
+    core, rng = GRU(3, 2, dtype=np.float64, seed=1), np.random.default_rng(0)
+    x, h = rng.standard_normal((4, 3)), rng.standard_normal((4, 2))
+    W, b = core.linear.weight.data, rng.standard_normal(6)
+    core.linear.bias.data = b
+    z, r = (1 / (1 + np.exp(-(np.c_[x, h] @ W + b)[:, k : k + 2])) for k in (0, 2))
+    candidate = np.tanh((np.c_[x, r * h] @ W + b)[:, 4:])
+    output, state = core(x, h)
+    assert output is state
+    np.testing.assert_allclose(output.data, z * h + (1 - z) * candidate, 1e-12)
+    sequence = rng.standard_normal((4, 3, 3))
+    gradcheck(
+        lambda x, h: core.unroll(x, h)[0], sequence, h, parameters=core.parameters()
+    )
 
 
 @in_turn("make, good", SMALLEST.items())
@@ -404,18 +457,20 @@ def test_the_papers_baselines_of_nth_farthest():
 def test_a_core_that_no_table_has_is_named():
     @dataclasses.dataclass(frozen=True)
     class Untold(CoreConfig):
-        core: typing.Literal["gru"] = "gru"
+        core: typing.Literal["plain"] = "plain"
 
     @dataclasses.dataclass(frozen=True)
     class Told(Untold):
-        used: typing.ClassVar = {"gru": ("hidden_size",)}
+        used: typing.ClassVar = {"plain": ("hidden_size",)}
 
     with pytest.raises(
-        SettingsError, match="which fields the core 'gru' uses; give Unt"
+        SettingsError, match="which fields the core 'plain' uses; give Unt"
     ):
         unused(Untold())
     assert "mem_slots" in unused(Told()) and "hidden_size" not in unused(Told())
-    with pytest.raises(SettingsError, match="build_core knows no core 'gru'; build it"):
+    with pytest.raises(
+        SettingsError, match="build_core knows no core 'plain'; build it"
+    ):
         build_core(Told(), 3, 0)
 
 

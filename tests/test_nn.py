@@ -116,6 +116,22 @@ def test_layer_norm_treats_each_row_by_itself(xp, with_residual):
     assert [name for name, _ in layer.named_parameters()] == ["gain", "offset"]
 
 
+def test_sequential_is_an_mlp_by_hand(xp):
+    mlp = nn.MLP(3, [5, 2], dtype=np.float64, seed=1)
+    rng = np.random.default_rng(1)
+    one, two = (nn.Linear(*s, dtype=np.float64, seed=rng) for s in ((3, 5), (5, 2)))
+    ours = nn.Sequential(one, primitives.relu, two)
+    x = xp.asarray(normal(8, 3))
+    np.testing.assert_allclose(
+        to_host(ours.to(xp)(x).data), to_host(mlp.to(xp)(x).data), rtol=1e-14
+    )
+    assert [name for name, _ in ours.named_parameters()] == [
+        *("0.weight", "0.bias", "2.weight", "2.bias")
+    ]
+    with pytest.raises(TypeError, match=r"layer 0 is a list, .* Sequential\(one, ano"):
+        nn.Sequential([one, two])
+
+
 @pytest.mark.parametrize("activate_final", [False, True])
 def test_mlp(xp, activate_final):
     mlp = nn.MLP(3, [5, 4, 2], activate_final, dtype=np.float64, seed=1)

@@ -14,11 +14,12 @@ from samplers import overlap
 from tinyrmc import Parameter, optim
 from tinyrmc.backend import compiles, namespace, to_host
 from tinyrmc.nn import Linear
-from tinyrmc.optim import SGD, Adam, RMSProp, schedule
+from tinyrmc.optim import SGD, Adam, AdamW, RMSProp, schedule
 
 SHAPES = [(2, 3), (), (4,)]
 ALL = [
     pytest.param(lambda p: Adam(p, 0.02), id="Adam"),
+    pytest.param(lambda p: AdamW(p, 0.02, 0.3), id="AdamW"),
     pytest.param(lambda p: RMSProp(p, 0.02), id="RMSProp"),
     pytest.param(lambda p: SGD(p, 0.02, momentum=0.9), id="SGD with momentum"),
     pytest.param(lambda p: SGD(p, 0.02), id="SGD"),
@@ -107,7 +108,21 @@ def textbook_adam(w, grads, rates, beta1=0.9, beta2=0.999, epsilon=1e-8):
     return w
 
 
+def textbook_adamw(w, grads, rates, weight_decay=1e-2, **others):
+    """Loshchilov and Hutter: w shrinks by itself, what Adam adds stays."""
+    steps, before = [], 0.0
+    for t in range(1, len(grads) + 1):
+        moved = textbook_adam(0.0, grads[:t], rates[:t], **others)
+        steps.append(moved - before)
+        before = moved
+    for step, rate in zip(steps, rates, strict=True):
+        w = w * (1 - rate * weight_decay) + step
+    return w
+
+
 TEXTBOOKS = [
+    (AdamW, textbook_adamw, {}),
+    (AdamW, textbook_adamw, {"weight_decay": 0.5, "beta1": 0.5, "epsilon": 1e-2}),
     (SGD, textbook_sgd, {}),
     (SGD, textbook_sgd, {"momentum": 0.9}),
     (RMSProp, textbook_rmsprop, {}),
@@ -294,6 +309,7 @@ def test_bad_constants_are_named_before_anything_moves():
         (RMSProp, "variant", ("torch",), r"one of \('keras', 'tensorflow', 'pytorch'"),
         (RMSProp, "epsilon", (0, *bad[1:]), "positive and finite"),
         (Adam, "epsilon", (0, *bad[1:]), "positive and finite"),
+        (AdamW, "weight_decay", bad, "finite and not negative"),
     ):
         for value in values:
             parameter = Parameter(np.ones(2))
@@ -301,6 +317,9 @@ def test_bad_constants_are_named_before_anything_moves():
             with pytest.raises(ValueError, match=f"{name} must be {wanted}.*, not "):
                 make([parameter], **{name: value})
             assert parameter.data is data
+    for name in "lr", "betas", "eps":  # as elsewhere
+        with pytest.raises(TypeError, match=f"Adam has no {name}; it is learning_rate"):
+            Adam([Parameter(np.ones(2))], **{name: 0.1})
     for make in Adam, RMSProp:
         make([Parameter(np.ones(2))], epsilon=1e-50)  # float64 holds it
         with pytest.raises(ValueError, match=r"at least 1\.2e-38"):

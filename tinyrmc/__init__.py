@@ -18,6 +18,7 @@ from .autograd.engine import Parameter, Tape, Tensor
 from .autograd.gradcheck import gradcheck
 from .cores import (
     DNC,
+    GRU,
     LSTM,
     RNN,
     ConvLSTM,
@@ -33,6 +34,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DNC",
+    "GRU",
     "LSTM",
     "RNN",
     "ConvLSTM",

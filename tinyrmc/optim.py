@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -60,6 +60,12 @@ class Optimizer:
     """
 
     clip_by: Literal["whole", "matrix"] = "whole"
+
+    def __new__(cls, *_: Any, **named: Any) -> Self:
+        if known := {"lr", "betas", "eps"} & {*named}:
+            ours = "learning_rate, beta1, beta2 and epsilon"
+            raise TypeError(f"{cls.__name__} has no {min(known)}; it is {ours} here")
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -392,6 +398,32 @@ class Adam(Optimizer):
             xp.divide(m, scratch, out=scratch)
             scratch *= rate
             data -= scratch
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019).
+
+    data -= rate * weight_decay * data, and then as `Adam`, whose arguments these are.
+    Give parameters that shall not decay, such as biases, an optimizer of their own.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[Parameter],
+        learning_rate: float = 1e-3,
+        weight_decay: float = 1e-2,
+        **others: Any,
+    ):
+        within = is_number(weight_decay) and 0 <= weight_decay < math.inf
+        _require(within, "weight_decay", weight_decay, "finite and not negative")
+        super().__init__(parameters, learning_rate, **others)
+        self.weight_decay = weight_decay
+
+    _apply = Optimizer._apply  # the kernels do not decay
+
+    def _update(self, rate: Array, finite: Array) -> None:
+        self.data *= 1 - rate * self.weight_decay
+        super()._update(rate, finite)
 
 
 def schedule(

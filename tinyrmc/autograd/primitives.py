@@ -915,7 +915,7 @@ def repeat(x: Values, repeats: int | Sequence[int], axis: int | None = None) -> 
 
 def tile(x: Values, reps: int | Sequence[int]) -> Tensor:
     """x itself several times along its last axes."""
-    times = list(reps) if isinstance(reps, (tuple, list)) else [reps]
+    times = [reps] if isinstance(reps, int) else [*reps]
     x = reshape(x, (*[1] * (len(times) - x.ndim), *x.shape))
     for axis, count in enumerate(times, -len(times)):
         x = concatenate([x] * count, axis)

@@ -4,12 +4,13 @@ from .config import CoreConfig, DNCConfig, build_core, describe
 from .core import Core
 from .dnc import DNC
 from .entnet import EntNet, EntNetBank
-from .lstm import LSTM, RNN, ConvLSTM, DeepLSTM, Feedforward
+from .lstm import GRU, LSTM, RNN, ConvLSTM, DeepLSTM, Feedforward
 from .memn2n import Encoding, MemN2N, TextMemN2N
 from .relational import PaperRelationalMemory, RelationalMemory
 
 __all__ = [
     "DNC",
+    "GRU",
     "LSTM",
     "RNN",
     "ConvLSTM",

@@ -16,7 +16,7 @@ from ..errors import Seed, UserError, counted
 from .core import Core
 from .dnc import DNC
 from .entnet import EntNet, EntNetBank
-from .lstm import LSTM, RNN, ConvLSTM, DeepLSTM, Feedforward
+from .lstm import GRU, LSTM, RNN, ConvLSTM, DeepLSTM, Feedforward
 from .relational import PaperRelationalMemory, RelationalMemory
 
 
@@ -98,6 +98,10 @@ def _rnn(c: CoreConfig, input_size: int, seed: Seed) -> Core:
     return RNN(input_size, c.total_units or c.hidden_size, seed=seed)
 
 
+def _gru(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    return GRU(input_size, c.total_units or c.hidden_size, seed=seed)
+
+
 def _feedforward(c: CoreConfig, input_size: int, seed: Seed) -> Core:
     return Feedforward(input_size, c.total_units or c.hidden_size, seed=seed)
 
@@ -158,6 +162,13 @@ CORES = {
         _PLAIN,
         6,
         _rnn,
+    ),
+    "gru": Entry(
+        "the gated recurrent unit (Cho et al. 2014)",
+        ("total_units", "hidden_size"),
+        _PLAIN,
+        10,
+        _gru,
     ),
     "conv_lstm": Entry(
         "an LSTM of convolutions, which remembers in maps (all others read the numbers "

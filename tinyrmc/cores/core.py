@@ -74,8 +74,9 @@ class Core(Module):
         """T steps: inputs (B, T, ...) -> ([T outputs], last state).
 
         With `lengths`, integers (B,), the state of example b stays as it is after its
-        first lengths[b] steps; ignore the outputs after that. With `is_first`, bool (B,
-        T), its state is the initial one again before each step where that holds.
+        first lengths[b] steps; ignore the outputs after that (see `last_output`). With
+        `is_first`, bool (B, T), its state is the initial one again before each step
+        where that holds.
         """
         steps = inputs.shape[1]
         if not steps:
@@ -99,6 +100,15 @@ class Core(Module):
                 state = select_state(lengths > t, state, before)
             outputs.append(output)
         return outputs, state
+
+    def last_output(self, inputs: Inputs, state: State, lengths: Array) -> Step:
+        """Each example's output after its last step, (B, output_size), and its state.
+        Where a length is 0 there is no step: zeros, and the state as it was.
+        """
+        outputs, state = self.unroll(inputs, state, lengths=lengths)
+        xp = namespace(lengths)
+        last = p.stack(outputs)[xp.maximum(lengths, 1) - 1, xp.arange(len(lengths))]
+        return p.where(lengths[:, None] > 0, last, 0.0), state
 
     def last_state(self, inputs: Inputs, state: State, lengths: Array) -> State:
         """The last state that `unroll` would give with these lengths, for less work:

@@ -1,13 +1,14 @@
 """The long short-term memory with Sonnet's conventions, the paper's main baseline.
 
-One layer, and several with skip connections; the plain recurrent network, which has no
-memory cell; the ConvLSTM (Shi et al. 2015), which remembers in maps, the baseline where
-an agent sees them (appendix A.3); and a core without a memory.
+One layer, and several with skip connections; the plain recurrent network, and the GRU,
+which have no memory cell; the ConvLSTM (Shi et al. 2015), which remembers in maps, the
+baseline where an agent sees them (appendix A.3); and a core without a memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -181,6 +182,7 @@ class RNN(Core):
 
     any_weight = "linear.weight"
     hidden_size: int
+    gates: ClassVar[int] = 1  # columns of the weight for each unit
 
     def __init__(
         self,
@@ -191,8 +193,8 @@ class RNN(Core):
     ):
         self._set_sizes(input_size=input_size, hidden_size=hidden_size)
         self.output_size = hidden_size
-        seen = input_size + hidden_size
-        self.linear = Linear(seen, hidden_size, dtype=dtype, seed=seed)
+        seen, wide = input_size + hidden_size, self.gates * hidden_size
+        self.linear = Linear(seen, wide, dtype=dtype, seed=seed)
 
     def initial_state(self, batch_size: int) -> Array:
         """h of zeros, (B, hidden_size)."""
@@ -214,6 +216,30 @@ class RNN(Core):
     def _step(self, row, weight, hidden, trace):
         self._check_state(hidden, row.shape[0], self.hidden_size)
         hidden = p.tanh(row + linear(hidden, weight))
+        return hidden, hidden
+
+
+class GRU(RNN):
+    """The gated recurrent unit (Cho et al. 2014), without a memory cell of its own.
+
+        z, r = sigmoid([x, h] W + b)
+        h' = z h + (1 - z) tanh([x, r h] V + c)
+
+    The update gate z keeps what was, the reset gate r hides it from the candidate. The
+    state is h (B, hidden_size), starting at zero; the output is h'. `linear` holds W
+    and V side by side, in the order z, r, candidate. They start as those of `RNN`.
+    """
+
+    gates = 3
+
+    def _step(self, row, weight, hidden, trace):
+        self._check_state(hidden, row.shape[0], self.hidden_size)
+        of_gates, of_candidate = p.split(weight, [2 * self.hidden_size], axis=1)
+        of_inputs, candidate = p.split(row, [2 * self.hidden_size], axis=1)
+        gates = p.sigmoid(of_inputs + linear(hidden, of_gates))
+        keep, reset = p.split(gates, 2, axis=1)
+        candidate = p.tanh(candidate + linear(reset * hidden, of_candidate))
+        hidden = candidate + keep * (hidden - candidate)
         return hidden, hidden
 
 

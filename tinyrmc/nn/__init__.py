@@ -1,6 +1,6 @@
 """Layers: parameters with names, and the functions that use them.
 
-layers.py    Module, Linear, Conv2d, Embedding, LayerNorm, MLP; starting values
+layers.py    Module, Linear, Conv2d, Embedding, LayerNorm, MLP, Sequential
 settings.py  the settings of a module, for its repr, its config and files
 dropout.py   Dropout, and the noise that its masks come from
 """
@@ -16,6 +16,7 @@ from .layers import (
     LayerNorm,
     Linear,
     Module,
+    Sequential,
     check_array,
     check_dtype,
     truncated_normal,
@@ -32,6 +33,7 @@ __all__ = [
     "Module",
     "Noise",
     "Parameter",
+    "Sequential",
     "check_array",
     "check_dtype",
     "generator",

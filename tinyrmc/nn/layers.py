@@ -313,7 +313,31 @@ class LayerNorm(Module):
         return layer_norm(x, self.gain, self.offset, residual)
 
 
-class MLP(Module):
+class Sequential(Module):
+    """Layers, or any functions, one after the other: x -> layers[-1](... layers[0](x)).
+    The parameters are `{l}.weight` and so on.
+    """
+
+    def __init__(self, *layers: Callable[..., Any]):
+        for number, layer in enumerate(layers):
+            if not callable(layer):
+                raise TypeError(
+                    f"Sequential: layer {number} is a {type(layer).__name__}, which "
+                    "cannot be called; write Sequential(one, another)"
+                )
+        self.layers = [*layers]
+
+    def children(self) -> Iterator[tuple[str, Any]]:
+        yield from ((str(k), layer) for k, layer in enumerate(self.layers))
+        yield from ((name, x) for name, x in super().children() if name != "layers")
+
+    def __call__(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class MLP(Sequential):
     """Linear layers of the given output sizes, with ReLUs between them.
 
     With `activate_final` there is a ReLU after the last one too. The parameters are
@@ -332,20 +356,12 @@ class MLP(Module):
         if len(sizes) == 1:
             raise ValueError("MLP: output_sizes must have at least one size, not []")
         check_switch("MLP", "activate_final", activate_final)
-        self.layers = []
+        layers = []
         for number, (size, next_size) in enumerate(itertools.pairwise(sizes), 1):
             relu = number < len(output_sizes) or activate_final
             layer = Linear(size, next_size, relu=relu, dtype=dtype, seed=rng)
-            self.layers.append(layer)
-
-    def children(self) -> Iterator[tuple[str, Any]]:
-        yield from ((str(k), layer) for k, layer in enumerate(self.layers))
-        yield from ((name, x) for name, x in super().children() if name != "layers")
-
-    def __call__(self, x: Array | Tensor) -> Tensor:
-        for layer in self.layers:
-            x = layer(x)
-        return x
+            layers.append(layer)
+        super().__init__(*layers)
 
 
 # --- Starting values, and checks of dtypes and shapes ---------------------------------

@@ -21,7 +21,8 @@ Look = dict[str, Any]  # settings of lines and words, as matplotlib calls them
 DPI = 150
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
-    *("#8C8C8C", "#7F4F24", "#000000", "#882255", "#999933"),
+    *("#8C8C8C", "#7F4F24", "#000000", "#882255", "#44AA99"),
+    "#999933",
 )
 MARK = "#C00000"  # the red of the marked time step
 GREY = "#555555"
