@@ -53,14 +53,15 @@ def refusing(message: str) -> Callable:
     return refuse
 
 
-def counterpart(name: str) -> str:
-    """The primitive of the name that NumPy has for it, as it is written; "" if none."""
-    from . import primitives
+OURS: set[str] = set()  # names that primitives.py has for NumPy's functions
 
+
+def counterpart(name: str) -> str:
+    """What we write for a name of NumPy's; "" if there is nothing."""
     if name in ("shape", "ndim", "size"):
         return f"t.{name}"
     name = {"true_divide": "divide", "absolute": "abs"}.get(name, name)
-    return f"primitives.{name}" if name in primitives.__all__ else ""
+    return f"primitives.{name}" if name in OURS else ""
 
 
 def no_function_of_numpy(tensor: Any, function: Any, *_: Any) -> Any:
@@ -76,24 +77,20 @@ class Ufuncs:
     None has the same effect on array + tensor.
     """
 
-    def __get__(self, tensor: Any, kind: type) -> Any:
-        return self.called if tensor is None else None
+    operators = {
+        **{"add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__"},
+        **{"divide": "__rtruediv__", "matmul": "__rmatmul__", "power": "__pow__"},
+        **{"equal": "__eq__", "not_equal": "__ne__"},
+    }
 
-    @staticmethod
-    def called(tensor: Any, ufunc: Any, method: str, *inputs: Any, **_: Any) -> Any:
-        """What NumPy does for a ufunc of a Tensor."""
-        operator = OPERATORS.get(ufunc.__name__)
+    def __get__(self, tensor: Any, kind: type) -> Any:
+        return self._called if tensor is None else None
+
+    def _called(self, tensor: Any, ufunc: Any, method: str, *inputs: Any, **_: Any):
+        operator = self.operators.get(ufunc.__name__)
         if operator and method == "__call__" and inputs[1] is tensor:
             return getattr(tensor, operator)(inputs[0])
         return no_function_of_numpy(tensor, ufunc)
-
-
-OPERATORS = {
-    **{"add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__"},
-    **{"divide": "__rtruediv__", "matmul": "__rmatmul__", "power": "__pow__"},
-    **dict.fromkeys(("equal", "less", "greater"), "__eq__"),
-    **dict.fromkeys(("not_equal", "less_equal", "greater_equal"), "__eq__"),
-}
 
 
 def floating(what: str, value: Any) -> Array:

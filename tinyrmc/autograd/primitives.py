@@ -24,6 +24,7 @@ from operator import index
 import numpy as np
 
 from ..backend import Array, as_rows, gemm, joined, namespace, sorting, stacked
+from . import guards
 from .engine import TABLE, Primitive, Tensor, primitive
 from .gradients import DeferredMatmul
 
@@ -999,3 +1000,4 @@ COMPOSED = (
     *("tile", "trace", "tril", "triu", "var", "vstack"),
 )
 __all__ = [*TABLE, *COMPOSED]
+guards.OURS.update(__all__)

@@ -319,13 +319,7 @@ class Sequential(Module):
     """
 
     def __init__(self, *layers: Callable[..., Any]):
-        for number, layer in enumerate(layers):
-            if not callable(layer):
-                raise TypeError(
-                    f"Sequential: layer {number} is a {type(layer).__name__}, which "
-                    "cannot be called; write Sequential(one, another)"
-                )
-        self.layers = [*layers]
+        self.layers: list[Any] = [*layers]
 
     def children(self) -> Iterator[tuple[str, Any]]:
         yield from ((str(k), layer) for k, layer in enumerate(self.layers))
