@@ -1,0 +1,328 @@
+"""The course in a browser tab: JupyterLite, a Pyodide that has the package, and a page
+with a single exercise that needs neither.
+
+Pyodide is Python, compiled for browsers. It comes from its CDN, in the version that the
+kernel names, or from a folder of your own: PYODIDE=FOLDER. What Pyodide may install
+stands in its lock. Ours is a part of the CDN's, `browser/pyodide-lock.json`, and the
+wheels that it lacks, which lie beside it: the project's, and of each other package
+what is installed here. So nothing is downloaded to build all this, and the pages ask no
+server but their own and the CDN for anything.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import make_site
+
+HERE = Path(__file__).resolve().parent / "browser"
+FOLDER = "lite"  # of the website
+# `import` fails or nobody can start another process: why, in the words of the button
+NOT_THERE = {
+    "cuda": "This chapter compiles CUDA for an NVIDIA GPU, which no browser can.",
+    "cache_and_workers": "This chapter starts processes, which no browser can.",
+}
+# What Pyodide lacks, and what each needs there. Nothing is fetched with pooch in a
+# browser, so it goes without `requests`.
+ADDED = {
+    "tqdm": [],
+    "comm": ["traitlets"],
+    "autograd": ["numpy"],
+    "filelock": [],
+    "platformdirs": [],
+    "pooch": ["packaging", "platformdirs"],
+}
+KERNEL = "@jupyterlite/pyodide-kernel-extension"
+# what a chapter has at once: other packages of the lock come when they are imported
+AT_ONCE = [
+    *("micropip", "piplite", "pyodide-kernel", "ipykernel", "comm", "ipython", "jedi"),
+    *("numpy", "matplotlib", "pillow", "threadpoolctl", "tqdm", "filelock", "pooch"),
+    "tinyrmc",
+]
+APPS = ("notebooks", "tree", "edit")
+INTRODUCTION = """\
+*This copy runs in your browser: Shift+Enter runs a cell, the first one takes some
+seconds. What you write is kept in this browser, and all chapters see your answers;
+**Download my work**, above, gives you a copy. If a cell does not come to an end, choose
+Kernel, Restart Kernel, and run the cells above it again.*"""
+
+
+def chapters() -> list[Path]:
+    """The notebooks in order."""
+    return sorted(make_site.ROOT.glob("chapters/[0-9][0-9]_*.ipynb"))
+
+
+def why_not(chapter: str) -> str:
+    """Why a chapter, by its file's name, cannot run in a browser; "" if it can."""
+    return NOT_THERE.get(chapter.partition("_")[2].partition(".")[0], "")
+
+
+def address(chapter: str) -> str:
+    """Where a chapter runs, from the first page."""
+    return f"{FOLDER}/notebooks/index.html?path={chapter}.ipynb"
+
+
+# --- What Pyodide installs ------------------------------------------------------------
+
+
+def pyodide_version() -> str:
+    """The Pyodide that the kernel was made for."""
+    from jupyterlite_pyodide_kernel.constants import PYODIDE_VERSION
+
+    return PYODIDE_VERSION
+
+
+def lock_of(pyodide: Path | None) -> dict[str, Any]:
+    """What may be installed: of a folder's own Pyodide, or of the CDN's."""
+    place = pyodide or HERE
+    return json.loads((place / "pyodide-lock.json").read_text(encoding="utf-8"))
+
+
+def needed(lock: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """The entries of some packages and of all that they need, where the lock has them.
+
+    Its keys are the names as Python's packaging writes them.
+    """
+    packages = {_plain(name): entry for name, entry in lock["packages"].items()}
+    found: dict[str, Any] = {}
+    left = list(names)
+    while left:
+        name = _plain(left.pop())
+        if name in packages and name not in found:
+            found[name] = packages[name]
+            left += found[name]["depends"]
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def add_packages(out: Path, pyodide: Path | None) -> None:
+    """Write the lock, the wheels that it adds, and a copy of Pyodide if it is ours."""
+    out.mkdir(parents=True)
+    lock = lock_of(pyodide)
+    cdn = f"https://cdn.jsdelivr.net/pyodide/v{lock['info']['version']}/full/"
+    lock["packages"] = needed(lock, [*AT_ONCE, "packaging", "sqlite3", "ssl"])
+    for entry in lock["packages"].values():
+        if pyodide is None:
+            entry["file_name"] = cdn + entry["file_name"]
+        else:
+            shutil.copy(pyodide / entry["file_name"], out)
+    for wheel, depends in _wheels(out):
+        name, version = wheel.name.split("-")[:2]
+        name = _plain(name)
+        if name not in lock["packages"]:
+            lock["packages"][name] = {
+                "name": name,
+                "version": version,
+                "file_name": wheel.name,
+                "install_dir": "site",
+                "sha256": hashlib.sha256(wheel.read_bytes()).hexdigest(),
+                "package_type": "package",
+                "imports": _imports(wheel),
+                "depends": depends,
+                "unvendored_tests": False,
+            }
+        else:
+            wheel.unlink()
+    if pyodide is not None:
+        for file in pyodide.glob("p*"):  # pyodide.mjs and its like, python_stdlib.zip
+            if file.suffix in (".mjs", ".js", ".wasm") or file.name.endswith("lib.zip"):
+                shutil.copy(file, out)
+    text = json.dumps(lock)
+    (out / "pyodide-lock.json").write_text(text, encoding="utf-8")
+
+
+def _wheels(out: Path) -> Iterator[tuple[Path, list[str]]]:
+    """The wheels that are added, in `out`, and what each needs."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", out]
+    subprocess.run(command, cwd=make_site.ROOT, check=True, stdout=subprocess.DEVNULL)
+    (own,) = out.glob("tinyrmc-*.whl")
+    yield own, ["numpy"]  # the exercises need no more
+    for name, depends in ADDED.items():
+        yield packed(name, out), depends
+    for wheel in sorted(kernel().glob("pypi/*.whl")):
+        if wheel.name.startswith(("piplite", "pyodide_kernel", "ipykernel")):
+            shutil.copy(wheel, out)
+            yield out / wheel.name, ["ipython", "comm"] if "kernel" in wheel.name else []
+
+
+def packed(name: str, out: Path) -> Path:
+    """What is installed here of a package in plain Python, as a wheel again."""
+    found = importlib.metadata.distribution(name)
+    wheel = out / f"{name}-{found.version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as file:
+        for path in found.files or []:
+            if ".." not in path.parts and "__pycache__" not in path.parts:
+                info = zipfile.ZipInfo(str(path))  # without a date: the same bytes
+                file.writestr(info, Path(str(path.locate())).read_bytes(), 8)
+    return wheel
+
+
+def _imports(wheel: Path) -> list[str]:
+    """The names by which Python imports what a wheel holds."""
+    with zipfile.ZipFile(wheel) as file:
+        names = {name.partition("/")[0] for name in file.namelist()}
+    return sorted(name.removesuffix(".py") for name in names if "-" not in name)
+
+
+# --- JupyterLite ----------------------------------------------------------------------
+
+
+def kernel() -> Path:
+    """The folder of the kernel's own files."""
+    return Path(sys.prefix) / "share/jupyter/labextensions" / KERNEL / "static"
+
+
+def contents(folder: Path) -> None:
+    """The chapters as a browser opens them.
+
+    Lists of lines are one text, and links lead to chapters or nowhere.
+    """
+    folder.mkdir(parents=True)
+    for path in chapters():
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        for cell in notebook["cells"]:
+            cell["source"] = "".join(cell["source"])
+            if cell["cell_type"] == "markdown":
+                cell["source"] = make_site.LINK.sub(_link, cell["source"])
+            for output in cell.get("outputs", []):
+                for part in output, output.get("data", {}):
+                    for kind, value in part.items():
+                        if kind != "traceback" and isinstance(value, list):
+                            part[kind] = "".join(value)
+        first, rest = notebook["cells"][0]["source"].partition("\n")[::2]
+        said = why_not(path.name) or INTRODUCTION
+        notebook["cells"][0]["source"] = f"{first}\n\n{said}\n{rest}"
+        (folder / path.name).write_text(json.dumps(notebook), encoding="utf-8")
+
+
+def _link(match: re.Match) -> str:
+    """A link that leads out of the chapters, to a file, as its text alone."""
+    elsewhere = ":" in match[2] or match[2].startswith("#") or ".ipynb" in match[2]
+    return match[0] if elsewhere else match[1].removeprefix("!")[1:-1]
+
+
+def settings(pyodide: Path | None) -> dict[str, Any]:
+    """What JupyterLite is told: where Pyodide lies, and to ask nobody else."""
+    own = {
+        "disablePyPIFallback": True,
+        "loadPyodideOptions": {
+            "lockFileURL": "./pyodide/pyodide-lock.json",
+            "packages": AT_ONCE,
+            # so that fonts are looked for once, not whenever a kernel starts
+            "env": {"HOME": "/home/pyodide", "MPLCONFIGDIR": "/drive/.tinyrmc"},
+        },
+    }
+    if pyodide is not None:
+        own["pyodideUrl"] = "./pyodide/pyodide.mjs"
+    return {
+        "jupyter-lite-schema-version": 0,
+        "jupyter-config-data": {
+            "appName": "tinyrmc",
+            "litePluginSettings": {f"{KERNEL}:kernel": own},
+            "disabledExtensions": ["@jupyterlab/apputils-extension:announcements"],
+        },
+    }
+
+
+OVERRIDES = {
+    "@jupyterlab/apputils-extension:themes": {"adaptive-theme": True},
+    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "defer"},
+    "@jupyterlab/docmanager-extension:plugin": {"autosaveInterval": 10},
+}
+
+
+def build_lite(work: Path, out: Path, pyodide: Path | None) -> None:
+    """JupyterLite with the chapters, in `out`."""
+    contents(work / "contents")
+    for name, value in ("jupyter-lite", settings(pyodide)), ("overrides", OVERRIDES):
+        (work / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
+    words = ["--lite-dir", work, "--output-dir", out, "--contents", work / "contents"]
+    words += [word for app in APPS for word in ("--apps", app)]
+    words += ["--no-sourcemaps", "--no-unused-shared-packages"]
+    command = [sys.executable, "-m", "jupyterlite_core", "build", *words]
+    made = subprocess.run(command, cwd=work, capture_output=True, text=True)
+    if made.returncode:
+        raise RuntimeError(f"JupyterLite cannot be built:\n{made.stdout}{made.stderr}")
+    script = f'<script src="../../{WORK}" defer></script></head>'
+    for app in APPS:
+        page = out / app / "index.html"
+        text = page.read_text(encoding="utf-8").replace("</head>", script, 1)
+        page.write_text(text, encoding="utf-8")
+
+
+# --- The website ----------------------------------------------------------------------
+
+WORK = "_static/work.js"
+
+
+def build(out: Path, work: Path) -> None:
+    """Add all this to the website in `out`."""
+    given = os.environ.get("PYODIDE")
+    pyodide = Path(given).resolve() if given else None
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.rmtree(out / FOLDER, ignore_errors=True)
+    work.mkdir(parents=True)
+    build_lite(work, out / FOLDER, pyodide)
+    add_packages(out / FOLDER / "pyodide", pyodide)
+    version = lock_of(pyodide)["info"]["version"]
+    cdn = f"https://cdn.jsdelivr.net/pyodide/v{version}/full/"
+    place = cdn if pyodide is None else f"../{FOLDER}/pyodide/"
+    for name in ("work.js", "taster.js", "taster_worker.js", "taster.css"):
+        text = (HERE / name).read_text(encoding="utf-8")
+        text = text.replace("{{PYODIDE}}", place).replace("{{LITE}}", FOLDER)
+        (out / "_static" / name).write_text(text, encoding="utf-8", newline="\n")
+    first = address(chapters()[0].stem)
+    for name in ("try.html", "start.html"):
+        text = (HERE / name).read_text(encoding="utf-8").replace("{{FIRST}}", first)
+        (out / name).write_text(text, encoding="utf-8", newline="\n")
+    print(f"{FOLDER}/ has {megabytes(out / FOLDER):.0f} MB beside Pyodide")
+
+
+def megabytes(folder: Path) -> float:
+    """What JupyterLite takes, without a Pyodide of our own."""
+    files = (each for each in folder.rglob("*") if each.is_file())
+    ours = ("tinyrmc", "pyodide-lock")
+    return (
+        sum(
+            each.stat().st_size
+            for each in files
+            if each.parent.name != "pyodide" or each.name.startswith(ours)
+        )
+        / 1e6
+    )
+
+
+def add_button(app, pagename, templatename, context, doctree):
+    """A chapter's page has the button that runs it, below its title."""
+    chapter = pagename.removeprefix("chapters/")
+    if not re.fullmatch(r"\d\d_\w+", chapter) or chapter == pagename:
+        return
+    said = f'<a href="../{address(chapter)}">Run it in your browser</a>'
+    why = why_not(chapter)
+    said = f"<span>{why} Run it on your own machine.</span>" if why else said
+    body = context["body"].replace("</h1>", f'</h1>\n<p class="run">{said}</p>', 1)
+    context["body"] = body
+
+
+@functools.cache
+def missing() -> list[str]:
+    """The tools of the extra `browser` that are not installed."""
+    from importlib.util import find_spec
+
+    names = ("jupyterlite_core", "jupyterlite_pyodide_kernel", "hatchling", *ADDED)
+    return [name for name in names if find_spec(name) is None]
