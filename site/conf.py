@@ -12,6 +12,7 @@ HERE = Path(__file__).resolve().parent
 # what is documented is this tree, whatever may be installed
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+import in_browser  # noqa: E402
 from looks import repository  # noqa: E402
 
 import tinyrmc  # noqa: E402
@@ -112,3 +113,4 @@ def setup(app):
     """Connects `forget_modules` to run before `viewcode`, whose priority is 500."""
     app.add_config_value("tagline", "", "html")
     app.connect("doctree-read", forget_modules, priority=400)
+    app.connect("html-page-context", in_browser.add_button)

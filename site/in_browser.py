@@ -25,9 +25,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import make_site
+from markup import LINK
 
 HERE = Path(__file__).resolve().parent / "browser"
+ROOT = HERE.parent.parent
 FOLDER = "lite"  # of the website
 # `import` fails or nobody can start another process: why, in the words of the button
 NOT_THERE = {
@@ -61,7 +62,7 @@ Kernel, Restart Kernel, and run the cells above it again.*"""
 
 def chapters() -> list[Path]:
     """The notebooks in order."""
-    return sorted(make_site.ROOT.glob("chapters/[0-9][0-9]_*.ipynb"))
+    return sorted(ROOT.glob("chapters/[0-9][0-9]_*.ipynb"))
 
 
 def why_not(chapter: str) -> str:
@@ -149,7 +150,7 @@ def add_packages(out: Path, pyodide: Path | None) -> None:
 def _wheels(out: Path) -> Iterator[tuple[Path, list[str]]]:
     """The wheels that are added, in `out`, and what each needs."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", out]
-    subprocess.run(command, cwd=make_site.ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     (own,) = out.glob("tinyrmc-*.whl")
     yield own, ["numpy"]  # the exercises need no more
     for name, depends in ADDED.items():
@@ -198,7 +199,7 @@ def contents(folder: Path) -> None:
         for cell in notebook["cells"]:
             cell["source"] = "".join(cell["source"])
             if cell["cell_type"] == "markdown":
-                cell["source"] = make_site.LINK.sub(_link, cell["source"])
+                cell["source"] = LINK.sub(_link, cell["source"])
             for output in cell.get("outputs", []):
                 for part in output, output.get("data", {}):
                     for kind, value in part.items():

@@ -24,7 +24,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from markup import rst, table
+import in_browser
+from markup import LINK, rst, table
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -32,7 +33,7 @@ PAGES = HERE / "pages"
 sys.path.insert(0, str(ROOT))
 
 TOOLS = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx-mathjax-offline")
-PARTS = ("source", "html", "doctrees", "jupyter_execute")  # of what is built
+PARTS = ("source", "html", "doctrees", "jupyter_execute", "browser")  # of what is built
 # a11y and sre serve readers who turn speech on
 MATHJAX = ("tex-chtml-full.js", "output/chtml/fonts", "a11y", "sre")
 # documents of the repository, and the pages that show them
@@ -47,7 +48,6 @@ DOCUMENTS = {
     "CODE_OF_CONDUCT.md": "CODE_OF_CONDUCT.md",
     "CHANGELOG.md": "CHANGELOG.md",
 }
-LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\])\(([^()\s]+)\)")
 SOLUTIONS = "course.exercises."
 
 # The reference: heading -> modules and packages in reading order. A package brings its
@@ -394,12 +394,14 @@ def build(out: Path) -> int:
         icons.replace(out / "html")
         inside = out / "html" / "_static" / "inside.html"
         inside.write_text(landing.inside(), encoding="utf-8", newline="\n")
+        in_browser.build(out / "html", out / "browser")
     return failed
 
 
 def refusal(out: Path) -> str | None:
     """Why the website cannot be built there; None if it can."""
     missing = [name for name in TOOLS if importlib.util.find_spec(name) is None]
+    missing += in_browser.missing()
     if missing:
         return (
             f"{', '.join(missing)} not installed; `python -m pip install -e '.[docs]'` "
