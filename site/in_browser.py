@@ -234,6 +234,7 @@ def settings(pyodide: Path | None) -> dict[str, Any]:
         "jupyter-lite-schema-version": 0,
         "jupyter-config-data": {
             "appName": "tinyrmc",
+            "exposeAppInBrowser": True,  # `work.js` saves what is open
             "litePluginSettings": {f"{KERNEL}:kernel": own},
             "disabledExtensions": ["@jupyterlab/apputils-extension:announcements"],
         },

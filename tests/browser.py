@@ -131,7 +131,8 @@ class Browser:
         elif event == "Runtime.exceptionThrown":
             details = about["exceptionDetails"]
             thrown = details.get("exception", {})
-            self.complaints.append(thrown.get("description", details["text"]))
+            said = thrown.get("description") or thrown.get("value") or details["text"]
+            self.complaints.append(str(said))
         elif event == "Runtime.consoleAPICalled":
             if about["type"] in ("error", "warning", "assert"):
                 words = [
