@@ -30,10 +30,9 @@ from markup import LINK
 HERE = Path(__file__).resolve().parent / "browser"
 ROOT = HERE.parent.parent
 FOLDER = "lite"  # of the website
-# `import` fails or nobody can start another process: why, in the words of the button
+# chapters that cannot run there, by the ends of their names, and why
 NOT_THERE = {
     "cuda": "This chapter compiles CUDA for an NVIDIA GPU, which no browser can.",
-    "cache_and_workers": "This chapter starts processes, which no browser can.",
 }
 # What Pyodide lacks, and what each needs there. Nothing is fetched with pooch in a
 # browser, so it goes without `requests`.
@@ -150,7 +149,7 @@ def add_packages(out: Path, pyodide: Path | None) -> None:
 def _wheels(out: Path) -> Iterator[tuple[Path, list[str]]]:
     """The wheels that are added, in `out`, and what each needs."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", out]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (own,) = out.glob("tinyrmc-*.whl")
     yield own, ["numpy"]  # the exercises need no more
     for name, depends in ADDED.items():
@@ -158,7 +157,10 @@ def _wheels(out: Path) -> Iterator[tuple[Path, list[str]]]:
     for wheel in sorted(kernel().glob("pypi/*.whl")):
         if wheel.name.startswith(("piplite", "pyodide_kernel", "ipykernel")):
             shutil.copy(wheel, out)
-            yield out / wheel.name, ["ipython", "comm"] if "kernel" in wheel.name else []
+            yield (
+                out / wheel.name,
+                ["ipython", "comm"] if "kernel" in wheel.name else [],
+            )
 
 
 def packed(name: str, out: Path) -> Path:

@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 import browser
+import in_browser
 import make_site
 import pytest
 
@@ -21,6 +22,8 @@ LAPTOP, PHONE = (1280, 1000), (390, 844)
 MODULES = [path.stem for path in (ROOT / "site").glob("*.py")]
 
 missing = [name for name in make_site.TOOLS if importlib.util.find_spec(name) is None]
+missing += in_browser.missing()
+OWN = ("try.html", "start.html")  # and `lite`: pages that Sphinx does not make
 without = f"needs the extra docs ({', '.join(missing)} not installed): make site"
 
 
@@ -108,7 +111,9 @@ def built(tmp_path_factory):
         env=os.environ | nowhere,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{out / 'html' / 'index.html'}\n"
+    said = rf"lite/ has (\d\d) MB beside Pyodide\n{out / 'html' / 'index.html'}\n"
+    size = re.fullmatch(said, done.stdout)
+    assert size and int(size[1]) <= 40
     return out / "html", done.stderr
 
 
@@ -138,6 +143,11 @@ def address(website):
         thread.join()
 
 
+def own(path):
+    """Whether a page is complete in itself, without the theme's bars."""
+    return path.name in OWN or {"_static", in_browser.FOLDER} & {*path.parts}
+
+
 @pytest.fixture(scope="session")
 def pages(website, address, window):
     """What the browser found on every page, by the page's path; first on a laptop, then
@@ -146,7 +156,7 @@ def pages(website, address, window):
     """
     found = {}
     for path in sorted(website.rglob("*.html")):
-        if "_static" in path.parts:
+        if own(path):
             continue
         name = path.relative_to(website).as_posix()
         window.open("about:blank")  # has a new size sooner than a long page
@@ -336,7 +346,7 @@ def test_pages_say_what_they_are_and_name_no_address(website):
 
     titles = []
     for path in website.rglob("*.html"):
-        if "_static" in path.parts:
+        if own(path):
             continue
         text = path.read_text(encoding="utf-8")
         titles += re.findall(r"<title>(.*?)</title>", text, re.DOTALL)
@@ -454,6 +464,44 @@ def test_without_the_websites_tools_all_tests_can_still_be_collected():
         [sys.executable, "-c", code, *files], capture_output=True, text=True, cwd=ROOT
     )
     assert done.returncode == 0, done.stdout
+
+
+# --- The course in a browser ----------------------------------------------------------
+
+
+@built_here
+@browser.needed
+def test_a_chapter_opens_in_the_browser_and_asks_only_the_cdn(website, address, window):
+    chapters = [path.stem for path in in_browser.chapters()]
+    text = (website / "chapters" / f"{chapters[0]}.html").read_text(encoding="utf-8")
+    link = f'<a href="../{in_browser.address(chapters[0])}">Run it in your browser</a>'
+    assert text.index("</h1>") < text.index(link) < text.index("<p>")
+    for chapter in chapters:
+        page = website / "chapters" / f"{chapter}.html"
+        shown = in_browser.address(chapter) in page.read_text(encoding="utf-8")
+        assert shown != bool(in_browser.why_not(chapter))
+    window.size(*PHONE)
+    window.open(address + "start.html")
+    title = 'document.querySelector(".jp-Notebook h1")?.innerText'
+    assert window.until(title, seconds=120).startswith("0. ")
+    bar = 'document.getElementById("tinyrmc-work")?.innerText'
+    assert "Download my work" in window.until(bar)
+    allowed = (address, "data:", "blob:", "https://cdn.jsdelivr.net/pyodide/v")
+    assert [each for each in window.requests if not each.startswith(allowed)] == []
+
+
+@built_here
+@browser.needed
+def test_the_exercise_says_when_python_does_not_come(website, address, window):
+    if os.environ.get("PYODIDE"):
+        pytest.skip("here Python comes")
+    for size in (LAPTOP, PHONE):
+        window.size(*size)
+        window.open(address + "try.html")
+        assert window.run("document.documentElement.scrollWidth") <= size[0]
+        said = 'document.getElementById("state").textContent'
+        window.until(f"{said}.includes('could not be started')", seconds=60)
+        assert window.run('document.getElementById("check").disabled')
 
 
 # --- Sources --------------------------------------------------------------------------

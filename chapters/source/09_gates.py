@@ -38,6 +38,7 @@ import math
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.colors import to_rgba
 
 import tinyrmc
 from tinyrmc import RelationalMemory, course, equations
@@ -488,7 +489,7 @@ for panel, name in zip(panels, ("forget_gate", "input_gate"), strict=True):
     for label, colour in (("fresh", "C0"), ("trained", "C1")):
         values = getattr(seen[label], name).ravel()
         share = np.full(len(values), 1 / len(values))
-        look = {"fc": (colour, 0.15), "ec": colour, "lw": 1.5, "label": label}
+        look = {"fc": to_rgba(colour, 0.15), "ec": colour, "lw": 1.5, "label": label}
         panel.hist(values, bins, weights=share, histtype="stepfilled", **look)
     panel.set(xlabel="shut (0) to open (1)", ylabel="share of the gates")
     panel.set_title(name.replace("_", " "))
