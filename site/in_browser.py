@@ -148,7 +148,16 @@ def add_packages(out: Path, pyodide: Path | None) -> None:
 
 def _wheels(out: Path) -> Iterator[tuple[Path, list[str]]]:
     """The wheels that are added, in `out`, and what each needs."""
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", out]
+    command = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "-t",
+        "wheel",
+        "-d",
+        f"{out}",
+    ]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (own,) = out.glob("tinyrmc-*.whl")
     yield own, ["numpy"]  # the exercises need no more
@@ -255,7 +264,7 @@ def build_lite(work: Path, out: Path, pyodide: Path | None) -> None:
     contents(work / "contents")
     for name, value in ("jupyter-lite", settings(pyodide)), ("overrides", OVERRIDES):
         (work / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
-    words = ["--lite-dir", work, "--output-dir", out, "--contents", work / "contents"]
+    words = ["--lite-dir", ".", "--output-dir", f"{out}", "--contents", "contents"]
     words += [word for app in APPS for word in ("--apps", app)]
     words += ["--no-sourcemaps", "--no-unused-shared-packages"]
     command = [sys.executable, "-m", "jupyterlite_core", "build", *words]

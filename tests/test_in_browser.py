@@ -1,4 +1,4 @@
-"""What the browser's Python is given: packages that fit, and chapters as it reads them."""
+"""Packages and chapters as Python in a browser is given them."""
 
 import importlib.util
 import json

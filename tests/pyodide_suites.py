@@ -1,0 +1,30 @@
+"""Runs test files in Pyodide: pyodide_suites.py FILE ..., of tests/."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+HERE = Path("/tests_here")  # where files can be made, and the plugin's words are true
+
+
+def main(files):
+    """The exit code of pytest."""
+    import pytest
+
+    HERE.mkdir()
+    for name in ("tinyrmc", "tasks", "tests", "benchmarks", "chapters", "site"):
+        skipped = shutil.ignore_patterns("__pycache__", "*.ipynb", "_build", "*.png")
+        shutil.copytree(Path("/repo", name), HERE / name, ignore=skipped)
+    for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "Makefile"):
+        shutil.copy(Path("/repo", name), HERE)
+    os.chdir(HERE)
+    sys.path[:0] = [str(HERE), str(HERE / "tests")]
+    options = ["-q", "--capture=sys", "-p", "like_a_browser", "-m", "not slow"]
+    options += ["-p", "no:cacheprovider", "-p", "no:threadexception", "-W", "ignore"]
+    options += ["-p", "no:faulthandler", "--tb=short", "-o", "addopts="]
+    return pytest.main([*options, *(f"tests/{name}" for name in files)])
+
+
+if __name__ == "__main__":
+    sys.exit(int(main(sys.argv[1:])))

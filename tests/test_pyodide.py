@@ -1,0 +1,138 @@
+"""The package and the course in a real Pyodide: PYODIDE=FOLDER make test-all
+ARGS="tests/test_pyodide.py", where FOLDER holds a whole one, with NumPy and matplotlib.
+
+Wheels that it lacks, such as pytest, are made of what is installed here, or are those
+of its folder `more`.
+"""
+
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import browser
+import in_browser
+import pytest
+from test_like_a_browser import SUITES
+from test_site import address, built, built_here, website  # noqa: F401
+
+HERE = Path(__file__).resolve().parent
+FOLDER = os.environ.get("PYODIDE")
+LONGEST, WHOLE = 60, 240  # seconds for a cell and for a chapter
+CHAPTERS = [path.name[:2] for path in in_browser.chapters()]
+MEANT = [
+    number for number in CHAPTERS if number <= "11" or number in ("13", "14", "15")
+]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not FOLDER, reason="needs PYODIDE=FOLDER"),
+    pytest.mark.skipif(not shutil.which("node"), reason="needs Node.js"),
+]
+TOOLS = "pytest pluggy iniconfig hypothesis attrs sortedcontainers autograd"
+PACKAGES = [*in_browser.AT_ONCE, "packaging", *TOOLS.split()]
+
+
+@pytest.fixture(scope="session")
+def inside(tmp_path_factory):
+    """Runs a script of tests/ in Pyodide and gives what it printed."""
+    lock, out = in_browser.lock_of(Path(FOLDER)), tmp_path_factory.mktemp("wheels")
+    wheels = [str(path) for path in Path(FOLDER).glob("more/*.whl")]
+    own = {Path(wheel).name.partition("-")[0] for wheel in wheels}
+    there = in_browser.needed(lock, PACKAGES)
+    for name in {*PACKAGES, *in_browser.ADDED} - {*there} - own:
+        try:
+            wheels.append(str(in_browser.packed(name, out)))
+        except importlib.metadata.PackageNotFoundError:
+            continue  # the kernel's own; the project itself is read from its folder
+    words = {"PACKAGES": ",".join(there), "WHEELS": ",".join(wheels)}
+
+    def run(*arguments, seconds=3600):
+        return subprocess.run(
+            ["node", HERE / "pyodide_host.mjs", *arguments],
+            env=os.environ | words | {"PYODIDE": FOLDER},
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("suite", SUITES.split())
+def test_the_suites_pass(inside, suite):
+    found = inside("pyodide_suites.py", f"test_{suite}.py")
+    assert found.returncode == 0, found.stdout[-3000:] + found.stderr[-3000:]
+
+
+@pytest.mark.parametrize("number", MEANT)
+def test_a_chapter_runs_in_time(inside, number):
+    found = inside("chapter_seconds.py", number)
+    assert found.returncode == 0, found.stderr
+    took = json.loads(found.stdout.splitlines()[-1])
+    assert took["errors"] == []
+    assert max(took["seconds"]) <= LONGEST and sum(took["seconds"]) <= WHOLE
+
+
+# --- In Chromium ----------------------------------------------------------------------
+
+# The kernel's state; then the first code cell that has a text is replaced by another
+# and run, and gives the text that came out. Null: any.
+STATUS = (
+    "window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel?.status"
+)
+RUN = """(async (has, text) => {
+    const {content} = jupyterapp.shell.currentWidget, {widgets} = content;
+    const found = widgets.findIndex(({model}) =>
+        model.type === "code" && model.sharedModel.getSource().includes(has));
+    content.activeCellIndex = found;
+    if (text) widgets[found].model.sharedModel.setSource(text);
+    await jupyterapp.commands.execute("notebook:run-cell");
+    const outputs = widgets[found].model.outputs.toJSON();
+    return outputs.map(each => each.text ?? each.evalue ?? "").join("") || "nothing";
+})"""
+
+
+def opened(window, address, chapter):  # noqa: F811
+    window.open(address + in_browser.address(chapter))
+    window.until(f"{STATUS} === 'idle'", seconds=300)
+
+
+def ran(window, has, text=None, seconds=300):
+    call = f"{RUN}({json.dumps(has)}, {json.dumps(text)})"
+    window.run(f"window.ran = ''; {call}.then(x => ran = x, x => ran = `{{x}}`); 0")
+    return window.until("window.ran", seconds)
+
+
+SOFTMAX = """def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum({})
+
+
+ex.softmax.check(softmax)"""
+ONES = "def ones(n):\n    return np.where(np.arange(n) < {}, 1.0, 0.0)\n\n\n"
+ONES += "ex.ones.check(ones)"
+
+
+@built_here
+@browser.needed
+def test_answers_are_checked_and_outlive_a_reload(address, window):  # noqa: F811
+    chapters = {path.name[3:-6]: path.stem for path in in_browser.chapters()}
+    for name, has, answer, wrong, right in (
+        ("attention", "ex.softmax.check", SOFTMAX, "", "axis=-1, keepdims=True"),
+        ("puzzles", "ex.ones.check", ONES, "n - 1", "n"),
+    ):
+        opened(window, address, chapters[name])
+        ran(window, "import numpy")
+        assert ran(window, has, answer.format(wrong)).startswith("wrong")
+        assert ran(window, has, answer.format(right)).startswith("right")
+        window.run("jupyterapp.commands.execute('docmanager:save')")
+        opened(window, address, chapters[name])
+        source = "jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON()"
+        assert answer.format(right) in "".join(
+            cell["source"] for cell in window.run(source)["cells"]
+        )
+    told = ran(window, "import numpy", "from tinyrmc import course\ncourse.progress()")
+    assert "1 of" in told
+    assert all(each.startswith((address, "data:", "blob:")) for each in window.requests)
