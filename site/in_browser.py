@@ -11,9 +11,9 @@ server but their own and the CDN for anything.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import re
@@ -30,20 +30,11 @@ from markup import LINK
 HERE = Path(__file__).resolve().parent / "browser"
 ROOT = HERE.parent.parent
 FOLDER = "lite"  # of the website
-# chapters that cannot run there, by the ends of their names, and why
-NOT_THERE = {
-    "cuda": "This chapter compiles CUDA for an NVIDIA GPU, which no browser can.",
-}
 # What Pyodide lacks, and what each needs there. Nothing is fetched with pooch in a
 # browser, so it goes without `requests`.
-ADDED = {
-    "tqdm": [],
-    "comm": ["traitlets"],
-    "autograd": ["numpy"],
-    "filelock": [],
-    "platformdirs": [],
-    "pooch": ["packaging", "platformdirs"],
-}
+ADDED = {name: [] for name in ("tqdm", "filelock", "platformdirs")}
+ADDED |= {"comm": ["traitlets"], "autograd": ["numpy"]}
+ADDED |= {"pooch": ["packaging", "platformdirs"]}
 KERNEL = "@jupyterlite/pyodide-kernel-extension"
 # what a chapter has at once: other packages of the lock come when they are imported
 AT_ONCE = [
@@ -55,7 +46,7 @@ APPS = ("notebooks", "tree", "edit")
 INTRODUCTION = """\
 *This copy runs in your browser: Shift+Enter runs a cell, the first one takes some
 seconds. What you write is kept in this browser, and all chapters see your answers;
-**Download my work**, above, gives you a copy. If a cell does not come to an end, choose
+**Download my work**, at the lower edge, gives you a copy. If a cell does not come to an end, choose
 Kernel, Restart Kernel, and run the cells above it again.*"""
 
 
@@ -64,24 +55,12 @@ def chapters() -> list[Path]:
     return sorted(ROOT.glob("chapters/[0-9][0-9]_*.ipynb"))
 
 
-def why_not(chapter: str) -> str:
-    """Why a chapter, by its file's name, cannot run in a browser; "" if it can."""
-    return NOT_THERE.get(chapter.partition("_")[2].partition(".")[0], "")
-
-
 def address(chapter: str) -> str:
     """Where a chapter runs, from the first page."""
     return f"{FOLDER}/notebooks/index.html?path={chapter}.ipynb"
 
 
 # --- What Pyodide installs ------------------------------------------------------------
-
-
-def pyodide_version() -> str:
-    """The Pyodide that the kernel was made for."""
-    from jupyterlite_pyodide_kernel.constants import PYODIDE_VERSION
-
-    return PYODIDE_VERSION
 
 
 def lock_of(pyodide: Path | None) -> dict[str, Any]:
@@ -116,54 +95,46 @@ def add_packages(out: Path, pyodide: Path | None) -> None:
     lock = lock_of(pyodide)
     cdn = f"https://cdn.jsdelivr.net/pyodide/v{lock['info']['version']}/full/"
     lock["packages"] = needed(lock, [*AT_ONCE, "packaging", "sqlite3", "ssl"])
-    for entry in lock["packages"].values():
-        if pyodide is None:
+    files = [entry["file_name"] for entry in lock["packages"].values()]
+    if pyodide is None:
+        for entry in lock["packages"].values():
             entry["file_name"] = cdn + entry["file_name"]
-        else:
-            shutil.copy(pyodide / entry["file_name"], out)
     for wheel, depends in _wheels(out):
-        name, version = wheel.name.split("-")[:2]
-        name = _plain(name)
-        if name not in lock["packages"]:
-            lock["packages"][name] = {
-                "name": name,
-                "version": version,
-                "file_name": wheel.name,
-                "install_dir": "site",
-                "sha256": hashlib.sha256(wheel.read_bytes()).hexdigest(),
-                "package_type": "package",
-                "imports": _imports(wheel),
-                "depends": depends,
-                "unvendored_tests": False,
-            }
-        else:
+        name = _plain(wheel.name.partition("-")[0])
+        if name in lock["packages"]:  # what Pyodide has fits it better
             wheel.unlink()
+            continue
+        lock["packages"][name] = {
+            "name": name,
+            "version": wheel.name.split("-")[1],
+            "file_name": wheel.name,
+            "install_dir": "site",
+            "sha256": hashlib.sha256(wheel.read_bytes()).hexdigest(),
+            "package_type": "package",
+            "imports": _imports(wheel),
+            "depends": depends,
+            "unvendored_tests": False,
+        }
     if pyodide is not None:
-        for file in pyodide.glob("p*"):  # pyodide.mjs and its like, python_stdlib.zip
-            if file.suffix in (".mjs", ".js", ".wasm") or file.name.endswith("lib.zip"):
-                shutil.copy(file, out)
+        names = [path.name for path in pyodide.glob("pyodide.*[!p]")]
+        for name in [*files, *names, "python_stdlib.zip"]:
+            shutil.copy(pyodide / name, out)
     text = json.dumps(lock)
     (out / "pyodide-lock.json").write_text(text, encoding="utf-8")
 
 
 def _wheels(out: Path) -> Iterator[tuple[Path, list[str]]]:
     """The wheels that are added, in `out`, and what each needs."""
-    command = [
-        sys.executable,
-        "-m",
-        "hatchling",
-        "build",
-        "-t",
-        "wheel",
-        "-d",
-        f"{out}",
-    ]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    words = ["hatchling", "build", "-t", "wheel", "-d", f"{out}"]
+    subprocess.run(
+        [sys.executable, "-m", *words], cwd=ROOT, check=True, capture_output=True
+    )
     (own,) = out.glob("tinyrmc-*.whl")
     yield own, ["numpy"]  # the exercises need no more
     for name, depends in ADDED.items():
         yield packed(name, out), depends
-    for wheel in sorted(kernel().glob("pypi/*.whl")):
+    kernel = Path(sys.prefix) / "share/jupyter/labextensions" / KERNEL / "static"
+    for wheel in sorted(kernel.glob("pypi/*.whl")):
         if wheel.name.startswith(("piplite", "pyodide_kernel", "ipykernel")):
             shutil.copy(wheel, out)
             yield (
@@ -194,11 +165,6 @@ def _imports(wheel: Path) -> list[str]:
 # --- JupyterLite ----------------------------------------------------------------------
 
 
-def kernel() -> Path:
-    """The folder of the kernel's own files."""
-    return Path(sys.prefix) / "share/jupyter/labextensions" / KERNEL / "static"
-
-
 def contents(folder: Path) -> None:
     """The chapters as a browser opens them.
 
@@ -217,8 +183,7 @@ def contents(folder: Path) -> None:
                         if kind != "traceback" and isinstance(value, list):
                             part[kind] = "".join(value)
         first, rest = notebook["cells"][0]["source"].partition("\n")[::2]
-        said = why_not(path.name) or INTRODUCTION
-        notebook["cells"][0]["source"] = f"{first}\n\n{said}\n{rest}"
+        notebook["cells"][0]["source"] = f"{first}\n\n{INTRODUCTION}\n{rest}"
         (folder / path.name).write_text(json.dumps(notebook), encoding="utf-8")
 
 
@@ -287,8 +252,6 @@ def build(out: Path, work: Path) -> None:
     """Add all this to the website in `out`."""
     given = os.environ.get("PYODIDE")
     pyodide = Path(given).resolve() if given else None
-    shutil.rmtree(work, ignore_errors=True)
-    shutil.rmtree(out / FOLDER, ignore_errors=True)
     work.mkdir(parents=True)
     build_lite(work, out / FOLDER, pyodide)
     add_packages(out / FOLDER / "pyodide", pyodide)
@@ -308,16 +271,10 @@ def build(out: Path, work: Path) -> None:
 
 def megabytes(folder: Path) -> float:
     """What JupyterLite takes, without a Pyodide of our own."""
-    files = (each for each in folder.rglob("*") if each.is_file())
-    ours = ("tinyrmc", "pyodide-lock")
-    return (
-        sum(
-            each.stat().st_size
-            for each in files
-            if each.parent.name != "pyodide" or each.name.startswith(ours)
-        )
-        / 1e6
-    )
+    files = [each for each in folder.rglob("*") if each.is_file()]
+    ours = [each for each in files if each.parent.name != "pyodide"]
+    ours += folder.glob("pyodide/tinyrmc*")
+    return sum(each.stat().st_size for each in ours) / 1e6
 
 
 def add_button(app, pagename, templatename, context, doctree):
@@ -326,16 +283,11 @@ def add_button(app, pagename, templatename, context, doctree):
     if not re.fullmatch(r"\d\d_\w+", chapter) or chapter == pagename:
         return
     said = f'<a href="../{address(chapter)}">Run it in your browser</a>'
-    why = why_not(chapter)
-    said = f"<span>{why} Run it on your own machine.</span>" if why else said
-    body = context["body"].replace("</h1>", f'</h1>\n<p class="run">{said}</p>', 1)
-    context["body"] = body
+    button = f'</h1>\n<p class="run">{said}</p>'
+    context["body"] = context["body"].replace("</h1>", button, 1)
 
 
-@functools.cache
 def missing() -> list[str]:
     """The tools of the extra `browser` that are not installed."""
-    from importlib.util import find_spec
-
     names = ("jupyterlite_core", "jupyterlite_pyodide_kernel", "hatchling", *ADDED)
-    return [name for name in names if find_spec(name) is None]
+    return [name for name in names if importlib.util.find_spec(name) is None]
