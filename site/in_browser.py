@@ -32,9 +32,9 @@ ROOT = HERE.parent.parent
 FOLDER = "lite"  # of the website
 # What Pyodide lacks, and what each needs there. Nothing is fetched with pooch in a
 # browser, so it goes without `requests`.
+ADDED: dict[str, list[str]]
 ADDED = {name: [] for name in ("tqdm", "filelock", "platformdirs")}
-ADDED |= {"comm": ["traitlets"], "autograd": ["numpy"]}
-ADDED |= {"pooch": ["packaging", "platformdirs"]}
+ADDED |= {"comm": ["traitlets"], "autograd": ["numpy"], "pooch": ["platformdirs"]}
 KERNEL = "@jupyterlite/pyodide-kernel-extension"
 # what a chapter has at once: other packages of the lock come when they are imported
 AT_ONCE = [
@@ -45,9 +45,9 @@ AT_ONCE = [
 APPS = ("notebooks", "tree", "edit")
 INTRODUCTION = """\
 *This copy runs in your browser: Shift+Enter runs a cell, the first one takes some
-seconds. What you write is kept in this browser, and all chapters see your answers;
-**Download my work**, at the lower edge, gives you a copy. If a cell does not come to an end, choose
-Kernel, Restart Kernel, and run the cells above it again.*"""
+seconds. What you write is kept here, and all chapters see your answers; **Download my
+work**, at the lower edge, gives you a copy. If a cell does not come to an end: Kernel,
+Restart Kernel, and run the cells above it again.*"""
 
 
 def chapters() -> list[Path]:
@@ -67,6 +67,11 @@ def lock_of(pyodide: Path | None) -> dict[str, Any]:
     """What may be installed: of a folder's own Pyodide, or of the CDN's."""
     place = pyodide or HERE
     return json.loads((place / "pyodide-lock.json").read_text(encoding="utf-8"))
+
+
+def cdn(lock: dict[str, Any]) -> str:
+    """Where the CDN has the Pyodide of a lock."""
+    return f"https://cdn.jsdelivr.net/pyodide/v{lock['info']['version']}/full/"
 
 
 def needed(lock: dict[str, Any], names: list[str]) -> dict[str, Any]:
@@ -93,12 +98,11 @@ def add_packages(out: Path, pyodide: Path | None) -> None:
     """Write the lock, the wheels that it adds, and a copy of Pyodide if it is ours."""
     out.mkdir(parents=True)
     lock = lock_of(pyodide)
-    cdn = f"https://cdn.jsdelivr.net/pyodide/v{lock['info']['version']}/full/"
-    lock["packages"] = needed(lock, [*AT_ONCE, "packaging", "sqlite3", "ssl"])
+    lock["packages"] = needed(lock, [*AT_ONCE, "packaging"])
     files = [entry["file_name"] for entry in lock["packages"].values()]
     if pyodide is None:
         for entry in lock["packages"].values():
-            entry["file_name"] = cdn + entry["file_name"]
+            entry["file_name"] = cdn(lock) + entry["file_name"]
     for wheel, depends in _wheels(out):
         name = _plain(wheel.name.partition("-")[0])
         if name in lock["packages"]:  # what Pyodide has fits it better
@@ -236,7 +240,7 @@ def build_lite(work: Path, out: Path, pyodide: Path | None) -> None:
     made = subprocess.run(command, cwd=work, capture_output=True, text=True)
     if made.returncode:
         raise RuntimeError(f"JupyterLite cannot be built:\n{made.stdout}{made.stderr}")
-    script = f'<script src="../../{WORK}" defer></script></head>'
+    script = f'<script src="../../_static/work.js" defer></script></head>'
     for app in APPS:
         page = out / app / "index.html"
         text = page.read_text(encoding="utf-8").replace("</head>", script, 1)
@@ -244,8 +248,6 @@ def build_lite(work: Path, out: Path, pyodide: Path | None) -> None:
 
 
 # --- The website ----------------------------------------------------------------------
-
-WORK = "_static/work.js"
 
 
 def build(out: Path, work: Path) -> None:
@@ -255,26 +257,23 @@ def build(out: Path, work: Path) -> None:
     work.mkdir(parents=True)
     build_lite(work, out / FOLDER, pyodide)
     add_packages(out / FOLDER / "pyodide", pyodide)
-    version = lock_of(pyodide)["info"]["version"]
-    cdn = f"https://cdn.jsdelivr.net/pyodide/v{version}/full/"
-    place = cdn if pyodide is None else f"../{FOLDER}/pyodide/"
-    for name in ("work.js", "taster.js", "taster_worker.js", "taster.css"):
-        text = (HERE / name).read_text(encoding="utf-8")
-        text = text.replace("{{PYODIDE}}", place).replace("{{LITE}}", FOLDER)
-        (out / "_static" / name).write_text(text, encoding="utf-8", newline="\n")
+    place = cdn(lock_of(pyodide)) if pyodide is None else f"../{FOLDER}/pyodide/"
     first = address(chapters()[0].stem)
-    for name in ("try.html", "start.html"):
-        text = (HERE / name).read_text(encoding="utf-8").replace("{{FIRST}}", first)
-        (out / name).write_text(text, encoding="utf-8", newline="\n")
+    words = {"{{PYODIDE}}": place, "{{LITE}}": FOLDER, "{{FIRST}}": first}
+    for file in (*HERE.glob("*.html"), *HERE.glob("*.css"), *HERE.glob("*.js")):
+        text = file.read_text(encoding="utf-8")
+        for mark, word in words.items():
+            text = text.replace(mark, word)
+        folder = out if file.suffix == ".html" else out / "_static"
+        (folder / file.name).write_text(text, encoding="utf-8", newline="\n")
     print(f"{FOLDER}/ has {megabytes(out / FOLDER):.0f} MB beside Pyodide")
 
 
 def megabytes(folder: Path) -> float:
     """What JupyterLite takes, without a Pyodide of our own."""
-    files = [each for each in folder.rglob("*") if each.is_file()]
-    ours = [each for each in files if each.parent.name != "pyodide"]
+    ours = [each for each in folder.rglob("*.*") if each.parent.name != "pyodide"]
     ours += folder.glob("pyodide/tinyrmc*")
-    return sum(each.stat().st_size for each in ours) / 1e6
+    return sum(each.stat().st_size for each in ours if each.is_file()) / 1e6
 
 
 def add_button(app, pagename, templatename, context, doctree):

@@ -250,5 +250,5 @@ def test_the_documents_name_only_extras_that_exist():
         groups = re.findall(r"(?:tinyrmc|\.)\[([\w,-]+)\]", read(document))
         named = {extra for group in groups for extra in group.split(",")}
         assert named <= set(EXTRAS), document
-    known = "cuda12 cuda13 fast mpi rl course notebooks dev bench docs"
+    known = "cuda12 cuda13 fast mpi rl course notebooks dev bench docs browser"
     assert {*known.split()} == {*EXTRAS}
