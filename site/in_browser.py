@@ -240,14 +240,11 @@ def build_lite(work: Path, out: Path, pyodide: Path | None) -> None:
     made = subprocess.run(command, cwd=work, capture_output=True, text=True)
     if made.returncode:
         raise RuntimeError(f"JupyterLite cannot be built:\n{made.stdout}{made.stderr}")
-    script = f'<script src="../../_static/work.js" defer></script></head>'
+    script = '<script src="../../_static/work.js" defer></script></head>'
     for app in APPS:
         page = out / app / "index.html"
         text = page.read_text(encoding="utf-8").replace("</head>", script, 1)
         page.write_text(text, encoding="utf-8")
-
-
-# --- The website ----------------------------------------------------------------------
 
 
 def build(out: Path, work: Path) -> None:
