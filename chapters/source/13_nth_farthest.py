@@ -326,7 +326,7 @@ my
 
 # %%
 LAYOUT, RUNGS = (3, 2), ((3, 1), (3, 2))
-STEPS = course.fast(2000, 100)
+STEPS = course.fast(2000, 100, 500)
 held_out = nth.draw(
     np.random.default_rng(2026), course.fast(4000, 400), *LAYOUT, LAYOUT
 )
