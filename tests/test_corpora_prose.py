@@ -62,6 +62,7 @@ def test_what_is_written_on_a_letter_does_not_split_its_word(form):
     for hidden in "\u00ad\ufeff\u2060\u200e\u2066":
         assert prose(f"cof{hidden}fee, so{hidden}me") == "coffee , some\n"
     assert prose("a cof\u00ad\nfee\n\nor two") == "a coffee\nor two\n"
+    assert prose("well\u2010known re\u2011enter") == "well-known re-enter\n"
     assert prose("two\u200bwords\u00a0here") == "two words here\n"
 
 
@@ -121,6 +122,9 @@ STARTS = [
     "*** START OF PROJECT GUTENBERG EBOOK A BOOK ***",
     "_*** START OF THE PROJECT GUTENBERG EBOOK A BOOK ***_",
     "Here: *** START OF THE PROJECT GUTENBERG EBOOK A BOOK ***",
+    "***STARTOF THE PROJECT GUTENBERG EBOOK A BOOK***",
+    "*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*\nVer.04.29.93*END*",
+    SMALL_PRINT[:-65] + '["Small Print" V.12.08.93]\n',
 ]
 ENDS = [
     FOOTER,
@@ -135,6 +139,14 @@ ENDS = [
     "Fin de ce Projet Gutenberg\nLicence\n",
     "*** START: FULL LICENSE ***\nLicence\n",
     "",
+    "Fine del Progetto Gutenberg A Book\nLicence\n",
+    "Fim do Projeto Gutenberg A Book\nLicence\n",
+    "Here ends the Project Gutenberg Etext of A Book\nLicence\n",
+    "End of Volume I of A Book, a Project Gutenberg EBook\nLicence\n",
+    "Ende dieses Etextes A Book\nLicence\n",
+    "**This is a COPYRIGHTED Project Gutenberg Etext, Details Above**\nLicence\n",
+    "More information about this book is at the top of this file.\nLicence\n",
+    "THE FULL PROJECT GUTENBERG LICENSE\nLicence\n",
 ]
 SMALL_ENDS = [f"The end is here.\n\n{SMALL_PRINT}", SMALL_PRINT]
 
@@ -174,6 +186,20 @@ def test_several_books_in_a_file_are_all_kept():
     assert "COPYRIGHT" not in book(play, "a")[0] and "THE END" in book(play, "a")[0]
 
 
+def test_no_mark_that_a_book_quotes_loses_its_text():
+    parts = [f"{k} is so.\n" * 400 for k in ("This", "That")]
+    inside = prose("\n\n".join(parts))
+    quoted = [*STARTS[:2], *filter(None, ENDS), 'The "Small Print"!', STARTS[4]]
+    for mark in quoted:
+        mark = mark.splitlines()[0]
+        whole = gutenberg(STARTS[0], body=f"\n{mark}\n".join(parts))
+        text, doubt = book(whole, "a")
+        assert prose(text) == inside, mark
+        assert doubt == "long text on the other side of a mark is kept in these books"
+    unclosed = gutenberg(SMALL_PRINT[:-65], body=parts[0])
+    assert prose(parts[0])[:-1] in prose(book(unclosed, "a")[0])
+
+
 def test_encodings():
     cases = [
         ("utf-8", "UTF-8", BODY),
@@ -185,6 +211,9 @@ def test_encodings():
         ("cp1252", "CP-1252", BODY),
         ("cp1252", "ISO-8859-1", BODY),  # it has quotation marks, so it is not
         ("cp1252", "ISO Latin-1", BODY),
+        ("cp1252", "ISO-8859-15", BODY),
+        ("cp1252", "Windows Codepage 1252", BODY),
+        ("iso-8859-1", "ISO-8859-1 (Latin-1)", PLAIN),
     ]
     for encoding, stated, body in cases:
         data = gutenberg(STARTS[0], encoding, stated, body)

@@ -59,7 +59,10 @@ def ungzipped(file: IO[bytes]) -> IO[bytes]:
     """The file, unpacked if it is gzip, as some servers and tools leave it."""
     start = file.read(2)
     file.seek(0)
-    return gzip.GzipFile(fileobj=file) if start == GZIP else file  # type: ignore
+    if start != GZIP:
+        return file
+    inside = gzip.GzipFile(fileobj=file, mode="rb")
+    return ungzipped(inside)  # type: ignore[arg-type]  # if packed twice, too
 
 
 def entries(path: Path) -> Generator[tuple[str, Callable[[], Any]], None, None]:

@@ -21,7 +21,7 @@ from .corpus import CorpusError, MissingCorpus
 from .files import decoded, entries, readable, ungzipped
 from .known import BABI, BABI_ARCHIVES, BABI_SITE, Archive
 from .loading import archives_in, check_archive, command, data_directory
-from .words import words_in
+from .words import plain, words_in
 
 TASKS = range(1, 21)
 PARTS = ("train", "test")
@@ -183,8 +183,9 @@ def parse(text: str, name: str) -> list[Story]:
     number, last = -1, 0
     sentences: list[tuple[str, ...]] = []
     places: dict[int, int] = {}  # ID of a sentence -> its place in `sentences`
-    told = text.rstrip("\r\n ")
-    lines = re.split(r"\r\n|\r|\n", told) if told else []
+    lines = re.split(r"\r\n|\r|\n", text)
+    while lines and not lines[-1].strip():
+        lines.pop()
     for count, line in enumerate(lines, start=1):
         try:
             head, _, rest = line.partition(" ")
@@ -201,7 +202,7 @@ def parse(text: str, name: str) -> list[Story]:
                 places[last] = len(sentences)
                 sentences.append(words)
                 continue
-            answer = answered[0].strip().lower()
+            answer = plain(answered[0]).strip().lower()
             if not answer:
                 raise ValueError("nothing is answered")
             facts = tuple(places[int(k)] for k in "".join(answered[1:]).split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import html
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ from .files import decoded
 # --- Words ----------------------------------------------------------------------------
 
 # Encodings differ in their quotation marks and dashes; _..._ is italics.
-_PLAIN = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"", "_") | {0x2014: "--"}
+_QUOTES, _HYPHENS = "\u2018\u2019\u201c\u201d", "\u2010\u2011"
+_PLAIN = str.maketrans(_QUOTES + _HYPHENS, "''\"\"--", "_") | {0x2014: "--"}
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*|--|\.\.\.|[^\w\s]")
 
 
@@ -42,11 +44,16 @@ _LETTERS = _Letters()
 _SHOWN = _Shown({0x200B: 0x20, 0x200C: 0x200C, 0x200D: 0x200D})
 
 
+def plain(text: str) -> str:
+    """The same text in one spelling: letters composed (NFC), nothing hidden."""
+    return unicodedata.normalize("NFC", text.translate(_SHOWN))
+
+
 def words_in(text: str, pattern: re.Pattern[str]) -> list[str]:
     """The matches of a pattern, to which a letter and its marks are one (NFC)."""
     if text.isascii():
         return pattern.findall(text)
-    text = unicodedata.normalize("NFC", text.translate(_SHOWN))
+    text = plain(text)
     spans = (match.span() for match in pattern.finditer(text.translate(_LETTERS)))
     return [text[start:stop] for start, stop in spans]
 
@@ -74,20 +81,29 @@ def _plain_ends(text: str) -> str:
 _MARK = re.compile(
     r"""
     (?: ^(?:[^\w\n]|_)* | \*{3} \s* ) (?:
-      (?P<start> (?:START|BEGIN|BEGINNING) \s+ OF \s+ (?:THE \s+|THIS \s+)?
-        (?:COPYRIGHTED \s+)? PROJECT \s+ GUTENBERG
+      (?P<start> (?:START|BEGIN|BEGINNING) \W* (?:OF|DIESES) \s*
+        (?:[^\W\d]+ \s+){0,2} PRO[JGY]E\w{1,4} \W+ GUTENBERG
         (?: (?:(?!\n\s*\n)[\s\S]){0,400}? \*{3} )? [^\n]*\n? )
-    | (?P<printed> END \W* (?:OF \s+)? (?:THE \s+)? SMALL \s+ PRINT [^\n]*\n? )
+    | (?P<printed> (?: END \W* (?:OF \s+)? (?:THE \s+)? SMALL \s+ PRINT
+      | SMALL \s+ PRINT["'] \s+ V\. ) [^\n]*\n? (?: Ver\.[^\n]*\n )? )
     | (?P<print> (?:START \W* (?:OF \s+)? (?:THE \s+)? | THE \s+ LEGAL \s+)
         SMALL \s+ PRINT | [^\n]{0,30} (?-i: SMALL\ PRINT | Small\ Print) ["']?! )
-    | (?P<end> (?:(?:THIS \s+ IS \s+)? THE \s+)?
-        (?:END|ENDE|FIN|FINE|EINDE|SLUT|LOPPU|KONIEC)\b [^\w\n]* (?:[^\W\d]+ \s+){0,2}
-        (?:IS \s+)? (?:COPYRIGHTED \s+)? PROJ(?:ECT|EKT|ET) \s+ GUTENBERG
-      | START: \s* FULL \s+ LICENSE )
+    | (?P<end> (?:(?:THIS|HERE|IS|THE) \s+){0,3}
+        (?:ENDE?|ENDS|FINE?|FIM|EINDE|SLUT|SLUTNING|LOPPU|KONIEC)\b
+        (?: [^\n]{0,80}? | [^\w\n]* (?:[^\W\d]+ \s+){0,4} )
+        (?<!\w) PRO[JGY]E\w{1,4} \W+ GUTENBERG
+      | ENDE? \s+ (?:OF|DIESES) \s+ (?:THE|THIS)? \s* (?:E-?TEXT|EBOOK)
+      | START \W+ (?:OF \s+)? FULL \s+ LICENSE
+      | THE \s+ FULL \s+ PROJECT \s+ GUTENBERG \s+ LICENSE
+      | (?:[^\W\d]+ \s+){0,3} COPYRIGHTED [^\n]* DETAILS \s+ ABOVE
+      | MORE \s INFORMATION \s ABOUT \s THIS \s BOOK \s IS \s AT \s THE \s TOP )
     )
     """,
     re.M | re.I | re.X,
 )
+# Each part of a header or licence says whose it is, every 2,200 characters at least.
+_NAMED = re.compile("gutenberg|small print", re.I)
+_LONG = 2_500
 # in the plays of Shakespeare, between acts
 _LEGALESE = re.compile(r"<<THIS ELECTRONIC VERSION OF[^<>]{0,2000}>>", re.I)
 _CREDITS = re.compile(
@@ -122,6 +138,8 @@ def book(data: bytes, name: str) -> tuple[str, str]:
         stretches.append((begun, len(whole)))
     books.append(max(stretches, key=_length))
     books = [(start, stop) for start, stop in books if whole[start:stop].strip()]
+    missed = _missed(whole, books) if marks else []
+    books = sorted(books + missed)
     parts = [whole[start:stop] for start, stop in books]
     for k, (start, _) in enumerate(books):
         if start and (credits := _CREDITS.match(parts[k])):
@@ -131,6 +149,8 @@ def book(data: bytes, name: str) -> tuple[str, str]:
         return "", "nothing is left of these books without what is around them"
     if 2 * len(text) < len(whole):
         return text, "less than half is left of these books without what is around them"
+    if missed:
+        return text, "long text on the other side of a mark is kept in these books"
     if books[0][0] == 0:
         return text, "these books have no mark of where they begin"
     if books[-1][1] == len(whole):
@@ -138,6 +158,20 @@ def book(data: bytes, name: str) -> tuple[str, str]:
     if "Project Gutenberg" in text:
         return text, "something of Project Gutenberg is left in these books"
     return text, ""
+
+
+def _missed(whole: str, books: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Long stretches beside the books that nowhere name Project Gutenberg: text too,
+    and the mark before or after it a quotation, or one that is not complete.
+    """
+    edges, found = [0, *itertools.chain(*books), len(whole)], []
+    for begin, end in zip(edges[::2], edges[1::2], strict=True):
+        named = (mark.span() for mark in _NAMED.finditer(whole, begin, end))
+        ends = [begin, *itertools.chain(*named), end]
+        for start, stop in zip(ends[::2], ends[1::2], strict=True):
+            if stop - start > _LONG:  # whole lines of it
+                found.append((whole.find("\n", start), whole.rfind("\n", start, stop)))
+    return found
 
 
 def _length(span: tuple[int, int]) -> float:
@@ -153,17 +187,21 @@ def _text(data: bytes, name: str) -> str:
         stated = re.search(rb"Character set encoding:[ \t]*([^\r\n]+)", data[:10_000])
         if not (stated and isinstance(error.__cause__, UnicodeDecodeError)):
             raise
-        # what Python has no name for: "ISO Latin-1", "CP-1252"
-        said = re.sub(rb"(?i)^(?:iso )?(latin|cp)-(?=\d)", rb"\1", stated[1].strip())
+        said = stated[1].strip().decode("ascii", "replace")
+        # what Python has no name for: "ISO Latin-1", "Codepage 1252"
+        if odd := re.search(r"(latin|cp|code ?page)[ -]?(\d+)", said, re.I):
+            said = ("latin" if odd[1].lower() == "latin" else "cp") + odd[2]
         try:
-            encoding = codecs.lookup(said.decode("ascii", "replace")).name
+            encoding = codecs.lookup(said).name
         except LookupError:
             raise error from None
         if encoding in ("ascii", "utf-8"):
             raise
     try:
         # who says Latin-1 and has quotation marks where it has none, means cp1252
-        if encoding == "iso8859-1" and not re.search(rb"[\x81\x8d\x8f\x90\x9d]", data):
+        quotes = re.search(rb"[\x80-\x9f]", data)
+        known = not re.search(rb"[\x81\x8d\x8f\x90\x9d]", data)
+        if encoding in ("iso8859-1", "iso8859-15") and quotes and known:
             encoding = "cp1252"
         return data.decode(encoding)
     except UnicodeDecodeError as error:
