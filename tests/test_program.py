@@ -178,8 +178,8 @@ def test_a_file_that_cannot_be_written_whole_is_gone(empty_directory):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
     try:
-        with pytest.raises(new.UsageError, match=r"mine\.py: File too large"):
-            new.write_task("mine", template=Long())
+        with pytest.raises(new.UsageError, match=r"recall\.py: File too large"):
+            new.write_task("recall", template=Long())
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert contents() == {}
