@@ -33,8 +33,7 @@ Shown = type | Callable[..., object]  # what has a text: classes, functions, met
 def fast(full: T, brief: T, browser: T | None = None) -> T:
     """`full`, or `brief` where TINYRMC_FAST is set: steps, or the size of a sample.
 
-    `browser` is what a browser's Python gets, which takes three to four times as long;
-    None: as elsewhere. A training so cut off says so.
+    In a browser, where it takes three to four times as long, `browser` and a note.
     """
     if FAST or browser is None or sys.platform != "emscripten":
         return brief if FAST else full
