@@ -156,7 +156,8 @@ def imported(folder):
 
 def test_what_the_package_imports_is_what_it_depends_on():
     required = {module_of(each) for each in PROJECT["dependencies"]}
-    optional = {"cupy", "cupy_backends", "gymnasium", "mpi4py", "numba"}
+    optional = {*"cupy cupy_backends gymnasium mpi4py numba argcomplete".split()}
+    optional |= {"tensorboardX"}
     found = imported("tinyrmc") | imported("tasks")
     assert found == required | optional | {"tinyrmc"}
 
@@ -250,5 +251,6 @@ def test_the_documents_name_only_extras_that_exist():
         groups = re.findall(r"(?:tinyrmc|\.)\[([\w,-]+)\]", read(document))
         named = {extra for group in groups for extra in group.split(",")}
         assert named <= set(EXTRAS), document
-    known = "cuda12 cuda13 fast mpi rl course notebooks dev bench docs browser"
+    known = "cuda12 cuda13 fast mpi tensorboard completion rl course notebooks dev "
+    known += "bench docs browser"
     assert {*known.split()} == {*EXTRAS}

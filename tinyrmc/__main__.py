@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from . import __version__
-from .cli.commands import run_main
+from .cli.commands import asked_by_shell, complete_names, run_main
 from .errors import UsageError, nearest
 
 # the command `train` is `main` of `tinyrmc.cli.train`, imported only when asked
@@ -46,6 +46,10 @@ def usage() -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command that the first word names; returns its exit code."""
+    if asked := asked_by_shell():
+        argv = asked[0][1:]
+        if not argv:
+            complete_names([], COMMANDS)
     if not argv or argv[0] in ("-h", "--help"):
         print(usage())
         return 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import importlib.util
 import io
 import itertools
 import math
@@ -17,7 +18,7 @@ import shutil
 import sys
 import textwrap
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn
 
@@ -36,6 +37,31 @@ def program(command: str) -> str:
 
 # A word that begins with a hyphen and is a number, not a flag.
 NEGATIVE = re.compile(r"-((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf)$", re.IGNORECASE)
+
+
+def asked_by_shell() -> tuple[list[str], str] | None:
+    """(the whole words, the word begun) of a line, if a shell asks how it may go on."""
+    if "_ARGCOMPLETE" not in os.environ:
+        return None
+    from argcomplete.lexers import split_line
+
+    line, point = os.environ["COMP_LINE"], int(os.environ["COMP_POINT"])
+    _, begun, _, words, _ = split_line(line, point)
+    return words, begun
+
+
+def complete_names(words: Sequence[str], known: Iterable[str] = ()) -> None:
+    """Answer a shell that asks for a name: one of these, a task's, or its preset's."""
+    asked = asked_by_shell()
+    if asked is None or len(words) > 1 or asked[1].startswith("-"):
+        return
+    if not known:
+        from ..training.discovery import load_task, task_files
+
+        known = load_task(words[0]).Task.presets if words else task_files()
+    parser = Parser("", "")
+    parser.add_argument("name", choices=[*known])
+    parser.parse_args([])
 
 
 class Parser(argparse.ArgumentParser):
@@ -61,6 +87,12 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args=None, namespace=None):
         """The namespace. UsageError for words that nothing takes."""
+        if asked := asked_by_shell():
+            import argcomplete
+
+            # how many words are ahead of those that this parser reads
+            os.environ["_ARGCOMPLETE"] = str(len(asked[0]) - len(args or ()))
+            argcomplete.autocomplete(self, always_complete_options="long")
         found, rest = self.parse_known_args(args, namespace)
         if not rest:
             return found
@@ -362,7 +394,15 @@ class Options:
     """the run directory, which must not exist yet; None: the next free
     runs/<task>-<preset>-<n>"""
     max_minutes: float | None = None
-    """stop, save and evaluate after this many minutes of training"""
+    """stop and save in time to have measured after this many minutes; half of them at
+    least are for training"""
+    init: Path | None = None
+    """begin from the weights of this run, file or shipped network, where names and
+    shapes agree"""
+    final_evaluation: bool = True
+    """measure on all held-out sets at the end, which `evaluate` can do later"""
+    log: Literal["metrics", "tensorboard"] = "metrics"
+    """tensorboard: event files in the run, too (pip install 'tinyrmc[tensorboard]')"""
 
     def __post_init__(self):
         if self.seed < 0:
@@ -375,6 +415,11 @@ class Options:
                     f"--{flag} goes with --device cuda, and the device is "
                     f"{self.device}; leave --{flag} out, or say --no-{flag}"
                 )
+        if self.log == "tensorboard" and not importlib.util.find_spec("tensorboardX"):
+            raise ValueError(
+                "--log tensorboard needs tensorboardX; pip install "
+                "'tinyrmc[tensorboard]'"
+            )
         if self.max_minutes is not None and not self.max_minutes > 0:
             raise ValueError(f"--max-minutes must be positive, got {self.max_minutes}")
 

@@ -42,6 +42,8 @@ def main(argv: list[str] | None = None) -> int:
     add("run", type=Path, metavar="RUN", help=says)
     says = "write the weights and the configuration, nothing else, to FILE (.npz)"
     add("--export", type=Path, metavar="FILE", help=says)
+    says = "measure on these sets alone, such as validation"
+    add("--splits", nargs="+", metavar="SET", help=says)
     says = "print the metrics as one JSON object instead of a table"
     add("--json", action="store_true", help=says)
     says = "leave out what else the task examines, which may take long"
@@ -55,6 +57,10 @@ def main(argv: list[str] | None = None) -> int:
         why = "it exists already" if out.exists() else f"{out.parent} is no folder"
         raise UsageError(f"cannot write {out}: {why}; choose another --export")
     task, arrays, state = open_checkpoint(options.run, options.data_dir)
+    for split in options.splits or ():
+        if split not in task.splits:
+            known = ", ".join(task.splits)
+            raise UsageError(f"--splits {split}: {state['run']['task']} has {known}")
     model = restore_model(task, arrays, state)
     with blas_threads(1):
         _evaluate(task, model, state, options)
@@ -71,7 +77,7 @@ def _evaluate(task: Task, model: Module, state: dict, options) -> None:
         print(f"{title_of(state)}; ", end="", flush=True)
     metrics: dict[str, float] = {}
     counts: dict[str, int] = {}
-    for split in task.splits:
+    for split in options.splits or task.splits:
         sums = task.evaluate(model, 0, 1, np, *task.naming(split))
         metrics |= task.named(split, sums)
         counts[split] = int(sums["loss"][1]) if "loss" in sums else 0
@@ -97,7 +103,7 @@ def _counted(task: Task, counts: dict[str, int]) -> str:
     """How many examples there were, or how many tokens if losses count those."""
     name, _ = task.unit
     if name == Task.unit[0] or not any(counts.values()):
-        name, counts = "examples", {each: task.examples(each) for each in task.splits}
+        name, counts = "examples", {each: task.examples(each) for each in counts}
         if len(numbers := {*counts.values()}) == 1:
             return f"{numbers.pop():,} {name}"
     return ", ".join(f"{n:,} {name} of {split}" for split, n in counts.items())

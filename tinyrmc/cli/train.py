@@ -5,6 +5,10 @@
     python -m tinyrmc.train nth_farthest ladder --seed 1 --max-minutes 120
     python -m tinyrmc.train nth_farthest --help    the flags of a task
     python -m tinyrmc.train --resume runs/nth_farthest-quick-1
+    python -m tinyrmc.train --resume runs/nth_farthest-quick-1 --train.steps 20000
+                                                   as a run of so many steps
+    python -m tinyrmc.train nth_farthest --init runs/nth_farthest-quick-1
+                                                   a new run from these weights
     mpiexec -n 4 python -m mpi4py -m tinyrmc.train nth_farthest
                                                    four ranks share each batch
 
@@ -15,6 +19,7 @@ SIGTERM save first.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import operator
 import os
 import shlex
@@ -25,7 +30,7 @@ from typing import Any
 
 from .. import __version__
 from ..backend import describe_gpu, has_tf32, use_tf32
-from ..config import require_same, to_json, words_of
+from ..config import require_same, stored_path, to_json, words_of
 from ..cores.config import CoreConfig, sizes
 from ..errors import RunError, UsageError, UserError, counted
 from ..fused import bodies, plain, use_compiled
@@ -33,13 +38,20 @@ from ..results.progress import Progress
 from ..results.text import duration, in_words, results_table, terminal_width
 from ..runs.run import Run, environment
 from ..training import discovery
-from ..training.checkpoints import load_checkpoint, require_metrics, task_from_dict
+from ..training.checkpoints import (
+    extended,
+    load_checkpoint,
+    require_metrics,
+    task_from_dict,
+    warm_start,
+)
 from ..training.loop import Interrupt, run_training
 from ..training.task import Task, idle_fields
 from ..training.trainer import Trainer, check_workers
 from ..training.workers import LAUNCHERS
 from .commands import (
     Options,
+    complete_names,
     leading_names,
     parse_words,
     program,
@@ -51,12 +63,13 @@ from .commands import (
 PLACES = "device", "graph", "tf32", "plain", "compiled"
 USAGE = f"""\
 usage: {program("train")} TASK [PRESET] [--flags]     (TASK --help: its flags)
-       {program("train")} --resume RUN [--workers N] [--max-minutes M]"""
+       {program("train")} --resume RUN [--train.steps N] [--max-minutes M]"""
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    complete_names(words)
     if not words or words[0] in ("-h", "--help"):
         print(f"{USAGE}\n\n{listing()}")
         return 0
@@ -86,11 +99,20 @@ def _train(words: list[str], ranks: Any = None) -> int:
             task, described, options = _resume_request(run, words)
             held.enter_context(run.writing())
             arrays, state = _checkpoint(run)
+            longer = described.get("extended") != run.config.get("extended")
+            if longer and task.finished(state["step"]):
+                steps, done = task.config.train.steps, state["step"]
+                raise UsageError(f"--train.steps {steps}: {run.path} has done {done}")
         if options.plain:
             held.enter_context(plain())
         held.callback(use_compiled, bodies() != "numpy")
         use_compiled(options.compiled and options.device == "cpu" and not options.plain)
         trainer = _trainer(task, options, arrays, state, ranks)
+        if run is None and options.init is not None:
+            said = warm_start(trainer.model, options.init, described["config"])
+            print(f"init: {said}")
+            name = options.init
+            described["init"] = stored_path(name) if name.exists() else str(name)
         interrupt = held.enter_context(Interrupt(alone=ranks is None))
         if run is None:
             _announce(trainer, described, options)
@@ -112,7 +134,7 @@ def _train(words: list[str], ranks: Any = None) -> int:
                     return 0
             run = _resumed(run, described, trainer, arrays, state)
             _announce(trainer, described, options)
-        return _run(trainer, run, options.max_minutes, interrupt, ranks)
+        return _run(trainer, run, options, interrupt, ranks)
 
 
 def listing() -> str:
@@ -186,14 +208,19 @@ def _resume_request(run: Run, words: list[str]) -> tuple[Task, dict, Options]:
         raise RunError(f"{path} is not as it was written: {error}") from error
     usual = task.config
     config, options = parse_words(have["task"], have["preset"], usual, options, words)
+    if config.train.steps != usual.train.steps:
+        have = extended(have, config.train.steps)
+        longer = dataclasses.replace(usual.train, steps=config.train.steps)
+        usual = dataclasses.replace(usual, train=longer)
     asked = have | {"seed": options.seed} | to_json(config)
     for key, name in zip(("task", "preset"), names, strict=False):
         asked[key] = Path(name).stem
     # an older run lacks the fields that came later, and places may change
     places = {key: asked[key] for key in ("places",) if key in asked}
     require_same(have | to_json(usual) | places, asked, str(run.path))
-    if options.run is not None:
-        raise UsageError(f"--run {options.run} goes with a new run, not with --resume")
+    for flag, given in ("--run", options.run), ("--init", options.init):
+        if given is not None:
+            raise UsageError(f"{flag} {given} goes with a new run, not with --resume")
     described = have | places
     return task_from_dict(described), described, options
 
@@ -313,26 +340,36 @@ def _resumed(run: Run, described: dict, trainer: Trainer, arrays, state) -> Run:
             f"note: the run was computed by {used}, now by {bodies()}; it goes on, but "
             "not bit for bit as it would have"
         )
+    if described.get("extended") != run.config.get("extended"):
+        rates = [line.get("learning_rate", 0) for line in run.metrics()]
+        last = f", the last one was {rates[-1]:.3g}" if rates else ""
+        print(
+            f"note: {trainer.task.config.train.steps:,} steps instead of "
+            f"{run.config['config']['train']['steps']:,}; schedules are those of such "
+            f"a run: the next learning rate is {trainer.rate():.3g}{last}"
+        )
     return run.moved(described)
 
 
 def _run(
     trainer: Trainer,
     run: Run,
-    max_minutes: float | None,
+    options: Options,
     interrupt: Interrupt,
     ranks: Any,
 ) -> int:
     """Train, report."""
     task = trainer.task
     print(f"  run       {run.path}", flush=True)
-    progress = Progress(task, trainer.step)
+    events = run.path if options.log == "tensorboard" and trainer.rank == 0 else None
+    progress = Progress(task, trainer.step, events)
     if trainer.step:
         progress.recall(run.metrics())
     if sys.stderr.isatty() and trainer.rank == 0:
         progress.show_bar()
     try:
-        end = run_training(trainer, run, max_minutes, progress, interrupt)
+        how = options.max_minutes, progress, interrupt, options.final_evaluation
+        end = run_training(trainer, run, *how)
     except MemoryError as error:
         raise _too_large(task, error) from error
     finally:
@@ -403,18 +440,22 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
     """The table, where things are, and what to do next."""
     from ..results.plotting import draw_run  # with a library of figures
 
-    task, last, path = trainer.task, run.metrics()[-1], shlex.quote(str(run.path))
+    task, path = trainer.task, shlex.quote(str(run.path))
+    lines = run.metrics() or [{}]
     left = counted(task.config.train.steps - trainer.step, "step")
     why = end if end == "finished" else f"out of time; {left} to go"
     took = f"{counted(trainer.step, 'step')} in {duration(trainer.seconds)}"
-    reached = task.held_out_metrics(last)
-    print(f"\n{results_table(reached, task.references(), terminal_width())}\n")
+    reached = task.held_out_metrics(lines[-1])
+    table = "not measured at the end"
+    if reached:
+        table = results_table(reached, task.references(), terminal_width())
+    print(f"\n{table}\n")
     print(f"run       {run.path}  ({took}, {why})")
-    if any(line.get(task.watched) is not None for line in run.metrics()):
+    if any(line.get(task.watched) is not None for line in lines):
         for picture in draw_run(run):
             print(f"picture   {picture}")
-    else:  # it diverged
-        print(f"picture   none: no {in_words(task.watched)} was finite")
+    else:  # it diverged, or was too short
+        print(f"picture   none: there is no finite {in_words(task.watched)}")
     if end != "finished":
         print(f"resume    {resume}")
     print(f"evaluate  {python()} -m tinyrmc evaluate {path}")

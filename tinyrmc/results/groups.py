@@ -167,7 +167,8 @@ def command_words(run_config: dict[str, Any]) -> str:
     if preset not in task.presets:
         preset = next(iter(task.presets))
     _, usual = task.presets[preset]
-    return shlex.join([preset, *words_of(task.config, usual)])
+    init = ["--init", run_config["init"]] if "init" in run_config else []
+    return shlex.join([preset, *words_of(task.config, usual), *init])
 
 
 def title_of(state: dict[str, Any]) -> str:

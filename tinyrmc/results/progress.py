@@ -9,6 +9,7 @@ import functools
 import math
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ..training.loop import Listener
@@ -24,17 +25,19 @@ class Progress(Listener):
     """Told of every step and every line of metrics: a bar on a terminal, or lines.
 
     The marks to pass are the task's floors and published results. done: the steps that
-    the run had done before.
+    the run had done before. events: a folder that gets TensorBoard's event files.
     """
 
-    def __init__(self, task: Task, done: int = 0):
+    def __init__(self, task: Task, done: int = 0, events: Path | None = None):
+        self.events = events
+        self.writer: Any = None
         self.task, self.headline = task, task.headline
         self.steps, self.done, self.first = task.config.train.steps, done, done
         self.held_out = in_words(task.watched).removesuffix(in_words(task.headline))
         self.passed: set[str] = set()
         self.stage: Any = None
         self.tested: float | None = None
-        self.bar = None
+        self.bar: Any = None
         self.began = self.printed = time.monotonic()
 
     @functools.cached_property
@@ -70,6 +73,8 @@ class Progress(Listener):
 
     def line(self, line: dict) -> None:
         """A line of metrics has come."""
+        if self.events is not None:
+            self._write_events(line)
         for news in self._notice(line):
             self._print(f"step {line['step']:>7,}  {news}")
         words = self._words(line)
@@ -83,6 +88,25 @@ class Progress(Listener):
             left = duration((self.steps - self.done) / rate) if rate else "?"
             said = f"step {line['step']:>7,}/{self.steps:,}  {'  '.join(words)}"
             self._print(f"{said}  {rate:.1f} steps/s  ETA {left}")
+
+    def _write_events(self, line: dict) -> None:
+        """The line for TensorBoard. Its thread starts when the workers are forked."""
+        if self.writer is None:
+            from tensorboardX import SummaryWriter
+
+            self.writer = SummaryWriter(str(self.events), purge_step=line["step"])
+        for name, value in line.items():
+            if isinstance(value, int | float):
+                self.writer.add_scalar(name, value, line["step"])
+        self.writer.flush()
+
+    def planning(self, seconds: float, limit: float) -> None:
+        """How long measuring at the end may take is known: say so, if it is long."""
+        if seconds > LONG:
+            about = f"measuring at the end will take about {duration(seconds)}"
+            if seconds > limit / 2:
+                about += f" of {duration(limit)}, half of which is for training"
+            self._print(f"{about} (--no-final-evaluation leaves it out)")
 
     def testing(self, splits: Sequence[str], seconds: float | None) -> None:
         """The last evaluation begins: say so, if it will take a while."""
@@ -144,5 +168,6 @@ class Progress(Listener):
 
     def close(self) -> None:
         """Leave the terminal in order."""
-        if self.bar is not None:
-            self.bar.close()
+        for each in self.bar, self.writer:
+            if each is not None:
+                each.close()

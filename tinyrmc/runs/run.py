@@ -74,6 +74,8 @@ CONFIG = {
     "seed": Count,
     "config": dict,
     "places": dict,
+    "init": str,  # whose weights it began with
+    "extended": list,  # the numbers of steps that it was asked for before
     "grid": dict,  # of a sweep, as are the rest
     "seeds": list,
     "words": list,

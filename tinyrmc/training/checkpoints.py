@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import cores, nn
 from ..backend import matching
-from ..config import from_json, require_same, stored_path, with_places
+from ..config import first_difference, from_json, require_same, stored_path, with_places
 from ..errors import ConfigError, RunError, UsageError
 from ..nn import Module
 from ..nn.settings import described, rebuilt
@@ -89,9 +89,27 @@ def load_checkpoint(run: Run) -> tuple[dict, dict]:
     return arrays, state
 
 
+def extended(run_config: dict, steps: int) -> dict:
+    """The configuration of a run that goes on until another step; keeps what it was."""
+    config, history = run_config["config"], _asked_steps(run_config)
+    config = {**config, "train": {**config["train"], "steps": steps}}
+    return {**run_config, "config": config, "extended": history}
+
+
+def _asked_steps(run_config: dict) -> list[int]:
+    """The numbers of steps that a run was asked for, one after the other."""
+    earlier = run_config.get("extended", [])
+    return [*earlier, run_config["config"]["train"]["steps"]]
+
+
 def _require_own(run: Run, state: Any) -> None:
     """RunError unless a checkpoint's state is of this run, as its config.json says."""
     _require_run(state, run.checkpoint)
+    if "extended" in run.config:  # since the checkpoint, perhaps
+        with fitting():
+            now, then = _asked_steps(run.config), _asked_steps(state["run"])
+            for steps in now[len(then) :] if now[: len(then)] == then else ():
+                state["run"] = extended(state["run"], steps)
     if "places" in run.config:  # they may have changed since
         state["run"] = {**state["run"], "places": run.config["places"]}
     require_same(state["run"], run.config, str(run.checkpoint))
@@ -283,6 +301,35 @@ def save_module(module: Module, path: str | Path) -> None:
     constants = module.constants().items()
     arrays |= {f"constants/{name}": constant.value for name, constant in constants}
     save_arrays(path, arrays, {"module": described(module)})
+
+
+def warm_start(model: Module, path: Path, config: dict) -> str:
+    """Take the weights of a run, a file or a shipped network, where names and shapes
+    agree; says what was taken and what not. UsageError if nothing was.
+
+    config: that of the new run, to tell which settings of the network differ.
+    """
+    arrays, state = _read(path)
+    with fitting("cannot be taken", where=path):
+        found, own = finite_parameters(arrays), model.arrays()
+    taken = {n: x for n, x in found.items() if n in own and x.shape == own[n].shape}
+    if not taken:
+        raise UsageError(
+            f"--init {path}: no parameter has a name and shape of this network; there "
+            f"are {', '.join([*found][:3])} ..., here {', '.join([*own][:3])} ..."
+        )
+    model.load_parameters(own | taken)
+    says = [f"{len(taken)} of {len(own)} parameters from {path}"]
+    for name in sorted({*own, *found} - taken.keys()):
+        there, here = (
+            str(x[name].shape) if name in x else "none" for x in (found, own)
+        )
+        says.append(f"not taken: {name}, {there} there, {here} here")
+    before = state.get("run", {}).get("config", {}).get("model", {})
+    now = {name: config.get("model", {}).get(name) for name in before}
+    if differs := first_difference({"model": before}, {"model": now}):
+        says.append(f"another setting: {differs}")
+    return "\n      ".join(says)
 
 
 def export_weights(path, arrays: dict, state: dict) -> None:

@@ -6,6 +6,7 @@ Steps, lines of metrics, evaluations and checkpoints, until the end or a signal.
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import threading
 import time
@@ -18,6 +19,8 @@ from ..backend import blas_threads
 from ..runs.run import Run
 from .trainer import Trainer
 from .workers import WorkerLost, orphaned
+
+FORWARD = 0.4  # of a step's time, for as many examples that are only measured
 
 
 class Listener:
@@ -38,6 +41,9 @@ class Listener:
 
         seconds: how long it may take, judged by the last one; None: there was none.
         """
+
+    def planning(self, seconds: float, limit: float) -> None:
+        """The last evaluation may take so many of the `limit` seconds that are left."""
 
 
 class _Stopped(BaseException):
@@ -105,6 +111,7 @@ def run_training(
     max_minutes: float | None = None,
     show: Listener | None = None,
     interrupt: Interrupt | None = None,
+    final: bool = True,
 ) -> str:
     """Train until the steps are done, `max_minutes` have passed, or a signal comes.
 
@@ -116,12 +123,14 @@ def run_training(
     several ranks one has the `Run`, the others an `Onlooker`.
 
     interrupt: one that was entered before there was a run. It is left at the end.
+    final: whether it is measured on all held-out sets at the end. The minutes count
+        what that may take, but at least half of them are for training.
     """
     if max_minutes is not None and not max_minutes > 0:
         raise ValueError(f"max_minutes must be positive, not {max_minutes}")
     one_thread, quiet = blas_threads(1), np.errstate(all="ignore")
     with one_thread, interrupt or Interrupt(trainer.ranks == 1) as interrupt, quiet:
-        loop = _Loop(trainer, run, max_minutes, show or Listener(), interrupt)
+        loop = _Loop(trainer, run, max_minutes, show or Listener(), interrupt, final)
         if trainer.step == 0:
             # a directory that cannot be written is better found now than in an hour
             loop.save()
@@ -129,7 +138,7 @@ def run_training(
         loop.save()
         if not loop.stopped():
             with contextlib.suppress(_Stopped):
-                if loop.test():
+                if final and loop.test():
                     loop.save(last=1)
         if stopped := loop.stopped():
             return signal.Signals(stopped).name
@@ -146,10 +155,12 @@ class _Loop:
         max_minutes: float | None,
         show: Listener,
         interrupt: Interrupt,
+        final: bool,
     ):
+        self.final, self.planned = final, False
         self.trainer, self.run, self.show = trainer, run, show
         self.interrupt, self.config = interrupt, trainer.task.config.train
-        self.limit = float("inf") if max_minutes is None else 60 * max_minutes
+        self.limit = math.inf if max_minutes is None else 60 * max_minutes
         self.began, self.before = time.monotonic(), trainer.seconds
         self.saved = 0.0  # seconds from the beginning
         self.skipped = int(trainer.skipped)  # updates skipped until the last line
@@ -180,7 +191,7 @@ class _Loop:
 
     def train(self) -> None:
         """Steps, until there is a reason to stop."""
-        trainer = self.trainer
+        trainer, first = self.trainer, self.trainer.step
         try:
             while not trainer.finished:
                 try:
@@ -190,8 +201,10 @@ class _Loop:
                         self.save()
                     raise
                 # several ranks must save and stop at the same step
-                elapsed, stopped = trainer.agreed(
-                    time.monotonic() - self.began, self.interrupt.number
+                elapsed = time.monotonic() - self.began
+                left_out = self.measuring(elapsed / (trainer.step - first))
+                elapsed, left_out, stopped = trainer.agreed(
+                    elapsed, left_out, self.interrupt.number
                 )
                 trainer.seconds = self.before + elapsed
                 self.tell("step", trainer.step)
@@ -199,7 +212,7 @@ class _Loop:
                     self._read()
                 # what comes late, other ranks hear of after the next step
                 late = trainer.ranks == 1 and self.interrupt.number
-                if elapsed >= self.limit or stopped or late:
+                if elapsed + left_out >= self.limit or stopped or late:
                     return
                 due = elapsed - self.saved >= 60 * self.config.checkpoint_minutes
                 if due and int(trainer.skipped) == self.skipped:
@@ -214,14 +227,30 @@ class _Loop:
         finally:
             trainer.rest()
 
+    def measuring(self, step: float) -> float:
+        """Seconds of the limit to keep for measuring at the end, half of it at most;
+        `step`: those of a step, which tell until an evaluation has shown it.
+        """
+        if not self.final or self.limit == math.inf:
+            return 0.0
+        task, known = self.trainer.task, self.took is not None
+        sizes = [*map(task.examples, task.splits)]
+        whole = sum(sizes) / self.config.batch_size * step * FORWARD
+        if self.took is not None:
+            whole = self.took * sum(sizes) / sizes[0]
+        if not self.planned and (known or self.trainer.step % 10 == 0):
+            self.planned = True
+            self.tell("planning", whole, self.limit)
+        return min(whole, self.limit / 2)
+
     def _read(self) -> None:
         """A line of metrics."""
         test = self.trainer.step % self.config.evaluate_every == 0
-        over = self.trainer.finished
+        over = self.trainer.finished and self.final
         if test and over:
             self._tell_of_test()
         began = time.monotonic()
-        line = self.trainer.read(test)
+        line = self.trainer.read(test, self.final)
         self.skipped = line.get("skipped_updates", 0)
         if test:
             self.took = time.monotonic() - began

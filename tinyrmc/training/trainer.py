@@ -357,19 +357,20 @@ class Trainer:
 
     # --- What a run tells -------------------------------------------------------------
 
-    def read(self, test: bool = False) -> dict:
+    def read(self, test: bool = False, final: bool = True) -> dict:
         """The metrics since the last call, as a line for metrics.jsonl.
 
         The task observes it. Waits for the device; NonFinite as in `require_finite`.
 
         test: add the metrics on held-out examples, as from `evaluate`: on the first set
-            or, if the run is over, on all.
+            or, if the run is over and this is to be its `final` line, on all.
         """
         line = self._line()
         self.window.clear()
         tested = {}
         if test:
-            tested = self.evaluate(None if self.finished else self.task.splits[:1])
+            every = final and self.finished
+            tested = self.evaluate(None if every else self.task.splits[:1])
             check_headline(self.task, tested)
         line |= self.task.place(self.step) | tested
         self.task.observe(self.step, line)

@@ -1,0 +1,58 @@
+"""The Tab key in a real shell: commands, tasks, presets, flags, sets, files."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+pexpect = pytest.importorskip("pexpect")
+pytest.importorskip("argcomplete")
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = Path(sys.executable).parent / "tinyrmc"
+if not (shutil.which("bash") and PROGRAM.exists()):
+    pytest.skip("needs bash and the installed program", allow_module_level=True)
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """A bash in a pseudo-terminal that has read the one documented line."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PS1": "$ ", "TERM": "dumb"}
+    environment["PATH"] = f"{PROGRAM.parent}{os.pathsep}{environment['PATH']}"
+    words = ["--norc", "--noprofile", "-i"]
+    size = {"dimensions": (50, 200), "cwd": tmp_path}
+    with pexpect.spawn("bash", words, env=environment, timeout=60, **size) as child:
+        child.sendline("bind 'set enable-bracketed-paste off'; PS1='> '")
+        child.sendline('eval "$(register-python-argcomplete tinyrmc)"; echo rea""dy')
+        child.expect("ready")
+        child.expect("> ")
+        yield child
+
+
+def test_the_tab_key_goes_on(shell):
+    (Path(shell.cwd) / "net.npz").write_bytes(b"")
+    for begun, whole in [
+        ("tinyrmc gen", "tinyrmc generate "),
+        ("tinyrmc train nth_f", "tinyrmc train nth_farthest "),
+        ("tinyrmc train nth_farthest lad", "tinyrmc train nth_farthest ladder "),
+        ("tinyrmc train nth_farthest --model.mem", "--model.mem-slots "),
+        ("tinyrmc evaluate --metr", "tinyrmc evaluate --metrics-only "),
+        ("tinyrmc sweep nth_farthest lad", "tinyrmc sweep nth_farthest ladder "),
+        ("tinyrmc evaluate ne", "tinyrmc evaluate net.npz "),
+    ]:
+        shell.send(f"{begun}\t")
+        shell.expect_exact(whole)
+        shell.sendcontrol("u")
+
+
+def test_help_fits_a_terminal(shell):
+    shell.setwinsize(50, 80)
+    shell.sendline("tinyrmc train nth_farthest --help | cat; echo do''ne")
+    shell.expect("done")
+    lines = shell.before.decode().splitlines()[1:]
+    assert max(map(len, lines)) <= 80
+    for flag in "--init", "--final-evaluation", "--max-minutes":
+        shown = any(flag in line for line in lines)
+        assert shown == (flag == "--max-minutes")  # the others in --help-all
