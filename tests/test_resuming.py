@@ -138,7 +138,7 @@ def test_a_run_cannot_be_resumed_as_another(copy, refused):
             "--run other goes with a new run, not with --resume",
         ),
         ("--seed 6", "seed: 5 so far, 6 asked for"),
-        ("--train.steps 13", "config.train.steps: 12 so far, 13 asked for"),
+        ("--train.batch-size 9", "config.train.batch_size: 8 so far, 9 asked for"),
         ("--train.stpes 13", "did you mean '--train.steps'?"),
     ]:
         assert says in refused(train.main, "--resume", "copy", *words.split())
