@@ -285,7 +285,7 @@ BAD_WORDS = [
     (
         "nth_farthest --model.core lstn",
         "--model.core is one of rmc, rmc_paper, lstm, dnc, entnet, entnet_bank, rnn, "
-        "not 'lstn'",
+        "gru, not 'lstn'",
     ),
     (
         "nth_farthest --model.num-heads 0",

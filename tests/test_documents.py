@@ -14,6 +14,8 @@ import make_site
 import pages
 import pytest
 
+import tinyrmc
+from tinyrmc.cli import train
 from tinyrmc.results import tables, text
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,6 +50,33 @@ def test_the_twenty_lines_print_what_is_said_of_them():
         assert abs(float(loss) - float(loss_said)) <= 0.1
         assert abs(int(accuracy) - int(accuracy_said)) <= 5
     assert int(shown[-1][2]) >= 90
+
+
+@pytest.mark.slow
+def test_four_more_networks_learn(tmp_path, monkeypatch, capsys):
+    """Each of the tour's examples is short, and does better than its floor."""
+    monkeypatch.chdir(tmp_path)
+    _, _, text = read("tinyrmc/README.md").partition("## Four more networks")
+    text, _, _ = text.partition("## Keeping what was learnt")
+    codes = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(codes) == 4
+    for code in codes:
+        assert len([line for line in code.splitlines() if line]) < 25
+        assert max(map(len, code.splitlines())) <= 88
+        if "Fading" in code:
+            Path("fading.py").write_text(code)
+            assert train.main(["fading.py"]) == 0
+            keep = tinyrmc.load("runs/fading-quick-1").keep.weight.data
+            assert keep[0] == pytest.approx(0.8, abs=0.01)
+            continue
+        exec(compile(code, "README.md", "exec"), {})
+    printed = capsys.readouterr().out
+    error, guess = map(
+        float, re.search(r"error ([\d.]+); .* ([\d.]+)", printed).groups()
+    )
+    assert error < 0.1 * guess
+    (comparing, yes), (asked, _) = re.findall(r"accuracy (\d+)%, .* (\d+)%", printed)
+    assert int(comparing) > 80 > int(yes) and int(asked) > 60
 
 
 def test_the_readme_fits_on_a_page():

@@ -199,7 +199,7 @@ def test_an_agent_plays_and_says_what_it_attends_to(agent):
     assert len(places) > 5
     assert ends > 1 and re.search(
         r"last time: (solved|not solved) after \d+ steps|"
-        r"last time: not solved, out of steps \(limit 50\), score",
+        r"last time: not solved, out of steps \(50, and one more\), score",
         game.screen(),
     )
     game.press(" ")

@@ -61,7 +61,7 @@ def test_the_view_is_switched_and_a_new_level_begins():
 def test_a_level_that_ends_is_told_of():
     game = play.Game(BoxWorld(levels=5, limit=1))
     game.press("\x1b[A"), game.press("\x1b[A")
-    ending = "last time: not solved, out of steps (limit 1), score 0"
+    ending = "last time: not solved, out of steps (1, and one more), score 0"
     assert game.screen().endswith(ending) and game.steps == 0
 
 

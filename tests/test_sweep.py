@@ -136,10 +136,11 @@ def test_failures_and_combinations_that_cannot_be_are_told_and_others_go_on(
     out = capsys.readouterr().out
     why = "cannot be: model.width 3 is no multiple of model.depth 2"
     assert f"note      {why} (2 combinations)\n" in out and "6 runs, 6 to do" in out
-    assert len(re.findall("^./6 .*: failed: stopped at step", out, re.M)) == 3
-    assert found["notes"][0] == f"{why} (2 times)" and len(found["notes"]) == 4
-    says = r"train.learning_rate 1e30, .*, seed 0 failed: stopped at step \d+: .*"
-    assert all(re.fullmatch(says, note) for note in found["notes"][1:])
+    assert len(re.findall("^./6 .*: failed: stopped at step", out, re.M)) == 1
+    assert len(re.findall("^./6 .*: failed as train.*, seed 0 did$", out, re.M)) == 2
+    assert found["notes"][0] == f"{why} (2 times)" and len(found["notes"]) == 2
+    says = r"train.learning_rate 1e30, .*, seed 0 and 2 more failed: stopped at st.*"
+    assert re.fullmatch(says, found["notes"][1])
     assert [row["steps"] for row in rows] == ["10 of 200"] * 3 + ["200"] * 3
     assert out.endswith(f"-m tinyrmc sweep --resume {run.path}\n")
     run, rows, _ = swept("--resume", run.path, code=1)  # they fail again

@@ -274,6 +274,22 @@ def test_what_a_task_gives_is_checked(mistaken, refused):
         assert contents() == {}
 
 
+def test_a_preset_that_cannot_be_says_why_alone(mistaken, refused):
+    mistaken(("evaluate_every=10", "evaluate_every=8"))
+    told = refused(train.main, "larger")
+    assert re.fullmatch(
+        r"task 'larger' \(.*larger\.py, line \d+\): train\.evaluate_every \(8\) must "
+        r"be a multiple of train\.log_every .*",
+        told,
+    )
+
+
+def test_an_error_of_two_lines_is_two_sentences(mistaken, refused):
+    mistaken((LOST, 'logits = model(batch["inputs"]) + np.ones((7, 9), np.float32)'))
+    told = refused(train.main, "larger")
+    assert re.search(r"shapes \S+ \S+. Shapes must broadcast", told), told
+
+
 def test_a_script_that_leaves_is_no_task(empty_directory, refused):
     Path("script.py").write_text("import sys\n\nsys.exit(0)\n")
     says = "script.py, line 3) cannot be imported: SystemExit: 0"

@@ -190,8 +190,8 @@ def _in_words(error: Exception) -> str:
 
 
 def _refuse(words: str) -> NoReturn:
-    """Say it in one line; leave with exit code 2."""
-    line = " ".join(words.split())
+    """Say it in one line; leave with exit code 2. Lines are sentences."""
+    line = " ".join(re.sub(r"(?<=[^\s.:;,?!])\s*\n\s*(?=[A-Z])", ". ", words).split())
     with contextlib.suppress(OSError):  # nobody can be told
         print(f"error: {line}", file=sys.stderr, flush=True)
     try:

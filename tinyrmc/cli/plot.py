@@ -23,6 +23,7 @@ draws what `evaluate` prints below the metrics, for several networks side by sid
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
     add("runs", type=Path, nargs="+", metavar="RUN", help=says)
     says = "write the learning curve alone to this PNG file, replaced if it exists "
     says += "(default: learning_curve.png, in the run's directory with its other "
-    says += "pictures or, for several runs, in the current one)"
+    says += "pictures or, for several runs, in the folder that they are all in)"
     add("--out", type=Path, metavar="FILE", help=says)
     says = "draw the curves against steps (the default), samples or hours, or what the "
     says += "task counts its samples in (tokens, world_steps); against several of "
@@ -84,10 +85,15 @@ def main(argv: list[str] | None = None) -> int:
     if len(runs) == 1 and options.out is None:
         paths = draw_run(runs[0], against)
     else:
-        out = options.out or Path("learning_curve.png")
+        out = options.out or _beside([r.path for r in runs]) / "learning_curve.png"
         paths = [draw_curves(runs, out, against)]
     print(*paths, sep="\n")
     return 0
+
+
+def _beside(paths: list[Path]) -> Path:
+    """The folder that several runs or files are all in."""
+    return Path(os.path.commonpath([path.absolute().parent for path in paths]))
 
 
 # --- What one trained network does ----------------------------------------------------
@@ -271,13 +277,13 @@ def analyses_main(argv: list[str]) -> int:
     add, says = parser.add_argument, "run directories, checkpoints or weights files, "
     add("runs", type=Path, nargs="+", metavar="RUN", help=f"{says}of one task")
     says = "existing folder for the pictures, replaced if they exist (default: the "
-    says += "run's directory; of several runs the current folder)"
+    says += "run's directory; of several runs the folder that they are all in)"
     add("--out", type=existing_folder, metavar="FOLDER", help=says)
     add_data_dir(parser)
     options = parser.parse_args(argv)
     found, cores, common = _examine(options.runs, options.data_dir)
     alone = len(options.runs) == 1 and options.runs[0].is_dir()
-    folder = options.out or (options.runs[0] if alone else Path())
+    folder = options.out or (options.runs[0] if alone else _beside(options.runs))
     width = terminal_width()
     for name, of_networks in found.items():
         if path := draw(name, of_networks, folder, cores, common):

@@ -367,6 +367,7 @@ def _train(cells: list[Cell], jobs: int, minutes: float | None, launch) -> bool:
     """
     deadline = time.monotonic() + 60 * (minutes or math.inf)
     waiting, ended, failed = itertools.count(len(cells), -1), itertools.count(1), False
+    told: dict[str, str] = {}  # how runs failed -> the first of them
 
     def train(cell: Cell) -> int | None:
         rounds = -(-next(waiting) // jobs)
@@ -392,7 +393,10 @@ def _train(cells: list[Cell], jobs: int, minutes: float | None, launch) -> bool:
                     continue
                 failed |= bool(code and not _signal)
                 place = f"{next(ended):>{len(str(len(cells)))}}/{len(cells)}"
-                print(f"{place}  {cell.name}: {cell.state().says}", flush=True)
+                says = cell.state().says
+                if code and (first := told.setdefault(says, cell.name)) != cell.name:
+                    says = f"failed as {first} did"
+                print(f"{place}  {cell.name}: {says}", flush=True)
         except BaseException:  # nobody will hear of those that run: they save and end
             _stop(signal.SIGTERM)
             raise
@@ -406,14 +410,18 @@ def _show(run: Run, cells: list[Cell], notes: Counter[str]) -> None:
     """Print the table of what there is of a sweep by now, and write it all."""
     config, out, paths = run.config, run.path / "results.md", []
     rows: dict[str, list[Run]] = {}
+    failed: dict[str, list[str]] = {}  # how -> which
     for cell in cells:
         state = cell.state()
         if state.run is not None:
             rows.setdefault(named(cell.values), []).append(state.run)
         if state.says.startswith("failed"):
-            notes[f"{cell.name} {state.says}"] += 1
+            failed.setdefault(state.says, []).append(cell.name)
         elif state.says == "not run":
             notes["not run"] += 1
+    for says, names in failed.items():
+        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        notes[f"{names[0]}{more} {says}"] += 1
     lines = [note if n == 1 else f"{note} ({n:,} times)" for note, n in notes.items()]
     print()
     if rows:

@@ -460,5 +460,10 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
         print(f"resume    {resume}")
     print(f"evaluate  {python()} -m tinyrmc evaluate {path}")
     print(f"plot      {python()} -m tinyrmc plot {path}")
+    if hasattr(task, "readings") and task.config.model.core == "memn2n":
+        print(f"hops      {python()} -m tinyrmc plot hops {path}")
+    if hasattr(type(task), "held_out_world"):
+        print(f"episode   {python()} -m tinyrmc plot episode {path}")
+        print(f"watch     {python()} -m tinyrmc play --agent {path}")
     if hasattr(task, "generate"):
         print(f'generate  {python()} -m tinyrmc generate {path} "The"')

@@ -327,8 +327,8 @@ class BoxWorld(World):
         return f"{drawing.ansi(colours[codes], lines)}\nkey: {key}"
 
     def ending(self, outcome: Outcome, steps: str) -> str:
-        if outcome.truncated[0]:  # one step later than its limit, which would confuse
-            return f"not solved, out of steps (limit {self.limit})"
+        if outcome.truncated[0]:
+            return f"not solved, out of steps ({self.limit}, and one more)"
         return f"{'solved' if outcome.reward[0] == 10 else 'not solved'} after {steps}"
 
 

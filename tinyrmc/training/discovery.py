@@ -192,11 +192,12 @@ def load_task(word: str) -> ModuleType:
             )
     except (Exception, SystemExit) as error:  # a script's sys.exit() is none of ours
         del sys.modules[name]
-        line = f", line {place[1]}" if (place := place_of(error)) else ""
-        raise UnknownTask(
-            f"task {file.stem!r} ({file}{line}) cannot be imported: "
-            f"{type(error).__name__}: {error}"
-        ) from error
+        place = place_of(error)
+        line = f", line {place[1]}" if place else ""
+        why = f" cannot be imported: {type(error).__name__}: {error}"
+        if place and isinstance(error, ValueError):  # mostly our own, of its presets
+            why = f": {error}"
+        raise UnknownTask(f"task {file.stem!r} ({file}{line}){why}") from error
     return module
 
 
