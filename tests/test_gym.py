@@ -356,14 +356,32 @@ def test_arguments_that_do_not_fit_are_refused():
 
 def test_what_a_world_of_your_own_lacks_is_named():
     given = {
-        "action_names": ["go", {"go", "stay"}, ()],  # not two actions, g and o
-        "observation": [{"age": Codes(2, 9)}, {"age": ((), 9)}],
+        # not two actions, g and o, nor one that is a list of two
+        "action_names": ["go", {"go", "stay"}, (), [["go", "stay"]]],
+        "observation": [
+            *({"age": Codes(2, 9)}, {"age": ((), 9)}, {"age": Codes((), 300)}),
+            *({"age": Codes((), 9.5)}, {"age": Codes((), "9")}),
+        ],
     }
     for name, values in given.items():
         for value in values:
             world = type("Own", (Counting,), {name: value})()
             with pytest.raises(WorldError, match=rf"Own.{name}.* must be .*, such as"):
                 LevelsEnv(world, 2)
+    odd = {
+        "noise": 1.0,
+        "start_noise": -1,
+        "observation": {},
+        "observe": lambda self, state: Counting.observe(self, state) | {"more": 1},
+        "pixels": lambda self, seen: seen["view"] / 2,
+    }
+    for name, value in odd.items():
+        with pytest.raises(WorldError, match=rf"^Own\.{name}.* must be "):
+            LevelsEnv(type("Own", (Counting,), {name: value})())
+    blind = type("Own", (Counting,), {"pixels": World.pixels})()
+    assert LevelsEnv(blind, observation="codes").reset()[0]["age"] == 0
+    with pytest.raises(WorldError, match="Own has no pixels; give codes"):
+        LevelEnv(blind)
     low = type("Own", (Counting,), {"observation": {"age": Codes((), -1)}})()
     with pytest.raises(WorldError, match=r"has 1, and its highest value is said to be"):
         LevelEnv(low)

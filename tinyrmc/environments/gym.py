@@ -78,6 +78,8 @@ class LevelsEnv(VectorEnv):
             check_choice("render_mode", render_mode, METADATA["render_modes"])
         self.world = _world(world, arguments)
         check_world(self.world)
+        if observation == "pixels" and self.world.lacks("pixels"):
+            raise WorldError(f"{type(self.world).__name__} has no pixels; give codes")
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = METADATA | {"autoreset_mode": self.autoreset_mode}  # type: ignore
         self.num_envs, self.observation, self.scale = num_envs, observation, scale

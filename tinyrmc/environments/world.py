@@ -246,10 +246,17 @@ def check_world(world: Any, name: str = "world") -> None:
 
     names = world.action_names
     fits = isinstance(names, (tuple, list)) and bool(names)
+    fits = fits and all(isinstance(name, str) for name in names)
     wanted = "a tuple of names, such as ('up', 'down')"
     require("action_names", names, wanted, fits)
+    for what in "noise", "start_noise":
+        value = getattr(world, what)
+        require(what, value, "an integer from 0 on", is_integer(value) and value >= 0)
+    fits = isinstance(world.observation, dict) and bool(world.observation)
+    require("observation", world.observation, "a dict {name: Codes}", fits)
     for what, codes in world.observation.items():
         fits = isinstance(codes, Codes) and isinstance(codes.shape, tuple)
+        fits = fits and is_integer(codes.highest) and codes.highest < 256
         wanted = "Codes of a tuple and a highest value, such as Codes((5, 5), 9)"
         require(f"observation[{what!r}]", codes, wanted, fits)
     state = world.start(np.zeros((2, world.start_noise), np.float32))
@@ -264,6 +271,13 @@ def check_world(world: Any, name: str = "world") -> None:
                 f"{told} has {seen[what].max()}, and its highest value is said to be "
                 f"{codes.highest}"
             )
+    fits = {*seen} <= {*world.observation}
+    require("observe()", [*seen], "what `observation` names", fits)
+    if not world.lacks("pixels"):
+        x = world.pixels(seen)
+        fits = x.dtype == np.uint8 and x.ndim == 4
+        wanted = "uint8[levels, height, width, channels]"
+        require("pixels()", f"{x.dtype}{[*x.shape]}", wanted, fits)
     kinds = {"reward": np.float32, "terminated": np.bool_, "truncated": np.bool_}
     for what, dtype in kinds.items():
         told = f"the {what} of {kind}._step()"
