@@ -23,8 +23,6 @@ from .exercise import exercise, normal
         "slot: keepdims=True.",
     ],
     mistakes={
-        "the means lose their axis, so that broadcasting lays them along the "
-        "columns (keepdims=True keeps it)": (lambda M: M - M.mean(axis=-1)),
         "you take the mean over the slots, unit by unit, not within each slot": (
             lambda M: M - M.mean(axis=-2, keepdims=True)
         ),
@@ -36,14 +34,6 @@ from .exercise import exercise, normal
         "memory, but the slots of a batch": (
             lambda M: M - M.mean(axis=1, keepdims=True)
         ),
-        "the new axis of the means stands in the second place, which is right for "
-        "a single memory alone (keepdims=True puts it last)": (
-            lambda M: M - M.mean(axis=-1)[:, None]
-        ),
-        "all slots of an example share one mean": (
-            lambda M: M - M.mean(axis=(-2, -1), keepdims=True)
-        ),
-        "you take a single mean of the whole array": lambda M: M - M.mean(),
     },
     leading="M",
     anysize="M",
@@ -73,9 +63,6 @@ def _differences(M):
         "one slot, M[..., None, :, :] the other.",
     ],
     mistakes={
-        "you take the root: these are the distances, not their squares": (
-            lambda M: np.sqrt((_differences(M) ** 2).sum(axis=-1))
-        ),
         "you add up the differences before you square them": (
             lambda M: _differences(M).sum(axis=-1) ** 2
         ),
@@ -121,12 +108,6 @@ def _memories_and_projections(rng):
             lambda M, W: M @ W
         ),
         "the heads stand before the examples": lambda M, W: M[None] @ W[:, None],
-        "the slots stand before the heads": (
-            lambda M, W: np.swapaxes(M[:, None] @ W, 1, 2)
-        ),
-        "you transpose the projections": (
-            lambda M, W: M[:, None] @ np.swapaxes(W, -1, -2)
-        ),
     },
     anysize="M",
 )
@@ -172,15 +153,11 @@ def _ranked(points, m, n, *, axis=-1, start=0, end=1):
         "you count from the farthest; 0 is m itself": lambda points, m, n: _ranked(
             points, m, n, end=-1
         ),
-        "you count from 1; number 0 is m itself": lambda points, m, n: _ranked(
-            points, m, n, start=-1
-        ),
         "you sort the points by their distance from the origin, not from m": (
             lambda points, m, n: (
                 (points**2).sum(axis=-1).argsort(axis=-1)[np.arange(len(points)), n]
             )
         ),
-        "m and n have changed places": lambda points, m, n: nth_from(points, n, m),
         "argsort runs over the examples, not over the points of each": (
             lambda points, m, n: _ranked(points, m, n, axis=0)
         ),
@@ -226,12 +203,6 @@ def _wide_slots(rng):
     ]
 
 
-def _cut(x, H):
-    """The last axis in two, and nothing else: x (B, N, H V) -> (B, N, H, V)."""
-    B, N, _ = x.shape
-    return x.reshape(B, N, H, -1)
-
-
 def _deal_out(x, H):
     B, N, _ = x.shape
     return x.reshape(B, H, N, -1)
@@ -253,13 +224,6 @@ def _take_every_hth(x, H):
         "you reshape to (B, H, N, V) at once, which deals pieces of slots out to "
         "the wrong heads": _deal_out,
         "each head gets every H-th unit, not a block of neighbours": _take_every_hth,
-        "the heads stand before the examples": (
-            lambda x, H: _cut(x, H).transpose(2, 0, 1, 3)
-        ),
-        "the heads still stand after the slots": _cut,
-        "slots and units have changed places": (
-            lambda x, H: _cut(x, H).transpose(0, 2, 3, 1)
-        ),
     },
     views=True,
 )
@@ -296,7 +260,6 @@ def _whole_rows(labels, size):
         "one array as an index picks whole rows: rows[labels] = 1 fills them": (
             _whole_rows
         ),
-        "you count the labels from 1": lambda labels, size: np.eye(size)[labels - 1],
         "your result is as wide as the largest label needs, not as wide as size": (
             lambda labels, size: np.eye(labels.max(initial=0) + 1)[labels]
         ),

@@ -28,11 +28,6 @@ def _over_columns(x):
     return e / e.sum(axis=0, keepdims=True)
 
 
-def _maximum_of_columns(x):
-    e = np.exp(x - x.max(axis=0))
-    return e / e.sum(axis=-1, keepdims=True)
-
-
 def _one_maximum(x):
     e = np.exp(x - x.max())
     return e / e.sum(axis=-1, keepdims=True)
@@ -40,11 +35,6 @@ def _one_maximum(x):
 
 def _sums_without_an_axis(x):
     e = np.exp(x - x.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1)
-
-
-def _nothing_keeps_its_axis(x):
-    e = np.exp(x - x.max(axis=-1))
     return e / e.sum(axis=-1)
 
 
@@ -71,17 +61,8 @@ def _nothing_keeps_its_axis(x):
         "you sum over the first axis, not over the last": _over_columns,
         "you subtract one maximum from all rows: a row far below it becomes 0 "
         "/ 0": _one_maximum,
-        "you take off the largest entry of each column; take that of each row, "
-        "axis=-1": _maximum_of_columns,
         "the sums lose their axis, so that they do not divide rows: keepdims=True "
         "keeps it": _sums_without_an_axis,
-        "the sums lose their axis, which keepdims=True keeps, and large numbers "
-        "overflow": (lambda x: np.exp(x) / np.exp(x).sum(axis=-1)),
-        "maxima and sums lose their axis, so that they do not fit the rows: "
-        "keepdims=True keeps it": _nothing_keeps_its_axis,
-        "you do not divide the exponentials by their sum": (
-            lambda x: np.exp(x - x.max(axis=-1, keepdims=True))
-        ),
     },
     leading="x",
     anysize="x",
@@ -139,26 +120,9 @@ def _divided_by(root):
         "you do not divide the scores by the square root of d_k": _divided_by(
             lambda Q, K, V: 1.0
         ),
-        "you divide the scores by d_k, not by its square root": _divided_by(
-            lambda Q, K, V: Q.shape[-1]
-        ),
-        "you multiply by the root of d_k; divide by it": _divided_by(
-            lambda Q, K, V: Q.shape[-1] ** -0.5
-        ),
         "you divide by the root of len(K): that is the number of keys, or of "
         "examples; d_k is the last axis": _divided_by(lambda Q, K, V: len(K) ** 0.5),
-        "you take the width of the values as d_k; it is the width of the "
-        "keys": _divided_by(lambda Q, K, V: math.sqrt(V.shape[-1])),
         "your softmax runs over the queries, not over the keys": _over_queries,
-        "you do not transpose the keys": (
-            lambda Q, K, V: softmax(Q @ K / math.sqrt(Q.shape[-1])) @ V
-        ),
-        "K.T turns the axis of the examples around as well; swap only the last two": (
-            lambda Q, K, V: softmax(Q @ K.T / math.sqrt(Q.shape[-1])) @ V
-        ),
-        "you transpose the weights before they meet V": (
-            lambda Q, K, V: np.swapaxes(attention_weights(Q, K), -1, -2) @ V
-        ),
         "you leave out the softmax": lambda Q, K, V: _scaled(Q, K) @ V,
         "you do not subtract the largest score of each row before the exponential: "
         "it overflows": (lambda Q, K, V: softmax_that_overflows(_scaled(Q, K)) @ V),
@@ -216,14 +180,6 @@ def _wanted(rng):
         "you leave out the root: attention will divide by it": (
             lambda shares, K: np.log(shares) @ np.linalg.pinv(K).T
         ),
-        "you divide by the root; attention does so too, so multiply": (
-            lambda shares, K: (
-                np.log(shares) @ np.linalg.pinv(K).T / math.sqrt(K.shape[1])
-            )
-        ),
-        "you do not undo the exponential of the softmax": (
-            lambda shares, K: math.sqrt(K.shape[1]) * shares @ np.linalg.pinv(K).T
-        ),
         "you multiply by the keys, which undoes a product with them only where they "
         "stand at right angles and have length 1": (
             lambda shares, K: math.sqrt(K.shape[1]) * np.log(shares) @ K
@@ -266,18 +222,6 @@ def _through_softmax(g, A):
     return A * (g - (g * A).sum(axis=-1, keepdims=True))
 
 
-def _values_untransposed(g, Q, K, V):
-    by_Q, by_K, _ = _attention_gradients(g, Q, K, V)
-    return by_Q, by_K, attention_weights(Q, K) @ g
-
-
-def _keys_untransposed(g, Q, K, V):
-    by_Q, _, by_V = _attention_gradients(g, Q, K, V)
-    A = attention_weights(Q, K)
-    by_scores = _through_softmax(g @ np.swapaxes(V, -1, -2), A)
-    return by_Q, by_scores @ Q / math.sqrt(Q.shape[-1]), by_V
-
-
 def _attention_cases(rng):
     def case(*leading, N, R, d_k, d_v, sharp=1.0):
         shapes = ((N, d_v), (N, d_k), (R, d_k), (R, d_v))
@@ -311,28 +255,13 @@ def _attention_cases(rng):
         ),
         "you multiply by the shares, and leave out what a score takes from the "
         "other shares": partial(_attention_gradients, softmax_vjp=lambda g, A: g * A),
-        "you treat every share as if it stood alone, like a sigmoid": partial(
-            _attention_gradients, softmax_vjp=lambda g, A: g * A * (1 - A)
-        ),
         "your sum in the softmax's vjp runs over the queries; it runs along each row "
         "of shares, axis=-1": partial(
             _attention_gradients,
             softmax_vjp=lambda g, A: A * (g - (g * A).sum(axis=-2, keepdims=True)),
         ),
-        "the sums in the softmax's vjp lose their axis: keepdims=True keeps "
-        "it": partial(
-            _attention_gradients,
-            softmax_vjp=lambda g, A: A * (g - (g * A).sum(axis=-1)),
-        ),
-        "the gradient of V lacks a transpose: a value gets from all who looked at "
-        "it, A^T g": _values_untransposed,
-        "the gradient of K lacks a transpose: a key gets from "
-        "all queries": _keys_untransposed,
         "the gradients of Q and K have changed places": (
             lambda *case: tuple(_attention_gradients(*case)[k] for k in (1, 0, 2))
-        ),
-        "you do not pass g on: these are the derivatives of the sum of all entries": (
-            lambda g, *case: _attention_gradients(np.ones_like(g), *case)
         ),
     },
     leading="g Q K V",
@@ -406,10 +335,6 @@ def _below_each_other(heads):
     return np.concatenate(heads, axis=-2)
 
 
-def _all_like_the_first(heads):
-    return np.concatenate(heads[:1] * len(heads), axis=-1)
-
-
 def _reshaped(heads):
     stacked = np.stack(heads, axis=-3)  # (..., H, N, d_v)
     return stacked.reshape(*stacked.shape[:-3], stacked.shape[-2], -1)
@@ -430,28 +355,9 @@ def encode(M, x, W_q, W_k, W_v):
     return attention(M @ W_q, Z @ W_k, Z @ W_v)
 
 
-def _all_ask(M, x, W_q, W_k, W_v):
-    Z = append_rows(M, x)
-    return attention(Z @ W_q, Z @ W_k, Z @ W_v)
-
-
-def _values_of_the_slots(M, x, W_q, W_k, W_v):
-    return attention(M @ W_q, append_rows(M, x) @ W_k, M @ W_v)
-
-
-def _x_is_added(M, x, W_q, W_k, W_v):
-    Z = M + _row(x)
-    return attention(M @ W_q, Z @ W_k, Z @ W_v)
-
-
 def _stacked_below(M, x, W_q, W_k, W_v):
     Z = np.vstack([M, x])
     return attention(M @ W_q, Z @ W_k, Z @ W_v)
-
-
-def _root_of_the_width(M, x, W_q, W_k, W_v):
-    F, d_k = W_q.shape
-    return encode(M, x, W_q * math.sqrt(d_k / F), W_k, W_v)
 
 
 def _each(encode):
@@ -496,30 +402,15 @@ def _memories(*sizes):
         "attention(M @ W_q[h], Z @ W_k[h], Z @ W_v[h])",
     ],
     mistakes={
-        "the input looks as well: you make queries from [M; x], and the result has "
-        "one row too many": _joined(_side_by_side, _all_ask),
         "you leave out the input: that is equation 1": _joined(
             _side_by_side,
             lambda M, x, W_q, W_k, W_v: attention(M @ W_q, M @ W_k, M @ W_v),
         ),
-        "your values come from M alone; the input has one, too": _joined(
-            _side_by_side, _values_of_the_slots
-        ),
-        "you add the input to the slots instead of joining it to them": _joined(
-            _side_by_side, _x_is_added
-        ),
-        "you make queries with W_k and keys with W_q": (
-            lambda M, x, W_q, W_k, W_v: encode_with_heads(M, x, W_k, W_q, W_v)
-        ),
         "you think of a single memory: with examples, x needs an axis for its row "
         "after theirs": _joined(_side_by_side, _stacked_below),
-        "you divide the scores by the square root of F, the width of a slot, not "
-        "of d_k": _joined(_side_by_side, _root_of_the_width),
         "you put the heads' results below each other, not side by side": _joined(
             _below_each_other
         ),
-        "you add up the heads' results": _joined(sum),
-        "all heads use the projections of the first": _joined(_all_like_the_first),
         "you reshape the axis of the heads away where it stands, before the slots: "
         "move it after them first": _joined(_reshaped),
         "you multiply by the matrices of all heads at once, though M has no axis "
@@ -617,8 +508,6 @@ def _masked(scores, *, k=0, late=False, queries_first=True):
         "everybody sees the future alone: the mask is transposed": partial(
             _masked, queries_first=False
         ),
-        "you take the future away after the softmax: the rest no longer has the "
-        "sum 1": partial(_masked, late=True),
     },
 )
 def shares_of_the_past(scores):

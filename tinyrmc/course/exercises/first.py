@@ -20,9 +20,6 @@ from .exercise import exercise, normal
     mistakes={
         "you average the units of each slot, not the slots": lambda M: M.mean(axis=1),
         "you average all entries into a single number": lambda M: M.mean(),
-        "you add up the slots, but do not divide by their number": (
-            lambda M: M.sum(axis=0)
-        ),
     },
     anysize="M",
 )

@@ -31,13 +31,7 @@ from .used import used
         "you divide exp(x) by 1 + exp(x): for large x both are infinite": (
             lambda x: np.exp(x) / (1 + np.exp(x))
         ),
-        "your sign is the other way round: open where it should be shut": (
-            lambda x: 1 / (1 + np.exp(x))
-        ),
         "you take a tanh, which runs from -1 to 1": np.tanh,
-        "you do not halve the x inside the tanh: it is too steep": (
-            lambda x: (np.tanh(x) + 1) / 2
-        ),
         "you take a softmax: gates do not share anything, each is open or shut by "
         "itself": softmax,
     },
@@ -85,14 +79,6 @@ def _memory_cases(rng):
         "you leave out the bias": (
             lambda x, h, W, U, b: gate_of_every_slot(x, h, W, U, 0)
         ),
-        "W and U have changed places": lambda x, h, W, U, b: (
-            (x @ U)[:, None] + h @ W + b
-        ),
-        "you take the sigmoid already: equations 4 to 6 stop before it": (
-            lambda *case: sigmoid(gate_of_every_slot(*case))
-        ),
-        "you transpose W and U: here they are stored (in, out), and multiply from "
-        "the right": (lambda x, h, W, U, b: gate_of_every_slot(x, h, W.T, U.T, b)),
     },
     anysize="x h",
 )
@@ -156,15 +142,6 @@ def _other(change):
         ),
         "the gradient of the bias still has its examples": _other(
             lambda g, *_: {"b": g.sum(axis=1)}
-        ),
-        "the gradient of U still has its examples": _other(
-            lambda g, x, h, *_: {"U": np.swapaxes(h, 1, 2) @ g}
-        ),
-        "U is not transposed on the way back to h": _other(
-            lambda g, x, h, W, U, b: {"h": g @ U}
-        ),
-        "x has a gradient for each slot; add them up": _other(
-            lambda g, x, h, W, U, b: {"x": g @ W.T}
         ),
     },
     anysize="g",
@@ -237,21 +214,8 @@ def _updated(rng):
         "you multiply by the gate, but not by 1 minus the gate": partial(
             _by_gates, slope=lambda gate, x: gate
         ),
-        "you leave out the forget bias": (
-            lambda g, f, i, m, c, bias: _by_gates(g, f, i, m, c, 0.0)
-        ),
-        "the gates get the wrong factor: the forget gate multiplies m, the input "
-        "gate the candidate": (
-            lambda g, f, i, m, c, bias: (
-                *_by_gates(g, f, i, c, m, bias)[:2],
-                *_by_gates(g, f, i, m, c, bias)[2:],
-            )
-        ),
         "the gradients of m and of the candidate have changed places": (
             lambda *case: tuple(_by_gates(*case)[k] for k in (0, 1, 3, 2))
-        ),
-        "you do not pass g on: these are the derivatives of the sum of all entries": (
-            lambda g, *case: _by_gates(np.ones_like(g), *case)
         ),
     },
     leading="g f i m candidate",
@@ -317,22 +281,10 @@ def _by_division(*case):
     ],
     mistakes={
         "what a step writes also meets the forget gate of that step": _own_gate_too,
-        "you swap forget gate and input gate": (
-            lambda f, i, forget_bias: weights_of_the_past(i, f, forget_bias)
-        ),
-        "you leave out the forget bias": (
-            lambda f, i, forget_bias: weights_of_the_past(f, i, 0)
-        ),
         "what you write does not fade: you leave out the forget gates of later "
         "steps": _written_for_ever,
-        "you leave out the weight of the first memory": (
-            lambda *case: weights_of_the_past(*case)[1:]
-        ),
         "you divide products of gates by each other: with a gate that is shut that "
         "is 0 / 0": _by_division,
-        "the weights stand the wrong way round, the last step first": (
-            lambda *case: weights_of_the_past(*case)[::-1]
-        ),
     },
     precise=True,
 )
@@ -373,13 +325,6 @@ def _logit(share):
         "b = log(p / (1 - p))",
     ],
     mistakes={
-        "you leave out the number of steps": lambda share, steps: _logit(share),
-        "you give the gate, not what stands inside the sigmoid": (
-            lambda share, steps: share ** (1 / steps)
-        ),
-        "your sign is the other way round": (
-            lambda share, steps: -_logit(share ** (1 / steps))
-        ),
         "you lose the same amount at every step, not the same part of what is left": (
             lambda share, steps: _logit(1 - (1 - share) / steps)
         ),
@@ -479,13 +424,6 @@ def _lstm(
         "you show the memory without its tanh": partial(
             _lstm, show=lambda o, m, old: squash(o) * m
         ),
-        "you leave out the sigmoid of the output gate": partial(
-            _lstm, show=lambda o, m, old: o * m.tanh()
-        ),
-        "the forget and the input gate have changed places": partial(
-            _lstm, order="ifoj"
-        ),
-        "you leave out the forget bias": partial(_lstm, bias=False),
     },
 )
 def lstm(xs, m, h, p, forget_bias):

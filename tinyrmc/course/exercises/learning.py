@@ -108,9 +108,6 @@ def _whole_rows(g, logits, targets):
     ],
     mistakes={
         **{says: _of(make) for says, make in INSTEAD_OF_P_MINUS_Y.items()},
-        "you do not pass g on": (
-            lambda g, logits, targets: softmax(logits) - one_hot(logits, targets)
-        ),
         "you subtract the targets as they are, numbers such as 3; write them one-hot": (
             lambda g, logits, targets: g[:, None] * (softmax(logits) - targets[:, None])
         ),
@@ -118,23 +115,11 @@ def _whole_rows(g, logits, targets):
         "p[np.arange(R), targets] -= 1": _whole_rows,
         "you write -1 in the right answer's place; take 1 off what stands there, with "
         "-= 1": _overwritten,
-        "g lies along the columns; it has one number for each row, so write "
-        "g[:, None]": (
-            lambda g, logits, targets: g * (softmax(logits) - one_hot(logits, targets))
-        ),
         "exp overflows: take each row's largest logit off the row first": _overflowing,
-        "you take off the largest of each column, not of each row (axis=1)": (
-            lambda g, logits, targets: cross_entropy_vjp(
-                g, logits - logits.max(axis=0), targets
-            )
-        ),
         "your softmax runs down the columns, not along each row": (
             lambda g, logits, targets: (
                 g[:, None] * (softmax(logits.T).T - one_hot(logits, targets))
             )
-        ),
-        "you take the softmax twice; the arguments are logits": (
-            lambda g, logits, targets: cross_entropy_vjp(g, softmax(logits), targets)
         ),
     },
     anysize="logits",
@@ -199,9 +184,6 @@ def _layered(weights, x, *, bend=lambda x: x.relu(), last=False, biases=True):
         "len(weights) - 2.",
     ],
     mistakes={
-        "a ReLU follows the last layer, too: logits may be below 0": partial(
-            _layered, last=True
-        ),
         "there is no ReLU: all layers together are one matrix": partial(
             _layered, bend=lambda x: x
         ),
@@ -328,8 +310,6 @@ def _old_gradients(weights, slopes, rule, batch_of, steps):
         "weights": _old_gradients,
         "all arrays share one number, so that a rule with a memory mixes them "
         "up": partial(_trained, number=lambda k: 0),
-        "you return the weights first": lambda *case: train(*case)[::-1],
-        "you return the losses alone": lambda *case: train(*case)[0],
     },
 )
 def train(weights, slopes, rule, batch_of, steps):
@@ -366,11 +346,6 @@ def _descents(rng):
     ]
 
 
-def _nesterov(w, g, v, rate, momentum):
-    v = momentum * v + g
-    return w - rate * (g + momentum * v), v
-
-
 def _running_mean(w, g, v, rate, momentum):
     v = momentum * v + (1 - momentum) * g
     return w - rate * v, v
@@ -379,11 +354,6 @@ def _running_mean(w, g, v, rate, momentum):
 def _rate_inside(w, g, v, rate, momentum):
     v = momentum * v + rate * g
     return w - v, v
-
-
-def _downhill_inside(w, g, v, rate, momentum):
-    v = momentum * v - rate * g
-    return w + v, v
 
 
 @exercise(
@@ -395,14 +365,8 @@ def _downhill_inside(w, g, v, rate, momentum):
         "would change the caller's array.",
     ],
     mistakes={
-        "you step uphill: the loss falls against the gradient": (
-            lambda w, g, v, rate, momentum: sgd(w, g, v, -rate, momentum)
-        ),
         "you step by the gradient alone; the velocity is for stepping": (
             lambda w, g, v, rate, momentum: (w - rate * g, momentum * v + g)
-        ),
-        "you forget the old velocity: it becomes the gradient": (
-            lambda w, g, v, rate, momentum: sgd(w, g, v, rate, 0.0)
         ),
         "you step by the velocity before its update": (
             lambda w, g, v, rate, momentum: (w - rate * v, momentum * v + g)
@@ -414,14 +378,6 @@ def _downhill_inside(w, g, v, rate, momentum):
         "in whole": _running_mean,
         "the rate is inside your velocity; some libraries do that, here it "
         "multiplies the step": _rate_inside,
-        "your velocity points downhill and has the rate inside; here it adds up "
-        "gradients, and the step subtracts it": _downhill_inside,
-        "you look one step ahead (Nesterov's momentum); here the step is rate "
-        "* v": _nesterov,
-        "you return the velocity first": lambda *case: sgd(*case)[::-1],
-        "you return the weights alone; the next step needs the velocity too": (
-            lambda *case: sgd(*case)[0]
-        ),
     },
 )
 def sgd(w, g, v, rate, momentum):
@@ -499,31 +455,8 @@ def _old_moments(w, g, m, v, t, rate, beta1, beta2):
         "w - rate * m_hat / (np.sqrt(v_hat) + 1e-8)",
     ],
     mistakes={
-        "you step uphill": (
-            lambda w, g, m, v, t, rate, *betas: adam_step(w, g, m, v, t, -rate, *betas)
-        ),
         "you leave out both corrections, 1 - beta**t": _adam(
             debiased=_as_it_is, debiased_square=_as_it_is
-        ),
-        "you leave out the correction of m": _adam(debiased=_as_it_is),
-        "you leave out the correction of v": _adam(debiased_square=_as_it_is),
-        "you divide by 1 - beta, whatever t is; that is right for the first step "
-        "alone": _adam(
-            debiased=lambda m, b, t: m / (1 - b),
-            debiased_square=lambda v, b, t: v / (1 - b),
-        ),
-        "you take the power of 1 - beta; the power is that of beta, 1 - beta**t": _adam(
-            debiased=lambda m, b, t: m / (1 - b) ** t,
-            debiased_square=lambda v, b, t: v / (1 - b) ** t,
-        ),
-        "beta and 1 - beta have changed places: a mean keeps beta of what "
-        "it was": _adam(
-            mean=lambda b, m, g: (1 - b) * m + b * g,
-            square=lambda b, v, g: (1 - b) * v + b * g * g,
-        ),
-        "you count the steps from 0; t is 1 at the first": _adam(
-            debiased=lambda m, b, t: m / (1 - b ** (t + 1)),
-            debiased_square=lambda v, b, t: v / (1 - b ** (t + 1)),
         ),
         "you forget the root of v": _adam(direction=lambda m, v: m / (v + SMALL)),
         "your 1e-8 is inside the root; here it is added to the root": _adam(
@@ -537,9 +470,6 @@ def _old_moments(w, g, m, v, t, rate, beta1, beta2):
         "you return the corrected m and v; they would be corrected again at the "
         "next step": _debiased_kept,
         "you return the old m and v, so that they never build up": _old_moments,
-        "you return the weights alone; the next step needs m and v too": (
-            lambda *case: adam_step(*case)[0]
-        ),
     },
 )
 def adam_step(w, g, m, v, t, rate, beta1, beta2):
@@ -590,11 +520,6 @@ def _length(gradients):
     return math.sqrt(sum(float(np.sum(g * g)) for g in gradients))
 
 
-def _lengths_added(gradients, limit):
-    length = sum(map(np.linalg.norm, gradients))
-    return [g * (limit / max(length, limit)) for g in gradients]
-
-
 def _by_the_squares(gradients, limit):
     squares = _length(gradients) ** 2
     return [g * (limit / squares) if squares > limit else g for g in gradients]
@@ -630,14 +555,6 @@ def _by_the_squares(gradients, limit):
         ),
         "you forget the root: the length is the root of the sum "
         "of squares": _by_the_squares,
-        "you add up the lengths of the arrays; take the root of the sum of all "
-        "squares": _lengths_added,
-        "you add a small number to the length, so that clipped gradients come out "
-        "too short; with max(length, limit) nothing is divided by 0": (
-            lambda gradients, limit: [
-                g * min(1.0, limit / (_length(gradients) + 1e-6)) for g in gradients
-            ]
-        ),
     },
     views=True,
 )

@@ -25,20 +25,10 @@ def normed(x, gain, offset, *, axis=-1, ddof=0, inside=EPSILON, outside=0.0):
     return gain * d / (np.sqrt(variance + inside) + outside) + offset
 
 
-def _by_squares(x, gain, offset):
-    mean = x.mean(axis=-1, keepdims=True)
-    variance = (x * x).mean(axis=-1, keepdims=True) - mean * mean
-    return gain * (x - mean) / np.sqrt(variance + EPSILON) + offset
-
-
 def _by_variance(x, gain, offset):
     d = x - x.mean(axis=-1, keepdims=True)
     variance = x.var(axis=-1, keepdims=True)
     return gain * d / (variance + EPSILON) + offset
-
-
-def _without_keepdims(x, gain, offset):
-    return gain * (x - x.mean(axis=-1)) / np.sqrt(x.var(axis=-1) + EPSILON) + offset
 
 
 def _rows(rng):
@@ -69,13 +59,9 @@ def _rows(rng):
     ],
     mistakes={
         "you take mean and variance of the whole array": partial(normed, axis=None),
-        "you take mean and variance of a whole memory, slots and "
-        "units jointly": partial(normed, axis=(-2, -1)),
         "mean and variance run over the slots, not over the units of a slot": partial(
             normed, axis=-2
         ),
-        "mean and variance lose their axis, so that they do not fit the rows: "
-        "keepdims=True keeps it": _without_keepdims,
         "you divide the sum of squares by F - 1, not by F": partial(normed, ddof=1),
         "you leave out epsilon: a row of equal numbers is then 0 / 0": partial(
             normed, inside=0
@@ -84,9 +70,6 @@ def _rows(rng):
             normed, inside=0, outside=EPSILON
         ),
         "you divide the row by the variance, not by its root": _by_variance,
-        "you leave out the offset": lambda x, gain, offset: normed(x, gain, 0),
-        "your variance is the mean square minus the squared mean, two large "
-        "numbers that agree in most of their digits": _by_squares,
     },
     leading="x",
     anysize="x",
@@ -111,7 +94,6 @@ def layer_norm(x, gain, offset):
         "mean(n) is 0, so the two together are s * (u - mean(u) - n * mean(u * n)).",
     ],
     mistakes={
-        "you treat the mean as a constant": partial(LAYER_NORM.gradient, of_mean=0),
         "you treat both mean and scale as constants": partial(
             LAYER_NORM.gradient, of_mean=0, of_scale=0
         ),
@@ -133,10 +115,6 @@ def layer_norm_gradient(g, x, gain, epsilon):
     return s * (u - mean(u) - n * mean(u * n))
 
 
-def _columns(gain, offset, W, b):
-    return W * gain, offset @ W + b
-
-
 @exercise(
     cases=lambda rng: [
         normal(rng, 4, 4, (4, 3), 3),
@@ -154,13 +132,9 @@ def _columns(gain, offset, W, b):
         "you forget that the offset goes through W": (
             lambda gain, offset, W, b: (gain[:, None] * W, b)
         ),
-        "you add the offset's part, but lose b": (
-            lambda gain, offset, W, b: (gain[:, None] * W, offset @ W)
-        ),
         "the offset is scaled by the gain; it is added after the gain": (
             lambda gain, offset, W, b: (gain[:, None] * W, (offset * gain) @ W + b)
         ),
-        "you scale the columns of W; unit k meets row k": _columns,
     },
 )
 def folded(gain, offset, W, b):
@@ -260,13 +234,6 @@ def straight(z, layers):
     return bent(z, layers, bend=lambda x: x)
 
 
-def _bias_late(z, layers):
-    *hidden, (weight, bias) = layers
-    for hidden_weight, hidden_bias in hidden:
-        z = _relu(z @ hidden_weight) + hidden_bias
-    return z @ weight + bias
-
-
 def mlp(z, layers):
     """Linear layers with a ReLU between each two: z (..., F) -> (..., last out)."""
     return bent(z, layers)
@@ -296,9 +263,6 @@ def _stacked(layers):
     mistakes={
         "you add up the biases; each goes through the layers after its own": (
             lambda layers: (_stacked(layers)[0], sum(b for _, b in layers))
-        ),
-        "you melt the first two layers alone": (
-            lambda layers: _stacked(layers[:2]) if len(layers) > 1 else layers[0]
         ),
         "the matrices stand the wrong way round: the first layer stands left": (
             lambda layers: (
@@ -370,27 +334,11 @@ def _g_psi_cases(rng):
         "the norm comes before the MLP, not after": (
             lambda z, layers, *gains: mlp(layer_norm(z, *gains), layers) + z
         ),
-        "you leave out the norm": lambda z, layers, *gains: mlp(z, layers) + z,
-        "you take the norm of the whole memory, not of each slot": (
-            lambda z, layers, gain, offset: normed(
-                mlp(z, layers) + z, gain, offset, axis=(-2, -1)
-            )
-        ),
         "you add to the MLP's result what went into its last layer, not the z that "
         "came in: the name z means something else by then": _lost,
         "you put a ReLU after the last layer, too": _around(partial(bent, last=True)),
         "you use no ReLU: all layers together are then one matrix and "
         "one bias": _around(straight),
-        "Python's max compares whole arrays; np.maximum takes each entry": _around(
-            partial(bent, bend=lambda x: max(x, 0))
-        ),
-        "every layer uses the weights of the first": _around(
-            lambda z, layers: bent(z, [layers[0]] * len(layers))
-        ),
-        "you leave out the biases": _around(
-            lambda z, layers: bent(z, [(weight, 0) for weight, _ in layers])
-        ),
-        "you add the bias after the ReLU": _around(_bias_late),
     },
     leading="z",
     anysize="z",
@@ -446,7 +394,6 @@ def _recorded(others):
         "the gain gets what goes in, not the row that it multiplies": _recorded(
             lambda g, n: (g, g)
         ),
-        "gain and offset do not learn": _recorded(lambda g, n: (0 * g, 0 * g)),
     },
 )
 def norm(x, gain, offset):

@@ -34,19 +34,10 @@ def _apart(m, *, mean=lambda m: m.mean(axis=-2, keepdims=True), share=True):
         "square of m; and 0 where m is 0.",
     ],
     mistakes={
-        "you take the mean over a slot's units; it is over the slots": partial(
-            _apart, mean=lambda m: m.mean(axis=-1, keepdims=True)
-        ),
         "you take the mean of the whole memory; each unit has its own": partial(
             _apart, mean=lambda m: m.mean()
         ),
         "you do not divide by the size of the memory": partial(_apart, share=False),
-        "you divide by the standard deviation of the memory; its size is the root of "
-        "the mean square": lambda m: (
-            float(np.sqrt(((m - m.mean(axis=-2, keepdims=True)) ** 2).mean()) / m.std())
-            if m.std()
-            else 0.0
-        ),
         "a memory of zeros is 0 / 0: say 0": lambda m: float(
             np.sqrt(((m - m.mean(axis=-2, keepdims=True)) ** 2).mean())
             / np.sqrt((m * m).mean())
@@ -123,9 +114,6 @@ def _variant(
             _variant, write=lambda c: c
         ),
         "you leave out the forget bias": partial(_variant, bias=False),
-        "you return tanh of the memory; the release shows the memory itself": partial(
-            _variant, after=np.tanh
-        ),
     },
     anysize="x",
 )
@@ -175,7 +163,6 @@ def _through_0(f, i, forget_bias, c):
     mistakes={
         "1 minus a gate that is nearly 1 is 0, and you divide by it: write it with "
         "exp": _through_0,
-        "you leave out the forget bias": lambda f, i, b, c: settles(f, i, 0.0, c),
         "you divide by the forget gate, not by what it takes away": (
             lambda f, i, b, c: _sigmoid(i) * c / _sigmoid(f + b)
         ),

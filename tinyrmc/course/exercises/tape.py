@@ -58,15 +58,10 @@ def _back(a, b, *, square=2.0, slope=lambda c, d: 1 - d * d, a_once=0, b_once=0,
         "a is used twice, and you count its use in c alone": partial(_back, a_once=1),
         "b is used twice, and you count its use in f alone": partial(_back, b_once=2),
         "b is used twice, and you count its use in c alone": partial(_back, b_once=1),
-        "you count one of the two uses of f in f * f": partial(_back, square=1.0),
         "your slope of tanh is 1 - c * c; it is 1 - d * d, of the result": partial(
             _back, slope=lambda c, d: 1 - c * c
         ),
-        "your slope of tanh is 1 - d; it is 1 - d * d": partial(
-            _back, slope=lambda c, d: 1 - d
-        ),
         "you leave out the slope of tanh": partial(_back, slope=lambda c, d: 1.0),
-        "the two have changed places": lambda a, b: five_lines(a, b)[::-1],
     },
     exact=_slopes,
 )
@@ -343,17 +338,10 @@ def _losses_after(weights, network, xs, ys, rate, steps):
         "loss.data).",
     ],
     mistakes={
-        "you step uphill: the loss falls against the gradient": partial(
-            _descent, sign=1
-        ),
         "you take the mean of the squares; here it is their sum": _mean_loss,
         "each step begins with the first weights again": partial(_descent, again=True),
         "your loss is that of the last point alone": partial(_descent, last=True),
         "your losses are those after the steps, not before": _losses_after,
-        "you return the losses first": lambda *case: learn(*case)[::-1],
-        "you return the last loss alone, not all of them": (
-            lambda *case: (learn(*case)[0], learn(*case)[1][-1])
-        ),
     },
 )
 def learn(weights, network, xs, ys, rate, steps):
@@ -440,9 +428,6 @@ def _aligned_from_the_left(g, shape):
         ),
         "you compare the two shapes from the left; broadcasting aligns them from "
         "the right": _aligned_from_the_left,
-        "you average the copies instead of adding them up": (
-            lambda g, shape: g.mean(axis=_copied(g, shape)).reshape(shape)
-        ),
     },
     views=True,
 )
@@ -496,9 +481,6 @@ def _brought_home(bring):
         "`unbroadcast(product, a.shape)` makes it.",
     ],
     mistakes={
-        "you use .T, which turns all axes round, not only the last two": (
-            lambda g, a, b: (g @ b.T, a.T @ g)
-        ),
         "you do not add up over the axes along which an argument "
         "was stretched": _two_products,
         "you average over the copies of a matrix instead of adding "
@@ -507,14 +489,6 @@ def _brought_home(bring):
         ),
         "you sum the axes in front only, not those that were stretched "
         "from 1": _brought_home(lambda g, shape: g.sum(axis=_in_front(g, shape))),
-        "you do not transpose the factors": lambda g, a, b: (g @ b, a @ g),
-        "you do not transpose a, in the gradient of b": (
-            lambda g, a, b: (g @ _turned(b), a @ g)
-        ),
-        "you do not pass g on: these are the derivatives of the sum of all entries": (
-            lambda g, a, b: stacks_vjp(np.ones_like(g), a, b)
-        ),
-        "the two gradients have changed places": lambda *case: stacks_vjp(*case)[::-1],
     },
     leading="g a",
     anysize="g",

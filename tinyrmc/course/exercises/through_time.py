@@ -164,12 +164,6 @@ def _back(
     return g_m, g_h, total(weights)
 
 
-def _last_output_only(step_vjp, xs, states, g):
-    last = np.zeros_like(g)
-    last[-1] = g[-1]
-    return _back(step_vjp, xs, states, last)
-
-
 def _output_one_step_late(step_vjp, xs, states, g):
     late = np.concatenate([g[1:], np.zeros_like(g[:1])])
     g_m, g_h, g_w = _back(step_vjp, xs, states, late)
@@ -188,7 +182,6 @@ def _output_one_step_late(step_vjp, xs, states, g):
     ],
     mistakes={
         "you walk from the first step to the last": partial(_back, order=1),
-        "only the last step's output gets a gradient from the loss": _last_output_only,
         "what the loss gives to h takes the place of what comes from the step after; "
         "add both": (
             lambda step_vjp, xs, states, g: _back(step_vjp, xs, states, g, pass_h=0.0)
@@ -251,16 +244,6 @@ def _windows(rng):
         "you cut nothing": partial(_in_windows, cut=lambda t, length: False),
         "you cut one step late: the first window begins at step 0": partial(
             _in_windows, cut=lambda t, length: t % length == 1 % length
-        ),
-        "your windows are counted from the end; the first begins at step 0": (
-            lambda step_vjp, xs, states, g, length: _in_windows(
-                step_vjp,
-                xs,
-                states,
-                g,
-                length,
-                cut=lambda t, length: (len(xs) - t) % length == 0,
-            )
         ),
         "the weights keep what one step gives them, not the sum of all": partial(
             _in_windows, total=lambda pieces: pieces[-1]
