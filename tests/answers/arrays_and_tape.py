@@ -123,7 +123,7 @@ def node(**methods):
 
 def little(**methods):
     """The class LittleTape with other methods."""
-    return type("LittleTape", (t._Tape,), methods)
+    return type("LittleTape", (t.LittleTape.function,), methods)
 
 
 def by_attributes(self, loss, wanted):
@@ -153,7 +153,7 @@ def once_for_each_node(self, loss, wanted):
 
 
 def summed_to_numbers(self, loss, wanted):
-    return [g.sum() for g in t._Tape.gradient(self, loss, wanted)]
+    return [g.sum() for g in t.LittleTape.function.gradient(self, loss, wanted)]
 
 
 def named_inputs(self, data, inputs, vjp):
@@ -164,7 +164,7 @@ def named_inputs(self, data, inputs, vjp):
 
 
 def float32_tape(self, loss, wanted):
-    return [g.astype(f32) for g in t._Tape.gradient(self, loss, wanted)]
+    return [g.astype(f32) for g in t.LittleTape.function.gradient(self, loss, wanted)]
 
 
 def farthest_of(points, m, n):
@@ -318,9 +318,9 @@ WRONG = {
     t.LittleTape: [
         little(gradient=once_for_each_node),
         little(gradient=summed_to_numbers),
-        little(gradient=lambda self, loss, wanted: t._Tape.gradient(self, loss, wanted)[0]),
+        little(gradient=lambda self, loss, wanted: t.LittleTape.function.gradient(self, loss, wanted)[0]),
         little(gradient=lambda self, loss, wanted: [
-            2 * g for g in t._Tape.gradient(self, loss, wanted)]),
+            2 * g for g in t.LittleTape.function.gradient(self, loss, wanted)]),
         little(gradient=float32_tape),
     ],
     a.nth_from: [
@@ -457,7 +457,7 @@ RIGHT = {
         little(gradient=by_attributes),
         little(record=named_inputs),
         little(gradient=lambda self, loss, wanted: tuple(
-            t._Tape.gradient(self, loss, wanted))),
+            t.LittleTape.function.gradient(self, loss, wanted))),
     ],
     a.nth_from: [one_by_one, lambda points, m, n: one_by_one(points, m, n).tolist()],
     c.two_layers_back: [

@@ -7,9 +7,8 @@
         ],
         hints=["Subtract the largest entry of each row first."],
         mistakes={
-            "your softmax runs over the wrong axis": (
-                lambda x: special.softmax(x, axis=0)
-            ),
+            "you sum over the first axis": ("sum(axis=-1", "sum(axis=0"),
+            "you take the sigmoid of each": special.expit,
         },
     )
     def softmax(x):
@@ -19,7 +18,8 @@
 makes `softmax` an `Exercise`. `softmax.check(answer)` compares an answer with the
 solution on every case, entry by entry, in float64. It also compares a wrong answer with
 the mistakes, and names the one that gives the same in every case; if there is none,
-`diagnosis.py` looks for a result that is transposed, shifted, scaled and the like.
+`diagnosis.py` looks for a result that is transposed, shifted, scaled and the like. A
+mistake is a function, or a change to the solution's text: (old, new, old, new, ...).
 
 What an exercise promises beyond its cases, say with a word of `exercise`: leading axes,
 numbers of any size, zeros that are exact, little work. The machinery makes the cases
@@ -60,6 +60,7 @@ SLOW = 20  # times as long as the solution
 LARGE = (64, 16)  # leading axes to take the time with
 
 Function = Callable[..., Any]
+Mistake = Function | tuple[str, ...]
 
 
 class Spoilt(Wrong):
@@ -94,7 +95,7 @@ class Exercise:
     """makes the arguments of each case with a random generator"""
     hints: Sequence[str]
     """from the vaguest to the plainest"""
-    mistakes: Mapping[str, Function]
+    mistakes: Mapping[str, Any]
     """wrong answers that people give, by what ends "That is what you get when ..." """
     demand: Demand = field(default_factory=Demand)
     """what a result must be like"""
@@ -118,6 +119,7 @@ class Exercise:
     hints_given: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
+        self.mistakes = as_functions(self.mistakes, self.function)
         functools.update_wrapper(self, self.function)  # its name, text and signature
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -400,7 +402,7 @@ def exercise(
     *,
     cases: Make,
     hints: Sequence[str],
-    mistakes: Mapping[str, Function],
+    mistakes: Mapping[str, Mistake],
     tolerance: float = 1e-9,
     precise: bool = False,
     form: bool = False,
@@ -476,6 +478,35 @@ def _source(function: Function) -> str:
     text = inspect.getsource(function)
     (definition,) = ast.parse(text).body
     return "".join(text.splitlines(keepends=True)[definition.lineno - 1 :])
+
+
+def as_functions(
+    mistakes: Mapping[str, Mistake],
+    solution: Any,
+    wrap: Callable[[Function], Function] = lambda function: function,
+) -> dict[str, Function]:
+    """The mistakes, where those that change the solution's text are functions, too."""
+    return {
+        what: wrap(altered(solution, *each)) if isinstance(each, tuple) else each
+        for what, each in mistakes.items()
+    }
+
+
+def altered(solution: Any, *pairs: str) -> Function:
+    """The solution with pieces of its text replaced: old, new, old, new, ..."""
+
+    @functools.cache
+    def made() -> Any:
+        text, found = _source(solution), {}
+        for old, new in zip(pairs[::2], pairs[1::2], strict=True):
+            if old not in text:
+                raise ValueError(f"{solution.__name__} does not contain {old!r}")
+            text = text.replace(old, new)
+        code = compile(text, inspect.getfile(solution), "exec")
+        exec(code, vars(sys.modules[solution.__module__]), found)
+        return found[solution.__name__]
+
+    return lambda *arguments: made()(*arguments)
 
 
 def check_signature(answer: Function, solution: Function, arguments: list) -> None:

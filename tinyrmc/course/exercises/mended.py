@@ -9,20 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .exercise import Exercise, Verdict, _alike, exercise
+from .exercise import Exercise, Mistake, Verdict, _alike, as_functions, exercise
 
 Function = Callable[..., Any]
 UNCHANGED = "it still does what it did: find the line"
 
 
-def mended(broken: Function, **words: Any) -> Callable[[Function], Mended]:
-    """As `exercise`, for a solution that mends `broken`."""
+def mended(broken: Mistake, **words: Any) -> Callable[[Function], Mended]:
+    """As `exercise`, for a solution that mends `broken`, a function or what stands
+    differently in the solution's text.
+    """
 
     def make(solution: Function) -> Mended:
         plain = exercise(**words)(solution)
         answer = Mended(plain.function, plain.make_cases, plain.hints, plain.mistakes)
         vars(answer).update(vars(plain))
-        answer.broken = broken
+        (answer.broken,) = as_functions({"": broken}, solution).values()
         return answer
 
     return make

@@ -20,6 +20,7 @@ from ..limits import at_most, line_of_error
 from .exercise import (
     Exercise,
     Verdict,
+    as_functions,
     check_signature,
     exercise,
     is_empty,
@@ -30,9 +31,12 @@ LARGE = 100  # beyond, sigmoid and softmax are flat, and gradients are rounding 
 
 
 def recorded(**words: Any) -> Callable[[Function], Recorded]:
-    """As `exercise`, for a solution f(xp, ...). Cases and mistakes are without xp."""
+    """As `exercise`, for a solution f(xp, ...). Cases, and mistakes that are
+    functions, are without xp.
+    """
 
     def make(function: Function) -> Recorded:
+        words["mistakes"] = as_functions(words["mistakes"], function, _without_xp)
         return Recorded(function, exercise(**words)(_without_xp(function)))
 
     return make

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy as np
 
@@ -28,17 +27,6 @@ def _slopes(a, b):
     return _loss(a + 1j * h, b).imag / h, _loss(a, b + 1j * h).imag / h
 
 
-def _back(a, b, *, square=2.0, slope=lambda c, d: 1 - d * d, a_once=0, b_once=0, f=1.0):
-    """The walk back through the five lines, with one step replaced."""
-    c = a * b
-    d = np.tanh(c)
-    by_f = square * (d * a + b) * f
-    by_c = by_f * a * slope(c, d)
-    by_a = (a_once != 1) * by_f * d + (a_once != 2) * by_c * b
-    by_b = (b_once != 1) * by_f + (b_once != 2) * by_c * a
-    return by_a, by_b
-
-
 @exercise(
     cases=lambda rng: [
         (0.5, 2.0),
@@ -54,14 +42,15 @@ def _back(a, b, *, square=2.0, slope=lambda c, d: 1 - d * d, a_once=0, b_once=0,
         "The slope of tanh at c is 1 - d * d, where d = tanh(c).",
     ],
     mistakes={
-        "a is used twice, and you count its use in e alone": partial(_back, a_once=2),
-        "a is used twice, and you count its use in c alone": partial(_back, a_once=1),
-        "b is used twice, and you count its use in f alone": partial(_back, b_once=2),
-        "b is used twice, and you count its use in c alone": partial(_back, b_once=1),
-        "your slope of tanh is 1 - c * c; it is 1 - d * d, of the result": partial(
-            _back, slope=lambda c, d: 1 - c * c
+        "a is used twice, and you count its use in e alone": (" + by_c * b", ""),
+        "a is used twice, and you count its use in c alone": ("by_e * d + ", ""),
+        "b is used twice, and you count its use in f alone": (" + by_c * a", ""),
+        "b is used twice, and you count its use in c alone": ("by_f + ", ""),
+        "your slope of tanh is 1 - c * c; it is 1 - d * d, of the result": (
+            "d * d)",
+            "c * c)",
         ),
-        "you leave out the slope of tanh": partial(_back, slope=lambda c, d: 1.0),
+        "you leave out the slope of tanh": ("by_d * (1 - d * d)", "by_d"),
     },
     exact=_slopes,
 )
@@ -191,52 +180,6 @@ class Value:
                 value.grad += derivative * output.grad
 
 
-def _walked(start=lambda value: value, order=reversed, pay=None):
-    """The class Value with another walk back."""
-
-    def backward(self):
-        start(self).grad = 1.0
-        for output, inputs in order(self.tape):
-            for value, derivative in inputs:
-                if pay:
-                    pay(value, derivative, output.grad)
-                else:
-                    value.grad += derivative * output.grad
-
-    return type("Value", (Value,), {"backward": backward})
-
-
-def _replace(value, derivative, arrived):
-    value.grad = derivative * arrived
-
-
-def _add_unmultiplied(value, derivative, arrived):
-    value.grad += derivative
-
-
-class _OwnFactors(Value):
-    def __mul__(self, other):
-        inputs = [(self, self.data), (other, other.data)]
-        return self.record(self.data * other.data, inputs)
-
-
-class _Added(Value):
-    def __sub__(self, other):
-        return self.record(self.data - other.data, [(self, 1.0), (other, 1.0)])
-
-
-class _WrongSlope(Value):
-    def tanh(self):
-        y = math.tanh(self.data)
-        return self.record(y, [(self, 1 - y)])
-
-
-class _SlopeOfTheArgument(Value):
-    def tanh(self):
-        x = self.data
-        return self.record(math.tanh(x), [(self, 1 - x * x)])
-
-
 Value = used(  # type: ignore[assignment, misc]
     _of_numbers,
     methods=("__add__", "__sub__", "__mul__", "tanh", "backward"),
@@ -249,23 +192,26 @@ Value = used(  # type: ignore[assignment, misc]
         "For each entry and each of its inputs: value.grad += derivative * output.grad",
     ],
     mistakes={
-        "a value's later contribution replaces the earlier one; add it": _walked(
-            pay=_replace
+        "a value's later contribution replaces the earlier one; add it": (
+            "grad +=",
+            "grad =",
         ),
         "you do not multiply by what has arrived at the output: you add up the local "
-        "derivatives alone": _walked(pay=_add_unmultiplied),
+        "derivatives alone": (" * output.grad", ""),
         "nothing arrives anywhere: the loss starts with grad 1, and each operation "
-        "leaves its entry on the tape": _walked(start=lambda value: Value(0.0, [])),
-        "you walk the tape from its beginning": _walked(order=list),
-        "the first value on the tape starts with 1; the loss does, the one that "
-        "backward is called on": _walked(start=lambda value: value.tape[0][0]),
+        "leaves its entry on the tape": ("self.grad = 1.0", "pass"),
+        "you walk the tape from its beginning": ("reversed(self.tape)", "self.tape"),
         "you begin at the last value on the tape; begin at the one that backward is "
-        "called on": _walked(start=lambda value: value.tape[-1][0]),
-        "in a product each factor is scaled by itself, not by the other": _OwnFactors,
-        "a difference passes on the same sign to both; the second gets -1": _Added,
-        "your slope of tanh is 1 - y; it is 1 - y * y": _WrongSlope,
-        "your slope of tanh is 1 - x * x; it is 1 - y * y, of the "
-        "result": _SlopeOfTheArgument,
+        "called on": ("self.grad = 1.0", "self.tape[-1][0].grad = 1.0"),
+        "a difference passes on the same sign to both; the second gets -1": (
+            "-1.0",
+            "1.0",
+        ),
+        "your slope of tanh is 1 - y; it is 1 - y * y": ("1 - y * y", "1 - y"),
+        "your slope of tanh is 1 - x * x; it is 1 - y * y, of the result": (
+            "1 - y * y",
+            "1 - self.data**2",
+        ),
     },
     lines=3000,
 )(Value)
@@ -298,35 +244,6 @@ def _lessons(rng):
     ]
 
 
-def _descent(
-    weights, network, xs, ys, rate, steps, *, count=1, sign=-1, again=False, last=False
-):
-    """The solution, with one piece replaced."""
-    losses, start = [], weights
-    for _ in range(steps):
-        tape = []
-        values = [Value(w, tape) for w in (start if again else weights)]
-        loss = Value(0.0, tape)
-        for x, y in zip(xs, ys, strict=True):
-            error = network(values, Value(x, tape)) - Value(y, tape)
-            loss = error * error if last else loss + error * error
-        loss.backward()
-        weights = [v.data + sign * rate * v.grad / count for v in values]
-        losses.append(loss.data)
-    return weights, losses
-
-
-def _mean_loss(weights, network, xs, ys, rate, steps):
-    args = weights, network, xs, ys, rate, steps
-    weights, losses = _descent(*args, count=len(xs))
-    return weights, [loss / len(xs) for loss in losses]
-
-
-def _losses_after(weights, network, xs, ys, rate, steps):
-    args = weights, network, xs, ys, rate
-    return _descent(*args, steps)[0], _descent(*args, steps + 1)[1][1:]
-
-
 @exercise(
     cases=_lessons,
     hints=[
@@ -338,10 +255,13 @@ def _losses_after(weights, network, xs, ys, rate, steps):
         "loss.data).",
     ],
     mistakes={
-        "you take the mean of the squares; here it is their sum": _mean_loss,
-        "each step begins with the first weights again": partial(_descent, again=True),
-        "your loss is that of the last point alone": partial(_descent, last=True),
-        "your losses are those after the steps, not before": _losses_after,
+        "each step begins with the first weights again": (
+            "losses = []",
+            "losses, start = [], weights",
+            "for w in weights",
+            "for w in start",
+        ),
+        "your loss is that of the last point alone": ("loss = loss +", "loss ="),
     },
 )
 def learn(weights, network, xs, ys, rate, steps):
@@ -367,34 +287,6 @@ def learn(weights, network, xs, ys, rate, steps):
 # --- Arrays: what is stretched, and products ------------------------------------------
 
 
-def _in_front(g, shape):
-    """The axes that broadcasting put before those of `shape`."""
-    return tuple(range(g.ndim - len(shape)))
-
-
-def _of_size_one(g, shape):
-    """The axes of g where `shape` has a 1."""
-    extra = g.ndim - len(shape)
-    return tuple(extra + axis for axis, size in enumerate(shape) if size == 1)
-
-
-def _stretched(g, shape):
-    """The axes of g that broadcasting stretched from 1."""
-    return tuple(axis for axis in _of_size_one(g, shape) if g.shape[axis] != 1)
-
-
-def _copied(g, shape):
-    """All axes along which g holds copies."""
-    return _in_front(g, shape) + _stretched(g, shape)
-
-
-def _aligned_from_the_left(g, shape):
-    for axis, (one, other) in enumerate(zip(g.shape, shape, strict=False)):
-        if one != other:
-            g = g.sum(axis=axis, keepdims=True)
-    return g.reshape(shape)
-
-
 @exercise(
     cases=lambda rng: [
         (rng.normal(size=(3, 4)), (4,)),
@@ -414,20 +306,23 @@ def _aligned_from_the_left(g, shape):
     ],
     mistakes={
         "you sum the axes in front only, not those that were stretched from 1": (
-            lambda g, shape: g.sum(axis=_in_front(g, shape))
+            "g.sum(axis=stretched, keepdims=True)",
+            "g",
         ),
         "you always sum over the first axis; `shape` says which were stretched": (
             lambda g, shape: g.sum(axis=0)
         ),
         "the axes that were stretched from 1 are gone (keepdims=True keeps them)": (
-            lambda g, shape: g.sum(axis=_copied(g, shape))
+            ", keepdims=True",
+            "",
         ),
         "you keep the axes in front as 1, where they should go (keepdims=True is "
         "for the others only)": (
-            lambda g, shape: g.sum(axis=_copied(g, shape), keepdims=True)
+            "in_front)",
+            "in_front, keepdims=True)",
+            "(axis for axis",
+            "(g.ndim - len(shape) + axis for axis",
         ),
-        "you compare the two shapes from the left; broadcasting aligns them from "
-        "the right": _aligned_from_the_left,
     },
     views=True,
 )
@@ -440,26 +335,6 @@ def unbroadcast(g, shape):
     g = g.sum(axis=in_front)
     stretched = tuple(axis for axis, size in enumerate(shape) if size == 1)
     return g.sum(axis=stretched, keepdims=True)
-
-
-def _turned(x):
-    """Each matrix of a stack transposed."""
-    return np.swapaxes(x, -1, -2)
-
-
-def _two_products(g, a, b):
-    """The gradients of stacks that nothing has stretched."""
-    return g @ _turned(b), _turned(a) @ g
-
-
-def _brought_home(bring):
-    """The two products, each brought to the shape of its argument in this way."""
-
-    def gradients(g, a, b):
-        pairs = zip(_two_products(g, a, b), (a, b), strict=True)
-        return tuple(bring(product, x.shape) for product, x in pairs)
-
-    return gradients
 
 
 @exercise(
@@ -481,14 +356,16 @@ def _brought_home(bring):
         "`unbroadcast(product, a.shape)` makes it.",
     ],
     mistakes={
-        "you do not add up over the axes along which an argument "
-        "was stretched": _two_products,
-        "you average over the copies of a matrix instead of adding "
-        "them up": _brought_home(
-            lambda g, shape: g.mean(axis=_copied(g, shape)).reshape(shape)
+        "you do not add up over the axes along which an argument was stretched": (
+            "unbroadcast(by_a, a.shape), unbroadcast(by_b, b.shape)",
+            "by_a, by_b",
         ),
-        "you sum the axes in front only, not those that were stretched "
-        "from 1": _brought_home(lambda g, shape: g.sum(axis=_in_front(g, shape))),
+        "you use .T, which turns all axes round, not only the last two": (
+            "np.swapaxes(b, -1, -2)",
+            "b.T",
+            "np.swapaxes(a, -1, -2)",
+            "a.T",
+        ),
     },
     leading="g a",
     anysize="g",
@@ -586,7 +463,13 @@ def _array_programs(rng):
 
 def _given(cls, program, arrays):
     """A program with this class, on the course's tape."""
-    tape = _TapeOf(cls)
+    tape = LittleTape()
+
+    def record(data, inputs, vjp):
+        tape.entries.append((cls(data, tape), inputs, vjp))
+        return tape.entries[-1][0]
+
+    tape.record = record
     nodes = [cls(each, tape) for each in arrays]
     loss = program(*nodes)
     return loss.data, tape.gradient(loss, nodes)
@@ -628,67 +511,6 @@ class Node:
         return self.tape.record(x.mean(), (self,), lambda g: (g * share,))
 
 
-class _ForgottenMinus(Node):
-    def __sub__(self, other):
-        y = self.data - other.data
-        return self.tape.record(y, (self, other), lambda g: (g, g))
-
-
-class _ScaledByItself(Node):
-    def __mul__(self, other):
-        a, b = self.data, other.data
-        return self.tape.record(a * b, (self, other), lambda g: (g * a, g * b))
-
-
-class _EntryByEntry(Node):
-    def __matmul__(self, other):
-        a, b = self.data, other.data
-        return self.tape.record(a @ b, (self, other), lambda g: (g @ b, a @ g))
-
-
-class _MeanAsSum(Node):
-    def mean(self):
-        x = self.data
-        ones = np.ones(x.shape)
-        return self.tape.record(x.mean(), (self,), lambda g: (g * ones,))
-
-
-class _MeanUnshared(Node):
-    def mean(self):
-        x = self.data
-        return self.tape.record(x.mean(), (self,), lambda g: (g,))
-
-
-class _PythonsMax(Node):
-    def relu(self):
-        x = self.data
-        return self.tape.record(max(x, 0), (self,), lambda g: (g * (x > 0),))
-
-
-class _ReluOfG(Node):
-    def relu(self):
-        x = self.data
-        y = np.maximum(x, 0)
-        return self.tape.record(y, (self,), lambda g: (np.maximum(g, 0),))
-
-
-class _ReluPassesAll(Node):
-    def relu(self):
-        return self.tape.record(np.maximum(self.data, 0), (self,), lambda g: (g,))
-
-
-class _SlopeWithoutG(Node):
-    def tanh(self):
-        y = np.tanh(self.data)
-        return self.tape.record(y, (self,), lambda g: (1 - y * y,))
-
-
-class _BareTanh(Node):
-    def tanh(self):
-        y = np.tanh(self.data)
-        return self.tape.record(y, (self,), lambda g: g * (1 - y * y))
-
-
 Node = used(  # type: ignore[assignment, misc]
     _given,
     methods=("__sub__", "__mul__", "__matmul__", "tanh", "relu", "mean"),
@@ -702,21 +524,20 @@ Node = used(  # type: ignore[assignment, misc]
         "array of x's shape.",
     ],
     mistakes={
-        "a difference passes on g to both; the second gets -g": _ForgottenMinus,
-        "in a product each factor's gradient is scaled by itself, not by the "
-        "other": _ScaledByItself,
-        "the gradients of @ lack their transposes (stacks_vjp knows "
-        "them)": _EntryByEntry,
-        "the mean passes on g as a sum would; each entry has a share of 1 / "
-        "x.size": _MeanAsSum,
-        "the mean passes on a single number; each entry gets its share, in an array "
-        "of x's shape": _MeanUnshared,
-        "Python's max compares whole arrays; np.maximum takes each entry": _PythonsMax,
-        "the ReLU looks at the sign of g, not at that of x": _ReluOfG,
-        "the ReLU passes on all of g, also where x is below 0": _ReluPassesAll,
-        "tanh does not multiply by g": _SlopeWithoutG,
-        "a vjp gives a bare array; it gives a tuple, one gradient for each "
-        "input": _BareTanh,
+        "a difference passes on g to both; the second gets -g": ("(g, -g)", "(g, g)"),
+        "in a product each factor's gradient is scaled by itself, not by the other": (
+            "(g * b, g * a)",
+            "(g * a, g * b)",
+        ),
+        "the mean passes on g as a sum would; each entry has a share of 1 / x.size": (
+            "1 / x.size",
+            "1.0",
+        ),
+        "the ReLU passes on all of g, also where x is below 0": ("g * (x > 0)", "g"),
+        "a vjp gives a bare array; it gives a tuple, one gradient for each input": (
+            "(g * (1 - y * y),)",
+            "g * (1 - y * y)",
+        ),
     },
 )(Node)
 
@@ -739,75 +560,6 @@ def _on_a_tape(cls, program, arrays):
     return loss.data, tape.gradient(loss, nodes)
 
 
-class _Tape:
-    """The solution, whose ways to go wrong inherit from it."""
-
-    node = staticmethod(lambda data, tape: Node(data, tape))
-
-    def __init__(self):
-        self.entries = []
-
-    def watch(self, data):
-        return self.node(np.asarray(data), self)
-
-    def record(self, data, inputs, vjp):
-        output = self.node(data, self)
-        self.entries.append((output, inputs, vjp))
-        return output
-
-    def walk(self):
-        return reversed(self.entries)
-
-    def bring(self, g, shape):
-        return unbroadcast(g, shape)
-
-    def pay(self, before, g):
-        return before + g
-
-    def gradient(self, loss, wanted):
-        gradients = {loss: np.ones(loss.data.shape)}
-        for output, inputs, vjp in self.walk():
-            if output in gradients:
-                for node, g in zip(inputs, vjp(gradients[output]), strict=True):
-                    g = self.bring(g, node.data.shape)
-                    gradients[node] = self.pay(gradients.get(node, 0), g)
-        return [gradients.get(node, np.zeros(node.data.shape)) for node in wanted]
-
-
-class _TapeOf(_Tape):
-    """The course's tape with nodes of a class."""
-
-    def __init__(self, cls):
-        super().__init__()
-        self.node = cls
-
-
-class _Stretched(_Tape):
-    def bring(self, g, shape):
-        return g
-
-
-class _Overwriting(_Tape):
-    def pay(self, before, g):
-        return g
-
-
-class _AtTheBeginning(_Tape):
-    def walk(self):
-        return self.entries
-
-
-class _BareZero(_Tape):
-    def gradient(self, loss, wanted):
-        found = super().gradient(loss, wanted)
-        return [g if np.any(g) else 0.0 for g in found]
-
-
-class _InOrderOfMaking(_Tape):
-    def gradient(self, loss, wanted):
-        return super().gradient(loss, wanted[::-1])
-
-
 @used(
     _on_a_tape,
     methods=("watch", "record", "gradient"),
@@ -823,14 +575,15 @@ class _InOrderOfMaking(_Tape):
     ],
     mistakes={
         "you leave out unbroadcast: what was stretched gets a gradient of the "
-        "stretched shape": _Stretched,
-        "a node's later contribution replaces the earlier one; add it": _Overwriting,
+        "stretched shape": ("unbroadcast(g, node.data.shape)", "g"),
+        "a node's later contribution replaces the earlier one; add it": (
+            "gradients.get(node, 0) + g",
+            "g",
+        ),
         "nothing arrives anywhere: the loss's own gradient is 1, and you walk from the "
-        "end of the entries": _AtTheBeginning,
+        "end of the entries": ("reversed(self.entries)", "self.entries"),
         "a node that the loss does not depend on gets a bare 0; it gets zeros of its "
-        "shape": _BareZero,
-        "the gradients stand in another order than the nodes that were "
-        "asked for": _InOrderOfMaking,
+        "shape": ("np.zeros(node.data.shape)", "0.0"),
     },
     lines=6000,
 )
@@ -904,14 +657,10 @@ def _shares(rng):
         ),
         "you leave out what a score takes from the other shares": lambda g, y: g * y,
         "you sum over the first axis; the shares of a row lie along the last, "
-        "axis=-1": (lambda g, y: g * y - y * (g * y).sum(axis=0, keepdims=True)),
+        "axis=-1": ("axis=-1", "axis=0"),
         "the sums lose their axis, so that broadcasting lays them along the "
-        "columns (keepdims=True keeps it)": (
-            lambda g, y: g * y - y * (g * y).sum(axis=-1)
-        ),
-        "you sum g alone, not g times the shares": (
-            lambda g, y: g * y - y * g.sum(axis=-1, keepdims=True)
-        ),
+        "columns (keepdims=True keeps it)": (", keepdims=True", ""),
+        "you sum g alone, not g times the shares": ("gy.sum", "g.sum"),
     },
     leading="g y",
     anysize="g",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..cases import Case
-from .exercise import Exercise, Verdict, _source, exercise, is_empty
+from .exercise import Exercise, Verdict, _source, as_functions, exercise, is_empty
 
 Function = Callable[..., Any]
 
@@ -24,6 +24,7 @@ def used(
     """
 
     def make(solution: Any) -> Used:
+        words["mistakes"] = as_functions(words["mistakes"], solution)
         inner = exercise(**words)(_use(run, solution))
         return Used(solution, inner, run, methods)
 
