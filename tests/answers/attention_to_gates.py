@@ -12,6 +12,12 @@ from tinyrmc.course.exercises import normalisation as n
 f32 = np.float32
 
 
+def changes(process, M, slot, row):
+    changed = M.copy()
+    changed[slot] = row
+    return process(changed) - process(M)
+
+
 def T(x):
     return np.swapaxes(x, -1, -2)
 
@@ -196,10 +202,10 @@ WRONG = {
         lambda x, gain, offset: gain * (x - x.mean(-1)[:, None]) / np.sqrt(x.var(-1)[:, None] + 1e-5) + offset,
     ],
     n.who_notices: [
-        lambda f, M, s, row: abs(n._changes(f, M, s, row)).mean(-1),
-        lambda f, M, s, row: abs(n._changes(f, M, s, row)),
-        lambda f, M, s, row: abs(n._changes(f, M, s, row)).max(-1) > 0,
-        lambda f, M, s, row: (n._changes(f, M, s, row) ** 2).sum(-1) ** 0.5,
+        lambda f, M, s, row: abs(changes(f, M, s, row)).mean(-1),
+        lambda f, M, s, row: abs(changes(f, M, s, row)),
+        lambda f, M, s, row: abs(changes(f, M, s, row)).max(-1) > 0,
+        lambda f, M, s, row: (changes(f, M, s, row) ** 2).sum(-1) ** 0.5,
     ],
     n.norm: [
         lambda x, w, b: taped_norm(x, w, b, lambda g, y: (g * y.sum(-1, keepdims=True), g)),
@@ -353,7 +359,7 @@ RIGHT = {
         past,
         lambda f, i, b: past(f, i, b, sig=lambda x: 1 / (1 + np.exp(-x))),
     ],
-    g.lstm: [lambda xs, m, h, w, b: g._lstm(xs, m, h, w, b)],
+    g.lstm: [g.lstm.function],
     g.forget_bias_for: [
         lambda share, steps: -math.log(share ** (-1 / steps) - 1),
         lambda share, steps: np.log(share ** (1 / steps)) - np.log1p(-(share ** (1 / steps))),

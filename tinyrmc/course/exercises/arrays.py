@@ -133,12 +133,6 @@ def _questions(rng):
     ]
 
 
-def _ranked(points, m, n, *, axis=-1, start=0, end=1):
-    rows = np.arange(len(points))
-    away = ((points - points[rows, m][:, None]) ** 2).sum(axis=-1)
-    return away.argsort(axis=axis)[:, ::end][rows, (n + start) % away.shape[1]]
-
-
 @exercise(
     cases=_questions,
     hints=[
@@ -150,31 +144,22 @@ def _ranked(points, m, n, *, axis=-1, start=0, end=1):
         "entry n.",
     ],
     mistakes={
-        "you count from the farthest; 0 is m itself": lambda points, m, n: _ranked(
-            points, m, n, end=-1
-        ),
+        "you count from the farthest; 0 is m itself": ("(away**2)", "(-(away**2))"),
         "you sort the points by their distance from the origin, not from m": (
-            lambda points, m, n: (
-                (points**2).sum(axis=-1).argsort(axis=-1)[np.arange(len(points)), n]
-            )
+            " - points[rows, m][:, None]",
+            "",
         ),
         "argsort runs over the examples, not over the points of each": (
-            lambda points, m, n: _ranked(points, m, n, axis=0)
+            "argsort(axis=-1)",
+            "argsort(axis=0)",
         ),
         "you answer all questions for each example: the index of the rows is missing": (
-            lambda points, m, n: (
-                (_differences(points)[np.arange(len(points)), m] ** 2)
-                .sum(axis=-1)
-                .argsort(axis=-1)[:, n]
-            )
+            "nearest_first[rows, n]",
+            "nearest_first[:, n]",
         ),
         "you give the distances' ranks, not the points in their order": (
-            lambda points, m, n: (
-                (_differences(points)[np.arange(len(points)), m] ** 2)
-                .sum(axis=-1)
-                .argsort(axis=-1)
-                .argsort(axis=-1)[np.arange(len(points)), n]
-            )
+            "argsort(axis=-1)",
+            "argsort(axis=-1).argsort(axis=-1)",
         ),
     },
 )
@@ -203,16 +188,6 @@ def _wide_slots(rng):
     ]
 
 
-def _deal_out(x, H):
-    B, N, _ = x.shape
-    return x.reshape(B, H, N, -1)
-
-
-def _take_every_hth(x, H):
-    B, N, _ = x.shape
-    return x.reshape(B, N, -1, H).transpose(0, 3, 1, 2)
-
-
 @exercise(
     cases=_wide_slots,
     hints=[
@@ -222,8 +197,11 @@ def _take_every_hth(x, H):
     ],
     mistakes={
         "you reshape to (B, H, N, V) at once, which deals pieces of slots out to "
-        "the wrong heads": _deal_out,
-        "each head gets every H-th unit, not a block of neighbours": _take_every_hth,
+        "the wrong heads": ("(B, N, H, -1).swapaxes(1, 2)", "(B, H, N, -1)"),
+        "each head gets every H-th unit, not a block of neighbours": (
+            "(B, N, H, -1).swapaxes(1, 2)",
+            "(B, N, -1, H).transpose(0, 3, 1, 2)",
+        ),
     },
     views=True,
 )

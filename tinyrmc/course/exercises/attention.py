@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy as np
 
@@ -16,26 +15,6 @@ from .used import used
 def softmax_that_overflows(x):
     e = np.exp(x)
     return e / e.sum(axis=-1, keepdims=True)
-
-
-def _over_all(x):
-    e = np.exp(x - x.max())
-    return e / e.sum()
-
-
-def _over_columns(x):
-    e = np.exp(x - x.max(axis=0, keepdims=True))
-    return e / e.sum(axis=0, keepdims=True)
-
-
-def _one_maximum(x):
-    e = np.exp(x - x.max())
-    return e / e.sum(axis=-1, keepdims=True)
-
-
-def _sums_without_an_axis(x):
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1)
 
 
 @exercise(
@@ -57,12 +36,17 @@ def _sums_without_an_axis(x):
     mistakes={
         "you do not subtract the largest entry before the exponential: it "
         "overflows": softmax_that_overflows,
-        "you make the whole array sum to 1, not each row": _over_all,
-        "you sum over the first axis, not over the last": _over_columns,
-        "you subtract one maximum from all rows: a row far below it becomes 0 "
-        "/ 0": _one_maximum,
+        "you make the whole array sum to 1, not each row": (
+            "axis=-1, keepdims=True",
+            "",
+        ),
+        "you sum over the first axis, not over the last": ("axis=-1", "axis=0"),
+        "you subtract one maximum from all rows: a row far below it becomes 0 / 0": (
+            "x.max(axis=-1, keepdims=True)",
+            "x.max()",
+        ),
         "the sums lose their axis, so that they do not divide rows: keepdims=True "
-        "keeps it": _sums_without_an_axis,
+        "keeps it": ("e.sum(axis=-1, keepdims=True)", "e.sum(axis=-1)"),
     },
     leading="x",
     anysize="x",
@@ -96,11 +80,6 @@ def _over_queries(Q, K, V):
     return np.swapaxes(softmax(columns), -1, -2) @ V
 
 
-def _divided_by(root):
-    """Equation 1 with root(Q, K, V) for the root of d_k."""
-    return lambda Q, K, V: softmax(_scores(Q, K) / root(Q, K, V)) @ V
-
-
 @exercise(
     cases=lambda rng: [
         normal(rng, (3, 4), (5, 4), (5, 2)),
@@ -117,18 +96,19 @@ def _divided_by(root):
         "softmax(Q @ np.swapaxes(K, -1, -2) / math.sqrt(d_k)) @ V",
     ],
     mistakes={
-        "you do not divide the scores by the square root of d_k": _divided_by(
-            lambda Q, K, V: 1.0
+        "you do not divide the scores by the square root of d_k": (
+            " / math.sqrt(d_k)",
+            "",
         ),
         "you divide by the root of len(K): that is the number of keys, or of "
-        "examples; d_k is the last axis": _divided_by(lambda Q, K, V: len(K) ** 0.5),
+        "examples; d_k is the last axis": ("Q.shape[-1]", "len(K)"),
         "your softmax runs over the queries, not over the keys": _over_queries,
-        "you leave out the softmax": lambda Q, K, V: _scaled(Q, K) @ V,
-        "you do not subtract the largest score of each row before the exponential: "
-        "it overflows": (lambda Q, K, V: softmax_that_overflows(_scaled(Q, K)) @ V),
-        "you average the keys, not the values": (
-            lambda Q, K, V: attention_weights(Q, K) @ K
+        "you leave out the softmax": ("softmax(Q", "(Q"),
+        "K.T turns the axis of the examples around as well; swap only the last two": (
+            "np.swapaxes(K, -1, -2)",
+            "K.T",
         ),
+        "you average the keys, not the values": ("@ V", "@ K"),
     },
     leading="Q K V",
     anysize="Q",
@@ -178,12 +158,12 @@ def _wanted(rng):
     ],
     mistakes={
         "you leave out the root: attention will divide by it": (
-            lambda shares, K: np.log(shares) @ np.linalg.pinv(K).T
+            "math.sqrt(K.shape[1]) * ",
+            "",
         ),
+        "you do not undo the exponential of the softmax": ("np.log(shares)", "shares"),
         "you multiply by the keys, which undoes a product with them only where they "
-        "stand at right angles and have length 1": (
-            lambda shares, K: math.sqrt(K.shape[1]) * np.log(shares) @ K
-        ),
+        "stand at right angles and have length 1": ("np.linalg.pinv(K).T", "K"),
     },
 )
 def queries_for(shares, K):
@@ -202,24 +182,6 @@ def _attended(Q, K, V):
     """Equation 1 for complex numbers, too: the complex step goes through it."""
     scores = Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
     return np.exp(log_shares(scores)) @ V
-
-
-def _attention_gradients(g, Q, K, V, *, root=None, softmax_vjp=None):
-    """The solution and, by its arguments, ways to get it wrong."""
-    root = math.sqrt(Q.shape[-1]) if root is None else root
-    A = attention_weights(Q, K)
-    by_A = g @ np.swapaxes(V, -1, -2)
-    softmax_vjp = softmax_vjp or _through_softmax
-    by_scores = softmax_vjp(by_A, A) / root
-    return (
-        by_scores @ K,
-        np.swapaxes(by_scores, -1, -2) @ Q,
-        np.swapaxes(A, -1, -2) @ g,
-    )
-
-
-def _through_softmax(g, A):
-    return A * (g - (g * A).sum(axis=-1, keepdims=True))
 
 
 def _attention_cases(rng):
@@ -249,19 +211,18 @@ def _attention_cases(rng):
     ],
     mistakes={
         "you forget the root: the scores were divided by it, so their gradient is, "
-        "too": partial(_attention_gradients, root=1.0),
-        "you leave out the softmax on the way back": partial(
-            _attention_gradients, softmax_vjp=lambda g, A: g
+        "too": (" / math.sqrt(Q.shape[-1])", ""),
+        "you leave out the softmax on the way back": (
+            "A * (by_A - (by_A * A).sum(axis=-1, keepdims=True))",
+            "by_A",
         ),
         "you multiply by the shares, and leave out what a score takes from the "
-        "other shares": partial(_attention_gradients, softmax_vjp=lambda g, A: g * A),
+        "other shares": (" - (by_A * A).sum(axis=-1, keepdims=True)", ""),
         "your sum in the softmax's vjp runs over the queries; it runs along each row "
-        "of shares, axis=-1": partial(
-            _attention_gradients,
-            softmax_vjp=lambda g, A: A * (g - (g * A).sum(axis=-2, keepdims=True)),
-        ),
+        "of shares, axis=-1": ("axis=-1", "axis=-2"),
         "the gradients of Q and K have changed places": (
-            lambda *case: tuple(_attention_gradients(*case)[k] for k in (1, 0, 2))
+            "by_scores @ K, np.swapaxes(by_scores, -1, -2) @ Q",
+            "np.swapaxes(by_scores, -1, -2) @ Q, by_scores @ K",
         ),
     },
     leading="g Q K V",
@@ -289,16 +250,6 @@ def _on_a_tape(answer, Q, K, V):
     return taped(answer, Q, K, V)
 
 
-def _recorded(vjp):
-    """`attend` with vjp(g, q, k, v)."""
-
-    def answer(Q, K, V):
-        of = Q.data, K.data, V.data
-        return Q.tape.record(attention(*of), (Q, K, V), lambda g: vjp(g, *of))
-
-    return answer
-
-
 @used(
     _on_a_tape,
     cases=lambda rng: [
@@ -312,12 +263,11 @@ def _recorded(vjp):
         "of three gradients, and attention_vjp does just that.",
     ],
     mistakes={
-        "the gradients stand in another order than the Nodes": _recorded(
-            lambda *case: attention_vjp(*case)[::-1]
+        "the gradients stand in another order than the Nodes": (
+            "q, k, v)\n    )",
+            "q, k, v)[::-1])",
         ),
-        "your vjp does not pass g on": _recorded(
-            lambda g, *of: attention_vjp(np.ones_like(g), *of)
-        ),
+        "your vjp does not pass g on": ("vjp(g,", "vjp(np.ones_like(g),"),
     },
 )
 def attend(Q, K, V):
@@ -329,15 +279,6 @@ def attend(Q, K, V):
 
 
 # --- Equation 2 ----------------------------------------------------------------------
-
-
-def _below_each_other(heads):
-    return np.concatenate(heads, axis=-2)
-
-
-def _reshaped(heads):
-    stacked = np.stack(heads, axis=-3)  # (..., H, N, d_v)
-    return stacked.reshape(*stacked.shape[:-3], stacked.shape[-2], -1)
 
 
 def _row(x):
@@ -353,26 +294,6 @@ def encode(M, x, W_q, W_k, W_v):
     """Equation 2 with one head: W_q, W_k (F, d_k), W_v (F, d_v) -> (..., N, d_v)."""
     Z = append_rows(M, x)
     return attention(M @ W_q, Z @ W_k, Z @ W_v)
-
-
-def _stacked_below(M, x, W_q, W_k, W_v):
-    Z = np.vstack([M, x])
-    return attention(M @ W_q, Z @ W_k, Z @ W_v)
-
-
-def _each(encode):
-    """A list of what every head gives, by this `encode`."""
-    return lambda M, x, W_q, W_k, W_v: [
-        encode(M, x, *head) for head in zip(W_q, W_k, W_v, strict=True)
-    ]
-
-
-def _joined(join, encode=encode):
-    return lambda *case: join(_each(encode)(*case))
-
-
-def _side_by_side(heads):
-    return np.concatenate(heads, axis=-1)
 
 
 def _memories(*sizes):
@@ -402,17 +323,24 @@ def _memories(*sizes):
         "attention(M @ W_q[h], Z @ W_k[h], Z @ W_v[h])",
     ],
     mistakes={
-        "you leave out the input: that is equation 1": _joined(
-            _side_by_side,
-            lambda M, x, W_q, W_k, W_v: attention(M @ W_q, M @ W_k, M @ W_v),
+        "you leave out the input: that is equation 1": (
+            "np.concatenate([M, np.expand_dims(x, -2)], axis=-2)",
+            "M",
         ),
         "you think of a single memory: with examples, x needs an axis for its row "
-        "after theirs": _joined(_side_by_side, _stacked_below),
-        "you put the heads' results below each other, not side by side": _joined(
-            _below_each_other
+        "after theirs": (
+            "np.concatenate([M, np.expand_dims(x, -2)], axis=-2)",
+            "np.vstack([M, x])",
+        ),
+        "you put the heads' results below each other, not side by side": (
+            "heads, axis=-1",
+            "heads, axis=-2",
         ),
         "you reshape the axis of the heads away where it stands, before the slots: "
-        "move it after them first": _joined(_reshaped),
+        "move it after them first": (
+            "np.concatenate(heads, axis=-1)",
+            "np.stack(heads, axis=-3).reshape(*M.shape[:-1], -1)",
+        ),
         "you multiply by the matrices of all heads at once, though M has no axis "
         "for the heads: take one head after the other": (lambda *case: encode(*case)),
     },
@@ -435,16 +363,8 @@ def encode_with_heads(M, x, W_q, W_k, W_v):
 # --- Debugging ------------------------------------------------------------------------
 
 
-def _at_once(M, W_q, W_k, W_v, *, home=lambda heads: heads):
-    """The chapter's first function, as it is unless `home` mends it."""
-    Q, K, V = (np.einsum("nf,hfd->hnd", M, W) for W in (W_q, W_k, W_v))
-    scores = np.einsum("hnd,hrd->hnr", Q, K) / math.sqrt(Q.shape[-1])
-    heads = np.einsum("hnr,hrd->hnd", softmax(scores), V)
-    return home(heads).reshape(len(M), -1)
-
-
 @mended(
-    _at_once,
+    ("->nhd", "->hnd"),
     cases=lambda rng: [
         normal(rng, (3, 4), (2, 4, 3), (2, 4, 3), (2, 4, 2)),
         normal(rng, (4, 4), (4, 4, 4), (4, 4, 4), (4, 4, 4)),
@@ -459,12 +379,8 @@ def _at_once(M, W_q, W_k, W_v, *, home=lambda heads: heads):
     ],
     mistakes={
         "now the units of a slot lie head beside head; each head's units should stay "
-        "together": partial(
-            _at_once, home=lambda heads: np.transpose(heads, (1, 2, 0))
-        ),
-        "the slots lie along the last axis": partial(
-            _at_once, home=lambda heads: np.transpose(heads, (2, 0, 1))
-        ),
+        "together": ("->nhd", "->ndh"),
+        "the slots lie along the last axis": ("->nhd", "->dhn"),
     },
     tolerance=1e-11,
 )
@@ -478,18 +394,8 @@ def all_heads(M, W_q, W_k, W_v):
     return heads.reshape(len(M), -1)
 
 
-def _masked(scores, *, k=0, late=False, queries_first=True):
-    """The chapter's second function: as it is with k=1."""
-    T = scores.shape[-1]
-    seen = np.tri(T, k=k) > 0
-    seen = seen if queries_first else seen.T
-    if late:
-        return softmax(scores) * seen
-    return softmax(np.where(seen, scores, -np.inf))
-
-
 @mended(
-    partial(_masked, k=1),
+    ("np.tri(T)", "np.tri(T, k=1)"),
     cases=lambda rng: [
         normal(rng, (4, 4)),
         normal(rng, (2, 3, 3)),
@@ -502,11 +408,17 @@ def _masked(scores, *, k=0, late=False, queries_first=True):
         "Moment t is to foresee what comes at t + 1. It may see 0 to t.",
     ],
     mistakes={
-        "a moment does not even see itself; the first then sees nobody": partial(
-            _masked, k=-1
+        "a moment does not even see itself; the first then sees nobody": (
+            "np.tri(T)",
+            "np.tri(T, k=-1)",
         ),
-        "everybody sees the future alone: the mask is transposed": partial(
-            _masked, queries_first=False
+        "everybody sees the future alone: the mask is transposed": (
+            "np.tri(T)",
+            "np.tri(T).T",
+        ),
+        "the future has the score 0, as good as any other; -inf is not at all": (
+            "-np.inf",
+            "0",
         ),
     },
 )

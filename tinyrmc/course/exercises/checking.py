@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy as np
 
@@ -33,41 +32,6 @@ def lifted(x):
     return 1e6 + np.exp(x).sum()
 
 
-def _entry_by_entry(difference, moved=np.eye):
-    """A gradient made of `difference(f, x, step, ...)`, a step of 1 in one entry, or in
-    those that `moved` says.
-    """
-
-    def gradient(f, x, *h):
-        steps = moved(x.size).reshape(x.size, *x.shape)
-        slopes = [difference(f, x, step, *h) for step in steps]
-        return np.array(slopes).reshape(x.shape)
-
-    return gradient
-
-
-def _row_by_row(difference):
-    """The same, but a step of 1 in all that x[i] names, which may be a whole row."""
-
-    def gradient(f, x, *h):
-        found = np.zeros(x.shape)
-        for i in range(len(x)):
-            step = np.zeros(x.shape)
-            step[i] = 1
-            found[i] = difference(f, x, step, *h)
-        return found
-
-    return gradient
-
-
-def _imaginary(f, x, step):
-    return f(x + 1e-30j * step).imag / 1e-30
-
-
-def _difference(f, x, step, h=1e-5):
-    return (f(x + h * step) - f(x - h * step)) / (2 * h)
-
-
 @exercise(
     cases=lambda rng: [
         (waves, rng.normal(size=4), 1e-5),
@@ -85,14 +49,22 @@ def _difference(f, x, step, h=1e-5):
         "(f(x + step) - f(x - step)) / (2 * h): how far apart are the two points?",
     ],
     mistakes={
-        "your second point is x itself: this is the "
-        "forward difference": _entry_by_entry(
-            lambda f, x, step, h: (f(x + h * step) - f(x)) / h
+        "your second point is x itself: this is the forward difference": (
+            "f(x - step)) / (2 * h)",
+            "f(x)) / h",
         ),
         "entries that have had their turn stay moved: begin each time with new "
-        "zeros, or a new copy of x": _entry_by_entry(_difference, moved=np.tri),
+        "zeros, or a new copy of x": (
+            "for place",
+            "step = np.zeros(x.shape)\n    for place",
+            "        step = np.zeros(x.shape)\n        step[",
+            "        step[",
+        ),
         "you go along the first axis only, so that a whole row moves at once; "
-        "np.ndindex(x.shape) goes through all entries": _row_by_row(_difference),
+        "np.ndindex(x.shape) goes through all entries": (
+            "np.ndindex(x.shape)",
+            "range(len(x))",
+        ),
     },
     tolerance=1e-8,
 )
@@ -125,17 +97,26 @@ def central_difference(f, x, h):
         "f(x + 1j * step).imag / h",
     ],
     mistakes={
-        "you take the real part: that is the value of f, not "
-        "its slope": _entry_by_entry(
-            lambda f, x, step: f(x + 1e-30j * step).real / 1e-30
+        "you take the real part: that is the value of f, not its slope": (
+            ".imag",
+            ".real",
+        ),
+        "your h is 1: the series needs an h so small that h * h is lost": (
+            "h = 1e-30\n",
+            "h = 1.0\n",
         ),
         "entries that have had their turn stay moved: begin each time with new "
-        "zeros, or a new copy of x": _entry_by_entry(_imaginary, moved=np.tri),
-        "your h is 1: the series needs an h so small that h * h is lost": (
-            _entry_by_entry(lambda f, x, step: f(x + 1j * step).imag)
+        "zeros, or a new copy of x": (
+            "for place",
+            "step = np.zeros(x.shape)\n    for place",
+            "        step = np.zeros(x.shape)\n        step[",
+            "        step[",
         ),
         "you go along the first axis only, so that a whole row moves at once; "
-        "np.ndindex(x.shape) goes through all entries": _row_by_row(_imaginary),
+        "np.ndindex(x.shape) goes through all entries": (
+            "np.ndindex(x.shape)",
+            "range(len(x))",
+        ),
     },
     tolerance=1e-12,
 )
@@ -157,11 +138,6 @@ def _complex(rng, *shape):
     return rng.normal(size=shape) + 1j * rng.normal(size=shape)
 
 
-def _divided_by_one_less(x):
-    d = x - x.mean(axis=-1, keepdims=True)
-    return (d * d).sum(axis=-1) / (x.shape[-1] - 1)
-
-
 @exercise(
     cases=lambda rng: [
         normal(rng, (3, 5)),
@@ -179,11 +155,11 @@ def _divided_by_one_less(x):
     mistakes={
         "you square absolute values, as np.var does, so a complex step finds no "
         "slope": (lambda x: np.var(x, axis=-1)),
-        "you divide the sum by n - 1": _divided_by_one_less,
-        "you do not subtract the mean first": lambda x: (x * x).mean(axis=-1),
-        "you do not keep the rows apart: this is the variance of all entries": (
-            lambda x: np.square(x - x.mean()).mean()
+        "you divide the sum by n - 1": (
+            "(d * d).mean(axis=-1)",
+            "(d * d).sum(axis=-1) / (x.shape[-1] - 1)",
         ),
+        "you do not subtract the mean first": (" - x.mean(axis=-1, keepdims=True)", ""),
     },
     leading="x",
     anysize="x",
@@ -304,22 +280,6 @@ def zero_rule(g, x):
     return np.zeros(x.shape)
 
 
-def _judge(
-    forward, vjp, x, *, g=None, v=None, tolerance=1e-10, floor=0.0, ceiling=np.inf
-):
-    """The solution and, by its arguments, ways to get it wrong.
-
-    `floor` and `ceiling` bound the size by which the difference is measured.
-    """
-    rng = np.random.default_rng(1)
-    v = rng.normal(size=x.shape) if v is None else v
-    g = rng.normal(size=forward(x).shape) if g is None else g
-    exact = (g * forward(x + 1e-30j * v).imag).sum() / 1e-30
-    terms = vjp(g, x) * v
-    size = np.clip(max(abs(terms).sum(), abs(exact)), floor, ceiling)
-    return abs(terms.sum() - exact) <= tolerance * size
-
-
 @exercise(
     cases=lambda rng: [
         (np.tanh, tanh_rule, rng.normal(size=(3, 4))),
@@ -361,17 +321,22 @@ def _judge(
     ],
     mistakes={
         "you take np.isclose as it is: with rtol=1e-5 a rule that is off by a "
-        "millionth passes, with atol=1e-8 any rule with tiny slopes": partial(
-            _judge, tolerance=1e-5, floor=1e-3
+        "millionth passes, with atol=1e-8 any rule with tiny slopes": (
+            "abs(terms.sum() - exact) <= 1e-10 * max(abs(terms).sum(), abs(exact))",
+            "np.isclose(terms.sum(), exact)",
         ),
         "np.isclose adds atol=1e-8 to the tolerance that you give it, and any rule "
-        "with tiny slopes passes: pass atol=0": partial(_judge, floor=100.0),
+        "with tiny slopes passes: pass atol=0": (
+            "abs(terms.sum() - exact) <= 1e-10 * max(abs(terms).sum(), abs(exact))",
+            "np.isclose(terms.sum(), exact, rtol=1e-10)",
+        ),
         "your g or v is 1 everywhere: shares always sum to 1, and all scores may move "
         "alike, so for a softmax you compare nothing but rounding": (
-            lambda forward, vjp, x: _judge(forward, vjp, x, g=np.ones(forward(x).shape))
+            "g = rng.normal(size=",
+            "g = np.ones(",
         ),
         "you do not measure the difference by the size of the numbers: a right "
-        "rule with large slopes fails": partial(_judge, floor=1.0, ceiling=1.0),
+        "rule with large slopes fails": (" * max(abs(terms).sum(), abs(exact))", ""),
     },
 )
 def rule_is_right(forward, vjp, x):
@@ -390,18 +355,6 @@ def rule_is_right(forward, vjp, x):
 # --- Debugging ------------------------------------------------------------------------
 
 
-def _two_layers(weights, x, target, *, slope=lambda h: 1 - np.tanh(h) ** 2):
-    """The chapter's first function, as it is unless `slope` mends it."""
-    W1, b1, W2, b2 = weights
-    h = np.tanh(x @ W1 + b1)
-    error = h @ W2 + b2 - target
-    g = 2 * error / error.size
-    by_W2 = h.T @ g
-    by_b2 = g.sum(axis=0)
-    g = g @ W2.T * slope(h)
-    return [x.T @ g, g.sum(axis=0), by_W2, by_b2]
-
-
 def _layers(rng):
     def case(B, D, F, C):
         weights = [*normal(rng, (D, F), F, (F, C), C)]
@@ -411,7 +364,7 @@ def _layers(rng):
 
 
 @mended(
-    _two_layers,
+    ("1 - h * h", "1 - np.tanh(h) ** 2"),
     cases=_layers,
     hints=[
         "Which of the four gradients are right? The wrong line stands between those "
@@ -419,13 +372,12 @@ def _layers(rng):
         "What is h: what goes into the tanh, or what comes out of it?",
     ],
     mistakes={
-        "the tanh has no slope any more": partial(_two_layers, slope=lambda h: 1.0),
-        "your slope is that of a sigmoid; here h is a tanh": partial(
-            _two_layers, slope=lambda h: h * (1 - h)
+        "the tanh has no slope any more": (" * (1 - h * h)", ""),
+        "your slope is that of a sigmoid; here h is a tanh": (
+            "(1 - h * h)",
+            "h * (1 - h)",
         ),
-        "your slope is 1 - h; it is 1 - h * h": partial(
-            _two_layers, slope=lambda h: 1 - h
-        ),
+        "your slope is 1 - h; it is 1 - h * h": ("1 - h * h", "1 - h"),
     },
 )
 def two_layers_back(weights, x, target):
@@ -445,23 +397,8 @@ def two_layers_back(weights, x, target):
     return [by_W1, by_b1, by_W2, by_b2]
 
 
-def _unrolled(w, u, xs, *, late=1, add=1, further=1):
-    """The chapter's second function, as it is unless `late` is 0."""
-    hs = [0.0]
-    for x in xs:
-        hs.append(math.tanh(w * hs[-1] + u * x))
-    by_w = by_u = 0.0
-    g = hs[-1]
-    for t in reversed(range(len(xs))):
-        g = g * (1 - hs[t + 1] ** 2)
-        by_w = add * by_w + g * hs[t + late]
-        by_u = by_u + g * xs[t]
-        g = g * w * further
-    return by_w, by_u
-
-
 @mended(
-    _unrolled,
+    ("g * hs[t]\n", "g * hs[t + 1]\n"),
     cases=lambda rng: [
         (0.7, -1.2, [0.5]),
         (1.3, 0.4, [*map(float, rng.normal(size=3))]),
@@ -474,10 +411,13 @@ def _unrolled(w, u, xs, *, late=1, add=1, further=1):
         "Which of the two did w multiply?",
     ],
     mistakes={
-        "you keep what one step says about w; all steps use it, so they add "
-        "up": partial(_unrolled, late=0, add=0),
-        "nothing goes further back than one step any more": partial(
-            _unrolled, late=0, further=0
+        "you keep what one step says about w; all steps use it, so they add up": (
+            "by_w + g * hs[t]",
+            "g * hs[t]",
+        ),
+        "nothing goes further back than one step any more": (
+            "g = g * w\n",
+            "g = 0.0\n",
         ),
     },
 )

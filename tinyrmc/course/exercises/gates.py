@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy as np
 
@@ -75,10 +74,8 @@ def _memory_cases(rng):
     ],
     mistakes={
         "the input's part has no axis for the slots: where B = N, slot n gets the "
-        "input of example n": (lambda x, h, W, U, b: x @ W + h @ U + b),
-        "you leave out the bias": (
-            lambda x, h, W, U, b: gate_of_every_slot(x, h, W, U, 0)
-        ),
+        "input of example n": ("[:, None]", ""),
+        "you leave out the bias": ("h @ U + b", "h @ U"),
     },
     anysize="x h",
 )
@@ -88,18 +85,6 @@ def gate_of_every_slot(x, h, W, U, b):
     x (B, D), h (B, N, F), W (D, G), U (F, G), b (G,) -> (B, N, G).
     """
     return (x @ W)[:, None] + h @ U + b
-
-
-def _affine_gradients(g, x, h, W, U, b, *, over_slots=np.sum):
-    """The solution and, by its arguments, ways to get it wrong."""
-    g_x = over_slots(g, axis=1)
-    return (
-        g_x @ W.T,
-        g @ U.T,
-        x.T @ g_x,
-        np.tensordot(h, g, axes=((0, 1), (0, 1))),
-        g.sum(axis=(0, 1)),
-    )
 
 
 def _affine_cases(rng):
@@ -116,16 +101,6 @@ def _affine_cases(rng):
     ]
 
 
-def _other(change):
-    """The right gradients, after `change` to the dict of them."""
-
-    def gradients(*case):
-        right = dict(zip("xhWUb", _affine_gradients(*case), strict=True))
-        return tuple((right | change(*case)).values())
-
-    return gradients
-
-
 @exercise(
     cases=_affine_cases,
     hints=[
@@ -137,12 +112,11 @@ def _other(change):
         "their first two axes made one, h.reshape(-1, F).T @ g.reshape(-1, G).",
     ],
     mistakes={
-        "you average over the slots, where all that they pay in adds up": partial(
-            _affine_gradients, over_slots=np.mean
+        "you average over the slots, where all that they pay in adds up": (
+            "g.sum(axis=1)",
+            "g.mean(axis=1)",
         ),
-        "the gradient of the bias still has its examples": _other(
-            lambda g, *_: {"b": g.sum(axis=1)}
-        ),
+        "the gradient of the bias still has its examples": ("g_x.sum(axis=0)", "g_x"),
     },
     anysize="g",
     exact=by_complex_step(
@@ -172,16 +146,6 @@ def keep_and_take(f, i, m, candidate, forget_bias):
     return keep * m + sigmoid_of_complex(i) * candidate
 
 
-def _by_gates(
-    g, f, i, m, candidate, forget_bias, *, slope=lambda gate, x: gate * (1 - gate)
-):
-    """The solution and, by its arguments, ways to get it wrong."""
-    keep, take = sigmoid(f + forget_bias), sigmoid(i)
-    by_f = g * m * slope(keep, f + forget_bias)
-    by_i = g * candidate * slope(take, i)
-    return by_f, by_i, g * keep, g * take
-
-
 def _updated(rng):
     def case(*shape, scale=1.0, forget_bias=1.0):
         g, m, candidate = normal(rng, shape, shape, shape)
@@ -208,14 +172,21 @@ def _updated(rng):
         "g * keep; i and the candidate likewise, with take = sigmoid(i).",
     ],
     mistakes={
-        "you leave out the slope of the sigmoid": partial(
-            _by_gates, slope=lambda gate, x: 1.0
+        "you leave out the slope of the sigmoid": (
+            " * keep * (1 - keep)",
+            "",
+            " * take * (1 - take)",
+            "",
         ),
-        "you multiply by the gate, but not by 1 minus the gate": partial(
-            _by_gates, slope=lambda gate, x: gate
+        "you multiply by the gate, but not by 1 minus the gate": (
+            " * (1 - keep)",
+            "",
+            " * (1 - take)",
+            "",
         ),
         "the gradients of m and of the candidate have changed places": (
-            lambda *case: tuple(_by_gates(*case)[k] for k in (0, 1, 3, 2))
+            "g * keep, g * take",
+            "g * take, g * keep",
         ),
     },
     leading="g f i m candidate",
@@ -248,23 +219,9 @@ def _history(rng):
     ]
 
 
-def _gates(f, i, forget_bias):
-    return sigmoid(f + forget_bias), sigmoid(i)
-
-
-def _own_gate_too(*case):
-    keep, write = _gates(*case)
-    fading = [keep[t:].prod(axis=0) for t in range(len(keep))]
-    return np.stack([keep.prod(axis=0), *(write * np.stack(fading))])
-
-
-def _written_for_ever(*case):
-    keep, write = _gates(*case)
-    return np.stack([keep.prod(axis=0), *write])
-
-
 def _by_division(*case):
-    keep, write = _gates(*case)
+    f, i, forget_bias = case
+    keep, write = sigmoid(f + forget_bias), sigmoid(i)
     products = np.cumprod(keep, axis=0)
     return np.stack([products[-1], *(write * products[-1] / products)])
 
@@ -280,9 +237,14 @@ def _by_division(*case):
         "then multiply left by sigmoid(f[t] + forget_bias).",
     ],
     mistakes={
-        "what a step writes also meets the forget gate of that step": _own_gate_too,
-        "what you write does not fade: you leave out the forget gates of later "
-        "steps": _written_for_ever,
+        "what a step writes also meets the forget gate of that step": (
+            "left * sigmoid(i[t])",
+            "left * sigmoid(i[t]) * sigmoid(f[t] + forget_bias)",
+        ),
+        "what you write does not fade: you leave out the forget gates of later steps": (
+            "left * sigmoid(i[t])",
+            "sigmoid(i[t])",
+        ),
         "you divide products of gates by each other: with a gate that is shut that "
         "is 0 / 0": _by_division,
     },
@@ -387,26 +349,6 @@ def _sequences(rng):
     ]
 
 
-def _lstm(
-    xs,
-    m,
-    h,
-    p,
-    forget_bias,
-    *,
-    bend=lambda j: j.tanh(),
-    show=lambda o, m, old: squash(o) * m.tanh(),
-    order="fioj",
-    bias=True,
-):
-    """The solution and, by its arguments, ways to get it wrong."""
-    for x in xs:
-        f, i, o, j = (x @ p[f"W_{k}"] + h @ p[f"U_{k}"] + p[f"b_{k}"] for k in order)
-        old, m = m, update(f, i, m, bend(j), forget_bias if bias else 0.0)
-        h = show(o, m, old)
-    return h
-
-
 @used(
     _on_a_tape,
     cases=_sequences,
@@ -417,12 +359,22 @@ def _lstm(
         "the new h.",
     ],
     mistakes={
-        "you leave out the tanh of j": partial(_lstm, bend=lambda j: j),
-        "you show the memory before the update": partial(
-            _lstm, show=lambda o, m, old: squash(o) * old.tanh()
+        "you leave out the tanh of j": ("j.tanh()", "j"),
+        "you show the memory before the update": (
+            "m = update(f, i, m, j.tanh(), forget_bias)",
+            "",
+            "m.tanh()",
+            "m.tanh()\n        m = update(f, i, m, j.tanh(), forget_bias)",
         ),
-        "you show the memory without its tanh": partial(
-            _lstm, show=lambda o, m, old: squash(o) * m
+        "you show the memory without its tanh": (
+            "squash(o) * m.tanh()",
+            "squash(o) * m",
+        ),
+        "the new memory does not reach the next step": (
+            "m = update(",
+            "new = update(",
+            "m.tanh()",
+            "new.tanh()",
         ),
     },
 )

@@ -287,16 +287,6 @@ def order_means_nothing(A, Q, K, V):
 # --- An experiment of their own -------------------------------------------------------
 
 
-LENGTHS = 2.0 ** np.arange(-3, 4)
-
-
-def _sharper(A, seed, *, claim="rises", lengths=LENGTHS):
-    rng = np.random.default_rng(seed)
-    Q, K = rng.normal(size=(200, 1, 8)), rng.normal(size=(200, 5, 8))
-    largest = [A(s * Q, K, np.eye(5)).max(axis=-1).mean() for s in lengths]
-    return lengths, np.array(largest), claim
-
-
 @used(
     report("A"),
     cases=lambda rng: [(right_attention, seed) for seed in range(3)],
@@ -309,9 +299,10 @@ def _sharper(A, seed, *, claim="rises", lengths=LENGTHS):
     ],
     mistakes={
         "your settings are too few to say anything": (
-            lambda A, seed: _sharper(A, seed, lengths=np.array([1.0, 2.0]))
+            "np.arange(-3, 4)",
+            "np.arange(0, 2)",
         ),
-        "you conclude that it falls": lambda A, seed: _sharper(A, seed, claim="falls"),
+        "you conclude that it falls": ('"rises"', '"falls"'),
     },
 )
 def my_experiment(A, seed):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from functools import partial
 
 import numpy as np
 
@@ -49,54 +48,6 @@ def one_hot(logits, targets):
     return np.eye(logits.shape[1])[targets]
 
 
-# What people write in the place of p - y: (what is said, the gradient of p and y)
-INSTEAD_OF_P_MINUS_Y = {
-    "your gradient is y - p: it shows downhill, a gradient shows uphill": (
-        lambda p, y: y - p
-    ),
-    "you do not take the 1 of the right answer off: the gradient is p - y": (
-        lambda p, y: p
-    ),
-    "you divide by the number of rows: that is the gradient of the mean loss": (
-        lambda p, y: (p - y) / len(p)
-    ),
-    "your gradient is -1 / p, which is the one with respect to the probability, "
-    "not to the logits": (lambda p, y: -y / p),
-    "only the right answer's logit gets a gradient; the others must go down": (
-        lambda p, y: (p - y) * y
-    ),
-    "you take 1 off in every row for the targets of all rows: write "
-    "p[np.arange(R), targets] -= 1": (lambda p, y: p - y.max(axis=0)),
-}
-
-
-def _of(make):
-    """The gradient make(p, y) of the losses, passed on as it should be."""
-
-    def answer(g, logits, targets):
-        return g[:, None] * make(softmax(logits), one_hot(logits, targets))
-
-    return answer
-
-
-def _overflowing(g, logits, targets):
-    e = np.exp(logits)
-    p = e / e.sum(axis=1, keepdims=True)
-    return g[:, None] * (p - one_hot(logits, targets))
-
-
-def _overwritten(g, logits, targets):
-    p = softmax(logits)
-    p[np.arange(len(targets)), targets] = -1
-    return g[:, None] * p
-
-
-def _whole_rows(g, logits, targets):
-    p = softmax(logits)
-    p[targets] -= 1
-    return g[:, None] * p
-
-
 @exercise(
     cases=_answers,
     hints=[
@@ -107,19 +58,33 @@ def _whole_rows(g, logits, targets):
         "g has one number for each row, so it must meet the rows: g[:, None].",
     ],
     mistakes={
-        **{says: _of(make) for says, make in INSTEAD_OF_P_MINUS_Y.items()},
+        "you do not take the 1 of the right answer off: the gradient is p - y": (
+            "-= 1",
+            "-= 0",
+        ),
+        "only the right answer's logit gets a gradient; the others must go down": (
+            "* gradient",
+            "* gradient * one_hot(logits, targets)",
+        ),
+        "you take 1 off in every row for the targets of all rows: write "
+        "p[np.arange(R), targets] -= 1": (
+            "[np.arange(len(targets)), targets]",
+            "[:, targets]",
+        ),
         "you subtract the targets as they are, numbers such as 3; write them one-hot": (
-            lambda g, logits, targets: g[:, None] * (softmax(logits) - targets[:, None])
+            "gradient[np.arange(len(targets)), targets] -= 1",
+            "gradient -= targets[:, None]",
         ),
         "you take 1 off whole rows; each row has one place: write "
-        "p[np.arange(R), targets] -= 1": _whole_rows,
+        "p[np.arange(R), targets] -= 1": (
+            "[np.arange(len(targets)), targets]",
+            "[targets]",
+        ),
         "you write -1 in the right answer's place; take 1 off what stands there, with "
-        "-= 1": _overwritten,
-        "exp overflows: take each row's largest logit off the row first": _overflowing,
+        "-= 1": ("-= 1", "= -1"),
         "your softmax runs down the columns, not along each row": (
-            lambda g, logits, targets: (
-                g[:, None] * (softmax(logits.T).T - one_hot(logits, targets))
-            )
+            "softmax(logits)",
+            "softmax(logits.T).T",
         ),
     },
     anysize="logits",
@@ -167,14 +132,6 @@ def _on_a_tape(answer, weights, x):
     return result.data, tape.gradient((result * result).mean(), nodes)
 
 
-def _layered(weights, x, *, bend=lambda x: x.relu(), last=False, biases=True):
-    for k in range(0, len(weights), 2):
-        x = x @ weights[k]
-        x = x + weights[k + 1] if biases else x
-        x = bend(x) if last or k + 2 < len(weights) else x
-    return x
-
-
 @used(
     _on_a_tape,
     cases=_networks,
@@ -184,13 +141,12 @@ def _layered(weights, x, *, bend=lambda x: x.relu(), last=False, biases=True):
         "len(weights) - 2.",
     ],
     mistakes={
-        "there is no ReLU: all layers together are one matrix": partial(
-            _layered, bend=lambda x: x
+        "there is no ReLU: all layers together are one matrix": (
+            "x = x.relu()",
+            "pass",
         ),
-        "the biases are missing": partial(_layered, biases=False),
-        "you bend with tanh; here with relu": partial(
-            _layered, bend=lambda x: x.tanh()
-        ),
+        "the biases are missing": (" + weights[k + 1]", ""),
+        "you bend with tanh; here with relu": ("x.relu()", "x.tanh()"),
     },
 )
 def logits(weights, x):
@@ -257,40 +213,6 @@ def _lessons(rng):
     ]
 
 
-def _trained(
-    weights, slopes, rule, batch_of, steps, *, at=lambda step: step, number=lambda k: k
-):
-    """The solution, with one piece replaced."""
-    losses = []
-    for step in range(steps):
-        loss, gradients = slopes(weights, *batch_of(at(step)))
-        pairs = enumerate(zip(weights, gradients, strict=True))
-        weights = [rule(number(k), w, g) for k, (w, g) in pairs]
-        losses.append(loss)
-    return losses, list(weights)
-
-
-def _from_the_start(weights, slopes, rule, batch_of, steps):
-    now, losses = list(weights), []
-    for step in range(steps):
-        loss, gradients = slopes(weights, *batch_of(step))
-        pairs = enumerate(zip(weights, gradients, strict=True))
-        now = [rule(k, w, g) for k, (w, g) in pairs]
-        losses.append(loss)
-    return losses, now
-
-
-def _old_gradients(weights, slopes, rule, batch_of, steps):
-    losses, gradients = [], None
-    for step in range(steps):
-        loss, now = slopes(weights, *batch_of(step))
-        gradients = gradients or now
-        pairs = enumerate(zip(weights, gradients, strict=True))
-        weights = [rule(k, w, g) for k, (w, g) in pairs]
-        losses.append(loss)
-    return losses, list(weights)
-
-
 @exercise(
     cases=_lessons,
     hints=[
@@ -301,15 +223,21 @@ def _old_gradients(weights, slopes, rule, batch_of, steps):
         "weights = [rule(k, w, g) for k, (w, g) in enumerate(zip(weights, gradients))]",
     ],
     mistakes={
-        "every step sees the first batch": partial(_trained, at=lambda step: 0),
-        "you count the steps from 1; the first batch is batch_of(0)": partial(
-            _trained, at=lambda step: step + 1
+        "every step sees the first batch": ("batch_of(step)", "batch_of(0)"),
+        "you count the steps from 1; the first batch is batch_of(0)": (
+            "batch_of(step)",
+            "batch_of(step + 1)",
         ),
-        "each step begins with the first weights again": _from_the_start,
-        "you take the gradients once; each step needs those of its own batch and "
-        "weights": _old_gradients,
-        "all arrays share one number, so that a rule with a memory mixes them "
-        "up": partial(_trained, number=lambda k: 0),
+        "each step begins with the first weights again": (
+            "losses = []",
+            "losses, start = [], weights",
+            "slopes(weights, *",
+            "slopes(weights := start, *",
+        ),
+        "all arrays share one number, so that a rule with a memory mixes them up": (
+            "rule(k, w, g) for",
+            "rule(0, w, g) for",
+        ),
     },
 )
 def train(weights, slopes, rule, batch_of, steps):
@@ -346,16 +274,6 @@ def _descents(rng):
     ]
 
 
-def _running_mean(w, g, v, rate, momentum):
-    v = momentum * v + (1 - momentum) * g
-    return w - rate * v, v
-
-
-def _rate_inside(w, g, v, rate, momentum):
-    v = momentum * v + rate * g
-    return w - v, v
-
-
 @exercise(
     cases=_descents,
     hints=[
@@ -366,18 +284,19 @@ def _rate_inside(w, g, v, rate, momentum):
     ],
     mistakes={
         "you step by the gradient alone; the velocity is for stepping": (
-            lambda w, g, v, rate, momentum: (w - rate * g, momentum * v + g)
+            "rate * v, v",
+            "rate * g, v",
         ),
         "you step by the velocity before its update": (
-            lambda w, g, v, rate, momentum: (w - rate * v, momentum * v + g)
-        ),
-        "you return the old velocity, so that it never builds up": (
-            lambda w, g, v, rate, momentum: (sgd(w, g, v, rate, momentum)[0], v)
+            "v = momentum * v + g",
+            "",
+            "rate * v, v",
+            "rate * v, momentum * v + g",
         ),
         "your velocity is a running mean, with 1 - momentum before g; here g comes "
-        "in whole": _running_mean,
+        "in whole": ("+ g", "+ (1 - momentum) * g"),
         "the rate is inside your velocity; some libraries do that, here it "
-        "multiplies the step": _rate_inside,
+        "multiplies the step": ("+ g", "+ rate * g", "rate * v, v", "v, v"),
     },
 )
 def sgd(w, g, v, rate, momentum):
@@ -414,37 +333,6 @@ def _moments(rng):
     ]
 
 
-def _adam(
-    *,
-    mean=lambda b, m, g: b * m + (1 - b) * g,
-    square=lambda b, v, g: b * v + (1 - b) * g * g,
-    debiased=lambda m, b, t: m / (1 - b**t),
-    debiased_square=lambda v, b, t: v / (1 - b**t),
-    direction=lambda m, v: m / (np.sqrt(v) + SMALL),
-):
-    """The solution, with one piece replaced."""
-
-    def answer(w, g, m, v, t, rate, beta1, beta2):
-        m, v = mean(beta1, m, g), square(beta2, v, g)
-        to = direction(debiased(m, beta1, t), debiased_square(v, beta2, t))
-        return w - rate * to, m, v
-
-    return answer
-
-
-def _as_it_is(m, b, t):
-    return m
-
-
-def _debiased_kept(w, g, m, v, t, rate, beta1, beta2):
-    w, m, v = adam_step(w, g, m, v, t, rate, beta1, beta2)
-    return w, m / (1 - beta1**t), v / (1 - beta2**t)
-
-
-def _old_moments(w, g, m, v, t, rate, beta1, beta2):
-    return adam_step(w, g, m, v, t, rate, beta1, beta2)[0], m, v
-
-
 @exercise(
     cases=_moments,
     hints=[
@@ -455,21 +343,33 @@ def _old_moments(w, g, m, v, t, rate, beta1, beta2):
         "w - rate * m_hat / (np.sqrt(v_hat) + 1e-8)",
     ],
     mistakes={
-        "you leave out both corrections, 1 - beta**t": _adam(
-            debiased=_as_it_is, debiased_square=_as_it_is
+        "you leave out both corrections, 1 - beta**t": (
+            " / (1 - beta1**t)",
+            "",
+            " / (1 - beta2**t)",
+            "",
         ),
-        "you forget the root of v": _adam(direction=lambda m, v: m / (v + SMALL)),
-        "your 1e-8 is inside the root; here it is added to the root": _adam(
-            direction=lambda m, v: m / np.sqrt(v + SMALL)
+        "you forget the root of v": ("np.sqrt(v_hat)", "v_hat"),
+        "your 1e-8 is inside the root; here it is added to the root": (
+            "np.sqrt(v_hat) + 1e-8",
+            "np.sqrt(v_hat + 1e-8)",
         ),
-        "you leave out the 1e-8: a weight that has had no gradient yet becomes "
-        "0 / 0": _adam(direction=lambda m, v: m / np.sqrt(v)),
-        "v is a mean of the gradient; it should be one of its square": _adam(
-            square=lambda b, v, g: b * v + (1 - b) * g
+        "you leave out the 1e-8: a weight that has had no gradient yet becomes 0 / 0": (
+            " + 1e-8",
+            "",
+        ),
+        "v is a mean of the gradient; it should be one of its square": (
+            "* g * g",
+            "* g",
         ),
         "you return the corrected m and v; they would be corrected again at the "
-        "next step": _debiased_kept,
-        "you return the old m and v, so that they never build up": _old_moments,
+        "next step": ("1e-8), m, v", "1e-8), m_hat, v_hat"),
+        "you return the old m and v, so that they never build up": (
+            "m = beta1",
+            "old = m, v\n    m = beta1",
+            "1e-8), m, v",
+            "1e-8), *old",
+        ),
     },
 )
 def adam_step(w, g, m, v, t, rate, beta1, beta2):
@@ -516,15 +416,6 @@ def _gradients(rng):
     ]
 
 
-def _length(gradients):
-    return math.sqrt(sum(float(np.sum(g * g)) for g in gradients))
-
-
-def _by_the_squares(gradients, limit):
-    squares = _length(gradients) ** 2
-    return [g * (limit / squares) if squares > limit else g for g in gradients]
-
-
 @exercise(
     cases=_gradients,
     hints=[
@@ -537,24 +428,18 @@ def _by_the_squares(gradients, limit):
     mistakes={
         "you clip each array by itself: that bends the gradient, it points elsewhere "
         "afterwards": (
-            lambda gradients, limit: ([clip([g], limit)[0] for g in gradients])
+            lambda gradients, limit: [clip([g], limit)[0] for g in gradients]
         ),
-        "you clip each entry: that bends the gradient, it points "
-        "elsewhere afterwards": (
-            lambda gradients, limit: ([np.clip(g, -limit, limit) for g in gradients])
+        "you clip each entry: that bends the gradient, it points elsewhere "
+        "afterwards": (
+            lambda gradients, limit: [np.clip(g, -limit, limit) for g in gradients]
         ),
         "you bring short gradients to the limit, too, and divide by a length that "
-        "may be 0; only longer ones shrink": (
-            lambda gradients, limit: [g * limit / _length(gradients) for g in gradients]
+        "may be 0; only longer ones shrink": ("max(length, limit)", "length"),
+        "you forget the root: the length is the root of the sum of squares": (
+            "math.sqrt(sum",
+            "(sum",
         ),
-        "you divide by the length where it is 0; limit / max(length, limit) never "
-        "does": (
-            lambda gradients, limit: [
-                g * min(1, limit / _length(gradients)) for g in gradients
-            ]
-        ),
-        "you forget the root: the length is the root of the sum "
-        "of squares": _by_the_squares,
     },
     views=True,
 )
@@ -571,33 +456,8 @@ def clip(gradients, limit):
 # --- Debugging ------------------------------------------------------------------------
 
 
-def _epochs(
-    inputs,
-    targets,
-    weights,
-    slopes,
-    rate,
-    epochs,
-    seed,
-    *,
-    reorder=lambda targets, order, rng: targets[rng.permutation(len(targets))],
-):
-    """The chapter's first function, as it is unless `reorder` mends it."""
-    rng, losses = np.random.default_rng(seed), []
-    for _ in range(epochs):
-        order = rng.permutation(len(inputs))
-        inputs, targets = inputs[order], reorder(targets, order, rng)
-        for start in range(0, len(inputs), 4):
-            batch = inputs[start : start + 4], targets[start : start + 4]
-            loss, gradients = slopes(weights, *batch)
-            pairs = zip(weights, gradients, strict=True)
-            weights = [w - rate * g for w, g in pairs]
-            losses.append(loss)
-    return losses, list(weights)
-
-
 @mended(
-    _epochs,
+    ("targets[order]", "targets[rng.permutation(len(targets))]"),
     cases=lambda rng: [
         (*normal(rng, 12, 12, (2, 1)), line_slopes, 0.1, 1, 3),
         (*normal(rng, 8, 8, (2, 1)), line_slopes, 0.05, 3, 4),
@@ -609,11 +469,10 @@ def _epochs(
         "Inputs and targets must be shuffled in the same order.",
     ],
     mistakes={
-        "you no longer shuffle the targets at all": partial(
-            _epochs, reorder=lambda targets, order, rng: targets
-        ),
-        "you put the targets in the inverse order": partial(
-            _epochs, reorder=lambda targets, order, rng: targets[np.argsort(order)]
+        "you no longer shuffle the targets at all": ("targets[order]", "targets"),
+        "you put the targets in the inverse order": (
+            "targets[order]",
+            "targets[np.argsort(order)]",
         ),
     },
 )
@@ -644,25 +503,8 @@ def bowl(weights):
     return loss, [k * w for k, w in zip(steep, weights, strict=True)]
 
 
-def _searched(start, slopes, rates, steps, *, anew=lambda start: start, extra=0):
-    """The chapter's second function, as it is unless `anew` mends it."""
-    found = []
-    for rate in rates:
-        weights = anew(start)
-        for _ in range(steps + extra):
-            _, gradients = slopes(weights)
-            for w, g in zip(weights, gradients, strict=True):
-                w -= rate * g
-        found.append(slopes(weights)[0])
-    return found
-
-
-def _copies(start):
-    return [w.copy() for w in start]
-
-
 @mended(
-    _searched,
+    ("[w.copy() for w in start]", "start"),
     cases=lambda rng: [
         ([*normal(rng, 3, (2, 2))], bowl, [0.1, 0.01], 2),
         ([*normal(rng, 4)], bowl, [0.1, 0.1, 0.1], 3),
@@ -673,9 +515,10 @@ def _copies(start):
         "w -= ... writes into the array itself. Whose array is it?",
     ],
     mistakes={
-        "there is one step too many": partial(_searched, anew=_copies, extra=1),
+        "there is one step too many": ("range(steps)", "range(steps + 1)"),
         "nothing is learnt any more: w = w - ... only gives a new array the name w": (
-            lambda start, slopes, rates, steps: [slopes(start)[0] for _ in rates]
+            "w -= rate * g",
+            "w = w - rate * g",
         ),
     },
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from ... import equations, fused, nn
@@ -11,7 +9,6 @@ from ...autograd import primitives
 from ...autograd.engine import Parameter, Tape
 from .exercise import normal
 from .experiments import report
-from .gates import sigmoid
 from .learning import clip
 from .mended import mended
 from .recorded import recorded
@@ -37,11 +34,6 @@ def _updates(rng):
     ]
 
 
-def _input_gate_of_what_is_left(f, i, m, candidate, forget_bias):
-    keep = sigmoid(f + forget_bias)
-    return keep * m + (1 - keep) * candidate
-
-
 @recorded(
     cases=_updates,
     hints=[
@@ -54,15 +46,18 @@ def _input_gate_of_what_is_left(f, i, m, candidate, forget_bias):
     ],
     mistakes={
         "you use f and i as they are, without sigmoid and forget bias": (
-            lambda f, i, m, candidate, b: f * m + i * candidate
+            "equations.sigmoid(xp, f + forget_bias)",
+            "f",
+            "equations.sigmoid(xp, i)",
+            "i",
         ),
-        "you give the forget bias to both gates": (
-            lambda f, i, m, candidate, forget_bias: update_memory(
-                np, f, i + forget_bias, m, candidate, forget_bias
-            )
+        "you give the forget bias to both gates": ("xp, i)", "xp, i + forget_bias)"),
+        "the forget bias stands outside the sigmoid; add it to f": (
+            "f + forget_bias)",
+            "f) + forget_bias",
         ),
         "your input gate is what the forget gate leaves, 1 - sigma(f + b), and not "
-        "a gate of its own": _input_gate_of_what_is_left,
+        "a gate of its own": ("equations.sigmoid(xp, i)", "(1 - keep)"),
     },
     anysize="f i",
 )
@@ -74,14 +69,6 @@ def update_memory(xp, f, i, m, candidate, forget_bias):
     """
     keep = equations.sigmoid(xp, f + forget_bias)
     return keep * m + equations.sigmoid(xp, i) * candidate
-
-
-def output(xp, o, m):
-    """Equation 8: sigma(o) * tanh(m).
-
-    o (B, N, G) with G = F or 1, m (B, N, F) -> (B, N, F).
-    """
-    return equations.sigmoid(xp, o) * xp.tanh(m)
 
 
 def _step_parameters(rng, F, H, G, forget_bias):
@@ -116,47 +103,6 @@ def steps(rng):
     ]
 
 
-def _attended(M, x, p):
-    return equations.multi_head_attention(np, M, x, p["W_q"], p["W_k"], p["W_v"])
-
-
-def _candidate(M, x, p):
-    attended = _attended(M, x, p)
-    return equations.g_psi(np, attended, p["mlp"], p["gain"], p["offset"])
-
-
-def _gates(x, h, p):
-    return [
-        equations.gate(np, x, h, p[f"W_{gate}"], p[f"U_{gate}"], p[f"b_{gate}"])
-        for gate in "fio"
-    ]
-
-
-def finish(
-    candidate, x, m, h, p, *, show=lambda o, before, after: output(np, o, after)
-):
-    """Equations 4 to 7 for this candidate; `show` makes h of the memory."""
-    f, i, o = _gates(x, h, p)
-    after = update_memory(np, f, i, m, candidate, p["forget_bias"])
-    return after, show(o, m, after)
-
-
-def _showing(show):
-    """The step with another equation 8."""
-    return lambda x, m, h, p: finish(_candidate(m, x, p), x, m, h, p, show=show)
-
-
-def _candidate_of(candidate):
-    """The step that writes another candidate(x, m, h, p)."""
-    return lambda x, m, h, p: finish(candidate(x, m, h, p), x, m, h, p)
-
-
-def _opened_twice(x, m, h, p):
-    f, i, o = (sigmoid(each) for each in _gates(x, h, p))
-    after = update_memory(np, f, i, m, _candidate(m, x, p), p["forget_bias"])
-    return after, output(np, o, after)
-
-
 @recorded(
     cases=steps,
     hints=[
@@ -168,26 +114,25 @@ def _opened_twice(x, m, h, p):
         "`update_memory`; h is my.sigmoid(xp, o) * xp.tanh(m), of the new m.",
     ],
     mistakes={
-        "your gates see m, not h": lambda x, m, h, p: step(np, x, m, m, p),
-        "you leave out the forget bias": (
-            lambda x, m, h, p: step(np, x, m, h, p | {"forget_bias": 0.0})
-        ),
+        "your gates see m, not h": ("xp, x, h,", "xp, x, m,"),
+        "you leave out the forget bias": ('p["forget_bias"]', "0.0"),
         "your gates see tanh(m), not h: the released code does that": (
-            lambda x, m, h, p: finish(_candidate(m, x, p), x, m, np.tanh(m), p)
+            "xp, x, h,",
+            "xp, x, xp.tanh(m),",
         ),
-        "you make h from the memory before the update": _showing(
-            lambda o, before, after: output(np, o, before)
+        "you make h from the memory before the update": (
+            "m = equations.update",
+            "new = equations.update",
+            "return m,",
+            "return new,",
         ),
-        "you make h without the tanh of equation 8": _showing(
-            lambda o, before, after: sigmoid(o) * after
+        "you make h without the tanh of equation 8": (
+            "equations.output(xp, o, m)",
+            "equations.sigmoid(xp, o) * m",
         ),
         "you apply tanh to the candidate: the released code does that, equation 7 "
-        "does not": _candidate_of(lambda x, m, h, p: np.tanh(_candidate(m, x, p))),
-        "you take the sigmoid twice: `update_memory` takes "
-        "pre-activations": _opened_twice,
-        "the slots of h attend, not those of m": _candidate_of(
-            lambda x, m, h, p: _candidate(h, x, p)
-        ),
+        "does not": ("i, m, candidate", "i, m, xp.tanh(candidate)"),
+        "the slots of h attend, not those of m": ("xp, m, x,", "xp, h, x,"),
     },
     anysize="x h",
 )
@@ -218,22 +163,6 @@ def _tried(answer, inputs, targets):
     return answer(network, parameters, inputs, targets)
 
 
-def _slopes(
-    network,
-    parameters,
-    inputs,
-    targets,
-    *,
-    of=primitives.mean,
-    shorten=lambda gradients: clip(gradients, 1.0),
-):
-    """The solution and, by its arguments, ways to get it wrong."""
-    with Tape() as tape:
-        loss = of(fused.softmax_cross_entropy(network(inputs), targets))
-    gradients = tape.gradient(loss, parameters, strict=False)
-    return float(loss.data), shorten(gradients)
-
-
 @used(
     _tried,
     cases=lambda rng: [
@@ -248,9 +177,17 @@ def _slopes(
         "loss as a number is float(loss.data).",
     ],
     mistakes={
-        "you do not clip": partial(_slopes, shorten=lambda gradients: gradients),
-        "you clip each array by itself": partial(
-            _slopes, shorten=lambda gradients: [clip([g], 1.0)[0] for g in gradients]
+        "you do not clip": ("clip(gradients, 1.0)", "gradients"),
+        "you clip each array by itself": (
+            "clip(gradients, 1.0)",
+            "[clip([g], 1.0)[0] for g in gradients]",
+        ),
+        "the network runs before the tape records, so nothing leads back to its "
+        "weights": (
+            "with Tape()",
+            "logits = network(inputs)\n    with Tape()",
+            "network(inputs), targets)",
+            "logits, targets)",
         ),
     },
 )
@@ -289,16 +226,8 @@ class SmallStep:
         return little_step(x, m, h, self.w)
 
 
-def _read(step, xs, m, h, *, keep=True, shown=True, hide=False):
-    """The chapter's first function, as it is with keep=False."""
-    for x in xs:
-        new_m, new_h = step(x, m, np.zeros_like(h) if hide else h)
-        m, h = (new_m if keep else m), (new_h if shown else h)
-    return h
-
-
 @mended(
-    partial(_read, keep=False),
+    ("m, h = step", "_, h = step"),
     cases=lambda rng: [
         (
             SmallStep(rng.normal(size=(3, F))),
@@ -312,8 +241,11 @@ def _read(step, xs, m, h, *, keep=True, shown=True, hide=False):
         "The state is a pair, (m, h). Both go on.",
     ],
     mistakes={
-        "now the memory goes on, and h does not": partial(_read, hide=True),
-        "h stays what it was at first": partial(_read, shown=False),
+        "now the memory goes on, and h does not": (
+            "= step(x, m, h)",
+            "= step(x, m, 0 * h)",
+        ),
+        "h stays what it was at first": ("m, h = step", "m, _ = step"),
     },
 )
 def read(step, xs, m, h):
@@ -326,13 +258,8 @@ def read(step, xs, m, h):
     return h
 
 
-def _begin(first, B, *, rows=lambda first, B: np.broadcast_to(first[0], first.shape)):
-    """The chapter's second function, as it is unless `rows` mends it."""
-    return np.zeros((B, *first.shape)) + rows(first, B)
-
-
 @mended(
-    _begin,
+    ("+ first", "+ first[0]"),
     cases=lambda rng: [
         (rng.normal(size=(3, 4)), 2),
         (rng.normal(size=(4, 4)), 4),
@@ -343,11 +270,10 @@ def _begin(first, B, *, rows=lambda first, B: np.broadcast_to(first[0], first.sh
         "Zeros of the shape (B, N, F) plus an array (N, F): it broadcasts over B.",
     ],
     mistakes={
-        "now a slot's units are all alike": partial(
-            _begin, rows=lambda first, B: first[:, :1]
-        ),
-        "all examples together have one memory, spread over them": partial(
-            _begin, rows=lambda first, B: np.resize(first, (B, 1, first.shape[1]))
+        "now a slot's units are all alike": ("+ first", "+ first[:, :1]"),
+        "all examples together have one memory, spread over them": (
+            "+ first",
+            "+ np.resize(first, (B, 1, first.shape[1]))",
         ),
     },
 )
@@ -371,20 +297,6 @@ def fresh_step(x, m, h, forget_bias=1.0):
     return step(np, x, m, h, WEIGHTS | {"forget_bias": forget_bias})
 
 
-BIASES = (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
-
-
-def _alike(step, seed, *, claim="rises", biases=BIASES):
-    rng = np.random.default_rng(seed)
-    x, (m, h) = rng.normal(size=(60, 16)), rng.normal(size=(2, 60, 4, 16))
-    found = []
-    for bias in biases:
-        after, _ = step(x, m, h, forget_bias=bias)
-        size = np.linalg.norm(after) * np.linalg.norm(m)
-        found.append((after * m).sum() / size)
-    return biases, found, claim
-
-
 @used(
     report("step"),
     cases=lambda rng: [(fresh_step, seed) for seed in range(3)],
@@ -398,8 +310,11 @@ def _alike(step, seed, *, claim="rises", biases=BIASES):
         "make the numbers steady: x (60, 16), m (60, N, 16).",
     ],
     mistakes={
-        "your settings are too few to say anything": partial(_alike, biases=(0.0, 1.0)),
-        "you conclude that it falls": partial(_alike, claim="falls"),
+        "your settings are too few to say anything": (
+            "(-3.0, -2.0, -1.0, 0.0, 1.0,",
+            "(1.0,",
+        ),
+        "you conclude that it falls": ('"rises"', '"falls"'),
     },
 )
 def my_experiment(step, seed):

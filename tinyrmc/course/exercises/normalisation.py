@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-from functools import partial
 
 import numpy as np
 
@@ -23,12 +21,6 @@ def normed(x, gain, offset, *, axis=-1, ddof=0, inside=EPSILON, outside=0.0):
     d = x - x.mean(axis=axis, keepdims=True)
     variance = x.var(axis=axis, keepdims=True, ddof=ddof)
     return gain * d / (np.sqrt(variance + inside) + outside) + offset
-
-
-def _by_variance(x, gain, offset):
-    d = x - x.mean(axis=-1, keepdims=True)
-    variance = x.var(axis=-1, keepdims=True)
-    return gain * d / (variance + EPSILON) + offset
 
 
 def _rows(rng):
@@ -58,18 +50,27 @@ def _rows(rng):
         "gain * d / np.sqrt(variance + 1e-5) + offset",
     ],
     mistakes={
-        "you take mean and variance of the whole array": partial(normed, axis=None),
-        "mean and variance run over the slots, not over the units of a slot": partial(
-            normed, axis=-2
+        "you take mean and variance of the whole array": ("axis=-1, keepdims=True", ""),
+        "mean and variance run over the slots, not over the units of a slot": (
+            "axis=-1",
+            "axis=-2",
         ),
-        "you divide the sum of squares by F - 1, not by F": partial(normed, ddof=1),
-        "you leave out epsilon: a row of equal numbers is then 0 / 0": partial(
-            normed, inside=0
+        "you divide the sum of squares by F - 1, not by F": (
+            "(d * d).mean(axis=-1",
+            "x.var(ddof=1, axis=-1",
         ),
-        "you add epsilon to the root, not to what is under it": partial(
-            normed, inside=0, outside=EPSILON
+        "you leave out epsilon: a row of equal numbers is then 0 / 0": (
+            "np.sqrt(variance + 1e-5)",
+            "np.sqrt(variance)",
         ),
-        "you divide the row by the variance, not by its root": _by_variance,
+        "you add epsilon to the root, not to what is under it": (
+            "np.sqrt(variance + 1e-5)",
+            "(np.sqrt(variance) + 1e-5)",
+        ),
+        "you divide the row by the variance, not by its root": (
+            "np.sqrt(variance",
+            "(variance",
+        ),
     },
     leading="x",
     anysize="x",
@@ -94,10 +95,18 @@ def layer_norm(x, gain, offset):
         "mean(n) is 0, so the two together are s * (u - mean(u) - n * mean(u * n)).",
     ],
     mistakes={
-        "you treat both mean and scale as constants": partial(
-            LAYER_NORM.gradient, of_mean=0, of_scale=0
+        "you treat both mean and scale as constants": (
+            " - mean(u) - n * mean(u * n)",
+            "",
         ),
-        **LAYER_NORM.mistakes(),
+        "you treat the scale s as a constant": (" - n * mean(u * n)", ""),
+        "you forget the factor s before the bracket": ("return s * ", "return "),
+        "you take the row as it was before it was scaled, in place of n": (
+            "n = d * s",
+            "n = d",
+        ),
+        "you multiply by the gain at the end, after the norm, and not where it "
+        "stands": ("g * gain", "g", "return s", "return gain * s"),
     },
     leading="g x",
     anysize="g",
@@ -129,11 +138,10 @@ def layer_norm_gradient(g, x, gain, epsilon):
         "gain[:, None] * W and offset @ W + b",
     ],
     mistakes={
-        "you forget that the offset goes through W": (
-            lambda gain, offset, W, b: (gain[:, None] * W, b)
-        ),
+        "you forget that the offset goes through W": ("offset @ W + b\n", "b\n"),
         "the offset is scaled by the gain; it is added after the gain": (
-            lambda gain, offset, W, b: (gain[:, None] * W, (offset * gain) @ W + b)
+            "offset @ W + b\n",
+            "(offset * gain) @ W + b\n",
         ),
     },
 )
@@ -166,12 +174,6 @@ def running_sum(M):
     return np.cumsum(M, axis=0)
 
 
-def _changes(process, M, slot, row):
-    changed = M.copy()
-    changed[slot] = row
-    return process(changed) - process(M)
-
-
 @exercise(
     cases=lambda rng: [
         (norm_of_rows, rng.normal(size=(4, 5)), 2, rng.normal(size=5)),
@@ -187,14 +189,14 @@ def _changes(process, M, slot, row):
         "abs(...).max(axis=-1) of the difference of the two results",
     ],
     mistakes={
-        "you add up the changes of a slot's units": (
-            lambda *case: abs(_changes(*case)).sum(axis=-1)
-        ),
+        "you add up the changes of a slot's units": ("max(axis=-1)", "sum(axis=-1)"),
         "you look for the largest change in each unit, not in each slot": (
-            lambda *case: abs(_changes(*case)).max(axis=0)
+            "max(axis=-1)",
+            "max(axis=0)",
         ),
         "you do not make the changes positive, so that a fall counts as none": (
-            lambda *case: _changes(*case).max(axis=-1)
+            "abs(process",
+            "(process",
         ),
     },
 )
@@ -229,21 +231,9 @@ def bent(z, layers, *, bend=_relu, last=False):
     return z
 
 
-def straight(z, layers):
-    """An MLP without anything between its layers."""
-    return bent(z, layers, bend=lambda x: x)
-
-
 def mlp(z, layers):
     """Linear layers with a ReLU between each two: z (..., F) -> (..., last out)."""
     return bent(z, layers)
-
-
-def _stacked(layers):
-    (W, b), *others = layers
-    for weight, bias in others:
-        W, b = W @ weight, b @ weight + bias
-    return W, b
 
 
 @exercise(
@@ -262,17 +252,19 @@ def _stacked(layers):
     ],
     mistakes={
         "you add up the biases; each goes through the layers after its own": (
-            lambda layers: (_stacked(layers)[0], sum(b for _, b in layers))
+            "b @ weight + bias",
+            "b + bias",
         ),
         "the matrices stand the wrong way round: the first layer stands left": (
-            lambda layers: (
-                functools.reduce(np.matmul, [W for W, _ in layers[::-1]]),
-                _stacked(layers)[1],
-            )
+            "W @ weight",
+            "weight @ W",
         ),
         "you keep the last bias alone; those before go through the later layers": (
-            lambda layers: (_stacked(layers)[0], layers[-1][1])
+            "b @ weight + bias",
+            "bias",
         ),
+        "your bias goes through the matrices of its own and all earlier layers, W; it "
+        "goes through that of the next": ("b @ weight", "b @ (W @ weight)"),
     },
     views=True,
 )
@@ -285,17 +277,6 @@ def melted(layers):
     for weight, bias in others:
         W, b = W @ weight, b @ weight + bias
     return W, b
-
-
-def _around(mlp):
-    """g_psi with this MLP."""
-    return lambda z, layers, *gains: layer_norm(mlp(z, layers) + z, *gains)
-
-
-def _lost(z, layers, gain, offset):
-    *hidden, (weight, bias) = layers
-    z = bent(z, hidden, last=True) if hidden else z
-    return layer_norm(z @ weight + bias + z, gain, offset)
 
 
 def _g_psi_cases(rng):
@@ -325,20 +306,27 @@ def _g_psi_cases(rng):
         "layer_norm(mlp(z) + z, gain, offset), with ex.layer_norm if yours is missing",
     ],
     mistakes={
-        "you do not add z to what the MLP makes of it": (
-            lambda z, layers, *gains: layer_norm(mlp(z, layers), *gains)
-        ),
+        "you do not add z to what the MLP makes of it": (" + bias + z", " + bias"),
         "you add z after the norm, not before": (
-            lambda z, layers, *gains: layer_norm(mlp(z, layers), *gains) + z
+            " + z, gain, offset)",
+            ", gain, offset) + z",
         ),
         "the norm comes before the MLP, not after": (
-            lambda z, layers, *gains: mlp(layer_norm(z, *gains), layers) + z
+            "y = z",
+            "y = layer_norm(z, gain, offset)",
+            "return layer_norm(y @ weight + bias + z, gain, offset)",
+            "return y @ weight + bias + z",
         ),
         "you add to the MLP's result what went into its last layer, not the z that "
-        "came in: the name z means something else by then": _lost,
-        "you put a ReLU after the last layer, too": _around(partial(bent, last=True)),
-        "you use no ReLU: all layers together are then one matrix and "
-        "one bias": _around(straight),
+        "came in: the name z means something else by then": ("bias + z", "bias + y"),
+        "you put a ReLU after the last layer, too": (
+            "y @ weight + bias + z",
+            "np.maximum(y @ weight + bias, 0) + z",
+        ),
+        "you use no ReLU: all layers together are then one matrix and one bias": (
+            "np.maximum(y @ hidden_weight + hidden_bias, 0)",
+            "y @ hidden_weight + hidden_bias",
+        ),
     },
     leading="z",
     anysize="z",
@@ -359,22 +347,6 @@ def _on_a_tape(answer, x, gain, offset):
     return taped(answer, x, gain, offset)
 
 
-def _recorded(others):
-    """`norm` with others(g, n), the gradients of gain and offset."""
-
-    def answer(x, gain, offset):
-        n = layer_norm(x.data, 1.0, 0.0)
-
-        def vjp(g):
-            by_x = layer_norm_gradient(g, x.data, gain.data, EPSILON)
-            return by_x, *others(g, n)
-
-        y = n * gain.data + offset.data
-        return x.tape.record(y, (x, gain, offset), vjp)
-
-    return answer
-
-
 @used(
     _on_a_tape,
     cases=lambda rng: [
@@ -390,9 +362,10 @@ def _recorded(others):
         "layer_norm_gradient(g, x.data, gain.data, 1e-5).",
     ],
     mistakes={
-        "gain and offset have changed places": _recorded(lambda g, n: (g, g * n)),
-        "the gain gets what goes in, not the row that it multiplies": _recorded(
-            lambda g, n: (g, g)
+        "gain and offset have changed places": ("g * n, g", "g, g * n"),
+        "the gain gets what goes in, not the row that it multiplies": (
+            "g * n, g",
+            "g, g",
         ),
     },
 )
@@ -409,15 +382,8 @@ def norm(x, gain, offset):
 # --- Debugging ------------------------------------------------------------------------
 
 
-def _in_place(M):
-    """The chapter's first function as it is."""
-    d = M
-    d -= d.mean(axis=-1, keepdims=True)
-    return d / np.sqrt((d * d).mean(axis=-1, keepdims=True) + EPSILON)
-
-
 @mended(
-    _in_place,
+    ("d = M - M", "d = M\n    d -= d"),
     cases=lambda rng: [
         (3 + rng.normal(size=(3, 4)),),
         (5 * rng.normal(size=(4, 4)) - 1,),
@@ -429,13 +395,12 @@ def _in_place(M):
     ],
     mistakes={
         "now the mean is not taken off any more": (
-            lambda M: M / np.sqrt((M * M).mean(axis=-1, keepdims=True) + EPSILON)
+            " - M.mean(axis=-1, keepdims=True)",
+            "",
         ),
         "you take off the mean of the whole memory; each slot has its own": (
-            lambda M: (
-                (M - M.mean())
-                / np.sqrt(((M - M.mean()) ** 2).mean(axis=-1, keepdims=True) + EPSILON)
-            )
+            "M.mean(axis=-1, keepdims=True)",
+            "M.mean()",
         ),
     },
 )
@@ -443,20 +408,6 @@ def norm_of_slots(M):
     """Each slot of M (..., F) with mean 0 and mean square 1 -> (..., F)."""
     d = M - M.mean(axis=-1, keepdims=True)
     return d / np.sqrt((d * d).mean(axis=-1, keepdims=True) + EPSILON)
-
-
-def _blocks(g, z, weights, *, past=1.0, through=1.0, order=1):
-    """The chapter's second function, as it is with past=0."""
-    inputs = [z]
-    for W in weights:
-        inputs.append(inputs[-1] + np.tanh(inputs[-1] @ W))
-    found = []
-    for z, W in zip(inputs[-2::-1], weights[::-1], strict=True):
-        y = np.tanh(z @ W)
-        by_product = g * (1 - y * y)
-        found.append(z.T @ by_product)
-        g = past * g + through * by_product @ W.T
-    return found[::-1] if order else found
 
 
 def _block_cases(rng):
@@ -467,7 +418,7 @@ def _block_cases(rng):
 
 
 @mended(
-    partial(_blocks, past=0.0),
+    ("g + by_product", "by_product"),
     cases=_block_cases,
     hints=[
         "The last matrix gets the right gradient, all others do not: so the line that "
@@ -476,11 +427,13 @@ def _block_cases(rng):
         "paid twice.",
     ],
     mistakes={
-        "now the gradient goes past every block and through none": partial(
-            _blocks, through=0.0
+        "now the gradient goes past every block and through none": (
+            " + by_product @ W.T",
+            "",
         ),
-        "the gradients stand in the order of the walk, the last matrix first": partial(
-            _blocks, order=0
+        "the gradients stand in the order of the walk, the last matrix first": (
+            "found[::-1]",
+            "found",
         ),
     },
 )

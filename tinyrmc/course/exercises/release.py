@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy as np
 
@@ -11,12 +10,6 @@ from ... import equations
 from . import memory
 from .exercise import exercise
 from .recorded import recorded
-
-
-def _apart(m, *, mean=lambda m: m.mean(axis=-2, keepdims=True), share=True):
-    away = m - mean(m)
-    size = np.sqrt((m * m).mean()) if share else 1.0
-    return float(np.sqrt((away * away).mean()) / size) if size else 0.0
 
 
 @exercise(
@@ -34,14 +27,15 @@ def _apart(m, *, mean=lambda m: m.mean(axis=-2, keepdims=True), share=True):
         "square of m; and 0 where m is 0.",
     ],
     mistakes={
-        "you take the mean of the whole memory; each unit has its own": partial(
-            _apart, mean=lambda m: m.mean()
+        "you take the mean of the whole memory; each unit has its own": (
+            "m.mean(axis=-2, keepdims=True)",
+            "m.mean()",
         ),
-        "you do not divide by the size of the memory": partial(_apart, share=False),
-        "a memory of zeros is 0 / 0: say 0": lambda m: float(
-            np.sqrt(((m - m.mean(axis=-2, keepdims=True)) ** 2).mean())
-            / np.sqrt((m * m).mean())
+        "you do not divide by the size of the memory": (
+            "np.sqrt((m * m).mean())",
+            "1.0",
         ),
+        "a memory of zeros is 0 / 0: say 0": (" if size else 0.0", ""),
     },
 )
 def spread(m):
@@ -68,32 +62,6 @@ def _steps(rng):
     return cases
 
 
-def _variant(
-    x,
-    m,
-    p,
-    *,
-    add=True,
-    norm=True,
-    seen=np.tanh,
-    write=np.tanh,
-    bias=True,
-    after=lambda m: m,
-):
-    """The solution and, by its arguments, ways to get it wrong."""
-    attended = equations.multi_head_attention(np, m, x, p["W_q"], p["W_k"], p["W_v"])
-    z = attended + m if add else attended
-    if norm:
-        z = equations.layer_norm(np, z, p["attended_gain"], p["attended_offset"])
-    candidate = equations.g_psi(np, z, p["mlp"], p["gain"], p["offset"])
-    f, i = (
-        equations.gate(np, x, seen(m), p[f"W_{k}"], p[f"U_{k}"], p[f"b_{k}"])
-        for k in "fi"
-    )
-    forget_bias = p["forget_bias"] if bias else 0.0
-    return after(equations.update_memory(np, f, i, m, write(candidate), forget_bias))
-
-
 @recorded(
     cases=_steps,
     hints=[
@@ -105,15 +73,20 @@ def _variant(
         "before update_memory takes it.",
     ],
     mistakes={
-        "you do not add the memory to what attention brings": partial(
-            _variant, add=False
+        "you do not add the memory to what attention brings": (
+            "m + attended",
+            "attended",
         ),
-        "you leave out the norm after the attention": partial(_variant, norm=False),
-        "your gates see m itself, not tanh(m)": partial(_variant, seen=lambda m: m),
-        "you write the candidate without its tanh": partial(
-            _variant, write=lambda c: c
+        "you leave out the norm after the attention": (
+            "equations.layer_norm(xp, m + attended, *gains)",
+            "m + attended",
         ),
-        "you leave out the forget bias": partial(_variant, bias=False),
+        "you add the memory after the norm; the norm is over the sum": (
+            "equations.layer_norm(xp, m + attended,",
+            "m + equations.layer_norm(xp, attended,",
+        ),
+        "your gates see m itself, not tanh(m)": ("xp.tanh(m)", "m"),
+        "you write the candidate without its tanh": ("xp.tanh(candidate)", "candidate"),
     },
     anysize="x",
 )
@@ -140,11 +113,6 @@ def _sigmoid(x):
     return 0.5 * (math.tanh(0.5 * x) + 1)
 
 
-def _through_0(f, i, forget_bias, c):
-    keep = 1 / (1 + np.exp(-f - forget_bias))
-    return c / (1 + np.exp(-i)) / (1 - keep)
-
-
 @exercise(
     cases=lambda rng: [
         (0.0, 0.0, 1.0, 1.0),
@@ -162,11 +130,15 @@ def _through_0(f, i, forget_bias, c):
     ],
     mistakes={
         "1 minus a gate that is nearly 1 is 0, and you divide by it: write it with "
-        "exp": _through_0,
-        "you divide by the forget gate, not by what it takes away": (
-            lambda f, i, b, c: _sigmoid(i) * c / _sigmoid(f + b)
+        "exp": (
+            "* (1 + math.exp(f + forget_bias))",
+            "/ np.float64(1 - _sigmoid(f + forget_bias))",
         ),
-        "you leave out the input gate": (lambda f, i, b, c: c * (1 + math.exp(f + b))),
+        "you divide by the forget gate, not by what it takes away": (
+            "* (1 + math.exp(f + forget_bias))",
+            "/ _sigmoid(f + forget_bias)",
+        ),
+        "you leave out the input gate": ("_sigmoid(i) * c", "c"),
     },
     precise=True,
 )

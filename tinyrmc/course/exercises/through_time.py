@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from .derived import by_complex_step
@@ -33,27 +31,6 @@ def _states(rng):
     ]
 
 
-def _state_gradients(
-    g_m,
-    g_h,
-    f,
-    i,
-    o,
-    m,
-    candidate,
-    forget_bias,
-    *,
-    through_h=lambda g_h, show, after: g_h * show * (1 - np.tanh(after) ** 2),
-    by_o=lambda g_h, show, after: g_h * np.tanh(after) * show * (1 - show),
-):
-    """The solution and, by its arguments, ways to get it wrong."""
-    after = update_memory(np, f, i, m, candidate, forget_bias)
-    show = sigmoid(o)
-    g = g_m + through_h(g_h, show, after)
-    by_f, by_i, by_m, by_candidate = gated_vjp(g, f, i, m, candidate, forget_bias)
-    return by_f, by_i, by_o(g_h, show, after), by_m, by_candidate
-
-
 @exercise(
     cases=_states,
     hints=[
@@ -65,20 +42,24 @@ def _state_gradients(
         "o gets g_h * tanh(after) times the slope of its sigmoid.",
     ],
     mistakes={
-        "you leave out what comes back through h: the new memory is "
-        "used twice": partial(_state_gradients, through_h=lambda *_: 0.0),
-        "you leave out the slope of the tanh": partial(
-            _state_gradients, through_h=lambda g_h, show, _: g_h * show
+        "you leave out what comes back through h: the new memory is used twice": (
+            " + g_h * show * (1 - shown * shown)",
+            "",
         ),
+        "you leave out the slope of the tanh": (" * (1 - shown * shown)", ""),
         "you add g_m and g_h first and send both through equation 8: g_m does not "
-        "pass it": (
-            lambda g_m, g_h, *others: _state_gradients(0 * g_m, g_m + g_h, *others)
+        "pass it": ("g_m + g_h * show", "(g_m + g_h) * show"),
+        "you take the tanh of the memory before the update; h shows the new one": (
+            "np.tanh(after)",
+            "np.tanh(m)",
         ),
-        "you leave out the slope of the output gate's sigmoid": partial(
-            _state_gradients, by_o=lambda g_h, _, after: g_h * np.tanh(after)
+        "you leave out the slope of the output gate's sigmoid": (
+            " * show * (1 - show)",
+            "",
         ),
         "the gradients of m and of the candidate have changed places": (
-            lambda *case: tuple(_state_gradients(*case)[k] for k in (0, 1, 2, 4, 3))
+            "by_o, by_m, by_candidate",
+            "by_o, by_candidate, by_m",
         ),
     },
     leading="g_m g_h f i o m candidate",
@@ -144,32 +125,6 @@ def _by_complex_step(step_vjp, xs, states, g):
     return by_complex_step(_unrolled, "m h w")(g, xs, *states[0], step_vjp.w)
 
 
-def _back(
-    step_vjp,
-    xs,
-    states,
-    g,
-    *,
-    order=-1,
-    pass_m=1.0,
-    pass_h=1.0,
-    total=sum,
-):
-    """The solution and, by its arguments, ways to get it wrong."""
-    g_m = g_h = np.zeros_like(g[0])
-    weights = []
-    for t in range(len(xs))[::order]:
-        g_m, g_h, g_w = step_vjp(xs[t], *states[t], pass_m * g_m, pass_h * g_h + g[t])
-        weights.append(g_w)
-    return g_m, g_h, total(weights)
-
-
-def _output_one_step_late(step_vjp, xs, states, g):
-    late = np.concatenate([g[1:], np.zeros_like(g[:1])])
-    g_m, g_h, g_w = _back(step_vjp, xs, states, late)
-    return g_m, g_h + g[0], g_w
-
-
 @exercise(
     cases=_sequences,
     hints=[
@@ -181,18 +136,23 @@ def _output_one_step_late(step_vjp, xs, states, g):
         "Begin with zeros like g[0].",
     ],
     mistakes={
-        "you walk from the first step to the last": partial(_back, order=1),
+        "you walk from the first step to the last": (
+            "reversed(range(len(xs)))",
+            "range(len(xs))",
+        ),
         "what the loss gives to h takes the place of what comes from the step after; "
-        "add both": (
-            lambda step_vjp, xs, states, g: _back(step_vjp, xs, states, g, pass_h=0.0)
+        "add both": ("g_h + g[t]", "g[t]"),
+        "you do not hand the memory's gradient on to the step before": (
+            "[t], g_m,",
+            "[t], 0 * g_m,",
         ),
-        "you do not hand the memory's gradient on to the step before": partial(
-            _back, pass_m=0.0
+        "you add g[t] after step t, not before: it arrives one step too early": (
+            "g_h + g[t])",
+            "g_h)\n        g_h = g_h + g[t]",
         ),
-        "you add g[t] after step t, not before: it arrives one step "
-        "too early": _output_one_step_late,
-        "the weights keep what one step gives them, not the sum of all": partial(
-            _back, total=lambda pieces: pieces[-1]
+        "the weights keep what one step gives them, not the sum of all": (
+            "total + g_w",
+            "g_w",
         ),
     },
     anysize="g",
@@ -213,20 +173,6 @@ def through_time(step_vjp, xs, states, g):
     return g_m, g_h, total
 
 
-def _in_windows(
-    step_vjp, xs, states, g, length, *, cut=lambda t, length: t % length == 0, total=sum
-):
-    """The solution and, by its arguments, ways to get it wrong."""
-    g_m = g_h = np.zeros_like(g[0])
-    pieces = []
-    for t in reversed(range(len(xs))):
-        g_m, g_h, g_w = step_vjp(xs[t], *states[t], g_m, g_h + g[t])
-        pieces.append(g_w)
-        if cut(t, length):
-            g_m, g_h = np.zeros_like(g_m), np.zeros_like(g_h)
-    return total(pieces)
-
-
 def _windows(rng):
     of = (5, 2, 2), (4, 4, 4), (3, 3, 1), (12, 2, 5), (6, 3, 3)
     return [(*_sequence(rng, T, F), length) for T, F, length in of]
@@ -241,12 +187,18 @@ def _windows(rng):
         "becomes zeros; what it says about the weights counts.",
     ],
     mistakes={
-        "you cut nothing": partial(_in_windows, cut=lambda t, length: False),
-        "you cut one step late: the first window begins at step 0": partial(
-            _in_windows, cut=lambda t, length: t % length == 1 % length
+        "you cut nothing": ("t % length == 0", "False"),
+        "you cut one step late: the first window begins at step 0": (
+            "t % length == 0",
+            "t % length == 1 % length",
         ),
-        "the weights keep what one step gives them, not the sum of all": partial(
-            _in_windows, total=lambda pieces: pieces[-1]
+        "the last window is missing where it is shorter": (
+            "range(len(xs))",
+            "range(len(xs) // length * length)",
+        ),
+        "the weights keep what one step gives them, not the sum of all": (
+            "total + g_w",
+            "g_w",
         ),
     },
 )
