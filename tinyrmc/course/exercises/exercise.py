@@ -497,7 +497,8 @@ def altered(solution: Any, *pairs: str) -> Function:
 
     @functools.cache
     def made() -> Any:
-        text, found = _source(solution), {}
+        text = _source(solution)
+        found: dict[str, Any] = {}
         for old, new in zip(pairs[::2], pairs[1::2], strict=True):
             if old not in text:
                 raise ValueError(f"{solution.__name__} does not contain {old!r}")
