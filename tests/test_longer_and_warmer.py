@@ -135,12 +135,23 @@ def test_what_was_not_taken_is_named(here, capsys):
     out = capsys.readouterr().out
     assert "init: 28 of 30 parameters from first\n" in out
     assert "not taken: core.mlp.2.weight, none there, (2, 2) here\n" in out
-    assert "another setting: model.attention_mlp_layers: 2 so far, 3 asked" in out
+    was = "other settings: core was RelationalMemory(input_size=14, mem_slots=2, head_"
+    assert was in out
     assert parameters(wider).keys() > parameters(Run.open("first")).keys()
     other = trained("other", 2, "--init", "first", "--model.head-size", "3")
     out = capsys.readouterr().out
     assert "not taken: core.mlp.0.weight, (2, 2) there, (3, 3) here\n" in out
     assert other.config["init"].endswith("first")
+
+
+def test_a_first_memory_that_was_drawn_is_not_taken(here, capsys):
+    """A checkpoint has no constants: each run's seed draws its own."""
+    trained("first", 3, "--model.core", "rmc_paper")
+    for seed in "0", "5":
+        words = "--init", "first", "--seed", seed, "--run", f"warm{seed}"
+        trained(f"warm{seed}", 3, "--model.core", "rmc_paper", *words)
+        said = "not taken: core.first, a constant of its own task and seed"
+        assert (said in capsys.readouterr().out) == (seed == "5")
 
 
 def test_weights_that_fit_nowhere_make_no_run(here, refused):

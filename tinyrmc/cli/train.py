@@ -109,7 +109,11 @@ def _train(words: list[str], ranks: Any = None) -> int:
         use_compiled(options.compiled and options.device == "cpu" and not options.plain)
         trainer = _trainer(task, options, arrays, state, ranks)
         if run is None and options.init is not None:
-            said = warm_start(trainer.model, options.init, described["config"])
+            said = warm_start(
+                trainer.model,
+                options.init,
+                described.get("places", {}).get("data_dir"),
+            )
             print(f"init: {said}")
             name = options.init
             described["init"] = stored_path(name) if name.exists() else str(name)

@@ -8,7 +8,6 @@ module's own file (`save_module`) holds its class by name and its settings inste
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import os
 from collections.abc import Iterable, Iterator
@@ -19,7 +18,7 @@ import numpy as np
 
 from .. import cores, nn
 from ..backend import matching
-from ..config import first_difference, from_json, require_same, stored_path, with_places
+from ..config import from_json, require_same, stored_path, with_places
 from ..errors import ConfigError, RunError, UsageError
 from ..nn import Module
 from ..nn.settings import described, rebuilt
@@ -272,8 +271,9 @@ def load_model(
     arrays, state = _read(path, data_dir)
     if "module" not in state:
         return restore_model(task_from_dict(state["run"]), arrays, state)
-    ours = {n: x for room in (cores, nn) for n, x in vars(room).items()}
-    known = {kind.__name__: kind for kind in (*ours.values(), *classes) if _made(kind)}
+    ours = {n: x for n, x in vars(nn).items() if isinstance(x, type)}
+    ours |= {n: x for n, x in vars(cores).items() if isinstance(x, type)}
+    known = ours | {kind.__name__: kind for kind in classes}
     with fitting("cannot be loaded", where=path):
         module = rebuilt(state["module"], known)
         found = under("parameters/", arrays)
@@ -287,12 +287,6 @@ def load_model(
     return module
 
 
-def _made(kind: Any) -> bool:
-    """Whether a module's file may have objects of this class."""
-    of_data = dataclasses.is_dataclass(kind)
-    return isinstance(kind, type) and (issubclass(kind, Module) or of_data)
-
-
 def save_module(module: Module, path: str | Path) -> None:
     """Write a module with its settings to a file that `load_model` reads, whole or not
     at all. RunError for a setting that a file cannot hold.
@@ -303,15 +297,12 @@ def save_module(module: Module, path: str | Path) -> None:
     save_arrays(path, arrays, {"module": described(module)})
 
 
-def warm_start(model: Module, path: Path, config: dict) -> str:
+def warm_start(model: Module, path: Path, data_dir: str | None) -> str:
     """Take the weights of a run, a file or a shipped network, where names and shapes
     agree; says what was taken and what not. UsageError if nothing was.
-
-    config: that of the new run, to tell which settings of the network differ.
     """
-    arrays, state = _read(path)
-    with fitting("cannot be taken", where=path):
-        found, own = finite_parameters(arrays), model.arrays()
+    source = load_model(path, data_dir and Path(data_dir).expanduser())
+    found, own = source.arrays(), model.arrays()
     taken = {n: x for n, x in found.items() if n in own and x.shape == own[n].shape}
     if not taken:
         raise UsageError(
@@ -321,14 +312,16 @@ def warm_start(model: Module, path: Path, config: dict) -> str:
     model.load_parameters(own | taken)
     says = [f"{len(taken)} of {len(own)} parameters from {path}"]
     for name in sorted({*own, *found} - taken.keys()):
-        there, here = (
-            str(x[name].shape) if name in x else "none" for x in (found, own)
-        )
+        here, there = (x[name].shape if name in x else "none" for x in (own, found))
         says.append(f"not taken: {name}, {there} there, {here} here")
-    before = state.get("run", {}).get("config", {}).get("model", {})
-    now = {name: config.get("model", {}).get(name) for name in before}
-    if differs := first_difference({"model": before}, {"model": now}):
-        says.append(f"another setting: {differs}")
+    for name, part in model.children():
+        other = getattr(source, name, part)
+        if isinstance(part, Module) and repr(part) != repr(other):
+            says.append(f"other settings: {name} was {other!r}")
+    before = source.constants()
+    for name, own_one in model.constants().items():  # such as a first memory
+        if name in before and not np.array_equal(before[name].value, own_one.value):
+            says.append(f"not taken: {name}, a constant of its own task and seed")
     return "\n      ".join(says)
 
 
