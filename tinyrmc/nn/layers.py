@@ -111,6 +111,7 @@ class Module:
         not fit, and refuses a module or file with other settings (bare arrays have
         none); nothing has changed then.
         """
+        constants: Mapping[str, Constant] = {}
         if isinstance(source, (str, Path)):
             from .. import load  # the package's face opens files
 
@@ -121,8 +122,6 @@ class Module:
                 hint = "" if type(source) is type(self) else "; give the part that fits"
                 raise ValueError(f"it has other settings: {differs}{hint}")
             constants, source = source.constants(), source.arrays()
-        else:
-            constants = {}
         own = dict(self.named_parameters())
         for name, value in matching("parameter", source, own).items():
             own[name].data = namespace(own[name].data).asarray(value)

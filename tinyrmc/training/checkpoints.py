@@ -301,7 +301,8 @@ def warm_start(model: Module, path: Path, data_dir: str | None) -> str:
     """Take the weights of a run, a file or a shipped network, where names and shapes
     agree; says what was taken and what not. UsageError if nothing was.
     """
-    source = load_model(path, data_dir and Path(data_dir).expanduser())
+    moved = Path(data_dir).expanduser() if data_dir else None
+    source = load_model(path, moved)
     found, own = source.arrays(), model.arrays()
     taken = {n: x for n, x in found.items() if n in own and x.shape == own[n].shape}
     if not taken:
