@@ -196,6 +196,10 @@ def test_no_mark_that_a_book_quotes_loses_its_text():
         text, doubt = book(whole, "a")
         assert prose(text) == inside, mark
         assert doubt == "long text on the other side of a mark is kept in these books"
+    long = "You may charge a fee.\n" * 500  # a licence, though it names nobody
+    text, doubt = book(gutenberg(STARTS[0], body=parts[0], footer=FOOTER + long), "a")
+    assert prose(text) == prose(parts[0]) and "fee" not in text
+    assert doubt == "less than half is left of these books without what is around them"
     unclosed = gutenberg(SMALL_PRINT[:-65], body=parts[0])
     assert prose(parts[0])[:-1] in prose(book(unclosed, "a")[0])
 

@@ -103,7 +103,7 @@ _MARK = re.compile(
 )
 # Each part of a header or licence says whose it is, every 2,200 characters at least.
 _NAMED = re.compile("gutenberg|small print", re.I)
-_LONG = 2_500
+_LONG, _LICENCE = 2_500, 30_000  # and none is longer than this
 # in the plays of Shakespeare, between acts
 _LEGALESE = re.compile(r"<<THIS ELECTRONIC VERSION OF[^<>]{0,2000}>>", re.I)
 _CREDITS = re.compile(
@@ -138,7 +138,7 @@ def book(data: bytes, name: str) -> tuple[str, str]:
         stretches.append((begun, len(whole)))
     books.append(max(stretches, key=_length))
     books = [(start, stop) for start, stop in books if whole[start:stop].strip()]
-    missed = _missed(whole, books) if marks else []
+    missed = [*_missed(whole, marks, books)]
     books = sorted(books + missed)
     parts = [whole[start:stop] for start, stop in books]
     for k, (start, _) in enumerate(books):
@@ -160,18 +160,26 @@ def book(data: bytes, name: str) -> tuple[str, str]:
     return text, ""
 
 
-def _missed(whole: str, books: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _missed(
+    whole: str, marks: list[re.Match[str]], books: list[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
     """Long stretches beside the books that nowhere name Project Gutenberg: text too,
     and the mark before or after it a quotation, or one that is not complete.
     """
-    edges, found = [0, *itertools.chain(*books), len(whole)], []
-    for begin, end in zip(edges[::2], edges[1::2], strict=True):
-        named = (mark.span() for mark in _NAMED.finditer(whole, begin, end))
+    for k, mark in enumerate(marks):
+        after = marks[k + 1] if k + 1 < len(marks) else None
+        begin, end = mark.end(), after.start() if after else len(whole)
+        if (begin, end) in books:
+            continue
+        closed = after and after["end"] and "LICENSE" not in after[0].upper()
+        long = _LONG if mark["start"] or mark["printed"] or closed else _LICENCE
+        named = (name.span() for name in _NAMED.finditer(whole, begin, end))
         ends = [begin, *itertools.chain(*named), end]
         for start, stop in zip(ends[::2], ends[1::2], strict=True):
-            if stop - start > _LONG:  # whole lines of it
-                found.append((whole.find("\n", start), whole.rfind("\n", start, stop)))
-    return found
+            if stop - start > long:  # whole lines of it
+                if start > begin or mark["end"]:
+                    start = whole.find("\n", start)
+                yield start, stop if stop == end else whole.rfind("\n", start, stop)
 
 
 def _length(span: tuple[int, int]) -> float:
