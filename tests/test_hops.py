@@ -9,6 +9,7 @@ import re
 import browser
 import numpy as np
 import pytest
+import tinyagents
 from babistories import reading_of
 from tinyruns import TINY
 
@@ -43,6 +44,21 @@ def runs(tmp_path_factory):
             assert train.main(said) == 0
         assert train.main([*TINY, "--run", str(folder / "nth")]) == 0
     return folder
+
+
+def test_a_run_ends_with_what_to_look_at_next(tmp_path, capsys):
+    for name, words, says in (
+        ("joint", [*WORDS, *RUNS["joint"].split()], ["plot hops"]),
+        ("lstm", [*WORDS, *RUNS["lstm"].split()], []),
+        ("whole", tinyagents.RUNS["whole"].split(), ["plot episode", "play box_world"]),
+    ):
+        run = str(tmp_path / name)
+        with tinyagents.few_levels():
+            assert train.main([*words, "--run", run]) == 0
+        lines = re.findall("^(?:hops|episode|watch) .*", capsys.readouterr().out, re.M)
+        assert len(lines) == len(says)
+        for line, command in zip(lines, says, strict=True):
+            assert f"tinyrmc {command} " in line and line.endswith(f" {run}")
 
 
 def restored(path):

@@ -409,10 +409,12 @@ def test_kinks_and_zeros(xp):
 def test_what_einsum_refuses(xp):
     x = xp.ones((2, 2))
     for subscripts in "ii->i", "...i->i", "ij->k", "ij,jk->ik":
-        with pytest.raises(ValueError, match="does not fit 1 arrays"):
+        with pytest.raises(ValueError, match=r"does not fit arrays of \(2, 2\)$"):
             primitives.einsum(subscripts, x)
-    with pytest.raises(ValueError, match=r"matmul|reshape|transpose|einsum|zip"):
-        primitives.einsum("ijk,k->ij", x, x[0])
+    wide, tall = xp.ones((2, 3)), xp.ones((3, 2))
+    for subscripts in "ij,ij->ij", "ij,kj", "ijk,ij":  # some of it would fit by chance
+        with pytest.raises(ValueError, match=r"arrays of \(2, 3\), \(3, 2\)$"):
+            primitives.einsum(subscripts, wide, tall)
 
 
 def test_an_index_may_change_afterwards(xp):

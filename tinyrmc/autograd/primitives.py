@@ -200,7 +200,7 @@ def tanh_vjp(xp, needs, g, y):
     return g * (1 - y * y)
 
 
-def _elementwise(name: str, about: str, slope: Callable) -> Primitive:
+def _unary(name: str, about: str, slope: Callable) -> Primitive:
     """A row for NumPy's function of this name; its derivative is slope(xp, x, y)."""
 
     def forward(xp, x):
@@ -216,31 +216,19 @@ def _elementwise(name: str, about: str, slope: Callable) -> Primitive:
     return row
 
 
-log1p = _elementwise(
-    "log1p", "log(1 + x), exact for small x.", lambda xp, x, y: 1 / (1 + x)
+log1p = _unary("log1p", "log(1 + x), exact near 0.", lambda xp, x, y: 1 / (1 + x))
+expm1 = _unary("expm1", "e^x - 1, exact near 0.", lambda xp, x, y: y + 1)
+tan = _unary("tan", "The tangent, x in radians.", lambda xp, x, y: 1 + y * y)
+sinh = _unary("sinh", "The hyperbolic sine.", lambda xp, x, y: xp.cosh(x))
+cosh = _unary("cosh", "The hyperbolic cosine.", lambda xp, x, y: xp.sinh(x))
+arcsin = _unary("arcsin", "The inverse of sin.", lambda xp, x, y: (1 - x * x) ** -0.5)
+arccos = _unary(
+    "arccos", "The inverse of cos.", lambda xp, x, y: -((1 - x * x) ** -0.5)
 )
-expm1 = _elementwise("expm1", "e^x - 1, exact for small x.", lambda xp, x, y: y + 1)
-tan = _elementwise("tan", "The tangent, x in radians.", lambda xp, x, y: 1 + y * y)
-sinh = _elementwise("sinh", "The hyperbolic sine.", lambda xp, x, y: xp.cosh(x))
-cosh = _elementwise("cosh", "The hyperbolic cosine.", lambda xp, x, y: xp.sinh(x))
-arcsin = _elementwise(
-    "arcsin", "The angle whose sine is x.", lambda xp, x, y: 1 / xp.sqrt(1 - x * x)
-)
-arccos = _elementwise(
-    "arccos", "The angle whose cosine is x.", lambda xp, x, y: -1 / xp.sqrt(1 - x * x)
-)
-arctan = _elementwise(
-    "arctan", "The angle whose tangent is x.", lambda xp, x, y: 1 / (1 + x * x)
-)
-arcsinh = _elementwise(
-    "arcsinh", "The inverse of sinh.", lambda xp, x, y: 1 / xp.sqrt(x * x + 1)
-)
-arccosh = _elementwise(
-    "arccosh", "The inverse of cosh, x >= 1.", lambda xp, x, y: 1 / xp.sqrt(x * x - 1)
-)
-arctanh = _elementwise(
-    "arctanh", "The inverse of tanh.", lambda xp, x, y: 1 / (1 - x * x)
-)
+arctan = _unary("arctan", "The inverse of tan.", lambda xp, x, y: 1 / (1 + x * x))
+arcsinh = _unary("arcsinh", "The inverse of sinh.", lambda xp, x, y: 1 / xp.cosh(y))
+arccosh = _unary("arccosh", "The inverse of cosh.", lambda xp, x, y: 1 / xp.sinh(y))
+arctanh = _unary("arctanh", "The inverse of tanh.", lambda xp, x, y: 1 / (1 - x * x))
 
 
 @primitive
@@ -955,10 +943,14 @@ def einsum(subscripts: str, *operands: Values) -> Tensor:
     given, arrow, out = subscripts.replace(" ", "").partition("->")
     if not arrow:  # letters used once, in alphabetical order
         out = "".join(sorted(c for c in {*given} - {","} if given.count(c) == 1))
-    names = given.split(",")
-    wrong = len(names) != len(operands) or {*out} - {*given}
-    if wrong or "." in given or any(len({*x}) < len(x) for x in [*names, out]):
-        raise ValueError(f"einsum: {subscripts!r} does not fit {len(operands)} arrays")
+    names, sizes = given.split(","), dict[str, int]()
+    lengths = [n for x in operands for n in x.shape]
+    fit = [*map(len, names)] == [x.ndim for x in operands] and {*out} <= {*given}
+    for c, n in zip(given.replace(",", ""), lengths, strict=False):
+        fit &= sizes.setdefault(c, n) == n
+    if not fit or "." in given or any(len({*x}) < len(x) for x in [*names, out]):
+        shapes = ", ".join(str(x.shape) for x in operands)
+        raise ValueError(f"einsum: {subscripts!r} does not fit arrays of {shapes}")
     ours, x = names[0], operands[0]
     for k, (theirs, y) in enumerate(zip(names[1:], operands[1:], strict=True), 2):
         later = {*out, *"".join(names[k:])}
@@ -966,12 +958,11 @@ def einsum(subscripts: str, *operands: Values) -> Tensor:
         inner = [c for c in ours if c in theirs and c not in later]
         left = [c for c in ours if c not in theirs and c in later]
         right = [c for c in theirs if c not in ours and c in later]
-        sizes = dict(zip(ours + theirs, (*x.shape, *y.shape), strict=True))
         x = _arranged(x, ours, sizes, batch, left, inner)
         x = matmul(x, _arranged(y, theirs, sizes, batch, inner, right))
         ours = "".join([*batch, *left, *right])
         x = reshape(x, [sizes[c] for c in ours])
-    return _arranged(x, ours, dict(zip(ours, x.shape, strict=True)), *out)
+    return _arranged(x, ours, sizes, *out)
 
 
 def _arranged(x: Values, names: str, sizes: dict, *groups: Sequence[str]) -> Tensor:
@@ -984,20 +975,8 @@ def _arranged(x: Values, names: str, sizes: dict, *groups: Sequence[str]) -> Ten
 
 
 COMPOSED = (
-    *(
-        "abs",
-        "einsum",
-        "hstack",
-        "logaddexp",
-        "min",
-        "outer",
-        "relu",
-        "repeat",
-        "sort",
-        "std",
-        "tensordot",
-    ),
-    *("tile", "trace", "tril", "triu", "var", "vstack"),
-)
+    "abs einsum hstack logaddexp min outer relu repeat sort std tensordot tile trace "
+    "tril triu var vstack"
+).split()
 __all__ = [*TABLE, *COMPOSED]
 guards.OURS.update(__all__)

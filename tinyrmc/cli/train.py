@@ -468,6 +468,7 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
         print(f"hops      {python()} -m tinyrmc plot hops {path}")
     if hasattr(type(task), "held_out_world"):
         print(f"episode   {python()} -m tinyrmc plot episode {path}")
-        print(f"watch     {python()} -m tinyrmc play --agent {path}")
+        if (name := run.config["task"]) in ("box_world", "mini_pacman"):
+            print(f"watch     {python()} -m tinyrmc play {name} --agent {path}")
     if hasattr(task, "generate"):
         print(f'generate  {python()} -m tinyrmc generate {path} "The"')
