@@ -24,38 +24,23 @@ def _texts(rng):
     ]
 
 
-def _pairs(ids, V):
+def _without_a_guard(ids, V, discount, *, axis=0, least=0, low=None):
+    """The solution with another fallback, or without what holds at 0."""
     counts = np.zeros((V, V))
     np.add.at(counts, (ids[:-1], ids[1:]), 1)
-    return counts
+    low = (counts > 0).sum(axis=axis) if low is None else low(ids, minlength=V)
+    saved = discount * (counts > 0).sum(axis=1, keepdims=True) * low / low.sum()
+    shares = np.maximum(counts - discount, least) + saved
+    return shares / counts.sum(axis=1, keepdims=True)
 
 
-def _interpolated(
-    ids,
-    V,
-    discount,
-    *,
-    low=lambda counts: (counts > 0).sum(axis=0),
-    saved=lambda counts, D: D * (counts > 0).sum(axis=1),
-    cut=lambda counts, D: np.maximum(counts - D, 0),
-):
-    """The solution, with one piece replaced."""
-    counts = _pairs(ids, V)
-    fallback = low(counts) / low(counts).sum()
-    total = counts.sum(axis=1, keepdims=True)
-    rest = saved(counts, discount)[:, None] * fallback
-    shares = (cut(counts, discount) + rest) / np.maximum(total, 1)
-    return np.where(total > 0, shares, fallback)
+def _changed(**how):
+    def answer(ids, V, discount):
+        found = _without_a_guard(ids, V, discount, **how)
+        alone = np.isnan(found).any(axis=1, keepdims=True)
+        return np.where(alone, kneser_ney(ids, V, discount), found)
 
-
-def _zero_by_zero(ids, V, discount):
-    empty = _pairs(ids, V).sum(axis=1, keepdims=True) == 0
-    return np.where(empty, np.nan, kneser_ney(ids, V, discount))
-
-
-def _nothing_for_the_rest(ids, V, discount):
-    counts = _pairs(ids, V)
-    return kneser_ney(ids, V, discount) * (counts.sum(axis=1, keepdims=True) > 0)
+    return answer
 
 
 @exercise(
@@ -71,25 +56,14 @@ def _nothing_for_the_rest(ids, V, discount):
     ],
     mistakes={
         "your fallback is the unigram: a word counts as often as it came, not after "
-        "how many different words": partial(_interpolated, low=lambda c: c.sum(axis=0)),
-        "your fallback counts different words after b; count those before it": partial(
-            _interpolated, low=lambda c: (c > 0).sum(axis=1)
+        "how many different words": _changed(low=np.bincount),
+        "your fallback counts different words after b; count those before it": _changed(
+            axis=1
         ),
-        "each row saves D once; it saves D for each different word after a": partial(
-            _interpolated, saved=lambda c, D: D * (c > 0).any(axis=1)
+        "you take D off counts of 0, too, which become negative": _changed(
+            least=-np.inf
         ),
-        "each row saves D for all V words; only counts that are not 0 lose it": partial(
-            _interpolated, saved=lambda c, D: D * np.full(len(c), len(c))
-        ),
-        "you do not take D off the counts": partial(
-            _interpolated, cut=lambda counts, D: counts
-        ),
-        "you take D off counts of 0, too, which become negative": partial(
-            _interpolated, cut=lambda counts, D: counts - D
-        ),
-        "what was never followed by anything has the fallback, not "
-        "zeros": _nothing_for_the_rest,
-        "a row without counts is 0 / 0; it is the fallback itself": _zero_by_zero,
+        "a row without counts is 0 / 0; it is the fallback itself": _without_a_guard,
     },
 )
 def kneser_ney(ids, V, discount):
@@ -118,13 +92,10 @@ def _vectors(rng):
     return [case(8, 3, 2, 3), case(30, 5, 0, 4), case(6, 6, 5, 2), case(9, 4, 1, 8)]
 
 
-def _closest(E, word, count, *, unit=True, itself=False, last=False, start=0):
-    size = np.linalg.norm(E, axis=1) if unit else np.ones(len(E))
-    match = E @ E[word] / size
-    if not itself:
-        match[word] = np.inf if last else -np.inf
-    order = np.argsort(match if last else -match)
-    return order[start : start + count]
+def _closest(E, word, count, *, size=np.linalg.norm, sign=-1, itself=False):
+    match = sign * (E @ E[word]) / size(E, axis=1)
+    order = [k for k in np.argsort(match) if itself or k != word]
+    return np.array(order[:count])
 
 
 @exercise(
@@ -135,10 +106,11 @@ def _closest(E, word, count, *, unit=True, itself=False, last=False, start=0):
         "leave it out.",
     ],
     mistakes={
-        "long vectors win: divide each by its length": partial(_closest, unit=False),
+        "long vectors win: divide each by its length": partial(
+            _closest, size=lambda E, axis: 1
+        ),
         "the word itself is among them": partial(_closest, itself=True),
-        "you give those that are farthest": partial(_closest, last=True),
-        "you leave out the nearest, too": partial(_closest, start=1),
+        "you give those that are farthest": partial(_closest, sign=1),
         "you measure the distance, which depends on the vectors' lengths": (
             lambda E, word, count: np.argsort(np.linalg.norm(E - E[word], axis=1))[
                 1 : count + 1
@@ -185,28 +157,23 @@ def _read_once(ids, dx, h, dz):
     return found
 
 
-def _looked_up_alone(ids, dx, h, dz):
-    found = np.zeros((dz.shape[1], dx.shape[1]))
-    np.add.at(found, ids, dx)
-    return found
-
-
 @exercise(
     cases=_both_uses,
     hints=[
-        "What is used twice is paid twice. As E' it is a factor of z = h E'.T: its "
-        "gradient is dz.T @ h.",
+        "What is used twice gets two gradients, which add up. As E' it is a factor of "
+        "z = h E'.T: its gradient is dz.T @ h.",
         "As E, row w was read wherever ids is w: it gets the sum of these rows of dx.",
         "gradient[ids] += dx adds once for each different word. np.add.at(gradient, "
         "ids, dx) adds for each place.",
     ],
     mistakes={
-        "a word that was read twice is paid once: x[ids] += adds once for each "
-        "different word": _read_once,
-        "only what was read pays; the table makes the logits, too": _looked_up_alone,
-        "only the logits pay; the table is read, too": lambda ids, dx, h, dz: dz.T @ h,
-        "the two gradients are averaged; they add up": (
-            lambda *case: tied_vjp(*case) / 2
+        "a word that was read twice gets one of its gradients: x[ids] += adds once "
+        "for each different word": _read_once,
+        "only what was read has a gradient; the table makes the logits, too": (
+            lambda ids, dx, h, dz: tied_vjp(ids, dx, h, 0 * dz)
+        ),
+        "only the logits have a gradient; the table is read, too": (
+            lambda ids, dx, h, dz: dz.T @ h
         ),
     },
     exact=_by_steps,
@@ -238,20 +205,14 @@ def _logits(rng):
     ]
 
 
-def _two_levels(head, tail, *, rare=slice(-1, None), words=slice(-1), times=np.add):
-    first = log_shares(head)
-    parts = first[..., words], times(first[..., rare], log_shares(tail))
+def _two_levels(head, tail, *, logs=log_shares, join=np.add):
+    first = logs(head)
+    parts = first[..., :-1], join(first[..., -1:], logs(tail))
     return np.concatenate(parts, axis=-1)
 
 
 def _one_softmax(head, tail):
     return log_shares(np.concatenate([head[..., :-1], tail + head[..., -1:]], axis=-1))
-
-
-def _log_of_zero(head, tail):
-    first = softmax(head)
-    parts = first[..., :-1], first[..., -1:] * softmax(tail)
-    return np.log(np.concatenate(parts, axis=-1))
 
 
 @exercise(
@@ -265,16 +226,17 @@ def _log_of_zero(head, tail):
     ],
     mistakes={
         "your tail is not multiplied by the head's share for it": partial(
-            _two_levels, times=lambda rare, rest: rest
+            _two_levels, join=lambda rare, rest: rest
+        ),
+        "you multiply logarithms; probabilities multiply, so theirs add up": partial(
+            _two_levels, join=np.multiply
         ),
         "the logits are put into one softmax, which needs all of them": _one_softmax,
-        "`rare` is the head's last column, not its first": partial(
-            _two_levels, rare=slice(1), words=slice(1, None)
-        ),
         "you take the logarithm of finished shares: where one is 0, it is "
-        "infinite": _log_of_zero,
-        "you give the probabilities, not their logarithms": (
-            lambda *case: np.exp(two_level(*case))
+        "infinite": partial(_two_levels, logs=lambda z: np.log(softmax(z))),
+        "exp overflows: take each row's largest logit off first": partial(
+            _two_levels,
+            logs=lambda z: z - np.log(np.exp(z).sum(axis=-1, keepdims=True)),
         ),
     },
     leading="head tail",
@@ -294,12 +256,6 @@ def two_level(head, tail):
     first = logs(head)
     parts = [first[..., :-1], first[..., -1:] + logs(tail)]
     return np.concatenate(parts, axis=-1)
-
-
-def _cost(counts, *, tail=lambda share, rest: share * rest, extra=1):
-    V, k = len(counts), np.arange(1, len(counts))
-    share = 1 - np.cumsum(counts)[:-1] / counts.sum()  # of what is rare
-    return k + extra + tail(share, V - k)
 
 
 def _zipf(rng):
@@ -322,13 +278,8 @@ def _zipf(rng):
         "cost for all k from 1 to V - 1 at once, and take np.argmin.",
     ],
     mistakes={
-        "the tail is paid at every word; only rare ones need it": (
-            lambda counts: 1 + int(np.argmin(_cost(counts, tail=lambda s, r: r)))
-        ),
-        "you are one off: the first k is 1": lambda counts: int(
-            np.argmin(_cost(counts))
-        ),
-        "you give the cost, not the k": lambda counts: float(_cost(counts).min()),
+        "you are one off: the first k is 1": lambda counts: cheapest_head(counts) - 1,
+        "the tail is paid at every word; only rare ones need it": lambda counts: 1,
     },
 )
 def cheapest_head(counts):

@@ -33,31 +33,18 @@ def _choices(rng):
     ]
 
 
-def _from(make):
+def _from(make, shares=softmax):
     """The gradient make(pi, hot, advantage), the last with an axis for the actions."""
 
     def answer(logits, actions, advantages):
         hot = np.eye(logits.shape[-1])[actions]
-        return make(softmax(logits), hot, np.asarray(advantages)[..., None])
+        return make(shares(logits), hot, np.asarray(advantages)[..., None])
 
     return answer
 
 
-def _share(z, axis):
-    e = np.exp(z - z.max(axis=axis, keepdims=True))
-    return e / e.sum(axis=axis, keepdims=True)
-
-
-def _with_softmax(shares):
-    def answer(logits, actions, advantages):
-        hot = np.eye(logits.shape[-1])[actions]
-        return advantages[..., None] * (hot - shares(logits))
-
-    return answer
-
-
-def _overflowing(z):
-    return np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True)
+def _right(pi, hot, advantages):
+    return advantages * (hot - pi)
 
 
 def _log_pi(logits, actions):
@@ -87,18 +74,6 @@ _log_pi_step = by_complex_step(_log_pi, "logits")
         "you do not take pi off: the gradient of log pi(a) is [a] - pi": _from(
             lambda pi, hot, adv: adv * hot
         ),
-        "you leave the 1 of the action out: the gradient of log pi(a) is [a] "
-        "- pi": _from(lambda pi, hot, adv: -adv * pi),
-        "you leave the advantages out": _from(lambda pi, hot, adv: hot - pi),
-        "your gradient is that of pi(a), not of log pi(a): rare actions would "
-        "learn the least": _from(
-            lambda pi, hot, adv: (
-                adv * (hot - pi) * (pi * hot).sum(axis=-1, keepdims=True)
-            )
-        ),
-        "only the logit of the action moves; the others must give way": _from(
-            lambda pi, hot, adv: adv * hot * (1 - pi)
-        ),
         "you divide by the number of steps: the task asks for the gradient of the "
         "sum": (lambda z, a, adv: policy_gradient(z, a, adv) / adv.size),
         "the advantages go along the actions: write advantages[..., None]": (
@@ -106,16 +81,11 @@ _log_pi_step = by_complex_step(_log_pi, "logits")
                 advantages * (np.eye(logits.shape[-1])[actions] - softmax(logits))
             )
         ),
-        "your softmax runs over the first axis: the actions are "
-        "the last": _with_softmax(lambda z: _share(z, 0)),
-        "exp overflows: take each row's largest logit off first": _with_softmax(
-            _overflowing
+        "your softmax runs over the first axis: the actions are the last": _from(
+            _right, lambda z: np.moveaxis(softmax(np.moveaxis(z, 0, -1)), -1, 0)
         ),
-        "you take no softmax: logits are not yet probabilities": _with_softmax(
-            lambda z: z
-        ),
-        "you give log pi(a) times the advantage, not its gradient": (
-            lambda z, a, adv: _log_pi(z, a) * adv
+        "exp overflows: take each row's largest logit off first": _from(
+            _right, lambda z: np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True)
         ),
     },
     leading="logits actions advantages",
@@ -167,7 +137,8 @@ def _weighted(pi, q, *, weight=_sizes, share=lambda pi: pi):
     mistakes={
         "you take the expected reward; a rare arm moves the logits "
         "farther": lambda pi, q: (pi * q).sum(),
-        "you take the plain mean of the rewards": lambda pi, q: q.mean(),
+        "you count the own arm's logit alone, (1 - pi)^2; the other logits move, "
+        "too": partial(_weighted, weight=lambda pi: (1 - pi) ** 2),
         "you weight with the length, not with its square": partial(
             _weighted, weight=lambda pi: np.sqrt(_sizes(pi))
         ),

@@ -41,27 +41,9 @@ def _backward(step):
     return answer
 
 
-def _one_step_late(rewards, ended, gamma, after):
-    late = np.concatenate([ended[:1] & False, ended[:-1]])
-    return returns(rewards, late, gamma, after)
-
-
-def _from_the_front(rewards, ended, gamma, after):
-    found, so_far = np.zeros(rewards.shape), 0.0
-    for t in range(len(rewards)):
-        so_far = rewards[t] + gamma * so_far
-        found[t] = so_far
-        so_far = np.where(ended[t], 0.0, so_far)
-    return found
-
-
-def _by_division(rewards, ended, gamma, after):
-    """Cumulative sums of gamma^t r_t, divided by gamma^t; ends are not seen."""
-    all_rewards = np.concatenate([rewards, np.asarray(after)[None]])
-    powers = gamma ** np.arange(len(all_rewards))
-    powers = powers.reshape(-1, *[1] * (rewards.ndim - 1))
-    sums = np.cumsum((powers * all_rewards)[::-1], axis=0)[::-1]
-    return (sums / powers)[:-1]
+def _after_an_end(rewards, ended, gamma, after):
+    lasting = np.concatenate([ended[:-1], ended[-1:] & False])
+    return returns(rewards, lasting, gamma, after)
 
 
 def _if_ended(rewards, ended, gamma, after):
@@ -87,29 +69,18 @@ def _if_ended(rewards, ended, gamma, after):
     mistakes={
         "`if ended[t]` asks one level; for a whole batch multiply by "
         "~ended[t]": _if_ended,
-        "you do not discount: gamma is for each step that a reward is away": _backward(
-            lambda r, end, gamma, later, after: r + ~end * later
-        ),
         "you discount the step's own reward, too: that one counts in full": _backward(
             lambda r, end, gamma, later, after: gamma * (r + ~end * later)
         ),
-        "you look back, not ahead: a return adds up rewards from its "
-        "step on": _from_the_front,
-        "you divide by gamma ** t, which becomes 0, and you go on after "
-        "an end": _by_division,
         "your returns go on after an end: rewards of the next episode count": (
             lambda r, end, gamma, after: returns(r, end & False, gamma, after)
         ),
-        "you cut one step late: `ended[t]` says that nothing comes after "
-        "step t": _one_step_late,
+        "`after` counts although the last step has ended its episode": _after_an_end,
         "you lose the reward of the step that ends an episode": _backward(
             lambda r, end, gamma, later, after: np.where(end, 0, r + gamma * later)
         ),
         "you leave `after` out: the trajectory stops there, the episode does not": (
             lambda r, end, gamma, after: returns(r, end, gamma, after * 0)
-        ),
-        "your returns stand in the wrong order, the last step's first": (
-            lambda *case: returns(*case)[::-1]
         ),
         "you put the returns into an array of integers, as np.zeros_like makes it for "
         "rewards that are integers: fractions are cut off": (

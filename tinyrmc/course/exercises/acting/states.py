@@ -63,33 +63,6 @@ def _rows(change):
     return _each(lambda s, ended, b: np.where(_column(change(ended), s), b, s))
 
 
-def _first_part_only(state, ended, begin):
-    """Of an LSTM's state only the first part begins anew."""
-    if not isinstance(state, tuple):
-        return begin_anew(state, ended, begin)
-    return tuple(
-        _first_part_only(s, ended, b) if k == 0 or isinstance(s, tuple) else s
-        for k, (s, b) in enumerate(zip(state, begin, strict=True))
-    )
-
-
-def _flat(state, ended, begin):
-    """All arrays of a nested state in one tuple."""
-    if not isinstance(state, tuple):
-        return begin_anew(state, ended, begin)
-    found = []
-    for s, b in zip(state, begin, strict=True):
-        part = _flat(s, ended, b)
-        found += part if isinstance(part, tuple) else [part]
-    return tuple(found)
-
-
-def _in_order(s, ended, b):
-    found = s.copy()
-    found[ended] = b[: ended.sum()]
-    return found
-
-
 def _by_arithmetic(s, ended, b):
     mask = _column(ended, s)
     return (1 - mask) * s + mask * b
@@ -109,7 +82,6 @@ def _by_arithmetic(s, ended, b):
         "it is the other way round: the levels that go on lose their state": _rows(
             lambda ended: ~ended
         ),
-        "every level begins anew, at every step": _rows(lambda ended: ended | True),
         "all levels begin anew as soon as one has ended": _rows(
             lambda ended: ended | ended.any()
         ),
@@ -126,16 +98,8 @@ def _by_arithmetic(s, ended, b):
         "axes then gets a third": _each(
             lambda s, ended, b: np.where(ended[:, None, None], b, s)
         ),
-        "you take the first rows of `begin`, not those of the levels that ended": _each(
-            _in_order
-        ),
         "you multiply with 0 and 1: infinity times 0 is NaN, which never "
         "goes away": _each(_by_arithmetic),
-        "of an LSTM's state only the first part begins anew": _first_part_only,
-        "you lose the form of the state: tuples inside a tuple stay so": _flat,
-        "you give the beginning of the levels that ended, and nothing else": _each(
-            lambda s, ended, b: b[ended]
-        ),
     },
     form=True,
     views=True,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ..exercise import exercise
@@ -20,26 +22,11 @@ def _texts(rng):
     ]
 
 
-def _followed(ids, V):
-    """How often each word is followed by another, (V, 1)."""
-    return np.bincount(ids[:-1].astype(np.intp), minlength=V)[:, None]
-
-
-def _divided_by(count):
-    """The table divided by count(ids, V, k)."""
-
-    def answer(ids, unigram, k):
-        V = len(unigram)
-        smoothed = bigram(ids, unigram, k) * (_followed(ids, V) + k)
-        return smoothed / count(ids, V, k)
-
-    return answer
-
-
-def _each_pair_once(ids, unigram, k):
+def _table(ids, unigram, k, *, add=np.add.at, total=lambda c, ids, k: c.sum(1) + k):
+    """The solution, with one piece replaced."""
     counts = np.zeros((len(unigram), len(unigram)))
-    counts[ids[:-1], ids[1:]] += 1
-    return (counts + k * unigram) / (counts.sum(axis=1, keepdims=True) + k)
+    add(counts, (ids[:-1], ids[1:]), 1)
+    return (counts + k * unigram) / total(counts, ids, k)[:, None]
 
 
 @exercise(
@@ -54,19 +41,20 @@ def _each_pair_once(ids, unigram, k):
     ],
     mistakes={
         "you count a pair once, however often it occurs: x[i] += 1 adds once for "
-        "each different i": _each_pair_once,
+        "each different i": partial(_table, add=np.ndarray.__setitem__),
         "rows and columns have changed places: row a is for what comes after a": (
             lambda ids, unigram, k: bigram(ids[::-1], unigram, k)
         ),
         "you divide by how often a occurs: the last word of the text occurs once "
-        "more than it is followed": _divided_by(
-            lambda ids, V, k: np.bincount(ids.astype(np.intp), minlength=V)[:, None] + k
+        "more than it is followed": partial(
+            _table, total=lambda c, ids, k: np.bincount(ids, minlength=len(c)) + k
         ),
         "you add k to every count, not k times the unigram": (
             lambda ids, u, k: bigram(ids, np.ones(len(u)) / len(u), k * len(u))
         ),
-        "you leave out the k in the denominator: your rows sum to more "
-        "than 1": _divided_by(lambda ids, V, k: np.maximum(_followed(ids, V), 1)),
+        "you leave out the k in the denominator: your rows sum to more than 1": partial(
+            _table, total=lambda c, ids, k: np.maximum(c.sum(1), 1)
+        ),
     },
 )
 def bigram(ids, unigram, k):
@@ -104,22 +92,12 @@ def bigram(ids, unigram, k):
         "you take the mean of the probabilities, not of their logarithms": (
             lambda p: 1 / p.mean()
         ),
-        "you take the mean of 1 / p, not of its logarithm": lambda p: (1 / p).mean(),
-        "you forget the minus: that is the mean probability, not the perplexity": (
-            lambda p: np.exp(np.log(p).mean())
-        ),
         "you stop at the loss, in nats": lambda p: -np.log(p).mean(),
-        "you take the natural logarithm and go back with a power of 2": (
-            lambda p: 2 ** -np.log(p).mean()
-        ),
-        "you add the logarithms up and do not divide by their number": (
-            lambda p: np.exp(-np.log(p).sum())
+        "you take the logarithm to the base 2 and go back with a power of e": (
+            lambda p: np.exp(-np.log2(p).mean())
         ),
         "you divide by the number of rows, not of words": (
             lambda p: np.exp(-np.log(p).sum() / len(p))
-        ),
-        "you take the mean of each lane's own perplexity": (
-            lambda probabilities: np.exp(-np.log(probabilities).mean(axis=-1)).mean()
         ),
         "you add something small to every probability": (
             lambda p: np.exp(-np.log(p + 1e-9).mean())

@@ -25,51 +25,26 @@ def _long_texts(rng):
     ]
 
 
-def _cut(ids, lanes, T, length):
-    """Lanes of `length` words and the words after them, in windows."""
-    inputs = ids[: lanes * length].reshape(lanes, length)
-    targets = ids[1 : lanes * length + 1].reshape(lanes, length)
-
-    def cut(lane):
-        K = length // T
-        return lane[:, : K * T].reshape(lanes, K, T).swapaxes(0, 1)
-
-    return cut(inputs), cut(targets)
-
-
-def _length(ids, lanes):
-    return (len(ids) - 1) // lanes
+def _in_lanes(words, lanes, T):
+    """All full windows of `words`, whose number `lanes` divides."""
+    lane = words.reshape(lanes, -1)
+    K = lane.shape[1] // T
+    return lane[:, : K * T].reshape(lanes, K, T).swapaxes(0, 1)
 
 
 def _row_by_row(ids, lanes, T):
-    K = _length(ids, lanes) // T
-    n = K * lanes * T
-    return ids[:n].reshape(K, lanes, T), ids[1 : n + 1].reshape(K, lanes, T)
+    n = (len(ids) - 1) // lanes // T * lanes * T
+    return ids[:n].reshape(-1, lanes, T), ids[1 : n + 1].reshape(-1, lanes, T)
 
 
-def _dealt_out(ids, lanes, T):
-    length = _length(ids, lanes)
-    both = ids[: lanes * length], ids[1 : lanes * length + 1]
-    return tuple(
-        each.reshape(length, lanes)[: length // T * T]
-        .reshape(-1, T, lanes)
-        .swapaxes(1, 2)
-        for each in both
-    )
+def _windows_first(ids, lanes, T):
+    n = (len(ids) - 1) // (lanes * T) * lanes * T
+    return _in_lanes(ids[:n], lanes, T), _in_lanes(ids[1 : n + 1], lanes, T)
 
 
-def _end_of_the_lane(ids, lanes, T, inside_the_window):
-    inputs, _ = _cut(ids, lanes, T, _length(ids, lanes))
-    if inside_the_window:
-        return inputs, np.roll(inputs, -1, axis=2)
-    lane = inputs.swapaxes(0, 1).reshape(lanes, -1)
-    targets = np.roll(lane, -1, axis=1).reshape(lanes, -1, T).swapaxes(0, 1)
-    return inputs, targets
-
-
-def _both(change):
-    """Inputs and targets as they should be, and both changed."""
-    return lambda *case: tuple(map(change, windows(*case)))
+def _within_the_lane(ids, lanes, T):
+    lane = ids[: len(ids) // lanes * lanes].reshape(lanes, -1)
+    return _in_lanes(lane[:, :-1], lanes, T), _in_lanes(lane[:, 1:], lanes, T)
 
 
 @exercise(
@@ -85,26 +60,12 @@ def _both(change):
     mistakes={
         "you cut the text row by row: then the second window of a lane does not go "
         "on where its first ended": _row_by_row,
-        "you deal the words out to the lanes like cards: a lane should be a piece "
-        "of the text": _dealt_out,
-        "the targets are the inputs: a network that copies would be right": (
-            lambda *case: (windows(*case)[0],) * 2
-        ),
-        "the targets are the words before, not those after": (
-            lambda *case: windows(*case)[::-1]
-        ),
-        "the last target of a window is the window's own first word": partial(
-            _end_of_the_lane, inside_the_window=True
-        ),
-        "the lanes come first, then the windows: (lanes, K, T)": _both(
-            lambda x: x.swapaxes(0, 1)
-        ),
-        "the steps come before the lanes: (K, T, lanes)": _both(
-            lambda x: x.swapaxes(1, 2)
-        ),
-        "the lanes are as long as n // lanes says: where that divides n, the last "
-        "target lies beyond the text": (
-            lambda ids, lanes, T: _cut(ids, lanes, T, len(ids) // lanes)
+        "a lane's last word has a target, too, the first word of the next lane: only "
+        "the text's last word is no input": _within_the_lane,
+        "you leave out what does not fill a window before you cut lanes: first "
+        "lanes, as long as they get, and then windows": _windows_first,
+        "the lanes come first, then the windows: (lanes, K, T)": (
+            lambda *case: tuple(x.swapaxes(0, 1) for x in windows(*case))
         ),
     },
     views=True,
@@ -144,59 +105,19 @@ def _draws(rng):
     return cases
 
 
-def _chosen(p, u):
-    place = np.searchsorted(np.cumsum(p), u, side="right")
-    return int(min(place, len(p) - 1))
-
-
-def _beyond_the_end(logits, temperature, u):
+def _drawn(
+    logits, temperature, u, *, shares=lambda z, t: softmax(z / t), side="right", last=1
+):
+    """The solution, with one piece replaced."""
     if temperature == 0:
         return int(np.argmax(logits))
-    p = softmax(logits / temperature)
-    return int(np.searchsorted(np.cumsum(p), u, side="right"))
+    p = shares(logits, temperature)
+    place = np.searchsorted(np.cumsum(p), u, side=side)
+    return int(min(place, len(p) - last))
 
 
-def _at(scale):
-    """A draw from softmax(scale(logits, temperature)), at temperature 0 the argmax."""
-
-    def answer(logits, temperature, u):
-        if temperature == 0:
-            return int(np.argmax(logits))
-        return _chosen(softmax(scale(logits, temperature)), u)
-
-    return answer
-
-
-def _from(shares):
-    """A draw from the shares that shares(softmax, temperature) makes of it."""
-
-    def answer(logits, temperature, u):
-        if temperature == 0:
-            return int(np.argmax(logits))
-        return _chosen(shares(softmax(logits), temperature), u)
-
-    return answer
-
-
-def _first_that_reaches(logits, temperature, u):
-    if temperature == 0:
-        return int(np.argmax(logits))
-    p = softmax(logits / temperature)
-    return int(np.searchsorted(np.cumsum(p), u, side="left"))
-
-
-def _overflowing(logits, temperature, u):
-    if temperature == 0:
-        return int(np.argmax(logits))
-    e = np.exp(logits / temperature)
-    return int(np.argmax(np.cumsum(e / e.sum()) > u))
-
-
-def _sorted_first(logits, temperature, u):
-    if temperature == 0:
-        return int(np.argmax(logits))
-    p = softmax(logits / temperature)
-    return _chosen(np.sort(p)[::-1], u)
+def _overflowing(z, t):
+    return np.exp(z / t) / np.exp(z / t).sum()
 
 
 @exercise(
@@ -213,29 +134,22 @@ def _sorted_first(logits, temperature, u):
     ],
     mistakes={
         "rounding leaves the last sum a little below 1, and u may lie above it: no "
-        "word has the number V": _beyond_the_end,
-        "you always take the likeliest word": (
-            lambda logits, temperature, u: int(np.argmax(logits))
-        ),
+        "word has the number V": partial(_drawn, last=0),
         "you multiply by the temperature: a high one should make the choice "
-        "freer, not stricter": _at(lambda z, t: z * t),
-        "you do not use the temperature": _at(lambda z, t: z),
-        "you divide the probabilities by the temperature, not the logits": _from(
-            lambda p, t: p / t
+        "freer, not stricter": partial(_drawn, shares=lambda z, t: softmax(z * t)),
+        "you divide the probabilities by the temperature, not the logits": partial(
+            _drawn, shares=lambda z, t: softmax(z) / t
         ),
-        "you do not make the sum of the probabilities 1 again": _from(
-            lambda p, t: p ** (1 / t)
-        ),
-        "you take the softmax of the softmax": _at(lambda z, t: softmax(z / t)),
         "you divide by 0 at temperature 0: take the likeliest word there": (
-            lambda logits, t, u: _chosen(softmax(np.divide(logits, t)), u)
+            lambda z, t, u: _drawn(
+                softmax(np.divide(z, t)), 1, u, shares=lambda p, _: p
+            )
         ),
         "you take the first sum that reaches u, not the first above it: where u is "
-        "0, that may be a word of probability 0": _first_that_reaches,
-        "exp overflows: take the largest logit off first": _overflowing,
-        "you give the place among the sorted probabilities, not "
-        "the word": _sorted_first,
-        "you are one word too far": lambda *case: sample(*case) + 1,
+        "0, that may be a word of probability 0": partial(_drawn, side="left"),
+        "exp overflows: take the largest logit off first": partial(
+            _drawn, shares=_overflowing
+        ),
     },
 )
 def sample(logits, temperature, u):
@@ -271,23 +185,13 @@ def _shares(rng):
     ]
 
 
-def _kept(few, p, mass):
-    """Shares of the words that `few` keeps: few(before, after, mass), sorted sums."""
-    order = np.argsort(-p, axis=-1, kind="stable")
-    after = np.cumsum(np.take_along_axis(p, order, -1), axis=-1)
-    before = after - np.take_along_axis(p, order, -1)
-    keep = np.zeros(p.shape, bool)
-    np.put_along_axis(keep, order, few(before, after, mass), -1)
-    found = np.where(keep, p, 0)
+def _too_early(p, mass):
+    order = np.argsort(-p, axis=-1)
+    shares = np.take_along_axis(p, order, -1)
+    found = np.zeros(p.shape)
+    kept = np.where(np.cumsum(shares, axis=-1) <= mass, shares, 0)
+    np.put_along_axis(found, order, kept, -1)
     return found / found.sum(axis=-1, keepdims=True)
-
-
-def _not_whole(p, mass):
-    return np.where(nucleus(p, mass) > 0, p, 0)
-
-
-def _as_sorted(p, mass):
-    return -np.sort(-nucleus(p, mass), axis=-1)
 
 
 def _as_they_stand(p, mass):
@@ -311,15 +215,13 @@ def _above(p, mass):
         "an array `keep` of False. Then make each row's sum 1 again.",
     ],
     mistakes={
-        "you stop one word too early: the word that reaches the mass stays": partial(
-            _kept, lambda before, after, mass: (after < mass) | (before == 0)
+        "you stop one word too early: the word that reaches the mass stays": _too_early,
+        "you do not make the sum 1 again": (
+            lambda p, mass: np.where(nucleus(p, mass) > 0, p, 0)
         ),
-        "you keep one word more than it takes": partial(
-            _kept,
-            lambda before, after, mass: np.roll(before < mass, 1, -1) | (before == 0),
+        "your shares stand in sorted order; give each word its own": (
+            lambda p, mass: -np.sort(-nucleus(p, mass), axis=-1)
         ),
-        "you do not make the sum 1 again": _not_whole,
-        "your shares stand in sorted order; give each word its own": _as_sorted,
         "you add up the words as they stand, not from the likeliest on": _as_they_stand,
         "you keep what is likelier than 1 - mass: it is the sum that counts": _above,
     },

@@ -36,54 +36,15 @@ def _looks(rng):
     ]
 
 
-def _told(counts, p):
-    """The sentence, in the order of telling, that each hop looks at most."""
-    return counts[:, None] - 1 - p.argmax(axis=-1)
+def _looking(number, axis=-1):
+    """The share with another number(n, N, memory) of the sentence looked at."""
 
+    def answer(p, counts, supporting):
+        looked = number(counts[:, None], p.shape[-1], p.argmax(axis=axis))
+        pairs = zip(looked, supporting, strict=True)
+        return np.mean([np.isin(row, facts) for row, facts in pairs], axis=0)
 
-def _told_of_the_story(counts, p):
-    """The same, without the memories past the story's end."""
-    told = np.arange(p.shape[-1]) < counts[:, None, None]
-    return _told(counts, np.where(told, p, -np.inf))
-
-
-def _share_in(looked, supporting):
-    """(K,), how often `looked` (B, K) is among the facts."""
-    right = [np.isin(row, facts) for row, facts in zip(looked, supporting, strict=True)]
-    return np.mean(right, axis=0)
-
-
-def _looking(looked=_told, facts=lambda supporting: supporting):
-    """The share with another idea of what is looked at, or of what is right."""
-    return lambda p, counts, supporting: _share_in(looked(counts, p), facts(supporting))
-
-
-def _weights(p, counts, supporting):
-    """(B, K): all that a hop gives to the facts."""
-    each = [
-        row[:, n - 1 - np.array(facts)].sum(axis=-1)
-        for row, n, facts in zip(p, counts, supporting, strict=True)
-    ]
-    return np.array(each)
-
-
-def _hop_by_hop(p, counts, supporting):
-    """Hop k must find fact k."""
-    looked = _told(counts, p)
-    facts = [
-        [each[min(k, len(each) - 1)] for k in range(p.shape[1])] for each in supporting
-    ]
-    return (looked == np.array(facts)).mean(axis=0)
-
-
-def _by_question(p, counts, supporting):
-    looked = _told(counts, p)
-    return np.array(
-        [
-            np.isin(row, facts).mean()
-            for row, facts in zip(looked, supporting, strict=True)
-        ]
-    )
+    return answer
 
 
 @exercise(
@@ -97,34 +58,16 @@ def _by_question(p, counts, supporting):
     ],
     mistakes={
         "you compare a memory's number with a sentence's: memories count from the "
-        "newest, supporting facts from the oldest": _looking(
-            lambda counts, p: p.argmax(axis=-1)
-        ),
+        "newest, supporting facts from the oldest": _looking(lambda n, N, k: k),
         "you are one off: of n sentences, number t is memory n - 1 - t": _looking(
-            lambda counts, p: counts[:, None] - p.argmax(axis=-1)
+            lambda n, N, k: n - k
         ),
         "you count from the last slot; a story may have fewer sentences than there "
-        "are slots": _looking(lambda counts, p: p.shape[-1] - 1 - p.argmax(axis=-1)),
-        "you look among the story's own sentences alone; a look past its end is a "
-        "miss": _looking(_told_of_the_story),
-        "only the first supporting fact counts; each of them does": _looking(
-            facts=lambda supporting: [each[:1] for each in supporting]
-        ),
-        "you want fact k from hop k; any supporting fact counts": _hop_by_hop,
-        "you add up the weights of the facts; the task asks how often the "
-        "strongest memory is one": (lambda *case: _weights(*case).mean(axis=0)),
-        "you take the mean over the hops: a number for each hop, please": _by_question,
-        "you take the mean over questions and hops": (
-            lambda *case: np.mean(hits(*case))
-        ),
+        "are slots": _looking(lambda n, N, k: N - 1 - k),
+        "the strongest hop of each memory is not the strongest memory of each hop: "
+        "the memories are the last axis": _looking(lambda n, N, k: n - 1 - k, axis=1),
         "you count the questions; their share is asked for": (
             lambda p, *case: len(p) * hits(p, *case)
-        ),
-        "the strongest hop of each memory is not the strongest memory of each hop: "
-        "the memories are the last axis": (
-            lambda p, counts, supporting: _share_in(
-                counts[:, None] - 1 - p.argmax(axis=1), supporting
-            )
         ),
     },
 )
@@ -186,15 +129,6 @@ def _without(change, answers, looks, blind, targets):
     return np.array([np.mean(answers(each) != targets, axis=1) for each in tried])
 
 
-def _kept_blind(answers, looks, blind, targets):
-    looks = list(looks)
-    found = [np.mean(answers(looks) != targets, axis=1)]
-    for k in range(len(looks)):
-        looks[k] = blind
-        found.append(np.mean(answers(looks) != targets, axis=1))
-    return np.array(found)
-
-
 @exercise(
     cases=_networks,
     hints=[
@@ -204,20 +138,13 @@ def _kept_blind(answers, looks, blind, targets):
         "whole network.",
     ],
     mistakes={
-        "a hop stays blind while you go on: take a new copy of looks for "
-        "each": _kept_blind,
-        "you leave the blind hop out; it stays, and sees nothing": partial(
-            _without, lambda looks, k, blind: [x for n, x in enumerate(looks) if n != k]
+        "a hop stays blind while you go on: take a new copy of looks for each": partial(
+            _without, lambda looks, k, blind: [blind] * (k + 1) + looks[k + 1 :]
         ),
-        "all hops but one are blind": partial(
-            _without,
-            lambda looks, k, blind: [
-                x if n == k else blind for n, x in enumerate(looks)
-            ],
+        "you leave the blind hop out; it stays, and sees nothing": partial(
+            _without, lambda looks, k, blind: looks[:k] + looks[k + 1 :]
         ),
         "you count the right answers": lambda *case: 1 - take_away(*case),
-        "the row of the whole network is missing": lambda *case: take_away(*case)[1:],
-        "a row for each copy; here for each hop": lambda *case: take_away(*case).T,
         "you take the mean over the copies, too": (
             lambda *case: take_away(*case).mean(axis=1)
         ),

@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 
-from ..attention import softmax
 from ..exercise import exercise, normal
 from ..one_hop import hop
 from ..recorded import recorded
@@ -63,22 +62,12 @@ def _networks(rng):
     ]
 
 
-def _adjacent(
-    embed,
-    looks,
-    tables,
-    memories,
-    question,
-    *,
-    ask=0,
-    pair=lambda k: (k, k + 1),
-    update=lambda u, o, q: u + o,
-    which=lambda looks, k: looks[k],
-):
-    q = u = embed(question, tables[ask])
-    for k in range(len(looks)):
-        m, c = (embed(memories, tables[n]) for n in pair(k))
-        u = update(u, which(looks, k)(u, m, c), q)
+def _adjacent(embed, looks, tables, memories, question, *, ask=0, of_c=1, keep=1):
+    """The solution with other tables, or without u in the sum."""
+    u = embed(question, tables[ask])
+    for k, look in enumerate(looks):
+        m, c = embed(memories, tables[k]), embed(memories, tables[k + of_c])
+        u = keep * u + look(u, m, c)
     return u
 
 
@@ -103,23 +92,11 @@ def _in_place(embed, looks, tables, memories, question):
         "the question has the last table; B is the first hop's A": partial(
             _adjacent, ask=-1
         ),
-        "all hops have the first two tables: that would be layer-wise": partial(
-            _adjacent, pair=lambda k: (0, 1)
-        ),
-        "memories and contents have changed places": partial(
-            _adjacent, pair=lambda k: (k + 1, k)
-        ),
         "memories and contents have the same table in each hop": partial(
-            _adjacent, pair=lambda k: (k, k)
+            _adjacent, of_c=0
         ),
         "the next hop asks with what was found alone: u + o goes on": partial(
-            _adjacent, update=lambda u, o, q: o
-        ),
-        "each hop adds what it found to the question, not to the u before it": partial(
-            _adjacent, update=lambda u, o, q: q + o
-        ),
-        "every hop looks as the first one does": partial(
-            _adjacent, which=lambda looks, k: looks[0]
+            _adjacent, keep=0
         ),
     },
 )
@@ -165,22 +142,8 @@ def _turned(x):
         "m.T turns the leading axes around as well; swap only the last two": (
             lambda m, c: m.T @ c
         ),
-        "you take the mean over the memories; it is their sum": (
-            lambda m, c: _turned(m) @ c / m.shape[-2]
-        ),
-        "you divide by the square root of d: a memory network does not": (
-            lambda m, c: _turned(m) @ c / m.shape[-1] ** 0.5
-        ),
         "the products of the memories are not added up: (N, d, d)": (
             lambda m, c: m[..., :, None] * c[..., None, :]
-        ),
-        "you give the diagonal, a vector": lambda m, c: (m * c).sum(axis=-2),
-        "all examples share one matrix: leading axes stay": (
-            lambda m, c: np.einsum("...ik,...il->kl", m, c)
-        ),
-        "the softmax is still there": lambda m, c: softmax(_turned(m)) @ c,
-        "you add u itself, by the identity: this is o alone": (
-            lambda m, c: _turned(m) @ c + np.eye(m.shape[-1])
         ),
     },
     leading="m c",

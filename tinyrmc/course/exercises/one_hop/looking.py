@@ -53,38 +53,14 @@ def _one_maximum(s):
     return e / e.sum(axis=-1, keepdims=True)
 
 
-def _over_examples(s):
-    e = np.exp(s - s.max(axis=0))
-    return e / e.sum(axis=0)
-
-
-def scaled(u, m, c):
-    return hop(u / math.sqrt(u.shape[-1]), m, c)
-
-
-def _looking(shares):
-    """A hop with other shares(scores)."""
+def _looking(shares=softmax, found=lambda p, u, m, c: _mean(p, c)):
+    """A hop with other shares(scores), or something else found."""
 
     def answer(u, m, c):
         p = shares(_scores(u, m))
-        return p, _mean(p, c)
+        return p, found(p, u, m, c)
 
     return answer
-
-
-def _not_added_up(u, m, c):
-    p, _ = hop(u, m, c)
-    return p, p[..., None] * c
-
-
-def _of_the_memories(u, m, c):
-    p, _ = hop(u, m, c)
-    return p, _mean(p, m)
-
-
-def _with_the_question(u, m, c):
-    p, o = hop(u, m, c)
-    return p, u + o
 
 
 @exercise(
@@ -99,25 +75,20 @@ def _with_the_question(u, m, c):
     ],
     mistakes={
         "you divide the match by the square root of d, as chapter 6 does: a memory "
-        "network does not": scaled,
+        "network does not": lambda u, m, c: hop(u / math.sqrt(u.shape[-1]), m, c),
         "you do not subtract the largest match before the exponential: it "
         "overflows": _looking(softmax_that_overflows),
         "you subtract one maximum from all examples: what is far below it becomes "
         "0 / 0": _looking(_one_maximum),
         "your softmax runs over the first axis, not over the memories": _looking(
-            _over_examples
+            lambda s: np.moveaxis(softmax(np.moveaxis(s, 0, -1)), -1, 0)
         ),
-        "you leave out the softmax: that is the linear start, which "
-        "comes later": _looking(lambda s: s),
-        "you average the memories m, not the contents c": _of_the_memories,
-        "memories and contents have changed places": lambda u, m, c: hop(u, c, m),
-        "you add u to what was found: that comes after the hop": _with_the_question,
-        "you weight the contents and do not add them up: o is one "
-        "row, not N": _not_added_up,
-        "you give the matches, before the softmax, as p": (
-            lambda u, m, c: (_scores(u, m), hop(u, m, c)[1])
+        "you average the memories m, not the contents c": _looking(
+            found=lambda p, u, m, c: _mean(p, m)
         ),
-        "p and o have changed places": lambda u, m, c: hop(u, m, c)[::-1],
+        "you add u to what was found: that comes after the hop": _looking(
+            found=lambda p, u, m, c: u + _mean(p, c)
+        ),
         "you give o alone; p is wanted, too": (lambda u, m, c: hop(u, m, c)[1]),
     },
     leading="u m c",
@@ -143,28 +114,22 @@ _hop_step = by_complex_step(_found, "u m c")
 
 
 def _backward(
-    of_p=lambda m, c, g: _scores(g, c),
-    of_match=lambda p, gp: p * (gp - (p * gp).sum(axis=-1, keepdims=True)),
-    of_u=lambda gs, p, m, c, g: _mean(gs, m),
-    of_m=lambda gs, p, u, m, g: gs[..., None] * u[..., None, :],
+    of_match,
+    of_u=lambda gs, p, m, c: _mean(gs, m),
     of_c=lambda gs, p, u, g: p[..., None] * g[..., None, :],
 ):
     """The backward pass of a hop and, by its arguments, ways to get it wrong."""
 
     def answer(u, m, c, g):
         p = softmax(_scores(u, m))
-        gs = of_match(p, of_p(m, c, g))
-        return of_u(gs, p, m, c, g), of_m(gs, p, u, m, g), of_c(gs, p, u, g)
+        gs = of_match(p, _scores(g, c))
+        return of_u(gs, p, m, c), gs[..., None] * u[..., None, :], of_c(gs, p, u, g)
 
     return answer
 
 
-def _swapped(*order):
-    def answer(*case):
-        gradients = hop_backward(*case)
-        return tuple(gradients[k] for k in order)
-
-    return answer
+def _through_softmax(p, gp):
+    return p * (gp - (p * gp).sum(axis=-1, keepdims=True))
 
 
 @exercise(
@@ -183,42 +148,20 @@ def _swapped(*order):
     ],
     mistakes={
         "you leave out the sum in the softmax's gradient: what one memory gains, "
-        "the others lose": _backward(of_match=lambda p, gp: p * gp),
-        "you let the gradient pass the softmax unchanged": _backward(
-            of_match=lambda p, gp: gp
-        ),
+        "the others lose": _backward(lambda p, gp: p * gp),
+        "you let the gradient pass the softmax unchanged": _backward(lambda p, gp: gp),
         "your softmax's gradient is p (1 - p): that is the diagonal alone": _backward(
-            of_match=lambda p, gp: p * (1 - p) * gp
+            lambda p, gp: p * (1 - p) * gp
         ),
-        "you subtract the plain sum of gp; each gp_i counts with p_i": _backward(
-            of_match=lambda p, gp: p * (gp - gp.sum(-1, keepdims=True))
-        ),
-        "the gradient of p_i is the dot product of g with c_i, not with m_i": _backward(
-            of_p=lambda m, c, g: _scores(g, m)
-        ),
-        "the gradient of u is a sum of the memories m_i, not of "
-        "the contents": _backward(of_u=lambda gs, p, m, c, g: _mean(gs, c)),
-        "the gradient of u weights the memories with p, not with what comes back "
-        "through the softmax": _backward(of_u=lambda gs, p, m, c, g: _mean(p, m)),
-        "you add g to the gradient of u: that is right for u + o, but here it is "
-        "the hop's own gradient": _backward(
-            of_u=lambda gs, p, m, c, g: _mean(gs, m) + g
-        ),
-        "the gradient of m_i is a multiple of u, not of g": _backward(
-            of_m=lambda gs, p, u, m, g: gs[..., None] * g[..., None, :]
-        ),
-        "the gradient of m_i has the factor p_i, not what comes back through the "
-        "softmax": _backward(
-            of_m=lambda gs, p, u, m, g: p[..., None] * u[..., None, :]
-        ),
+        "the gradient of u is a sum of the memories m_i, not of the "
+        "contents": _backward(_through_softmax, of_u=lambda gs, p, m, c: _mean(gs, c)),
         "each c_i gets all of g; it has a share p_i in o": _backward(
-            of_c=lambda gs, p, u, g: np.ones_like(p)[..., None] * g[..., None, :]
+            _through_softmax,
+            of_c=lambda gs, p, u, g: np.ones_like(p)[..., None] * g[..., None, :],
         ),
-        "the gradient of c_i is a multiple of g, not of u": _backward(
-            of_c=lambda gs, p, u, g: p[..., None] * u[..., None, :]
+        "the gradients of m and c have changed places": (
+            lambda *case: [hop_backward(*case)[k] for k in (0, 2, 1)]
         ),
-        "the gradients of m and c have changed places": _swapped(0, 2, 1),
-        "the order is not that of the arguments: u, m, c": _swapped(1, 2, 0),
     },
     leading="u m c g",
     anysize="g",

@@ -60,16 +60,12 @@ def _encoded(
     ],
     mistakes={
         "the constant is a half, not 1": partial(_encoded, constant=1.0),
-        "the constant is missing": partial(_encoded, constant=0.0),
         "the factor 2 is missing": partial(_encoded, factor=lambda k, d: k / d - 0.5),
         "you count the units from 0; the paper counts from 1": partial(
             _encoded, factor=lambda k, d: 2 * ((k - 1) / d - 0.5)
         ),
         "your factor has the wrong sign: the last units listen to the end of a "
         "sentence": partial(_encoded, factor=lambda k, d: -2 * (k / d - 0.5)),
-        "your factor does not depend on the unit": partial(
-            _encoded, factor=lambda k, d: np.ones(d)
-        ),
     },
 )
 def remembered(once, weighted, table):
@@ -114,11 +110,6 @@ def _zeros_before(told, N):
     return np.concatenate([np.zeros(N - len(newest), int), newest])
 
 
-def _minus_one(told, N):
-    newest = told[::-1][:N]
-    return np.concatenate([newest, np.full(N - len(newest), -1)])
-
-
 @exercise(
     cases=_stories,
     hints=[
@@ -128,25 +119,9 @@ def _minus_one(told, N):
     ],
     mistakes={
         "your oldest sentence comes first": lambda told, N: _filled(told[-N:], N),
-        "your oldest sentence comes first, and of a long story you keep the "
-        "beginning": (lambda told, N: _filled(told[:N], N)),
         "of a story that is too long you keep the beginning: cut after turning it "
         "around": (lambda told, N: _filled(told[:N][::-1], N)),
-        "the row stands on its head: zeros come first, and the oldest sentence": (
-            lambda told, N: newest_first(told, N)[::-1]
-        ),
-        "you give the story as it was told": lambda told, N: told,
         "you do not fill up with zeros": lambda told, N: told[::-1][:N],
-        "you do not cut a long story": (
-            lambda told, N: _filled(told[::-1], max(N, len(told)))
-        ),
-        "you fill up with -1; sentence 0 is the empty one": _minus_one,
-        "you lose the newest sentence: told[-1] is the last one": (
-            lambda told, N: _filled(told[:-1][::-1], N)
-        ),
-        "you keep one sentence too few of a long story: told[:-N:-1] has N - 1": (
-            lambda told, N: _filled(told[:-N:-1], N)
-        ),
         "the zeros come first, then the newest sentence: they belong at "
         "the end": _zeros_before,
     },

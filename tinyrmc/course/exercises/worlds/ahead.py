@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 
-from ..acting import returns
 from ..exercise import exercise
 
 
@@ -21,21 +20,23 @@ def _graphs(rng):
     corridor = np.array([[0, 1], [0, 2], [1, 3], [2, 3]])
     at_the_end = np.array([[0, 0], [0, 0], [0, 0], [0, 1]], bool)
     away = np.array([[1, 1], [1, 1], [0, 2]])  # from 0 and 1 nothing leads to the goal
+    long = np.clip(np.arange(300)[:, None] + [-1, 1], 0, 299)
     return [
         (corridor, at_the_end),
         case(8, 3),
         case(30, 4, goals=3),
         case(12, 2, goals=2, often=0.4),
         (away, np.array([[0, 0], [0, 0], [0, 1]], bool)),
+        (long, (long == 299) & (np.arange(300) == 299)[:, None]),
         (np.zeros((1, 2), int), np.array([[False, True]])),
     ]
 
 
-def _solved(following, wins, *, rounds=None, won=1.0, step=1.0, best=np.min):
+def _solved(following, wins, *, rounds=None, won=1.0, begin=np.inf):
     """The solution, with one piece replaced."""
-    d = np.full(len(following), np.inf)
+    d = np.full(len(following), begin)
     for _ in range(rounds or len(d)):
-        d = best(np.where(wins, won, step + d[following]), axis=1)
+        d = np.where(wins, won, 1 + d[following]).min(axis=1)
     return d
 
 
@@ -52,11 +53,11 @@ def _solved(following, wins, *, rounds=None, won=1.0, step=1.0, best=np.min):
         "one round is not enough: distances spread by a step in each": partial(
             _solved, rounds=1
         ),
+        "some rounds are not enough: it takes as many as the longest way has "
+        "steps": partial(_solved, rounds=100),
         "a step that wins is a step, too: its distance is 1": partial(_solved, won=0.0),
-        "steps cost nothing": partial(_solved, step=0.0),
-        "you take the worst step of each state, not the best": partial(
-            _solved, best=np.max
-        ),
+        "you begin with 0: where no way leads to the end d only grows with each "
+        "round, and is never inf": partial(_solved, begin=0.0),
     },
 )
 def distances(following, wins):
@@ -91,12 +92,13 @@ def _trajectories(rng):
     ]
 
 
-def _looked(rewards, values, ended, gamma, n, after, *, cut=lambda e: ~e, last=None):
-    found = values if last is None else last(values)
-    for _ in range(n):
-        following = np.concatenate([found[1:], np.asarray(after)[None]])
-        found = rewards + gamma * cut(ended) * following
-    return found
+def _to_the_end_alone(rewards, values, ended, gamma, n, after):
+    """`after` discounted n times wherever it counts."""
+    found = n_step(rewards, values, ended, gamma, n, 0 * after)
+    beyond = n_step(0 * rewards, 0 * values, ended, gamma, n, after)
+    left = np.minimum(n, np.arange(len(values), 0, -1))
+    less = gamma ** (n - left).reshape(-1, *[1] * (values.ndim - 1))
+    return found + less * beyond
 
 
 @exercise(
@@ -111,13 +113,13 @@ def _looked(rewards, values, ended, gamma, n, after, *, cut=lambda e: ~e, last=N
         "you look n + 1 steps ahead": lambda r, V, e, g, n, after: n_step(
             r, V, e, g, n + 1, after
         ),
-        "you look one step ahead, whatever n is": lambda r, V, e, g, n, after: n_step(
-            r, V, e, g, 1, after
+        "near the end `after` comes sooner than in n steps, and is discounted "
+        "as often as there are steps left": _to_the_end_alone,
+        "your rewards go on after an end": (
+            lambda r, V, e, g, n, after: n_step(r, V, e & False, g, n, after)
         ),
-        "you leave the values out": partial(_looked, last=np.zeros_like),
-        "your rewards go on after an end": partial(_looked, cut=np.ones_like),
-        "you take all rewards to the end of the trajectory": (
-            lambda r, V, e, g, n, after: returns(r, e, g, after)
+        "you leave the values out": (
+            lambda r, V, e, g, n, after: n_step(r, 0 * V, e, g, n, after)
         ),
     },
 )
@@ -144,16 +146,14 @@ def _mixed(rng):
     ]
 
 
-def _sums(rewards, values, ended, gamma, lam, after, *, fade=None, base=1.0, less=1.0):
-    """The solution, with one piece replaced."""
-    found, later = np.zeros(values.shape), 0.0
-    following = np.concatenate([values[1:], np.asarray(after)[None]])
+def _sums(rewards, values, ended, gamma, lam, after, *, fade):
+    """The solution with another fade(gamma, lam, ended) of later surprises."""
+    later = np.zeros(np.shape(after))
+    targets = gae(rewards, values, ended, gamma, 0.0, after)  # a single surprise
+    found = targets.copy()
     for t in reversed(range(len(values))):
-        goes_on = gamma * ~ended[t]
-        surprise = rewards[t] + goes_on * following[t] - less * values[t]
-        further = fade(gamma, lam, ended[t]) if fade else lam * goes_on
-        later = surprise + further * later
-        found[t] = base * values[t] + later
+        later = targets[t] - values[t] + fade(gamma, lam, ended[t]) * later
+        found[t] = values[t] + later
     return found
 
 
@@ -172,18 +172,11 @@ def _sums(rewards, values, ended, gamma, lam, after, *, fade=None, base=1.0, les
         "surprises fade by lam alone; gamma belongs there, too": partial(
             _sums, fade=lambda gamma, lam, end: lam * ~end
         ),
-        "surprises fade by gamma alone: those are returns": partial(
-            _sums, fade=lambda gamma, lam, end: gamma * ~end
-        ),
         "you add up surprises of the next episode": partial(
             _sums, fade=lambda gamma, lam, end: gamma * lam
         ),
-        "you give the advantages; add the values": partial(_sums, base=0.0),
-        "your surprises do not take the value off": partial(_sums, less=0.0),
-        "you mix with lam^n, whose sum is not 1; 1 - lam belongs before it": (
-            lambda r, V, e, g, lam, after: (
-                gae(r, V, e, g, lam, after) / max(1 - lam, 0.01)
-            )
+        "you give the advantages; add the values": (
+            lambda r, V, *rest: gae(r, V, *rest) - V
         ),
     },
 )

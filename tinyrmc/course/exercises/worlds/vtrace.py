@@ -36,30 +36,16 @@ def _acted(rng):
     ]
 
 
-def _cut(rhos):
-    return np.minimum(rhos, 1)
-
-
-def _one(rhos):
-    return np.ones_like(rhos)
-
-
-def _as_it_is(rhos):
-    return rhos
-
-
-def _scan(rho=_cut, c=_cut, ratio=np.exp, less_value=1, trace=np.multiply):
-    """V-trace with something else in one of its places."""
+def _scan(rho=lambda x: np.minimum(x, 1), c=lambda x: np.minimum(x, 1), ratio=np.exp):
+    """V-trace with other ratios of the surprise and of the trace."""
 
     def answer(log_rhos, discounts, rewards, values, after):
         rhos = ratio(log_rhos)
         following = np.concatenate([values[1:], np.asarray(after)[None]])
-        surprises = rewards + discounts * following - less_value * values
-        surprises = rho(rhos) * surprises
-        through = trace(discounts, c(rhos))
+        surprises = rho(rhos) * (rewards + discounts * following - values)
         targets, later = np.zeros(values.shape), 0.0
         for t in reversed(range(len(values))):
-            later = surprises[t] + through[t] * later
+            later = surprises[t] + discounts[t] * c(rhos)[t] * later
             targets[t] = values[t] + later
         return targets
 
@@ -77,29 +63,15 @@ def _scan(rho=_cut, c=_cut, ratio=np.exp, less_value=1, trace=np.multiply):
         "discounts[t] * c[t] * further. Then v is values[t] + further.",
     ],
     mistakes={
-        "you do not cut the ratios off at 1": _scan(_as_it_is, _as_it_is),
-        "you cut the ratio of the surprise off, and not that of the trace": _scan(
-            c=_as_it_is
+        "you do not cut the ratios off at 1": _scan(np.abs, np.abs),
+        "your surprises have no ratio": _scan(rho=np.ones_like),
+        "you hand surprises on without the ratio of the steps between": _scan(
+            c=np.ones_like
         ),
-        "you cut the ratio of the trace off, and not that of the surprise": _scan(
-            rho=_as_it_is
-        ),
-        "your surprises have no ratio": _scan(rho=_one),
-        "you hand surprises on without the ratio of the steps between": _scan(c=_one),
-        "you leave the ratios out: that is right only where the policy that acted "
-        "is the one that learns": _scan(_one, _one),
         "you keep the ratios from falling below 1, not from rising above it": _scan(
             *2 * [lambda rhos: np.maximum(rhos, 1)]
         ),
-        "you hand on what comes later with the ratio of the next step; it needs that "
-        "of its own step, c[t]": _scan(
-            trace=lambda g, c: g * np.concatenate([c[1:], np.ones_like(c[:1])])
-        ),
-        "you take the logarithms for the ratios": _scan(ratio=_as_it_is),
-        "you do not discount what you hand on, and it goes over ends": _scan(
-            trace=lambda g, c: c
-        ),
-        "your surprise does not take the value off": _scan(less_value=0),
+        "you take the logarithms for the ratios": _scan(ratio=np.array),
         "you leave `after` out: the trajectory stops there, the episode does not": (
             lambda *case: vtrace(*case[:-1], 0 * case[-1])
         ),
