@@ -251,6 +251,9 @@ for name, pair in pairs.items():
     print(f"{name}: bag {apart[0]:.2f}, with position encoding {apart[1]:.2f}")
 
 # %% [markdown]
+# To a bag the sentence turned around is the same; to position encoding it is nearly as
+# far away as another sentence.
+#
 # ## From sentences to a story
 #
 # Mary's memories need an age. The paper adds a learnt row $T_A(i)$ to memory $i$, where
@@ -304,7 +307,8 @@ class OneHop(nn.Module):
 # Chapter 20 shows why that matters.)
 #
 # **Exercise 5.** Write the training. Batches of 32, plain gradient descent, the losses
-# *summed*, gradients clipped at a length of 40, as in the authors' recipe.
+# *summed*, gradients clipped at a length of 40, as in the authors' recipe. All copies
+# get the same questions and the same targets.
 
 
 # %%
@@ -334,7 +338,7 @@ def train(reading, network, epochs=EPOCHS):
     """The test errors of all copies after each epoch."""
     *inputs, targets = reading.arrays["train"]
     sgd, random = optim.SGD(network.parameters()), np.random.default_rng(0)
-    sgd.clip_by = "matrix"
+    sgd.clip_by = "matrix"  # each table by itself, as in the authors' program
     errors = []
     for _ in range(epochs):
         order = random.permutation(len(targets))

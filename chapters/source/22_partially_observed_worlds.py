@@ -175,7 +175,7 @@ plt.show()
 #
 # **Exercise 2.** The target of $n$ rewards and a value,
 # $r_t + \gamma r_{t+1} + \dots + \gamma^n V_{t+n}$, for all $t$ at once: no loop over
-# time.
+# time. Where fewer than $n$ steps are left, `after` comes so much sooner.
 
 
 # %%

@@ -333,7 +333,7 @@ def factors(pairs: Pairs, cases: Sequence[Case], what: str) -> Iterator[str]:
 
 def addends(pairs: Pairs, cases: Sequence[Case], what: str) -> Iterator[str]:
     """A result is the right one plus a number, or each row is."""
-    if not _real(pairs):
+    if not _real(pairs) or not all(np.isfinite(right).all() for _, right in pairs):
         return
     gaps = [found.astype(float) - right.astype(float) for found, right in pairs]
     numbers = [_one_number(each) for each in gaps]

@@ -1,8 +1,9 @@
 """Chapter 21: returns, policy gradients, states that begin anew, and learning."""
 
 from ..experiments import Report
+from ..language import numbers_of
 from .gradient import best_baseline, policy_gradient
-from .players import Agent, Maze, act, numbers_of, one_hot, policy_loss, smooth
+from .players import Agent, Maze, act, one_hot, policy_loss, smooth
 from .returns import returns
 from .states import begin_anew
 from .updating import update

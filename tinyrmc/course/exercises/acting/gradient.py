@@ -21,15 +21,12 @@ def _choices(rng):
     return [
         (np.zeros((2, 3)), np.array([1, 2]), np.array([1.0, -2.0])),
         case((5,), 4),
-        case((3,), 3),
         case((3, 3), 3),  # steps and levels: as many of both as actions
         case((2, 4), 5, scale=3.0),
-        case((3,), 4, scale=1e3),
         (far_apart, np.array([1, 0]), np.array([2.0, 1.0])),
         (forbidden, np.array([2, 1]), np.array([1.0, -1.0])),
         (rng.normal(size=3), np.array(2), np.array(-0.5)),  # one step, no axis
         (rng.normal(size=(4, 2)), np.array([0, 1, 1, 0], np.uint8), np.zeros(4)),
-        case((3,), 1),
     ]
 
 

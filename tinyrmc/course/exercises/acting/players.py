@@ -6,11 +6,11 @@ import collections
 
 import numpy as np
 
-from tinyrmc import fused, nn
-from tinyrmc import primitives as p
-from tinyrmc.autograd.engine import Tensor
+from tinyrmc import fused, nn, primitives
 from tinyrmc.environments.world import Codes, Outcome, World
 from tinyrmc.training.rl.policy import log_probs, sample
+
+from ..language import numbers_of
 
 
 class Agent(nn.Module):
@@ -33,7 +33,7 @@ class Agent(nn.Module):
         """
         x = self.look(seen)
         outputs, state = self.core.unroll(x, state, trace, is_first=fresh)
-        h = p.concatenate([p.stack(outputs, axis=1), x], axis=2)
+        h = primitives.concatenate([primitives.stack(outputs, axis=1), x], axis=2)
         both = self.heads(self.decide(h))
         return both[..., : self.actions], both[..., self.actions], state
 
@@ -65,17 +65,10 @@ def act(agent, world, see, now, T, rng, begin_anew):
     return arrays, (levels, state, fresh)
 
 
-def numbers_of(state):
-    """A state of plain arrays, off the tape."""
-    if isinstance(state, (tuple, list)):
-        return tuple(map(numbers_of, state))
-    return state.data if isinstance(state, Tensor) else state
-
-
 def policy_loss(logits, actions, advantages):
     """-sum of A ln pi(a); advantages are constants."""
     log_pi, _ = fused.categorical(logits, actions)
-    return -p.sum(log_pi * advantages)
+    return -primitives.sum(log_pi * advantages)
 
 
 def one_hot(codes, highest):

@@ -10,17 +10,15 @@ from ..exercise import exercise
 def _states(rng):
     def case(ended, *shape):
         ended = np.array(ended, bool)
-        both = (rng.normal(size=(len(ended), *shape)) for _ in range(2))
-        state, begin = both
+        state, begin = rng.normal(size=(2, len(ended), *shape))
         return state, ended, begin
 
-    def lstm(ended):
-        h, c = case(ended, 2), case(ended, 2)
-        return (h[0], c[0]), h[1], (h[2], c[2])
+    def pair(make, ended):
+        (a, _, x), (b, _, y) = make(ended), make(ended)
+        return (a, b), np.array(ended, bool), (x, y)
 
-    def layers(ended):
-        first, second = lstm(ended), lstm(ended)
-        return (first[0], second[0]), first[1], (first[2], second[2])
+    def lstm(ended):
+        return pair(lambda e: case(e, 2), ended)
 
     state, ended, begin = case([0, 1, 0], 2)
     broken = state.copy()
@@ -32,10 +30,8 @@ def _states(rng):
         case([0, 1, 1], 3, 3),  # a memory of as many slots, too
         case([0, 1, 0, 0, 1], 2, 4),
         lstm([1, 0, 1, 0]),
-        lstm([0, 1]),
-        layers([0, 0, 1]),
+        pair(lstm, [0, 0, 1]),
         case([0, 0, 0], 2),
-        case([1, 1], 2),
         case([1], 4),
         (broken, ended, begin),  # what has overflowed must not stay
         counts,

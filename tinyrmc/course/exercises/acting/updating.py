@@ -51,17 +51,25 @@ def _acted(rng):
 def _meddled(change=lambda tr: tr, sign=1, **careless):
     """The solution with another trajectory, entropy's sign or optimizer."""
 
-    def answer(agent, adam, trajectory, first, rate, entropy_cost):
-        return update(
-            agent,
-            Careless(adam, **careless),
-            change(trajectory),
-            first,
-            rate,
-            sign * entropy_cost,
-        )
+    def answer(agent, adam, trajectory, first, rate, cost):
+        adam, trajectory = Careless(adam, **careless), change(trajectory)
+        return update(agent, adam, trajectory, first, rate, sign * cost)
 
     return answer
+
+
+def _through(agent, adam, trajectory, first, rate, cost):
+    T = trajectory["taken"].shape[1]
+    with Tape() as tape:
+        logits, V, _ = agent(trajectory["seen"], first, trajectory["fresh"])
+        G = returns(trajectory["rewards"].T, trajectory["ended"].T, 0.99, V.data[:, T])
+        log_pi, H = fused.categorical(logits[:, :T], trajectory["taken"])
+        better = G.T.astype(np.float32) - V[:, :T]
+        loss = p.mean(0.25 * p.square(better) - log_pi * better - cost * H)
+    adam.zero_grad()
+    tape.backward(loss)
+    adam.step(learning_rate=rate, max_norm=0.1)
+    return float(loss.data)
 
 
 def _nothing_after(trajectory):
@@ -86,6 +94,8 @@ def _nothing_after(trajectory):
     mistakes={
         "the state does not begin anew where an episode does: hand `fresh` to the "
         "agent": _meddled(lambda tr: tr | {"fresh": 0 * tr["fresh"] > 0}),
+        "a gradient goes through the advantages; as factors of ln pi they are "
+        "numbers, made with values.data": _through,
         "a reward for entropy is subtracted from a loss": _meddled(sign=-1),
         "the trajectory stops there, the episodes do not: the last value is "
         "`after`": _meddled(_nothing_after),

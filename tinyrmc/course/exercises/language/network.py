@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyrmc import nn
-from tinyrmc import primitives as p
+from tinyrmc import nn, primitives
 from tinyrmc.autograd.engine import Parameter, Tensor
 from tinyrmc.cores import LSTM
 
@@ -25,9 +24,9 @@ class LanguageModel(nn.Module):
         d = self.core.output_size
         x = self.drop(self.read(ids) * d**0.5, random)  # (B, T, d)
         outputs, state = self.core.unroll(x, state)
-        h = self.drop(p.stack(outputs, axis=1), random)  # (B, T, d)
-        logits = p.reshape(h, (-1, d)) @ p.transpose(self.write.weight) + self.bias
-        return logits, state
+        h = self.drop(primitives.stack(outputs, axis=1), random)  # (B, T, d)
+        h = primitives.reshape(h, (-1, d))
+        return h @ primitives.transpose(self.write.weight) + self.bias, state
 
     def drop(self, x, random):
         """Each number becomes 0 with the probability `dropout`."""
@@ -44,6 +43,6 @@ def lstm(V, seed, **more):
 
 def numbers_of(state):
     """A state of plain arrays: where the next window begins, without its past."""
-    if isinstance(state, tuple):
+    if isinstance(state, (tuple, list)):
         return tuple(map(numbers_of, state))
     return state.data if isinstance(state, Tensor) else state

@@ -21,22 +21,9 @@ def _questions(rng):
         normal(rng, (5, 5), (5, 5, 5), (5, 5, 5)),
         normal(rng, (2, 7), (2, 1, 7), (2, 1, 7)),  # a single memory
         # one example far above the other, and both far above what exp can do
-        (
-            np.array([[2e3], [1.0]]),
-            1 + rng.random((2, 4, 1)),
-            rng.normal(size=(2, 4, 1)),
-        ),
-        (
-            30 * rng.normal(size=5),
-            30 * rng.normal(size=(3, 5)),
-            rng.normal(size=(3, 5)),
-        ),
+        (np.array([[2e3], [1.0]]), 1 + rng.random((2, 4, 1)), *normal(rng, (2, 4, 1))),
         (rng.normal(size=4), twice, twice),  # memories that are their own contents
-        (
-            np.array([1, 0, 2]),
-            np.array([[1, 1, 0], [0, 3, 1]]),
-            np.eye(3, dtype=int)[:2],
-        ),
+        (np.arange(3), np.array([[1, 1, 0], [0, 3, 1]]), np.eye(2, 3, dtype=int)),
     ]
 
 
@@ -70,7 +57,7 @@ def _looking(shares=softmax, found=lambda p, u, m, c: _mean(p, c)):
         "the memories, which are the last axis of the scores.",
         "m @ u[..., None] has the shape (..., N, 1), whatever the leading axes are. "
         "[..., 0] takes the last axis away.",
-        "ex_5.softmax is chapter 6's. The sum of p_i c_i is a product again: "
+        "attention.softmax is chapter 6's. The sum of p_i c_i is a product again: "
         "p[..., None, :] @ c.",
     ],
     mistakes={
