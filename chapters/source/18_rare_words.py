@@ -66,8 +66,8 @@ print("after `like`, which came once, before `san`:")
 print(", ".join(f"{words[k]} {row[k]:.2f}" for k in np.argsort(-row)[:5]))
 
 # %% [markdown]
-# It believes in `like francisco` as much as in `like i`. Kneser and Ney (1995) do two
-# things. They take a *discount* $D$ off each count that is not 0, say ½. What row $a$
+# It believes in `like francisco` more than in `like saw`, though `saw` has come after
+# two words and `francisco` after one. Kneser and Ney (1995) do two things. They take a *discount* $D$ off each count that is not 0, say ½. What row $a$
 # saves that way goes to a fallback $f$:
 #
 # $$p(b \mid a) = \frac{\max(c(a\,b) - D, \, 0) + D \, n(a) \, f(b)}{c(a \, \cdot)}$$
@@ -91,7 +91,7 @@ ex.kneser_ney.check(kneser_ney)
 kneser_ney = ex.kneser_ney.yours(kneser_ney)
 
 # %% [markdown]
-# **Write down first:** what becomes of `like francisco`? And which of the two bigrams
+# **Write down first:** which is ahead now, `like francisco` or `like saw`? And which of the two bigrams
 # has the lower perplexity on Alice's validation text?
 
 # %% tags=["hide-output"]
@@ -181,7 +181,8 @@ print(aligned(table))
 # %% [markdown]
 # The networks win on frequent words and lose on the rarest and on `<unk>`. The mean is
 # taken over the text, and most of a text is frequent words, so it does not show that.
-# Rare words are hopeless for all: ten readings leave little to go by.
+# Rare words are hopeless for all: ten readings leave so little to go by that a blind
+# guess among all 1,341 words would do better.
 #
 # ## Word vectors
 #
@@ -291,12 +292,13 @@ plt.show()
 # work is the softmax, for the paper's width of 512 and WikiText-103's 267,735 words?
 
 # %% tags=["hide-input", "hide-output"] alt="The softmax's share of all multiplications against the size of the vocabulary for LSTMs of 64, 512 and 2,500 units: each rises to near 1, and at 267,735 words all are above nine tenths"
-# Draws the softmax's share
+# Draws the softmax's share, and prints it for WikiText-103
 vocabularies = np.geomspace(100, 1e6, 100)
 figure, panel = plt.subplots(figsize=(7, 3))
 for width in (64, 512, 2500):
     softmax, core = vocabularies * width, 8 * width**2
     panel.semilogx(vocabularies, softmax / (softmax + core), label=f"{width:,} units")
+    print(f"{width:5,} units, 267,735 words: {267_735 / (267_735 + 8 * width):.1%}")
 for size, name in ((V, "this book"), (10_000, "PTB"), (267_735, "WikiText-103")):
     panel.vlines(size, 0, 1.01, color="0.6", lw=0.8, ls=":")
     panel.text(size, 1.03, name, ha="center", fontsize=9, color="0.4")
@@ -363,7 +365,7 @@ for name, counts in {
 # ## Takeaways
 #
 # - A good fallback counts after how many different words a word came, not how often.
-# - A table that is used twice is paid twice.
+# - A table that is used twice gets two gradients, which add up.
 # - A mean over a text is a mean over frequent words. Look at the buckets.
 #
 # **Further.** Let five counted words and the LSTM vote, with the mean of their
