@@ -67,8 +67,9 @@ print(", ".join(f"{words[k]} {row[k]:.2f}" for k in np.argsort(-row)[:5]))
 
 # %% [markdown]
 # It believes in `like francisco` more than in `like saw`, though `saw` has come after
-# two words and `francisco` after one. Kneser and Ney (1995) do two things. They take a *discount* $D$ off each count that is not 0, say ½. What row $a$
-# saves that way goes to a fallback $f$:
+# two words and `francisco` after one. Kneser and Ney (1995) do two things. They take a
+# *discount* $D$ off each count that is not 0, say ½. What row $a$ saves that way goes
+# to a fallback $f$:
 #
 # $$p(b \mid a) = \frac{\max(c(a\,b) - D, \, 0) + D \, n(a) \, f(b)}{c(a \, \cdot)}$$
 #
@@ -91,8 +92,8 @@ ex.kneser_ney.check(kneser_ney)
 kneser_ney = ex.kneser_ney.yours(kneser_ney)
 
 # %% [markdown]
-# **Write down first:** which is ahead now, `like francisco` or `like saw`? And which of the two bigrams
-# has the lower perplexity on Alice's validation text?
+# **Write down first:** which is ahead now, `like francisco` or `like saw`? And which of
+# the two bigrams has the lower perplexity on Alice's validation text?
 
 # %% tags=["hide-output"]
 row = kneser_ney(ids, len(words), 0.5)[words.index("like")]

@@ -385,7 +385,7 @@ ex.experiment.check(report)
 
 # %% tags=["hide-cell"]
 # Answer 1
-# Hardly: of 20 runs it may save a few, which can be chance. The entropy's gradient pulls
+# Hardly: of 20 runs it may save a few, which can be chance. The entropy pulls
 # the logits together, but the noise of rewards near 11 stays as large as it was.
 
 
