@@ -304,7 +304,7 @@ plt.show()
 # With eight vectors in sixteen dimensions all distances are nearly the same, so a
 # network that begins to measure them gains little. That may be why the paper's task is
 # slow to learn. At 4 x 4 it does not explain the plateau: an error of 30 % still leaves
-# nearly twenty points above the self query. There we can only guess: keeping the
+# twenty points above the self query. There we can only guess: keeping the
 # vectors, finding $m$, comparing and sorting are of no use without each other, and each
 # is easier with fewer vectors. The remedy that this suggests is the ladder.
 #
@@ -398,8 +398,8 @@ for run in between["between"]:
 # layer norm brings them to mean 0 and variance 1, with a gain and an offset for each of
 # the $3F$ places. Then cut them apart again and go on as before.
 #
-# **Exercise 5.** Equation 2 with this norm. `my.append_rows`, `my.layer_norm` and
-# `my.attention` are at hand, all with `xp` first.
+# **Exercise 5.** Equation 2 with this norm. At hand are `my.append_rows(xp, M, x)`,
+# `my.layer_norm(xp, rows, gain, offset)` and `my.attention(xp, Q, K, V)`.
 
 
 # %%
@@ -459,11 +459,11 @@ plt.show()
 # so it has begun to compare. (Seeds differ: `climb(normed_step, seed=1)` is only just
 # leaving the plateau after 2,000 steps.)
 #
-# With three seeds each, 12,000 steps and four vectors, the same row decides: the
-# paper's equations with the norm end at 96.0 to 96.6 %, the released form without it
-# stays on the first rung. With the paper's eight vectors the norm alone does [not make
-# up for the rest](../benchmarks/nth_farthest_tried.md#paper-and-release). Why does it
-# help? It keeps the scores from growing with the memory. But [that is not the
+# With four vectors, 12,000 steps and three seeds each, [the same row
+# decides](../benchmarks/nth_farthest_tried.md#paper-and-release): with it the paper's
+# equations end at 96.0 to 96.6 %, without it the released form stays on the first rung.
+# With eight vectors the norm alone is not enough. Why does it help? It keeps the scores
+# from growing with the memory. But [that is not the
 # reason](../benchmarks/nth_farthest_tried.md#why-the-norm-decides): a norm on queries
 # and keys alone does the same, and such a network does not learn. We do not know more.
 #

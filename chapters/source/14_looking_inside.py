@@ -410,13 +410,13 @@ panels[0].legend(fontsize=9, loc="lower left")
 plt.show()
 
 # %% [markdown]
-# Without attention to the input the network falls below the baselines (the dashed
-# lines). But a vector enters the memory in no other way: a cut that takes the question
-# away tells you nothing about how the network answers it.
+# Where two steps or more are cut off from the input, the network falls below both
+# baselines (the dashed lines). But a vector enters the memory in no other way: a cut
+# that takes the question away tells you nothing about how the network answers it.
 #
-# The cut among slots is the telling one. Even then most answers are right: vectors can
-# still meet where a slot asks the one that is coming in, and in the layers after the
-# last step. And yet the network without cuts is better by far.
+# The cut among slots is the telling one. Always cut, the network still answers seven
+# questions in ten: vectors can meet where a slot asks the one that is coming in, and in
+# the layers after the last step. Without cuts it answers 95 in a hundred.
 #
 # This is one network and one seed, and cut, it meets what it never met in training. It
 # *relies* on what we took away; another might do without.

@@ -590,9 +590,9 @@ for name, core in cores.items():
     print(f"{np.mean(added < 0):.0%} of what the MLP adds is negative")
 
 # %% [markdown]
-# **What it costs.** On *repeat*, and without the rest of the core around it: let both
-# imitate a random MLP of two layers. How large an error will be left, as a share of the
-# MLP's own mean square?
+# **What it costs.** First the core on *repeat*. Then the MLPs alone: let each imitate a
+# random MLP of two layers. How large an error will be left, as a share of the mean
+# square of what it imitates?
 
 
 # %% tags=["hide-output"]

@@ -227,9 +227,9 @@ for panel in (left, right):
 plt.show()
 
 # %% [markdown]
-# The memory grows, and turns away. So what it holds of a program would depend on how
-# long the longest text of its batch happens to be: the same program would get one
-# answer alone and another in company. In the package, `unroll` takes the lengths and
+# Each memory moves by more than twice its own size, so it grows, and it turns away. What
+# it holds of a program would depend on the longest text of its batch: the same program
+# would get one answer alone and another in company. In the package, `unroll` takes the lengths and
 # does what your `read` does.
 #
 # ## What counts as right

@@ -10,8 +10,9 @@
 #
 # First, what is there to gain? The project's own benchmark times one training step of
 # the same network from the same weights, on two cores of an AMD EPYC (Zen 4), a virtual
-# machine: do not trust the bars to two digits. On other processors the lead is larger,
-# or smaller, or gone ([speed](../benchmarks/speed.md)).
+# machine: do not trust the bars to two digits. `tinyrmc` alone is NumPy, without the
+# compiled loops that come below. On other processors the lead is larger, or smaller, or
+# gone ([speed](../benchmarks/speed.md)).
 
 # %%
 import contextlib
@@ -38,9 +39,13 @@ timed = [row for row in benchmark["rows"] if row["core"] == "rmc"]
 # Draws the time of a step, ours and the others
 figure, panels = plt.subplots(1, 3, figsize=(12, 3.4))
 for panel, row in zip(panels, timed, strict=True):
-    times = {"tinyrmc": row["ours_seconds"], **row["peers"]}
+    times = {"tinyrmc": row["ours_seconds"]}
+    if row.get("compiled_seconds"):
+        times["tinyrmc, compiled"] = row["compiled_seconds"]
+    colours = ["C0"] * len(times) + ["0.7"] * len(row["peers"])
+    times |= row["peers"]
     ms = [1e3 * seconds for seconds in times.values()]
-    bars = panel.barh([*times], ms, color=["C0"] + ["0.7"] * len(row["peers"]))
+    bars = panel.barh([*times], ms, color=colours)
     labels = [f"{t:,.0f}" if t > 100 else f"{t:,.1f}" for t in ms]
     panel.bar_label(bars, labels, padding=3)
     panel.set(title=row["size"].replace(", batch", ",\nbatch"))
@@ -130,7 +135,7 @@ for rows in (8, 64 * 5, 128 * 9):
 # %% [markdown]
 # The time is saved in two places: NumPy makes fewer passes over large arrays, and there
 # are fewer entries, each of which costs some Python. (On one core of a Zen 4 the ratio
-# was a little below two for both sizes.) In a whole step:
+# was a little below two for 8 rows and for 1,152.) In a whole step:
 
 # %%
 for name, mode in (("composed", fused.plain), ("by hand", contextlib.nullcontext)):
@@ -255,9 +260,30 @@ else:
 
 # %% [markdown]
 # (On one core of a Zen 4 it was seven times as fast for 8 rows, and twice for 1,152.)
-# The extra `fast` has such bodies for the operations in which a step spends its time.
-# Matrix products stay with BLAS, which is better at them than any loop of ours. **This
-# is a good place to stop.**
+# The extra `fast` has such a *body* for each operation in which a step spends its time.
+# It is made for float32, and takes the place of the array code; the definition that both
+# are held against stays the same. Matrix products stay with BLAS, which is better at
+# them than any loop of ours. `python -m tinyrmc.train` uses the bodies by itself; in a
+# program you ask for them. **Write down first:** how much does a whole step gain?
+
+# %% tags=["varies"]
+def whole_step():
+    with Tape() as tape:
+        loss = loss_of(0, 128)
+    tape.backward(loss)
+    return float(loss.data)
+
+
+found = {}
+for on in (False, True):
+    body = fused.use_compiled(on)  # "numpy", or Numba and its version
+    found[body] = whole_step(), least(10, step=whole_step)["step"]
+    print(f"{body}: loss {found[body][0]:.5f}, {1e3 * found[body][1]:.1f} ms")
+fused.use_compiled(False)  # below, NumPy again
+print("ratio", *(f"{found['numpy'][1] / seconds:.2f}" for _, seconds in found.values()))
+
+# %% [markdown]
+# **This is a good place to stop.**
 #
 # ## Out of the loop
 #
@@ -514,8 +540,8 @@ print(f"ratio {times[cores] / times[1]:.2f}")
 # %% [markdown]
 # ## What falls short
 #
-# What share of the processor's speed does a step reach, beside large matrix products?
-# **Write down first:** a half? nine tenths?
+# What share of the processor's speed does a step of NumPy's reach, beside large matrix
+# products? **Write down first:** a half? nine tenths?
 
 # %% tags=["hide-output"]
 for row in timed:
@@ -534,7 +560,7 @@ for row in timed:
 # - A derivative by hand saves entries and bytes on the tape. Save for backward what the
 #   formula needs, and nothing else. And check it.
 # - An array program waits for memory and pays for each call. Pieces balance the two; a
-#   compiled loop escapes both.
+#   compiled loop needs fewer of both.
 # - Compute what does not depend on $M$ before the loop, for all steps at once.
 # - Pieces hand on sums and counts. Share the cores only once: workers on the outside,
 #   one BLAS thread inside.

@@ -262,7 +262,8 @@ ex.row_sum.check(row_sum)
 
 # %% [markdown]
 # Now you can read the kernel. Each warp finds its row. `row.z(c)` is $z$ in column $c$,
-# the sum of $x$ and the residual.
+# the sum of $x$ and the residual. (Other callers need `bias`, `group` and `stride`. By
+# `fours`, four numbers are read at a time where a row allows it; the plain way follows.)
 
 # %%
 cuda("layer_norm.cu", "layer_norm_forward")
@@ -339,10 +340,11 @@ for name, row in work["rows"].items():
 # The same arrays in array operations are slowest of all: launches cost more than the
 # work. Kernels make the step several times as fast, and a graph several times more.
 #
-# A kernel states the same equation a third time, and it is the only version that the
-# complex step cannot check. (The tests compile it for an ordinary processor, too.) It
-# pays where an operation moves much and computes little; for matrix products the GPU's
-# own library is hard to beat. At each call the engine asks who runs:
+# A kernel states the same equation once more, and the complex step cannot check it.
+# (The tests compile it for an ordinary processor, too.) It pays where an operation
+# moves much and computes little; for matrix products the GPU's own library is hard to
+# beat. At each call the engine asks who runs: a kernel, a compiled body (chapter 23) on
+# NumPy's arrays, or the array code:
 
 # %%
 course.show(fused.Fused.override, backend.kernels, kernels.usable, docstring=False)

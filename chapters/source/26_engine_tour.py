@@ -3,7 +3,7 @@
 #
 # **Appendix B.** About 95 minutes. You need chapter 3 (an engine of your own).
 #
-# `engine.py` is your tape, grown up. Come here when you want to know what happens
+# `autograd/engine.py` is your tape, grown up. Come here when you want to know what happens
 # inside, or before you change something there. Five things are new. The rules stand in
 # a table of their own. Parameters outlive the tape. Arguments that need no gradient
 # cost nothing. Arrays may live on a GPU. And a mistake is reported where you make it.
@@ -104,7 +104,8 @@ def length_vjp(xp, needs, g, x, y):
 
 ex.length_vjp.check(length_vjp)
 length.vjp(ex.length_vjp.yours(length_vjp))
-print(f"complex step: {gradcheck(length, rng.normal(size=(2, 3))):.0e}")
+error = gradcheck(length, rng.normal(size=(2, 3)))
+print(f"differs from the complex step by {error:.0e}")
 
 # %% [markdown]
 # ## What makes a rule an operation: `Primitive`
@@ -129,9 +130,9 @@ course.show(
 #
 # The rest does not change what is computed. `guards.bind` sorts out arguments given by
 # name; `guards.common` finds `xp` and wants one dtype for all arrays; `override` lets a
-# GPU's rule run instead; `guards.explained` adds shapes to NumPy's complaints;
-# `_locked` and `guards.borrow` notice when somebody changes an array that the tape
-# still needs. Here is one entry in full:
+# kernel or a compiled body run instead; `guards.again` adds shapes to NumPy's
+# complaints; `readonly` and `guards.borrow` notice when somebody changes an array that
+# the tape still needs. Here is one entry in full:
 
 # %%
 query, key = Parameter(rng.normal(size=(4, 2))), Parameter(rng.normal(size=(4, 2)))
@@ -230,8 +231,8 @@ print(f"gradient of a {by_a} (should be 1.5), of b {by_b} (should be 0.5)")
 #
 # The products that rules have left uncomputed wait in `deferred`. A recurrent network
 # multiplies by one weight at every step, so the weight receives $X_1^\top G_1 + \dots +
-# X_T^\top G_T$: a single product, with the steps' rows one below the other. For few
-# rows that is up to three times as fast.
+# X_T^\top G_T$: a single product, with the steps' rows one below the other. One large
+# product is faster than many small ones.
 #
 # ## What falls short
 #

@@ -83,22 +83,22 @@ def by_differences(step, inputs, memory, h=1e-6):
     return np.linalg.norm(slopes, axis=1)
 
 
-def run(part):
+def run(part, more=0):
     if isinstance(part, int):
         return part
     name, *rest = part
     if name == "for":
         k, x, y = rest
-        x, y = run(x), run(y)
-        for _ in range(k):
+        x, y = run(x, more), run(y, more)
+        for _ in range(k + more):
             x += y
         return x
     if name in ("if>", "if<"):
         x, y, z, w = rest
         if run(y) > run(z) if name == "if>" else run(y) < run(z):
-            return run(x)
-        return run(w)
-    x, y = map(run, rest)
+            return run(x, more)
+        return run(w, more)
+    x, y = (run(each, more) for each in rest)
     return x + y if name == "+" else x - y if name == "-" else x * y
 
 
@@ -207,9 +207,17 @@ def running(f, V, n):
     return out
 
 
-def rows(x, gain, eps, y, mean=np.mean, root=np.sqrt, into=None):
+def rows(x, gain, eps, y):
     for r, row in enumerate(x):
-        (y if into is None else into(y))[r] = gain * row / root(mean(row**2) + eps)
+        y[r] = gain * row / np.sqrt(np.mean(row**2) + eps)
+
+
+def number_by_number(x, gain, eps, y, F=None, root=math.sqrt):
+    R, columns = x.shape
+    for r in range(R):
+        square = sum(x[r, c] ** 2 for c in range(columns)) / (F or columns)
+        for c in range(columns):
+            y[r, c] = gain[c] * x[r, c] / root(square + eps)
 
 
 def pay(entries, loss, wanted, start=1.0, order=-1, join=lambda a, b: a + b):
@@ -235,16 +243,17 @@ WRONG = {
         lambda xp, n, g, x, y: g[..., None] * np.ones_like(x),
     ],
     h.rms_norm_rows: [
-        lambda *c: rows(*c, mean=np.sum),
-        lambda *c: rows(*c, root=lambda v: v),
-        lambda *c: rows(*c, into=np.copy),
-        lambda x, gain, eps, y: rows(x, gain, 0.0, y),
-        lambda x, gain, eps, y: rows(x - x.mean(1, keepdims=True), gain, eps, y),
-        lambda x, gain, eps, y: gain * x / np.sqrt((x * x).mean(1, keepdims=True) + eps),
+        rows,
+        lambda *c: number_by_number(*c, F=1),
+        lambda *c: number_by_number(*c, root=lambda v: v),
+        lambda x, gain, eps, y: number_by_number(x, gain, eps, y.copy()),
+        lambda x, gain, eps, y: number_by_number(x, gain, 0.0, y),
+        lambda x, gain, eps, y: np.copyto(y, gain * x / np.sqrt((x * x).mean(1, keepdims=True) + eps)),
     ],
     h.log_sum_exp_in_blocks: [
         gather,
         growing,
+        two_sweeps,
         lambda f, V, n: two_sweeps(f, V, n, tiny=1e-6),
         lambda f, V, n: two_sweeps(f, V, n, clip=-10.0),
     ],
@@ -285,8 +294,8 @@ WRONG = {
         shallow,
         without_return,
         lambda q, n: str(run(q) % 10**n + 1),
-        lambda q, n: str(g._value(q, loop=lambda k, a, c: a * k + c) % 10 ** (n + 1)),
-        lambda q, n: str(g._value(q, loop=lambda k, a, c: a + (k + 1) * c) % 10 ** (n + 1)),
+        lambda q, n: str(run(q, more=1) % 10 ** (n + 1)),
+        lambda q, n: str(run(q, more=-1) % 10 ** (n + 1)),
         lambda q, n: str(np.float32(run(q) % 10 ** (n + 1)).astype(int)),
     ],
     g.read: [
@@ -338,8 +347,8 @@ RIGHT = {
         lambda xp, n, g, x, y: np.einsum("...,...f->...f", g / np.maximum(y, 1e-300), x),
         lambda xp, n, g, x, y: np.nan_to_num(x / y[..., None]) * g[..., None],
     ],
-    h.rms_norm_rows: [rows, lambda x, gain, eps, y: np.copyto(y, gain * x / np.sqrt((x * x).mean(1, keepdims=True) + eps))],
-    h.log_sum_exp_in_blocks: [two_sweeps, running],
+    h.rms_norm_rows: [lambda x, gain, eps, y: number_by_number(x, gain, eps, y)],
+    h.log_sum_exp_in_blocks: [running],
     b.cross_entropy: [
         loss,
         lambda z, t: (np.logaddexp.reduce(z, axis=1) - z[np.arange(len(t)), t]).mean(),

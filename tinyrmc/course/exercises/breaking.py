@@ -8,9 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from ... import equations
 from ...autograd import primitives as p
-from ...autograd.engine import Tape
+from ...autograd.engine import Tape, Tensor
 from .attention import softmax_that_overflows
 from .exercise import normal
 from .mended import mended
@@ -57,14 +56,15 @@ def _scored(rng):
     ]
 
 
-def _at_targets(x, targets):
-    return x[np.arange(len(targets)), targets]
-
-
 def _one_shift_for_all(logits, targets):
     shifted = logits - logits.max()
-    sums = np.exp(shifted).sum(axis=-1)
-    return (np.log(sums) - _at_targets(shifted, targets)).mean()
+    of_targets = shifted[np.arange(len(targets)), targets]
+    return (np.log(np.exp(shifted).sum(axis=-1)) - of_targets).mean()
+
+
+def _of_probabilities(logits, targets):
+    shares = softmax_that_overflows(logits)
+    return -np.log(shares[np.arange(len(targets)), targets]).mean()
 
 
 def _broken_cross_entropy(logits, targets):
@@ -85,11 +85,8 @@ def _broken_cross_entropy(logits, targets):
         "you still take the softmax twice": (
             lambda logits, targets: cross_entropy(softmax(logits), targets)
         ),
-        "exp overflows, or a probability of 0 has the logarithm -inf": (
-            lambda logits, targets: (
-                -np.log(_at_targets(softmax_that_overflows(logits), targets)).mean()
-            )
-        ),
+        "exp overflows, or a probability of 0 has the "
+        "logarithm -inf": _of_probabilities,
         "you subtract the largest logit in the sum of exponentials, but not from the "
         "right class's logit": (
             lambda logits, targets: (
@@ -98,9 +95,6 @@ def _broken_cross_entropy(logits, targets):
         ),
         "you subtract the largest of all rows: in the others all exponentials may "
         "vanish": _one_shift_for_all,
-        "you add up the losses of the examples instead of averaging them": (
-            lambda logits, targets: cross_entropy(logits, targets) * len(targets)
-        ),
     },
     anysize="logits",
 )
@@ -165,7 +159,6 @@ def _attend(
             },
             _attend,
         ),
-        "you do not scale the scores at all": partial(_attend, width=1),
         "you divide the scores by the root of F, the memory's width, not of the "
         "keys' width": (lambda M, *others: _attend(M, *others, width=M.shape[1])),
     },
@@ -216,9 +209,6 @@ def _process(z, layers, gain, offset, *, shared=False, rectified=False, joint=Fa
                 "joint": "you still take mean and variance of all slots together",
             },
             _process,
-        ),
-        "you do not add z to the MLP's result": (
-            lambda z, layers, *gains: normed(equations.mlp(np, z, layers), *gains)
         ),
     },
     anysize="z",
@@ -276,19 +266,15 @@ def _sequences(rng):
     ]
 
 
-def _influence(step, inputs, memory, *, detached=False, measure=np.linalg.norm):
-    """The solution and, by its arguments, ways to get it wrong."""
-    with Tape() as tape:
-        xs = [tape.watch(x) for x in inputs]
-        for x in xs:
-            last = step(x, memory)
-            memory = last.detach() if detached else last
-        loss = p.sum(last)
-    return np.array([measure(g) for g in tape.gradient(loss, xs, strict=False)])
+def _cut_off(step, inputs, memory):
+    def forgetful(x, memory):
+        return step(x, memory.data if isinstance(memory, Tensor) else memory)
+
+    return influence(forgetful, inputs, memory)
 
 
 @mended(
-    partial(_influence, detached=True),
+    _cut_off,
     cases=_sequences,
     hints=[
         "Which line takes the memory off the tape? No gradient reaches what came "
@@ -302,11 +288,8 @@ def _influence(step, inputs, memory, *, detached=False, measure=np.linalg.norm):
                 lambda x, _: step(x, memory), inputs, memory
             )
         ),
-        "you add up absolute values in place of the norm": partial(
-            _influence, measure=lambda g: abs(g).sum()
-        ),
-        "the root is missing: that is the square of the norm": partial(
-            _influence, measure=lambda g: (g * g).sum()
+        "the root is missing: that is the square of the norm": (
+            lambda *case: influence(*case) ** 2
         ),
     },
     precise=True,
@@ -364,13 +347,17 @@ def _what_moves(answer, step, M, seed):
     return found if found is None or found is ... else np.abs(found) > 1e-9
 
 
-def _moves(step, M, rng, *, keep=False, beside=None):
-    """The solution and, by its arguments, ways to get it wrong."""
-    before, found = step(M) if beside is None else beside(M), []
-    changed = M.copy()
-    for j in range(len(M)):
-        changed = changed if keep else M.copy()
-        changed[j] += rng.normal(size=M.shape[1])
+def _from_M(step, M, rng):
+    def minus_what_was(changed):
+        return step(changed) - M if changed is not M else 0 * M
+
+    return who_moves(minus_what_was, M, rng)
+
+
+def _one_on_another(step, M, rng):
+    before, changed, found = step(M), M.copy(), []
+    for row in changed:
+        row += rng.normal(size=M.shape[1])
         found.append(np.linalg.norm(step(changed) - before, axis=1))
     return np.stack(found, axis=1)
 
@@ -386,12 +373,10 @@ def _moves(step, M, rng, *, keep=False, beside=None):
     ],
     mistakes={
         "rows and columns have changed places: column j belongs to the slot that was "
-        "changed": lambda *case: _moves(*case).T,
-        "you compare with M, not with what `step` makes of M": (
-            lambda *case: _moves(*case, beside=lambda M: M)
-        ),
+        "changed": lambda *case: who_moves(*case).T,
+        "you compare with M, not with what `step` makes of M": _from_M,
         "the changes of other slots are still there: begin with a copy of M each "
-        "time": lambda *case: _moves(*case, keep=True),
+        "time": _one_on_another,
     },
 )
 def who_moves(step, M, rng):

@@ -16,18 +16,6 @@ def _own(row):
     return np.array([row[lane::THREADS].sum() for lane in LANES])
 
 
-def _butterfly(held, *, partner=lambda held, step: held[LANES ^ step]):
-    """The exchanges, with any numbers of `partner`."""
-    for step in STEPS:
-        held = held + partner(held, step)
-    return held
-
-
-def _further_on(held, step):
-    """The number of the thread `step` further on; the own one where there is none."""
-    return held[np.where(LANES + step < THREADS, LANES + step, LANES)]
-
-
 def _halving(row):
     held = _own(row)
     for step in STEPS:
@@ -70,11 +58,6 @@ def _one_after_the_other(row):
     ],
     mistakes={
         "the threads do not exchange what they hold": _own,
-        "you leave out the columns beyond the last full 32": (
-            lambda row: _butterfly(_own(row[: len(row) // THREADS * THREADS]))
-        ),
-        "the partner is the thread `step` further on: then only thread 0 has the "
-        "whole sum": (lambda row: _butterfly(_own(row), partner=_further_on)),
         "only the first `step` threads add what their partner holds: then only "
         "thread 0 has the whole sum": _halving,
         "threads exchange one after the other: the second of two partners adds a "

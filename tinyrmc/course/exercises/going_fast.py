@@ -8,24 +8,13 @@ from functools import partial
 
 import numpy as np
 
+from ..compare import Wrong
 from .derived import by_complex_step
 from .exercise import exercise, normal
 from .norms import RMS_NORM, mean
 from .used import used
 
 # --- RMS norm, backwards --------------------------------------------------------------
-
-
-def _without_keepdims(g, x, gain, epsilon):
-    s = 1 / np.sqrt(np.mean(x * x, axis=-1) + epsilon)
-    n = s * x
-    h = g * gain
-    return s * (h - n * np.mean(h * n, axis=-1))
-
-
-def _mean_without_gain(g, x, gain, epsilon):
-    n, s = RMS_NORM.rows(x, epsilon)
-    return s * (g * gain - n * mean(g * n))
 
 
 @exercise(
@@ -44,10 +33,6 @@ def _mean_without_gain(g, x, gain, epsilon):
         "you add the part that comes through s, and do not subtract it": partial(
             RMS_NORM.gradient, of_scale=-1
         ),
-        "the means lose their axis, so that rows and means do not fit "
-        "(keepdims=True keeps it)": _without_keepdims,
-        "you take the mean of g * n; the gain counts there, too: h "
-        "* n": _mean_without_gain,
         **RMS_NORM.mistakes(),
     },
     leading="g x",
@@ -68,30 +53,36 @@ def rms_norm_gradient(g, x, gain, epsilon):
 # --- RMS norm, a kernel ---------------------------------------------------------------
 
 
+class _Numbers(np.ndarray):
+    """An array that gives its numbers one at a time."""
+
+    def __getitem__(self, key):
+        found = np.asarray(self)[key]
+        if np.ndim(found):
+            raise Wrong(f"it takes an array, [{key}]: take numbers, such as x[r, c]")
+        return found
+
+    def __array_ufunc__(self, ufunc, *others, **named):
+        raise Wrong(f"it computes with whole arrays, in {ufunc.__name__}: loop instead")
+
+
 def _written_into(answer, x, gain, epsilon):
     """What an answer writes into y, whose numbers are NaN before."""
     y = np.full_like(x, np.nan)
-    answer(x, gain, epsilon, y)
+    answer(x.view(_Numbers), gain.view(_Numbers), epsilon, y)
     return y
 
 
-def _rows(x, gain, epsilon, y, *, per=None, gains=True, carry=False, outside=0.0):
+def _rows(x, gain, epsilon, y, *, per=None, carry=False):
     """The solution and, by its arguments, ways to get it wrong."""
     total = 0.0
     for r in range(x.shape[0]):
         total = total if carry else 0.0
         for c in range(x.shape[1]):
             total += x[r, c] * x[r, c]
-        s = 1 / (((total / (per or x.shape[1])) + epsilon) ** 0.5 + outside)
         for c in range(x.shape[1]):
-            y[r, c] = s * x[r, c] * (gain[c] if gains else 1)
-
-
-def _added_into(x, gain, epsilon, y):
-    for r in range(x.shape[0]):
-        s = 1 / np.sqrt(np.mean(x[r] * x[r]) + epsilon)
-        for c in range(x.shape[1]):
-            y[r, c] += s * x[r, c] * gain[c]
+            s = 1 / math.sqrt(total / (per or x.shape[1]) + epsilon)
+            y[r, c] = s * x[r, c] * gain[c]
 
 
 def _norm_rows(rng):
@@ -112,9 +103,7 @@ def _norm_rows(rng):
     ],
     mistakes={
         "you do not begin each row's sum at 0": partial(_rows, carry=True),
-        "you forget the gain": partial(_rows, gains=False),
         "you take the sum of squares, not their mean": partial(_rows, per=1),
-        "you add into y, and what was there before, stays": _added_into,
     },
 )
 def rms_norm_rows(x, gain, epsilon, y):
@@ -153,11 +142,6 @@ _product_step = by_complex_step(lambda x, W: x @ W, "W")
     ],
     mistakes={
         "you count the last time step only": lambda x, g: x[-1].T @ g[-1],
-        "you average the steps' gradients instead of adding them": (
-            lambda x, g: weight_gradient(x, g) / len(x)
-        ),
-        "input and output have changed places": lambda x, g: weight_gradient(g, x),
-        "each time step keeps a gradient of its own": lambda x, g: x.swapaxes(1, 2) @ g,
         "you reshape where you should transpose: the axes are mixed up": (
             lambda x, g: x.reshape(x.shape[-1], -1) @ g.reshape(-1, g.shape[-1])
         ),
@@ -218,26 +202,6 @@ def _gradient_of_the_sum(*case):
     return losses.sum() / counts.sum(), gradients.sum(axis=0)
 
 
-def _full_pieces_only(differentiate, examples, size):
-    full = len(examples) // size * size
-    return in_pieces(differentiate, examples[:full], size)
-
-
-def _last_piece(differentiate, examples, size):
-    last = (len(examples) - 1) // size * size
-    return _at_once(differentiate, examples[last:], size)
-
-
-def _gradients_of_means(*case):
-    losses, counts, gradients = _pieces(*case)
-    return losses.sum() / counts.sum(), (gradients / counts[:, None]).sum(axis=0)
-
-
-def _at_once(differentiate, examples, size):
-    loss, count, gradient = differentiate(examples)
-    return loss / count, gradient / count
-
-
 def _batches(rng):
     def batch(count, *unknown):
         examples = rng.normal(size=(count, 3))
@@ -272,18 +236,11 @@ def _batches(rng):
         "no target": _by_examples,
         "your gradient is that of the sum: you do not divide it by "
         "the count": _gradient_of_the_sum,
-        "you divide each piece's gradient by its own count before you "
-        "add it": _gradients_of_means,
         "only the first piece counts: is the `return` inside the loop?": (
-            lambda differentiate, examples, size: _at_once(
+            lambda differentiate, examples, size: in_pieces(
                 differentiate, examples[:size], size
             )
         ),
-        "only the last piece counts: add to totals, with +=": _last_piece,
-        "you leave out the last piece when it is shorter than "
-        "the others": _full_pieces_only,
-        "you give all examples to `differentiate` at once": _at_once,
-        "loss and gradient have changed places": lambda *case: in_pieces(*case)[::-1],
     },
 )
 def in_pieces(differentiate, examples, size):
@@ -309,7 +266,7 @@ class _Logits:
     """logits_of(start, stop), which gives no more than `size` words at a time."""
 
     def __init__(self, logits, size):
-        self.logits, self.size = logits, size
+        self.logits, self.size, self.done = logits, size, 0
 
     def __repr__(self):
         return f"(rows {len(self.logits)})"
@@ -320,6 +277,9 @@ class _Logits:
             raise ValueError(f"no words from {start} to {stop}: there are {words}")
         if stop - start > self.size:
             raise ValueError(f"{stop - start} words at once, {self.size} are allowed")
+        if start < self.done:
+            raise ValueError(f"word {start} once more: go through them once")
+        self.done = stop
         return self.logits[:, start:stop].copy()
 
 
@@ -346,29 +306,16 @@ def _ranges(words, size):
     return [(k, min(k + size, words)) for k in range(0, words, size)]
 
 
-def _running(
-    logits_of,
-    words,
-    size,
-    *,
-    ranges=_ranges,
-    first=-np.inf,
-    rescale=True,
-    add_back=True,
-):
+def _running(logits_of, words, size, *, first=-np.inf, rescale=True, add_back=True):
     """The running sum and, by its arguments, ways to get it wrong."""
     top, total = first, 0.0
-    for start, stop in ranges(words, size):
+    for start, stop in _ranges(words, size):
         z = logits_of(start, stop)
         higher = np.maximum(top, z.max(axis=1))
         kept = total * np.exp(top - higher) if rescale else total
         total = kept + np.exp(z - higher[:, None]).sum(axis=1)
         top = higher
     return add_back * top + np.log(total)
-
-
-def _by_rows(words, size):
-    return [(k, k + size) for k in range(0, words - size + 1, size)] or [(0, words)]
 
 
 def _without_the_highest(logits_of, words, size):
@@ -386,18 +333,8 @@ def _without_the_highest(logits_of, words, size):
         "The blocks are range(0, words, size); the last one stops at `words`.",
     ],
     mistakes={
-        "you ask for all words at once": (
-            lambda logits_of, words, size: _without_the_highest(logits_of, words, words)
-        ),
         "you do not scale the old sum down when a block brings a higher logit": partial(
             _running, rescale=False
-        ),
-        "you leave out the last block where it is shorter": partial(
-            _running, ranges=_by_rows
-        ),
-        "you ask for words beyond the last": partial(
-            _running,
-            ranges=lambda words, size: [(k, k + size) for k in range(0, words, size)],
         ),
         "you add up the logarithms of the blocks: the logarithm of a sum is no sum of "
         "logarithms": (

@@ -25,22 +25,18 @@ def _held(rng):
     ]
 
 
-def _with_ones(rows):
-    return np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
-
-
-def _probe(rows, wanted, *, bias=True, fit=None, test=None, square=True):
+def _probe(rows, wanted, *, bias=1, fit=slice(None), test=slice(None)):
     """The solution and, by its arguments, ways to get it wrong."""
-    half = len(rows) // 2
-    fit = slice(half) if fit is None else fit
-    test = slice(half, None) if test is None else test
-    x = _with_ones(rows) if bias else rows
+    x = np.concatenate([rows, np.full((len(rows), 1), bias)], axis=1)
     W = np.linalg.lstsq(x[fit], wanted[fit], rcond=None)[0]
     away = wanted[test] - wanted[test].mean(axis=0)
     errors = wanted[test] - x[test] @ W
-    if not square:
-        return 1 - abs(errors).sum() / abs(away).sum()
     return 1 - (errors**2).sum() / (away**2).sum()
+
+
+def _halves(rows):
+    half = len(rows) // 2
+    return slice(half), slice(half, None)
 
 
 @exercise(
@@ -53,25 +49,18 @@ def _probe(rows, wanted, *, bias=True, fit=None, test=None, square=True):
     ],
     mistakes={
         "you test on the examples that you have fitted": (
-            lambda *case: _probe(*case, test=slice(len(case[0]) // 2))
-        ),
-        "you fit on all examples, also on those that you test with": (
-            lambda *case: _probe(*case, fit=slice(None))
-        ),
-        "your readout has no bias": lambda *case: _probe(*case, bias=False),
-        "you fit on the second half and test on the first": (
             lambda rows, wanted: _probe(
-                rows,
-                wanted,
-                fit=slice(len(rows) // 2, None),
-                test=slice(len(rows) // 2),
+                rows, wanted, fit=_halves(rows)[0], test=_halves(rows)[0]
             )
         ),
-        "you add up absolute values, not squares": (
-            lambda *case: _probe(*case, square=False)
+        "you fit on all examples, also on those that you test with": (
+            lambda rows, wanted: _probe(rows, wanted, test=_halves(rows)[1])
         ),
-        "you give what is left, not what is explained": (
-            lambda *case: 1 - readable(*case)
+        "you fit on all examples, and test on the same": _probe,
+        "your readout has no bias": (
+            lambda rows, wanted: _probe(
+                rows, wanted, bias=0, fit=_halves(rows)[0], test=_halves(rows)[1]
+            )
         ),
     },
     tolerance=1e-6,
@@ -116,15 +105,15 @@ def _outcomes(rng):
     ]
 
 
-def _matched(right, treated, group, *, weigh=None, of=1):
-    """The solution and, by its arguments, ways to get it wrong."""
+def _matched(right, treated, group, weigh):
+    """The solution, with other weights."""
     found, weights = [], []
     for g in np.unique(group):
         here, there = treated & (group == g), ~treated & (group == g)
         if here.any() and there.any():
             found.append(right[here].mean() - right[there].mean())
-            weights.append(weigh(here, there) if weigh else here.sum())
-    return of * np.average(found, weights=weights)
+            weights.append(weigh(here, there))
+    return np.average(found, weights=weights)
 
 
 @exercise(
@@ -136,16 +125,12 @@ def _matched(right, treated, group, *, weigh=None, of=1):
         "weights=counts), with the number treated in each group.",
     ],
     mistakes={
-        "you compare all treated with all others, whatever their group": (
-            lambda right, treated, group: right[treated].mean() - right[~treated].mean()
-        ),
         "all groups count alike; weigh them by the number treated": (
             lambda *case: _matched(*case, weigh=lambda here, there: 1)
         ),
         "you weigh by the size of the group, not by the number treated": (
             lambda *case: _matched(*case, weigh=lambda h, t: h.sum() + t.sum())
         ),
-        "your difference has the wrong sign": lambda *case: _matched(*case, of=-1),
     },
 )
 def matched(right, treated, group):
@@ -167,14 +152,6 @@ def matched(right, treated, group):
 # --- A mask ---------------------------------------------------------------------------
 
 
-def _own(N, n):
-    return np.eye(N + n, dtype=bool)
-
-
-def _columns_of_input(N, n):
-    return np.tile(np.arange(N + n) >= N, (N + n, 1))
-
-
 @exercise(
     cases=lambda rng: [(4, 1), (3, 3), (1, 1), (1, 2), (8, 5)],
     hints=[
@@ -184,13 +161,8 @@ def _columns_of_input(N, n):
         "Where either holds, attention is allowed: | joins two arrays of bool.",
     ],
     mistakes={
-        "a row may not attend to itself": lambda N, n: _columns_of_input(N, n),
-        "no row may attend to the input": lambda N, n: _own(N, n),
-        "you write True where attention is forbidden": (
-            lambda N, n: ~cut_among_slots(N, n)
-        ),
-        "you swap rows and columns: the input may attend to everything": (
-            lambda N, n: cut_among_slots(N, n).T
+        "a row may not attend to itself": (
+            lambda N, n: np.tile(np.arange(N + n) >= N, (N + n, 1))
         ),
         "only slots ask; the rows of input ask too": (
             lambda N, n: cut_among_slots(N, n)[:N]

@@ -33,30 +33,8 @@ def _questions(rng):
     ]
 
 
-def _from_m(x, labels, m):
-    return x - x[labels == m]
-
-
-def _distances(x, labels, m):
-    return np.linalg.norm(_from_m(x, labels, m), axis=-1)
-
-
-def _nth(distance, labels, n):
-    return labels[np.argsort(distance)[n]]
-
-
-def _ranked_by(distance):
-    """The answer, with `distance(x, labels, m)` in place of the Euclidean one."""
-    return lambda x, labels, n, m: _nth(distance(x, labels, m), labels, n)
-
-
-def _without_m(x, labels, n, m):
-    others = labels != m
-    return _nth(_distances(x, labels, m)[others], labels[others], n)
-
-
-def _from_step_m(x, labels, m):
-    return np.linalg.norm(x - x[m], axis=-1)
+def _order(x, labels, m):
+    return np.argsort(np.linalg.norm(x - x[labels == m], axis=-1))
 
 
 @exercise(
@@ -69,21 +47,13 @@ def _from_step_m(x, labels, m):
     ],
     mistakes={
         "you give the time step, not the label that came with it": (
-            lambda x, labels, n, m: np.argsort(_distances(x, labels, m))[n]
+            lambda x, labels, n, m: _order(x, labels, m)[n]
         ),
-        "you treat m as a time step, not as a label": _ranked_by(_from_step_m),
-        "your order begins with the farthest": _ranked_by(
-            lambda *case: -_distances(*case)
+        "you treat m as a time step, not as a label": (
+            lambda x, labels, n, m: answer(x, labels, n, labels[m])
         ),
-        "you leave m itself out of the order": _without_m,
-        "you count n from 1": lambda x, labels, n, m: answer(x, labels, n - 1, m),
-        "you give the distance, not the label of the vector that has it": (
-            lambda x, labels, n, m: np.sort(_distances(x, labels, m))[n]
-        ),
-        "you compare norms, the distances from the origin, not those "
-        "from m": _ranked_by(lambda x, labels, m: np.linalg.norm(x, axis=-1)),
-        "the norm runs over the vectors, not over the coordinates of each": _ranked_by(
-            lambda *case: np.linalg.norm(_from_m(*case), axis=0)
+        "your order begins with the farthest": (
+            lambda x, labels, n, m: labels[_order(x, labels, m)[::-1][n]]
         ),
     },
 )
@@ -94,13 +64,6 @@ def answer(x, labels, n, m):
     """
     distance = np.linalg.norm(x - x[labels == m], axis=-1)  # (k,)
     return labels[np.argsort(distance)[n]]
-
-
-def _floor(k, *, accuracy=None, others=None, loss=None):
-    """The solution, with some of its three numbers replaced."""
-    right = self_query_floor(k)
-    replaced = (accuracy, others, loss)
-    return tuple(a if b is None else b for a, b in zip(right, replaced, strict=True))
 
 
 @exercise(
@@ -117,15 +80,11 @@ def _floor(k, *, accuracy=None, others=None, loss=None):
         "you spread the guesses over all vectors, m among them": (
             lambda k: (1 / k + (k - 1) / k**2, 1 / k, (k - 1) / k * math.log(k))
         ),
-        "you do not even know the self query": lambda k: (1 / k, 1 / k, math.log(k)),
         "you take the loss over the other questions alone": (
-            lambda k: _floor(k, loss=math.log(k - 1))
+            lambda k: (2 / k, 1 / (k - 1), math.log(k - 1))
         ),
         "in the loss you spread a guess over k labels, but m is not among them": (
-            lambda k: _floor(k, loss=(k - 1) / k * math.log(k))
-        ),
-        "your loss is in bits, with the logarithm to base 2": (
-            lambda k: _floor(k, loss=(k - 1) / k * math.log2(k - 1))
+            lambda k: (2 / k, 1 / (k - 1), (k - 1) / k * math.log(k))
         ),
     },
 )
@@ -152,19 +111,6 @@ def _batches(rng):
     ]
 
 
-def _by_norm(x, labels, n, m, *, first=-1.0, sign=1, axis=-1, give=None):
-    """The solution and, by its arguments, ways to get it wrong."""
-    own = sign * np.linalg.norm(x, axis=axis)
-    own = np.where(labels == m[:, None], own if first is None else first, own)
-    rows, steps = np.arange(len(n)), np.argsort(own, axis=1)
-    step = steps[rows, n]
-    return step if give == "step" else labels[rows, step]
-
-
-def _from_reference(x, labels, n, m):
-    return np.array([answer(*each) for each in zip(x, labels, n, m, strict=True)])
-
-
 @exercise(
     cases=_batches,
     hints=[
@@ -175,16 +121,13 @@ def _from_reference(x, labels, n, m):
     ],
     mistakes={
         "the reference stands where its own norm puts it, not first": (
-            lambda *case: _by_norm(*case, first=None)
-        ),
-        "your order begins with the largest norm": (
-            lambda *case: _by_norm(*case, sign=-1, first=-1e9)
+            lambda x, labels, n, m: rank_by_norm(x, labels, n, 0 * m - 1)
         ),
         "you give the time step, not the label that came with it": (
-            lambda *case: _by_norm(*case, give="step")
+            lambda x, labels, n, m: np.argmax(
+                labels == rank_by_norm(x, labels, n, m)[:, None], axis=1
+            )
         ),
-        "you compare with the reference: that is the right answer, not the "
-        "baseline": _from_reference,
     },
 )
 def rank_by_norm(x, labels, n, m):
@@ -217,13 +160,9 @@ def _felt(rng):
     ]
 
 
-def _with_errors(distance, n, reference, error, seed, *, draw=None, first=True):
-    """The solution and, by its arguments, ways to get it wrong."""
+def _in_its_place(distance, n, reference, error, seed):
     rng, rows = np.random.default_rng(seed), np.arange(len(n))
-    z = rng.normal(size=distance.shape) if draw is None else draw(rng, distance.shape)
-    felt = distance * (1 + error * z)
-    if first:
-        felt[rows, reference] = -np.inf
+    felt = distance * (1 + error * rng.normal(size=distance.shape))
     answers = np.argsort(felt, axis=1)[rows, n]
     return (answers == np.argsort(distance, axis=1)[rows, n]).mean()
 
@@ -238,16 +177,11 @@ def _with_errors(distance, n, reference, error, seed, *, draw=None, first=True):
     ],
     mistakes={
         "all distances of a question have the same error, so that their order stays": (
-            lambda *case: _with_errors(
-                *case, draw=lambda rng, s: rng.normal(size=(s[0], 1))
+            lambda distance, n, reference, error, seed: right_with_errors(
+                distance, n, reference, 0.0, seed
             )
         ),
-        "your errors are uniform, not normal": (
-            lambda *case: _with_errors(*case, draw=lambda rng, s: rng.uniform(-1, 1, s))
-        ),
-        "the reference is no longer first where an error is large": (
-            lambda *case: _with_errors(*case, first=False)
-        ),
+        "the reference is no longer first where an error is large": _in_its_place,
     },
     tolerance=0.03,
 )
@@ -307,19 +241,13 @@ def _with_norm(norm):
     return answer
 
 
-def _norm(x, gain=1.0, offset=0.0):
-    return equations.layer_norm(np, x, gain, offset)
+def _norm(x):
+    return equations.layer_norm(np, x, 1.0, 0.0)
 
 
-def _in_parts(qkv, gain, offset, parts):
-    normed = [_norm(part) for part in np.split(qkv, parts, axis=-1)]
+def _of_three(qkv, gain, offset, H):
+    normed = [_norm(part) for part in np.split(qkv, 3, axis=-1)]
     return gain * np.concatenate(normed, axis=-1) + offset
-
-
-def _without_values(qkv, gain, offset, H):
-    F = qkv.shape[-1] // 3
-    normed = _norm(qkv[..., : 2 * F], gain[: 2 * F], offset[: 2 * F])
-    return np.concatenate([normed, qkv[..., 2 * F :]], axis=-1)
 
 
 def _over_rows(qkv, gain, offset, H):
@@ -331,12 +259,6 @@ def _norm_of_rows_first(M, x, W_q, W_k, W_v, gain, offset):
     """The norm on [M; x], before the projections."""
     qkv = _projected(_norm(M), _norm(x), W_q, W_k, W_v)
     return _attended(gain * qkv + offset, M, len(W_q))
-
-
-def _norm_of_the_result(M, x, W_q, W_k, W_v, gain, offset):
-    attended = _attended(_projected(M, x, W_q, W_k, W_v), M, len(W_q))
-    F = attended.shape[-1]
-    return _norm(attended, gain[-F:], offset[-F:])
 
 
 @recorded(
@@ -356,20 +278,10 @@ def _norm_of_the_result(M, x, W_q, W_k, W_v, gain, offset):
             lambda qkv, gain, offset, H: qkv
         ),
         "queries, keys and values each have a norm of their own; one norm runs "
-        "over all three together": _with_norm(
-            lambda qkv, gain, offset, H: _in_parts(qkv, gain, offset, 3)
-        ),
+        "over all three together": _with_norm(_of_three),
         "the norm runs over the rows, so that slots mix outside "
         "of attention": _with_norm(_over_rows),
-        "only queries and keys are normalised, not the values": _with_norm(
-            _without_values
-        ),
-        "you leave out gain and offset": _with_norm(
-            lambda qkv, gain, offset, H: _norm(qkv)
-        ),
         "the norm is on [M; x], before the projections": _norm_of_rows_first,
-        "the norm is on what attention brings, not on queries, keys "
-        "and values": _norm_of_the_result,
     },
 )
 def normed_attention(xp, M, x, W_q, W_k, W_v, gain, offset):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from functools import partial
 
 import numpy as np
 
@@ -35,29 +34,18 @@ def _programs(rng):
     ]
 
 
-def _value(program, *, loop=lambda k, a, b: a + k * b, larger=operator.gt):
+def _value(part, larger=operator.gt, modulus=None):
     """The value of a program and, by its arguments, ways to get it wrong."""
-
-    def value(part):
-        if isinstance(part, int):
-            return part
-        name, *operands = part
-        if name == "for":
-            k, a, b = operands
-            return loop(k, value(a), value(b))
-        a, b, *others = map(value, operands)
-        if name == "if>":
-            return a if larger(b, others[0]) else others[1]
-        if name == "if<":
-            return a if larger(others[0], b) else others[1]
-        return {"+": a + b, "-": a - b, "*": a * b}[name]
-
-    return value(program)
-
-
-def _answer(**mistake):
-    """The answer to a program whose value is found with this mistake."""
-    return lambda program, length: str(_value(program, **mistake) % 10 ** (length + 1))
+    if isinstance(part, int):
+        return part
+    name, *operands = part
+    a, b, *others = (_value(each, larger, modulus) for each in operands)
+    if name == "if>":
+        return a if larger(b, others[0]) else others[1]
+    if name == "if<":
+        return a if larger(others[0], b) else others[1]
+    found = b + a * others[0] if others else {"+": a + b, "-": a - b, "*": a * b}[name]
+    return found % modulus if modulus else found
 
 
 @exercise(
@@ -71,36 +59,22 @@ def _answer(**mistake):
         "100000 is 90247. str(...) of that is the answer.",
     ],
     mistakes={
-        "you take the answer modulo 10 to the length, one digit too few": (
-            lambda program, length: str(_value(program) % 10**length)
+        "you take the remainder of the parts, too, and not of the whole alone": (
+            lambda program, length: str(_value(program, modulus=10 ** (length + 1)))
         ),
         "you drop the sign before you take the remainder": (
             lambda program, length: str(abs(_value(program)) % 10 ** (length + 1))
-        ),
-        "you give the value itself, without the remainder": (
-            lambda program, length: str(_value(program))
-        ),
-        "you pad the answer with zeros": (
-            lambda program, length: evaluate(program, length).zfill(length + 1)
         ),
         "your remainder keeps the sign of the value, as it does in C": (
             lambda program, length: str(
                 int(math.fmod(_value(program), 10 ** (length + 1)))
             )
         ),
-        "your answer is a number, not a text": (
-            lambda program, length: int(evaluate(program, length))
+        "equal numbers count, >= for > and <= for <": (
+            lambda program, length: str(
+                _value(program, operator.ge) % 10 ** (length + 1)
+            )
         ),
-        "you take a loop's operands in the order a, k, b, as in its text": _answer(
-            loop=lambda k, a, b: k + a * b
-        ),
-        "your loop makes one round too few": _answer(
-            loop=lambda k, a, b: a + (k - 1) * b
-        ),
-        "the two outcomes of an if have changed places": _answer(
-            larger=lambda b, c: not b > c
-        ),
-        "equal numbers count, >= for > and <= for <": _answer(larger=operator.ge),
     },
 )
 def evaluate(program, length):
@@ -159,18 +133,9 @@ def _batches(rng):
     ]
 
 
-def _read(step, inputs, lengths, state, *, late=0, after=None):
-    """The solution, which stops `late` and leaves `after` in place of the state."""
+def _zeros_after(step, inputs, lengths, state):
     for t in range(inputs.shape[1]):
-        inside = (t < lengths + late)[:, None]
-        kept = state if after is None else after
-        state = np.where(inside, step(inputs[:, t], state), kept)
-    return state
-
-
-def _read_on(step, inputs, lengths, state):
-    for t in range(inputs.shape[1]):
-        state = step(inputs[:, t], state)
+        state = np.where((t < lengths)[:, None], step(inputs[:, t], state), 0.0)
     return state
 
 
@@ -190,23 +155,23 @@ def _mixed(step, inputs, lengths, state):
         "rows of one or the other.",
     ],
     mistakes={
-        "the state goes on changing beyond the length": _read_on,
+        "the state goes on changing beyond the length": (
+            lambda step, inputs, lengths, state: read(
+                step, inputs, 0 * lengths + inputs.shape[1], state
+            )
+        ),
         "each step begins from the first state, not from the one that the step before "
         "has left": (
             lambda step, inputs, lengths, state: read(
                 lambda x, _: step(x, state), inputs, lengths, state
             )
         ),
-        "you set the state to zero beyond the length": partial(_read, after=0.0),
-        "you do not read the last character": partial(_read, late=-1),
-        "you read one character too many": partial(_read, late=1),
+        "you set the state to zero beyond the length": _zeros_after,
+        "you read one character too many": (
+            lambda step, inputs, lengths, state: read(step, inputs, lengths + 1, state)
+        ),
         "you multiply old and new by 1 and 0 and add them: 0 times NaN is still "
         "NaN": _mixed,
-        "all examples stop with the longest": (
-            lambda step, inputs, lengths, state: read(
-                step, inputs, np.full_like(lengths, lengths.max()), state
-            )
-        ),
     },
 )
 def read(step, inputs, lengths, state):
@@ -240,32 +205,20 @@ def _written(rng):
     ]
 
 
-def _right(answers, targets, lengths):
-    """Which characters are right and count, and which count."""
-    counts = np.arange(targets.shape[1]) < lengths[:, None]
-    return (answers == targets) & counts, counts
-
-
 def _all_characters(answers, targets, lengths):
     right = answers == targets
     return right.mean(), right.all(axis=1).mean()
 
 
-def _whole_beyond_the_length(answers, targets, lengths):
-    of_characters, _ = score(answers, targets, lengths)
-    return of_characters, (answers == targets).all(axis=1).mean()
+def _mean_of_each(*case):
+    each = [score(*(x[None] for x in row)) for row in zip(*case, strict=True)]
+    return tuple(np.mean(each, axis=0))
 
 
-def _mean_of_each(answers, targets, lengths):
-    right, counts = _right(answers, targets, lengths)
-    of_each = right.sum(axis=1) / counts.sum(axis=1)
-    return of_each.mean(), (right == counts).all(axis=1).mean()
-
-
-def _wrong_beyond_the_length(*case):
-    of_characters, _ = score(*case)
-    right, _ = _right(*case)
-    return of_characters, right.all(axis=1).mean()
+def _wrong_beyond_the_length(answers, targets, lengths):
+    counts = np.arange(targets.shape[1]) < lengths[:, None]
+    right = (answers == targets) & counts
+    return right.sum() / counts.sum(), right.all(axis=1).mean()
 
 
 @exercise(
@@ -278,13 +231,10 @@ def _wrong_beyond_the_length(*case):
     ],
     mistakes={
         "you count what stands beyond the length, too": _all_characters,
-        "you want a whole answer to be right beyond its "
-        "length, too": _whole_beyond_the_length,
         "you average each answer's own accuracy, so that a character of a short "
         "one counts for more": _mean_of_each,
         "you count the characters beyond the length as wrong in "
         "whole answers": _wrong_beyond_the_length,
-        "the two numbers have changed places": lambda *case: score(*case)[::-1],
     },
 )
 def score(answers, targets, lengths):
@@ -323,18 +273,6 @@ def _answers(rng):
     ]
 
 
-def _most(targets, lengths, symbols, *, count=True):
-    """The solution, or without a look at the lengths."""
-    counts = np.arange(targets.shape[1]) < lengths[:, None]
-    weights = counts if count else np.ones_like(counts)
-    return np.stack(
-        [
-            np.bincount(column, some, symbols).argmax()
-            for column, some in zip(targets.T, weights.T, strict=True)
-        ]
-    )
-
-
 @exercise(
     cases=_answers,
     hints=[
@@ -343,15 +281,14 @@ def _most(targets, lengths, symbols, *, count=True):
     ],
     mistakes={
         "you count what stands beyond the length, too": (
-            lambda *case: _most(*case, count=False)
+            lambda targets, lengths, symbols: constant_answer(
+                targets, 0 * lengths + targets.shape[1], symbols
+            )
         ),
         "you take one symbol for all places": (
             lambda targets, lengths, symbols: np.full(
                 targets.shape[1], np.bincount(targets.ravel()).argmax()
             )
-        ),
-        "you take the middle symbol (a median), not the most frequent one": (
-            lambda targets, lengths, symbols: np.median(targets, axis=0).astype(int)
         ),
     },
 )
