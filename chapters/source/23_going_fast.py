@@ -266,6 +266,7 @@ else:
 # them than any loop of ours. `python -m tinyrmc.train` uses the bodies by itself; in a
 # program you ask for them. **Write down first:** how much does a whole step gain?
 
+
 # %% tags=["varies"]
 def whole_step():
     with Tape() as tape:

@@ -108,7 +108,7 @@ def _place(each: Shown) -> str:
 
     A file from outside, a task of your own or a notebook's cell, goes by its name.
     """
-    file = Path(inspect.getfile(each)).resolve()
+    file = Path(inspect.getfile(inspect.unwrap(each))).resolve()  # type: ignore[arg-type]
     if file.is_relative_to(ROOT):
         return file.relative_to(ROOT).as_posix()
     return file.name

@@ -46,7 +46,7 @@ def _recordings(rng):
     ]
 
 
-def _careless(entries, loss, wanted, last=False):
+def _careless(entries, loss, wanted, *, last=False):
     gradients = {loss: np.ones(())}
     for output, inputs, vjp in reversed(entries):
         for number, g in zip(inputs, vjp(gradients[output]), strict=True):

@@ -105,7 +105,7 @@ def _outcomes(rng):
     ]
 
 
-def _matched(right, treated, group, weigh):
+def _matched(right, treated, group, *, weigh):
     """The solution, with other weights."""
     found, weights = [], []
     for g in np.unique(group):
