@@ -160,6 +160,18 @@ def test_header_licence_and_credits_are_left_out():
         assert prose(text) == inside, (start, end)
 
 
+def test_credits_have_many_forms():
+    inside = prose(LONG.partition("\n\n\n")[2])
+    for said in [
+        "This Project Gutenberg Etext was typed by Nobody",
+        "Scanned and proofed by Nobody\nand others",
+        "eBook prepared by Nobody",
+        "Transcribed from the edition of 1891",
+    ]:
+        body = LONG.replace("Produced by David and\nothers", said)
+        assert prose(book(gutenberg(STARTS[0], body=body), "a")[0]) == inside, said
+
+
 def test_small_print_after_a_book_is_not_where_it_begins():
     for start in STARTS:
         for end in SMALL_ENDS:

@@ -107,8 +107,9 @@ _LONG, _LICENCE = 2_500, 30_000  # and none is longer than this
 # in the plays of Shakespeare, between acts
 _LEGALESE = re.compile(r"<<THIS ELECTRONIC VERSION OF[^<>]{0,2000}>>", re.I)
 _CREDITS = re.compile(
-    r"\s*(?:This e-?(?:book|text) was )?(?:Produced|Prepared|E-?text prepared|"
-    r"Transcribed) (?:by|from)\b.*?(?:\n\s*\n|\Z)",
+    r"\s*(?:This )?(?:Project Gutenberg )?(?:e-?(?:book|text) )?(?:was )?(?:produced|"
+    r"prepared|typed|created|scanned|transcribed)(?: and \w+)? (?:by|from)\b"
+    r".*?(?:\n\s*\n|\Z)",
     re.S | re.I,
 )
 
