@@ -309,7 +309,7 @@ def test_bad_constants_are_named_before_anything_moves():
         (RMSProp, "variant", ("torch",), r"one of \('keras', 'tensorflow', 'pytorch'"),
         (RMSProp, "epsilon", (0, *bad[1:]), "positive and finite"),
         (Adam, "epsilon", (0, *bad[1:]), "positive and finite"),
-        (AdamW, "weight_decay", bad, "finite and not negative"),
+        (AdamW, "weight_decay", fractions, r"in \[0, 1\)"),
     ):
         for value in values:
             parameter = Parameter(np.ones(2))

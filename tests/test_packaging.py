@@ -98,6 +98,13 @@ def test_the_wheel_holds_the_package_and_the_tasks_inside_it(wheel):
     assert {f"tinyrmc/course/{name}" for name in COURSE} <= shipped
     assert {"LICENSE", "METADATA", "RECORD"} <= set(about)
     assert "Requires-Python: >=3.11" in about["METADATA"]
+    description = about["METADATA"].partition("\n\n")[2]
+    assert description.startswith(
+        "# tinyrmc\n\n**tinyrmc is the Relational Memory Core"
+    )
+    assert "Description-Content-Type: text/markdown" in about["METADATA"]
+    leads = re.findall(r"\]\(([^)]*)\)|src", description)
+    assert leads and all(lead.startswith(("https://", "#")) for lead in leads)
     scripts = "[console_scripts]\ntinyrmc = tinyrmc.__main__:run\n"
     assert about["entry_points.txt"] == scripts
 

@@ -414,8 +414,7 @@ class AdamW(Adam):
         weight_decay: float = 1e-2,
         **others: Any,
     ):
-        within = is_number(weight_decay) and 0 <= weight_decay < math.inf
-        _require(within, "weight_decay", weight_decay, "finite and not negative")
+        _require_decay("weight_decay", weight_decay)
         super().__init__(parameters, learning_rate, **others)
         self.weight_decay = weight_decay
 

@@ -79,8 +79,7 @@ class Ufuncs:
 
     operators = {
         **{"add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__"},
-        **{"divide": "__rtruediv__", "matmul": "__rmatmul__", "power": "__pow__"},
-        **{"equal": "__eq__", "not_equal": "__ne__"},
+        **{"divide": "__rtruediv__", "matmul": "__rmatmul__"},
     }
 
     def __get__(self, tensor: Any, kind: type) -> Any:
@@ -166,6 +165,8 @@ def bind(primitive: Any, args: tuple, static: dict) -> tuple[tuple, dict]:
         if getattr(value, "shape", None) == ():
             # NumPy's scalars would widen float32, and 0-d arrays can change later
             static[key] = value.item()
+        elif isinstance(value, list) and name != "getitem":  # could change, too
+            static[key] = tuple(value)
     args = args[:arity]
     if primitive.variadic:
         if len(args) != 1 or not isinstance(args[0], (list, tuple)):

@@ -521,7 +521,6 @@ def reshape_vjp(xp, needs, g, shape):
 @primitive
 def transpose(xp, x, *, axes=None):
     """Axes permuted by `axes`, or reversed."""
-    axes = axes and tuple(axes)  # a list could change later
     return xp.transpose(x, axes), (axes,)
 
 
@@ -546,10 +545,7 @@ def swapaxes_vjp(xp, needs, g, axis1, axis2):
 @primitive
 def moveaxis(xp, x, *, source, destination):
     """Axes moved from `source` to `destination` (ints, or lists of as many)."""
-    places = tuple(
-        tuple(a) if isinstance(a, list) else a for a in (source, destination)
-    )
-    return xp.moveaxis(x, *places), places
+    return xp.moveaxis(x, source, destination), (source, destination)
 
 
 @moveaxis.vjp
@@ -571,8 +567,7 @@ def flip_vjp(xp, needs, g, axis):
 @primitive
 def roll(xp, x, *, shift, axis=None):
     """The entries moved on by `shift` along `axis`, what falls off coming in again."""
-    back = tuple(-s for s in shift) if isinstance(shift, (tuple, list)) else -shift
-    axis = tuple(axis) if isinstance(axis, list) else axis
+    back = tuple(-s for s in shift) if isinstance(shift, tuple) else -shift
     return xp.roll(x, shift, axis), (back, axis)
 
 
@@ -857,9 +852,7 @@ def var(x: Values, axis=None, ddof: float = 0, keepdims: bool = False) -> Tensor
 
 
 def std(x: Values, axis=None, ddof: float = 0, keepdims: bool = False) -> Tensor:
-    """The root of `var`. No number is its slope where all entries are equal: it is NaN
-    there; write sqrt(var(x) + epsilon).
-    """
+    """The root of `var`. Its slope is NaN where all entries are equal."""
     return sqrt(var(x, axis, ddof, keepdims))
 
 
@@ -923,9 +916,7 @@ def hstack(arrays: Sequence[Values]) -> Tensor:
 
 
 def tensordot(a: Values, b: Values, axes=2) -> Tensor:
-    """The sum of products over the last `axes` of a and the first of b, or over the
-    axes in the two lists that `axes` is.
-    """
+    """Products summed over a's last `axes` and b's first, or over two lists of axes."""
     if isinstance(axes, int):
         axes = range(a.ndim - axes, a.ndim), range(axes)
     ours, theirs = ([each] if isinstance(each, int) else [*each] for each in axes)
@@ -949,7 +940,7 @@ def einsum(subscripts: str, *operands: Values) -> Tensor:
     for c, n in zip(given.replace(",", ""), lengths, strict=False):
         fit &= sizes.setdefault(c, n) == n
     if not fit or "." in given or any(len({*x}) < len(x) for x in [*names, out]):
-        shapes = ", ".join(str(x.shape) for x in operands)
+        shapes = [x.shape for x in operands]
         raise ValueError(f"einsum: {subscripts!r} does not fit arrays of {shapes}")
     ours, x = names[0], operands[0]
     for k, (theirs, y) in enumerate(zip(names[1:], operands[1:], strict=True), 2):
