@@ -326,6 +326,8 @@ def test_a_likeness_must_hold_in_every_case():
         return (M[:, None] @ W) * (2 if len(M) == 2 else 3)
 
     assert "times the right one" not in arrays.project.judge(sometimes).text
+    endless, finite = np.array([np.inf, 3, np.inf, 2]), np.array([9.0, 3, 9, 2])
+    assert "It looks as if" not in given(endless, finite).text
 
 
 def test_an_answer_for_one_example_alone_is_told_where_it_goes_wrong():

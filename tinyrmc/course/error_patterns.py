@@ -393,7 +393,7 @@ def same_numbers(pairs: Pairs, what: str) -> Iterator[str]:
 def places(pairs: Pairs, tolerance: float, what: str) -> Iterator[str]:
     """Some entries are right: which are wrong?"""
     wrong = [
-        ~(abs(found - right) <= tolerance * np.maximum(1, abs(right)))
+        ~(abs(found - right) <= tolerance * np.nan_to_num(abs(right), posinf=1).clip(1))
         & ~(np.isnan(found) & np.isnan(right))
         & (found != right)
         for found, right in ((f.astype(complex), r.astype(complex)) for f, r in pairs)
