@@ -28,24 +28,6 @@ def _trajectories(rng):
     ]
 
 
-def _backward(step):
-    """The returns by step(reward, ended, gamma, what comes later, after)."""
-
-    def answer(rewards, ended, gamma, after):
-        found, later = np.zeros(rewards.shape), after
-        for t in reversed(range(len(rewards))):
-            later = step(rewards[t], ended[t], gamma, later, after)
-            found[t] = later
-        return found
-
-    return answer
-
-
-def _after_an_end(rewards, ended, gamma, after):
-    lasting = np.concatenate([ended[:-1], ended[-1:] & False])
-    return returns(rewards, lasting, gamma, after)
-
-
 def _if_ended(rewards, ended, gamma, after):
     found, later = np.zeros(rewards.shape), after
     for t in reversed(range(len(rewards))):
@@ -69,24 +51,26 @@ def _if_ended(rewards, ended, gamma, after):
     mistakes={
         "`if ended[t]` asks one level; for a whole batch multiply by "
         "~ended[t]": _if_ended,
-        "you discount the step's own reward, too: that one counts in full": _backward(
-            lambda r, end, gamma, later, after: gamma * (r + ~end * later)
+        "you discount the step's own reward, too: that one counts in full": (
+            lambda r, end, gamma, after: returns(gamma * r, end, gamma, after)
         ),
         "your returns go on after an end: rewards of the next episode count": (
             lambda r, end, gamma, after: returns(r, end & False, gamma, after)
         ),
-        "`after` counts although the last step has ended its episode": _after_an_end,
-        "you lose the reward of the step that ends an episode": _backward(
-            lambda r, end, gamma, later, after: np.where(end, 0, r + gamma * later)
+        "`after` counts although the last step has ended its episode": (
+            lambda r, end, gamma, after: returns(
+                r, np.append(end[:-1], end[-1:] & False, axis=0), gamma, after
+            )
+        ),
+        "you lose the reward of the step that ends an episode": (
+            lambda r, end, gamma, after: returns(r * ~end, end, gamma, after)
         ),
         "you leave `after` out: the trajectory stops there, the episode does not": (
             lambda r, end, gamma, after: returns(r, end, gamma, after * 0)
         ),
         "you put the returns into an array of integers, as np.zeros_like makes it for "
         "rewards that are integers: fractions are cut off": (
-            lambda rewards, ended, gamma, after: returns(
-                rewards, ended, gamma, after
-            ).astype(rewards.dtype)
+            lambda rewards, *rest: returns(rewards, *rest).astype(rewards.dtype)
         ),
     },
 )

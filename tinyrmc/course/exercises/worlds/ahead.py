@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from ..acting import returns
 from ..exercise import exercise
 
 
@@ -138,23 +139,15 @@ def n_step(rewards, values, ended, gamma, n, after):
 
 
 def _mixed(rng):
-    return [
-        (*case[:3], case[3], lam, case[5])
-        for case, lam in zip(
-            _trajectories(rng), (0.5, 0.5, 0.0, 0.9, 0.8, 0.5, 1.0, 0.95), strict=True
-        )
-    ]
+    mixes = 0.5, 0.5, 0.0, 0.9, 0.8, 0.5, 1.0, 0.95
+    pairs = zip(_trajectories(rng), mixes, strict=True)
+    return [(*case[:4], lam, case[5]) for case, lam in pairs]
 
 
-def _sums(rewards, values, ended, gamma, lam, after, *, fade):
-    """The solution with another fade(gamma, lam, ended) of later surprises."""
-    later = np.zeros(np.shape(after))
-    targets = gae(rewards, values, ended, gamma, 0.0, after)  # a single surprise
-    found = targets.copy()
-    for t in reversed(range(len(values))):
-        later = targets[t] - values[t] + fade(gamma, lam, ended[t]) * later
-        found[t] = values[t] + later
-    return found
+def _faded(rewards, values, ended, gamma, after, ends, fade):
+    """Values, and surprises that are added up like rewards."""
+    surprises = gae(rewards, values, ended, gamma, 0.0, after) - values
+    return values + returns(surprises, ends, fade, 0 * after)
 
 
 @exercise(
@@ -169,11 +162,11 @@ def _sums(rewards, values, ended, gamma, lam, after, *, fade):
         "where `after` stands behind the last.",
     ],
     mistakes={
-        "surprises fade by lam alone; gamma belongs there, too": partial(
-            _sums, fade=lambda gamma, lam, end: lam * ~end
+        "surprises fade by lam alone; gamma belongs there, too": (
+            lambda r, V, e, g, lam, after: _faded(r, V, e, g, after, e, lam)
         ),
-        "you add up surprises of the next episode": partial(
-            _sums, fade=lambda gamma, lam, end: gamma * lam
+        "you add up surprises of the next episode": (
+            lambda r, V, e, g, lam, after: _faded(r, V, e, g, after, 0 * e > 0, g * lam)
         ),
         "you give the advantages; add the values": (
             lambda r, V, *rest: gae(r, V, *rest) - V

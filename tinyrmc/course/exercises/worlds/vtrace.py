@@ -78,10 +78,6 @@ def _scan(rho=lambda x: np.minimum(x, 1), c=lambda x: np.minimum(x, 1), ratio=np
         "you give only what comes on top of the values": (
             lambda logs, g, r, V, after: vtrace(logs, g, r, V, after) - V
         ),
-        "you put the targets into an array of integers, as np.zeros_like makes it "
-        "for values that are integers: fractions are cut off": (
-            lambda logs, g, r, V, after: vtrace(logs, g, r, V, after).astype(V.dtype)
-        ),
     },
 )
 def vtrace(log_rhos, discounts, rewards, values, after):
