@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from tinyrmc import Tape
@@ -26,7 +24,6 @@ def _bags(rng):
         case(2, 3, J=2, V=7, d=4),
         case(J=1, d=1),
         case(4, J=7, V=3, d=20),
-        case(J=3, V=4, d=4),
     ]
 
 
@@ -37,14 +34,6 @@ def _on_the_tape(answer, once, weighted, table):
         found = answer(once, weighted, rows)
         loss = p.sum(p.square(found))
     return found.data.copy(), tape.gradient(loss, rows).copy()
-
-
-def _encoded(
-    once, weighted, table, constant=0.5, factor=lambda k, d: 2 * (k / d - 0.5)
-):
-    d = table.shape[-1]
-    along = factor(np.arange(1, d + 1), d)
-    return constant * (once @ table) + along * (weighted @ table)
 
 
 @used(
@@ -59,13 +48,20 @@ def _encoded(
         "(weighted @ table).",
     ],
     mistakes={
-        "the constant is a half, not 1": partial(_encoded, constant=1.0),
-        "the factor 2 is missing": partial(_encoded, factor=lambda k, d: k / d - 0.5),
-        "you count the units from 0; the paper counts from 1": partial(
-            _encoded, factor=lambda k, d: 2 * ((k - 1) / d - 0.5)
+        "the constant is a half, not 1": (
+            lambda once, weighted, table: remembered(2 * once, weighted, table)
+        ),
+        "the factor 2 is missing": (
+            lambda once, weighted, table: remembered(once, weighted / 2, table)
+        ),
+        "you count the units from 0; the paper counts from 1": (
+            lambda once, weighted, table: (
+                remembered(once, weighted, table)
+                - 2 / table.shape[-1] * (weighted @ table)
+            )
         ),
         "your factor has the wrong sign: the last units listen to the end of a "
-        "sentence": partial(_encoded, factor=lambda k, d: -2 * (k / d - 0.5)),
+        "sentence": lambda once, weighted, table: remembered(once, -weighted, table),
     },
 )
 def remembered(once, weighted, table):
