@@ -10,14 +10,14 @@ says so with a flag that stays on the device: nothing here waits for a GPU.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from .autograd.engine import Parameter
 from .backend import Array, compiles, joined, kernels, matching, namespace, row_dots
-from .errors import is_integer, is_number
+from .errors import check_sizes, is_number
 from .fused.bodies import running
 
 # numbers of which an update makes its dozen passes at a time, for the processor's cache
@@ -28,18 +28,16 @@ ALIGNED = 16  # bytes that a GPU's fastest products and kernels read at once
 Allocate = Callable[[int, np.dtype], Array]  # allocate(count, dtype): zeros
 
 
-def _require(within: bool, name: str, value: object, wanted: str) -> None:
-    if not within:
+def _check(name: str, value: Any, wanted: str) -> None:
+    """ValueError unless a value is a number as `wanted`, in these very words."""
+    number = value if is_number(value) else math.nan
+    within = {
+        "positive and finite": 0 < number < math.inf,
+        "in [0, 1)": 0 <= number < 1,
+        "a fraction, from 0 to 1": 0 <= number <= 1,
+    }
+    if not within[wanted]:
         raise ValueError(f"{name} must be {wanted}, not {value!r}")
-
-
-def _require_positive(name: str, value: float) -> None:
-    within = is_number(value) and 0 < value < math.inf
-    _require(within, name, value, "positive and finite")
-
-
-def _require_decay(name: str, value: float) -> None:
-    _require(is_number(value) and 0 <= value < 1, name, value, "in [0, 1)")
 
 
 class Optimizer:
@@ -75,7 +73,7 @@ class Optimizer:
         epsilon: float = 1.0,
         moments: tuple[str, ...] = (),
     ):
-        _require_positive("learning_rate", learning_rate)
+        _check("learning_rate", learning_rate, "positive and finite")
         self.parameters, self.learning_rate = list(parameters), learning_rate
         if not all(isinstance(p, Parameter) for p in self.parameters):
             raise TypeError("an optimizer takes Parameters; see module.parameters()")
@@ -91,9 +89,9 @@ class Optimizer:
                 "an optimizer takes real parameters of one kind, not "
                 f"{', '.join(sorted(kinds))}; see module.astype and module.to"
             )
-        _require_positive("epsilon", epsilon)
-        least = float(np.finfo(dtype).tiny)
-        _require(epsilon >= least, "epsilon", epsilon, f"at least {least:.1e}")
+        _check("epsilon", epsilon, "positive and finite")
+        if epsilon < (least := float(np.finfo(dtype).tiny)):
+            raise ValueError(f"epsilon must be at least {least:.1e}, not {epsilon!r}")
         # on a GPU each parameter begins at a multiple of 16 bytes, after a gap
         unit = ALIGNED // dtype.itemsize if compiles(xp) else 1
         self._places, count, self._gaps = list[slice](), 0, False
@@ -176,13 +174,16 @@ class Optimizer:
         self._check_own()
         rate = self.learning_rate if learning_rate is None else learning_rate
         largest = float(np.finfo(self.dtype).max)
-        within = is_number(rate) and 0 <= rate <= largest
-        _require(within, "learning_rate", rate, "finite and not negative")
+        if not (is_number(rate) and 0 <= rate <= largest):
+            wanted = "finite and not negative"
+            raise ValueError(f"learning_rate must be {wanted}, not {rate!r}")
         if max_norm is not None:
-            _require_positive("max_norm", max_norm)
+            _check("max_norm", max_norm, "positive and finite")
             max_norm = min(max_norm, largest)  # infinity / infinity is NaN
-        wanted = "one of ('whole', 'matrix')"
-        _require(self.clip_by in ("whole", "matrix"), "clip_by", self.clip_by, wanted)
+        if self.clip_by not in ("whole", "matrix"):
+            raise ValueError(
+                f"clip_by must be one of ('whole', 'matrix'), not {self.clip_by!r}"
+            )
         self.set_rate(rate)
         # what is not finite is dealt with, not warned of, and half a step is none
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
@@ -218,21 +219,10 @@ class Optimizer:
     def _update(self, rate: Array, finite: Array) -> None:
         """Change `data` by the clean `gradient`.
 
-        Where `finite` is False, rate and gradient are 0, and the state must not move.
+        Where `finite` is False, rate and gradient are 0, and the state must not move:
+        there each decay is 1.
         """
         raise NotImplementedError
-
-    def _in_parts(self, *arrays: Array) -> Iterator[tuple[Array, ...]]:
-        """(scratch, data, gradient, arrays): views of one part after the other."""
-        whole = self.data, self.gradient, *arrays
-        for part in self._parts:
-            views = [array[part] for array in whole]
-            yield self._scratch[: len(views[0])], *views
-
-    def _keep(self, decay: float, finite: Array) -> Array:
-        """`decay`, or 1 for a step that is not applied, as a 0-d array."""
-        number = self.dtype.type
-        return self.xp.where(finite, number(decay), number(1))
 
     def state(self) -> dict[str, Array]:
         """The arrays that resuming needs, by name: on NumPy the live ones."""
@@ -260,18 +250,21 @@ class SGD(Optimizer):
         momentum: float = 0.0,
         allocate: Allocate | None = None,
     ):
-        _require_decay("momentum", momentum)
+        _check("momentum", momentum, "in [0, 1)")
         moments = ("velocity",) if momentum else ()
         super().__init__(parameters, learning_rate, allocate, moments=moments)
         self.momentum, self.velocity = momentum, self._state.get("velocity")
 
     def _update(self, rate: Array, finite: Array) -> None:
         if self.velocity is None:  # v is the gradient itself
-            for scratch, data, g in self._in_parts():
+            for part in self._parts:
+                data, g = self.data[part], self.gradient[part]
+                scratch = self._scratch[: len(data)]
                 self.xp.multiply(g, rate, out=scratch)
                 data -= scratch
             return
-        self.velocity *= self._keep(self.momentum, finite)
+        number = self.dtype.type
+        self.velocity *= self.xp.where(finite, number(self.momentum), number(1))
         self.velocity += self.gradient
         self.data -= rate * self.velocity
 
@@ -297,8 +290,9 @@ class RMSProp(Optimizer):
         variant: Literal["keras", "tensorflow", "pytorch"] = "keras",
     ):
         variants = "keras", "tensorflow", "pytorch"
-        _require(variant in variants, "variant", variant, f"one of {variants}")
-        _require_decay("decay", decay)
+        if variant not in variants:
+            raise ValueError(f"variant must be one of {variants}, not {variant!r}")
+        _check("decay", decay, "in [0, 1)")
         moments = ("second_moment",)
         super().__init__(parameters, learning_rate, allocate, epsilon, moments)
         self.decay, self.epsilon, self.variant = decay, epsilon, variant
@@ -307,8 +301,12 @@ class RMSProp(Optimizer):
             self.second_moment[...] = 1
 
     def _update(self, rate: Array, finite: Array) -> None:
-        xp, keep = self.xp, self._keep(self.decay, finite)
-        for scratch, data, g, v in self._in_parts(self.second_moment):
+        xp, number = self.xp, self.dtype.type
+        keep = xp.where(finite, number(self.decay), number(1))
+        whole = self.data, self.gradient, self.second_moment
+        for part in self._parts:
+            data, g, v = (array[part] for array in whole)
+            scratch = self._scratch[: len(data)]
             v *= keep
             xp.multiply(g, g, out=scratch)
             scratch *= 1 - self.decay
@@ -343,8 +341,8 @@ class Adam(Optimizer):
         epsilon: float = 1e-8,
         allocate: Allocate | None = None,
     ):
-        _require_decay("beta1", beta1)
-        _require_decay("beta2", beta2)
+        _check("beta1", beta1, "in [0, 1)")
+        _check("beta2", beta2, "in [0, 1)")
         moments = "first_moment", "second_moment"
         super().__init__(parameters, learning_rate, allocate, epsilon, moments)
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
@@ -369,23 +367,26 @@ class Adam(Optimizer):
 
     def _update(self, rate: Array, finite: Array) -> None:
         xp, moments = self.xp, (self.first_moment, self.second_moment)
-
-        def unbiased(beta: float) -> Array:
-            """1 - beta^t, so that a beta near 1 costs the first steps no digits."""
+        number, t, keep, unbiased = self.dtype.type, xp.maximum(self.updates, 1), [], []
+        for beta in self.beta1, self.beta2:
+            keep.append(xp.where(finite, number(beta), number(1)))
+            # 1 - beta^t, so that a beta near 1 costs the first steps no digits
             logarithm = math.log(beta) if beta else -math.inf
-            return -xp.expm1(xp.maximum(self.updates, 1) * logarithm).astype(self.dtype)
-
-        keep_m, keep_v = (self._keep(b, finite) for b in (self.beta1, self.beta2))
+            unbiased.append(-xp.expm1(t * logarithm).astype(self.dtype))
+        keep_m, keep_v = keep
         # both corrections outside of the division, which costs a pass less
-        correction = xp.sqrt(unbiased(self.beta2))
-        rate = rate * correction / unbiased(self.beta1)
+        correction = xp.sqrt(unbiased[1])
+        rate = rate * correction / unbiased[0]
         epsilon = self.epsilon * correction
         if compiled := running(self.data):
             decays = keep_m, keep_v, 1 - self.beta1, 1 - self.beta2
             numbers = map(float, (*decays, rate, epsilon))
             compiled.adam(self.data, self.gradient, *moments, *numbers)
             return
-        for scratch, data, g, m, v in self._in_parts(*moments):
+        whole = self.data, self.gradient, *moments
+        for part in self._parts:
+            data, g, m, v = (array[part] for array in whole)
+            scratch = self._scratch[: len(data)]
             m *= keep_m  # m = beta1 m + (1 - beta1) g
             xp.multiply(g, 1 - self.beta1, out=scratch)
             m += scratch
@@ -414,7 +415,7 @@ class AdamW(Adam):
         weight_decay: float = 1e-2,
         **others: Any,
     ):
-        _require_decay("weight_decay", weight_decay)
+        _check("weight_decay", weight_decay, "in [0, 1)")
         super().__init__(parameters, learning_rate, **others)
         self.weight_decay = weight_decay
 
@@ -434,13 +435,11 @@ def schedule(
     there. In the last fraction `decay` of all steps it falls along half a cosine to
     `floor` * peak. Where the two overlap, the lower rate holds, so it never jumps.
     """
-    _require_positive("peak", peak)
-    for name, count, least in ("steps", steps, 1), ("warmup", warmup, 0):
-        wanted = f"an integer of at least {least}"
-        _require(is_integer(count) and count >= least, name, count, wanted)
-    for name, part in ("decay", decay), ("floor", floor):
-        within = is_number(part) and 0 <= part <= 1
-        _require(within, name, part, "a fraction, from 0 to 1")
+    _check("peak", peak, "positive and finite")
+    check_sizes("schedule", steps=steps)
+    check_sizes("schedule", least=0, warmup=warmup)
+    _check("decay", decay, "a fraction, from 0 to 1")
+    _check("floor", floor, "a fraction, from 0 to 1")
     start = steps - round(decay * steps)
 
     def rate(step: int) -> float:

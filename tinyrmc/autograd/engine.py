@@ -124,7 +124,8 @@ class Tape:
             sinks = {p.id: p.grad for p in parameters} if into is None else into
             gradients = Gradients(sinks)
             self._walk(loss, gradients)
-            gradients.flush_sinks()
+            for id in sinks.keys() & gradients.deferred.keys():
+                gradients.flush(id)
 
     @np.errstate(under="ignore")
     def gradient(self, loss: Tensor, wrt, strict: bool = True) -> Any:

@@ -53,16 +53,6 @@ class DeferredMatmul:
         return gemm(self.x.T, self.g, out=into, add=into is not None)
 
 
-def _joined(products: list[DeferredMatmul]) -> DeferredMatmul:
-    """The sum of several products as one, with the rows of all, which are copied."""
-    first = products[0]
-    if len(products) == 1:
-        return first
-    join = namespace(first.g).concatenate
-    x = None if first.x is None else join([p.x for p in products])
-    return DeferredMatmul(x, join([p.g for p in products]))
-
-
 def fitted(rules: Any, position: int, place: Place, g: Any) -> Array:
     """A rule's gradient for one argument, in that argument's own shape. TypeError if
     the rule is wrong.
@@ -137,16 +127,15 @@ class Gradients:
 
     def flush(self, id: int) -> None:
         """Compute what was deferred for one value, as one product, and add it."""
-        product = _joined(self.deferred.pop(id)[1])
+        product, *others = products = self.deferred.pop(id)[1]
+        if others:  # their rows are copied into one array
+            join = namespace(product.g).concatenate
+            x = None if product.x is None else join([p.x for p in products])
+            product = DeferredMatmul(x, join([p.g for p in products]))
         if id in self.sinks:
             product.computed(into=self.sinks[id])
         else:
             self.add(id, product.computed())
-
-    def flush_sinks(self) -> None:
-        """`flush` for each value that has a sink; nobody asks for the others."""
-        for id in [id for id in self.deferred if id in self.sinks]:
-            self.flush(id)
 
     def pop(self, id: int) -> Array | None:
         """The finished gradient of one value; None if the loss does not use it."""

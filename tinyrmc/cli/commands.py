@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import io
 import itertools
@@ -70,12 +71,18 @@ class Parser(argparse.ArgumentParser):
     There are two lengths of help: `--help` leaves out rare flags, `--help-all` has all.
     """
 
+    rare: dict[argparse.Action, str | None]  # flags with their help
+
     def __init__(self, prog: str, description: str, **keywords: Any):
         super().__init__(
             prog=prog,
             description=description,
             allow_abbrev=False,
-            formatter_class=_HelpFormatter,
+            formatter_class=functools.partial(
+                _HelpFormatter,
+                max_help_position=30,
+                width=min(shutil.get_terminal_size().columns, 88),
+            ),
             **keywords,
         )
         self._negative_number_matcher = NEGATIVE  # argparse's own knows no exponents
@@ -103,14 +110,6 @@ class Parser(argparse.ArgumentParser):
         hint = f"{self.prog} --help lists them"
         raise UsageError(f"unknown flag {flag!r}{near}", hint)
 
-    def hide_rare_flags(self) -> None:
-        """Let --help leave out the flags marked as rare; --help-all has them."""
-        self.rare = {a: a.help for a in self._actions if getattr(a, "rare", False)}
-        for action in self.rare:
-            action.help = argparse.SUPPRESS
-        says = f"show {len(self.rare)} more flags"
-        self.add_argument("--help-all", action=_HelpAll, nargs=0, help=says)
-
 
 class _HelpAll(argparse.Action):
     def __call__(self, parser, *_):
@@ -121,15 +120,11 @@ class _HelpAll(argparse.Action):
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """At most 88 columns wide."""
-
-    def __init__(self, prog):
-        width = min(shutil.get_terminal_size().columns, 88)
-        super().__init__(prog, max_help_position=30, width=width)
+    """Takes descriptions as they are, and metavars that say what is repeated."""
 
     def _format_args(self, action, default_metavar):
         if action.nargs == "*" and isinstance(action.metavar, str):
-            return action.metavar  # it says itself what is repeated
+            return action.metavar
         return super()._format_args(action, default_metavar)
 
 
@@ -268,9 +263,7 @@ def leading_names(words: Sequence[str], most: int = 2) -> tuple[list[str], list[
 class _Field(argparse.Action):
     """Puts the value of one field, under its dotted name, into the namespace."""
 
-    def __init__(self, option_strings, dest, hint=None, **keywords):
-        self.hint = hint
-        super().__init__(option_strings, dest, **keywords)
+    hint: Any  # the type of the field
 
     def __call__(self, parser, namespace, values, option_string=None):
         if not values and self.const is not None:  # a switch
@@ -312,12 +305,13 @@ def add_flags(
             action = group.add_argument(yes, no, nargs=0, const=[no], **keywords)
         else:
             takes, _ = wanted(hint)
-            keywords |= {"nargs": "*", "hint": hint, "metavar": takes}
+            keywords |= {"nargs": "*", "metavar": takes}
             if hint == bool | None:
                 keywords |= {"const": [no], "metavar": f"[{takes}]"}
                 hidden = {**keywords, "nargs": 0, "help": argparse.SUPPRESS}
                 group.add_argument(no, **hidden)
             action = group.add_argument(yes, **keywords)
+        action.hint = hint
         action.rare = field.name not in getattr(kind, "common", [field.name])
         if was := field.metadata.get("was"):  # commands of before still run
             group._option_string_actions[flag_of(prefix + was)] = action
@@ -442,7 +436,12 @@ def parse_words(
     parser.add_argument("--resume", metavar="RUN", help="go on with this run")
     add_flags(parser, options, "run")
     add_flags(parser, default, task)
-    parser.hide_rare_flags()
+    rare = [action for action in parser._actions if getattr(action, "rare", False)]
+    parser.rare = {action: action.help for action in rare}
+    for action in rare:
+        action.help = argparse.SUPPRESS
+    says = f"show {len(rare)} more flags"
+    parser.add_argument("--help-all", action=_HelpAll, nargs=0, help=says)
     flags = parser.parse_args(words)
     try:
         return from_flags(default, flags), from_flags(options, flags)

@@ -69,7 +69,16 @@ def kernels() -> Any:
     """compiled.py, or None if it cannot be used."""
     if not _found:
         try:
-            _found.append(_load())
+            import numba
+
+            if numba.config.DISABLE_JIT:
+                raise ImportError("NUMBA_DISABLE_JIT is set")
+            if tuple(map(int, numba.__version__.split(".")[:2])) < OLDEST:
+                oldest = ".".join(map(str, OLDEST))
+                raise ImportError(f"Numba {numba.__version__} is older than {oldest}")
+            from . import compiled
+
+            _found.append(compiled)
         except Exception as error:  # whatever a broken installation raises
             _found.append(None)
             if getattr(error, "name", "") != "numba":  # else it is not installed
@@ -77,19 +86,6 @@ def kernels() -> Any:
                 note = f"note: no compiled bodies, NumPy runs instead ({reason})"
                 print(note, file=sys.stderr)
     return _found[0]
-
-
-def _load() -> ModuleType:
-    import numba
-
-    if numba.config.DISABLE_JIT:
-        raise ImportError("NUMBA_DISABLE_JIT is set")
-    if tuple(map(int, numba.__version__.split(".")[:2])) < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        raise ImportError(f"Numba {numba.__version__} is older than {oldest}")
-    from . import compiled
-
-    return compiled
 
 
 # --- Overrides ------------------------------------------------------------------------

@@ -51,20 +51,18 @@ class Fused(Primitive):
     def _run(self, xp: ModuleType, dtype, arrays: list, static: dict) -> tuple:
         shapes = tuple([getattr(array, "shape", None) for array in arrays])
         if shapes not in self._fitting:
-            self._check_shapes(arrays, shapes)
+            sizes: dict[str, Any] = {}
+            for wanted, shape in zip(self.shapes.values(), shapes, strict=False):
+                if shape is not None and not _fits(wanted, shape, sizes):
+                    told = [
+                        f"{n} ({', '.join(axes)})" for n, axes in self.shapes.items()
+                    ]
+                    error = ValueError(f"the shapes must be {', '.join(told)}")
+                    raise guards.explained(self, error, arrays)
             if len(self._fitting) >= MOST_SHAPES:
                 self._fitting.clear()
             self._fitting.add(shapes)
         return super()._run(xp, dtype, arrays, static)
-
-    def _check_shapes(self, arrays: list, shapes: tuple) -> None:
-        """ValueError unless these are as `shapes` says; numbers and None pass."""
-        sizes: dict[str, Any] = {}
-        for wanted, shape in zip(self.shapes.values(), shapes, strict=False):
-            if shape is not None and not _fits(wanted, shape, sizes):
-                told = [f"{name} ({', '.join(x)})" for name, x in self.shapes.items()]
-                error = ValueError(f"the shapes must be {', '.join(told)}")
-                raise guards.explained(self, error, arrays)
 
     def override(self, xp: ModuleType, arrays: list, static: dict) -> Any:
         """The kernel, if there is one for this call; else the array body."""

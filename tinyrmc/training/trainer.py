@@ -31,11 +31,10 @@ from ..errors import RunError, check_seed
 from ..nn import Module
 from ..runs.files import under
 from .checkpoints import finite_parameters, fitting
-from .checks import check_given, check_headline, check_result
 from .discovery import TaskError
 from .pieces import Carry, MetricAccumulator, Shares, Sums, pieces_of
 from .streams import Batch, Stream
-from .task import Task, move_batch
+from .task import Task, check_given, check_headline, check_result, move_batch
 from .train_config import LARGEST
 from .workers import CAN_FORK, GIL, Workers, available_cores, shared_zeros
 
