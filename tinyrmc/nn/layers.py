@@ -12,9 +12,11 @@ to share.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import functools
+import inspect
 import itertools
 import math
 from collections import deque
@@ -31,7 +33,7 @@ from ..backend import Array, matching, namespace, to_device, to_host
 from ..config import first_difference
 from ..errors import Seed, check_number, check_sizes, check_switch, generator
 from ..fused import conv2d, embedding, layer_norm, linear
-from .settings import Config, classes_in, described, keeping, shown
+from .settings import Config, classes_in, described, shown
 
 
 class Module:
@@ -46,8 +48,24 @@ class Module:
 
     def __init_subclass__(cls, **keywords: Any):
         super().__init_subclass__(**keywords)
-        if "__init__" in vars(cls):
-            cls.__init__ = keeping(cls.__init__)  # type: ignore[method-assign]
+        if "__init__" not in vars(cls):
+            return
+        init = cls.__init__
+        signature = inspect.signature(init)
+
+        @functools.wraps(init)
+        def keeps(self, *values, **named):
+            """Keep the arguments of the outermost call: see `settings.py`."""
+            if not hasattr(self, "_settings"):
+                self._settings = {}
+                with contextlib.suppress(TypeError):  # `init` itself tells it better
+                    bound = signature.bind(self, *values, **named)
+                    bound.apply_defaults()
+                    _, *given = bound.arguments.items()
+                    self._settings = {k: v for k, v in given if k != "seed"}
+            init(self, *values, **named)
+
+        cls.__init__ = keeps  # type: ignore[method-assign]
 
     def children(self) -> Iterator[tuple[str, Any]]:
         """(name, value) of everything that may hold parameters."""

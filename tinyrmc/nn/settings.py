@@ -1,41 +1,22 @@
 """The settings of a module: the arguments that it was made with.
 
-They are kept when its class's `__init__` is called, so that classes of your own have
-them too, and stand in its `repr`, its `config` and its files. The seed is not among
-them: what it drew is in the parameters and constants. The dtype is the parameters'.
+A Module keeps them when its class's `__init__` is called, so that classes of your own
+have them too. They stand in its `repr`, its `config` and its files. The seed is not
+among them: what it drew is in the parameters and constants. The dtype is the
+parameters'.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ..config import from_json, to_json
 from ..errors import RunError
-
-
-def keeping(init: Callable) -> Callable:
-    """An `__init__` that keeps the arguments of the outermost call."""
-    signature = inspect.signature(init)
-
-    @functools.wraps(init)
-    def keeps(self, *values, **named):
-        if not hasattr(self, "_settings"):
-            self._settings = {}
-            with contextlib.suppress(TypeError):  # `init` itself tells it better
-                bound = signature.bind(self, *values, **named)
-                bound.apply_defaults()
-                _, *given = bound.arguments.items()
-                self._settings = {k: v for k, v in given if k != "seed"}
-        init(self, *values, **named)
-
-    return keeps
 
 
 class Config:
