@@ -480,7 +480,7 @@ def asked(monkeypatch):
     return seen
 
 
-def test_what_the_command_draws(make_run, tmp_path, asked, capsys):
+def test_what_the_command_draws(make_run, tmp_path, asked, capsys, monkeypatch):
     runs = [make_run(), make_run(seed=1, values=[0.3]), make_run(small(core="lstm"))]
     words = [*(str(run.path) for run in runs), "--out", str(tmp_path / "all.png")]
     assert plot.main(words) == 0
@@ -494,6 +494,12 @@ def test_what_the_command_draws(make_run, tmp_path, asked, capsys):
     assert found.title == f"nth_farthest {WORDS}".replace(" --", ", --")
     assert found.axes == ["steps"] and found.cores == ["rmc", "lstm"]
     assert found.training == []  # of a single run alone
+    assert plot.main(words[:2]) == 0  # where nobody says where: beside them
+    assert asked.pop().out == tmp_path / "runs" / "learning_curve.png"
+    with monkeypatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert plot.main(words[:2]) == 0
+        assert asked.pop().out == Path("runs", "learning_curve.png")
     plotting.draw_curves(runs[:1], found.out)
     plotting.draw_curves(runs[:2], found.out)
     titles = [each.title for each in asked[1:]]

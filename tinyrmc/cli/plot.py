@@ -93,7 +93,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def _beside(paths: list[Path]) -> Path:
     """The folder that several runs or files are all in."""
-    return Path(os.path.commonpath([path.absolute().parent for path in paths]))
+    folder = Path(os.path.commonpath([path.absolute().parent for path in paths]))
+    here = Path.cwd()
+    return folder.relative_to(here) if folder.is_relative_to(here) else folder
 
 
 # --- What one trained network does ----------------------------------------------------
