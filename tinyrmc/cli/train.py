@@ -30,7 +30,7 @@ from typing import Any
 
 from .. import __version__
 from ..backend import describe_gpu, has_tf32, use_tf32
-from ..config import require_same, stored_path, to_json, words_of
+from ..config import require_same, to_json, words_of
 from ..cores.config import CoreConfig, sizes
 from ..errors import RunError, UsageError, UserError, counted
 from ..fused import bodies, plain, use_compiled
@@ -109,14 +109,7 @@ def _train(words: list[str], ranks: Any = None) -> int:
         use_compiled(options.compiled and options.device == "cpu" and not options.plain)
         trainer = _trainer(task, options, arrays, state, ranks)
         if run is None and options.init is not None:
-            said = warm_start(
-                trainer.model,
-                options.init,
-                described.get("places", {}).get("data_dir"),
-            )
-            print(f"init: {said}")
-            name = options.init
-            described["init"] = stored_path(name) if name.exists() else str(name)
+            print(f"init: {warm_start(trainer.model, options.init, described)}")
         interrupt = held.enter_context(Interrupt(alone=ranks is None))
         if run is None:
             _announce(trainer, described, options)

@@ -197,12 +197,12 @@ def _read(path: Any, data_dir: Path | None = None) -> tuple[dict, dict]:
     else:
         if not os.path.exists(path) and str(path) in shipped():
             path = SHIPPED / f"{path}.npz"
-        elif not os.path.exists(path) and not Path(path).suffix:
-            raise RunError(
-                f"cannot read {path}: No such file or directory; give the path of a "
-                f"run directory or an npz file, or a name: {', '.join(shipped())}"
-            )
-        arrays, state = load_arrays(Path(path))
+        try:
+            arrays, state = load_arrays(Path(path))
+        except RunError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise RunError(f"{error}, or a name: {', '.join(shipped())}") from error
+            raise
         if isinstance(state, dict) and "module" in state:
             return arrays, state
         _require_run(state, path)
@@ -263,11 +263,7 @@ def shipped() -> list[str]:
 def load_model(
     path: str | Path, data_dir: Path | None = None, classes: Iterable[type] = ()
 ) -> Module:
-    """The network of a run directory, a checkpoint, a weights file, or a module's own
-    file; or a shipped one by its name.
-
-    classes: those of your own that a module's file names.
-    """
+    """What `tinyrmc.load` gives."""
     arrays, state = _read(path, data_dir)
     if "module" not in state:
         return restore_model(task_from_dict(state["run"]), arrays, state)
@@ -288,21 +284,21 @@ def load_model(
 
 
 def save_module(module: Module, path: str | Path) -> None:
-    """Write a module with its settings to a file that `load_model` reads, whole or not
-    at all. RunError for a setting that a file cannot hold.
-    """
+    """What `tinyrmc.save` does. RunError for a setting that a file cannot hold."""
     arrays = {f"parameters/{name}": x for name, x in module.arrays().items()}
     constants = module.constants().items()
     arrays |= {f"constants/{name}": constant.value for name, constant in constants}
     save_arrays(path, arrays, {"module": described(module)})
 
 
-def warm_start(model: Module, path: Path, data_dir: str | None) -> str:
+def warm_start(model: Module, path: Path, run_config: dict) -> str:
     """Take the weights of a run, a file or a shipped network, where names and shapes
-    agree; says what was taken and what not. UsageError if nothing was.
+    agree; says what was taken and what not, and lets a new run's configuration name its
+    source. UsageError if nothing was taken.
     """
-    moved = Path(data_dir).expanduser() if data_dir else None
-    source = load_model(path, moved)
+    data_dir = run_config.get("places", {}).get("data_dir")
+    source = load_model(path, Path(data_dir).expanduser() if data_dir else None)
+    run_config["init"] = stored_path(path) if path.exists() else str(path)
     found, own = source.arrays(), model.arrays()
     taken = {n: x for n, x in found.items() if n in own and x.shape == own[n].shape}
     if not taken:

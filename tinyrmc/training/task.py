@@ -407,7 +407,8 @@ def check_class(kind: Any) -> None:
     flag can have, and a value of that type.
     """
     name = kind.__name__
-    if not (isinstance(kind.splits, tuple) and all(map(str.isalnum, kind.splits))):
+    named = isinstance(kind.splits, tuple) and len(kind.splits) > 0
+    if not (named and all(map(str.isalnum, kind.splits))):
         raise TaskError(
             f"{name}.splits must be a tuple of words of letters, as in "
             f'("validation", "test"), not {kind.splits!r}'
