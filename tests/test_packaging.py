@@ -110,6 +110,17 @@ def test_the_wheel_holds_the_package_and_the_tasks_inside_it(wheel):
 
 
 @pytest.mark.slow
+def test_shipped_networks_can_be_loaded_from_the_wheel(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    code = "import tinyrmc; print(tinyrmc.load(*tinyrmc.shipped()), tinyrmc.__file__)"
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    out = subprocess.check_output(command, env=environment, cwd=tmp_path, text=True)
+    assert out.startswith("Network(") and str(tmp_path) in out
+
+
+@pytest.mark.slow
 def test_the_source_archive_makes_the_same_wheel(wheel, sdist, tmp_path):
     again = build("wheel", sdist, tmp_path / "again")
     assert again.name == wheel.name and again.read_bytes() == wheel.read_bytes()

@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 
 import tinyrmc
 from tinyrmc import cores, nn
+from tinyrmc.cores.agent import Agent, AgentConfig
 from tinyrmc.errors import RunError
 from tinyrmc.runs.files import load_arrays, save_arrays
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = st.integers(1, 4)
 BIASES = st.floats(-2, 2, width=32)
+PLAIN = cores.RNN, cores.GRU, cores.Feedforward
 GATES = st.sampled_from(["unit", "memory", None])
 
 
@@ -53,7 +55,7 @@ def any_core(draw):
         entnet = cores.EntNet if kind == "entnet" else cores.EntNetBank
         core = entnet(size, draw(SIZES), draw(SIZES), **own)
     elif kind == "rnn":
-        core = draw(st.sampled_from([cores.RNN, cores.Feedforward]))(size, 3, **own)
+        core = draw(st.sampled_from(PLAIN))(size, 3, **own)
     else:
         core = cores.ConvLSTM(2, size, draw(SIZES), draw(SIZES), 3, **own)
     return core
@@ -89,6 +91,23 @@ def test_every_core_comes_back_with_its_settings(tmp_path_factory, core):
         assert set(core.constants()) == {"first"}
     other.load_parameters(path)
     np.testing.assert_array_equal(answers(other), answers(core))
+
+
+def test_memory_networks_and_agents_come_back_too(tmp_path):
+    encoding = cores.Encoding("printed", 1.0, longest=4)
+    agent = Agent(AgentConfig(features=4), (5, 5, 2), 3, 4, seed=1)
+    for module in (
+        cores.MemN2N(9, 4, 3, hops=2, encoding=encoding, seed=1),
+        cores.TextMemN2N(9, 4, 3, 2, seed=1),
+        agent,
+    ):
+        tinyrmc.save(module, tmp_path / "it.npz")
+        again = tinyrmc.load(tmp_path / "it.npz", classes=[Agent, AgentConfig])
+        same(module, again)
+        constants = again.constants()
+        assert constants.keys() == module.constants().keys()
+        for name, constant in module.constants().items():
+            np.testing.assert_array_equal(constants[name].value, constant.value)
 
 
 @dataclass(frozen=True)
