@@ -132,8 +132,8 @@ plt.show()
 #
 # Each slot takes home the mean of all values, weighted by its shares.
 #
-# **Exercise 2.** Equation 1, given queries, keys and values. Leading axes are examples
-# or heads. The number of keys, `R`, need not be that of queries.
+# **Exercise 2.** Equation 1, given queries, keys and values. Leading axes, if any, are
+# examples. The number of keys, `R`, need not be that of queries.
 
 
 # %%
@@ -284,7 +284,8 @@ attention_vjp = ex.attention_vjp.yours(attention_vjp)
 # Wednesday.
 #
 # **Exercise 5.** Make one entry of your tape (chapter 3) out of your attention and its
-# derivative. `tape.record(result, inputs, vjp)` makes the Node of a result.
+# derivative. `tape.record(result, inputs, vjp)` makes the Node of a result; `vjp` is a
+# function of $g$ that gives one gradient for each input.
 
 # %%
 LittleTape = course.little_tape()

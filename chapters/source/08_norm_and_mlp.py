@@ -486,7 +486,7 @@ plt.show()
 # Without residuals, twelve blocks do not get past a guess: what comes out has little to
 # do with what went in. Without norms the signal grows from block to block, and the
 # first loss shows it. It learns all the same here. But a recurrent core does its step
-# hundreds of times, and there growth from step to step ends in overflow.
+# hundreds of times, and there a growth from step to step would end in overflow.
 #
 # ## As many slots as you like
 #

@@ -246,9 +246,10 @@ panels[1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# Left, in that of bias 5, and a tenth of it in that of bias 3. Right, you cannot tell in
-# any of them. It takes both: a gate that keeps, and one that does not write over what
-# is kept. **This is a good place to stop.**
+# Left, in that of bias 5, and a tenth of it in that of bias 3. Right, noise of the same
+# size has been added since: you cannot tell in any of them. It takes both: a gate that
+# keeps, and one that does not write over what is kept. **This is a good place to
+# stop.**
 #
 # ## Why the tanh in equation 8
 #
@@ -276,7 +277,7 @@ for name, seen in {"with tanh": np.tanh, "without": lambda m: m}.items():
 
 # %% [markdown]
 # Without the tanh a slot's size gets into its own gates. They are thrown open and shut,
-# where they have no slope and learn nothing; and a memory that opens its own gates
+# where they have little slope and learn little; and a memory that opens its own gates
 # grows further.
 #
 # ## The way back through a gate

@@ -183,8 +183,8 @@ for name, found in rows.items():
     print(f"{name:22}", *(f"{found[t]:8.1e}" for t in after))
 
 # %% [markdown]
-# Like the paper's. The residual keeps the slots apart. **This is a good place to
-# stop.**
+# It goes the paper's way, if more slowly. The residual keeps the slots apart. **This is
+# a good place to stop.**
 #
 # ## A norm on queries, keys and values
 #

@@ -297,10 +297,11 @@ plt.show()
 # %% [markdown]
 # On the straight line alone the gradient shrinks by a forget gate at each step, as it
 # did for one slot in chapter 9. Through $h$ next to nothing arrives: at every step that
-# way passes the slope of a gate and a matrix of a fresh network. But with attention
-# open, far more arrives than forget gates let through. Attention is a second way along
-# the memory, and an LSTM has none like it. With a bias of 3 the gradient even grows.
-# This is one reason why training clips it.
+# way passes the slope of a gate and a matrix of a fresh network. (Shut, it costs half
+# all the same at a bias of 1: there are mixed ways.) But with attention open, far more
+# arrives than forget gates let through. Attention is a second way along the memory, and
+# an LSTM has none like it. With a bias of 3 the gradient even grows. This is one reason
+# why training clips it.
 #
 # ## In windows
 #
@@ -336,8 +337,8 @@ for length in (1, 2, 5, 10, 20, 40):
     print(f"windows of {length:2} steps: cosine {cosine:.2f}")
 
 # %% [markdown]
-# A cut gradient does not see what an input is good for after its window has ended. What
-# helps only later is not learnt.
+# Of these, only the whole. A cut gradient does not see what an input is good for after
+# its window has ended. What helps only later is not learnt.
 #
 # ## Takeaways
 #

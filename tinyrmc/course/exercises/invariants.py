@@ -134,6 +134,16 @@ def working_in_place(Q, K, V):
     return softmax(_scores(Q, K)) @ V
 
 
+def fond_of_the_first(Q, K, V):
+    """A query likes a key the more, the earlier it stands."""
+    return softmax(_scaled(Q, K) - 0.1 * np.arange(K.shape[-2])) @ V
+
+
+def weaker_by_place(Q, K, V):
+    """A query takes home the less, the later it stands."""
+    return softmax(_scaled(Q, K)) @ V / np.arange(1, Q.shape[-2] + 1)[:, None]
+
+
 FAULTY = {
     "no root": attention_without_root,
     "divided by d_k": scores_divided_by_d_k,
@@ -259,6 +269,8 @@ def _one_side(A, Q, K, V):
         (attention_to_the_least,),
         (looking_only_back,),
         (fond_of_itself,),
+        (fond_of_the_first,),
+        (weaker_by_place,),
     ],
     hints=[
         "Put the queries in another order, for example [::-1], and the keys with their "
@@ -269,6 +281,16 @@ def _one_side(A, Q, K, V):
     mistakes={
         "you expect what a right function does not do: keys move with their values, "
         "and queries take their rows along": _nothing_moves,
+        "you move the queries alone; keys have an order, too": (
+            "K[around], V[around]",
+            "K, V",
+        ),
+        "you move the keys alone; queries have an order, too": (
+            "Q[::-1]",
+            "Q",
+            "V)[::-1]",
+            "V)",
+        ),
         "you compare with equation 1, so that a function fails for another reason, "
         "such as a missing root": _one_side,
     },

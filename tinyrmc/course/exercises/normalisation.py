@@ -390,7 +390,7 @@ def norm(x, gain, offset):
         (2 + rng.normal(size=(2, 3, 3)),),
     ],
     hints=[
-        "d = M makes no copy. It gives the memory a second name.",
+        "d = M makes no copy, nor does M[:]. Both give the memory a second name.",
         "-= writes into the array itself. What does d = d - ... do?",
     ],
     mistakes={

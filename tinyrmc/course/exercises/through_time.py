@@ -53,6 +53,10 @@ def _states(rng):
             "np.tanh(after)",
             "np.tanh(m)",
         ),
+        "o has seen tanh(m), not m: its gradient lacks the tanh": (
+            "g_h * shown",
+            "g_h * after",
+        ),
         "you leave out the slope of the output gate's sigmoid": (
             " * show * (1 - show)",
             "",
