@@ -11,14 +11,14 @@ import numpy as np
 from ..compare import Wrong
 from .derived import by_complex_step
 from .exercise import exercise, normal
-from .norms import RMS_NORM, mean
+from .norms import gradient_cases, mean, rms_normed
 from .used import used
 
 # --- RMS norm, backwards --------------------------------------------------------------
 
 
 @exercise(
-    cases=RMS_NORM.cases,
+    cases=gradient_cases,
     hints=[
         "Go back the way the row came: y to n, n to x. First h = g * gain; and compute "
         "s and n once more.",
@@ -27,17 +27,26 @@ from .used import used
         "s * (h - n * mean(h * n)). Means run over the last axis, keepdims=True.",
     ],
     mistakes={
-        "you subtract the mean of h as well, which belongs to layer norm": partial(
-            RMS_NORM.gradient, of_mean=1
+        "you subtract the mean of h as well, which belongs to layer norm": (
+            "h - n",
+            "h - mean(h) - n",
         ),
-        "you add the part that comes through s, and do not subtract it": partial(
-            RMS_NORM.gradient, of_scale=-1
+        "you add the part that comes through s, and do not subtract it": (
+            "h - n",
+            "h + n",
         ),
-        **RMS_NORM.mistakes(),
+        "you treat the scale s as a constant": (" - n * mean(h * n)", ""),
+        "you forget the factor s before the bracket": ("return s * ", "return "),
+        "you take the row as it was before it was scaled, in place of n": (
+            "n = x * s",
+            "n = x",
+        ),
+        "you multiply by the gain at the end, after the norm, and not where it "
+        "stands": ("h = g * gain", "h = g", "return s", "return gain * s"),
     },
     leading="g x",
     anysize="g",
-    exact=by_complex_step(RMS_NORM.forward, "x"),
+    exact=by_complex_step(rms_normed, "x"),
 )
 def rms_norm_gradient(g, x, gain, epsilon):
     """d loss / d x of y = gain * x / sqrt(mean(x * x) + epsilon), given d loss / d y.

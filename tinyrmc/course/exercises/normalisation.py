@@ -9,7 +9,7 @@ import numpy as np
 from .derived import by_complex_step
 from .exercise import exercise, normal
 from .mended import mended
-from .norms import LAYER_NORM, mean
+from .norms import gradient_cases, layer_normed, mean
 from .tape import taped
 from .used import used
 
@@ -86,7 +86,7 @@ def layer_norm(x, gain, offset):
 
 
 @exercise(
-    cases=LAYER_NORM.cases,
+    cases=lambda rng: gradient_cases(rng, flat=2.0),
     hints=[
         "Go back the way the row came: y to n, n to d, d to x. First u = g * gain; and "
         "compute d, s, n once more.",
@@ -110,7 +110,7 @@ def layer_norm(x, gain, offset):
     },
     leading="g x",
     anysize="g",
-    exact=by_complex_step(LAYER_NORM.forward, "x"),
+    exact=by_complex_step(layer_normed, "x"),
 )
 def layer_norm_gradient(g, x, gain, epsilon):
     """d loss / d x of y = layer_norm(x) * gain + offset, given g = d loss / d y.
