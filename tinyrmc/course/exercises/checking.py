@@ -6,39 +6,27 @@ import math
 
 import numpy as np
 
-from .exercise import exercise, normal
+from .exercise import exercise, named, normal
 from .mended import mended
 
 # --- Functions to differentiate, all analytic -----------------------------------------
 
 
-def waves(x):
-    """The sum of the sines."""
-    return np.sin(x).sum()
-
-
-def cubes(x):
-    """The sum of the cubes."""
-    return (x**3).sum()
-
-
-def neighbours(x):
-    """The sum of the products of neighbouring entries."""
-    return (x.reshape(-1)[1:] * x.reshape(-1)[:-1]).sum()
-
-
-def lifted(x):
-    """A small change on top of a million: what a subtraction loses."""
-    return 1e6 + np.exp(x).sum()
+WAVES, CUBES, NEIGHBOURS, LIFTED = named(
+    waves=lambda x: np.sin(x).sum(),
+    cubes=lambda x: (x**3).sum(),
+    neighbours=lambda x: (x.reshape(-1)[1:] * x.reshape(-1)[:-1]).sum(),
+    lifted=lambda x: 1e6 + np.exp(x).sum(),  # what a subtraction loses
+)
 
 
 @exercise(
     cases=lambda rng: [
-        (waves, rng.normal(size=4), 1e-5),
-        (cubes, rng.normal(size=(2, 3)), 0.1),  # so large that its error shows: h^2
-        (neighbours, rng.normal(size=(3, 3)), 1e-4),
-        (waves, np.array(0.3), 0.5),
-        (cubes, 10 * rng.normal(size=3), 1e-3),
+        (WAVES, rng.normal(size=4), 1e-5),
+        (CUBES, rng.normal(size=(2, 3)), 0.1),  # so large that its error shows: h^2
+        (NEIGHBOURS, rng.normal(size=(3, 3)), 1e-4),
+        (WAVES, np.array(0.3), 0.5),
+        (CUBES, 10 * rng.normal(size=3), 1e-3),
     ],
     hints=[
         "Each entry of x needs two calls of f: move that entry up and down, and leave "
@@ -83,12 +71,12 @@ def central_difference(f, x, h):
 
 @exercise(
     cases=lambda rng: [
-        (waves, rng.normal(size=4)),
-        (cubes, rng.normal(size=(2, 3))),
-        (neighbours, rng.normal(size=(3, 3))),
-        (lifted, rng.normal(size=3)),
-        (cubes, 1e3 * rng.normal(size=2)),
-        (waves, np.array(-0.7)),
+        (WAVES, rng.normal(size=4)),
+        (CUBES, rng.normal(size=(2, 3))),
+        (NEIGHBOURS, rng.normal(size=(3, 3))),
+        (LIFTED, rng.normal(size=3)),
+        (CUBES, 1e3 * rng.normal(size=2)),
+        (WAVES, np.array(-0.7)),
     ],
     hints=[
         "Move one entry by i h: x + 1j * step. Then the imaginary part of f, divided "
@@ -176,138 +164,74 @@ def variance(x):
 # --- Rules, right and wrong: vjp(g, x) is the gradient of x, g that of forward(x) -----
 
 
-def tanh_rule(g, x):
-    """Right."""
-    return g * (1 - np.tanh(x) ** 2)
-
-
-def tanh_rule_without_the_square(g, x):
-    """Wrong."""
-    return g * (1 - np.tanh(x))
-
-
-def tanh_rule_off_by_a_millionth(g, x):
-    """Wrong, by little."""
-    return 1.000001 * tanh_rule(g, x)
-
-
-def sin_rule(g, x):
-    """Right."""
-    return g * np.cos(x)
-
-
-def sin_rule_wrong_in_the_last_entry(g, x):
-    """Wrong in one place."""
-    gradient = sin_rule(g, x)
-    gradient[..., -1] *= 1.01
-    return gradient
-
-
-def sin_rule_off_by_a_billionth(g, x):
-    """Wrong, by very little."""
-    return (1 + 1e-9) * sin_rule(g, x)
-
-
-def sin_rule_in_the_wrong_places(g, x):
-    """Wrong, though the sum of all entries is right where g is 1."""
-    return sin_rule(g, x)[..., ::-1]
-
-
-def sin_rule_without_g(g, x):
-    """Wrong, but where g is 1."""
-    return sin_rule(1, x)
-
-
-def lifted_sin(x):
-    """A million, and small changes on top of it: what a subtraction loses."""
-    return 1e6 + np.sin(x)
-
-
-def exp_rule(g, x):
-    """Right."""
-    return g * np.exp(x)
-
-
-def exp_rule_off_by_a_millionth(g, x):
-    """Wrong, by little."""
-    return 1.000001 * exp_rule(g, x)
-
-
 def softmax_of(x):
     """A softmax that takes complex numbers, too."""
     e = np.exp(x - x.real.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)
 
 
-def softmax_rule(g, x):
-    """Right."""
-    gy = g * softmax_of(x)
-    return gy - softmax_of(x) * gy.sum(axis=-1, keepdims=True)
-
-
-def tiny(x):
-    """A function with slopes of about 1e-12."""
-    return 1e-12 * np.sin(x)
-
-
-def tiny_rule(g, x):
-    """Right."""
-    return 1e-12 * sin_rule(g, x)
-
-
-def tiny_rule_with_the_wrong_sign(g, x):
-    """Wrong by as much as it can be, and by next to nothing."""
-    return -tiny_rule(g, x)
-
-
-def squares(x):
-    """The sum of the squares of each row, an array of another shape than x."""
-    return (x * x).sum(axis=-1)
-
-
-def squares_rule(g, x):
-    """Right."""
-    return 2 * g[..., None] * x
-
-
-def flat(x):
-    """Depends on nothing."""
-    return 0 * x + 3
-
-
-def zero_rule(g, x):
-    """Wrong wherever anything depends on x, and right where nothing does."""
-    return np.zeros(x.shape)
+TINY, LIFTED_SIN, SQUARES, FLAT = named(
+    tiny=lambda x: 1e-12 * np.sin(x),
+    lifted_sin=lambda x: 1e6 + np.sin(x),
+    squares=lambda x: (x * x).sum(axis=-1),  # another shape than x
+    flat=lambda x: 0 * x + 3,
+)
+TANH, SIN, EXP, SOFTMAX, TINY_RULE, SQUARES_RULE = named(
+    tanh_rule=lambda g, x: g * (1 - np.tanh(x) ** 2),
+    sin_rule=lambda g, x: g * np.cos(x),
+    exp_rule=lambda g, x: g * np.exp(x),
+    softmax_rule=lambda g, x: (
+        softmax_of(x) * (g - (g * softmax_of(x)).sum(axis=-1, keepdims=True))
+    ),
+    tiny_rule=lambda g, x: 1e-12 * SIN(g, x),
+    squares_rule=lambda g, x: 2 * g[..., None] * x,
+)
+NO_SQUARE, TANH_OFF, LAST_WRONG, SIN_OFF, MISPLACED, NO_G, EXP_OFF, NEGATED, ZERO = (
+    named(
+        tanh_rule_without_the_square=lambda g, x: g * (1 - np.tanh(x)),
+        tanh_rule_off_by_a_millionth=lambda g, x: 1.000001 * TANH(g, x),
+        sin_rule_wrong_in_the_last_entry=lambda g, x: (
+            SIN(g, x) * np.where(np.arange(x.shape[-1]) == x.shape[-1] - 1, 1.01, 1)
+        ),
+        sin_rule_off_by_a_billionth=lambda g, x: (1 + 1e-9) * SIN(g, x),
+        # The sum of all entries is right where g is 1.
+        sin_rule_in_the_wrong_places=lambda g, x: SIN(g, x)[..., ::-1],
+        sin_rule_without_g=lambda g, x: SIN(1, x),
+        exp_rule_off_by_a_millionth=lambda g, x: 1.000001 * EXP(g, x),
+        tiny_rule_with_the_wrong_sign=lambda g, x: -TINY_RULE(g, x),
+        zero_rule=lambda g, x: np.zeros(x.shape),  # right where nothing depends on x
+    )
+)
 
 
 @exercise(
     cases=lambda rng: [
-        (np.tanh, tanh_rule, rng.normal(size=(3, 4))),
-        (np.tanh, tanh_rule_without_the_square, rng.normal(size=(3, 4))),
-        (np.tanh, tanh_rule_off_by_a_millionth, rng.normal(size=5)),
-        (np.sin, sin_rule, rng.normal(size=6)),
-        (np.sin, sin_rule_wrong_in_the_last_entry, rng.normal(size=(2, 6))),
+        (np.tanh, TANH, rng.normal(size=(3, 4))),
+        (np.tanh, NO_SQUARE, rng.normal(size=(3, 4))),
+        (np.tanh, TANH_OFF, rng.normal(size=5)),
+        (np.sin, SIN, rng.normal(size=6)),
+        (np.sin, LAST_WRONG, rng.normal(size=(2, 6))),
         # Slopes of hundreds of millions: rounding is relative.
-        (np.exp, exp_rule, 20 + rng.normal(size=8)),
+        (np.exp, EXP, 20 + rng.normal(size=8)),
         # And of 1e17: no absolute tolerance is large enough for all.
-        (np.exp, exp_rule, 40 + rng.normal(size=(2, 3))),
-        (np.exp, exp_rule_off_by_a_millionth, 40 + rng.normal(size=(2, 3))),
-        (np.exp, exp_rule, np.array([-20.0, 0.0, 20.0, 40.0])),
-        (tiny, tiny_rule, rng.normal(size=(2, 2))),
+        (np.exp, EXP, 40 + rng.normal(size=(2, 3))),
+        (np.exp, EXP_OFF, 40 + rng.normal(size=(2, 3))),
+        (np.exp, EXP, np.array([-20.0, 0.0, 20.0, 40.0])),
+        (TINY, TINY_RULE, rng.normal(size=(2, 2))),
         # And none is small enough.
-        (tiny, tiny_rule_with_the_wrong_sign, rng.normal(size=(2, 2))),
-        (softmax_of, softmax_rule, rng.normal(size=(3, 3))),
-        (softmax_of, zero_rule, rng.normal(size=(3, 3))),
-        (squares, squares_rule, rng.normal(size=(2, 3))),  # another shape than x
-        (flat, zero_rule, rng.normal(size=3)),  # nothing to divide by
-        (np.tanh, tanh_rule, np.array(0.3)),  # no axis
+        (TINY, NEGATED, rng.normal(size=(2, 2))),
+        (softmax_of, SOFTMAX, rng.normal(size=(3, 3))),
+        (softmax_of, ZERO, rng.normal(size=(3, 3))),
+        (SQUARES, SQUARES_RULE, rng.normal(size=(2, 3))),  # another shape than x
+        (FLAT, ZERO, rng.normal(size=3)),  # nothing to divide by
+        (np.tanh, TANH, np.array(0.3)),  # no axis
         # Wrong where x is 0, and its own direction stands still.
-        (np.sin, sin_rule_wrong_in_the_last_entry, np.array([0.5, 0.0])),
-        (lifted_sin, sin_rule, rng.normal(size=4)),
+        (np.sin, LAST_WRONG, np.array([0.5, 0.0])),
+        (LIFTED_SIN, SIN, rng.normal(size=4)),
         # A single number: no other entry hides the error.
-        (np.sin, sin_rule_off_by_a_billionth, np.array([0.7])),
-        (np.sin, sin_rule_in_the_wrong_places, rng.normal(size=4)),
-        (np.sin, sin_rule_without_g, rng.normal(size=(2, 3))),
+        (np.sin, SIN_OFF, np.array([0.7])),
+        (np.sin, MISPLACED, rng.normal(size=4)),
+        (np.sin, NO_G, rng.normal(size=(2, 3))),
     ],
     hints=[
         "Draw a direction v for x and weights g for the result. Then two numbers must "

@@ -437,6 +437,13 @@ def normal(rng: np.random.Generator, *shapes: int | tuple[int, ...]) -> tuple:
     return tuple(rng.normal(size=shape) for shape in shapes)
 
 
+def named(**functions: Function) -> list[Function]:
+    """Short functions as arguments of cases, which say their names."""
+    for name, function in functions.items():
+        function.__name__ = name
+    return [*functions.values()]
+
+
 def wrapped(text: str) -> str:
     """`text` in lines of at most 88 columns; where a line goes on, it is indented."""
     return "\n".join(

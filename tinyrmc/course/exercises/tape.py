@@ -8,7 +8,7 @@ import numpy as np
 
 from .attention import softmax
 from .derived import by_complex_step, log_shares
-from .exercise import exercise, normal
+from .exercise import exercise, named, normal
 from .used import used
 
 # --- Five lines by hand ---------------------------------------------------------------
@@ -74,36 +74,10 @@ def five_lines(a, b):
 # --- A number that remembers ----------------------------------------------------------
 
 
-def _sum_of(a, b):
-    return a + b
-
-
-def _difference(a, b):
-    return a - b
-
-
-def _product(a, b):
-    return a * b
-
-
-def _squashed(a):
-    return a.tanh()
-
-
 def _five_lines(a, b):
     e = (a * b).tanh() * a
     f = e + b
     return f * f
-
-
-def _diamond(a, b):
-    c = a * b
-    return (c + a) * (c - b)
-
-
-def _one_unused(a, b):
-    _ = a * b  # made, and of no use
-    return a.tanh()
 
 
 def _more_afterwards(a, b):
@@ -120,10 +94,6 @@ def _doubled(a):
     return a
 
 
-def _chain(a, b, c):
-    return ((a * b).tanh() * c - a).tanh() * b
-
-
 def _of_numbers(cls, program, numbers):
     tape = []
     values = [cls(number, tape) for number in numbers]
@@ -133,18 +103,27 @@ def _of_numbers(cls, program, numbers):
 
 
 def _number_programs(rng):
+    plus, minus, times, squashed, diamond, one_unused, chain = named(
+        plus=lambda a, b: a + b,
+        minus=lambda a, b: a - b,
+        times=lambda a, b: a * b,
+        squashed=lambda a: a.tanh(),
+        diamond=lambda a, b: ((c := a * b) + a) * (c - b),
+        one_unused=lambda a, b: (a.tanh(), a * b)[0],
+        chain=lambda a, b, c: ((a * b).tanh() * c - a).tanh() * b,
+    )
     a, b, c = map(float, rng.normal(size=3))
     return [
-        (_sum_of, [a, b]),
-        (_difference, [a, b]),
-        (_product, [a, b]),
-        (_squashed, [a]),
+        (plus, [a, b]),
+        (minus, [a, b]),
+        (times, [a, b]),
+        (squashed, [a]),
         (_five_lines, [0.5, 2.0]),
-        (_diamond, [b, c]),
-        (_one_unused, [a, c]),
+        (diamond, [b, c]),
+        (one_unused, [a, c]),
         (_more_afterwards, [a, b]),
         (_doubled, [b / 1e3]),
-        (_chain, [a, b, c]),
+        (chain, [a, b, c]),
     ]
 
 
@@ -385,30 +364,6 @@ def stacks_vjp(g, a, b):
 # --- The tape of arrays ---------------------------------------------------------------
 
 
-def _array_sum(a, b):
-    return (a + b).mean()
-
-
-def _array_difference(a, b):
-    return (a - b).tanh().mean()
-
-
-def _array_product(a, b):
-    return (a * b).mean()
-
-
-def _matrix_product(a, b):
-    return (a @ b).tanh().mean()
-
-
-def _relu(a, b):
-    return (a * b).relu().mean()
-
-
-def _squared(a):
-    return (a * a).mean()
-
-
 def _network(x, W1, b1, W2, b2):
     error = (x @ W1 + b1).tanh() @ W2 + b2
     return (error * error).mean()
@@ -445,17 +400,25 @@ def _late(a, b):
 
 
 def _array_programs(rng):
+    squared, plus, minus, times, product, relu = named(
+        squared=lambda a: (a * a).mean(),
+        plus=lambda a, b: (a + b).mean(),
+        minus=lambda a, b: (a - b).tanh().mean(),
+        times=lambda a, b: (a * b).mean(),
+        product=lambda a, b: (a @ b).tanh().mean(),
+        relu=lambda a, b: (a * b).relu().mean(),
+    )
     layers = normal(rng, (5, 2), (2, 4), 4, (4, 3), 3)
     square = normal(rng, (3, 3), (3, 3), 3, (3, 3), 3)
     return [
-        (_squared, normal(rng, (2, 3))),
-        (_array_sum, normal(rng, (2, 3), (2, 3))),
-        (_array_difference, normal(rng, (3, 3), (3, 3))),
-        (_array_product, normal(rng, (2, 3), (2, 3))),
-        (_array_product, normal(rng, (4, 2, 3), (2, 1))),  # stretched
-        (_matrix_product, normal(rng, (2, 3), (3, 4))),
-        (_matrix_product, normal(rng, (4, 2, 3), (3, 3))),
-        (_relu, normal(rng, (4, 3), 3)),
+        (squared, normal(rng, (2, 3))),
+        (plus, normal(rng, (2, 3), (2, 3))),
+        (minus, normal(rng, (3, 3), (3, 3))),
+        (times, normal(rng, (2, 3), (2, 3))),
+        (times, normal(rng, (4, 2, 3), (2, 1))),  # stretched
+        (product, normal(rng, (2, 3), (3, 4))),
+        (product, normal(rng, (4, 2, 3), (3, 3))),
+        (relu, normal(rng, (4, 3), 3)),
         (_network, layers),
         (_deep, square),
     ]
