@@ -102,28 +102,30 @@ def _of_numbers(cls, program, numbers):
     return loss.data, [value.grad for value in values]
 
 
+_PLUS, _MINUS, _TIMES, _SQUASHED, _DIAMOND, _ONE_UNUSED, _CHAIN = named(
+    plus=lambda a, b: a + b,
+    minus=lambda a, b: a - b,
+    times=lambda a, b: a * b,
+    squashed=lambda a: a.tanh(),
+    diamond=lambda a, b: ((c := a * b) + a) * (c - b),
+    one_unused=lambda a, b: (a.tanh(), a * b)[0],
+    chain=lambda a, b, c: ((a * b).tanh() * c - a).tanh() * b,
+)
+
+
 def _number_programs(rng):
-    plus, minus, times, squashed, diamond, one_unused, chain = named(
-        plus=lambda a, b: a + b,
-        minus=lambda a, b: a - b,
-        times=lambda a, b: a * b,
-        squashed=lambda a: a.tanh(),
-        diamond=lambda a, b: ((c := a * b) + a) * (c - b),
-        one_unused=lambda a, b: (a.tanh(), a * b)[0],
-        chain=lambda a, b, c: ((a * b).tanh() * c - a).tanh() * b,
-    )
     a, b, c = map(float, rng.normal(size=3))
     return [
-        (plus, [a, b]),
-        (minus, [a, b]),
-        (times, [a, b]),
-        (squashed, [a]),
+        (_PLUS, [a, b]),
+        (_MINUS, [a, b]),
+        (_TIMES, [a, b]),
+        (_SQUASHED, [a]),
         (_five_lines, [0.5, 2.0]),
-        (diamond, [b, c]),
-        (one_unused, [a, c]),
+        (_DIAMOND, [b, c]),
+        (_ONE_UNUSED, [a, c]),
         (_more_afterwards, [a, b]),
         (_doubled, [b / 1e3]),
-        (chain, [a, b, c]),
+        (_CHAIN, [a, b, c]),
     ]
 
 
@@ -399,26 +401,28 @@ def _late(a, b):
     return loss
 
 
+SQUARED, PLUS, MINUS, TIMES, PRODUCT, RELU = named(
+    squared=lambda a: (a * a).mean(),
+    plus=lambda a, b: (a + b).mean(),
+    minus=lambda a, b: (a - b).tanh().mean(),
+    times=lambda a, b: (a * b).mean(),
+    product=lambda a, b: (a @ b).tanh().mean(),
+    relu=lambda a, b: (a * b).relu().mean(),
+)
+
+
 def _array_programs(rng):
-    squared, plus, minus, times, product, relu = named(
-        squared=lambda a: (a * a).mean(),
-        plus=lambda a, b: (a + b).mean(),
-        minus=lambda a, b: (a - b).tanh().mean(),
-        times=lambda a, b: (a * b).mean(),
-        product=lambda a, b: (a @ b).tanh().mean(),
-        relu=lambda a, b: (a * b).relu().mean(),
-    )
     layers = normal(rng, (5, 2), (2, 4), 4, (4, 3), 3)
     square = normal(rng, (3, 3), (3, 3), 3, (3, 3), 3)
     return [
-        (squared, normal(rng, (2, 3))),
-        (plus, normal(rng, (2, 3), (2, 3))),
-        (minus, normal(rng, (3, 3), (3, 3))),
-        (times, normal(rng, (2, 3), (2, 3))),
-        (times, normal(rng, (4, 2, 3), (2, 1))),  # stretched
-        (product, normal(rng, (2, 3), (3, 4))),
-        (product, normal(rng, (4, 2, 3), (3, 3))),
-        (relu, normal(rng, (4, 3), 3)),
+        (SQUARED, normal(rng, (2, 3))),
+        (PLUS, normal(rng, (2, 3), (2, 3))),
+        (MINUS, normal(rng, (3, 3), (3, 3))),
+        (TIMES, normal(rng, (2, 3), (2, 3))),
+        (TIMES, normal(rng, (4, 2, 3), (2, 1))),  # stretched
+        (PRODUCT, normal(rng, (2, 3), (3, 4))),
+        (PRODUCT, normal(rng, (4, 2, 3), (3, 3))),
+        (RELU, normal(rng, (4, 3), 3)),
         (_network, layers),
         (_deep, square),
     ]
