@@ -312,6 +312,9 @@ class OneHop(nn.Module):
 
 
 # %%
+from tinyrmc import Tape, fused  # noqa: F401, for your function
+
+
 def learn_stories(network, sgd, inputs, targets, order, rate):
     """network(*inputs of a batch) -> logits (R, B, V); inputs a tuple of arrays
     (S, ...), targets (S,); order, numbers of questions. A batch that is not full is

@@ -269,6 +269,9 @@ course.show(Agent.__call__, act, docstring=False)
 
 
 # %%
+from tinyrmc import Tape, fused, primitives  # noqa: F401, for your function
+
+
 def update(agent, adam, trajectory, first, rate, entropy_cost):
     """trajectory: a dict of seen (B, T + 1, n), fresh (B, T + 1), taken, rewards and
     ended (B, T) -> the loss, a number.

@@ -165,7 +165,8 @@ def bind(primitive: Any, args: tuple, static: dict) -> tuple[tuple, dict]:
         if getattr(value, "shape", None) == ():
             # NumPy's scalars would widen float32, and 0-d arrays can change later
             static[key] = value.item()
-        elif isinstance(value, list) and name != "getitem":  # could change, too
+        elif isinstance(value, list) and name != "getitem" and key != "trace":
+            # it could change, too; only a trace is there to be filled
             static[key] = tuple(value)
     args = args[:arity]
     if primitive.variadic:
