@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from functools import partial
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from ...autograd.engine import Tape, Tensor
 from .attention import softmax_that_overflows
 from .exercise import normal
 from .mended import mended
-from .normalisation import bent, layers_of, normed
+from .normalisation import layers_of
 from .used import used
 
 
@@ -23,21 +22,14 @@ def softmax(x, axis=-1):
     return e / e.sum(axis=axis, keepdims=True)
 
 
-def _still_there(bugs, function):
+def _still_there(bugs):
     """A mistake for every choice of some of the `bugs`, but for all of them: these are
-    still there.
-
-    bugs: {flag of `function`: the bug in words}.
+    still there. bugs: {the bug in words: what stands differently in the solution}.
     """
     choices = itertools.chain.from_iterable(
         itertools.combinations(bugs, count + 1) for count in range(len(bugs) - 1)
     )
-    return {
-        ", and ".join(bugs[flag] for flag in chosen): partial(
-            function, **dict.fromkeys(chosen, True)
-        )
-        for chosen in choices
-    }
+    return {", and ".join(some): sum(map(bugs.get, some), ()) for some in choices}
 
 
 # --- the loss -------------------------------------------------------------------------
@@ -56,17 +48,6 @@ def _scored(rng):
     ]
 
 
-def _one_shift_for_all(logits, targets):
-    shifted = logits - logits.max()
-    of_targets = shifted[np.arange(len(targets)), targets]
-    return (np.log(np.exp(shifted).sum(axis=-1)) - of_targets).mean()
-
-
-def _of_probabilities(logits, targets):
-    shares = softmax_that_overflows(logits)
-    return -np.log(shares[np.arange(len(targets)), targets]).mean()
-
-
 def _broken_cross_entropy(logits, targets):
     return cross_entropy(softmax_that_overflows(logits), targets)
 
@@ -83,18 +64,20 @@ def _broken_cross_entropy(logits, targets):
     ],
     mistakes={
         "you still take the softmax twice": (
-            lambda logits, targets: cross_entropy(softmax(logits), targets)
+            "shifted = logits -",
+            "logits = softmax(logits)\n    shifted = logits -",
         ),
-        "exp overflows, or a probability of 0 has the "
-        "logarithm -inf": _of_probabilities,
+        "exp overflows, or a probability of 0 has the logarithm -inf": (
+            "logits.max(axis=-1, keepdims=True)",
+            "0",
+        ),
         "you subtract the largest logit in the sum of exponentials, but not from the "
         "right class's logit": (
-            lambda logits, targets: (
-                cross_entropy(logits, targets) - logits.max(axis=-1).mean()
-            )
+            "of_targets = shifted",
+            "of_targets = logits",
         ),
         "you subtract the largest of all rows: in the others all exponentials may "
-        "vanish": _one_shift_for_all,
+        "vanish": ("logits.max(axis=-1, keepdims=True)", "logits.max()"),
     },
     anysize="logits",
 )
@@ -120,28 +103,18 @@ def _attending(rng):
     return [case(3, 4, 9, 2), case(4, 4, 4, 4), case(2, 6, 3, 6), case(1, 5, 2, 3)]
 
 
-def _attend(
-    M,
-    x,
-    W_q,
-    W_k,
-    W_v,
-    *,
-    upside_down=False,
-    over_queries=False,
-    deaf=False,
-    width=None,
-):
-    """The solution, with these bugs still in it."""
-    Z = M if deaf else np.concatenate([M, x[None]])
-    root = math.sqrt(width or W_k.shape[-1])
-    scores = M @ W_q @ (Z @ W_k).T
-    scores = scores * root if upside_down else scores / root
-    return softmax(scores, axis=0 if over_queries else 1) @ (Z @ W_v)
+_OF_ATTENTION = {
+    "you still multiply the scores by the root of d_k": ("/ math.sqrt", "* math.sqrt"),
+    "the softmax still runs over the queries": ("axis=1", "axis=0"),
+    "the input is still not among the rows that the slots look at": (
+        "np.concatenate([M, x[None]])",
+        "M",
+    ),
+}
 
 
 @mended(
-    partial(_attend, upside_down=True, over_queries=True, deaf=True),
+    sum(_OF_ATTENTION.values(), ()),
     cases=_attending,
     hints=[
         "There are three bugs. Run it on one slot, and ask of each line what it should "
@@ -151,16 +124,9 @@ def _attend(
         "a / d ** -0.5 is a * d ** 0.5.",
     ],
     mistakes={
-        **_still_there(
-            {
-                "upside_down": "you still multiply the scores by the root of d_k",
-                "over_queries": "the softmax still runs over the queries",
-                "deaf": "the input is still not among the rows that the slots look at",
-            },
-            _attend,
-        ),
+        **_still_there(_OF_ATTENTION),
         "you divide the scores by the root of F, the memory's width, not of the "
-        "keys' width": (lambda M, *others: _attend(M, *others, width=M.shape[1])),
+        "keys' width": ("W_k.shape[-1]", "W_k.shape[0]"),
     },
 )
 def attend(M, x, W_q, W_k, W_v):
@@ -185,14 +151,21 @@ def _processed(rng):
     return [case(3, 4, 2), case(4, 4, 3), case(2, 8, 2, scale=30.0), case(1, 6, 2)]
 
 
-def _process(z, layers, gain, offset, *, shared=False, rectified=False, joint=False):
-    """The solution, with these bugs still in it."""
-    y = bent(z, layers[:1] * len(layers) if shared else layers, last=rectified)
-    return normed(y + z, gain, offset, axis=None if joint else -1)
+_OF_PROCESS = {
+    "every layer still has the weights of the first": (
+        "enumerate(layers)",
+        "enumerate(layers[:1] * len(layers))",
+    ),
+    "there is still a ReLU after the last layer": (
+        "if number < len(layers) - 1",
+        "if 1",
+    ),
+    "you still take mean and variance of all slots together": ("axis=-1, ", ""),
+}
 
 
 @mended(
-    partial(_process, shared=True, rectified=True, joint=True),
+    sum(_OF_PROCESS.values(), ()),
     cases=_processed,
     hints=[
         "There are three bugs: two in the loop, one after it.",
@@ -202,14 +175,7 @@ def _process(z, layers, gain, offset, *, shared=False, rectified=False, joint=Fa
         "both means.",
     ],
     mistakes={
-        **_still_there(
-            {
-                "shared": "every layer still has the weights of the first",
-                "rectified": "there is still a ReLU after the last layer",
-                "joint": "you still take mean and variance of all slots together",
-            },
-            _process,
-        ),
+        **_still_there(_OF_PROCESS),
     },
     anysize="z",
 )
@@ -284,12 +250,14 @@ def _cut_off(step, inputs, memory):
     ],
     mistakes={
         "you do not hand the memory on: every step begins with the first one": (
-            lambda step, inputs, memory: influence(
-                lambda x, _: step(x, memory), inputs, memory
-            )
+            "memory = step(x, memory)",
+            "last = step(x, memory)",
+            "p.sum(memory)",
+            "p.sum(last)",
         ),
         "the root is missing: that is the square of the norm": (
-            lambda *case: influence(*case) ** 2
+            "np.linalg.norm(g)",
+            "np.linalg.norm(g) ** 2",
         ),
     },
     precise=True,
@@ -347,21 +315,6 @@ def _what_moves(answer, step, M, seed):
     return found if found is None or found is ... else np.abs(found) > 1e-9
 
 
-def _from_M(step, M, rng):
-    def minus_what_was(changed):
-        return step(changed) - M if changed is not M else 0 * M
-
-    return who_moves(minus_what_was, M, rng)
-
-
-def _one_on_another(step, M, rng):
-    before, changed, found = step(M), M.copy(), []
-    for row in changed:
-        row += rng.normal(size=M.shape[1])
-        found.append(np.linalg.norm(step(changed) - before, axis=1))
-    return np.stack(found, axis=1)
-
-
 @used(
     _what_moves,
     cases=_slots,
@@ -373,10 +326,13 @@ def _one_on_another(step, M, rng):
     ],
     mistakes={
         "rows and columns have changed places: column j belongs to the slot that was "
-        "changed": lambda *case: who_moves(*case).T,
-        "you compare with M, not with what `step` makes of M": _from_M,
+        "changed": ("found[:, j]", "found[j]"),
+        "you compare with M, not with what `step` makes of M": (
+            "before, found = step(M)",
+            "before, found = M",
+        ),
         "the changes of other slots are still there: begin with a copy of M each "
-        "time": _one_on_another,
+        "time": ("M.copy()", "M", "before, found", "M = M.copy()\n    before, found"),
     },
 )
 def who_moves(step, M, rng):

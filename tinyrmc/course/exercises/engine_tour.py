@@ -126,12 +126,6 @@ def _rows(rng):
     ]
 
 
-def _length(xp, needs, g, x, y, *, power=1, keep=True, safe=True):
-    """The solution and, by its arguments, ways to get it wrong."""
-    length = xp.where(y == 0, 1.0, y) if safe else y
-    return x * (g / length**power)[..., None]
-
-
 @used(
     _by_rule,
     cases=_rows,
@@ -141,9 +135,9 @@ def _length(xp, needs, g, x, y, *, power=1, keep=True, safe=True):
         "there, xp.where(y == 0, 1.0, y).",
     ],
     mistakes={
-        "a row of zeros gives NaN: 0 / 0": lambda *case: _length(*case, safe=False),
-        "you do not divide by the length": lambda *case: _length(*case, power=0),
-        "you divide by the square of the length": lambda *case: _length(*case, power=2),
+        "a row of zeros gives NaN: 0 / 0": ("xp.where(y == 0, 1.0, y)", "y"),
+        "you do not divide by the length": ("g / length", "g"),
+        "you divide by the square of the length": ("g / length", "g / length**2"),
     },
     exact=_exact,
 )

@@ -82,18 +82,6 @@ def _written_into(answer, x, gain, epsilon):
     return y
 
 
-def _rows(x, gain, epsilon, y, *, per=None, carry=False):
-    """The solution and, by its arguments, ways to get it wrong."""
-    total = 0.0
-    for r in range(x.shape[0]):
-        total = total if carry else 0.0
-        for c in range(x.shape[1]):
-            total += x[r, c] * x[r, c]
-        for c in range(x.shape[1]):
-            s = 1 / math.sqrt(total / (per or x.shape[1]) + epsilon)
-            y[r, c] = s * x[r, c] * gain[c]
-
-
 def _norm_rows(rng):
     def case(R, F, epsilon=1e-5, scale=1.0):
         return scale * rng.normal(size=(R, F)), rng.normal(size=F), epsilon
@@ -111,8 +99,13 @@ def _norm_rows(rng):
         "second loop over c writes y[r, c] = gain[c] * s * x[r, c].",
     ],
     mistakes={
-        "you do not begin each row's sum at 0": partial(_rows, carry=True),
-        "you take the sum of squares, not their mean": partial(_rows, per=1),
+        "you do not begin each row's sum at 0": (
+            "    for r in",
+            "    total = 0.0\n    for r in",
+            "        total = 0.0\n",
+            "",
+        ),
+        "you take the sum of squares, not their mean": ("total / columns", "total"),
     },
 )
 def rms_norm_rows(x, gain, epsilon, y):
@@ -150,9 +143,15 @@ _product_step = by_complex_step(lambda x, W: x @ W, "W")
         "x.reshape(-1, I).T @ g.reshape(-1, O), with I and O the last axes.",
     ],
     mistakes={
-        "you count the last time step only": lambda x, g: x[-1].T @ g[-1],
+        "you count the last time step only": (
+            "x.reshape",
+            "x[-1].reshape",
+            "g.res",
+            "g[-1].res",
+        ),
         "you reshape where you should transpose: the axes are mixed up": (
-            lambda x, g: x.reshape(x.shape[-1], -1) @ g.reshape(-1, g.shape[-1])
+            "x.reshape(-1, x.shape[-1]).T",
+            "x.reshape(x.shape[-1], -1)",
         ),
     },
     anysize="g",
@@ -188,29 +187,6 @@ def _at_most(size):
     return differentiate
 
 
-def _pieces(differentiate, examples, size):
-    """The losses, counts and gradients of all pieces, each stacked."""
-    starts = range(0, len(examples), size)
-    results = [differentiate(examples[start : start + size]) for start in starts]
-    losses, counts, gradients = zip(*results, strict=True)
-    return np.array(losses), np.array(counts), np.array(gradients)
-
-
-def _mean_of_means(*case):
-    losses, counts, gradients = _pieces(*case)
-    return (losses / counts).mean(), (gradients / counts[:, None]).mean(axis=0)
-
-
-def _by_examples(differentiate, examples, size):
-    losses, _, gradients = _pieces(differentiate, examples, size)
-    return losses.sum() / len(examples), gradients.sum(axis=0) / len(examples)
-
-
-def _gradient_of_the_sum(*case):
-    losses, counts, gradients = _pieces(*case)
-    return losses.sum() / counts.sum(), gradients.sum(axis=0)
-
-
 def _batches(rng):
     def batch(count, *unknown):
         examples = rng.normal(size=(count, 3))
@@ -240,15 +216,25 @@ def _batches(rng):
     ],
     mistakes={
         "you take each piece's mean, and then the mean of these: a small piece "
-        "counts as much as a large one": _mean_of_means,
-        "you divide the sums by the number of examples, though some have "
-        "no target": _by_examples,
-        "your gradient is that of the sum: you do not divide it by "
-        "the count": _gradient_of_the_sum,
+        "counts as much as a large one": (
+            "+= loss",
+            "+= loss / count",
+            "+= count",
+            "+= 1",
+            "+ gradient",
+            "+ gradient / count",
+        ),
+        "you divide the sums by the number of examples, though some have no target": (
+            "+= count",
+            "+= len(piece)",
+        ),
+        "your gradient is that of the sum: you do not divide it by the count": (
+            "total_gradient / total_count",
+            "total_gradient",
+        ),
         "only the first piece counts: is the `return` inside the loop?": (
-            lambda differentiate, examples, size: in_pieces(
-                differentiate, examples[:size], size
-            )
+            "    return",
+            "        return",
         ),
     },
 )
@@ -311,27 +297,6 @@ def _blocks(rng):
     ]
 
 
-def _ranges(words, size):
-    return [(k, min(k + size, words)) for k in range(0, words, size)]
-
-
-def _running(logits_of, words, size, *, first=-np.inf, rescale=True, add_back=True):
-    """The running sum and, by its arguments, ways to get it wrong."""
-    top, total = first, 0.0
-    for start, stop in _ranges(words, size):
-        z = logits_of(start, stop)
-        higher = np.maximum(top, z.max(axis=1))
-        kept = total * np.exp(top - higher) if rescale else total
-        total = kept + np.exp(z - higher[:, None]).sum(axis=1)
-        top = higher
-    return add_back * top + np.log(total)
-
-
-def _without_the_highest(logits_of, words, size):
-    total = sum(np.exp(logits_of(*each)).sum(axis=1) for each in _ranges(words, size))
-    return np.log(total)
-
-
 @exercise(
     cases=_blocks,
     hints=[
@@ -342,21 +307,28 @@ def _without_the_highest(logits_of, words, size):
         "The blocks are range(0, words, size); the last one stops at `words`.",
     ],
     mistakes={
-        "you do not scale the old sum down when a block brings a higher logit": partial(
-            _running, rescale=False
+        "you do not scale the old sum down when a block brings a higher logit": (
+            "np.exp(top - higher)",
+            "1",
         ),
         "you add up the logarithms of the blocks: the logarithm of a sum is no sum of "
         "logarithms": (
-            lambda logits_of, words, size: sum(
-                np.log(np.exp(logits_of(*each)).sum(axis=1))
-                for each in _ranges(words, size)
-            )
+            "total * np.exp(top - higher) + block",
+            "total + higher + np.log(block)",
+            "top + np.log(total)",
+            "total",
         ),
-        "you do not take the highest logit off, and "
-        "exp overflows": _without_the_highest,
-        "your highest logit begins at 0: where all are far below it, the sum "
-        "is 0": partial(_running, first=0.0),
-        "you do not add the highest logit back": partial(_running, add_back=False),
+        "you do not take the highest logit off, and exp overflows": (
+            "logits.max(axis=1)",
+            "0 * logits[:, 0]",
+            "-np.inf",
+            "0.0",
+        ),
+        "your highest logit begins at 0: where all are far below it, the sum is 0": (
+            "-np.inf",
+            "0.0",
+        ),
+        "you do not add the highest logit back": ("top + np.log", "np.log"),
     },
     memory=200_000,
 )

@@ -25,20 +25,6 @@ def _held(rng):
     ]
 
 
-def _probe(rows, wanted, *, bias=1, fit=slice(None), test=slice(None)):
-    """The solution and, by its arguments, ways to get it wrong."""
-    x = np.concatenate([rows, np.full((len(rows), 1), bias)], axis=1)
-    W = np.linalg.lstsq(x[fit], wanted[fit], rcond=None)[0]
-    away = wanted[test] - wanted[test].mean(axis=0)
-    errors = wanted[test] - x[test] @ W
-    return 1 - (errors**2).sum() / (away**2).sum()
-
-
-def _halves(rows):
-    half = len(rows) // 2
-    return slice(half), slice(half, None)
-
-
 @exercise(
     cases=_held,
     hints=[
@@ -48,20 +34,15 @@ def _halves(rows):
         "is the sum of their squares beside that of wanted - its mean?",
     ],
     mistakes={
-        "you test on the examples that you have fitted": (
-            lambda rows, wanted: _probe(
-                rows, wanted, fit=_halves(rows)[0], test=_halves(rows)[0]
-            )
+        "you test on the examples that you have fitted": ("[half:]", "[:half]"),
+        "you fit on all examples, also on those that you test with": ("[:half]", ""),
+        "you fit on all examples, and test on the same": (
+            "[:half]",
+            "",
+            "[half:]",
+            "",
         ),
-        "you fit on all examples, also on those that you test with": (
-            lambda rows, wanted: _probe(rows, wanted, test=_halves(rows)[1])
-        ),
-        "you fit on all examples, and test on the same": _probe,
-        "your readout has no bias": (
-            lambda rows, wanted: _probe(
-                rows, wanted, bias=0, fit=_halves(rows)[0], test=_halves(rows)[1]
-            )
-        ),
+        "your readout has no bias": ("np.ones(", "np.zeros("),
     },
     tolerance=1e-6,
 )
@@ -105,17 +86,6 @@ def _outcomes(rng):
     ]
 
 
-def _matched(right, treated, group, *, weigh):
-    """The solution, with other weights."""
-    found, weights = [], []
-    for g in np.unique(group):
-        here, there = treated & (group == g), ~treated & (group == g)
-        if here.any() and there.any():
-            found.append(right[here].mean() - right[there].mean())
-            weights.append(weigh(here, there))
-    return np.average(found, weights=weights)
-
-
 @exercise(
     cases=_outcomes,
     hints=[
@@ -126,10 +96,12 @@ def _matched(right, treated, group, *, weigh):
     ],
     mistakes={
         "all groups count alike; weigh them by the number treated": (
-            lambda *case: _matched(*case, weigh=lambda here, there: 1)
+            "here.sum()",
+            "1",
         ),
         "you weigh by the size of the group, not by the number treated": (
-            lambda *case: _matched(*case, weigh=lambda h, t: h.sum() + t.sum())
+            "here.sum()",
+            "(group == g).sum()",
         ),
     },
 )
@@ -162,10 +134,12 @@ def matched(right, treated, group):
     ],
     mistakes={
         "a row may not attend to itself": (
-            lambda N, n: np.tile(np.arange(N + n) >= N, (N + n, 1))
+            "np.eye(N + n, dtype=bool)",
+            "np.zeros((N + n, 1), bool)",
         ),
         "only slots ask; the rows of input ask too": (
-            lambda N, n: cut_among_slots(N, n)[:N]
+            "np.eye(N + n",
+            "np.eye(N, N + n",
         ),
     },
 )

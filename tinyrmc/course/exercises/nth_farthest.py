@@ -33,10 +33,6 @@ def _questions(rng):
     ]
 
 
-def _order(x, labels, m):
-    return np.argsort(np.linalg.norm(x - x[labels == m], axis=-1))
-
-
 @exercise(
     cases=_questions,
     hints=[
@@ -47,14 +43,11 @@ def _order(x, labels, m):
     ],
     mistakes={
         "you give the time step, not the label that came with it": (
-            lambda x, labels, n, m: _order(x, labels, m)[n]
+            "labels[np.argsort(distance)[n]]",
+            "np.argsort(distance)[n]",
         ),
-        "you treat m as a time step, not as a label": (
-            lambda x, labels, n, m: answer(x, labels, n, labels[m])
-        ),
-        "your order begins with the farthest": (
-            lambda x, labels, n, m: labels[_order(x, labels, m)[::-1][n]]
-        ),
+        "you treat m as a time step, not as a label": ("x[labels == m]", "x[m]"),
+        "your order begins with the farthest": ("(distance)", "(-distance)"),
     },
 )
 def answer(x, labels, n, m):
@@ -121,12 +114,12 @@ def _batches(rng):
     ],
     mistakes={
         "the reference stands where its own norm puts it, not first": (
-            lambda x, labels, n, m: rank_by_norm(x, labels, n, 0 * m - 1)
+            "-1.0",
+            "own",
         ),
         "you give the time step, not the label that came with it": (
-            lambda x, labels, n, m: np.argmax(
-                labels == rank_by_norm(x, labels, n, m)[:, None], axis=1
-            )
+            "labels[rows, np.argsort(own, axis=1)[rows, n]]",
+            "np.argsort(own, axis=1)[rows, n]",
         ),
     },
 )
@@ -160,13 +153,6 @@ def _felt(rng):
     ]
 
 
-def _in_its_place(distance, n, reference, error, seed):
-    rng, rows = np.random.default_rng(seed), np.arange(len(n))
-    felt = distance * (1 + error * rng.normal(size=distance.shape))
-    answers = np.argsort(felt, axis=1)[rows, n]
-    return (answers == np.argsort(distance, axis=1)[rows, n]).mean()
-
-
 @exercise(
     cases=_felt,
     hints=[
@@ -177,11 +163,10 @@ def _in_its_place(distance, n, reference, error, seed):
     ],
     mistakes={
         "all distances of a question have the same error, so that their order stays": (
-            lambda distance, n, reference, error, seed: right_with_errors(
-                distance, n, reference, 0.0, seed
-            )
+            "size=distance.shape",
+            "size=(len(n), 1)",
         ),
-        "the reference is no longer first where an error is large": _in_its_place,
+        "the reference is no longer first where an error is large": ("-np.inf", "0.0"),
     },
     tolerance=0.03,
 )
@@ -215,52 +200,6 @@ def _heads(rng):
     ]
 
 
-def _projected(M, x, W_q, W_k, W_v):
-    """Queries of all heads side by side, then keys, then values: (B, N + 1, 3 F)."""
-    rows = equations.append_rows(np, M, x)
-    return np.concatenate([rows @ W for kind in (W_q, W_k, W_v) for W in kind], axis=-1)
-
-
-def _attended(qkv, M, H):
-    """Equation 1 for H heads whose q, k and v stand side by side; the slots ask."""
-    q, k, v = (np.split(kind, H, axis=-1) for kind in np.split(qkv, 3, axis=-1))
-    heads = [
-        equations.attention(np, q[head][..., : M.shape[-2], :], k[head], v[head])
-        for head in range(H)
-    ]
-    return np.concatenate(heads, axis=-1)
-
-
-def _with_norm(norm):
-    """Equation 2 with norm(qkv, gain, offset) in place of the right one."""
-
-    def answer(M, x, W_q, W_k, W_v, gain, offset):
-        qkv = _projected(M, x, W_q, W_k, W_v)
-        return _attended(norm(qkv, gain, offset, len(W_q)), M, len(W_q))
-
-    return answer
-
-
-def _norm(x):
-    return equations.layer_norm(np, x, 1.0, 0.0)
-
-
-def _of_three(qkv, gain, offset, H):
-    normed = [_norm(part) for part in np.split(qkv, 3, axis=-1)]
-    return gain * np.concatenate(normed, axis=-1) + offset
-
-
-def _over_rows(qkv, gain, offset, H):
-    d = qkv - qkv.mean(axis=-2, keepdims=True)
-    return gain * d / np.sqrt((d * d).mean(axis=-2, keepdims=True) + 1e-5) + offset
-
-
-def _norm_of_rows_first(M, x, W_q, W_k, W_v, gain, offset):
-    """The norm on [M; x], before the projections."""
-    qkv = _projected(_norm(M), _norm(x), W_q, W_k, W_v)
-    return _attended(gain * qkv + offset, M, len(W_q))
-
-
 @recorded(
     cases=_heads,
     hints=[
@@ -274,14 +213,24 @@ def _norm_of_rows_first(M, x, W_q, W_k, W_v, gain, offset):
         "parts H to 2 H - 1, values the rest. Then equation 1 for each head.",
     ],
     mistakes={
-        "there is no norm: this is equation 2": _with_norm(
-            lambda qkv, gain, offset, H: qkv
-        ),
+        "there is no norm: this is equation 2": ("normed = ", "normed = qkv\n    _ = "),
         "queries, keys and values each have a norm of their own; one norm runs "
-        "over all three together": _with_norm(_of_three),
-        "the norm runs over the rows, so that slots mix outside "
-        "of attention": _with_norm(_over_rows),
-        "the norm is on [M; x], before the projections": _norm_of_rows_first,
+        "over all three together": (
+            "equations.layer_norm(xp, qkv, gain, offset)",
+            "xp.concatenate([equations.layer_norm(xp, x, 1.0, 0.0) "
+            "for x in np.split(qkv, 3, axis=-1)], axis=-1) * gain + offset",
+        ),
+        "the norm runs over the rows, so that slots mix outside of attention": (
+            "equations.layer_norm(xp, qkv, gain, offset)",
+            "equations.layer_norm(xp, qkv.swapaxes(-1, -2), 1.0, 0.0)"
+            ".swapaxes(-1, -2) * gain + offset",
+        ),
+        "the norm is on [M; x], before the projections": (
+            "equations.append_rows(xp, M, x)",
+            "equations.layer_norm(xp, equations.append_rows(xp, M, x), 1.0, 0.0)",
+            "equations.layer_norm(xp, qkv, gain, offset)",
+            "qkv * gain + offset",
+        ),
     },
 )
 def normed_attention(xp, M, x, W_q, W_k, W_v, gain, offset):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import operator
-
 import numpy as np
 
 from .exercise import exercise
@@ -34,20 +31,6 @@ def _programs(rng):
     ]
 
 
-def _value(part, larger=operator.gt, modulus=None):
-    """The value of a program and, by its arguments, ways to get it wrong."""
-    if isinstance(part, int):
-        return part
-    name, *operands = part
-    a, b, *others = (_value(each, larger, modulus) for each in operands)
-    if name == "if>":
-        return a if larger(b, others[0]) else others[1]
-    if name == "if<":
-        return a if larger(others[0], b) else others[1]
-    found = b + a * others[0] if others else {"+": a + b, "-": a - b, "*": a * b}[name]
-    return found % modulus if modulus else found
-
-
 @exercise(
     cases=_programs,
     hints=[
@@ -60,20 +43,22 @@ def _value(part, larger=operator.gt, modulus=None):
     ],
     mistakes={
         "you take the remainder of the parts, too, and not of the whole alone": (
-            lambda program, length: str(_value(program, modulus=10 ** (length + 1)))
+            '"*": a * b}[name]',
+            '"*": a * b}[name] % 10 ** (length + 1)',
         ),
         "you drop the sign before you take the remainder": (
-            lambda program, length: str(abs(_value(program)) % 10 ** (length + 1))
+            "str(value(program)",
+            "str(abs(value(program))",
         ),
         "your remainder keeps the sign of the value, as it does in C": (
-            lambda program, length: str(
-                int(math.fmod(_value(program), 10 ** (length + 1)))
-            )
+            "value(program) % 10 ** (length + 1)",
+            "int(math.fmod(value(program), 10 ** (length + 1)))",
         ),
         "equal numbers count, >= for > and <= for <": (
-            lambda program, length: str(
-                _value(program, operator.ge) % 10 ** (length + 1)
-            )
+            "b > c",
+            "b >= c",
+            "b < c",
+            "b <= c",
         ),
     },
 )
@@ -133,19 +118,6 @@ def _batches(rng):
     ]
 
 
-def _zeros_after(step, inputs, lengths, state):
-    for t in range(inputs.shape[1]):
-        state = np.where((t < lengths)[:, None], step(inputs[:, t], state), 0.0)
-    return state
-
-
-def _mixed(step, inputs, lengths, state):
-    for t in range(inputs.shape[1]):
-        inside = (t < lengths)[:, None]
-        state = inside * step(inputs[:, t], state) + (1 - inside) * state
-    return state
-
-
 @exercise(
     cases=_batches,
     hints=[
@@ -156,22 +128,25 @@ def _mixed(step, inputs, lengths, state):
     ],
     mistakes={
         "the state goes on changing beyond the length": (
-            lambda step, inputs, lengths, state: read(
-                step, inputs, 0 * lengths + inputs.shape[1], state
-            )
+            "inside = (t < lengths)",
+            "inside = (t < inputs.shape[1] + 0 * lengths)",
         ),
         "each step begins from the first state, not from the one that the step before "
         "has left": (
-            lambda step, inputs, lengths, state: read(
-                lambda x, _: step(x, state), inputs, lengths, state
-            )
+            "for t in",
+            "first = state\n    for t in",
+            "step(inputs[:, t], state)",
+            "step(inputs[:, t], first)",
         ),
-        "you set the state to zero beyond the length": _zeros_after,
-        "you read one character too many": (
-            lambda step, inputs, lengths, state: read(step, inputs, lengths + 1, state)
+        "you set the state to zero beyond the length": (
+            "state), state)",
+            "state), 0.0)",
         ),
-        "you multiply old and new by 1 and 0 and add them: 0 times NaN is still "
-        "NaN": _mixed,
+        "you read one character too many": ("t < lengths", "t <= lengths"),
+        "you multiply old and new by 1 and 0 and add them: 0 times NaN is still NaN": (
+            "np.where(inside, step(inputs[:, t], state), state)",
+            "inside * step(inputs[:, t], state) + (1 - inside) * state",
+        ),
     },
 )
 def read(step, inputs, lengths, state):
@@ -205,20 +180,9 @@ def _written(rng):
     ]
 
 
-def _all_characters(answers, targets, lengths):
-    right = answers == targets
-    return right.mean(), right.all(axis=1).mean()
-
-
 def _mean_of_each(*case):
     each = [score(*(x[None] for x in row)) for row in zip(*case, strict=True)]
     return tuple(np.mean(each, axis=0))
-
-
-def _wrong_beyond_the_length(answers, targets, lengths):
-    counts = np.arange(targets.shape[1]) < lengths[:, None]
-    right = (answers == targets) & counts
-    return right.sum() / counts.sum(), right.all(axis=1).mean()
 
 
 @exercise(
@@ -230,11 +194,13 @@ def _wrong_beyond_the_length(answers, targets, lengths):
         "(right | ~counts).all(axis=1)",
     ],
     mistakes={
-        "you count what stands beyond the length, too": _all_characters,
+        "you count what stands beyond the length, too": ("< lengths", "< 99 + lengths"),
         "you average each answer's own accuracy, so that a character of a short "
         "one counts for more": _mean_of_each,
-        "you count the characters beyond the length as wrong in "
-        "whole answers": _wrong_beyond_the_length,
+        "you count the characters beyond the length as wrong in whole answers": (
+            "right | ~counts",
+            "right & counts",
+        ),
     },
 )
 def score(answers, targets, lengths):
@@ -281,9 +247,8 @@ def _answers(rng):
     ],
     mistakes={
         "you count what stands beyond the length, too": (
-            lambda targets, lengths, symbols: constant_answer(
-                targets, 0 * lengths + targets.shape[1], symbols
-            )
+            "targets[lengths > t, t]",
+            "targets[:, t]",
         ),
         "you take one symbol for all places": (
             lambda targets, lengths, symbols: np.full(
