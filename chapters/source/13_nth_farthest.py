@@ -64,8 +64,8 @@ plt.show()
 
 # %% [markdown]
 # What makes this hard? If the reference comes last, the network must keep all vectors
-# until then. If it comes first, distances would do. The network cannot know which it
-# will be: the question gives a *label*, and labels say nothing about time steps.
+# until then; if it comes first, distances would do. Which it will be, the *label* in the
+# question does not tell.
 #
 # **Exercise 1.** Answer one question. The distance is Euclidean. `x` has a vector in
 # each row, and `labels` has their labels in the same order.
@@ -301,12 +301,12 @@ panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# With eight vectors in sixteen dimensions all distances are nearly the same, so a
-# network that begins to measure them gains little. That may be why the paper's task is
-# slow to learn. At 4 x 4 it does not explain the plateau: an error of 30 % still leaves
-# twenty points above the self query. There we can only guess: keeping the
-# vectors, finding $m$, comparing and sorting are of no use without each other, and each
-# is easier with fewer vectors. The remedy that this suggests is the ladder.
+# With eight vectors in sixteen dimensions distances differ little, so a network that
+# begins to measure them gains little. That may be why the paper's task is slow. At 4 x 4
+# it does not explain the plateau: an error of 30 % still leaves twenty points above the
+# self query. There we can only guess: keeping the vectors, finding $m$, comparing and
+# sorting are of no use without each other, and each is easier with fewer vectors. The
+# remedy that this suggests is the ladder.
 #
 # A rung has $k$ vectors of $d$ dimensions, in the layout of the last one. Because $n$
 # counts from the nearest, "number 1" means the same everywhere. A network passes a rung
@@ -377,10 +377,9 @@ told(*curves["your step"])
 
 # %% [markdown]
 # It has learnt the self query, one question in three, and guesses at the others. Did we
-# give up too early? We trained a larger network for 3,000 steps and went through the
-# table of chapter 11 (paper against release), row by row. Each line below is a network
-# of its own: the released form with one row as in the paper, or the other way round.
-# Rungs count from 0:
+# give up too early? We trained larger networks for 3,000 steps, one for each row in the
+# table of chapter 11 (paper against release): the released form with this row as in the
+# paper, or the other way round. Rungs count from 0:
 
 # %%
 between = course.summary("between")

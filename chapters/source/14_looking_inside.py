@@ -118,8 +118,8 @@ for t, panel in enumerate(panels[0]):
 plt.show()
 
 # %% [markdown]
-# The input's column is the darkest. Does anything change after the reference? You easily
-# see what you wish to see in one question, so count over many, beside what attention to
+# The input's column is the darkest. Does anything change after the reference? In one
+# question you see what you wish to see, so count over many, beside what attention to
 # everything alike would give:
 
 # %% tags=["hide-output"]
@@ -134,8 +134,8 @@ for place in probes.PLACES:
 
 # %% [markdown]
 # No slot keeps the reference to itself: the shares of the intake are nearly equal. After
-# it, its holders get two points more than the other slots, but so they did before. What
-# the paper saw in its network of eight slots, you do not see in ours of four.
+# it, its holders get two points more than the others, as they did before. What the
+# paper saw in its network of eight slots, you do not see in ours of four.
 #
 # ## What a slot holds: a probe of yours
 #
@@ -338,8 +338,8 @@ for name, chosen in (("the reference", 1), ("another vector", 0)):
 
 # %% [markdown]
 # Of the ten points between holders and controls less than half is left, and about three
-# belong to the reference alone. One doubt stays: "these slots took it in" says nearly
-# the same as "it has one of these labels".
+# belong to the reference alone. One doubt stays: "these slots took it in" nearly means
+# "it has one of these labels".
 #
 # ## Cutting attention
 #

@@ -4,9 +4,9 @@
 # **No equation of the paper.** About 125 minutes, in two sittings. You need the tape
 # (chapter 3), layer norm with its derivative (chapter 8) and the gates (chapter 9).
 #
-# The paper's equations say what to compute. They do not say in which order, in which
-# portions, or on how many cores. This chapter is about that freedom. The numbers stay
-# the same, up to rounding; what changes is how long you wait for them.
+# The paper's equations say what to compute, not in which order, in which portions, or on
+# how many cores. This chapter is about that freedom. The numbers stay the same, up to
+# rounding; what changes is how long you wait for them.
 #
 # First, what is there to gain? The project's own benchmark times one training step of
 # the same network from the same weights, on two cores of an AMD EPYC (Zen 4), a virtual
@@ -209,10 +209,9 @@ for name, operation in (("composed", composed), ("by hand", rms_norm)):
 # %% [markdown]
 # ## Down to loops: a kernel
 #
-# Array code still makes a pass over memory for each arithmetic operation: square, mean,
-# root, divide, multiply. A *compiled* loop takes a row through the whole formula while
-# it lies in the first cache. In Python such a loop is hopeless. A compiler, *Numba*,
-# makes machine code of it.
+# Array code makes a pass over memory for each arithmetic operation. A *compiled* loop
+# takes a row through the whole formula while it lies in the first cache. In Python such
+# a loop is hopeless; a compiler, *Numba*, makes machine code of it.
 #
 # **Exercise 2.** Write RMS norm with loops over numbers, as you would in C: for each
 # row, one loop for the sum of squares and one that writes into `y`. Make no arrays.
@@ -385,10 +384,10 @@ right.set(xlabel="blocks in a piece", title="calls of an operation")
 plt.show()
 
 # %% [markdown]
-# On the left is a cliff. On the right you see what small pieces cost: every call has a
-# price of its own. So a piece should be as large as still fits. Training cuts a batch
-# in the same way: each piece of examples goes through the whole network, forward and
-# backward, before the next. The largest arrays of a step, and what the tape holds:
+# On the left is a cliff; on the right, what small pieces cost in calls. So a piece
+# should be as large as still fits. Training cuts a batch in the same way: each piece of
+# examples goes through the whole network, forward and backward, before the next. The
+# largest arrays of a step, and what the tape holds:
 
 # %%
 for row in timed:
@@ -496,11 +495,10 @@ a, b, c = np.float32(1e8), np.float32(-1e8), np.float32(1)
 print((a + b) + c, a + (b + c))
 
 # %% [markdown]
-# Workers can be threads or processes. Python has a lock, the GIL: of all threads only
-# one at a time may run Python. NumPy releases it inside a long operation, but a
-# training step of this size consists of very many short ones. On four cores we timed
-# the same step for workers of either kind, and for threads in a Python built without
-# the lock:
+# Workers can be threads or processes. Python has a lock, the GIL: only one thread at a
+# time may run Python. NumPy releases it inside a long operation, but this training step
+# consists of very many short ones. On four cores we timed the same step for workers of
+# either kind, and for threads in a Python built without the lock:
 
 # %% tags=["hide-input"] alt="Time of a step against the number of workers: with processes and with threads without the lock it falls to about half or less with four, with ordinary threads it falls a little with two and rises to almost three times with four"
 # Draws the time of a step for processes and threads
@@ -523,10 +521,9 @@ plt.show()
 
 # %% [markdown]
 # Four processes are not four times as fast as one: gradients must be added up, pieces
-# are smaller, and the cores share one memory. And one thing must be switched off. BLAS
-# can use all cores by itself, but handing out the work and waiting takes time. So in
-# training it has one thread, and we share the cores where there is more to share: whole
-# pieces. Here is one small product on your machine:
+# are smaller, and the cores share one memory. BLAS could use all cores by itself, but
+# handing out small work takes time. So in training it has one thread, and the workers
+# share whole pieces. Here is one small product on your machine:
 
 # %% tags=["varies"]
 square = rng.standard_normal((128, 128), dtype=np.float32)

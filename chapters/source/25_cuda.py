@@ -4,10 +4,9 @@
 # **Appendix A.** About 50 minutes. You need layer norm with its derivative (chapter 8)
 # and what a fused operation is (chapter 23).
 #
-# A GPU is another machine with another memory. First the arrays move there: the
-# functions stay, and only the library under them changes. Then one operation goes all
-# the way from its equation to a *kernel*, a program written for the GPU. You need no
-# GPU here.
+# A GPU is another machine with another memory. First the arrays move there, and only
+# the library under the functions changes. Then one operation goes all the way from its
+# equation to a *kernel*, a program written for the GPU. You need no GPU here.
 
 # %%
 import itertools
@@ -179,9 +178,8 @@ for panel, values, title in zip(panels, columns, titles, strict=True):
 plt.show()
 
 # %% [markdown]
-# By hand there are even more launches than composed: a constant row is centred once
-# more, and on a GPU that is done for all rows, because looking at which of them need it
-# would mean waiting. A kernel is written in CUDA, which is C++ with a few more words:
+# By hand there are even more launches than composed: constant rows are centred once
+# more, on a GPU with all others, because looking for them would mean waiting. A kernel is written in CUDA, which is C++ with a few more words:
 #
 # | word | what it is |
 # |---|---|
@@ -191,8 +189,7 @@ plt.show()
 # | block | some warps on the same processor of the GPU; `blockIdx.x` is its number |
 # | launch | the start of a kernel, with a number of blocks and of threads in each |
 #
-# A row of 64 or 256 numbers is too much for one thread and too little for a block, so
-# each row gets a warp. Within it a thread has a number, its *lane*, from 0 to 31. Lane
+# Each row gets a warp. Within it a thread has a number, its *lane*, from 0 to 31. Lane
 # $k$ takes the columns $k$, $k + 32$ and so on: then the 32 threads read 32 numbers
 # that lie side by side, and memory delivers these together.
 #
@@ -272,8 +269,8 @@ cuda("layer_norm.cu", "layer_norm_forward")
 cuda("layer_norm.cu", "norm_in_sweeps")
 
 # %% [markdown]
-# - A warp without a row leaves as a whole: if only some of its threads left, the others
-#   would wait for them in the next shuffle.
+# - A warp without a row leaves as a whole: if only some threads left, the others would
+#   wait for them in the next shuffle.
 # - The first sweep finds the mean, the second the variance, the third writes $y$. Only
 #   the first should find the row in memory; the others find it in the cache.
 # - Why not add up $z \circ z$ in the first sweep and spare the second? Where the mean
@@ -314,10 +311,9 @@ packaged = fused.layer_norm(some[0], *scales, some[1]).data
 np.allclose(layer_norm_by_warps(*some, *scales), packaged, rtol=1e-12)
 
 # %% [markdown]
-# Backward, the gradients of gain and offset are sums over all blocks. If all threads
-# added to one place, they would add in the order in which they arrive, and every order
-# rounds differently. So each block writes a sum of its own, and a second kernel adds
-# them up in order.
+# Backward, the gradients of gain and offset are sums over all blocks. Added to one place
+# as they arrive, they would round differently each time. So each block writes a sum of
+# its own, and a second kernel adds these up in order.
 #
 # ## What it brings
 #
@@ -337,8 +333,8 @@ for name, row in work["rows"].items():
         print(f"{name:36}{row['ms']:6.1f} ms")
 
 # %% [markdown]
-# The same arrays in array operations are slowest of all: launches cost more than the
-# work. Kernels make the step several times as fast, and a graph several times more.
+# Array operations are slowest of all: launches cost more than the work. Kernels make
+# the step several times as fast, and a graph several times more.
 #
 # A kernel states the same equation once more, and the complex step cannot check it.
 # (The tests compile it for an ordinary processor, too.) It pays where an operation

@@ -72,10 +72,7 @@ def _broken_cross_entropy(logits, targets):
             "0",
         ),
         "you subtract the largest logit in the sum of exponentials, but not from the "
-        "right class's logit": (
-            "of_targets = shifted",
-            "of_targets = logits",
-        ),
+        "right class's logit": ("of_targets = shifted", "of_targets = logits"),
         "you subtract the largest of all rows: in the others all exponentials may "
         "vanish": ("logits.max(axis=-1, keepdims=True)", "logits.max()"),
     },

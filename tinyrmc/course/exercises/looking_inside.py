@@ -36,12 +36,7 @@ def _held(rng):
     mistakes={
         "you test on the examples that you have fitted": ("[half:]", "[:half]"),
         "you fit on all examples, also on those that you test with": ("[:half]", ""),
-        "you fit on all examples, and test on the same": (
-            "[:half]",
-            "",
-            "[half:]",
-            "",
-        ),
+        "you fit on all examples, and test on the same": ("[:half]", "", "[half:]", ""),
         "your readout has no bias": ("np.ones(", "np.zeros("),
     },
     tolerance=1e-6,
@@ -95,10 +90,7 @@ def _outcomes(rng):
         "weights=counts), with the number treated in each group.",
     ],
     mistakes={
-        "all groups count alike; weigh them by the number treated": (
-            "here.sum()",
-            "1",
-        ),
+        "all groups count alike; weigh them by the number treated": ("here.sum()", "1"),
         "you weigh by the size of the group, not by the number treated": (
             "here.sum()",
             "(group == g).sum()",

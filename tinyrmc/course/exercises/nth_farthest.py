@@ -113,10 +113,7 @@ def _batches(rng):
         "one does n ask for? Index with [np.arange(B), n].",
     ],
     mistakes={
-        "the reference stands where its own norm puts it, not first": (
-            "-1.0",
-            "own",
-        ),
+        "the reference stands where its own norm puts it, not first": ("-1.0", "own"),
         "you give the time step, not the label that came with it": (
             "labels[rows, np.argsort(own, axis=1)[rows, n]]",
             "np.argsort(own, axis=1)[rows, n]",
