@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from functools import partial
 
 import numpy as np
 
