@@ -332,19 +332,19 @@ def test_backward_into_what_has_no_place_for_a_parameter():
 
 def test_what_a_call_was_told_may_change_before_backward(xp):
     """A counter that goes on, a list that is used again: the tape has its own copy."""
-    count, axes, shift = np.array(-1), [1, 0, 2], [0, 1, 2]
+    count, axes, shift, rows = np.array(-1), [1, 0, 2], [0, 1, 2], xp.asarray([0, 2])
     with Tape() as tape:
         x = tape.watch(xp.asarray([2.0, 3.0, 4.0]))
         cube = tape.watch(xp.asarray(np.arange(8.0).reshape(2, 2, 2)))
-        total = p.sum(p.power(x, 3))
+        total = p.sum(p.power(x, 3)) + p.sum(x[rows])
         total = total + p.sum(cube * p.roll(cube, shift, axes))
         for factor in (1.0, 2.0, 3.0):
             count += 1
             total = total + factor * (x[count] + x[count : count + 1][0])
         total = total + p.sum(cube * p.transpose(cube, axes))
-        shift[:], axes[:] = [1, 1, 1], [2, 1, 0]
+        shift[:], axes[:], rows[...] = [1, 1, 1], [2, 1, 0], 1
     of_x, of_cube = tape.gradient(total, [x, cube])
-    assert of_x.tolist() == [3 * 4 + 2, 3 * 9 + 4, 3 * 16 + 6]
+    assert of_x.tolist() == [3 * 4 + 3, 3 * 9 + 4, 3 * 16 + 7]
     cube = np.arange(8.0).reshape(2, 2, 2)
     turned = cube.transpose(1, 0, 2)
     rolled = np.roll(cube, [0, 1, 2], (1, 0, 2)) + np.roll(cube, [0, -1, -2], (1, 0, 2))
