@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import equations
 from .attention import softmax
-from .exercise import exercise, normal
+from .exercise import altered, exercise, normal
 from .experiments import report
 from .used import used
 
@@ -20,14 +20,53 @@ def right_attention(Q, K, V):
     return equations.attention(np, Q, K, V)
 
 
-def attention_without_root(Q, K, V):
-    """The scores are not divided by the square root of d_k."""
-    return softmax(Q @ np.swapaxes(K, -1, -2)) @ V
+def _attention(Q, K, V):
+    scores = Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
+    return softmax(scores) @ V
 
 
-def attention_to_the_least(Q, K, V):
-    """The less a key resembles the query, the more it counts."""
-    return equations.attention(np, -Q, K, V)
+def _faulty(name, *pairs):
+    function = altered(_attention, *pairs)
+    function.__name__ = name.replace(" ", "_")
+    return function
+
+
+CHANGES = {
+    "no root": (" / math.sqrt(Q.shape[-1])", ""),
+    "divided by d_k": ("math.sqrt(Q.shape[-1])", "Q.shape[-1]"),
+    "scores doubled": ("= Q", "= 2 * Q"),
+    "root of the number of keys": ("Q.shape[-1]", "K.shape[-2]"),
+    "wrong sign": ("= Q", "= -Q"),
+    "softmax over the queries": (
+        "softmax(scores)",
+        "np.swapaxes(softmax(np.swapaxes(scores, -1, -2)), -1, -2)",
+    ),
+    "no softmax": ("softmax(scores)", "scores"),
+    "the maximum is not taken off": (
+        "softmax(scores)",
+        "(np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True))",
+    ),
+    "K.T in a batch": ("np.swapaxes(K, -1, -2)", "K.T"),
+    "looks only back": (
+        "(scores)",
+        "(np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf))",
+    ),
+    "fond of itself": ("(scores)", "(scores + 0.1 * np.eye(*scores.shape[-2:]))"),
+    "a ReLU on the values": ("@ V", "@ np.maximum(V, 0)"),
+    "works in place": (
+        "scores = Q",
+        "Q /= math.sqrt(Q.shape[-1])\n    scores = Q",
+        "-1, -2) / math.sqrt(Q.shape[-1])",
+        "-1, -2)",
+    ),
+}
+FAULTY = {name: _faulty(name, *pairs) for name, pairs in CHANGES.items()}
+FOND_OF_THE_FIRST = _faulty(
+    "fond of the first", "(scores)", "(scores - 0.1 * np.arange(K.shape[-2]))"
+)
+WEAKER_BY_PLACE = _faulty(
+    "weaker by place", "@ V", "@ V / np.arange(1, Q.shape[-2] + 1)[:, None]"
+)
 
 
 def plain_mean(Q, K, V):
@@ -38,8 +77,8 @@ def plain_mean(Q, K, V):
 @exercise(
     cases=lambda rng: [
         (right_attention, *normal(rng, (3, 2), (5, 2))),
-        (attention_without_root, *normal(rng, (4, 4), (4, 4))),
-        (attention_to_the_least, *normal(rng, (2, 3, 4), (2, 6, 4))),
+        (FAULTY["no root"], *normal(rng, (4, 4), (4, 4))),
+        (FAULTY["wrong sign"], *normal(rng, (2, 3, 4), (2, 6, 4))),
         (plain_mean, *normal(rng, (3, 2), (1, 2))),
         (right_attention, *normal(rng, (2, 3), (3, 3))),  # as many keys as features
         (right_attention, *normal(rng, (3, 2), (3, 2))),  # as many keys as queries
@@ -66,99 +105,6 @@ def weights_behind(attention, Q, K):
 
 
 # --- Experiments ----------------------------------------------------------------------
-
-
-def _scores(Q, K):
-    return Q @ np.swapaxes(K, -1, -2)
-
-
-def _scaled(Q, K):
-    return _scores(Q, K) / math.sqrt(Q.shape[-1])
-
-
-def scores_divided_by_d_k(Q, K, V):
-    """The scores are divided by d_k, not by its root."""
-    return softmax(_scores(Q, K) / Q.shape[-1]) @ V
-
-
-def scores_doubled(Q, K, V):
-    """The scores are twice as large as they should be."""
-    return softmax(2 * _scaled(Q, K)) @ V
-
-
-def root_of_the_number_of_keys(Q, K, V):
-    """The scores are divided by the root of the number of keys."""
-    return softmax(_scores(Q, K) / math.sqrt(K.shape[-2])) @ V
-
-
-def softmax_over_the_queries(Q, K, V):
-    """The shares of a key have the sum 1, not those of a query."""
-    return np.swapaxes(softmax(np.swapaxes(_scaled(Q, K), -1, -2)), -1, -2) @ V
-
-
-def no_softmax(Q, K, V):
-    """The scores themselves are the weights."""
-    return _scaled(Q, K) @ V
-
-
-def without_the_maximum(Q, K, V):
-    """The exponentials of large scores overflow."""
-    e = np.exp(_scaled(Q, K))
-    return e / e.sum(axis=-1, keepdims=True) @ V
-
-
-def keys_not_transposed_well(Q, K, V):
-    """K.T turns the axes of the examples around, too."""
-    return softmax(Q @ K.T / math.sqrt(Q.shape[-1])) @ V
-
-
-def looking_only_back(Q, K, V):
-    """A query sees the keys up to its own place."""
-    back = np.tri(Q.shape[-2], K.shape[-2]) > 0
-    return softmax(np.where(back, _scaled(Q, K), -np.inf)) @ V
-
-
-def fond_of_itself(Q, K, V):
-    """A query likes the key of its own place a little more."""
-    return softmax(_scaled(Q, K) + 0.1 * np.eye(Q.shape[-2], K.shape[-2])) @ V
-
-
-def relu_on_the_values(Q, K, V):
-    """Negative values count as 0."""
-    return softmax(_scaled(Q, K)) @ np.maximum(V, 0)
-
-
-def working_in_place(Q, K, V):
-    """It divides the caller's queries."""
-    Q /= math.sqrt(Q.shape[-1])
-    return softmax(_scores(Q, K)) @ V
-
-
-def fond_of_the_first(Q, K, V):
-    """A query likes a key the more, the earlier it stands."""
-    return softmax(_scaled(Q, K) - 0.1 * np.arange(K.shape[-2])) @ V
-
-
-def weaker_by_place(Q, K, V):
-    """A query takes home the less, the later it stands."""
-    return softmax(_scaled(Q, K)) @ V / np.arange(1, Q.shape[-2] + 1)[:, None]
-
-
-FAULTY = {
-    "no root": attention_without_root,
-    "divided by d_k": scores_divided_by_d_k,
-    "scores doubled": scores_doubled,
-    "root of the number of keys": root_of_the_number_of_keys,
-    "wrong sign": attention_to_the_least,
-    "softmax over the queries": softmax_over_the_queries,
-    "no softmax": no_softmax,
-    "the maximum is not taken off": without_the_maximum,
-    "K.T in a batch": keys_not_transposed_well,
-    "looks only back": looking_only_back,
-    "fond of itself": fond_of_itself,
-    "a ReLU on the values": relu_on_the_values,
-    "works in place": working_in_place,
-}
 
 
 def _sizes():
@@ -225,9 +171,9 @@ def _by_the_root(A, Q, K, V):
     _comes_out,
     cases=lambda rng: [
         (right_attention,),
-        (attention_without_root,),
-        (scores_divided_by_d_k,),
-        (scores_doubled,),
+        (FAULTY["no root"],),
+        (FAULTY["divided by d_k"],),
+        (FAULTY["scores doubled"],),
     ],
     hints=[
         "Choose queries and keys of your own, so simple that you know the shares by "
@@ -265,12 +211,12 @@ def _one_side(A, Q, K, V):
     _comes_out,
     cases=lambda rng: [
         (right_attention,),
-        (attention_without_root,),
-        (attention_to_the_least,),
-        (looking_only_back,),
-        (fond_of_itself,),
-        (fond_of_the_first,),
-        (weaker_by_place,),
+        (FAULTY["no root"],),
+        (FAULTY["wrong sign"],),
+        (FAULTY["looks only back"],),
+        (FAULTY["fond of itself"],),
+        (FOND_OF_THE_FIRST,),
+        (WEAKER_BY_PLACE,),
     ],
     hints=[
         "Put the queries in another order, for example [::-1], and the keys with their "
