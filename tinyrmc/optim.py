@@ -59,7 +59,7 @@ class Optimizer:
 
     clip_by: Literal["whole", "matrix"] = "whole"
 
-    def __new__(cls, *_: Any, **named: Any) -> Self:
+    def __new__(cls, *_: Any, **named: Any) -> Self:  # before `__init__` refuses them
         if known := {"lr", "betas", "eps"} & {*named}:
             ours = "learning_rate, beta1, beta2 and epsilon"
             raise TypeError(f"{cls.__name__} has no {min(known)}; it is {ours} here")

@@ -118,9 +118,7 @@ class Tape:
         """
         guards.check_backward(self, loss)
         parameters = [parameter for parameter, _ in self._parameters.values()]
-        if into is not None:
-            guards.check_into(into, parameters)
-        with guards.alone(into):
+        with guards.alone(into, parameters):
             sinks = {p.id: p.grad for p in parameters} if into is None else into
             gradients = Gradients(sinks)
             self._walk(loss, gradients)

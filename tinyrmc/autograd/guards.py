@@ -340,17 +340,6 @@ def check_backward(tape: Any, loss: Any) -> None:
             )
 
 
-def check_into(into: Any, parameters: list) -> None:
-    """An error unless `into` has a place for the gradient of each Parameter."""
-    for p in parameters:
-        place = into.get(p.id)
-        if place is None or (place.shape, place.dtype) != (p.shape, p.dtype):
-            raise ValueError(
-                f"backward(into=...) has no place for a Parameter {p.dtype}"
-                f"{list(p.shape)}; give it to the optimizer too"
-            )
-
-
 _taken: set[int] = set()  # the ids of what backward adds into at the moment
 _adding = threading.RLock()  # held by a backward into the Parameters' own gradients
 
@@ -367,14 +356,22 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def alone(into: dict | None) -> Iterator[None]:
+def alone(into: dict | None, parameters: list) -> Iterator[None]:
     """Hold what backward adds into; two threads at once would lose what one adds. For
-    the Parameters' own gradients a second one waits, elsewhere it gets an error.
+    the Parameters' own gradients a second one waits, elsewhere it gets an error; so
+    does who has no place for one of them.
     """
     if into is None:
         with _adding:
             yield
         return
+    for p in parameters:
+        place = into.get(p.id)
+        if place is None or (place.shape, place.dtype) != (p.shape, p.dtype):
+            raise ValueError(
+                f"backward(into=...) has no place for a Parameter {p.dtype}"
+                f"{list(p.shape)}; give it to the optimizer too"
+            )
     if id(into) in _taken:
         raise RuntimeError("another thread is adding here; give each its own `into`")
     _taken.add(id(into))

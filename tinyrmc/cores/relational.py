@@ -92,9 +92,6 @@ class _Memory(Core):
         self._check_inputs(inputs, *shape, hint="see input_size and input_rows")
         return inputs if rows else p.expand_dims(inputs, leading)
 
-    def _check_memory(self, array: Any, inputs: Inputs) -> None:
-        self._check_state(array, inputs.shape[0], self.mem_slots, self.mem_size)
-
 
 class RelationalMemory(_Memory):
     """The Relational Memory Core as released.
@@ -258,7 +255,7 @@ class RelationalMemory(_Memory):
 
     def _step(self, rows, from_input, memory, trace, mask=None):
         seen = None if trace is None else {}
-        self._check_memory(memory, rows)
+        self._check_state(memory, rows.shape[0], self.mem_slots, self.mem_size)
         candidate = self._attend(rows, memory, seen, mask)  # (B, N, F)
         if self.gate_style is None:
             memory = candidate
@@ -388,7 +385,7 @@ class PaperRelationalMemory(_Memory):
         """
         x = self.input_projection(self._as_rows(inputs)[:, 0])  # (B, F)
         for array in state:
-            self._check_memory(array, inputs)
+            self._check_state(array, len(x.data), self.mem_slots, self.mem_size)
         own = self.equation_parameters()
         seen: dict[str, Any] | None = None if trace is None else {}
         attend: Callable | None = None

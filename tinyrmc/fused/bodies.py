@@ -174,7 +174,7 @@ def layer_norm_vjp(needs, g, x, residual, gain, stats, shape):
 
 @body(lambda qkv, mask=None, **static: mask is None)
 def attention(qkv, mask=None, *, num_heads, key_size, num_queries=None, trace=None):
-    q, k, v = relational.asking(np, qkv, num_heads, key_size, num_queries)
+    q, k, v = relational.heads(np, qkv, num_heads, key_size, num_queries)
     weights = gemm(q, np.swapaxes(k, -1, -2))  # (B, H, Q, R)
     kernels().softmax(as_rows(weights), 1 / math.sqrt(key_size))
     if trace is not None:

@@ -16,10 +16,11 @@ from .table import check_mask, fused, plus, sigmoid
 # --- attention over a few slots -------------------------------------------------------
 
 
-def _heads(xp, qkv, num_heads, key_size):
-    """q (B, H, R, K), k (B, H, R, K) and v (B, H, R, V) as views of qkv.
+def heads(xp, qkv, num_heads, key_size, num_queries=None):
+    """q (B, H, Q, K), k (B, H, R, K) and v (B, H, R, V) as views of qkv.
 
-    qkv is (B, R, H * (2K + V)), where each head's q|k|v lie side by side.
+    qkv is (B, R, H * (2K + V)), where each head's q|k|v lie side by side. The first
+    `num_queries` rows ask; None: all R.
     """
     batch, rows, width = qkv.shape
     if (
@@ -31,9 +32,11 @@ def _heads(xp, qkv, num_heads, key_size):
             f"{width} columns do not hold {num_heads} heads of q|k|v with key_size "
             f"{key_size}; need heads * (2 * key + value)"
         )
-    heads = xp.swapaxes(qkv.reshape(batch, rows, num_heads, width // num_heads), 1, 2)
-    end_q, end_k = key_size, 2 * key_size
-    return heads[..., :end_q], heads[..., end_q:end_k], heads[..., end_k:]
+    if num_queries is not None and not 1 <= num_queries <= rows:
+        raise ValueError(f"{num_queries} queries of {rows} rows")
+    each = xp.swapaxes(qkv.reshape(batch, rows, num_heads, width // num_heads), 1, 2)
+    q, k = each[:, :, :num_queries, :key_size], each[..., key_size : 2 * key_size]
+    return q, k, each[..., 2 * key_size :]
 
 
 @fused(
@@ -54,7 +57,7 @@ def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trac
     the others of the row still sum to 1. A row that may attend to nothing is an error
     on NumPy; on a GPU, where looking would make the host wait, it is NaN.
     """
-    q, k, v = asking(xp, qkv, num_heads, key_size, num_queries)
+    q, k, v = heads(xp, qkv, num_heads, key_size, num_queries)
     weights = gemm(q, xp.swapaxes(k, -1, -2))  # (B, H, Q, R)
     weights *= 1 / math.sqrt(key_size)
     if mask is not None:
@@ -71,14 +74,6 @@ def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trac
     if trace is not None:
         trace["attention"] = readonly(xp, weights)  # backward needs them as they are
     return heard(xp, weights, v), (qkv, weights, num_heads, key_size)
-
-
-def asking(xp, qkv, num_heads, key_size, num_queries):
-    """q, k and v as from `_heads`, but q of the first rows alone."""
-    q, k, v = _heads(xp, qkv, num_heads, key_size)
-    if num_queries is not None and not 1 <= num_queries <= qkv.shape[1]:
-        raise ValueError(f"{num_queries} queries of {qkv.shape[1]} rows")
-    return q[:, :, :num_queries], k, v
 
 
 def heard(xp, weights, v):
@@ -100,18 +95,18 @@ def _softmax_backward(xp, gw, weights, scale):
 def attention_vjp(
     xp, needs, g, qkv, weights, num_heads, key_size, backward=_softmax_backward
 ):
-    q, k, v = _heads(xp, qkv, num_heads, key_size)
     queries = weights.shape[2]
+    q, k, v = heads(xp, qkv, num_heads, key_size, queries)
     g = g.reshape(*g.shape[:2], num_heads, v.shape[-1])
     g = xp.swapaxes(g, 1, 2)  # (B, H, Q, V)
     gw = gemm(g, xp.swapaxes(v, -1, -2))  # (B, H, Q, R)
     backward(xp, gw, weights, 1 / math.sqrt(key_size))
     # The three gradients are views: they are written where they belong.
     gqkv = xp.empty(qkv.shape, gw.dtype)
-    gq, gk, gv = _heads(xp, gqkv, num_heads, key_size)
+    gq, gk, gv = heads(xp, gqkv, num_heads, key_size)
     gemm(gw, k, out=gq[:, :, :queries])
     gq[:, :, queries:] = 0
-    gemm(xp.swapaxes(gw, -1, -2), q[:, :, :queries], out=gk)
+    gemm(xp.swapaxes(gw, -1, -2), q, out=gk)
     gemm(xp.swapaxes(weights, -1, -2), g, out=gv)
     return gqkv, None
 

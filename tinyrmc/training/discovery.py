@@ -195,7 +195,7 @@ def load_task(word: str) -> ModuleType:
         place = place_of(error)
         line = f", line {place[1]}" if place else ""
         why = f" cannot be imported: {type(error).__name__}: {error}"
-        if place and isinstance(error, ValueError):  # mostly our own, of its presets
+        if place and isinstance(error, (ValueError, TaskError)):  # mostly our own
             why = f": {error}"
         raise UnknownTask(f"task {file.stem!r} ({file}{line}){why}") from error
     return module
