@@ -24,7 +24,7 @@ from tinyrmc.training import discovery
 from tinyrmc.training.discovery import UnknownTask, load_task, load_task_of, stored
 
 ROOT = Path(__file__).resolve().parent.parent
-NEEDED = ["tinyrmc", "tasks", "pyproject.toml", "README.md", "LICENSE"]
+NEEDED = ["tinyrmc", "tasks", ".ci", "pyproject.toml", "README.md", "LICENSE"]
 
 # words: a task to load or nothing, then folders like site-packages
 ASK = """
