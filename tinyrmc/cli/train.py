@@ -457,7 +457,8 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
         print(f"resume    {resume}")
     print(f"evaluate  {python()} -m tinyrmc evaluate {path}")
     print(f"plot      {python()} -m tinyrmc plot {path}")
-    if hasattr(task, "readings") and task.config.model.core == "memn2n":
+    core = getattr(getattr(task.config, "model", None), "core", "memn2n")
+    if hasattr(task, "readings") and core == "memn2n":
         print(f"hops      {python()} -m tinyrmc plot hops {path}")
     if hasattr(type(task), "held_out_world"):
         print(f"episode   {python()} -m tinyrmc plot episode {path}")
