@@ -6,38 +6,14 @@ import numpy as np
 
 from .exercise import exercise, normal
 
-THREADS = 32
-LANES = np.arange(THREADS)
-STEPS = (16, 8, 4, 2, 1)
-
-
-def _own(row):
-    """The sum that each thread makes by itself."""
-    return np.array([row[lane::THREADS].sum() for lane in LANES])
-
-
-def _halving(row):
-    held = _own(row)
-    for step in STEPS:
-        held[:step] += held[step : 2 * step]
-    return held
-
 
 def _in_this_order():
     """A row whose 1s are lost in rounding when threads exchange, in whichever order of
     the steps, and not all when the row is added up from its beginning.
     """
-    row = np.zeros(THREADS)
+    row = np.zeros(32)
     row[[0, 8, 16, 24]] = 1.0, 1e16, -1e16, 1.0
     return (row,)
-
-
-def _one_after_the_other(row):
-    held = _own(row)
-    for step in STEPS:
-        for lane in LANES:
-            held[lane] += held[lane ^ step]
-    return held
 
 
 @exercise(
@@ -57,14 +33,20 @@ def _one_after_the_other(row):
         "With lanes = np.arange(32): held = held + held[lanes ^ step].",
     ],
     mistakes={
-        "the threads do not exchange what they hold": _own,
+        "the threads do not exchange what they hold": ("(16, 8, 4, 2, 1)", "()"),
         "only the first `step` threads add what their partner holds: then only "
-        "thread 0 has the whole sum": _halving,
+        "thread 0 has the whole sum": (
+            "held = held + held[lanes ^ step]",
+            "held[:step] += held[step : 2 * step]",
+        ),
         "threads exchange one after the other: the second of two partners adds a "
-        "number that has changed": _one_after_the_other,
+        "number that has changed": (
+            "held = held + held[lanes ^ step]",
+            "for lane in lanes:\n            held[lane] += held[lane ^ step]",
+        ),
         "you add everything up at one place, and give the sum to all: no thread "
         "has all columns. (A sum in another order is rounded differently)": (
-            lambda row: np.full(THREADS, row.sum())
+            lambda row: np.full(32, row.sum())
         ),
     },
 )

@@ -46,19 +46,8 @@ def _recordings(rng):
     ]
 
 
-def _careless(entries, loss, wanted, *, last=False):
-    gradients = {loss: np.ones(())}
-    for output, inputs, vjp in reversed(entries):
-        for number, g in zip(inputs, vjp(gradients[output]), strict=True):
-            if number in gradients and not last:
-                gradients[number] += g
-            else:
-                gradients[number] = g
-    return [gradients[number] for number in wanted]
-
-
 @mended(
-    _careless,
+    ("gradients[number] = gradients[number] + g", "gradients[number] += g"),
     cases=_recordings,
     hints=[
         "y = a + b has the vjp lambda g: (g, g): the same array, twice. Who else may "
@@ -66,9 +55,7 @@ def _careless(entries, loss, wanted, *, last=False):
         "gradients[number] = gradients[number] + g makes a new array.",
     ],
     mistakes={
-        "the last payment replaces those before it": (
-            lambda *case: _careless(*case, last=True)
-        ),
+        "the last payment replaces those before it": ("gradients[number] + g", "g"),
         "you leave out all payments but the first": (
             lambda entries, loss, wanted: walk(
                 [(out, ins[:1], lambda g, f=f: f(g)[:1]) for out, ins, f in entries],
