@@ -753,9 +753,9 @@ class Task(training.Task):
         """With the perplexity, which is not the mean of the batches' perplexities."""
         return means | {"perplexity": perplexity(means["loss"])}
 
-    def examples(self, split):
+    def effort(self, split):
         """The windows of a text."""
-        return max(1, len(self.corpus.texts[split]) // self.config.data.window)
+        return len(self.corpus.texts[split]) / self.config.data.window
 
     def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
         """The sum of the losses of a worker's lanes of a text, and their number."""

@@ -234,7 +234,7 @@ class _Loop:
         if not self.final or self.limit == math.inf:
             return 0.0
         task, known = self.trainer.task, self.took is not None
-        sizes = [*map(task.examples, task.splits)]
+        sizes = [*map(task.effort, task.splits)]
         whole = sum(sizes) / self.config.batch_size * step * FORWARD
         if self.took is not None:
             whole = self.took * sum(sizes) / sizes[0]

@@ -240,6 +240,12 @@ class Task:
         """How many held-out examples there are in a set."""
         return self.test_examples
 
+    def effort(self, split: str) -> float:
+        """How many examples of a batch measuring a set is worth: a guess, by which a
+        run with a limit keeps time for it.
+        """
+        return self.examples(split)
+
     # Where there are several sets, `held_out` and `evaluate` are told which is meant.
 
     def held_out(self, split: str | None = None) -> Stream:

@@ -455,6 +455,10 @@ class ActingTask(Task):
             sums.add({name: (x.sum(), len(x)) for name, x in found.items()})
         return sums.sums
 
+    def effort(self, split):
+        """Levels of 500 steps, where a row of a batch has `unroll`: the longest count."""
+        return self.test_examples * 500 / self.config.agent.unroll
+
     def first_level(self, split: str) -> int:
         """The number of a set's first level; the last set has the lowest numbers."""
         after = self.splits[self.splits.index(split) + 1 :]
