@@ -456,7 +456,7 @@ class ActingTask(Task):
         return sums.sums
 
     def effort(self, split):
-        """Levels of 500 steps, where a row of a batch has `unroll`: the longest count."""
+        """Levels of 500 steps, where an example has `unroll`: the longest count."""
         return self.test_examples * 500 / self.config.agent.unroll
 
     def first_level(self, split: str) -> int:
