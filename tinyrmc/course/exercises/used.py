@@ -96,7 +96,8 @@ def _use(run: Function, answer: Any) -> Function:
 
     functools.update_wrapper(use, answer, updated=())
     _, *others = inspect.signature(run).parameters.values()
-    vars(use)["__signature__"] = inspect.Signature(others)
+    if others[0].kind is not others[0].VAR_POSITIONAL:  # then the answer's own holds
+        vars(use)["__signature__"] = inspect.Signature(others)
     return use
 
 
