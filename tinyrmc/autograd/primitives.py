@@ -578,9 +578,7 @@ def roll_vjp(xp, needs, g, back, axis):
 
 @primitive
 def pad(xp, x, *, pad_width, constant_values=0):
-    """x with a constant around it. `pad_width`: how much before and after each axis, as
-    NumPy's: n, (before, after), or a pair for each axis.
-    """
+    """x with a constant around it: n, (before, after), or a pair for each axis."""
     width = np.broadcast_to(pad_width, (x.ndim, 2)).tolist()
     inside = tuple(slice(a, a + n) for (a, _), n in zip(width, x.shape, strict=True))
     return xp.pad(x, width, constant_values=constant_values), (inside,)
@@ -694,10 +692,9 @@ def getitem(xp, x, *, key):
     """x[key] for integers, slices, ..., None, and arrays of integers, as in NumPy. An
     entry used twice gets both gradients.
     """
-    parts = key if isinstance(key, tuple) else (key,)
-    key = tuple(_index(xp, part) for part in parts)
-    y = x[key]
-    return y, (x.shape, key)
+    key = key if isinstance(key, tuple) else (key,)
+    key = tuple(_index(xp, part) for part in key)
+    return x[key], (x.shape, key)
 
 
 def _index(xp, part):
@@ -927,9 +924,8 @@ def tensordot(a: Values, b: Values, axes=2) -> Tensor:
 
 
 def einsum(subscripts: str, *operands: Values) -> Tensor:
-    """Einstein's sums: axes are letters, and what "->" leaves out is summed over. From
-    left to right, each product is one `matmul`. Neither ... nor a letter twice in one
-    operand (see `trace`).
+    """Einstein's sums: axes are letters, and what "->" leaves out is summed over. Each
+    product is one `matmul`. Neither ... nor a letter twice in one operand: see `trace`.
     """
     given, arrow, out = subscripts.replace(" ", "").partition("->")
     if not arrow:  # letters used once, in alphabetical order
@@ -940,8 +936,8 @@ def einsum(subscripts: str, *operands: Values) -> Tensor:
     for c, n in zip(given.replace(",", ""), lengths, strict=False):
         fit &= sizes.setdefault(c, n) == n
     if not fit or "." in given or any(len({*x}) < len(x) for x in [*names, out]):
-        shapes = [x.shape for x in operands]
-        raise ValueError(f"einsum: {subscripts!r} does not fit arrays of {shapes}")
+        told = f"{subscripts!r} does not fit arrays of {[x.shape for x in operands]}"
+        raise ValueError(f"einsum: {told}")
     ours, x = names[0], operands[0]
     for k, (theirs, y) in enumerate(zip(names[1:], operands[1:], strict=True), 2):
         later = {*out, *"".join(names[k:])}
