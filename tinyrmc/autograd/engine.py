@@ -122,7 +122,7 @@ class Tape:
             sinks = {p.id: p.grad for p in parameters} if into is None else into
             gradients = Gradients(sinks)
             self._walk(loss, gradients)
-            for id in sinks.keys() & gradients.deferred.keys():
+            for id in [id for id in gradients.deferred if id in sinks]:
                 gradients.flush(id)
 
     @np.errstate(under="ignore")
