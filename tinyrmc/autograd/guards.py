@@ -262,7 +262,7 @@ def explained(primitive: Any, error: Exception, arrays: list) -> Exception:
         f"{a.dtype}{list(a.shape)}" if hasattr(a, "shape") else repr(a) for a in arrays
     ]
     known = ";" in str(error)  # a rule's own words end in what to do
-    hint = f";\n{primitive.hint}" if primitive.hint and not known else ""
+    hint = f"\n{primitive.hint}" if primitive.hint and not known else ""
     message = f"{primitive.name}({', '.join(given)}): {error}"
     if isinstance(error, ArithmeticError):  # not because of shapes
         return type(error)(message)
