@@ -200,8 +200,8 @@ ex.queries_for.check(queries_for)
 #
 # You know the vjp of each station (chapter 3). Let $g$ be the gradient of $O$, and
 # write a bar for "the gradient of". Derive $\bar V$ and $\bar A$, then $\bar S$, then
-# $\bar Q$ and $\bar K$, before you open the picture. Each gradient has the shape of what
-# it belongs to, so each product fits in one way only.
+# $\bar Q$ and $\bar K$, before you open the picture. Each gradient has the shape of
+# what it belongs to, so each product fits in one way only.
 
 # %% tags=["hide-input", "hide-output"] alt="Two rows of small matrices joined by arrows. Above, from left to right: Q, 3 by 2, and K transposed, 2 by 5, make S, 3 by 5; the softmax makes A of it; A and V, 5 by 4, make O, 3 by 4. Below, from right to left, each in the same shape: the gradient g of O, those of V and A, that of S, and those of K and Q"
 # Draws attention's matrices, the way there and the way back

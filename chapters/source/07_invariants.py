@@ -33,7 +33,7 @@ attention, encode = course.kept("attention", "attention", "encode_with_heads")
 
 # %%
 def weights_behind(attention, Q, K):
-    """A function attention(Q, K, V), Q (..., N, d_k), K (..., R, d_k) -> (..., N, R)."""
+    """attention(Q, K, V), with Q (..., N, d_k), K (..., R, d_k) -> (..., N, R)."""
     ...
 
 

@@ -119,7 +119,7 @@ ex.folded.check(folded)
 
 # %%
 def layer_norm_gradient(g, x, gain, epsilon):
-    """g, the gradient of y, and x (..., F), gain (F,), a number -> that of x (..., F)."""
+    """The gradient g of y, x (..., F), gain (F,), a number -> that of x (..., F)."""
     ...
 
 

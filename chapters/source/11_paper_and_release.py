@@ -237,7 +237,8 @@ settles = ex.settles.yours(settles)
 # %%
 for bias in (1.0, 3.0, 5.0):
     print(
-        f"forget bias {bias:.0f}: {settles(0.0, 0.0, bias, 1.0):6.1f} times the candidate"
+        f"forget bias {bias:.0f}: {settles(0.0, 0.0, bias, 1.0):6.1f} times "
+        "the candidate"
     )
 
 # %% [markdown]

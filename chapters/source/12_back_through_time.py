@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 12. Back through time
 #
-# **Section 3.3, backwards.** About 70 minutes, in two sittings. The whole chapter is the
-# second track, the way back: later chapters do not need it. You need chapter 10 (a step
-# and its training) and the derivatives of chapters 3, 6, 8 and 9.
+# **Section 3.3, backwards.** About 70 minutes, in two sittings. The whole chapter is
+# the second track, the way back: later chapters do not need it. You need chapter 10 (a
+# step and its training) and the derivatives of chapters 3, 6, 8 and 9.
 #
 # The tape has found the gradients of your core. How far back do they reach, and on
 # which way? To see that you walk back yourself, first through a step, then through
@@ -182,8 +182,8 @@ plt.show()
 # the inputs are left out.) From a memory to the one before there are three ways:
 #
 # - along the top, straight through equation 7, with the forget gate $k$ as its factor;
-# - through the candidate: the input gate $w$, then $g_\psi$ and attention. On this way a
-#   slot's gradient reaches *other* slots, too;
+# - through the candidate: the input gate $w$, then $g_\psi$ and attention. On this way
+#   a slot's gradient reaches *other* slots, too;
 # - through the gates into $h$, and by equation 8 up into the memory.
 #
 # **Exercise 2.** Write this walk. `step_vjp` and the states that each step began with

@@ -64,8 +64,8 @@ plt.show()
 
 # %% [markdown]
 # What makes this hard? If the reference comes last, the network must keep all vectors
-# until then; if it comes first, distances would do. Which it will be, the *label* in the
-# question does not tell.
+# until then; if it comes first, distances would do. Which it will be, the *label* in
+# the question does not tell.
 #
 # **Exercise 1.** Answer one question. The distance is Euclidean. `x` has a vector in
 # each row, and `labels` has their labels in the same order.
@@ -302,11 +302,11 @@ plt.show()
 
 # %% [markdown]
 # With eight vectors in sixteen dimensions distances differ little, so a network that
-# begins to measure them gains little. That may be why the paper's task is slow. At 4 x 4
-# it does not explain the plateau: an error of 30 % still leaves twenty points above the
-# self query. There we can only guess: keeping the vectors, finding $m$, comparing and
-# sorting are of no use without each other, and each is easier with fewer vectors. The
-# remedy that this suggests is the ladder.
+# begins to measure them gains little. That may be why the paper's task is slow. At 4 x
+# 4 it does not explain the plateau: an error of 30 % still leaves twenty points above
+# the self query. There we can only guess: keeping the vectors, finding $m$, comparing
+# and sorting are of no use without each other, and each is easier with fewer vectors.
+# The remedy that this suggests is the ladder.
 #
 # A rung has $k$ vectors of $d$ dimensions, in the layout of the last one. Because $n$
 # counts from the nearest, "number 1" means the same everywhere. A network passes a rung

@@ -84,8 +84,8 @@ plt.show()
 # the black line, the input. The numbers are percent. A slot's *intake* is its attention
 # to the input at the reference's step, times its input gate there. The *holders* are
 # the fewest slots that together have half of the intake; from that step on, their
-# columns have a red edge. **Write down first:** if the paper's words held here, which columns
-# would be dark at the last step?
+# columns have a red edge. **Write down first:** if the paper's words held here, which
+# columns would be dark at the last step?
 
 # %% tags=["hide-input", "hide-output"] alt="Attention of head 2, of head 5 and the mean of eight heads over four time steps of one question, with a number in each cell: the column of the input is the darkest in most maps, at the reference most of all; after the reference no slot's column is dark for all"
 # Draws the maps of two heads and the mean of all, for one question
@@ -133,9 +133,9 @@ for place in probes.PLACES:
     print(f"attention to {place:8}{shares}; all alike {alike:.0%}")
 
 # %% [markdown]
-# No slot keeps the reference to itself: the shares of the intake are nearly equal. After
-# it, its holders get two points more than the others, as they did before. What the
-# paper saw in its network of eight slots, you do not see in ours of four.
+# No slot keeps the reference to itself: the shares of the intake are nearly equal.
+# After it, its holders get two points more than the others, as they did before. What
+# the paper saw in its network of eight slots, you do not see in ours of four.
 #
 # ## What a slot holds: a probe of yours
 #
@@ -423,12 +423,12 @@ plt.show()
 #
 # ## An experiment of your own
 #
-# Your tools are `readable`, `without`, `matched` and `by_step`. Choose a question, write
-# down what you expect, measure it beside a control, draw it, and write one sentence
-# that your numbers bear out. For example: is an early vector held as well as a late
-# one? Does the memory hold $n$, and does it hold the answer? Which head can be cut at
-# no cost? (`python -m tinyrmc plot attention RUN --html look.html` looks into a run of
-# yours.)
+# Your tools are `readable`, `without`, `matched` and `by_step`. Choose a question,
+# write down what you expect, measure it beside a control, draw it, and write one
+# sentence that your numbers bear out. For example: is an early vector held as well as a
+# late one? Does the memory hold $n$, and does it hold the answer? Which head can be cut
+# at no cost? (`python -m tinyrmc plot attention RUN --html look.html` looks into a run
+# of yours.)
 
 # %%
 # Your experiment
@@ -456,9 +456,9 @@ for step, accuracy in enumerate(at_step_2, start=1):
 
 # %% tags=["hide-cell"]
 # Answer 2
-# That of the second vector is; of later ones about half. But what belongs to a time step
-# fades: at the end the memory has distances by *label*, as the answer needs them, 90 %
-# of each (above).
+# That of the second vector is; of later ones about half. But what belongs to a
+# time step fades: at the end the memory has distances by *label*, as the answer
+# needs them, 90 % of each (above).
 memories = []
 
 

@@ -475,8 +475,8 @@ def jointly(core):
 
 # %%
 def who_moves(step, M, rng):
-    """step(M) -> the next M, both (N, F) -> (N, N): how far slot i moves (its norm) when
-    slot j is changed.
+    """step(M) -> the next M, both (N, F) -> (N, N): how far slot i moves (its norm)
+    when slot j is changed.
     """
     ...
 

@@ -227,10 +227,10 @@ for panel in (left, right):
 plt.show()
 
 # %% [markdown]
-# Each memory moves by more than twice its own size, so it grows, and it turns away. What
-# it holds of a program would depend on the longest text of its batch: the same program
-# would get one answer alone and another in company. In the package, `unroll` takes the lengths and
-# does what your `read` does.
+# Each memory moves by more than twice its own size, so it grows, and it turns away.
+# What it holds of a program would depend on the longest text of its batch: the same
+# program would get one answer alone and another in company. In the package, `unroll`
+# takes the lengths and does what your `read` does.
 #
 # ## What counts as right
 #
@@ -265,8 +265,8 @@ score = ex.score.yours(score)
 
 # %%
 def constant_answer(targets, lengths, symbols):
-    """targets (B, T) of 0 to symbols - 1, lengths (B,) -> (T,): the most frequent symbol
-    at each place. (At each, some answer counts.)
+    """targets (B, T) of 0 to symbols - 1, lengths (B,) -> (T,): the most frequent
+    symbol at each place. (At each, some answer counts.)
     """
     ...
 

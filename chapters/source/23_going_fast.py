@@ -4,9 +4,9 @@
 # **No equation of the paper.** About 125 minutes, in two sittings. You need the tape
 # (chapter 3), layer norm with its derivative (chapter 8) and the gates (chapter 9).
 #
-# The paper's equations say what to compute, not in which order, in which portions, or on
-# how many cores. This chapter is about that freedom. The numbers stay the same, up to
-# rounding; what changes is how long you wait for them.
+# The paper's equations say what to compute, not in which order, in which portions, or
+# on how many cores. This chapter is about that freedom. The numbers stay the same, up
+# to rounding; what changes is how long you wait for them.
 #
 # First, what is there to gain? The project's own benchmark times one training step of
 # the same network from the same weights, on two cores of an AMD EPYC (Zen 4), a virtual
@@ -260,10 +260,10 @@ else:
 # %% [markdown]
 # (On one core of a Zen 4 it was seven times as fast for 8 rows, and twice for 1,152.)
 # The extra `fast` has such a *body* for each operation in which a step spends its time.
-# It is made for float32, and takes the place of the array code; the definition that both
-# are held against stays the same. Matrix products stay with BLAS, which is better at
-# them than any loop of ours. `python -m tinyrmc.train` uses the bodies by itself; in a
-# program you ask for them. **Write down first:** how much does a whole step gain?
+# It is made for float32, and takes the place of the array code; the definition that
+# both are held against stays the same. Matrix products stay with BLAS, which is better
+# at them than any loop of ours. `python -m tinyrmc.train` uses the bodies by itself; in
+# a program you ask for them. **Write down first:** how much does a whole step gain?
 
 
 # %% tags=["varies"]

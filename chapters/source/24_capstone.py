@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 24. A capstone: a network of your own
 #
-# **Nothing is given.** About 120 minutes, or as long as you like. You need what you have
-# built.
+# **Nothing is given.** About 120 minutes, or as long as you like. You need what you
+# have built.
 #
 # So far somebody else has chosen the task, the sizes and the loop. Here the page is
 # blank. Choose a task, build a core that solves it, train it, and judge it as if
@@ -11,7 +11,8 @@
 #
 # ## Three tasks, or yours
 #
-# `draw(rng, count, size)` draws questions: inputs (B, T, D), and the right answers (B,).
+# `draw(rng, count, size)` draws questions: inputs (B, T, D), and the right answers
+# (B,).
 
 # %%
 import inspect

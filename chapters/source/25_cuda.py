@@ -179,7 +179,8 @@ plt.show()
 
 # %% [markdown]
 # By hand there are even more launches than composed: constant rows are centred once
-# more, on a GPU with all others, because looking for them would mean waiting. A kernel is written in CUDA, which is C++ with a few more words:
+# more, on a GPU with all others, because looking for them would mean waiting. A kernel
+# is written in CUDA, which is C++ with a few more words:
 #
 # | word | what it is |
 # |---|---|
@@ -260,7 +261,8 @@ ex.row_sum.check(row_sum)
 # %% [markdown]
 # Now you can read the kernel. Each warp finds its row. `row.z(c)` is $z$ in column $c$,
 # the sum of $x$ and the residual. (Other callers need `bias`, `group` and `stride`. By
-# `fours`, four numbers are read at a time where a row allows it; the plain way follows.)
+# `fours`, four numbers are read at a time where a row allows it; the plain way
+# follows.)
 
 # %%
 cuda("layer_norm.cu", "layer_norm_forward")
@@ -311,16 +313,16 @@ packaged = fused.layer_norm(some[0], *scales, some[1]).data
 np.allclose(layer_norm_by_warps(*some, *scales), packaged, rtol=1e-12)
 
 # %% [markdown]
-# Backward, the gradients of gain and offset are sums over all blocks. Added to one place
-# as they arrive, they would round differently each time. So each block writes a sum of
-# its own, and a second kernel adds these up in order.
+# Backward, the gradients of gain and offset are sums over all blocks. Added to one
+# place as they arrive, they would round differently each time. So each block writes a
+# sum of its own, and a second kernel adds these up in order.
 #
 # ## What it brings
 #
 # `benchmarks/gpu.py` first compares and then measures. Here is one training step on an
 # NVIDIA H100, 8 slots of 256 units, 128 examples of 8 steps, in float32. A *graph*
-# records all launches of a step once and starts them as one. **Write down first:** which
-# of ours are faster than PyTorch as it comes?
+# records all launches of a step once and starts them as one. **Write down first:**
+# which of ours are faster than PyTorch as it comes?
 
 # %% tags=["hide-output"]
 (work,) = [

@@ -3,10 +3,11 @@
 #
 # **Appendix B.** About 95 minutes. You need chapter 3 (an engine of your own).
 #
-# `autograd/engine.py` is your tape, grown up. Come here when you want to know what happens
-# inside, or before you change something there. Five things are new. The rules stand in
-# a table of their own. Parameters outlive the tape. Arguments that need no gradient
-# cost nothing. Arrays may live on a GPU. And a mistake is reported where you make it.
+# `autograd/engine.py` is your tape, grown up. Come here when you want to know what
+# happens inside, or before you change something there. Five things are new. The rules
+# stand in a table of their own. Parameters outlive the tape. Arguments that need no
+# gradient cost nothing. Arrays may live on a GPU. And a mistake is reported where you
+# make it.
 
 # %%
 import tracemalloc
