@@ -109,7 +109,7 @@ def test_float32_stays_float32():
 
 def test_what_the_tape_cannot_follow_is_refused_in_words():
     for function, says in [
-        (lambda x: np.sort(x), "no derivative for np.sort"),
+        (lambda x: np.partition(x, 1), "no derivative for np.partition"),
         (lambda x: np.einsum("...i,...i", x, x), "cannot record np.einsum with"),
         (lambda x: np.add(x, 1, out=np.zeros(x.shape)), "into an existing array"),
         (lambda x: np.add.reduce(x), "cannot record np.add.reduce"),
