@@ -427,7 +427,7 @@ def test_impossible_values_are_refused_by_name():
 
 def test_a_piece_is_the_batch_on_a_gpu_unless_told_otherwise():
     gpu, config = object(), TrainConfig(batch_size=1600)
-    assert (config.piece(np), config.piece(gpu)) == (128, 1600)
+    assert (config.piece(np), config.piece(gpu)) == (256, 1600)
     assert {TrainConfig(micro_batch_size=50).piece(xp) for xp in (np, gpu)} == {50}
 
 

@@ -15,7 +15,7 @@ from ..config import ADDED, check_least, check_values, check_within
 
 # Examples that one worker takes at a time on a CPU: more are no faster, and take more
 # memory.
-PIECE = 128
+PIECE = 256
 
 LARGEST = 3.4e38  # parameters are float32
 # settings that one optimizer, or two, make use of
@@ -83,7 +83,7 @@ class TrainConfig:
     """what is clipped to that norm: the whole gradient, or each matrix of it"""
     micro_batch_size: int | None = field(default=None, metadata={"was": "piece_size"})
     """at most this many examples go through the network at once, in pieces that the
-    workers share; None: 128, on a GPU the batch
+    workers share; None: 256, on a GPU the batch
     """
     log_every: int = 100
     """steps between lines of metrics.jsonl; a task's curriculum looks at each line"""
