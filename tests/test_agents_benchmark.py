@@ -115,7 +115,7 @@ def test_the_document_has_the_table_of_the_results():
     for name in "agents.json", "agents_amd.json":
         found = json.loads((folder / "results" / name).read_text())
         table = report.markdown({"agents": found["agents"]})
-        assert table in (folder / "README.md").read_text()
+        assert table in (folder / "speed.md").read_text()
 
 
 def test_the_command_measures_in_processes_of_their_own(monkeypatch, tmp_path, capsys):

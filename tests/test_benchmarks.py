@@ -289,7 +289,7 @@ def test_the_engines_costs_can_be_measured():
 def test_bad_words_are_one_line_before_anything_is_measured(monkeypatch):
     monkeypatch.setattr(cpu, "measure_all", lambda *_: pytest.fail("measured"))
     for words, complaint in (
-        ("--rounds 0", "--rounds: must be at least 1, not 0"),
+        ("--rounds 0", "--rounds must be at least 1, not 0"),
         ("--works huge", "invalid choice: 'huge'"),
         ("--out no/such/folder/cpu.json", "a .json file in a folder that exists"),
         ("--out cpu.txt", "must be a .json file"),

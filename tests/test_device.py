@@ -279,8 +279,10 @@ def test_training_steps_of_every_task(name, core, monkeypatch):
             host.advance()
         with no_sync(), only(np.float32):
             there.advance()
-    # The gradients of a word's embedding are added up in another order there.
-    exact = {"rtol": 1e-5, "atol": 1e-8} if name == "language_modeling" else {"rtol": 0}
+    # Gradients of a word's embedding, and of a GRU's weights, are added up in another
+    # order there.
+    approximate = name == "language_modeling" or core == "gru"
+    exact = {"rtol": 1e-5, "atol": 1e-7} if approximate else {"rtol": 0}
     np.testing.assert_allclose(there.optimizer.data.get(), host.optimizer.data, **exact)
     ours, numpys = there.read(), host.read()
     sums = "loss", "perplexity", "gradient_norm", "entropy", "value_loss", "ratio"

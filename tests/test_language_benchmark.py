@@ -83,7 +83,7 @@ def test_the_command_writes_what_it_measured(monkeypatch, tmp_path, capsys):
     assert "| rmc 1024 (1) |" in capsys.readouterr().out
     for words, says in (
         ("--out nowhere/x.json", "must be a .json file in a folder that exists"),
-        ("--rounds 0", "--rounds: must be at least 1, not 0"),
+        ("--rounds 0", "--rounds must be at least 1, not 0"),
     ):
         with pytest.raises(UsageError, match=says):
             language.main(words.split())

@@ -102,7 +102,7 @@ class Mixing:
         return [SimpleNamespace(data=np.zeros(1))]
 
     def __call__(self, inputs, lengths, steps, decoder, targets):
-        assert len(inputs) <= 128 and (steps, decoder) == (3, "teacher")
+        assert len(inputs) <= 256 and (steps, decoder) == (3, "teacher")
         return SimpleNamespace(data=np.eye(45)[self.written(inputs, lengths, targets)])
 
     def written(self, inputs, lengths, targets):

@@ -223,18 +223,20 @@ def _answers(rng):
         drawn = rng.integers(symbols, size=(B, T))
         often = rng.random((B, T)) < 0.5
         targets = np.where(often, rng.integers(symbols, size=T), drawn)
+        targets = targets.astype(np.intp)  # a browser has 32 bits
         for column, some in zip(targets.T, counts.T, strict=True):
             found = np.sort(np.bincount(column[some], minlength=symbols))
             if found[-1] == found[-2]:  # two are most frequent
                 column[some] = column[some][0]
-        return np.where(counts, targets, beyond), lengths, symbols
+        targets[~counts] = beyond
+        return targets, lengths, symbols
 
-    few = np.array([[1, 0, 0], [1, 0, 0], [2, 3, 0], [1, 3, 4]]), np.array([1, 1, 2, 3])
+    few = np.array([[1, 0, 0], [1, 0, 0], [2, 3, 0], [1, 3, 4]], dtype=np.intp)
     return [
         case(50, 4, 10),
         case(9, 9, 3),
         case(200, 6, 45, beyond=7),
-        (*few, 5),
+        (few, np.array([1, 1, 2, 3]), 5),
         case(1, 2, 4),
     ]
 

@@ -56,7 +56,9 @@ def _changed(**how):
     ],
     mistakes={
         "your fallback is the unigram: a word counts as often as it came, not after "
-        "how many different words": _changed(low=np.bincount),
+        "how many different words": _changed(
+            low=lambda ids, **of: np.bincount(ids.astype(np.intp), **of)
+        ),
         "your fallback counts different words after b; count those before it": _changed(
             axis=1
         ),

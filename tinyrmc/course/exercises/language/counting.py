@@ -47,7 +47,10 @@ def _table(ids, unigram, k, *, add=np.add.at, total=lambda c, ids, k: c.sum(1) +
         ),
         "you divide by how often a occurs: the last word of the text occurs once "
         "more than it is followed": partial(
-            _table, total=lambda c, ids, k: np.bincount(ids, minlength=len(c)) + k
+            _table,
+            total=lambda c, ids, k: (
+                np.bincount(ids.astype(np.intp), minlength=len(c)) + k
+            ),
         ),
         "you add k to every count, not k times the unigram": (
             lambda ids, u, k: bigram(ids, np.ones(len(u)) / len(u), k * len(u))
