@@ -94,10 +94,11 @@ VERSIONS = {"composed": fused.layer_norm.reference, "by hand": fused.layer_norm}
 for name, operation in VERSIONS.items():
     with Tape() as tape:
         operation(*[tape.watch(array) for array in (x, gain, offset, residual)])
-    names = ", ".join(rules.name for rules, *_ in tape.entries)
+    names = [rules.name for rules, *_ in tape.entries]
     entries, size = len(tape.entries), held(tape) / x.nbytes
     print(f"{name}: entries {entries}; the tape holds {size:.1f} times the bytes of x")
-    print(f"  ({names})")
+    for k in range(0, len(names), 7):
+        print("  ", ", ".join(names[k : k + 7]))
 
 # %% [markdown]
 # This is the package's layer norm by hand. `xp` is the array library, here NumPy;
@@ -393,7 +394,7 @@ plt.show()
 for row in timed:
     example = 4 * (row["slots"] + 1) * 3 * row["width"] / 2**20  # MiB
     whole, piece = row["batch"] * example, PIECE * example
-    print(f"{row['size']:34}: queries, keys and values {whole:5.2f} MiB, ", end="")
+    print(f"{row['size']:34}: queries, keys and values {whole:5.2f} MiB,")
     print(f"of a piece of {PIECE} {piece:5.2f} MiB")
 for count in (8, 32, 128):
     with Tape() as tape:
