@@ -393,9 +393,10 @@ plt.show()
 # %%
 for row in timed:
     example = 4 * (row["slots"] + 1) * 3 * row["width"] / 2**20  # MiB
-    whole, piece = row["batch"] * example, PIECE * example
+    piece = min(PIECE, row["batch"])  # of one worker
+    whole, part = row["batch"] * example, piece * example
     print(f"{row['size']:34}: queries, keys and values {whole:5.2f} MiB,")
-    print(f"of a piece of {PIECE} {piece:5.2f} MiB")
+    print(f"  of a piece of {piece} examples {part:.2f} MiB")
 for count in (8, 32, 128):
     with Tape() as tape:
         loss_of(0, count)
