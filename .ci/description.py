@@ -16,7 +16,7 @@ def alone(text: str) -> str:
 
 
 class Description(MetadataHookInterface):
-    """What hatchling asks for the readme, which pyproject.toml calls dynamic."""
+    """Give hatchling the readme, which pyproject.toml calls dynamic."""
 
     def update(self, metadata: dict) -> None:
         text = alone(Path(self.root, "README.md").read_text(encoding="utf-8"))

@@ -77,7 +77,7 @@ def make_task(work: str) -> Any:
 
 
 def first_trajectory(task: Any) -> dict[str, np.ndarray]:
-    """What the untrained agent does first, the same for everyone."""
+    """The untrained agent's first steps, the same for everyone."""
     agent, c = build(task), task.config
     noise = task.draw(np.random.default_rng(SEED), c.train.batch_size)
     return task.prepare(agent, noise, None)[0]
@@ -320,7 +320,7 @@ def median_parts(step: Callable, spent: dict[str, float], seconds: float) -> dic
 
 
 def make(name: str, make: Callable[[], Any]) -> tuple[dict, Callable]:
-    """What `running.serve` asks for: the first losses, then `median_parts` of steps.
+    """Answers for `running.serve`: first losses, then `median_parts` of steps.
 
     make: makes a task.
     """
@@ -347,7 +347,7 @@ def measure(work: str, rounds: int, seconds: float) -> dict[str, Any]:
 
 
 def row_of(work: str, rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    """What the results keep of the candidates' rounds."""
+    """Results to keep of the candidates' rounds."""
     c = make_task(work).config
     steps = c.train.batch_size * c.agent.unroll
     found = []

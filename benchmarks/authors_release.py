@@ -92,7 +92,7 @@ def their_modules():
 
 
 def put_stand_ins():
-    """What Sonnet imports of TensorFlow 1 and of older Pythons."""
+    """Give Sonnet its parts of TensorFlow 1 and older Pythons."""
     for name in collections.abc.__all__:
         setattr(collections, name, getattr(collections.abc, name))
     nest = importlib.import_module("tensorflow.python.util.nest")
@@ -202,7 +202,7 @@ def compare(path, summary):
 
 
 def part_of(theirs, prefix):
-    """What they said of one thing, by the names of `answers`."""
+    """Their words on one thing, by the names of `answers`."""
     return {
         name[len(prefix) :]: array
         for name, array in theirs.items()

@@ -1,4 +1,4 @@
-"""What is timed: candidates, each in a process of its own.
+"""Time candidates, each in a process of its own.
 
     python benchmarks/candidates.py NAME [PROBLEM]
 
@@ -226,7 +226,7 @@ def read_problem(path) -> tuple[Work, dict]:
 
 
 def sizes_of(work: Work) -> tuple[str, int, int, int]:
-    """What `peers.loss_of` takes as sizes."""
+    """Sizes for `peers.loss_of`."""
     size = work.width if work.core == "dnc" else work.width // work.heads
     return work.core, work.slots, work.heads, size
 
@@ -413,8 +413,8 @@ def median_time(step, seconds: float) -> float:
 
 
 def make(name: str, path: str | None) -> tuple[dict, Callable[[float], float]]:
-    """What `running.serve` asks for: how far the first steps are from the problem at
-    this path (SGEMM has none), then the median time of a step.
+    """Answers for `running.serve`: how far the first steps are from the problem at this
+    path (SGEMM has none), then the median time of a step.
     """
     cores = available_cores()
     if name in (TOGETHER, APART):

@@ -1,4 +1,4 @@
-"""What the papers claim, and which of our runs speak to it: data for pages.py."""
+"""The papers' claims, and which of our runs speak to them: data for pages.py."""
 
 from __future__ import annotations
 

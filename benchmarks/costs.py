@@ -1,4 +1,4 @@
-"""What the engine costs beside the arithmetic, each measured in a fresh process.
+"""The engine's costs beside the arithmetic, each measured in a fresh process.
 
     python benchmarks/costs.py COST [STEPS]
 

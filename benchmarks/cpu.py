@@ -181,7 +181,7 @@ def measure(
 
 
 def row_of(work: Work, best: dict[str, Candidate]) -> dict:
-    """What the results keep of the candidates at their best settings."""
+    """Results to keep of the candidates at their best settings."""
     seconds = {name: candidate.seconds for name, candidate in best.items()}
     ours, fast = seconds.pop("ours"), seconds.pop(FAST, None)
     fastest = min(seconds.values(), default=None)
@@ -224,7 +224,7 @@ def installed_peers() -> list[str]:
 
 
 def engine_costs(steps: int) -> dict:
-    """What costs.py measures; the growth of memory over this many steps."""
+    """Costs by costs.py; the growth of memory over this many steps."""
 
     def cost(*words):
         return json.loads(run_python(HERE / "costs.py", *words))
@@ -256,8 +256,8 @@ def measure_all(
     quick: bool = False,
     wanted: Sequence[str] = tuple(peers.PEERS),
 ) -> dict:
-    """What a results file holds; parts that were not asked for are empty. wanted: the
-    peers that may run.
+    """A results file; parts that were not asked for are empty. wanted: the peers that
+    may run.
     """
     found = {"benchmark": "cpu", **machine()}
     found |= {"rows": [], "engine": {}, "language": [], "agents": []}

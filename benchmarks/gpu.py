@@ -285,7 +285,7 @@ class Plan:
         return True
 
     def attempt(self, name: str, work: Callable[[], Any]) -> Any:
-        """What `work` gives; None, and a message, if that is wrong or does not run.
+        """Result of `work`; None, and a message, if that is wrong or does not run.
 
         PyTorch's may fail: its compiler may be missing, or not know this GPU.
         """
@@ -521,7 +521,7 @@ def result_path(machine: dict) -> Path:
 
 
 def earlier_result(machine: dict) -> dict:
-    """What was written here before by this program in these versions; else {}."""
+    """Results written here before by this program in these versions; else {}."""
 
     def lasting(machine):
         kept = {k: x for k, x in machine.items() if k not in ("date", "command")}

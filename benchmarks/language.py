@@ -323,7 +323,7 @@ def candidate(name: str, work: Work, cores: int):
 
 
 def make(name: str, work: Work) -> tuple[dict, Any]:
-    """What `running.serve` asks for: first losses, then the median time of a step."""
+    """Answers for `running.serve`: first losses, then the median time of a step."""
     step = candidate(name, work, available_cores())
     losses = [float(step()) for _ in range(3)]
     return {"losses": losses}, functools.partial(candidates.median_time, step)

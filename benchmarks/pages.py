@@ -193,7 +193,7 @@ def frequency() -> str:
 
 
 def claims() -> str:
-    """What the papers claim, and what ours say to it."""
+    """The papers' claims, and our results."""
     rows = [["the paper says", "", "ours", "what is known"]]
     for claim in CLAIMS:
         said = "<br>".join(f"{what}: {_said(*of)}" for what, *of in claim.ours)

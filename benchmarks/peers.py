@@ -191,7 +191,7 @@ def _read(lib, memory, links, read, keys, strengths, modes):
 
 
 class Library:
-    """What `loss_of` needs, composed from a module `xp` with NumPy's names."""
+    """Parts for `loss_of`, composed from a module `xp` with NumPy's names."""
 
     def __init__(self, xp):
         self.xp = xp

@@ -60,8 +60,8 @@ PICTURES: dict[str, tuple[str, str, str, tuple[str, ...], str]] = {
 
 
 def curves(name: str, folder: Path = RESULTS) -> Path:
-    """What was watched while cores learnt, against steps, with the floors, from a
-    committed summary; the path of the PNG file, which it writes into `folder`.
+    """Draw cores as they learnt, against steps, with the floors, from a committed
+    summary; the path of the PNG file, which it writes into `folder`.
     """
     table, task, preset, cores, title = PICTURES[name]
     summary = json.loads((RESULTS / f"{table}.json").read_text(encoding="utf-8"))

@@ -40,8 +40,8 @@ def command(
     measure: Callable[[int, Sequence[str]], list[dict]],
     words: Sequence[str] | None,
 ) -> int:
-    """What `python benchmarks/NAME.py` does with --works (all of them, unless told),
-    --rounds and --out: measure(rounds, works) and show it. The exit code.
+    """Run `python benchmarks/NAME.py` with --works (all of them, unless told), --rounds
+    and --out: measure(rounds, works) and show it. The exit code.
     """
     parser = Parser(f"python benchmarks/{name}.py", about)
     only = f"only these: {', '.join(works)}"

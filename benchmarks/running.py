@@ -73,7 +73,7 @@ def surroundings(folder: str) -> dict[str, str]:
 
 
 def run_python(*arguments: Any, python: str = sys.executable) -> str:
-    """What a new Python prints. RunError with its last line, if it fails."""
+    """A new Python's output. RunError with its last line, if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [python, *map(str, arguments)],

@@ -23,7 +23,7 @@ DARKEST = 0.08  # lightness of what is white on a light page
 
 
 def drawn(chapter: Path = CHAPTER) -> dict[str, Any]:
-    """What the chapter's cells have made when figure 1 is drawn."""
+    """The chapter's names when figure 1 is drawn."""
     import matplotlib.pyplot as plt
 
     text = chapter.read_text(encoding="utf-8")

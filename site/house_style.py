@@ -200,7 +200,7 @@ def _offer_notebooks(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
-    """What Sphinx calls first."""
+    """Sphinx's entry point."""
     from tinyrmc.autograd.engine import TABLE
 
     for name, primitive in TABLE.items():

@@ -64,7 +64,7 @@ def address(chapter: str) -> str:
 
 
 def lock_of(pyodide: Path | None) -> dict[str, Any]:
-    """What may be installed: of a folder's own Pyodide, or of the CDN's."""
+    """Packages on offer: from a folder's own Pyodide, or the CDN's."""
     place = pyodide or HERE
     return json.loads((place / "pyodide-lock.json").read_text(encoding="utf-8"))
 
@@ -148,7 +148,7 @@ def _wheels(out: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 def packed(name: str, out: Path) -> Path:
-    """What is installed here of a package in plain Python, as a wheel again."""
+    """Pack an installed package in plain Python as a wheel again."""
     found = importlib.metadata.distribution(name)
     wheel = out / f"{name}-{found.version}-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as file:
@@ -198,7 +198,7 @@ def _link(match: re.Match) -> str:
 
 
 def settings(pyodide: Path | None) -> dict[str, Any]:
-    """What JupyterLite is told: where Pyodide lies, and to ask nobody else."""
+    """Settings for JupyterLite: where Pyodide lies, and to ask nobody else."""
     own = {
         "disablePyPIFallback": True,
         "loadPyodideOptions": {
@@ -267,7 +267,7 @@ def build(out: Path, work: Path) -> None:
 
 
 def megabytes(folder: Path) -> float:
-    """What JupyterLite takes, without a Pyodide of our own."""
+    """JupyterLite's size, without a Pyodide of our own."""
     ours = [each for each in folder.rglob("*.*") if each.parent.name != "pyodide"]
     ours += folder.glob("pyodide/tinyrmc*")
     return sum(each.stat().st_size for each in ours if each.is_file()) / 1e6

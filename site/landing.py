@@ -1,6 +1,6 @@
-"""What the website's own network shows: the live figure of the first page, four points
-to move and a trained core that answers questions about them in the page itself, and
-the page that looks inside.
+"""The website's own network: the live figure of the first page, four points to move and
+a trained core that answers questions about them in the page itself, and the page that
+looks inside.
 
 The network is `points/four_points.npz`, which these two commands made:
 
@@ -32,7 +32,7 @@ def figure(network: Path = NETWORK) -> str:
 
 
 def data(network: Path = NETWORK) -> dict[str, Any]:
-    """What the figure computes with and says."""
+    """The figure's numbers and words."""
     task, arrays, state = open_checkpoint(network)
     model: Any = restore_model(task, arrays, state)
     asked = probes.held_out(task, QUESTIONS)

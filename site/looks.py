@@ -1,5 +1,4 @@
-"""What every page says of itself in its head, where its text is edited, and how its
-tables and charts look.
+"""Each page's head, where its text is edited, and how its tables and charts look.
 
 Sphinx calls `setup`, since conf.py lists this module among the extensions.
 """
@@ -28,7 +27,7 @@ def repository() -> str:
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """What Sphinx calls first."""
+    """Sphinx's entry point."""
     app.connect("html-page-context", _describe)
     app.connect("doctree-resolved", _align_numbers)
     app.connect("doctree-resolved", _mark_charts)

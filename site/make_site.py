@@ -249,7 +249,7 @@ class Source:
 
 
 def first_sentence(module: str) -> str:
-    """What a module says of itself first, in one line."""
+    """A module's own first words, in one line."""
     text = inspect.getdoc(importlib.import_module(module)) or ""
     paragraph = text.partition("\n\n")[0].replace("\n", " ")
     return re.split(r"(?<=[.?]) (?=[A-Z`])", paragraph)[0].replace("|", r"\|")

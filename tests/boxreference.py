@@ -56,7 +56,7 @@ class Level:
         return reward, over
 
     def look(self, row, column):
-        """What is seen of a cell: "wall", "floor", "gem" or a colour's number."""
+        """The look of a cell: "wall", "floor", "gem" or a colour's number."""
         if not (1 <= row <= self.side and 1 <= column <= self.side):
             return "wall"
         thing = self.things.get((row, column), ("floor",))

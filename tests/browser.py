@@ -92,7 +92,7 @@ class Browser:
         os.close(self._from)
 
     def call(self, method, **parameters):
-        """What the browser answers to a command; RuntimeError if it refuses."""
+        """The browser's answer to a command; RuntimeError if it refuses."""
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": parameters}
         if self._session:

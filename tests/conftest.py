@@ -1,4 +1,4 @@
-"""What tests share: array libraries, small runs, and some settings.
+"""Tools tests share: array libraries, small runs, and some settings.
 
 Two settings must stand before NumPy and Hypothesis are imported: one BLAS thread (on
 small matrices more of them cost time), and the folder where Hypothesis remembers its

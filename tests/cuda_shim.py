@@ -218,7 +218,7 @@ class Function:
 
 
 class CuBLAS:
-    """What gpu/products.py asks of cuBLAS, computed by NumPy where arrays lie.
+    """The cuBLAS of gpu/products.py, computed by NumPy where arrays lie.
 
     It counts by columns, as cuBLAS does. `asked` is the (name, compute type) of each.
     """

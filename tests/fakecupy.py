@@ -317,7 +317,7 @@ def _key(key, shape):
 
 
 class _Flags:
-    """What CuPy tells of an array's layout. Nothing is read-only there."""
+    """CuPy's view of an array's layout. Nothing is read-only there."""
 
     def __init__(self, flags):
         self.c_contiguous, self.f_contiguous = flags.c_contiguous, flags.f_contiguous
@@ -552,11 +552,11 @@ def _checked(operand):
 
 
 class CUDARuntimeError(RuntimeError):
-    """What the driver says when it refuses."""
+    """The driver's refusal."""
 
 
 class _Runtime:
-    """What is asked of cupy.cuda.runtime.
+    """Stand-in for cupy.cuda.runtime.
 
     `locked` holds the address and size of all page-locked memory.
     """
@@ -596,7 +596,7 @@ class _Event:
 
 
 class _Graph:
-    """What was captured. Capturing has done it, too, so the first launch does not."""
+    """The capture. Capturing has done it, too, so the first launch does not."""
 
     def __init__(self, operations):
         self.operations, self.launches = operations, 0
@@ -646,7 +646,7 @@ class _Pool:
 
 
 class OutOfMemoryError(MemoryError):
-    """What a pool says when the device has no more."""
+    """A pool's error when the device has no more."""
 
 
 class _CuPy(types.ModuleType):

@@ -30,7 +30,7 @@ def normalised(xp, row, gain, offset):
 
 
 def attended(xp, qkv, num_heads, key_size):
-    """What each row of projections q|k|v hears from all rows, head after head."""
+    """Attend: each row of projections q|k|v hears all rows, head after head."""
     width = qkv[0].shape[0] // num_heads
     heard = []
     for asking in range(len(qkv)):

@@ -139,7 +139,7 @@ class Reader:
 
 
 def run_lte(text):
-    """What a program of the style `lte` prints, by reading it line by line."""
+    """Run a program of the style `lte` by reading it line by line."""
     assert text.endswith("@") and text.count("@") == 1
     *lines, last = text[:-1].split("#")
     known = {}
@@ -179,7 +179,7 @@ def run_lte(text):
 
 
 def run_python(text):
-    """What Python says to it."""
+    """Python's answer to it."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(text.removesuffix("@").replace("#", "\n"), {})
     return int(printed.getvalue())

@@ -37,7 +37,7 @@ class World:
         self.slots = [None] * len(machines)
 
     def of(self, rank):
-        """What the module mpi4py.MPI is to this rank."""
+        """This rank's module mpi4py.MPI."""
         return types.SimpleNamespace(
             COMM_WORLD=Communicator(self, rank),
             IN_PLACE="in place",

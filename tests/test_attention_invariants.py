@@ -1,4 +1,4 @@
-"""What must hold for any attention function. Try yours:
+"""Laws of any attention function. Try yours:
 
     from test_attention_invariants import check_attention
     check_attention(my_attention)            # my_attention(Q, K, V) -> output, in NumPy

@@ -97,8 +97,8 @@ def test_the_json_is_the_analysis_and_the_table_shows_it(drawn):
 
 
 def test_taking_the_reference_away_does_more_than_taking_as_many_others(drawn):
-    """What the definition of holders is worth, on a network that knows the task: and
-    wiping changes what it says.
+    """The definition of holders pays off on a network that knows the task, and wiping
+    changes what it says.
     """
     found = json.loads((drawn[0] / "attention.json").read_text())
     intact = found["intact"]["accuracy_without_self"]
@@ -139,7 +139,7 @@ def test_questions_and_steps_in_words():
 
 @pytest.mark.slow
 def test_memories_without_a_mask_gates_or_a_second_slot(tmp_path):
-    """What is not there is left out: cuts where no mask is taken, gates where there are
+    """Leave out what is not there: cuts where no mask is taken, gates where there are
     none, other slots where there is one.
     """
     for model in [

@@ -58,7 +58,7 @@ def seen_code(seen):
 
 
 def view(world, level):
-    """What the plain game shows of a level, as codes."""
+    """The plain game's view of a level, as codes."""
     row, column = level.player
     reach = world.viewport // 2
     if world.view == "whole":

@@ -1,4 +1,4 @@
-"""What a step hands on to the next.
+"""State a step hands to the next.
 
 It stays with the worker whose piece it belongs to, whether thread or process, and comes
 back for a checkpoint.

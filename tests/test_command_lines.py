@@ -454,7 +454,7 @@ from tinyrmc.training import Task as BaseTask, TrainConfig
 
 @dataclass(frozen=True)
 class Config:
-    """What the command line offers."""
+    """Command-line options."""
 
     bits: int = 3
     """bits of an example"""

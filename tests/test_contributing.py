@@ -1,4 +1,4 @@
-"""What meets a contributor: templates, environments, hooks and the drawing."""
+"""Tools for contributors: templates, environments, hooks and the drawing."""
 
 import json
 import os

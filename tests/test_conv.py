@@ -222,7 +222,7 @@ def test_the_contract_of_a_core(xp):
 
 
 def test_a_map_has_all_cores_and_two_more():
-    """What vectors can be read with, maps can be read with, too."""
+    """Maps can be read with whatever reads vectors."""
     of_vectors, of_maps = (
         set(typing.get_args(typing.get_type_hints(kind)["core"]))
         for kind in (CoreConfig, MapCoreConfig)

@@ -208,7 +208,7 @@ def test_pieces_of_any_size_and_all_line_ends_give_the_same_words(
 
 
 def test_marks_last_lines_and_packed_texts(tmp_path):
-    """What is around the words of a text is none, and gzip is unpacked."""
+    """Marks around a text's words are dropped, and gzip is unpacked."""
     cases = {
         b"a cat": "a cat",  # a last line without an end has no <eos>
         codecs.BOM_UTF8 + b"the cat": "the cat",

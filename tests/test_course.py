@@ -1,4 +1,4 @@
-"""What chapters import from `tinyrmc.course`: the code they show, how long they run,
+"""Chapters' imports from `tinyrmc.course`: the code they show, how long they run,
 the pictures they draw.
 """
 

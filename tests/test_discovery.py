@@ -53,7 +53,7 @@ POISON = "raise SystemExit('a foreign file was imported')\n"
 
 
 def python(*arguments, **keywords):
-    """What a new interpreter prints; its complaint, if it fails."""
+    """A new interpreter's output; its complaint, if it fails."""
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
         capture_output=True,
@@ -66,8 +66,8 @@ def python(*arguments, **keywords):
 
 
 def ask(place, cwd, load="", site_folders=()):
-    """What an interpreter started in `cwd`, with `place` on its path, finds; `load` is
-    a task to import as well.
+    """Ask an interpreter started in `cwd`, with `place` on its path; `load` is a task
+    to import as well.
     """
     environment = {
         **os.environ,

@@ -100,7 +100,7 @@ def test_while_there_is_no_address_no_document_leads_to_one():
 
 
 def anchors(text):
-    """What GitHub calls the headings of a document."""
+    """GitHub's names for a document's headings."""
     titles = re.findall(r"^#+ (.+)$", re.sub(r"(?s)```.*?```", "", text), re.MULTILINE)
     kept = [re.sub(r"[^\w -]", "", title.lower()) for title in titles]
     return {title.replace(" ", "-") for title in kept}

@@ -1,4 +1,4 @@
-"""What the engine and its tape take, what they refuse, and in which words.
+"""The engine and its tape: things they take or refuse, and in which words.
 
 Most of it would otherwise give a wrong result without a word. And how a Tensor prints.
 """

@@ -1,5 +1,5 @@
-"""What every exercise has from its machinery: cases that are made of others, kinds and
-memory of results, limits to work, diagnoses, and what is remembered of the solved ones.
+"""The machinery of every exercise: cases that are made of others, kinds and memory of
+results, limits to work, diagnoses, and what is remembered of the solved ones.
 """
 
 import importlib

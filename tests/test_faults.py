@@ -1,4 +1,4 @@
-"""What the files of a run may say, what no command waits for or believes, and what
+"""A run's files: what they may say, what no command waits for or believes, and what
 happens when the machine gives out. test_faults_campaign.py tries more, at random.
 """
 
@@ -39,7 +39,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="no such files here")
 
 
 def resumed(make_trainer, task, run, workers=1):
-    """What `--resume` does."""
+    """Resume a run."""
     trainer = make_trainer(task, seed=3, workers=workers)
     arrays, state = run.load()
     trainer.restore(arrays, state)

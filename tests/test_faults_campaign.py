@@ -174,7 +174,7 @@ def made(words, codes=(0,), **around):
 
 
 def contents(folder):
-    """What lies in a folder: the bytes of files, the kinds of all else."""
+    """A folder's contents: the bytes of files, the kinds of all else."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         if path.is_file() and not path.is_symlink()
@@ -203,7 +203,7 @@ def judge(ended, same, unchanged=True):
 
 
 def result_of(folder):
-    """What a run has come to, but for times of day: arrays, lines, state."""
+    """A run's final arrays, lines and state, but for times of day."""
     opened = Run.open(folder)
     arrays, state = opened.load()
     return (
@@ -613,7 +613,7 @@ def reading(task):
 
 
 def _told(ended, folder):
-    """What a command has said and written, so far as it counts."""
+    """A command's words and weights, so far as they count."""
     said = re.sub(r"\d+:\d\d(:\d\d)?", "", ended.out)
     weights = folder / "weights.npz"
     return said, weights.exists() and weights.read_bytes()
@@ -621,7 +621,7 @@ def _told(ended, folder):
 
 @functools.cache
 def _unharmed(task, words):
-    """What a command says of a whole run."""
+    """A command's words on a whole run."""
     with tempfile.TemporaryDirectory() as folder:
         with_run(task, "whole1", Path(folder))
         return _told(run([*words], Path(folder)), Path(folder))

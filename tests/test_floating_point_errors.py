@@ -18,7 +18,7 @@ SCALES = {np.float32: (1, 1e-43, 1e-30, 1e4, 1e30), np.float64: (1, 1e-310, 1e20
 
 
 def in_peace_and_in_alarm(work):
-    """What it gives as usual, and where NumPy raises: arrays, or the error."""
+    """Work as usual, and where NumPy raises: arrays, or the error."""
     with np.errstate(all="ignore"):
         usual = work()
     with np.errstate(all="raise"):

@@ -44,7 +44,7 @@ def unbroken(make_trainer, task, run, workers=1):
 
 
 def resumed(make_trainer, task, run, workers=1):
-    """What `--resume` does."""
+    """Resume a run."""
     trainer = make_trainer(task, seed=3, workers=workers)
     arrays, state = run.load()
     trainer.restore(arrays, state)

@@ -1,5 +1,5 @@
-"""What a training step asks of a GPU: its products by cuBLAS, all steps of a memory in
-one entry, buffers and sums that a CUDA graph can repeat.
+"""A training step on a GPU: its products by cuBLAS, all steps of a memory in one
+entry, buffers and sums that a CUDA graph can repeat.
 
 On the stand-in, with the kernels compiled by g++. What it cannot show is in
 test_kernels.py; whole steps are in test_gpu_graph.py.

@@ -1,4 +1,4 @@
-"""What configurations are called, and which runs are seeds of one."""
+"""Names of configurations, and which runs are seeds of one."""
 
 import dataclasses
 import json

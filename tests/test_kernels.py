@@ -193,7 +193,7 @@ def test_every_kernel_is_among_them():
 @shim
 @in_turn("name", ["layer_norm", "attention", "rmc_gates", "softmax_cross_entropy"])
 def test_any_choice_of_gradients(name, gpu):
-    """What nobody asked for is neither needed nor wrong.
+    """Unwanted gradients are neither needed nor wrong.
 
     And a gradient that comes in pieces of memory is put in order.
     """
@@ -361,7 +361,7 @@ def test_kernels_are_for_a_compiler_of_cuda_and_for_what_they_take(gpu, monkeypa
 @shim
 @in_turn("forward", [True, False])
 def test_backward_is_of_the_kind_that_forward_was(forward, gpu):
-    """What the two save is not the same."""
+    """The two save different things."""
     cases = [
         there(next(param.values[0] for param in CASES if param.values[0].name == name))
         for name in ("layer_norm", "rmc_gates")
@@ -384,7 +384,7 @@ def test_backward_is_of_the_kind_that_forward_was(forward, gpu):
 @shim
 @in_turn("blocks", [1, 2])
 def test_the_launches_of_one_step_of_the_core(blocks, gpu):
-    """What a step costs on a GPU: one launch for each fused operation forward."""
+    """A step's cost on a GPU: one launch for each fused operation forward."""
     core, x = RelationalMemory(5, 3, 4, 2, blocks), single(normal(2, 5))
     exact, _ = core(x, core.initial_state(2))
     core.to(cupy)

@@ -87,7 +87,7 @@ def lab(tmp_path_factory):
 
 
 def told(server, home):
-    """What a JupyterLab writes of itself once it runs."""
+    """A JupyterLab's own notes, once it runs."""
     end = time.monotonic() + 60
     while True:
         found = [file.read_text() for file in home.glob("RUNTIME/jpserver-*.json")]

@@ -1,6 +1,4 @@
-"""What a language model is set beside: the floors that counting reaches, and what was
-published.
-"""
+"""Rivals of a language model: floors that counting reaches, and published numbers."""
 
 import dataclasses
 import os

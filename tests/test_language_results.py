@@ -1,4 +1,4 @@
-"""What becomes of language models' runs: tables, curves, examinations, texts."""
+"""Results of language models' runs: tables, curves, examinations, texts."""
 
 import contextlib
 import io
@@ -227,7 +227,7 @@ def test_temperature_0_takes_the_likeliest_word(runs, capsys):
 
 def test_words_come_as_they_are_drawn(runs, monkeypatch):
     class Pipe(io.StringIO):
-        """What has been sent when."""
+        """A log of what was sent."""
 
         def flush(self):
             sent.append(self.getvalue())

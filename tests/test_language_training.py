@@ -1,5 +1,5 @@
-"""What language models ask of training: a validation and a test text, perplexities,
-and data that may move.
+"""Language models in training: a validation and a test text, perplexities, and data
+that may move.
 """
 
 import dataclasses

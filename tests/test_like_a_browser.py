@@ -17,7 +17,7 @@ SUITES = (
 
 
 def poor(*words):
-    """What Python says there."""
+    """Run Python there."""
     command = [sys.executable, *words]
     return subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent)
 

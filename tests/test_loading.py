@@ -1,4 +1,4 @@
-"""What training leaves in files comes back as what it was.
+"""Files that training leaves come back as they were.
 
 Or it is refused, by the name of the field that does not fit.
 """
@@ -104,7 +104,7 @@ def put(values, path, wrong):
 
 
 def test_a_wrong_value_anywhere_is_one_error_that_names_its_field():
-    """What is taken nevertheless is of the field's type, and comes back."""
+    """Anything still taken is of the field's type, and comes back."""
     for name in ["nth_farthest", "babi"]:
         (_, usual), *_ = load_task(name).Task.presets.values()
         written = json.loads(json.dumps(to_json(usual)["config"]))

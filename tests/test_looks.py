@@ -1,5 +1,5 @@
-"""What pages of the website say in their heads, where they are edited; how tables,
-charts and icons look.
+"""The heads of the website's pages, where they are edited; how tables, charts and
+icons look.
 """
 
 import re

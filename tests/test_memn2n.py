@@ -198,7 +198,7 @@ def test_the_language_models_network_begins_with_a_constant():
 
 
 def test_as_many_parameters_as_published():
-    """What an implementation of the language model states: 3 V d + 2 N d + d d."""
+    """An implementation of the language model states 3 V d + 2 N d + d d."""
     model = MemN2N(10_000, 150, 200, hops=7, tying="layerwise", question=False)
     assert model.num_parameters == 4_582_500
     adjacent = MemN2N(40, 20, 10, hops=3)

@@ -90,7 +90,7 @@ def test_levels_that_are_over_drop_out_and_change_nothing(monkeypatch):
 
 
 def played_to_the_end(a_task, player, count):
-    """What `results` gives, of trajectories that all last until the limit."""
+    """The `results` of trajectories that all last until the limit."""
     carry, parts = {}, []
     for chunk in range(-(-a_task.world.limit // actors.TESTED)):
         noise = a_task.held_out_noise(chunk, 0, count)

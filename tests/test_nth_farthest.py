@@ -225,7 +225,7 @@ def test_a_batch_is_the_same_in_whatever_parts_it_is_drawn(size, data):
 
 
 def held_out(trainer):
-    """What a run is tested on, as its network sees it."""
+    """A run's test inputs, as its network sees them."""
     seen = []
     network = trainer.model
     trainer.task.test_examples = 200

@@ -1,6 +1,4 @@
-"""What the project says about itself in several places agrees, and what it ships is
-complete and no more.
-"""
+"""The project describes itself alike everywhere, and ships all it needs and no more."""
 
 import ast
 import itertools
@@ -26,7 +24,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 
 
 def python(*arguments, cwd=ROOT):
-    """What a new interpreter prints; its complaint, if it fails."""
+    """A new interpreter's output; its complaint, if it fails."""
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=cwd,
@@ -155,7 +153,7 @@ def name_of(requirement):
 
 
 def module_of(requirement):
-    """What it is imported as."""
+    """Its name in an import."""
     name = name_of(requirement)
     return {"pillow": "PIL"}.get(name, name)
 

@@ -45,7 +45,7 @@ class Network(nn.Module):
 
 
 def in_page(window, tmp_path, model, inputs, wiped=(), cut=()):
-    """What `core.js` makes of inputs (T, WIDTH) of one example."""
+    """The outputs of `core.js` for one example (T, WIDTH)."""
     template = tmp_path / "page.html"
     template.write_text(
         '<script type="application/json" id="data">DATA</script>'

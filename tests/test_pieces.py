@@ -1,4 +1,4 @@
-"""What a learner wrote for NumPy runs on the tape, and comes back in later chapters."""
+"""A learner's NumPy code runs on the tape, and comes back in later chapters."""
 
 import inspect
 import linecache
@@ -202,7 +202,7 @@ def test_derivatives_are_yours_where_the_complex_step_takes_them(place):
 
 
 def in_a_notebook(text, **names):
-    """What a cell with this text defines."""
+    """Names a cell of this text defines."""
     cell = "/nowhere/cell.py"
     linecache.cache[cell] = len(text), None, text.splitlines(True), cell
     names |= {"__name__": "__main__", "np": np}
@@ -231,7 +231,7 @@ def test_your_tape_is_kept_with_your_nodes_in_it(place, capsys):
 
 
 def kept_in_words(place, text, name, **names):
-    """What `check` prints of an answer in a cell, and what is kept of it."""
+    """Check an answer in a cell; gives what is kept of it."""
     cell = in_a_notebook(text, **names)
     gates.sigmoid.check(cell[name])
     return saved_answers.answer("gates", "sigmoid")

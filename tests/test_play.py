@@ -93,7 +93,7 @@ def test_pacman_can_stay():
 
 
 def read_until(terminal, text):
-    """What a terminal shows until a text has come."""
+    """Read a terminal until a text has come."""
     shown = b""
     while text not in shown:
         assert select.select([terminal], [], [], 60)[0], f"{text} never came"

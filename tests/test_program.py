@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def said(*words):
-    """What `python -m tinyrmc ...` prints; it must succeed."""
+    """The output of `python -m tinyrmc ...`; must succeed."""
     done = subprocess.run(
         [sys.executable, "-m", "tinyrmc", *words],
         cwd=ROOT,

@@ -1,5 +1,5 @@
-"""What program_evaluation trains on: levels that climb, mixtures, and batches that are
-the same in whatever parts they are drawn.
+"""Lessons of program_evaluation: levels that climb, mixtures, and batches that are the
+same in whatever parts they are drawn.
 """
 
 import itertools
@@ -110,9 +110,7 @@ def test_the_others_do_not_climb():
 
 
 def test_only_batches_at_full_length_and_nesting_are_of_the_task_itself():
-    """What the held-out examples are like; see `test_levels_climb_length_first` for
-    what those of training are.
-    """
+    """The held-out examples; for training's, see `test_levels_climb_length_first`."""
     lines = [{"stage": "2x1"}, {"stage": "3x1"}, {"stage": "3x2"}]
     for curriculum, final in {
         "naive": [False, False, True],

@@ -1,5 +1,5 @@
-"""What program_evaluation is measured against: floors and published numbers; and that
-it is learnt.
+"""Yardsticks of program_evaluation: floors and published numbers; and that it is
+learnt.
 """
 
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What a puzzle allows: one line, no loop, and none but the words it names."""
+"""A puzzle's rules: one line, no loop, and none but the words it names."""
 
 import numpy as np
 import pytest

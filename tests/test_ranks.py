@@ -51,7 +51,7 @@ def test_sums_and_neighbours(monkeypatch):
 
 
 def trained(trainer, steps=6):
-    """What a run has come to: its arrays, and a line with what is held out."""
+    """A run's final arrays, and a line with what is held out."""
     for _ in range(steps):
         trainer.advance()
     line = trainer.read() | trainer.evaluate()

@@ -62,7 +62,7 @@ def any_core(draw):
 
 
 def answers(core):
-    """What a core says to fixed inputs."""
+    """A core's reply to fixed inputs."""
     shape = getattr(core, "input_shape", (core.input_size,))
     x = np.random.default_rng(5).normal(size=(2, 3, *shape)).astype(core.dtype)
     outputs, _ = core.unroll(x, core.initial_state(2))

@@ -1,4 +1,4 @@
-"""What `evaluate` says of agents, and how sure it is."""
+"""Scores of agents by `evaluate`, and how sure."""
 
 import re
 import statistics

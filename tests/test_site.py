@@ -150,7 +150,7 @@ def own(path):
 
 @pytest.fixture(scope="session")
 def pages(website, address, window):
-    """What the browser found on every page, by the page's path; first on a laptop, then
+    """The browser's finds on every page, by the page's path; first on a laptop, then
     under "phone" on a phone. A module's source, a block of code that may scroll, is
     opened on a laptop alone, which saves half a minute.
     """

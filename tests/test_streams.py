@@ -24,7 +24,7 @@ def numbered(count, *words, **keywords):
 
 
 def numbers(stream, steps):
-    """What a stream brings in its first steps, one after the other."""
+    """A stream's numbers in its first steps, in order."""
     parts = [stream.batch(step, 0, stream.batch_size)["n"] for step in range(steps)]
     return np.concatenate(parts)
 

@@ -1,6 +1,4 @@
-"""What ruff does not measure: the length of functions, and the columns of what is no
-Python.
-"""
+"""Checks that ruff lacks: the length of functions, and columns outside Python."""
 
 import ast
 import re

@@ -53,7 +53,7 @@ class AtOnce(ThreadPoolExecutor):
 
 
 def in_this_process(words, log):
-    """What `sweep.run_logged` does, without a process."""
+    """Act as `sweep.run_logged`, without a process."""
     assert words[:2] == ["-m", "tinyrmc.train"]
     with (
         open(log, "a") as file,
@@ -244,7 +244,7 @@ def test_every_run_has_its_share_and_what_is_left_goes_to_those_still_to_come(
 
 
 def command_line(*words):
-    """What subprocess needs to know."""
+    """Arguments for subprocess."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return {"args": [sys.executable, *map(str, words)], "env": SURROUNDINGS, **pipes}
 

@@ -274,7 +274,7 @@ picture(
 
 # %%
 def unshuffle(M, order):
-    """What `shuffle` with this order has made M of: M (..., N, F), order (N,)."""
+    """Undo `shuffle` with this order: M (..., N, F), order (N,)."""
     ...
 
 

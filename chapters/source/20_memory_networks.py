@@ -151,7 +151,7 @@ plt.show()
 # %%
 @engine.primitive
 def look(xp, u, m, c, *, trace=None):
-    """What a hop finds; `trace`, a list, gets its shares."""
+    """Take a hop; `trace`, a list, gets its shares."""
     shares, o = hop(u, m, c)
     if trace is not None:
         trace.append(shares)

@@ -141,7 +141,7 @@ def by_attributes(self, loss, wanted):
 
 
 def once_for_each_node(self, loss, wanted):
-    """What is used twice in one operation is paid once."""
+    """Pay once for a node used twice in one operation."""
     gradients = {loss: np.ones(())}
     for output, inputs, vjp in reversed(self.entries):
         if output in gradients:

@@ -57,7 +57,7 @@ OURS: set[str] = set()  # names that primitives.py has for NumPy's functions
 
 
 def counterpart(name: str) -> str:
-    """What we write for a name of NumPy's; "" if there is nothing."""
+    """Our word for a name of NumPy's; "" if there is none."""
     if name in ("shape", "ndim", "size"):
         return f"t.{name}"
     name = {"true_divide": "divide", "absolute": "abs"}.get(name, name)

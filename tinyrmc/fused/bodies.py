@@ -45,7 +45,7 @@ def use_compiled(on: bool = True) -> str:
 
 
 def bodies() -> str:
-    """What runs on a CPU: "numpy", or "numba" with its version."""
+    """The CPU's bodies: "numpy", or "numba" with its version."""
     return f"numba {sys.modules['numba'].__version__}" if table.compiled else "numpy"
 
 

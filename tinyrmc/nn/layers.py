@@ -118,7 +118,7 @@ class Module:
         return {name: np.array(to_host(p.data)) for name, p in self.named_parameters()}
 
     def constants(self) -> dict[str, Constant]:
-        """What was drawn or computed once, and is no parameter, by name."""
+        """Arrays by name, drawn or computed once, that are no parameters."""
         return dict(_walk("", self, set(), Constant))
 
     def load_parameters(

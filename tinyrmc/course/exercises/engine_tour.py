@@ -86,7 +86,7 @@ def walk(entries, loss, wanted):
 
 
 def _by_rule(answer, g, x):
-    """What the engine would call, with what the forward rule has saved."""
+    """The engine's call, with all that the forward rule has saved."""
     y = np.sqrt((x * x).sum(axis=-1))
     return answer(np, (x,), g, x, y)
 

@@ -75,7 +75,7 @@ class _Numbers(np.ndarray):
 
 
 def _written_into(answer, x, gain, epsilon):
-    """What an answer writes into y, whose numbers are NaN before."""
+    """The y that an answer writes, all NaN before."""
     y = np.full_like(x, np.nan)
     answer(x.view(_Numbers), gain.view(_Numbers), epsilon, y)
     return y

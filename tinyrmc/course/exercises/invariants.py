@@ -116,7 +116,7 @@ def _sizes():
 
 
 def _difference(experiment, function, arrays):
-    """What is wrong with what an experiment finds, in a few words, or ""."""
+    """The fault in an experiment's results, in a few words, or ""."""
     copies = [each.copy() for each in arrays]  # it may spoil them
     try:
         with np.errstate(all="ignore"):
@@ -135,8 +135,8 @@ def _difference(experiment, function, arrays):
 
 
 def outcome(experiment, function):
-    """What comes out of experiment(function, Q, K, V) -> (found, expected), on arrays
-    of several sizes: "holds", or where it fails.
+    """Run experiment(function, Q, K, V) -> (found, expected) on arrays of several
+    sizes: "holds", or where it fails.
     """
     for Q, K, V in _sizes():
         wrong = _difference(experiment, function, (Q, K, V))

@@ -125,7 +125,7 @@ def _networks(rng):
 
 
 def _on_a_tape(answer, weights, x):
-    """What a network gives, and the gradients of the mean of its square."""
+    """A network's result, and the gradients of its mean square."""
     tape = LittleTape()
     nodes = [tape.watch(each) for each in weights]
     result = answer(nodes, tape.watch(x))

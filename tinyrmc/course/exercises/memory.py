@@ -158,7 +158,7 @@ def step(xp, x, m, h, p):
 
 
 def _tried(answer, inputs, targets):
-    """What an answer gives for a linear layer, beside which a parameter stands idle."""
+    """An answer's result for a linear layer beside an idle parameter."""
     network = nn.Linear(inputs.shape[1], 3, dtype=np.float64, seed=1)
     parameters = [*network.parameters(), Parameter(np.ones(2))]
     found = answer(network, parameters, inputs, targets)

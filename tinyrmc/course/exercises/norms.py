@@ -1,4 +1,4 @@
-"""What exercises on the gradients of norms share: the forward, and cases."""
+"""Parts that exercises on norms' gradients share: the forward, and cases."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def shuffle(M, order):
     anysize="M",
 )
 def unshuffle(M, order):
-    """What `shuffle` with this order has made M of: M (..., N, F), order (N,)."""
+    """Undo `shuffle` with this order: M (..., N, F), order (N,)."""
     return np.where(np.arange(order.shape[0])[:, None] == order, 1.0, 0.0) @ M
 
 

@@ -144,7 +144,7 @@ def _both_uses(rng):
 
 
 def _both(E, ids, h):
-    """What is read from the table, and the logits that it makes."""
+    """Rows read from the table, and the logits that it makes."""
     return E[ids], h @ E.T
 
 

@@ -80,7 +80,7 @@ def _five_lines(a, b):
 
 
 def _more_afterwards(a, b):
-    """What is made of the loss does not count for it."""
+    """Nothing made of the loss counts for it."""
     loss = a * b
     _ = loss + a
     return loss
@@ -394,7 +394,7 @@ def _cubes(a, b):
 
 
 def _late(a, b):
-    """What is made of the loss does not count for it."""
+    """Nothing made of the loss counts for it."""
     loss = (a * b).mean()
     _ = loss * b
     return loss
@@ -578,7 +578,7 @@ class LittleTape:
 
 
 def taped(answer, *arrays):
-    """What answer(*Nodes) gives on a tape, and the gradients of its mean square."""
+    """The result of answer(*Nodes) on a tape, and its mean square's gradients."""
     tape = LittleTape()
     nodes = [tape.watch(each) for each in arrays]
     found = answer(*nodes)

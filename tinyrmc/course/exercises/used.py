@@ -43,7 +43,7 @@ class Used(Exercise):
         functools.update_wrapper(self, solution, updated=())
 
     def use(self, answer: Any = None) -> Function:
-        """What `check` does with an answer, a function of a case's arguments.
+        """Use an answer, a function of a case's arguments, as `check` does.
 
         Without an answer: with the solution.
         """
@@ -69,7 +69,7 @@ class Used(Exercise):
         return self.inner.slow(_use(self.run, answer))
 
     def judge(self, answer: Any, explain: bool = True) -> Verdict:
-        """What `inner` says of it, once it is written."""
+        """The verdict of `inner`, once it is written."""
         missing = [name for name in self.methods if _is_missing(answer, name)]
         if is_empty(answer) or (missing and len(missing) == len(self.methods)):
             if callable(answer):

@@ -87,7 +87,7 @@ def smooth(lines, window=20):
 
 
 class Maze(World):
-    """What is seen: 0 corridor, 1 junction, 2 a sign to the left, 3 to the right."""
+    """The view: 0 corridor, 1 junction, 2 a sign to the left, 3 to the right."""
 
     action_names = "forward", "left", "right"
     noise = start_noise = 1

@@ -82,7 +82,7 @@ def _looking(shares=softmax, found=lambda p, u, m, c: _mean(p, c)):
     anysize="u",
 )
 def hop(u, m, c):
-    """What a question finds in its memories: p = softmax(u . m_i), o = sum_i p_i c_i.
+    """Ask the memories: p = softmax(u . m_i), o = sum_i p_i c_i.
 
     u (..., d), m and c (..., N, d) -> p (..., N), o (..., d).
     """

@@ -28,7 +28,7 @@ def _bags(rng):
 
 
 def _on_the_tape(answer, once, weighted, table):
-    """What is remembered, and the gradient of the sum of its squares."""
+    """The memories, and the gradient of the sum of their squares."""
     with Tape() as tape:
         rows = tape.watch(table)
         found = answer(once, weighted, rows)
