@@ -175,7 +175,7 @@ def test_every_summary_has_a_table_or_a_link():
     """A committed result that no page shows would be lost."""
     pages_of = [*(ROOT / "benchmarks").glob("*.md"), *RESULTS.glob("*_seeds.md")]
     text = "".join(path.read_text("utf-8") for path in pages_of)
-    shown = set(re.findall(r"results/([\w-]+)\.\w+", text))  # linked, or a picture of it
+    shown = set(re.findall(r"results/([\w-]+)\.\w+", text))  # or a picture
     shown |= set(re.findall(r"^## (\w+)$", text, re.M))  # every seed
     for words in re.findall(r"<!-- (?:runs|measured)((?: \w+)+) -->", text):
         shown |= set(words.split())
