@@ -26,7 +26,7 @@ course.setup()
 for task in (capstone.recall, capstone.distances, capstone.maze):
     inputs, answers = task.draw(np.random.default_rng(0), 2, task.size)
     print(f"{task.name}: {task.question}")
-    print(" ", " ".join(inspect.getdoc(task.draw).split()))
+    print(inspect.getdoc(task.draw))
     print(f"  inputs {inputs.shape}, size {task.size}, {task.answers} answers")
     told = ", ".join(f"{name} {share:.0%}" for name, share in task.baselines.items())
     print(f"  {told}; passed from {task.threshold:.0%}\n")
