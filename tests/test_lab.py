@@ -127,7 +127,7 @@ def test_a_chapter_runs_untouched_and_takes_an_answer(lab, window):
     window.press("Enter", 13, modifiers=SHIFT, text="\r")
     assert window.until(VERDICT) == "right: 5 cases agree"
 
-    # the website's extra, where it is installed too, brings an extension for other pages
+    # the website's extra, where it is installed, brings an extension of other pages
     complaints = [said for said in window.complaints if "@jupyterlite/" not in said]
     assert complaints == []
     known = (address, "data:", "blob:")
