@@ -22,29 +22,22 @@ from .exercise import exercise, normal
         "Give the means the shape (..., N, 1), so that each is stretched along its own "
         "slot: keepdims=True.",
     ],
-    mistakes={
-        "you take the mean over the slots, unit by unit, not within each slot": (
-            lambda M: M - M.mean(axis=-2, keepdims=True)
-        ),
-        "you count the axis from the front: axis 0 holds the slots of a single "
-        "memory, but the examples of a batch": (
-            lambda M: M - M.mean(axis=0, keepdims=True)
-        ),
-        "you count the axis from the front: axis 1 holds the units of a single "
-        "memory, but the slots of a batch": (
-            lambda M: M - M.mean(axis=1, keepdims=True)
-        ),
-    },
+    mistakes="""
+        you take the mean over the slots, unit by unit, not within each slot
+            axis=-1 -> axis=-2
+        you count the axis from the front: axis 0 holds the slots of a single memory,
+        but the examples of a batch
+            axis=-1 -> axis=0
+        you count the axis from the front: axis 1 holds the units of a single memory,
+        but the slots of a batch
+            axis=-1 -> axis=1
+    """,
     leading="M",
     anysize="M",
 )
 def centred(M):
     """Every slot minus the mean of its own units: M (..., N, F) -> (..., N, F)."""
     return M - M.mean(axis=-1, keepdims=True)
-
-
-def _differences(M):
-    return M[..., :, None, :] - M[..., None, :, :]  # (..., N, N, F)
 
 
 @exercise(
@@ -62,16 +55,14 @@ def _differences(M):
         "The differences have the shape (..., N, N, F): M[..., :, None, :] holds the "
         "one slot, M[..., None, :, :] the other.",
     ],
-    mistakes={
-        "you add up the differences before you square them": (
-            lambda M: _differences(M).sum(axis=-1) ** 2
-        ),
-        "you sum over the slots, not over the units": (
-            lambda M: (_differences(M) ** 2).sum(axis=-2)
-        ),
-        "you count the new axes from the front, so that a batch pairs examples, "
-        "not slots": (lambda M: ((M[:, None] - M[None]) ** 2).sum(axis=-1)),
-    },
+    mistakes="""
+        you add up the differences before you square them
+            (differences**2).sum(axis=-1) -> differences.sum(axis=-1) ** 2
+        you sum over the slots, not over the units
+            sum(axis=-1) -> sum(axis=-2)
+        you count the new axes from the front, so that a batch pairs examples, not slots
+            M[..., :, None, :] - M[..., None, :, :] -> M[:, None] - M[None]
+    """,
     leading="M",
     anysize="M",
 )
@@ -103,12 +94,12 @@ def _memories_and_projections(rng):
         "(H,), would make (B, H).",
         "M[:, None] has that shape.",
     ],
-    mistakes={
-        "M has no axis for the heads, so that example b meets head b alone": (
-            lambda M, W: M @ W
-        ),
-        "the heads stand before the examples": lambda M, W: M[None] @ W[:, None],
-    },
+    mistakes="""
+        M has no axis for the heads, so that example b meets head b alone
+            [:, None] ->
+        the heads stand before the examples
+            M[:, None] @ W -> M[None] @ W[:, None]
+    """,
     anysize="M",
 )
 def project(M, W):
@@ -143,25 +134,18 @@ def _questions(rng):
         "argsort along the last axis puts the nearest first; of each row you want "
         "entry n.",
     ],
-    mistakes={
-        "you count from the farthest; 0 is m itself": ("(away**2)", "(-(away**2))"),
-        "you sort the points by their distance from the origin, not from m": (
-            " - points[rows, m][:, None]",
-            "",
-        ),
-        "argsort runs over the examples, not over the points of each": (
-            "argsort(axis=-1)",
-            "argsort(axis=0)",
-        ),
-        "you answer all questions for each example: the index of the rows is missing": (
-            "nearest_first[rows, n]",
-            "nearest_first[:, n]",
-        ),
-        "you give the distances' ranks, not the points in their order": (
-            "argsort(axis=-1)",
-            "argsort(axis=-1).argsort(axis=-1)",
-        ),
-    },
+    mistakes="""
+        you count from the farthest; 0 is m itself
+            (away**2) -> (-(away**2))
+        you sort the points by their distance from the origin, not from m
+            - points[rows, m][:, None] ->
+        argsort runs over the examples, not over the points of each
+            argsort(axis=-1) -> argsort(axis=0)
+        you answer all questions for each example: the index of the rows is missing
+            nearest_first[rows, n] -> nearest_first[:, n]
+        you give the distances' ranks, not the points in their order
+            argsort(axis=-1) -> argsort(axis=-1).argsort(axis=-1)
+    """,
 )
 def nth_from(points, m, n):
     """Which point is number n in distance from point m? Number 0 is m itself.
@@ -195,14 +179,13 @@ def _wide_slots(rng):
         "x.reshape(B, N, H, V) cuts; np.swapaxes or .transpose exchanges slots and "
         "heads.",
     ],
-    mistakes={
-        "you reshape to (B, H, N, V) at once, which deals pieces of slots out to "
-        "the wrong heads": ("(B, N, H, -1).swapaxes(1, 2)", "(B, H, N, -1)"),
-        "each head gets every H-th unit, not a block of neighbours": (
-            "(B, N, H, -1).swapaxes(1, 2)",
-            "(B, N, -1, H).transpose(0, 3, 1, 2)",
-        ),
-    },
+    mistakes="""
+        you reshape to (B, H, N, V) at once, which deals pieces of slots out to the
+        wrong heads
+            (B, N, H, -1).swapaxes(1, 2) -> (B, H, N, -1)
+        each head gets every H-th unit, not a block of neighbours
+            (B, N, H, -1).swapaxes(1, 2) -> (B, N, -1, H).transpose(0, 3, 1, 2)
+    """,
     views=True,
 )
 def split_heads(x, H):
@@ -212,12 +195,6 @@ def split_heads(x, H):
     """
     B, N, _ = x.shape
     return x.reshape(B, N, H, -1).swapaxes(1, 2)
-
-
-def _whole_rows(labels, size):
-    rows = np.zeros((*labels.shape, size))
-    rows[labels] = 1
-    return rows
 
 
 @exercise(
@@ -234,17 +211,15 @@ def _whole_rows(labels, size):
         "An array of integers as an index picks rows. The result has the shape of the "
         "integers, followed by that of a row.",
     ],
-    mistakes={
-        "one array as an index picks whole rows: rows[labels] = 1 fills them": (
-            _whole_rows
-        ),
-        "your result is as wide as the largest label needs, not as wide as size": (
-            lambda labels, size: np.eye(labels.max(initial=0) + 1)[labels]
-        ),
-        "the labels run along the last axis, and their vectors stand in columns": (
-            lambda labels, size: np.moveaxis(np.eye(size)[labels], -1, 0)
-        ),
-    },
+    mistakes="""
+        one array as an index picks whole rows: rows[labels] = 1 fills them
+            return np.eye(size)[labels]
+                -> rows = 0 * np.eye(size)[labels]; rows[labels] = 1; return rows
+        your result is as wide as the largest label needs, not as wide as size
+            np.eye(size) -> np.eye(labels.max(initial=0) + 1)
+        the labels run along the last axis, and their vectors stand in columns
+            = np.moveaxis(np.eye(size)[labels], -1, 0)
+    """,
     leading="labels",
     precise=True,
 )

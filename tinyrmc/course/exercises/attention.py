@@ -13,11 +13,6 @@ from .tape import taped
 from .used import used
 
 
-def softmax_that_overflows(x):
-    e = np.exp(x)
-    return e / e.sum(axis=-1, keepdims=True)
-
-
 @exercise(
     cases=lambda rng: [
         normal(rng, 5),
@@ -34,21 +29,19 @@ def softmax_that_overflows(x):
         "which c makes the largest exponent 0?",
         "e = np.exp(x - x.max(axis=-1, keepdims=True)), and then?",
     ],
-    mistakes={
-        "you do not subtract the largest entry before the exponential: it "
-        "overflows": softmax_that_overflows,
-        "you make the whole array sum to 1, not each row": (
-            "axis=-1, keepdims=True",
-            "",
-        ),
-        "you sum over the first axis, not over the last": ("axis=-1", "axis=0"),
-        "you subtract one maximum from all rows: a row far below it becomes 0 / 0": (
-            "x.max(axis=-1, keepdims=True)",
-            "x.max()",
-        ),
-        "the sums lose their axis, so that they do not divide rows: keepdims=True "
-        "keeps it": ("e.sum(axis=-1, keepdims=True)", "e.sum(axis=-1)"),
-    },
+    mistakes="""
+        you do not subtract the largest entry before the exponential: it overflows
+            - x.max(axis=-1, keepdims=True) ->
+        you make the whole array sum to 1, not each row
+            axis=-1, keepdims=True ->
+        you sum over the first axis, not over the last
+            axis=-1 -> axis=0
+        you subtract one maximum from all rows: a row far below it becomes 0 / 0
+            x.max(axis=-1, keepdims=True) -> x.max()
+        the sums lose their axis, so that they do not divide rows: keepdims=True keeps
+        it
+            e.sum(axis=-1, keepdims=True) -> e.sum(axis=-1)
+    """,
     leading="x",
     anysize="x",
     precise=True,
@@ -63,22 +56,9 @@ def softmax(x):
     return e / e.sum(axis=-1, keepdims=True)
 
 
-def _scores(Q, K):
-    return Q @ np.swapaxes(K, -1, -2)  # (..., N, R)
-
-
-def _scaled(Q, K):
-    return _scores(Q, K) / math.sqrt(Q.shape[-1])
-
-
 def attention_weights(Q, K):
     """The shares of the keys: Q (..., N, d_k), K (..., R, d_k) -> (..., N, R)."""
-    return softmax(_scaled(Q, K))
-
-
-def _over_queries(Q, K, V):
-    columns = np.swapaxes(_scaled(Q, K), -1, -2)
-    return np.swapaxes(softmax(columns), -1, -2) @ V
+    return softmax(Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1]))
 
 
 @exercise(
@@ -96,21 +76,22 @@ def _over_queries(Q, K, V):
         "of V with row i of the shares as weights: a matrix product.",
         "softmax(Q @ np.swapaxes(K, -1, -2) / math.sqrt(d_k)) @ V",
     ],
-    mistakes={
-        "you do not divide the scores by the square root of d_k": (
-            " / math.sqrt(d_k)",
-            "",
-        ),
-        "you divide by the root of len(K): that is the number of keys, or of "
-        "examples; d_k is the last axis": ("Q.shape[-1]", "len(K)"),
-        "your softmax runs over the queries, not over the keys": _over_queries,
-        "you leave out the softmax": ("softmax(Q", "(Q"),
-        "K.T turns the axis of the examples around as well; swap only the last two": (
-            "np.swapaxes(K, -1, -2)",
-            "K.T",
-        ),
-        "you average the keys, not the values": ("@ V", "@ K"),
-    },
+    mistakes="""
+        you do not divide the scores by the square root of d_k
+            / math.sqrt(d_k) ->
+        you divide by the root of len(K): that is the number of keys, or of examples;
+        d_k is the last axis
+            Q.shape[-1] -> len(K)
+        your softmax runs over the queries, not over the keys
+            softmax(Q -> np.swapaxes(softmax(np.swapaxes(Q
+            / math.sqrt(d_k)) -> / math.sqrt(d_k), -1, -2)), -1, -2)
+        you leave out the softmax
+            softmax(Q -> (Q
+        K.T turns the axis of the examples around as well; swap only the last two
+            np.swapaxes(K, -1, -2) -> K.T
+        you average the keys, not the values
+            @ V -> @ K
+    """,
     leading="Q K V",
     anysize="Q",
     tolerance=1e-10,
@@ -157,15 +138,15 @@ def _wanted(rng):
         "There are no more keys than a key is wide, so K @ np.linalg.pinv(K) is the "
         "identity: Q = sqrt(d_k) log(shares) @ np.linalg.pinv(K).T",
     ],
-    mistakes={
-        "you leave out the root: attention will divide by it": (
-            "math.sqrt(K.shape[1]) * ",
-            "",
-        ),
-        "you do not undo the exponential of the softmax": ("np.log(shares)", "shares"),
-        "you multiply by the keys, which undoes a product with them only where they "
-        "stand at right angles and have length 1": ("np.linalg.pinv(K).T", "K"),
-    },
+    mistakes="""
+        you leave out the root: attention will divide by it
+            math.sqrt(K.shape[1]) * ->
+        you do not undo the exponential of the softmax
+            np.log(shares) -> shares
+        you multiply by the keys, which undoes a product with them only where they stand
+        at right angles and have length 1
+            np.linalg.pinv(K).T -> K
+    """,
 )
 def queries_for(shares, K):
     """Queries that look at the keys K (R, d_k), R <= d_k, with these shares (N, R).
@@ -210,22 +191,21 @@ def _attention_cases(rng):
         "The scores are Q K^T / sqrt(d_k): Q gets (their gradient) K / sqrt(d_k), and "
         "K gets (their gradient)^T Q / sqrt(d_k).",
     ],
-    mistakes={
-        "you forget the root: the scores were divided by it, so their gradient is, "
-        "too": (" / math.sqrt(Q.shape[-1])", ""),
-        "you leave out the softmax on the way back": (
-            "A * (by_A - (by_A * A).sum(axis=-1, keepdims=True))",
-            "by_A",
-        ),
-        "you multiply by the shares, and leave out what a score takes from the "
-        "other shares": (" - (by_A * A).sum(axis=-1, keepdims=True)", ""),
-        "your sum in the softmax's vjp runs over the queries; it runs along each row "
-        "of shares, axis=-1": ("axis=-1", "axis=-2"),
-        "the gradients of Q and K have changed places": (
-            "by_scores @ K, np.swapaxes(by_scores, -1, -2) @ Q",
-            "np.swapaxes(by_scores, -1, -2) @ Q, by_scores @ K",
-        ),
-    },
+    mistakes="""
+        you forget the root: the scores were divided by it, so their gradient is, too
+            / math.sqrt(Q.shape[-1]) ->
+        you leave out the softmax on the way back
+            A * (by_A - (by_A * A).sum(axis=-1, keepdims=True)) -> by_A
+        you multiply by the shares, and leave out what a score takes from the other
+        shares
+            - (by_A * A).sum(axis=-1, keepdims=True) ->
+        your sum in the softmax's vjp runs over the queries; it runs along each row of
+        shares, axis=-1
+            axis=-1 -> axis=-2
+        the gradients of Q and K have changed places
+            by_scores @ K, np.swapaxes(by_scores, -1, -2) @ Q
+                -> np.swapaxes(by_scores, -1, -2) @ Q, by_scores @ K
+    """,
     leading="g Q K V",
     anysize="g",
     tolerance=1e-11,  # central differences are right to 1e-10
@@ -257,15 +237,14 @@ def attention_vjp(g, Q, K, V):
         "Q.tape.record(result, (Q, K, V), lambda g: ...). The function gives a tuple "
         "of three gradients, and attention_vjp does just that.",
     ],
-    mistakes={
-        "the gradients stand in another order than the Nodes": (
-            "q, k, v)\n    )",
-            "q, k, v)[::-1])",
-        ),
-        "your vjp does not pass g on": ("vjp(g,", "vjp(np.ones_like(g),"),
-        "you record gradients; record the function that makes them of g, lambda g: "
-        "...": ("lambda g: attention_vjp(g,", "attention_vjp(attention(q, k, v),"),
-    },
+    mistakes="""
+        the gradients stand in another order than the Nodes
+            attention_vjp(g, q, k, v) -> attention_vjp(g, q, k, v)[::-1]
+        your vjp does not pass g on
+            vjp(g, -> vjp(np.ones_like(g),
+        you record gradients; record the function that makes them of g, lambda g: ...
+            lambda g: attention_vjp(g, -> attention_vjp(attention(q, k, v),
+    """,
 )
 def attend(Q, K, V):
     """Attention on the tape: three Nodes -> a Node."""
@@ -319,28 +298,22 @@ def _memories(*sizes):
         "Z = np.concatenate([M, np.expand_dims(x, -2)], axis=-2), and for each h "
         "attention(M @ W_q[h], Z @ W_k[h], Z @ W_v[h])",
     ],
-    mistakes={
-        "you leave out the input: that is equation 1": (
-            "np.concatenate([M, np.expand_dims(x, -2)], axis=-2)",
-            "M",
-        ),
-        "you think of a single memory: with examples, x needs an axis for its row "
-        "after theirs": (
-            "np.concatenate([M, np.expand_dims(x, -2)], axis=-2)",
-            "np.vstack([M, x])",
-        ),
-        "you put the heads' results below each other, not side by side": (
-            "heads, axis=-1",
-            "heads, axis=-2",
-        ),
-        "you reshape the axis of the heads away where it stands, before the slots: "
-        "move it after them first": (
-            "np.concatenate(heads, axis=-1)",
-            "np.stack(heads, axis=-3).reshape(*M.shape[:-1], -1)",
-        ),
-        "you multiply by the matrices of all heads at once, though M has no axis "
-        "for the heads: take one head after the other": (lambda *case: encode(*case)),
-    },
+    mistakes="""
+        you leave out the input: that is equation 1
+            np.concatenate([M, np.expand_dims(x, -2)], axis=-2) -> M
+        you think of a single memory: with examples, x needs an axis for its row after
+        theirs
+            np.concatenate([M, np.expand_dims(x, -2)], axis=-2) -> np.vstack([M, x])
+        you put the heads' results below each other, not side by side
+            heads, axis=-1 -> heads, axis=-2
+        you reshape the axis of the heads away where it stands, before the slots: move
+        it after them first
+            np.concatenate(heads, axis=-1)
+                -> np.stack(heads, axis=-3).reshape(*M.shape[:-1], -1)
+        you multiply by the matrices of all heads at once, though M has no axis for the
+        heads: take one head after the other
+            = encode(M, x, W_q, W_k, W_v)
+    """,
     leading="M x",
 )
 def encode_with_heads(M, x, W_q, W_k, W_v):
@@ -374,11 +347,13 @@ def encode_with_heads(M, x, W_q, W_k, W_v):
         "The heads' axis must stand beside that of d_v before reshape melts the two: "
         "np.moveaxis, np.swapaxes, or another order of letters in the einsum.",
     ],
-    mistakes={
-        "now the units of a slot lie head beside head; each head's units should stay "
-        "together": ("->nhd", "->ndh"),
-        "the slots lie along the last axis": ("->nhd", "->dhn"),
-    },
+    mistakes="""
+        now the units of a slot lie head beside head; each head's units should stay
+        together
+            ->nhd -> ->ndh
+        the slots lie along the last axis
+            ->nhd -> ->dhn
+    """,
     tolerance=1e-11,
 )
 def all_heads(M, W_q, W_k, W_v):
@@ -404,20 +379,14 @@ def all_heads(M, W_q, W_k, W_v):
         "Print np.tri(4, k=1) > 0. Row t says whom moment t may see.",
         "Moment t is to foresee what comes at t + 1. It may see 0 to t.",
     ],
-    mistakes={
-        "a moment does not even see itself; the first then sees nobody": (
-            "np.tri(T)",
-            "np.tri(T, k=-1)",
-        ),
-        "everybody sees the future alone: the mask is transposed": (
-            "np.tri(T)",
-            "np.tri(T).T",
-        ),
-        "the future has the score 0, as good as any other; -inf is not at all": (
-            "-np.inf",
-            "0",
-        ),
-    },
+    mistakes="""
+        a moment does not even see itself; the first then sees nobody
+            np.tri(T) -> np.tri(T, k=-1)
+        everybody sees the future alone: the mask is transposed
+            np.tri(T) -> np.tri(T).T
+        the future has the score 0, as good as any other; -inf is not at all
+            -np.inf -> 0
+    """,
 )
 def shares_of_the_past(scores):
     """The shares of moments that look back: scores (..., T, T) -> (..., T, T).

@@ -9,8 +9,7 @@ import numpy as np
 
 from ...autograd import primitives as p
 from ...autograd.engine import Tape
-from .attention import softmax_that_overflows
-from .exercise import normal
+from .exercise import in_pieces, normal
 from .mended import mended
 from .normalisation import layers_of
 from .used import used
@@ -48,12 +47,12 @@ def _scored(rng):
     ]
 
 
-def _broken_cross_entropy(logits, targets):
-    return cross_entropy(softmax_that_overflows(logits), targets)
-
-
 @mended(
-    _broken_cross_entropy,
+    (
+        "shifted = logits",
+        "logits = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)\n"
+        "    shifted = logits",
+    ),
     cases=_scored,
     hints=[
         "Count the exponentials between the logits and the loss: how often is there a "
@@ -62,20 +61,17 @@ def _broken_cross_entropy(logits, targets):
         "softmax.",
         "With logits of 1000 exp overflows: subtract the largest of each row first.",
     ],
-    mistakes={
-        "you still take the softmax twice": (
-            "shifted = logits -",
-            "logits = softmax(logits)\n    shifted = logits -",
-        ),
-        "exp overflows, or a probability of 0 has the logarithm -inf": (
-            "logits.max(axis=-1, keepdims=True)",
-            "0",
-        ),
-        "you subtract the largest logit in the sum of exponentials, but not from the "
-        "right class's logit": ("of_targets = shifted", "of_targets = logits"),
-        "you subtract the largest of all rows: in the others all exponentials may "
-        "vanish": ("logits.max(axis=-1, keepdims=True)", "logits.max()"),
-    },
+    mistakes="""
+        you still take the softmax twice
+            shifted = logits - -> logits = softmax(logits); shifted = logits -
+        exp overflows, or a probability of 0 has the logarithm -inf
+            logits.max(axis=-1, keepdims=True) -> 0
+        you subtract the largest logit in the sum of exponentials, but not from the
+        right class's logit
+            of_targets = shifted -> of_targets = logits
+        you subtract the largest of all rows: in the others all exponentials may vanish
+            logits.max(axis=-1, keepdims=True) -> logits.max()
+    """,
     anysize="logits",
 )
 def cross_entropy(logits, targets):
@@ -100,14 +96,14 @@ def _attending(rng):
     return [case(3, 4, 9, 2), case(4, 4, 4, 4), case(2, 6, 3, 6), case(1, 5, 2, 3)]
 
 
-_OF_ATTENTION = {
-    "you still multiply the scores by the root of d_k": ("/ math.sqrt", "* math.sqrt"),
-    "the softmax still runs over the queries": ("axis=1", "axis=0"),
-    "the input is still not among the rows that the slots look at": (
-        "np.concatenate([M, x[None]])",
-        "M",
-    ),
-}
+_OF_ATTENTION = in_pieces("""
+    you still multiply the scores by the root of d_k
+        / math.sqrt -> * math.sqrt
+    the softmax still runs over the queries
+        axis=1 -> axis=0
+    the input is still not among the rows that the slots look at
+        np.concatenate([M, x[None]]) -> M
+""")
 
 
 @mended(
@@ -120,11 +116,12 @@ _OF_ATTENTION = {
         "move? Then make the keys wider.",
         "a / d ** -0.5 is a * d ** 0.5.",
     ],
-    mistakes={
-        **_still_there(_OF_ATTENTION),
-        "you divide the scores by the root of F, the memory's width, not of the "
-        "keys' width": ("W_k.shape[-1]", "W_k.shape[0]"),
-    },
+    mistakes=_still_there(_OF_ATTENTION)
+    | in_pieces("""
+        you divide the scores by the root of F, the memory's width, not of the keys'
+        width
+            W_k.shape[-1] -> W_k.shape[0]
+    """),
 )
 def attend(M, x, W_q, W_k, W_v):
     """Equation 2 with one head.
@@ -148,17 +145,14 @@ def _processed(rng):
     return [case(3, 4, 2), case(4, 4, 3), case(2, 8, 2, scale=30.0), case(1, 6, 2)]
 
 
-_OF_PROCESS = {
-    "every layer still has the weights of the first": (
-        "enumerate(layers)",
-        "enumerate(layers[:1] * len(layers))",
-    ),
-    "there is still a ReLU after the last layer": (
-        "if number < len(layers) - 1",
-        "if 1",
-    ),
-    "you still take mean and variance of all slots together": ("axis=-1, ", ""),
-}
+_OF_PROCESS = in_pieces("""
+    every layer still has the weights of the first
+        enumerate(layers) -> enumerate(layers[:1] * len(layers))
+    there is still a ReLU after the last layer
+        if number < len(layers) - 1 -> if 1
+    you still take mean and variance of all slots together
+        axis=-1, ->
+""")
 
 
 @mended(
@@ -171,9 +165,7 @@ _OF_PROCESS = {
         "for number, (weight, bias) in enumerate(layers); axis=-1, keepdims=True in "
         "both means.",
     ],
-    mistakes={
-        **_still_there(_OF_PROCESS),
-    },
+    mistakes=_still_there(_OF_PROCESS),
     anysize="z",
 )
 def process(z, layers, gain, offset):
@@ -243,18 +235,13 @@ def _sequences(rng):
         "`.data` is a plain array, which the tape does not know. Keep the Tensor that "
         "`step` returns.",
     ],
-    mistakes={
-        "you do not hand the memory on: every step begins with the first one": (
-            "memory = step(x, memory)",
-            "last = step(x, memory)",
-            "p.sum(memory)",
-            "p.sum(last)",
-        ),
-        "the root is missing: that is the square of the norm": (
-            "np.linalg.norm(g)",
-            "np.linalg.norm(g) ** 2",
-        ),
-    },
+    mistakes="""
+        you do not hand the memory on: every step begins with the first one
+            memory = step(x, memory) -> last = step(x, memory)
+            p.sum(memory) -> p.sum(last)
+        the root is missing: that is the square of the norm
+            np.linalg.norm(g) -> np.linalg.norm(g) ** 2
+    """,
     precise=True,
 )
 def influence(step, inputs, memory):
@@ -319,16 +306,16 @@ def _what_moves(answer, step, M, seed):
         "np.linalg.norm(step(changed) - before, axis=1) has how far each slot moves: "
         "that is column j.",
     ],
-    mistakes={
-        "rows and columns have changed places: column j belongs to the slot that was "
-        "changed": ("found[:, j]", "found[j]"),
-        "you compare with M, not with what `step` makes of M": (
-            "before, found = step(M)",
-            "before, found = M",
-        ),
-        "the changes of other slots are still there: begin with a copy of M each "
-        "time": ("M.copy()", "M", "before, found", "M = M.copy()\n    before, found"),
-    },
+    mistakes="""
+        rows and columns have changed places: column j belongs to the slot that was
+        changed
+            found[:, j] -> found[j]
+        you compare with M, not with what `step` makes of M
+            before, found = step(M) -> before, found = M
+        the changes of other slots are still there: begin with a copy of M each time
+            M.copy() -> M
+            before, found = -> M = M.copy(); before, found =
+    """,
 )
 def who_moves(step, M, rng):
     """How far slot i of the next memory moves (its norm) when slot j is changed.

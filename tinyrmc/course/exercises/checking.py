@@ -36,24 +36,18 @@ WAVES, CUBES, NEIGHBOURS, LIFTED = named(
         "need not give back the last digit: move a copy.)",
         "(f(x + step) - f(x - step)) / (2 * h): how far apart are the two points?",
     ],
-    mistakes={
-        "your second point is x itself: this is the forward difference": (
-            "f(x - step)) / (2 * h)",
-            "f(x)) / h",
-        ),
-        "entries that have had their turn stay moved: begin each time with new "
-        "zeros, or a new copy of x": (
-            "for place",
-            "step = np.zeros(x.shape)\n    for place",
-            "        step = np.zeros(x.shape)\n        step[",
-            "        step[",
-        ),
-        "you go along the first axis only, so that a whole row moves at once; "
-        "np.ndindex(x.shape) goes through all entries": (
-            "np.ndindex(x.shape)",
-            "range(len(x))",
-        ),
-    },
+    mistakes="""
+        your second point is x itself: this is the forward difference
+            f(x - step)) / (2 * h) -> f(x)) / h
+        entries that have had their turn stay moved: begin each time with new zeros, or
+        a new copy of x
+            step = np.zeros(x.shape) ->
+            gradient = np.zeros(x.shape)
+                -> gradient, step = np.zeros(x.shape), np.zeros(x.shape)
+        you go along the first axis only, so that a whole row moves at once;
+        np.ndindex(x.shape) goes through all entries
+            np.ndindex(x.shape) -> range(len(x))
+    """,
     tolerance=1e-8,
 )
 def central_difference(f, x, h):
@@ -84,28 +78,20 @@ def central_difference(f, x, h):
         "There is no subtraction, so h may be as small as 1e-30.",
         "f(x + 1j * step).imag / h",
     ],
-    mistakes={
-        "you take the real part: that is the value of f, not its slope": (
-            ".imag",
-            ".real",
-        ),
-        "your h is 1: the series needs an h so small that h * h is lost": (
-            "h = 1e-30\n",
-            "h = 1.0\n",
-        ),
-        "entries that have had their turn stay moved: begin each time with new "
-        "zeros, or a new copy of x": (
-            "for place",
-            "step = np.zeros(x.shape)\n    for place",
-            "        step = np.zeros(x.shape)\n        step[",
-            "        step[",
-        ),
-        "you go along the first axis only, so that a whole row moves at once; "
-        "np.ndindex(x.shape) goes through all entries": (
-            "np.ndindex(x.shape)",
-            "range(len(x))",
-        ),
-    },
+    mistakes="""
+        you take the real part: that is the value of f, not its slope
+            .imag -> .real
+        your h is 1: the series needs an h so small that h * h is lost
+            1e-30 -> 1.0
+        entries that have had their turn stay moved: begin each time with new zeros, or
+        a new copy of x
+            step = np.zeros(x.shape) ->
+            gradient = np.zeros(x.shape)
+                -> gradient, step = np.zeros(x.shape), np.zeros(x.shape)
+        you go along the first axis only, so that a whole row moves at once;
+        np.ndindex(x.shape) goes through all entries
+            np.ndindex(x.shape) -> range(len(x))
+    """,
     tolerance=1e-12,
 )
 def complex_step(f, x):
@@ -140,15 +126,14 @@ def _complex(rng, *shape):
         "what is the square of d, written as a product?",
         "np.var takes |d|^2, which is not d * d where d is complex.",
     ],
-    mistakes={
-        "you square absolute values, as np.var does, so a complex step finds no "
-        "slope": (lambda x: np.var(x, axis=-1)),
-        "you divide the sum by n - 1": (
-            "(d * d).mean(axis=-1)",
-            "(d * d).sum(axis=-1) / (x.shape[-1] - 1)",
-        ),
-        "you do not subtract the mean first": (" - x.mean(axis=-1, keepdims=True)", ""),
-    },
+    mistakes="""
+        you square absolute values, as np.var does, so a complex step finds no slope
+            = np.var(x, axis=-1)
+        you divide the sum by n - 1
+            (d * d).mean(axis=-1) -> (d * d).sum(axis=-1) / (x.shape[-1] - 1)
+        you do not subtract the mean first
+            - x.mean(axis=-1, keepdims=True) ->
+    """,
     leading="x",
     anysize="x",
 )
@@ -243,25 +228,22 @@ NO_SQUARE, TANH_OFF, LAST_WRONG, SIN_OFF, MISPLACED, NO_G, EXP_OFF, NEGATED, ZER
         "that you add up, abs(vjp(g, x) * v).sum(). Draw both v and g at random, so "
         "that nothing cancels by design.",
     ],
-    mistakes={
-        "you take np.isclose as it is: with rtol=1e-5 a rule that is off by a "
-        "millionth passes, with atol=1e-8 any rule with tiny slopes": (
-            "abs(terms.sum() - exact) <= 1e-10 * max(abs(terms).sum(), abs(exact))",
-            "np.isclose(terms.sum(), exact)",
-        ),
-        "np.isclose adds atol=1e-8 to the tolerance that you give it, and any rule "
-        "with tiny slopes passes: pass atol=0": (
-            "abs(terms.sum() - exact) <= 1e-10 * max(abs(terms).sum(), abs(exact))",
-            "np.isclose(terms.sum(), exact, rtol=1e-10)",
-        ),
-        "your g or v is 1 everywhere: shares always sum to 1, and all scores may move "
-        "alike, so for a softmax you compare nothing but rounding": (
-            "g = rng.normal(size=",
-            "g = np.ones(",
-        ),
-        "you do not measure the difference by the size of the numbers: a right "
-        "rule with large slopes fails": (" * max(abs(terms).sum(), abs(exact))", ""),
-    },
+    mistakes="""
+        you take np.isclose as it is: with rtol=1e-5 a rule that is off by a millionth
+        passes, with atol=1e-8 any rule with tiny slopes
+            abs(terms.sum() - exact) <= 1e-10 * max(abs(terms).sum(), abs(exact))
+                -> np.isclose(terms.sum(), exact)
+        np.isclose adds atol=1e-8 to the tolerance that you give it, and any rule with
+        tiny slopes passes: pass atol=0
+            abs(terms.sum() - exact) <= 1e-10 * max(abs(terms).sum(), abs(exact))
+                -> np.isclose(terms.sum(), exact, rtol=1e-10)
+        your g or v is 1 everywhere: shares always sum to 1, and all scores may move
+        alike, so for a softmax you compare nothing but rounding
+            g = rng.normal(size= -> g = np.ones(
+        you do not measure the difference by the size of the numbers: a right rule with
+        large slopes fails
+            * max(abs(terms).sum(), abs(exact)) ->
+    """,
 )
 def rule_is_right(forward, vjp, x):
     """Whether vjp(g, x) is the gradient of x, where g is that of forward(x).
@@ -295,14 +277,14 @@ def _layers(rng):
         "that are right and those that are not.",
         "What is h: what goes into the tanh, or what comes out of it?",
     ],
-    mistakes={
-        "the tanh has no slope any more": (" * (1 - h * h)", ""),
-        "your slope is that of a sigmoid; here h is a tanh": (
-            "(1 - h * h)",
-            "h * (1 - h)",
-        ),
-        "your slope is 1 - h; it is 1 - h * h": ("1 - h * h", "1 - h"),
-    },
+    mistakes="""
+        the tanh has no slope any more
+            * (1 - h * h) ->
+        your slope is that of a sigmoid; here h is a tanh
+            (1 - h * h) -> h * (1 - h)
+        your slope is 1 - h; it is 1 - h * h
+            1 - h * h -> 1 - h
+    """,
 )
 def two_layers_back(weights, x, target):
     """The gradients of the mean squared error of tanh(x @ W1 + b1) @ W2 + b2.
@@ -334,16 +316,12 @@ def two_layers_back(weights, x, target):
         "hs has one entry more than xs: hs[t] goes into step t, hs[t + 1] comes out. "
         "Which of the two did w multiply?",
     ],
-    mistakes={
-        "you keep what one step says about w; all steps use it, so they add up": (
-            "by_w + g * hs[t]",
-            "g * hs[t]",
-        ),
-        "nothing goes further back than one step any more": (
-            "g = g * w\n",
-            "g = 0.0\n",
-        ),
-    },
+    mistakes="""
+        you keep what one step says about w; all steps use it, so they add up
+            by_w + g * hs[t] -> g * hs[t]
+        nothing goes further back than one step any more
+            g = g * w -> g = 0.0 * w
+    """,
 )
 def steps_back(w, u, xs):
     """The derivatives of h * h / 2 at the end, where each step is h = tanh(w h + u x).

@@ -32,23 +32,20 @@ def _in_this_order():
         "its partner holds. Thread k's partner is k ^ step.",
         "With lanes = np.arange(32): held = held + held[lanes ^ step].",
     ],
-    mistakes={
-        "the threads do not exchange what they hold": ("(16, 8, 4, 2, 1)", "()"),
-        "only the first `step` threads add what their partner holds: then only "
-        "thread 0 has the whole sum": (
-            "held = held + held[lanes ^ step]",
-            "held[:step] += held[step : 2 * step]",
-        ),
-        "threads exchange one after the other: the second of two partners adds a "
-        "number that has changed": (
-            "held = held + held[lanes ^ step]",
-            "for lane in lanes:\n            held[lane] += held[lane ^ step]",
-        ),
-        "you add everything up at one place, and give the sum to all: no thread "
-        "has all columns. (A sum in another order is rounded differently)": (
-            lambda row: np.full(32, row.sum())
-        ),
-    },
+    mistakes="""
+        the threads do not exchange what they hold
+            (16, 8, 4, 2, 1) -> ()
+        only the first `step` threads add what their partner holds: then only thread 0
+        has the whole sum
+            held = held + held[lanes ^ step] -> held[:step] += held[step : 2 * step]
+        threads exchange one after the other: the second of two partners adds a number
+        that has changed
+            held = held + held[lanes ^ step]
+                -> for lane in lanes: held[lane] += held[lane ^ step]
+        you add everything up at one place, and give the sum to all: no thread has all
+        columns. (A sum in another order is rounded differently)
+            = np.full(32, row.sum())
+    """,
 )
 def row_sum(row):
     """A row, summed up by 32 threads.

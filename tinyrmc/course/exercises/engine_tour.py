@@ -54,16 +54,13 @@ def _recordings(rng):
         "hold an array that you write into?",
         "gradients[number] = gradients[number] + g makes a new array.",
     ],
-    mistakes={
-        "the last payment replaces those before it": ("gradients[number] + g", "g"),
-        "you leave out all payments but the first": (
-            lambda entries, loss, wanted: walk(
-                [(out, ins[:1], lambda g, f=f: f(g)[:1]) for out, ins, f in entries],
-                loss,
-                wanted,
-            )
-        ),
-    },
+    mistakes="""
+        the last payment replaces those before it
+            gradients[number] + g -> g
+        you leave out all payments but the first
+            = walk([(out, ins[:1], lambda g, f=f: f(g)[:1]) for out, ins, f in entries],
+                loss, wanted)
+    """,
     views=True,
 )
 def walk(entries, loss, wanted):
@@ -121,11 +118,14 @@ def _rows(rng):
         "g and y lack the last axis: g[..., None]. Where y is 0, so is x: divide by 1 "
         "there, xp.where(y == 0, 1.0, y).",
     ],
-    mistakes={
-        "a row of zeros gives NaN: 0 / 0": ("xp.where(y == 0, 1.0, y)", "y"),
-        "you do not divide by the length": ("g / length", "g"),
-        "you divide by the square of the length": ("g / length", "g / length**2"),
-    },
+    mistakes="""
+        a row of zeros gives NaN: 0 / 0
+            xp.where(y == 0, 1.0, y) -> y
+        you do not divide by the length
+            g / length -> g
+        you divide by the square of the length
+            g / length -> g / length**2
+    """,
     exact=_exact,
 )
 def length_vjp(xp, needs, g, x, y):

@@ -6,10 +6,15 @@
             (1e3 * rng.normal(size=(2, 5)),),
         ],
         hints=["Subtract the largest entry of each row first."],
-        mistakes={
-            "you sum over the first axis": ("sum(axis=-1", "sum(axis=0"),
-            "you take the sigmoid of each": special.expit,
-        },
+        mistakes="""
+        you sum over the first axis, not over
+        the last
+            sum(axis=-1 -> sum(axis=0
+        you leave out the exponential
+            np.exp(x) -> x
+        you take the sigmoid of each
+            = 1 / (1 + np.exp(-x))
+        """,
     )
     def softmax(x):
         """The task for the learner, with shapes."""
@@ -18,8 +23,11 @@
 makes `softmax` an `Exercise`. `softmax.check(answer)` compares an answer with the
 solution on every case, entry by entry, in float64. It also compares a wrong answer with
 the mistakes, and names the one that gives the same in every case; if there is none,
-`diagnosis.py` looks for a result that is transposed, shifted, scaled and the like. A
-mistake is a function, or a change to the solution's text: (old, new, old, new, ...).
+`diagnosis.py` looks for a result that is transposed, shifted, scaled and the like.
+
+A mistake is a sentence and, further in, what changes the solution's text, a line for
+each: old -> new. (Where there is no room, the line goes on still further in.) Or there
+is another expression to return: = expression.
 
 What an exercise promises beyond its cases, say with a word of `exercise`: leading axes,
 numbers of any size, zeros that are exact, little work. The machinery makes the cases
@@ -60,7 +68,7 @@ SLOW = 20  # times as long as the solution
 LARGE = (64, 16)  # leading axes to take the time with
 
 Function = Callable[..., Any]
-Mistake = Function | tuple[str, ...]
+Mistake = Function | Sequence[str]  # old, new, old, new, ...
 
 
 class Spoilt(Wrong):
@@ -95,7 +103,7 @@ class Exercise:
     """makes the arguments of each case with a random generator"""
     hints: Sequence[str]
     """from the vaguest to the plainest"""
-    mistakes: Mapping[str, Any]
+    mistakes: Any
     """wrong answers that people give, by what ends "That is what you get when ..." """
     demand: Demand = field(default_factory=Demand)
     """what a result must be like"""
@@ -403,7 +411,7 @@ def exercise(
     *,
     cases: Make,
     hints: Sequence[str],
-    mistakes: Mapping[str, Mistake],
+    mistakes: str | Mapping[str, Mistake],
     tolerance: float = 1e-9,
     precise: bool = False,
     form: bool = False,
@@ -489,31 +497,55 @@ def _source(function: Function) -> str:
 
 
 def as_functions(
-    mistakes: Mapping[str, Mistake],
+    mistakes: str | Mapping[str, Mistake],
     solution: Any,
     wrap: Callable[[Function], Function] = lambda function: function,
 ) -> dict[str, Function]:
     """The mistakes, where those that change the solution's text are functions, too."""
+    if isinstance(mistakes, str):
+        mistakes = in_pieces(mistakes)
     return {
-        what: wrap(altered(solution, *each)) if isinstance(each, tuple) else each
+        what: each if callable(each) else wrap(altered(solution, *each))
         for what, each in mistakes.items()
     }
 
 
-def altered(solution: Any, *pairs: str) -> Function:
-    """The solution with pieces of its text replaced: old, new, old, new, ..."""
+def in_pieces(mistakes: str) -> dict[str, tuple[str, ...]]:
+    """Mistakes that stand in a text, as sentences and pieces to replace."""
+    found = {}
+    pattern = r"((?:^\S.*\n)+)((?:^ .*(?:\n|$))+)"
+    for sentence, changes in re.findall(pattern, inspect.cleandoc(mistakes), re.M):
+        lines = re.sub(r"\n {8,}", " ", changes).splitlines()
+        pieces = [_pieces(line.strip()) for line in lines]
+        found[" ".join(sentence.split())] = sum(pieces, ())
+    return found
+
+
+def _pieces(change: str) -> tuple[str, ...]:
+    if change.startswith("= "):
+        return (change.removeprefix("= "),)
+    old, _, new = change.partition(" ->")
+    return old, new.strip()
+
+
+def altered(solution: Any, *pieces: str) -> Function:
+    """The solution with pieces of its text replaced: old, new, old, new, ... A single
+    piece is another expression that it returns.
+    """
 
     @functools.cache
     def made() -> Any:
-        text = _source(solution)
-        found: dict[str, Any] = {}
-        for old, new in zip(pairs[::2], pairs[1::2], strict=True):
+        name, text = solution.__name__, _source(solution)
+        if len(pieces) == 1:  # which may call the solution
+            name = "mistake"
+            text = f"def mistake{inspect.signature(solution)}: return {pieces[0]}"
+        for old, new in zip(pieces[::2], pieces[1::2], strict=False):
             if old not in text:
                 raise ValueError(f"{solution.__name__} does not contain {old!r}")
             text = text.replace(old, new)
-        code = compile(text, inspect.getfile(solution), "exec")
-        exec(code, vars(sys.modules[solution.__module__]), found)
-        return found[solution.__name__]
+        names = dict(vars(sys.modules[solution.__module__]))
+        exec(compile(text, inspect.getfile(solution), "exec"), names)
+        return names[name]
 
     return lambda *arguments: made()(*arguments)
 

@@ -17,10 +17,12 @@ from .exercise import exercise, normal
         "M.mean(axis=...) averages along one axis and removes it. The slots lie along "
         "axis 0.",
     ],
-    mistakes={
-        "you average the units of each slot, not the slots": lambda M: M.mean(axis=1),
-        "you average all entries into a single number": lambda M: M.mean(),
-    },
+    mistakes="""
+        you average the units of each slot, not the slots
+            = M.mean(axis=1)
+        you average all entries into a single number
+            = M.mean()
+    """,
     anysize="M",
 )
 def mean_slot(M):

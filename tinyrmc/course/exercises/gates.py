@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from .attention import softmax
 from .derived import by_complex_step
 from .exercise import exercise, normal
 from .tape import LittleTape
@@ -26,14 +25,15 @@ from .used import used
         "tanh(x / 2) runs from -1 to 1 and never warns. Add 1 and halve the sum, and "
         "you have the sigmoid.",
     ],
-    mistakes={
-        "you divide exp(x) by 1 + exp(x): for large x both are infinite": (
-            lambda x: np.exp(x) / (1 + np.exp(x))
-        ),
-        "you take a tanh, which runs from -1 to 1": np.tanh,
-        "you take a softmax: gates do not share anything, each is open or shut by "
-        "itself": softmax,
-    },
+    mistakes="""
+        you divide exp(x) by 1 + exp(x): for large x both are infinite
+            = np.exp(x) / (1 + np.exp(x))
+        you take a tanh, which runs from -1 to 1
+            = np.tanh(x)
+        you take a softmax: gates do not share anything, each is open or shut by itself
+            = (e := np.exp(x - x.max(axis=-1, keepdims=True))) / e.sum(axis=-1,
+                keepdims=True)
+    """,
     leading="x",
     precise=True,
 )
@@ -72,11 +72,13 @@ def _memory_cases(rng):
         "between B and G broadcasts over the slots.",
         "(x @ W)[:, None] or np.expand_dims(x @ W, -2)",
     ],
-    mistakes={
-        "the input's part has no axis for the slots: where B = N, slot n gets the "
-        "input of example n": ("[:, None]", ""),
-        "you leave out the bias": ("h @ U + b", "h @ U"),
-    },
+    mistakes="""
+        the input's part has no axis for the slots: where B = N, slot n gets the input
+        of example n
+            [:, None] ->
+        you leave out the bias
+            h @ U + b -> h @ U
+    """,
     anysize="x h",
 )
 def gate_of_every_slot(x, h, W, U, b):
@@ -111,13 +113,12 @@ def _affine_cases(rng):
         "h gets g @ U.T. U gets the sum over examples and slots of h^T g: h and g with "
         "their first two axes made one, h.reshape(-1, F).T @ g.reshape(-1, G).",
     ],
-    mistakes={
-        "you average over the slots, where all that they pay in adds up": (
-            "g.sum(axis=1)",
-            "g.mean(axis=1)",
-        ),
-        "the gradient of the bias still has its examples": ("g_x.sum(axis=0)", "g_x"),
-    },
+    mistakes="""
+        you average over the slots, where all that they pay in adds up
+            g.sum(axis=1) -> g.mean(axis=1)
+        the gradient of the bias still has its examples
+            g_x.sum(axis=0) -> g_x
+    """,
     anysize="g",
     exact=by_complex_step(
         lambda x, h, W, U, b: (x @ W)[:, None] + h @ U + b, "x h W U b"
@@ -171,24 +172,16 @@ def _updated(rng):
         "keep = sigmoid(f + forget_bias): f gets g * m * keep * (1 - keep), m gets "
         "g * keep; i and the candidate likewise, with take = sigmoid(i).",
     ],
-    mistakes={
-        "you leave out the slope of the sigmoid": (
-            " * keep * (1 - keep)",
-            "",
-            " * take * (1 - take)",
-            "",
-        ),
-        "you multiply by the gate, but not by 1 minus the gate": (
-            " * (1 - keep)",
-            "",
-            " * (1 - take)",
-            "",
-        ),
-        "the gradients of m and of the candidate have changed places": (
-            "g * keep, g * take",
-            "g * take, g * keep",
-        ),
-    },
+    mistakes="""
+        you leave out the slope of the sigmoid
+            * keep * (1 - keep) ->
+            * take * (1 - take) ->
+        you multiply by the gate, but not by 1 minus the gate
+            * (1 - keep) ->
+            * (1 - take) ->
+        the gradients of m and of the candidate have changed places
+            g * keep, g * take -> g * take, g * keep
+    """,
     leading="g f i m candidate",
     anysize="g m candidate",
     precise=True,  # a gate that is shut passes nothing on
@@ -219,13 +212,6 @@ def _history(rng):
     ]
 
 
-def _by_division(*case):
-    f, i, forget_bias = case
-    keep, write = sigmoid(f + forget_bias), sigmoid(i)
-    products = np.cumprod(keep, axis=0)
-    return np.stack([products[-1], *(write * products[-1] / products)])
-
-
 @exercise(
     cases=_history,
     hints=[
@@ -236,18 +222,16 @@ def _by_division(*case):
         "Go backwards, with `left` = 1: the weight of c_t is left * sigmoid(i[t]); "
         "then multiply left by sigmoid(f[t] + forget_bias).",
     ],
-    mistakes={
-        "what a step writes also meets the forget gate of that step": (
-            "left * sigmoid(i[t])",
-            "left * sigmoid(i[t]) * sigmoid(f[t] + forget_bias)",
-        ),
-        "what you write does not fade: you leave out the forget gates of later steps": (
-            "left * sigmoid(i[t])",
-            "sigmoid(i[t])",
-        ),
-        "you divide products of gates by each other: with a gate that is shut that "
-        "is 0 / 0": _by_division,
-    },
+    mistakes="""
+        what a step writes also meets the forget gate of that step
+            left * sigmoid(i[t]) -> left * sigmoid(i[t]) * sigmoid(f[t] + forget_bias)
+        what you write does not fade: you leave out the forget gates of later steps
+            left * sigmoid(i[t]) -> sigmoid(i[t])
+        you divide products of gates by each other: with a gate that is shut that is 0 /
+        0
+            = np.stack([(P := np.cumprod(sigmoid(f + forget_bias), axis=0))[-1],
+                *(sigmoid(i) * P[-1] / P)])
+    """,
     precise=True,
 )
 def weights_of_the_past(f, i, forget_bias):
@@ -286,14 +270,12 @@ def _logit(share):
         "= p? Solve p = 1 / (1 + exp(-b)) for b.",
         "b = log(p / (1 - p))",
     ],
-    mistakes={
-        "you lose the same amount at every step, not the same part of what is left": (
-            lambda share, steps: _logit(1 - (1 - share) / steps)
-        ),
-        "you take the logarithm of the gate, not that of p / (1 - p)": (
-            lambda share, steps: math.log(share ** (1 / steps))
-        ),
-    },
+    mistakes="""
+        you lose the same amount at every step, not the same part of what is left
+            = _logit(1 - (1 - share) / steps)
+        you take the logarithm of the gate, not that of p / (1 - p)
+            = math.log(share ** (1 / steps))
+    """,
 )
 def forget_bias_for(share, steps):
     """The forget bias b that leaves this share of a memory after `steps` steps.
@@ -358,25 +340,18 @@ def _sequences(rng):
         "update(f, i, m, j.tanh(), forget_bias) is the new m; squash(o) * m.tanh() is "
         "the new h.",
     ],
-    mistakes={
-        "you leave out the tanh of j": ("j.tanh()", "j"),
-        "you show the memory before the update": (
-            "m = update(f, i, m, j.tanh(), forget_bias)",
-            "",
-            "m.tanh()",
-            "m.tanh()\n        m = update(f, i, m, j.tanh(), forget_bias)",
-        ),
-        "you show the memory without its tanh": (
-            "squash(o) * m.tanh()",
-            "squash(o) * m",
-        ),
-        "the new memory does not reach the next step": (
-            "m = update(",
-            "new = update(",
-            "m.tanh()",
-            "new.tanh()",
-        ),
-    },
+    mistakes="""
+        you leave out the tanh of j
+            j.tanh() -> j
+        you show the memory before the update
+            m = update( -> before, m = m, update(
+            * m.tanh() -> * before.tanh()
+        you show the memory without its tanh
+            squash(o) * m.tanh() -> squash(o) * m
+        the new memory does not reach the next step
+            m = update( -> new = update(
+            m.tanh() -> new.tanh()
+    """,
 )
 def lstm(xs, m, h, p, forget_bias):
     """An LSTM, which is one slot without attention, on the tape.

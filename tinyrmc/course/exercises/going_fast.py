@@ -25,24 +25,21 @@ from .used import used
         "multiplies delta_x: n * mean(h * n).",
         "s * (h - n * mean(h * n)). Means run over the last axis, keepdims=True.",
     ],
-    mistakes={
-        "you subtract the mean of h as well, which belongs to layer norm": (
-            "h - n",
-            "h - mean(h) - n",
-        ),
-        "you add the part that comes through s, and do not subtract it": (
-            "h - n",
-            "h + n",
-        ),
-        "you treat the scale s as a constant": (" - n * mean(h * n)", ""),
-        "you forget the factor s before the bracket": ("return s * ", "return "),
-        "you take the row as it was before it was scaled, in place of n": (
-            "n = x * s",
-            "n = x",
-        ),
-        "you multiply by the gain at the end, after the norm, and not where it "
-        "stands": ("h = g * gain", "h = g", "return s", "return gain * s"),
-    },
+    mistakes="""
+        you subtract the mean of h as well, which belongs to layer norm
+            h - n -> h - mean(h) - n
+        you add the part that comes through s, and do not subtract it
+            h - n -> h + n
+        you treat the scale s as a constant
+            - n * mean(h * n) ->
+        you forget the factor s before the bracket
+            return s * -> return
+        you take the row as it was before it was scaled, in place of n
+            n = x * s -> n = x
+        you multiply by the gain at the end, after the norm, and not where it stands
+            h = g * gain -> h = g
+            return s -> return gain * s
+    """,
     leading="g x",
     anysize="g",
     exact=by_complex_step(rms_normed, "x"),
@@ -97,15 +94,13 @@ def _norm_rows(rng):
         "Divide by the number of columns, add epsilon, s = 1 / math.sqrt(...). Then a "
         "second loop over c writes y[r, c] = gain[c] * s * x[r, c].",
     ],
-    mistakes={
-        "you do not begin each row's sum at 0": (
-            "    for r in",
-            "    total = 0.0\n    for r in",
-            "        total = 0.0\n",
-            "",
-        ),
-        "you take the sum of squares, not their mean": ("total / columns", "total"),
-    },
+    mistakes="""
+        you do not begin each row's sum at 0
+            total = 0.0 ->
+            rows, columns = x.shape -> rows, columns = x.shape; total = 0.0
+        you take the sum of squares, not their mean
+            total / columns -> total
+    """,
 )
 def rms_norm_rows(x, gain, epsilon, y):
     """y[r] = gain * x[r] / sqrt(mean(x[r] * x[r]) + epsilon), for each row r.
@@ -141,18 +136,13 @@ _product_step = by_complex_step(lambda x, W: x @ W, "W")
         "A sum over time of sums over examples is one sum over T * B rows.",
         "x.reshape(-1, I).T @ g.reshape(-1, O), with I and O the last axes.",
     ],
-    mistakes={
-        "you count the last time step only": (
-            "x.reshape",
-            "x[-1].reshape",
-            "g.res",
-            "g[-1].res",
-        ),
-        "you reshape where you should transpose: the axes are mixed up": (
-            "x.reshape(-1, x.shape[-1]).T",
-            "x.reshape(x.shape[-1], -1)",
-        ),
-    },
+    mistakes="""
+        you count the last time step only
+            x.reshape -> x[-1].reshape
+            g.res -> g[-1].res
+        you reshape where you should transpose: the axes are mixed up
+            x.reshape(-1, x.shape[-1]).T -> x.reshape(x.shape[-1], -1)
+    """,
     anysize="g",
     exact=lambda x, g: _product_step(g, x, np.zeros((x.shape[-1], g.shape[-1]))),
 )
@@ -213,29 +203,20 @@ def _batches(rng):
         "what differentiate(examples[start : start + size]) gives.",
         "At the end, once: total_loss / total_count, total_gradient / total_count.",
     ],
-    mistakes={
-        "you take each piece's mean, and then the mean of these: a small piece "
-        "counts as much as a large one": (
-            "+= loss",
-            "+= loss / count",
-            "+= count",
-            "+= 1",
-            "+ gradient",
-            "+ gradient / count",
-        ),
-        "you divide the sums by the number of examples, though some have no target": (
-            "+= count",
-            "+= len(piece)",
-        ),
-        "your gradient is that of the sum: you do not divide it by the count": (
-            "total_gradient / total_count",
-            "total_gradient",
-        ),
-        "only the first piece counts: is the `return` inside the loop?": (
-            "    return",
-            "        return",
-        ),
-    },
+    mistakes="""
+        you take each piece's mean, and then the mean of these: a small piece counts as
+        much as a large one
+            += loss -> += loss / count
+            += count -> += 1
+            + gradient -> + gradient / count
+        you divide the sums by the number of examples, though some have no target
+            += count -> += len(piece)
+        your gradient is that of the sum: you do not divide it by the count
+            total_gradient / total_count -> total_gradient
+        only the first piece counts: is the `return` inside the loop?
+            total_count += count
+                -> total_count += count; total_gradient = gradient; break
+    """,
 )
 def in_pieces(differentiate, examples, size):
     """The mean loss and its gradient (2,), from pieces of at most `size` examples.
@@ -305,30 +286,21 @@ def _blocks(rng):
         "factor exp(new - old). So: total = total * exp(old - new) + the block's sum.",
         "The blocks are range(0, words, size); the last one stops at `words`.",
     ],
-    mistakes={
-        "you do not scale the old sum down when a block brings a higher logit": (
-            "np.exp(top - higher)",
-            "1",
-        ),
-        "you add up the logarithms of the blocks: the logarithm of a sum is no sum of "
-        "logarithms": (
-            "total * np.exp(top - higher) + block",
-            "total + higher + np.log(block)",
-            "top + np.log(total)",
-            "total",
-        ),
-        "you do not take the highest logit off, and exp overflows": (
-            "logits.max(axis=1)",
-            "0 * logits[:, 0]",
-            "-np.inf",
-            "0.0",
-        ),
-        "your highest logit begins at 0: where all are far below it, the sum is 0": (
-            "-np.inf",
-            "0.0",
-        ),
-        "you do not add the highest logit back": ("top + np.log", "np.log"),
-    },
+    mistakes="""
+        you do not scale the old sum down when a block brings a higher logit
+            np.exp(top - higher) -> 1
+        you add up the logarithms of the blocks: the logarithm of a sum is no sum of
+        logarithms
+            total * np.exp(top - higher) + block -> total + higher + np.log(block)
+            top + np.log(total) -> total
+        you do not take the highest logit off, and exp overflows
+            logits.max(axis=1) -> 0 * logits[:, 0]
+            -np.inf -> 0.0
+        your highest logit begins at 0: where all are far below it, the sum is 0
+            -np.inf -> 0.0
+        you do not add the highest logit back
+            top + np.log -> np.log
+    """,
     memory=200_000,
 )
 def log_sum_exp_in_blocks(logits_of, words, size):

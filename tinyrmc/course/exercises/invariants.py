@@ -88,12 +88,12 @@ def plain_mean(Q, K, V):
         "can you multiply by without changing anything?",
         "The identity, np.eye(...). How many rows do the values have?",
     ],
-    mistakes={
-        "you give the weights of equation 1, whatever the function": (
-            lambda attention, Q, K: equations.attention_weights(np, Q, K)
-        ),
-        "you give the keys as values": lambda attention, Q, K: attention(Q, K, K),
-    },
+    mistakes="""
+        you give the weights of equation 1, whatever the function
+            = equations.attention_weights(np, Q, K)
+        you give the keys as values
+            = attention(Q, K, K)
+    """,
     leading="Q K",
 )
 def weights_behind(attention, Q, K):
@@ -159,14 +159,6 @@ def _comes_out(experiment, A):
     return f"your experiment {found} for A"
 
 
-def _no_scale(A, Q, K, V):
-    return weights_behind(A, Q, K).sum(axis=-1), np.ones(len(Q))
-
-
-def _by_the_root(A, Q, K, V):
-    return weights_behind(A, Q, K), equations.attention_weights(np, 2 * Q, K)
-
-
 @used(
     _comes_out,
     cases=lambda rng: [
@@ -184,10 +176,12 @@ def _by_the_root(A, Q, K, V):
         "K = np.log([[1.0], [2.0]]) * np.ones((2, 4)) / 2 and Q = np.ones((1, 4)): "
         "return A(Q, K, np.eye(2)), np.array([[1, 2]]) / 3",
     ],
-    mistakes={
-        "your experiment holds whatever the size of the scores": _no_scale,
-        "your expectation is wrong: the right function fails it": _by_the_root,
-    },
+    mistakes="""
+        your experiment holds whatever the size of the scores
+            = (weights_behind(A, Q, K).sum(axis=-1), np.ones(len(Q)))
+        your expectation is wrong: the right function fails it
+            = (weights_behind(A, Q, K), equations.attention_weights(np, 2 * Q, K))
+    """,
 )
 def size_of_the_scores(A, Q, K, V):
     """An experiment that a right attention passes, and none whose scores are too large
@@ -197,14 +191,6 @@ def size_of_the_scores(A, Q, K, V):
     """
     K = np.log([[1.0], [2.0]]) * np.ones((2, 4)) / 2
     return A(np.ones((1, 4)), K, np.eye(2)), np.array([[1.0, 2.0]]) / 3
-
-
-def _nothing_moves(A, Q, K, V):
-    return A(Q[::-1], K[::-1], V), A(Q, K, V)
-
-
-def _one_side(A, Q, K, V):
-    return A(Q, K, V), right_attention(Q, K, V)
 
 
 @used(
@@ -224,22 +210,19 @@ def _one_side(A, Q, K, V):
         "Keys and values go together: A(Q[::-1], K[::-1], V[::-1]). Only the order of "
         "the queries may show in the result.",
     ],
-    mistakes={
-        "you expect what a right function does not do: keys move with their values, "
-        "and queries take their rows along": _nothing_moves,
-        "you move the queries alone; keys have an order, too": (
-            "K[around], V[around]",
-            "K, V",
-        ),
-        "you move the keys alone; queries have an order, too": (
-            "Q[::-1]",
-            "Q",
-            "V)[::-1]",
-            "V)",
-        ),
-        "you compare with equation 1, so that a function fails for another reason, "
-        "such as a missing root": _one_side,
-    },
+    mistakes="""
+        you expect what a right function does not do: keys move with their values, and
+        queries take their rows along
+            = (A(Q[::-1], K[::-1], V), A(Q, K, V))
+        you move the queries alone; keys have an order, too
+            K[around], V[around] -> K, V
+        you move the keys alone; queries have an order, too
+            Q[::-1] -> Q
+            V)[::-1] -> V)
+        you compare with equation 1, so that a function fails for another reason, such
+        as a missing root
+            = (A(Q, K, V), right_attention(Q, K, V))
+    """,
 )
 def order_means_nothing(A, Q, K, V):
     """An experiment that fails for a function that knows in which order slots stand,
@@ -265,13 +248,12 @@ def order_means_nothing(A, Q, K, V):
         "queries, made by np.random.default_rng(seed).",
         "For each s in a list of lengths: A(s * Q, K, np.eye(5)).max(axis=-1).mean()",
     ],
-    mistakes={
-        "your settings are too few to say anything": (
-            "np.arange(-3, 4)",
-            "np.arange(0, 2)",
-        ),
-        "you conclude that it falls": ('"rises"', '"falls"'),
-    },
+    mistakes="""
+        your settings are too few to say anything
+            np.arange(-3, 4) -> np.arange(0, 2)
+        you conclude that it falls
+            "rises" -> "falls"
+    """,
 )
 def my_experiment(A, seed):
     """Measures something about attention at five settings or more.

@@ -57,36 +57,26 @@ def one_hot(logits, targets):
         "p[np.arange(R), targets] -= 1.",
         "g has one number for each row, so it must meet the rows: g[:, None].",
     ],
-    mistakes={
-        "you do not take the 1 of the right answer off: the gradient is p - y": (
-            "-= 1",
-            "-= 0",
-        ),
-        "only the right answer's logit gets a gradient; the others must go down": (
-            "* gradient",
-            "* gradient * one_hot(logits, targets)",
-        ),
-        "you take 1 off in every row for the targets of all rows: write "
-        "p[np.arange(R), targets] -= 1": (
-            "[np.arange(len(targets)), targets]",
-            "[:, targets]",
-        ),
-        "you subtract the targets as they are, numbers such as 3; write them one-hot": (
-            "gradient[np.arange(len(targets)), targets] -= 1",
-            "gradient -= targets[:, None]",
-        ),
-        "you take 1 off whole rows; each row has one place: write "
-        "p[np.arange(R), targets] -= 1": (
-            "[np.arange(len(targets)), targets]",
-            "[targets]",
-        ),
-        "you write -1 in the right answer's place; take 1 off what stands there, with "
-        "-= 1": ("-= 1", "= -1"),
-        "your softmax runs down the columns, not along each row": (
-            "softmax(logits)",
-            "softmax(logits.T).T",
-        ),
-    },
+    mistakes="""
+        you do not take the 1 of the right answer off: the gradient is p - y
+            -= 1 -> -= 0
+        only the right answer's logit gets a gradient; the others must go down
+            * gradient -> * gradient * one_hot(logits, targets)
+        you take 1 off in every row for the targets of all rows: write p[np.arange(R),
+        targets] -= 1
+            [np.arange(len(targets)), targets] -> [:, targets]
+        you subtract the targets as they are, numbers such as 3; write them one-hot
+            gradient[np.arange(len(targets)), targets] -= 1
+                -> gradient -= targets[:, None]
+        you take 1 off whole rows; each row has one place: write p[np.arange(R),
+        targets] -= 1
+            [np.arange(len(targets)), targets] -> [targets]
+        you write -1 in the right answer's place; take 1 off what stands there, with -=
+        1
+            -= 1 -> = -1
+        your softmax runs down the columns, not along each row
+            softmax(logits) -> softmax(logits.T).T
+    """,
     anysize="logits",
     large=lambda rng: [
         (np.ones(5000), rng.normal(size=(5000, 30)), rng.integers(30, size=5000))
@@ -140,14 +130,14 @@ def _on_a_tape(answer, weights, x):
         "After each layer but the last comes x.relu(). The last one begins at place "
         "len(weights) - 2.",
     ],
-    mistakes={
-        "there is no ReLU: all layers together are one matrix": (
-            "x = x.relu()",
-            "pass",
-        ),
-        "the biases are missing": (" + weights[k + 1]", ""),
-        "you bend with tanh; here with relu": ("x.relu()", "x.tanh()"),
-    },
+    mistakes="""
+        there is no ReLU: all layers together are one matrix
+            x = x.relu() -> pass
+        the biases are missing
+            + weights[k + 1] ->
+        you bend with tanh; here with relu
+            x.relu() -> x.tanh()
+    """,
 )
 def logits(weights, x):
     """A network of any depth, on the tape: x @ W + b, with a ReLU between the layers.
@@ -222,23 +212,17 @@ def _lessons(rng):
         "array for array number k.",
         "weights = [rule(k, w, g) for k, (w, g) in enumerate(zip(weights, gradients))]",
     ],
-    mistakes={
-        "every step sees the first batch": ("batch_of(step)", "batch_of(0)"),
-        "you count the steps from 1; the first batch is batch_of(0)": (
-            "batch_of(step)",
-            "batch_of(step + 1)",
-        ),
-        "each step begins with the first weights again": (
-            "losses = []",
-            "losses, start = [], weights",
-            "slopes(weights, *",
-            "slopes(weights := start, *",
-        ),
-        "all arrays share one number, so that a rule with a memory mixes them up": (
-            "rule(k, w, g) for",
-            "rule(0, w, g) for",
-        ),
-    },
+    mistakes="""
+        every step sees the first batch
+            batch_of(step) -> batch_of(0)
+        you count the steps from 1; the first batch is batch_of(0)
+            batch_of(step) -> batch_of(step + 1)
+        each step begins with the first weights again
+            losses = [] -> losses, start = [], weights
+            slopes(weights, * -> slopes(weights := start, *
+        all arrays share one number, so that a rule with a memory mixes them up
+            rule(k, w, g) for -> rule(0, w, g) for
+    """,
 )
 def train(weights, slopes, rule, batch_of, steps):
     """The training loop.
@@ -282,22 +266,20 @@ def _descents(rng):
         "v = momentum * v + g, then w - rate * v. Write v = ..., not v += ...: that "
         "would change the caller's array.",
     ],
-    mistakes={
-        "you step by the gradient alone; the velocity is for stepping": (
-            "rate * v, v",
-            "rate * g, v",
-        ),
-        "you step by the velocity before its update": (
-            "v = momentum * v + g",
-            "",
-            "rate * v, v",
-            "rate * v, momentum * v + g",
-        ),
-        "your velocity is a running mean, with 1 - momentum before g; here g comes "
-        "in whole": ("+ g", "+ (1 - momentum) * g"),
-        "the rate is inside your velocity; some libraries do that, here it "
-        "multiplies the step": ("+ g", "+ rate * g", "rate * v, v", "v, v"),
-    },
+    mistakes="""
+        you step by the gradient alone; the velocity is for stepping
+            rate * v, v -> rate * g, v
+        you step by the velocity before its update
+            v = momentum * v + g ->
+            rate * v, v -> rate * v, momentum * v + g
+        your velocity is a running mean, with 1 - momentum before g; here g comes in
+        whole
+            + g -> + (1 - momentum) * g
+        the rate is inside your velocity; some libraries do that, here it multiplies the
+        step
+            + g -> + rate * g
+            rate * v, v -> v, v
+    """,
 )
 def sgd(w, g, v, rate, momentum):
     """One step of gradient descent with momentum.
@@ -342,35 +324,24 @@ def _moments(rng):
         "Divide it out for the step, but return m and v as they are.",
         "w - rate * m_hat / (np.sqrt(v_hat) + 1e-8)",
     ],
-    mistakes={
-        "you leave out both corrections, 1 - beta**t": (
-            " / (1 - beta1**t)",
-            "",
-            " / (1 - beta2**t)",
-            "",
-        ),
-        "you forget the root of v": ("np.sqrt(v_hat)", "v_hat"),
-        "your 1e-8 is inside the root; here it is added to the root": (
-            "np.sqrt(v_hat) + 1e-8",
-            "np.sqrt(v_hat + 1e-8)",
-        ),
-        "you leave out the 1e-8: a weight that has had no gradient yet becomes 0 / 0": (
-            " + 1e-8",
-            "",
-        ),
-        "v is a mean of the gradient; it should be one of its square": (
-            "* g * g",
-            "* g",
-        ),
-        "you return the corrected m and v; they would be corrected again at the "
-        "next step": ("1e-8), m, v", "1e-8), m_hat, v_hat"),
-        "you return the old m and v, so that they never build up": (
-            "m = beta1",
-            "old = m, v\n    m = beta1",
-            "1e-8), m, v",
-            "1e-8), *old",
-        ),
-    },
+    mistakes="""
+        you leave out both corrections, 1 - beta**t
+            / (1 - beta1**t) ->
+            / (1 - beta2**t) ->
+        you forget the root of v
+            np.sqrt(v_hat) -> v_hat
+        your 1e-8 is inside the root; here it is added to the root
+            np.sqrt(v_hat) + 1e-8 -> np.sqrt(v_hat + 1e-8)
+        you leave out the 1e-8: a weight that has had no gradient yet becomes 0 / 0
+            + 1e-8 ->
+        v is a mean of the gradient; it should be one of its square
+            * g * g -> * g
+        you return the corrected m and v; they would be corrected again at the next step
+            1e-8), m, v -> 1e-8), m_hat, v_hat
+        you return the old m and v, so that they never build up
+            m = beta1 -> old = m, v; m = beta1
+            1e-8), m, v -> 1e-8), *old
+    """,
 )
 def adam_step(w, g, m, v, t, rate, beta1, beta2):
     """Step number t, from 1, of Adam, with 1e-8 beside the root.
@@ -425,22 +396,18 @@ def _gradients(rng):
         "limit / max(length, limit) is that factor in both cases, and it never divides "
         "by 0.",
     ],
-    mistakes={
-        "you clip each array by itself: that bends the gradient, it points elsewhere "
-        "afterwards": (
-            lambda gradients, limit: [clip([g], limit)[0] for g in gradients]
-        ),
-        "you clip each entry: that bends the gradient, it points elsewhere "
-        "afterwards": (
-            lambda gradients, limit: [np.clip(g, -limit, limit) for g in gradients]
-        ),
-        "you bring short gradients to the limit, too, and divide by a length that "
-        "may be 0; only longer ones shrink": ("max(length, limit)", "length"),
-        "you forget the root: the length is the root of the sum of squares": (
-            "math.sqrt(sum",
-            "(sum",
-        ),
-    },
+    mistakes="""
+        you clip each array by itself: that bends the gradient, it points elsewhere
+        afterwards
+            = [clip([g], limit)[0] for g in gradients]
+        you clip each entry: that bends the gradient, it points elsewhere afterwards
+            = [np.clip(g, -limit, limit) for g in gradients]
+        you bring short gradients to the limit, too, and divide by a length that may be
+        0; only longer ones shrink
+            max(length, limit) -> length
+        you forget the root: the length is the root of the sum of squares
+            math.sqrt(sum -> (sum
+    """,
     views=True,
 )
 def clip(gradients, limit):
@@ -468,13 +435,12 @@ def clip(gradients, limit):
         "of the loop: where are its inputs afterwards, and where its target?",
         "Inputs and targets must be shuffled in the same order.",
     ],
-    mistakes={
-        "you no longer shuffle the targets at all": ("targets[order]", "targets"),
-        "you put the targets in the inverse order": (
-            "targets[order]",
-            "targets[np.argsort(order)]",
-        ),
-    },
+    mistakes="""
+        you no longer shuffle the targets at all
+            targets[order] -> targets
+        you put the targets in the inverse order
+            targets[order] -> targets[np.argsort(order)]
+    """,
 )
 def train_in_epochs(inputs, targets, weights, slopes, rate, epochs, seed):
     """Goes through all examples `epochs` times, four at a time, in a new order each
@@ -514,13 +480,12 @@ def bowl(weights):
         "Try the same rate three times. Why is the second loss not the first?",
         "w -= ... writes into the array itself. Whose array is it?",
     ],
-    mistakes={
-        "there is one step too many": ("range(steps)", "range(steps + 1)"),
-        "nothing is learnt any more: w = w - ... only gives a new array the name w": (
-            "w -= rate * g",
-            "w = w - rate * g",
-        ),
-    },
+    mistakes="""
+        there is one step too many
+            range(steps) -> range(steps + 1)
+        nothing is learnt any more: w = w - ... only gives a new array the name w
+            w -= rate * g -> w = w - rate * g
+    """,
 )
 def try_rates(start, slopes, rates, steps):
     """The loss after some steps of plain descent, for each rate, always from `start`.

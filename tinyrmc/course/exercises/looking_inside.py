@@ -33,12 +33,17 @@ def _held(rng):
         "Fit on the first half; then errors = wanted - x @ W on the second. How large "
         "is the sum of their squares beside that of wanted - its mean?",
     ],
-    mistakes={
-        "you test on the examples that you have fitted": ("[half:]", "[:half]"),
-        "you fit on all examples, also on those that you test with": ("[:half]", ""),
-        "you fit on all examples, and test on the same": ("[:half]", "", "[half:]", ""),
-        "your readout has no bias": ("np.ones(", "np.zeros("),
-    },
+    mistakes="""
+        you test on the examples that you have fitted
+            [half:] -> [:half]
+        you fit on all examples, also on those that you test with
+            [:half] ->
+        you fit on all examples, and test on the same
+            [:half] ->
+            [half:] ->
+        your readout has no bias
+            np.ones( -> np.zeros(
+    """,
     tolerance=1e-6,
 )
 def readable(rows, wanted):
@@ -89,13 +94,12 @@ def _outcomes(rng):
         "Leave out groups in which all are treated, or none. np.average(differences, "
         "weights=counts), with the number treated in each group.",
     ],
-    mistakes={
-        "all groups count alike; weigh them by the number treated": ("here.sum()", "1"),
-        "you weigh by the size of the group, not by the number treated": (
-            "here.sum()",
-            "(group == g).sum()",
-        ),
-    },
+    mistakes="""
+        all groups count alike; weigh them by the number treated
+            here.sum() -> 1
+        you weigh by the size of the group, not by the number treated
+            here.sum() -> (group == g).sum()
+    """,
 )
 def matched(right, treated, group):
     """The difference that a treatment makes within groups that are alike.
@@ -124,16 +128,12 @@ def matched(right, treated, group):
         "The diagonal is True too: np.eye(N + n, dtype=bool).",
         "Where either holds, attention is allowed: | joins two arrays of bool.",
     ],
-    mistakes={
-        "a row may not attend to itself": (
-            "np.eye(N + n, dtype=bool)",
-            "np.zeros((N + n, 1), bool)",
-        ),
-        "only slots ask; the rows of input ask too": (
-            "np.eye(N + n",
-            "np.eye(N, N + n",
-        ),
-    },
+    mistakes="""
+        a row may not attend to itself
+            np.eye(N + n, dtype=bool) -> np.zeros((N + n, 1), bool)
+        only slots ask; the rows of input ask too
+            np.eye(N + n -> np.eye(N, N + n
+    """,
 )
 def cut_among_slots(N, n):
     """A mask that lets every row attend to itself and to the input.

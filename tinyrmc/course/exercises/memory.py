@@ -45,21 +45,18 @@ def _updates(rng):
         "my.sigmoid(xp, f + forget_bias) * m + ... ; broadcasting does the rest, also "
         "where a slot has one gate only.",
     ],
-    mistakes={
-        "you use f and i as they are, without sigmoid and forget bias": (
-            "equations.sigmoid(xp, f + forget_bias)",
-            "f",
-            "equations.sigmoid(xp, i)",
-            "i",
-        ),
-        "you give the forget bias to both gates": ("xp, i)", "xp, i + forget_bias)"),
-        "the forget bias stands outside the sigmoid; add it to f": (
-            "f + forget_bias)",
-            "f) + forget_bias",
-        ),
-        "your input gate is what the forget gate leaves, 1 - sigma(f + b), and not "
-        "a gate of its own": ("equations.sigmoid(xp, i)", "(1 - keep)"),
-    },
+    mistakes="""
+        you use f and i as they are, without sigmoid and forget bias
+            equations.sigmoid(xp, f + forget_bias) -> f
+            equations.sigmoid(xp, i) -> i
+        you give the forget bias to both gates
+            xp, i) -> xp, i + forget_bias)
+        the forget bias stands outside the sigmoid; add it to f
+            f + forget_bias) -> f) + forget_bias
+        your input gate is what the forget gate leaves, 1 - sigma(f + b), and not a gate
+        of its own
+            equations.sigmoid(xp, i) -> (1 - keep)
+    """,
     anysize="f i",
 )
 def update_memory(xp, f, i, m, candidate, forget_bias):
@@ -114,27 +111,24 @@ def steps(rng):
         'f = my.gate(xp, x, h, p["W_f"], p["U_f"], p["b_f"]), and so on; you have '
         "`update_memory`; h is my.sigmoid(xp, o) * xp.tanh(m), of the new m.",
     ],
-    mistakes={
-        "your gates see m, not h": ("xp, x, h,", "xp, x, m,"),
-        "you leave out the forget bias": ('p["forget_bias"]', "0.0"),
-        "your gates see tanh(m), not h: the released code does that": (
-            "xp, x, h,",
-            "xp, x, xp.tanh(m),",
-        ),
-        "you make h from the memory before the update": (
-            "m = equations.update",
-            "new = equations.update",
-            "return m,",
-            "return new,",
-        ),
-        "you make h without the tanh of equation 8": (
-            "equations.output(xp, o, m)",
-            "equations.sigmoid(xp, o) * m",
-        ),
-        "you apply tanh to the candidate: the released code does that, equation 7 "
-        "does not": ("i, m, candidate", "i, m, xp.tanh(candidate)"),
-        "the slots of h attend, not those of m": ("xp, m, x,", "xp, h, x,"),
-    },
+    mistakes="""
+        your gates see m, not h
+            xp, x, h, -> xp, x, m,
+        you leave out the forget bias
+            p["forget_bias"] -> 0.0
+        your gates see tanh(m), not h: the released code does that
+            xp, x, h, -> xp, x, xp.tanh(m),
+        you make h from the memory before the update
+            m = equations.update -> new = equations.update
+            return m, -> return new,
+        you make h without the tanh of equation 8
+            equations.output(xp, o, m) -> equations.sigmoid(xp, o) * m
+        you apply tanh to the candidate: the released code does that, equation 7 does
+        not
+            i, m, candidate -> i, m, xp.tanh(candidate)
+        the slots of h attend, not those of m
+            xp, m, x, -> xp, h, x,
+    """,
     anysize="x h",
 )
 def step(xp, x, m, h, p):
@@ -180,20 +174,15 @@ def _tried(answer, inputs, targets):
         "After the block: tape.gradient(loss, parameters, strict=False), and clip. The "
         "loss as a number is float(loss.data).",
     ],
-    mistakes={
-        "you do not clip": ("clip(gradients, 1.0)", "gradients"),
-        "you clip each array by itself": (
-            "clip(gradients, 1.0)",
-            "[clip([g], 1.0)[0] for g in gradients]",
-        ),
-        "the network runs before the tape records, so nothing leads back to its "
-        "weights": (
-            "with Tape()",
-            "logits = network(inputs)\n    with Tape()",
-            "network(inputs), targets)",
-            "logits, targets)",
-        ),
-    },
+    mistakes="""
+        you do not clip
+            clip(gradients, 1.0) -> gradients
+        you clip each array by itself
+            clip(gradients, 1.0) -> [clip([g], 1.0)[0] for g in gradients]
+        the network runs before the tape records, so nothing leads back to its weights
+            Tape() as tape -> (logits := network(inputs), Tape())[1] as tape
+            network(inputs), targets -> logits, targets
+    """,
 )
 def slopes(network, parameters, inputs, targets):
     """The mean loss, a number, and its gradients, together no longer than 1 -> a list.
@@ -244,13 +233,12 @@ class SmallStep:
         "What does a step return, and what of it reaches the next step?",
         "The state is a pair, (m, h). Both go on.",
     ],
-    mistakes={
-        "now the memory goes on, and h does not": (
-            "= step(x, m, h)",
-            "= step(x, m, 0 * h)",
-        ),
-        "h stays what it was at first": ("m, h = step", "m, _ = step"),
-    },
+    mistakes="""
+        now the memory goes on, and h does not
+            step(x, m, h) -> step(x, m, 0 * h)
+        h stays what it was at first
+            m, h = step -> m, _ = step
+    """,
 )
 def read(step, xs, m, h):
     """The h that a core shows after it has read all inputs.
@@ -273,13 +261,12 @@ def read(step, xs, m, h):
         "Print the memory of one example. How many different rows does it have?",
         "Zeros of the shape (B, N, F) plus an array (N, F): it broadcasts over B.",
     ],
-    mistakes={
-        "now a slot's units are all alike": ("+ first", "+ first[:, :1]"),
-        "all examples together have one memory, spread over them": (
-            "+ first",
-            "+ np.resize(first, (B, 1, first.shape[1]))",
-        ),
-    },
+    mistakes="""
+        now a slot's units are all alike
+            + first -> + first[:, :1]
+        all examples together have one memory, spread over them
+            + first -> + np.resize(first, (B, 1, first.shape[1]))
+    """,
 )
 def begin(first, B):
     """The first memory (N, F) for B examples -> (B, N, F)."""
@@ -313,13 +300,12 @@ def fresh_step(x, m, h, forget_bias=1.0):
         "cosine is (after * m).sum(), divided by both lengths. 60 examples at once "
         "make the numbers steady: x (60, 16), m (60, N, 16).",
     ],
-    mistakes={
-        "your settings are too few to say anything": (
-            "(-3.0, -2.0, -1.0, 0.0, 1.0,",
-            "(1.0,",
-        ),
-        "you conclude that it falls": ('"rises"', '"falls"'),
-    },
+    mistakes="""
+        your settings are too few to say anything
+            (-3.0, -2.0, -1.0, 0.0, 1.0, -> (1.0,
+        you conclude that it falls
+            "rises" -> "falls"
+    """,
 )
 def my_experiment(step, seed):
     """Measures something about a core at five settings or more.

@@ -49,29 +49,20 @@ def _rows(rng):
         "(d * d).mean(axis=-1, keepdims=True).",
         "gain * d / np.sqrt(variance + 1e-5) + offset",
     ],
-    mistakes={
-        "you take mean and variance of the whole array": ("axis=-1, keepdims=True", ""),
-        "mean and variance run over the slots, not over the units of a slot": (
-            "axis=-1",
-            "axis=-2",
-        ),
-        "you divide the sum of squares by F - 1, not by F": (
-            "(d * d).mean(axis=-1",
-            "x.var(ddof=1, axis=-1",
-        ),
-        "you leave out epsilon: a row of equal numbers is then 0 / 0": (
-            "np.sqrt(variance + 1e-5)",
-            "np.sqrt(variance)",
-        ),
-        "you add epsilon to the root, not to what is under it": (
-            "np.sqrt(variance + 1e-5)",
-            "(np.sqrt(variance) + 1e-5)",
-        ),
-        "you divide the row by the variance, not by its root": (
-            "np.sqrt(variance",
-            "(variance",
-        ),
-    },
+    mistakes="""
+        you take mean and variance of the whole array
+            axis=-1, keepdims=True ->
+        mean and variance run over the slots, not over the units of a slot
+            axis=-1 -> axis=-2
+        you divide the sum of squares by F - 1, not by F
+            (d * d).mean(axis=-1 -> x.var(ddof=1, axis=-1
+        you leave out epsilon: a row of equal numbers is then 0 / 0
+            np.sqrt(variance + 1e-5) -> np.sqrt(variance)
+        you add epsilon to the root, not to what is under it
+            np.sqrt(variance + 1e-5) -> (np.sqrt(variance) + 1e-5)
+        you divide the row by the variance, not by its root
+            np.sqrt(variance -> (variance
+    """,
     leading="x",
     anysize="x",
 )
@@ -94,20 +85,19 @@ def layer_norm(x, gain, offset):
         "its mean. Means run over the last axis, keepdims=True.",
         "mean(n) is 0, so the two together are s * (u - mean(u) - n * mean(u * n)).",
     ],
-    mistakes={
-        "you treat both mean and scale as constants": (
-            " - mean(u) - n * mean(u * n)",
-            "",
-        ),
-        "you treat the scale s as a constant": (" - n * mean(u * n)", ""),
-        "you forget the factor s before the bracket": ("return s * ", "return "),
-        "you take the row as it was before it was scaled, in place of n": (
-            "n = d * s",
-            "n = d",
-        ),
-        "you multiply by the gain at the end, after the norm, and not where it "
-        "stands": ("g * gain", "g", "return s", "return gain * s"),
-    },
+    mistakes="""
+        you treat both mean and scale as constants
+            - mean(u) - n * mean(u * n) ->
+        you treat the scale s as a constant
+            - n * mean(u * n) ->
+        you forget the factor s before the bracket
+            return s * -> return
+        you take the row as it was before it was scaled, in place of n
+            n = d * s -> n = d
+        you multiply by the gain at the end, after the norm, and not where it stands
+            g * gain -> g
+            return s -> return gain * s
+    """,
     leading="g x",
     anysize="g",
     exact=by_complex_step(layer_normed, "x"),
@@ -137,13 +127,12 @@ def layer_norm_gradient(g, x, gain, epsilon):
         "n * gain scales unit k of n by gain[k]. Which numbers of W does unit k meet?",
         "gain[:, None] * W and offset @ W + b",
     ],
-    mistakes={
-        "you forget that the offset goes through W": ("offset @ W + b\n", "b\n"),
-        "the offset is scaled by the gain; it is added after the gain": (
-            "offset @ W + b\n",
-            "(offset * gain) @ W + b\n",
-        ),
-    },
+    mistakes="""
+        you forget that the offset goes through W
+            offset @ W + b -> b
+        the offset is scaled by the gain; it is added after the gain
+            return gain[:, None] * W, offset -> return gain[:, None] * W, offset * gain
+    """,
 )
 def folded(gain, offset, W, b):
     """The layer that does alone what gain, offset and a layer do after each other.
@@ -188,17 +177,14 @@ def running_sum(M):
         "Replace the slot in a copy: M itself is not yours to change.",
         "abs(...).max(axis=-1) of the difference of the two results",
     ],
-    mistakes={
-        "you add up the changes of a slot's units": ("max(axis=-1)", "sum(axis=-1)"),
-        "you look for the largest change in each unit, not in each slot": (
-            "max(axis=-1)",
-            "max(axis=0)",
-        ),
-        "you do not make the changes positive, so that a fall counts as none": (
-            "abs(process",
-            "(process",
-        ),
-    },
+    mistakes="""
+        you add up the changes of a slot's units
+            max(axis=-1) -> sum(axis=-1)
+        you look for the largest change in each unit, not in each slot
+            max(axis=-1) -> max(axis=0)
+        you do not make the changes positive, so that a fall counts as none
+            abs(process -> (process
+    """,
 )
 def who_notices(process, M, slot, row):
     """The largest change of each slot of process(M), when `row` replaces one slot.
@@ -250,22 +236,17 @@ def mlp(z, layers):
         "With more layers, melt the first two into one, and go on.",
         "W, b = W @ weight, b @ weight + bias, from layer to layer",
     ],
-    mistakes={
-        "you add up the biases; each goes through the layers after its own": (
-            "b @ weight + bias",
-            "b + bias",
-        ),
-        "the matrices stand the wrong way round: the first layer stands left": (
-            "W @ weight",
-            "weight @ W",
-        ),
-        "you keep the last bias alone; those before go through the later layers": (
-            "b @ weight + bias",
-            "bias",
-        ),
-        "your bias goes through the matrices of its own and all earlier layers, W; it "
-        "goes through that of the next": ("b @ weight", "b @ (W @ weight)"),
-    },
+    mistakes="""
+        you add up the biases; each goes through the layers after its own
+            b @ weight + bias -> b + bias
+        the matrices stand the wrong way round: the first layer stands left
+            W @ weight -> weight @ W
+        you keep the last bias alone; those before go through the later layers
+            b @ weight + bias -> bias
+        your bias goes through the matrices of its own and all earlier layers, W; it
+        goes through that of the next
+            b @ weight -> b @ (W @ weight)
+    """,
     views=True,
 )
 def melted(layers):
@@ -305,29 +286,24 @@ def _g_psi_cases(rng):
         "sum. Take care not to lose the z that came in.",
         "layer_norm(mlp(z) + z, gain, offset), with ex.layer_norm if yours is missing",
     ],
-    mistakes={
-        "you do not add z to what the MLP makes of it": (" + bias + z", " + bias"),
-        "you add z after the norm, not before": (
-            " + z, gain, offset)",
-            ", gain, offset) + z",
-        ),
-        "the norm comes before the MLP, not after": (
-            "y = z",
-            "y = layer_norm(z, gain, offset)",
-            "return layer_norm(y @ weight + bias + z, gain, offset)",
-            "return y @ weight + bias + z",
-        ),
-        "you add to the MLP's result what went into its last layer, not the z that "
-        "came in: the name z means something else by then": ("bias + z", "bias + y"),
-        "you put a ReLU after the last layer, too": (
-            "y @ weight + bias + z",
-            "np.maximum(y @ weight + bias, 0) + z",
-        ),
-        "you use no ReLU: all layers together are then one matrix and one bias": (
-            "np.maximum(y @ hidden_weight + hidden_bias, 0)",
-            "y @ hidden_weight + hidden_bias",
-        ),
-    },
+    mistakes="""
+        you do not add z to what the MLP makes of it
+            + bias + z -> + bias
+        you add z after the norm, not before
+            + z, gain, offset) -> , gain, offset) + z
+        the norm comes before the MLP, not after
+            y = z -> y = layer_norm(z, gain, offset)
+            return layer_norm(y @ weight + bias + z, gain, offset)
+                -> return y @ weight + bias + z
+        you add to the MLP's result what went into its last layer, not the z that came
+        in: the name z means something else by then
+            bias + z -> bias + y
+        you put a ReLU after the last layer, too
+            y @ weight + bias + z -> np.maximum(y @ weight + bias, 0) + z
+        you use no ReLU: all layers together are then one matrix and one bias
+            np.maximum(y @ hidden_weight + hidden_bias, 0)
+                -> y @ hidden_weight + hidden_bias
+    """,
     leading="z",
     anysize="z",
 )
@@ -361,13 +337,12 @@ def _on_a_tape(answer, x, gain, offset):
         "n is layer_norm(x.data, 1.0, 0.0), and the gradient of x is "
         "layer_norm_gradient(g, x.data, gain.data, 1e-5).",
     ],
-    mistakes={
-        "gain and offset have changed places": ("g * n, g", "g, g * n"),
-        "the gain gets what goes in, not the row that it multiplies": (
-            "g * n, g",
-            "g, g",
-        ),
-    },
+    mistakes="""
+        gain and offset have changed places
+            g * n, g -> g, g * n
+        the gain gets what goes in, not the row that it multiplies
+            g * n, g -> g, g
+    """,
 )
 def norm(x, gain, offset):
     """Layer norm on the tape: Nodes x (..., F), gain and offset (F,) -> a Node."""
@@ -393,16 +368,12 @@ def norm(x, gain, offset):
         "d = M makes no copy, nor does M[:]. Both give the memory a second name.",
         "-= writes into the array itself. What does d = d - ... do?",
     ],
-    mistakes={
-        "now the mean is not taken off any more": (
-            " - M.mean(axis=-1, keepdims=True)",
-            "",
-        ),
-        "you take off the mean of the whole memory; each slot has its own": (
-            "M.mean(axis=-1, keepdims=True)",
-            "M.mean()",
-        ),
-    },
+    mistakes="""
+        now the mean is not taken off any more
+            - M.mean(axis=-1, keepdims=True) ->
+        you take off the mean of the whole memory; each slot has its own
+            M.mean(axis=-1, keepdims=True) -> M.mean()
+    """,
 )
 def norm_of_slots(M):
     """Each slot of M (..., F) with mean 0 and mean square 1 -> (..., F)."""
@@ -426,16 +397,12 @@ def _block_cases(rng):
         "z is used twice: in the product, and by the residual. What is used twice is "
         "paid twice.",
     ],
-    mistakes={
-        "now the gradient goes past every block and through none": (
-            " + by_product @ W.T",
-            "",
-        ),
-        "the gradients stand in the order of the walk, the last matrix first": (
-            "found[::-1]",
-            "found",
-        ),
-    },
+    mistakes="""
+        now the gradient goes past every block and through none
+            + by_product @ W.T ->
+        the gradients stand in the order of the walk, the last matrix first
+            found[::-1] -> found
+    """,
 )
 def blocks_back(g, z, weights):
     """The gradients of the weights of blocks z = z + tanh(z @ W).

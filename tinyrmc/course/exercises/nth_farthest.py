@@ -41,14 +41,14 @@ def _questions(rng):
         "step comes n-th when you sort them?",
         "np.argsort(distance)[n] is a time step. What stands in `labels` there?",
     ],
-    mistakes={
-        "you give the time step, not the label that came with it": (
-            "labels[np.argsort(distance)[n]]",
-            "np.argsort(distance)[n]",
-        ),
-        "you treat m as a time step, not as a label": ("x[labels == m]", "x[m]"),
-        "your order begins with the farthest": ("(distance)", "(-distance)"),
-    },
+    mistakes="""
+        you give the time step, not the label that came with it
+            labels[np.argsort(distance)[n]] -> np.argsort(distance)[n]
+        you treat m as a time step, not as a label
+            x[labels == m] -> x[m]
+        your order begins with the farthest
+            (distance) -> (-distance)
+    """,
 )
 def answer(x, labels, n, m):
     """The label of the vector that is n-th in Euclidean distance from vector m.
@@ -69,17 +69,14 @@ def answer(x, labels, n, m):
         "The cross-entropy of a question is -log of the probability given to the right "
         "answer: 0 for the self query, log(k - 1) otherwise.",
     ],
-    mistakes={
-        "you spread the guesses over all vectors, m among them": (
-            lambda k: (1 / k + (k - 1) / k**2, 1 / k, (k - 1) / k * math.log(k))
-        ),
-        "you take the loss over the other questions alone": (
-            lambda k: (2 / k, 1 / (k - 1), math.log(k - 1))
-        ),
-        "in the loss you spread a guess over k labels, but m is not among them": (
-            lambda k: (2 / k, 1 / (k - 1), (k - 1) / k * math.log(k))
-        ),
-    },
+    mistakes="""
+        you spread the guesses over all vectors, m among them
+            = (1 / k + (k - 1) / k ** 2, 1 / k, (k - 1) / k * math.log(k))
+        you take the loss over the other questions alone
+            = (2 / k, 1 / (k - 1), math.log(k - 1))
+        in the loss you spread a guess over k labels, but m is not among them
+            = (2 / k, 1 / (k - 1), (k - 1) / k * math.log(k))
+    """,
 )
 def self_query_floor(k):
     """The worth of knowing the self query alone.
@@ -112,13 +109,13 @@ def _batches(rng):
         "np.argsort(own, axis=1) has the time steps of each question in order. Which "
         "one does n ask for? Index with [np.arange(B), n].",
     ],
-    mistakes={
-        "the reference stands where its own norm puts it, not first": ("-1.0", "own"),
-        "you give the time step, not the label that came with it": (
-            "labels[rows, np.argsort(own, axis=1)[rows, n]]",
-            "np.argsort(own, axis=1)[rows, n]",
-        ),
-    },
+    mistakes="""
+        the reference stands where its own norm puts it, not first
+            -1.0 -> own
+        you give the time step, not the label that came with it
+            labels[rows, np.argsort(own, axis=1)[rows, n]]
+                -> np.argsort(own, axis=1)[rows, n]
+    """,
 )
 def rank_by_norm(x, labels, n, m):
     """The labels that are n-th by the norms of their own vectors, m itself first.
@@ -158,13 +155,12 @@ def _felt(rng):
         "The time step that is n-th, by felt and by true distances: np.argsort(..., "
         "axis=1)[np.arange(B), n]. How often are the two equal?",
     ],
-    mistakes={
-        "all distances of a question have the same error, so that their order stays": (
-            "size=distance.shape",
-            "size=(len(n), 1)",
-        ),
-        "the reference is no longer first where an error is large": ("-np.inf", "0.0"),
-    },
+    mistakes="""
+        all distances of a question have the same error, so that their order stays
+            size=distance.shape -> size=(len(n), 1)
+        the reference is no longer first where an error is large
+            -np.inf -> 0.0
+    """,
     tolerance=0.03,
 )
 def right_with_errors(distance, n, reference, error, seed):
@@ -209,26 +205,23 @@ def _heads(rng):
         "Queries are parts 0 to H - 1, of the slots alone: part[..., :N, :]. Keys are "
         "parts H to 2 H - 1, values the rest. Then equation 1 for each head.",
     ],
-    mistakes={
-        "there is no norm: this is equation 2": ("normed = ", "normed = qkv\n    _ = "),
-        "queries, keys and values each have a norm of their own; one norm runs "
-        "over all three together": (
-            "equations.layer_norm(xp, qkv, gain, offset)",
-            "xp.concatenate([equations.layer_norm(xp, x, 1.0, 0.0) "
-            "for x in np.split(qkv, 3, axis=-1)], axis=-1) * gain + offset",
-        ),
-        "the norm runs over the rows, so that slots mix outside of attention": (
-            "equations.layer_norm(xp, qkv, gain, offset)",
-            "equations.layer_norm(xp, qkv.swapaxes(-1, -2), 1.0, 0.0)"
-            ".swapaxes(-1, -2) * gain + offset",
-        ),
-        "the norm is on [M; x], before the projections": (
-            "equations.append_rows(xp, M, x)",
-            "equations.layer_norm(xp, equations.append_rows(xp, M, x), 1.0, 0.0)",
-            "equations.layer_norm(xp, qkv, gain, offset)",
-            "qkv * gain + offset",
-        ),
-    },
+    mistakes="""
+        there is no norm: this is equation 2
+            equations.layer_norm(xp, qkv, gain, offset) -> qkv
+        queries, keys and values each have a norm of their own; one norm runs over all
+        three together
+            equations.layer_norm(xp, qkv, gain, offset)
+                -> gain * xp.concatenate([equations.layer_norm(xp, x, 1.0, 0.0) for
+                x in np.split(qkv, 3, axis=-1)], axis=-1) + offset
+        the norm runs over the rows, so that slots mix outside of attention
+            equations.layer_norm(xp, qkv, gain, offset)
+                -> equations.layer_norm(xp, qkv.swapaxes(-1, -2), 1.0, 0.0).swapaxes(
+                -1, -2) * gain + offset
+        the norm is on [M; x], before the projections
+            equations.append_rows(xp, M, x)
+                -> equations.layer_norm(xp, equations.append_rows(xp, M, x), 1.0, 0.0)
+            equations.layer_norm(xp, qkv, gain, offset) -> qkv * gain + offset
+    """,
 )
 def normed_attention(xp, M, x, W_q, W_k, W_v, gain, offset):
     """Equation 2, with one layer norm over the queries, keys and values of all heads.

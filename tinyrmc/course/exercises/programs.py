@@ -41,26 +41,18 @@ def _programs(rng):
         "Python's % never gives a negative number for a positive modulus: -9753 % "
         "100000 is 90247. str(...) of that is the answer.",
     ],
-    mistakes={
-        "you take the remainder of the parts, too, and not of the whole alone": (
-            '"*": a * b}[name]',
-            '"*": a * b}[name] % 10 ** (length + 1)',
-        ),
-        "you drop the sign before you take the remainder": (
-            "str(value(program)",
-            "str(abs(value(program))",
-        ),
-        "your remainder keeps the sign of the value, as it does in C": (
-            "value(program) % 10 ** (length + 1)",
-            "int(math.fmod(value(program), 10 ** (length + 1)))",
-        ),
-        "equal numbers count, >= for > and <= for <": (
-            "b > c",
-            "b >= c",
-            "b < c",
-            "b <= c",
-        ),
-    },
+    mistakes="""
+        you take the remainder of the parts, too, and not of the whole alone
+            "*": a * b}[name] -> "*": a * b}[name] % 10 ** (length + 1)
+        you drop the sign before you take the remainder
+            str(value(program) -> str(abs(value(program))
+        your remainder keeps the sign of the value, as it does in C
+            value(program) % 10 ** (length + 1)
+                -> int(math.fmod(value(program), 10 ** (length + 1)))
+        equal numbers count, >= for > and <= for <
+            b > c -> b >= c
+            b < c -> b <= c
+    """,
 )
 def evaluate(program, length):
     """The answer, a text, to a program whose numbers have `length` digits.
@@ -126,28 +118,21 @@ def _batches(rng):
         "np.where(condition, new, old), with a condition of shape (B, 1), takes whole "
         "rows of one or the other.",
     ],
-    mistakes={
-        "the state goes on changing beyond the length": (
-            "inside = (t < lengths)",
-            "inside = (t < inputs.shape[1] + 0 * lengths)",
-        ),
-        "each step begins from the first state, not from the one that the step before "
-        "has left": (
-            "for t in",
-            "first = state\n    for t in",
-            "step(inputs[:, t], state)",
-            "step(inputs[:, t], first)",
-        ),
-        "you set the state to zero beyond the length": (
-            "state), state)",
-            "state), 0.0)",
-        ),
-        "you read one character too many": ("t < lengths", "t <= lengths"),
-        "you multiply old and new by 1 and 0 and add them: 0 times NaN is still NaN": (
-            "np.where(inside, step(inputs[:, t], state), state)",
-            "inside * step(inputs[:, t], state) + (1 - inside) * state",
-        ),
-    },
+    mistakes="""
+        the state goes on changing beyond the length
+            inside = (t < lengths) -> inside = (t < inputs.shape[1] + 0 * lengths)
+        each step begins from the first state, not from the one that the step before has
+        left
+            step(inputs[:, t], state)
+                -> step(inputs[:, t], (first := state) if t == 0 else first)
+        you set the state to zero beyond the length
+            state), state) -> state), 0.0)
+        you read one character too many
+            t < lengths -> t <= lengths
+        you multiply old and new by 1 and 0 and add them: 0 times NaN is still NaN
+            np.where(inside, step(inputs[:, t], state), state)
+                -> inside * step(inputs[:, t], state) + (1 - inside) * state
+    """,
 )
 def read(step, inputs, lengths, state):
     """The state after each example's own length of inputs.
@@ -180,11 +165,6 @@ def _written(rng):
     ]
 
 
-def _mean_of_each(*case):
-    each = [score(*(x[None] for x in row)) for row in zip(*case, strict=True)]
-    return tuple(np.mean(each, axis=0))
-
-
 @exercise(
     cases=_written,
     hints=[
@@ -193,15 +173,16 @@ def _mean_of_each(*case):
         "A whole answer is right where no character that counts is wrong:\n"
         "(right | ~counts).all(axis=1)",
     ],
-    mistakes={
-        "you count what stands beyond the length, too": ("< lengths", "< 99 + lengths"),
-        "you average each answer's own accuracy, so that a character of a short "
-        "one counts for more": _mean_of_each,
-        "you count the characters beyond the length as wrong in whole answers": (
-            "right | ~counts",
-            "right & counts",
-        ),
-    },
+    mistakes="""
+        you count what stands beyond the length, too
+            < lengths -> < 99 + lengths
+        you average each answer's own accuracy, so that a character of a short one
+        counts for more
+            right[counts].mean()
+                -> ((right & counts).sum(axis=1) / counts.sum(axis=1)).mean()
+        you count the characters beyond the length as wrong in whole answers
+            right | ~counts -> right & counts
+    """,
 )
 def score(answers, targets, lengths):
     """(fraction of the characters that are right, fraction of wholly right answers).
@@ -247,17 +228,12 @@ def _answers(rng):
         "Which answers count at place t? Those with lengths > t.",
         "np.bincount(some_symbols, minlength=symbols).argmax() is the most frequent.",
     ],
-    mistakes={
-        "you count what stands beyond the length, too": (
-            "targets[lengths > t, t]",
-            "targets[:, t]",
-        ),
-        "you take one symbol for all places": (
-            lambda targets, lengths, symbols: np.full(
-                targets.shape[1], np.bincount(targets.ravel()).argmax()
-            )
-        ),
-    },
+    mistakes="""
+        you count what stands beyond the length, too
+            targets[lengths > t, t] -> targets[:, t]
+        you take one symbol for all places
+            = np.full(targets.shape[1], np.bincount(targets.ravel()).argmax())
+    """,
 )
 def constant_answer(targets, lengths, symbols):
     """The most frequent symbol at each place, among the answers that reach it.

@@ -15,10 +15,12 @@ puzzle = partial(exercise, words=WORDS)
 @puzzle(
     cases=lambda rng: [(3,), (1,), (7,)],
     hints=["np.arange(n) is as long as it should be. What makes each entry 1?"],
-    mistakes={
-        "your numbers are zeros": lambda n: np.zeros(n),
-        "you count up, where every entry should be 1": lambda n: np.arange(n),
-    },
+    mistakes="""
+        your numbers are zeros
+            = np.zeros(n)
+        you count up, where every entry should be 1
+            = np.arange(n)
+    """,
 )
 def ones(n):
     """n ones: a number -> (n,)."""
@@ -33,10 +35,12 @@ def ones(n):
         (np.array([3.0, 0.0, -1.0]),),  # with a 0
     ],
     hints=["A product of two vectors is a sum. What must the other vector hold?"],
-    mistakes={
-        "x / x is no 1 where x is 0": lambda x: x @ (x / x),
-        "you add up the squares": lambda x: x @ x,
-    },
+    mistakes="""
+        x / x is no 1 where x is 0
+            = x @ (x / x)
+        you add up the squares
+            = x @ x
+    """,
     anysize="x",
 )
 def total(x):
@@ -47,10 +51,12 @@ def total(x):
 @puzzle(
     cases=lambda rng: [(3,), (1,), (6,)],
     hints=["Compare row numbers, as a column, with column numbers, as a row."],
-    mistakes={
-        "everything on and below the diagonal is 1": lambda n: np.tri(n),
-        "all but the diagonal is 1": lambda n: 1 - np.eye(n),
-    },
+    mistakes="""
+        everything on and below the diagonal is 1
+            = np.tri(n)
+        all but the diagonal is 1
+            = 1 - np.eye(n)
+    """,
 )
 def identity(n):
     """Ones on the diagonal, else zeros: a number -> (n, n)."""
@@ -65,10 +71,12 @@ def identity(n):
         (rng.integers(4, size=4), 4),  # as many labels as classes
     ],
     hints=["Entry [b, c] asks: is labels[b] equal to c? Give both an axis."],
-    mistakes={
-        "classes and labels have changed places": lambda b, C: np.eye(C)[b].T,
-        "the 1 stands one class too far": lambda b, C: np.eye(C)[(b + 1) % C],
-    },
+    mistakes="""
+        classes and labels have changed places
+            = np.eye(C)[labels].T
+        the 1 stands one class too far
+            = np.eye(C)[(labels + 1) % C]
+    """,
 )
 def one_hot(labels, C):
     """A 1 at each label's place: labels (B,), of C classes -> (B, C)."""
@@ -83,10 +91,12 @@ def one_hot(labels, C):
         (np.array([4, 4]), 1e3 * rng.normal(size=(6, 3))),
     ],
     hints=["A one-hot row times a table picks a row of it."],
-    mistakes={
-        "you pick columns, not rows": lambda b, W: W.T[b % len(W.T)],
-        "you pick the row after the one you want": lambda b, W: W[b - len(W) + 1],
-    },
+    mistakes="""
+        you pick columns, not rows
+            = table.T[labels % len(table.T)]
+        you pick the row after the one you want
+            = table[labels - len(table) + 1]
+    """,
     anysize="table",
 )
 def look_up(labels, table):
@@ -97,12 +107,12 @@ def look_up(labels, table):
 @puzzle(
     cases=lambda rng: [(4,), (1,), (7,)],
     hints=["Row t is the time that looks, column s the time it looks at: s <= t."],
-    mistakes={
-        "you let each time see the future": lambda T: np.triu(np.ones((T, T))) > 0,
-        "two rows are compared, pair by pair: make one of them a column": (
-            lambda T: np.arange(T) >= np.arange(T)
-        ),
-    },
+    mistakes="""
+        you let each time see the future
+            = np.triu(np.ones((T, T))) > 0
+        two rows are compared, pair by pair: make one of them a column
+            = np.arange(T) >= np.arange(T)
+    """,
 )
 def causal_mask(T):
     """Which times s may time t look at? Those up to itself: a number -> (T, T)."""
@@ -117,10 +127,12 @@ def causal_mask(T):
         (np.array([1]), 1),
     ],
     hints=["Entry [b, t] asks: is t still inside? Times count from 0."],
-    mistakes={
-        "one step too many counts": lambda n, T: np.arange(T) <= n[:, None],
-        "True stands behind the end": lambda n, T: np.arange(T) >= n[:, None],
-    },
+    mistakes="""
+        one step too many counts
+            = np.arange(T) <= lengths[:, None]
+        True stands behind the end
+            = np.arange(T) >= lengths[:, None]
+    """,
 )
 def padding_mask(lengths, T):
     """True inside each sequence, False behind its end: lengths (B,) -> (B, T)."""
@@ -130,10 +142,12 @@ def padding_mask(lengths, T):
 @puzzle(
     cases=lambda rng: [normal(rng, (4, 2)), normal(rng, (3, 3)), normal(rng, (1, 5))],
     hints=["Which rows does sum t contain? You have just drawn that as a mask."],
-    mistakes={
-        "you sum along the other axis": lambda x: x.cumsum(axis=1),
-        "you sum from the end": lambda x: x[::-1].cumsum(axis=0)[::-1].copy(),
-    },
+    mistakes="""
+        you sum along the other axis
+            = x.cumsum(axis=1)
+        you sum from the end
+            = x[::-1].cumsum(axis=0)[::-1].copy()
+    """,
     leading="x",
     anysize="x",
 )
@@ -148,14 +162,12 @@ def cumulative_sum(x):
         "Row t takes 1 times row t and -1 times row t - 1. Draw the matrix of that.",
         "It is 1 where t == s and -1 where t == s + 1.",
     ],
-    mistakes={
-        "the row after it is subtracted, not the row before": (
-            lambda x: x - np.vstack([x[1:], 0 * x[:1]])
-        ),
-        "the first row loses the last one: time does not go in a circle": (
-            lambda x: x - np.roll(x, 1, axis=0)
-        ),
-    },
+    mistakes="""
+        the row after it is subtracted, not the row before
+            = x - np.vstack([x[1:], 0 * x[:1]])
+        the first row loses the last one: time does not go in a circle
+            = x - np.roll(x, 1, axis=0)
+    """,
     leading="x",
     anysize="x",
 )
@@ -182,10 +194,12 @@ def _orders(rng):
 @puzzle(
     cases=_orders,
     hints=["This is `look_up`, with the memory for a table."],
-    mistakes={
-        "you put rows back where they came from": lambda M, k: M[np.argsort(k)],
-        "nothing moves": lambda M, k: M + 0,
-    },
+    mistakes="""
+        you put rows back where they came from
+            = M[np.argsort(order)]
+        nothing moves
+            = M + 0
+    """,
     leading="M",
     anysize="M",
 )
@@ -197,11 +211,14 @@ def shuffle(M, order):
 @puzzle(
     cases=_orders,
     hints=["What undoes a product with a matrix that only shuffles? Its transpose."],
-    mistakes={
-        "you shuffle once more": lambda M, k: M[k],
-        "you turn the slots round": lambda M, k: M[::-1].copy(),
-        "nothing moves": lambda M, k: M + 0,
-    },
+    mistakes="""
+        you shuffle once more
+            = M[order]
+        you turn the slots round
+            = M[::-1].copy()
+        nothing moves
+            = M + 0
+    """,
     leading="M",
     anysize="M",
 )
@@ -218,15 +235,14 @@ def unshuffle(M, order):
         (1e6 * rng.normal(size=8),),
     ],
     hints=["The rank of x[i] is how many x[j] are smaller: a comparison, then a sum."],
-    mistakes={
-        "every number counts itself, so ranks begin at 1": (
-            lambda x: (x <= x[:, None]) @ (0 * x + 1)
-        ),
-        "you give the order in which to take the numbers, not their ranks": np.argsort,
-        "two equal numbers get different ranks": (
-            lambda x: np.argsort(np.argsort(x, kind="stable"), kind="stable")
-        ),
-    },
+    mistakes="""
+        every number counts itself, so ranks begin at 1
+            = (x <= x[:, None]) @ (0 * x + 1)
+        you give the order in which to take the numbers, not their ranks
+            = np.argsort(x)
+        two equal numbers get different ranks
+            = np.argsort(np.argsort(x, kind='stable'), kind='stable')
+    """,
     anysize="x",
 )
 def ranks(x):
@@ -237,14 +253,12 @@ def ranks(x):
 @puzzle(
     cases=lambda rng: [(6, 3), (6, 2), (4, 4), (5, 1), (12, 3)],
     hints=["The head of unit k is k // (F // H)."],
-    mistakes={
-        "you deal out the units in turn: the head of unit k is k % H": (
-            lambda F, H: np.arange(F)[:, None] % H == np.arange(F) % H
-        ),
-        "you divide by the number of heads, not by the units of a head": (
-            lambda F, H: np.arange(F)[:, None] // H == np.arange(F) // H
-        ),
-    },
+    mistakes="""
+        you deal out the units in turn: the head of unit k is k % H
+            = np.arange(F)[:, None] % H == np.arange(F) % H
+        you divide by the number of heads, not by the units of a head
+            = np.arange(F)[:, None] // H == np.arange(F) // H
+    """,
 )
 def head_mask(F, H):
     """Which of F units share one of H heads, which lie side by side -> (F, F)."""
@@ -263,12 +277,12 @@ def head_mask(F, H):
         "The 1 stands at lengths - 1. The result is (B, 1, F): look at its only row, "
         "with [:, 0].",
     ],
-    mistakes={
-        "you take the last step of all, padding or not": lambda x, n: x[:, -1].copy(),
-        "each one-hot row meets every sequence: it needs one more axis, (B, 1, T)": (
-            lambda x, n: (np.arange(x.shape[1]) == n[:, None] - 1) @ x
-        ),
-    },
+    mistakes="""
+        you take the last step of all, padding or not
+            = x[:, -1].copy()
+        each one-hot row meets every sequence: it needs one more axis, (B, 1, T)
+            = (np.arange(x.shape[1]) == lengths[:, None] - 1) @ x
+    """,
     anysize="x",
 )
 def last_step(x, lengths):
@@ -291,15 +305,14 @@ def _sigmoid(x):
         tuple(2000 * each for each in normal(rng, (2, 3), (2, 1), (2, 1), (2, 3))),
     ],
     hints=["A sigmoid is 1 / (1 + np.exp(-x)): so divide by 1 + np.exp(-f)."],
-    mistakes={
-        "the gates lack their sigmoid": lambda M, f, i, new: f * M + i * np.tanh(new),
-        "what is written lacks its tanh": (
-            lambda M, f, i, new: _sigmoid(f) * M + _sigmoid(i) * new
-        ),
-        "1 + np.exp(...) has no brackets, so that you divide by 1 and add the rest": (
-            lambda M, f, i, new: M + np.exp(-f) + np.tanh(new) + np.exp(-i)
-        ),
-    },
+    mistakes="""
+        the gates lack their sigmoid
+            = f * M + i * np.tanh(new)
+        what is written lacks its tanh
+            = _sigmoid(f) * M + _sigmoid(i) * new
+        1 + np.exp(...) has no brackets, so that you divide by 1 and add the rest
+            = M + np.exp(-f) + np.tanh(new) + np.exp(-i)
+    """,
     leading="M f i new",
     anysize="M new",
 )

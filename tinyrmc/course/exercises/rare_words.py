@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
-from .attention import softmax
-from .derived import by_complex_step, log_shares
+from .derived import by_complex_step
 from .exercise import exercise, normal
 
 # --- Kneser and Ney -------------------------------------------------------------------
@@ -24,25 +21,6 @@ def _texts(rng):
     ]
 
 
-def _without_a_guard(ids, V, discount, *, axis=0, least=0, low=None):
-    """The solution with another fallback, or without what holds at 0."""
-    counts = np.zeros((V, V))
-    np.add.at(counts, (ids[:-1], ids[1:]), 1)
-    low = (counts > 0).sum(axis=axis) if low is None else low(ids, minlength=V)
-    saved = discount * (counts > 0).sum(axis=1, keepdims=True) * low / low.sum()
-    shares = np.maximum(counts - discount, least) + saved
-    return shares / counts.sum(axis=1, keepdims=True)
-
-
-def _changed(**how):
-    def answer(ids, V, discount):
-        found = _without_a_guard(ids, V, discount, **how)
-        alone = np.isnan(found).any(axis=1, keepdims=True)
-        return np.where(alone, kneser_ney(ids, V, discount), found)
-
-    return answer
-
-
 @exercise(
     cases=_texts,
     hints=[
@@ -54,19 +32,19 @@ def _changed(**how):
         "(counts > 0).sum(axis=0), divided by its sum.",
         "A row without counts is the fallback itself.",
     ],
-    mistakes={
-        "your fallback is the unigram: a word counts as often as it came, not after "
-        "how many different words": _changed(
-            low=lambda ids, **of: np.bincount(ids.astype(np.intp), **of)
-        ),
-        "your fallback counts different words after b; count those before it": _changed(
-            axis=1
-        ),
-        "you take D off counts of 0, too, which become negative": _changed(
-            least=-np.inf
-        ),
-        "a row without counts is 0 / 0; it is the fallback itself": _without_a_guard,
-    },
+    mistakes="""
+        your fallback is the unigram: a word counts as often as it came, not after how
+        many different words
+            (counts > 0).sum(axis=0) / (counts > 0).sum()
+                -> np.bincount(ids.astype(np.intp), minlength=V) / len(ids)
+        your fallback counts different words after b; count those before it
+            (counts > 0).sum(axis=0) -> (counts > 0).sum(axis=1)
+        you take D off counts of 0, too, which become negative
+            np.maximum(counts - discount, 0) -> (counts - discount)
+        a row without counts is 0 / 0; it is the fallback itself
+            np.where(total > 0, shares / np.maximum(total, 1), fallback)
+                -> shares / total
+    """,
 )
 def kneser_ney(ids, V, discount):
     """p(b | a) by counts from which a discount has gone to a fallback.
@@ -94,12 +72,6 @@ def _vectors(rng):
     return [case(8, 3, 2, 3), case(30, 5, 0, 4), case(6, 6, 5, 2), case(9, 4, 1, 8)]
 
 
-def _closest(E, word, count, *, size=np.linalg.norm, sign=-1, itself=False):
-    match = sign * (E @ E[word]) / size(E, axis=1)
-    order = [k for k in np.argsort(match) if itself or k != word]
-    return np.array(order[:count])
-
-
 @exercise(
     cases=_vectors,
     hints=[
@@ -107,18 +79,17 @@ def _closest(E, word, count, *, size=np.linalg.norm, sign=-1, itself=False):
         "np.argsort(-cosine) has the nearest first. The word is nearest to itself; "
         "leave it out.",
     ],
-    mistakes={
-        "long vectors win: divide each by its length": partial(
-            _closest, size=lambda E, axis: 1
-        ),
-        "the word itself is among them": partial(_closest, itself=True),
-        "you give those that are farthest": partial(_closest, sign=1),
-        "you measure the distance, which depends on the vectors' lengths": (
-            lambda E, word, count: np.argsort(np.linalg.norm(E - E[word], axis=1))[
-                1 : count + 1
-            ]
-        ),
-    },
+    mistakes="""
+        long vectors win: divide each by its length
+            np.linalg.norm(E, axis=1, keepdims=True) -> 1
+        the word itself is among them
+            -np.inf -> np.inf
+        you give those that are farthest
+            argsort(-cosine) -> argsort(cosine)
+            -np.inf -> np.inf
+        you measure the distance, which depends on the vectors' lengths
+            = np.argsort(np.linalg.norm(E - E[word], axis=1))[1 : count + 1]
+    """,
 )
 def nearest(E, word, count):
     """The words whose vectors have the largest cosine with that of `word`.
@@ -153,12 +124,6 @@ def _by_steps(ids, dx, h, dz):
     return by_complex_step(_both, "E", outputs=2)(dx, dz, E, ids, h)
 
 
-def _read_once(ids, dx, h, dz):
-    found = dz.T @ h
-    found[ids] += dx
-    return found
-
-
 @exercise(
     cases=_both_uses,
     hints=[
@@ -168,16 +133,15 @@ def _read_once(ids, dx, h, dz):
         "gradient[ids] += dx adds once for each different word. np.add.at(gradient, "
         "ids, dx) adds for each place.",
     ],
-    mistakes={
-        "a word that was read twice gets one of its gradients: x[ids] += adds once "
-        "for each different word": _read_once,
-        "only what was read has a gradient; the table makes the logits, too": (
-            lambda ids, dx, h, dz: tied_vjp(ids, dx, h, 0 * dz)
-        ),
-        "only the logits have a gradient; the table is read, too": (
-            lambda ids, dx, h, dz: dz.T @ h
-        ),
-    },
+    mistakes="""
+        a word that was read twice gets one of its gradients: x[ids] += adds once for
+        each different word
+            np.add.at(gradient, ids, dx) -> gradient[ids] += dx
+        only what was read has a gradient; the table makes the logits, too
+            dz.T @ h -> 0 * (dz.T @ h)
+        only the logits have a gradient; the table is read, too
+            np.add.at(gradient, ids, dx) ->
+    """,
     exact=_by_steps,
 )
 def tied_vjp(ids, dx, h, dz):
@@ -207,16 +171,6 @@ def _logits(rng):
     ]
 
 
-def _two_levels(head, tail, *, logs=log_shares, join=np.add):
-    first = logs(head)
-    parts = first[..., :-1], join(first[..., -1:], logs(tail))
-    return np.concatenate(parts, axis=-1)
-
-
-def _one_softmax(head, tail):
-    return log_shares(np.concatenate([head[..., :-1], tail + head[..., -1:]], axis=-1))
-
-
 @exercise(
     cases=_logits,
     hints=[
@@ -226,21 +180,21 @@ def _one_softmax(head, tail):
         "first. You need it twice.",
         "The head's last column is no word; it is added to all of the tail.",
     ],
-    mistakes={
-        "your tail is not multiplied by the head's share for it": partial(
-            _two_levels, join=lambda rare, rest: rest
-        ),
-        "you multiply logarithms; probabilities multiply, so theirs add up": partial(
-            _two_levels, join=np.multiply
-        ),
-        "the logits are put into one softmax, which needs all of them": _one_softmax,
-        "you take the logarithm of finished shares: where one is 0, it is "
-        "infinite": partial(_two_levels, logs=lambda z: np.log(softmax(z))),
-        "exp overflows: take each row's largest logit off first": partial(
-            _two_levels,
-            logs=lambda z: z - np.log(np.exp(z).sum(axis=-1, keepdims=True)),
-        ),
-    },
+    mistakes="""
+        your tail is not multiplied by the head's share for it
+            first[..., -1:] + logs -> logs
+        you multiply logarithms; probabilities multiply, so theirs add up
+            -1:] + logs -> -1:] * logs
+        the logits are put into one softmax, which needs all of them
+            first = logs(head)
+                -> return logs(np.concatenate([head[..., :-1], tail + head[..., -1:]],
+                -1))
+        you take the logarithm of finished shares: where one is 0, it is infinite
+            return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
+                -> return np.log(np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True))
+        exp overflows: take each row's largest logit off first
+            z = z - z.max(axis=-1, keepdims=True) ->
+    """,
     leading="head tail",
     anysize="head tail",
 )
@@ -279,10 +233,12 @@ def _zipf(rng):
         "np.cumsum(counts) says how much of the text the first k words cover. Make the "
         "cost for all k from 1 to V - 1 at once, and take np.argmin.",
     ],
-    mistakes={
-        "you are one off: the first k is 1": lambda counts: cheapest_head(counts) - 1,
-        "the tail is paid at every word; only rare ones need it": lambda counts: 1,
-    },
+    mistakes="""
+        you are one off: the first k is 1
+            = cheapest_head(counts) - 1
+        the tail is paid at every word; only rare ones need it
+            = 1
+    """,
 )
 def cheapest_head(counts):
     """The k with the fewest products for each word of the text, on average.

@@ -26,17 +26,14 @@ from .recorded import recorded
         "The root of the mean square of all that, divided by the root of the mean "
         "square of m; and 0 where m is 0.",
     ],
-    mistakes={
-        "you take the mean of the whole memory; each unit has its own": (
-            "m.mean(axis=-2, keepdims=True)",
-            "m.mean()",
-        ),
-        "you do not divide by the size of the memory": (
-            "np.sqrt((m * m).mean())",
-            "1.0",
-        ),
-        "a memory of zeros is 0 / 0: say 0": (" if size else 0.0", ""),
-    },
+    mistakes="""
+        you take the mean of the whole memory; each unit has its own
+            m.mean(axis=-2, keepdims=True) -> m.mean()
+        you do not divide by the size of the memory
+            np.sqrt((m * m).mean()) -> 1.0
+        a memory of zeros is 0 / 0: say 0
+            if size else 0.0 ->
+    """,
 )
 def spread(m):
     """How far the slots of m (..., N, F) lie apart, as a share of their size.
@@ -72,22 +69,19 @@ def _steps(rng):
         "The gates get xp.tanh(m) in place of h. The candidate goes through xp.tanh "
         "before update_memory takes it.",
     ],
-    mistakes={
-        "you do not add the memory to what attention brings": (
-            "m + attended",
-            "attended",
-        ),
-        "you leave out the norm after the attention": (
-            "equations.layer_norm(xp, m + attended, *gains)",
-            "m + attended",
-        ),
-        "you add the memory after the norm; the norm is over the sum": (
-            "equations.layer_norm(xp, m + attended,",
-            "m + equations.layer_norm(xp, attended,",
-        ),
-        "your gates see m itself, not tanh(m)": ("xp.tanh(m)", "m"),
-        "you write the candidate without its tanh": ("xp.tanh(candidate)", "candidate"),
-    },
+    mistakes="""
+        you do not add the memory to what attention brings
+            m + attended -> attended
+        you leave out the norm after the attention
+            equations.layer_norm(xp, m + attended, *gains) -> m + attended
+        you add the memory after the norm; the norm is over the sum
+            equations.layer_norm(xp, m + attended,
+                -> m + equations.layer_norm(xp, attended,
+        your gates see m itself, not tanh(m)
+            xp.tanh(m) -> m
+        you write the candidate without its tanh
+            xp.tanh(candidate) -> candidate
+    """,
     anysize="x",
 )
 def released_step(xp, x, m, p):
@@ -128,18 +122,15 @@ def _sigmoid(x):
         "is 1 - sigmoid(a), as a formula in exp(a)?",
         "1 / (1 - sigmoid(a)) = 1 + exp(a)",
     ],
-    mistakes={
-        "1 minus a gate that is nearly 1 is 0, and you divide by it: write it with "
-        "exp": (
-            "* (1 + math.exp(f + forget_bias))",
-            "/ np.float64(1 - _sigmoid(f + forget_bias))",
-        ),
-        "you divide by the forget gate, not by what it takes away": (
-            "* (1 + math.exp(f + forget_bias))",
-            "/ _sigmoid(f + forget_bias)",
-        ),
-        "you leave out the input gate": ("_sigmoid(i) * c", "c"),
-    },
+    mistakes="""
+        1 minus a gate that is nearly 1 is 0, and you divide by it: write it with exp
+            * (1 + math.exp(f + forget_bias))
+                -> / np.float64(1 - _sigmoid(f + forget_bias))
+        you divide by the forget gate, not by what it takes away
+            * (1 + math.exp(f + forget_bias)) -> / _sigmoid(f + forget_bias)
+        you leave out the input gate
+            _sigmoid(i) * c -> c
+    """,
     precise=True,
 )
 def settles(f, i, forget_bias, c):

@@ -40,17 +40,20 @@ def _slopes(a, b):
         "they say adds up. The same goes for b.",
         "The slope of tanh at c is 1 - d * d, where d = tanh(c).",
     ],
-    mistakes={
-        "a is used twice, and you count its use in e alone": (" + by_c * b", ""),
-        "a is used twice, and you count its use in c alone": ("by_e * d + ", ""),
-        "b is used twice, and you count its use in f alone": (" + by_c * a", ""),
-        "b is used twice, and you count its use in c alone": ("by_f + ", ""),
-        "your slope of tanh is 1 - c * c; it is 1 - d * d, of the result": (
-            "d * d)",
-            "c * c)",
-        ),
-        "you leave out the slope of tanh": ("by_d * (1 - d * d)", "by_d"),
-    },
+    mistakes="""
+        a is used twice, and you count its use in e alone
+            + by_c * b ->
+        a is used twice, and you count its use in c alone
+            by_e * d + ->
+        b is used twice, and you count its use in f alone
+            + by_c * a ->
+        b is used twice, and you count its use in c alone
+            by_f + ->
+        your slope of tanh is 1 - c * c; it is 1 - d * d, of the result
+            d * d) -> c * c)
+        you leave out the slope of tanh
+            by_d * (1 - d * d) -> by_d
+    """,
     exact=_slopes,
 )
 def five_lines(a, b):
@@ -171,28 +174,27 @@ Value = used(  # type: ignore[assignment, misc]
         "its end: reversed(self.tape).",
         "For each entry and each of its inputs: value.grad += derivative * output.grad",
     ],
-    mistakes={
-        "a value's later contribution replaces the earlier one; add it": (
-            "grad +=",
-            "grad =",
-        ),
-        "you do not multiply by what has arrived at the output: you add up the local "
-        "derivatives alone": (" * output.grad", ""),
-        "nothing arrives anywhere: the loss starts with grad 1, and each operation "
-        "leaves its entry on the tape": ("self.grad = 1.0", "pass"),
-        "you walk the tape from its beginning": ("reversed(self.tape)", "self.tape"),
-        "you begin at the last value on the tape; begin at the one that backward is "
-        "called on": ("self.grad = 1.0", "self.tape[-1][0].grad = 1.0"),
-        "a difference passes on the same sign to both; the second gets -1": (
-            "-1.0",
-            "1.0",
-        ),
-        "your slope of tanh is 1 - y; it is 1 - y * y": ("1 - y * y", "1 - y"),
-        "your slope of tanh is 1 - x * x; it is 1 - y * y, of the result": (
-            "1 - y * y",
-            "1 - self.data**2",
-        ),
-    },
+    mistakes="""
+        a value's later contribution replaces the earlier one; add it
+            grad += -> grad =
+        you do not multiply by what has arrived at the output: you add up the local
+        derivatives alone
+            * output.grad ->
+        nothing arrives anywhere: the loss starts with grad 1, and each operation leaves
+        its entry on the tape
+            self.grad = 1.0 -> pass
+        you walk the tape from its beginning
+            reversed(self.tape) -> self.tape
+        you begin at the last value on the tape; begin at the one that backward is
+        called on
+            self.grad = 1.0 -> self.tape[-1][0].grad = 1.0
+        a difference passes on the same sign to both; the second gets -1
+            -1.0 -> 1.0
+        your slope of tanh is 1 - y; it is 1 - y * y
+            1 - y * y -> 1 - y
+        your slope of tanh is 1 - x * x; it is 1 - y * y, of the result
+            1 - y * y -> 1 - self.data**2
+    """,
     lines=3000,
 )(Value)
 
@@ -234,15 +236,13 @@ def _lessons(rng):
         "weights = [v.data - rate * v.grad for v in values], and losses.append("
         "loss.data).",
     ],
-    mistakes={
-        "each step begins with the first weights again": (
-            "losses = []",
-            "losses, start = [], weights",
-            "for w in weights",
-            "for w in start",
-        ),
-        "your loss is that of the last point alone": ("loss = loss +", "loss ="),
-    },
+    mistakes="""
+        each step begins with the first weights again
+            losses = [] -> losses, start = [], weights
+            for w in weights -> for w in start
+        your loss is that of the last point alone
+            loss = loss + -> loss =
+    """,
 )
 def learn(weights, network, xs, ys, rate, steps):
     """Gradient descent on the sum of the squared errors, with Values.
@@ -284,26 +284,18 @@ def learn(weights, network, xs, ys, rate, steps):
         "g.sum(axis=...) takes a tuple of axes. The first kind goes away, the second "
         "stays as 1: keepdims=True.",
     ],
-    mistakes={
-        "you sum the axes in front only, not those that were stretched from 1": (
-            "g.sum(axis=stretched, keepdims=True)",
-            "g",
-        ),
-        "you always sum over the first axis; `shape` says which were stretched": (
-            lambda g, shape: g.sum(axis=0)
-        ),
-        "the axes that were stretched from 1 are gone (keepdims=True keeps them)": (
-            ", keepdims=True",
-            "",
-        ),
-        "you keep the axes in front as 1, where they should go (keepdims=True is "
-        "for the others only)": (
-            "in_front)",
-            "in_front, keepdims=True)",
-            "(axis for axis",
-            "(g.ndim - len(shape) + axis for axis",
-        ),
-    },
+    mistakes="""
+        you sum the axes in front only, not those that were stretched from 1
+            g.sum(axis=stretched, keepdims=True) -> g
+        you always sum over the first axis; `shape` says which were stretched
+            = g.sum(axis=0)
+        the axes that were stretched from 1 are gone (keepdims=True keeps them)
+            , keepdims=True ->
+        you keep the axes in front as 1, where they should go (keepdims=True is for the
+        others only)
+            in_front) -> in_front, keepdims=True)
+            (axis for axis -> (g.ndim - len(shape) + axis for axis
+    """,
     views=True,
 )
 def unbroadcast(g, shape):
@@ -335,18 +327,13 @@ def unbroadcast(g, shape):
         "A matrix that met many others was used many times: its gradient is a sum. "
         "`unbroadcast(product, a.shape)` makes it.",
     ],
-    mistakes={
-        "you do not add up over the axes along which an argument was stretched": (
-            "unbroadcast(by_a, a.shape), unbroadcast(by_b, b.shape)",
-            "by_a, by_b",
-        ),
-        "you use .T, which turns all axes round, not only the last two": (
-            "np.swapaxes(b, -1, -2)",
-            "b.T",
-            "np.swapaxes(a, -1, -2)",
-            "a.T",
-        ),
-    },
+    mistakes="""
+        you do not add up over the axes along which an argument was stretched
+            unbroadcast(by_a, a.shape), unbroadcast(by_b, b.shape) -> by_a, by_b
+        you use .T, which turns all axes round, not only the last two
+            np.swapaxes(b, -1, -2) -> b.T
+            np.swapaxes(a, -1, -2) -> a.T
+    """,
     leading="g a",
     anysize="g",
     exact=by_complex_step(lambda a, b: a @ b, "a b"),
@@ -489,22 +476,18 @@ Node = used(  # type: ignore[assignment, misc]
         "relu: g * (x > 0). mean: each of the x.size entries gets g / x.size, in an "
         "array of x's shape.",
     ],
-    mistakes={
-        "a difference passes on g to both; the second gets -g": ("(g, -g)", "(g, g)"),
-        "in a product each factor's gradient is scaled by itself, not by the other": (
-            "(g * b, g * a)",
-            "(g * a, g * b)",
-        ),
-        "the mean passes on g as a sum would; each entry has a share of 1 / x.size": (
-            "1 / x.size",
-            "1.0",
-        ),
-        "the ReLU passes on all of g, also where x is below 0": ("g * (x > 0)", "g"),
-        "a vjp gives a bare array; it gives a tuple, one gradient for each input": (
-            "(g * (1 - y * y),)",
-            "g * (1 - y * y)",
-        ),
-    },
+    mistakes="""
+        a difference passes on g to both; the second gets -g
+            (g, -g) -> (g, g)
+        in a product each factor's gradient is scaled by itself, not by the other
+            (g * b, g * a) -> (g * a, g * b)
+        the mean passes on g as a sum would; each entry has a share of 1 / x.size
+            1 / x.size -> 1.0
+        the ReLU passes on all of g, also where x is below 0
+            g * (x > 0) -> g
+        a vjp gives a bare array; it gives a tuple, one gradient for each input
+            (g * (1 - y * y),) -> g * (1 - y * y)
+    """,
 )(Node)
 
 
@@ -539,18 +522,19 @@ def _on_a_tape(cls, program, arrays):
         "For each input and its g out of vjp(gradients[output]): g = unbroadcast(g, "
         "node.data.shape), and add it to what the node has got.",
     ],
-    mistakes={
-        "you leave out unbroadcast: what was stretched gets a gradient of the "
-        "stretched shape": ("unbroadcast(g, node.data.shape)", "g"),
-        "a node's later contribution replaces the earlier one; add it": (
-            "gradients.get(node, 0) + g",
-            "g",
-        ),
-        "nothing arrives anywhere: the loss's own gradient is 1, and you walk from the "
-        "end of the entries": ("reversed(self.entries)", "self.entries"),
-        "a node that the loss does not depend on gets a bare 0; it gets zeros of its "
-        "shape": ("np.zeros(node.data.shape)", "0.0"),
-    },
+    mistakes="""
+        you leave out unbroadcast: what was stretched gets a gradient of the stretched
+        shape
+            unbroadcast(g, node.data.shape) -> g
+        a node's later contribution replaces the earlier one; add it
+            gradients.get(node, 0) + g -> g
+        nothing arrives anywhere: the loss's own gradient is 1, and you walk from the
+        end of the entries
+            reversed(self.entries) -> self.entries
+        a node that the loss does not depend on gets a bare 0; it gets zeros of its
+        shape
+            np.zeros(node.data.shape) -> 0.0
+    """,
     lines=6000,
 )
 class LittleTape:
@@ -617,17 +601,19 @@ def _shares(rng):
         "times a sum that is the same for all k.",
         "That sum is (g * y).sum(axis=-1, keepdims=True).",
     ],
-    mistakes={
-        "you treat every share as if it stood alone, like a sigmoid": (
-            lambda g, y: g * y * (1 - y)
-        ),
-        "you leave out what a score takes from the other shares": lambda g, y: g * y,
-        "you sum over the first axis; the shares of a row lie along the last, "
-        "axis=-1": ("axis=-1", "axis=0"),
-        "the sums lose their axis, so that broadcasting lays them along the "
-        "columns (keepdims=True keeps it)": (", keepdims=True", ""),
-        "you sum g alone, not g times the shares": ("gy.sum", "g.sum"),
-    },
+    mistakes="""
+        you treat every share as if it stood alone, like a sigmoid
+            = g * y * (1 - y)
+        you leave out what a score takes from the other shares
+            = g * y
+        you sum over the first axis; the shares of a row lie along the last, axis=-1
+            axis=-1 -> axis=0
+        the sums lose their axis, so that broadcasting lays them along the columns
+        (keepdims=True keeps it)
+            , keepdims=True ->
+        you sum g alone, not g times the shares
+            gy.sum -> g.sum
+    """,
     leading="g y",
     anysize="g",
     exact=lambda g, y: _softmax_step(g, np.log(y)),

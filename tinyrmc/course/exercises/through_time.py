@@ -41,31 +41,22 @@ def _states(rng):
         "With that sum, `gated_vjp` gives the gradients of f, i, m and candidate. And "
         "o gets g_h * tanh(after) times the slope of its sigmoid.",
     ],
-    mistakes={
-        "you leave out what comes back through h: the new memory is used twice": (
-            " + g_h * show * (1 - shown * shown)",
-            "",
-        ),
-        "you leave out the slope of the tanh": (" * (1 - shown * shown)", ""),
-        "you add g_m and g_h first and send both through equation 8: g_m does not "
-        "pass it": ("g_m + g_h * show", "(g_m + g_h) * show"),
-        "you take the tanh of the memory before the update; h shows the new one": (
-            "np.tanh(after)",
-            "np.tanh(m)",
-        ),
-        "o has seen tanh(m), not m: its gradient lacks the tanh": (
-            "g_h * shown",
-            "g_h * after",
-        ),
-        "you leave out the slope of the output gate's sigmoid": (
-            " * show * (1 - show)",
-            "",
-        ),
-        "the gradients of m and of the candidate have changed places": (
-            "by_o, by_m, by_candidate",
-            "by_o, by_candidate, by_m",
-        ),
-    },
+    mistakes="""
+        you leave out what comes back through h: the new memory is used twice
+            + g_h * show * (1 - shown * shown) ->
+        you leave out the slope of the tanh
+            * (1 - shown * shown) ->
+        you add g_m and g_h first and send both through equation 8: g_m does not pass it
+            g_m + g_h * show -> (g_m + g_h) * show
+        you take the tanh of the memory before the update; h shows the new one
+            np.tanh(after) -> np.tanh(m)
+        o has seen tanh(m), not m: its gradient lacks the tanh
+            g_h * shown -> g_h * after
+        you leave out the slope of the output gate's sigmoid
+            * show * (1 - show) ->
+        the gradients of m and of the candidate have changed places
+            by_o, by_m, by_candidate -> by_o, by_candidate, by_m
+    """,
     leading="g_m g_h f i o m candidate",
     anysize="g_m g_h",
     precise=True,
@@ -139,26 +130,19 @@ def _by_complex_step(step_vjp, xs, states, g):
         "g_m, g_h, g_w = step_vjp(xs[t], *states[t], g_m, g_h + g[t]); total += g_w. "
         "Begin with zeros like g[0].",
     ],
-    mistakes={
-        "you walk from the first step to the last": (
-            "reversed(range(len(xs)))",
-            "range(len(xs))",
-        ),
-        "what the loss gives to h takes the place of what comes from the step after; "
-        "add both": ("g_h + g[t]", "g[t]"),
-        "you do not hand the memory's gradient on to the step before": (
-            "[t], g_m,",
-            "[t], 0 * g_m,",
-        ),
-        "you add g[t] after step t, not before: it arrives one step too early": (
-            "g_h + g[t])",
-            "g_h)\n        g_h = g_h + g[t]",
-        ),
-        "the weights keep what one step gives them, not the sum of all": (
-            "total + g_w",
-            "g_w",
-        ),
-    },
+    mistakes="""
+        you walk from the first step to the last
+            reversed(range(len(xs))) -> range(len(xs))
+        what the loss gives to h takes the place of what comes from the step after; add
+        both
+            g_h + g[t] -> g[t]
+        you do not hand the memory's gradient on to the step before
+            [t], g_m, -> [t], 0 * g_m,
+        you add g[t] after step t, not before: it arrives one step too early
+            g_h + g[t]) -> g_h); g_h = g_h + g[t]
+        the weights keep what one step gives them, not the sum of all
+            total + g_w -> g_w
+    """,
     anysize="g",
     exact=_by_complex_step,
 )
@@ -190,21 +174,16 @@ def _windows(rng):
         "The first step of a window has t % length == 0. What it would hand back "
         "becomes zeros; what it says about the weights counts.",
     ],
-    mistakes={
-        "you cut nothing": ("t % length == 0", "False"),
-        "you cut one step late: the first window begins at step 0": (
-            "t % length == 0",
-            "t % length == 1 % length",
-        ),
-        "the last window is missing where it is shorter": (
-            "range(len(xs))",
-            "range(len(xs) // length * length)",
-        ),
-        "the weights keep what one step gives them, not the sum of all": (
-            "total + g_w",
-            "g_w",
-        ),
-    },
+    mistakes="""
+        you cut nothing
+            t % length == 0 -> False
+        you cut one step late: the first window begins at step 0
+            t % length == 0 -> t % length == 1 % length
+        the last window is missing where it is shorter
+            range(len(xs)) -> range(len(xs) // length * length)
+        the weights keep what one step gives them, not the sum of all
+            total + g_w -> g_w
+    """,
 )
 def in_windows(step_vjp, xs, states, g, length):
     """The gradient of the weights, where nothing goes back past a window's first step.

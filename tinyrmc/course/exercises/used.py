@@ -105,20 +105,3 @@ def _is_missing(answer: Any, name: str) -> bool:
     """Whether a class lacks a method, or has one without anything in it."""
     method = getattr(answer, name, None)
     return isinstance(answer, type) and (method is None or is_empty(method))
-
-
-class Careless:
-    """An optimizer that does not clear gradients, or does not clip them: a mistake."""
-
-    def __init__(self, optimizer: Any, clears: bool = True, clips: bool = True):
-        self.optimizer, self.clears, self.clips = optimizer, clears, clips
-
-    def zero_grad(self) -> None:
-        """Clear the gradients, if it does that."""
-        if self.clears:
-            self.optimizer.zero_grad()
-
-    def step(self, *arguments: Any, max_norm: Any = None, **named: Any) -> None:
-        """A step of the optimizer, clipped if it does that."""
-        limit = max_norm if self.clips else None
-        self.optimizer.step(*arguments, max_norm=limit, **named)

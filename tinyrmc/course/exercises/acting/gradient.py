@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from ..attention import softmax
@@ -30,20 +28,6 @@ def _choices(rng):
     ]
 
 
-def _from(make, shares=softmax):
-    """The gradient make(pi, hot, advantage), the last with an axis for the actions."""
-
-    def answer(logits, actions, advantages):
-        hot = np.eye(logits.shape[-1])[actions]
-        return make(shares(logits), hot, np.asarray(advantages)[..., None])
-
-    return answer
-
-
-def _right(pi, hot, advantages):
-    return advantages * (hot - pi)
-
-
 def _log_pi(logits, actions):
     places = np.asarray(actions)[..., None]
     return np.take_along_axis(log_shares(logits), places, axis=-1)[..., 0]
@@ -61,30 +45,22 @@ _log_pi_step = by_complex_step(_log_pi, "logits")
         "Each row is multiplied by its own advantage: advantages[..., None] has an "
         "axis of length 1 for the actions.",
     ],
-    mistakes={
-        "your sign is the other way round: that makes good actions rarer": _from(
-            lambda pi, hot, adv: adv * (pi - hot)
-        ),
-        "the advantage multiplies the whole of [a] - pi, not only [a]": _from(
-            lambda pi, hot, adv: adv * hot - pi
-        ),
-        "you do not take pi off: the gradient of log pi(a) is [a] - pi": _from(
-            lambda pi, hot, adv: adv * hot
-        ),
-        "you divide by the number of steps: the task asks for the gradient of the "
-        "sum": (lambda z, a, adv: policy_gradient(z, a, adv) / adv.size),
-        "the advantages go along the actions: write advantages[..., None]": (
-            lambda logits, actions, advantages: (
-                advantages * (np.eye(logits.shape[-1])[actions] - softmax(logits))
-            )
-        ),
-        "your softmax runs over the first axis: the actions are the last": _from(
-            _right, lambda z: np.moveaxis(softmax(np.moveaxis(z, 0, -1)), -1, 0)
-        ),
-        "exp overflows: take each row's largest logit off first": _from(
-            _right, lambda z: np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True)
-        ),
-    },
+    mistakes="""
+        your sign is the other way round: that makes good actions rarer
+            hot - pi -> pi - hot
+        the advantage multiplies the whole of [a] - pi, not only [a]
+            (hot - pi) -> hot - pi
+        you do not take pi off: the gradient of log pi(a) is [a] - pi
+            (hot - pi) -> hot
+        you divide by the number of steps: the task asks for the gradient of the sum
+            None] * (hot - pi) -> None] * (hot - pi) / advantages.size
+        the advantages go along the actions: write advantages[..., None]
+            [..., None] * -> *
+        your softmax runs over the first axis: the actions are the last
+            axis=-1, keepdims=True -> axis=0
+        exp overflows: take each row's largest logit off first
+            - logits.max(axis=-1, keepdims=True) ->
+    """,
     leading="logits actions advantages",
     anysize="logits",
     exact=lambda logits, actions, g: _log_pi_step(g, logits, actions),
@@ -114,15 +90,6 @@ def _bandits(rng):
     ]
 
 
-def _sizes(pi):
-    return ((np.eye(len(pi)) - pi) ** 2).sum(axis=1)
-
-
-def _weighted(pi, q, *, weight=_sizes, share=lambda pi: pi):
-    each = share(pi) * weight(pi)
-    return (each * q).sum() / each.sum()
-
-
 @exercise(
     cases=_bandits,
     hints=[
@@ -131,16 +98,16 @@ def _weighted(pi, q, *, weight=_sizes, share=lambda pi: pi):
         "A mean of the q_a, where arm a has the weight pi_a |[a] - pi|^2.",
         "((np.eye(len(pi)) - pi) ** 2).sum(axis=1) are the squared lengths.",
     ],
-    mistakes={
-        "you take the expected reward; a rare arm moves the logits "
-        "farther": lambda pi, q: (pi * q).sum(),
-        "you count the own arm's logit alone, (1 - pi)^2; the other logits move, "
-        "too": partial(_weighted, weight=lambda pi: (1 - pi) ** 2),
-        "you weight with the length, not with its square": partial(
-            _weighted, weight=lambda pi: np.sqrt(_sizes(pi))
-        ),
-        "you leave the probabilities out": partial(_weighted, share=np.ones_like),
-    },
+    mistakes="""
+        you take the expected reward; a rare arm moves the logits farther
+            = (pi * q).sum()
+        you count the own arm's logit alone, (1 - pi)^2; the other logits move, too
+            sizes = -> sizes = (1 - pi) ** 2  #
+        you weight with the length, not with its square
+            .sum(axis=1) -> .sum(axis=1) ** 0.5
+        you leave the probabilities out
+            pi * sizes -> sizes
+    """,
 )
 def best_baseline(pi, q):
     """The baseline b with the least variance of (r - b) grad ln pi(a), one pull.

@@ -28,16 +28,6 @@ def _trajectories(rng):
     ]
 
 
-def _if_ended(rewards, ended, gamma, after):
-    found, later = np.zeros(rewards.shape), after
-    for t in reversed(range(len(rewards))):
-        if ended[t]:
-            later = 0
-        later = rewards[t] + gamma * later
-        found[t] = later
-    return found
-
-
 @exercise(
     cases=_trajectories,
     hints=[
@@ -48,31 +38,23 @@ def _if_ended(rewards, ended, gamma, after):
         "later = after; then for t in reversed(range(len(rewards))): "
         "later = rewards[t] + gamma * ~ended[t] * later.",
     ],
-    mistakes={
-        "`if ended[t]` asks one level; for a whole batch multiply by "
-        "~ended[t]": _if_ended,
-        "you discount the step's own reward, too: that one counts in full": (
-            lambda r, end, gamma, after: returns(gamma * r, end, gamma, after)
-        ),
-        "your returns go on after an end: rewards of the next episode count": (
-            lambda r, end, gamma, after: returns(r, end & False, gamma, after)
-        ),
-        "`after` counts although the last step has ended its episode": (
-            lambda r, end, gamma, after: returns(
-                r, np.append(end[:-1], end[-1:] & False, axis=0), gamma, after
-            )
-        ),
-        "you lose the reward of the step that ends an episode": (
-            lambda r, end, gamma, after: returns(r * ~end, end, gamma, after)
-        ),
-        "you leave `after` out: the trajectory stops there, the episode does not": (
-            lambda r, end, gamma, after: returns(r, end, gamma, after * 0)
-        ),
-        "you put the returns into an array of integers, as np.zeros_like makes it for "
-        "rewards that are integers: fractions are cut off": (
-            lambda rewards, *rest: returns(rewards, *rest).astype(rewards.dtype)
-        ),
-    },
+    mistakes="""
+        `if ended[t]` asks one level; for a whole batch multiply by ~ended[t]
+            ~ended[t] * later -> (0 if ended[t] else later)
+        you discount the step's own reward, too: that one counts in full
+            rewards[t] + gamma -> gamma * rewards[t] + gamma
+        your returns go on after an end: rewards of the next episode count
+            ~ended[t] * ->
+        `after` counts although the last step has ended its episode
+            ~ended[t] -> (~ended[t] | (t + 1 == len(ended)))
+        you lose the reward of the step that ends an episode
+            rewards[t] + gamma -> ~ended[t] * rewards[t] + gamma
+        you leave `after` out: the trajectory stops there, the episode does not
+            later = np.zeros(rewards.shape), after -> later = np.zeros(rewards.shape), 0
+        you put the returns into an array of integers, as np.zeros_like makes it for
+        rewards that are integers: fractions are cut off
+            np.zeros(rewards.shape) -> np.zeros_like(rewards)
+    """,
 )
 def returns(rewards, ended, gamma, after):
     """G_t = r_t + gamma G_{t+1}, and r_t alone where step t has ended its episode.

@@ -39,31 +39,6 @@ def _states(rng):
     ]
 
 
-def _each(change):
-    """change(state, ended, begin) for each array, whatever holds it."""
-
-    def answer(state, ended, begin):
-        if isinstance(state, tuple):
-            return tuple(answer(s, ended, b) for s, b in zip(state, begin, strict=True))
-        return change(state, ended, begin)
-
-    return answer
-
-
-def _column(ended, state):
-    return ended.reshape(-1, *[1] * (state.ndim - 1))
-
-
-def _rows(change):
-    """The state by another row-wise mask: change(ended) -> ended."""
-    return _each(lambda s, ended, b: np.where(_column(change(ended), s), b, s))
-
-
-def _by_arithmetic(s, ended, b):
-    mask = _column(ended, s)
-    return (1 - mask) * s + mask * b
-
-
 @exercise(
     cases=_states,
     hints=[
@@ -74,29 +49,23 @@ def _by_arithmetic(s, ended, b):
         "If the state is a tuple, call the function itself for each of its parts, and "
         "make a tuple of what you get.",
     ],
-    mistakes={
-        "it is the other way round: the levels that go on lose their state": _rows(
-            lambda ended: ~ended
-        ),
-        "all levels begin anew as soon as one has ended": _rows(
-            lambda ended: ended | ended.any()
-        ),
-        "`ended` goes along the last axis: it belongs to the first": _each(
-            lambda s, ended, b: np.where(ended, b, s)
-        ),
-        "you give `ended` one more axis; a memory (B, N, F) needs two more": _each(
-            lambda s, ended, b: np.where(ended[:, None], b, s)
-        ),
-        "you put zeros there: a memory need not begin with zeros": _each(
-            lambda s, ended, b: np.where(_column(ended, s), 0, s)
-        ),
-        "you give `ended` two more axes, however many the state has: one of two "
-        "axes then gets a third": _each(
-            lambda s, ended, b: np.where(ended[:, None, None], b, s)
-        ),
-        "you multiply with 0 and 1: infinity times 0 is NaN, which never "
-        "goes away": _each(_by_arithmetic),
-    },
+    mistakes="""
+        it is the other way round: the levels that go on lose their state
+            mask, begin, state) -> mask, state, begin)
+        all levels begin anew as soon as one has ended
+            ended.reshape( -> (ended | ended.any()).reshape(
+        `ended` goes along the last axis: it belongs to the first
+            ended.reshape(-1, *[1] * (state.ndim - 1)) -> ended
+        you give `ended` one more axis; a memory (B, N, F) needs two more
+            ended.reshape(-1, *[1] * (state.ndim - 1)) -> ended[:, None]
+        you put zeros there: a memory need not begin with zeros
+            mask, begin, state) -> mask, 0, state)
+        you give `ended` two more axes, however many the state has: one of two axes then
+        gets a third
+            ended.reshape(-1, *[1] * (state.ndim - 1)) -> ended[:, None, None]
+        you multiply with 0 and 1: infinity times 0 is NaN, which never goes away
+            np.where(mask, begin, state) -> (1 - mask) * state + mask * begin
+    """,
     form=True,
     views=True,
 )

@@ -8,7 +8,7 @@ from tinyrmc import Tape, fused, optim
 from tinyrmc import primitives as p
 from tinyrmc.cores import LSTM
 
-from ..used import Careless, used
+from ..used import used
 from .players import Agent, policy_loss
 from .returns import returns
 
@@ -48,36 +48,6 @@ def _acted(rng):
     ]
 
 
-def _meddled(change=lambda tr: tr, sign=1, **careless):
-    """The solution with another trajectory, entropy's sign or optimizer."""
-
-    def answer(agent, adam, trajectory, first, rate, cost):
-        adam, trajectory = Careless(adam, **careless), change(trajectory)
-        return update(agent, adam, trajectory, first, rate, sign * cost)
-
-    return answer
-
-
-def _through(agent, adam, trajectory, first, rate, cost):
-    T = trajectory["taken"].shape[1]
-    with Tape() as tape:
-        logits, V, _ = agent(trajectory["seen"], first, trajectory["fresh"])
-        G = returns(trajectory["rewards"].T, trajectory["ended"].T, 0.99, V.data[:, T])
-        log_pi, H = fused.categorical(logits[:, :T], trajectory["taken"])
-        better = G.T.astype(np.float32) - V[:, :T]
-        loss = p.mean(0.25 * p.square(better) - log_pi * better - cost * H)
-    adam.zero_grad()
-    tape.backward(loss)
-    adam.step(learning_rate=rate, max_norm=0.1)
-    return float(loss.data)
-
-
-def _nothing_after(trajectory):
-    ended = trajectory["ended"].copy()
-    ended[:, -1] = True
-    return trajectory | {"ended": ended}
-
-
 @used(
     _run,
     cases=_acted,
@@ -91,19 +61,21 @@ def _nothing_after(trajectory):
         "(values[:, :T] - targets) - entropy_cost * the sum of the entropies, which "
         "fused.categorical(logits[:, :T], taken)[1] has; all divided by taken.size.",
     ],
-    mistakes={
-        "the state does not begin anew where an episode does: hand `fresh` to the "
-        "agent": _meddled(lambda tr: tr | {"fresh": 0 * tr["fresh"] > 0}),
-        "a gradient goes through the advantages; as factors of ln pi they are "
-        "numbers, made with values.data": _through,
-        "a reward for entropy is subtracted from a loss": _meddled(sign=-1),
-        "the trajectory stops there, the episodes do not: the last value is "
-        "`after`": _meddled(_nothing_after),
-        "the gradients of all updates add up: adam.zero_grad() is missing": _meddled(
-            clears=False
-        ),
-        "nothing is clipped: max_norm=0.1": _meddled(clips=False),
-    },
+    mistakes="""
+        the state does not begin anew where an episode does: hand `fresh` to the agent
+            trajectory["fresh"] -> None
+        a gradient goes through the advantages; as factors of ln pi they are numbers,
+        made with values.data
+            targets - V[:, :T] -> targets - values[:, :T]
+        a reward for entropy is subtracted from a loss
+            - entropy_cost -> + entropy_cost
+        the trajectory stops there, the episodes do not: the last value is `after`
+            0.99, V[:, T] -> 0.99, 0 * V[:, T]
+        the gradients of all updates add up: adam.zero_grad() is missing
+            adam.zero_grad() -> pass
+        nothing is clipped: max_norm=0.1
+            , max_norm=0.1 ->
+    """,
 )
 def update(agent, adam, trajectory, first, rate, entropy_cost):
     """One step of Adam on what was acted -> the loss, a number.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from ..exercise import exercise
@@ -22,13 +20,6 @@ def _texts(rng):
     ]
 
 
-def _table(ids, unigram, k, *, add=np.add.at, total=lambda c, ids, k: c.sum(1) + k):
-    """The solution, with one piece replaced."""
-    counts = np.zeros((len(unigram), len(unigram)))
-    add(counts, (ids[:-1], ids[1:]), 1)
-    return (counts + k * unigram) / total(counts, ids, k)[:, None]
-
-
 @exercise(
     cases=_texts,
     hints=[
@@ -39,26 +30,23 @@ def _table(ids, unigram, k, *, add=np.add.at, total=lambda c, ids, k: c.sum(1) +
         "The sum of row a of the counts says how often anything came after a. Add k "
         "to it, and k times the unigram to the row.",
     ],
-    mistakes={
-        "you count a pair once, however often it occurs: x[i] += 1 adds once for "
-        "each different i": partial(_table, add=np.ndarray.__setitem__),
-        "rows and columns have changed places: row a is for what comes after a": (
-            lambda ids, unigram, k: bigram(ids[::-1], unigram, k)
-        ),
-        "you divide by how often a occurs: the last word of the text occurs once "
-        "more than it is followed": partial(
-            _table,
-            total=lambda c, ids, k: (
-                np.bincount(ids.astype(np.intp), minlength=len(c)) + k
-            ),
-        ),
-        "you add k to every count, not k times the unigram": (
-            lambda ids, u, k: bigram(ids, np.ones(len(u)) / len(u), k * len(u))
-        ),
-        "you leave out the k in the denominator: your rows sum to more than 1": partial(
-            _table, total=lambda c, ids, k: np.maximum(c.sum(1), 1)
-        ),
-    },
+    mistakes="""
+        you count a pair once, however often it occurs: x[i] += 1 adds once for each
+        different i
+            np.add.at( -> np.ndarray.__setitem__(
+        rows and columns have changed places: row a is for what comes after a
+            (ids[:-1], ids[1:]) -> (ids[1:], ids[:-1])
+        you divide by how often a occurs: the last word of the text occurs once more
+        than it is followed
+            counts.sum(axis=1, keepdims=True)
+                -> np.bincount(ids.astype(np.intp), minlength=V)[:, None]
+        you add k to every count, not k times the unigram
+            k * unigram -> k
+            keepdims=True) + k -> keepdims=True) + k * V
+        you leave out the k in the denominator: your rows sum to more than 1
+            counts.sum(axis=1, keepdims=True) + k
+                -> np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    """,
 )
 def bigram(ids, unigram, k):
     """p(b | a) = (how often b comes after a + k p(b)) / (what comes after a + k).
@@ -87,25 +75,21 @@ def bigram(ids, unigram, k):
         "logarithms is not.",
         "Take the mean of ln p, change its sign, and undo the logarithm with exp.",
     ],
-    mistakes={
-        "you multiply the probabilities: the product of some hundred is too small to "
-        "hold": (
-            lambda probabilities: np.prod(probabilities) ** (-1 / probabilities.size)
-        ),
-        "you take the mean of the probabilities, not of their logarithms": (
-            lambda p: 1 / p.mean()
-        ),
-        "you stop at the loss, in nats": lambda p: -np.log(p).mean(),
-        "you take the logarithm to the base 2 and go back with a power of e": (
-            lambda p: np.exp(-np.log2(p).mean())
-        ),
-        "you divide by the number of rows, not of words": (
-            lambda p: np.exp(-np.log(p).sum() / len(p))
-        ),
-        "you add something small to every probability": (
-            lambda p: np.exp(-np.log(p + 1e-9).mean())
-        ),
-    },
+    mistakes="""
+        you multiply the probabilities: the product of some hundred is too small to hold
+            = np.prod(probabilities) ** (-1 / probabilities.size)
+        you take the mean of the probabilities, not of their logarithms
+            = 1 / probabilities.mean()
+        you stop at the loss, in nats
+            np.exp ->
+        you take the logarithm to the base 2 and go back with a power of e
+            np.log -> np.log2
+        you divide by the number of rows, not of words
+            np.mean(np.log(probabilities))
+                -> np.log(probabilities).sum() / len(probabilities)
+        you add something small to every probability
+            np.log(probabilities) -> np.log(probabilities + 1e-9)
+    """,
     leading="probabilities",
 )
 def perplexity(probabilities):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from ..attention import softmax
@@ -25,28 +23,6 @@ def _long_texts(rng):
     ]
 
 
-def _in_lanes(words, lanes, T):
-    """All full windows of `words`, whose number `lanes` divides."""
-    lane = words.reshape(lanes, -1)
-    K = lane.shape[1] // T
-    return lane[:, : K * T].reshape(lanes, K, T).swapaxes(0, 1)
-
-
-def _row_by_row(ids, lanes, T):
-    n = (len(ids) - 1) // lanes // T * lanes * T
-    return ids[:n].reshape(-1, lanes, T), ids[1 : n + 1].reshape(-1, lanes, T)
-
-
-def _windows_first(ids, lanes, T):
-    n = (len(ids) - 1) // (lanes * T) * lanes * T
-    return _in_lanes(ids[:n], lanes, T), _in_lanes(ids[1 : n + 1], lanes, T)
-
-
-def _within_the_lane(ids, lanes, T):
-    lane = ids[: len(ids) // lanes * lanes].reshape(lanes, -1)
-    return _in_lanes(lane[:, :-1], lanes, T), _in_lanes(lane[:, 1:], lanes, T)
-
-
 @exercise(
     cases=_long_texts,
     hints=[
@@ -57,17 +33,26 @@ def _within_the_lane(ids, lanes, T):
         "Cut the lanes to K T words, reshape them to (lanes, K, T), and swap the first "
         "two axes.",
     ],
-    mistakes={
-        "you cut the text row by row: then the second window of a lane does not go "
-        "on where its first ended": _row_by_row,
-        "a lane's last word has a target, too, the first word of the next lane: only "
-        "the text's last word is no input": _within_the_lane,
-        "you leave out what does not fill a window before you cut lanes: first "
-        "lanes, as long as they get, and then windows": _windows_first,
-        "the lanes come first, then the windows: (lanes, K, T)": (
-            lambda *case: tuple(x.swapaxes(0, 1) for x in windows(*case))
-        ),
-    },
+    mistakes="""
+        you cut the text row by row: then the second window of a lane does not go on
+        where its first ended
+            L = (len(ids) - 1) // lanes -> L = (len(ids) - 1) // lanes // T * T
+            .reshape(lanes, L) ->
+            lane[:, : K * T].reshape(lanes, K, T).swapaxes(0, 1)
+                -> lane.reshape(K, lanes, T)
+        a lane's last word has a target, too, the first word of the next lane: only the
+        text's last word is no input
+            L = (len(ids) - 1) // lanes -> L = len(ids) // lanes
+            K = L // T -> K = (L - 1) // T
+            def cut(words): -> def cut(words, first=0):
+            .reshape(lanes, L) -> .reshape(lanes, L)[:, first:]
+            cut(ids[1:]) -> cut(ids, 1)
+        you leave out what does not fill a window before you cut lanes: first lanes, as
+        long as they get, and then windows
+            L = (len(ids) - 1) // lanes -> L = (len(ids) - 1) // (lanes * T) * T
+        the lanes come first, then the windows: (lanes, K, T)
+            .swapaxes(0, 1) ->
+    """,
     views=True,
 )
 def windows(ids, lanes, T):
@@ -105,21 +90,6 @@ def _draws(rng):
     return cases
 
 
-def _drawn(
-    logits, temperature, u, *, shares=lambda z, t: softmax(z / t), side="right", last=1
-):
-    """The solution, with one piece replaced."""
-    if temperature == 0:
-        return int(np.argmax(logits))
-    p = shares(logits, temperature)
-    place = np.searchsorted(np.cumsum(p), u, side=side)
-    return int(min(place, len(p) - last))
-
-
-def _overflowing(z, t):
-    return np.exp(z / t) / np.exp(z / t).sum()
-
-
 @exercise(
     cases=_draws,
     hints=[
@@ -132,25 +102,31 @@ def _overflowing(z, t):
         "sum below u: no word has the number V.",
         "Temperature 0 cannot be divided by: np.argmax, before anything else.",
     ],
-    mistakes={
-        "rounding leaves the last sum a little below 1, and u may lie above it: no "
-        "word has the number V": partial(_drawn, last=0),
-        "you multiply by the temperature: a high one should make the choice "
-        "freer, not stricter": partial(_drawn, shares=lambda z, t: softmax(z * t)),
-        "you divide the probabilities by the temperature, not the logits": partial(
-            _drawn, shares=lambda z, t: softmax(z) / t
-        ),
-        "you divide by 0 at temperature 0: take the likeliest word there": (
-            lambda z, t, u: _drawn(
-                softmax(np.divide(z, t)), 1, u, shares=lambda p, _: p
-            )
-        ),
-        "you take the first sum that reaches u, not the first above it: where u is "
-        "0, that may be a word of probability 0": partial(_drawn, side="left"),
-        "exp overflows: take the largest logit off first": partial(
-            _drawn, shares=_overflowing
-        ),
-    },
+    mistakes="""
+        rounding leaves the last sum a little below 1, and u may lie above it: no word
+        has the number V
+            np.exp(z - z.max()) -> softmax(z)
+            u * cumulative[-1] -> u
+            min(place, len(z) - 1) -> place
+        you multiply by the temperature: a high one should make the choice freer, not
+        stricter
+            / temperature -> * temperature
+        you divide the probabilities by the temperature, not the logits
+            z = logits / temperature -> z = logits
+            np.exp(z - z.max()) -> softmax(z) / temperature
+            u * cumulative[-1] -> u
+        you divide by 0 at temperature 0: take the likeliest word there
+            if temperature == 0: -> if None:
+            logits / temperature -> np.divide(logits, temperature)
+            np.exp(z - z.max()) -> softmax(z)
+            u * cumulative[-1] -> u
+        you take the first sum that reaches u, not the first above it: where u is 0,
+        that may be a word of probability 0
+            "right" -> "left"
+        exp overflows: take the largest logit off first
+            np.exp(z - z.max()) -> np.exp(z) / np.exp(z).sum()
+            u * cumulative[-1] -> u
+    """,
 )
 def sample(logits, temperature, u):
     """A word drawn with the probabilities softmax(logits / temperature).
@@ -185,25 +161,6 @@ def _shares(rng):
     ]
 
 
-def _too_early(p, mass):
-    order = np.argsort(-p, axis=-1)
-    shares = np.take_along_axis(p, order, -1)
-    found = np.zeros(p.shape)
-    kept = np.where(np.cumsum(shares, axis=-1) <= mass, shares, 0)
-    np.put_along_axis(found, order, kept, -1)
-    return found / found.sum(axis=-1, keepdims=True)
-
-
-def _as_they_stand(p, mass):
-    found = np.where(np.cumsum(p, axis=-1) - p < mass, p, 0)
-    return found / found.sum(axis=-1, keepdims=True)
-
-
-def _above(p, mass):
-    found = np.where(p >= 1 - mass, p, 0)
-    return found / found.sum(axis=-1, keepdims=True)
-
-
 @exercise(
     cases=_shares,
     hints=[
@@ -214,17 +171,19 @@ def _above(p, mass):
         "Back to the words' own places: np.put_along_axis(keep, order, stays, -1) for "
         "an array `keep` of False. Then make each row's sum 1 again.",
     ],
-    mistakes={
-        "you stop one word too early: the word that reaches the mass stays": _too_early,
-        "you do not make the sum 1 again": (
-            lambda p, mass: np.where(nucleus(p, mass) > 0, p, 0)
-        ),
-        "your shares stand in sorted order; give each word its own": (
-            lambda p, mass: -np.sort(-nucleus(p, mass), axis=-1)
-        ),
-        "you add up the words as they stand, not from the likeliest on": _as_they_stand,
-        "you keep what is likelier than 1 - mass: it is the sum that counts": _above,
-    },
+    mistakes="""
+        you stop one word too early: the word that reaches the mass stays
+            np.cumsum(shares, axis=-1) - shares < mass
+                -> np.cumsum(shares, axis=-1) <= mass
+        you do not make the sum 1 again
+            / found.sum(axis=-1, keepdims=True) ->
+        your shares stand in sorted order; give each word its own
+            np.put_along_axis(keep, order, stays, axis=-1) -> p, keep = shares, stays
+        you add up the words as they stand, not from the likeliest on
+            np.argsort(-p, axis=-1, kind="stable") -> np.indices(p.shape)[-1]
+        you keep what is likelier than 1 - mass: it is the sum that counts
+            np.where(keep, p, 0) -> np.where(p >= 1 - mass, p, 0)
+    """,
     leading="p",
 )
 def nucleus(p, mass):

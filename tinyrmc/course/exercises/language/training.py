@@ -8,7 +8,7 @@ from tinyrmc import Tape, fused, optim
 from tinyrmc import primitives as p
 from tinyrmc.cores import LSTM
 
-from ..used import Careless, used
+from ..used import used
 from .network import LanguageModel, numbers_of
 
 
@@ -35,13 +35,6 @@ def _lessons(rng):
     return [case(1, 2, 3), case(4, 2, 3), case(3, 1, 5), case(3, 3, 2, dropout=0.5)]
 
 
-def _careless(**how):
-    def answer(model, adam, *rest):
-        return one_epoch(model, Careless(adam, **how), *rest)
-
-    return answer
-
-
 @used(
     _run,
     cases=_lessons,
@@ -54,26 +47,19 @@ def _careless(**how):
         "After the tape: state = numbers_of(state), adam.zero_grad(), "
         "tape.backward(loss), adam.step(learning_rate=rate, max_norm=1.0).",
     ],
-    mistakes={
-        "each window begins with a fresh state: carry it over": (
-            lambda model, adam, *arrays: [
-                one_epoch(model, adam, *(x[k : k + 1] for x in arrays[:3]), arrays[3])[
-                    0
-                ]
-                for k in range(len(arrays[0]))
-            ]
-        ),
-        "the gradients of all steps add up: adam.zero_grad() is missing": _careless(
-            clears=False
-        ),
-        "every step has the first rate": lambda model, adam, x, y, rates, random: (
-            one_epoch(model, adam, x, y, np.full_like(rates, rates[0]), random)
-        ),
-        "nothing is dropped: hand `random` to the model": (
-            lambda *case: one_epoch(*case[:-1], None)
-        ),
-        "nothing is clipped: max_norm=1.0": _careless(clips=False),
-    },
+    mistakes="""
+        each window begins with a fresh state: carry it over
+            state = numbers_of(state)
+                -> state = model.core.initial_state(inputs.shape[1])
+        the gradients of all steps add up: adam.zero_grad() is missing
+            adam.zero_grad() ->
+        every step has the first rate
+            rate=rate -> rate=rates[0]
+        nothing is dropped: hand `random` to the model
+            model(x, state, random) -> model(x, state)
+        nothing is clipped: max_norm=1.0
+            , max_norm=1.0 ->
+    """,
 )
 def one_epoch(model, adam, inputs, targets, rates, random):
     """One time through all windows of a text, with a step of Adam after each.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from ..attention import softmax
@@ -28,17 +26,6 @@ def _looks(rng):
     ]
 
 
-def _looking(number, axis=-1):
-    """The share with another number(n, N, memory) of the sentence looked at."""
-
-    def answer(p, counts, supporting):
-        looked = number(counts[:, None], p.shape[-1], p.argmax(axis=axis))
-        pairs = zip(looked, supporting, strict=True)
-        return np.mean([np.isin(row, facts) for row, facts in pairs], axis=0)
-
-    return answer
-
-
 @exercise(
     cases=_looks,
     hints=[
@@ -48,20 +35,21 @@ def _looking(number, axis=-1):
         "Go through the questions: np.isin(looked, facts) says for each hop whether "
         "it looks at a fact. Then take the mean over the questions.",
     ],
-    mistakes={
-        "you compare a memory's number with a sentence's: memories count from the "
-        "newest, supporting facts from the oldest": _looking(lambda n, N, k: k),
-        "you are one off: of n sentences, number t is memory n - 1 - t": _looking(
-            lambda n, N, k: n - k
-        ),
-        "you count from the last slot; a story may have fewer sentences than there "
-        "are slots": _looking(lambda n, N, k: N - 1 - k),
-        "the strongest hop of each memory is not the strongest memory of each hop: "
-        "the memories are the last axis": _looking(lambda n, N, k: n - 1 - k, axis=1),
-        "you count the questions; their share is asked for": (
-            lambda p, *case: len(p) * hits(p, *case)
-        ),
-    },
+    mistakes="""
+        you compare a memory's number with a sentence's: memories count from the newest,
+        supporting facts from the oldest
+            told = n - 1 - shares -> told = shares
+        you are one off: of n sentences, number t is memory n - 1 - t
+            told = n - 1 - -> told = n -
+        you count from the last slot; a story may have fewer sentences than there are
+        slots
+            n - 1 - -> len(shares.T) - 1 -
+        the strongest hop of each memory is not the strongest memory of each hop: the
+        memories are the last axis
+            axis=-1 -> axis=0
+        you count the questions; their share is asked for
+            np.mean(right -> 1.0 * np.sum(right
+    """,
 )
 def hits(p, counts, supporting):
     """How often the strongest memory of each hop is a supporting fact.
@@ -114,13 +102,6 @@ def _networks(rng):
     return [case(3, 40), case(1, 10), case(2, 25), case(5, 30)]
 
 
-def _without(change, answers, looks, blind, targets):
-    """Errors of the whole network, and with the looks change(looks, k, blind)."""
-    tried = [list(looks)]
-    tried += [change(list(looks), k, blind) for k in range(len(looks))]
-    return np.array([np.mean(answers(each) != targets, axis=1) for each in tried])
-
-
 @exercise(
     cases=_networks,
     hints=[
@@ -129,18 +110,16 @@ def _without(change, answers, looks, blind, targets):
         "The mean over the questions, axis 1: a number for each copy. Row 0 is the "
         "whole network.",
     ],
-    mistakes={
-        "a hop stays blind while you go on: take a new copy of looks for each": partial(
-            _without, lambda looks, k, blind: [blind] * (k + 1) + looks[k + 1 :]
-        ),
-        "you leave the blind hop out; it stays, and sees nothing": partial(
-            _without, lambda looks, k, blind: looks[:k] + looks[k + 1 :]
-        ),
-        "you count the right answers": lambda *case: 1 - take_away(*case),
-        "you take the mean over the copies, too": (
-            lambda *case: take_away(*case).mean(axis=1)
-        ),
-    },
+    mistakes="""
+        a hop stays blind while you go on: take a new copy of looks for each
+            without = list(looks) -> without = list(looks); without[:k] = [blind] * k
+        you leave the blind hop out; it stays, and sees nothing
+            without[k] = blind -> del without[k]
+        you count the right answers
+            != -> ==
+        you take the mean over the copies, too
+            np.array(errors) -> np.mean(errors, axis=1)
+    """,
 )
 def take_away(answers, looks, blind, targets):
     """The errors of a trained network as it is, and with one hop after the other blind.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from ..exercise import exercise, normal
@@ -48,22 +46,6 @@ def _networks(rng):
     ]
 
 
-def _adjacent(embed, looks, tables, memories, question, *, ask=0, of_c=1, keep=1):
-    """The solution with other tables, or without u in the sum."""
-    u = embed(question, tables[ask])
-    for k, look in enumerate(looks):
-        m, c = embed(memories, tables[k]), embed(memories, tables[k + of_c])
-        u = keep * u + look(u, m, c)
-    return u
-
-
-def _in_place(embed, looks, tables, memories, question):
-    u = embed(question, tables[0])
-    for k, look in enumerate(looks):
-        u += look(u, embed(memories, tables[k]), embed(memories, tables[k + 1]))
-    return u
-
-
 @exercise(
     cases=_networks,
     hints=[
@@ -72,19 +54,16 @@ def _in_place(embed, looks, tables, memories, question):
         "tables[k]), its contents embed(memories, tables[k + 1]): A^(k+1) = C^k.",
         "After each hop: u = u + o.",
     ],
-    mistakes={
-        "u += o writes into what `embed` has given; on the tape nobody can: "
-        "u = u + o": _in_place,
-        "the question has the last table; B is the first hop's A": partial(
-            _adjacent, ask=-1
-        ),
-        "memories and contents have the same table in each hop": partial(
-            _adjacent, of_c=0
-        ),
-        "the next hop asks with what was found alone: u + o goes on": partial(
-            _adjacent, keep=0
-        ),
-    },
+    mistakes="""
+        u += o writes into what `embed` has given; on the tape nobody can: u = u + o
+            u = u + -> u +=
+        the question has the last table; B is the first hop's A
+            tables[0] -> tables[-1]
+        memories and contents have the same table in each hop
+            tables[k + 1] -> tables[k]
+        the next hop asks with what was found alone: u + o goes on
+            u = u + look -> u = look
+    """,
 )
 def adjacent(embed, looks, tables, memories, question):
     """K hops with adjacent tying: B = A^1, A^(k+1) = C^k.
@@ -97,10 +76,6 @@ def adjacent(embed, looks, tables, memories, question):
         m, c = embed(memories, tables[k]), embed(memories, tables[k + 1])
         u = u + look(u, m, c)
     return u
-
-
-def _turned(x):
-    return np.swapaxes(x, -1, -2)
 
 
 @recorded(
@@ -119,19 +94,16 @@ def _turned(x):
         "its content. A matrix product does that.",
         "xp.swapaxes(m, -1, -2) @ c",
     ],
-    mistakes={
-        "your matrix lies on its side: u comes from the left, so memories make the "
-        "rows": (lambda m, c: _turned(c) @ m),
-        "you multiply memories with contents, not units with units: (N, N)": (
-            lambda m, c: m @ _turned(c)
-        ),
-        "m.T turns the leading axes around as well; swap only the last two": (
-            lambda m, c: m.T @ c
-        ),
-        "the products of the memories are not added up: (N, d, d)": (
-            lambda m, c: m[..., :, None] * c[..., None, :]
-        ),
-    },
+    mistakes="""
+        your matrix lies on its side: u comes from the left, so memories make the rows
+            xp.swapaxes(m, -1, -2) @ c -> xp.swapaxes(c, -1, -2) @ m
+        you multiply memories with contents, not units with units: (N, N)
+            xp.swapaxes(m, -1, -2) @ c -> m @ xp.swapaxes(c, -1, -2)
+        m.T turns the leading axes around as well; swap only the last two
+            xp.swapaxes(m, -1, -2) -> m.T
+        the products of the memories are not added up: (N, d, d)
+            xp.swapaxes(m, -1, -2) @ c -> m[..., :, None] * c[..., None, :]
+    """,
     leading="m c",
     anysize="m",
 )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from ..attention import softmax, softmax_that_overflows
+from ..attention import softmax
 from ..derived import by_complex_step, log_shares
 from ..exercise import exercise, normal
 
@@ -27,29 +25,6 @@ def _questions(rng):
     ]
 
 
-def _scores(u, m):
-    return (m @ u[..., None])[..., 0]
-
-
-def _mean(p, c):
-    return (p[..., None, :] @ c)[..., 0, :]
-
-
-def _one_maximum(s):
-    e = np.exp(s - s.max())
-    return e / e.sum(axis=-1, keepdims=True)
-
-
-def _looking(shares=softmax, found=lambda p, u, m, c: _mean(p, c)):
-    """A hop with other shares(scores), or something else found."""
-
-    def answer(u, m, c):
-        p = shares(_scores(u, m))
-        return p, found(p, u, m, c)
-
-    return answer
-
-
 @exercise(
     cases=_questions,
     hints=[
@@ -60,24 +35,24 @@ def _looking(shares=softmax, found=lambda p, u, m, c: _mean(p, c)):
         "attention.softmax is chapter 6's. The sum of p_i c_i is a product again: "
         "p[..., None, :] @ c.",
     ],
-    mistakes={
-        "you divide the match by the square root of d, as chapter 6 does: a memory "
-        "network does not": lambda u, m, c: hop(u / math.sqrt(u.shape[-1]), m, c),
-        "you do not subtract the largest match before the exponential: it "
-        "overflows": _looking(softmax_that_overflows),
-        "you subtract one maximum from all examples: what is far below it becomes "
-        "0 / 0": _looking(_one_maximum),
-        "your softmax runs over the first axis, not over the memories": _looking(
-            lambda s: np.moveaxis(softmax(np.moveaxis(s, 0, -1)), -1, 0)
-        ),
-        "you average the memories m, not the contents c": _looking(
-            found=lambda p, u, m, c: _mean(p, m)
-        ),
-        "you add u to what was found: that comes after the hop": _looking(
-            found=lambda p, u, m, c: u + _mean(p, c)
-        ),
-        "you give o alone; p is wanted, too": (lambda u, m, c: hop(u, m, c)[1]),
-    },
+    mistakes="""
+        you divide the match by the square root of d, as chapter 6 does: a memory
+        network does not
+            softmax(match) -> softmax(match / u.shape[-1] ** 0.5)
+        you do not subtract the largest match before the exponential: it overflows
+            softmax(match) -> np.exp(match); p = p / p.sum(axis=-1, keepdims=True)
+        you subtract one maximum from all examples: what is far below it becomes 0 / 0
+            softmax(match)
+                -> np.exp(match - match.max()); p = p / p.sum(axis=-1, keepdims=True)
+        your softmax runs over the first axis, not over the memories
+            softmax(match) -> np.moveaxis(softmax(np.moveaxis(match, 0, -1)), -1, 0)
+        you average the memories m, not the contents c
+            @ c) -> @ m)
+        you add u to what was found: that comes after the hop
+            return p, -> return p, u +
+        you give o alone; p is wanted, too
+            return p, -> return
+    """,
     leading="u m c",
     anysize="u",
 )
@@ -100,25 +75,6 @@ def _found(u, m, c):
 _hop_step = by_complex_step(_found, "u m c")
 
 
-def _backward(
-    of_match,
-    of_u=lambda gs, p, m, c: _mean(gs, m),
-    of_c=lambda gs, p, u, g: p[..., None] * g[..., None, :],
-):
-    """The backward pass of a hop and, by its arguments, ways to get it wrong."""
-
-    def answer(u, m, c, g):
-        p = softmax(_scores(u, m))
-        gs = of_match(p, _scores(g, c))
-        return of_u(gs, p, m, c), gs[..., None] * u[..., None, :], of_c(gs, p, u, g)
-
-    return answer
-
-
-def _through_softmax(p, gp):
-    return p * (gp - (p * gp).sum(axis=-1, keepdims=True))
-
-
 @exercise(
     cases=lambda rng: [
         (u, m, c, rng.normal(size=u.shape)) for u, m, c in _questions(rng)
@@ -133,23 +89,22 @@ def _through_softmax(p, gp):
         "From the match u . m_i: the gradient of m_i is gs_i u, and that of u is the "
         "sum of gs_i m_i.",
     ],
-    mistakes={
-        "you leave out the sum in the softmax's gradient: what one memory gains, "
-        "the others lose": _backward(lambda p, gp: p * gp),
-        "you let the gradient pass the softmax unchanged": _backward(lambda p, gp: gp),
-        "your softmax's gradient is p (1 - p): that is the diagonal alone": _backward(
-            lambda p, gp: p * (1 - p) * gp
-        ),
-        "the gradient of u is a sum of the memories m_i, not of the "
-        "contents": _backward(_through_softmax, of_u=lambda gs, p, m, c: _mean(gs, c)),
-        "each c_i gets all of g; it has a share p_i in o": _backward(
-            _through_softmax,
-            of_c=lambda gs, p, u, g: np.ones_like(p)[..., None] * g[..., None, :],
-        ),
-        "the gradients of m and c have changed places": (
-            lambda *case: [hop_backward(*case)[k] for k in (0, 2, 1)]
-        ),
-    },
+    mistakes="""
+        you leave out the sum in the softmax's gradient: what one memory gains, the
+        others lose
+            - (p * gp).sum(axis=-1, keepdims=True) ->
+        you let the gradient pass the softmax unchanged
+            p * (gp - (p * gp).sum(axis=-1, keepdims=True)) -> gp
+        your softmax's gradient is p (1 - p): that is the diagonal alone
+            gp - (p * gp).sum(axis=-1, keepdims=True) -> (1 - p) * gp
+        the gradient of u is a sum of the memories m_i, not of the contents
+            @ m) -> @ c)
+        each c_i gets all of g; it has a share p_i in o
+            p[..., None] * g -> np.ones_like(p)[..., None] * g
+        the gradients of m and c have changed places
+            gs[..., None] * u[..., None, :], p[..., None] * g[..., None, :]
+                -> p[..., None] * g[..., None, :], gs[..., None] * u[..., None, :]
+    """,
     leading="u m c g",
     anysize="g",
     exact=lambda u, m, c, g: _hop_step(g, u, m, c),

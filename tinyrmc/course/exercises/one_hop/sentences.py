@@ -47,22 +47,16 @@ def _on_the_tape(answer, once, weighted, table):
         "k = np.arange(1, d + 1); 0.5 * (once @ table) + 2 * (k / d - 0.5) * "
         "(weighted @ table).",
     ],
-    mistakes={
-        "the constant is a half, not 1": (
-            lambda once, weighted, table: remembered(2 * once, weighted, table)
-        ),
-        "the factor 2 is missing": (
-            lambda once, weighted, table: remembered(once, weighted / 2, table)
-        ),
-        "you count the units from 0; the paper counts from 1": (
-            lambda once, weighted, table: (
-                remembered(once, weighted, table)
-                - 2 / table.shape[-1] * (weighted @ table)
-            )
-        ),
-        "your factor has the wrong sign: the last units listen to the end of a "
-        "sentence": lambda once, weighted, table: remembered(once, -weighted, table),
-    },
+    mistakes="""
+        the constant is a half, not 1
+            0.5 * (once -> (once
+        the factor 2 is missing
+            2 * (k -> (k
+        you count the units from 0; the paper counts from 1
+            np.arange(1, d + 1) -> np.arange(d)
+        your factor has the wrong sign: the last units listen to the end of a sentence
+            (k / d - 0.5) -> (0.5 - k / d)
+    """,
 )
 def remembered(once, weighted, table):
     """Sentences with position encoding, from two counts of their words.
@@ -90,18 +84,6 @@ def _stories(rng):
     ]
 
 
-def _filled(told, N):
-    """`told`, then zeros, N in all; what is too much is cut off."""
-    row = np.zeros(N, int)
-    row[: len(told)] = told[:N]
-    return row
-
-
-def _zeros_before(told, N):
-    newest = told[::-1][:N]
-    return np.concatenate([np.zeros(N - len(newest), int), newest])
-
-
 @exercise(
     cases=_stories,
     hints=[
@@ -109,14 +91,16 @@ def _zeros_before(told, N):
         "N.",
         "Begin with np.zeros(N, int), and write the sentences over its beginning.",
     ],
-    mistakes={
-        "your oldest sentence comes first": lambda told, N: _filled(told[-N:], N),
-        "of a story that is too long you keep the beginning: cut after turning it "
-        "around": (lambda told, N: _filled(told[:N][::-1], N)),
-        "you do not fill up with zeros": lambda told, N: told[::-1][:N],
-        "the zeros come first, then the newest sentence: they belong at "
-        "the end": _zeros_before,
-    },
+    mistakes="""
+        your oldest sentence comes first
+            told[::-1][:N] -> told[-N:]
+        of a story that is too long you keep the beginning: cut after turning it around
+            told[::-1][:N] -> told[:N][::-1]
+        you do not fill up with zeros
+            = told[::-1][:N]
+        the zeros come first, then the newest sentence: they belong at the end
+            memories[: len(latest)] -> memories[N - len(latest) :]
+    """,
     views=True,
 )
 def newest_first(told, N):

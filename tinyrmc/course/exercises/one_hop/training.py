@@ -7,7 +7,7 @@ import numpy as np
 from tinyrmc import Parameter, Tape, fused, nn, optim
 from tinyrmc import primitives as p
 
-from ..used import Careless, used
+from ..used import used
 
 
 class _Linear(nn.Module):
@@ -44,13 +44,6 @@ def _lessons(rng):
     ]
 
 
-def _careless(**how):
-    def answer(network, sgd, *rest):
-        return learn_stories(network, Careless(sgd, **how), *rest)
-
-    return answer
-
-
 @used(
     _run,
     cases=_lessons,
@@ -63,20 +56,16 @@ def _careless(**how):
         "z.shape[:-1]). The loss is the sum of fused.softmax_cross_entropy(z, y).",
         "sgd.zero_grad(), tape.backward(loss), sgd.step(rate, max_norm=40.0).",
     ],
-    mistakes={
-        "you go through the questions as they stand, not in `order`": (
-            lambda network, sgd, inputs, targets, order, rate: learn_stories(
-                network, sgd, inputs, targets, np.arange(len(order)), rate
-            )
-        ),
-        "the gradients of all batches add up: sgd.zero_grad() is missing": _careless(
-            clears=False
-        ),
-        "you take the mean of the losses; their sum is wanted": (
-            lambda *case: np.divide(learn_stories(*case[:-1], case[-1] / 64), 64)
-        ),
-        "nothing is clipped: max_norm=40.0": _careless(clips=False),
-    },
+    mistakes="""
+        you go through the questions as they stand, not in `order`
+            order[start : start + 32] -> np.arange(start, start + 32)
+        the gradients of all batches add up: sgd.zero_grad() is missing
+            sgd.zero_grad() ->
+        you take the mean of the losses; their sum is wanted
+            p.sum( -> p.mean(
+        nothing is clipped: max_norm=40.0
+            , max_norm=40.0 ->
+    """,
 )
 def learn_stories(network, sgd, inputs, targets, order, rate):
     """One time through the questions in `order`, in batches of 32.

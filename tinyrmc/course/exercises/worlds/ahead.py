@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
-from ..acting import returns
 from ..exercise import exercise
 
 
@@ -33,14 +30,6 @@ def _graphs(rng):
     ]
 
 
-def _solved(following, wins, *, rounds=None, won=1.0, begin=np.inf):
-    """The solution, with one piece replaced."""
-    d = np.full(len(following), begin)
-    for _ in range(rounds or len(d)):
-        d = np.where(wins, won, 1 + d[following]).min(axis=1)
-    return d
-
-
 @exercise(
     cases=_graphs,
     hints=[
@@ -50,16 +39,17 @@ def _solved(following, wins, *, rounds=None, won=1.0, begin=np.inf):
         "and again: d = np.where(wins, 1, 1 + d[following]).min(axis=1).",
         "After as many rounds as there are states nothing changes any more.",
     ],
-    mistakes={
-        "one round is not enough: distances spread by a step in each": partial(
-            _solved, rounds=1
-        ),
-        "some rounds are not enough: it takes as many as the longest way has "
-        "steps": partial(_solved, rounds=100),
-        "a step that wins is a step, too: its distance is 1": partial(_solved, won=0.0),
-        "you begin with 0: where no way leads to the end d only grows with each "
-        "round, and is never inf": partial(_solved, begin=0.0),
-    },
+    mistakes="""
+        one round is not enough: distances spread by a step in each
+            range(len(d)) -> range(1)
+        some rounds are not enough: it takes as many as the longest way has steps
+            range(len(d)) -> range(100)
+        a step that wins is a step, too: its distance is 1
+            where(wins, 1, -> where(wins, 0.0,
+        you begin with 0: where no way leads to the end d only grows with each round,
+        and is never inf
+            np.inf -> 0.0
+    """,
 )
 def distances(following, wins):
     """The least number of steps from each state until one wins; inf if none ever does.
@@ -93,15 +83,6 @@ def _trajectories(rng):
     ]
 
 
-def _to_the_end_alone(rewards, values, ended, gamma, n, after):
-    """`after` discounted n times wherever it counts."""
-    found = n_step(rewards, values, ended, gamma, n, 0 * after)
-    beyond = n_step(0 * rewards, 0 * values, ended, gamma, n, after)
-    left = np.minimum(n, np.arange(len(values), 0, -1))
-    less = gamma ** (n - left).reshape(-1, *[1] * (values.ndim - 1))
-    return found + less * beyond
-
-
 @exercise(
     cases=_trajectories,
     hints=[
@@ -110,19 +91,18 @@ def _to_the_end_alone(rewards, values, ended, gamma, n, after):
         "All t at once: found = rewards + gamma * ~ended * (found of the next step), n "
         "times, where `after` stands behind the last step.",
     ],
-    mistakes={
-        "you look n + 1 steps ahead": lambda r, V, e, g, n, after: n_step(
-            r, V, e, g, n + 1, after
-        ),
-        "near the end `after` comes sooner than in n steps, and is discounted "
-        "as often as there are steps left": _to_the_end_alone,
-        "your rewards go on after an end": (
-            lambda r, V, e, g, n, after: n_step(r, V, e & False, g, n, after)
-        ),
-        "you leave the values out": (
-            lambda r, V, e, g, n, after: n_step(r, 0 * V, e, g, n, after)
-        ),
-    },
+    mistakes="""
+        you look n + 1 steps ahead
+            range(n) -> range(n + 1)
+        near the end `after` comes sooner than in n steps, and is discounted as often as
+        there are steps left
+            for _ in -> for k in
+            np.asarray(after)[None] -> np.asarray(after)[None] * gamma**k
+        your rewards go on after an end
+            ~ended * following -> following
+        you leave the values out
+            found = values -> found = 0 * values
+    """,
 )
 def n_step(rewards, values, ended, gamma, n, after):
     """n rewards, discounted, and then the value: r_t + .. + gamma^n V_{t+n}.
@@ -144,12 +124,6 @@ def _mixed(rng):
     return [(*case[:4], lam, case[5]) for case, lam in pairs]
 
 
-def _faded(rewards, values, ended, gamma, after, ends, fade):
-    """Values, and surprises that are added up like rewards."""
-    surprises = gae(rewards, values, ended, gamma, 0.0, after) - values
-    return values + returns(surprises, ends, fade, 0 * after)
-
-
 @exercise(
     cases=_mixed,
     hints=[
@@ -161,17 +135,14 @@ def _faded(rewards, values, ended, gamma, after, ends, fade):
         "delta_t = rewards[t] + gamma * ~ended[t] * V of the next step - values[t], "
         "where `after` stands behind the last.",
     ],
-    mistakes={
-        "surprises fade by lam alone; gamma belongs there, too": (
-            lambda r, V, e, g, lam, after: _faded(r, V, e, g, after, e, lam)
-        ),
-        "you add up surprises of the next episode": (
-            lambda r, V, e, g, lam, after: _faded(r, V, e, g, after, 0 * e > 0, g * lam)
-        ),
-        "you give the advantages; add the values": (
-            lambda r, V, *rest: gae(r, V, *rest) - V
-        ),
-    },
+    mistakes="""
+        surprises fade by lam alone; gamma belongs there, too
+            lam * goes_on -> lam * ~ended[t]
+        you add up surprises of the next episode
+            lam * goes_on -> lam * gamma
+        you give the advantages; add the values
+            values[t] + later -> later
+    """,
 )
 def gae(rewards, values, ended, gamma, lam, after):
     """The mix of the targets of n = 1, 2, .. steps, weights (1 - lam) lam^(n-1).

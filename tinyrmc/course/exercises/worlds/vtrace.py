@@ -36,22 +36,6 @@ def _acted(rng):
     ]
 
 
-def _scan(rho=lambda x: np.minimum(x, 1), c=lambda x: np.minimum(x, 1), ratio=np.exp):
-    """V-trace with other ratios of the surprise and of the trace."""
-
-    def answer(log_rhos, discounts, rewards, values, after):
-        rhos = ratio(log_rhos)
-        following = np.concatenate([values[1:], np.asarray(after)[None]])
-        surprises = rho(rhos) * (rewards + discounts * following - values)
-        targets, later = np.zeros(values.shape), 0.0
-        for t in reversed(range(len(values))):
-            later = surprises[t] + discounts[t] * c(rhos)[t] * later
-            targets[t] = values[t] + later
-        return targets
-
-    return answer
-
-
 @exercise(
     cases=_acted,
     hints=[
@@ -62,23 +46,24 @@ def _scan(rho=lambda x: np.minimum(x, 1), c=lambda x: np.minimum(x, 1), ratio=np
         "further = c[t] * (rewards[t] + discounts[t] * next_value - values[t]) + "
         "discounts[t] * c[t] * further. Then v is values[t] + further.",
     ],
-    mistakes={
-        "you do not cut the ratios off at 1": _scan(np.abs, np.abs),
-        "your surprises have no ratio": _scan(rho=np.ones_like),
-        "you hand surprises on without the ratio of the steps between": _scan(
-            c=np.ones_like
-        ),
-        "you keep the ratios from falling below 1, not from rising above it": _scan(
-            *2 * [lambda rhos: np.maximum(rhos, 1)]
-        ),
-        "you take the logarithms for the ratios": _scan(ratio=np.array),
-        "you leave `after` out: the trajectory stops there, the episode does not": (
-            lambda *case: vtrace(*case[:-1], 0 * case[-1])
-        ),
-        "you give only what comes on top of the values": (
-            lambda logs, g, r, V, after: vtrace(logs, g, r, V, after) - V
-        ),
-    },
+    mistakes="""
+        you do not cut the ratios off at 1
+            np.minimum(np.exp(log_rhos), 1) -> np.exp(log_rhos)
+        your surprises have no ratio
+            c[t] * (surprise + discounts[t] * further)
+                -> surprise + discounts[t] * c[t] * further
+        you hand surprises on without the ratio of the steps between
+            c[t] * (surprise + discounts[t] * further)
+                -> c[t] * surprise + discounts[t] * further
+        you keep the ratios from falling below 1, not from rising above it
+            np.minimum -> np.maximum
+        you take the logarithms for the ratios
+            np.exp(log_rhos) -> log_rhos
+        you leave `after` out: the trajectory stops there, the episode does not
+            0.0, after -> 0.0, 0 * after
+        you give only what comes on top of the values
+            values[t] + further -> further
+    """,
 )
 def vtrace(log_rhos, discounts, rewards, values, after):
     """V-trace's targets v of the values.
