@@ -80,6 +80,7 @@ def draw_tape(loss: Tensor, names: Mapping[str, Tensor] | None = None) -> Any:
     ValueError if there is nothing to draw. Up to about forty operations it reads well.
     """
     import matplotlib.pyplot as plt
+    from matplotlib.patches import FancyArrowPatch
 
     graph = tape_graph(loss, names or {})
     x, bottom = _places(graph), max(graph.rows.values())
@@ -93,19 +94,35 @@ def draw_tape(loss: Tensor, names: Mapping[str, Tensor] | None = None) -> Any:
         bend = 0.2 if end[1] > start[1] + 1 else 0.0  # past the boxes between
         bend += 0.5 * (drawn[line] - (times[line] - 1) / 2)  # one beside the other
         drawn[line] += 1
-        look = {"arrowstyle": "-|>", "color": "0.6", "shrinkA": 9, "shrinkB": 9}
-        look |= {"connectionstyle": f"arc3,rad={bend}", "zorder": 0}
-        panel.annotate("", end, start, arrowprops=look)
+        panel.add_patch(
+            FancyArrowPatch(
+                start,
+                end,
+                arrowstyle="-|>",
+                connectionstyle=f"arc3,rad={bend}",
+                shrinkA=9,
+                shrinkB=9,
+                mutation_scale=9,
+                color="0.6",
+                zorder=0,
+            )
+        )
     for key, label in graph.labels.items():
         leaf, colour = key[0] == "leaf", "C2" if key[1] > 0 else "C1"
-        box = {
-            "boxstyle": "round,pad=0.3" if leaf else "square,pad=0.3",
-            "facecolor": "white",
-            "edgecolor": "C0" if key == last else colour if leaf else "0.45",
-            "linewidth": 1.8 if key == last else 1.0,
-        }
-        look = {"ha": "center", "va": "center", "fontsize": 9, "bbox": box}
-        panel.text(x[key], graph.rows[key], label, **look)
+        panel.text(
+            x[key],
+            graph.rows[key],
+            label,
+            ha="center",
+            va="center",
+            fontsize=9,
+            bbox={
+                "boxstyle": "round,pad=0.3" if leaf else "square,pad=0.3",
+                "facecolor": "white",
+                "edgecolor": "C0" if key == last else colour if leaf else "0.45",
+                "linewidth": 1.8 if key == last else 1.0,
+            },
+        )
     panel.set(xlim=(0, right), ylim=(bottom + 0.5, -0.5))
     panel.axis("off")
     return panel
