@@ -58,7 +58,8 @@ import numpy as np
 
 from .. import diagnosis, record, saved_answers
 from ..cases import WIDTH, Case, Make, all_cases
-from ..compare import Demand, Wrong, agree, check_memory, compare, kind, unchanged
+from ..compare import Demand, Wrong, agree, check_memory, compare, unchanged
+from ..compare import kind as kind_of
 from ..limits import OTHERS, TooLong, at_most, line_of_error
 from ..oneline import check_one_line
 
@@ -88,6 +89,11 @@ class Verdict:
 
     def __str__(self) -> str:
         return wrapped(f"{self.state}: {self.text}")
+
+
+UNWRITTEN = Verdict(
+    "not attempted", "the function returns nothing yet (is a `return` missing?)"
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -128,12 +134,16 @@ class Exercise:
 
     def __post_init__(self) -> None:
         self.mistakes = as_functions(self.mistakes, self.function)
-        functools.update_wrapper(self, self.function)  # its name, text and signature
+        functools.update_wrapper(self, self.function, updated=())  # name, signature
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if self.name in _judged and not _caller().startswith(OTHERS):
             raise Wrong(f"it calls ex.{self.name}, which is the solution")
         return self.function(*arguments, **named)
+
+    def called(self, answer: Function) -> Function:
+        """The function of a case's arguments that is compared, of an answer."""
+        return answer
 
     @property
     def name(self) -> str:
@@ -197,7 +207,8 @@ class Exercise:
         """Print the solution, below the private functions that it calls."""
         text = _source(self.function)
         called = dict.fromkeys(re.findall(r"\b_\w+", text))
-        helpers = [self.function.__globals__.get(name) for name in called]
+        known = vars(sys.modules[self.function.__module__])
+        helpers = [known.get(name) for name in called]
         texts = [_source(each) for each in helpers if inspect.isfunction(each)]
         print("\n\n".join([*texts, text]), end="")
 
@@ -208,7 +219,7 @@ class Exercise:
         seeds = [SEED, zlib.crc32(self.name.encode())]
         return all_cases(
             self.make_cases,
-            [*inspect.signature(self.function).parameters],
+            [*inspect.signature(self.called(self.function)).parameters],
             lambda k: np.random.default_rng([*seeds, k] if k else seeds),
             self.leading,
             self.anysize,
@@ -222,22 +233,19 @@ class Exercise:
         if not callable(answer):
             return Verdict(
                 "wrong",
-                f"check takes the function itself, not {kind(answer)}: "
+                f"check takes the function itself, not {kind_of(answer)}: "
                 f"check({self.name}), without its arguments",
             )
-        cases = self.cases()
+        cases, tried = self.cases(), self.called(answer)
         for case in cases:
             try:
-                self._try(answer, case)
+                self._try(tried, case)
             except Missing:
-                return Verdict(
-                    "not attempted",
-                    "the function returns nothing yet (is a `return` missing?)",
-                )
+                return UNWRITTEN
             except Wrong as problem:
                 text = f"{problem}\n{case}{self._how_to_get(case, answer)}"
                 explain = explain and not isinstance(problem, (TooLong, Spoilt))
-                why = self.explain(answer, case, cases) if explain else ""
+                why = self.explain(tried, case, cases) if explain else ""
                 return Verdict("wrong", f"{text}\n{why}" if why else text)
         if self.words is not None:
             try:
@@ -255,7 +263,7 @@ class Exercise:
         if arguments is None or answer in (self, self.function):
             return ""
         seconds = []
-        for function in (self.function, answer):
+        for function in map(self.called, (self.function, answer)):
             given = copy.deepcopy(arguments)
             with np.errstate(all="ignore"):
                 began = time.perf_counter()
@@ -299,7 +307,8 @@ class Exercise:
         mistake = self.recognise(given, cases)
         if mistake:
             return f"That is what you get when {mistake}"
-        if says := diagnosis.diagnose(self.function, given, cases, self.demand):
+        right = self.called(self.function)
+        if says := diagnosis.diagnose(right, given, cases, self.demand):
             return says
         until = cases.index(failed) + 1 if failed in cases else len(cases)
         single = (bool, int, str, np.bool_, np.integer, Exception)  # tells too little
@@ -315,7 +324,7 @@ class Exercise:
         """The mistake that gives what an answer has `given` in every case."""
         always_raises = all(isinstance(each, Exception) for each in given)
         for what, mistake in self.mistakes.items():
-            outcomes = (self._outcome(mistake, case) for case in cases)
+            outcomes = (self._outcome(self.called(mistake), case) for case in cases)
             if all(
                 _alike(found, outcome, self.demand, by_words=always_raises)
                 for found, outcome in zip(given, outcomes, strict=False)
@@ -328,15 +337,15 @@ class Exercise:
 
         Missing where there is nothing in it.
         """
-        arguments = case.copies()
-        check_signature(answer, self.function, arguments)
+        arguments, right = case.copies(), self.called(self.function)
+        check_signature(answer, right, arguments)
         with np.errstate(all="ignore"):  # what overflows shows in the numbers
             _judged.append(self.name)
             try:
                 found = self._call(answer, arguments, first=case.number == 1)
             finally:
                 _judged.pop()
-            expected = (self.exact or self.function)(*case.copies())
+            expected = (self.exact or right)(*case.copies())
         for (name, before), after in zip(
             case.arguments.items(), arguments, strict=True
         ):
@@ -418,8 +427,9 @@ def exercise(
     leading: str = "",
     anysize: str = "",
     words: str | None = None,
+    kind: type[Exercise] = Exercise,
     **promises: Any,
-) -> Callable[[Function], Exercise]:
+) -> Callable[[Function], Any]:
     """Make the function below it the solution of an `Exercise`.
 
     `cases(rng)` gives a tuple of arguments for each case. Make some of them extreme,
@@ -428,7 +438,7 @@ def exercise(
     `leading` and `anysize`, both names with a space between, are made of the first.
     See `Demand` for tolerance, precise and form, `Exercise` for the others.
     """
-    return lambda function: Exercise(
+    return lambda function: kind(
         function,
         cases,
         hints,
@@ -497,15 +507,13 @@ def _source(function: Function) -> str:
 
 
 def as_functions(
-    mistakes: str | Mapping[str, Mistake],
-    solution: Any,
-    wrap: Callable[[Function], Function] = lambda function: function,
+    mistakes: str | Mapping[str, Mistake], solution: Any
 ) -> dict[str, Function]:
     """The mistakes, where those that change the solution's text are functions, too."""
     if isinstance(mistakes, str):
         mistakes = in_pieces(mistakes)
     return {
-        what: each if callable(each) else wrap(altered(solution, *each))
+        what: each if callable(each) else altered(solution, *each)
         for what, each in mistakes.items()
     }
 

@@ -17,63 +17,47 @@ from ..assembly import gradients
 from ..cases import Case
 from ..compare import Demand, Wrong, compare
 from ..limits import at_most, line_of_error
-from .exercise import (
-    Exercise,
-    Verdict,
-    as_functions,
-    check_signature,
-    exercise,
-    is_empty,
-)
+from .exercise import Exercise, Verdict, check_signature, exercise, is_empty
 
 Function = Callable[..., Any]
 LARGE = 100  # beyond, sigmoid and softmax are flat, and gradients are rounding errors
 
 
 def recorded(**words: Any) -> Callable[[Function], Recorded]:
-    """As `exercise`, for a solution f(xp, ...). Cases, and mistakes that are
-    functions, are without xp.
-    """
-
-    def make(function: Function) -> Recorded:
-        words["mistakes"] = as_functions(words["mistakes"], function, _without_xp)
-        return Recorded(function, exercise(**words)(_without_xp(function)))
-
-    return make
+    """As `exercise`, for a solution f(xp, ...). Cases are without xp."""
+    return exercise(kind=Recorded, **words)
 
 
 class Recorded(Exercise):
-    """An exercise with xp; `plain` is the same without it, on NumPy."""
+    """An exercise whose answer takes xp."""
 
-    def __init__(self, function: Function, plain: Exercise):
-        vars(self).update(vars(plain))
-        self.function, self.plain = function, plain
-        self.mistakes = {what: _with_xp(f) for what, f in plain.mistakes.items()}
-        functools.update_wrapper(self, function)
+    def called(self, answer: Function) -> Function:
+        """An answer on NumPy. One that is empty is not written yet."""
 
-    def cases(self) -> list[Case]:
-        """The cases, without xp."""
-        return self.plain.cases()
+        @functools.wraps(answer)
+        def on_numpy(*arguments: Any) -> Any:
+            found = answer(np, *arguments)
+            if found is None and is_empty(answer):
+                raise NotImplementedError
+            return found
+
+        first, *others = inspect.signature(answer).parameters.values()
+        if first.kind is not first.VAR_POSITIONAL:
+            vars(on_numpy)["__signature__"] = inspect.Signature(others)
+        return on_numpy
 
     def case(self, number: int) -> tuple:
         """The arguments of case `number`, xp = NumPy first."""
-        return np, *self.plain.case(number)
-
-    def slow(self, answer: Function) -> str:
-        """On NumPy."""
-        if answer in (self, self.function):
-            return ""
-        return self.plain.slow(_without_xp(answer))
+        return np, *super().case(number)
 
     def judge(self, answer: Function, explain: bool = True) -> Verdict:
         """First the values on NumPy, then the gradient on the tape."""
-        if not callable(answer):
-            return self.plain.judge(answer, explain)
-        try:
-            check_signature(answer, self.function, [np, *self.cases()[0].copies()])
-        except Wrong as problem:
-            return Verdict("wrong", str(problem))
-        verdict = self.plain.judge(_without_xp(answer), explain)
+        if callable(answer):
+            try:
+                check_signature(answer, self.function, [np, *self.cases()[0].copies()])
+            except Wrong as problem:
+                return Verdict("wrong", str(problem))
+        verdict = super().judge(answer, explain)
         if verdict.state != "right":
             return verdict
         tried = [case for case in self.cases() if _is_ordinary(case.copies())]
@@ -105,26 +89,6 @@ class Recorded(Exercise):
         names = [n for key, x in case.arguments.items() for n, _ in _arrays(x, key)]
         for name, mine, right in zip(names, found, expected, strict=True):
             compare(mine, right, Demand(), f"on the tape the gradient of {name}")
-
-
-def _without_xp(function: Function) -> Function:
-    """f(xp, ...) on NumPy. One that is empty is not written yet."""
-
-    @functools.wraps(function)
-    def on_numpy(*arguments: Any) -> Any:
-        found = function(np, *arguments)
-        if found is None and is_empty(function):
-            raise NotImplementedError
-        return found
-
-    first, *others = inspect.signature(function).parameters.values()
-    if first.kind is not first.VAR_POSITIONAL:
-        vars(on_numpy)["__signature__"] = inspect.Signature(others)
-    return on_numpy
-
-
-def _with_xp(function: Function) -> Function:
-    return lambda xp, *arguments: function(*arguments)
 
 
 def _arrays(value: Any, name: str) -> list[tuple[str, Any]]:
