@@ -179,6 +179,7 @@ def contents(folder: Path) -> None:
         notebook = json.loads(path.read_text(encoding="utf-8"))
         for cell in notebook["cells"]:
             cell["source"] = "".join(cell["source"])
+            cell["metadata"]["trusted"] = True
             if cell["cell_type"] == "markdown":
                 cell["source"] = LINK.sub(_link, cell["source"])
             for output in cell.get("outputs", []):
@@ -204,8 +205,6 @@ def settings(pyodide: Path | None) -> dict[str, Any]:
         "loadPyodideOptions": {
             "lockFileURL": "./pyodide/pyodide-lock.json",
             "packages": AT_ONCE,
-            # so that fonts are looked for once, not whenever a kernel starts
-            "env": {"HOME": "/home/pyodide", "MPLCONFIGDIR": "/drive/.tinyrmc"},
         },
     }
     if pyodide is not None:
@@ -257,7 +256,7 @@ def build(out: Path, work: Path) -> None:
     place = cdn(lock_of(pyodide)) if pyodide is None else f"../{FOLDER}/pyodide/"
     first = address(chapters()[0].stem)
     words = {"{{PYODIDE}}": place, "{{LITE}}": FOLDER, "{{FIRST}}": first}
-    for file in (*HERE.glob("*.html"), *HERE.glob("*.css"), *HERE.glob("*.js")):
+    for file in (each for each in HERE.iterdir() if each.suffix != ".md"):
         text = file.read_text(encoding="utf-8")
         for mark, word in words.items():
             text = text.replace(mark, word)

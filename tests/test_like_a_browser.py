@@ -52,6 +52,20 @@ def test_workers_take_turns_and_say_so_once():
     assert found.stdout == said + 2 * "[5, 15, 25]\n"
 
 
+def test_a_learner_counts_integers_of_64_bits():
+    found = poor(
+        "-c",
+        """if True:
+        import sys; sys.path.insert(0, "tests")
+        import like_a_browser, numpy as np
+        from tinyrmc import course
+        course.setup()
+        print(np.bincount(np.array([2, 0, 2], np.int64), minlength=4))
+        """,
+    )
+    assert found.stdout == "[1 0 2 0]\n", found.stderr
+
+
 @pytest.mark.slow
 def test_the_suites_pass_there():
     files = [f"tests/test_{name}.py" for name in SUITES.split()]

@@ -25,7 +25,8 @@ def checked(text):
             print("".join(traceback.format_exception_only(error)).strip())
             return said.getvalue(), False
     text = said.getvalue()
-    return text, text.startswith("right")
+    lines = [line for line in text.splitlines() if not line.startswith("Try it: ")]
+    return "\\n".join(lines), any(line.startswith("right: ") for line in lines)
 
 def hinted(number):
     hints = ex.softmax.hints

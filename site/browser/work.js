@@ -1,5 +1,5 @@
-// Beside a chapter in the browser: the way back, your work as one file, and one clear
-// line when the browser cannot keep it. JupyterLite keeps files in IndexedDB: each is a
+// Beside a chapter in the browser: the way back, your work as one file, how long a cell
+// has been running, and one clear line when the browser cannot keep your work. JupyterLite keeps files in IndexedDB: each is a
 // record with its path, its format and its content.
 "use strict";
 (() => {
@@ -125,6 +125,32 @@
     }
   }
 
+  // --- What runs, and for how long
+
+  let expected = {}, running, since; // seconds of each chapter's cells; a cell, its start
+  fetch("../../_static/seconds.json").then(found => found.json())
+    .then(found => expected = found.browser, () => {});
+  function clock() {
+    const panel = window.jupyterapp?.shell?.currentWidget;
+    const cells = panel?.content?.widgets?.filter(({model}) => model.type === "code");
+    const found = cells?.find(({model}) => model.executionState === "running");
+    if (found !== running) {
+      if (said.dataset.clock) say("");
+      [running, since] = [found, Date.now()];
+    }
+    const seconds = Math.round((Date.now() - since) / 1000);
+    if (!found || seconds < 3) return;
+    const chapter = panel.context.path.slice(0, 2), all = expected[chapter];
+    // unless you have added cells
+    const about = all?.length === cells.length ? all[cells.indexOf(found)] : 0;
+    const until = about >= 3 ? ` of about ${Math.round(about)}` : "";
+    const late = seconds > 60 + 2 * about
+      ? ". Is there a loop without an end? Kernel, Restart Kernel stops it." : "";
+    say(`A cell is running: ${seconds} s${until}${late}`);
+    said.dataset.clock = "on";
+  }
+  setInterval(clock, 1000);
+
   // --- The bar
 
   const bar = document.createElement("div");
@@ -137,6 +163,8 @@
       gap: 0.2rem 0.8rem; align-items: center; box-shadow: 0 1px 4px #0003; }
     #tinyrmc-work :is(a, button) { font: inherit; color: #0b5fad; background: none;
       border: 0; padding: 0.1rem; text-decoration: underline; cursor: pointer; }
+    .jp-RenderedHTMLCommon mjx-container[display] { overflow: auto hidden;
+      max-width: 100%; }
     #tinyrmc-work [role=status]:not(:empty) { flex-basis: 100%; max-width: 40rem; }
     @media (prefers-color-scheme: dark) {
       #tinyrmc-work { color: #dfe4ea; background: #1d232b; border-color: #47515c; }
@@ -148,6 +176,7 @@
   const said = bar.querySelector("[role=status]");
   function say(text) {
     said.textContent = text;
+    delete said.dataset.clock;
   }
   document.body.append(bar);
   look();

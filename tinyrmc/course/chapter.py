@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import json
 import os
@@ -82,6 +83,19 @@ def setup() -> None:
     }
     matplotlib.style.use([STYLE, readable])
     threadpool_limits(limits=1, user_api="blas")
+    if sys.platform == "emscripten":
+        np.bincount = _wide(np.bincount)  # type: ignore[assignment]
+
+
+def _wide(bincount: Callable[..., Any]) -> Callable[..., Any]:
+    """`bincount` for integers of 64 bits as well, where the machine's own have 32."""
+
+    @functools.wraps(bincount)
+    def counted(x: Any, *more: Any, **named: Any) -> Any:
+        wide = getattr(x, "dtype", None) == np.int64
+        return bincount(x.astype(np.intp) if wide else x, *more, **named)
+
+    return counted
 
 
 class show:
