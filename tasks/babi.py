@@ -61,7 +61,7 @@ from tinyrmc.cores.memn2n import Encoding, MemN2N
 from tinyrmc.corpora import Story
 from tinyrmc.errors import UserError, counted
 from tinyrmc.results import memory_hops
-from tinyrmc.results.published_babi import CLAIMS, PUBLISHED, row_of
+from tinyrmc.results.published_babi import PUBLISHED, row_of
 from tinyrmc.training.pieces import pieces_of
 
 # --- What can be set ------------------------------------------------------------------
@@ -575,7 +575,6 @@ class Task(training.Task):
         "cores": ("another core, --model.core lstm, rmc, entnet ..., with Adam", CORES),
     }
     published = PUBLISHED
-    claims = CLAIMS
     headline = "error"
     lower = ("loss", "error")
     splits = ("validation", "test")

@@ -24,7 +24,7 @@ from tinyrmc.training.discovery import load_task
 
 ROOT = Path(__file__).resolve().parent.parent
 TRAINED = ROOT / "tinyrmc/course/assets/nth_farthest_4x4.npz"
-KINDS = "", "_gates", "_measured", "_tests"
+KINDS = "", "_tests"
 PICTURES = [f"attention{kind}.png" for kind in KINDS]
 nth_farthest = load_task("nth_farthest")
 
@@ -152,11 +152,8 @@ def test_memories_without_a_mask_gates_or_a_second_slot(tmp_path):
         found, cases = probes.analyse(network, shown), shown.take(probes.cases(shown))
         seen = probes.traces(network, cases.inputs)
         paths = attending.draw_maps(cases, seen, tmp_path)
-        paths += attending.draw_gates(cases, seen, tmp_path)
-        paths += attending.draw_measures(found, task.references(), tmp_path)
-        without = [PICTURES[1]] if "gate_style" in model else []
-        expected = [name for name in PICTURES if name not in without]
-        assert [path.name for path in paths] == expected
+        paths += attending.draw_tests(found, task.references(), tmp_path)
+        assert [path.name for path in paths] == PICTURES
         described = attending.tables(found, task.references())
         assert len(described) == (2 if "core" in model else 3)
         data = page_data(attending.page("t", cases, seen, described))

@@ -235,12 +235,6 @@ def attention_weights(E, T, H, N):
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-QUESTION = (
-    "Which vector is number 2 of 8 in distance from vector 5, farthest "
-    "first?\nAnswer 3, right (labels in order: 0 2 3 1 7 6 5 4)"
-)
-
-
 def is_red(colour):
     return to_hex(colour).upper() == style.MARK
 
@@ -294,69 +288,6 @@ def test_each_matrix_stands_at_its_head_and_time_step():
 # --- What comes of it -----------------------------------------------------------------
 
 
-def gate_values(*shape):
-    random = np.random.default_rng(0)
-    return {name: random.random(shape) for name in ("input gate", "forget gate")}
-
-
-def test_each_gate_is_its_mean_over_time_and_its_slot_named():
-    values = gate_values(2, 4, 3, 10)
-    held = np.array([[True, False, False], [False, False, True]])
-    about = [1, 3], ["one", "two"], "reference", held
-    figure = figure_of(figures.gates, values, *about)
-    panels = np.reshape(figure.axes, (3, 2))
-    for slot, example in np.ndindex(3, 2):
-        panel = panels[slot, example]
-        lines = {line.get_label().partition(":")[0]: line for line in panel.get_lines()}
-        assert list(lines) == ["reference", "input gate", "forget gate"]
-        assert lines["reference"].get_xdata()[0] == [2, 4][example]
-        assert lines["reference"].get_color() == style.MARK
-        for (name, gate), band in zip(values.items(), panel.collections, strict=True):
-            own = gate[example, :, slot]
-            np.testing.assert_allclose(lines[name].get_ydata(), own.mean(-1))
-            np.testing.assert_array_equal(lines[name].get_xdata(), [1, 2, 3, 4])
-            top = band.get_paths()[0].vertices[:, 1].max()
-            assert top == pytest.approx(np.quantile(own, 0.9, axis=-1).max())
-        (name,) = panel.texts
-        assert name.get_text() == f"slot {slot + 1}"
-        assert (name.get_color() == style.MARK) == held[example, slot]
-    assert [panel.get_title(loc="left") for panel in panels[0]] == ["one", "two"]
-    for shape in (3, 8, 5, 2), (1, 4, 1, 1):
-        E, T, _, _ = shape
-        about = [0, T // 2, T - 1][:E], [QUESTION] * E
-        assert_words_are_apart_and_inside(
-            figure_of(figures.gates, gate_values(*shape), *about)
-        )
-
-
-def looks(heads):
-    random, periods = np.random.default_rng(0), ("before", "at", "after")
-    names = ["uniform", *(f"head {h + 1}" for h in range(heads)), "mean"]
-    places = "the input", "the slots that took in the reference", "all other slots"
-    return {
-        place: {
-            name: dict(zip(periods, random.random(3), strict=True)) for name in names
-        }
-        for place in places
-    }
-
-
-def test_attention_before_at_and_after_stands_in_its_place():
-    places = looks(2)
-    places["the input"]["head 1"]["before"] = None
-    panels = figure_of(figures.shares, places, "query").axes
-    for panel, (place, lines) in zip(panels, places.items(), strict=True):
-        assert panel.get_title() == f"to {place}"
-        for line, values in zip(panel.get_lines(), lines.values(), strict=True):
-            expected = np.array(list(values.values()), float)
-            np.testing.assert_allclose(line.get_ydata(), expected)
-        ticks = [label.get_text() for label in panel.get_xticklabels()]
-        assert ticks == ["before", "at", "after"]
-        assert panel.get_xlabel() == "the query"
-    figure = figure_of(figures.shares, looks(8), "reference")
-    assert_words_are_apart_and_inside(figure)
-
-
 def test_accuracies_stand_at_their_names_beside_intact_and_floors():
     intact = {"accuracy": 0.9, "accuracy_without_self": 0.8}
     row = {
@@ -394,15 +325,13 @@ def test_accuracies_stand_at_their_names_beside_intact_and_floors():
 
 def draw_all(folder):
     both = {"rmc": [SLOW, FAST], "lstm": [lines_of([0.2, 0.4])]}
-    weights, gates = attention_weights(2, 4, 2, 3), gate_values(2, 4, 3, 5)
+    weights = attention_weights(2, 4, 2, 3)
     marked = [0, 1], ["one $", "two_"]
     hits = {"reset": {"accuracy": 0.5}, "swapped": {"accuracy": 0.6}}
     wiped = {"wiped": {"slot 1": hits}}
     return [
         figures.learning_curve(folder / "curve.png", both, FLOORS, [TEST], "$x_1"),
         figures.attention(folder / "attention.png", weights, *marked),
-        figures.gates(folder / "gates.png", gates, *marked),
-        figures.shares(folder / "shares.png", looks(2), "reference"),
         figures.accuracies(folder / "a.png", wiped, {"accuracy": 0.9}, FLOORS),
     ]
 

@@ -302,7 +302,7 @@ def test_training_asks_nothing_of_what_reports_and_pictures_need(make_trainer, n
         raise AssertionError("training asked for what only reports need")
 
     hooks = (
-        "presets grids published claims unit row batches batches_watched success "
+        "presets grids published unit row batches batches_watched success "
         "describe parameters notes idle references deviation cell is_final"
     ).split()
     kind = type("Bare", (Larger,), {})

@@ -11,14 +11,14 @@ the lowest to the highest; each core has the same colour in every picture. A sin
 also gets the pictures its task draws of a trained network. `--against
 steps,samples,hours` draws three panels side by side, like the paper's figure 5.
 
-`attention` draws the paper's figure 3 and the gates of the same examples. It measures
-over held-out sequences how much attention goes to the input and to the slots that took
-in the reference, and tests how often the answer is still right when slots are wiped or
-attention is cut: see `results/probes.py`. `hops` counts how often the hops of a memory
-network look at the sentences that the data name as supporting facts. `analyses`
-draws what `evaluate` prints below the metrics, for several networks side by side.
-`episode` makes a film of a level as a trained agent plays it, one of those that
-`evaluate` counts. `--html FILE` writes a page to look at.
+`attention` draws the paper's figure 3. It measures over held-out sequences how much
+attention goes to the input and to the slots that took in the reference, and tests how
+often the answer is still right when slots are wiped or attention is cut: see
+`results/probes.py`. `hops` counts how often the hops of a memory network look at the
+sentences that the data name as supporting facts. `analyses` draws what `evaluate`
+prints below the metrics, for several networks side by side. `episode` makes a film of a
+level as a trained agent plays it, one of those that `evaluate` counts. `--html FILE`
+writes a page to look at.
 """
 
 from __future__ import annotations
@@ -162,8 +162,7 @@ def attention_main(argv: list[str]) -> int:
         kept = {"run": {**run, "step": state["step"]}, **found, "floors": floors}
         paths = [
             *attending.draw_maps(three, seen, folder),
-            *attending.draw_gates(three, seen, folder),
-            *attending.draw_measures(found, floors, folder),
+            *attending.draw_tests(found, floors, folder),
             folder / "attention.json",
         ]
         paths[-1].write_text(json_text(kept, indent=1) + "\n", encoding="utf-8")

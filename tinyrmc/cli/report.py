@@ -21,19 +21,7 @@ import sys
 from pathlib import Path
 
 from ..results.groups import find_runs
-from ..results.tables import (
-    LEGEND,
-    by_seed,
-    check_out,
-    commands,
-    markdown,
-    seed_tables,
-    summary,
-    tables,
-    trained_on,
-    write,
-)
-from ..results.text import aligned, paragraph, terminal_width
+from ..results.tables import check_out, show
 from .commands import Parser, add_data_dir, program
 
 
@@ -55,16 +43,5 @@ def main(argv: list[str] | None = None) -> int:
     runs, left_out = find_runs(options.paths, options.data_dir)
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
-    found, width = summary(runs), terminal_width()
-    shown = seed_tables(found) if options.seeds else tables(found)
-    for rows in shown:
-        print(f"{aligned(rows, width)}\n")
-    words = by_seed(found)
-    if not options.seeds:
-        words = f"{markdown(found)}\n{LEGEND}\n{commands(found)}"
-        print(paragraph(trained_on(found), width))
-        print(f"\n{paragraph(LEGEND, width)}")
-    if out is not None:
-        write(out, words, found)
-        print(out, out.with_suffix(".json"), sep="\n")
+    show(runs, out, options.seeds)
     return 0

@@ -3,13 +3,11 @@
     python -m tinyrmc sweep nth_farthest --grid model.mem_slots=1,4 model.num_heads=1,8
     python -m tinyrmc sweep nth_farthest --grid figure4_reduced --seeds 0,1,2
     python -m tinyrmc sweep --resume runs/nth_farthest-sweep-1 --budget-minutes 60
-    mpiexec -n 9 python -m mpi4py.futures -m tinyrmc sweep ...
 
 Each combination under each seed is an ordinary run directory inside the sweep's,
 trained by `tinyrmc train` in a process of its own, which prints into the .log beside
 it. As many are trained at a time as there are cores, each by one worker: nothing keeps
-more cores busy, for the workers of one run wait for each other. Under mpiexec rank 0
-hands out the runs and the others train, on one machine or several.
+more cores busy, for the workers of one run wait for each other.
 
 The budget is divided so that every run gets the same time; time that some do not need
 goes to those still to come. A run that is cut is evaluated as it is. --resume goes on
@@ -22,6 +20,7 @@ table of `tinyrmc report`. `tinyrmc report SWEEP` shows what there is while it r
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import math
 import os
@@ -33,19 +32,20 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import __version__
 from ..config import fields_of, flag_of, stored_path, words_of_value
 from ..errors import RunError, UsageError, counted, nearest
-from ..results.sweeps import Cell, failure, named
-from ..results.tables import group_summary, markdown, tables, trained_on, write
-from ..results.text import aligned, paragraph, terminal_width
+from ..results.groups import last_evaluation
+from ..results.tables import show
+from ..results.text import duration, number
 from ..runs.run import Run, environment
 from ..training import discovery
+from ..training.checkpoints import is_over, relocated, require_own_data, task_of
 from ..training.task import idle_fields
 from ..training.workers import (
     LAUNCHERS,
@@ -82,17 +82,17 @@ def main(argv: list[str] | None = None) -> int:
     options, flags = _parser().parse_known_args(words)
     if (minutes := options.budget_minutes) is not None and not minutes > 0:
         raise UsageError(f"--budget-minutes must be positive, not {minutes}")
+    if (size := ranks_started()) > 1:
+        raise LaunchError(f"{size} ranks would all do the same; leave out mpiexec")
     run = _earlier(options, [*names, *flags]) if options.resume else None
     described = dict(run.config) if run else _described(names, options, flags)
     if options.data_dir is not None:
         described["places"] = {"data_dir": stored_path(options.data_dir)}
     found, notes = combinations(described)
-    with _places() as (launch, ranks):
-        gpu = any("cuda" in word for word in described["words"])
-        most = min(
-            len(described["seeds"]) * len(found), 1 if gpu else available_cores()
-        )
-        jobs = ranks or options.jobs or most
+    gpu = any("cuda" in word for word in described["words"])
+    most = min(len(described["seeds"]) * len(found), 1 if gpu else available_cores())
+    jobs = options.jobs or most
+    with signals_passed_on():
         if run is None:
             told = any(word.startswith("--workers") for word in described["words"])
             if jobs > 1 and not told:  # each has its share of the cores
@@ -105,17 +105,19 @@ def main(argv: list[str] | None = None) -> int:
             todo = [cell for cell in cells if not cell.state().whole]
             print(f"{described['task']} {described['preset']}: ", end="")
             print(f"{counted(len(cells), 'run')}, {len(todo)} to do, {jobs} at a time")
-            for note, number in notes.items():
-                print(f"  note      {note} ({counted(number, 'combination')})")
+            for note, times in notes.items():
+                print(f"  note      {note} ({counted(times, 'combination')})")
             print(f"  sweep     {run.path}", flush=True)
-            failed = _train(todo, jobs, options.budget_minutes, launch)
+            failed = train(todo, jobs, minutes)
     if _signal:
         name = signal.Signals(_signal).name
         print(f"\n{name}: stopped, and saved what was being trained")
-    _show(run, cells, notes)
-    if not all(cell.state().whole for cell in cells):
-        minutes = options.budget_minutes if _signal else None
-        budget = f" --budget-minutes {minutes:g}" if minutes else ""
+    states = [cell.state() for cell in cells]
+    if runs := [state.run for state in states if state.run is not None]:
+        print()
+        show(runs, run.path / "results.md")
+    if not all(state.whole for state in states):
+        budget = f" --budget-minutes {minutes:g}" if minutes and _signal else ""
         command = f"{python()} -m tinyrmc sweep --resume {shlex.quote(str(run.path))}"
         print(f"go on with\n    {command}{budget}")
     return 128 + _signal if _signal else int(failed)
@@ -200,9 +202,7 @@ def read_grid(kind: Any, words: list[str]) -> tuple[str | None, dict[str, list[s
     pairs = [word.partition("=")[::2] for word in words]
     grid = {name: values.split(",") for name, values in pairs}
     if not words or len(grid) < len(words) or any("" in grid[field] for field in grid):
-        known = (
-            f"; or the name of a grid: {', '.join(kind.grids)}" if kind.grids else ""
-        )
+        known = "; or the name of a grid: " * bool(kind.grids) + ", ".join(kind.grids)
         near = nearest(words[0], kind.grids) if words else ""
         raise UsageError(
             "--grid takes each field once with all its values, as in "
@@ -214,13 +214,11 @@ def read_grid(kind: Any, words: list[str]) -> tuple[str | None, dict[str, list[s
 # --- Combinations and cells -----------------------------------------------------------
 
 
-Combination = tuple[dict[str, str], list[str]]  # field -> value, the flags for it
-
-
-def combinations(described: dict) -> tuple[list[Combination], Counter[str]]:
-    """(those of the grid that can be trained, notes with how many they are about).
-
-    UsageError if none can be trained.
+def combinations(
+    described: dict,
+) -> tuple[list[tuple[dict[str, str], list[str]]], Counter[str]]:
+    """([({field: value}, the flags for it)] of those that can be trained, notes with
+    how many they are about). UsageError if none can be trained.
     """
     task, preset, grid = described["task"], described["preset"], described["grid"]
     kind = discovery.load_task_of(described).Task
@@ -230,7 +228,7 @@ def combinations(described: dict) -> tuple[list[Combination], Counter[str]]:
         if field not in types:
             near = nearest(field, types)
             raise UsageError(f"--grid: {task} has no field {field!r}{near}")
-    found: list[Combination] = []
+    found = []
     notes: Counter[str] = Counter()
     for chosen in itertools.product(*grid.values()):
         values = dict(zip(grid, chosen, strict=True))
@@ -266,6 +264,67 @@ def cells_of(run: Run, found) -> list[Cell]:
             start = [task, config["preset"], *words, "--seed", str(seed), *workers]
             cells.append(Cell(values, seed, start, run.path / name, data_dir))
     return cells
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A combination of a sweep's grid with one of the seeds."""
+
+    values: dict[str, str]  # field -> the word for its value
+    seed: int
+    words: list[str]  # that train it, but for where and how long
+    path: Path  # its run directory
+    data_dir: str | None = None  # where its data are, if that was said
+
+    @property
+    def name(self) -> str:
+        """Its values and its seed in words."""
+        values = [f"{field} {value}" for field, value in self.values.items()]
+        return ", ".join([*values, f"seed {self.seed}"])
+
+    @property
+    def log(self) -> Path:
+        """The file with what its training prints."""
+        return self.path.with_name(f"{self.path.name}.log")
+
+    def state(self) -> State:
+        """How far it has come. CorpusError if its text is not the one that is here."""
+        why = failure(self.log)
+        ended = State(f"failed: {why}" if why else "stopped")
+        if not (self.path / "config.json").exists():
+            return ended if self.log.exists() else State("not run")
+        run = Run.open(self.path)
+        run = dataclasses.replace(run, config=relocated(run.config, self.data_dir))
+        task = task_of(run)
+        last = last_evaluation(run, task)
+        require_own_data(run, task)  # else others would be trained on another text
+        if last is None:
+            return ended
+        over = is_over(run, task, last["step"])
+        if why and not over:
+            return State(ended.says, False, run)
+        cut = "" if over else f" of {task.config.train.steps:,}, cut by the budget,"
+        reached = number(task.watched, last[task.watched]) or "not finite"
+        took = f"{counted(last['step'], 'step')}{cut} in {duration(last['seconds'])}"
+        says = f"{task.watched.replace('_', ' ')} {reached}, {took}"
+        return State(says, over and task.result in last, run)
+
+
+class State(NamedTuple):
+    """How far a cell has come."""
+
+    says: str
+    whole: bool = False  # trained, and evaluated, to its end
+    run: Run | None = None  # if it has been evaluated
+
+
+def failure(log: Path) -> str | None:
+    """Why a training failed, if it did: the last line that it printed."""
+    if not log.exists():
+        return None
+    text = log.read_text(encoding="utf-8", errors="replace").strip()
+    last = text.rpartition("\n")[2]
+    return last.removeprefix("error: ") if last.startswith("error: ") else None
 
 
 # --- Processes ------------------------------------------------------------------------
@@ -309,17 +368,21 @@ def run_logged(words: Sequence[str], log: str) -> int:
     return code
 
 
-def listen() -> dict[int, Any]:
-    """From now on pass signals on to the runs of this process; returns what was done
-    with them before.
-    """
-    names = ("SIGINT", "SIGTERM", "SIGHUP")
-    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers}
-    for number, handler in before.items():
-        if handler != signal.SIG_IGN:  # as nohup has a process ignore a SIGHUP
-            signal.signal(number, _stop)
-    return before
+@contextlib.contextmanager
+def signals_passed_on() -> Iterator[None]:
+    """Within, a signal is for the runs of this process, which save and end."""
+    global _signal
+    _signal, before = 0, {}
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        # as nohup has a process ignore a SIGHUP
+        if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+            before[number] = signal.signal(number, _stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _stop(number: int, _: object = None) -> None:
@@ -331,36 +394,10 @@ def _stop(number: int, _: object = None) -> None:
             child.terminate()
 
 
-@contextlib.contextmanager
-def _places() -> Iterator[tuple[Callable[[Sequence[str], str], int], int]]:
-    """(what runs a command and waits for it, the number of ranks that do it or 0)."""
-    global _signal
-    _signal, before = 0, listen()
-    try:
-        if not re.search(r" -m ?mpi4py\.futures\b", " ".join(sys.orig_argv)):
-            if (size := ranks_started()) > 1:
-                raise LaunchError(
-                    f"{size} ranks would all do the same; start it with mpiexec -n "
-                    f"{size} python -m mpi4py.futures -m tinyrmc sweep ..."
-                )
-            yield run_logged, 0
-            return
-        from mpi4py.futures import MPIPoolExecutor
-
-        with MPIPoolExecutor(initializer=listen) as pool:
-            yield (
-                lambda *words: pool.submit(run_logged, *words).result(),
-                pool.num_workers,
-            )
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 # --- Training -------------------------------------------------------------------------
 
 
-def _train(cells: list[Cell], jobs: int, minutes: float | None, launch) -> bool:
+def train(cells: list[Cell], jobs: int, minutes: float | None) -> bool:
     """Train cells, `jobs` at a time; returns whether some failed.
 
     Each begins with its share of the minutes that are left.
@@ -369,7 +406,7 @@ def _train(cells: list[Cell], jobs: int, minutes: float | None, launch) -> bool:
     waiting, ended, failed = itertools.count(len(cells), -1), itertools.count(1), False
     told: dict[str, str] = {}  # how runs failed -> the first of them
 
-    def train(cell: Cell) -> int | None:
+    def trained(cell: Cell) -> int | None:
         rounds = -(-next(waiting) // jobs)
         if _signal:
             return None
@@ -382,10 +419,10 @@ def _train(cells: list[Cell], jobs: int, minutes: float | None, launch) -> bool:
         if minutes:
             share = max((deadline - time.monotonic()) / 60 / rounds, 1e-6)
             where += ["--max-minutes", f"{share:.6g}"]
-        return launch(["-m", "tinyrmc.train", *words, *where], str(cell.log))
+        return run_logged(["-m", "tinyrmc.train", *words, *where], str(cell.log))
 
     with ThreadPoolExecutor(jobs) as pool:
-        started = {pool.submit(train, cell): cell for cell in cells}
+        started = {pool.submit(trained, cell): cell for cell in cells}
         try:
             for future in as_completed(started):
                 cell, code = started[future], future.result()
@@ -401,39 +438,3 @@ def _train(cells: list[Cell], jobs: int, minutes: float | None, launch) -> bool:
             _stop(signal.SIGTERM)
             raise
     return failed
-
-
-# --- What it led to -------------------------------------------------------------------
-
-
-def _show(run: Run, cells: list[Cell], notes: Counter[str]) -> None:
-    """Print the table of what there is of a sweep by now, and write it all."""
-    config, out, paths = run.config, run.path / "results.md", []
-    rows: dict[str, list[Run]] = {}
-    failed: dict[str, list[str]] = {}  # how -> which
-    for cell in cells:
-        state = cell.state()
-        if state.run is not None:
-            rows.setdefault(named(cell.values), []).append(state.run)
-        if state.says.startswith("failed"):
-            failed.setdefault(state.says, []).append(cell.name)
-        elif state.says == "not run":
-            notes["not run"] += 1
-    for says, names in failed.items():
-        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
-        notes[f"{names[0]}{more} {says}"] += 1
-    lines = [note if n == 1 else f"{note} ({n:,} times)" for note, n in notes.items()]
-    print()
-    if rows:
-        title = " ".join([config["task"], config["preset"], *config["words"]])
-        groups = [group_summary(*row) | {"task": title} for row in rows.items()]
-        found = {"groups": groups, "not_run": [], "claims": []}
-        width = terminal_width()
-        for rows_of_table in tables(found):
-            print(f"{aligned(rows_of_table, width)}\n")
-        print(paragraph(trained_on(found), width))
-        words = "".join(f"\n{line}.\n" for line in lines)
-        kept = {**found, "grid": config["grid"], "notes": lines}
-        write(out, f"{markdown(found)}{words}", kept)
-        paths = [out, out.with_suffix(".json")]
-    print(*(f"note      {line}" for line in lines), *paths, sep="\n")

@@ -63,15 +63,6 @@ def draw_maps(questions: Questions, seen: Traces, folder: Path) -> list[Path]:
     return [figures.attention(folder / "attention.png", seen.attention, *what)]
 
 
-def draw_gates(questions: Questions, seen: Traces, folder: Path) -> list[Path]:
-    """The gates of every slot over time; nothing, if there are none."""
-    from . import figures
-
-    gates = {f"{name} gate": gate for name, gate in seen.gates.items()}
-    path, what = folder / "attention_gates.png", _described(questions, seen)
-    return [figures.gates(path, gates, *what)] if gates else []
-
-
 def _described(questions: Questions, seen: Traces) -> tuple:
     """(marked steps, titles, mark, holders) of some examples, as pictures take them."""
     titles = []
@@ -85,15 +76,11 @@ def _described(questions: Questions, seen: Traces) -> tuple:
     return questions.marked, titles, questions.mark, held
 
 
-def draw_measures(found: Found, floors: Floors, folder: Path) -> list[Path]:
-    """How much attention goes where, and the accuracies of the causal tests."""
+def draw_tests(found: Found, floors: Floors, folder: Path) -> list[Path]:
+    """The accuracies of the causal tests."""
     from . import figures
 
-    mark, words = found["mark"], _words(found["mark"])
-    places = {
-        words[place]: {name: table[place] for name, table in found["attention"].items()}
-        for place in PLACES
-    }
+    words = _words(found["mark"])
     tests = {
         words[test]: {
             words.get(name, name): {words[how]: values for how, values in row.items()}
@@ -102,11 +89,8 @@ def draw_measures(found: Found, floors: Floors, folder: Path) -> list[Path]:
         for test in ("wiped", "cut")
         if found[test]
     }
-    measured, tested = folder / "attention_measured.png", folder / "attention_tests.png"
-    return [
-        figures.shares(measured, places, mark),
-        figures.accuracies(tested, tests, found["intact"], floors),
-    ]
+    path = folder / "attention_tests.png"
+    return [figures.accuracies(path, tests, found["intact"], floors)]
 
 
 def _words(mark: str) -> dict[str, str]:
@@ -114,12 +98,10 @@ def _words(mark: str) -> dict[str, str]:
     return {
         "input": "the input",
         "holders": f"the slots that took in the {mark}",
-        "others": "all other slots",
         "controls": "as many other slots, at random",
         "slots": "all slots but itself",
         "all": "everything but itself",
         "before": f"before the {mark}",
-        "at": f"at the {mark}",
         "after": f"after the {mark}",
         "reset": f"reset after the {mark}",
         "swapped": "swapped at the end",

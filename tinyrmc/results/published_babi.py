@@ -74,17 +74,3 @@ for _table in _tables:
             PUBLISHED[_cell] = f"{_error} %", _words.get(_head)
         for _head in UNPUBLISHED:
             PUBLISHED[f"{row_of(_size, _task)}, {_head}"] = "", _words[_head]
-
-# The claims of section 4.4 of the paper about its table of 1,000 questions.
-CLAIMS: dict[str, tuple[str, str]] = {}
-for _says, _task, _better, _worse in (
-    *(("position encoding helps", k, "PE", "BoW") for k in ("4", "5", "15", "18")),
-    ("linear start helps", "16", "PE LS", "PE"),
-    ("random memories help", "mean", "PE LS RN", "PE LS"),
-    ("joint training helps", "mean", "joint 3 hops", "PE LS"),
-    ("joint training helps, with random memories", "mean", "joint RN", "PE LS RN"),
-    ("two hops are better than one", "mean", "joint 2 hops", "joint 1 hop"),
-    ("three hops are better than two", "mean", "joint 3 hops", "joint 2 hops"),
-):
-    _row = row_of("1k", _task)
-    CLAIMS[f"{_says}: {_row}"] = f"{_row}, {_better}", f"{_row}, {_worse}"

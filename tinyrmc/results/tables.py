@@ -23,7 +23,15 @@ from ..training.checkpoints import is_over, task_of
 from ..training.discovery import load_task_of
 from ..training.task import Task
 from .groups import group_runs, last_evaluation, task_word
-from .text import Rows, duration, markdown_table, number
+from .text import (
+    Rows,
+    aligned,
+    duration,
+    markdown_table,
+    number,
+    paragraph,
+    terminal_width,
+)
 
 LEGEND = (
     "Each row is a command, without --seed and --workers. *paper*: what it reports for "
@@ -39,7 +47,6 @@ LEGEND = (
 OTHER_PLACES = (
     "The paper's other results have no run here. These commands would make them:"
 )
-ELSEWHERE = "choose another --out"
 FEW = 12  # rows of the paper's results, up to which all are shown
 
 # The parts of a run's environment that stand beside its result.
@@ -57,9 +64,6 @@ def summary(runs: list[Run]) -> Summary:
     "not_run"  the published cells of these tasks that no run stands for: {"task",
                "cell", "paper", "command"}, whose command is None where nothing here
                trains such a network
-    "claims"   the paper's claims of which both sides were run: {"task", "claim",
-               "better", "worse", "holds"}, each side {"cell", "metric", "value",
-               "label"}
     """
 
     def besides_model(group: Summary) -> tuple[str, Summary]:
@@ -68,7 +72,7 @@ def summary(runs: list[Run]) -> Summary:
     of_tasks: dict[str, list[Run]] = {}
     for run in runs:
         of_tasks.setdefault(task_word(run.config), []).append(run)
-    found: Summary = {"groups": [], "not_run": [], "claims": []}
+    found: Summary = {"groups": [], "not_run": []}
     for word, members in of_tasks.items():
         groups = [group_summary(*group) for group in group_runs(members).items()]
         # configurations that differ in the model alone stand one after the other
@@ -84,36 +88,6 @@ def summary(runs: list[Run]) -> Summary:
                     command = f"python -m tinyrmc.train {word} {words}".rstrip()
                 missing = {"task": word, "cell": cell, "paper": paper}
                 found["not_run"].append(missing | {"command": command})
-        found["claims"] += _claims(word, task, groups)
-    return found
-
-
-def _claims(word: str, task: type[Task], groups: list[Summary]) -> list[Summary]:
-    """The claims of a task for which these groups have both sides. A group is compared
-    with the one whose command is most like its own.
-    """
-
-    def flags(side: Summary) -> set[str]:
-        return set(side["label"].split(" --"))
-
-    def sides(cell: str) -> list[Summary]:
-        measured = []
-        for group in groups:
-            metric = group["cells"].get(cell, {}).get("metric")
-            if (value := group["mean"].get(metric)) is not None:
-                side = {"cell": cell, "metric": metric, "value": value}
-                measured.append(side | {"label": group["label"]})
-        return measured
-
-    found = []
-    for claim, cells in task.claims.items():
-        ours, others = map(sides, cells)
-        for side in ours if others else ():
-            beside = min(others, key=lambda each: len(flags(side) ^ flags(each)))
-            ahead = side["value"] - beside["value"]
-            holds = ahead < 0 if groups[0]["lower"] else ahead > 0
-            both = {"better": side, "worse": beside}
-            found.append({"task": word, "claim": claim, **both, "holds": holds})
     return found
 
 
@@ -210,28 +184,15 @@ def by_seed(found: Summary) -> str:
 
 
 def tables(found: Summary) -> list[Rows]:
-    """The tables of a summary: for each task what was run; where that is not all, what
-    the paper reports; and which of its claims hold.
+    """The tables of a summary: for each task what was run and, where that is not all,
+    what the paper reports.
     """
     shown = []
-    letters = _letters(found)
     for task, groups in _by_task(found).items():
-        shown.append(_ran(task, groups, letters))
+        shown.append(_ran(task, groups))
         not_run = [cell for cell in found["not_run"] if cell["task"] == task]
         if not_run and (rows := _published(task, groups, not_run)):
             shown.append(rows)
-        claims = [claim for claim in found["claims"] if claim["task"] == task]
-        words, told = [claim["claim"] for claim in claims], []
-        for claim in claims:
-            row = {"the paper says": claim["claim"]}
-            if words.count(claim["claim"]) > 1:
-                row["the paper says"] += f" (`{claim['better']['label']}`)"
-            for head, side in ("ours", claim["better"]), ("beside", claim["worse"]):
-                which = side["cell"].rpartition(", ")[2]
-                row[head] = f"{number(side['metric'], side['value'])} ({which})"
-            told.append(row | {"holds": "yes" if claim["holds"] else "no"})
-        if told:
-            shown.append(_table(told))
     return shown
 
 
@@ -252,7 +213,7 @@ def _by_task(found: Summary) -> dict[str, list[Summary]]:
     return tasks
 
 
-def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Rows:
+def _ran(task: str, groups: list[Summary]) -> Rows:
     """A row for each configuration."""
     headline = groups[0]["result"]
     metric = groups[0]["curve_of"].partition("_")[2]
@@ -268,7 +229,6 @@ def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Rows:
         known = group["references"].get(headline, {})
         paper = f"{group['paper']} ({group['cell']})" if group["paper"] else ""
         ended_on = dict.fromkeys(filter(None, (run.get("ended_on") for run in runs)))
-        machines = dict.fromkeys(filter(None, (letters[machine(run)] for run in runs)))
         done = sorted({run["step"] for run in runs})
         steps = " to ".join(f"{k:,}" for k in dict.fromkeys((done[0], done[-1])))
         if not went_to_the_end(group):  # cut short
@@ -293,7 +253,6 @@ def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Rows:
             "ended on": ", ".join(ended_on),
             "parameters": f"{group['parameters']:,}",
             "seeds": ranges(run["seed"] for run in runs),
-            "machine": ", ".join(machines),
             "time": duration(statistics.fmean(run["seconds"] for run in runs)),
         }
         rows.append(row)
@@ -308,36 +267,23 @@ def _table(rows: list[dict[str, str]]) -> Rows:
 
 
 def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Rows:
-    """The paper's results, with ours beside them; cells are called "row, column".
-
-    Of many rows only those are shown in which something was run, so there may be none.
-    Cells stand side by side or, where most of that table would be empty, in a list.
+    """The paper's results, with ours beside them; cells are called "row, column". Of
+    many rows only those are shown in which something was run, so there may be none.
     """
-    paper: dict[str, str] = {}
-    ours: dict[str, list[str]] = {}  # by cell, in the order of `paper`
+    said: dict[str, list[str]] = {}
     for group in groups:
         for cell, of in group["cells"].items():
-            paper[cell] = of["paper"]
             value = number(of["metric"], group["mean"].get(of["metric"]))
-            ours.setdefault(cell, []).extend(filter(None, [value]))
-    paper |= {missing["cell"]: missing["paper"] for missing in not_run}
-    places = {cell: cell.rpartition(", ")[::2] for cell in paper}
-    every, columns = map(dict.fromkeys, zip(*places.values(), strict=True))
-    ran = {places[cell][0] for cell in ours}
-    rows = [row for row in every if row in ran or len(every) <= FEW]
-    if rows and len(paper) < len(every) * len(columns) / 2:
-        listed = [[f"{task} in the paper", "it reports", "ours"]]
-        trains = {missing["cell"] for missing in not_run if missing["command"]}
-        for cell in [cell for cell in paper if places[cell][0] in rows]:
-            words = "not run" if cell in trains else ", ".join(ours.get(cell, ()))
-            listed.append([cell, paper[cell], words])
-        return listed
-    both = {places[cell]: [words] if words else [] for cell, words in paper.items()}
-    for cell, own in ours.items():
-        both[places[cell]] += [f"ours {', '.join(own)}"] if own else []
-    said = {place: "; ".join(words) for place, words in both.items()}
-    table = [[row, *(said.get((row, name), "") for name in columns)] for row in rows]
-    return [[f"{task} in the paper", *columns], *table] if rows else []
+            own = said.setdefault(cell, [of["paper"]])
+            own.append(f"ours {value}" if value else "")
+    ran = {cell.rpartition(", ")[0] for cell in said}
+    rows: dict[str, dict[str, str]] = {}
+    for cell, words in {**said, **{x["cell"]: [x["paper"]] for x in not_run}}.items():
+        row, _, column = cell.rpartition(", ")
+        of_row = rows.setdefault(row, {f"{task} in the paper": row})
+        of_row[column] = "; ".join(filter(None, words))
+    shown = [of for row, of in rows.items() if row in ran or len(rows) <= FEW]
+    return _table(shown) if shown else []
 
 
 def _seeds(groups: list[Summary], task: str) -> Rows:
@@ -414,21 +360,10 @@ def machine(run: Summary) -> str:
     return ", ".join(word for word in words if word)
 
 
-def _letters(found: Summary) -> dict[str, str]:
-    """{machine: its letter}, which is empty if there is only one machine."""
-    runs = [run for group in found["groups"] for run in group["runs"]]
-    names = dict.fromkeys(map(machine, runs), "")
-    if len(names) == 1:
-        return names
-    # A to Z, then [1], [2] and so on
-    signs = [chr(ord("A") + k) if k < 26 else f"[{k - 25}]" for k in range(len(names))]
-    return dict(zip(names, signs, strict=True))
-
-
 def trained_on(found: Summary) -> str:
     """The machines of a summary's runs, and notes on their texts."""
-    letters = _letters(found).items()
-    named = [f"{letter}: {name}" if letter else name for name, letter in letters]
+    runs = [run for group in found["groups"] for run in group["runs"]]
+    machines = dict.fromkeys(map(machine, runs))
     notes: dict[str, str] = {}
     for groups in _by_task(found).values():
         for group in groups:
@@ -440,7 +375,7 @@ def trained_on(found: Summary) -> str:
         for label, note in notes.items()
         if note
     )
-    return f"Trained on {'; '.join(named)}.{''.join(said)}"
+    return f"Trained on {'; '.join(machines)}.{''.join(said)}"
 
 
 def commands(found: Summary) -> str:
@@ -450,38 +385,48 @@ def commands(found: Summary) -> str:
     return f"\n{OTHER_PLACES}\n\n```\n{lines}```\n" if lines else ""
 
 
-# --- Files ----------------------------------------------------------------------------
+# --- Telling it -----------------------------------------------------------------------
+
+
+def show(runs: list[Run], out: Path | None, every_seed: bool = False) -> None:
+    """Print the tables of evaluated runs. `out`: write them there, below what was
+    written by hand, and what they were made of to the JSON file beside it.
+    """
+    found, width = summary(runs), terminal_width()
+    for rows in seed_tables(found) if every_seed else tables(found):
+        print(f"{aligned(rows, width)}\n")
+    words = by_seed(found)
+    if not every_seed:
+        words = f"{markdown(found)}\n{LEGEND}\n{commands(found)}"
+        print(paragraph(trained_on(found), width))
+        print(f"\n{paragraph(LEGEND, width)}")
+    if out is None:
+        return
+    with explained(f"write {out}", "choose another --out"):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        before = out.read_text(encoding="utf-8") if out.exists() else ""
+        above = re.split(r"(?m)^\|", before, maxsplit=1)[0]
+        out.write_text(f"{above}{words}", encoding="utf-8")
+        out.with_suffix(".json").write_text(json_text(found) + "\n", encoding="utf-8")
+    print(out, out.with_suffix(".json"), sep="\n")
 
 
 def check_out(out: Path) -> None:
-    """UsageError unless `write` would replace nothing at `out` but an earlier table,
-    with its .json beside it.
+    """UsageError unless `show` would replace nothing at `out` but an earlier table, with
+    its .json beside it.
     """
     if out.suffix != ".md":
         raise UsageError(
             f"--out {out}: give a name that ends in .md; a .json is written beside it"
         )
-    there = [p for p in map(out.with_suffix, (".md", ".json")) if p.exists()]
+    beside = out.with_suffix(".json")
+    there = [path for path in (out, beside) if path.exists()]
     try:
-        ours = "groups" in from_json(read_whole(out.with_suffix(".json")))
-        words = out.read_text(encoding="utf-8") if out.exists() else "|"
-        ours &= bool(re.search(r"(?m)^\|", words))
-    except (OSError, ValueError, TypeError):  # not there, or neither JSON nor text
+        ours = not there or "groups" in from_json(read_whole(beside))
+    except (OSError, ValueError, TypeError):  # not there, or no JSON
         ours = False
-    if there and not ours:
+    if not ours:
         raise UsageError(
             f"--out {out}: {there[0]} exists and is no table that this command wrote; "
             "choose another name"
         )
-
-
-def write(out: Path, words: str, found: Summary) -> None:
-    """Write a table's words to `out`, below what was written by hand there, and what it
-    was made of to the JSON file beside it. RunError if they cannot be written.
-    """
-    with explained(f"write {out}", ELSEWHERE):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        before = out.read_text(encoding="utf-8") if out.exists() else ""
-        above, *table = re.split(r"(?m)^\|", before, maxsplit=1)
-        out.write_text(f"{above if table else ''}{words}", encoding="utf-8")
-        out.with_suffix(".json").write_text(json_text(found) + "\n", encoding="utf-8")

@@ -86,8 +86,6 @@ class Task:
         results, for `python -m tinyrmc report`; "" for a cell of ours alone. The words
         follow the task's name on the command line: "paper --model.core lstm"; None:
         nothing here trains it. See `cell`.
-    claims: {what the paper says: (the cell that is better, the cell that is worse)}:
-        reports hold them against our own results, where there are both.
     unit: what the examples of a batch are counted in, and how many of those one is:
         ("tokens", 35), for windows of a text. Curves can be drawn against it.
     row: what a row of a batch is called: a lane, where each goes on with its text.
@@ -108,7 +106,6 @@ class Task:
 
     grids: dict[str, tuple[str, str, dict[str, Any]]] = {}
     published: Mapping[str, tuple[str, str | None]] = {}
-    claims: Mapping[str, tuple[str, str]] = {}
     unit: tuple[str, int] = ("samples", 1)
     row: str = "example"
     batches: str = "batches"

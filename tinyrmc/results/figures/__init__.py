@@ -18,7 +18,7 @@ except ValueError as error:  # a bad MPLBACKEND
         f"matplotlib refuses to start ({error}); unset the variable MPLBACKEND"
     ) from error
 
-from .attention_maps import accuracies, attention, gates, shares
+from .attention_maps import accuracies, attention
 from .charts import examined, heat_maps
 from .films import film
 from .learning_curves import learning_curve
@@ -28,8 +28,6 @@ __all__ = [
     "attention",
     "examined",
     "film",
-    "gates",
     "heat_maps",
     "learning_curve",
-    "shares",
 ]

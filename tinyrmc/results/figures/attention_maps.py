@@ -1,5 +1,5 @@
-"""The attention of a memory's slots, their gates, and what becomes of the answers
-when parts of the memory are taken away.
+"""The attention of a memory's slots, and what becomes of the answers when parts of the
+memory are taken away.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from .learning_curves import draw_legend
 from .style import (
     COLOURS,
     GREY,
@@ -128,95 +127,7 @@ def _draw_maps(
     return image
 
 
-# --- Gates ----------------------------------------------------------------------------
-
-
-@picture
-def gates(
-    values: Mapping[str, np.ndarray],
-    marked_steps: Sequence[int] | np.ndarray,
-    titles: Sequence[str],
-    mark: str = "reference",
-    held: np.ndarray | None = None,
-) -> Figure:
-    """Gates over time; examples stand side by side, slots below each other.
-
-    Args:
-        values: {name: (E, T, N, G)}: G gates, in [0, 1], of each slot. Their mean is
-            drawn, and the band from the 10th to the 90th percentile.
-        marked_steps, titles, mark, held: as for `attention`; the names of the slots in
-            `held` are red.
-    """
-    examples, T, slots, units = next(iter(values.values())).shape
-    size = 0.8 + 3.2 * examples, 2.4 + 0.8 * slots
-    figure = Figure(figsize=size, layout="constrained")
-    panels = rows_of_grid(figure, slots, examples, sharex=True, sharey=True)
-    steps = np.arange(1, T + 1)
-    spread = ": mean of the units, 10th to 90th percentile" if units > 1 else ""
-    for example, slot in np.ndindex(examples, slots):
-        panel, marked = panels[slot][example], int(marked_steps[example])
-        panel.axvline(marked + 1, color=MARK, linewidth=1.2, alpha=0.7, label=mark)
-        for k, (kind, gate) in enumerate(values.items()):
-            own = gate[example, :, slot]  # (T, G)
-            if units > 1:
-                low, high = np.quantile(own, (0.1, 0.9), axis=1)
-                band: Look = {"color": COLOURS[k], "alpha": 0.15, "linewidth": 0}
-                panel.fill_between(steps, low, high, **band)
-            look: Look = {"color": COLOURS[k], "marker": "os^"[k], "markersize": 4}
-            panel.plot(steps, own.mean(axis=1), label=kind + spread, **look)
-        red = held is not None and held[example][slot]
-        place: Look = {"rotation": 270, "va": "center", "transform": panel.transAxes}
-        name = panel.text(1.01, 0.5, f"slot {slot + 1}", fontsize=8, **place)
-        name.set(color=MARK if red else GREY, fontweight="bold" if red else "normal")
-        panel.grid(axis="y", **PALE)
-    first = panels[0][0]
-    first.set(ylim=(-0.02, 1.02), yticks=(0, 0.5, 1), xticks=steps, xlim=(0.7, T + 0.3))
-    for panel, title in zip(panels[0], titles, strict=True):
-        panel.set_title(wrap(title, 42), fontsize=8.5, loc="left")
-    for panel in panels[-1]:
-        panel.set_xlabel("time step", fontsize=9)
-    figure.supylabel("shut (0) to open (1)", fontsize=9)
-    draw_legend(figure, first, len(values) + 1, 80)
-    return figure
-
-
-# --- How much attention goes where, and what comes of it ------------------------------
-
-
-@picture
-def shares(places: Mapping[str, Mapping[str, Values]], mark: str) -> Figure:
-    """How much attention goes where: thin lines for the heads, a thick one for their
-    mean, a dashed one for attention to everything alike.
-
-    places: {place: {"uniform", heads, "mean": {period: fraction, or None where there
-        was nothing to measure}}}: a panel for each place.
-    """
-    figure = Figure(figsize=(1 + 3 * len(places), 3.8), layout="constrained")
-    (panels,) = rows_of_grid(figure, 1, len(places), sharey=True)
-    looks: dict[str, dict[str, Any]] = {
-        "uniform": {"color": GREY, "linewidth": 1.2, "dashes": (5, 3)},
-        "mean": {"linewidth": 2.4, "marker": "o"},
-    }
-    thin: Look = {"linewidth": 0.8, "alpha": 0.5, "marker": "o", "markersize": 2.5}
-    for panel, (place, lines) in zip(panels, places.items(), strict=True):
-        heads = [name for name in lines if name not in looks]
-        says = {"uniform": "attention to everything alike", "mean": "mean"}
-        says |= {heads[0]: f"each of {len(heads)} heads"}
-        for name, values in lines.items():
-            y = np.array([*values.values()], float)  # None becomes nan: not drawn
-            look: Look = {"color": COLOURS[0], **looks.get(name, thin)}
-            panel.plot(y, label=says.get(name), **look)
-        names = [*next(iter(lines.values()))]
-        panel.set_title(f"to {place}", fontsize=10)
-        panel.set_xticks(range(len(names)), names)
-        panel.get_xticklabels()[1].set_color(MARK)
-        panel.set_xlabel(f"the {mark}")
-        panel.grid(axis="y", **PALE)
-        panel.margins(x=0.15)
-    panels[0].set(ylim=(0, 1), ylabel="attention")
-    panels[0].yaxis.set_major_formatter(in_percent())
-    draw_legend(figure, panels[0], 3, 80)
-    return figure
+# --- What comes of it -----------------------------------------------------------------
 
 
 @picture
