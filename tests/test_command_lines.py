@@ -326,7 +326,7 @@ BAD_WORDS = [
         "program_evaluation --data.length 0",
         "data.length must be in [1, 18], not 0",
     ),
-    ("--resume", "--resume needs a run directory"),
+    ("--resume", "--resume expected one argument"),
     ("--resume nowhere", "cannot read nowhere/config.json: No such file or directory"),
 ]
 

@@ -303,7 +303,7 @@ def test_training_asks_nothing_of_what_reports_and_pictures_need(make_trainer, n
 
     hooks = (
         "presets grids published unit row batches batches_watched success "
-        "describe parameters notes idle references deviation cell is_final"
+        "describe parameters notes idle references cell is_final"
     ).split()
     kind = type("Bare", (Larger,), {})
     for name in hooks:

@@ -51,6 +51,7 @@ from ..training.trainer import Trainer, check_workers
 from ..training.workers import LAUNCHERS
 from .commands import (
     Options,
+    Parser,
     complete_names,
     leading_names,
     parse_words,
@@ -88,17 +89,30 @@ def _train(words: list[str], ranks: Any = None) -> int:
     A run is locked until the end, so that its checkpoint stays what it is.
     """
     with contextlib.ExitStack() as held:
-        resumed, words = _resumed_path(words)
+        first = Parser(program("train"), "", add_help=False)
+        first.add_argument("--resume", metavar="RUN")
+        asked, words = first.parse_known_args(words)
+        names, flags = leading_names(words)
         run: Run | None = None
         arrays: dict[str, Any] = {}
         state: dict[str, Any] = {}
-        if resumed is None:
-            task, described, options = _new_request(words)
+        if asked.resume is None:
+            kind, preset = task_and_preset(names)
+            usual = kind.presets[preset][1]
+            config, options = parse_words(names[0], preset, usual, Options(), flags)
+            own = {"preset": preset, "seed": options.seed, **to_json(config)}
+            task, described = kind(config), discovery.stored(names[0]) | own
         else:
-            run = (ranks.run if ranks else Run).open(resumed)
-            task, described, options = _resume_request(run, words)
+            run = (ranks.run if ranks else Run).open(asked.resume)
+            task, described, options = _resume_request(run, names, flags)
             held.enter_context(run.writing())
-            arrays, state = _checkpoint(run)
+            arrays, state = load_checkpoint(run)
+            require_metrics(run, state)
+            if not isinstance(state.get("lines"), int):
+                raise RunError(
+                    f"{run.checkpoint} holds the weights alone, which can be evaluated "
+                    "but not resumed; put the checkpoint there"
+                )
             longer = described.get("extended") != run.config.get("extended")
             if longer and task.finished(state["step"]):
                 steps, done = task.config.train.steps, state["step"]
@@ -115,7 +129,7 @@ def _train(words: list[str], ranks: Any = None) -> int:
             _announce(trainer, described, options)
             run = _new_run(trainer, described, options, ranks)
             held.enter_context(run.writing())
-            _note_unused(task, task.presets[described["preset"]][1])
+            _note_unused(task, usual)
         else:
             lines = run.metrics()
             last = (lines or [{}])[-1]
@@ -155,35 +169,12 @@ def listing() -> str:
 # --- What the words ask for -----------------------------------------------------------
 
 
-def _resumed_path(words: list[str]) -> tuple[str | None, list[str]]:
-    """(the run directory after --resume, if that is asked for; the other words)."""
-    for k, word in enumerate(words):
-        flag, equals, path = word.partition("=")
-        if flag == "--resume":
-            after = k + 1 if equals else k + 2
-            path = path if equals else "".join(words[k + 1 : after])
-            if not path or path.startswith("--"):
-                raise UsageError("--resume needs a run directory")
-            return path, words[:k] + words[after:]
-    return None, words
-
-
-def _new_request(words: list[str]) -> tuple[Task, dict, Options]:
-    """(the task, what config.json says of it, how and where to run)."""
-    names, words = leading_names(words)
-    kind, preset = task_and_preset(names)
-    usual = kind.presets[preset][1]
-    config, options = parse_words(names[0], preset, usual, Options(), words)
-    own = {"preset": preset, "seed": options.seed}
-    described = discovery.stored(names[0]) | own | to_json(config)
-    return kind(config), described, options
-
-
-def _resume_request(run: Run, words: list[str]) -> tuple[Task, dict, Options]:
-    """The same for a run to go on with. Words beside --resume may repeat what it is,
-    and must then be right.
+def _resume_request(
+    run: Run, names: list[str], flags: list[str]
+) -> tuple[Task, dict, Options]:
+    """(the task of a run to go on with, what config.json says of it, how and where to
+    run). Words beside --resume may repeat what it is, and must then be right.
     """
-    names, words = leading_names(words)
     have = run.config
     if "grid" in have:
         raise RunError(
@@ -204,7 +195,7 @@ def _resume_request(run: Run, words: list[str]) -> tuple[Task, dict, Options]:
         path = run.path / "environment.json"
         raise RunError(f"{path} is not as it was written: {error}") from error
     usual = task.config
-    config, options = parse_words(have["task"], have["preset"], usual, options, words)
+    config, options = parse_words(have["task"], have["preset"], usual, options, flags)
     if config.train.steps != usual.train.steps:
         have = extended(have, config.train.steps)
         longer = dataclasses.replace(usual.train, steps=config.train.steps)
@@ -220,18 +211,6 @@ def _resume_request(run: Run, words: list[str]) -> tuple[Task, dict, Options]:
             raise UsageError(f"{flag} {given} goes with a new run, not with --resume")
     described = have | places
     return task_from_dict(described), described, options
-
-
-def _checkpoint(run: Run) -> tuple[dict, dict]:
-    """(arrays, state) of a run's newest checkpoint; RunError if it cannot go on."""
-    arrays, state = load_checkpoint(run)
-    require_metrics(run, state)
-    if not isinstance(state.get("lines"), int):
-        raise RunError(
-            f"{run.checkpoint} holds the weights alone, which can be evaluated but "
-            "not resumed; put the checkpoint there"
-        )
-    return arrays, state
 
 
 # --- Training -------------------------------------------------------------------------

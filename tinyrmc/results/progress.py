@@ -33,7 +33,6 @@ class Progress(Listener):
         self.writer: Any = None
         self.task, self.headline = task, task.headline
         self.steps, self.done, self.first = task.config.train.steps, done, done
-        self.held_out = in_words(task.watched).removesuffix(in_words(task.headline))
         self.passed: set[str] = set()
         self.stage: Any = None
         self.tested: float | None = None
@@ -118,7 +117,8 @@ class Progress(Listener):
         """The held-out headline, the batches', and the loss."""
         words, headline = [], self.headline
         if self.tested is not None:
-            words.append(f"{self.held_out}{number(headline, self.tested)}")
+            held_out = in_words(self.task.watched).removesuffix(in_words(headline))
+            words.append(f"{held_out}{number(headline, self.tested)}")
         if headline in line:
             on_a_stage = "stage" in line and not self.task.is_final(line)
             of = f"stage {line['stage']}" if on_a_stage else self.task.batches
@@ -139,9 +139,12 @@ class Progress(Listener):
             return news
         self.tested = value
         lower = self.task.lower_is_better(self.headline)
+        examples = self.task.examples(self.task.splits[0])
         for label, mark in self.marks.items():
-            ahead = mark - value if lower else value - mark
-            if label not in self.passed and ahead > self._by_chance(label, mark):
+            ahead, by_chance = mark - value if lower else value - mark, 0.0
+            if is_share(self.headline) and 0 <= mark <= 1:
+                by_chance = ERRORS * math.sqrt(mark * (1 - mark) / examples)
+            if label not in self.passed and ahead > by_chance:
                 self.passed.add(label)
                 what = f"{in_words(watched)} {number(watched, value)}"
                 kind = "result" if label.startswith("paper") else "floor"
@@ -149,16 +152,6 @@ class Progress(Listener):
                     f"{what}: past the {kind} {label!r}, {number(watched, mark)}"
                 )
         return news
-
-    def _by_chance(self, label: str, mark: float) -> float:
-        """How far past a mark a network that is no better may come by chance."""
-        deviation = self.task.deviation(self.task.watched, label)
-        if deviation is not None:  # measured on as many examples, and as noisy
-            deviation *= math.sqrt(2)
-        elif is_share(self.headline) and 0 <= mark <= 1:
-            deviation = math.sqrt(mark * (1 - mark))
-        examples = self.task.examples(self.task.splits[0])
-        return ERRORS * (deviation or 0.0) / math.sqrt(examples)
 
     def _print(self, text: str) -> None:
         if self.bar is None:

@@ -412,7 +412,7 @@ def show(runs: list[Run], out: Path | None, every_seed: bool = False) -> None:
 
 
 def check_out(out: Path) -> None:
-    """UsageError unless `show` would replace nothing at `out` but an earlier table, with
+    """UsageError unless `show` replaces nothing at `out` but an earlier table, with
     its .json beside it.
     """
     if out.suffix != ".md":

@@ -362,14 +362,6 @@ class Task:
         """
         return {}
 
-    def deviation(self, metric: str, label: str) -> float | None:
-        """The standard deviation of one held-out example's value from a reference.
-
-        It is that of a network as good as the reference, and decides how far a network
-        must come to be past it. None: a share's own, if the metric is one, else 0.
-        """
-        return None
-
     def cell(self) -> str | None:
         """The name, in `published`, of the result to compare this configuration with.
 

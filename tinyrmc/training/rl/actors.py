@@ -562,11 +562,6 @@ class ActingTask(Task):
         linear = self.config.model.encoder == "linear"
         return {"with a linear encoder": ["model.coordinates"]} if linear else {}
 
-    def deviation(self, metric, label):
-        split, _, measured = metric.partition("_")
-        found = self.baselines_on.get(split, {}).get(label, {}).get(measured)
-        return None if found is None else float(found.std())
-
     @property
     def is_trial(self) -> bool:
         """Whether it learns from fewer steps in the world than the first preset.
