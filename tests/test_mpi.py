@@ -315,7 +315,7 @@ def test_mpiexec_without_mpi4py_is_refused():
     assert (
         done.stderr.count(
             "error: 2 ranks that do not know each other; mpiexec -n 2 python -m "
-            "mpi4py -m tinyrmc.train ..."
+            "mpi4py -m tinyrmc.train ...,"
         )
         == 1
     )

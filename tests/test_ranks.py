@@ -146,8 +146,8 @@ def test_ranks_that_differ_in_the_last_bit_of_one_number_stop():
             results = on_ranks(3, run)
             kinds = [type(result) for result in results]
             assert kinds == [RunError] * 3
-            says = r"the ranks' parameters differ at step 2 \(nothing was saved\): .*"
-            assert re.match(f"{says}; give all ranks the same files", str(results[0]))
+            says = r"the ranks' parameters differ at step 2 \(nothing was saved\);"
+            assert re.match(f"{says} give all ranks the same files", str(results[0]))
 
 
 def test_curricula_move_in_step_although_clocks_differ():
@@ -331,7 +331,7 @@ def test_ranks_that_do_not_know_each_other_are_refused(monkeypatch, capsys):
             patch.setenv(rank, "0")
             code, err = refused_by(train.main, words, capsys)
             assert code == 2 and err.startswith("error: 3 ranks")
-            assert "mpiexec -n 3 python -m mpi4py -m tinyrmc.train ... (pip " in err
+            assert "mpiexec -n 3 python -m mpi4py -m tinyrmc.train ..., with" in err
             patch.setenv(rank, "1")
             assert refused_by(train.main, words, capsys) == (0, "")
             patch.setenv(size, "1")
@@ -350,7 +350,7 @@ def test_an_mpi_that_is_not_the_launchers_is_refused(monkeypatch, capsys):
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
     code, err = refused_by(train.main, ["no_such_task"], capsys)
-    assert code == 2 and "use the mpiexec of MPICH, " in err
+    assert code == 2 and "the mpiexec of mpi4py's own MPI" in err
     assert err.startswith("error: 2 ranks that do not know each other; ")
 
 
@@ -364,12 +364,3 @@ def test_several_sweeps_of_the_same_are_refused(monkeypatch, capsys):
             assert code == 2 and "error: 2 ranks would all do the same; " in err
             patch.setenv(rank, "1")
             assert refused_by(sweep.main, words, capsys) == (0, "")
-
-
-def test_mpi4py_without_an_mpi_library_is_told_in_one_line(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "mpi4py.run", types.ModuleType("run"))
-    monkeypatch.setitem(
-        sys.modules, "mpi4py", types.ModuleType("mpi4py")
-    )  # from which no MPI can be imported
-    code, err = refused_by(train.main, ["no_such_task"], capsys)
-    assert code == 2 and "MPI library" in err and "pip install 'tinyrmc[mpi]'" in err

@@ -7,10 +7,6 @@ Every rank holds the whole network and takes every step. Each draws and differen
 its own pieces of a batch; one Allreduce adds up the flat gradients, and the same update
 follows everywhere. All ranks read the same files; rank 0 alone writes and prints. An
 error on one rank ends all of them: that is what `-m mpi4py` is for.
-
-MPI recommends, but does not promise, that all ranks get the same sums. So before
-training, and whenever a checkpoint is saved, they compare their parameters, to the last
-bit.
 """
 
 from __future__ import annotations
@@ -35,10 +31,7 @@ from .workers import LaunchError, ranks_started
 class Ranks:
     """All ranks of MPI's world, for a `with` block in which all of them do the same.
 
-    rank, size: which one this is, and how many there are. Only rank 0 prints.
-    local_rank: how many ranks before this one are on the same machine.
-    cores: how many cores each rank has, on the machine where they have fewest.
-    run, trainer: what the directory of a run is here, and what a `Trainer`.
+    run, trainer: the kinds of `Run` and `Trainer` that this rank has.
     """
 
     def __init__(self, mpi: Any):
@@ -50,15 +43,14 @@ class Ranks:
         self._mpi, self.comm = mpi, mpi.COMM_WORLD
         self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
         self.run = Onlooker if self.rank else Run
+        self.trainer = functools.partial(RankTrainer, self)
         name, version = mpi.get_vendor()
         self.name = f"{name} {'.'.join(map(str, version))}"
         places = self.comm.allgather([mpi.Get_processor_name(), usable_cores()])
         shares = [len(cores) // places.count([at, cores]) for at, cores in places]
-        self.cores = max(1, min(shares))
+        self.cores = max(1, min(shares))  # of a rank, where they have fewest
         machines = [machine for machine, _ in places]
         self.local_rank = machines[: self.rank].count(machines[self.rank])
-        self.trainer = functools.partial(RankTrainer, self)
-        self._muted = contextlib.ExitStack()
 
     def add_up(self, array: Any) -> None:
         """Add up the ranks' arrays, in place; through the host if they lie on a GPU."""
@@ -68,6 +60,7 @@ class Ranks:
             array[...] = to_device(host, namespace(array))
 
     def __enter__(self) -> Ranks:
+        self._muted = contextlib.ExitStack()
         if self.rank > 0:
             nowhere = self._muted.enter_context(open(os.devnull, "w"))
             self._muted.enter_context(contextlib.redirect_stdout(nowhere))
@@ -99,10 +92,10 @@ class Onlooker(Run):
         """The run as it is."""
         return self
 
-    def _nothing(self, *_, **__):
+    def save(self, *_, **__):
         """Rank 0 writes."""
 
-    save = log = truncate_metrics = _nothing
+    log = truncate_metrics = save
 
 
 class RankTrainer(Trainer):
@@ -120,10 +113,20 @@ class RankTrainer(Trainer):
 
     def try_out(self):
         super().try_out()
-        self._require_agreement()
+        self.arrays()  # whether they begin alike
 
     def arrays(self):
-        self._require_agreement()
+        """Those of a `Trainer`, which must be the same on all ranks, to the last bit:
+        MPI does not promise that they all get the same sums.
+        """
+        checksum = zlib.crc32(json.dumps([self.step, self.task.state()]).encode())
+        for x in (self.optimizer.data, *self.optimizer.state().values()):
+            checksum = zlib.crc32(to_host(x).tobytes(), checksum)
+        if len({*self.comm.allgather(checksum)}) > 1:
+            raise RunError(
+                f"the ranks' parameters differ at step {self.step} (nothing was saved);"
+                " give all ranks the same files, NumPy and kind of processor"
+            )
         return super().arrays()
 
     def _ask(self, do, **more):
@@ -147,22 +150,6 @@ class RankTrainer(Trainer):
             self.together.add_up(x.reshape(-1).view("u1"))
         return whole
 
-    def _require_agreement(self):
-        """RunError unless all ranks have the same parameters, to the last bit.
-
-        The same step and state of the optimizer too. Waits for the device.
-        """
-        checksum = zlib.crc32(json.dumps([self.step, self.task.state()]).encode())
-        for x in (self.optimizer.data, *self.optimizer.state().values()):
-            checksum = zlib.crc32(to_host(x).tobytes(), checksum)
-        if len({*self.comm.allgather(checksum)}) > 1:
-            raise RunError(
-                f"the ranks' parameters differ at step {self.step} (nothing was "
-                "saved): they read different checkpoints, or round differently; give "
-                "all ranks the same files, NumPy and kind of processor, then resume or "
-                "start again"
-            )
-
 
 def launched() -> Ranks | None:
     """The ranks that mpiexec or srun has started this program on; None if it is alone.
@@ -170,21 +157,15 @@ def launched() -> Ranks | None:
     LaunchError for ranks that do not know of each other, and would train the same
     network once each. They know through `-m mpi4py`, if its MPI is the launcher's.
     """
-    remedy = "pip install 'tinyrmc[mpi]'"
     if "mpi4py.run" in sys.modules:
-        try:
-            from mpi4py import MPI
-        except (ImportError, RuntimeError) as error:
-            raise LaunchError(
-                f"mpi4py finds no MPI library: {error}; {remedy}"
-            ) from error
+        from mpi4py import MPI
+
         if MPI.COMM_WORLD.Get_size() > 1:
             return Ranks(MPI)
-        remedy = f"use the mpiexec of {MPI.get_vendor()[0]}, as mpi4py does"
-        MPI.Finalize()
     if (size := ranks_started()) > 1:
         raise LaunchError(
             f"{size} ranks that do not know each other; mpiexec -n {size} python -m "
-            f"mpi4py -m tinyrmc.train ... ({remedy})"
+            "mpi4py -m tinyrmc.train ..., with the mpiexec of mpi4py's own MPI (pip "
+            "install 'tinyrmc[mpi]' brings both)"
         )
     return None
