@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import types
-from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -181,34 +180,21 @@ def cuda_error():
 
 def test_cuda_without_cupy_names_the_extra_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)  # import cupy now raises ImportError
-    assert "needs CuPy, which cannot be imported (ModuleNotFoundError" in cuda_error()
+    assert (
+        "needs CuPy and a GPU that it can compute on (ModuleNotFoundError"
+        in cuda_error()
+    )
     assert "pip install 'tinyrmc[cuda12]'" in cuda_error()
 
 
-@pytest.mark.parametrize(
-    "driver, says",
-    [
-        (0, "no NVIDIA driver, but no GPU; see nvidia-smi"),
-        (12080, "a driver for CUDA 12.8,"),
-    ],
-)
-def test_cuda_without_a_usable_gpu_says_why(driver, says, monkeypatch):
-    """No GPU, for whatever reason, as CuPy 14.2 answers.
+def test_cuda_without_a_usable_gpu_says_why(monkeypatch):
+    def ones(*_):
+        raise RuntimeError("cudaErrorInsufficientDriver: it is too old\nfor 13.0")
 
-    `is_available()` is False, and both versions can be asked for all the same.
-    """
-    cupy = types.ModuleType("cupy")
-    cupy.is_available = lambda: False
-    runtime = types.SimpleNamespace(
-        driverGetVersion=lambda: driver, runtimeGetVersion=lambda: 13000
-    )
-    cupy.cuda = types.SimpleNamespace(runtime=runtime)
+    cupy = types.SimpleNamespace(ones=ones)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    wheels = {"cupy": ["cupy-cuda13x", "cupy-cuda13x"]}
-    monkeypatch.setattr(metadata, "packages_distributions", lambda: wheels)
-    monkeypatch.setattr(metadata, "version", lambda name: "14.2.0")
-    made = "cupy-cuda13x 14.2.0 is made for CUDA 13.0 and finds "
-    assert made + says in cuda_error() and "--device cpu" in cuda_error()
+    assert "(RuntimeError: cudaErrorInsufficientDriver: it is too old)" in cuda_error()
+    assert "--device cpu" in cuda_error()
 
 
 def test_moves():

@@ -26,8 +26,6 @@ Array: TypeAlias = Any  # NumPy's, CuPy's or a registered one: they share no typ
 # array type -> the module with NumPy's names for it
 NAMESPACES: dict[type, ModuleType] = {np.ndarray: np}
 
-_EXTRAS = "'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"
-
 
 class DeviceError(UserError, RuntimeError):
     """You asked for a device that this machine or this installation does not have."""
@@ -327,53 +325,22 @@ def device_namespace(device: str, local_rank: int = 0) -> ModuleType:
         raise DeviceError(f"unknown device {device!r}; choose cpu or cuda")
     try:
         import cupy
-    except ImportError as error:
-        raise DeviceError(
-            f"--device cuda needs CuPy, which cannot be imported ({_first_line(error)})"
-            f"; pip install {_EXTRAS}, the one whose CUDA version nvidia-smi shows; "
-            "Volta and older GPUs need cuda12"
-        ) from error
-    if not cupy.is_available():
-        raise DeviceError(f"--device cuda: {_why_unavailable(cupy)}")
-    if local_rank:
-        cupy.cuda.Device(local_rank % cupy.cuda.runtime.getDeviceCount()).use()
-    try:  # whether it can allocate, multiply and compile a kernel
+
+        if local_rank:
+            count = cupy.cuda.runtime.getDeviceCount()
+            cupy.cuda.Device(local_rank % count).use()
+        # whether it can allocate, multiply and compile a kernel
         square = cupy.ones((2, 2), np.float32)
         (square @ square + square).get()
     except Exception as error:
+        said = f"{type(error).__name__}: {error}".strip().splitlines()[0]
         raise DeviceError(
-            f"--device cuda: the GPU is there, but {_wheel()} cannot compute on it "
-            f"({_first_line(error)}); install CuPy with the CUDA libraries it needs, "
-            f"{_EXTRAS} (cuda12 for Volta and older GPUs), or run with --device cpu"
+            f"--device cuda needs CuPy and a GPU that it can compute on ({said}); see "
+            "nvidia-smi and CUDA_VISIBLE_DEVICES, pip install 'tinyrmc[cuda12]' or "
+            "'tinyrmc[cuda13]', the one whose CUDA version nvidia-smi shows (Volta and "
+            "older GPUs need cuda12), or run with --device cpu"
         ) from error
     return cupy
-
-
-def _wheel() -> str:
-    """CuPy under the name it was installed by, such as `cupy-cuda13x 14.2.0`."""
-    from importlib import metadata
-
-    names = sorted(set(metadata.packages_distributions().get("cupy", [])))
-    return " and ".join(f"{name} {metadata.version(name)}" for name in names) or "CuPy"
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".strip().splitlines()[0]
-
-
-def _why_unavailable(cupy: ModuleType) -> str:
-    """Which versions meet when CuPy finds no GPU, and the remedy. CUDA writes 12090 for
-    12.9, and 0 for no driver.
-    """
-    runtime = cupy.cuda.runtime
-    versions = runtime.driverGetVersion(), runtime.runtimeGetVersion()
-    offered, needed = (f"{v // 1000}.{v % 1000 // 10}" for v in versions)
-    driver = f"a driver for CUDA {offered}" if versions[0] else "no NVIDIA driver"
-    return (
-        f"{_wheel()} is made for CUDA {needed} and finds {driver}, but no GPU; see "
-        f"nvidia-smi and CUDA_VISIBLE_DEVICES, install a newer driver or {_EXTRAS}, or "
-        "run with --device cpu"
-    )
 
 
 def has_tf32(xp: ModuleType) -> bool:
@@ -398,7 +365,7 @@ def describe_gpu(xp: ModuleType) -> dict[str, Any]:
     return {
         "gpu": properties["name"].decode(),
         "compute_capability": f"{properties['major']}.{properties['minor']}",
-        "cupy": _wheel(),
+        "cupy": xp.__version__,
         "cuda_driver": runtime.driverGetVersion(),
         "cuda_runtime": runtime.runtimeGetVersion(),
     }
