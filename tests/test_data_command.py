@@ -38,8 +38,6 @@ def test_it_gets_a_corpus_and_says_its_tokens(tmp_path, capsys):
     assert f"in {tmp_path}/simple-examples/data\n" in out
     assert err.count("is not the published text") == 3
     assert max(map(len, out.splitlines())) <= 80 or len(str(tmp_path)) > 50
-    out, _ = run(capsys, "ptb", "--vocabulary-size", "5", "--data-dir", tmp_path)
-    assert re.search(r"^vocabulary +5$", out, re.M)
 
 
 def test_alone_it_lists_what_is_here_and_what_to_do(tmp_path, capsys):
@@ -158,9 +156,6 @@ def test_what_cannot_be_downloaded_is_refused(tmp_path):
 def test_words_that_cannot_be_are_refused():
     for words, says in {
         "wikitext2": "no corpus 'wikitext2' .*; did you mean 'wikitext-2'?",
-        "ptb --vocabulary-size 1": "--vocabulary-size must be at least 2",
-        "--vocabulary-size 9": "--vocabulary-size is for a text; name one",
-        "babi --vocabulary-size 9": "--vocabulary-size is for a text",
         "ptb --datadir": "unknown flag '--datadir'; did you mean '--data-dir'?",
     }.items():
         with pytest.raises(UsageError, match=says):

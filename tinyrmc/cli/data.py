@@ -17,6 +17,7 @@ enough, such as 1342 for training, 2554 for validation and 76 for testing.
 
 from __future__ import annotations
 
+import functools
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ from ..corpora.loading import (
 from ..corpora.stories import TASKS, VERSIONS, Babi, babi, how_to_get
 from ..errors import UsageError, nearest
 from ..results.text import aligned, paragraph, terminal_width
-from .commands import Parser, at_least, program
+from .commands import Parser, program
 
 NAMES = (*CORPORA, "babi")
 TITLES = {name: known.title for name, known in CORPORA.items()}
@@ -55,9 +56,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     says = "where texts are, and downloads go; without it, the folder that "
     says += "TINYRMC_DATA names, else tinyrmc's folder among your caches"
     add("--data-dir", type=Path, metavar="FOLDER", help=says)
-    says = "at most this many words, <eos> and <unk> among them; the most frequent "
-    says += "ones of the training text stay, the others become <unk> (default: all)"
-    add("--vocabulary-size", type=at_least(2), metavar="WORDS", help=says)
     options = parser.parse_args(argv)
     for name in options.corpora:
         if name not in NAMES:
@@ -65,17 +63,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 f"there is no corpus {name!r} (corpora: {', '.join(NAMES)})"
                 f"{nearest(name, NAMES)}"
             )
-    if options.vocabulary_size is not None and {*options.corpora} <= {"babi"}:
-        raise UsageError("--vocabulary-size is for a text; name one, such as ptb")
     if not options.corpora:
         _list(options.data_dir)
     for k, name in enumerate(options.corpora):
         print(end="\n" if k else "")
-        if name == "babi":
-            notes = _get_babi(options.data_dir)
-        else:
-            notes = _get(name, options.data_dir, options.vocabulary_size)
-        for note in notes:
+        get = _get_babi if name == "babi" else functools.partial(_get, name)
+        for note in get(options.data_dir):
             print(f"note: {note}", file=sys.stderr)
     return 0
 
@@ -83,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 # --- One corpus -----------------------------------------------------------------------
 
 
-def _get(name: str, data_dir: Path | None, vocabulary_size: int | None) -> list[str]:
+def _get(name: str, data_dir: Path | None) -> list[str]:
     """Find or download a corpus, read it, and say what it is; returns notes on it."""
     known, width = CORPORA[name], terminal_width()
     try:
@@ -92,21 +85,21 @@ def _get(name: str, data_dir: Path | None, vocabulary_size: int | None) -> list[
         if not known.archives:
             raise
         _download(name, data_dir, error.missing)
-    corpus = corpora.load(name, data_dir, vocabulary_size)
+    corpus = corpora.load(name, data_dir)
     print(f"{name}: {known.title}\nin {find(name, data_dir).place}\n")
     rows = [["", "tokens", "published"]]
     for part in PARTS:
         size, published = corpus.texts[part].size, known.tokens.get(part)
         rows.append([part, _number(size), _number(published)])
-    published = None if vocabulary_size else known.vocabulary
-    rows.append(["vocabulary", _number(len(corpus.vocabulary)), _number(published)])
+    own = _number(len(corpus.vocabulary)), _number(known.vocabulary)
+    rows.append(["vocabulary", *own])
     print(f"{aligned(rows, width)}\n\n{paragraph(known.rule, width)}")
     return [*corpus.notes]
 
 
 def _get_babi(data_dir: Path | None) -> list[str]:
     """Find or download the stories, parse all, and say what they are; returns notes."""
-    notes = []
+    notes: list[str] = []
     here, missing = _stories(data_dir)
     lacks = [
         _incomplete(here[which]) if which in here else f"there is no {' '.join(which)}"
@@ -122,7 +115,7 @@ def _get_babi(data_dir: Path | None) -> list[str]:
             notes.append(str(error))
         here, missing = _stories(data_dir)
     print(f"babi: {TITLES['babi']}\n")
-    rows = [["", "", "training questions", "test questions", "stories", "tasks"]]
+    rows = [["", "training questions", "test questions", "stories", "tasks"]]
     for which, tasks in here.items():
         counts = [0, 0, 0, 0]
         for task in TASKS:
@@ -132,20 +125,18 @@ def _get_babi(data_dir: Path | None) -> list[str]:
                 counts["train test".split().index(part)] += len(found)
                 counts[2] += found[-1].number + 1
             counts[3] += len(parts) == 2
-        rows.append([*which, *map(_number, counts)])
+        rows.append([" ".join(which), *map(_number, counts)])
         if tasks.missing:
             notes.append(_incomplete(tasks))
         if tasks.changed:
             changed = ", ".join(map(str, tasks.changed))
             says = "is not, byte for byte, what was published: task"
             notes.append(f"{tasks.place} {says} {changed}")
-    print(aligned(rows, terminal_width(), keys=2))
+    print(aligned(rows, terminal_width()))
     return [*notes, *missing]
 
 
-def _stories(
-    data_dir: Path | None,
-) -> tuple[dict[tuple[str, str], Babi], list[str]]:
+def _stories(data_dir: Path | None) -> tuple[dict[tuple[str, str], Babi], list[str]]:
     """The versions and variants that are here, and what to say of the others."""
     here, missing = {}, []
     for which in VARIANTS:

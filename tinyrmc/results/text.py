@@ -85,19 +85,19 @@ def paragraph(words: str, width: int) -> str:
     return textwrap.fill(_plain(words), width)
 
 
-def aligned(rows: Rows, width: int | None = None, keys: int = 1) -> str:
+def aligned(rows: Rows, width: int | None = None) -> str:
     """A table as lines of text, its columns under each other.
 
     A column with a number in it stands to the right, others to the left; one with
-    nothing in it is left out. The first `keys` columns say which thing a row is about.
-    `width` is how wide lines may be (None: as wide as they are). In a table that is
-    wider, cells end their lines between words; if that is not enough, each row stands
-    by itself: its keys, and a line for each cell with something in it.
+    nothing in it is left out. The first column says which thing a row is about. `width`
+    is how wide lines may be (None: as wide as they are). In a table that is wider,
+    cells end their lines between words; if that is not enough, each row stands by
+    itself: what it is about, and a line for each cell with something in it.
     """
     columns = [
         column
         for k, column in enumerate(zip(*rows, strict=True))
-        if k < keys or any(column[1:])
+        if k == 0 or any(column[1:])
     ]
     rows = [[_plain(cell) for cell in row] for row in zip(*columns, strict=True)]
     if width is None:
@@ -112,7 +112,7 @@ def aligned(rows: Rows, width: int | None = None, keys: int = 1) -> str:
     while sum(widths) > room:
         spare = [w if w > low else 0 for w, low in zip(widths, least, strict=True)]
         if not any(spare):
-            return _blocks(rows, width, keys)
+            return _blocks(rows, width)
         widths[spare.index(max(spare))] -= 1
     return _side_by_side(rows, widths)
 
@@ -185,20 +185,17 @@ def is_number(cell: str) -> bool:
     return re.fullmatch(r"-?[\d.,:]+( %| of [\d,]+)?", cell) is not None
 
 
-def _blocks(rows: Rows, width: int, keys: int) -> str:
-    """Each row as its keys, and below them a line for each cell that is not empty."""
-    head, *body = rows
-    margin = 4 + _widest(head[keys:]) + 2
-    texts = [head[0]] if keys == 1 and head[0] else []
-    for row in body:
-        said = row[:keys]
-        if keys > 1:
-            said = [f"{name} {cell}" for name, cell in zip(head, said, strict=False)]
-        lines = _wrapped(", ".join(said), width)
-        for name, cell in zip(head[keys:], row[keys:], strict=True):
+def _blocks(rows: Rows, width: int) -> str:
+    """Each row as its first cell, and below it a line for each that is not empty."""
+    (about, *head), *body = rows
+    margin = 4 + _widest(head) + 2
+    texts = [about] if about else []
+    for first, *cells in body:
+        lines = _wrapped(first, width)
+        for name, cell in zip(head, cells, strict=True):
             if cell:
-                first, *others = _wrapped(cell, width - margin)
-                lines.append(f"    {name}".ljust(margin) + first)
+                start, *others = _wrapped(cell, width - margin)
+                lines.append(f"    {name}".ljust(margin) + start)
                 lines += [" " * margin + other for other in others]
         texts.append("\n".join(lines))
     return "\n\n".join(texts)
