@@ -196,15 +196,15 @@ def test_a_sweep_written_before_goes_on(larger):
     assert environment["workers"] == 2
 
 
-# --- The budget -----------------------------------------------------------------------
+# --- Going on -------------------------------------------------------------------------
 
 
-def test_a_run_that_the_budget_cuts_says_so_and_goes_on_bit_for_bit(larger, capsys):
-    cut = ["--budget-minutes", "1e-9", "--workers", "1"]
+def test_a_run_that_was_cut_says_so_and_goes_on_bit_for_bit(larger, capsys):
+    cut = ["--max-minutes", "1e-9", "--workers", "1"]
     run, rows, _ = swept("larger", "--grid", "model.width=2,4", *cut)
     assert [row["steps"] for row in rows] == ["1 of 20"] * 2
     out = capsys.readouterr().out
-    assert "1 step of 20, cut by the budget," in out
+    assert "1 step of 20, cut short," in out
     (command,) = re.findall(r"-m tinyrmc sweep (--resume .*)", out)
     _, rows, _ = swept(*command.split())
     assert [row["steps"] for row in rows] == ["20"] * 2
@@ -219,26 +219,6 @@ def test_a_run_that_the_budget_cuts_says_so_and_goes_on_bit_for_bit(larger, caps
     assert "2 runs, 0 to do" in capsys.readouterr().out
     after = {p: c for p, c in contents(run.path).items() if "results" not in p.name}
     assert after == before
-
-
-def test_every_run_has_its_share_and_what_is_left_goes_to_those_still_to_come(
-    monkeypatch, tmp_path
-):
-    """Of 60 minutes the first of three has 20 and needs 10, so each other has 25."""
-    now, given = [0.0], []
-
-    def run_logged(words, log):
-        given.append(float(words[words.index("--max-minutes") + 1]))
-        now[0] += min(given[-1], 10 if len(given) == 1 else 99)
-        return 0
-
-    monkeypatch.setattr(sweep, "_signal", 0)
-    monkeypatch.setattr(sweep, "run_logged", run_logged)
-    monkeypatch.setattr(sweep, "ThreadPoolExecutor", AtOnce)
-    monkeypatch.setattr(sweep.time, "monotonic", lambda: 60 * now[0])
-    cells = [sweep.Cell({}, seed, [], tmp_path / str(seed)) for seed in range(3)]
-    assert sweep.train(cells, 1, 60.0) is False
-    assert given == [20, 25, 25]
 
 
 # --- Signals --------------------------------------------------------------------------
@@ -269,14 +249,13 @@ def test_a_signal_stops_all_runs_saved_and_they_go_on_bit_for_bit(
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    words = [*TWO, "--budget-minutes", 90]
-    with subprocess.Popen(**command_line(*words)) as process:
+    with subprocess.Popen(**command_line(*TWO)) as process:
         training(process)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (143, ""), out
     assert "SIGTERM: stopped, and saved what was being trained" in out
-    assert "--resume swept --budget-minutes 90\n" in out
+    assert "--resume swept\n" in out
     assert all(0 < Run.open(cell).load()[1]["step"] < 603 for cell in CELLS)
     resume = command_line("-m", "tinyrmc", "sweep", "--resume", "swept")
     done = subprocess.run(**resume, timeout=300)
@@ -330,7 +309,7 @@ def test_a_signal_reaches_each_run_once_and_nohup_is_heard(monkeypatch, tmp_path
         os.kill(os.getpid(), signal.SIGINT)
         assert [child.asked for child in children] == [1, 1]
         assert sweep._signal == signal.SIGTERM
-        assert sweep.train([sweep.Cell({}, 0, [], tmp_path)], 1, None) is False
+        assert sweep.train([sweep.Cell({}, 0, [], tmp_path)], 1) is False
     hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with sweep.signals_passed_on():
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
@@ -355,10 +334,9 @@ BAD_WORDS = {
     "larger --grid model.linear=maybe": "every combination cannot be: unexpected 'may",
     "larger --grid model.width=2 --train.stpes 5": "unknown flag '--train.stpes'; did",
     "larger --grid model.width=2 --seed 1": "--seed is for one run; a sweep takes",
-    "larger --grid model.width=2 --max-minutes=1": "one run; a sweep takes --budget-m",
     "larger --grid model.width=2 --seeds 0,a": "--seeds takes different numbers",
     "larger --grid model.width=2 --seeds 0,00": "--seeds takes different numbers",
-    "larger --grid model.width=2 --budget-minutes nan": "must be positive, not nan",
+    "larger --grid model.width=2 --max-minutes nan": "must be positive, got nan",
     "larger --grid model.width=2 --jobs 0": "--jobs must be at least 1, not 0",
     "larger --grid model.width=2 --run file": "file exists already; choose another",
     "--resume": "expected one argument",

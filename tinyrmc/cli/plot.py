@@ -282,8 +282,32 @@ def analyses_main(argv: list[str]) -> int:
     add("--out", type=existing_folder, metavar="FOLDER", help=says)
     add_data_dir(parser)
     options = parser.parse_args(argv)
-    found, cores, common = _examine(options.runs, options.data_dir)
-    alone = len(options.runs) == 1 and options.runs[0].is_dir()
+    opened = {path: open_checkpoint(path, options.data_dir) for path in options.runs}
+    runs = [state["run"] for *_, state in opened.values()]
+    if len(tasks := dict.fromkeys(map(task_word, runs))) > 1:
+        raise RunError(
+            f"these are runs of different tasks ({', '.join(tasks)}); draw them one by "
+            "one"
+        )
+    said = [
+        # a preset may have its core's name
+        [*dict.fromkeys(parts(run)), f"seed {run['seed']}", f"step {state['step']:,}"]
+        for run, (*_, state) in zip(runs, opened.values(), strict=True)
+    ]
+    common, own = names(said)
+    cores = [*map(core_of, runs)]
+    found: dict[str, dict[str, Table]] = {}
+    for (path, (task, arrays, state)), core, name in zip(
+        opened.items(), cores, own, strict=True
+    ):
+        label = name or core or state["run"]["preset"]
+        label = f"{label} ({path})" if own.count(name) > 1 else label
+        if not hasattr(task, "analyses"):
+            raise RunError(f"the task {state['run']['task']!r} has nothing to examine")
+        with blas_threads(1):
+            for examination, table in task.analyses(restore_model(task, arrays, state)):
+                found.setdefault(examination, {})[label] = table
+    alone = len(opened) == 1 and options.runs[0].is_dir()
     folder = options.out or (options.runs[0] if alone else _beside(options.runs))
     width = terminal_width()
     for name, of_networks in found.items():
@@ -293,47 +317,6 @@ def analyses_main(argv: list[str]) -> int:
         title = paragraph(f"{name}: {common}", width)
         print(f"{title}\n\n{aligned(together(of_networks), width)}\n")
     return 0
-
-
-def _examine(
-    paths: list[Path], data_dir: Path | None
-) -> tuple[dict[str, dict[str, Table]], list[str | None], str]:
-    """({examination: {network: its table}}, the core of each network, the words that
-    the networks have in common).
-    """
-    paths = [*dict.fromkeys(paths)]
-    opened = [open_checkpoint(path, data_dir) for path in paths]
-    tasks = [task_word(state["run"]) for *_, state in opened]
-    if len({*tasks}) > 1:
-        raise RunError(
-            f"these are runs of different tasks ({', '.join(dict.fromkeys(tasks))}); "
-            "draw them one by one"
-        )
-    cores = [core_of(state["run"]) for *_, state in opened]
-    said = [
-        [
-            *dict.fromkeys(parts(state["run"])),  # a preset may have its core's name
-            f"seed {state['run']['seed']}",
-            f"step {state['step']:,}",
-        ]
-        for *_, state in opened
-    ]
-    common, own = names(said)
-    found: dict[str, dict[str, Table]] = {}
-    for path, core, name, (task, arrays, state) in zip(
-        paths, cores, own, opened, strict=True
-    ):
-        label = name or core or state["run"]["preset"]
-        label = f"{label} ({path})" if own.count(name) > 1 else label
-        if not hasattr(task, "analyses"):
-            continue
-        with blas_threads(1):
-            model = restore_model(task, arrays, state)
-            for examination, table in task.analyses(model):
-                found.setdefault(examination, {})[label] = table
-    if not found:
-        raise RunError(f"the task {tasks[0]!r} has nothing to examine")
-    return found, cores, common
 
 
 # what else can be drawn, by the first word

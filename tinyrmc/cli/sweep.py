@@ -2,19 +2,17 @@
 
     python -m tinyrmc sweep nth_farthest --grid model.mem_slots=1,4 model.num_heads=1,8
     python -m tinyrmc sweep nth_farthest --grid figure4_reduced --seeds 0,1,2
-    python -m tinyrmc sweep --resume runs/nth_farthest-sweep-1 --budget-minutes 60
+    python -m tinyrmc sweep --resume runs/nth_farthest-sweep-1
 
 Each combination under each seed is an ordinary run directory inside the sweep's,
 trained by `tinyrmc train` in a process of its own, which prints into the .log beside
 it. As many are trained at a time as there are cores, each by one worker: nothing keeps
 more cores busy, for the workers of one run wait for each other.
 
-The budget is divided so that every run gets the same time; time that some do not need
-goes to those still to come. A run that is cut is evaluated as it is. --resume goes on
-with such runs, and with those that were broken off, bit for bit. If a run fails, or a
-combination is impossible, a line says so and the others go on. At the end stands the
-table of `tinyrmc report`. `tinyrmc report SWEEP` shows what there is while it runs,
-`tinyrmc plot SWEEP` the learning curves.
+--resume goes on with runs that were cut by --max-minutes or broken off, bit for bit. If
+a run fails, or a combination is impossible, a line says so and the others go on. At the
+end stands the table of `tinyrmc report`. `tinyrmc report SWEEP` shows what there is
+while it runs, `tinyrmc plot SWEEP` the learning curves.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import math
 import os
 import re
 import shlex
@@ -30,7 +27,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -80,8 +76,6 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     names, words = leading_names(words)
     options, flags = _parser().parse_known_args(words)
-    if (minutes := options.budget_minutes) is not None and not minutes > 0:
-        raise UsageError(f"--budget-minutes must be positive, not {minutes}")
     if (size := ranks_started()) > 1:
         raise LaunchError(f"{size} ranks would all do the same; leave out mpiexec")
     run = _earlier(options, [*names, *flags]) if options.resume else None
@@ -108,7 +102,7 @@ def main(argv: list[str] | None = None) -> int:
             for note, times in notes.items():
                 print(f"  note      {note} ({counted(times, 'combination')})")
             print(f"  sweep     {run.path}", flush=True)
-            failed = train(todo, jobs, minutes)
+            failed = train(todo, jobs)
     if _signal:
         name = signal.Signals(_signal).name
         print(f"\n{name}: stopped, and saved what was being trained")
@@ -117,9 +111,8 @@ def main(argv: list[str] | None = None) -> int:
         print()
         show(runs, run.path / "results.md")
     if not all(state.whole for state in states):
-        budget = f" --budget-minutes {minutes:g}" if minutes and _signal else ""
-        command = f"{python()} -m tinyrmc sweep --resume {shlex.quote(str(run.path))}"
-        print(f"go on with\n    {command}{budget}")
+        resume = f"sweep --resume {shlex.quote(str(run.path))}"
+        print(f"go on with\n    {python()} -m tinyrmc {resume}")
     return 128 + _signal if _signal else int(failed)
 
 
@@ -140,8 +133,6 @@ def _parser() -> Parser:
     says += "task's"
     add("--grid", nargs="+", default=[], metavar="FIELD=VALUES", help=says)
     add("--seeds", metavar="N,N", help="as in 0,1,2 (default: 0)")
-    says = "about how long it may take in all; a resumed sweep counts anew"
-    add("--budget-minutes", type=float, metavar="M", help=says)
     says = "runs at a time (default: one a core, on a GPU one)"
     add("--jobs", type=at_least(1), metavar="N", help=says)
     says = "the sweep's directory, a new one (default: the next runs/TASK-sweep-N)"
@@ -164,17 +155,15 @@ def _earlier(options, others: list[str]) -> Run:
     if others or options.grid or options.seeds or options.run:
         raise UsageError(
             f"--resume {run.path} goes on with what that sweep is; beside it say "
-            "--jobs, --budget-minutes and --data-dir alone"
+            "--jobs and --data-dir alone"
         )
     return run
 
 
 def _described(names: list[str], options, flags: list[str]) -> dict:
     """The config.json of a new sweep."""
-    single = {"--seed": "--seeds", "--max-minutes": "--budget-minutes"}
-    for flag in (word.partition("=")[0] for word in flags):
-        if flag in single:
-            raise UsageError(f"{flag} is for one run; a sweep takes {single[flag]}")
+    if any(word.partition("=")[0] == "--seed" for word in flags):
+        raise UsageError("--seed is for one run; a sweep takes --seeds")
     kind, asked = task_and_preset(names)
     preset, grid = read_grid(kind, options.grid)
     preset = asked if len(names) > 1 else preset or asked
@@ -303,7 +292,7 @@ class Cell:
         over = is_over(run, task, last["step"])
         if why and not over:
             return State(ended.says, False, run)
-        cut = "" if over else f" of {task.config.train.steps:,}, cut by the budget,"
+        cut = "" if over else f" of {task.config.train.steps:,}, cut short,"
         reached = number(task.watched, last[task.watched]) or "not finite"
         took = f"{counted(last['step'], 'step')}{cut} in {duration(last['seconds'])}"
         says = f"{task.watched.replace('_', ' ')} {reached}, {took}"
@@ -397,17 +386,12 @@ def _stop(number: int, _: object = None) -> None:
 # --- Training -------------------------------------------------------------------------
 
 
-def train(cells: list[Cell], jobs: int, minutes: float | None) -> bool:
-    """Train cells, `jobs` at a time; returns whether some failed.
-
-    Each begins with its share of the minutes that are left.
-    """
-    deadline = time.monotonic() + 60 * (minutes or math.inf)
-    waiting, ended, failed = itertools.count(len(cells), -1), itertools.count(1), False
+def train(cells: list[Cell], jobs: int) -> bool:
+    """Train cells, `jobs` at a time; returns whether some failed."""
+    ended, failed = itertools.count(1), False
     told: dict[str, str] = {}  # how runs failed -> the first of them
 
     def trained(cell: Cell) -> int | None:
-        rounds = -(-next(waiting) // jobs)
         if _signal:
             return None
         where = [] if cell.data_dir is None else ["--data-dir", cell.data_dir]
@@ -416,9 +400,6 @@ def train(cells: list[Cell], jobs: int, minutes: float | None) -> bool:
             words = ["--resume", str(cell.path)]
         elif cell.path.exists():
             shutil.rmtree(cell.path)  # it was killed before it saved anything
-        if minutes:
-            share = max((deadline - time.monotonic()) / 60 / rounds, 1e-6)
-            where += ["--max-minutes", f"{share:.6g}"]
         return run_logged(["-m", "tinyrmc.train", *words, *where], str(cell.log))
 
     with ThreadPoolExecutor(jobs) as pool:
