@@ -244,7 +244,6 @@ def test_bad_words_get_one_line_and_write_nothing(agents, monkeypatch, refused):
         ),
         (plot, "episode rmc --level -1", "there is no level -1"),
         (plot, "episode rmc --level 1 --wrong", "not allowed with argument --level"),
-        (plot, "episode rmc --out no", "--out no is not a folder; make it first"),
         (plot, "episode rmc --html page.png", "give a file name that ends in .html"),
         (play, "box_world --agent nth", "which has no world to play in"),
         (

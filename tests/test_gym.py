@@ -397,7 +397,7 @@ def test_what_a_world_of_your_own_lacks_is_named():
 
 
 def test_a_world_whose_levels_never_end_is_named_in_its_first_test(monkeypatch):
-    class Endless(tinyworld.template_world.Junction):
+    class Endless(tinyworld.junction.Junction):
         def _step(self, state, actions, noise, keep_final):
             never = np.zeros(len(actions), bool)
             final = dict(state) if keep_final else None

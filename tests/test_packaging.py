@@ -88,8 +88,7 @@ def test_the_wheel_holds_the_package_and_the_tasks_inside_it(wheel):
             if ".dist-info/" in name
         }
     shipped = {name for name in names if ".dist-info/" not in name}
-    documents = {"tinyrmc/README.md", *files("tasks", "*.md")}
-    package = {*files("tinyrmc"), *files("tasks")} - documents
+    package = {*files("tinyrmc"), *files("tasks")} - {"tinyrmc/README.md"}
     results = files("benchmarks/results", "*.json")
     assert shipped == {placed(name) for name in package | results}
     assert {"tinyrmc/py.typed", "tinyrmc/tasks/nth_farthest.py"} <= shipped

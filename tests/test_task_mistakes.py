@@ -13,7 +13,7 @@ from tinyruns import contents
 
 from tinyrmc.cli import train
 from tinyrmc.cli.commands import run_main
-from tinyrmc.cli.new import TEMPLATE_WORLD, write_task
+from tinyrmc.cli.new import example, write_task
 from tinyrmc.training import discovery
 from tinyrmc.training.workers import CAN_FORK
 
@@ -323,7 +323,7 @@ def test_memory_that_does_not_suffice_for_an_evaluation_names_the_flags(
 
 
 def test_a_world_without_a_view_is_named(refused):
-    write_task("blind", template=TEMPLATE_WORLD)
+    write_task("blind", world=True)
     text = Path("blind.py").read_text()
     Path("blind.py").write_text(text.replace('"view"', '"picture"'))
     says = "Junction.observation names no 'view', the picture of codes that an agent"
@@ -374,7 +374,7 @@ def test_what_a_world_gives_is_checked(refused):
             "the terminated of Junction._step() must be bool[2] for two levels, not in",
         ),
     ]:
-        text = TEMPLATE_WORLD.read_text()
+        text = example(world=True)
         assert text.count(old) == 1
         Path("mistaken.py").write_text(text.replace(old, new))
         assert says in refused(train.main, "mistaken.py", "--train.steps", "1")

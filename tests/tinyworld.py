@@ -1,12 +1,18 @@
 """A small world to act in, that of `tinyrmc new --world`, and how tests learn there."""
 
+import tempfile
+from pathlib import Path
+
 from tinyrmc import training
-from tinyrmc.cli import template_world
-from tinyrmc.cli.template_world import Config
+from tinyrmc.cli.new import write_task
 from tinyrmc.cores.agent import AgentConfig
+from tinyrmc.training.discovery import load_task
 from tinyrmc.training.rl.actors import LearningConfig
 
-CONFIG = Config(
+with tempfile.TemporaryDirectory() as folder:
+    junction = load_task(str(write_task("junction", Path(folder), world=True)))
+
+CONFIG = junction.Config(
     model=AgentConfig(core="lstm", hidden_size=16, features=16, encoder="linear"),
     agent=LearningConfig(unroll=8, entropy_cost=0.01),
     length=2,
@@ -22,5 +28,5 @@ CONFIG = Config(
 )
 
 
-class Task(template_world.Task):
+class Task(junction.Task):
     test_examples = 128

@@ -66,12 +66,7 @@ def complete_names(words: Sequence[str], known: Iterable[str] = ()) -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with errors of one line, and suggestions for unknown flags.
-
-    There are two lengths of help: `--help` leaves out rare flags, `--help-all` has all.
-    """
-
-    rare: dict[argparse.Action, str | None]  # flags with their help
+    """argparse with errors of one line, and suggestions for unknown flags."""
 
     def __init__(self, prog: str, description: str, **keywords: Any):
         super().__init__(
@@ -109,14 +104,6 @@ class Parser(argparse.ArgumentParser):
         near = nearest(flag.partition("=")[0], self._option_string_actions)
         hint = f"{self.prog} --help lists them"
         raise UsageError(f"unknown flag {flag!r}{near}", hint)
-
-
-class _HelpAll(argparse.Action):
-    def __call__(self, parser, *_):
-        for action, text in parser.rare.items():
-            action.help = text
-        parser.print_help()
-        parser.exit()
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -161,18 +148,9 @@ def run_main(main: Callable[[], int]) -> NoReturn:
 
 
 def _in_words(error: Exception) -> str:
-    """An exception that is none of ours, if the user can do something about it.
-
-    Python 3.11 makes a RuntimeError of a Ctrl-C that comes while a class is made, which
-    happens often while matplotlib is imported: so this may leave with exit code 130.
-    """
+    """An exception that is none of ours, if the user can do something about it."""
     from ..training.discovery import described, place_of
 
-    cause: BaseException | None = None if isinstance(error, OSError) else error
-    for _ in range(4):
-        if isinstance(cause, KeyboardInterrupt):
-            sys.exit(130)
-        cause = cause and (cause.__cause__ or cause.__context__)
     if place_of(error):
         return described(error)
     if isinstance(error, MemoryError):
@@ -230,15 +208,6 @@ def html_file(word: str) -> Path:
         return Path(word)
     raise argparse.ArgumentTypeError(
         f"{word}: give a file name that ends in .html, in a folder that exists"
-    )
-
-
-def existing_folder(word: str) -> Path:
-    """The argparse type of a folder to write to."""
-    if Path(word).is_dir():
-        return Path(word)
-    raise argparse.ArgumentTypeError(
-        f"{word} is not a folder; make it first, or name one that exists"
     )
 
 
@@ -437,11 +406,10 @@ def parse_words(
     add_flags(parser, options, "run")
     add_flags(parser, default, task)
     rare = [action for action in parser._actions if getattr(action, "rare", False)]
-    parser.rare = {action: action.help for action in rare}
-    for action in rare:
+    for action in rare if "--help-all" not in words else ():
         action.help = argparse.SUPPRESS
     says = f"show {len(rare)} more flags"
-    parser.add_argument("--help-all", action=_HelpAll, nargs=0, help=says)
+    parser.add_argument("--help-all", action="help", help=says)
     flags = parser.parse_args(words)
     try:
         return from_flags(default, flags), from_flags(options, flags)

@@ -3,8 +3,7 @@
     tinyrmc new recall              writes recall.py here, a whole task that learns
     tinyrmc new junction --world    the same for an agent in a world of its own
 
-The texts are those of `template.py` and `template_world.py`, the examples of
-`tasks/README.md`.
+Both are the examples of `tasks/README.md`.
 """
 
 from __future__ import annotations
@@ -12,17 +11,15 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import keyword
+import re
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UsageError, unwritable
-from ..training.discovery import task_files
+from ..training.discovery import FOLDER, task_files
 from .commands import Parser, program, python
-
-TEMPLATE = Path(__file__).with_name("template.py")
-TEMPLATE_WORLD = Path(__file__).with_name("template_world.py")  # with --world
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,8 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     says = "a world, and an agent that learns there"
     add("--world", action="store_true", help=says)
     options = parser.parse_args(argv)
-    template = TEMPLATE_WORLD if options.world else TEMPLATE
-    file = write_task(options.name.removesuffix(".py"), template=template)
+    file = write_task(options.name.removesuffix(".py"), world=options.world)
     parts, takes = "its data, its network, its loss", "half a minute"
     if options.world:
         parts, takes = "its world, its agent", "ten seconds"
@@ -45,7 +41,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def write_task(name: str, folder: Path = Path(), template: Path = TEMPLATE) -> Path:
+def example(world: bool) -> str:
+    """The example of a task, or of one with a world of its own, as Python."""
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    recall, junction = re.findall(r'(?s)```python\n(""".*?)```\n', text)
+    return junction if world else recall
+
+
+def write_task(name: str, folder: Path = Path(), world: bool = False) -> Path:
     """Write an example as `folder/name.py`; returns the path.
 
     UsageError if the name is no identifier, if it is that of a built-in task or of a
@@ -68,7 +71,7 @@ def write_task(name: str, folder: Path = Path(), template: Path = TEMPLATE) -> P
         )
     try:
         with open(file, "x", encoding="utf-8") as new:  # x: never over a file
-            new.write(template.read_text(encoding="utf-8"))
+            new.write(example(world))
     except FileExistsError:
         raise UsageError(f"{file} exists already; choose another name") from None
     except OSError as error:

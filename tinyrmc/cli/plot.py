@@ -43,7 +43,6 @@ from .commands import (
     Parser,
     add_data_dir,
     at_least,
-    existing_folder,
     html_file,
     program,
 )
@@ -110,10 +109,10 @@ def _one_run(name: str, says: str, files: str = "", page: str = "") -> Parser:
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help=TAKES)
     if files:
-        says = f"existing folder for {files}, replaced if they exist (default: the "
+        says = f"folder for {files}, replaced if they exist (default: the "
         says += "run's directory, or, for a file outside of any, runs/<its name>-"
         says += f"{name})"
-        add("--out", type=existing_folder, metavar="FOLDER", help=says)
+        add("--out", type=Path, metavar="FOLDER", help=says)
     says = f"write a self-contained page {page}to FILE (.html), replaced if it exists"
     add("--html", type=html_file, metavar="FILE", help=says)
     add_data_dir(parser)
@@ -277,9 +276,9 @@ def analyses_main(argv: list[str]) -> int:
     )
     add, says = parser.add_argument, "run directories, checkpoints or weights files, "
     add("runs", type=Path, nargs="+", metavar="RUN", help=f"{says}of one task")
-    says = "existing folder for the pictures, replaced if they exist (default: the "
+    says = "folder for the pictures, replaced if they exist (default: the "
     says += "run's directory; of several runs the folder that they are all in)"
-    add("--out", type=existing_folder, metavar="FOLDER", help=says)
+    add("--out", type=Path, metavar="FOLDER", help=says)
     add_data_dir(parser)
     options = parser.parse_args(argv)
     opened = {path: open_checkpoint(path, options.data_dir) for path in options.runs}
@@ -309,6 +308,7 @@ def analyses_main(argv: list[str]) -> int:
                 found.setdefault(examination, {})[label] = table
     alone = len(opened) == 1 and options.runs[0].is_dir()
     folder = options.out or (options.runs[0] if alone else _beside(options.runs))
+    folder.mkdir(parents=True, exist_ok=True)
     width = terminal_width()
     for name, of_networks in found.items():
         if path := draw(name, of_networks, folder, cores, common):
