@@ -164,30 +164,6 @@ def test_a_group_is_its_mean_and_range_dotted_where_some_have_ended():
     assert flat(figure.get_supxlabel()) == DOTTED
 
 
-def test_only_a_single_run_shows_its_rungs():
-    lines = [
-        {"step": 100, "accuracy": 0.6, "stage": "3x2", "seconds": 10},
-        {"step": 200, "accuracy": 0.8, "stage": "3x2", "seconds": 15, TEST: 0.3},
-        {"step": 300, "accuracy": 0.7, "stage": "3x4", "seconds": 35},
-        {"step": 400, "accuracy": 0.5, "stage": "4x4", "seconds": 40, TEST: 0.4},
-        {"step": 410, "seconds": 50, TEST: 0.45},  # of a run that was out of time
-    ]
-    assert learning_curves.stage_starts(lines) == [
-        (0, "3x2"),
-        (200, "3x4"),
-        (300, "4x4"),
-    ]
-    of_time = [(0, "3x2"), (15, "3x4"), (35, "4x4")]
-    assert learning_curves.stage_starts(lines, "hours") == of_time
-    (panel,) = curve_of({"rmc": [lines]}).axes
-    assert set(drawn(panel)) == {"rmc"}
-    assert [text.get_text() for text in panel.texts] == ["3x2", "3x4", "4x4"]
-    _, end = panel.get_xlim()
-    assert [text.xy[0] * end for text in panel.texts] == pytest.approx([0, 200, 300])
-    (panel,) = curve_of({"rmc": [lines], "lstm": [lines]}).axes
-    assert {text.get_text() for text in panel.texts} == {"rmc", "lstm"}
-
-
 def test_each_metric_has_a_panel_with_its_own_references():
     both = [
         {"step": 1, TEST: 0.4, "test_loss": 2.0},

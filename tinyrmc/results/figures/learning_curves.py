@@ -86,21 +86,6 @@ def mean_and_range(runs: Sequence[Run], metric: str, axis: str = "steps") -> Cur
     )
 
 
-def stage_starts(run: Run, axis: str = "steps") -> list[tuple[float, str]]:
-    """(point on `axis`, stage) at which a run began each stage of its curriculum. The
-    `stage` of a line is the one climbed up to that line's step.
-    """
-    starts: list[tuple[float, str]] = []
-    current, since = None, 0
-    for line in run:
-        if "stage" in line:
-            if line["stage"] != current:
-                current = line["stage"]
-                starts.append((since, current))
-            since = line[AXES.get(axis, axis)]
-    return starts
-
-
 # --- The picture ----------------------------------------------------------------------
 
 
@@ -118,7 +103,7 @@ def learning_curve(
 
     Each metric has a panel, on each of `axes`, and each group a line: the mean over its
     runs, in a band from the lowest to the highest, dotted where only some of them
-    count. The stages of a single run's curriculum are marked at the bottom.
+    count.
 
     Args:
         groups: {label: runs}. Lines without a metric, or with null, do not count.
@@ -139,7 +124,6 @@ def learning_curve(
     (panels,) = rows_of_grid(figure, 1, len(shown), sharex=len(axes) == 1)
     several, whole = any(len(runs) > 1 for runs in groups.values()), True
     palette = colours(cores or [None] * len(groups))
-    single = [run for runs in groups.values() for run in runs]
     for panel, (metric, axis) in zip(panels, shown, strict=True):
         for (label, runs), colour in zip(groups.items(), palette, strict=True):
             whole &= draw_group(panel, label, runs, metric, colour, axis, several)
@@ -147,13 +131,14 @@ def learning_curve(
         if len(x):
             says = "on training batches of the task itself"
             panel.plot(x, y, color=COLOURS[0], linewidth=0.8, alpha=0.35, label=says)
-        names = draw_references(panel, references.get(metric, {}), metric)
+        names = []
+        for label, value in references.get(metric, {}).items():
+            panel.axhline(value, color=GREY, linewidth=0.9, dashes=(5, 3), zorder=1)
+            names.append((value, f"{label} {number(metric, value)}", GREY))
         label_axes(panel, metric, axis)
         if beside:
             names += _line_names(panel)
         name_beside(panel, names if axis == axes[0] else [])
-        if len(groups) == len(single) == 1:
-            _mark_rungs(panel, stage_starts(single[0], axis))
     says = ""
     if several:
         between = ", interpolated between measurements" if "hours" in axes else ""
@@ -216,18 +201,6 @@ def draw_group(
     marker = "o" if len(points) == 1 else None
     panel.plot(points, solid, label=label, marker=marker, **line)
     return not fewer.any()
-
-
-def draw_references(
-    panel: Axes, references: References, metric: str
-) -> list[tuple[float, str, str]]:
-    """A dashed line for each value; their names, for `name_beside`."""
-    for value in references.values():
-        panel.axhline(value, color=GREY, linewidth=0.9, dashes=(5, 3), zorder=1)
-    return [
-        (value, f"{label} {number(metric, value)}", GREY)
-        for label, value in references.items()
-    ]
 
 
 # --- Axes -----------------------------------------------------------------------------
@@ -302,41 +275,17 @@ def name_beside(panel: Axes, names: Sequence[Name], height: float = 3.2) -> None
     if not names:
         return
     words = [wrap(text.replace(" %", NARROW), 26) for _, text, _ in names]
-    line = 8.5 * 1.35 / (72 * height)
+    size = 8.5 * 1.35 / (72 * height)  # of a line of text
     fixed = panel.transScale.transform([(1, value) for value, *_ in names])
     ends = panel.transLimits.transform(fixed)[:, 1].tolist()
-    places = _apart(ends, [line * (1 + text.count("\n")) for text in words])
-    look: Look = {"fontsize": 8.5, "va": "center"}
-    for (*_, colour), text, end, y in zip(names, words, ends, places, strict=True):
-        _lead(panel, text, (1, end), (1.04, y), colour, relpos=(0, 0.5), **look)
-
-
-def _mark_rungs(panel: Axes, starts: Sequence[tuple[float, str]]) -> None:
-    """A tick at the bottom where each stage began, its name above, moved apart."""
-    end = panel.get_xlim()[1]
-    wanted = [point / end for point, _ in starts]
-    size = 7 * 1.35 / (72 * 5)  # of an upright line of text in a panel 5 inches wide
-    places = _apart(wanted, [size] * len(wanted))
-    look: Look = {"fontsize": 7, "ha": "center", "va": "bottom", "rotation": 90}
-    for (_, stage), start, x in zip(starts, wanted, places, strict=True):
-        _lead(panel, stage, (start, 0), (x, 0.05), GREY, relpos=(0.5, 0), **look)
-
-
-def _lead(
-    panel: Axes,
-    words: str,
-    start: tuple[float, float],
-    end: tuple[float, float],
-    colour: str,
-    relpos: tuple[float, float],
-    **look: Any,
-) -> None:
-    """Words at `end` and a line to their point `relpos` from `start`, in axes units."""
+    places = _apart(ends, [size * (1 + text.count("\n")) for text in words])
     line: Look = {"arrowstyle": "-", "linewidth": 0.7, "shrinkA": 1, "shrinkB": 0}
-    line |= {"color": colour, "relpos": relpos}
-    look |= {"xycoords": "axes fraction", "textcoords": "axes fraction"}
-    look |= {"color": colour, "arrowprops": line, "annotation_clip": False}
-    panel.annotate(words, start, end, **look)
+    look: Look = {"xycoords": "axes fraction", "textcoords": "axes fraction"}
+    look |= {"fontsize": 8.5, "va": "center", "annotation_clip": False}
+    for (*_, colour), text, end, y in zip(names, words, ends, places, strict=True):
+        arrow: Look = {**line, "color": colour, "relpos": (0, 0.5)}
+        look |= {"color": colour, "arrowprops": arrow}
+        panel.annotate(text, (1, end), (1.04, y), **look)
 
 
 def _apart(wanted: Sequence[float], sizes: Sequence[float]) -> list[float]:
