@@ -176,7 +176,7 @@ def words_of_value(value: Any) -> Iterator[str]:
         for part in value:
             yield from words_of_value(part)
     elif overflows(value):
-        raise ValueError(_shown(value))
+        raise ValueError(shown(value))
     else:
         yield str(value.item() if isinstance(value, np.generic) else value)
 
@@ -191,7 +191,7 @@ def _misfit(value: Any, hint: Any) -> str | None:
     if Path in (hint, *typing.get_args(hint)):  # JSON has it as a text
         return None
     if dataclasses.is_dataclass(hint):
-        return f"must be a {getattr(hint, '__name__', hint)}, not {_shown(value)}"
+        return f"must be a {getattr(hint, '__name__', hint)}, not {shown(value)}"
     try:
         _, says = wanted(hint)
     except TypeError:  # no flag has it
@@ -201,10 +201,10 @@ def _misfit(value: Any, hint: Any) -> str | None:
         if found == value or (found != found and value != value):  # NaN
             return None
     near = nearest(str(value).lower(), choices(hint))
-    return f"must be {says}, not {_shown(value)}{near}"
+    return f"must be {says}, not {shown(value)}{near}"
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value in a message, in a few words."""
     if overflows(value):
         return f"one with {len(str(abs(value)))} digits"
@@ -333,9 +333,7 @@ def from_json(kind: type, values: Any, where: str = "config") -> Any:
     """
     remedy = "restore the run's configuration or start a new run"
     if not isinstance(values, dict):
-        raise ConfigError(
-            f"{where} must have fields, not be {_shown(values)}; {remedy}"
-        )
+        raise ConfigError(f"{where} must have fields, not be {shown(values)}; {remedy}")
     hints, built = typing.get_type_hints(kind), {}
     fields = {field.name: field for field in dataclasses.fields(kind)}
     before = {field.metadata.get("was", name): name for name, field in fields.items()}

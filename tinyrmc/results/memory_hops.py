@@ -135,29 +135,19 @@ def sentence(words: Sequence[str], end: str = ".") -> str:
 
 
 def chosen(reading: Reading, rows: np.ndarray, each: int) -> list[list[int]]:
-    """Of some rows the first `each` answered right, and as many answered wrong.
-
-    No two are of one story while there are others, and no two ever ask the same
-    question about the same sentences.
+    """Of some rows the first `each` answered right, and as many answered wrong; no two
+    are of one story.
     """
-    right = reading.right[rows]
-    own = rows[right].tolist(), rows[~right].tolist()
+    right, told = reading.right[rows], set[object]()
     groups: list[list[int]] = [[], []]
-    told: set[object] = set()  # stories: their numbers, and their sentences
-    asked: set[object] = set()  # sentences with a question about them
-    # the rarer ones choose first
-    for k in sorted((0, 1), key=lambda k: len(own[k])):
-        for only_new in (True, False):
-            for row in own[k]:
-                story = reading.stories[row]
-                names = {story.number, story.sentences}
-                fits = (story.sentences, story.question) not in asked
-                if only_new:
-                    fits = told.isdisjoint(names)
-                if len(groups[k]) < each and fits:
-                    groups[k].append(row)
-                    told |= names
-                    asked.add((story.sentences, story.question))
+    parts = (rows[right].tolist(), groups[0]), (rows[~right].tolist(), groups[1])
+    for own, group in sorted(parts, key=lambda part: len(part[0])):  # rarer ones first
+        for row in own:
+            story = reading.stories[row]
+            names = {story.number, story.sentences}
+            if len(group) < each and told.isdisjoint(names):
+                group.append(row)
+                told |= names
     return groups
 
 

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
-from ..config import json_text, overflows
+from ..config import json_text, overflows, shown
 from ..errors import RunError, why
 
 FORMAT, VERSION = "tinyrmc arrays", 1
@@ -77,6 +77,14 @@ class Count(int):
     """The kind of whole numbers that are not negative."""
 
 
+def _is_of(value: Any, kind: Any) -> bool:
+    if kind is Count:
+        return type(value) is int and value >= 0 and not overflows(value)
+    if kind is float:
+        return type(value) in (int, float) and not overflows(value)
+    return isinstance(value, kind)
+
+
 def misfit(
     value: Any, kinds: Mapping[str, Any], needed: Sequence[str] = ()
 ) -> str | None:
@@ -88,7 +96,7 @@ def misfit(
     needed: the keys that must be there.
     """
     if not isinstance(value, dict):
-        return f"it cannot be {_shown(value)}"
+        return f"it cannot be {shown(value)}"
     for name in needed:
         if name not in value:
             return f"it has no {name}"
@@ -96,21 +104,8 @@ def misfit(
         if name in value:
             options = typing.get_args(kind) or (kind,)
             if not any(_is_of(value[name], each) for each in options):
-                return f"{name} cannot be {_shown(value[name])}"
+                return f"{name} cannot be {shown(value[name])}"
     return None
-
-
-def _is_of(value: Any, kind: Any) -> bool:
-    if kind is Count:
-        return type(value) is int and value >= 0 and not overflows(value)
-    if kind is float:
-        return type(value) in (int, float) and not overflows(value)
-    return isinstance(value, kind)
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value) if not isinstance(value, list | dict) else str(value)
-    return text if len(text) <= 40 else f"{text[:36]} ..."
 
 
 # --- Writing --------------------------------------------------------------------------

@@ -233,29 +233,31 @@ class Run:
 
         Raises RunError when there is none or it cannot be trusted.
         """
-        newest, older = self.checkpoint, self.previous_checkpoint
-        restart = "start a new run"
-        go_back = f"to go back to the one before it, move {older} there"
-        go_back = go_back if older.exists() else restart
-        with explained(f"read {newest}", "make it readable"):
-            with contextlib.suppress(FileNotFoundError), opened(newest) as file:
-                return unpack(file, newest, go_back)
-            # The writer was killed between two renames, or is between them now.
-            with contextlib.suppress(FileNotFoundError), opened(older) as file:
-                return unpack(file, older, restart)
-        raise RunError(
-            f"{self.path} holds no checkpoint: it stopped before the first one was "
-            f"saved; {restart}"
-        )
+        if (found := self._newest()) is None:
+            raise RunError(
+                f"{self.path} holds no checkpoint: it stopped before the first one was "
+                "saved; start a new run"
+            )
+        return found
 
     def load_state(self) -> Any:
         """The state of the newest checkpoint, without its arrays; None if there is no
         checkpoint. RunError if it cannot be read.
         """
-        for path in (self.checkpoint, self.previous_checkpoint):
+        found = self._newest(meta_alone=True)
+        return found and found[1]
+
+    def _newest(self, meta_alone: bool = False) -> tuple[Arrays, Any] | None:
+        newest, older = self.checkpoint, self.previous_checkpoint
+        restart = "start a new run"
+        go_back = f"to go back to the one before it, move {older} there"
+        remedies = {newest: go_back if older.exists() else restart, older: restart}
+        # a writer was killed between two renames, or is between them now, if the
+        # newest is not there
+        for path, remedy in remedies.items():
             with explained(f"read {path}", "make it readable"):
                 with contextlib.suppress(FileNotFoundError), opened(path) as file:
-                    return unpack(file, path, "start a new run", meta_alone=True)[1]
+                    return unpack(file, path, remedy, meta_alone)
         return None
 
     # --- Metrics
