@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from . import __version__
-from .cli.commands import asked_by_shell, complete_names, run_main
+from .cli.commands import asked_by_shell, complete, run_main
 from .errors import UsageError, nearest
 
 # the command `train` is `main` of `tinyrmc.cli.train`, imported only when asked
@@ -46,10 +47,9 @@ def usage() -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command that the first word names; returns its exit code."""
-    if asked := asked_by_shell():
-        argv = asked[0][1:]
-        if not argv:
-            complete_names([], COMMANDS)
+    if "_ARGCOMPLETE" in os.environ:
+        argv = asked_by_shell()[0][1:]
+        complete(argv, COMMANDS)
     if not argv or argv[0] in ("-h", "--help"):
         print(usage())
         return 0

@@ -1,4 +1,4 @@
-"""Errors the user can fix, and the few checks of arguments.
+"""Errors the user can fix, a few words in them, and the few checks of arguments.
 
 A command line prints the text of a `UserError` as one line and exits with code 2; any
 other exception is a bug of ours, and keeps its traceback. Each check names the owner,
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
@@ -50,6 +51,11 @@ def unwritable(path: object, error: OSError, remedy: str) -> str:
 def counted(number: int, noun: str) -> str:
     """1 seed, 2 seeds."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def in_words(metric: str) -> str:
+    """The name of a metric: held-out accuracy, for test_accuracy."""
+    return re.sub("^test_", "held-out ", metric).replace("_", " ")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -40,10 +40,8 @@ def program(command: str) -> str:
 NEGATIVE = re.compile(r"-((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf)$", re.IGNORECASE)
 
 
-def asked_by_shell() -> tuple[list[str], str] | None:
-    """(the whole words, the word begun) of a line, if a shell asks how it may go on."""
-    if "_ARGCOMPLETE" not in os.environ:
-        return None
+def asked_by_shell() -> tuple[list[str], str]:
+    """(the whole words, the word begun) of a line that a shell asks how to complete."""
     from argcomplete.lexers import split_line
 
     line, point = os.environ["COMP_LINE"], int(os.environ["COMP_POINT"])
@@ -51,18 +49,18 @@ def asked_by_shell() -> tuple[list[str], str] | None:
     return words, begun
 
 
-def complete_names(words: Sequence[str], known: Iterable[str] = ()) -> None:
-    """Answer a shell that asks for a name: one of these, a task's, or its preset's."""
-    asked = asked_by_shell()
-    if asked is None or len(words) > 1 or asked[1].startswith("-"):
-        return
-    if not known:
-        from ..training.discovery import load_task, task_files
+def complete(words: Sequence[str], known: Iterable[str]) -> None:
+    """Answer a shell that asks for a command, a task's name, or its preset's."""
+    from ..training.discovery import load_task, task_files
 
-        known = load_task(words[0]).Task.presets if words else task_files()
-    parser = Parser("", "")
-    parser.add_argument("name", choices=[*known])
-    parser.parse_args([])
+    if words:
+        if words[0] not in ("train", "sweep") or len(words) > 2:
+            return
+        known = load_task(words[1]).Task.presets if len(words) > 1 else task_files()
+    if not asked_by_shell()[1].startswith("-"):
+        parser = Parser("", "")
+        parser.add_argument("name", choices=[*known])
+        parser.parse_args([])
 
 
 class Parser(argparse.ArgumentParser):
@@ -89,11 +87,12 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args=None, namespace=None):
         """The namespace. UsageError for words that nothing takes."""
-        if asked := asked_by_shell():
+        if "_ARGCOMPLETE" in os.environ:
             import argcomplete
 
             # how many words are ahead of those that this parser reads
-            os.environ["_ARGCOMPLETE"] = str(len(asked[0]) - len(args or ()))
+            ahead = len(asked_by_shell()[0]) - len(args or ())
+            os.environ["_ARGCOMPLETE"] = str(ahead)
             argcomplete.autocomplete(self, always_complete_options="long")
         found, rest = self.parse_known_args(args, namespace)
         if not rest:

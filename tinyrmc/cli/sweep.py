@@ -55,7 +55,6 @@ from .commands import (
     Parser,
     add_data_dir,
     at_least,
-    complete_names,
     leading_names,
     parse_words,
     program,
@@ -70,7 +69,6 @@ def main(argv: list[str] | None = None) -> int:
     That is 0; 1 if runs failed; or 128 plus the number of a signal that stopped it.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    complete_names(words)
     if not words:
         _parser().print_help()
         return 0

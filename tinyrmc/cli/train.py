@@ -32,10 +32,10 @@ from .. import __version__
 from ..backend import describe_gpu, has_tf32, use_tf32
 from ..config import require_same, to_json, words_of
 from ..cores.config import CoreConfig, sizes
-from ..errors import RunError, UsageError, UserError, counted
+from ..errors import RunError, UsageError, UserError, counted, in_words
 from ..fused import bodies, plain, use_compiled
 from ..results.progress import Progress
-from ..results.text import duration, in_words, results_table, terminal_width
+from ..results.text import duration, results_table, terminal_width
 from ..runs.run import Run, environment
 from ..training import discovery
 from ..training.checkpoints import (
@@ -52,7 +52,6 @@ from ..training.workers import LAUNCHERS
 from .commands import (
     Options,
     Parser,
-    complete_names,
     leading_names,
     parse_words,
     program,
@@ -70,7 +69,6 @@ usage: {program("train")} TASK [PRESET] [--flags]     (TASK --help: its flags)
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    complete_names(words)
     if not words or words[0] in ("-h", "--help"):
         print(f"{USAGE}\n\n{listing()}")
         return 0

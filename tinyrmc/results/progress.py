@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..errors import in_words
 from ..training.loop import Listener
 from ..training.task import Task
-from .text import duration, in_words, is_share, number
+from .text import duration, is_share, number
 
 QUIET = 30.0  # seconds without a line, after which one comes where no terminal is
 LONG = 2.0  # seconds of a wait from which on you are told what it is for

@@ -47,11 +47,6 @@ def number(metric: str, value: float | None) -> str:
     return f"{value:,.{decimals}f}"
 
 
-def in_words(metric: str) -> str:
-    """The name of a metric: held-out accuracy, for test_accuracy."""
-    return re.sub("^test_", "held-out ", metric).replace("_", " ")
-
-
 def duration(seconds: float) -> str:
     """Seconds as h:mm:ss or m:ss."""
     minutes, seconds = divmod(round(seconds), 60)

@@ -406,14 +406,32 @@ def environment(version: str) -> dict[str, Any]:
 
     Names no host and no user; the home directory reads `~`.
     """
+    from threadpoolctl import threadpool_info
+
+    # the command line as one would type it; under `python -m` argv[0] is a file's path
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    program = [os.path.basename(sys.argv[0])]
+    if spec:
+        program = ["python", "-m", spec.name.removesuffix(".__main__")]
+    home = re.escape(os.path.expanduser("~"))
+    typed = re.sub(home + r"(?![\w.-])", "~", shlex.join(program + sys.argv[1:]))
+    # BLAS, and the kind of processor it works for, which may be worth a factor of two
+    built_with = np.show_config(mode="dicts").get("Build Dependencies", {})
+    blas = built_with.get("blas", {}).get("name", "unknown")
+    for library in threadpool_info():
+        if library["user_api"] == "blas":
+            kind = library.get("architecture")
+            blas = f"{library['internal_api']} {library['version']}"
+            blas += f" ({kind})" if kind else ""
+            break
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": _command(),
+        "command": typed,
         "tinyrmc": version,
         "git_commit": _git_commit(Path(__file__).resolve().parents[2]),
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "blas": _blas(),
+        "blas": blas,
         "platform": platform.platform(),
         "processor": _processor(),
         "cores": len(usable_cores()),
@@ -427,33 +445,6 @@ def usable_cores() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return [*range(os.cpu_count() or 1)]
-
-
-def _blas() -> str:
-    """The BLAS NumPy uses and the kind of processor it works for, which may be worth a
-    factor of two: `openblas 0.3.31 (SkylakeX)`.
-    """
-    from threadpoolctl import threadpool_info
-
-    for library in threadpool_info():
-        if library["user_api"] == "blas":
-            kind = library.get("architecture")
-            name = f"{library['internal_api']} {library['version']}"
-            return f"{name} ({kind})" if kind else name
-    built_with = np.show_config(mode="dicts").get("Build Dependencies", {})
-    return built_with.get("blas", {}).get("name", "unknown")
-
-
-def _command() -> str:
-    """The command line as one would type it: `python -m tinyrmc.train nth_farthest`."""
-    # set under `python -m`, where argv[0] is a file's path
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec:
-        program = ["python", "-m", spec.name.removesuffix(".__main__")]
-    else:
-        program = [os.path.basename(sys.argv[0])]
-    home = re.escape(os.path.expanduser("~"))
-    return re.sub(home + r"(?![\w.-])", "~", shlex.join(program + sys.argv[1:]))
 
 
 def _git_commit(root: Path) -> str | None:

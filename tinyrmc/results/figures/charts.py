@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from ...errors import in_words
 from ...training.tables import Table
-from ..text import in_words
 from .learning_curves import draw_legend, label_log, label_values
 from .style import GREY, colours, picture, wrap
 

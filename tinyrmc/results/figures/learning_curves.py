@@ -17,7 +17,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from ..text import in_words, is_share, number
+from ...errors import in_words
+from ..text import is_share, number
 from .style import (
     COLOURS,
     GREY,
