@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import RunError, UsageError
 from ..runs.files import explained
 from ..runs.run import Run
 from ..training.checkpoints import open_checkpoint, restore_model, task_of
-from ..training.task import Task
 from .findings import names
 from .groups import core_of, group_runs, parts, task_word
 
@@ -40,8 +39,8 @@ def draw_curves(
     against: names in learning_curves.AXES, or what the task counts its examples in.
 
     They show the task's headline and, against a single axis, whatever else has
-    reference values and was measured in every group. RunError says what does not go
-    together.
+    reference values and was measured in every group. References are those that all
+    groups share. RunError says what does not go together.
     """
     from . import figures
 
@@ -71,10 +70,10 @@ def draw_curves(
     tasks = {label: task_of(members[0]) for label, members in groups.items()}
     task = next(iter(tasks.values()))
     unit, each = task.unit  # what the task counts its samples in
-    known = dict.fromkeys(["steps", unit, "samples", "hours"])
-    if not set(against) <= set(known) or len(set(against)) < len(against):
+    axes = dict.fromkeys(["steps", unit, "samples", "hours"])
+    if not set(against) <= set(axes) or len(set(against)) < len(against):
         raise UsageError(
-            f"--against takes {', '.join(known)}, or several with commas between, not "
+            f"--against takes {', '.join(axes)}, or several with commas between, not "
             f"{','.join(against)!r}"
         )
     lines, measured = {}, {}  # of each group; and the metrics that it has values of
@@ -91,7 +90,16 @@ def draw_curves(
             raise RunError(
                 f"the runs of {label!r} have no value of {task.watched}; leave them out"
             )
-    references, metrics = _references(tasks), [task.watched]
+    known = [each.references() for each in tasks.values()]
+    references = {
+        metric: {
+            name: value
+            for name, value in values.items()
+            if all(each.get(metric, {}).get(name) == value for each in known)
+        }
+        for metric, values in known[0].items()
+    }
+    metrics = [task.watched]
     if len(against) == 1:
         shared, split = set.intersection(*measured.values()), f"{task.splits[0]}_"
         watched = [name for name in references if name.startswith(split)]
@@ -105,21 +113,3 @@ def draw_curves(
         return figures.learning_curve(
             out, lines, references, metrics, title, against, cores, training
         )
-
-
-def _references(tasks: Mapping[str, Task]) -> dict[str, dict[str, float]]:
-    """{metric: {name: value}} of {label of a group: task}. A value that some groups do
-    not share is named after those that do.
-    """
-    sharing: dict[tuple[str, str, float], list[str]] = {}
-    for label, task in tasks.items():
-        for metric, values in task.references().items():
-            for name, value in values.items():
-                sharing.setdefault((metric, name, value), []).append(label)
-    found: dict[str, dict[str, float]] = {}
-    for (metric, name, value), labels in sharing.items():
-        if len(labels) < len(tasks):
-            more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
-            name = f"{labels[0]}{more}: {name}"
-        found.setdefault(metric, {})[name] = value
-    return found
