@@ -1,17 +1,15 @@
 """Agents that are watched: held-out levels one by one, as pictures, in the terminal."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
-from PIL import Image
 from tinyagents import LEVELS, restored
 
 from tinyrmc.cli import play, plot
 from tinyrmc.errors import UserError
 from tinyrmc.results import episodes
-from tinyrmc.results.figures import films
 from tinyrmc.training.rl.policy import sample
 
 pytestmark = pytest.mark.slow  # agents are trained first
@@ -40,7 +38,7 @@ def test_what_you_watch_is_what_was_counted(agents):
             found = task.results(model, 0, LEVELS, likeliest=greedy)
             for level in range(0, LEVELS, 8):
                 episode = episodes.record(task, model, level, greedy)
-                assert len(episode) == found["length"][level]
+                assert len(episode.actions) == found["length"][level]
                 assert episode.rewards.sum() == pytest.approx(found["score"][level])
                 assert episode.solved == found["solved"][level]
 
@@ -48,7 +46,7 @@ def test_what_you_watch_is_what_was_counted(agents):
 def test_an_episode_is_what_a_plain_loop_sees(agent, solved):
     """The world by itself, given the same actions, to its last picture."""
     task, _ = agent
-    world, last = task.held_out_world, len(solved)
+    world, last = task.held_out_world, len(solved.actions)
     state = world.start_levels(np.array([solved.level]))
     for t, action in enumerate(solved.actions):
         assert (solved.boards[t] == world.rgb(state, whole=True)[0]).all()
@@ -72,7 +70,7 @@ def test_thoughts_are_those_of_the_network_that_acted(agents):
         task, model = restored(agents / name)
         level = 3
         episode = episodes.record(task, model, level)
-        T, world = len(episode), task.held_out_world
+        T, world = len(episode.actions), task.held_out_world
         state = world.start_levels(np.array([level]))
         seen = {"seen/view": [], "seen/held": [], "seen/position": []}
         for action in episode.actions:
@@ -113,64 +111,17 @@ def test_a_failed_level_is_found(agent, agents, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["rmc", "lstm", "pacman"])
-def test_plot_episode_writes_a_film_and_a_page(
-    name, agents, tmp_path, capsys, monkeypatch
-):
+def test_plot_episode_writes_a_page(name, agents, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ["episode", str(agents / name), "--level", "5", "--out", "."]
-    assert plot.main([*words, "--html", "page.html"]) == 0
-    title, says, *paths = capsys.readouterr().out.splitlines()
-    assert paths == ["episode_5.gif", "page.html"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(paths)
     task, model = restored(agents / name)
     episode = episodes.record(task, model, 5)
-    assert title.endswith(", seed 0, step 3") and says == f"{episode.says}."
-    with Image.open("episode_5.gif") as film:
-        total = 0
-        for frame in range(film.n_frames):
-            film.seek(frame)
-            total += film.info["duration"]
-        assert total == 200 * (len(episode) + 1 + 8)  # the last one stays
-
-
-def test_values_stand_beside_the_score_so_far(solved):
-    figure = Figure()
-    films.draw_values(figure.subplots(), solved)
-    panel, beside = figure.axes
-    np.testing.assert_array_equal(panel.lines[0].get_ydata(), solved.values)
-    score = np.cumsum([0, *solved.rewards])
-    np.testing.assert_array_equal(beside.lines[0].get_ydata(), score)
-
-
-def test_the_film_shows_each_step(solved, tmp_path):
-    """The frame around what is seen moves as the agent does."""
-    columns = solved.corners[:, 1]
-    inside = (columns > 0) & (columns + 5 < solved.boards.shape[2])
-    moves = np.flatnonzero((np.diff(columns) != 0) & inside[1:] & inside[:-1])
-    path = episodes.draw(solved, tmp_path, "t")
-    places = []
-    with Image.open(path) as film:
-        for moment in (moves[0], moves[0] + 1):
-            film.seek(int(moment))
-            picture = np.array(film.convert("RGB")).astype(int)
-            red = (picture[..., 0] > 150) & (picture[..., 1:] < 60).all(axis=-1)
-            places.append(np.flatnonzero(red.sum(axis=0) > 30).min())
-    moved = columns[moves[0] + 1] - columns[moves[0]]
-    assert np.sign(places[1] - places[0]) == moved
-
-
-def test_the_films_last_frame_shows_no_attention(solved):
-    """As there is none: nothing is decided there."""
-    figure, _, change = films.stage(solved, "t")
-    (panel,) = (each for each in figure.axes if "attend" in each.get_title())
-    last = len(solved)
-    for moment, there in (last - 1, True), (last, False), (0, True):
-        change(moment)
-        drawn = [*panel.images, *panel.lines]
-        assert [each.get_visible() for each in drawn] == [there, there]
-        if there:
-            shown = solved.attention[moment].mean(axis=0)
-            np.testing.assert_array_equal(panel.images[0].get_array(), shown)
+    words = ["episode", str(agents / name), "--level", "5"]
+    for where, path in ("--out .", "episode_5.html"), ("--html p.html", "p.html"):
+        assert plot.main([*words, *where.split()]) == 0
+        title, says, written = capsys.readouterr().out.splitlines()
+        assert written == path and episode.says in Path(path).read_text()
+        assert title.endswith(", seed 0, step 3") and says == f"{episode.says}."
+    assert len([*tmp_path.iterdir()]) == 2
 
 
 # --- The terminal ---------------------------------------------------------------------

@@ -153,8 +153,7 @@ def name_of(requirement):
 
 def module_of(requirement):
     """Its name in an import."""
-    name = name_of(requirement)
-    return {"pillow": "PIL"}.get(name, name)
+    return name_of(requirement)
 
 
 def imported(folder):

@@ -16,9 +16,9 @@ attention goes to the input and to the slots that took in the reference, and tes
 often the answer is still right when slots are wiped or attention is cut: see
 `results/probes.py`. `hops` counts how often the hops of a memory network look at the
 sentences that the data name as supporting facts. `analyses` draws what `evaluate`
-prints below the metrics, for several networks side by side. `episode` makes a film of a
-level as a trained agent plays it, one of those that `evaluate` counts. `--html FILE`
-writes a page to look at.
+prints below the metrics, for several networks side by side. `episode` writes a page
+on which a trained agent plays a level, one of those that `evaluate` counts. `--html
+FILE` writes a page of the others, too.
 """
 
 from __future__ import annotations
@@ -240,8 +240,9 @@ def hops_main(argv: list[str]) -> int:
 
 def episode_main(argv: list[str]) -> int:
     """The command line after `episode`; returns the exit code."""
-    says = "Make a film of a held-out level as a trained agent plays it."
-    parser = _one_run("episode", says, "episode_N.gif")
+    says = "Write a page on which a trained agent plays a held-out level."
+    page = "of another name "
+    parser = _one_run("episode", says, "episode_N.html", page)
     which = parser.add_mutually_exclusive_group()
     says = "number of the held-out level (default: 0)"
     which.add_argument("--level", type=int, default=0, metavar="N", help=says)
@@ -257,11 +258,10 @@ def episode_main(argv: list[str]) -> int:
             episode = episodes.failed(task, model, options.greedy)
         else:
             episode = episodes.record(task, model, options.level, options.greedy)
-    paths = [episodes.draw(episode, _folder(options, "episode"), title)]
-    if options.html is not None:
-        options.html.write_text(episodes.page(title, episode), encoding="utf-8")
-        paths.append(options.html)
-    print(title, f"{episode.says}.", *paths, sep="\n")
+    name = f"episode_{episode.level}.html"
+    out = options.html or _folder(options, "episode") / name
+    out.write_text(episodes.page(title, episode), encoding="utf-8")
+    print(title, f"{episode.says}.", out, sep="\n")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A level as an agent plays it: a film, a page, and what goes on in the agent.
+"""A level as an agent plays it: a page, and what goes on in the agent.
 
 Levels and random numbers are those that `python -m tinyrmc evaluate` counts.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,6 @@ import numpy as np
 from ..autograd import primitives as p
 from ..backend import Array
 from ..cores.core import state_of
-from ..environments.episode import CAVEAT, Episode
 from ..environments.world import Outcome, World, require_end
 from ..errors import UserError, counted
 from ..runs.files import under
@@ -26,6 +26,49 @@ from . import pages
 from .probes import has_attention
 
 TEMPLATE = Path(__file__).with_suffix(".html")
+CAVEAT = "Attention shows where a slot looks, not what decided the action."
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A held-out level as an agent played it: T steps between T + 1 moments.
+
+    level: its number.
+    names: what the actions are called.
+    legend: what the colours stand for.
+    boards: (T + 1, h, w, 3) uint8, the whole board, a pixel a cell.
+    views: (T + 1, v, v, 3) what the agent saw of it.
+    corners: (T + 1, 2) row and column on the board where the square window around the
+        agent begins; None where the agent sees all of the board.
+    window: side of that window.
+    actions, rewards: (T,)
+    policy: (T, A) how likely each action was.
+    values: (T,) the score that it still expected, discounted.
+    attention: (T, H, N, N + n) of its memory's slots, to the slots and to n rows of
+        input; None where no slots attend.
+    solved: whether the agent solved the level.
+    ending: how it ended, in words.
+    """
+
+    level: int
+    names: tuple[str, ...]
+    legend: str
+    boards: np.ndarray
+    views: np.ndarray
+    corners: np.ndarray | None
+    window: int
+    actions: np.ndarray
+    rewards: np.ndarray
+    policy: np.ndarray
+    values: np.ndarray
+    attention: np.ndarray | None
+    solved: bool
+    ending: str
+
+    @property
+    def says(self) -> str:
+        """How it went, in words."""
+        return f"Episode {self.level}: {self.ending}, score {self.rewards.sum():g}"
 
 
 class EpisodeError(UserError):
@@ -165,14 +208,7 @@ def failed(task: ActingTask, model: Any, greedy: bool = False) -> Episode:
     )
 
 
-# --- The film and the page ------------------------------------------------------------
-
-
-def draw(episode: Episode, folder: Path, title: str) -> Path:
-    """A film of an episode, in `folder`; OSError if that fails."""
-    from . import figures
-
-    return figures.film(folder / f"episode_{episode.level}.gif", episode, title)
+# --- The page -------------------------------------------------------------------------
 
 
 def page(title: str, episode: Episode) -> str:

@@ -1,5 +1,5 @@
-"""Pictures: learning curves, what tasks examine, what a memory's slots attend
-to and what comes of it, and films of agents.
+"""Pictures: learning curves, what tasks examine, what a memory's slots attend to and
+what comes of it.
 
 Each takes the path of the PNG file that it writes as its first argument, and returns
 it. Nothing imports matplotlib before there is something to draw. Figures are objects,
@@ -20,14 +20,12 @@ except ValueError as error:  # a bad MPLBACKEND
 
 from .attention_maps import accuracies, attention
 from .charts import examined, heat_maps
-from .films import film
 from .learning_curves import learning_curve
 
 __all__ = [
     "accuracies",
     "attention",
     "examined",
-    "film",
     "heat_maps",
     "learning_curve",
 ]
