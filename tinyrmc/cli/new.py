@@ -8,7 +8,6 @@ Both are the examples of `tasks/README.md`.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import keyword
 import re
@@ -17,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import UsageError, unwritable
+from ..errors import UsageError
 from ..training.discovery import FOLDER, task_files
 from .commands import Parser, program, python
 
@@ -51,32 +50,24 @@ def example(world: bool) -> str:
 def write_task(name: str, folder: Path = Path(), world: bool = False) -> Path:
     """Write an example as `folder/name.py`; returns the path.
 
-    UsageError if the name is no identifier, if it is that of a built-in task or of a
-    module that Python finds, or if there is such a file already.
+    UsageError if the name is no identifier, if it is that of a task or of a module that
+    Python finds, or if there is such a file already.
     """
+    file = folder / f"{name}.py"
+    if file.exists():
+        raise UsageError(f"{file} exists already; choose another name")
     if not name.isidentifier() or keyword.iskeyword(name):
         raise UsageError(
             f"{name!r} cannot name a Python module; take letters, digits and _, as in "
             "my_task"
         )
-    if name in task_files():
-        raise UsageError(f"there is a task {name} already; choose another name")
-    file = folder / f"{name}.py"
     spec = importlib.util.find_spec(name) if name not in sys.modules else None
-    known = name in sys.modules or (spec is not None and spec.origin is not None)
-    if known and not file.exists():  # a plain folder does not count
-        raise UsageError(
-            f"{name} is a module already, and Python would import {file} in its place; "
-            "choose another name"
-        )
+    module = name in sys.modules or (spec is not None and spec.origin is not None)
+    if module or name in task_files():  # a plain folder does not count
+        raise UsageError(f"{name} is a module or a task already; choose another name")
     try:
-        with open(file, "x", encoding="utf-8") as new:  # x: never over a file
-            new.write(example(world))
-    except FileExistsError:
-        raise UsageError(f"{file} exists already; choose another name") from None
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            file.unlink()  # it may be half written
-        remedy = "go to a folder of your own"
-        raise UsageError(unwritable(file, error, remedy)) from error
+        file.write_text(example(world), encoding="utf-8")
+    except OSError:
+        file.unlink(missing_ok=True)  # it may be half written
+        raise
     return file
