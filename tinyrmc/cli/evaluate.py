@@ -12,9 +12,8 @@ small file that `tinyrmc.load` and this command read.
 
 from __future__ import annotations
 
-import math
+import json
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from ..results.findings import cells
 from ..results.groups import title_of
 from ..results.text import aligned, paragraph, results_table, terminal_width
 from ..training.checkpoints import export_weights, open_checkpoint, restore_model
-from ..training.tables import Table
 from ..training.task import Task
 from .commands import Parser, add_data_dir, program
 
@@ -91,7 +89,12 @@ def _evaluate(task: Task, model: Module, state: dict, options) -> None:
     if hasattr(task, "analyses") and not options.metrics_only:
         analyses = task.analyses(model)
     if options.json:
-        print(_as_json(metrics, analyses))
+        exact: dict[str, Any] = {**metrics}
+        for name, table in analyses:
+            kept = {"metric": table.metric, "columns": table.columns}
+            exact.setdefault("examinations", {})[name] = kept | {"rows": table.rows}
+        # strict JSON: NaN and infinities become null
+        print(json.dumps(json.loads(json_text(exact), parse_constant=lambda _: None)))
         return
     for name, found in analyses:
         asks = f": {titles[name]}" if name in titles else ""
@@ -107,18 +110,3 @@ def _counted(task: Task, counts: dict[str, int]) -> str:
         if len(numbers := {*counts.values()}) == 1:
             return f"{numbers.pop():,} {name}"
     return ", ".join(f"{n:,} {name} of {split}" for split, n in counts.items())
-
-
-def _as_json(metrics: dict[str, float], analyses: Iterable[tuple[str, Table]]) -> str:
-    """Strict JSON: NaN and infinities become null."""
-
-    def finite(value):
-        bad = isinstance(value, float) and not math.isfinite(value)
-        return None if bad else value
-
-    found: dict[str, Any] = {name: finite(value) for name, value in metrics.items()}
-    for name, table in analyses:
-        rows = [[finite(value) for value in row] for row in table.rows]
-        kept = {"metric": table.metric, "columns": [*table.columns], "rows": rows}
-        found.setdefault("examinations", {})[name] = kept
-    return json_text(found)

@@ -21,7 +21,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -183,11 +182,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if options.greedy and options.agent is None:
         raise UsageError("--greedy says how an agent plays; give one with --agent")
+    whole = options.view == "whole"
     if options.agent is None:
-        whole = options.view == "whole"
         game = Game(WORLDS[options.world](), options.seed, whole)
     else:
-        game = _watched(options)
+        task, arrays, state = open_checkpoint(options.agent)
+        agents = require_world(task, name := state["run"]["task"], options.agent)
+        if name != options.world:
+            raise UsageError(
+                f"{options.agent} is a run of {name!r}, whose agent cannot play "
+                f"{options.world}; give one of {options.world}"
+            )
+        model = restore_model(task, arrays, state)
+        game = Watched(agents, model, options.seed, whole, options.greedy)
     with blas_threads(1), _keyboard(game) as keys:
         print(_HOME + game.screen(), end="", flush=True)
         for key in keys:
@@ -195,20 +202,6 @@ def main(argv: Sequence[str] | None = None) -> int:
                 break
             print(_HOME + game.screen(), end="", flush=True)
     return 0
-
-
-def _watched(options: Any) -> Watched:
-    """The game of an agent; UsageError unless it plays in that world."""
-    task, arrays, state = open_checkpoint(options.agent)
-    name, whole = state["run"]["task"], options.view == "whole"
-    agents = require_world(task, name, options.agent)
-    if name != options.world:
-        raise UsageError(
-            f"{options.agent} is a run of {name!r}, whose agent cannot play "
-            f"{options.world}; give one of {options.world}"
-        )
-    model = restore_model(task, arrays, state)
-    return Watched(agents, model, options.seed, whole, options.greedy)
 
 
 @contextmanager
