@@ -39,7 +39,7 @@ LEGEND = (
     "better): ours, over the seeds, on held-out examples; *best batch*: on the best "
     "single training batch of the task itself, where that was recorded. *floor*: what "
     "you get without learning; a script may see more than the network does. *success*: "
-    "how many seeds reached that. *seeds*: which ones. *ended on*: the rung on which a "
+    "how many seeds reached that. *seeds*: which ones. *ended on*: the stage on which a "
     "curriculum still stood at the end; such a network was never trained on the task "
     "itself. *time*: mean over the seeds, evaluations included. What the paper reports "
     "stands in a table of its own, and *ours* beside it where it was run."
@@ -135,7 +135,7 @@ def group_summary(label: str, runs: list[Run]) -> Summary:
 
 def run_summary(run: Run, task: Task) -> Summary:
     """The record of one evaluated run: seed, command, machine, how far it came, the
-    last evaluation, the best training batch, and the curve: [step, seconds, rung,
+    last evaluation, the best training batch, and the curve: [step, seconds, stage,
     headline] of each evaluation. "finished" is there, and true, if it ended by itself
     before its steps were done.
     """
@@ -160,7 +160,7 @@ def run_summary(run: Run, task: Task) -> Summary:
         **({"finished": True} if early else {}),
         **task.held_out_metrics(last),
         best_batch: max((v for v in batches if v is not None), default=None),
-        # the rung of a curriculum, where that is not the task itself
+        # the stage of a curriculum, where that is not the task itself
         "ended_on": None if task.is_final(last) else last.get("stage"),
         "curve": [
             [line["step"], line["seconds"], line.get("stage"), round(value, 4)]
@@ -352,7 +352,7 @@ def machine(run: Summary) -> str:
     ranks = run.get("ranks", 1)
     words = [
         run.get("processor"),
-        f"{run['cores']} cores" if "cores" in run else "",
+        counted(run["cores"], "core") if "cores" in run else "",
         run.get("gpu"),
         f"{ranks} ranks" if ranks > 1 else "",
         counted(run.get("workers", 1), "worker"),
