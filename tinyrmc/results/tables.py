@@ -39,8 +39,8 @@ LEGEND = (
     "better): ours, over the seeds, on held-out examples; *best batch*: on the best "
     "single training batch of the task itself, where that was recorded. *floor*: what "
     "you get without learning; a script may see more than the network does. *success*: "
-    "how many seeds reached that. *seeds*: which ones. *ended on*: the stage on which a "
-    "curriculum still stood at the end; such a network was never trained on the task "
+    "how many seeds reached that. *seeds*: which ones. *ended on*: the stage at which "
+    "a curriculum still stood at the end; such a network was never trained on the task "
     "itself. *time*: mean over the seeds, evaluations included. What the paper reports "
     "stands in a table of its own, and *ours* beside it where it was run."
 )
