@@ -316,8 +316,8 @@ def test_hints_come_one_after_the_other(printed):
 def test_results_of_every_kind_are_compared():
     for found, expected, said in [
         ((1.0, 2.0), (1.0, 3.0), "the result[1] is 2, expected 3"),
-        ((1.0,), (1.0, 3.0), "the result should be 2 things, not 1"),
-        (1.0, (1.0, 3.0), "the result should be 2 things, not a float"),
+        ((1.0,), (1.0, 3.0), "the result should be a list of 2, not one of 1"),
+        (1.0, (1.0, 3.0), "the result should be a list of 2, not a float"),
         ({"a": 1.0}, {"b": 1.0}, "the result should have the keys b, not ['a']"),
         ([1.0], {"b": 1.0}, "the result should have the keys b, not a list"),
         (

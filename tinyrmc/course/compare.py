@@ -204,10 +204,10 @@ def _keys(found: Any, expected: dict | tuple | list, where: str) -> Iterable[Any
     if not isinstance(found, (tuple, list)):
         given = kind(found)
     elif len(found) != len(expected):
-        given = str(len(found))
+        given = f"one of {len(found)}"
     else:
         return range(len(expected))
-    raise Wrong(f"{where} should be {len(expected)} things, not {given}")
+    raise Wrong(f"{where} should be a list of {len(expected)}, not {given}")
 
 
 def _compare_arrays(

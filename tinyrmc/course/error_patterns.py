@@ -349,7 +349,7 @@ def addends(pairs: Pairs, cases: Sequence[Case], what: str) -> Iterator[str]:
         for sign, words in ((1, "plus"), (-1, "minus")):
             try:
                 if all(
-                    np.allclose(gap, sign * case.arguments[name], atol=1e-9)
+                    np.allclose(gap, sign * np.asarray(case.arguments[name]))
                     for gap, case in zip(gaps, cases, strict=True)
                 ):
                     yield f"{what} is the right one {words} {name}"

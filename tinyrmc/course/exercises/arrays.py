@@ -145,6 +145,8 @@ def _questions(rng):
             nearest_first[rows, n] -> nearest_first[:, n]
         you give the distances' ranks, not the points in their order
             argsort(axis=-1) -> argsort(axis=-1).argsort(axis=-1)
+        you give distances, in their order; argsort gives the points
+            nearest_first[rows, n] -> np.sort((away**2).sum(axis=-1))[rows, n]
     """,
 )
 def nth_from(points, m, n):

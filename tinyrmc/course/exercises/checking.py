@@ -282,8 +282,6 @@ def _layers(rng):
             * (1 - h * h) ->
         your slope is that of a sigmoid; here h is a tanh
             (1 - h * h) -> h * (1 - h)
-        your slope is 1 - h; it is 1 - h * h
-            1 - h * h -> 1 - h
     """,
 )
 def two_layers_back(weights, x, target):
@@ -319,8 +317,8 @@ def two_layers_back(weights, x, target):
     mistakes="""
         you keep what one step says about w; all steps use it, so they add up
             by_w + g * hs[t] -> g * hs[t]
-        nothing goes further back than one step any more
-            g = g * w -> g = 0.0 * w
+        your slope is that of the step before: hs[t + 1] comes out of step t
+            1 - hs[t + 1] ** 2 -> 1 - hs[t] ** 2
     """,
 )
 def steps_back(w, u, xs):

@@ -473,19 +473,23 @@ def wrapped(text: str) -> str:
     )
 
 
+AT = (
+    "@ wants the last axis of the left one as long as the last axis but one of the "
+    "right one; .swapaxes(-1, -2) turns a stack of matrices over"
+)
 REMEDIES = {
     "truth value of an array": (
         "if, and, or, max and min decide once for a whole array; np.where, &, |, "
         "np.maximum and np.minimum decide entry by entry"
     ),
     "only integer": "what stands in the brackets are floats; an index is an integer",
-    "not aligned": "@ wants the last axis of the left one as long as the last axis "
-    "but one of the right one; .swapaxes(-1, -2) turns a stack of matrices over",
-    "matmul: Input operand": "@ wants the last axis of the left one as long "
-    "as the last axis but one of the right one; .swapaxes(-1, -2) turns a stack of "
-    "matrices over",
+    "not aligned": AT,
+    "matmul: Input operand": AT,
     "could not be broadcast": "axes are compared from the last one on, and must be "
     "equal or 1; keepdims=True or [..., None] keeps an axis of 1",
+    "'int' and 'Value'": "Python's sum begins with the number 0; begin with a Value",
+    "'float' object has no attribute 'data'": "a number stands where a Value should",
+    "support item assignment": "leave what you were given; make a new list",
 }
 
 

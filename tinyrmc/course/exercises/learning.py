@@ -74,6 +74,8 @@ def one_hot(logits, targets):
         you write -1 in the right answer's place; take 1 off what stands there, with -=
         1
             -= 1 -> = -1
+        g lies along the columns; it has one number for each row: g[:, None]
+            g[:, None] -> g
         your softmax runs down the columns, not along each row
             softmax(logits) -> softmax(logits.T).T
     """,
@@ -249,8 +251,8 @@ def _descents(rng):
 
     at_rest = (*rng.normal(size=(2, 3, 2)), np.zeros((3, 2)), 0.5, 0.9)
     return [
-        case(3, 4),
-        case(5, momentum=0.0),
+        case(5),
+        case(3, 4, momentum=0.0),
         at_rest,
         case(2, 2, rate=3.0, momentum=0.5),
         case(1, rate=0.0),
@@ -328,6 +330,12 @@ def _moments(rng):
         you leave out both corrections, 1 - beta**t
             / (1 - beta1**t) ->
             / (1 - beta2**t) ->
+        you multiply by the corrections, 1 - beta**t; the means are too small: divide
+            / (1 - beta1**t) -> * (1 - beta1**t)
+            / (1 - beta2**t) -> * (1 - beta2**t)
+        you add the new whole; each mean takes 1 - beta of it
+            (1 - beta1) * g -> g
+            (1 - beta2) * g -> g
         you forget the root of v
             np.sqrt(v_hat) -> v_hat
         your 1e-8 is inside the root; here it is added to the root
@@ -338,9 +346,6 @@ def _moments(rng):
             * g * g -> * g
         you return the corrected m and v; they would be corrected again at the next step
             1e-8), m, v -> 1e-8), m_hat, v_hat
-        you return the old m and v, so that they never build up
-            m = beta1 -> old = m, v; m = beta1
-            1e-8), m, v -> 1e-8), *old
     """,
 )
 def adam_step(w, g, m, v, t, rate, beta1, beta2):
@@ -478,7 +483,8 @@ def bowl(weights):
     ],
     hints=[
         "Try the same rate three times. Why is the second loss not the first?",
-        "w -= ... writes into the array itself. Whose array is it?",
+        "w -= ... writes into the array itself. Whose array is it? (list(start) is a "
+        "new list of the same arrays.)",
     ],
     mistakes="""
         there is one step too many

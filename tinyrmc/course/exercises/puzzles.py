@@ -216,8 +216,6 @@ def shuffle(M, order):
             = M[order]
         you turn the slots round
             = M[::-1].copy()
-        nothing moves
-            = M + 0
     """,
     leading="M",
     anysize="M",
@@ -236,12 +234,12 @@ def unshuffle(M, order):
     ],
     hints=["The rank of x[i] is how many x[j] are smaller: a comparison, then a sum."],
     mistakes="""
+        a product of truth values is no count but a truth value; make one side numbers
+            = (x < x[:, None]) @ (x == x)
         every number counts itself, so ranks begin at 1
             = (x <= x[:, None]) @ (0 * x + 1)
         you give the order in which to take the numbers, not their ranks
             = np.argsort(x)
-        two equal numbers get different ranks
-            = np.argsort(np.argsort(x, kind='stable'), kind='stable')
     """,
     anysize="x",
 )
@@ -278,6 +276,8 @@ def head_mask(F, H):
         "with [:, 0].",
     ],
     mistakes="""
+        you take the step behind the last: steps count from 0
+            lengths[:, None, None] - 1 -> lengths[:, None, None]
         you take the last step of all, padding or not
             = x[:, -1].copy()
         each one-hot row meets every sequence: it needs one more axis, (B, 1, T)
