@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .exercise import exercise, normal
+from .exercise import each, exercise, normal
 
 
 @exercise(
@@ -72,21 +72,15 @@ def squared_distances(M):
     return (differences**2).sum(axis=-1)
 
 
-def _memories_and_projections(rng):
-    def case(B, N, F, H, K):
-        return normal(rng, (B, N, F), (H, F, K))
-
-    return [
-        case(2, 3, 4, 5, 6),
-        case(3, 3, 3, 3, 3),
-        case(1, 4, 2, 3, 2),
-        case(2, 5, 4, 2, 4),
-        case(4, 1, 6, 1, 2),
-    ]
+def _memories_and_projections(rng, B, N, F, H, K):
+    return normal(rng, (B, N, F), (H, F, K))
 
 
 @exercise(
-    cases=_memories_and_projections,
+    cases=each(
+        _memories_and_projections,
+        "2 3 4 5 6, 3 3 3 3 3, 1 4 2 3 2, 2 5 4 2 4, 4 1 6 1 2",
+    ),
     hints=[
         "@ multiplies the last two axes, and broadcasts those before. Before them M "
         "has (B,) and W has (H,); the result needs (B, H).",
@@ -110,22 +104,12 @@ def project(M, W):
     return M[:, None] @ W
 
 
-def _questions(rng):
-    def case(B, N, D):
-        points = rng.normal(size=(B, N, D))
-        return points, *rng.integers(N, size=(2, B))
-
-    return [
-        case(5, 4, 2),
-        case(3, 3, 3),
-        case(4, 4, 4),
-        case(1, 6, 1),
-        case(6, 2, 3),
-    ]
+def _questions(rng, B, N, D):
+    return rng.normal(size=(B, N, D)), *rng.integers(N, size=(2, B))
 
 
 @exercise(
-    cases=_questions,
+    cases=each(_questions, "5 4 2, 3 3 3, 4 4 4, 1 6 1, 6 2 3"),
     hints=[
         "First the points that are asked about, one for each example: two arrays of "
         "integers as an index, points[np.arange(B), m].",
@@ -160,22 +144,12 @@ def nth_from(points, m, n):
     return nearest_first[rows, n]
 
 
-def _wide_slots(rng):
-    def case(B, N, H, V):
-        return rng.normal(size=(B, N, H * V)), H
-
-    return [
-        case(2, 3, 4, 5),
-        case(3, 3, 3, 3),
-        case(1, 4, 2, 2),
-        case(2, 5, 1, 3),
-        case(2, 1, 3, 2),
-        case(2, 4, 3, 1),
-    ]
+def _wide_slots(rng, B, N, H, V):
+    return rng.normal(size=(B, N, H * V)), H
 
 
 @exercise(
-    cases=_wide_slots,
+    cases=each(_wide_slots, "2 3 4 5, 3 3 3 3, 1 4 2 2, 2 5 1 3, 2 1 3 2, 2 4 3 1"),
     hints=[
         "Two steps: cut the last axis into two, then exchange two axes.",
         "x.reshape(B, N, H, V) cuts; np.swapaxes or .transpose exchanges slots and "

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from .derived import by_complex_step, log_shares
-from .exercise import exercise, normal
+from .exercise import each, exercise, normal
 from .mended import mended
 from .tape import taped
 from .used import used
@@ -114,23 +114,17 @@ def _looking(queries_for, shares, K):
     return None if found is None else attention_weights(np.asarray(found), K)
 
 
-def _wanted(rng):
-    def case(N, R, d_k, sharp=1.0):
-        shares = softmax(sharp * rng.normal(size=(N, R)))
-        return shares, rng.normal(size=(R, d_k))
-
-    return [
-        case(2, 3, 5),
-        case(3, 3, 3),
-        case(4, 2, 4, sharp=10.0),
-        case(1, 4, 16),
-        (np.full((2, 3), 1 / 3), 2 * np.eye(3)),
-    ]
+def _wanted(rng, N, R, d_k, sharp=1):
+    return softmax(sharp * rng.normal(size=(N, R))), rng.normal(size=(R, d_k))
 
 
 @used(
     _looking,
-    cases=_wanted,
+    cases=each(
+        _wanted,
+        "2 3 5, 3 3 3, 4 2 4 10, 1 4 16",
+        also=[(np.full((2, 3), 1 / 3), 2 * np.eye(3))],
+    ),
     hints=[
         "Walk back through equation 1. Which scores have these shares as their "
         "softmax? (There are many. Take the simplest.)",
@@ -166,23 +160,17 @@ def _attended(Q, K, V):
     return np.exp(log_shares(scores)) @ V
 
 
-def _attention_cases(rng):
-    def case(*leading, N, R, d_k, d_v, sharp=1.0):
-        shapes = ((N, d_v), (N, d_k), (R, d_k), (R, d_v))
-        g, Q, K, V = normal(rng, *[(*leading, *shape) for shape in shapes])
-        return g, sharp * Q, K, V
-
-    return [
-        case(N=2, R=3, d_k=2, d_v=4),
-        case(N=4, R=4, d_k=4, d_v=4),  # square: a forgotten transpose fits
-        case(2, N=3, R=3, d_k=2, d_v=2),
-        case(N=3, R=1, d_k=2, d_v=3),  # one key: its share is always 1
-        case(N=2, R=3, d_k=3, d_v=2, sharp=300.0),  # all but certain
-    ]
+def _attention_cases(rng, N, R, d_k, d_v, sharp=1, *leading):
+    shapes = ((N, d_v), (N, d_k), (R, d_k), (R, d_v))
+    g, Q, K, V = normal(rng, *[(*leading, *shape) for shape in shapes])
+    return g, sharp * Q, K, V
 
 
 @exercise(
-    cases=_attention_cases,
+    cases=each(
+        _attention_cases,  # with a single key, and one where it is all but certain
+        "2 3 2 4, 4 4 4 4, 3 3 2 2 1 2, 3 1 2 3, 2 3 3 2 300",
+    ),
     hints=[
         "Name what forward makes on its way: the shares A (softmax of the scores), and "
         "the result A V. Then go back: result, shares, scores, queries and keys.",
@@ -272,23 +260,15 @@ def encode(M, x, W_q, W_k, W_v):
     return attention(M @ W_q, Z @ W_k, Z @ W_v)
 
 
-def _memories(*sizes):
-    """A memory, an input and projections for each (leading axes, N, F, H, d_k, d_v)."""
-
-    def case(rng, leading, N, F, H, d_k, d_v):
-        M, x = normal(rng, (*leading, N, F), (*leading, F))
-        return M, x, *normal(rng, (H, F, d_k), (H, F, d_k), (H, F, d_v))
-
-    return lambda rng: [case(rng, *each) for each in sizes]
+def _memories(rng, N, F, H, d_k, d_v, *leading):
+    M, x = normal(rng, (*leading, N, F), (*leading, F))
+    return M, x, *normal(rng, (H, F, d_k), (H, F, d_k), (H, F, d_v))
 
 
 @exercise(
-    cases=_memories(
-        ((), 3, 4, 2, 2, 3),
-        ((2,), 5, 6, 3, 4, 2),
-        ((2,), 4, 4, 2, 4, 4),  # M @ W_q multiplies example b with head b
-        ((3,), 3, 3, 3, 3, 3),
-        ((4,), 1, 8, 4, 1, 2),
+    cases=each(
+        _memories,  # in the third M @ W_q multiplies example b with head b
+        "3 4 2 2 3, 5 6 3 4 2 2, 4 4 2 4 4 2, 3 3 3 3 3 3, 1 8 4 1 2 4",
     ),
     hints=[
         "Two of the three projections are made from [M; x], one from M alone: which? "

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...autograd import primitives as p
 from ...autograd.engine import Tape
-from .exercise import in_pieces, normal
+from .exercise import each, in_pieces, named, normal
 from .mended import mended
 from .normalisation import layers_of
 from .used import used
@@ -34,17 +34,8 @@ def _still_there(bugs):
 # --- the loss -------------------------------------------------------------------------
 
 
-def _scored(rng):
-    def case(B, C, scale=1.0):
-        return scale * rng.normal(size=(B, C)), rng.integers(C, size=B)
-
-    return [
-        case(3, 5),
-        case(4, 4),
-        case(1, 2),
-        case(6, 8, scale=10.0),
-        case(5, 3, scale=1e3),
-    ]
+def _scored(rng, B, C, scale=1):
+    return scale * rng.normal(size=(B, C)), rng.integers(C, size=B)
 
 
 @mended(
@@ -53,7 +44,7 @@ def _scored(rng):
         "logits = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)\n"
         "    shifted = logits",
     ),
-    cases=_scored,
+    cases=each(_scored, "3 5, 4 4, 1 2, 6 8 10, 5 3 1e3"),
     hints=[
         "Count the exponentials between the logits and the loss: how often is there a "
         "softmax?",
@@ -87,13 +78,9 @@ def cross_entropy(logits, targets):
 # --- attention ------------------------------------------------------------------------
 
 
-def _attending(rng):
-    def case(N, F, K, V):
-        M, x = normal(rng, (N, F), F)
-        weights = normal(rng, (F, K), (F, K), (F, V))
-        return M, x, *(weight / np.sqrt(F) for weight in weights)
-
-    return [case(3, 4, 9, 2), case(4, 4, 4, 4), case(2, 6, 3, 6), case(1, 5, 2, 3)]
+def _attending(rng, N, F, K, V):
+    M, x, *weights = normal(rng, (N, F), F, (F, K), (F, K), (F, V))
+    return M, x, *(weight / np.sqrt(F) for weight in weights)
 
 
 _OF_ATTENTION = in_pieces("""
@@ -108,7 +95,7 @@ _OF_ATTENTION = in_pieces("""
 
 @mended(
     sum(_OF_ATTENTION.values(), ()),
-    cases=_attending,
+    cases=each(_attending, "3 4 9 2, 4 4 4 4, 2 6 3 6, 1 5 2 3"),
     hints=[
         "There are three bugs. Run it on one slot, and ask of each line what it should "
         "be.",
@@ -136,13 +123,9 @@ def attend(M, x, W_q, W_k, W_v):
 # --- g_psi ----------------------------------------------------------------------------
 
 
-def _processed(rng):
-    def case(N, F, depth, scale=1.0):
-        layers = layers_of(rng, *[F] * (depth + 1))
-        z = scale * rng.normal(size=(N, F))
-        return z, layers, *normal(rng, F, F)
-
-    return [case(3, 4, 2), case(4, 4, 3), case(2, 8, 2, scale=30.0), case(1, 6, 2)]
+def _processed(rng, N, F, depth, scale=1):
+    layers = layers_of(rng, *[F] * (depth + 1))
+    return scale * rng.normal(size=(N, F)), layers, *normal(rng, F, F)
 
 
 _OF_PROCESS = in_pieces("""
@@ -157,7 +140,7 @@ _OF_PROCESS = in_pieces("""
 
 @mended(
     sum(_OF_PROCESS.values(), ()),
-    cases=_processed,
+    cases=each(_processed, "3 4 2, 4 4 3, 2 8 2 30, 1 6 2"),
     hints=[
         "There are three bugs: two in the loop, one after it.",
         "Which of `layers` does the loop use? What can a ReLU after the last layer "
@@ -188,37 +171,17 @@ def process(z, layers, gain, offset):
 # --- through time ---------------------------------------------------------------------
 
 
-def _keeps_a_half(x, m):
-    return 0.5 * m + x
+STEPS = named(
+    keeps_a_half=lambda x, m: 0.5 * m + x,
+    squashes=lambda x, m: p.tanh(m + x),
+    writes_by_a_gate=lambda x, m: p.sigmoid(x) * m - p.tanh(x),  # slopes of both signs
+    forgets_all=lambda x, m: p.sin(x) + 0.0 * m,
+    has_no_memory=lambda x, m: p.sin(x),  # earlier inputs do not lead to the loss
+)
 
 
-def _squashes(x, m):
-    return p.tanh(m + x)
-
-
-def _writes_by_a_gate(x, m):
-    return p.sigmoid(x) * m - p.tanh(x)  # derivatives of both signs
-
-
-def _forgets_all(x, m):
-    return p.sin(x) + 0.0 * m
-
-
-def _has_no_memory(x, m):
-    return p.sin(x)  # earlier inputs are not on the way to the loss at all
-
-
-def _sequences(rng):
-    def case(step, T):
-        return step, *normal(rng, (T, 3), 3)
-
-    return [
-        case(_keeps_a_half, 4),
-        case(_squashes, 5),
-        case(_writes_by_a_gate, 3),
-        case(_forgets_all, 2),
-        case(_has_no_memory, 3),
-    ]
+def _sequences(rng, which, T):
+    return STEPS[which], *normal(rng, (T, 3), 3)
 
 
 @mended(
@@ -228,7 +191,7 @@ def _sequences(rng):
         "p.sum(memory)",
         "p.sum(last)",
     ),
-    cases=_sequences,
+    cases=each(_sequences, "0 4, 1 5, 2 3, 3 2, 4 3"),
     hints=[
         "Which line takes the memory off the tape? No gradient reaches what came "
         "before it.",
@@ -262,33 +225,16 @@ def influence(step, inputs, memory):
 # --- Whose business is it -------------------------------------------------------------
 
 
-def _each_for_itself(M):
-    return np.tanh(M) * 2
+MIXERS = named(
+    each_for_itself=lambda M: np.tanh(M) * 2,
+    jointly=lambda M: (M - M.mean()) / M.std(),
+    hears_the_one_before=lambda M: M + np.tanh(np.concatenate([0 * M[:1], M[:-1]])),
+    forgets_the_first=lambda M: np.concatenate([0 * M[:1] + 1, M[1:]]),
+)
 
 
-def _jointly(M):
-    return (M - M.mean()) / M.std()
-
-
-def _hears_the_one_before(M):
-    return M + np.tanh(np.concatenate([0 * M[:1], M[:-1]]))
-
-
-def _forgets_the_first(M):
-    return np.concatenate([0 * M[:1] + 1, M[1:]])
-
-
-def _slots(rng):
-    def case(step, N, F):
-        return step, *normal(rng, (N, F)), N
-
-    return [
-        case(_each_for_itself, 3, 4),
-        case(_jointly, 4, 4),
-        case(_hears_the_one_before, 4, 3),
-        case(_forgets_the_first, 3, 2),
-        case(_hears_the_one_before, 2, 5),
-    ]
+def _slots(rng, which, N, F):
+    return MIXERS[which], *normal(rng, (N, F)), N
 
 
 def _what_moves(answer, step, M, seed):
@@ -299,7 +245,7 @@ def _what_moves(answer, step, M, seed):
 
 @used(
     _what_moves,
-    cases=_slots,
+    cases=each(_slots, "0 3 4, 1 4 4, 2 4 3, 3 3 2, 2 2 5"),
     hints=[
         "before = step(M). For each j: changed = M.copy(), add a random row to "
         "changed[j], and compare step(changed) with before.",

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .exercise import exercise, named, normal
+from .exercise import each, exercise, named, normal
 from .mended import mended
 
 # --- Functions to differentiate, all analytic -----------------------------------------
@@ -261,17 +261,14 @@ def rule_is_right(forward, vjp, x):
 # --- Debugging ------------------------------------------------------------------------
 
 
-def _layers(rng):
-    def case(B, D, F, C):
-        weights = [*normal(rng, (D, F), F, (F, C), C)]
-        return weights, *normal(rng, (B, D), (B, C))
-
-    return [case(4, 2, 5, 3), case(3, 3, 3, 3), case(1, 1, 2, 1)]
+def _layers(rng, B, D, F, C):
+    weights = [*normal(rng, (D, F), F, (F, C), C)]
+    return weights, *normal(rng, (B, D), (B, C))
 
 
 @mended(
     ("1 - h * h", "1 - np.tanh(h) ** 2"),
-    cases=_layers,
+    cases=each(_layers, "4 2 5 3, 3 3 3 3, 1 1 2 1"),
     hints=[
         "Which of the four gradients are right? The wrong line stands between those "
         "that are right and those that are not.",

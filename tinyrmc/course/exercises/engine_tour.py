@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .derived import by_complex_step
-from .exercise import normal
+from .exercise import each, normal
 from .mended import mended
 from .used import used
 
@@ -96,23 +96,16 @@ def _exact(g, x):
     return np.where(nothing, 0.0, _of_length(g, x + nothing))
 
 
-def _rows(rng):
-    def case(*shape, scale=1.0):
-        return tuple(scale * each for each in normal(rng, shape[:-1], shape))
+def _rows(rng, scale, *shape):
+    return tuple(scale * x for x in normal(rng, shape[:-1], shape))
 
-    g, x = case(3, 4)
-    return [
-        case(2, 3),
-        case(3, 3),
-        (g, np.where(np.arange(3)[:, None] == 1, 0.0, x)),  # a row of length 0
-        case(2, 2, 5, scale=1e3),
-        case(4, 1),
-    ]
+
+_WITH_A_ROW_OF_ZEROS = np.array([1.0, -2.0]), np.array([[3.0, 4.0], [0.0, 0.0]])
 
 
 @used(
     _by_rule,
-    cases=_rows,
+    cases=each(_rows, "1 2 3, 1 3 3, 1e3 2 2 5, 1 4 1", also=[_WITH_A_ROW_OF_ZEROS]),
     hints=[
         "y^2 is the sum of x_k^2. Move one x_k a little: 2 y dy = 2 x_k dx_k.",
         "g and y lack the last axis: g[..., None]. Where y is 0, so is x: divide by 1 "

@@ -458,6 +458,19 @@ def normal(rng: np.random.Generator, *shapes: int | tuple[int, ...]) -> tuple:
     return tuple(rng.normal(size=shape) for shape in shapes)
 
 
+def each(
+    case: Function, sizes: str, first: Sequence[tuple] = (), also: Sequence[tuple] = ()
+) -> Make:
+    """Cases of one kind: case(rng, 3, 4) and case(rng, 2, 5, 0.1) of "3 4, 2 5 0.1".
+
+    Others, which are not drawn, stand `first` or `also` at the end.
+    """
+    rows = [
+        [ast.literal_eval(size) for size in row.split()] for row in sizes.split(",")
+    ]
+    return lambda rng: [*first, *(case(rng, *row) for row in rows), *also]
+
+
 def named(**functions: Function) -> list[Function]:
     """Short functions as arguments of cases, which say their names."""
     for name, function in functions.items():

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from .derived import by_complex_step
-from .exercise import exercise, normal
+from .exercise import each, exercise, normal
 from .tape import LittleTape
 from .used import used
 
@@ -45,26 +45,15 @@ def sigmoid(x):
     return (np.tanh(x / 2) + 1) / 2
 
 
-def _weights(rng, D, F, G):
-    return normal(rng, (D, G), (F, G), G)  # W, U, b
-
-
-def _memory_cases(rng):
-    def case(B, N, D, F, G):
-        return *normal(rng, (B, D), (B, N, F)), *_weights(rng, D, F, G)
-
-    return [
-        case(2, 3, 4, 5, 5),
-        case(4, 4, 4, 4, 4),
-        case(2, 3, 4, 4, 2),
-        case(3, 3, 2, 4, 4),
-        case(1, 5, 3, 3, 3),
-        case(3, 1, 2, 6, 6),
-    ]
+def _memory_cases(rng, B, N, D, F, G):
+    return normal(rng, (B, D), (B, N, F), (D, G), (F, G), G)
 
 
 @exercise(
-    cases=_memory_cases,
+    cases=each(
+        _memory_cases,
+        "2 3 4 5 5, 4 4 4 4 4, 2 3 4 4 2, 3 3 2 4 4, 1 5 3 3 3, 3 1 2 6 6",
+    ),
     hints=[
         "h @ U has the shape (B, N, G), x @ W the shape (B, G): the slots are missing. "
         "Where?",
@@ -89,22 +78,15 @@ def gate_of_every_slot(x, h, W, U, b):
     return (x @ W)[:, None] + h @ U + b
 
 
-def _affine_cases(rng):
-    def case(B, N, D, F, G, scale=1.0):
-        g = scale * rng.normal(size=(B, N, G))
-        return g, *normal(rng, (B, D), (B, N, F)), *_weights(rng, D, F, G)
-
-    return [
-        case(2, 3, 4, 2, 5),
-        case(3, 3, 3, 3, 3),  # as many examples as slots, as gates as units
-        case(1, 4, 2, 3, 3),
-        case(3, 1, 2, 3, 1),
-        case(2, 2, 3, 2, 2, scale=1e3),
-    ]
+def _affine_cases(rng, B, N, *sizes):
+    return rng.normal(size=(B, N, sizes[-1])), *_memory_cases(rng, B, N, *sizes)
 
 
 @exercise(
-    cases=_affine_cases,
+    cases=each(
+        _affine_cases,  # in the second as many examples as slots, as gates as units
+        "2 3 4 2 5, 3 3 3 3 3, 1 4 2 3 3, 3 1 2 3 1, 2 2 3 2 2",
+    ),
     hints=[
         "Two products and a sum of three. Each weight is used by every slot of every "
         "example, and x by every slot of its own example: so they get sums.",
@@ -147,23 +129,16 @@ def keep_and_take(f, i, m, candidate, forget_bias):
     return keep * m + sigmoid_of_complex(i) * candidate
 
 
-def _updated(rng):
-    def case(*shape, scale=1.0, forget_bias=1.0):
-        g, m, candidate = normal(rng, shape, shape, shape)
-        f, i = scale * rng.normal(size=(2, *shape))
-        return g, f, i, m, candidate, forget_bias
-
-    return [
-        case(2, 3),
-        case(3, 3, forget_bias=-2.0),
-        case(2, 2, 4, forget_bias=0.0),
-        case(2, 3, scale=1e6, forget_bias=3.0),  # open or shut, to the last digit
-        case(1, 1),
-    ]
+def _updated(rng, scale, forget_bias, *shape):
+    g, m, candidate = normal(rng, shape, shape, shape)
+    return g, *scale * rng.normal(size=(2, *shape)), m, candidate, forget_bias
 
 
 @exercise(
-    cases=_updated,
+    cases=each(
+        _updated,  # gates are open or shut, to the last digit, in the fourth
+        "1 1 2 3, 1 -2 3 3, 1 0 2 2 4, 1e6 3 2 3, 1 1 1 1",
+    ),
     hints=[
         "Four arguments, and each appears in one of the two products only. Start with "
         "m and the candidate: what multiplies them?",
@@ -315,25 +290,17 @@ def _on_a_tape(answer, xs, m, h, p, forget_bias):
     return found.data, tape.gradient((found * found).mean(), wanted)
 
 
-def _sequences(rng):
-    def case(T, B, D, F, forget_bias=1.0):
-        p = {}
-        for gate in "fioj":
-            p[f"W_{gate}"], p[f"U_{gate}"] = normal(rng, (D, F), (F, F))
-            p[f"b_{gate}"] = rng.normal(size=F)
-        xs, m, h = normal(rng, (T, B, D), (B, F), (B, F))
-        return [*xs], m, h, p, forget_bias
-
-    return [
-        case(3, 2, 3, 4),
-        case(1, 3, 3, 3, forget_bias=0.0),
-        case(6, 1, 2, 3, forget_bias=3.0),
-    ]
+def _sequences(rng, T, B, D, F, forget_bias=1):
+    p = {}
+    for gate in "fioj":
+        p[f"W_{gate}"], p[f"U_{gate}"], p[f"b_{gate}"] = normal(rng, (D, F), (F, F), F)
+    xs, m, h = normal(rng, (T, B, D), (B, F), (B, F))
+    return [*xs], m, h, p, forget_bias
 
 
 @used(
     _on_a_tape,
-    cases=_sequences,
+    cases=each(_sequences, "3 2 3 4, 1 3 3 3 0, 6 1 2 3 3"),
     hints=[
         'For each x: four pre-activations, such as x @ p["W_f"] + h @ p["U_f"] + '
         'p["b_f"]. Then the new m, and from the new m the new h.',

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..compare import Wrong
 from .derived import by_complex_step
-from .exercise import exercise, normal
+from .exercise import each, exercise, normal
 from .norms import gradient_cases, mean, rms_normed
 from .used import used
 
@@ -17,7 +17,7 @@ from .used import used
 
 
 @exercise(
-    cases=gradient_cases,
+    cases=gradient_cases(),
     hints=[
         "Go back the way the row came: y to n, n to x. First h = g * gain; and compute "
         "s and n once more.",
@@ -78,16 +78,13 @@ def _written_into(answer, x, gain, epsilon):
     return y
 
 
-def _norm_rows(rng):
-    def case(R, F, epsilon=1e-5, scale=1.0):
-        return scale * rng.normal(size=(R, F)), rng.normal(size=F), epsilon
-
-    return [case(3, 5), case(4, 4), case(1, 7, 0.5), case(2, 8, scale=1e3), case(5, 1)]
+def _norm_rows(rng, R, F, epsilon=1e-5, scale=1):
+    return scale * rng.normal(size=(R, F)), rng.normal(size=F), epsilon
 
 
 @used(
     _written_into,
-    cases=_norm_rows,
+    cases=each(_norm_rows, "3 5, 4 4, 1 7 0.5, 2 8 1e-5 1e3, 5 1"),
     hints=[
         "for r in range(x.shape[0]): first add up x[r, c] * x[r, c] over the columns "
         "c, from 0 for each row.",

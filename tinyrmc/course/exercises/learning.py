@@ -9,7 +9,7 @@ import numpy as np
 
 from .attention import softmax
 from .derived import by_complex_step, log_shares
-from .exercise import exercise, normal
+from .exercise import each, exercise, normal
 from .mended import mended
 from .tape import LittleTape
 from .used import used
@@ -17,31 +17,13 @@ from .used import used
 # --- Cross-entropy --------------------------------------------------------------------
 
 
-def scores(rng):
-    """(logits, targets) of each case."""
-
-    def case(R, C, scale=1.0, offset=0.0):
-        logits = scale * rng.normal(size=(R, C)) + offset * np.arange(R)[:, None]
-        return logits, rng.integers(C, size=R)
-
-    return [
-        case(5, 7),
-        case(4, 4),  # square: a forgotten axis fits
-        case(3, 3, scale=1e3),
-        case(4, 5, offset=2e3),  # each row at a height of its own
-        case(1, 6),
-        (np.zeros((2, 4)), np.array([3, 0])),
-    ]
+def _scores(rng, R, C, scale=1, offset=0):
+    logits = scale * rng.normal(size=(R, C)) + offset * np.arange(R)[:, None]
+    return logits, rng.integers(C, size=R)
 
 
-def _answers(rng):
-    cases = [(rng.normal(size=len(y)), z, y) for z, y in scores(rng)]
-    _, logits, targets = cases[0]
-    return [
-        *cases,
-        (np.full(5, 1 / 5), logits, targets),  # of a mean loss
-        (np.zeros(5), logits, targets),
-    ]
+def _answers(rng, R, *more):
+    return rng.normal(size=R), *_scores(rng, R, *more)
 
 
 def one_hot(logits, targets):
@@ -49,7 +31,14 @@ def one_hot(logits, targets):
 
 
 @exercise(
-    cases=_answers,
+    cases=each(
+        _answers,  # in the fourth each row stands at a height of its own
+        "5 7, 4 4, 3 3 1e3, 4 5 1 2e3, 1 6",
+        also=[
+            (np.full(2, 1 / 2), np.zeros((2, 4)), np.array([3, 0])),  # of a mean loss
+            (np.zeros(2), np.eye(2, 3), np.array([1, 1])),
+        ],
+    ),
     hints=[
         "p is a softmax over each row (`ex.softmax` is one that does not overflow). "
         "What does the loss of a row do when one logit of it grows a little?",
@@ -101,19 +90,11 @@ def cross_entropy_vjp(g, logits, targets):
 # --- A network and its training -------------------------------------------------------
 
 
-def _networks(rng):
-    def case(B, *widths):
-        weights = []
-        for width, next_width in itertools.pairwise(widths):
-            weights += normal(rng, (width, next_width), next_width)
-        return weights, *normal(rng, (B, widths[0]))
-
-    return [
-        case(5, 2, 4, 3),
-        case(3, 3, 3, 3, 3),
-        case(4, 2, 3),
-        case(2, 1, 4, 3, 5, 2),
-    ]
+def _networks(rng, B, *widths):
+    weights = []
+    for width, next_width in itertools.pairwise(widths):
+        weights += normal(rng, (width, next_width), next_width)
+    return weights, *normal(rng, (B, widths[0]))
 
 
 def _on_a_tape(answer, weights, x):
@@ -126,7 +107,7 @@ def _on_a_tape(answer, weights, x):
 
 @used(
     _on_a_tape,
-    cases=_networks,
+    cases=each(_networks, "5 2 4 3, 3 3 3 3 3, 4 2 3, 2 1 4 3 5 2"),
     hints=[
         "Go through the list two by two: x = x @ W + b.",
         "After each layer but the last comes x.relu(). The last one begins at place "
@@ -245,23 +226,16 @@ def train(weights, slopes, rule, batch_of, steps):
 # --- Steps ----------------------------------------------------------------------------
 
 
-def _descents(rng):
-    def case(*shape, rate=0.1, momentum=0.9):
-        return *rng.normal(size=(3, *shape)), rate, momentum
-
-    at_rest = (*rng.normal(size=(2, 3, 2)), np.zeros((3, 2)), 0.5, 0.9)
-    return [
-        case(5),
-        case(3, 4, momentum=0.0),
-        at_rest,
-        case(2, 2, rate=3.0, momentum=0.5),
-        case(1, rate=0.0),
-        case(2, 3, 4),
-    ]
+def _descents(rng, rate, momentum, *shape):
+    return *rng.normal(size=(3, *shape)), rate, momentum
 
 
 @exercise(
-    cases=_descents,
+    cases=each(
+        _descents,
+        "0.1 0.9 5, 0.1 0 3 4, 3 0.5 2 2, 0 0.9 1, 0.1 0.9 2 3 4",
+        also=[(np.eye(3, 2), np.ones((3, 2)), np.zeros((3, 2)), 0.5, 0.9)],
+    ),
     hints=[
         "First the velocity: a part of the old one, and the gradient on top.",
         "Then the step, against the *new* velocity. Return both.",
@@ -296,29 +270,23 @@ def sgd(w, g, v, rate, momentum):
 SMALL = 1e-8
 
 
-def _moments(rng):
-    def case(*shape, t=5, scale=1.0, rate=0.01, beta1=0.9, beta2=0.999):
-        w, g, m = rng.normal(size=(3, *shape))
-        v = rng.uniform(0.5, 2, shape)
-        return w, scale * g, scale * m, scale**2 * v, t, rate, beta1, beta2
+def _moments(rng, t, rate, beta1, beta2, scale, *shape):
+    w, g, m = rng.normal(size=(3, *shape))
+    v = rng.uniform(0.5, 2, shape)
+    return w, scale * g, scale * m, scale**2 * v, t, rate, beta1, beta2
 
-    def first(g):
-        at_rest = np.zeros_like(g)
-        return rng.normal(size=g.shape), g, at_rest, at_rest, 1, 0.5, 0.9, 0.999
 
-    return [
-        case(3, 4),
-        first(np.array([1e-3, -2.0, 1e6, 0.0])),  # one weight has no gradient yet
-        first(SMALL * rng.normal(size=(2, 3))),
-        case(2, 2, t=1000, rate=0.5),
-        case(4, t=2, beta1=0.5, beta2=0.75),
-        case(1, t=3, beta1=0.0, beta2=0.5),
-        case(2, 3, 2, t=10, scale=SMALL, rate=3.0),
-    ]
+def _first(*g):
+    return np.ones(len(g)), np.array(g), *np.zeros((2, len(g))), 1, 0.5, 0.9, 0.999
 
 
 @exercise(
-    cases=_moments,
+    cases=each(
+        _moments,
+        "5 0.01 0.9 0.999 1 3 4, 1000 0.5 0.9 0.999 1 2 2, 2 0.01 0.5 0.75 1 4, "
+        "3 0.01 0 0.5 1 1, 10 3 0.9 0.999 1e-8 2 3 2",
+        also=[_first(1e-3, -2.0, 1e6, 0.0), _first(SMALL, -2 * SMALL)],
+    ),
     hints=[
         "Two running means: m of the gradient, v of its square. Each keeps beta of "
         "what it was and takes 1 - beta of the new.",

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import numpy as np
 
-from .exercise import exercise
+from .exercise import each, exercise
 
 # --- A probe --------------------------------------------------------------------------
 
 
-def _held(rng):
-    def case(B, F, D, noise, centre=0.0):
-        rows = rng.normal(size=(B, F)) + centre
-        wanted = rows @ rng.normal(size=(F, D)) + noise * rng.normal(size=(B, D)) + 3.0
-        return rows, wanted
+def _held(rng, B, F, D, noise, centre=0):
+    rows = rng.normal(size=(B, F)) + centre
+    wanted = rows @ rng.normal(size=(F, D)) + noise * rng.normal(size=(B, D)) + 3.0
+    return rows, wanted
 
-    drifting = np.arange(40.0)[:, None] + rng.normal(size=(40, 2))
-    return [
-        case(200, 5, 2, 1.0),
-        case(60, 20, 3, 8.0),  # so many units that a fit learns its examples by heart
-        case(100, 4, 1, 0.0),
-        case(80, 6, 4, 0.5, centre=10.0),
-        (drifting, drifting @ np.array([[1.0], [-2.0]]) + rng.normal(size=(40, 1))),
-    ]
+
+def _drifting():
+    rng = np.random.default_rng(1)
+    rows = np.arange(40.0)[:, None] + rng.normal(size=(40, 2))
+    return rows, rows @ np.array([[1.0], [-2.0]]) + rng.normal(size=(40, 1))
 
 
 @exercise(
-    cases=_held,
+    cases=each(
+        _held,  # in the second a fit learns its examples by heart
+        "200 5 2 1, 60 20 3 8, 100 4 1 0, 80 6 4 0.5 10",
+        also=[_drifting()],
+    ),
     hints=[
         "Add a column of ones to the rows: its weight is the bias. "
         "np.linalg.lstsq(x, y, rcond=None)[0] has the weights.",

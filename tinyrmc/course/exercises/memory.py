@@ -8,7 +8,7 @@ from ... import equations, fused, nn
 from ...autograd import primitives
 from ...autograd.engine import Parameter, Tape, Tensor
 from ..compare import Wrong
-from .exercise import normal
+from .exercise import each, normal
 from .experiments import report
 from .learning import clip
 from .mended import mended
@@ -16,27 +16,22 @@ from .recorded import recorded
 from .used import used
 
 
-def _updates(rng):
-    def case(B, N, F, G, scale=1.0, forget_bias=1.0):
-        f, i = scale * rng.normal(size=(2, B, N, G))
-        m, candidate = rng.normal(size=(2, B, N, F))
-        return f, i, m, candidate, forget_bias
+def _updates(rng, B, N, F, G, scale=1, forget_bias=1):
+    f, i = scale * rng.normal(size=(2, B, N, G))
+    return f, i, *rng.normal(size=(2, B, N, F)), forget_bias
 
-    open_ = np.full((1, 2, 3), np.inf)
-    m, candidate = rng.normal(size=(2, 1, 2, 3))
-    # The candidate is so large that a gate that is nearly shut lets it through.
-    keeps_m_to_the_last_digit = (open_, -open_, m, 1e20 * candidate, 0.0)
-    return [
-        case(2, 3, 4, 4),
-        case(3, 3, 3, 3, forget_bias=-2.0),
-        case(2, 4, 5, 1),
-        case(1, 1, 6, 6, scale=1e3, forget_bias=3.0),
-        keeps_m_to_the_last_digit,
-    ]
+
+# The candidate is so large that a gate that is nearly shut lets it through.
+_OPEN, _M = np.full((1, 2, 3), np.inf), np.array([[[1.5, -1, 0.3], [2, 0.1, -3]]])
+_KEEPS_M_TO_THE_LAST_DIGIT = _OPEN, -_OPEN, _M, 1e20 * (_M - 1.2), 0.0
 
 
 @recorded(
-    cases=_updates,
+    cases=each(
+        _updates,
+        "2 3 4 4, 3 3 3 3 1 -2, 2 4 5 1, 1 1 6 6 1e3 3",
+        also=[_KEEPS_M_TO_THE_LAST_DIGIT],
+    ),
     hints=[
         "Two products and a sum: what you keep of the old memory, and what you take of "
         "the candidate.",
@@ -84,21 +79,16 @@ def _step_parameters(rng, F, H, G, forget_bias):
     return p
 
 
-def steps(rng):
-    def case(B, N, F, H, G, scale=1.0, forget_bias=1.0):
-        p = _step_parameters(rng, F, H, G, forget_bias)
-        x = scale * rng.normal(size=(B, F))
-        m, h = scale * rng.normal(size=(2, B, N, F))
-        return x, m, h, p
+def _steps(rng, B, N, F, H, G, scale=1, forget_bias=1):
+    p = _step_parameters(rng, F, H, G, forget_bias)
+    return scale * rng.normal(size=(B, F)), *scale * rng.normal(size=(2, B, N, F)), p
 
-    one_gate_for_each_slot = case(2, 5, 4, 2, 1, forget_bias=3.0)
-    return [
-        case(2, 3, 4, 2, 4),
-        case(4, 4, 4, 1, 4, forget_bias=-2.0),
-        case(3, 1, 6, 3, 6),
-        one_gate_for_each_slot,
-        case(1, 2, 8, 4, 8, scale=10.0),
-    ]
+
+# In the fourth each slot has one gate.
+steps = each(
+    _steps,
+    "2 3 4 2 4, 4 4 4 1 4 1 -2, 3 1 6 3 6, 2 5 4 2 1 1 3, 1 2 8 4 8 10",
+)
 
 
 @recorded(

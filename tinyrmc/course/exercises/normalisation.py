@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from .derived import by_complex_step
-from .exercise import exercise, normal
+from .exercise import each, exercise, normal
 from .mended import mended
 from .norms import gradient_cases, layer_normed, mean
 from .tape import taped
@@ -23,25 +23,17 @@ def normed(x, gain, offset, *, axis=-1, ddof=0, inside=EPSILON, outside=0.0):
     return gain * d / (np.sqrt(variance + inside) + outside) + offset
 
 
-def _rows(rng):
-    def case(*shape, scale=1.0, shift=0.0):
-        F = shape[-1]
-        x = shift + scale * rng.normal(size=shape)
-        return x, 1 + rng.random(F), rng.normal(size=F)
-
-    constant = np.full((2, 3), 7.0), np.ones(3), np.array([1.0, 2.0, 3.0])
-    return [
-        case(3, 5, scale=0.05),
-        case(2, 4, 4),
-        case(4, 4, 4),
-        constant,
-        case(3, 6, scale=1e-3),
-        case(3, 6, shift=1e5),
-    ]
+def _rows(rng, scale, shift, *shape):
+    x, F = shift + scale * rng.normal(size=shape), shape[-1]
+    return x, 1 + rng.random(F), rng.normal(size=F)
 
 
 @exercise(
-    cases=_rows,
+    cases=each(
+        _rows,
+        "0.05 0 3 5, 1 0 2 4 4, 1 0 4 4 4, 1e-3 0 3 6, 1 1e5 3 6",
+        also=[(np.full((2, 3), 7.0), np.ones(3), np.array([1.0, 2.0, 3.0]))],
+    ),
     hints=[
         "First the mean of each row, with keepdims=True so that you can take it off "
         "the row; then the mean of the squares of what remains.",
@@ -77,7 +69,7 @@ def layer_norm(x, gain, offset):
 
 
 @exercise(
-    cases=lambda rng: gradient_cases(rng, flat=2.0),
+    cases=gradient_cases(flat=2.0),
     hints=[
         "Go back the way the row came: y to n, n to d, d to x. First u = g * gain; and "
         "compute d, s, n once more.",
@@ -114,13 +106,12 @@ def layer_norm_gradient(g, x, gain, epsilon):
     return s * (u - mean(u) - n * mean(u * n))
 
 
+def _layer_behind_a_norm(rng, F, G):
+    return normal(rng, F, F, (F, G), G)
+
+
 @exercise(
-    cases=lambda rng: [
-        normal(rng, 4, 4, (4, 3), 3),
-        normal(rng, 3, 3, (3, 3), 3),
-        normal(rng, 1, 1, (1, 5), 5),
-        normal(rng, 6, 6, (6, 1), 1),
-    ],
+    cases=each(_layer_behind_a_norm, "4 3, 3 3, 1 5, 6 1"),
     hints=[
         "Write it out: (n * gain + offset) @ W + b. Multiply the bracket by W: which "
         "part depends on n?",
@@ -204,6 +195,10 @@ def layers_of(rng, *sizes):
     ]
 
 
+def _layers(rng, *sizes):
+    return (layers_of(rng, *sizes),)
+
+
 def _relu(x):
     return np.maximum(x, 0)
 
@@ -223,13 +218,7 @@ def mlp(z, layers):
 
 
 @exercise(
-    cases=lambda rng: [
-        (layers_of(rng, 3, 3, 3),),
-        (layers_of(rng, 3, 5, 2),),
-        (layers_of(rng, 3, 3, 3, 3),),
-        (layers_of(rng, 4, 1),),
-        (layers_of(rng, 2, 8, 8, 8, 2),),
-    ],
+    cases=each(_layers, "3 3 3, 3 5 2, 3 3 3 3, 4 1, 2 8 8 8 2"),
     hints=[
         "Two layers first: (z W1 + b1) W2 + b2. Multiply it out. What is z multiplied "
         "by, and what is left?",
@@ -260,24 +249,13 @@ def melted(layers):
     return W, b
 
 
-def _g_psi_cases(rng):
-    def case(*shape, depth=2, scale=1.0):
-        F = shape[-1]
-        z = scale * rng.normal(size=shape)
-        layers = layers_of(rng, *[F] * (depth + 1))
-        return z, layers, 1 + rng.random(F), rng.normal(size=F)
-
-    return [
-        case(3, 4),
-        case(2, 4, 4),
-        case(2, 3, 6, depth=3),
-        case(2, 5),
-        case(4, 4, depth=3, scale=100.0),
-    ]
+def _g_psi_cases(rng, depth, scale, *shape):
+    z, F = scale * rng.normal(size=shape), shape[-1]
+    return z, layers_of(rng, *[F] * (depth + 1)), 1 + rng.random(F), rng.normal(size=F)
 
 
 @exercise(
-    cases=_g_psi_cases,
+    cases=each(_g_psi_cases, "2 1 3 4, 2 1 2 4 4, 3 1 2 3 6, 2 1 2 5, 3 100 4 4"),
     hints=[
         "From the inside out. The MLP: z @ weight + bias for each layer, and "
         "np.maximum(..., 0) after each but the last. A loop over layers[:-1], then the "
@@ -381,16 +359,13 @@ def norm_of_slots(M):
     return d / np.sqrt((d * d).mean(axis=-1, keepdims=True) + EPSILON)
 
 
-def _block_cases(rng):
-    def case(rows, F, depth):
-        return *normal(rng, (rows, F), (rows, F)), [*normal(rng, *[(F, F)] * depth)]
-
-    return [case(2, 3, 2), case(3, 3, 3), case(1, 2, 5), case(4, 2, 1)]
+def _block_cases(rng, rows, F, depth):
+    return *normal(rng, (rows, F), (rows, F)), [*normal(rng, *[(F, F)] * depth)]
 
 
 @mended(
     ("g + by_product", "by_product"),
-    cases=_block_cases,
+    cases=each(_block_cases, "2 3 2, 3 3 3, 1 2 5, 4 2 1"),
     hints=[
         "The last matrix gets the right gradient, all others do not: so the line that "
         "hands g on is wrong.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .exercise import normal
+from .exercise import each, normal
 
 
 def mean(x):
@@ -21,19 +21,17 @@ def layer_normed(x, gain, epsilon):
     return rms_normed(x - mean(x), gain, epsilon)
 
 
-def gradient_cases(rng, flat=0.0):
+def _gradient_case(rng, scale, epsilon, *shape):
+    g, x, gain = normal(rng, shape, shape, shape[-1])
+    return g, scale * (x + 1), gain, epsilon
+
+
+def gradient_cases(flat=0.0):
     """Arguments (g, x, gain, epsilon); a row of all `flat` comes out as zeros."""
-
-    def case(*shape, scale=1.0, epsilon=1e-5):
-        g, x, gain = normal(rng, shape, shape, shape[-1])
-        return g, scale * (x + 1), gain, epsilon
-
-    g, gain = normal(rng, (2, 4), 4)
-    return [
-        case(3, 5),
-        case(4, 4),  # as many rows as columns
-        case(2, 3, 6, epsilon=0.5),  # an epsilon that counts
-        case(2, 8, scale=1e3),
-        (g, np.array([[flat] * 4, [1, -1, 1, -1]]), gain, 1e-2),
-        case(3, 1),  # a row of one number, which is its own mean
-    ]
+    g, gain = np.array([[0.5, -2, 1, 0.3], [2, 1, -1, 0.1]]), np.array([1.0, -2, 3, 0])
+    flat_row = g, np.array([[flat] * 4, [1, -1, 1, -1]]), gain, 1e-2
+    return each(
+        _gradient_case,  # in the third epsilon counts, in the last a number is its mean
+        "1 1e-5 3 5, 1 1e-5 4 4, 1 0.5 2 3 6, 1e3 1e-5 2 8, 1 1e-5 3 1",
+        also=[flat_row],
+    )

@@ -7,34 +7,31 @@ import math
 import numpy as np
 
 from ... import equations
-from .exercise import exercise
+from .exercise import each, exercise
 from .recorded import recorded
 
 
-def _questions(rng):
-    def case(k, D, N, n, scale=1.0, centre=0.0):
-        labels = rng.permutation(N)[:k]
-        x = centre + scale * rng.uniform(-1, 1, (k, D))
-        return x, labels, n, int(labels[rng.integers(k)])
+def _questions(rng, k, D, N, n, scale=1, centre=0):
+    labels = rng.permutation(N)[:k]
+    x = centre + scale * rng.uniform(-1, 1, (k, D))
+    return x, labels, n, int(labels[rng.integers(k)])
 
-    # 4.2 and 5 away, or 6 and 5 along the axes.
-    crooked = np.array([[0.0, 0.0], [3.0, 3.0], [0.0, 5.0]])
-    # Distances that differ in the ninth digit, the farthest first.
-    close = np.array([[0.0], [1 + 2e-9], [-1 - 1e-9], [1.0]])
-    return [
-        case(4, 4, 4, 1),
-        case(5, 2, 5, 2),
-        case(8, 16, 8, 7),  # the farthest
-        case(6, 3, 6, 0),  # m itself
-        case(5, 1, 8, 3),  # labels that no time step has
-        (crooked, np.array([2, 0, 1]), 1, 2),
-        case(7, 4, 7, 4, scale=1e-3, centre=100.0),  # far away, and close together
-        (close, np.array([3, 1, 0, 2]), 1, 3),
-    ]
+
+# 4.2 and 5 away, or 6 and 5 along the axes.
+_CROOKED = np.array([[0.0, 0.0], [3.0, 3.0], [0.0, 5.0]])
+# Distances that differ in the ninth digit, the farthest first.
+_CLOSE = np.array([[0.0], [1 + 2e-9], [-1 - 1e-9], [1.0]])
 
 
 @exercise(
-    cases=_questions,
+    cases=each(
+        _questions,  # the farthest, m itself, labels that no step has, close together
+        "4 4 4 1, 5 2 5 2, 8 16 8 7, 6 3 6 0, 5 1 8 3, 7 4 7 4 1e-3 100",
+        also=[
+            (_CROOKED, np.array([2, 0, 1]), 1, 2),
+            (_CLOSE, np.array([3, 1, 0, 2]), 1, 3),
+        ],
+    ),
     hints=[
         "Where is the vector that m labels? labels == m is True there alone.",
         "The distance of each vector from that one is a row of k numbers. Which time "
@@ -86,23 +83,14 @@ def self_query_floor(k):
     return 2 / k, 1 / (k - 1), (k - 1) / k * math.log(k - 1)
 
 
-def _batches(rng):
-    def case(B, k, D, N=None):
-        labels = np.stack([rng.permutation(N or k)[:k] for _ in range(B)])
-        m = labels[np.arange(B), rng.integers(k, size=B)]
-        return rng.uniform(-1, 1, (B, k, D)), labels, rng.integers(k, size=B), m
-
-    return [
-        case(6, 4, 3),
-        case(4, 4, 4),
-        case(20, 8, 16),
-        case(1, 3, 1),
-        case(9, 3, 2, 5),
-    ]
+def _batches(rng, B, k, D, N):
+    labels = np.stack([rng.permutation(N)[:k] for _ in range(B)])
+    m = labels[np.arange(B), rng.integers(k, size=B)]
+    return rng.uniform(-1, 1, (B, k, D)), labels, rng.integers(k, size=B), m
 
 
 @exercise(
-    cases=_batches,
+    cases=each(_batches, "6 4 3 4, 4 4 4 4, 20 8 16 8, 1 3 1 3, 9 3 2 5"),
     hints=[
         "np.linalg.norm(x, axis=-1) has the norms, (B, k). Give the reference a norm "
         "below all others: where labels == m[:, None].",
@@ -131,24 +119,15 @@ def rank_by_norm(x, labels, n, m):
 # --- An experiment: distances with errors ---------------------------------------------
 
 
-def _felt(rng):
-    def case(k, error, seed, B=5_000):
-        distance = 3 * np.linalg.norm(rng.uniform(-1, 1, (B, k, 4)), axis=-1)
-        reference = rng.integers(k, size=B)
-        distance[np.arange(B), reference] = 0.0
-        return distance, rng.integers(k, size=B), reference, error, seed
-
-    return [
-        case(3, 0.1, 1),
-        case(4, 0.3, 2),
-        case(8, 0.03, 3),
-        case(4, 1.5, 4),
-        case(3, 0.0, 5),
-    ]
+def _felt(rng, k, error, seed, B=5_000):
+    distance = 3 * np.linalg.norm(rng.uniform(-1, 1, (B, k, 4)), axis=-1)
+    reference = rng.integers(k, size=B)
+    distance[np.arange(B), reference] = 0.0
+    return distance, rng.integers(k, size=B), reference, error, seed
 
 
 @exercise(
-    cases=_felt,
+    cases=each(_felt, "3 0.1 1, 4 0.3 2, 8 0.03 3, 4 1.5 4, 3 0.0 5"),
     hints=[
         "felt = distance * (1 + error * rng.normal(size=distance.shape)), and then "
         "felt[np.arange(B), reference] = -np.inf.",
@@ -178,23 +157,17 @@ def right_with_errors(distance, n, reference, error, seed):
 # --- The row that climbs --------------------------------------------------------------
 
 
-def _heads(rng):
-    def case(B, N, F, H, scale=1.0):
-        M, x = scale * rng.normal(size=(B, N, F)), scale * rng.normal(size=(B, F))
-        W = [rng.normal(size=(H, F, F // H)) / math.sqrt(F) for _ in range(3)]
-        return M, x, *W, 1 + 0.3 * rng.normal(size=3 * F), rng.normal(size=3 * F)
-
-    return [
-        case(2, 3, 4, 2),
-        case(2, 4, 4, 1),
-        case(2, 2, 4, 2),  # as many examples as heads and slots
-        case(1, 3, 6, 3, scale=30.0),
-        case(3, 1, 8, 4),
-    ]
+def _heads(rng, B, N, F, H, scale=1):
+    M, x = scale * rng.normal(size=(B, N, F)), scale * rng.normal(size=(B, F))
+    W = [rng.normal(size=(H, F, F // H)) / math.sqrt(F) for _ in range(3)]
+    return M, x, *W, 1 + 0.3 * rng.normal(size=3 * F), rng.normal(size=3 * F)
 
 
 @recorded(
-    cases=_heads,
+    cases=each(
+        _heads,  # in the third as many examples as heads and slots
+        "2 3 4 2, 2 4 4 1, 2 2 4 2, 1 3 6 3 30, 3 1 8 4",
+    ),
     hints=[
         "First Z = [M; x]. Then Z @ W_q[h] for every head h, the same with W_k and "
         "W_v, and all of it side by side: xp.concatenate(list, axis=-1), (B, N + 1, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .exercise import exercise
+from .exercise import each, exercise
 
 
 def _programs(rng):
@@ -146,27 +146,22 @@ def read(step, inputs, lengths, state):
     return state
 
 
-def _written(rng):
-    def case(B, T, wrong, lengths=None):
-        targets = rng.integers(10, size=(B, T))
-        answers = np.where(rng.random((B, T)) < wrong, (targets + 1) % 10, targets)
-        if lengths is None:
-            lengths = rng.integers(1, T + 1, B)
-        return answers, targets, np.array(lengths)
+def _written(rng, B, T, wrong):
+    targets = rng.integers(10, size=(B, T))
+    answers = np.where(rng.random((B, T)) < wrong, (targets + 1) % 10, targets)
+    return answers, targets, rng.integers(1, T + 1, B)
 
-    right = np.array([[1, 2, 3], [4, 5, 6]])
-    rubbish_after = np.array([[1, 2, 9], [4, 9, 9]])
-    return [
-        case(20, 6, 0.3),
-        case(50, 4, 0.1),
-        case(4, 4, 0.5, [1, 2, 3, 4]),
-        (rubbish_after, right, np.array([2, 1])),
-        case(1, 1, 0.0),
-    ]
+
+_RIGHT = np.array([[1, 2, 3], [4, 5, 6]])
+_RUBBISH_AFTER = np.array([[1, 2, 9], [4, 9, 9]])
 
 
 @exercise(
-    cases=_written,
+    cases=each(
+        _written,
+        "20 6 0.3, 50 4 0.1, 4 4 0.5, 1 1 0",
+        also=[(_RUBBISH_AFTER, _RIGHT, np.array([2, 1]))],
+    ),
     hints=[
         "np.arange(T) < lengths[:, None] is True, (B, T), where a character counts.",
         "Of all characters that count, in all answers together, how many are right?",
@@ -197,33 +192,30 @@ def score(answers, targets, lengths):
 # --- The constant answer --------------------------------------------------------------
 
 
-def _answers(rng):
-    def case(B, T, symbols, beyond=0):
-        lengths = np.append(rng.integers(1, T + 1, B - 1), T)
-        counts = np.arange(T) < lengths[:, None]
-        drawn = rng.integers(symbols, size=(B, T))
-        often = rng.random((B, T)) < 0.5
-        targets = np.where(often, rng.integers(symbols, size=T), drawn)
-        targets = targets.astype(np.intp)  # a browser has 32 bits
-        for column, some in zip(targets.T, counts.T, strict=True):
-            found = np.sort(np.bincount(column[some], minlength=symbols))
-            if found[-1] == found[-2]:  # two are most frequent
-                column[some] = column[some][0]
-        targets[~counts] = beyond
-        return targets, lengths, symbols
+def _answers(rng, B, T, symbols, beyond=0):
+    lengths = np.append(rng.integers(1, T + 1, B - 1), T)
+    counts = np.arange(T) < lengths[:, None]
+    drawn = rng.integers(symbols, size=(B, T))
+    often = rng.random((B, T)) < 0.5
+    targets = np.where(often, rng.integers(symbols, size=T), drawn)
+    targets = targets.astype(np.intp)  # a browser has 32 bits
+    for column, some in zip(targets.T, counts.T, strict=True):
+        found = np.sort(np.bincount(column[some], minlength=symbols))
+        if found[-1] == found[-2]:  # two are most frequent
+            column[some] = column[some][0]
+    targets[~counts] = beyond
+    return targets, lengths, symbols
 
-    few = np.array([[1, 0, 0], [1, 0, 0], [2, 3, 0], [1, 3, 4]], dtype=np.intp)
-    return [
-        case(50, 4, 10),
-        case(9, 9, 3),
-        case(200, 6, 45, beyond=7),
-        (few, np.array([1, 1, 2, 3]), 5),
-        case(1, 2, 4),
-    ]
+
+_FEW = np.array([[1, 0, 0], [1, 0, 0], [2, 3, 0], [1, 3, 4]], dtype=np.intp)
 
 
 @exercise(
-    cases=_answers,
+    cases=each(
+        _answers,
+        "50 4 10, 9 9 3, 200 6 45 7, 1 2 4",
+        also=[(_FEW, np.array([1, 1, 2, 3]), 5)],
+    ),
     hints=[
         "Which answers count at place t? Those with lengths > t.",
         "np.bincount(some_symbols, minlength=symbols).argmax() is the most frequent.",

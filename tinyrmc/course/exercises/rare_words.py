@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .derived import by_complex_step
-from .exercise import exercise, normal
+from .exercise import each, exercise, normal
 
 # --- Kneser and Ney -------------------------------------------------------------------
 
@@ -64,16 +64,13 @@ def kneser_ney(ids, V, discount):
 # --- Word vectors ---------------------------------------------------------------------
 
 
-def _vectors(rng):
-    def case(V, d, word, count):
-        sizes = np.exp(rng.normal(size=(V, 1)))  # long ones have large products
-        return sizes * rng.normal(size=(V, d)), word, count
-
-    return [case(8, 3, 2, 3), case(30, 5, 0, 4), case(6, 6, 5, 2), case(9, 4, 1, 8)]
+def _vectors(rng, V, d, word, count):
+    sizes = np.exp(rng.normal(size=(V, 1)))  # long ones have large products
+    return sizes * rng.normal(size=(V, d)), word, count
 
 
 @exercise(
-    cases=_vectors,
+    cases=each(_vectors, "8 3 2 3, 30 5 0 4, 6 6 5 2, 9 4 1 8"),
     hints=[
         "The cosine: the dot product of two vectors, each divided by its length.",
         "np.argsort(-cosine) has the nearest first. The word is nearest to itself; "
@@ -102,16 +99,8 @@ def nearest(E, word, count):
     return np.argsort(-cosine)[:count]
 
 
-def _both_uses(rng):
-    def case(R, d, V):
-        return rng.integers(V, size=R), *normal(rng, (R, d), (R, d), (R, V))
-
-    return [
-        case(4, 3, 6),
-        case(9, 2, 4),  # some words are read twice
-        case(5, 5, 5),
-        (np.zeros(3, int), *normal(rng, (3, 2), (3, 2), (3, 4))),
-    ]
+def _both_uses(rng, R, d, V):
+    return rng.integers(V, size=R), *normal(rng, (R, d), (R, d), (R, V))
 
 
 def _both(E, ids, h):
@@ -125,7 +114,7 @@ def _by_steps(ids, dx, h, dz):
 
 
 @exercise(
-    cases=_both_uses,
+    cases=each(_both_uses, "4 3 6, 9 2 4, 5 5 5, 3 2 1"),
     hints=[
         "What is used twice gets two gradients, which add up. As E' it is a factor of "
         "z = h E'.T: its gradient is dz.T @ h.",
@@ -157,22 +146,17 @@ def tied_vjp(ids, dx, h, dz):
 # --- Large vocabularies ---------------------------------------------------------------
 
 
-def _logits(rng):
-    def case(*lead, k=3, rest=5, scale=1.0):
-        head = scale * rng.normal(size=(*lead, k + 1))
-        return head, scale * rng.normal(size=(*lead, rest))
-
-    return [
-        case(4),
-        case(3, k=2, rest=3),
-        case(2, k=1, rest=1),
-        case(2, scale=500.0),
-        (np.zeros((1, 4)), np.zeros((1, 2))),
-    ]
+def _logits(rng, k, rest, scale, *leading):
+    head = scale * rng.normal(size=(*leading, k + 1))
+    return head, scale * rng.normal(size=(*leading, rest))
 
 
 @exercise(
-    cases=_logits,
+    cases=each(
+        _logits,
+        "3 5 1 4, 2 3 1 3, 1 1 1 2, 3 5 500 2",
+        also=[(np.zeros((1, 4)), np.zeros((1, 2)))],
+    ),
     hints=[
         "A rare word: first the head must say `rare`, then the tail this word. The "
         "probabilities multiply, so the logarithms add up.",

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from .derived import by_complex_step, log_shares
-from .exercise import exercise, named, normal
+from .exercise import each, exercise, named, normal
 from .used import used
 
 # --- Five lines by hand ---------------------------------------------------------------
@@ -580,23 +580,20 @@ def taped(answer, *arrays):
 _softmax_step = by_complex_step(lambda x: np.exp(log_shares(x)), "x")
 
 
-def _shares(rng):
-    def case(*shape):
-        g, x = normal(rng, shape, shape)
-        return g, np.exp(log_shares(x))
+def _shares(rng, *shape):
+    g, x = normal(rng, shape, shape)
+    return g, np.exp(log_shares(x))
 
-    certain = np.array([[0.0, 1.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]])
-    return [
-        case(4),
-        case(3, 3),
-        case(2, 3, 5),
-        (1e3 * rng.normal(size=(2, 4)), certain),
-        (rng.normal(size=(3, 1)), np.ones((3, 1))),  # the only share is always 1
-    ]
+
+_CERTAIN = np.array([[0.0, 1.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]])
 
 
 @exercise(
-    cases=_shares,
+    cases=each(
+        _shares,
+        "4, 3 3, 2 3 5, 3 1",  # in the last the only share is always 1
+        also=[(np.array([[1e3, -2e3, 500.0, 0.0], [2.0, 3.0, -1e3, 5.0]]), _CERTAIN)],
+    ),
     hints=[
         "The derivative of share y_j with respect to score x_k is y_j (1 - y_k) where "
         "j = k, and -y_j y_k elsewhere.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .derived import by_complex_step
-from .exercise import exercise, normal
+from .exercise import each, exercise, normal
 from .gates import gated_vjp, keep_and_take, sigmoid, sigmoid_of_complex
 from .memory import little_step, update_memory
 
@@ -16,23 +16,17 @@ def _state(f, i, o, m, candidate, forget_bias):
     return after, sigmoid_of_complex(o) * np.tanh(after)
 
 
-def _states(rng):
-    def case(*shape, scale=1.0, forget_bias=1.0):
-        g_m, g_h, m, candidate = normal(rng, shape, shape, shape, shape)
-        f, i, o = scale * rng.normal(size=(3, *shape))
-        return g_m, g_h, f, i, o, m, candidate, forget_bias
-
-    return [
-        case(2, 3),
-        case(3, 3, forget_bias=-2.0),
-        case(2, 2, 4, forget_bias=0.0),
-        case(2, 3, scale=1e6, forget_bias=3.0),  # open or shut, to the last digit
-        case(1, 1),
-    ]
+def _states(rng, scale, forget_bias, *shape):
+    g_m, g_h, m, candidate = normal(rng, shape, shape, shape, shape)
+    f, i, o = scale * rng.normal(size=(3, *shape))
+    return g_m, g_h, f, i, o, m, candidate, forget_bias
 
 
 @exercise(
-    cases=_states,
+    cases=each(
+        _states,  # gates are open or shut, to the last digit, in the fourth
+        "1 1 2 3, 1 -2 3 3, 1 0 2 2 4, 1e6 3 2 3, 1 1 1 1",
+    ),
     hints=[
         "The new memory is used twice: the next step gets it, and equation 8 shows it. "
         "So what is its whole gradient?",
@@ -93,7 +87,7 @@ class LittleVjp:
         return g * keep, by_f * w[0], np.stack([by_f * h, g * x, g_h * shown])
 
 
-def _sequence(rng, T, F, scale=1.0):
+def _sequence(rng, T, F, scale=1):
     """A step's vjp, inputs, the states before them and gradients of what is shown."""
     w, (m, h) = rng.normal(size=(3, F)), rng.normal(size=(2, F))
     xs, states = rng.normal(size=(T, F)), []
@@ -101,11 +95,6 @@ def _sequence(rng, T, F, scale=1.0):
         states.append((m, h))
         m, h = little_step(x, m, h, w)
     return LittleVjp(w), xs, states, scale * rng.normal(size=(T, F))
-
-
-def _sequences(rng):
-    of = (3, 2), (4, 4), (1, 3), (30, 2), (5, 3, 1e3)
-    return [_sequence(rng, *each) for each in of]
 
 
 def _unrolled(xs, m, h, w):
@@ -121,7 +110,7 @@ def _by_complex_step(step_vjp, xs, states, g):
 
 
 @exercise(
-    cases=_sequences,
+    cases=each(_sequence, "3 2, 4 4, 1 3, 30 2, 5 3 1e3"),
     hints=[
         "The walk of chapter 3 with a whole step in place of an entry: from the last "
         "step to the first. After the last step nobody needs m any more.",
@@ -161,13 +150,12 @@ def through_time(step_vjp, xs, states, g):
     return g_m, g_h, total
 
 
-def _windows(rng):
-    of = (5, 2, 2), (4, 4, 4), (3, 3, 1), (12, 2, 5), (6, 3, 3)
-    return [(*_sequence(rng, T, F), length) for T, F, length in of]
+def _windows(rng, T, F, length):
+    return *_sequence(rng, T, F), length
 
 
 @exercise(
-    cases=_windows,
+    cases=each(_windows, "5 2 2, 4 4 4, 3 3 1, 12 2 5, 6 3 3"),
     hints=[
         "It is the walk of through_time, but at some steps nothing is handed on to the "
         "step before.",

@@ -6,26 +6,17 @@ import numpy as np
 
 from ..attention import softmax
 from ..derived import by_complex_step, log_shares
-from ..exercise import exercise
+from ..exercise import each, exercise
 
 
-def _choices(rng):
-    def case(lead, A, scale=1.0):
-        logits = scale * rng.normal(size=(*lead, A))
-        return logits, rng.integers(A, size=lead), rng.normal(size=lead)
+def _choices(rng, A, scale, *leading):
+    logits = scale * rng.normal(size=(*leading, A))
+    return logits, rng.integers(A, size=leading), rng.normal(size=leading)
 
-    far_apart = np.array([[1e3, 0.0, -1e3], [-5e3, -5e3, -5e3]])
-    forbidden = np.array([[0.0, -np.inf, 1.0], [-np.inf, 2.0, 2.0]])
-    return [
-        (np.zeros((2, 3)), np.array([1, 2]), np.array([1.0, -2.0])),
-        case((5,), 4),
-        case((3, 3), 3),  # steps and levels: as many of both as actions
-        case((2, 4), 5, scale=3.0),
-        (far_apart, np.array([1, 0]), np.array([2.0, 1.0])),
-        (forbidden, np.array([2, 1]), np.array([1.0, -1.0])),
-        (rng.normal(size=3), np.array(2), np.array(-0.5)),  # one step, no axis
-        (rng.normal(size=(4, 2)), np.array([0, 1, 1, 0], np.uint8), np.zeros(4)),
-    ]
+
+_FAR_APART = np.array([[1e3, 0.0, -1e3], [-5e3, -5e3, -5e3]])
+_FORBIDDEN = np.array([[0.0, -np.inf, 1.0], [-np.inf, 2.0, 2.0]])
+_FOUR_TIMES_TWO = np.array([[1.0, -0.5], [0.2, 3.0], [-1.0, 0.0], [2.0, 2.0]])
 
 
 def _log_pi(logits, actions):
@@ -37,7 +28,17 @@ _log_pi_step = by_complex_step(_log_pi, "logits")
 
 
 @exercise(
-    cases=_choices,
+    cases=each(
+        _choices,
+        "4 1 5, 3 1 3 3, 5 3 2 4",  # and as many steps and levels as actions
+        first=[(np.zeros((2, 3)), np.array([1, 2]), np.array([1.0, -2.0]))],
+        also=[
+            (_FAR_APART, np.array([1, 0]), np.array([2.0, 1.0])),
+            (_FORBIDDEN, np.array([2, 1]), np.array([1.0, -1.0])),
+            (np.array([0.3, -1.0, 2.0]), np.array(2), np.array(-0.5)),  # no axis
+            (_FOUR_TIMES_TWO, np.array([0, 1, 1, 0], np.uint8), np.zeros(4)),
+        ],
+    ),
     hints=[
         "The softmax over the last axis, its largest logit taken off first, is pi.",
         "np.eye(A)[actions] has a 1 at the action that was taken, whatever axes there "
@@ -77,21 +78,20 @@ def policy_gradient(logits, actions, advantages):
     return advantages[..., None] * (hot - pi)
 
 
-def _bandits(rng):
-    def case(A, scale=1.0):
-        return softmax(scale * rng.normal(size=A)), 10 + rng.normal(size=A)
-
-    return [
-        (np.full(3, 1 / 3), np.array([10.0, 11.0, 12.0])),
-        (np.array([0.9, 0.1]), np.array([1.0, 5.0])),
-        case(4),
-        case(6, scale=2.0),
-        (np.array([0.25, 0.75]), np.array([3.0, 3.0])),
-    ]
+def _bandits(rng, A, scale=1):
+    return softmax(scale * rng.normal(size=A)), 10 + rng.normal(size=A)
 
 
 @exercise(
-    cases=_bandits,
+    cases=each(
+        _bandits,
+        "4, 6 2",
+        first=[
+            (np.full(3, 1 / 3), np.array([10.0, 11.0, 12.0])),
+            (np.array([0.9, 0.1]), np.array([1.0, 5.0])),
+        ],
+        also=[(np.array([0.25, 0.75]), np.array([3.0, 3.0]))],
+    ),
     hints=[
         "The mean of the gradient does not depend on b, so only the mean of its square "
         "does: sum_a pi_a (q_a - b)^2 |[a] - pi|^2. Set its derivative to 0.",

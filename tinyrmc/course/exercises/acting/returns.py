@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import exercise
+from ..exercise import each, exercise
 
 
-def _trajectories(rng):
-    def case(shape, gamma, often=0.3):
-        rewards, ended = rng.normal(size=shape), rng.random(shape) < often
-        return rewards, ended, gamma, rng.normal(size=shape[1:])
+def _trajectories(rng, gamma, often, *shape):
+    rewards, ended = rng.normal(size=shape), rng.random(shape) < often
+    return rewards, ended, gamma, rng.normal(size=shape[1:])
 
-    never, once = np.zeros(4, bool), np.array([False, True, False, False])
-    by_hand = np.array([0.0, 1.0, 0.0, 2.0])  # so short that it is shown
-    return [
-        (by_hand, never, 0.5, np.array(8.0)),
-        (by_hand, once, 0.5, np.array(8.0)),
-        case((6, 4), 0.9),
-        case((3, 3), 0.8, often=0.5),
-        case((5, 2, 3), 0.95),  # two axes of levels
-        case((1, 4), 0.7, often=0.5),
-        (*case((4, 2), 1.0)[:2], 1.0, np.array([3.0, -3.0])),
-        case((4, 3), 0.0),
-        (np.array([[1, 0], [0, 10], [0, -1]]), np.eye(3, 2) > 0, 0.5, np.array([1, 3])),
-        case((2000, 1), 0.5, often=0.001),  # gamma ** t is 0 to the computer
-    ]
+
+_BY_HAND, _ONCE = np.array([0.0, 1.0, 0.0, 2.0]), np.array([False, True, False, False])
 
 
 @exercise(
-    cases=_trajectories,
+    cases=each(
+        _trajectories,  # two axes of levels; in the last gamma ** t is 0
+        "0.9 0.3 6 4, 0.8 0.5 3 3, 0.95 0.3 5 2 3, 0.7 0.5 1 4, 1.0 0.3 4 2, "
+        "0.0 0.3 4 3, 0.5 0.001 2000 1",
+        first=[
+            (_BY_HAND, _ONCE & False, 0.5, np.array(8.0)),
+            (_BY_HAND, _ONCE, 0.5, np.array(8.0)),
+        ],
+        also=[
+            (np.array([[1, 0], [0, 10], [0, -1]]), np.eye(3, 2) > 0, 0.5, np.arange(2))
+        ],
+    ),
     hints=[
         "Go from the last step to the first: a return is its own reward, and gamma "
         "times the return of the next step.",

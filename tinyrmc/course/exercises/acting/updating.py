@@ -8,6 +8,7 @@ from tinyrmc import Tape, fused, optim
 from tinyrmc import primitives as p
 from tinyrmc.cores import LSTM
 
+from ..exercise import each
 from ..used import used
 from .players import Agent, policy_loss
 from .returns import returns
@@ -27,30 +28,21 @@ def _run(answer, trajectory, rate, entropy_cost, steps):
     return np.array(losses, float), learnt.astype(float)
 
 
-def _acted(rng):
-    def case(B, T, entropy=0.1, steps=2, often=0.3):
-        ended = rng.random((B, T)) < often
-        fresh = np.concatenate([np.zeros((B, 1), bool), ended], axis=1)
-        trajectory = {
-            "seen": rng.normal(size=(B, T + 1, 3)).astype(np.float32),
-            "fresh": fresh,
-            "taken": rng.integers(3, size=(B, T)),
-            "rewards": rng.normal(size=(B, T)).astype(np.float32),
-            "ended": ended,
-        }
-        return trajectory, 0.01, entropy, steps
-
-    return [
-        case(4, 5),
-        case(3, 3, steps=1),
-        case(2, 6, entropy=0.0),
-        case(5, 2, often=0),
-    ]
+def _acted(rng, B, T, entropy=0.1, steps=2, often=0.3):
+    ended = rng.random((B, T)) < often
+    trajectory = {
+        "seen": rng.normal(size=(B, T + 1, 3)).astype(np.float32),
+        "fresh": np.concatenate([np.zeros((B, 1), bool), ended], axis=1),
+        "taken": rng.integers(3, size=(B, T)),
+        "rewards": rng.normal(size=(B, T)).astype(np.float32),
+        "ended": ended,
+    }
+    return trajectory, 0.01, entropy, steps
 
 
 @used(
     _run,
-    cases=_acted,
+    cases=each(_acted, "4 5, 3 3 0.1 1, 2 6 0.0, 5 2 0.1 2 0"),
     tolerance=1e-4,  # float32
     hints=[
         "On the tape: logits, values, _ = agent(trajectory['seen'], first, "

@@ -5,26 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from ..attention import softmax
-from ..exercise import exercise
+from ..exercise import each, exercise
 
 
-def _long_texts(rng):
-    def case(n, lanes, T):
-        return rng.permutation(n), lanes, T
-
-    return [
-        case(41, 4, 5),
-        case(40, 4, 3),  # the tenth word of the last lane has no successor
-        case(17, 4, 4),
-        case(65, 4, 4),  # as many windows as lanes and steps
-        case(30, 1, 7),
-        case(23, 3, 1),
-        case(100, 2, 30),
-    ]
+def _long_texts(rng, n, lanes, T):
+    return rng.permutation(n), lanes, T
 
 
 @exercise(
-    cases=_long_texts,
+    cases=each(
+        _long_texts,  # in the second the tenth word of the last lane has no successor
+        "41 4 5, 40 4 3, 17 4 4, 65 4 4, 30 1 7, 23 3 1, 100 2 30",
+    ),
     hints=[
         "The last word is no input, because nothing comes after it. So a lane has "
         "L = (n - 1) // lanes words.",
@@ -143,26 +135,22 @@ def sample(logits, temperature, u):
     return int(min(place, len(z) - 1))
 
 
-def _shares(rng):
-    def case(*shape, mass=0.8):
-        return softmax(2 * rng.normal(size=shape)), mass
+def _shares(rng, mass, *shape):
+    return softmax(2 * rng.normal(size=shape)), mass
 
-    few = np.array([0.1, 0.4, 0.05, 0.25, 0.2])
-    return [
-        case(6),
-        (few, 0.6),
-        (few, 0.9),
-        (few, 0.3),  # one word has it all
-        (few, 1e-9),
-        (few, 1.0),
-        case(4, 4),
-        case(2, 3, 30, mass=0.95),
-        (np.array([0.25, 0.0, 0.75, 0.0]), 0.8),
-    ]
+
+_FEW = np.array([0.1, 0.4, 0.05, 0.25, 0.2])
 
 
 @exercise(
-    cases=_shares,
+    cases=each(
+        _shares,
+        "0.8 6, 0.8 4 4, 0.95 2 3 30",
+        also=[
+            *((_FEW, mass) for mass in (0.6, 0.9, 0.3, 1e-9, 1.0)),
+            (np.array([0.25, 0.0, 0.75, 0.0]), 0.8),
+        ],
+    ),
     hints=[
         "Sort the words from the likeliest on: order = np.argsort(-p, axis=-1). "
         "np.take_along_axis(p, order, -1) are their shares in that order.",

@@ -8,6 +8,7 @@ from tinyrmc import Tape, fused, optim
 from tinyrmc import primitives as p
 from tinyrmc.cores import LSTM
 
+from ..exercise import each
 from ..used import used
 from .network import LanguageModel, numbers_of
 
@@ -24,20 +25,15 @@ def _run(answer, inputs, targets, rates, dropout):
     return losses, learnt.astype(float)
 
 
-def _lessons(rng):
-    def case(K, lanes, T, dropout=0.0):
-        ids = rng.permutation(np.arange(K * lanes * T + 1) % 6)
-        inputs, targets = (
-            ids[k : len(ids) - 1 + k].reshape(K, lanes, T) for k in (0, 1)
-        )
-        return inputs, targets, rng.uniform(0.01, 0.1, size=K), dropout
-
-    return [case(1, 2, 3), case(4, 2, 3), case(3, 1, 5), case(3, 3, 2, dropout=0.5)]
+def _lessons(rng, K, lanes, T, dropout=0):
+    ids = rng.permutation(np.arange(K * lanes * T + 1) % 6)
+    inputs, targets = (x.reshape(K, lanes, T) for x in (ids[:-1], ids[1:]))
+    return inputs, targets, rng.uniform(0.01, 0.1, size=K), dropout
 
 
 @used(
     _run,
-    cases=_lessons,
+    cases=each(_lessons, "1 2 3, 4 2 3, 3 1 5, 3 3 2 0.5"),
     tolerance=1e-4,  # float32
     hints=[
         "Before the loop: a fresh state, model.core.initial_state(lanes). In the loop: "

@@ -5,29 +5,26 @@ from __future__ import annotations
 import numpy as np
 
 from ..attention import softmax
-from ..exercise import exercise
+from ..exercise import each, exercise
 
 
-def _looks(rng):
-    def case(B, K, N, facts, full=False):
-        counts = np.full(B, N) if full else rng.integers(facts, N + 1, size=B)
-        p = softmax(2 * rng.normal(size=(B, K, N)))
-        return p, counts, [tuple(rng.permutation(n)[:facts].tolist()) for n in counts]
-
-    return [
-        # one sentence each, and the hop looks past it
-        (np.array([[[0.2, 0.8]], [[0.9, 0.1]]]), np.array([1, 1]), [(0,), (0,)]),
-        # the strongest is no fact, though the facts together weigh more
-        (np.array([[[0.4, 0.3, 0.3]]]), np.array([3]), [(0, 1)]),
-        case(20, 3, 5, 2),
-        case(30, 2, 8, 1),
-        case(6, 6, 6, 3, full=True),
-        case(12, 4, 4, 4, full=True),  # every sentence is one
-    ]
+def _looks(rng, B, K, N, facts, full=False):
+    counts = np.full(B, N) if full else rng.integers(facts, N + 1, size=B)
+    p = softmax(2 * rng.normal(size=(B, K, N)))
+    return p, counts, [tuple(rng.permutation(n)[:facts].tolist()) for n in counts]
 
 
 @exercise(
-    cases=_looks,
+    cases=each(
+        _looks,
+        "20 3 5 2, 30 2 8 1, 6 6 6 3 1, 12 4 4 4 1",
+        first=[
+            # one sentence each, and the hop looks past it
+            (np.array([[[0.2, 0.8]], [[0.9, 0.1]]]), np.array([1, 1]), [(0,), (0,)]),
+            # the strongest is no fact, though the facts together weigh more
+            (np.array([[[0.4, 0.3, 0.3]]]), np.array([3]), [(0, 1)]),
+        ],
+    ),
     hints=[
         "p.argmax(axis=-1) is (B, K): the strongest memory of each hop, counted from "
         "the newest. `supporting` counts from the oldest.",
@@ -92,18 +89,15 @@ def blind(u):
     return 0.0 * u
 
 
-def _networks(rng):
-    def case(hops, questions):
-        answers = _Copies(rng, hops, questions)
-        targets = answers([sees] * hops)[0].copy()
-        targets[::5] += 1
-        return answers, [sees] * hops, blind, targets % 4
-
-    return [case(3, 40), case(1, 10), case(2, 25), case(5, 30)]
+def _networks(rng, hops, questions):
+    answers = _Copies(rng, hops, questions)
+    targets = answers([sees] * hops)[0].copy()
+    targets[::5] += 1
+    return answers, [sees] * hops, blind, targets % 4
 
 
 @exercise(
-    cases=_networks,
+    cases=each(_networks, "3 40, 1 10, 2 25, 5 30"),
     hints=[
         "A copy of the list, list(looks), with `blind` at place k: then answers(...) "
         "gives the words (R, B), and != targets the errors.",

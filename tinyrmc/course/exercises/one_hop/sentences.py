@@ -7,24 +7,14 @@ import numpy as np
 from tinyrmc import Tape
 from tinyrmc import primitives as p
 
-from ..exercise import exercise
+from ..exercise import each, exercise
 from ..used import used
 
 
-def _bags(rng):
-    def case(*lead, J=4, V=6, d=5):
-        words = rng.integers(V, size=(*lead, J))
-        hot = np.eye(V)[words]  # (..., J, V)
-        place = np.arange(1, J + 1)[:, None] / J - 0.5
-        return hot.sum(axis=-2), (place * hot).sum(axis=-2), rng.normal(size=(V, d))
-
-    return [
-        case(),
-        case(3, J=5, V=5, d=5),
-        case(2, 3, J=2, V=7, d=4),
-        case(J=1, d=1),
-        case(4, J=7, V=3, d=20),
-    ]
+def _bags(rng, J, V, d, *leading):
+    hot = np.eye(V)[rng.integers(V, size=(*leading, J))]  # (..., J, V)
+    place = np.arange(1, J + 1)[:, None] / J - 0.5
+    return hot.sum(axis=-2), (place * hot).sum(axis=-2), rng.normal(size=(V, d))
 
 
 def _on_the_tape(answer, once, weighted, table):
@@ -38,7 +28,7 @@ def _on_the_tape(answer, once, weighted, table):
 
 @used(
     _on_the_tape,
-    cases=_bags,
+    cases=each(_bags, "4 6 5, 5 5 5 3, 2 7 4 2 3, 1 6 1, 7 3 20 4"),
     hints=[
         "Multiply l out and sort by j: a constant, and something times j / J. Then "
         "write j / J as (j / J - 1/2) + 1/2.",
@@ -70,22 +60,19 @@ def remembered(once, weighted, table):
     return 0.5 * (once @ table) + 2 * (k / d - 0.5) * (weighted @ table)
 
 
-def _stories(rng):
-    def case(n, N):
-        return rng.integers(1, 40, size=n), N
-
-    return [
-        case(4, 7),
-        case(5, 5),
-        case(9, 4),
-        case(6, 1),
-        (np.array([3, 8, 3, 8, 3]), 6),  # a sentence may be told again
-        (np.array([5, 6], np.int32), 3),
-    ]
+def _stories(rng, n, N):
+    return rng.integers(1, 40, size=n), N
 
 
 @exercise(
-    cases=_stories,
+    cases=each(
+        _stories,
+        "4 7, 5 5, 9 4, 6 1",
+        also=[
+            (np.array([3, 8, 3, 8, 3]), 6),  # a sentence may be told again
+            (np.array([5, 6], np.int32), 3),
+        ],
+    ),
     hints=[
         "told[::-1] has the newest sentence first. Its first N, [:N], are the latest "
         "N.",

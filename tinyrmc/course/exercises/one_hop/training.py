@@ -7,6 +7,7 @@ import numpy as np
 from tinyrmc import Parameter, Tape, fused, nn, optim
 from tinyrmc import primitives as p
 
+from ..exercise import each
 from ..used import used
 
 
@@ -29,24 +30,18 @@ def _run(answer, inputs, targets, order, rate, seed):
     return losses, network.weights.data
 
 
-def _lessons(rng):
-    def case(S, size=None, rate=0.01, scale=1.0):
-        inputs = scale * rng.normal(size=(S, 4)), rng.uniform(0.5, 2, size=S)
-        order = rng.permutation(S)[:size]
-        return inputs, rng.integers(3, size=S), order, rate, int(rng.integers(99))
-
-    return [
-        case(32),
-        case(96, rate=0.003),
-        case(80),  # the last sixteen do not fill a batch
-        case(200, size=64),
-        case(32, scale=100.0),  # the gradient is longer than 40
-    ]
+def _lessons(rng, S, size, rate=0.01, scale=1):
+    inputs = scale * rng.normal(size=(S, 4)), rng.uniform(0.5, 2, size=S)
+    order = rng.permutation(S)[:size]
+    return inputs, rng.integers(3, size=S), order, rate, int(rng.integers(99))
 
 
 @used(
     _run,
-    cases=_lessons,
+    cases=each(
+        _lessons,  # 80 do not fill a batch; the last gradient is longer than 40
+        "32 32, 96 96 0.003, 80 80, 200 64, 32 32 0.01 100",
+    ),
     tolerance=1e-6,
     hints=[
         "for start in range(0, len(order) - 31, 32): "

@@ -4,34 +4,38 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import exercise
+from ..exercise import each, exercise
 
 
-def _graphs(rng):
-    def case(S, A, goals=1, often=0.0):
-        following = rng.integers(S, size=(S, A))
-        wins = np.zeros((S, A), bool)
-        wins[rng.integers(S, size=goals), rng.integers(A, size=goals)] = True
-        following[rng.random((S, A)) < often] = 0
-        return following, wins
+def _graphs(rng, S, A, goals=1, often=0):
+    following = rng.integers(S, size=(S, A))
+    wins = np.zeros((S, A), bool)
+    wins[rng.integers(S, size=goals), rng.integers(A, size=goals)] = True
+    following[rng.random((S, A)) < often] = 0
+    return following, wins
 
-    corridor = np.array([[0, 1], [0, 2], [1, 3], [2, 3]])
-    at_the_end = np.array([[0, 0], [0, 0], [0, 0], [0, 1]], bool)
-    away = np.array([[1, 1], [1, 1], [0, 2]])  # from 0 and 1 nothing leads to the goal
-    long = np.clip(np.arange(300)[:, None] + [-1, 1], 0, 299)
-    return [
-        (corridor, at_the_end),
-        case(8, 3),
-        case(30, 4, goals=3),
-        case(12, 2, goals=2, often=0.4),
-        (away, np.array([[0, 0], [0, 0], [0, 1]], bool)),
-        (long, (long == 299) & (np.arange(300) == 299)[:, None]),
-        (np.zeros((1, 2), int), np.array([[False, True]])),
-    ]
+
+_CORRIDOR = np.array([[0, 1], [0, 2], [1, 3], [2, 3]])
+_AWAY = np.array([[1, 1], [1, 1], [0, 2]])  # from 0 and 1 nothing leads to the goal
+_LONG = np.clip(np.arange(300)[:, None] + [-1, 1], 0, 299)
+
+
+def _at_the_end(following):
+    """Only the last action of the last state wins."""
+    wins = np.zeros(following.shape, bool)
+    wins[-1, -1] = True
+    return following, wins
 
 
 @exercise(
-    cases=_graphs,
+    cases=each(
+        _graphs,
+        "8 3, 30 4 3, 12 2 2 0.4",
+        first=[_at_the_end(_CORRIDOR)],
+        also=[
+            *map(_at_the_end, (_AWAY, _LONG, np.zeros((1, 2), int))),
+        ],
+    ),
     hints=[
         "Write down what must hold: d(s) is 1 where a step wins, else 1 + d of where "
         "the best step leads.",
@@ -63,24 +67,29 @@ def distances(following, wins):
     return d
 
 
-def _trajectories(rng):
-    def case(shape, n, gamma=0.9, often=0.2):
-        rewards, values = rng.normal(size=(2, *shape))
-        ended = rng.random(shape) < often
-        return rewards, values, ended, gamma, n, rng.normal(size=shape[1:])
+def _trajectory(rng, n, gamma, often, *shape):
+    rewards, values = rng.normal(size=(2, *shape))
+    return (
+        rewards,
+        values,
+        rng.random(shape) < often,
+        gamma,
+        n,
+        rng.normal(size=shape[1:]),
+    )
 
-    r, V = np.array([0.0, 1.0, 0.0, 2.0]), np.array([4.0, 3.0, 2.0, 1.0])
-    never, once = np.zeros(4, bool), np.array([False, True, False, False])
-    return [
-        (r, V, never, 0.5, 2, np.array(8.0)),
-        (r, V, once, 0.5, 2, np.array(8.0)),
-        (r, V, never, 0.5, 1, np.array(8.0)),
-        case((6, 4), 3),
-        case((3, 3), 2, often=0.5),
-        case((4, 2, 3), 3),
-        case((5, 2), 20),  # more steps than there are: returns
-        case((5, 3), 2, gamma=1.0),
-    ]
+
+_R, _V = np.array([0.0, 1.0, 0.0, 2.0]), np.array([4.0, 3.0, 2.0, 1.0])
+_ONCE = np.array([False, True, False, False])
+_trajectories = each(
+    _trajectory,  # in the last but one more steps than there are: returns
+    "3 0.9 0.2 6 4, 2 0.9 0.5 3 3, 3 0.9 0.2 4 2 3, 20 0.9 0.2 5 2, 2 1.0 0.2 5 3",
+    first=[
+        (_R, _V, _ONCE & False, 0.5, 2, np.array(8.0)),
+        (_R, _V, _ONCE, 0.5, 2, np.array(8.0)),
+        (_R, _V, _ONCE & False, 0.5, 1, np.array(8.0)),
+    ],
+)
 
 
 @exercise(

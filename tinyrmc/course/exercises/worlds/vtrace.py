@@ -4,40 +4,34 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import exercise
+from ..exercise import each, exercise
 
 
-def _acted(rng):
-    def case(shape, spread=1.0, gamma=0.9, often=0.2):
-        discounts = gamma * (rng.random(shape) >= often)
-        rewards, values = rng.normal(size=(2, *shape))
-        log_rhos = spread * rng.normal(size=shape)
-        return log_rhos, discounts, rewards, values, rng.normal(size=shape[1:])
+def _acted(rng, spread, gamma, often, *shape):
+    discounts = gamma * (rng.random(shape) >= often)
+    rewards, values = rng.normal(size=(2, *shape))
+    log_rhos = spread * rng.normal(size=shape)
+    return log_rhos, discounts, rewards, values, rng.normal(size=shape[1:])
 
-    by_hand = (  # so short that it is shown
-        np.log([0.5, 2.0, 0.25, 1.0]),
-        np.full(4, 0.5),
-        np.array([0.0, 1.0, 0.0, 2.0]),
-        np.array([1.0, 2.0, 0.0, 1.0]),
-        np.array(4.0),
-    )
-    whole = np.array([[1, 0], [0, 3], [0, -1]])
-    return [
-        by_hand,
-        case((5, 4), spread=0.0),  # the policy that acted is the one that learns
-        case((6, 4)),
-        case((3, 3), often=0.5),
-        case((4, 2, 3)),  # two axes of levels
-        case((1, 3)),
-        case((5, 2), spread=1e3),
-        case((4, 2), gamma=1.0, often=0.0),
-        case((3, 2), gamma=0.0),
-        (case((3, 2))[0], np.full((3, 2), 0.5), whole, whole + 1, np.array([2, 1])),
-    ]
+
+_BY_HAND = (  # so short that it is shown
+    np.log([0.5, 2.0, 0.25, 1.0]),
+    np.full(4, 0.5),
+    np.array([0.0, 1.0, 0.0, 2.0]),
+    np.array([1.0, 2.0, 0.0, 1.0]),
+    np.array(4.0),
+)
+_WHOLE = np.array([[1, 0], [0, 3], [0, -1]])
 
 
 @exercise(
-    cases=_acted,
+    cases=each(
+        _acted,  # in the first the policy that acted is the one that learns
+        "0 0.9 0.2 5 4, 1 0.9 0.2 6 4, 1 0.9 0.5 3 3, 1 0.9 0.2 4 2 3, 1 0.9 0.2 1 3, "
+        "1e3 0.9 0.2 5 2, 1 1.0 0.0 4 2, 1 0.0 0.2 3 2",
+        first=[_BY_HAND],
+        also=[(_WHOLE / 2, np.full((3, 2), 0.5), _WHOLE, _WHOLE + 1, np.array([2, 1]))],
+    ),
     hints=[
         "c = np.minimum(1, np.exp(log_rhos)) is all you need of the ratios. The value "
         "of what comes after step t is values[t + 1], and `after` for the last step.",
