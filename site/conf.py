@@ -63,6 +63,7 @@ tagline = "tinyrmc: networks that compare what they remember"  # title of the fi
 html_favicon = str(HERE / "static" / "favicon.svg")
 html_static_path = ["static"]
 html_css_files = ["tinyrmc.css"]
+html_search_scorer = "search.js"
 html_show_sphinx = False
 html_domain_indices = False  # the reference begins with one
 html_last_updated_fmt = None

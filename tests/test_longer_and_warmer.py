@@ -203,9 +203,9 @@ class Slow(tinytasks.Larger):
 @pytest.mark.parametrize(
     "every, final, steps, took, planned",
     [
-        (20, True, 40, 60, 10),  # it is known since step 20 that it takes ten
-        (500, True, 30, 40, 512),  # judged by a step it takes 512: half of the minute
+        (20, True, 39, 59, 10),  # known since step 20; 40 would be measured, too
         (20, False, 41, 61, None),
+        (500, True, 60, 60, 512),  # judged by a step it takes 512: more than a minute
         (500, False, 60, 60, None),
     ],
 )

@@ -94,6 +94,16 @@ SQUEEZED = """[...document.querySelectorAll(".bd-article td:not(.number)")]
     .map(e => e.textContent.trim().slice(0, 40))"""
 
 
+# Where the icon of the search ends, and the words beside it begin.
+COVERED = """(() => {
+    const [icon, field] = ["i", "input"].map(
+        each => document.querySelector(`.bd-search-container form ${each}`));
+    const room = parseFloat(getComputedStyle(field).paddingLeft);
+    return [icon.getBoundingClientRect().right,
+        field.getBoundingClientRect().left + room];
+})()"""
+
+
 @pytest.fixture(scope="session")
 def built(tmp_path_factory):
     """(folder of the website, what was said while it was built), here and without a
@@ -304,13 +314,32 @@ def test_the_pages_can_be_read_from_the_disk_too(website, window):
 
 @built_here
 @browser.needed
-def test_a_search_finds_the_equations(address, window):
-    window.open(address + "search.html?q=multi_head_attention")
-    links = '[...document.querySelectorAll("#search-results li a")].map(a => a.href)'
-    window.until(f"{links}.length", seconds=20)
-    assert any("reference/equations.html" in link for link in window.run(links))
-    assert window.complaints == []
-    assert all(each.startswith((address, "data:")) for each in window.requests)
+def test_a_search_finds_chapters_for_words_and_objects_for_names(address, window):
+    results = '[...document.querySelectorAll("#search-results li")]'
+    for size in LAPTOP, PHONE:
+        for query, page, says in (
+            ("gates", "chapters/09_gates.html", "9. Gates: what is kept and what is "),
+            ("multi_head_attention", "reference/equations.html", "multi_head_att"),
+            ("PaperRelationalMemory", "reference/cores.relational.html", "PaperRelat"),
+            ("python -m tinyrmc.train --resume", "chapters/", "14. Looking inside"),
+        ):
+            window.open("about:blank")
+            window.size(*size)
+            window.open(address + "search.html?q=" + query.replace(" ", "+"))
+            window.until(f"{results}.length > 2", seconds=20)
+            window.until("!document.querySelector('#search-results h2 span')", 20)
+            assert says in window.run(f"{results}[0].innerText"), query
+            assert page in window.run(f"{results}[0].querySelector('a').href")
+            width, needed, beyond = window.run(TOO_WIDE)
+            assert width == size[0] >= needed
+            assert size == LAPTOP or beyond == []
+            quotes = f"{results}.map(e => e.querySelector('.context')?.innerText ?? '')"
+            shown = "\n".join(window.run(quotes))
+            assert "System Settings" not in shown and ".ipynb" not in shown
+            icon, first = window.run(COVERED)
+            assert icon <= first
+            assert window.complaints == []
+            assert all(each.startswith((address, "data:")) for each in window.requests)
 
 
 @built_here

@@ -341,6 +341,8 @@ def _run(
         progress.recall(run.metrics())
     if sys.stderr.isatty() and trainer.rank == 0:
         progress.show_bar()
+    if options.max_minutes:
+        _ = progress.marks  # what they take once, such as counting, is no training
     try:
         how = options.max_minutes, progress, interrupt, options.final_evaluation
         end = run_training(trainer, run, *how)

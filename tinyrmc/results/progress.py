@@ -102,11 +102,13 @@ class Progress(Listener):
 
     def planning(self, seconds: float, limit: float) -> None:
         """How long measuring at the end may take is known: say so, if it is long."""
-        if seconds > LONG:
-            about = f"measuring at the end will take about {duration(seconds)}"
-            if seconds > limit / 2:
-                about += f" of {duration(limit)}, half of which is for training"
-            self._print(f"{about} (--no-final-evaluation leaves it out)")
+        of = f"about {duration(seconds)} of {duration(limit)}"
+        if seconds > limit:
+            self._print(f"measuring at the end is left to `evaluate`: it takes {of}")
+        elif seconds > LONG:
+            late = f", the run {duration(max(limit, limit / 2 + seconds))} in all"
+            without = "--no-final-evaluation leaves it out"
+            self._print(f"measuring at the end will take {of}{late} ({without})")
 
     def testing(self, splits: Sequence[str], seconds: float | None) -> None:
         """The last evaluation begins: say so, if it will take a while."""

@@ -43,7 +43,10 @@ class Listener:
         """
 
     def planning(self, seconds: float, limit: float) -> None:
-        """The last evaluation may take so many of the `limit` seconds that are left."""
+        """The last evaluation may take so many of the `limit` seconds that are left.
+
+        If it takes more than all of them, a run that is out of time goes without.
+        """
 
 
 class _Stopped(BaseException):
@@ -124,7 +127,8 @@ def run_training(
 
     interrupt: one that was entered before there was a run. It is left at the end.
     final: whether it is measured on all held-out sets at the end. The minutes count
-        what that may take, but at least half of them are for training.
+        what that may take, but at least half of them are for training; where it would
+        take more than all of them, a run that is out of time goes without.
     """
     if max_minutes is not None and not max_minutes > 0:
         raise ValueError(f"max_minutes must be positive, not {max_minutes}")
@@ -138,7 +142,7 @@ def run_training(
         loop.save()
         if not loop.stopped():
             with contextlib.suppress(_Stopped):
-                if final and loop.test():
+                if final and loop.has_time() and loop.test():
                     loop.save(last=1)
         if stopped := loop.stopped():
             return signal.Signals(stopped).name
@@ -172,6 +176,7 @@ class _Loop:
             self.good = state.get("steady", True)
         self.tested = -1  # the step of the last evaluation on all held-out sets
         self.took: float | None = None  # seconds of the last one, on the watched set
+        self.whole = 0.0  # those that one on all sets may take, where there is a limit
 
     def stopped(self) -> int:
         """The number of a signal that has come, else 0."""
@@ -228,20 +233,29 @@ class _Loop:
             trainer.rest()
 
     def measuring(self, step: float) -> float:
-        """Seconds of the limit to keep for measuring at the end, half of it at most;
-        `step`: those of a step, which tell until an evaluation has shown it.
+        """Seconds of the limit to keep for what is measured after the next step, and at
+        the end: half of it at most. `step`: the seconds of a step, which tell until an
+        evaluation has shown them.
         """
-        if not self.final or self.limit == math.inf:
+        if self.limit == math.inf:
             return 0.0
-        task, known = self.trainer.task, self.took is not None
+        task, config = self.trainer.task, self.config
         sizes = [*map(task.effort, task.splits)]
-        whole = sum(sizes) / self.config.batch_size * step * FORWARD
-        if self.took is not None:
-            whole = self.took * sum(sizes) / sizes[0]
-        if not self.planned and (known or self.trainer.step % 10 == 0):
+        one = sizes[0] / config.batch_size * step * FORWARD
+        one = one if self.took is None else self.took
+        self.whole = one * sum(sizes) / sizes[0]
+        known = self.took is not None or self.trainer.step % 10 == 0
+        if self.final and known and not self.planned:
             self.planned = True
-            self.tell("planning", whole, self.limit)
-        return min(whole, self.limit / 2)
+            self.tell("planning", self.whole, self.limit)
+        keep = self.whole if self.final and self.whole <= self.limit else 0.0
+        soon = (self.trainer.step + 1) % config.evaluate_every == 0
+        return min(keep + one * soon, self.limit / 2)
+
+    def has_time(self) -> bool:
+        """Whether there is time to measure at the end."""
+        over = self.whole > self.limit and not self.trainer.finished
+        return not self.trainer.agreed(over)[0]
 
     def _read(self) -> None:
         """A line of metrics."""

@@ -456,8 +456,9 @@ class ActingTask(Task):
         return sums.sums
 
     def effort(self, split):
-        """Levels of 500 steps, where an example has `unroll`: the longest count."""
-        return self.test_examples * 500 / self.config.agent.unroll
+        """Levels of up to 500 steps, the longest count; an example has `unroll`."""
+        steps = min(500, getattr(self.held_out_world, "limit", 500))
+        return self.test_examples * steps / self.config.agent.unroll
 
     def first_level(self, split: str) -> int:
         """The number of a set's first level; the last set has the lowest numbers."""
