@@ -144,14 +144,37 @@ def test_what_was_not_taken_is_named(here, capsys):
     assert other.config["init"].endswith("first")
 
 
-def test_a_first_memory_that_was_drawn_is_not_taken(here, capsys):
-    """A checkpoint has no constants: each run's seed draws its own."""
-    trained("first", 3, "--model.core", "rmc_paper")
-    for seed in "0", "5":
-        words = "--init", "first", "--seed", seed, "--run", f"warm{seed}"
-        trained(f"warm{seed}", 3, "--model.core", "rmc_paper", *words)
-        said = "not taken: core.first, a constant of its own task and seed"
-        assert (said in capsys.readouterr().out) == (seed == "5")
+def test_a_first_memory_that_was_drawn_goes_with_the_weights(here, capsys, refused):
+    """Bit for bit, from a run, from one of before checkpoints held it, and a file; the
+    new run, on workers too, keeps it when it goes on.
+    """
+    still = "--model.core", "rmc_paper", "--train.learning-rate", "1e-30"
+    first = trained("first", 3, *still)
+    assert evaluate.main(["first", "--export", "first.npz", "--json"]) == 0
+    capsys.readouterr()
+    expected = evaluated(capsys, "first")
+    memory = tinyrmc.load("first").core.first.value
+    arrays, state = first.load()
+    old = {name: x for name, x in arrays.items() if "constants/" not in name}
+    assert arrays.keys() - old.keys() == {"constants/core.first"}
+    Run.open(shutil.copytree(first.path, "old")).save(old, state, instead=True)
+    assert evaluated(capsys, "old") == expected
+    for source in "first", "old", "first.npz":
+        words = *still, "--init", source, "--seed", "5", "--workers", "2"
+        warm = trained(f"of {source}", 3, *words)
+        assert "taken too: core.first, which was drawn" in capsys.readouterr().out
+        found = evaluated(capsys, f"of {source}")
+        assert found["test_loss"] == expected["test_loss"]
+        np.testing.assert_array_equal(warm.load()[0]["constants/core.first"], memory)
+    whole, again = trained("whole", 6, *words), longer("of first.npz", 6)
+    for name, x in whole.load()[0].items():
+        np.testing.assert_array_equal(again.load()[0][name], x)
+    trained("wider", 2, *still, "--init", "first", "--model.mem-slots", "3")
+    says = capsys.readouterr().out
+    assert "not taken: core.first, (2, 2) there, (3, 2) here" in says
+    wrong = arrays | {"constants/core.first": np.zeros((5, 2), np.float32)}
+    Run.open("old").save(wrong, state, instead=True)
+    assert "has shape (2, 2), the array (5, 2)" in refused(evaluate.main, "old")
 
 
 def test_weights_that_fit_nowhere_make_no_run(here, refused):

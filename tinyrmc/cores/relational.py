@@ -359,10 +359,10 @@ class PaperRelationalMemory(_Memory):
             self.qkv_bias = Parameter(np.zeros(width, dtype))
             self.qkv_norm = LayerNorm(width, dtype)
         # Drawn last and from the same stream, so that the weights do not depend on N.
-        first = identity_memory(mem_slots, F, dtype)
-        if initial_memory == "random":
+        first, drawn = identity_memory(mem_slots, F, dtype), initial_memory == "random"
+        if drawn:
             first = rng.standard_normal((mem_slots, F)).astype(dtype)
-        self.first = Constant(first)
+        self.first = Constant(first, drawn)
 
     def initial_state(self, batch_size: int) -> tuple[Array, Array]:
         """(m, h) for a batch, each (B, N, F); h starts at zero."""

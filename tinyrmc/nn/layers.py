@@ -150,9 +150,13 @@ class Module:
 class Constant:
     """An array of floating-point numbers that is no parameter. Each array library and
     precision gets its own copy, once.
+
+    drawn: whether it was drawn, so that weights learnt with it need it: checkpoints
+        hold it.
     """
 
-    def __init__(self, value: np.ndarray):
+    def __init__(self, value: np.ndarray, drawn: bool = False):
+        self.drawn = drawn
         self.set(value)
 
     def set(self, value: np.ndarray) -> None:

@@ -216,8 +216,28 @@ def restore_model(task: Task, arrays: dict, state: dict) -> Module:
     with fitting():
         if "task" in state:
             task.load_state(state["task"])
-        model.load_parameters(finite_parameters(arrays))
+        load_network(model, arrays)
     return model
+
+
+def drawn_constants(model: Module) -> dict[str, nn.Constant]:
+    """What was drawn with a network and is no parameter, such as a first memory."""
+    return {name: x for name, x in model.constants().items() if x.drawn}
+
+
+def load_network(model: Module, arrays: dict[str, np.ndarray]) -> None:
+    """Take the parameters of a checkpoint, and what was drawn with them; older ones
+    have that of their seed, as `model` has it. ValueError for what does not fit.
+    """
+    model.load_parameters(finite_parameters(arrays))
+    if found := under("constants/", arrays):
+        _set(drawn_constants(model), found)
+
+
+def _set(constants: dict[str, nn.Constant], found: dict[str, np.ndarray]) -> None:
+    own = {name: np.float64(constant.value) for name, constant in constants.items()}
+    for name, value in matching("constant", found, own).items():
+        constants[name].set(value.astype(found[name].dtype))
 
 
 # What code may raise when a file does not say what it expects.
@@ -275,11 +295,7 @@ def load_model(
         found = under("parameters/", arrays)
         module = module.astype(next(iter(found.values())).dtype) if found else module
         module.load_parameters(found)
-        constants = module.constants()
-        own = {name: np.float64(constant.value) for name, constant in constants.items()}
-        drawn = matching("constant", under("constants/", arrays), own)
-        for name, constant in constants.items():
-            constant.set(drawn[name])
+        _set(module.constants(), under("constants/", arrays))
     return module
 
 
@@ -315,10 +331,15 @@ def warm_start(model: Module, path: Path, run_config: dict) -> str:
         other = getattr(source, name, part)
         if isinstance(part, Module) and repr(part) != repr(other):
             says.append(f"other settings: {name} was {other!r}")
-    before = source.constants()
-    for name, own_one in model.constants().items():  # such as a first memory
-        if name in before and not np.array_equal(before[name].value, own_one.value):
-            says.append(f"not taken: {name}, a constant of its own task and seed")
+    before = drawn_constants(source)
+    for name, constant in drawn_constants(model).items():
+        there = before[name].value.shape if name in before else "none"
+        if there == constant.value.shape:
+            constant.set(before[name].value)
+            says.append(f"taken too: {name}, which was drawn with them")
+        else:
+            here = constant.value.shape
+            says.append(f"not taken: {name}, {there} there, {here} here")
     return "\n      ".join(says)
 
 
@@ -328,7 +349,8 @@ def export_weights(path, arrays: dict, state: dict) -> None:
     It holds the trained network, and not what resuming would need, nor where its data
     lay on this machine.
     """
-    kept = {name: x for name, x in arrays.items() if name.startswith("parameters/")}
+    network = "parameters/", "constants/"
+    kept = {name: x for name, x in arrays.items() if name.startswith(network)}
     told = {name: state[name] for name in ("run", "step", "task") if name in state}
     if "places" in told["run"]:
         nowhere = dict.fromkeys(told["run"]["places"])

@@ -253,8 +253,8 @@ class _Loop:
         return min(keep + one * soon, self.limit / 2)
 
     def has_time(self) -> bool:
-        """Whether there is time to measure at the end."""
-        over = self.whole > self.limit and not self.trainer.finished
+        """Whether there is time to measure at the end, as far as it is known."""
+        over = self.planned and self.whole > self.limit and not self.trainer.finished
         return not self.trainer.agreed(over)[0]
 
     def _read(self) -> None:

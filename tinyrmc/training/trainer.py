@@ -30,7 +30,7 @@ from ..backend import device_namespace, keep_freed_memory, kernels, to_host
 from ..errors import RunError, check_seed
 from ..nn import Module
 from ..runs.files import under
-from .checkpoints import finite_parameters, fitting
+from .checkpoints import drawn_constants, fitting, load_network
 from .discovery import TaskError
 from .pieces import Carry, MetricAccumulator, Shares, Sums, pieces_of
 from .streams import Batch, Stream
@@ -434,8 +434,10 @@ class Trainer:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All arrays of a checkpoint, on the host, as they are now. Copies."""
+        drawn = drawn_constants(self.model).items()
         parts = {
             "parameters": {name: p.data for name, p in self.model.named_parameters()},
+            "constants": {name: constant.value for name, constant in drawn},
             "optimizer": self.optimizer.state(),
             "carry": self._whole_carry() if self.task.carries else {},
         }
@@ -479,7 +481,7 @@ class Trainer:
             self.close()  # processes must start from the restored state
             # first of all: another text would not fit the parameters either
             self.task.load_state(state["task"])
-            self.model.load_parameters(finite_parameters(arrays))
+            load_network(self.model, arrays)
             own, kept = self.optimizer.state(), under("optimizer/", arrays)
             if kept.keys() != own.keys():
                 raise ValueError(
