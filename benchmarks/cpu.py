@@ -52,7 +52,7 @@ from running import (
 import tinyrmc
 from tinyrmc.cli.commands import Parser, run_main
 from tinyrmc.errors import RunError, UsageError, counted
-from tinyrmc.runs.run import environment
+from tinyrmc.training.run import environment
 from tinyrmc.training.workers import available_cores
 
 HERE = Path(__file__).resolve().parent

@@ -44,7 +44,7 @@ from tinyrmc import gpu as kernels
 from tinyrmc.autograd.primitives import sum as total
 from tinyrmc.cli.commands import Parser, run_main
 from tinyrmc.errors import UsageError
-from tinyrmc.runs.run import environment
+from tinyrmc.training.run import environment
 
 RESULTS = Path(__file__).resolve().parent / "results"
 WORKS = [Work(batch, slots=8, width=256) for batch in (32, 128, 1600)]

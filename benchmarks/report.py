@@ -13,7 +13,7 @@ from typing import Any
 
 import tinyrmc
 from tinyrmc.cli.commands import Parser
-from tinyrmc.runs.run import environment
+from tinyrmc.training.run import environment
 
 FAST = "ours, compiled"  # with the extra `fast`
 

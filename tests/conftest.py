@@ -45,7 +45,7 @@ from tinyrmc import gpu as kernels
 from tinyrmc.autograd import engine
 from tinyrmc.cli import train
 from tinyrmc.cli.commands import run_main
-from tinyrmc.runs.run import Run
+from tinyrmc.training.run import Run
 from tinyrmc.training.trainer import Trainer
 
 settings.register_profile("dev", max_examples=50, deadline=None)

@@ -174,7 +174,7 @@ from mpi4py import MPI
 from tinyrmc.training import discovery, ranks as ranks_module
 from tinyrmc.errors import RunError
 from tinyrmc.results import plotting as curves
-from tinyrmc.runs import run as run_module
+from tinyrmc.training import run as run_module
 from tinyrmc.cli import train
 from tinyrmc.cli.commands import run_main
 

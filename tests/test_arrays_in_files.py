@@ -18,8 +18,8 @@ from hypothesis.extra import numpy as hnp
 from tinyruns import error_of, fresh_directory
 
 from tinyrmc.errors import RunError
-from tinyrmc.runs import files as npz
-from tinyrmc.runs.files import load_arrays, save_arrays
+from tinyrmc.training import storage as npz
+from tinyrmc.training.storage import load_arrays, save_arrays
 
 ARRAYS = {
     "mlp.0.weight": np.arange(12, dtype=np.float32).reshape(3, 4),

@@ -18,8 +18,8 @@ from tinytasks import assert_same_arrays, stop_at, timeless
 from tasks import babi
 from tinyrmc import Tape, corpora, training
 from tinyrmc.cli import evaluate, report, train
-from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
+from tinyrmc.training.run import Run
 
 TRAIN = dataclasses.replace(
     babi.QUICK.train, steps=24, batch_size=8, log_every=3, evaluate_every=6,

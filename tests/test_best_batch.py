@@ -13,9 +13,9 @@ from rankhelp import ALONE, all_well, on_ranks
 from tinytasks import KINDS, TRAIN, relations, stop_at, timeless
 
 from tinyrmc.backend import to_host
-from tinyrmc.runs.run import Run
 from tinyrmc.training import MetricAccumulator
 from tinyrmc.training.loop import run_training
+from tinyrmc.training.run import Run
 
 
 def best_of(pairs):

@@ -28,10 +28,10 @@ from tinyrmc import load
 from tinyrmc.cli import commands, evaluate, train
 from tinyrmc.config import fields_of, flag_of
 from tinyrmc.results.progress import Progress
-from tinyrmc.runs.files import load_arrays
-from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
 from tinyrmc.training.checkpoints import task_from_dict
+from tinyrmc.training.run import Run
+from tinyrmc.training.storage import load_arrays
 
 pytestmark = pytest.mark.usefixtures("few_held_out_examples", "empty_directory")
 

@@ -26,7 +26,7 @@ from tinyrmc.cli import train
 from tinyrmc.cores import CoreConfig, build_core
 from tinyrmc.fused import table
 from tinyrmc.fused.bodies import OVERRIDES, running
-from tinyrmc.runs.run import Run
+from tinyrmc.training.run import Run
 
 NAMES = sorted(OVERRIDES)
 needs_numba = pytest.mark.skipif(

@@ -31,10 +31,10 @@ from tinyrmc import primitives as p
 from tinyrmc.autograd.engine import Tensor
 from tinyrmc.cli import evaluate, plot, train
 from tinyrmc.cores import CoreConfig
-from tinyrmc.runs.run import Run
 from tinyrmc.training import MetricAccumulator
 from tinyrmc.training.discovery import load_task, task_files
 from tinyrmc.training.rl.actors import ActingTask
+from tinyrmc.training.run import Run
 from tinyrmc.training.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent

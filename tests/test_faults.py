@@ -20,17 +20,17 @@ from tinytasks import assert_same_arrays, poisoned, relations, timeless
 import tinyrmc
 from tinyrmc.cli import commands, evaluate, plot, report, train
 from tinyrmc.errors import RunError
-from tinyrmc.runs.files import (
+from tinyrmc.training import workers
+from tinyrmc.training.checkpoints import require_metrics
+from tinyrmc.training.loop import Interrupt, Listener, run_training
+from tinyrmc.training.run import Run
+from tinyrmc.training.storage import (
     Count,
     from_json,
     load_arrays,
     misfit,
     save_arrays,
 )
-from tinyrmc.runs.run import Run
-from tinyrmc.training import workers
-from tinyrmc.training.checkpoints import require_metrics
-from tinyrmc.training.loop import Interrupt, Listener, run_training
 from tinyrmc.training.trainer import MOST_WORKERS, NonFinite, Trainer
 from tinyrmc.training.workers import CAN_FORK, WorkerLost
 

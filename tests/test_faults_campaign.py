@@ -44,8 +44,8 @@ from rankhelp import MPIEXEC
 
 from tinyrmc.__main__ import COMMANDS
 from tinyrmc.errors import RunError
-from tinyrmc.runs.files import load_arrays, save_arrays
-from tinyrmc.runs.run import Run
+from tinyrmc.training.run import Run
+from tinyrmc.training.storage import load_arrays, save_arrays
 
 pytestmark = [
     pytest.mark.slow,
@@ -778,8 +778,8 @@ import sys
 import numpy as np
 import tinyrmc
 from tinyrmc.errors import UserError
-from tinyrmc.runs.files import load_arrays, save_arrays
-from tinyrmc.runs.run import Run
+from tinyrmc.training.storage import load_arrays, save_arrays
+from tinyrmc.training.run import Run
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.trainer import Trainer

@@ -21,8 +21,8 @@ from tinyrmc.cli import plot
 from tinyrmc.errors import RunError
 from tinyrmc.results import figures, plotting
 from tinyrmc.results.figures import learning_curves, style
-from tinyrmc.runs.run import Run
 from tinyrmc.training.discovery import load_task
+from tinyrmc.training.run import Run
 from tinyrmc.training.trainer import Trainer
 
 TEST = "test_accuracy"

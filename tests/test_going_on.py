@@ -29,9 +29,9 @@ from tinytasks import (
 
 from tinyrmc.cli import train
 from tinyrmc.errors import RunError
-from tinyrmc.runs.run import Run
 from tinyrmc.training import workers
 from tinyrmc.training.loop import run_training
+from tinyrmc.training.run import Run
 from tinyrmc.training.trainer import NonFinite
 
 # --- Stopping and going on ------------------------------------------------------------

@@ -6,8 +6,8 @@ import shlex
 
 from tinyrmc.cli.commands import Options, parse_words
 from tinyrmc.results.groups import command_words, group_runs
-from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
+from tinyrmc.training.run import Run
 
 TASKS = {
     name: discovery.load_task(name).Task

@@ -18,7 +18,7 @@ from tinyruns import cut_short
 from tinyrmc import training
 from tinyrmc.cli import evaluate, generate, plot, report, train
 from tinyrmc.results import figures, findings
-from tinyrmc.runs.run import Run
+from tinyrmc.training.run import Run
 
 FILE = tinylanguage.__file__
 

@@ -16,9 +16,9 @@ from tinyruns import cut_short
 from tinytasks import Config, Larger, assert_same_arrays, timeless
 
 from tinyrmc.cli import evaluate, plot, report, train
-from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
 from tinyrmc.training.loop import run_training
+from tinyrmc.training.run import Run
 
 FILE = tinylanguage.__file__
 HELD_OUT = ["validation_loss", "validation_perplexity", "test_loss", "test_perplexity"]

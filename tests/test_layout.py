@@ -14,7 +14,6 @@ FLOORS = [
     {"fused"},
     {"nn", "optim"},
     {"cores", "corpora", "environments"},
-    {"runs"},
     {"training"},
     {"results"},
     {"cli", "course"},

@@ -20,10 +20,10 @@ from tinyrmc.cli.commands import Options, Parser, add_flags, from_flags, parse_w
 from tinyrmc.config import check_values, from_json, to_json
 from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import ConfigError, RunError
-from tinyrmc.runs.run import Run
 from tinyrmc.training import TrainConfig
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.loop import run_training
+from tinyrmc.training.run import Run
 from tinyrmc.training.trainer import Trainer
 
 babi = load_task("babi")

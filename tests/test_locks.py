@@ -19,14 +19,14 @@ from rankhelp import real, run_ranks
 from tinyruns import LONG, SURROUNDINGS, TINY, contents, error_of
 
 from tinyrmc.cli import evaluate, sweep, train
-from tinyrmc.runs.run import Run
+from tinyrmc.training.run import Run
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
 posix_only = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 WRITER = """
 import os, signal, sys
-from tinyrmc.runs.run import Run
+from tinyrmc.training.run import Run
 with Run.open(sys.argv[1]).writing():
     child = os.fork() if "fork" in sys.argv else None
     if child != 0:

@@ -16,8 +16,8 @@ import tinyrmc
 from tinyrmc import cores
 from tinyrmc.cli import evaluate, train
 from tinyrmc.results import plotting
-from tinyrmc.runs.run import Run
 from tinyrmc.training import TrainConfig, loop
+from tinyrmc.training.run import Run
 
 
 @pytest.fixture

@@ -27,8 +27,8 @@ from rankhelp import (
 from tinytasks import forks, timeless
 
 from tinyrmc.cli import train
-from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
+from tinyrmc.training.run import Run
 
 pytestmark = [pytest.mark.slow, real, pytest.mark.usefixtures("empty_directory")]
 

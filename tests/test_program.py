@@ -15,8 +15,8 @@ from tinyrmc.backend import blas_threads
 from tinyrmc.cli import new, train
 from tinyrmc.config import json_text
 from tinyrmc.results import groups, tables
-from tinyrmc.runs.run import Run
 from tinyrmc.training.discovery import load_task
+from tinyrmc.training.run import Run
 from tinyrmc.training.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -24,8 +24,8 @@ from tinytasks import (
 from tinyrmc.cli import sweep, train
 from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import RunError
-from tinyrmc.runs.run import Run
 from tinyrmc.training.ranks import Onlooker, launched
+from tinyrmc.training.run import Run
 from tinyrmc.training.trainer import NonFinite, Trainer
 
 pytestmark = pytest.mark.usefixtures("empty_directory")

@@ -16,8 +16,8 @@ from tinyrmc.errors import UsageError
 from tinyrmc.results import tables
 from tinyrmc.results.groups import find_runs
 from tinyrmc.results.text import aligned, paragraph
-from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
+from tinyrmc.training.run import Run
 
 MACHINE = {"processor": "A processor", "cores": 4, "workers": 2, "date": "today"}
 MACHINE |= {"python": "3", "numpy": "2", "blas": "b", "git_commit": "c0ffee"}

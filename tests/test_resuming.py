@@ -41,9 +41,9 @@ from tinyrmc import load
 from tinyrmc.cli import evaluate, train
 from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import RunError
-from tinyrmc.runs.files import load_arrays, save_arrays
-from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
+from tinyrmc.training.run import Run
+from tinyrmc.training.storage import load_arrays, save_arrays
 from tinyrmc.training.workers import CAN_FORK
 
 forks = pytest.mark.skipif(not CAN_FORK, reason="needs fork")
@@ -60,7 +60,7 @@ def flip_a_bit(path):
 
 
 def newer(path):
-    from tinyrmc.runs import files as npz
+    from tinyrmc.training import storage as npz
 
     arrays, state = load_arrays(path)
     with pytest.MonkeyPatch.context() as patch:

@@ -18,10 +18,10 @@ from tinyruns import contents, error_of
 import tinyrmc
 from tinyrmc import Tensor
 from tinyrmc.config import first_difference
-from tinyrmc.runs import run as machine
-from tinyrmc.runs import run as run_module
-from tinyrmc.runs.files import load_arrays
-from tinyrmc.runs.run import Run
+from tinyrmc.training import run as machine
+from tinyrmc.training import run as run_module
+from tinyrmc.training.run import Run
+from tinyrmc.training.storage import load_arrays
 
 posix_only = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -137,7 +137,7 @@ def test_a_write_that_stops_half_way(run):
     save_step(run, 1)
     script = """
 import resource, sys, numpy as np
-from tinyrmc.runs.run import Run
+from tinyrmc.training.run import Run
 from tinyrmc.errors import RunError
 run = Run.open(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
@@ -160,7 +160,7 @@ def test_kill_minus_nine_while_saving(run):
     script = """
 import itertools, os, random, signal, sys, time
 import numpy as np
-from tinyrmc.runs.run import Run
+from tinyrmc.training.run import Run
 run, random = Run.open(sys.argv[1]), random.Random(0)
 
 def save(step):
@@ -248,7 +248,7 @@ def test_numbers_follow_the_largest_taken(tmp_path):
 def test_processes_that_start_together_get_their_own_numbers(tmp_path):
     script = """
 import sys
-from tinyrmc.runs.run import Run
+from tinyrmc.training.run import Run
 print("ready", flush=True)
 sys.stdin.readline()
 for _ in range(20):
@@ -443,7 +443,7 @@ def test_environment_says_what_matters_and_nothing_private(monkeypatch):
 
 def test_command_under_python_m(tmp_path):
     (tmp_path / "experiment.py").write_text(
-        "from tinyrmc.runs.run import environment\nprint(environment('')['command'])\n"
+        "from tinyrmc.training.run import environment\nprint(environment('')['command'])\n"
     )
     surroundings = os.environ | {
         "PYTHONPATH": os.pathsep.join(

@@ -18,7 +18,7 @@ import tinyrmc
 from tinyrmc import cores, nn
 from tinyrmc.cores.agent import Agent, AgentConfig
 from tinyrmc.errors import RunError
-from tinyrmc.runs.files import load_arrays, save_arrays
+from tinyrmc.training.storage import load_arrays, save_arrays
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = st.integers(1, 4)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from tinytasks import TRAIN, Config, Finite, Larger, stop_at, timeless
 
-from tinyrmc.runs.run import Run
 from tinyrmc.training.loop import run_training
+from tinyrmc.training.run import Run
 from tinyrmc.training.schedules import Plateau, staircase
 
 # --- Staircase ------------------------------------------------------------------------

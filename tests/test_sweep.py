@@ -23,8 +23,8 @@ from tinyrmc.cli import sweep, train
 from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import UsageError
 from tinyrmc.results import tables
-from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
+from tinyrmc.training.run import Run
 
 GRID = ["--grid", "model.width=2,4", "model.depth=1,2"]
 

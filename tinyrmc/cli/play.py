@@ -30,9 +30,9 @@ from ..environments.pacman import MiniPacman
 from ..environments.world import VIEWS, Outcome, World
 from ..errors import UsageError, counted, generator
 from ..results.episodes import once_more, require_world, think
-from ..runs.files import under
 from ..training.checkpoints import open_checkpoint, restore_model
 from ..training.rl.actors import ActingTask
+from ..training.storage import under
 from .commands import Parser, at_least, program
 
 WORLDS: dict[str, type[World]] = {"box_world": BoxWorld, "mini_pacman": MiniPacman}

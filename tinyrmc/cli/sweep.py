@@ -39,9 +39,9 @@ from ..errors import RunError, UsageError, counted, nearest
 from ..results.groups import last_evaluation
 from ..results.tables import show
 from ..results.text import duration, number
-from ..runs.run import Run, environment
 from ..training import discovery
 from ..training.checkpoints import is_over, relocated, require_own_data, task_of
+from ..training.run import Run, environment
 from ..training.task import idle_fields
 from ..training.workers import (
     LAUNCHERS,

@@ -12,7 +12,7 @@
     mpiexec -n 4 python -m mpi4py -m tinyrmc.train nth_farthest
                                                    four ranks share each batch
 
-A run writes everything it knows into its directory (see runs/run.py). Ctrl-C and
+A run writes everything it knows into its directory (see training/run.py). Ctrl-C and
 SIGTERM save first.
 """
 
@@ -36,7 +36,6 @@ from ..errors import RunError, UsageError, UserError, counted, in_words
 from ..fused import bodies, plain, use_compiled
 from ..results.progress import Progress
 from ..results.text import duration, results_table, terminal_width
-from ..runs.run import Run, environment
 from ..training import discovery
 from ..training.checkpoints import (
     extended,
@@ -46,6 +45,7 @@ from ..training.checkpoints import (
     warm_start,
 )
 from ..training.loop import Interrupt, run_training
+from ..training.run import Run, environment
 from ..training.task import Task, idle_fields
 from ..training.trainer import Trainer, check_workers
 from ..training.workers import LAUNCHERS

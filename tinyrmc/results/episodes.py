@@ -18,8 +18,8 @@ from ..backend import Array
 from ..cores.core import state_of
 from ..environments.world import Outcome, World, require_end
 from ..errors import UserError, counted
-from ..runs.files import under
 from ..training.rl.actors import ActingTask
+from ..training.storage import under
 from ..training.streams import Batch
 from ..training.task import Task
 from . import pages

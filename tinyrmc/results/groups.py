@@ -14,7 +14,6 @@ from typing import Any
 
 from ..config import words_of
 from ..errors import RunError, UserError
-from ..runs.run import Run
 from ..training.checkpoints import (
     lines_of,
     relocated,
@@ -24,6 +23,7 @@ from ..training.checkpoints import (
     text_of,
 )
 from ..training.discovery import UnknownTask
+from ..training.run import Run
 from ..training.task import Task
 
 # --- Which runs count -----------------------------------------------------------------

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import RunError, UsageError
-from ..runs.files import explained
-from ..runs.run import Run
 from ..training.checkpoints import open_checkpoint, restore_model, task_of
+from ..training.run import Run
+from ..training.storage import explained
 from .findings import names
 from .groups import core_of, group_runs, parts, task_word
 

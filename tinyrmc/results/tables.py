@@ -17,10 +17,10 @@ import numpy as np
 
 from ..config import json_text
 from ..errors import RunError, UsageError, counted
-from ..runs.files import explained, from_json, read_whole
-from ..runs.run import Run
 from ..training.checkpoints import is_over, task_of
 from ..training.discovery import load_task_of
+from ..training.run import Run
+from ..training.storage import explained, from_json, read_whole
 from ..training.task import Task
 from .groups import group_runs, last_evaluation, task_word
 from .text import (

@@ -22,9 +22,9 @@ from ..config import from_json, require_same, stored_path, with_places
 from ..errors import ConfigError, RunError, UsageError
 from ..nn import Module
 from ..nn.settings import described, rebuilt
-from ..runs.files import Count, load_arrays, misfit, save_arrays, under
-from ..runs.run import LINE, Run
 from .discovery import load_task_of
+from .run import LINE, Run
+from .storage import Count, load_arrays, misfit, save_arrays, under
 from .task import Task
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import blas_threads
-from ..runs.run import Run
+from .run import Run
 from .trainer import Trainer
 from .workers import WorkerLost, orphaned
 

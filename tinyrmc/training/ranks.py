@@ -23,7 +23,7 @@ from typing import Any
 
 from ..backend import namespace, to_device, to_host
 from ..errors import RunError
-from ..runs.run import Run, usable_cores
+from .run import Run, usable_cores
 from .trainer import Trainer
 from .workers import LaunchError, ranks_started
 

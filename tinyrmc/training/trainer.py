@@ -29,10 +29,10 @@ from ..autograd.engine import Tape
 from ..backend import device_namespace, keep_freed_memory, kernels, to_host
 from ..errors import RunError, check_seed
 from ..nn import Module
-from ..runs.files import under
 from .checkpoints import drawn_constants, fitting, load_network
 from .discovery import TaskError
 from .pieces import Carry, MetricAccumulator, Shares, Sums, pieces_of
+from .storage import under
 from .streams import Batch, Stream
 from .task import Task, check_given, check_headline, check_result, move_batch
 from .train_config import LARGEST

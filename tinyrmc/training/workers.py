@@ -41,8 +41,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import UserError, why
-from ..runs.run import usable_cores
 from .discovery import described
+from .run import usable_cores
 
 if TYPE_CHECKING:  # a browser lacks this module
     from multiprocessing.connection import Connection

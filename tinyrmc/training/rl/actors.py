@@ -41,9 +41,9 @@ from ...cores.core import State, state_arrays, state_of
 from ...environments.world import Outcome, World, check_world, pick, require_end
 from ...fused import categorical
 from ...nn import Module
-from ...runs.files import under
 from ..discovery import TaskError
 from ..pieces import MetricAccumulator, pieces_of
+from ..storage import under
 from ..streams import Batch, Samples
 from ..task import HELD_OUT_SEED, Task
 from ..train_config import TrainConfig

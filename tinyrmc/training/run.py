@@ -52,7 +52,7 @@ import numpy as np
 
 from ..config import json_text
 from ..errors import RunError, why
-from .files import (
+from .storage import (
     Arrays,
     Count,
     as_json,
