@@ -40,8 +40,8 @@ from candidates import Work
 
 import tinyrmc
 from tinyrmc import Parameter, Tape, backend, fused, optim
-from tinyrmc import gpu as kernels
 from tinyrmc.autograd.primitives import sum as total
+from tinyrmc.backend import gpu as kernels
 from tinyrmc.cli.commands import Parser, run_main
 from tinyrmc.errors import UsageError
 from tinyrmc.training.run import environment

@@ -41,8 +41,8 @@ from rankhelp import ROOT
 from tinyruns import TINY, contents, nth_farthest, stop_at
 
 from tinyrmc import fused
-from tinyrmc import gpu as kernels
 from tinyrmc.autograd import engine
+from tinyrmc.backend import gpu as kernels
 from tinyrmc.cli import train
 from tinyrmc.cli.commands import run_main
 from tinyrmc.training.run import Run

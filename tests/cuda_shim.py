@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from fakecupy import Refused, cupy, did, ndarray, recorded
 
-from tinyrmc.gpu import products
+from tinyrmc.backend.gpu import products
 
 GUARD = 64  # elements on either side of a lent array
 POINTERS = {

@@ -13,7 +13,7 @@ import pytest
 from candidates import Work
 
 from tinyrmc import backend
-from tinyrmc import gpu as kernels
+from tinyrmc.backend import gpu as kernels
 from tinyrmc.cli.commands import run_main
 
 TINY = Work(batch=4, slots=3, width=8, steps=2, heads=2)

@@ -18,9 +18,9 @@ from fakecupy import cupy, device, no_sync, only
 
 from tinyrmc import primitives as p
 from tinyrmc.backend import namespace
+from tinyrmc.backend.gpu.graph import Graph
 from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import UsageError
-from tinyrmc.gpu.graph import Graph
 from tinyrmc.training.discovery import TaskError, load_task
 from tinyrmc.training.gpu import capture
 from tinyrmc.training.gpu.metrics import OnDevice

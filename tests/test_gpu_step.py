@@ -13,8 +13,8 @@ from fakecupy import Refused, cupy, device, no_sync, only, single
 from test_kernels import close
 
 from tinyrmc import RelationalMemory, Tape, backend, fused, optim
-from tinyrmc import gpu as kernels
 from tinyrmc import primitives as p
+from tinyrmc.backend import gpu as kernels
 from tinyrmc.backend import joined, stacked
 from tinyrmc.cores.relational import _all_steps
 

@@ -20,9 +20,9 @@ from samplers import LAYOUTS, Case, gradients, output_weights
 from turns import in_turn
 
 from tinyrmc import RelationalMemory, Tape, backend, fused, optim
-from tinyrmc import gpu as kernels
 from tinyrmc import primitives as p
 from tinyrmc.autograd.engine import Parameter
+from tinyrmc.backend import gpu as kernels
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
 

@@ -9,7 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "tinyrmc"
 COMMANDS = {*"train evaluate plot generate play sweep report data new".split()}
 FLOORS = [
-    {*"errors gpu equations backend config".split()},
+    {*"errors equations backend config".split()},
     {"autograd"},
     {"fused"},
     {"nn", "optim"},

@@ -12,7 +12,7 @@ import tinyrmc
 
 pytestmark = pytest.mark.slow
 
-GPU = "gpu", "training/gpu"
+GPU = "backend/gpu", "training/gpu"
 WORDS = (
     *"-m tinyrmc.train nth_farthest --train.steps 3 --train.batch-size 16".split(),
     *"--train.evaluate-every 3 --train.log-every 3 --run run --workers".split(),

@@ -236,11 +236,11 @@ plt.show()
 
 # %%
 def cuda(file, name):
-    """The function `name` as it stands in a file of tinyrmc/gpu/."""
+    """The function `name` as it stands in a file of tinyrmc/backend/gpu/."""
     text = (kernels.FOLDER / file).read_text(encoding="utf-8")
     start = text.rindex("\n", 0, text.index(f" {name}(")) + 1
     lines = text[start : text.index("\n}\n", start) + 2]
-    return Markdown(f"`tinyrmc/gpu/{file}`\n\n```cpp\n{lines}\n```")
+    return Markdown(f"`tinyrmc/backend/gpu/{file}`\n\n```cpp\n{lines}\n```")
 
 
 cuda("warp.cu", "warp_sum")

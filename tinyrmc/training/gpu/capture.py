@@ -15,8 +15,8 @@ import sys
 from typing import Any
 
 from ... import optim
+from ...backend.gpu.graph import Graph, working_stream
 from ...errors import UsageError
-from ...gpu.graph import Graph, working_stream
 from ..pieces import MetricAccumulator, Sums
 from ..streams import Batch
 from ..task import Task

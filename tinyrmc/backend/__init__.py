@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .errors import UserError
+from ..errors import UserError
 
 Array: TypeAlias = Any  # NumPy's, CuPy's or a registered one: they share no type
 
