@@ -443,7 +443,8 @@ def test_environment_says_what_matters_and_nothing_private(monkeypatch):
 
 def test_command_under_python_m(tmp_path):
     (tmp_path / "experiment.py").write_text(
-        "from tinyrmc.training.run import environment\nprint(environment('')['command'])\n"
+        "from tinyrmc.training.run import environment\n"
+        "print(environment('')['command'])\n"
     )
     surroundings = os.environ | {
         "PYTHONPATH": os.pathsep.join(
