@@ -6,7 +6,7 @@ import collections
 
 import numpy as np
 
-from tinyrmc import Tape, fused, nn, optim
+from tinyrmc import Tape, fused, nn, optim, primitives
 from tinyrmc import primitives as p
 from tinyrmc.cores import LSTM
 from tinyrmc.environments.world import Codes, Outcome, World
@@ -285,7 +285,7 @@ class Agent(nn.Module):
         """
         x = self.look(seen)
         outputs, state = self.core.unroll(x, state, trace, is_first=fresh)
-        h = p.concatenate([p.stack(outputs, axis=1), x], axis=2)
+        h = primitives.concatenate([primitives.stack(outputs, axis=1), x], axis=2)
         both = self.heads(self.decide(h))
         return both[..., : self.actions], both[..., self.actions], state
 
@@ -320,7 +320,7 @@ def act(agent, world, see, now, T, rng, begin_anew):
 def policy_loss(logits, actions, advantages):
     """-sum of A ln pi(a); advantages are constants."""
     log_pi, _ = fused.categorical(logits, actions)
-    return -p.sum(log_pi * advantages)
+    return -primitives.sum(log_pi * advantages)
 
 
 def one_hot(codes, highest):

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from tinyrmc import Tape, corpora, fused, nn, optim
+from tinyrmc import Tape, corpora, fused, nn, optim, primitives
 from tinyrmc import primitives as p
 from tinyrmc.autograd.engine import Parameter, Tensor
 from tinyrmc.cores import LSTM
@@ -327,9 +327,9 @@ class LanguageModel(nn.Module):
         d = self.core.output_size
         x = self.drop(self.read(ids) * d**0.5, random)  # (B, T, d)
         outputs, state = self.core.unroll(x, state)
-        h = self.drop(p.stack(outputs, axis=1), random)  # (B, T, d)
-        h = p.reshape(h, (-1, d))
-        return h @ p.transpose(self.write.weight) + self.bias, state
+        h = self.drop(primitives.stack(outputs, axis=1), random)  # (B, T, d)
+        h = primitives.reshape(h, (-1, d))
+        return h @ primitives.transpose(self.write.weight) + self.bias, state
 
     def drop(self, x, random):
         """Each number becomes 0 with the probability `dropout`."""
