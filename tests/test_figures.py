@@ -161,7 +161,7 @@ def test_a_group_is_its_mean_and_range_dotted_where_some_have_ended():
     corners = {(round(x), round(y, 6)) for x, y in band.get_paths()[0].vertices}
     at = {100: (0.1, 0.3), 200: (0.5, 0.7), 250: (0.7,), 300: (0.9,)}
     assert corners == {(x, y) for x, ys in at.items() for y in ys}
-    assert flat(figure.get_supxlabel()) == DOTTED
+    assert flat(figure.legends[0].get_title().get_text()) == DOTTED
 
 
 def test_each_metric_has_a_panel_with_its_own_references():

@@ -65,19 +65,12 @@ def summary(runs: list[Run]) -> Summary:
                "cell", "paper", "command"}, whose command is None where nothing here
                trains such a network
     """
-
-    def besides_model(group: Summary) -> tuple[str, Summary]:
-        return group["preset"], {**group["config"], "model": None}
-
     of_tasks: dict[str, list[Run]] = {}
     for run in runs:
         of_tasks.setdefault(task_word(run.config), []).append(run)
     found: Summary = {"groups": [], "not_run": []}
     for word, members in of_tasks.items():
         groups = [group_summary(*group) for group in group_runs(members).items()]
-        # configurations that differ in the model alone stand one after the other
-        first = [*map(besides_model, groups)]
-        groups.sort(key=lambda each: first.index(besides_model(each)))
         task = load_task_of(members[0].config).Task
         ran = {cell for group in groups for cell in group["cells"]}
         found["groups"] += groups

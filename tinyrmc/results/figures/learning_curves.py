@@ -117,11 +117,9 @@ def learning_curve(
     Raises ValueError where the runs of a group have no value of a metric.
     """
     shown = [*itertools.product(metrics, axes)]
-    # Lines are named beside the panel, unless they end inside it on some axis.
-    beside = len(axes) == 1 and 1 < len(groups) < 7
     width = 0.6 + (7.1 if len(shown) < 3 else 6.1) * len(shown)
-    height = 4.4 if beside else 4.2 + 0.2 * len(groups)
-    figure = Figure(figsize=(width, height), layout="constrained")
+    size = width, 4.2 + 0.2 * len(groups)
+    figure = Figure(figsize=size, layout="constrained")
     (panels,) = rows_of_grid(figure, 1, len(shown), sharex=len(axes) == 1)
     several, whole = any(len(runs) > 1 for runs in groups.values()), True
     palette = colours(cores or [None] * len(groups))
@@ -135,20 +133,15 @@ def learning_curve(
         names = []
         for label, value in references.get(metric, {}).items():
             panel.axhline(value, color=GREY, linewidth=0.9, dashes=(5, 3), zorder=1)
-            names.append((value, f"{label} {number(metric, value)}", GREY))
+            names.append((value, f"{label} {number(metric, value)}"))
         label_axes(panel, metric, axis)
-        if beside:
-            names += _line_names(panel)
         name_beside(panel, names if axis == axes[0] else [])
     says = ""
     if several:
         between = ", interpolated between measurements" if "hours" in axes else ""
         says = f"mean of the seeds{between}, in a band from the lowest to the highest"
         says += "" if whole else "; dotted where not all of them count"
-    if beside:
-        figure.supxlabel(wrap(says, 11 * width), fontsize=9)
-    else:
-        draw_legend(figure, panels[0], len(shown), 12 * width / len(shown), says)
+    draw_legend(figure, panels[0], len(shown), 12 * width / len(shown), says)
     if title:
         figure.suptitle(wrap(title, 10 * width))
     return figure
@@ -252,40 +245,26 @@ def label_log(axis: Axis) -> None:
 
 # --- Labels ---------------------------------------------------------------------------
 
-Name = tuple[float, str, str]  # a value, what it is called, the colour
 
-
-def _line_names(panel: Axes) -> list[Name]:
-    """The names of a panel's lines, at the values at which they end."""
-    names = []
-    lines: Any  # of lines alone, which the types do not tell
-    lines, labels = panel.get_legend_handles_labels()
-    for line, label in zip(lines, labels, strict=True):
-        values = np.asarray(line.get_ydata(), float)
-        if np.isfinite(values).any():  # not where all seeds count nowhere
-            end = float(values[np.isfinite(values)][-1])
-            names.append((end, label, line.get_color()))
-    return names
-
-
-def name_beside(panel: Axes, names: Sequence[Name], height: float = 3.2) -> None:
-    """Names right of a panel, at the heights of their values, moved apart where they
-    would touch. height: of the panel, about, in inches.
+def name_beside(
+    panel: Axes, names: Sequence[tuple[float, str]], height: float = 3.2
+) -> None:
+    """Names of values right of a panel, at their heights, moved apart where they would
+    touch. height: of the panel, about, in inches.
     """
     names = sorted(names)
     if not names:
         return
-    words = [wrap(text.replace(" %", NARROW), 26) for _, text, _ in names]
+    words = [wrap(text.replace(" %", NARROW), 26) for _, text in names]
     size = 8.5 * 1.35 / (72 * height)  # of a line of text
-    fixed = panel.transScale.transform([(1, value) for value, *_ in names])
+    fixed = panel.transScale.transform([(1, value) for value, _ in names])
     ends = panel.transLimits.transform(fixed)[:, 1].tolist()
     places = _apart(ends, [size * (1 + text.count("\n")) for text in words])
     line: Look = {"arrowstyle": "-", "linewidth": 0.7, "shrinkA": 1, "shrinkB": 0}
     look: Look = {"xycoords": "axes fraction", "textcoords": "axes fraction"}
-    look |= {"fontsize": 8.5, "va": "center", "annotation_clip": False}
-    for (*_, colour), text, end, y in zip(names, words, ends, places, strict=True):
-        arrow: Look = {**line, "color": colour, "relpos": (0, 0.5)}
-        look |= {"color": colour, "arrowprops": arrow}
+    look |= {"fontsize": 8.5, "va": "center", "annotation_clip": False, "color": GREY}
+    look["arrowprops"] = {**line, "color": GREY, "relpos": (0, 0.5)}
+    for text, end, y in zip(words, ends, places, strict=True):
         panel.annotate(text, (1, end), (1.04, y), **look)
 
 
