@@ -415,9 +415,9 @@ plt.show()
 #
 # The minutes at the head of a chapter are meant honestly: one for every 75 words, one
 # for every seven or eight lines of code, and fourteen for each exercise. (Some take
-# two, and some half an hour.) Long chapters have places to stop. Where one says **Write
-# down first**, do so: a guess that turns out wrong teaches you more than a result that
-# you only read. Parts marked *way back* are a second track. And
+# two, and some half an hour.) Places to stop end sittings of 45 to 60 minutes. Where
+# one says **Write down first**, do so: a guess that turns out wrong teaches you more
+# than a result that you only read. Parts marked *way back* are a second track. And
 # `course.fast(2500, 100, 700)` is 2500; only with TINYRMC_FAST=1, a quick trial of
 # whether a chapter runs, is it 100, and in a browser, which is slower, 700.
 #

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 3. An engine of your own: all derivatives in one walk back
 #
-# **No equation of the paper: the chain rule.** About 130 minutes, in two sittings. You
-# need derivatives, and for the second sitting chapter 1 (arrays). In this chapter the
-# letters are not the paper's: $a$, $b$, $x$ and $y$ are any numbers or arrays.
+# **No equation of the paper: the chain rule.** About 130 minutes, in three sittings.
+# You need derivatives, and after the first sitting chapter 1 (arrays). In this chapter
+# the letters are not the paper's: $a$, $b$, $x$ and $y$ are any numbers or arrays.
 #
 # The paper does not say what should travel between the slots: "it is up to the model to
 # learn" (section 3.1). Learning means this. One number, the *loss*, says how wrong the
@@ -141,7 +141,7 @@ plt.show()
 # ## Your first network
 #
 # That is enough to learn with. A network of four *hidden units* turns a number $x$ into
-# a guess: $\sum_k v_k \tanh(w_k x + b_k) + c$, thirteen weights in all. It shall learn
+# a guess: $\sum_k v_k \tanh(w_k x + b_k) + c$, thirteen weights in all. Let it learn
 # the sine from thirteen points.
 #
 # **Exercise 3.** Write the loop. In each step: a new tape, a Value for each weight, the
@@ -257,14 +257,17 @@ a = np.zeros((5, 3, 4))
 print("a.T:", a.T.shape, "  swapaxes:", np.swapaxes(a, -1, -2).shape)
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
 # ## Nodes and a tape
 #
 # Now the array's `Value`. A `Node` holds an array and its tape. Instead of local
 # derivatives, an operation records its vjp, a small function that takes $g$ and returns
 # a tuple, one gradient for each input. `__add__` shows how.
 #
-# **Exercise 6.** The other operations. Do not care about broadcasting here; the tape
-# will. `relu` is $\max(x, 0)$, and `mean` is that of all entries, a single number.
+# **Exercise 6.** The other operations. The tape will undo broadcasting. `relu` is
+# $\max(x, 0)$; `mean` is that of all entries, a single number, and on the way back each
+# entry gets its share.
 
 
 # %%

@@ -2,7 +2,7 @@
 # # 4. Checking gradients: how to know that a derivative is right
 #
 # **No equation of the paper, but what every equation rests on.** About 150 minutes, in
-# two sittings. You need chapter 3 (the engine), and you need to know what a complex
+# three sittings. You need chapter 3 (the engine), and you need to know what a complex
 # number is. In this chapter $h$ is a small step, as in all books on derivatives.
 #
 # A wrong derivative raises no error. It need not even stop the learning. Here the
@@ -214,6 +214,8 @@ plt.show()
 # thirds; in float32 four or five are left, one lucky point aside. The complex step
 # gives all digits, at any $h$ that is small enough.
 #
+# **This is a good place to stop.**
+#
 # ## Find the line
 #
 # With your `complex_step` you can find mistakes that nobody told you about. Here is a
@@ -228,12 +230,12 @@ plt.show()
 def two_layers_back(weights, x, target):
     """The gradients of the mean squared error of tanh(x @ W1 + b1) @ W2 + b2."""
     W1, b1, W2, b2 = weights
-    h = np.tanh(x @ W1 + b1)
-    error = h @ W2 + b2 - target
+    hidden = np.tanh(x @ W1 + b1)
+    error = hidden @ W2 + b2 - target
     g = 2 * error / error.size
-    by_W2 = h.T @ g
+    by_W2 = hidden.T @ g
     by_b2 = g.sum(axis=0)
-    g = g @ W2.T * (1 - np.tanh(h) ** 2)
+    g = g @ W2.T * (1 - np.tanh(hidden) ** 2)
     by_W1 = x.T @ g
     by_b1 = g.sum(axis=0)
     return [by_W1, by_b1, by_W2, by_b2]
@@ -261,22 +263,22 @@ for k, name in enumerate(["W1", "b1", "W2", "b2"]):
 
 # %% [markdown]
 # **Exercise 4.** A network with a memory of one number,
-# $h \leftarrow \tanh(w h + u x)$, and its way back through all steps. It learns some
+# $m \leftarrow \tanh(w m + u x)$, and its way back through all steps. It learns some
 # things and never learns others. Ask your complex step which of the two derivatives is
 # wrong. Then ask with a single `x`.
 
 
 # %%
 def steps_back(w, u, xs):
-    """The derivatives of h * h / 2 at the end with respect to w and u."""
-    hs = [0.0]
+    """The derivatives of m * m / 2 at the end with respect to w and u."""
+    ms = [0.0]
     for x in xs:
-        hs.append(math.tanh(w * hs[-1] + u * x))
+        ms.append(math.tanh(w * ms[-1] + u * x))
     by_w = by_u = 0.0
-    g = hs[-1]
+    g = ms[-1]
     for t in reversed(range(len(xs))):
-        g = g * (1 - hs[t + 1] ** 2)
-        by_w = by_w + g * hs[t + 1]
+        g = g * (1 - ms[t + 1] ** 2)
+        by_w = by_w + g * ms[t + 1]
         by_u = by_u + g * xs[t]
         g = g * w
     return by_w, by_u
@@ -285,8 +287,6 @@ def steps_back(w, u, xs):
 ex.steps_back.check(steps_back)
 
 # %% [markdown]
-# **This is a good place to stop.**
-#
 # ## What the complex step asks for
 #
 # It works only if every operation on the way follows the rules of complex analysis (is
@@ -306,7 +306,7 @@ for name, function in functions.items():
 # `abs`, the check would reject a rule that is right. Absolute values also hide in
 # `np.var` and in norms.
 #
-# **Exercise 5.** The variance of every row, for layer norm (chapter 8). It shall be
+# **Exercise 5.** The variance of every row, for layer norm (chapter 8). It must be
 # right for complex numbers, too, and where the mean is a hundred thousand times as
 # large as the spread: think of what a subtraction loses. It is the *biased* variance,
 # the mean of the squared distances.
@@ -321,6 +321,8 @@ def variance(x):
 ex.variance.check(variance)
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
 # ## All entries at once
 #
 # To *check* a gradient, one call of the function is enough: move all entries together,

@@ -240,9 +240,9 @@ print("loss in each quarter of the steps:", *(f"{loss:.3f}" for loss in each))
 # ## A velocity
 #
 # Two dimensions show best what a rate does. Here is a valley, twenty times as steep
-# across as along: $\ell = (w_1^2 + 20 \, w_2^2) / 2$. In such a valley you walk on an
-# edge. Above $2/20$, a step across lands higher on the other side than it started. Well
-# below, the way along is long.
+# across as along: $\ell = (w_1^2 + 20 \, w_2^2) / 2$. One rate must do for both. Above
+# $2/20$, a step across lands higher on the other side than it started. Well below, the
+# way along is long.
 #
 # A rule with a *velocity* helps, like a ball that rolls: it keeps a share $\mu$ of its
 # velocity $v$, the *momentum*, adds the whole gradient to it, and steps against the new
@@ -288,12 +288,12 @@ for panel, stretch, name in (
 plt.show()
 
 # %% [markdown]
-# If you could stretch the paper, the valley would be round, and the gradient would
-# point straight at the bottom. Adam (Kingma and Ba, 2015) stretches each direction by
-# itself. It keeps two running means for each weight: $m$ of the gradient, and $v$ of
-# its square. A running mean keeps a share $\beta$ of what it was and takes $1 - \beta$
-# of the new. $\sqrt{v}$ is how large this weight's gradient usually is; divide $m$ by
-# it, and a step is about as long as the rate, whatever the units of the loss.
+# Stretch the paper, and the valley is round: now the gradient points straight at the
+# bottom. Adam (Kingma and Ba, 2015) stretches each direction by itself. It keeps two
+# running means for each weight: $m$ of the gradient, and $v$ of its square. A running
+# mean keeps a share $\beta$ of what it was and takes $1 - \beta$ of the new. $\sqrt{v}$
+# is how large this weight's gradient usually is; divide $m$ by it, and a step is about
+# as long as the rate, whatever the units of the loss.
 #
 # Both means begin at 0, so at first they are too small. By what factor? Suppose that
 # all gradients were equal to $g$, and find $m$ after $t$ steps. Call the means without
@@ -392,6 +392,8 @@ plt.show()
 # The first is too slow, and the third climbs out: its rate is larger than $2/20$. 0.09
 # is best of all here, and there is no warning at that edge. The last two run past the
 # cross, as a ball does: Adam's $m$ is a velocity, too.
+#
+# **This is a good place to stop.**
 #
 # ## Batches
 #
@@ -493,8 +495,6 @@ found = try_rates(fresh(), lambda weights: slopes(weights, *few), [0.1, 0.1, 0.1
 print("losses:", *(f"{loss:.3f}" for loss in found))
 
 # %% [markdown]
-# **This is a good place to stop.**
-#
 # ## Where to begin
 #
 # `fresh` divides by the root of the width, $\sqrt{n}$, because a sum of $n$ independent

@@ -191,6 +191,8 @@ ex.queries_for.check(queries_for)
 # %% [markdown]
 # So with enough width, attention can look in any way it likes.
 #
+# **This is a good place to stop.**
+#
 # ## The way back
 #
 # *(Second track: you may skip to "It learns to look", and use ours.)* From here on $A$
@@ -275,7 +277,7 @@ attention_vjp = ex.attention_vjp.yours(attention_vjp)
 
 # %% [markdown]
 # A row of $\bar S$ has the sum 0, and that of a certain slot *is* 0: it learns nothing
-# about where to look. **This is a good place to stop.**
+# about where to look.
 #
 # ## It learns to look
 #
@@ -448,6 +450,8 @@ for H in (1, 2):
     print(f"{H} heads: off by {abs(found - right).max():.2f}")
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
 # ## Equation 2: the input is one more row
 #
 # How does anything get into the memory? As a row to look at: $[M; x]$ is $M$ with the

@@ -122,6 +122,8 @@ ex.size_of_the_scores.check(size_of_the_scores)
 size_of_the_scores = ex.size_of_the_scores.yours(size_of_the_scores)
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
 # ## Order means nothing
 #
 # Nothing in equation 1 knows that one slot stands above another. Queries in another

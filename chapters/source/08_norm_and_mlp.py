@@ -328,6 +328,8 @@ plt.show()
 # %% [markdown]
 # Along three, and between the folds all is straight. Deep networks fold what is folded.
 #
+# **This is a good place to stop.**
+#
 # ## The residual
 #
 # The $z$ in $\mathrm{MLP}(z) + z$ is a *residual*. A fresh MLP would scramble all that

@@ -200,7 +200,8 @@ panels[1].legend(title="forget bias", loc="center left", bbox_to_anchor=(1, 0.5)
 plt.show()
 
 # %% [markdown]
-# A gate below 1 loses a *fraction* per step: the memory has a half-life.
+# A gate below 1 loses a *fraction* per step: the memory has a half-life. **This is a
+# good place to stop.**
 #
 # **Exercise 4.** The other way round: which bias leaves a given share after a given
 # number of steps, if $f$ is 0?
@@ -248,8 +249,7 @@ plt.show()
 # %% [markdown]
 # Left, in that of bias 5, and a tenth of it in that of bias 3. Right, noise of the same
 # size has been added since: you cannot tell in any of them. It takes both: a gate that
-# keeps, and one that does not write over what is kept. **This is a good place to
-# stop.**
+# keeps, and one that does not write over what is kept.
 #
 # ## Why the tanh in equation 8
 #
@@ -334,6 +334,8 @@ def gate_vjp(g, x, h, W, U, b):
 ex.gate_vjp.check(gate_vjp)
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
 # ## An LSTM of your own
 #
 # One slot without attention is an LSTM. In place of $g_\psi(\widetilde m)$ it writes

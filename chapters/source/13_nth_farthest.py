@@ -35,8 +35,8 @@ nth = load_task("nth_farthest")  # the file tasks/nth_farthest.py
 # The question is: *which vector is number $n$ in distance from the vector labelled
 # $m$*, the *reference*? We count as the authors' released code does, from 0 and from
 # the nearest: $n = 0$ asks for $m$ itself, $n = k - 1$ for the farthest. The answer is
-# a label. Here are two questions about four vectors in the plane, the reference orange,
-# the answer framed:
+# a label. Two questions about four vectors in the plane, the reference orange, the
+# answer framed:
 
 # %% tags=["hide-input"] alt="Two questions, four labelled points in the plane each; circles around the reference vector pass through the others, and the one asked for is framed"
 # Draws two questions
@@ -64,8 +64,8 @@ plt.show()
 
 # %% [markdown]
 # What makes this hard? If the reference comes last, the network must keep all vectors
-# until then; if it comes first, distances would do. Which it will be, the *label* in
-# the question does not tell.
+# until then; if it comes first, distances would do. The *label* in the question does
+# not tell which.
 #
 # **Exercise 1.** Answer one question. The distance is Euclidean. `x` has a vector in
 # each row, and `labels` has their labels in the same order.
@@ -117,10 +117,9 @@ plt.show()
 #
 # ## The first baseline: the self query
 #
-# An accuracy alone means nothing. Guessing gets $1/k$. But there is an easy question
-# among the hard ones: $n = 0$ asks for $m$ itself. Suppose that a network sees this
-# *self query*, answers $m$, and otherwise guesses among the $k - 1$ other labels, with
-# equal probabilities.
+# Guessing gets $1/k$. But one question is easy: $n = 0$ asks for $m$ itself. Suppose
+# that a network sees this *self query*, answers $m$, and otherwise guesses among the
+# $k - 1$ other labels, with equal probabilities.
 #
 # **Exercise 2.** Derive three numbers for it: its accuracy; its accuracy *without self*
 # queries, which leaves out the easy questions; and its mean cross-entropy in *nats*
@@ -208,10 +207,10 @@ plt.show()
 #
 # ## The plateau
 #
-# Here are runs that come with the project, four vectors of four dimensions, tested on
-# held-out examples. Some trained on the task from the start. Others began with easier
-# tasks, the *rungs* of a *ladder*. **Write down first:** the loss of a run that has
-# learnt the self query and nothing else.
+# Here are runs of the project, four vectors of four dimensions, on held-out examples.
+# Some trained on the task from the start. Others began with easier tasks, the *rungs*
+# of a *ladder*. **Write down first:** the loss of a run that has learnt the self query
+# and nothing else.
 
 # %% tags=["hide-output"]
 direct = course.summary("nth_farthest_direct")["groups"]
@@ -305,8 +304,8 @@ plt.show()
 # begins to measure them gains little. That may be why the paper's task is slow. At 4 x
 # 4 it does not explain the plateau: an error of 30 % still leaves twenty points above
 # the self query. There we can only guess: keeping the vectors, finding $m$, comparing
-# and sorting are of no use without each other, and each is easier with fewer vectors.
-# The remedy that this suggests is the ladder.
+# and sorting are of no use without each other, and each is easier with fewer vectors:
+# hence the ladder.
 #
 # A rung has $k$ vectors of $d$ dimensions, in the layout of the last one. Because $n$
 # counts from the nearest, "number 1" means the same everywhere. A network passes a rung
@@ -314,10 +313,10 @@ plt.show()
 #
 # ## Your step on the ladder
 #
-# Now train the nine equations, as you wrote them in chapter 10, on two rungs: three
-# numbers on a line ($3 \times 1$), then three points in a plane ($3 \times 2$). The
-# network has three slots of 32 units, four heads, and two layers of 64 units that make
-# an answer of the memory. These are the pieces in use:
+# Now train your nine equations of chapter 10 on two rungs: three numbers on a line
+# ($3 \times 1$), then three points in a plane ($3 \times 2$). The network has three
+# slots of 32 units, four heads, and two layers of 64 units that make an answer of the
+# memory. These are the pieces in use:
 
 # %%
 my = course.pieces()
@@ -454,8 +453,8 @@ panel.legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# One function of your own makes the difference. The network ends above both baselines,
-# so it has begun to compare. (Seeds differ: `climb(normed_step, seed=1)` is only just
+# One function of your own makes the difference. The network ends above both baselines:
+# it has begun to compare. (Seeds differ: `climb(normed_step, seed=1)` is only just
 # leaving the plateau after 2,000 steps.)
 #
 # With four vectors, 12,000 steps and three seeds each, [the same row
@@ -466,8 +465,7 @@ plt.show()
 # reason](../benchmarks/nth_farthest_tried.md#why-the-norm-decides): a norm on queries
 # and keys alone does the same, and such a network does not learn. We do not know more.
 #
-# And the paper's size? Our run took ninety thousand steps and ten rungs, so we read its
-# committed result:
+# The paper's size took us ninety thousand steps and ten rungs:
 
 # %%
 for group in course.summary("nth_farthest_ladder")["groups"]:
@@ -481,7 +479,7 @@ for group in course.summary("nth_farthest_ladder")["groups"]:
 #
 # ## In the package
 #
-# The whole task is one file, `tasks/nth_farthest.py`. This is how it climbs:
+# How the task, one file, climbs:
 
 # %%
 course.show(nth.Task.observe, nth.Task._choose)
@@ -492,8 +490,7 @@ course.show(nth.Task.observe, nth.Task._choose)
 # - Before you read an accuracy, find out how far you get without solving the task.
 # - A plateau can be the solution of an easy part of the task. Compare its loss with a
 #   formula, and you see of which part.
-# - A ladder begins with an easier task. What the network learns there is of use further
-#   up.
+# - On a ladder, what a network learns on an easier task is of use further up.
 #
 # **Further.** What changes on the ladder when $n$ counts from the *farthest*, as the
 # task's name suggests? What would the second baseline be if all vectors had the same

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 15. Breaking it: six bugs that run
 #
-# **All equations, each a little wrong.** About 145 minutes, in two sittings. You need
+# **All equations, each a little wrong.** About 145 minutes, in three sittings. You need
 # chapters 6 to 10, and learning (chapter 5).
 #
 # Every bug in this chapter is a line that is easy to write and looks right. Nothing
@@ -566,6 +566,8 @@ for name, seeds in loud.items():
 # %% [markdown]
 # Under a joint norm, one loud slot makes all the others small, and hardly a symbol
 # survives that. **Mended** by `axis=-1`.
+#
+# **This is a good place to stop.**
 #
 # ## 6. An MLP that is one layer, several times
 #

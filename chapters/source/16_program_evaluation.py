@@ -232,6 +232,8 @@ plt.show()
 # program would get one answer alone and another in company. In the package, `unroll`
 # takes the lengths and does what your `read` does.
 #
+# **This is a good place to stop.**
+#
 # ## What counts as right
 #
 # Only as many characters count as the right answer has. *Accuracy* is the fraction of
@@ -317,8 +319,6 @@ panel.set(xlabel="place of the answer")
 plt.show()
 
 # %% [markdown]
-# **This is a good place to stop.**
-#
 # ## Writing: three decoders
 #
 # When the core has read the program, it takes one step for each character of the

@@ -1,18 +1,18 @@
 # %% [markdown]
 # # 23. Going fast: the same numbers, sooner
 #
-# **No equation of the paper.** About 125 minutes, in two sittings. You need the tape
+# **No equation of the paper.** About 125 minutes, in three sittings. You need the tape
 # (chapter 3), layer norm with its derivative (chapter 8) and the gates (chapter 9).
 #
 # The paper's equations say what to compute, not in which order, in which portions, or
-# on how many cores. This chapter is about that freedom. The numbers stay the same, up
-# to rounding; what changes is how long you wait for them.
+# on how many cores. You use that freedom here. The numbers stay the same, up to
+# rounding; you wait less for them.
 #
-# First, what is there to gain? The project's own benchmark times one training step of
-# the same network from the same weights, on two cores of an AMD EPYC (Zen 4), a virtual
-# machine: do not trust the bars to two digits. `tinyrmc` alone is NumPy, without the
-# compiled loops that come below. On other processors the lead is larger, or smaller, or
-# gone ([speed](../benchmarks/speed.md)).
+# What is there to gain? The project's benchmark times one training step of the same
+# network from the same weights, on two cores of an AMD EPYC (Zen 4), a virtual machine:
+# do not trust the bars to two digits. `tinyrmc` alone is NumPy, without the compiled
+# loops that come below. On other processors the lead is larger, or smaller, or gone
+# ([speed](../benchmarks/speed.md)).
 
 # %%
 import contextlib
@@ -54,9 +54,8 @@ for panel, row in zip(panels, timed, strict=True):
 plt.show()
 
 # %% [markdown]
-# Some cells below measure. This notebook does not keep what they print, so they have no
-# output until you run them. They use two tools: `least`, a clock, and `held`, which
-# counts the bytes that a tape keeps for its walk back.
+# Some cells below measure, and show nothing until you run them. They use `least`, a
+# clock, and `held`, which counts the bytes that a tape keeps for its walk back.
 #
 # Here is a network to look at, that of the second panel:
 
@@ -78,12 +77,11 @@ def loss_of(start, stop):
 # %% [markdown]
 # ## One derivative by hand: a fused operation
 #
-# The tape can differentiate any composition of basic operations. But it need not: if
-# you know the derivative of the whole, you can write it down as one operation, *fused*.
-# Take layer norm. `fused/` also defines it as a composition; there the tape records
-# each step and keeps the arrays that each step's derivative will need. **Write down
-# first:** how many entries will the composed operation leave, and how many the fused
-# one?
+# The tape can differentiate any composition. But if you know the derivative of the
+# whole, you can write it down as one operation, *fused*. Take layer norm. `fused/` also
+# defines it as a composition; there the tape records each step and keeps the arrays
+# that each step's derivative will need. **Write down first:** how many entries will the
+# composed operation leave, and how many the fused one?
 
 # %% tags=["hide-output"]
 rows = (128 * 9, 64)  # of 128 examples, each with 8 slots and an input
@@ -109,8 +107,8 @@ for name, operation in VERSIONS.items():
 course.show(fused.layer_norm.forward, fused.layer_norm.rule)
 
 # %% [markdown]
-# A derivative by hand is a place for mistakes. So every fused operation carries its
-# composed definition, and the tests hold it against this and against the complex step.
+# A derivative by hand invites mistakes. So tests hold every fused operation against its
+# composed definition and the complex step.
 #
 # **Write down first:** where will the ratio of the times be larger, for 8 rows or for
 # 1,152?
@@ -421,6 +419,8 @@ def in_pieces(differentiate, examples, size):
 ex.in_pieces.check(in_pieces)
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
 # ## A softmax in pieces
 #
 # A softmax over a large vocabulary needs only one number of each row, $\ln \sum_j
@@ -548,9 +548,8 @@ for row in timed:
     print(f"{row['size']:34}: {row['sgemm_fraction']:.0%}")
 
 # %% [markdown]
-# The rest goes into passes over arrays, which compiled bodies save; into matrix
-# products that are smaller than those that set the mark; and, where arrays are small,
-# into calls.
+# The rest goes into passes over arrays, which compiled bodies save, into smaller matrix
+# products and, where arrays are small, into calls.
 #
 # The operations by hand are in `fused/`, each beside its composed definition; the loop
 # is `unroll` in `cores/core.py`; pieces and workers are in `training/`.

@@ -4,9 +4,9 @@
 # **Appendix A.** About 50 minutes. You need layer norm with its derivative (chapter 8)
 # and what a fused operation is (chapter 23).
 #
-# A GPU is another machine with another memory. First the arrays move there, and only
-# the library under the functions changes. Then one operation goes all the way from its
-# equation to a *kernel*, a program written for the GPU. You need no GPU here.
+# A GPU is another machine with another memory. First the arrays move there: only the
+# library under the functions changes. Then one operation goes from its equation to a
+# *kernel*, a program for the GPU. You need no GPU here.
 
 # %%
 import itertools
@@ -40,18 +40,18 @@ targets = rng.integers(8, size=128)
 # %% [markdown]
 # ## The same function on other arrays
 #
-# CuPy is a library whose arrays lie on the GPU, and whose functions have NumPy's names.
-# Code that asks an array for its library runs on both. Each rule of the engine gets
-# `xp`, the library of its arguments:
+# CuPy's arrays lie on the GPU, and its functions have NumPy's names. Code that asks an
+# array for its library runs on both. Each rule of the engine gets `xp`, the library of
+# its arguments:
 
 # %%
 course.show(backend.namespace, backend.register)
 
 # %% [markdown]
-# To see it without a GPU, here is a kind of our own. Its arrays lie "far away": they
-# are NumPy's, but each operation on them is counted, and refused when one array is near
-# and another far. On a GPU each would be at least one *launch*, the start of a program
-# there, and would move its arrays between memory and processors.
+# Here is a kind for trying without a GPU. Its arrays lie "far away": they are NumPy's,
+# but each operation on them is counted, and refused when one array is near and another
+# far. On a GPU each would be at least one *launch*, the start of a program there, and
+# would move its arrays between memory and processors.
 
 # %% tags=["hide-input"]
 # Arrays that lie elsewhere, and what happens to them
@@ -110,9 +110,9 @@ backend.register(Far, far)
 print(backend.namespace(np.ones(3).view(Far)) is far)
 
 # %% [markdown]
-# Now a whole training step on far arrays. Not a line of it knows that they are far.
-# **Write down first:** how many launches do backward and the update take: tens,
-# hundreds, thousands?
+# Now a training step on far arrays. Not a line of it knows that they are far. **Write
+# down first:** how many launches do backward and the update take: tens, hundreds,
+# thousands?
 
 
 # %% tags=["hide-output"]
@@ -145,9 +145,9 @@ for name, count in launches.most_common(3):
 #
 # ## One operation, from its equation to a kernel
 #
-# How many launches does a layer norm take, and how much does it move? First composed,
-# then by hand in array operations, then as a kernel, counted by hand: read $x$ and the
-# residual once, write $y$, and do everything else on the way.
+# How many launches does a layer norm take, and how much does it move? Composed; by hand
+# in array operations; and as a kernel, which reads $x$ and the residual once, writes
+# $y$, and does all else on the way.
 
 # %%
 rows = (128 * 9, 64)  # of 128 examples, each with 8 slots and an input
@@ -194,9 +194,9 @@ plt.show()
 # $k$ takes the columns $k$, $k + 32$ and so on: then the 32 threads read 32 numbers
 # that lie side by side, and memory delivers these together.
 #
-# A mean needs the sum over all columns, and each lane has only its own. The lanes find
-# the whole sum in five exchanges: each adds what the lane 16 away holds; then 8, 4, 2
-# and 1. Lane $k$'s partner is `k ^ step`, the number with one binary digit turned over.
+# A mean needs the sum over all columns. The lanes find it in five exchanges: each adds
+# what the lane 16 away holds; then 8, 4, 2 and 1. Lane $k$'s partner is `k ^ step`, the
+# number with one binary digit turned over.
 
 # %% tags=["hide-input"] alt="Left, a row of 80 columns in three sweeps of 32 lanes, the last sweep half empty. Right, the butterfly: 32 lanes exchange with partners 16, 8, 4, 2 and 1 away, and the lines that lead to lane 5 in the end come from all lanes"
 # Draws which lane sums what, and how the sums get to all lanes
@@ -259,10 +259,9 @@ def row_sum(row):
 ex.row_sum.check(row_sum)
 
 # %% [markdown]
-# Now you can read the kernel. Each warp finds its row. `row.z(c)` is $z$ in column $c$,
-# the sum of $x$ and the residual. (Other callers need `bias`, `group` and `stride`. By
-# `fours`, four numbers are read at a time where a row allows it; the plain way
-# follows.)
+# Now the kernel. Each warp finds its row. `row.z(c)` is $z$ in column $c$, the sum of
+# $x$ and the residual. (Other callers need `bias`, `group` and `stride`. By `fours`,
+# four numbers are read at a time where a row allows it; the plain way follows.)
 
 # %%
 cuda("layer_norm.cu", "layer_norm_forward")
@@ -288,7 +287,7 @@ print(f"in float32, as the kernel does it: {np.mean(d * d):.4f}", end="")
 print(f"; with one sweep less: {shorter:.4f}")
 
 # %% [markdown]
-# Here is all of it in NumPy, with the 32 threads as an axis:
+# All of it in NumPy, with the 32 threads as an axis:
 
 
 # %%
@@ -335,8 +334,8 @@ for name, row in work["rows"].items():
         print(f"{name:36}{row['ms']:6.1f} ms")
 
 # %% [markdown]
-# Array operations are slowest of all: launches cost more than the work. Kernels make
-# the step several times as fast, and a graph several times more.
+# Array operations are slowest: launches cost more than the work. Kernels make the step
+# several times as fast, a graph several times more.
 #
 # A kernel states the same equation once more, and the complex step cannot check it.
 # (The tests compile it for an ordinary processor, too.) It pays where an operation

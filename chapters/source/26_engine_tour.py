@@ -1,7 +1,8 @@
 # %% [markdown]
 # # 26. The engine, a tour
 #
-# **Appendix B.** About 95 minutes. You need chapter 3 (an engine of your own).
+# **Appendix B.** About 95 minutes, in two sittings. You need chapter 3 (an engine of
+# your own).
 #
 # `autograd/engine.py` is your tape, grown up. Come here when you want to know what
 # happens inside, or before you change something there. Five things are new. The rules
@@ -151,6 +152,8 @@ print("kept for its rule   ", [array.shape for array in saved])
 print("more than one result", several)
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
 # ## Recording, and walking back: `Tape`
 
 # %%

@@ -267,18 +267,18 @@ def _layers(rng, B, D, F, C):
 
 
 @mended(
-    ("1 - h * h", "1 - np.tanh(h) ** 2"),
+    ("1 - hidden**2", "1 - np.tanh(hidden) ** 2"),
     cases=each(_layers, "4 2 5 3, 3 3 3 3, 1 1 2 1"),
     hints=[
         "Which of the four gradients are right? The wrong line stands between those "
         "that are right and those that are not.",
-        "What is h: what goes into the tanh, or what comes out of it?",
+        "What is `hidden`: what goes into the tanh, or what comes out of it?",
     ],
     mistakes="""
         the tanh has no slope any more
-            * (1 - h * h) ->
-        your slope is that of a sigmoid; here h is a tanh
-            (1 - h * h) -> h * (1 - h)
+            * (1 - hidden**2) ->
+        your slope is that of a sigmoid; `hidden` is a tanh
+            (1 - hidden**2) -> hidden * (1 - hidden)
     """,
 )
 def two_layers_back(weights, x, target):
@@ -287,19 +287,19 @@ def two_layers_back(weights, x, target):
     weights [W1, b1, W2, b2], x (B, D), target (B, C) -> a list like weights.
     """
     W1, b1, W2, b2 = weights
-    h = np.tanh(x @ W1 + b1)
-    error = h @ W2 + b2 - target
+    hidden = np.tanh(x @ W1 + b1)
+    error = hidden @ W2 + b2 - target
     g = 2 * error / error.size
-    by_W2 = h.T @ g
+    by_W2 = hidden.T @ g
     by_b2 = g.sum(axis=0)
-    g = g @ W2.T * (1 - h * h)
+    g = g @ W2.T * (1 - hidden**2)
     by_W1 = x.T @ g
     by_b1 = g.sum(axis=0)
     return [by_W1, by_b1, by_W2, by_b2]
 
 
 @mended(
-    ("g * hs[t]\n", "g * hs[t + 1]\n"),
+    ("g * ms[t]\n", "g * ms[t + 1]\n"),
     cases=lambda rng: [
         (0.7, -1.2, [0.5]),
         (1.3, 0.4, [*map(float, rng.normal(size=3))]),
@@ -308,29 +308,29 @@ def two_layers_back(weights, x, target):
     hints=[
         "With a single step, what should the derivative with respect to w be? (The "
         "memory begins as 0.)",
-        "hs has one entry more than xs: hs[t] goes into step t, hs[t + 1] comes out. "
+        "ms has one entry more than xs: ms[t] goes into step t, ms[t + 1] comes out. "
         "Which of the two did w multiply?",
     ],
     mistakes="""
         you keep what one step says about w; all steps use it, so they add up
-            by_w + g * hs[t] -> g * hs[t]
-        your slope is that of the step before: hs[t + 1] comes out of step t
-            1 - hs[t + 1] ** 2 -> 1 - hs[t] ** 2
+            by_w + g * ms[t] -> g * ms[t]
+        your slope is that of the step before: ms[t + 1] comes out of step t
+            1 - ms[t + 1] ** 2 -> 1 - ms[t] ** 2
     """,
 )
 def steps_back(w, u, xs):
-    """The derivatives of h * h / 2 at the end, where each step is h = tanh(w h + u x).
+    """The derivatives of m * m / 2 at the end, where each step is m = tanh(w m + u x).
 
     w, u numbers, xs a list of numbers -> (by w, by u).
     """
-    hs = [0.0]
+    ms = [0.0]
     for x in xs:
-        hs.append(math.tanh(w * hs[-1] + u * x))
+        ms.append(math.tanh(w * ms[-1] + u * x))
     by_w = by_u = 0.0
-    g = hs[-1]
+    g = ms[-1]
     for t in reversed(range(len(xs))):
-        g = g * (1 - hs[t + 1] ** 2)
-        by_w = by_w + g * hs[t]
+        g = g * (1 - ms[t + 1] ** 2)
+        by_w = by_w + g * ms[t]
         by_u = by_u + g * xs[t]
         g = g * w
     return by_w, by_u
