@@ -559,7 +559,7 @@ for k, (name, where) in enumerate(kinds.items()):
     means.bar(place, mean, 0.36, label=name, color=colour)
     print(f"{name}: {mean.mean():.0%} on average over the slots")
 means.axhline(0.2, color="0.4", lw=0.8, ls="--")
-means.set_xticks(range(4), [f"slot {k + 1}" for k in range(4)])
+means.set_xticks(range(4), [f"slot {k}" for k in range(4)])
 means.set(ylim=(0, 1.2), yticks=np.linspace(0, 1, 6))
 means.legend(loc="upper center", ncols=2)
 plt.show()
