@@ -1,12 +1,12 @@
 # %% [markdown]
 # # 14. Looking inside: what a trained core does
 #
-# **Section 5.1, figure 3.** About 85 minutes. You need chapter 13 (nth farthest) and
-# the gates (chapter 9).
+# **Section 5.1, figure 3.** About 85 minutes, in two sittings. You need chapter 13 (nth
+# farthest) and the gates (chapter 9).
 #
 # Take a trained network apart. Does it measure distances, where does it look, what do
-# its slots hold, and which of all that matters? You make the experiments, and then you
-# doubt them.
+# its slots hold, and what of that matters? You experiment, and then you doubt your
+# experiments.
 
 # %%
 import itertools
@@ -77,7 +77,8 @@ plt.show()
 #
 # The paper draws the attention of a trained core and sees that after the reference "all
 # the memory slots preferentially [focus] attention on those particular memories to
-# which the $m$ was written". Chapter 0 has the paper's own warning.
+# which the $m$ was written". It warns, too, that "even after a single round of
+# attention the memory can become highly distributed".
 #
 # Below is one question, whose reference comes at the third step: two of eight heads,
 # and the mean of all. Rows are the slots that ask; columns are the slots and, right of
@@ -87,7 +88,7 @@ plt.show()
 # columns have a red edge. **Write down first:** if the paper's words held here, which
 # columns would be dark at the last step?
 
-# %% tags=["hide-input", "hide-output"] alt="Attention of head 2, of head 5 and the mean of eight heads over four time steps of one question, with a number in each cell: the column of the input is the darkest in most maps, at the reference most of all; after the reference no slot's column is dark for all"
+# %% tags=["hide-input", "hide-output"] alt="Attention of head 1, of head 4 and the mean of eight heads over four time steps of one question, with a number in each cell: the column of the input is the darkest in most maps, at the reference most of all; after the reference no slot's column is dark for all"
 # Draws the maps of two heads and the mean of all, for one question
 cases = questions.take(probes.cases(questions))  # three questions
 traces = probes.traces(network, cases.inputs)
@@ -95,7 +96,7 @@ traces = probes.traces(network, cases.inputs)
 holders = probes.holders(probes.shares(traces, cases.marked))
 asked = 1  # of the three, the one whose reference is in the middle
 of_heads = traces.attention[asked]  # (T, H, N, N + 1)
-rows = {f"head {h}": of_heads[:, h - 1] for h in (2, 5)}
+rows = {f"head {h}": of_heads[:, h] for h in (1, 4)}
 rows["mean of\nall eight"] = of_heads.mean(axis=1)
 mark = int(cases.marked[asked])
 figure, panels = plt.subplots(3, 4, figsize=(10, 6), sharex=True, sharey=True)
@@ -110,9 +111,9 @@ for (name, maps), line in zip(rows.items(), panels, strict=True):
         if t >= mark:
             for j in np.flatnonzero(holders[asked]):
                 panel.plot([j - 0.5, j + 0.5], [-0.5, -0.5], color="#c00000", lw=6)
-        names = [*range(1, len(weights) + 1)]
-        panel.set_xticks(range(len(weights) + 1), [*names, "in"])
-        panel.set_yticks(range(len(weights)), names)
+        slots = range(len(weights))
+        panel.set_xticks([*slots, len(weights)], [*slots, "in"])
+        panel.set_yticks(slots)
 for t, panel in enumerate(panels[0]):
     panel.set_title(f"t = {t + 1}" + ", reference" * (t == mark))
 plt.show()
@@ -169,7 +170,7 @@ held = [[readable(end[:, slot], each) for each in by_label] for slot in range(4)
 together = [readable(end.reshape(len(end), -1), each) for each in by_label]
 held = np.array([*held, together])
 
-# %% tags=["hide-input", "hide-output"] alt="A table of four slots and all of them together against the labels of four vectors: the share of each vector's variance that can be read from a slot. Every slot holds between 45 and 85 percent of every vector, slot 2 most of label 1, slots 3 and 4 most of label 2; all four together hold about 90 percent of each"
+# %% tags=["hide-input", "hide-output"] alt="A table of four slots and all of them together against the labels of four vectors: the share of each vector's variance that can be read from a slot. Every slot holds between 45 and 85 percent of every vector, slot 1 most of label 1, slots 2 and 3 most of label 2; all four together hold about 90 percent of each"
 # Draws what each slot holds
 figure, panel = plt.subplots(figsize=(5.5, 3.2))
 panel.imshow(held, cmap="Blues", vmin=0, vmax=1, aspect="auto")
@@ -178,13 +179,13 @@ for (i, j), share in np.ndenumerate(held):
     panel.text(j, i, f"{share:.0%}", **look)
 panel.axhline(3.5, color="black", lw=1.5)
 panel.set_xticks(range(4), [f"label {label}" for label in range(4)])
-panel.set_yticks(range(5), [*(f"slot {slot + 1}" for slot in range(4)), "all four"])
+panel.set_yticks(range(5), [*(f"slot {slot}" for slot in range(4)), "all four"])
 panel.set_title("variance of the vector with this label, explained", fontsize=10)
 plt.show()
 
 # %% [markdown]
-# Every slot holds about half of every vector or more, and all together hold 90 %. "This
-# slot holds that vector" is the wrong picture: the memory is spread out.
+# Every slot holds about half of every vector or more, all together 90 %. "This slot
+# holds that vector" is the wrong picture: the memory is spread out.
 #
 # But the question is about *distances*. No linear map of the vectors gives a distance:
 # squares are missing. **Write down first:** how much of the variance of the distances
@@ -198,8 +199,8 @@ for name, numbers in whole.items():
     print(f"distances, from the {name}:", *(f"{share:.0%}" for share in shares))
 
 # %% [markdown]
-# There they are. Somewhere on the way distances were computed, and the memory holds
-# them. (What can be read need not be *used*; for that, read on.)
+# There they are: the memory holds distances. (What can be read need not be *used*; read
+# on.)
 #
 # ## The gates
 #
@@ -233,8 +234,7 @@ plt.show()
 
 # %% [markdown]
 # Mind the axes: they span two or three hundredths. Input gates do not care about the
-# reference. Forget gates keep a little more once it has come, and the holders' a little
-# more than the others'.
+# reference. Forget gates keep a little more once it has come, the holders' most.
 #
 # ## Does it matter? Taking parts away
 #
@@ -272,13 +272,15 @@ def some(*slots):
 
 
 for slot in range(4):
-    print(f"without slot {slot + 1}: {without(some(slot), marked).mean():.1%}")
+    print(f"without slot {slot}: {without(some(slot), marked).mean():.1%}")
 print(f"without the holders: {without(took, marked).mean():.1%}")
 print(f"without as many others: {without(probes.controls(took), marked).mean():.1%}")
 
 # %% [markdown]
 # Resetting the holders costs more. Do they hold more of the reference, as their intake
 # suggests?
+#
+# **This is a good place to stop.**
 #
 # ## Doubting the test
 #
@@ -291,16 +293,16 @@ for t in range(4):
     takers.append(probes.holders(probes.shares(seen, np.full(len(labels), t))))
 takers = np.stack(takers, axis=1)  # (B, T, N)
 for label in range(4):
-    often = enumerate(takers[labels == label].mean(axis=0), start=1)
+    often = enumerate(takers[labels == label].mean(axis=0))
     print(
         f"label {label}:",
         ", ".join(f"slot {slot} {share:3.0%}" for slot, share in often),
     )
 
 # %% [markdown]
-# So *which slot* we reset and *which vector* it holds go together. A fair comparison
-# takes *the same slots after the same step*: how many fewer answers are right where
-# they took in that step's vector than where it went elsewhere?
+# So *which slot* we reset and *which vector* it holds go together. It is fair to take
+# *the same slots after the same step*: how many fewer answers are right where they took
+# in that step's vector than where it went elsewhere?
 #
 # **Exercise 2.** Write the comparison. Within each group, take the accuracy of those
 # that are treated minus that of the others. Give the mean of these differences,
@@ -412,23 +414,23 @@ plt.show()
 # %% [markdown]
 # Where two steps or more are cut off from the input, the network falls below both
 # baselines (the dashed lines). But a vector enters the memory in no other way: a cut
-# that takes the question away tells you nothing about how the network answers it.
+# that takes the question away tells nothing of how the network answers it.
 #
 # The cut among slots is the telling one. Always cut, the network still answers seven
 # questions in ten: vectors can meet where a slot asks the one that is coming in, and in
 # the layers after the last step. Without cuts it answers 95 in a hundred.
 #
-# This is one network and one seed, and cut, it meets what it never met in training. It
-# *relies* on what we took away; another might do without.
+# This is one seed, and cut, the network meets what it never met in training. It
+# *relies* on what we took away; another might not.
 #
 # ## An experiment of your own
 #
-# Your tools are `readable`, `without`, `matched` and `by_step`. Choose a question,
-# write down what you expect, measure it beside a control, draw it, and write one
-# sentence that your numbers bear out. For example: is an early vector held as well as a
-# late one? Does the memory hold $n$, and does it hold the answer? Which head can be cut
-# at no cost? (`python -m tinyrmc plot attention RUN --html look.html` looks into a run
-# of yours.)
+# With `readable`, `without`, `matched` and `by_step`: choose a question, write down
+# what you expect, measure it beside a control, draw it, and write one sentence that
+# your numbers bear out. For example: is an early vector held as well as a late one?
+# Does the memory hold $n$, and does it hold the answer? Which head can be cut at no
+# cost? (`python -m tinyrmc plot attention RUN --html look.html` looks into a run of
+# yours.)
 
 # %%
 # Your experiment
