@@ -210,7 +210,7 @@ def test_ids_out_of_range_are_named_where_looking_costs_nothing(xp):
     for bad in -1, 6, 100:
         ids = xp.asarray(np.array([0, bad, 5]))
         if xp is np:
-            says = f"id {bad} in a table of 6 rows\nids"
+            says = f"id {bad} in a table of 6 rows;\nids"
             with pytest.raises(IndexError, match=says):
                 table(ids)
         else:

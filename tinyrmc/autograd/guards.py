@@ -263,6 +263,8 @@ def explained(primitive: Any, error: Exception, arrays: list) -> Exception:
     ]
     known = ";" in str(error)  # a rule's own words end in what to do
     hint = f"\n{primitive.hint}" if primitive.hint and not known else ""
+    if hint and not primitive.hint[0].isupper():  # no sentence of its own
+        hint = f";{hint}"
     message = f"{primitive.name}({', '.join(given)}): {error}"
     if isinstance(error, ArithmeticError):  # not because of shapes
         return type(error)(message)
