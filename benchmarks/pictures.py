@@ -2,7 +2,7 @@
 
 `python benchmarks/pictures.py` writes
 
-    results/nth_farthest_quick.png      the curves of `quick`, two cores
+    results/nth_farthest_longer.png     the curves of `longer`, two cores
     results/nth_farthest_models.png     the same, all six cores
     results/nth_farthest_fair.png       the curves of `fair`, five cores
     results/nth_farthest_ladder.png     the curves of `ladder`
@@ -45,8 +45,8 @@ LOCKS = "BoxWorld, one to five locks, through a window"
 MAZE = "MiniPacman, through a window"
 # name -> the summary, the task, the preset, its cores, the title
 PICTURES: dict[str, tuple[str, str, str, tuple[str, ...], str]] = {
-    "nth_farthest_quick": ("results", "nth_farthest", "quick", ("rmc", "lstm"), FOUR),
-    "nth_farthest_models": ("results", "nth_farthest", "quick", ALL, FOUR),
+    "nth_farthest_longer": ("results", "nth_farthest", "longer", ("rmc", "lstm"), FOUR),
+    "nth_farthest_models": ("results", "nth_farthest", "longer", ALL, FOUR),
     "nth_farthest_fair": ("nth_farthest_fair", "nth_farthest", "fair", FAIR, FOUR),
     "nth_farthest_ladder": ("results", "nth_farthest", "ladder", ALL[:2], EIGHT),
     "box_world_full": ("box_world_full", "box_world", "full", AGENTS, LOCKS),

@@ -55,7 +55,7 @@ def drawn(tmp_path_factory):
     assert done.returncode == 0, done.stderr
     assert (
         done.stderr
-        == "nth_farthest quick, seed 0, step 12,000: measuring over 300 held-out "
+        == "nth_farthest longer, seed 0, step 12,000: measuring over 300 held-out "
         "sequences\n"
     )
     return folder, done.stdout

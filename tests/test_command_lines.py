@@ -267,7 +267,7 @@ BAD_WORDS = [
     ),
     (
         "nth_farthest --train.log-every 7",
-        "train.evaluate_every (500) must be a multiple of train.log_every (7)",
+        "train.evaluate_every (300) must be a multiple of train.log_every (7)",
     ),
     (
         "nth_farthest --data.stages 3",

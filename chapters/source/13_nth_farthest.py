@@ -214,10 +214,10 @@ plt.show()
 
 # %% tags=["hide-output"]
 direct = course.summary("nth_farthest_direct")["groups"]
-quick = course.summary("nth_farthest_quick")["groups"]
+longer = course.summary("nth_farthest_longer")["groups"]
 accuracy, _, loss = self_query_floor(4)
 print(f"          self query: loss {loss:.4f}, accuracy {accuracy:.1%}")
-for group in (*direct, *quick):
+for group in (*direct, *longer):
     config, mean, runs = group["config"], group["mean"], group["runs"]
     how = "ladder" if config["data"]["rungs"] else "from the start"
     name = f"{config['model']['core']}, {how}"
@@ -228,8 +228,8 @@ for group in (*direct, *quick):
 # Draws the learning curves of the committed runs
 figure, panel = plt.subplots(figsize=(8, 3.6))
 curves = [
-    (quick[0], "C2", 1.2, 1, "RMC, ladder (five seeds)"),
-    (quick[1], "C3", 1.2, 1, "LSTM, ladder (five seeds)"),
+    (longer[0], "C2", 1.2, 1, "RMC, ladder (five seeds)"),
+    (longer[1], "C3", 1.2, 1, "LSTM, ladder (five seeds)"),
     (direct[0], "C0", 6, 0.35, "RMC, from the start"),
     (direct[1], "black", 1.2, 1, "LSTM, from the start"),
 ]
@@ -238,7 +238,7 @@ for group, colour, width, alpha, name in curves:
         steps, _, _, accuracies, *_ = zip(*run["curve"], strict=True)
         look = {"color": colour, "lw": width, "alpha": alpha}
         panel.plot(steps, accuracies, label=name if j == 0 else None, **look)
-for name, value in quick[0]["references"]["test_accuracy"].items():
+for name, value in longer[0]["references"]["test_accuracy"].items():
     panel.axhline(value, color="0.4", lw=0.8, ls="--")
     look = {"va": "center", "fontsize": 8, "color": "0.4"}
     panel.text(1.01, value, name, transform=panel.get_yaxis_transform(), **look)
