@@ -10,8 +10,8 @@ it is much slower than at its best. What remains is timed in turn, over several 
 so that a disturbance hits all. A round's time is the median of its steps, a candidate's
 the median of its rounds at its best setting. SGEMM, what NumPy's BLAS reaches in matrix
 products, has a turn in every round at every size; its figure is the median of them all.
-So it is for the network of nth farthest in three sizes (`large`, `small`, `quick`) and
-for the Differentiable Neural Computer (`dnc`).
+So it is for the network of nth farthest in five sizes (`large` to `quick`) and for the
+Differentiable Neural Computer (`dnc`).
 
 The other parts are the `engine` alone, and `language` and `agents`, which language.py
 and agents.py measure beside PyTorch.
@@ -60,6 +60,8 @@ RESULTS = HERE / "results" / "cpu.json"
 
 WORKS = {
     "large": Work(1600, 8, 256),
+    "wide": Work(256, 8, 256),
+    "middle": Work(256, 8, 128),
     "small": Work(128, 8, 64),
     "quick": Work(256, 4, 64, 4),
     "dnc": Work(128, 80, 64, 8, 4, "dnc"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib.style
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
-from report import milliseconds
+from report import FAST, milliseconds, times_of
 
 from tinyrmc.results.figures.style import COLOURS, DPI, STYLE
 
@@ -30,7 +30,7 @@ def draw(found: dict, path: Path) -> None:
     if not rows:
         return
     lines = [rows[k : k + ACROSS] for k in range(0, len(rows), ACROSS)]
-    bars = [max(1 + len(row["peers"]) for row in line) for line in lines]
+    bars = [max(len(times_of(row)) for row in line) for line in lines]
     heights = [PANEL + BAR * count for count in bars]
     with matplotlib.style.context(STYLE, after_reset=True):
         size = (WIDTH, sum(heights) + 0.9)
@@ -60,13 +60,12 @@ def _draw_libraries(part, lines, heights):
 
 def _draw_bars(panel, row):
     """The libraries at one size, the fastest on top."""
-    times = {"tinyrmc": row["ours_seconds"], **row["peers"]}
-    cores = {"tinyrmc": row["cores"]["ours"], **row["cores"]}
+    times, cores = times_of(row), row["cores"]
     names = sorted(times, key=lambda name: times[name])
     bars = panel.barh(
-        [f"{name} ({cores[name]})" for name in names],
+        [f"{name.replace('ours', 'tinyrmc')} ({cores[name]})" for name in names],
         [1000 * times[name] for name in names],
-        color=[OURS if name == "tinyrmc" else OTHERS for name in names],
+        color=[OURS if name in ("ours", FAST) else OTHERS for name in names],
     )
     labels = [milliseconds(times[name]) for name in names]
     panel.bar_label(bars, labels, padding=3, fontsize=9)
