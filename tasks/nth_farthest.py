@@ -377,7 +377,7 @@ class Task(training.Task):
             LONGER,
         ),
         "fair": (
-            "longer with stages that open by steps, the same for every core: to compare "
+            "longer, its stages open by steps, the same for every core: to compare "
             "cores",
             FAIR,
         ),

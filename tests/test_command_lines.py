@@ -304,8 +304,8 @@ BAD_WORDS = [
     ("nth_farthest --seed -1", "--seed must not be negative, got -1"),
     ("nth_farthest --workers 0", "--workers must be at least 1, got 0"),
     (
-        "nth_farthest --workers 300",
-        "--workers 300 are more than the 256 examples of a batch; use fewer",
+        "nth_farthest --workers 200 --train.batch-size 100",
+        "--workers 200 are more than the 100 examples of a batch; use fewer",
     ),
     (
         "nth_farthest --workers 2 --device cuda",
