@@ -15,10 +15,10 @@
 #   arrays.
 # - **No calls of your own**: where an earlier puzzle helps, copy its line.
 #
-# What is left is broadcasting, comparing and multiplying. Most of the puzzles are a
-# comparison of two aranges, one of them as a column, and a product. `check` looks at
-# your numbers, and then reads your line. Each picture shows what goes in, and what
-# comes out.
+# What is left is broadcasting, comparing and multiplying. (Beside numbers, `True`
+# counts as 1.) Most of the puzzles are a comparison of two aranges, one of them as a
+# column, and a product. `check` looks at your numbers, and then reads your line. Each
+# picture shows what goes in, and what comes out.
 
 # %%
 import matplotlib.pyplot as plt
