@@ -151,8 +151,8 @@ def test_memories_without_a_mask_gates_or_a_second_slot(tmp_path):
         shown = probes.held_out(task, 40)
         found, cases = probes.analyse(network, shown), shown.take(probes.cases(shown))
         seen = probes.traces(network, cases.inputs)
-        paths = attending.draw_maps(cases, seen, tmp_path)
-        paths += attending.draw_tests(found, task.references(), tmp_path)
+        maps = attending.draw_maps(cases, seen, tmp_path)
+        paths = [maps, attending.draw_tests(found, task.references(), tmp_path)]
         assert [path.name for path in paths] == PICTURES
         described = attending.tables(found, task.references())
         assert len(described) == (2 if "core" in model else 3)

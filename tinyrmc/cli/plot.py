@@ -160,8 +160,8 @@ def attention_main(argv: list[str]) -> int:
         described = attending.tables(found, floors)
         kept = {"run": {**run, "step": state["step"]}, **found, "floors": floors}
         paths = [
-            *attending.draw_maps(three, seen, folder),
-            *attending.draw_tests(found, floors, folder),
+            attending.draw_maps(three, seen, folder),
+            attending.draw_tests(found, floors, folder),
             folder / "attention.json",
         ]
         paths[-1].write_text(json_text(kept, indent=1) + "\n", encoding="utf-8")

@@ -52,19 +52,13 @@ def draw_cases(task: Task, model: Any, folder: Path) -> list[Path]:
         return []
     questions = probes.held_out(task, SHOWN)
     cases = questions.take(probes.cases(questions))
-    return draw_maps(cases, probes.traces(model, cases.inputs), folder)
+    return [draw_maps(cases, probes.traces(model, cases.inputs), folder)]
 
 
-def draw_maps(questions: Questions, seen: Traces, folder: Path) -> list[Path]:
+def draw_maps(questions: Questions, seen: Traces, folder: Path) -> Path:
     """The attention of every head at every step."""
     from . import figures
 
-    what = _described(questions, seen)
-    return [figures.attention(folder / "attention.png", seen.attention, *what)]
-
-
-def _described(questions: Questions, seen: Traces) -> tuple:
-    """(marked steps, titles, mark, holders) of some examples, as pictures take them."""
     titles = []
     for row in range(len(questions.targets)):
         question, steps = questions.describe(row)
@@ -73,10 +67,11 @@ def _described(questions: Questions, seen: Traces) -> tuple:
         verdict = _verdict(questions, seen, row)
         titles.append(f"{question}\n{verdict}\n{name} at each step: {came}")
     held = probes.holders(probes.shares(seen, questions.marked))
-    return questions.marked, titles, questions.mark, held
+    about = questions.marked, titles, questions.mark, held
+    return figures.attention(folder / "attention.png", seen.attention, *about)
 
 
-def draw_tests(found: Found, floors: Floors, folder: Path) -> list[Path]:
+def draw_tests(found: Found, floors: Floors, folder: Path) -> Path:
     """The accuracies of the causal tests."""
     from . import figures
 
@@ -90,7 +85,7 @@ def draw_tests(found: Found, floors: Floors, folder: Path) -> list[Path]:
         if found[test]
     }
     path = folder / "attention_tests.png"
-    return [figures.accuracies(path, tests, found["intact"], floors)]
+    return figures.accuracies(path, tests, found["intact"], floors)
 
 
 def _words(mark: str) -> dict[str, str]:

@@ -193,10 +193,28 @@ def seed_tables(found: Summary) -> list[Rows]:
     """Other tables of a summary, one for each task, which names it if there are
     several: every seed, the mean, the floors and the published numbers of each metric.
     """
-    tasks = _by_task(found)
-    return [
-        _seeds(groups, task if len(tasks) > 1 else "") for task, groups in tasks.items()
-    ]
+    tasks, shown = _by_task(found), []
+    for task, groups in tasks.items():
+        name = task if len(tasks) > 1 else ""
+        seeds = sorted({run["seed"] for group in groups for run in group["runs"]})
+        rows = []
+        for group in groups:
+            of_seed = {f"seed {run['seed']}": run for run in group["runs"]}
+            references = group["references"] or {group["result"]: {}}
+            for metric, known in references.items():
+                row = {name: f"{group['label']}: {metric.replace('_', ' ')}"}
+                for seed in (f"seed {k}" for k in seeds):
+                    value = of_seed.get(seed, {}).get(metric)
+                    row[seed] = number(metric, value) if seed in of_seed else "not run"
+                if len(seeds) > 1:
+                    row["mean"] = number(metric, group["mean"].get(metric))
+                row |= {label: number(metric, value) for label, value in known.items()}
+                rows.append(row)
+            times = {seed: duration(run["seconds"]) for seed, run in of_seed.items()}
+            says = f"{group['label']}: training time, [h:]mm:ss"
+            rows.append({name: says, **times})
+        shown.append(_table(rows))
+    return shown
 
 
 def _by_task(found: Summary) -> dict[str, list[Summary]]:
@@ -277,28 +295,6 @@ def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Rows
         of_row[column] = "; ".join(filter(None, words))
     shown = [of for row, of in rows.items() if row in ran or len(rows) <= FEW]
     return _table(shown) if shown else []
-
-
-def _seeds(groups: list[Summary], task: str) -> Rows:
-    seeds = sorted({run["seed"] for group in groups for run in group["runs"]})
-    rows = []
-    for group in groups:
-        of_seed = {f"seed {run['seed']}": run for run in group["runs"]}
-        references = group["references"] or {group["result"]: {}}
-        for metric, known in references.items():
-            row = {task: f"{group['label']}: {metric.replace('_', ' ')}"}
-            for seed in seeds:
-                run = of_seed.get(f"seed {seed}")
-                row[f"seed {seed}"] = (
-                    number(metric, run.get(metric)) if run else "not run"
-                )
-            if len(seeds) > 1:
-                row["mean"] = number(metric, group["mean"].get(metric))
-            row |= {label: number(metric, value) for label, value in known.items()}
-            rows.append(row)
-        times = {seed: duration(run["seconds"]) for seed, run in of_seed.items()}
-        rows.append({task: f"{group['label']}: training time, [h:]mm:ss", **times})
-    return _table(rows)
 
 
 # --- In words -------------------------------------------------------------------------
