@@ -284,5 +284,6 @@ def add_button(app, pagename, templatename, context, doctree):
 
 def missing() -> list[str]:
     """The tools of the extra `browser` that are not installed."""
-    names = ("jupyterlite_core", "jupyterlite_pyodide_kernel", "hatchling", *ADDED)
+    lite = "jupyterlite_core", "jupyterlite_pyodide_kernel", "jupyter_server"
+    names = *lite, "hatchling", *ADDED
     return [name for name in names if importlib.util.find_spec(name) is None]
