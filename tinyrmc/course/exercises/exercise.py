@@ -503,6 +503,7 @@ REMEDIES = {
     "'int' and 'Value'": "Python's sum begins with the number 0; begin with a Value",
     "'float' object has no attribute 'data'": "a number stands where a Value should",
     "support item assignment": "leave what you were given; make a new list",
+    "Node object at": "nothing has paid into this node: it needs zeros of its shape",
 }
 
 
