@@ -155,7 +155,7 @@ def test_the_time_at_the_head_is_the_one_that_chapter_0_explains():
         if source.stem not in ("02_puzzles", "24_capstone"):  # as long as you like
             text, minutes = committed(source).cells[0].source, sittings(source)
             ((told, number),) = told_of.findall(text)
-            assert abs(int(told) - sum(minutes)) <= 8 and max(minutes) <= 65, source.stem
+            assert abs(int(told) - sum(minutes)) <= 8 and max(minutes) <= 65, source
             assert len(minutes) == {"": 1, "two": 2, "three": 3}[number], source.stem
 
 
