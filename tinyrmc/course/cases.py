@@ -67,7 +67,10 @@ def all_cases(
     if leading:
         draws = [make(rng(k)) for k in range(1, 1 + math.prod(LEAD))]
         several = [named(each) for each in _first_drawn(draws)]
-        stacks = {name: _stacked([each[name] for each in several]) for name in leading}
+        stacks = {}
+        for name in leading:
+            stack = np.stack([each[name] for each in several])
+            stacks[name] = stack.reshape(*LEAD, *stack.shape[1:])
         cases.append((several[0] | stacks, "with two leading axes"))
     if anysize:
         first = named(_first_drawn([make(rng(k)) for k in (1, 2)])[0])
@@ -82,8 +85,3 @@ def _first_drawn(draws: Sequence[Sequence[tuple]]) -> list[tuple]:
         if not unchanged(alike[0], alike[1]):
             return list(alike)
     return [cases[0] for cases in draws]
-
-
-def _stacked(arrays: Sequence[Any]) -> np.ndarray:
-    stack = np.stack(arrays)
-    return stack.reshape(*LEAD, *stack.shape[1:])

@@ -42,7 +42,10 @@ def diagnose(
         right = [solution(*case.copies()) for case in cases]
         pairs = list(zip(given, right, strict=True))
         wrong = [not agree(*pair, demand) for pair in pairs]
-        made = _only_made_cases(wrong, cases)
+        about = [case.about for case, off in zip(cases, wrong, strict=True) if off]
+        made = ""  # where all that is wrong was made of another case
+        if about and all(about):
+            made = f"It is right except {' and '.join(dict.fromkeys(about))}. "
         stacks = _which_cases(wrong, cases, error_patterns.OF_STACKS)
         if stacks and not made:
             return stacks
@@ -185,11 +188,3 @@ def _which_cases(
         if [holds([*case.arguments.values()]) for case in cases] == list(wrong):
             return f"It goes wrong where {words}, and is right elsewhere"
     return ""
-
-
-def _only_made_cases(wrong: Sequence[bool], cases: Sequence[Case]) -> str:
-    """Says that only cases made from others go wrong, and what these have; or ""."""
-    made = [case.about for case, is_wrong in zip(cases, wrong, strict=True) if is_wrong]
-    if not made or not all(made):
-        return ""
-    return f"It is right except {' and '.join(dict.fromkeys(made))}. "

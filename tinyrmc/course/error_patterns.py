@@ -29,12 +29,6 @@ def _softmax(x: np.ndarray) -> np.ndarray:
     return e / e.sum(axis=-1, keepdims=True)
 
 
-def _inverted(x: np.ndarray) -> np.ndarray:
-    if x.dtype.kind != "b":
-        raise TypeError("of truth values only")
-    return ~x
-
-
 def _divided_by_sums(x: np.ndarray, axis: int | None = None) -> np.ndarray:
     return x / x.sum(axis=axis, keepdims=True)
 
@@ -60,7 +54,7 @@ def _in_order(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
 ENTRY_BY_ENTRY: list[tuple[str, Change]] = [
     ("negated", np.negative),
     ("subtracted from 1", lambda x: 1 - x),
-    ("inverted (True for False)", _inverted),
+    ("inverted (True for False)", lambda x: ~x if x.dtype.kind == "b" else None),
     ("without its sign (an absolute value)", np.abs),
     ("squared", np.square),
     ("with its root taken", np.sqrt),

@@ -46,7 +46,13 @@ def save(chapter: str, name: str, function: Function) -> str:
     if file is None:
         return ""
     try:
-        text = _with_helpers(function, name, _of_chapter(chapter))
+        module = importlib.import_module(f"tinyrmc.course.exercises.{chapter}")
+        # exercises of the chapter are there when an answer is read
+        known = {key for key, each in vars(module).items() if hasattr(each, "judge")}
+        own = function.__name__ if function.__name__.isidentifier() else name
+        texts: dict[str, str] = {}
+        _collect(function, own, known - {own}, texts)
+        text = "\n\n\n".join(texts.values()) + "\n"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     except NotSaved as problem:
@@ -83,20 +89,6 @@ def answer(chapter: str, name: str, **known: Any) -> Function | None:
 
 
 # --- The text of an answer ------------------------------------------------------------
-
-
-def _of_chapter(chapter: str) -> set[str]:
-    """The names of a chapter's exercises: they are there when an answer is read."""
-    module = importlib.import_module(f"tinyrmc.course.exercises.{chapter}")
-    return {name for name, each in vars(module).items() if hasattr(each, "judge")}
-
-
-def _with_helpers(function: Function, name: str, known: set[str]) -> str:
-    """The text of an answer, below that of what it calls."""
-    texts: dict[str, str] = {}
-    own = function.__name__ if function.__name__.isidentifier() else name
-    _collect(function, own, known - {own}, texts)
-    return "\n\n\n".join(texts.values()) + "\n"
 
 
 def _collect(value: Any, name: str, known: set[str], texts: dict[str, str]) -> None:

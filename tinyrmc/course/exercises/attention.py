@@ -245,13 +245,9 @@ def attend(Q, K, V):
 # --- Equation 2 ----------------------------------------------------------------------
 
 
-def _row(x):
-    return np.expand_dims(x, -2)  # (..., 1, F)
-
-
 def append_rows(M, x):
     """[M; x], one more row: M (..., N, F), x (..., F) -> (..., N + 1, F)."""
-    return np.concatenate([M, _row(x)], axis=-2)
+    return np.concatenate([M, np.expand_dims(x, -2)], axis=-2)
 
 
 def encode(M, x, W_q, W_k, W_v):

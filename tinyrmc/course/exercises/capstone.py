@@ -16,17 +16,10 @@ Draw = Callable[..., tuple[np.ndarray, np.ndarray]]
 HELD_OUT, QUESTIONS = 2026, 2000  # a seed that no training should draw from
 MOVES = np.array([(0, -1), (1, 0), (0, 1), (-1, 0)])  # up, right, down, left
 # Between which neighbours (x, y) of the 4 x 4 maze there is a wall
+PAIRS = "00 10, 11 12, 21 31, 02 03, 22 32, 22 23, 13 23"
 WALLS = {
-    frozenset(pair)
-    for pair in (
-        ((0, 0), (1, 0)),
-        ((1, 1), (1, 2)),
-        ((2, 1), (3, 1)),
-        ((0, 2), (0, 3)),
-        ((2, 2), (3, 2)),
-        ((2, 2), (2, 3)),
-        ((1, 3), (2, 3)),
-    )
+    frozenset(tuple(map(int, cell)) for cell in pair.split())
+    for pair in PAIRS.split(", ")
 }
 
 

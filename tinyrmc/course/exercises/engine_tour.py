@@ -5,44 +5,36 @@ from __future__ import annotations
 import numpy as np
 
 from .derived import by_complex_step
-from .exercise import each, normal
+from .exercise import each, named, normal
 from .mended import mended
 from .used import used
 
 # --- A walk that pays in place --------------------------------------------------------
 
 
-def _both(g):
-    return g, g
-
-
-def _doubled(g):
-    return (2.0 * g,)
-
-
-def _mean_of_two(g):
-    return (np.full(2, g / 2),)
-
-
 KEPT = np.array([1.0, 2.0])  # what a forward pass has computed
 
 
-def _kept(g):
-    return (KEPT.copy(),)
+BOTH, DOUBLED, MEAN_OF_TWO, OF_THE_FORWARD = named(
+    both=lambda g: (g, g),
+    doubled=lambda g: (2.0 * g,),
+    mean_of_two=lambda g: (np.full(2, g / 2),),
+    of_the_forward=lambda g: (KEPT.copy(),),
+)
 
 
 def _recordings(rng):
     """Entries (output, inputs, vjp); number 9 is the loss."""
-    sums = [(2, (0,), _doubled), (3, (0, 1), _both), (4, (3, 2), _both)]
-    end = [(9, (4,), _mean_of_two)]
-    twice = [(1, (0,), _kept), (2, (0,), _kept)]
-    more = [(5, (1, 0), _both), (6, (4, 5), _both)]
+    sums = [(2, (0,), DOUBLED), (3, (0, 1), BOTH), (4, (3, 2), BOTH)]
+    end = [(9, (4,), MEAN_OF_TWO)]
+    twice = [(1, (0,), OF_THE_FORWARD), (2, (0,), OF_THE_FORWARD)]
+    more = [(5, (1, 0), BOTH), (6, (4, 5), BOTH)]
     return [
         ([*sums, *end], 9, [0, 1]),
-        ([(4, (0, 0), _both), *end], 9, [0]),
-        ([(9, (0,), _mean_of_two)], 9, [0]),
-        ([*twice, (3, (1, 2), _both), (4, (0, 3), _both), *end], 9, [0]),
-        ([*sums, *more, (9, (6,), _mean_of_two)], 9, [0, 1, 3]),
+        ([(4, (0, 0), BOTH), *end], 9, [0]),
+        ([(9, (0,), MEAN_OF_TWO)], 9, [0]),
+        ([*twice, (3, (1, 2), BOTH), (4, (0, 3), BOTH), *end], 9, [0]),
+        ([*sums, *more, (9, (6,), MEAN_OF_TWO)], 9, [0, 1, 3]),
     ]
 
 

@@ -139,7 +139,8 @@ class Exercise:
         functools.update_wrapper(self, self.function, updated=())  # name, signature
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        if self.name in _judged and not _caller().startswith(OTHERS):
+        caller = sys._getframe(1).f_code.co_filename
+        if self.name in _judged and not caller.startswith(OTHERS):
             raise Wrong(f"it calls ex.{self.name}, which is the solution")
         return self.function(*arguments, **named)
 
@@ -512,11 +513,6 @@ def remedy(problem: Exception) -> str:
     return next(
         (f"\n({says})" for key, says in REMEDIES.items() if key in str(problem)), ""
     )
-
-
-def _caller() -> str:
-    """The file of the function that has called an exercise."""
-    return sys._getframe(2).f_code.co_filename
 
 
 def _source(function: Function) -> str:

@@ -7,20 +7,13 @@ import itertools
 import numpy as np
 
 from .derived import by_complex_step
-from .exercise import each, exercise, normal
+from .exercise import each, exercise, named, normal
 from .mended import mended
 from .norms import gradient_cases, layer_normed, mean
 from .tape import taped
 from .used import used
 
 EPSILON = 1e-5
-
-
-def normed(x, gain, offset, *, axis=-1, ddof=0, inside=EPSILON, outside=0.0):
-    """Layer normalisation and, by its arguments, many ways to get it wrong."""
-    d = x - x.mean(axis=axis, keepdims=True)
-    variance = x.var(axis=axis, keepdims=True, ddof=ddof)
-    return gain * d / (np.sqrt(variance + inside) + outside) + offset
 
 
 def _rows(rng, scale, shift, *shape):
@@ -134,33 +127,21 @@ def folded(gain, offset, W, b):
     return gain[:, None] * W, offset @ W + b
 
 
-def norm_of_rows(M):
-    """Each slot is normalised by itself."""
-    return normed(M, 1, 0)
-
-
-def norm_of_all(M):
-    """All slots share one mean and one variance."""
-    return normed(M, 1, 0, axis=None)
-
-
-def sum_of_the_others(M):
-    """Each slot becomes the sum of the other slots."""
-    return M.sum(axis=0) - M
-
-
-def running_sum(M):
-    """Each slot becomes the sum of itself and those before it."""
-    return np.cumsum(M, axis=0)
+NORM_OF_ROWS, NORM_OF_ALL, SUM_OF_THE_OTHERS, RUNNING_SUM = named(
+    norm_of_rows=lambda M: layer_norm(M, 1, 0),
+    norm_of_all=lambda M: (M - M.mean()) / np.sqrt(M.var() + EPSILON),
+    sum_of_the_others=lambda M: M.sum(axis=0) - M,
+    running_sum=lambda M: np.cumsum(M, axis=0),
+)
 
 
 @exercise(
     cases=lambda rng: [
-        (norm_of_rows, rng.normal(size=(4, 5)), 2, rng.normal(size=5)),
-        (norm_of_all, rng.normal(size=(4, 4)), 1, rng.normal(size=4)),
-        (sum_of_the_others, rng.normal(size=(3, 3)), 0, 1e3 * rng.normal(size=3)),
-        (running_sum, rng.normal(size=(5, 2)), 2, rng.normal(size=2)),
-        (running_sum, rng.normal(size=(1, 3)), 0, -rng.random(size=3)),
+        (NORM_OF_ROWS, rng.normal(size=(4, 5)), 2, rng.normal(size=5)),
+        (NORM_OF_ALL, rng.normal(size=(4, 4)), 1, rng.normal(size=4)),
+        (SUM_OF_THE_OTHERS, rng.normal(size=(3, 3)), 0, 1e3 * rng.normal(size=3)),
+        (RUNNING_SUM, rng.normal(size=(5, 2)), 2, rng.normal(size=2)),
+        (RUNNING_SUM, rng.normal(size=(1, 3)), 0, -rng.random(size=3)),
     ],
     hints=[
         "Make two memories, one of them with slot number `slot` replaced by `row`; "
@@ -199,22 +180,13 @@ def _layers(rng, *sizes):
     return (layers_of(rng, *sizes),)
 
 
-def _relu(x):
-    return np.maximum(x, 0)
-
-
-def bent(z, layers, *, bend=_relu, last=False):
-    """An MLP with this bend between its layers, and after the last too if `last`."""
-    for number, (weight, bias) in enumerate(layers):
-        z = z @ weight + bias
-        if last or number < len(layers) - 1:
-            z = bend(z)
-    return z
-
-
 def mlp(z, layers):
     """Linear layers with a ReLU between each two: z (..., F) -> (..., last out)."""
-    return bent(z, layers)
+    for number, (weight, bias) in enumerate(layers):
+        z = z @ weight + bias
+        if number < len(layers) - 1:
+            z = np.maximum(z, 0)
+    return z
 
 
 @exercise(
@@ -297,12 +269,8 @@ def g_psi(z, layers, gain, offset):
     return layer_norm(y @ weight + bias + z, gain, offset)
 
 
-def _on_a_tape(answer, x, gain, offset):
-    return taped(answer, x, gain, offset)
-
-
 @used(
-    _on_a_tape,
+    taped,
     cases=lambda rng: [
         normal(rng, (3, 4), 4, 4),
         normal(rng, (4, 4), 4, 4),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .exercise import each, exercise
+from .exercise import each, exercise, named
 
 
 def _programs(rng):
@@ -86,12 +86,10 @@ def evaluate(program, length):
     return str(value(program) % 10 ** (length + 1))
 
 
-def _leaky(x, state):
-    return 0.9 * state + x
-
-
-def _bounded(x, state):
-    return np.tanh(state - 2 * x)
+LEAKY, BOUNDED = named(
+    leaky=lambda x, state: 0.9 * state + x,
+    bounded=lambda x, state: np.tanh(state - 2 * x),
+)
 
 
 def _batches(rng):
@@ -102,11 +100,11 @@ def _batches(rng):
         return step, inputs, lengths, rng.normal(size=(B, F))
 
     return [
-        case(_leaky, 3, 6, 2, [2, 6, 4]),
-        case(_bounded, 4, 4, 4, [1, 2, 3, 4]),
-        case(_leaky, 2, 5, 3, [0, 5]),  # one that has no input at all
-        case(_bounded, 2, 5, 3, [3, 3]),
-        case(_leaky, 3, 7, 2, [1, 5, 7], beyond=np.nan),  # whatever stands there
+        case(LEAKY, 3, 6, 2, [2, 6, 4]),
+        case(BOUNDED, 4, 4, 4, [1, 2, 3, 4]),
+        case(LEAKY, 2, 5, 3, [0, 5]),  # one that has no input at all
+        case(BOUNDED, 2, 5, 3, [3, 3]),
+        case(LEAKY, 3, 7, 2, [1, 5, 7], beyond=np.nan),  # whatever stands there
     ]
 
 
