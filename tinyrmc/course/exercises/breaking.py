@@ -31,9 +31,6 @@ def _still_there(bugs):
     return {", and ".join(some): sum(map(bugs.get, some), ()) for some in choices}
 
 
-# --- the loss -------------------------------------------------------------------------
-
-
 def _scored(rng, B, C, scale=1):
     return scale * rng.normal(size=(B, C)), rng.integers(C, size=B)
 
@@ -73,9 +70,6 @@ def cross_entropy(logits, targets):
     shifted = logits - logits.max(axis=-1, keepdims=True)
     of_targets = shifted[np.arange(len(targets)), targets]  # (B,)
     return np.mean(np.log(np.exp(shifted).sum(axis=-1)) - of_targets)
-
-
-# --- attention ------------------------------------------------------------------------
 
 
 def _attending(rng, N, F, K, V):
@@ -118,9 +112,6 @@ def attend(M, x, W_q, W_k, W_v):
     Z = np.concatenate([M, x[None]])  # (N + 1, F)
     scores = M @ W_q @ (Z @ W_k).T / math.sqrt(W_k.shape[-1])  # (N, N + 1)
     return softmax(scores, axis=1) @ (Z @ W_v)
-
-
-# --- g_psi ----------------------------------------------------------------------------
 
 
 def _processed(rng, N, F, depth, scale=1):
@@ -166,9 +157,6 @@ def process(z, layers, gain, offset):
     d = y - y.mean(axis=-1, keepdims=True)
     variance = (d * d).mean(axis=-1, keepdims=True)
     return gain * d / np.sqrt(variance + 1e-5) + offset
-
-
-# --- through time ---------------------------------------------------------------------
 
 
 STEPS = named(
@@ -220,9 +208,6 @@ def influence(step, inputs, memory):
         loss = p.sum(memory)
     gradients = tape.gradient(loss, xs, strict=False)
     return np.array([np.linalg.norm(g) for g in gradients])
-
-
-# --- Whose business is it -------------------------------------------------------------
 
 
 MIXERS = named(

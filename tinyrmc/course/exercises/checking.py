@@ -20,6 +20,18 @@ WAVES, CUBES, NEIGHBOURS, LIFTED = named(
 )
 
 
+OF_ENTRIES = """
+        entries that have had their turn stay moved: begin each time with new zeros, or
+        a new copy of x
+            step = np.zeros(x.shape) ->
+            gradient = np.zeros(x.shape)
+                -> gradient, step = np.zeros(x.shape), np.zeros(x.shape)
+        you go along the first axis only, so that a whole row moves at once;
+        np.ndindex(x.shape) goes through all entries
+            np.ndindex(x.shape) -> range(len(x))
+"""
+
+
 @exercise(
     cases=lambda rng: [
         (WAVES, rng.normal(size=4), 1e-5),
@@ -39,15 +51,8 @@ WAVES, CUBES, NEIGHBOURS, LIFTED = named(
     mistakes="""
         your second point is x itself: this is the forward difference
             f(x - step)) / (2 * h) -> f(x)) / h
-        entries that have had their turn stay moved: begin each time with new zeros, or
-        a new copy of x
-            step = np.zeros(x.shape) ->
-            gradient = np.zeros(x.shape)
-                -> gradient, step = np.zeros(x.shape), np.zeros(x.shape)
-        you go along the first axis only, so that a whole row moves at once;
-        np.ndindex(x.shape) goes through all entries
-            np.ndindex(x.shape) -> range(len(x))
-    """,
+    """
+    + OF_ENTRIES,
     tolerance=1e-8,
 )
 def central_difference(f, x, h):
@@ -83,15 +88,8 @@ def central_difference(f, x, h):
             .imag -> .real
         your h is 1: the series needs an h so small that h * h is lost
             1e-30 -> 1.0
-        entries that have had their turn stay moved: begin each time with new zeros, or
-        a new copy of x
-            step = np.zeros(x.shape) ->
-            gradient = np.zeros(x.shape)
-                -> gradient, step = np.zeros(x.shape), np.zeros(x.shape)
-        you go along the first axis only, so that a whole row moves at once;
-        np.ndindex(x.shape) goes through all entries
-            np.ndindex(x.shape) -> range(len(x))
-    """,
+    """
+    + OF_ENTRIES,
     tolerance=1e-12,
 )
 def complex_step(f, x):

@@ -9,9 +9,6 @@ from .exercise import each, named, normal
 from .mended import mended
 from .used import used
 
-# --- A walk that pays in place --------------------------------------------------------
-
-
 KEPT = np.array([1.0, 2.0])  # what a forward pass has computed
 
 
@@ -69,9 +66,6 @@ def walk(entries, loss, wanted):
                 else:
                     gradients[number] = g
     return [gradients[number] for number in wanted]
-
-
-# --- A rule for the table -------------------------------------------------------------
 
 
 def _by_rule(answer, g, x):

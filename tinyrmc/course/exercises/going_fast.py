@@ -13,8 +13,6 @@ from .exercise import each, exercise, normal
 from .norms import gradient_cases, mean, rms_normed
 from .used import used
 
-# --- RMS norm, backwards --------------------------------------------------------------
-
 
 @exercise(
     cases=gradient_cases(),
@@ -53,9 +51,6 @@ def rms_norm_gradient(g, x, gain, epsilon):
     n = x * s
     h = g * gain
     return s * (h - n * mean(h * n))
-
-
-# --- RMS norm, a kernel ---------------------------------------------------------------
 
 
 class _Numbers(np.ndarray):
@@ -114,9 +109,6 @@ def rms_norm_rows(x, gain, epsilon, y):
             y[r, c] = gain[c] * s * x[r, c]
 
 
-# --- the weight of all time steps -----------------------------------------------------
-
-
 _product_step = by_complex_step(lambda x, W: x @ W, "W")
 
 
@@ -149,9 +141,6 @@ def weight_gradient(x, g):
     x (T, B, I), g (T, B, O) -> (I, O).
     """
     return x.reshape(-1, x.shape[-1]).T @ g.reshape(-1, g.shape[-1])
-
-
-# --- A batch in pieces ----------------------------------------------------------------
 
 
 @functools.cache
@@ -229,9 +218,6 @@ def in_pieces(differentiate, examples, size):
         total_count += count
         total_gradient = total_gradient + gradient
     return total_loss / total_count, total_gradient / total_count
-
-
-# --- A sum over all words, in blocks --------------------------------------------------
 
 
 class _Logits:

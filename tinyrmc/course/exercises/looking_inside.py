@@ -6,8 +6,6 @@ import numpy as np
 
 from .exercise import each, exercise
 
-# --- A probe --------------------------------------------------------------------------
-
 
 def _held(rng, B, F, D, noise, centre=0):
     rows = rng.normal(size=(B, F)) + centre
@@ -57,9 +55,6 @@ def readable(rows, wanted):
     errors = wanted[half:] - x[half:] @ W
     away = wanted[half:] - wanted[half:].mean(axis=0)
     return 1 - (errors**2).sum() / (away**2).sum()
-
-
-# --- A difference within groups -------------------------------------------------------
 
 
 def _outcomes(rng):
@@ -115,9 +110,6 @@ def matched(right, treated, group):
             found.append(right[here].mean() - right[there].mean())
             counts.append(here.sum())
     return np.average(found, weights=counts)
-
-
-# --- A mask ---------------------------------------------------------------------------
 
 
 @exercise(

@@ -46,9 +46,6 @@ def spread(m):
     return float(np.sqrt((away * away).mean()) / size) if size else 0.0
 
 
-# --- The released step ----------------------------------------------------------------
-
-
 def _steps(rng):
     cases = []
     for x, m, _, p in memory.steps(rng):
@@ -98,9 +95,6 @@ def released_step(xp, x, m, p):
     i = equations.gate(xp, x, seen, p["W_i"], p["U_i"], p["b_i"])
     candidate = xp.tanh(candidate)
     return equations.update_memory(xp, f, i, m, candidate, p["forget_bias"])
-
-
-# --- Where a memory settles -----------------------------------------------------------
 
 
 def _sigmoid(x):
