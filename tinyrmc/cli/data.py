@@ -117,14 +117,13 @@ def _get_babi(data_dir: Path | None) -> list[str]:
     print(f"babi: {TITLES['babi']}\n")
     rows = [["", "training questions", "test questions", "stories", "tasks"]]
     for which, tasks in here.items():
-        counts = [0, 0, 0, 0]
-        for task in TASKS:
-            parts = [part for part in ("train", "test") if (task, part) in tasks.files]
-            for part in parts:
-                found = tasks.stories(task, part)
-                counts["train test".split().index(part)] += len(found)
-                counts[2] += found[-1].number + 1
-            counts[3] += len(parts) == 2
+        train, test = (
+            [tasks.stories(k, part) for k in TASKS if (k, part) in tasks.files]
+            for part in ("train", "test")
+        )
+        counts = [sum(map(len, part)) for part in (train, test)]
+        counts += [sum(found[-1].number + 1 for found in train + test)]
+        counts += [len(tasks.complete)]
         rows.append([" ".join(which), *map(_number, counts)])
         if tasks.missing:
             notes.append(_incomplete(tasks))
