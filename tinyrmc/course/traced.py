@@ -65,7 +65,7 @@ def _values(value: Any) -> Any:
 def _call(name: str, *arguments: Any, **settings: Any) -> Any:
     """The primitive of this name. TypeError if there is none."""
     name = RENAMED.get(name, name)
-    rule = getattr(_Own, name, None) or getattr(primitives, name, None)
+    rule = OWN.get(name) or getattr(primitives, name, None)
     if rule is None:
         raise TypeError(
             f"the tape has no derivative for np.{name}; sums, means, exp, tanh, @ and "
@@ -82,51 +82,39 @@ def _call(name: str, *arguments: Any, **settings: Any) -> Any:
     return each_in(_traced, rule(*each_in(fit, arguments), **settings))
 
 
-class _Own:
-    """NumPy's functions that the table lacks, made from those that it has."""
-
-    @staticmethod
-    def absolute(x):
-        return primitives.where(x.data >= 0, x, -x)
-
-    @staticmethod
-    def var(x, axis=None, keepdims=False):
-        away = x - primitives.mean(x, axis=axis, keepdims=True)
-        return primitives.mean(away * away, axis=axis, keepdims=keepdims)
-
-    @staticmethod
-    def std(x, axis=None, keepdims=False):
-        return primitives.sqrt(_Own.var(x, axis, keepdims))
-
-    @staticmethod
-    def reciprocal(x):
-        return 1.0 / x
-
-    @staticmethod
-    def power(x, exponent):
-        return primitives.power(x, exponent)
-
-    @staticmethod
-    def einsum(subscripts, *arrays):
-        """As a product with all axes and a sum; without "..." in it."""
-        inputs, arrow, output = subscripts.replace(" ", "").partition("->")
-        letters = sorted({*inputs} - {","})
-        if not arrow:
-            output = "".join(each for each in letters if inputs.count(each) == 1)
-        product = None
-        for names, array in zip(inputs.split(","), arrays, strict=True):
-            if "." in names or len({*names}) < len(names):
-                raise TypeError(f"the tape cannot record np.einsum with {subscripts!r}")
-            order = [names.index(each) for each in letters if each in names]
-            missing = [k for k, each in enumerate(letters) if each not in names]
-            array = primitives.expand_dims(primitives.transpose(array, order), missing)
-            product = array if product is None else primitives.multiply(product, array)
-        gone = tuple(k for k, each in enumerate(letters) if each not in output)
-        left = [each for each in letters if each in output]
-        total = primitives.sum(product, axis=gone) if gone else product
-        return primitives.transpose(total, [left.index(each) for each in output])
+def _var(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    away = x - primitives.mean(x, axis=axis, keepdims=True)
+    return primitives.mean(away * away, axis=axis, keepdims=keepdims)
 
 
+def _einsum(subscripts: str, *arrays: Any) -> Any:
+    """As a product with all axes and a sum; without "..." in it."""
+    inputs, arrow, output = subscripts.replace(" ", "").partition("->")
+    letters = sorted({*inputs} - {","})
+    if not arrow:
+        output = "".join(each for each in letters if inputs.count(each) == 1)
+    product = None
+    for names, array in zip(inputs.split(","), arrays, strict=True):
+        if "." in names or len({*names}) < len(names):
+            raise TypeError(f"the tape cannot record np.einsum with {subscripts!r}")
+        order = [names.index(each) for each in letters if each in names]
+        missing = [k for k, each in enumerate(letters) if each not in names]
+        array = primitives.expand_dims(primitives.transpose(array, order), missing)
+        product = array if product is None else primitives.multiply(product, array)
+    gone = tuple(k for k, each in enumerate(letters) if each not in output)
+    left = [each for each in letters if each in output]
+    total = primitives.sum(product, axis=gone) if gone else product
+    return primitives.transpose(total, [left.index(each) for each in output])
+
+
+# NumPy's functions that the table lacks, made from those that it has.
+OWN: dict[str, Callable[..., Any]] = {
+    "absolute": lambda x: primitives.where(x.data >= 0, x, -x),
+    "reciprocal": lambda x: 1.0 / x,
+    "var": _var,
+    "std": lambda x, *axis, **how: primitives.sqrt(_var(x, *axis, **how)),
+    "einsum": _einsum,
+}
 COMPARISONS = ("greater", "greater_equal", "less", "less_equal", "equal", "not_equal")
 OF_VALUES = ("zeros_like", "ones_like", "full_like", "argmax", "argsort")
 

@@ -345,23 +345,16 @@ def adam_rule(adam_step, rate):
 # --- Clipping -------------------------------------------------------------------------
 
 
-def _gradients(rng):
-    def case(limit, *shapes, scale=1.0):
-        return [scale * rng.normal(size=shape) for shape in shapes], limit
-
-    return [
-        case(1.0, (3, 4), (4,)),
-        case(100.0, (2, 3), (3,), (3, 1)),  # short enough
-        ([np.array([3.0, 0.0]), np.array([[4.0]])], 5.0),  # exactly as long as allowed
-        case(0.5, (4, 4), (4, 4), scale=1e-2),
-        ([np.zeros((2, 2)), np.zeros(3)], 1.0),
-        case(2.0, (5,), scale=1e6),
-        ([np.array([30.0, -40.0]), np.array([0.1])], 5.0),
-    ]
-
-
 @exercise(
-    cases=_gradients,
+    cases=lambda rng: [
+        ([*normal(rng, (3, 4), 4)], 1.0),
+        ([*normal(rng, (2, 3), 3, (3, 1))], 100.0),  # short enough
+        ([np.array([3.0, 0.0]), np.array([[4.0]])], 5.0),  # exactly as long as allowed
+        ([1e-2 * x for x in normal(rng, (4, 4), (4, 4))], 0.5),
+        ([np.zeros((2, 2)), np.zeros(3)], 1.0),
+        ([1e6 * rng.normal(size=5)], 2.0),
+        ([np.array([30.0, -40.0]), np.array([0.1])], 5.0),
+    ],
     hints=[
         "One length for all arrays together: the root of the sum of all squares.",
         "If it is larger than the limit, multiply every array by the same factor, "
