@@ -26,10 +26,8 @@ from tinyrmc import (
     nn,
     optim,
 )
-from tinyrmc import (
-    gpu as kernels,
-)
 from tinyrmc import primitives as p
+from tinyrmc.backend import gpu as kernels
 from tinyrmc.course.exercises import cuda as ex
 
 course.setup()
