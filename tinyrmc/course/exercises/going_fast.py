@@ -10,7 +10,7 @@ import numpy as np
 from ..compare import Wrong
 from .derived import by_complex_step
 from .exercise import each, exercise, normal
-from .norms import gradient_cases, mean, rms_normed
+from .normalisation import gradient_cases, mean, rms_normed
 from .used import used
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from ... import equations, fused, nn
@@ -196,24 +198,18 @@ def little_step(x, m, h, w):
     return after, w[2] * np.tanh(after)
 
 
-class SmallStep:
-    """step(x, m, h) -> new m, new h, with weights of its own."""
-
-    def __init__(self, w):
-        self.w = w
-
-    def __repr__(self):
-        return "a small step"
-
-    def __call__(self, x, m, h):
-        return little_step(x, m, h, self.w)
+def of_small_step(function, w):
+    """A function of a small step, with weights of its own."""
+    bound = functools.partial(function, w=w)
+    bound.__name__ = function.__name__
+    return bound
 
 
 @mended(
     ("m, h = step", "_, h = step"),
     cases=lambda rng: [
         (
-            SmallStep(rng.normal(size=(3, F))),
+            of_small_step(little_step, rng.normal(size=(3, F))),
             rng.normal(size=(T, F)),
             *normal(rng, F, F),
         )

@@ -7,7 +7,7 @@ import numpy as np
 from .derived import by_complex_step
 from .exercise import each, exercise, normal
 from .gates import gated_vjp, keep_and_take, sigmoid, sigmoid_of_complex
-from .memory import little_step, update_memory
+from .memory import little_step, of_small_step, update_memory
 
 
 def _state(f, i, o, m, candidate, forget_bias):
@@ -69,22 +69,13 @@ def state_vjp(g_m, g_h, f, i, o, m, candidate, forget_bias):
     return by_f, by_i, by_o, by_m, by_candidate
 
 
-class LittleVjp:
-    """The vjp of `little_step` with weights w."""
-
-    def __init__(self, w):
-        self.w = w
-
-    def __repr__(self):
-        return "of a small step"
-
-    def __call__(self, x, m, h, g_m, g_h):
-        w = self.w
-        keep = sigmoid(w[0] * h + 1)
-        shown = np.tanh(keep * m + w[1] * x)
-        g = g_m + g_h * w[2] * (1 - shown * shown)
-        by_f = g * m * keep * (1 - keep)
-        return g * keep, by_f * w[0], np.stack([by_f * h, g * x, g_h * shown])
+def little_vjp(x, m, h, g_m, g_h, w):
+    """The vjp of `little_step`."""
+    keep = sigmoid(w[0] * h + 1)
+    shown = np.tanh(keep * m + w[1] * x)
+    g = g_m + g_h * w[2] * (1 - shown * shown)
+    by_f = g * m * keep * (1 - keep)
+    return g * keep, by_f * w[0], np.stack([by_f * h, g * x, g_h * shown])
 
 
 def _sequence(rng, T, F, scale=1):
@@ -94,7 +85,7 @@ def _sequence(rng, T, F, scale=1):
     for x in xs:
         states.append((m, h))
         m, h = little_step(x, m, h, w)
-    return LittleVjp(w), xs, states, scale * rng.normal(size=(T, F))
+    return of_small_step(little_vjp, w), xs, states, scale * rng.normal(size=(T, F))
 
 
 def _unrolled(xs, m, h, w):
@@ -130,7 +121,7 @@ def _unrolled(xs, m, h, w):
     """,
     anysize="g",
     exact=lambda step_vjp, xs, states, g: by_complex_step(_unrolled, "m h w")(
-        g, xs, *states[0], step_vjp.w
+        g, xs, *states[0], step_vjp.keywords["w"]
     ),
 )
 def through_time(step_vjp, xs, states, g):
