@@ -368,17 +368,6 @@ class ndarray:
         _wait("get()")
         return self._array.copy()
 
-    def set(self, array, stream=None):
-        if not isinstance(array, np.ndarray):
-            raise Refused("Only numpy.ndarray can be set to cupy.ndarray")
-        if (array.dtype, array.shape) != (self.dtype, self.shape):
-            raise Refused(
-                f"set() of {array.dtype}{list(array.shape)} into "
-                f"{self.dtype}{list(self.shape)}"
-            )
-        _upload()
-        self._array[...] = array
-
     def item(self):
         _wait("item()")
         return self._array.item()
@@ -556,43 +545,14 @@ class CUDARuntimeError(RuntimeError):
 
 
 class _Runtime:
-    """Stand-in for cupy.cuda.runtime.
-
-    `locked` holds the address and size of all page-locked memory.
-    """
+    """Stand-in for cupy.cuda.runtime."""
 
     CUDARuntimeError = CUDARuntimeError
-    locked: dict[int, int] = {}
-
-    @classmethod
-    def hostRegister(cls, address, size, flags):
-        if address in cls.locked:
-            raise CUDARuntimeError("cudaErrorHostMemoryAlreadyRegistered")
-        cls.locked[address] = size
-
-    @classmethod
-    def hostUnregister(cls, address):
-        if cls.locked.pop(address, None) is None:
-            raise CUDARuntimeError("cudaErrorHostMemoryNotRegistered")
-
     driverGetVersion = staticmethod(lambda: 13000)
     runtimeGetVersion = staticmethod(lambda: 12090)
     getDeviceProperties = staticmethod(
         lambda device: {"name": b"Some GPU", "major": 9, "minor": 0}
     )
-
-
-class _Event:
-    """A mark in the queue of the device, which is always done with everything."""
-
-    def __init__(self, block=False, disable_timing=False, interprocess=False):
-        pass
-
-    def record(self, stream=None):
-        pass
-
-    def synchronize(self):
-        pass
 
 
 class _Graph:
@@ -656,7 +616,6 @@ class _CuPy(types.ModuleType):
     cuda = types.SimpleNamespace(
         runtime=_Runtime,
         Device=lambda: types.SimpleNamespace(id=0, synchronize=lambda: None),
-        Event=_Event,
         Stream=_Stream,
         MemoryPool=_Pool,
         using_allocator=lambda malloc: contextlib.nullcontext(),

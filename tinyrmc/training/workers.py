@@ -344,6 +344,8 @@ def _packed(reply: Any) -> list:
     )
     if not arrays:
         return [json.dumps(reply).encode()]
+    if objects := [name for name, x in reply.items() if x.dtype.hasobject]:
+        raise TypeError(f"the array {objects[0]!r} holds Python objects")
     about = [[name, x.dtype.str, x.shape] for name, x in reply.items()]
     bodies = [x.tobytes() for x in reply.values()]
     return [json.dumps({"arrays follow": about}).encode(), *bodies]
