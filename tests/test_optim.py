@@ -280,7 +280,7 @@ def test_what_float32_would_take_for_infinity_makes_no_nan(xp):
     norm, finite = optimizer.step(max_norm=1e39)
     assert bool(finite) and float(norm) == pytest.approx(0.5**0.5)
     assert abs(1 - float(optimizer.data[0])) == pytest.approx(1e-3, rel=1e-3)
-    with pytest.raises(ValueError, match="learning_rate must be finite"):
+    with pytest.raises(ValueError, match="learning_rate must be a number in"):
         optimizer.step(1e39)
 
 
@@ -293,7 +293,7 @@ def test_what_a_step_cannot_mean_is_refused(xp):
         with pytest.raises(ValueError, match=f"{name} must be"):
             optimizer.step(**{name: bad})
     optimizer.clip_by = "Matrix"
-    with pytest.raises(ValueError, match=r"clip_by must be one of.*, not 'Matrix'"):
+    with pytest.raises(ValueError, match=r"clip_by is .* not 'Matrix'"):
         optimizer.step(max_norm=1.0)
     assert optimizer.updates == 0 and optimizer.data.tolist() == [1.0, 1.0]
 
@@ -302,14 +302,14 @@ def test_bad_constants_are_named_before_anything_moves():
     bad = None, math.nan, math.inf, "1", True, -0.1
     fractions = *bad, 1, 1.5
     for make, name, values, wanted in (
-        *((make, "learning_rate", (0, *bad), "positive") for make in (Adam, SGD)),
-        *((Adam, name, fractions, r"in \[0, 1\)") for name in ("beta1", "beta2")),
-        (SGD, "momentum", fractions, r"in \[0, 1\)"),
-        (RMSProp, "decay", fractions, r"in \[0, 1\)"),
+        *((make, "learning_rate", (0, *bad), r".*\(0, inf\)") for make in (Adam, SGD)),
+        *((Adam, name, fractions, r".* in \[0, 1\)") for name in ("beta1", "beta2")),
+        (SGD, "momentum", fractions, r".* in \[0, 1\)"),
+        (RMSProp, "decay", fractions, r".* in \[0, 1\)"),
         (RMSProp, "variant", ("torch",), r"one of \('keras', 'tensorflow', 'pytorch'"),
-        (RMSProp, "epsilon", (0, *bad[1:]), "positive and finite"),
-        (Adam, "epsilon", (0, *bad[1:]), "positive and finite"),
-        (AdamW, "weight_decay", fractions, r"in \[0, 1\)"),
+        (RMSProp, "epsilon", (0, *bad[1:]), r".*, inf\)"),
+        (Adam, "epsilon", (0, *bad[1:]), r".*, inf\)"),
+        (AdamW, "weight_decay", fractions, r".* in \[0, 1\)"),
     ):
         for value in values:
             parameter = Parameter(np.ones(2))
@@ -322,7 +322,7 @@ def test_bad_constants_are_named_before_anything_moves():
             Adam([Parameter(np.ones(2))], **{name: 0.1})
     for make in Adam, RMSProp:
         make([Parameter(np.ones(2))], epsilon=1e-50)  # float64 holds it
-        with pytest.raises(ValueError, match=r"at least 1\.2e-38"):
+        with pytest.raises(ValueError, match=r"in \[1\.17\d*e-38"):
             make([Parameter(np.ones(2, np.float32))], epsilon=1e-50)
 
 
@@ -493,17 +493,15 @@ def test_a_gradient_from_before_the_optimizer_counts_and_one_can_be_assigned(xp)
 
 
 def test_schedule_warms_up_stays_and_decays():
-    rate = schedule(peak=2.0, steps=100, warmup=10, decay=0.4, floor=0.1)
+    rate = schedule(peak=2.0, steps=100, warmup=10, decay=0.4)
     assert [rate(k) for k in range(10)] == pytest.approx(
         [0.2 * (k + 1) for k in range(10)]
     )
     assert [rate(k) for k in range(10, 61)] == [2.0] * 51
-    assert rate(80) == pytest.approx(2.0 * (0.1 + 0.9 / 2))  # half way down the cosine
-    assert rate(70) == pytest.approx(
-        2.0 * (0.1 + 0.9 * (1 + math.cos(math.pi / 4)) / 2)
-    )
-    assert rate(100) == rate(1000) == pytest.approx(0.2)
-    assert 0.2 < rate(99) < 0.21
+    assert rate(80) == pytest.approx(1.0)  # half way down the cosine
+    assert rate(70) == pytest.approx(1 + math.cos(math.pi / 4))
+    assert rate(100) == rate(1000) == 0
+    assert 0 < rate(99) < 0.01
     down = [rate(k) for k in range(60, 101)]
     assert down == sorted(down, reverse=True) and len(set(down)) == 41
 
@@ -520,8 +518,8 @@ def test_schedule_without_its_parts():
 
 def test_a_warm_up_that_overlaps_the_decay_does_not_jump():
     for warmup, decay in itertools.product((30, 60, 99, 100, 300), (0.5, 1.0)):
-        rate = schedule(1.0, 100, warmup, decay, floor=0.1)
+        rate = schedule(1.0, 100, warmup, decay)
         rates = [rate(k) for k in range(101)]
-        steepest = max(1 / warmup, 0.9 * math.pi / 2 / (100 * decay)) + 1e-12
+        steepest = max(1 / warmup, math.pi / 2 / (100 * decay)) + 1e-12
         assert max(abs(b - a) for a, b in itertools.pairwise(rates)) <= steepest
-        assert rates[0] == 1 / warmup and rates[100] == pytest.approx(0.1)
+        assert rates[0] == 1 / warmup and rates[100] == 0

@@ -166,9 +166,9 @@ def test_what_does_not_fit_is_refused():
             ValueError,
             r"log_rhos .*, not float64\[4, 1\]",
         ),
-        ({"clip_rho": 0.0}, ValueError, "must be positive and .* not 0.0, 1.0 and 1.0"),
-        ({"clip_pg_rho": math.nan}, ValueError, "must be positive"),
-        ({"lambda_": 1.1}, ValueError, "lambda_ from 0 to 1, .* and 1.1"),
+        ({"clip_rho": 0.0}, ValueError, r"clip_rho must .* in \(0, inf\], not 0.0"),
+        ({"clip_pg_rho": math.nan}, ValueError, "clip_pg_rho must be"),
+        ({"lambda_": 1.1}, ValueError, r"lambda_ must .* in \[0, 1\], not 1.1"),
     ]:
         with pytest.raises(kind, match=f"^vtrace: .*{says}"):
             vtrace.targets(**random_trajectory(1, 4, 3) | change)

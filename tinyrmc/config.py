@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ConfigError, RunError, nearest
+from .errors import ConfigError, RunError, inside, nearest
 
 # Metadata of a field that came after runs had been written. Their files lack it and get
 # its default, which must therefore say how things were before.
@@ -250,11 +250,9 @@ def check_within(owner: str, config: Any, interval: str, *names: str) -> None:
 
     interval: as in "[0, 1)", which has 0 and not 1.
     """
-    low, high = map(float, interval[1:-1].split(","))
     for name in names:
         value = getattr(config, name)
-        ends = [low] * (interval[0] == "[") + [high] * (interval[-1] == "]")
-        if not (value is None or low < value < high or value in ends):
+        if not (value is None or inside(value, interval)):
             raise ValueError(f"{owner}.{name} must be in {interval}, not {value}")
 
 

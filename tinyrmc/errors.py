@@ -98,10 +98,20 @@ def check_sizes(owner: str, least: int = 1, **sizes: Any) -> None:
             )
 
 
-def check_number(owner: str, name: str, value: Any) -> float:
-    """The value as a float, or a ValueError naming the argument. It may be infinite."""
-    if not is_number(value):
-        raise ValueError(f"{owner}: {name} must be a number, not {value!r}")
+def inside(value: Any, interval: str) -> bool:
+    """Whether a number is in an interval such as "[0, 1)", which has 0 and not 1."""
+    low, high = map(float, interval[1:-1].split(","))
+    ends = [low] * (interval[0] == "[") + [high] * (interval[-1] == "]")
+    return low < value < high or value in ends
+
+
+def check_number(owner: str, name: str, value: Any, within: str = "") -> float:
+    """The value as a float; ValueError, naming the argument, unless it is a number
+    `within` an interval. Without one it may be infinite.
+    """
+    if not (is_number(value) and inside(value, within or "[-inf, inf]")):
+        wanted = f"a number in {within}" if within else "a number"
+        raise ValueError(f"{owner}: {name} must be {wanted}, not {value!r}")
     return float(value)
 
 

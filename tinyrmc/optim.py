@@ -17,7 +17,7 @@ import numpy as np
 
 from .autograd.engine import Parameter
 from .backend import Array, compiles, joined, kernels, matching, namespace, row_dots
-from .errors import check_sizes, is_number
+from .errors import check_number, check_sizes
 from .fused.bodies import running
 
 # numbers of which an update makes its dozen passes at a time, for the processor's cache
@@ -26,18 +26,6 @@ PART = 1 << 15
 ALIGNED = 16  # bytes that a GPU's fastest products and kernels read at once
 
 Allocate = Callable[[int, np.dtype], Array]  # allocate(count, dtype): zeros
-
-
-def _check(name: str, value: Any, wanted: str) -> None:
-    """ValueError unless a value is a number as `wanted`, in these very words."""
-    number = value if is_number(value) else math.nan
-    within = {
-        "positive and finite": 0 < number < math.inf,
-        "in [0, 1)": 0 <= number < 1,
-        "a fraction, from 0 to 1": 0 <= number <= 1,
-    }
-    if not within[wanted]:
-        raise ValueError(f"{name} must be {wanted}, not {value!r}")
 
 
 class Optimizer:
@@ -73,7 +61,8 @@ class Optimizer:
         epsilon: float = 1.0,
         moments: tuple[str, ...] = (),
     ):
-        _check("learning_rate", learning_rate, "positive and finite")
+        own = type(self).__name__
+        check_number(own, "learning_rate", learning_rate, "(0, inf)")
         self.parameters, self.learning_rate = list(parameters), learning_rate
         if not all(isinstance(p, Parameter) for p in self.parameters):
             raise TypeError("an optimizer takes Parameters; see module.parameters()")
@@ -89,9 +78,7 @@ class Optimizer:
                 "an optimizer takes real parameters of one kind, not "
                 f"{', '.join(sorted(kinds))}; see module.astype and module.to"
             )
-        _check("epsilon", epsilon, "positive and finite")
-        if epsilon < (least := float(np.finfo(dtype).tiny)):
-            raise ValueError(f"epsilon must be at least {least:.1e}, not {epsilon!r}")
+        check_number(own, "epsilon", epsilon, f"[{np.finfo(dtype).tiny}, inf)")
         # on a GPU each parameter begins at a multiple of 16 bytes, after a gap
         unit = ALIGNED // dtype.itemsize if compiles(xp) else 1
         self._places, count, self._gaps = list[slice](), 0, False
@@ -173,17 +160,13 @@ class Optimizer:
         """
         self._check_own()
         rate = self.learning_rate if learning_rate is None else learning_rate
-        largest = float(np.finfo(self.dtype).max)
-        if not (is_number(rate) and 0 <= rate <= largest):
-            wanted = "finite and not negative"
-            raise ValueError(f"learning_rate must be {wanted}, not {rate!r}")
+        own, largest = type(self).__name__, float(np.finfo(self.dtype).max)
+        check_number(own, "learning_rate", rate, f"[0, {largest}]")
         if max_norm is not None:
-            _check("max_norm", max_norm, "positive and finite")
+            check_number(own, "max_norm", max_norm, "(0, inf)")
             max_norm = min(max_norm, largest)  # infinity / infinity is NaN
         if self.clip_by not in ("whole", "matrix"):
-            raise ValueError(
-                f"clip_by must be one of ('whole', 'matrix'), not {self.clip_by!r}"
-            )
+            raise ValueError(f"clip_by is 'whole' or 'matrix', not {self.clip_by!r}")
         self.set_rate(rate)
         # what is not finite is dealt with, not warned of, and half a step is none
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
@@ -250,7 +233,7 @@ class SGD(Optimizer):
         momentum: float = 0.0,
         allocate: Allocate | None = None,
     ):
-        _check("momentum", momentum, "in [0, 1)")
+        check_number("SGD", "momentum", momentum, "[0, 1)")
         moments = ("velocity",) if momentum else ()
         super().__init__(parameters, learning_rate, allocate, moments=moments)
         self.momentum, self.velocity = momentum, self._state.get("velocity")
@@ -292,7 +275,7 @@ class RMSProp(Optimizer):
         variants = "keras", "tensorflow", "pytorch"
         if variant not in variants:
             raise ValueError(f"variant must be one of {variants}, not {variant!r}")
-        _check("decay", decay, "in [0, 1)")
+        check_number("RMSProp", "decay", decay, "[0, 1)")
         moments = ("second_moment",)
         super().__init__(parameters, learning_rate, allocate, epsilon, moments)
         self.decay, self.epsilon, self.variant = decay, epsilon, variant
@@ -341,8 +324,8 @@ class Adam(Optimizer):
         epsilon: float = 1e-8,
         allocate: Allocate | None = None,
     ):
-        _check("beta1", beta1, "in [0, 1)")
-        _check("beta2", beta2, "in [0, 1)")
+        check_number("Adam", "beta1", beta1, "[0, 1)")
+        check_number("Adam", "beta2", beta2, "[0, 1)")
         moments = "first_moment", "second_moment"
         super().__init__(parameters, learning_rate, allocate, epsilon, moments)
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
@@ -415,7 +398,7 @@ class AdamW(Adam):
         weight_decay: float = 1e-2,
         **others: Any,
     ):
-        _check("weight_decay", weight_decay, "in [0, 1)")
+        check_number("AdamW", "weight_decay", weight_decay, "[0, 1)")
         super().__init__(parameters, learning_rate, **others)
         self.weight_decay = weight_decay
 
@@ -427,19 +410,18 @@ class AdamW(Adam):
 
 
 def schedule(
-    peak: float, steps: int, warmup: int = 0, decay: float = 0.0, floor: float = 0.0
+    peak: float, steps: int, warmup: int = 0, decay: float = 0.0
 ) -> Callable[[int], float]:
     """Warm-up, plateau, decay: rate(step) for step 0 .. steps - 1.
 
     The rate rises linearly from peak / warmup to `peak` in `warmup` steps and stays
     there. In the last fraction `decay` of all steps it falls along half a cosine to
-    `floor` * peak. Where the two overlap, the lower rate holds, so it never jumps.
+    0. Where the two overlap, the lower rate holds, so it never jumps.
     """
-    _check("peak", peak, "positive and finite")
+    check_number("schedule", "peak", peak, "(0, inf)")
     check_sizes("schedule", steps=steps)
     check_sizes("schedule", least=0, warmup=warmup)
-    _check("decay", decay, "a fraction, from 0 to 1")
-    _check("floor", floor, "a fraction, from 0 to 1")
+    check_number("schedule", "decay", decay, "[0, 1]")
     start = steps - round(decay * steps)
 
     def rate(step: int) -> float:
@@ -447,7 +429,6 @@ def schedule(
         if step < start or start >= steps:
             return rising
         progress = min(1.0, (step - start) / (steps - start))
-        falling = floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * progress))
-        return min(rising, peak * falling)
+        return min(rising, peak * 0.5 * (1 + math.cos(math.pi * progress)))
 
     return rate

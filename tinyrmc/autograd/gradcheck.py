@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import generator, is_number
+from ..errors import check_number, generator
 from . import primitives
 from .engine import Parameter, Tape, Tensor
 
@@ -190,8 +190,7 @@ def gradcheck(
     that the result does not depend on. TypeError: something is not float64, or not a
     Tensor. ValueError: there is nothing to check.
     """
-    if not (is_number(tolerance) and 0 <= tolerance < 1):
-        raise ValueError(f"gradcheck: tolerance must not be {tolerance!r}")
+    check_number("gradcheck", "tolerance", tolerance, "[0, 1)")
     owner = parameters or function
     if hasattr(owner, "named_parameters"):
         parameters = dict(owner.named_parameters())

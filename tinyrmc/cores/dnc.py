@@ -157,8 +157,8 @@ class DNC(Core):
                 f"DNC: controller must be one of {CONTROLLERS} and strength one of "
                 f"{STRENGTHS}, not {controller!r} and {strength!r}"
             )
-        if clip is not None and not check_number("DNC", "clip", clip) > 0:
-            raise ValueError(f"DNC: clip must be positive or None, not {clip!r}")
+        if clip is not None:
+            check_number("DNC", "clip", clip, "(0, inf]")
         self.strength, self.clip = strength, clip
         R, H, W = read_heads, write_heads, word_size
         self._told: dict[str, tuple[int, ...]] = {  # in the order of the columns

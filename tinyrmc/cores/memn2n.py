@@ -46,16 +46,10 @@ def floor_of(owner: str, size: int, relu: float) -> nn.Constant | None:
     """The least value of each of `size` units: 0 for the last ones, a fraction `relu`;
     None if there are no such units.
     """
-    if not 0 <= check_number(owner, "relu", relu) <= 1:
-        raise ValueError(f"{owner}: relu must be from 0 to 1, not {relu}")
+    check_number(owner, "relu", relu, "[0, 1]")
     linear = size - round(relu * size)
     floor = np.where(np.arange(size) < linear, -np.inf, 0.0)
     return nn.Constant(floor) if relu else None
-
-
-def _check_std(owner: str, std: float) -> None:
-    if not 0 <= check_number(owner, "std", std) < np.inf:
-        raise ValueError(f"{owner}: std must be finite and not negative, not {std!r}")
 
 
 # --- Sentences ------------------------------------------------------------------------
@@ -179,7 +173,7 @@ class MemN2N(nn.Module):
                 f'MemN2N: tying must be "adjacent" or "layerwise", not {tying!r}'
             )
         check_sizes("MemN2N", least=0, slots=slots)
-        _check_std("MemN2N", std)
+        check_number("MemN2N", "std", std, "[0, inf)")
         self.words, self.size, self.slots, self.hops = words, size, slots, hops
         self.tying, self.networks = tying, networks
         self.encoding = encoding or Encoding("bag")
@@ -319,7 +313,7 @@ class TextMemN2N(nn.Module):
         seed: Seed = 0,
     ):
         check_sizes("TextMemN2N", words=words, size=size, slots=slots, hops=hops)
-        _check_std("TextMemN2N", std)
+        check_number("TextMemN2N", "std", std, "[0, inf)")
         dtype = nn.check_dtype("TextMemN2N", dtype)
         self.slots, self.hops = slots, hops
         self._floor = floor_of("TextMemN2N", size, relu)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from ..backend import to_host
-from ..errors import check_sizes, is_number
+from ..errors import check_number, check_sizes
 
 
 def draw(
@@ -28,10 +26,7 @@ def draw(
         raise ValueError(
             f"draw: logits must be a vector with a finite maximum, not {logits!r}"
         )
-    if not (is_number(temperature) and 0 <= temperature < math.inf):
-        raise ValueError(
-            f"draw: temperature must be finite and not negative, not {temperature!r}"
-        )
+    check_number("draw", "temperature", temperature, "[0, inf)")
     check_sizes("draw", least=0, top_k=top_k)
     place = rng.random()
     largest = logits.max()

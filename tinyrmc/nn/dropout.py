@@ -89,10 +89,8 @@ class Dropout(Module):
     most = 65535 / 65536  # the highest rate
 
     def __init__(self, rate: float, axis: int = 0, shared: int | tuple[int, ...] = ()):
-        rate = check_number("Dropout", "rate", rate)
-        if not 0 <= rate <= self.most:
-            raise ValueError(f"Dropout: rate must be from 0 to below 1, not {rate}")
-        self.rate, self.axis = rate, axis
+        self.rate = check_number("Dropout", "rate", rate, f"[0, {self.most}]")
+        self.axis = axis
         self.shared = tuple(shared) if isinstance(shared, (tuple, list)) else (shared,)
         for name, number in ("axis", axis), *[("shared", each) for each in self.shared]:
             if not is_integer(number):

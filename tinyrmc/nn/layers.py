@@ -306,7 +306,7 @@ class Embedding(Module):
     ):
         check_sizes("Embedding", count=count, size=size)
         dtype = check_dtype("Embedding", dtype)
-        std = size**-0.5 if std is None else check_number("Embedding", "std", std)
+        std = size**-0.5 if std is None else std
         rng = generator(seed)
         self.weight = Parameter(np.zeros((count, size), dtype))
         # In parts: values are drawn in float64, and a vocabulary may be large.
@@ -391,8 +391,7 @@ def truncated_normal(
     """Normal values of standard deviation `std`, redrawn until all lie within two. This
     is TensorFlow's initializer, which Sonnet uses.
     """
-    if not 0 <= std < math.inf:
-        raise ValueError(f"truncated_normal: std must not be {std!r}")
+    check_number("truncated_normal", "std", std, "[0, inf)")
     values = rng.standard_normal(shape)
     while (outside := np.abs(values) > 2).any():
         values[outside] = rng.standard_normal(int(outside.sum()))

@@ -28,6 +28,7 @@ import math
 
 from ...autograd.engine import Tensor
 from ...backend import Array, namespace
+from ...errors import check_number
 
 
 def targets(
@@ -70,11 +71,9 @@ def targets(
         values=values,
         bootstrap=bootstrap,
     )
-    if not (clip_rho > 0 and clip_pg_rho > 0 and 0 <= lambda_ <= 1):
-        raise ValueError(
-            "vtrace: clip_rho and clip_pg_rho must be positive and lambda_ from 0 to "
-            f"1, not {clip_rho}, {clip_pg_rho} and {lambda_}"
-        )
+    check_number("vtrace", "clip_rho", clip_rho, "(0, inf]")
+    check_number("vtrace", "clip_pg_rho", clip_pg_rho, "(0, inf]")
+    check_number("vtrace", "lambda_", lambda_, "[0, 1]")
     xp = namespace(values)
     # clipped before the exponential, which a rare action would let overflow
     highest = math.log(max(clip_rho, clip_pg_rho, 1.0))
