@@ -368,6 +368,17 @@ class ndarray:
         _wait("get()")
         return self._array.copy()
 
+    def set(self, array, stream=None):
+        if not isinstance(array, np.ndarray):
+            raise Refused("Only numpy.ndarray can be set to cupy.ndarray")
+        if (array.dtype, array.shape) != (self.dtype, self.shape):
+            raise Refused(
+                f"set() of {array.dtype}{list(array.shape)} into "
+                f"{self.dtype}{list(self.shape)}"
+            )
+        _upload()
+        self._array[...] = array
+
     def item(self):
         _wait("item()")
         return self._array.item()

@@ -345,7 +345,7 @@ class Adam(Optimizer):
         )
         arrays = self.data, self.gradient, self.first_moment, self.second_moment
         step = self.rate, finite, self.updates, factor
-        gpu.adam(xp, *arrays, *step, self.beta1, self.beta2, self.epsilon)
+        gpu.adam(xp, arrays, step, self.beta1, self.beta2, self.epsilon)
         return norm, finite
 
     def _update(self, rate: Array, finite: Array) -> None:

@@ -366,89 +366,67 @@ def _attention_shared(gradient_rows, rows, queries, key_size, value_size):
 
 
 @Override
-def rmc_gates(
-    xp,
-    from_input,
-    from_memory,
-    candidate,
-    memory,
-    *,
-    input_bias=0.0,
-    forget_bias=1.0,
-    trace=None,
-):
+def rmc_gates(xp, *arrays, input_bias=0.0, forget_bias=1.0, trace=None):
     """`fused.rmc_gates` in one launch; backward in one."""
-    batch, slots, _ = memory.shape
-    gates, new = from_memory.shape[-1] // 2, xp.empty_like(memory)
-    arrays = from_input, from_memory, candidate, memory
+    from_memory, memory = arrays[1], arrays[3]
     biases, kept = (float(input_bias), float(forget_bias)), None
     if trace is not None:
-        kept = xp.empty((2, batch, slots, gates), memory.dtype)
+        shape = 2, *memory.shape[:2], from_memory.shape[-1] // 2
+        kept = xp.empty(shape, memory.dtype)
         trace["input_gate"], trace["forget_gate"] = kept
-    update(xp, *arrays, new, biases, kept=kept)
+    new = xp.empty_like(memory)
+    update(xp, arrays, new, biases, kept=kept)
     return new, (*arrays, biases)
 
 
-def update(
-    xp,
-    from_input,
-    from_memory,
-    candidate,
-    memory,
-    new,
-    biases,
-    kept=None,
-    squashed=None,
-) -> None:
+def update(xp, arrays, new, biases, kept=None, squashed=None) -> None:
     """The gated update, written to `new`; if asked for, also the gates and tanh(new).
 
-    memory and new are (B, N, F) like the candidate, or [M; x'], of which only the slots
-    count.
+    arrays: those of `rmc_gates`. memory and new are (B, N, F) like the candidate, or
+        [M; x'], of which only the slots count.
     """
+    _, from_memory, candidate, memory = arrays
     _, slots, width = candidate.shape
     gates = from_memory.shape[-1] // 2
     i, f = (new, new) if kept is None else kept  # not written
-    arrays = from_input, from_memory, candidate, memory, new, i, f
     sizes = candidate.size, slots, width, gates, _stride(memory), _stride(new)
     asked = int(kept is not None), int(squashed is not None)
-    args = *arrays, _or(squashed, new), *sizes, *biases, *asked
+    args = *arrays, new, i, f, _or(squashed, new), *sizes, *biases, *asked
     _launch(xp, "rmc_gates_forward", *_grid_of_threads(candidate.size), *args)
 
 
-def update_backward(
-    xp, g, later, from_input, from_memory, candidate, memory, biases, gx, gz, gc, gm
-) -> None:
-    """The gradients of `update`: of from_input, from_memory, candidate and memory.
+def update_backward(xp, g, later, arrays, biases, into) -> None:
+    """The gradients of `update` with respect to its four `arrays`, written to `into`.
 
     g: what flows into the new memory; None for nothing. `later`: (gresidual, gjoined,
     gsquashed, tanh(new)) of the step after this one, whose kernel has left its own part
-    in gm: see rmc_gates.cu; None if there is no such step. gx is not written for one
-    gate a slot.
+    in that of the memory: see rmc_gates.cu; None if there is no such step. The one of
+    from_input is not written for one gate a slot.
     """
+    _, from_memory, candidate, memory = arrays
     batch, slots, width = candidate.shape
     some = from_memory
     gresidual, gjoined, gsquashed, squashed = later or (some, memory, some, some)
-    into = _or(g, some), gresidual, gjoined, gsquashed, squashed
-    arrays = *into, from_input, from_memory, candidate, memory
+    flowing = _or(g, some), gresidual, gjoined, gsquashed, squashed
     flags = int(g is not None), int(later is not None)
     sizes = slots, width, _stride(memory), _stride(gjoined), *flags
     if from_memory.shape[-1] == 2:
         rows = batch * slots
-        args = *arrays, gz, gc, gm, rows, *sizes, *biases
+        args = *flowing, *arrays, *into[1:], rows, *sizes, *biases
         _launch(xp, "rmc_gates_backward_memory", *_grid_of_warps(rows), *args)
         return
     warps = min(slots, 8)
     grid, shared = (batch * -(-width // WARP), WARP * warps), warps * 2 * WARP * 4
-    args = *arrays, gx, gz, gc, gm, *sizes, *biases
+    args = *flowing, *arrays, *into, *sizes, *biases
     _launch(xp, "rmc_gates_backward_unit", *grid, *args, shared=shared)
 
 
 @rmc_gates.vjp
-def rmc_gates_vjp(xp, needs, g, from_input, from_memory, candidate, memory, biases):
-    arrays = from_input, from_memory, candidate, memory
-    gx, gz, gc, gm = (xp.empty_like(a) for a in arrays)
-    update_backward(xp, g, None, *arrays, biases, gx, gz, gc, gm)
-    return gz if from_memory.shape[-1] == 2 else gx, gz, gc, gm
+def rmc_gates_vjp(xp, needs, g, *saved):
+    *arrays, biases = saved
+    gx, gz, gc, gm = into = [xp.empty_like(a) for a in arrays]
+    update_backward(xp, g, None, arrays, biases, into)
+    return gz if gz.shape[-1] == 2 else gx, gz, gc, gm
 
 
 @rmc_gates.fits
@@ -515,30 +493,16 @@ def judge(xp, gradient, valid, updates, scale, max_norm) -> tuple[Any, Any, Any]
     return norm.reshape(()), finite, factor
 
 
-def adam(
-    xp,
-    data,
-    gradient,
-    first_moment,
-    second_moment,
-    rate,
-    finite,
-    updates,
-    factor,
-    beta1,
-    beta2,
-    epsilon,
-) -> None:
-    """One update of flat arrays, in place.
+def adam(xp, arrays, step, beta1, beta2, epsilon) -> None:
+    """One update of the flat arrays (data, gradient, both moments), in place.
 
-    `rate`, `finite` (bool), `updates` and `factor`, by which the gradient is
-    multiplied, are arrays of one number, which the host does not read.
+    step: the rate, whether it is finite (bool), how many updates there were, and the
+        factor of the gradient: arrays of one number, which the host does not read.
     """
-    arrays = data, gradient, first_moment, second_moment, rate, finite, updates
-    beta1, beta2 = float(beta1), float(beta2)
+    size, beta1, beta2 = arrays[0].size, float(beta1), float(beta2)
     constants = beta1, 1 - beta1, beta2, 1 - beta2, float(epsilon)
-    args = *arrays, factor, data.size, *constants
-    _launch(xp, "adam", *_grid_of_threads(data.size), *args)
+    args = *arrays, *step, size, *constants
+    _launch(xp, "adam", *_grid_of_threads(size), *args)
 
 
 # --- counters.cu ----------------------------------------------------------------------

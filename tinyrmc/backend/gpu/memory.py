@@ -19,21 +19,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from . import (
-    WIDEST_NORM,
-    _contiguous,
-    attend,
-    attend_backward,
-    attention_fits,
-    bias_relu,
-    column_sums,
-    norm_blocks,
-    normalise,
-    normalise_backward,
-    relu_backward,
-    update,
-    update_backward,
-)
+from .. import gpu
 from .products import products
 
 Array = Any
@@ -67,7 +53,7 @@ def relational_memory(
     after the MLP; the memory's weight in the gates (F, G); weight and bias of each
     layer of the MLP. Long because it names the arrays of all steps.
     """
-    from_input, *weights = (_contiguous(xp, a) for a in (from_input, *weights))
+    from_input, *weights = (gpu._contiguous(xp, a) for a in (from_input, *weights))
     w = _parameters(weights)
     (steps, batch, more, width), slots = rows.shape, memory.shape[1]
     total, columns = slots + more, w.qkv.shape[1]
@@ -105,30 +91,32 @@ def _step(xp, multiply, w, s, t) -> None:
     """One time step."""
     of_qkv, of_heard = (stats[t] for stats in s.stats)
     multiply(s.joined[t], w.qkv, out=s.qkv[t])
-    normalise(xp, s.qkv[t], w.bias, None, w.gain, w.offset, s.normed[t], of_qkv)
-    attend(xp, s.normed[t], s.heard[t], s.shares[t], s.key_size)
-    normalise(xp, s.heard[t], None, s.joined[t], w.gain_a, w.offset_a, s.z[t], of_heard)
+    gpu.normalise(xp, s.qkv[t], w.bias, None, w.gain, w.offset, s.normed[t], of_qkv)
+    gpu.attend(xp, s.normed[t], s.heard[t], s.shares[t], s.key_size)
+    gpu.normalise(
+        xp, s.heard[t], None, s.joined[t], w.gain_a, w.offset_a, s.z[t], of_heard
+    )
     x, last = s.z[t], len(w.mlp) - 1
     for k, (weight, bias) in enumerate(w.mlp):
         multiply(x, weight, out=s.hidden[k][t])
         x = s.hidden[k][t]
         if k < last or s.activate_final:
-            bias_relu(xp, x, bias, relu=True)
+            gpu.bias_relu(xp, x, bias, relu=True)
     bias = None if s.activate_final else w.mlp[-1][1]  # else added in the norm
     candidate = s.candidate[t]
-    normalise(xp, x, bias, s.z[t], w.gain_m, w.offset_m, candidate, s.stats_m[t])
+    gpu.normalise(xp, x, bias, s.z[t], w.gain_m, w.offset_m, candidate, s.stats_m[t])
     multiply(s.squashed[t], w.gate, out=s.gates[t])
-    arrays = s.from_input[t], s.gates[t], candidate, s.joined[t], s.joined[t + 1]
-    update(xp, *arrays, s.biases, squashed=s.squashed[t + 1])
+    arrays = s.from_input[t], s.gates[t], candidate, s.joined[t]
+    gpu.update(xp, arrays, s.joined[t + 1], s.biases, squashed=s.squashed[t + 1])
 
 
 def relational_memory_vjp(xp, needs, g, w, s):
-    g = [_contiguous(xp, one) for one in g]
+    g = [gpu._contiguous(xp, one) for one in g]
     steps, batch, slots, width = s.candidate.shape
     total, columns = s.qkv.shape[2:]
 
     def partial(width, rows):
-        blocks = norm_blocks(batch * rows, width)
+        blocks = gpu.norm_blocks(batch * rows, width)
         return xp.empty((steps, blocks, 2 * width), s.qkv.dtype)
 
     d = SimpleNamespace(  # gradients, of all steps where a parameter wants them
@@ -158,24 +146,24 @@ def _step_backward(xp, multiply, w, s, d, g, t) -> None:
         later = d.heard, d.joined[t + 1], d.squashed, s.squashed[t + 1]
     arrays = s.from_input[t], s.gates[t], s.candidate[t], s.joined[t]
     into = d.from_input[t], d.gates[t], d.candidate, d.memory
-    update_backward(xp, g, later, *arrays, s.biases, *into)
+    gpu.update_backward(xp, g, later, arrays, s.biases, into)
     multiply(d.gates[t], w.gate.T, out=d.squashed)
     bias = None if s.activate_final else w.mlp[-1][1]
-    normalise_backward(
+    gpu.normalise_backward(
         *(xp, d.candidate, s.hidden[-1][t], bias, s.z[t], w.gain_m, s.stats_m[t]),
         *(d.z, d.partial[2][t], d.hidden[-1][t], s.activate_final),
     )
     for k in reversed(range(1, len(w.mlp))):
         below = d.hidden[k - 1][t]
         multiply(d.hidden[k][t], w.mlp[k][0].T, out=below)
-        relu_backward(xp, below, s.hidden[k - 1][t], out=below)
+        gpu.relu_backward(xp, below, s.hidden[k - 1][t], out=below)
     multiply(d.hidden[0][t], w.mlp[0][0].T, out=d.z, add=True)
-    normalise_backward(
+    gpu.normalise_backward(
         *(xp, d.z, s.heard[t], None, s.joined[t], w.gain_a, s.stats[1][t]),
         *(d.heard, d.partial[1][t]),
     )
-    attend_backward(xp, d.heard, s.normed[t], s.shares[t], s.key_size, d.normed)
-    normalise_backward(
+    gpu.attend_backward(xp, d.heard, s.normed[t], s.shares[t], s.key_size, d.normed)
+    gpu.normalise_backward(
         *(xp, d.normed, s.qkv[t], w.bias, None, w.gain, s.stats[0][t]),
         *(d.qkv[t], d.partial[0][t]),
     )
@@ -217,12 +205,12 @@ def _add_weights(xp, needs, s, d) -> None:
 
 
 def _add_sums(xp, matrix, outs) -> None:
-    """column_sums, where some of the vectors may be None."""
+    """`column_sums`, where some of the vectors may be None."""
     width = matrix.shape[1] // len(outs)
     if any(out is None for out in outs):
         unwanted = xp.zeros(width, matrix.dtype)
         outs = [unwanted if out is None else out for out in outs]
-    column_sums(xp, matrix, *outs)
+    gpu.column_sums(xp, matrix, *outs)
 
 
 def _flat(x: Array) -> Array:
@@ -241,5 +229,5 @@ def fits(
 ) -> bool:
     """Whether the kernels support a memory of these sizes; columns: of q|k|v."""
     qkv = SimpleNamespace(ndim=3, shape=(batch, slots + rows, columns))
-    narrow = max(columns, width) <= WIDEST_NORM
-    return narrow and attention_fits(qkv, None, num_heads, key_size, slots)
+    narrow = max(columns, width) <= gpu.WIDEST_NORM
+    return narrow and gpu.attention_fits(qkv, None, num_heads, key_size, slots)
