@@ -357,19 +357,19 @@ IMPOSSIBLE = [
     (dict(solution_length=61), "colours must be 62 .* to 60, not 20"),
     (dict(viewport=15), "viewport must be odd, up to 14, not 15"),
     (dict(viewport=4), "viewport must be odd, up to 14, not 4"),
-    (dict(view="map"), "view must be viewport or whole, not 'map'"),
-    (dict(levels=0), "levels must be at least 1, not 0"),
-    (dict(seed=-1), "seed must be at least 0, not -1"),
+    (dict(view="map"), "view must be 'viewport' or 'whole', not 'map'"),
+    (dict(levels=0), "levels must be an integer of at least 1, not 0"),
+    (dict(seed=-1), "seed must be an integer of at least 0, not -1"),
     (dict(room=(5, 6, 7)), r"room must be an integer or two, .* not \(5, 6, 7\)"),
     (dict(distractors=1.5), "distractors must be an integer or two, .* not 1.5"),
     (dict(solution_length="3"), "solution_length must be an integer or two"),
-    (dict(limit=0), "limit must be at least 1, not 0"),
+    (dict(limit=0), "limit must be an integer of at least 1, not 0"),
 ]
 
 
 def test_impossible_levels_are_refused():
     for arguments, says in IMPOSSIBLE:
-        with pytest.raises(WorldError, match=says):
+        with pytest.raises(ValueError, match=says):
             BoxWorld(**{"levels": 10, **arguments})
 
 

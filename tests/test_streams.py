@@ -126,13 +126,13 @@ def test_what_cannot_be_is_refused():
         (lambda: numbered(5, 6), "5 examples do not fill a batch of 6; take a smaller"),
         (lambda: numbered(5, 0), "batch_size must be an integer of at least 1, not 0"),
         (lambda: numbered(0, 1, last="fill"), "0 examples do not fill a batch of 1"),
-        (lambda: numbered(5, 2, last="keep"), """last must be "drop" or "fill", not"""),
+        (lambda: numbered(5, 2, last="keep"), "last must be 'drop' or 'fill', not"),
         (
             lambda: Epochs({"x": np.zeros(3), "y": np.zeros(4)}, 2),
-            "every array needs one row an example, not x 3, y 4",
+            "every array needs one row an example: {'x': 3, 'y': 4}",
         ),
-        (lambda: Epochs({}, 2), "every array needs one row an example, not none"),
-        (lambda: Epochs(10, 2), "10 examples, but no take; give take="),
+        (lambda: Epochs({}, 2), "every array needs one row an example: {}"),
+        (lambda: Epochs(10, 2), "of 10 examples `take` must give some"),
     ]:
         with pytest.raises(ValueError, match=f"^Epochs: .*{says}"):
             make()

@@ -115,6 +115,13 @@ def check_number(owner: str, name: str, value: Any, within: str = "") -> float:
     return float(value)
 
 
+def check_choice(owner: str, name: str, value: Any, *known: str | None) -> None:
+    """ValueError, naming the argument, unless the value is one of those known."""
+    if value not in known:
+        wanted = " or ".join(map(repr, known))
+        raise ValueError(f"{owner}: {name} must be {wanted}, not {value!r}")
+
+
 def check_switch(owner: str, name: str, value: Any) -> bool:
     """The value, or a TypeError naming the argument unless it is True or False."""
     if not isinstance(value, bool | np.bool_):

@@ -17,7 +17,7 @@ import numpy as np
 
 from .autograd.engine import Parameter
 from .backend import Array, compiles, joined, kernels, matching, namespace, row_dots
-from .errors import check_number, check_sizes
+from .errors import check_choice, check_number, check_sizes
 from .fused.bodies import running
 
 # numbers of which an update makes its dozen passes at a time, for the processor's cache
@@ -165,8 +165,7 @@ class Optimizer:
         if max_norm is not None:
             check_number(own, "max_norm", max_norm, "(0, inf)")
             max_norm = min(max_norm, largest)  # infinity / infinity is NaN
-        if self.clip_by not in ("whole", "matrix"):
-            raise ValueError(f"clip_by is 'whole' or 'matrix', not {self.clip_by!r}")
+        check_choice(own, "clip_by", self.clip_by, "whole", "matrix")
         self.set_rate(rate)
         # what is not finite is dealt with, not warned of, and half a step is none
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
@@ -239,17 +238,16 @@ class SGD(Optimizer):
         self.momentum, self.velocity = momentum, self._state.get("velocity")
 
     def _update(self, rate: Array, finite: Array) -> None:
-        if self.velocity is None:  # v is the gradient itself
-            for part in self._parts:
-                data, g = self.data[part], self.gradient[part]
-                scratch = self._scratch[: len(data)]
-                self.xp.multiply(g, rate, out=scratch)
-                data -= scratch
-            return
-        number = self.dtype.type
-        self.velocity *= self.xp.where(finite, number(self.momentum), number(1))
-        self.velocity += self.gradient
-        self.data -= rate * self.velocity
+        v, number = self.gradient, self.dtype.type
+        if self.velocity is not None:
+            self.velocity *= self.xp.where(finite, number(self.momentum), number(1))
+            self.velocity += self.gradient
+            v = self.velocity
+        for part in self._parts:
+            data = self.data[part]
+            scratch = self._scratch[: len(data)]
+            self.xp.multiply(v[part], rate, out=scratch)
+            data -= scratch
 
 
 class RMSProp(Optimizer):
@@ -272,9 +270,7 @@ class RMSProp(Optimizer):
         allocate: Allocate | None = None,
         variant: Literal["keras", "tensorflow", "pytorch"] = "keras",
     ):
-        variants = "keras", "tensorflow", "pytorch"
-        if variant not in variants:
-            raise ValueError(f"variant must be one of {variants}, not {variant!r}")
+        check_choice("RMSProp", "variant", variant, "keras", "tensorflow", "pytorch")
         check_number("RMSProp", "decay", decay, "[0, 1)")
         moments = ("second_moment",)
         super().__init__(parameters, learning_rate, allocate, epsilon, moments)

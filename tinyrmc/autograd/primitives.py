@@ -167,28 +167,6 @@ def log_vjp(xp, needs, g, x):
 
 
 @primitive
-def sin(xp, x):
-    """The sine, x in radians."""
-    return xp.sin(x), (x,)
-
-
-@sin.vjp
-def sin_vjp(xp, needs, g, x):
-    return g * xp.cos(x)
-
-
-@primitive
-def cos(xp, x):
-    """The cosine, x in radians."""
-    return xp.cos(x), (x,)
-
-
-@cos.vjp
-def cos_vjp(xp, needs, g, x):
-    return -g * xp.sin(x)
-
-
-@primitive
 def tanh(xp, x):
     """The hyperbolic tangent."""
     y = xp.tanh(x)
@@ -218,6 +196,8 @@ def _unary(name: str, about: str, slope: Callable) -> Primitive:
 
 log1p = _unary("log1p", "log(1 + x), exact near 0.", lambda xp, x, y: 1 / (1 + x))
 expm1 = _unary("expm1", "e^x - 1, exact near 0.", lambda xp, x, y: y + 1)
+sin = _unary("sin", "The sine, x in radians.", lambda xp, x, y: xp.cos(x))
+cos = _unary("cos", "The cosine, x in radians.", lambda xp, x, y: -xp.sin(x))
 tan = _unary("tan", "The tangent, x in radians.", lambda xp, x, y: 1 + y * y)
 sinh = _unary("sinh", "The hyperbolic sine.", lambda xp, x, y: xp.cosh(x))
 cosh = _unary("cosh", "The hyperbolic cosine.", lambda xp, x, y: xp.sinh(x))
@@ -308,7 +288,8 @@ def maximum(xp, a, b):
     return xp.maximum(a, b), (a > b if hasattr(a, "shape") else b < a,)
 
 
-def _chosen(xp, needs, g, first):
+@maximum.vjp
+def maximum_vjp(xp, needs, g, first):
     """g for the argument that was chosen, 0 for the other, even where g is infinite."""
     zero = xp.zeros((), g.dtype)
     return (
@@ -317,20 +298,13 @@ def _chosen(xp, needs, g, first):
     )
 
 
-@maximum.vjp
-def maximum_vjp(xp, needs, g, first):
-    return _chosen(xp, needs, g, first)
-
-
 @primitive(hint=BROADCAST)
 def minimum(xp, a, b):
     """The smaller of a and b. Where they are equal the gradient goes to b."""
     return xp.minimum(a, b), (a < b if hasattr(a, "shape") else b > a,)
 
 
-@minimum.vjp
-def minimum_vjp(xp, needs, g, first):
-    return _chosen(xp, needs, g, first)
+minimum.vjp(maximum_vjp)
 
 
 @primitive(indices=(0,), hint=BROADCAST)
@@ -345,7 +319,7 @@ def where(xp, condition, x, y):
 
 @where.vjp
 def where_vjp(xp, needs, g, condition):
-    return None, *_chosen(xp, needs[1:], g, condition)
+    return None, *maximum_vjp(xp, needs[1:], g, condition)
 
 
 # --- reductions -----------------------------------------------------------------------
@@ -595,9 +569,7 @@ def expand_dims(xp, x, *, axis):
     return xp.expand_dims(x, axis), (x.shape,)
 
 
-@expand_dims.vjp
-def expand_dims_vjp(xp, needs, g, shape):
-    return g.reshape(shape)
+expand_dims.vjp(reshape_vjp)
 
 
 @primitive
@@ -606,9 +578,7 @@ def squeeze(xp, x, *, axis=None):
     return xp.squeeze(x, axis), (x.shape,)
 
 
-@squeeze.vjp
-def squeeze_vjp(xp, needs, g, shape):
-    return g.reshape(shape)
+squeeze.vjp(reshape_vjp)
 
 
 @primitive(hint=BROADCAST)

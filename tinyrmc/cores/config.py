@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from ..config import ADDED, check_least, check_values
+from ..config import ADDED, check_least, check_values, check_within
 from ..errors import Seed, UserError, counted
 from .core import Core
 from .dnc import DNC
@@ -74,10 +74,9 @@ def _rmc_paper(c: CoreConfig, input_size: int, seed: Seed) -> Core:
 
 
 def _lstm(c: CoreConfig, input_size: int, seed: Seed) -> Core:
-    units = c.total_units or c.hidden_size
     if c.layers == 1:
-        return LSTM(input_size, units, c.forget_bias, seed=seed)
-    return DeepLSTM(input_size, units, c.layers, c.forget_bias, seed=seed)
+        return LSTM(input_size, c.units, c.forget_bias, seed=seed)
+    return DeepLSTM(input_size, c.units, c.layers, c.forget_bias, seed=seed)
 
 
 def _dnc(c: CoreConfig, input_size: int, seed: Seed) -> Core:
@@ -86,24 +85,11 @@ def _dnc(c: CoreConfig, input_size: int, seed: Seed) -> Core:
     return DNC(input_size, c.mem_slots, **own, seed=seed)
 
 
-def _entnet(c: CoreConfig, input_size: int, seed: Seed) -> Core:
-    return EntNet(input_size, c.mem_slots, c.slot_size, seed=seed)
-
-
-def _entnet_bank(c: CoreConfig, input_size: int, seed: Seed) -> Core:
-    return EntNetBank(input_size, c.mem_slots, c.slot_size, c.forget_bias, seed=seed)
-
-
-def _rnn(c: CoreConfig, input_size: int, seed: Seed) -> Core:
-    return RNN(input_size, c.total_units or c.hidden_size, seed=seed)
-
-
-def _gru(c: CoreConfig, input_size: int, seed: Seed) -> Core:
-    return GRU(input_size, c.total_units or c.hidden_size, seed=seed)
-
-
-def _feedforward(c: CoreConfig, input_size: int, seed: Seed) -> Core:
-    return Feedforward(input_size, c.total_units or c.hidden_size, seed=seed)
+def _of(kind: Callable[..., Core], *names: str) -> Callable[[Any, Any, Seed], Core]:
+    """How to build a core whose arguments are an input's width and these of `c`."""
+    return lambda c, input_size, seed: kind(
+        input_size, *[getattr(c, name) for name in names], seed=seed
+    )
 
 
 def _conv_lstm(c: MapCoreConfig, input_size: Any, seed: Seed) -> Core:
@@ -148,27 +134,33 @@ CORES = {
         2,
         _dnc,
     ),
-    "entnet": Entry("the Recurrent Entity Network", _UNITS, _SLOTS, 3, _entnet),
+    "entnet": Entry(
+        "the Recurrent Entity Network",
+        _UNITS,
+        _SLOTS,
+        3,
+        _of(EntNet, "mem_slots", "slot_size"),
+    ),
     "entnet_bank": Entry(
         "what the paper calls EntNet: LSTM cells with shared weights, summed",
         (*_UNITS, "forget_bias"),
         ", {cells} of {core.hidden_size} units",
         4,
-        _entnet_bank,
+        _of(EntNetBank, "mem_slots", "slot_size", "forget_bias"),
     ),
     "rnn": Entry(
         "a plain recurrent network without a memory",
         ("total_units", "hidden_size"),
         _PLAIN,
         6,
-        _rnn,
+        _of(RNN, "units"),
     ),
     "gru": Entry(
         "the gated recurrent unit (Cho et al. 2014)",
         ("total_units", "hidden_size"),
         _PLAIN,
         10,
-        _gru,
+        _of(GRU, "units"),
     ),
     "conv_lstm": Entry(
         "an LSTM of convolutions, which remembers in maps (all others read the numbers "
@@ -185,7 +177,7 @@ CORES = {
         ("total_units", "hidden_size"),
         _PLAIN,
         8,
-        _feedforward,
+        _of(Feedforward, "units"),
         "maps",
     ),
     "memn2n": Entry(
@@ -245,10 +237,7 @@ class DNCConfig:
     def __post_init__(self):
         check_values(self, "model.dnc")
         check_least("model.dnc", self, "word_size", "read_heads", "write_heads")
-        if self.clip is not None and not self.clip > 0:
-            raise ValueError(
-                f"model.dnc.clip must be positive or None, not {self.clip}"
-            )
+        check_within("model.dnc", self, "(0, inf]", "clip")
 
 
 @dataclass(frozen=True)
@@ -328,6 +317,11 @@ class CoreConfig:
                 f"{self.mem_slots} slots{of_heads}; choose a multiple of "
                 f"{self.mem_slots * heads}, or other slots"
             )
+
+    @property
+    def units(self) -> int:
+        """Units of a layer without slots."""
+        return self.total_units or self.hidden_size
 
     @property
     def slot_size(self) -> int:

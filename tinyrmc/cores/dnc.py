@@ -39,13 +39,11 @@ from .. import nn
 from ..autograd import primitives as p
 from ..autograd.engine import Tensor
 from ..backend import namespace
-from ..errors import Seed, check_number, generator
+from ..errors import Seed, check_choice, check_number, generator
 from ..fused import content_weights, erase_and_write, temporal_links
 from .core import Core, Inputs, State, Step, Trace, map_state
 from .lstm import DeepLSTM
 
-CONTROLLERS = ("lstm", "feedforward")
-STRENGTHS = ("softplus", "oneplus")
 EPSILON = 1e-6
 
 
@@ -152,11 +150,8 @@ class DNC(Core):
         sizes |= {"mem_slots": mem_slots, "word_size": word_size}
         sizes |= {"read_heads": read_heads, "write_heads": write_heads}
         self._set_sizes(**sizes, output_size=output_size)
-        if controller not in CONTROLLERS or strength not in STRENGTHS:
-            raise ValueError(
-                f"DNC: controller must be one of {CONTROLLERS} and strength one of "
-                f"{STRENGTHS}, not {controller!r} and {strength!r}"
-            )
+        check_choice("DNC", "controller", controller, "lstm", "feedforward")
+        check_choice("DNC", "strength", strength, "softplus", "oneplus")
         if clip is not None:
             check_number("DNC", "clip", clip, "(0, inf]")
         self.strength, self.clip = strength, clip

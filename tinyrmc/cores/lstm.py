@@ -246,16 +246,12 @@ class GRU(RNN):
 class ConvLSTM(Cells):
     """An LSTM whose products are convolutions: each place sees its surroundings.
 
-        z = conv([x, h], W) + b, in the order i, j, f, o
-        c' = sigmoid(f + forget_bias) c + sigmoid(i) tanh(j)
-        h' = sigmoid(o) tanh(c')
-
-    x is a map (B, height, width, in_channels), or the same numbers in a row (B,
-    input_size). The state is (h, c), each (B, height, width, channels), starting at
-    zero; the output is h' in a row, (B, height * width * channels). The convolution has
-    a `kernel` x `kernel` window with "SAME" padding. As in Sonnet, there are no
-    connections from the cell to the gates, weights start as a truncated normal and
-    biases at zero.
+    z = conv([x, h], W) + b, and then as in `LSTM`. x is a map (B, height, width,
+    in_channels), or the same numbers in a row (B, input_size). The state is (h, c),
+    each (B, height, width, channels), starting at zero; the output is h' in a row, (B,
+    height * width * channels). The convolution has a `kernel` x `kernel` window with
+    "SAME" padding. As in Sonnet, there are no connections from the cell to the gates,
+    weights start as a truncated normal and biases at zero.
     """
 
     any_weight = "gates.weight"

@@ -37,7 +37,7 @@ from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
 from ..backend import Array, namespace
 from ..config import check_values
-from ..errors import Seed, check_number, check_sizes, generator
+from ..errors import Seed, check_choice, check_number, check_sizes, generator
 from ..fused import embedding, linear_cross_entropy, memory_hop, sliding_hop
 from .core import Trace
 
@@ -168,10 +168,7 @@ class MemN2N(nn.Module):
         seed: Seed = 0,
     ):
         check_sizes("MemN2N", words=words, size=size, hops=hops, networks=networks)
-        if tying not in ("adjacent", "layerwise"):
-            raise ValueError(
-                f'MemN2N: tying must be "adjacent" or "layerwise", not {tying!r}'
-            )
+        check_choice("MemN2N", "tying", tying, "adjacent", "layerwise")
         check_sizes("MemN2N", least=0, slots=slots)
         check_number("MemN2N", "std", std, "[0, inf)")
         self.words, self.size, self.slots, self.hops = words, size, slots, hops

@@ -39,7 +39,7 @@ from .. import equations
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Primitive, Tensor
 from ..backend import Array, kernels, namespace
-from ..errors import Seed, check_number, check_switch, generator
+from ..errors import Seed, check_choice, check_number, check_switch, generator
 from ..fused import attention, is_plain, linear, rmc_gates
 from ..nn import Constant, LayerNorm, Linear, check_dtype, truncated_normal
 from .core import Core, Inputs, State, Step, Steps, Trace
@@ -150,11 +150,9 @@ class RelationalMemory(_Memory):
         sizes |= {"attention_mlp_layers": attention_mlp_layers}
         self._size(key_size, input_rows, **sizes, num_blocks=num_blocks)
         dtype = check_dtype("RelationalMemory", dtype)
-        if gate_style not in ("unit", "memory", None):
-            raise ValueError(
-                "RelationalMemory: gate_style must be 'unit', 'memory' or None, not "
-                f"{gate_style!r}"
-            )
+        check_choice(
+            "RelationalMemory", "gate_style", gate_style, "unit", "memory", None
+        )
         self.forget_bias = check_number("RelationalMemory", "forget_bias", forget_bias)
         self.input_bias = check_number("RelationalMemory", "input_bias", input_bias)
         self.gate_style = gate_style
@@ -329,11 +327,7 @@ class PaperRelationalMemory(_Memory):
         sizes |= {"head_size": head_size, "num_heads": num_heads}
         self._size(key_size, None, **sizes, attention_mlp_layers=attention_mlp_layers)
         dtype = check_dtype(name, dtype)
-        if initial_memory not in ("random", "identity"):
-            raise ValueError(
-                f"{name}: initial_memory must be 'random' or 'identity', not "
-                f"{initial_memory!r}"
-            )
+        check_choice(name, "initial_memory", initial_memory, "random", "identity")
         self.forget_bias = check_number(name, "forget_bias", forget_bias)
         rng, H, F = generator(seed), num_heads, self.mem_size
 

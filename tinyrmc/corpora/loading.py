@@ -221,7 +221,7 @@ def part_of(name: str, training: int, validation: int) -> str:
 
 def _books_of(folder: Path) -> Found | None:
     """A folder of Project Gutenberg's .txt files, each in its part."""
-    place = _first_folder(folder, ("gutenberg",))
+    place = next(folders_called(folder, ["gutenberg"]), None)
     # a book: 1342 for pg1342.txt, 1342-0.txt and 1342-8.txt; else its file's name
     variants: dict[str, list[tuple[bool, bool, Path]]] = {}
     for path in place.rglob("*.txt*") if place else ():
@@ -251,7 +251,7 @@ def _books_of(folder: Path) -> Found | None:
 
 def _newswire_of(folder: Path) -> Found | None:
     """A folder of the LDC's .gz files, or else of .txt files."""
-    place = _first_folder(folder, GIGAWORD)
+    place = next(folders_called(folder, GIGAWORD), None)
     if place is None:
         if next(folder.rglob("*_eng_*.gz"), None) is None:
             return None
@@ -261,10 +261,12 @@ def _newswire_of(folder: Path) -> Found | None:
     return Found(place, texts) if texts else None
 
 
-def _first_folder(folder: Path, names: tuple[str, ...]) -> Path | None:
-    itself = [folder] if folder.absolute().name in names else []
-    inside = [root / name for root in (folder, folder / "data") for name in names]
-    return next((path for path in itself + inside if path.is_dir()), None)
+def folders_called(folder: Path, names: Sequence[str]) -> Iterator[Path]:
+    """`folder` itself, and the folders in it and in its `data`, if called so."""
+    if folder.absolute().name in names:
+        yield folder
+    inside = (root / name for root in (folder, folder / "data") for name in names)
+    yield from (path for path in inside if path.is_dir())
 
 
 # --- Words, piece by piece ------------------------------------------------------------

@@ -13,14 +13,21 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from .corpus import CorpusError, MissingCorpus
 from .files import decoded, entries, readable, ungzipped
 from .known import BABI, BABI_ARCHIVES, BABI_SITE, Archive
-from .loading import archives_in, check_archive, command, data_directory
+from .loading import (
+    archives_in,
+    check_archive,
+    command,
+    data_directory,
+    folders_called,
+)
 from .words import plain, words_in
 
 TASKS = range(1, 21)
@@ -122,7 +129,10 @@ def babi(
         )
     remedy, folder = how_to_get(version, data_dir), data_directory(data_dir)
     best = Babi(version, variant, folder, {}, remedy)
-    for place in _places(version, variant, folder):
+    names, patterns = BABI["folders"][version], BABI["patterns"][version]
+    folders = (place / variant for place in folders_called(folder, names))
+    unpacked = filter(Path.is_dir, folders)
+    for place in itertools.chain(unpacked, archives_in(folder, patterns)):
         files = _read(place, variant, BABI_ARCHIVES[version])
         if len(files) > len(best.files):  # the first that has all, or else most
             best = Babi(version, variant, place, files, remedy)
@@ -139,15 +149,6 @@ def how_to_get(version: str, data_dir: str | Path | None = None) -> str:
         folder = data_directory(data_dir)
         return f"fetch {BABI_SITE}tasks_1-20_v1-1.tar.gz into {folder}"
     return f"get it with: {command('babi', data_dir)}"
-
-
-def _places(version: str, variant: str, folder: Path) -> Iterator[Path]:
-    for name in BABI["folders"][version]:
-        roots = [folder] if folder.absolute().name == name else []
-        for root in (*roots, folder / name, folder / "data" / name):
-            if (root / variant).is_dir():
-                yield root / variant
-    yield from archives_in(folder, BABI["patterns"][version])
 
 
 def _read(

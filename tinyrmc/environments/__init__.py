@@ -15,23 +15,19 @@ IDS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def _register() -> None:
-    import gymnasium
-
-    for id, (world, arguments) in IDS.items():
-        if id not in gymnasium.registry:
-            # without max_episode_steps: worlds truncate by themselves
-            gymnasium.register(
-                id,
-                entry_point=f"{__name__}.gym:LevelEnv",
-                vector_entry_point=f"{__name__}.gym:LevelsEnv",
-                kwargs={"world": world, **arguments},
-            )
-
-
 if find_spec("gymnasium"):
     try:
-        _register()
+        import gymnasium
+
+        for id, (world, arguments) in IDS.items():
+            if id not in gymnasium.registry:
+                # without max_episode_steps: worlds truncate by themselves
+                gymnasium.register(
+                    id,
+                    entry_point=f"{__name__}.gym:LevelEnv",
+                    vector_entry_point=f"{__name__}.gym:LevelsEnv",
+                    kwargs={"world": world, **arguments},
+                )
     except (ImportError, AttributeError, TypeError) as error:
         # training does not need it, so a broken or old one must not stop it
         warnings.warn(

@@ -24,7 +24,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .world import WorldError, check_count
+from ..errors import check_sizes
+from .world import WorldError
 
 FLOOR, WALL, GEM = 0, 1, 2
 COLOUR = 2  # colour c, from 1 on, is seen as COLOUR + c
@@ -164,8 +165,8 @@ def make(problem: Problem, count: int, seed: int = 0) -> Levels:
     WorldError if there can be no such level, or too rarely.
     """
     problem.check()
-    check_count("levels", count)
-    check_count("seed", seed, least=0)
+    check_sizes("BoxWorld", levels=count)
+    check_sizes("BoxWorld", least=0, seed=seed)
     blocks = range(-(-count // _AT_ONCE))
     parts = [_make_some(problem, np.random.default_rng([seed, k])) for k in blocks]
     arrays = [np.concatenate(each)[:count] for each in zip(*parts, strict=True)]

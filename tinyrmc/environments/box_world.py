@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import Array, namespace, to_host
-from ..errors import is_integer
+from ..errors import check_choice, check_sizes, is_integer
 from . import box_levels, drawing
 from .box_levels import COLOUR, FLOOR, GEM, LOCK, SEEN, TRAP, WALL, Problem
 from .world import (
@@ -37,8 +37,6 @@ from .world import (
     World,
     WorldError,
     affected,
-    check_choice,
-    check_count,
     pick,
     renew,
 )
@@ -105,9 +103,7 @@ class BoxWorld(World):
         levels: int = 20_000,
         seed: int = 0,
     ):
-        check_count("limit", limit)
-        check_count("colours", colours)
-        check_count("viewport", viewport)
+        check_sizes("BoxWorld", limit=limit, colours=colours, viewport=viewport)
         self.problem = Problem(
             _as_range("solution_length", solution_length),
             _as_range("distractors", distractors),
@@ -117,7 +113,7 @@ class BoxWorld(World):
         )
         self.limit, self.view, self.viewport = limit, view, viewport
         self.grid = self.problem.room[1] + 2
-        check_choice("view", view, VIEWS)
+        check_choice("BoxWorld", "view", view, *VIEWS)
         if viewport % 2 == 0 or viewport > self.grid:
             raise WorldError(f"viewport must be odd, up to {self.grid}, not {viewport}")
         self.levels = box_levels.make(self.problem, levels, seed)

@@ -21,7 +21,6 @@ Its CnnPolicy needs pictures of 36 x 36 pixels or more: `scale=8` makes 40 x 40 
 
 from __future__ import annotations
 
-import inspect
 import pkgutil
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -32,8 +31,9 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from ..errors import check_choice, check_sizes
 from . import drawing
-from .world import State, World, WorldError, check_choice, check_count, check_world
+from .world import State, World, WorldError, check_world
 
 CELL = 16  # pixels along a side of a cell in `rgb_array`
 METADATA: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 8}
@@ -71,11 +71,11 @@ class LevelsEnv(VectorEnv):
         render_whole: bool = True,
         **arguments: Any,
     ):
-        check_count("num_envs", num_envs)
-        check_count("scale", scale)
-        check_choice("observation", observation, ["pixels", "codes"])
+        check_sizes("LevelsEnv", num_envs=num_envs, scale=scale)
+        check_choice("LevelsEnv", "observation", observation, "pixels", "codes")
         if render_mode is not None:
-            check_choice("render_mode", render_mode, METADATA["render_modes"])
+            known = METADATA["render_modes"]
+            check_choice("LevelsEnv", "render_mode", render_mode, *known)
         self.world = _world(world, arguments)
         check_world(self.world)
         if observation == "pixels" and self.world.lacks("pixels"):
@@ -242,21 +242,9 @@ def _world(world: str | World, arguments: Mapping[str, Any]) -> World:
                 f"{', '.join(arguments)}: the world is already made; give them to it"
             )
         return world
-    try:
-        kind = pkgutil.resolve_name(str(world))
-        signature = inspect.signature(kind)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise WorldError(
-            f"world must be a World or the text 'module:Class', not {world!r}: {error}"
-        ) from error
-    try:
-        signature.bind(**arguments)
-    except TypeError as error:
-        known = f"its arguments are {', '.join(signature.parameters)}"
-        if "max_episode_steps" in arguments:  # make_vec hands it on
-            known = "give limit instead of max_episode_steps"
-        raise WorldError(f"{kind.__name__} {error}; {known}") from error
-    return kind(**arguments)
+    if "max_episode_steps" in arguments:  # make_vec hands it on
+        raise WorldError("give limit instead of max_episode_steps")
+    return pkgutil.resolve_name(world)(**arguments)
 
 
 def _row(seen: Any, row: int) -> Any:

@@ -21,21 +21,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ..backend import Array, namespace, to_host
-from ..errors import nearest
+from ..errors import check_choice, check_sizes
 from . import drawing, maze
 from .maze import CELLS, CHANCES, DIRECTIONS, FAR, GONE, HEIGHT, SIDES, VIEWPORT, WIDTH
-from .world import (
-    VIEWS,
-    Codes,
-    Outcome,
-    State,
-    World,
-    WorldError,
-    check_choice,
-    check_count,
-    pick,
-    renew,
-)
+from .world import VIEWS, Codes, Outcome, State, World, pick, renew
 
 WALL, FLOOR, FOOD, PILL, GHOST, PACMAN = range(6)  # what `observe` shows of a cell
 # A board's numbers hold the first four in two bits; two more tell what is beneath.
@@ -129,14 +118,10 @@ class MiniPacman(World):
         limit: int = 3000,
         level_limit: int | None = None,
     ):
-        if mode not in [*MODES]:
-            near = nearest(str(mode), MODES)
-            raise WorldError(
-                f"MiniPacman has no mode {mode!r}; choose {', '.join(MODES)}{near}"
-            )
-        check_choice("view", view, VIEWS)
-        check_count("limit", limit)
-        check_count("level_limit", 1 if level_limit is None else level_limit)
+        check_choice("MiniPacman", "mode", mode, *MODES)
+        check_choice("MiniPacman", "view", view, *VIEWS)
+        least = limit if level_limit is None else min(limit, level_limit)
+        check_sizes("MiniPacman", limit=limit, level_limit=least)
         self.mode, self.view, self.limit = mode, view, limit
         self.rules = MODES[mode]
         self.level_limit = level_limit or self.rules.limit

@@ -15,7 +15,7 @@ it is already the start of the next level (Gymnasium calls this SAME_STEP).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -291,19 +291,6 @@ def require_end(world: World, steps: int) -> None:
             f"a level of {type(world).__name__} goes on after {steps:,} steps; its "
             "_step must end each, such as after a limit of steps"
         )
-
-
-def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
-    """WorldError, naming the argument, unless this is one of the known words."""
-    if value not in [*known]:
-        raise WorldError(f"{name} must be {' or '.join(known)}, not {value!r}")
-
-
-def check_count(name: str, value: Any, least: int = 1) -> None:
-    """WorldError, naming the argument, unless this is an integer from `least` on."""
-    if not is_integer(value) or value < least:
-        wanted = f"at least {least}" if is_integer(value) else "an integer"
-        raise WorldError(f"{name} must be {wanted}, not {value!r}")
 
 
 def check_noise(noise: Array, width: int, method: str) -> None:

@@ -58,8 +58,14 @@ def conv2d_vjp(xp, needs, g, x, weight, padding, y):
         if needs[1]:
             product = gemm(_flat(maps[seen]).T, of_strip)
             gmatrices[kind] = product + gmatrices.get(kind, 0)
-    gx = _unpadded(gmaps, x, weight, padding) if needs[0] else None
-    gweight = _from_matrices(xp, gmatrices, weight, g.dtype) if needs[1] else None
+    gx = gweight = None
+    if needs[0]:  # without the zeros around
+        (H, W), (top, left, _, _) = x.shape[-3:-1], _zeros(weight, padding)
+        whole = gmaps.shape[1:] == x.shape[-3:]
+        inner = gmaps if whole else gmaps[:, top : top + H, left : left + W]
+        gx = inner.reshape(x.shape)
+    if needs[1]:
+        gweight = _from_matrices(xp, gmatrices, weight, g.dtype)
     return gx, gweight, column_sums(as_rows(g)) if needs[2] else None
 
 
@@ -109,14 +115,6 @@ def _zeros(weight, padding):
         return 0, 0, 0, 0
     down, across = weight.shape[0] - 1, weight.shape[1] - 1
     return down // 2, across // 2, down, across
-
-
-def _unpadded(maps, x, weight, padding):
-    """The maps of `_plan` without zeros around, in the shape of x."""
-    if maps.shape[1:] != x.shape[-3:]:
-        top, left, _, _ = _zeros(weight, padding)
-        maps = maps[:, top : top + x.shape[-3], left : left + x.shape[-2]]
-    return maps.reshape(x.shape)
 
 
 def _as_matrix(xp, weight, H, W, padding):

@@ -94,7 +94,12 @@ def linear_cross_entropy(xp, x, weight, targets, bias=None, *, block=_TILE, keep
     A target out of range is an error on NumPy. On a GPU, where looking would make the
     host wait, the row's loss is NaN, and an optimizer refuses the step.
     """
-    own = _checked_targets(targets, len(weight))
+    if targets.dtype.kind not in "iu":
+        raise TypeError(f"the targets are {targets.dtype}, not integers")
+    _refuse_negative(targets)
+    if isinstance(targets, np.ndarray) and targets.max(initial=0) >= len(weight):
+        raise IndexError(f"target {targets.max()} is none of {len(weight)} words")
+    own = targets.reshape(-1).astype(np.intp)
     rows = as_rows(x)  # (R, d)
     if keep is None:
         keep = max(_KEPT, int(_KEPT_OF_WEIGHT * weight.size))
@@ -199,16 +204,6 @@ def _logits(xp, x, weight, bias, words):
     """The logits of some rows for the slice `words`."""
     logits = gemm(x, weight[words].T)
     return logits if bias is None else plus(xp, logits, bias[words])
-
-
-def _checked_targets(targets, words):
-    """Targets as a row of np.intp; on NumPy an error if one is out of range."""
-    if targets.dtype.kind not in "iu":
-        raise TypeError(f"the targets are {targets.dtype}, not integers")
-    _refuse_negative(targets)
-    if isinstance(targets, np.ndarray) and targets.size and targets.max() >= words:
-        raise IndexError(f"target {targets.max()} is none of {words} words")
-    return targets.reshape(-1).astype(np.intp)
 
 
 # --- a policy -------------------------------------------------------------------------

@@ -16,9 +16,6 @@ from .table import fused, plus, sigmoid
 def lstm_gates(xp, z, cell, *, forget_bias=1.0):
     """The LSTM's element-wise half.
 
-        c' = sigmoid(f + forget_bias) c + sigmoid(i) tanh(j)
-        h' = sigmoid(o) tanh(c')
-
     Pre-activations z (B, 4H) in the order i, j, f, o, and cell (B, H) -> hidden h' and
     cell c', each (B, H).
     """

@@ -31,7 +31,14 @@ import numpy.typing as npt
 from ..autograd.engine import Parameter, Tensor
 from ..backend import Array, matching, namespace, to_device, to_host
 from ..config import first_difference
-from ..errors import Seed, check_number, check_sizes, check_switch, generator
+from ..errors import (
+    Seed,
+    check_choice,
+    check_number,
+    check_sizes,
+    check_switch,
+    generator,
+)
 from ..fused import conv2d, embedding, layer_norm, linear
 from .settings import Config, classes_in, described, shown
 
@@ -275,8 +282,7 @@ class Conv2d(Module):
         height, width = kernel if isinstance(kernel, tuple) else (kernel, kernel)
         sizes = {"input_channels": input_channels, "output_channels": output_channels}
         check_sizes("Conv2d", **sizes, height=height, width=width)
-        if padding not in ("VALID", "SAME"):
-            raise ValueError(f"Conv2d: padding is 'VALID' or 'SAME', not {padding!r}")
+        check_choice("Conv2d", "padding", padding, "VALID", "SAME")
         dtype = check_dtype("Conv2d", dtype)
         shape = height, width, input_channels, output_channels
         rng, std = generator(seed), math.prod(shape[:3]) ** -0.5

@@ -13,6 +13,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from ..errors import check_choice, check_number
+
 
 def staircase(
     peak: float, every: float, factor: float = 0.5
@@ -48,11 +50,8 @@ class Plateau:
         against: Literal["best", "last"] = "best",
         larger: bool = False,
     ):
-        if not (0 < factor < 1 and against in ("best", "last")):
-            raise ValueError(
-                'Plateau: factor must be in (0, 1) and against "best" or "last", not '
-                f"{factor} and {against!r}"
-            )
+        check_number("Plateau", "factor", factor, "(0, 1)")
+        check_choice("Plateau", "against", against, "best", "last")
         self.metric, self.factor, self.patience = metric, factor, patience
         self.threshold, self.against, self.larger = threshold, against, larger
         self.scale = 1.0

@@ -11,12 +11,13 @@ again. A task may give a stream of its own.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..errors import check_sizes, check_switch, generator
+from ..errors import check_choice, check_sizes, check_switch, generator
 from .discovery import TaskError
 
 # Examples drawn from one random stream. To get a few of them, you draw the whole block.
@@ -147,9 +148,18 @@ class Epochs(Stream):
         shuffle: bool = True,
         vary: Callable[[np.random.Generator, Batch], Batch] | None = None,
     ):
-        self.count, self.take = _examples(examples, take)
-        if last not in ("drop", "fill"):
-            raise ValueError(f'Epochs: last must be "drop" or "fill", not {last!r}')
+        if isinstance(examples, dict):
+            lengths = {name: len(x) for name, x in examples.items()}
+            if len({*lengths.values()}) != 1:
+                raise ValueError(
+                    f"Epochs: every array needs one row an example: {lengths}"
+                )
+            take = functools.partial(_rows_of, examples)
+            examples = next(iter(lengths.values()))
+        if take is None:
+            raise ValueError(f"Epochs: of {examples} examples `take` must give some")
+        self.count, self.take = examples, take
+        check_choice("Epochs", "last", last, "drop", "fill")
         check_sizes("Epochs", batch_size=batch_size)
         if self.count < (batch_size if last == "drop" else 1):
             raise ValueError(
@@ -213,21 +223,5 @@ class Epochs(Stream):
         return order
 
 
-def _examples(examples, take):
-    """(how many examples there are, the function that gives some of them)."""
-    if isinstance(examples, dict):
-        lengths = {name: len(x) for name, x in examples.items()}
-        if len(set(lengths.values())) != 1:
-            told = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            raise ValueError(
-                f"Epochs: every array needs one row an example, not {told or 'none'}"
-            )
-        return next(iter(lengths.values())), lambda rows: {
-            name: x[rows] for name, x in examples.items()
-        }
-    if take is None:
-        raise ValueError(
-            f"Epochs: {examples} examples, but no take; give take=..., which returns "
-            "the examples of an array of indices, or the arrays themselves"
-        )
-    return examples, take
+def _rows_of(arrays: Batch, rows: np.ndarray) -> Batch:
+    return {name: x[rows] for name, x in arrays.items()}

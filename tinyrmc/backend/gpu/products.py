@@ -199,13 +199,10 @@ def _regular(x: Array) -> bool:
     rows, columns = x.strides[-2:]
     together = x.shape[-1] == 1 or columns == x.itemsize
     apart = x.shape[-2] == 1 or rows >= x.shape[-1] * x.itemsize
-    return together and apart and _one_distance(x)
-
-
-def _one_distance(x: Array) -> bool:
-    """Whether the axes of the stack are one axis, or one matrix repeated."""
+    # the axes of the stack are one axis, or one matrix repeated
     axes = [(n, s) for n, s in zip(x.shape, x.strides[:-2], strict=False) if n > 1]
-    return all(s == n * t for (_, s), (n, t) in itertools.pairwise(axes))
+    steps = all(s == n * t for (_, s), (n, t) in itertools.pairwise(axes))
+    return together and apart and steps
 
 
 def _rows_apart(x: Array) -> int:
