@@ -912,10 +912,11 @@ class Task(training.Task):
         if len(train) > ANNOUNCED:
             says = f"counting {len(train):,} tokens for the floors (once, then kept)"
             print(says, file=sys.stderr, flush=True)
+        unigram = ngrams.KneserNey(train, len(words), order=1)
         fivegram = ngrams.KneserNey(train, len(words), order=5, boundary=words.eos)
         return {
             f"{split}_perplexity": {
-                "unigram": ngrams.unigram_perplexity(train, texts[split], len(words)),
+                "unigram": unigram.perplexity(texts[split]),
                 "5-gram Kneser-Ney": fivegram.perplexity(texts[split]),
             }
             for split in self.splits

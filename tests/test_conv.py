@@ -114,7 +114,11 @@ def test_the_start_is_that_of_a_linear_layer():
         ({"input_channels": 0}, ValueError, "input_channels must be an integer of at"),
         ({"kernel": 0}, ValueError, "height must be an integer of at"),
         ({"kernel": (2, 1.5)}, ValueError, "width must be an integer"),
-        ({"padding": "same"}, ValueError, "padding must be 'VALID' or 'SAME', not 'same"),
+        (
+            {"padding": "same"},
+            ValueError,
+            "padding must be 'VALID' or 'SAME', not 'same",
+        ),
         ({"dtype": int}, TypeError, "dtype must be floating point"),
     ],
 )

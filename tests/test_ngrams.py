@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from tinyrmc.corpora.ngrams import KneserNey, unigram_perplexity
+from tinyrmc.corpora.ngrams import KneserNey
 
 
 class Slow:
@@ -128,10 +128,10 @@ def test_unigrams():
     random, shares = np.random.default_rng(3), np.array([0.5, 0.25, 0.125, 0.125])
     train, test = random.choice(4, (2, 200_000), p=shares)
     entropy = -(shares * np.log(shares)).sum()
-    assert unigram_perplexity(train, test, 4) == pytest.approx(
+    assert KneserNey(train, 4, order=1).perplexity(test) == pytest.approx(
         math.exp(entropy), rel=0.01
     )
-    assert unigram_perplexity(np.array([0, 0, 1]), np.array([2]), 3) < 20
+    assert KneserNey(np.array([0, 0, 1]), 3, order=1).perplexity(np.array([2])) < 20
 
 
 def test_what_is_refused():

@@ -172,17 +172,17 @@ class DeepLSTM(_OverTime):
         return p.concatenate(outputs, axis=-1), tuple(after)
 
 
-class RNN(Core):
-    """The plain recurrent network of Elman (1990): h' = tanh([x, h] W + b).
+class _Layer(Core):
+    """A core of one linear layer, `linear`, that sees the input and perhaps the state.
 
-    A floor for the other cores: it has no memory cell and no gates. The state is h (B,
-    hidden_size), starting at zero; the output is h'. Weights start as a truncated
-    normal with standard deviation 1 / sqrt(input_size + hidden_size), biases at zero.
+    Weights start as a truncated normal with standard deviation 1 / sqrt(numbers that a
+    unit sees), biases at zero.
     """
 
     any_weight = "linear.weight"
     hidden_size: int
     gates: ClassVar[int] = 1  # columns of the weight for each unit
+    recurrent: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -193,8 +193,17 @@ class RNN(Core):
     ):
         self._set_sizes(input_size=input_size, hidden_size=hidden_size)
         self.output_size = hidden_size
-        seen, wide = input_size + hidden_size, self.gates * hidden_size
-        self.linear = Linear(seen, wide, dtype=dtype, seed=seed)
+        seen, wide = input_size + hidden_size * self.recurrent, self.gates * hidden_size
+        relu = not self.recurrent
+        self.linear = Linear(seen, wide, relu=relu, dtype=dtype, seed=seed)
+
+
+class RNN(_Layer):
+    """The plain recurrent network of Elman (1990): h' = tanh([x, h] W + b).
+
+    A floor for the other cores: it has no memory cell and no gates. The state is h (B,
+    hidden_size), starting at zero; the output is h'.
+    """
 
     def initial_state(self, batch_size: int) -> Array:
         """h of zeros, (B, hidden_size)."""
@@ -227,7 +236,7 @@ class GRU(RNN):
 
     The update gate z keeps what was, the reset gate r hides it from the candidate. The
     state is h (B, hidden_size), starting at zero; the output is h'. `linear` holds W
-    and V side by side, in the order z, r, candidate. They start as those of `RNN`.
+    and V side by side, in the order z, r, candidate.
     """
 
     gates = 3
@@ -291,26 +300,12 @@ class ConvLSTM(Cells):
         return p.reshape(hidden, (batch, self.output_size)), (hidden, cell)
 
 
-class Feedforward(Core):
-    """A linear layer with a ReLU, the same at each step: its state is empty.
-
-    Weights start as a truncated normal with standard deviation 1 / sqrt(input_size),
-    biases at zero. The floor that shows what remembering is worth.
+class Feedforward(_Layer):
+    """A linear layer with a ReLU, the same at each step: its state is empty. The floor
+    that shows what remembering is worth.
     """
 
-    any_weight = "linear.weight"
-    hidden_size: int
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
-    ):
-        self._set_sizes(input_size=input_size, hidden_size=hidden_size)
-        self.output_size = hidden_size
-        self.linear = Linear(input_size, hidden_size, relu=True, dtype=dtype, seed=seed)
+    recurrent = False
 
     def initial_state(self, batch_size: int) -> tuple[()]:
         """Nothing, for a batch of any size."""

@@ -151,13 +151,6 @@ class KneserNey:
         return _Order(keys, counts - discount, total, saved)
 
 
-def unigram_perplexity(
-    train: np.ndarray, test: np.ndarray, vocabulary_size: int
-) -> float:
-    """The perplexity of `test` by the frequencies in `train`, discounted likewise."""
-    return KneserNey(train, vocabulary_size, order=1).perplexity(test)
-
-
 def _bincount(numbers: np.ndarray, *arguments: Any, **words: Any) -> np.ndarray:
     """np.bincount, which takes no wider integers than the machine's own: 32 bits in a
     browser, too few for the keys of n-grams but enough for their numbers.

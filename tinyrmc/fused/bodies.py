@@ -196,16 +196,8 @@ def _unit(from_input, from_memory, candidate, memory, **static):
 
 
 @body(_unit)
-def rmc_gates(
-    from_input,
-    from_memory,
-    candidate,
-    memory,
-    *,
-    input_bias=0.0,
-    forget_bias=1.0,
-    trace=None,
-):
+def rmc_gates(from_input, *others, input_bias=0.0, forget_bias=1.0, trace=None):
+    from_memory, candidate, memory = others
     gates, squashed, new = from_memory.copy(), candidate.copy(), np.empty_like(memory)
     arrays = from_input, gates, squashed, memory, new
     kernels().gates(*arrays, input_bias, forget_bias)

@@ -202,7 +202,10 @@ class _Loop:
                 try:
                     trainer.advance()
                 except WorkerLost:
-                    if trainer.repeatable:  # all is as it was after the step before
+                    # All is as it was after the step before, unless workers have
+                    # taken up what they carry, or the stream or a rank has gone on.
+                    alone = trainer.stream.random_access and trainer.ranks == 1
+                    if alone and not trainer.task.carries:
                         self.save()
                     raise
                 # several ranks must save and stop at the same step

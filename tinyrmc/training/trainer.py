@@ -202,7 +202,8 @@ class Trainer:
             self._trial(1)
             check_headline(task, found)
         if self.workers.processes:
-            self.workers.try_out()
+            self.workers.start()
+            self.workers.close()  # the first request starts them with what then is
 
     # --- A step -----------------------------------------------------------------------
 
@@ -218,15 +219,6 @@ class Trainer:
         else:
             self._conclude(self._ask("differentiate"))
         self.step += 1
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether a step that failed has left everything as it was before.
-
-        Not if worker processes carry something on, or the stream has a place of its
-        own; and other ranks may have gone on.
-        """
-        return self.stream.random_access and not self.task.carries and self.ranks == 1
 
     def agreed(self, *numbers: float) -> Sequence[float]:
         """These numbers; the largest of each where several ranks must agree on one."""

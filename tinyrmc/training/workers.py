@@ -199,14 +199,6 @@ class Workers:
                 "give fewer --workers"
             ) from error
 
-    def try_out(self) -> None:
-        """Start the others and end them: WorkerLost if they cannot be started.
-
-        The first request starts them anew, with everything as it then is.
-        """
-        self.start()
-        self.close()
-
     def close(self) -> None:
         """End the other workers; a later request starts new ones."""
         if self._pool:

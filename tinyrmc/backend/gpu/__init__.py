@@ -86,9 +86,6 @@ class Override:
         self.launch_forward, self.name = launch_forward, launch_forward.__name__
         OVERRIDES[self.name] = self
 
-    def __repr__(self) -> str:
-        return f"<kernels of {self.name}>"
-
     def forward(self, xp: ModuleType, *arrays: Any, **static: Any) -> tuple:
         """(out, saved) of a call, as from a primitive's `forward`."""
         return self.launch_forward(xp, *[_contiguous(xp, a) for a in arrays], **static)

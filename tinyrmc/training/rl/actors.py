@@ -406,18 +406,17 @@ class ActingTask(Task):
         return self.act(model, self.world, carry, noise[:, 1:])
 
     def loss(self, model, batch, carry):
-        """The actor-critic loss of a trajectory, a sum over its B x T steps."""
-        state = state_of(batch, model.initial_state(len(batch["taken"])))
-        logits, values, _ = self._call(model, batch, state)
-        return *self._actor_critic(batch, logits, values), carry
-
-    def _actor_critic(self, batch, logits, values):
-        """(sum, count, metrics) of a trajectory, given logits (B, T + 1, A) and values.
+        """The actor-critic loss of a trajectory, a sum over its B x T steps.
 
         Long because it is one formula after the other.
         """
-        c, xp = self.config.agent, namespace(batch["taken"])
-        B, T = batch["taken"].shape
+        c, xp, (B, T) = (
+            self.config.agent,
+            namespace(batch["taken"]),
+            batch["taken"].shape,
+        )
+        state = state_of(batch, model.initial_state(B))
+        logits, values, _ = self._call(model, batch, state)  # (B, T + 1, A), (B, T + 1)
         log_pi, entropies = categorical(logits[:, :T], batch["taken"])
         log_rhos = log_pi.data - batch["behaviour"]
         vs, advantages = vtrace.targets(
@@ -441,7 +440,7 @@ class ActingTask(Task):
             # how far behind the actor is: 1 where it is the learner itself
             "ratio": (xp.sum(xp.exp(log_rhos)), steps),
         }
-        return total, steps, metrics
+        return total, steps, metrics, carry
 
     # --- Testing ----------------------------------------------------------------------
 
