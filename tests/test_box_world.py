@@ -345,7 +345,7 @@ def test_pictures_show_what_the_codes_say():
 IMPOSSIBLE = [
     (dict(distractors=12), "17 boxes do not fit into a room of 12 x 12"),
     (dict(room=5, solution_length=2, distractors=0), "2 boxes do not fit into a room"),
-    (dict(room=4), "room must be 5 or more, or a range from there, not 4$"),
+    (dict(room=4), "room must begin at 5 or more, not 4$"),
     (dict(room=100), "room must be at most 60, not 100"),
     (dict(solution_length=0), "solution_length must be 1 or more"),
     (dict(solution_length=(5, 1)), "not 5 to 1"),

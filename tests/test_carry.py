@@ -276,7 +276,7 @@ def test_a_carry_that_cannot_be_is_refused(make_trainer):
         (lambda model, b: {"h": 3.0}, r"a float \[\]; .* a row for each"),
         (
             lambda model, b: {"h": b["inputs"]} if len(b["inputs"]) == 13 else None,
-            "a carry of the same names for all pieces of a step, or None for all",
+            "must carry the same names for all pieces of a step",
         ),
     ]:
         trainer = make_trainer(carrying(make))

@@ -309,7 +309,7 @@ BAD_WORDS = [
     ),
     (
         "nth_farthest --workers 2 --device cuda",
-        "a GPU is fed by one worker; leave workers out",
+        "a GPU is fed by one worker; give 1",
     ),
     ("nth_farthest --max-minutes 0", "--max-minutes must be positive, got 0"),
     ("nth_farthest --device gpu", "--device is one of cpu, cuda, not 'gpu'"),

@@ -413,7 +413,10 @@ def test_bad_values_are_named():
     AgentConfig(core="conv_lstm", total_units=7)  # it has no units in all
     for values, says in (
         ({"layers": 0}, "model.layers must be an integer of at least 1, not 0"),
-        ({"mem_slots": 3, "total_units": 100}, r"100 is no multiple of 3 slots x 4 he"),
+        (
+            {"mem_slots": 3, "total_units": 100},
+            r"100 is no multiple of 12, of 3 slots x 4 he",
+        ),
         ({"core": "dnc", "mem_slots": 3, "total_units": 100}, "a multiple of 3"),
         ({"core": "entnet_bank", "mem_slots": 3, "total_units": 100}, "multiple of 3"),
     ):
@@ -435,7 +438,9 @@ def test_the_command_line_reaches_all_of_it():
     )
     with pytest.raises(UsageError, match=r"not 'entnt'; did you mean 'entnet'"):
         parse(["--core", "entnt"])
-    with pytest.raises(UsageError, match=r"model.total_units 7 is no multiple of 4 sl"):
+    with pytest.raises(
+        UsageError, match=r"model.total_units 7 is no multiple of 4, of 4 sl"
+    ):
         parse(["--total-units", "7"])
 
 

@@ -115,7 +115,7 @@ def test_errors_name_the_operation_the_arguments_and_the_remedy(xp):
         (lambda: p.reshape(wide, (4, 2)), ValueError, r"reshape\(.*\nThe new shape"),
         (lambda: p.sum(three, axis=1), IndexError, r"sum\(float64\[3\]\): axis 1 is"),
         (lambda: p.concatenate([wide, wide[:1].T]), ValueError, "All arrays must agr"),
-        (lambda: p.concatenate(three), TypeError, r"first argument is a list .*\[a, b"),
+        (lambda: p.concatenate(three), TypeError, r"takes a list .*\[a, b"),
         (lambda: p.multiply(three), TypeError, "takes 2 array arguments, got 1"),
         (lambda: p.add(one, one, one), TypeError, "takes 2 array arguments; got 3 pos"),
         (lambda: p.sum(three, axes=0), TypeError, r"'axes' is not .*axis, keepdims\)"),

@@ -218,7 +218,7 @@ def test_what_a_task_gives_is_checked(mistaken, refused):
         (
             "def draw(self, rng, count)",
             "def make(self, rng, count)",
-            "Task has no method draw; write it, or both stream and held_out",
+            "Task needs a method draw, or both stream and held_out",
         ),
         (
             TARGET,

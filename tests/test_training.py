@@ -433,11 +433,11 @@ def test_a_piece_is_the_batch_on_a_gpu_unless_told_otherwise():
 
 def test_numbers_of_workers_that_cannot_be_are_refused():
     for asked, says in [
-        ({"workers": 0}, "workers=0: give a whole number, from 1 to "),
-        ({"workers": 10**6}, "workers=1000000: give a whole number, from 1 to "),
+        ({"workers": 0}, "workers=0: give a number from 1 to "),
+        ({"workers": 10**6}, "workers=1000000: give a number from 1 to "),
         (
             {"workers": 2, "device": "cuda"},
-            "workers=2 with device='cuda': a GPU is fed by one worker; leave workers",
+            "workers=2: a GPU is fed by one worker; give 1",
         ),
     ]:
         with pytest.raises(ValueError, match=says):

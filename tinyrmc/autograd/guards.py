@@ -171,10 +171,7 @@ def bind(primitive: Any, args: tuple, static: dict) -> tuple[tuple, dict]:
     args = args[:arity]
     if primitive.variadic:
         if len(args) != 1 or not isinstance(args[0], (list, tuple)):
-            raise TypeError(
-                f"{name}: the first argument is a list of arrays or Tensors: "
-                f"{name}([a, b], ...)"
-            )
+            raise TypeError(f"{name} takes a list of arrays: {name}([a, b], ...)")
         return tuple(args[0]), static
     if len(args) < primitive.required:
         wanted = f"takes {primitive.required} array arguments, got {len(args)}"

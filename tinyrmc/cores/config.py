@@ -94,10 +94,8 @@ def _of(kind: Callable[..., Core], *names: str) -> Callable[[Any, Any, Seed], Co
 
 def _conv_lstm(c: MapCoreConfig, input_size: Any, seed: Seed) -> Core:
     if isinstance(input_size, int):
-        raise ValueError(
-            "model.core conv_lstm reads maps (height, width, channels), but its inputs "
-            f"are vectors of {input_size} numbers; choose another core"
-        )
+        numbers = f"vectors of {input_size} numbers; choose another core"
+        raise ValueError(f"model.core conv_lstm reads maps, and here are {numbers}")
     height, width, channels = input_size
     sizes = height, width, channels, c.conv_lstm.channels, c.conv_lstm.kernel
     return ConvLSTM(*sizes, c.forget_bias, seed=seed)
@@ -310,12 +308,10 @@ class CoreConfig:
         if self.total_units is None or not {"total_units", "mem_slots"} <= {*used}:
             return
         heads = self.num_heads if self.core in ("rmc", "rmc_paper") else 1
-        if self.total_units % (self.mem_slots * heads):
-            of_heads = f" x {heads} heads" if heads > 1 else ""
+        if self.total_units % (parts := self.mem_slots * heads):
             raise ValueError(
-                f"model.total_units {self.total_units} is no multiple of "
-                f"{self.mem_slots} slots{of_heads}; choose a multiple of "
-                f"{self.mem_slots * heads}, or other slots"
+                f"model.total_units {self.total_units} is no multiple of {parts}, of "
+                f"{self.mem_slots} slots x {heads} heads"
             )
 
     @property

@@ -95,10 +95,7 @@ def data_directory(data_dir: str | Path | None = None) -> Path:
     chosen = data_dir or os.environ.get("TINYRMC_DATA")
     folder = Path(chosen).expanduser() if chosen else cache.user_directory()
     if folder.is_file():
-        raise CorpusError(
-            f"{folder} is a file, and texts are looked for in folders; give the folder "
-            "that it is in"
-        )
+        raise CorpusError(f"{folder} is a file; give the folder that it is in")
     return folder
 
 

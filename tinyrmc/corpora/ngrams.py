@@ -128,10 +128,10 @@ class KneserNey:
             raise ValueError(
                 f"KneserNey: a text is a row of integers, not {ids.dtype}{[*ids.shape]}"
             )
-        if not 0 <= ids.min() <= ids.max() < self.vocabulary_size:
+        low, high, most = ids.min(), ids.max(), self.vocabulary_size - 1
+        if not 0 <= low <= high <= most:
             raise ValueError(
-                f"KneserNey: ids from {ids.min()} to {ids.max()} are not all from 0 to "
-                f"{self.vocabulary_size - 1}"
+                f"KneserNey: ids are from {low} to {high}, not 0 to {most}"
             )
         text = ids.astype(np.int64)
         reach = np.arange(len(text))

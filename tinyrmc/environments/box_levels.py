@@ -63,10 +63,7 @@ class Problem:
             low, high = getattr(self, name)
             if not bottom <= low <= high:
                 asked = f"{low} to {high}" if low != high else f"{low}"
-                raise WorldError(
-                    f"{name} must be {bottom} or more, or a range from there, not "
-                    f"{asked}"
-                )
+                raise WorldError(f"{name} must begin at {bottom} or more, not {asked}")
         side = self.room[1]
         if side > 60:
             raise WorldError(f"room must be at most 60, not {side}")

@@ -164,9 +164,9 @@ class LevelsEnv(VectorEnv):
             noise = self.np_random.random(shape, np.float32)
             outcome = self.world.step(levels, actions[rows], noise, keep_final=True)
             if outcome.final is None:
+                name = type(self.world).__name__
                 raise WorldError(
-                    f"{type(self.world).__name__}._step must give `final` if "
-                    "keep_final is True"
+                    f"{name}._step must give `final` if keep_final is True"
                 )
             reward[rows], terminated[rows], truncated[rows] = outcome[:3]
             for name, x in outcome.final.items():

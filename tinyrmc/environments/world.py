@@ -114,10 +114,8 @@ class World:
         integers = dtype.kind in "iu" and dtype.isnative
         if not integers or actions.shape != (levels,):
             found = f"{dtype}{[*np.shape(actions)]}"
-            raise WorldError(
-                f"actions must be integers[{levels}] in an array, one for each level, "
-                f"not {found}"
-            )
+            wanted = f"integers[{levels}] in an array, one for each level"
+            raise WorldError(f"actions must be {wanted}, not {found}")
         if namespace(actions) is not np:
             return
         # seen as unsigned, negative ones are the largest
@@ -267,10 +265,11 @@ def check_world(world: Any, name: str = "world") -> None:
         told = f"{kind}.observe()[{what!r}]"
         require_array(told, seen.get(what), codes.shape, np.uint8)
         if seen[what].max(initial=0) > codes.highest:
-            raise WorldError(
-                f"{told} has {seen[what].max()}, and its highest value is said to be "
-                f"{codes.highest}"
+            most, said = (
+                seen[what].max(),
+                f"its highest value is said to be {codes.highest}",
             )
+            raise WorldError(f"{told} has {most}, and {said}")
     fits = {*seen} <= {*world.observation}
     require("observe()", [*seen], "what `observation` names", fits)
     if not world.lacks("pixels"):

@@ -32,10 +32,7 @@ def task_from_dict(run_config: dict) -> Task:
     """The task that a run's config.json describes."""
     for key in ("task", "preset", "seed", "config"):
         if key not in run_config:
-            raise RunError(
-                f"the run's configuration has no {key!r}; it is not one of "
-                "tinyrmc.train"
-            )
+            raise RunError(f"the run's configuration has no {key!r}, as train's have")
     kind = load_task_of(run_config).Task
     default = next(iter(kind.presets.values()))[1]
     config = from_json(type(default), run_config["config"])

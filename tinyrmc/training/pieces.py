@@ -105,10 +105,7 @@ class Carry(dict[int, Batch]):
         """
         carried = [self[number] for number in numbers if number in self]
         if len(carried) not in (0, len(numbers)) or len({*map(tuple, carried)}) > 1:
-            raise TaskError(
-                "loss() must give a carry of the same names for all pieces of a step, "
-                "or None for all"
-            )
+            raise TaskError("loss() must carry the same names for all pieces of a step")
         return {
             name: np.concatenate([to_host(arrays[name]) for arrays in carried])
             for name in (carried[0] if carried else ())

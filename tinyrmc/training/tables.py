@@ -33,10 +33,7 @@ class Table:
     def __post_init__(self):
         for row in self.rows:
             if len(row) != len(self.columns):
-                raise ValueError(
-                    f"a row has {len(row)} cells, and there are {len(self.columns)} "
-                    f"columns: {row!r}"
-                )
+                raise ValueError(f"{len(self.columns)} columns have a row {row!r}")
 
 
 class Curve(Table):

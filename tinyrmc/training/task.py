@@ -135,10 +135,8 @@ class Task:
 
         A task whose examples are a finite set gives `stream` and `held_out` instead.
         """
-        raise TaskError(
-            f"{type(self).__name__} has no method draw; write it, or both stream and "
-            "held_out"
-        )
+        name = type(self).__name__
+        raise TaskError(f"{name} needs a method draw, or both stream and held_out")
 
     def prepare(
         self, model, batch: Batch, carry: Batch | None

@@ -528,12 +528,6 @@ class Trainer:
 def check_workers(workers: int | None, device: str) -> None:
     """ValueError for a number of workers that cannot be."""
     if workers is not None and not 1 <= workers <= MOST_WORKERS:
-        raise ValueError(
-            f"workers={workers}: give a whole number, from 1 to {MOST_WORKERS} here, "
-            "or leave workers out"
-        )
+        raise ValueError(f"workers={workers}: give a number from 1 to {MOST_WORKERS}")
     if workers not in (None, 1) and device == "cuda":
-        raise ValueError(
-            f"workers={workers} with device='cuda': a GPU is fed by one worker; leave "
-            "workers out, or give 1"
-        )
+        raise ValueError(f"workers={workers}: a GPU is fed by one worker; give 1")

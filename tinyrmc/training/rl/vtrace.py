@@ -102,15 +102,10 @@ def _checked(**arguments: Array | Tensor) -> list[Array]:
     }
     shape, dtype = arrays["rewards"].shape, arrays["rewards"].dtype
     if len(shape) < 2 or 0 in shape or dtype.kind != "f":
-        raise ValueError(
-            "vtrace: rewards must be floating point, (T, B) with at least one step, "
-            f"not {dtype}{list(shape)}"
-        )
+        wanted = "floating point, (T, B) with at least one step"
+        raise ValueError(f"vtrace: rewards must be {wanted}, not {dtype}{[*shape]}")
     for name, array in arrays.items():
-        wanted = shape[1:] if name == "bootstrap" else shape
-        if array.shape != wanted or array.dtype != dtype:
-            raise ValueError(
-                f"vtrace: {name} must be {dtype}{list(wanted)}, as the rewards are, "
-                f"not {array.dtype}{list(array.shape)}"
-            )
+        wanted = f"{dtype}{[*(shape[1:] if name == 'bootstrap' else shape)]}"
+        if (found := f"{array.dtype}{[*array.shape]}") != wanted:
+            raise ValueError(f"vtrace: {name} must be {wanted}, not {found}")
     return list(arrays.values())
