@@ -16,10 +16,10 @@ def noise(count=64, xp=np):
     return nn.Noise(xp.asarray(SEEDS[:count]))
 
 
-def dropped(shape, rate=0.5, *, axis=1, shared=(), source=None, rows=None):
+def dropped(shape, rate=0.5, *, axis=1, shared=(), source=None):
     """Where ones become zeros."""
     layer = nn.Dropout(rate, axis, shared)
-    return layer(np.ones(shape), source or noise(shape[axis]), rows) == 0
+    return layer(np.ones(shape), source or noise(shape[axis])) == 0
 
 
 def test_it_drops_at_its_rate_and_keeps_the_mean():
@@ -67,8 +67,6 @@ def test_what_it_refuses():
         nn.Dropout(0.5, 1, shared=7)(np.ones((2, 3, 4)), noise(3))
     with pytest.raises(TypeError, match=r"x is int64; convert"):
         nn.Dropout(0.5)(np.ones((4, 3), int), noise(4))
-    with pytest.raises(TypeError, match="names of rows are integers, not float64"):
-        nn.Dropout(0.5)(np.ones((4, 3)), noise(4), rows=np.array([0.5] * 4))
 
 
 def test_an_example_has_its_own_mask_wherever_it_stands():
@@ -119,13 +117,6 @@ def test_whole_words():
     mask = dropped((30, 64, 5), 0.3, shared=-1)
     assert (mask == mask[..., :1]).all()
     assert mask.mean() == pytest.approx(0.3, abs=0.05)
-    words = np.random.default_rng(2).integers(4, size=(30, 64)).astype(np.uint16)
-    mask = dropped((30, 64, 5), 0.3, shared=(-1,), rows=words)[..., 0]
-    of_word = np.array(
-        [[mask[words[:, b] == w, b].mean() for w in range(4)] for b in range(64)]
-    )
-    assert set(np.unique(of_word)) == {0.0, 1.0}
-    assert of_word.mean() == pytest.approx(0.3, abs=0.12)
 
 
 def test_gradient():

@@ -140,7 +140,7 @@ def test_what_is_refused():
         ([[1, 2]], 3, {}, r"a text is a row of integers, not int[0-9]+\[1, 2\]"),
         ([0.5], 3, {}, "a text is a row of integers"),
         ([0, 3], 3, {}, "ids are from 0 to 3, not 0 to 2"),
-        ([0, -1], 3, {}, "ids from -1 to 0 are not"),
+        ([0, -1], 3, {}, "ids are from -1 to 0, not"),
         ([0], 3, {"order": 0}, "order must be an integer of at least 1, not 0"),
     ]:
         with pytest.raises(ValueError, match=f"^KneserNey: {says}"):

@@ -397,13 +397,9 @@ def test_memory_that_does_not_suffice_for_a_step_ends_in_one_line(monkeypatch, c
         run_main(lambda: train.main([*TINY, "--run", "run"]))
     err = capsys.readouterr().err
     assert caught.value.code == 2 and err.startswith(
-        "error: out of memory: Unable to allocate 9.0 TiB; choose a smaller network ("
+        "error: out of memory: Unable to allocate 9.0 TiB; choose a smaller network, "
     )
-    assert (
-        "--model.mem-slots 2, " in err
-        and err.endswith("(--train.micro-batch-size)\n")
-        and err.count("\n") == 1
-    )
+    assert err.endswith("(--train.micro-batch-size)\n") and err.count("\n") == 1
     assert Run.open("run").load()[1]["step"] == 0
 
 

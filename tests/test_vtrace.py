@@ -154,7 +154,7 @@ def test_what_does_not_fit_is_refused():
         (
             {"values": np.zeros((5, 3))},
             ValueError,
-            r"values must be float64\[4, 3\], as",
+            r"values must be float64\[4, 3\], not",
         ),
         (
             {"bootstrap": np.zeros((4, 3))},

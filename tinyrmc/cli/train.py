@@ -31,8 +31,7 @@ from typing import Any
 from .. import __version__
 from ..backend import describe_gpu, has_tf32, use_tf32
 from ..config import require_same, to_json, words_of
-from ..cores.config import CoreConfig, sizes
-from ..errors import RunError, UsageError, UserError, counted, in_words
+from ..errors import RunError, UsageError, counted, in_words
 from ..fused import bodies, plain, use_compiled
 from ..results.progress import Progress
 from ..results.text import duration, results_table, terminal_width
@@ -251,19 +250,12 @@ def _trainer(task: Task, options: Options, arrays, state, ranks: Any) -> Trainer
             trainer.restore(arrays, state)
         trainer.try_out()  # refused before there is a run
     except MemoryError as error:
-        raise _too_large(task, error) from error
+        what = str(error).rstrip(".")
+        raise UsageError(
+            f"out of memory{what and ': '}{what}; choose a smaller network, or fewer "
+            f"{task.row}s at a time (--train.micro-batch-size)"
+        ) from error
     return trainer
-
-
-def _too_large(task: Task, error: MemoryError) -> UserError:
-    """The error for too little memory; it names the flags that ask for less."""
-    model, what = getattr(task.config, "model", None), str(error).rstrip(".")
-    size = sizes(model) if isinstance(model, CoreConfig) else ""
-    return UsageError(
-        f"out of memory{what and ': '}{what}; choose a smaller network"
-        f"{size and f' ({size})'}, or fewer {task.row}s at a time "
-        "(--train.micro-batch-size)"
-    )
 
 
 def _new_run(trainer: Trainer, described: dict, options: Options, ranks: Any) -> Run:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from ..config import ADDED, check_least, check_values, check_within
@@ -376,22 +376,6 @@ def _used(config: CoreConfig) -> tuple[str, ...]:
             f"{type(config).__name__} a `used`, as tinyrmc/cores/config.py has CORES"
         )
     return CORES[config.core].used
-
-
-def sizes(config: CoreConfig) -> str:
-    """The flags that say how large the core is, with their values."""
-    flags = []
-    for name in _used(config):
-        value = getattr(config, name)
-        parts = {name: value}
-        if is_dataclass(value):
-            parts = {f"{name}.{part}": number for part, number in vars(value).items()}
-        flags += [
-            f"--model.{part.replace('_', '-')} {number}"
-            for part, number in parts.items()
-            if type(number) is int
-        ]
-    return ", ".join(flags)
 
 
 # --- What they are for ----------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -44,9 +45,9 @@ class Noise:
         self.seeds = [half.astype(np.uint32) for half in halves]  # each (B,)
         self.uses = 0
 
-    def draw(self, shape: tuple[int, ...], axis: int, rows: Array | None = None):
+    def draw(self, shape: tuple[int, ...], axis: int) -> Array:
         """Numbers from 0 to 65535, uint16 of this shape, for the next use. `axis` is
-        that of the examples, never the last one. `rows` is as for `Dropout`.
+        that of the examples, never the last one.
         """
         xp = namespace(self.seeds[0])
         count, ndim = len(self.seeds[0]), len(shape)
@@ -61,10 +62,9 @@ class Noise:
         key = _hash(xp, low + np.uint32(self.uses * _ODD & 0xFFFFFFFF))
         key = _hash(xp, key ^ high)  # (B,)
         key = key.reshape([count if k == axis else 1 for k in range(ndim - 1)])
-        if rows is None:
-            others = [1 if k == axis else n for k, n in enumerate(shape[:-1])]
-            rows = xp.arange(math.prod(others)).reshape(others)
-        key = _hash(xp, key + rows.astype(np.uint32))  # of each row
+        others = [1 if k == axis else n for k, n in enumerate(shape[:-1])]
+        rows = xp.arange(math.prod(others), dtype=np.uint32).reshape(others)
+        key = _hash(xp, key + rows)  # of each row
         pairs = xp.arange(-(-shape[-1] // 2), dtype=np.uint32)
         bits = _hash(xp, key[..., None] + pairs * np.uint32(_ODD))
         return bits.view(np.uint16)[..., : shape[-1]]
@@ -96,27 +96,17 @@ class Dropout(Module):
             if not is_integer(number):
                 raise TypeError(f"Dropout: {name} takes axes by number, not {number!r}")
 
-    def __call__(
-        self, x: Array | Tensor, noise: Noise | None = None, rows: Array | None = None
-    ) -> Array | Tensor:
-        """x with some of its numbers zero.
-
-        rows: integers that name the rows of x, of the shape of x without the last axis
-            (or one that broadcasts to it). Rows of an example that have the same name
-            get the same mask. With the words' ids and shared=-1 a word is dropped
-            wherever it stands: the embedding dropout of Merity et al. (2018).
-        """
+    def __call__(self, x: Array | Tensor, noise: Noise | None = None) -> Any:
+        """x with some of its numbers zero."""
         if noise is None or self.rate == 0:
             return x
         if x.dtype.kind not in "fc":
             raise TypeError(
                 f"Dropout: x is {x.dtype}; convert with .astype(np.float32)"
             )
-        if rows is not None and rows.dtype.kind not in "iu":
-            raise TypeError(f"Dropout: names of rows are integers, not {rows.dtype}")
         shape = list(x.shape)
         for axis in self.shared:
             shape[axis] = 1
-        numbers = noise.draw(tuple(shape), self.axis, rows)
+        numbers = noise.draw(tuple(shape), self.axis)
         keep = numbers >= np.uint16(round(self.rate * 65536))
         return x * (keep * x.dtype.type(1 / (1 - self.rate)))
