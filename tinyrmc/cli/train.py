@@ -250,12 +250,17 @@ def _trainer(task: Task, options: Options, arrays, state, ranks: Any) -> Trainer
             trainer.restore(arrays, state)
         trainer.try_out()  # refused before there is a run
     except MemoryError as error:
-        what = str(error).rstrip(".")
-        raise UsageError(
-            f"out of memory{what and ': '}{what}; choose a smaller network, or fewer "
-            f"{task.row}s at a time (--train.micro-batch-size)"
-        ) from error
+        raise _too_large(task, error) from error
     return trainer
+
+
+def _too_large(task: Task, error: MemoryError) -> UsageError:
+    """The error for too little memory."""
+    what = str(error).rstrip(".")
+    return UsageError(
+        f"out of memory{what and ': '}{what}; choose a smaller network, or fewer "
+        f"{task.row}s at a time (--train.micro-batch-size)"
+    )
 
 
 def _new_run(trainer: Trainer, described: dict, options: Options, ranks: Any) -> Run:
