@@ -1,10 +1,6 @@
-"""Two networks that go by the name of EntNet.
-
-`EntNet` is the Recurrent Entity Network of Henaff et al. (2017), "Tracking the World
-State with Recurrent Entity Networks": N slots with shared weights, each with a key and
-a gate that opens where the input has to do with slot or key. `EntNetBank` is the
-baseline that the RMC paper's appendix calls EntNet: a bank of 2 to 8 LSTM cells whose
-states are summed.
+"""Two networks that go by the name of EntNet: the Recurrent Entity Network of Henaff et
+al. (2017), "Tracking the World State with Recurrent Entity Networks", and what the RMC
+paper's appendix calls so, a bank of 2 to 8 LSTM cells.
 """
 
 from __future__ import annotations
@@ -45,7 +41,7 @@ class EntNet(Core):
         p_j = softmax(q . h_j),  u = sum_j p_j h_j
         output  phi(s + u H)
 
-    The gate g_j says how much the input has to do with the slot. phi is a PReLU.
+    The gate g_j says how much the input has to do with slot or key. phi is a PReLU.
     Normalising makes the old fade as the new is added. u is what the memory says of the
     question q = s.
 

@@ -1,10 +1,4 @@
-"""The memory of a differentiable neural computer: finding, writing, and what followed
-what.
-
-    content_weights   softmax of strength * cosine(key, word)
-    erase_and_write   memory * prod_h (1 - w_h e_h^T) + sum_h w_h v_h^T
-    temporal_links    L_ij <- (1 - w_i - w_j) L_ij + w_i p_j
-"""
+"""The memory of a differentiable neural computer: finding, writing, what came next."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A hop of a memory network: sum_i p_i c_i with p = softmax_i(u . m_i).
-
-memory_hop    several networks side by side, which share what they have read
-sliding_hop   the words of a text, each with the memories up to it
-"""
+"""A hop of a memory network: sum_i p_i c_i with p = softmax_i(u . m_i)."""
 
 from __future__ import annotations
 

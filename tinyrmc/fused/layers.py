@@ -1,9 +1,4 @@
-"""Operations on each row by itself.
-
-linear       y = x W + b, with an optional ReLU
-embedding    y = W[id]
-layer_norm   y = (z - mean z) / sqrt(var z + epsilon) * gain + offset
-"""
+"""Operations on each row by itself."""
 
 from __future__ import annotations
 

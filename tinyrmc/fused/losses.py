@@ -1,9 +1,4 @@
-"""The losses by which a network is judged, computed from its logits.
-
-softmax_cross_entropy   -log softmax(logits)[target]
-linear_cross_entropy    the same of x W^T + b, with many words and little memory
-categorical             log pi(action) and the entropy of a policy
-"""
+"""The losses by which a network is judged, computed from its logits."""
 
 from __future__ import annotations
 

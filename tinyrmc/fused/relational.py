@@ -1,8 +1,4 @@
-"""The parts of a relational memory: attention over its slots, and gates.
-
-attention   softmax(q k^T / sqrt(K)) v for each head (eq 1)
-rmc_gates   i * tanh(candidate) + f * memory
-"""
+"""The parts of a relational memory: attention over its slots, and gates."""
 
 from __future__ import annotations
 
