@@ -186,7 +186,21 @@ class Task:
         allocate: pass it on to the optimizer. Its buffers must lie where workers in
             other processes see them.
         """
-        return self.config.train.make_optimizer(parameters, allocate)
+        t = self.config.train
+        own: dict[str, Any] = {}
+        if t.optimizer == "adam":
+            own = {"beta1": t.beta1, "beta2": t.beta2}
+            own["epsilon"] = 1e-8 if t.epsilon is None else t.epsilon
+            kind: Callable[..., optim.Optimizer] = optim.Adam
+        elif t.optimizer == "rmsprop":
+            own = {"decay": t.rms_decay, "variant": t.rms_variant}
+            own["epsilon"] = 1e-10 if t.epsilon is None else t.epsilon
+            kind = optim.RMSProp
+        else:
+            own, kind = {"momentum": t.momentum}, optim.SGD
+        optimizer = kind(parameters, **own, allocate=allocate)
+        optimizer.clip_by = t.clip_by
+        return optimizer
 
     def learning_rate(self, step: int) -> float:
         """The rate of this step: warm-up, plateau, decay. `schedules.py` has others."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from .. import optim
-from ..autograd.engine import Parameter
 from ..config import ADDED, check_least, check_values, check_within
 
 # Examples that one worker takes at a time on a CPU: more are no faster, and take more
@@ -122,25 +119,6 @@ class TrainConfig:
     def piece(self, xp) -> int:
         """How many examples of `xp`'s arrays may go through the network at once."""
         return self.micro_batch_size or (PIECE if xp is np else self.batch_size)
-
-    def make_optimizer(
-        self, parameters: Iterable[Parameter], allocate: Callable | None = None
-    ) -> optim.Optimizer:
-        """The optimizer that these settings describe, over the given parameters."""
-        own: dict[str, Any] = {}
-        if self.optimizer == "adam":
-            own = {"beta1": self.beta1, "beta2": self.beta2}
-            own["epsilon"] = 1e-8 if self.epsilon is None else self.epsilon
-            kind: Callable[..., optim.Optimizer] = optim.Adam
-        elif self.optimizer == "rmsprop":
-            own = {"decay": self.rms_decay, "variant": self.rms_variant}
-            own["epsilon"] = 1e-10 if self.epsilon is None else self.epsilon
-            kind = optim.RMSProp
-        else:
-            own, kind = {"momentum": self.momentum}, optim.SGD
-        optimizer = kind(parameters, **own, allocate=allocate)
-        optimizer.clip_by = self.clip_by
-        return optimizer
 
 
 _init = TrainConfig.__init__

@@ -18,6 +18,7 @@ train together by what `ranks.py` puts around it.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Sequence
@@ -68,6 +69,8 @@ class Trainer:
 
     # which of how many ranks this is (`RankTrainer`), on its machine too, and its cores
     rank, ranks, local_rank, cores = 0, 1, 0, 0
+    # the sums of metrics over many steps; on a GPU one kernel a step adds up
+    _accumulator: Any = MetricAccumulator
 
     def __init__(
         self,
@@ -109,7 +112,7 @@ class Trainer:
 
         self.step, self.seconds = 0, 0.0
         self.carry = Carry(self.shares.pieces)
-        self.window = self._accumulator()  # metrics since the last line
+        self.window: MetricAccumulator = self._accumulator()  # since the last line
         # on the device: updates skipped, after which step the first one, and steps done
         self.skipped = self.xp.zeros((), np.int64)
         self.first_skipped = self.xp.full((), -1, np.int64)
@@ -122,6 +125,11 @@ class Trainer:
 
     def _set_up_device(self, prefetch: bool | None, graph: bool | None) -> None:
         """Have batches drawn ahead, and steps captured as graphs, where that helps."""
+        if kernels(self.xp):
+            from .gpu.metrics import OnDevice
+
+            self._accumulator = functools.partial(OnDevice, self.xp)
+            self.window = self._accumulator()
         possible = self.workers.count == 1 and CAN_FORK and self.stream.random_access
         if possible and (self.xp is not np if prefetch is None else prefetch):
             from .gpu.prefetch import Prefetcher
@@ -132,14 +140,6 @@ class Trainer:
             from .gpu.capture import cuda_graph
 
             self._cuda_graph, self.without_graphs = cuda_graph(self, bool(graph))
-
-    def _accumulator(self, saved: dict | None = None) -> MetricAccumulator:
-        """The sums of metrics over many steps; on a GPU one kernel a step adds up."""
-        if kernels(self.xp):
-            from .gpu.metrics import OnDevice
-
-            return OnDevice(self.xp, saved)
-        return MetricAccumulator(saved)
 
     def _worthwhile_workers(self, processes: bool) -> int:
         """How many workers a step's work is worth, judged by that of one example more.
