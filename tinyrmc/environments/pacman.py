@@ -120,8 +120,9 @@ class MiniPacman(World):
     ):
         check_choice("MiniPacman", "mode", mode, *MODES)
         check_choice("MiniPacman", "view", view, *VIEWS)
-        least = limit if level_limit is None else min(limit, level_limit)
-        check_sizes("MiniPacman", limit=limit, level_limit=least)
+        check_sizes("MiniPacman", limit=limit)
+        if level_limit is not None:
+            check_sizes("MiniPacman", level_limit=level_limit)
         self.mode, self.view, self.limit = mode, view, limit
         self.rules = MODES[mode]
         self.level_limit = level_limit or self.rules.limit

@@ -10,8 +10,6 @@ from ..autograd.gradients import DeferredMatmul
 from ..backend import add_rows, as_rows, column_sums, gemm, kernels, row_dots
 from .table import after_relu, fused, plus
 
-# --- linear ---------------------------------------------------------------------------
-
 
 @fused("... in", "in out", "out")
 def linear(xp, x, weight, bias=None, *, relu=False):
@@ -51,9 +49,6 @@ def linear_definition(x, weight, bias=None, relu=False):
     return p.maximum(y, 0) if relu else y
 
 
-# --- rows of a table ------------------------------------------------------------------
-
-
 @fused("V d", "...", indices=(1,), hint="ids are integers from 0 to V - 1")
 def embedding(xp, weight, ids):
     """The rows of weight (V, d) at integer `ids` (...): (..., d).
@@ -79,9 +74,6 @@ def embedding_vjp(xp, needs, g, ids):
 @embedding.defined_by
 def embedding_definition(weight, ids):
     return p.take(weight, ids, axis=0)
-
-
-# --- layer norm -----------------------------------------------------------------------
 
 
 @fused("... F", "F", "F", "... F")

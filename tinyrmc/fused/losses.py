@@ -11,8 +11,6 @@ from ..backend import add_rows, as_rows, gemm, namespace, row_dots
 from .bodies import running
 from .table import fused, plus
 
-# --- classes --------------------------------------------------------------------------
-
 
 @fused(
     "... C",
@@ -199,9 +197,6 @@ def _logits(xp, x, weight, bias, words):
     """The logits of some rows for the slice `words`."""
     logits = gemm(x, weight[words].T)
     return logits if bias is None else plus(xp, logits, bias[words])
-
-
-# --- a policy -------------------------------------------------------------------------
 
 
 @fused(

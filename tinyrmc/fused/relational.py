@@ -9,8 +9,6 @@ from ..autograd import primitives as p
 from ..backend import gemm, readonly, row_dots
 from .table import check_mask, fused, plus, sigmoid
 
-# --- attention over a few slots -------------------------------------------------------
-
 
 def heads(xp, qkv, num_heads, key_size, num_queries=None):
     """q (B, H, Q, K), k (B, H, R, K) and v (B, H, R, V) as views of qkv.
@@ -125,9 +123,6 @@ def attention_definition(
         trace["attention"] = weights.data
     out = p.swapaxes(weights @ v, 1, 2)  # (B, Q, H, V)
     return p.reshape(out, (batch, out.shape[1], num_heads * v.shape[-1]))
-
-
-# --- gates ----------------------------------------------------------------------------
 
 
 @fused(
