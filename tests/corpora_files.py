@@ -66,7 +66,7 @@ def make_official(monkeypatch, name, path, urls=()):
     """Let this archive be the official one of a corpus."""
     data = path.read_bytes()
     digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-    archive = Archive(path.name, len(data), digest, tuple(urls))
+    archive = Archive(path.name, digest, tuple(urls))
     known = dataclasses.replace(CORPORA[name], archives=(archive,))
     monkeypatch.setitem(CORPORA, name, known)
     return archive

@@ -381,16 +381,16 @@ def test_nothing_is_written_where_texts_are(ptb, caches):
 
 def test_what_another_process_has_just_written_stays(tmp_path, caches, monkeypatch):
     write(tmp_path, members("ptb"))
-    check = loading.check_archive
+    write_here = cache.write
 
-    def check_meanwhile(*words):
+    def write_meanwhile(*words):
         """Another process, a little faster, is done before ours begins to write."""
-        monkeypatch.setattr(loading, "check_archive", check)
+        monkeypatch.setattr(cache, "write", write_here)
         corpus = corpora.load("ptb", tmp_path)
         cache.kept(corpus, "seen-1", lambda: "by the other")
-        check(*words)
+        write_here(*words)
 
-    monkeypatch.setattr(loading, "check_archive", check_meanwhile)
+    monkeypatch.setattr(cache, "write", write_meanwhile)
     assert len(corpora.load("ptb", tmp_path).vocabulary) == 12
     (folder,) = caches.iterdir()
     assert (folder / "seen-1.json").exists()

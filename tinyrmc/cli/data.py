@@ -25,11 +25,9 @@ from pathlib import Path
 
 from .. import corpora
 from ..corpora import CORPORA, PARTS, CorpusError, MissingCorpus
-from ..corpora.corpus import DamagedCorpus
 from ..corpora.known import BABI_ARCHIVES
 from ..corpora.loading import (
     cached,
-    check_archive,
     command,
     data_directory,
     find,
@@ -189,8 +187,7 @@ def _list(data_dir: Path | None) -> None:
                 sizes = [_number(count) for count in [*counts, len(corpus.vocabulary)]]
                 state, says = "yes", "; ".join(corpus.notes)
             else:
-                for path in find(name, data_dir).paths:
-                    check_archive(path, archives)
+                find(name, data_dir)
                 state, says, gets = "not read yet", "", True
         except MissingCorpus as error:
             state, says = "no", ""
@@ -199,8 +196,7 @@ def _list(data_dir: Path | None) -> None:
             elif not gets:
                 says = (how_to_get if variant else remedy)(first, data_dir)
         except CorpusError as error:
-            damaged = isinstance(error, DamagedCorpus)
-            state, says = "damaged" if damaged else "not usable", str(error)
+            state, says = "not usable", str(error)
         rows.append([name, state, *sizes])
         if gets and state in ("no", "in part", "not read yet"):
             to_get[kind] = None

@@ -39,10 +39,6 @@ class MissingCorpus(CorpusError):
         self.missing = missing
 
 
-class DamagedCorpus(CorpusError):
-    """An archive is cut short, or not what its name says."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
     """The words of a text; a word's id is its place in `words`.

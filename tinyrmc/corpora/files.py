@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from ..errors import why
-from .corpus import CorpusError, DamagedCorpus
+from .corpus import CorpusError
 
 BLOCK = 1 << 18  # bytes read at once: their words fit into a processor's cache
 
@@ -100,7 +100,7 @@ def readable(path: Path) -> Iterator[None]:
     try:
         yield
     except DAMAGE as error:
-        raise DamagedCorpus(
+        raise CorpusError(
             f"{path} is damaged or cut short ({error}); delete it and fetch it again"
         ) from error
     except OSError as error:

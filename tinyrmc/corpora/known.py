@@ -16,13 +16,12 @@ WHOLE = ""  # the part of a text whose parts are made here
 
 @dataclasses.dataclass(frozen=True)
 class Archive:
-    """An official archive: name, size and checksum where known, and its addresses.
+    """An official archive: name, checksum where known, and its addresses.
 
     Only one with a checksum, `kind:digits` as pooch wants it, is downloaded.
     """
 
     file: str
-    size: int | None = None
     hash: str | None = None
     urls: tuple[str, ...] = ()
 

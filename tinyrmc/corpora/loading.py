@@ -12,24 +12,15 @@ import os
 import re
 import shlex
 import sys
-import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from ..errors import nearest, unwritable
 from . import cache
-from .corpus import (
-    PARTS,
-    Corpus,
-    CorpusError,
-    DamagedCorpus,
-    MissingCorpus,
-    Pieces,
-    cut,
-)
-from .files import Text, readable, strings
-from .known import BABI_ARCHIVES, CORPORA, SHORT, WHOLE, Archive, books_for
+from .corpus import PARTS, Corpus, CorpusError, MissingCorpus, Pieces, cut
+from .files import Text, strings
+from .known import BABI_ARCHIVES, CORPORA, SHORT, WHOLE, books_for
 from .words import book, newswire, prose
 
 GIGAWORD = ("gigaword", "gigaword_eng_5", "LDC2011T07")  # what its folder may be called
@@ -53,8 +44,6 @@ def load(
     if corpus is not None:
         return corpus
     found, known = find(name, data_dir), CORPORA[name]
-    for path in found.paths:
-        check_archive(path, known.archives)
     cache.write(
         _place(name, found, vocabulary_size),
         lambda notes: _pieces(name, found, notes),
@@ -152,22 +141,6 @@ def command(name: str, data_dir: str | Path | None = None) -> str:
     """The command that gets a corpus and reads it."""
     where = "" if data_dir is None else f" --data-dir {shlex.quote(str(data_dir))}"
     return f"python -m tinyrmc data {name}{where}"
-
-
-def check_archive(path: Path, official: Sequence[Archive]) -> None:
-    """DamagedCorpus for an archive that was cut short, as far as its size and the
-    directory of a zip tell. Its texts have checksums of their own.
-    """
-    size = path.stat().st_size
-    sizes = [archive.size for archive in official if archive.file == path.name]
-    if sizes and size not in sizes and None not in sizes:
-        raise DamagedCorpus(
-            f"{path} is not the official archive: {size:,} bytes, not {sizes[0]:,}; "
-            "delete it and fetch it again, or rename it if you made it yourself"
-        )
-    if path.suffix == ".zip":
-        with readable(path), zipfile.ZipFile(path):
-            pass
 
 
 def _official_in(name: str, folder: Path, data_dir: str | Path | None) -> Found | None:

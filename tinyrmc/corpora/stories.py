@@ -15,15 +15,13 @@ import functools
 import hashlib
 import itertools
 import re
-from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from .corpus import CorpusError, MissingCorpus
 from .files import decoded, entries, readable, ungzipped
-from .known import BABI, BABI_ARCHIVES, BABI_SITE, Archive
+from .known import BABI, BABI_SITE
 from .loading import (
     archives_in,
-    check_archive,
     command,
     data_directory,
     folders_called,
@@ -133,7 +131,7 @@ def babi(
     folders = (place / variant for place in folders_called(folder, names))
     unpacked = filter(Path.is_dir, folders)
     for place in itertools.chain(unpacked, archives_in(folder, patterns)):
-        files = _read(place, variant, BABI_ARCHIVES[version])
+        files = _read(place, variant)
         if len(files) > len(best.files):  # the first that has all, or else most
             best = Babi(version, variant, place, files, remedy)
         if not best.missing:
@@ -151,13 +149,9 @@ def how_to_get(version: str, data_dir: str | Path | None = None) -> str:
     return f"get it with: {command('babi', data_dir)}"
 
 
-def _read(
-    place: Path, variant: str, official: Sequence[Archive]
-) -> dict[tuple[int, str], tuple[str, bytes]]:
+def _read(place: Path, variant: str) -> dict[tuple[int, str], tuple[str, bytes]]:
     """{(task, part): (name, content)} of a folder or an archive."""
     files: dict[tuple[int, str], tuple[str, bytes]] = {}
-    if not place.is_dir():
-        check_archive(place, official)
     with readable(place), contextlib.closing(entries(place)) as texts:
         for path, opened in texts:
             title = str(place.parent / path) if place.is_dir() else f"{place}:{path}"
