@@ -231,6 +231,7 @@ def test_the_first_memory_is_the_identity_padded_or_cut(xp, slots, size):
         expected[k, k] = 1
     assert state.dtype == np.float32
     np.testing.assert_array_equal(to_host(state), [expected, expected])
+    np.testing.assert_array_equal(identity_memory(slots, size, np.float32), expected)
 
 
 @in_turn("rows", [None, 1, 3])

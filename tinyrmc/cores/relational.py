@@ -45,6 +45,11 @@ from ..nn import Constant, LayerNorm, Linear, check_dtype, truncated_normal
 from .core import Core, Inputs, State, Step, Steps, Trace
 
 
+def identity_memory(mem_slots: int, mem_size: int, dtype: npt.DTypeLike) -> np.ndarray:
+    """The released first memory (N, F): the identity, padded with zeros or cut."""
+    return np.eye(mem_slots, mem_size, dtype=dtype)
+
+
 @functools.cache
 def _all_steps(gpu: ModuleType) -> Primitive:
     """The steps of a RelationalMemory as one primitive, whose kernels are in gpu/."""
@@ -154,7 +159,7 @@ class RelationalMemory(_Memory):
         normed = check_switch("RelationalMemory", "qkv_norm", qkv_norm)
         check_switch("RelationalMemory", "activate_final", activate_final)
         rng, F = generator(seed), self.mem_size
-        self.first = Constant(np.eye(mem_slots, F, dtype=dtype))
+        self.first = Constant(identity_memory(mem_slots, F, dtype))
         self.input_projection = Linear(input_size, F, dtype=dtype, seed=rng)
         width = num_heads * (2 * self.key_size + head_size)
         self.blocks: list[dict[str, Any]] = []
@@ -348,7 +353,7 @@ class PaperRelationalMemory(_Memory):
             self.qkv_bias = Parameter(np.zeros(width, dtype))
             self.qkv_norm = LayerNorm(width, dtype)
         # Drawn last and from the same stream, so that the weights do not depend on N.
-        first, drawn = np.eye(mem_slots, F, dtype=dtype), initial_memory == "random"
+        first, drawn = identity_memory(mem_slots, F, dtype), initial_memory == "random"
         if drawn:
             first = rng.standard_normal((mem_slots, F)).astype(dtype)
         self.first = Constant(first, drawn)
