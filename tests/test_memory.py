@@ -12,6 +12,7 @@ from turns import in_turn
 
 from tinyrmc import PaperRelationalMemory, RelationalMemory, Tape, primitives
 from tinyrmc.backend import to_host
+from tinyrmc.cores.relational import identity_memory
 
 T, B, INPUT = 20, 2, 3
 DEFAULTS = {
