@@ -90,7 +90,7 @@ from tinyrmc.backend import namespace, to_device, to_host
 from tinyrmc.config import ADDED, PLACE, check_least, check_within
 from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.cores.config import CORES as ENTRIES
-from tinyrmc.cores.config import TextCore, without_effect
+from tinyrmc.cores.config import TextCore, unused
 from tinyrmc.cores.core import select_state, state_arrays, state_of
 from tinyrmc.cores.memn2n import TextMemN2N
 from tinyrmc.corpora import ngrams, sampling
@@ -938,7 +938,7 @@ class Task(training.Task):
         if cell not in self.published or not self._published_text:
             return None
         unlike = {name for name, x in vars(size).items() if getattr(model, name) != x}
-        alike = unlike <= {*without_effect(model, size)}
+        alike = unlike <= {*unused(model)}
         steps = self.config.train.steps
         return cell if alike and steps >= usual.train.steps else None
 

@@ -36,7 +36,7 @@ from tinyrmc.cores import (
 )
 from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.cores.config import CORES as ENTRIES
-from tinyrmc.cores.config import SettingsError, unused, without_effect
+from tinyrmc.cores.config import SettingsError, unused
 from tinyrmc.errors import UsageError
 from tinyrmc.training.discovery import load_task, task_files
 
@@ -380,18 +380,7 @@ def test_the_fields_that_a_core_uses_are_those_that_change_it(name, field):
         assert field not in ENTRIES[name].used
         return
     assert (all_of(changed) != all_of(config)) == (field in ENTRIES[name].used)
-    assert without_effect(changed, config) == (
-        [] if field in ENTRIES[name].used else [field]
-    )
-
-
-def test_what_was_there_before_is_not_told_to_be_without_effect():
-    """A preset's sizes of another core, which nobody has asked for now."""
-    for name in CORES:
-        assert without_effect(small(name), SMALL) == []
-    assert without_effect(
-        dataclasses.replace(SMALL, core="lstm", head_size=7, mem_slots=9), SMALL
-    ) == ["mem_slots", "head_size"]
+    assert (field in unused(changed)) == (field not in ENTRIES[name].used)
 
 
 def test_what_a_dnc_is_told_arrives():

@@ -353,12 +353,6 @@ class MapCoreConfig(CoreConfig):
     conv_lstm: ConvLSTMConfig = field(default_factory=ConvLSTMConfig)
 
 
-def without_effect(config: CoreConfig, default: CoreConfig) -> list[str]:
-    """The fields in which `config` differs from `default`, but its core uses none."""
-    names = unused(config)
-    return [name for name in names if getattr(config, name) != getattr(default, name)]
-
-
 def unused(config: CoreConfig) -> list[str]:
     """The fields that its core does not use, but others do."""
     others = {name for entry in CORES.values() for name in entry.used}

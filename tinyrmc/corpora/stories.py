@@ -20,12 +20,7 @@ from pathlib import Path, PurePosixPath
 from .corpus import CorpusError, MissingCorpus
 from .files import decoded, entries, readable, ungzipped
 from .known import BABI, BABI_SITE
-from .loading import (
-    archives_in,
-    command,
-    data_directory,
-    folders_called,
-)
+from .loading import archives_in, command, data_directory, folders_called
 from .words import plain, words_in
 
 TASKS = range(1, 21)

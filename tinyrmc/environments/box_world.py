@@ -29,17 +29,7 @@ from ..backend import Array, namespace, to_host
 from ..errors import check_choice, check_sizes, is_integer
 from . import box_levels, drawing
 from .box_levels import COLOUR, FLOOR, GEM, LOCK, SEEN, TRAP, WALL, Problem
-from .world import (
-    VIEWS,
-    Codes,
-    Outcome,
-    State,
-    World,
-    WorldError,
-    affected,
-    pick,
-    renew,
-)
+from .world import Codes, Outcome, State, World, WorldError, affected, pick, renew
 
 LETTERS = ".#*" + string.ascii_letters + string.digits  # of what you see
 
@@ -113,7 +103,7 @@ class BoxWorld(World):
         )
         self.limit, self.view, self.viewport = limit, view, viewport
         self.grid = self.problem.room[1] + 2
-        check_choice("BoxWorld", "view", view, *VIEWS)
+        check_choice("BoxWorld", "view", view, "viewport", "whole")
         if viewport % 2 == 0 or viewport > self.grid:
             raise WorldError(f"viewport must be odd, up to {self.grid}, not {viewport}")
         self.levels = box_levels.make(self.problem, levels, seed)

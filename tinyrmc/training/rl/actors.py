@@ -286,12 +286,7 @@ class ActingTask(Task):
         return self.begin(model, self.world.start(noise))
 
     def act(
-        self,
-        model,
-        world: World,
-        carry: Batch,
-        noise: Array,
-        likeliest: bool = False,
+        self, model, world: World, carry: Batch, noise: Array, likeliest: bool = False
     ) -> tuple[Batch, Batch]:
         """Acts for the T steps of the noise (B, T, K): a trajectory, and the next
         carry.
