@@ -77,13 +77,9 @@ class Plateau:
 
     def state(self) -> dict:
         """The state that a checkpoint keeps."""
-        return {
-            "scale": self.scale,
-            "reference": self.reference,
-            "stalled": self.stalled,
-        }
+        return {name: getattr(self, name) for name in ("scale", "reference", "stalled")}
 
     def load_state(self, state: dict) -> None:
         """Take back what `state` gave."""
-        self.scale, self.reference = state["scale"], state["reference"]
-        self.stalled = state["stalled"]
+        for name in self.state():
+            setattr(self, name, state[name])

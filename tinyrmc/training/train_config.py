@@ -15,15 +15,10 @@ from ..config import ADDED, check_least, check_values, check_within
 PIECE = 256
 
 LARGEST = 3.4e38  # parameters are float32
-# settings that one optimizer, or two, make use of
-BELONG = {
-    "momentum": ("sgd",),
-    "beta1": ("adam",),
-    "beta2": ("adam",),
-    "rms_decay": ("rmsprop",),
-    "rms_variant": ("rmsprop",),
-    "epsilon": ("adam", "rmsprop"),
-}
+# metadata of the settings that one optimizer, or two, make use of
+SGD, ADAM, RMSPROP, EITHER = (
+    ADDED | {"of": owners} for owners in ("sgd", "adam", "rmsprop", "adam and rmsprop")
+)
 
 
 @dataclass(frozen=True)
@@ -52,21 +47,21 @@ class TrainConfig:
     """fraction of all steps, at the end, over which the rate falls to zero along a
     cosine
     """
-    momentum: float = field(default=0.0, metadata=ADDED)
+    momentum: float = field(default=0.0, metadata=SGD)
     """for sgd: v = momentum * v + gradient, and an update is the rate times v"""
-    beta1: float = field(default=0.9, metadata=ADDED)
+    beta1: float = field(default=0.9, metadata=ADAM)
     """for adam: decay of the running mean of gradients, per step"""
-    beta2: float = field(default=0.999, metadata=ADDED)
+    beta2: float = field(default=0.999, metadata=ADAM)
     """for adam: decay of the running mean of squared gradients, per step"""
-    rms_decay: float = field(default=0.9, metadata=ADDED)
+    rms_decay: float = field(default=0.9, metadata=RMSPROP)
     """for rmsprop: decay of the running mean of squared gradients, per step"""
     rms_variant: Literal["keras", "tensorflow", "pytorch"] = field(
-        default="keras", metadata=ADDED
+        default="keras", metadata=RMSPROP
     )
     """for rmsprop: keras divides by sqrt(v + epsilon), where the mean v starts at 0; in
     tensorflow (1.x) v starts at 1; pytorch divides by sqrt(v) + epsilon
     """
-    epsilon: float | None = field(default=None, metadata=ADDED)
+    epsilon: float | None = field(default=None, metadata=EITHER)
     """keeps the divisor from zero: added to the root by adam (None: 1e-8), to the mean
     under it by rmsprop (None: 1e-10; but see rms_variant)
     """
@@ -108,12 +103,13 @@ class TrainConfig:
                 f"train.log_every ({self.log_every}); give that, too"
             )
         # a setting of an optimizer that is not the one asked for
-        for name, owners in BELONG.items():
-            default = type(self).__dataclass_fields__[name].default
-            if getattr(self, name) != default and self.optimizer not in owners:
+        for each in fields(self):
+            owners = each.metadata.get("of", self.optimizer)
+            given = getattr(self, each.name) != each.default
+            if given and self.optimizer not in owners.split():
                 raise ValueError(
-                    f"train.{name} is a setting of {' and '.join(owners)}, and "
-                    f"train.optimizer is {self.optimizer}; leave one of them out"
+                    f"train.{each.name} is a setting of {owners}, and train.optimizer "
+                    f"is {self.optimizer}; leave one of them out"
                 )
 
     def piece(self, xp) -> int:
