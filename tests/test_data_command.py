@@ -154,7 +154,7 @@ def test_a_file_is_no_folder_of_texts(tmp_path):
     write(tmp_path, members("ptb"))
     file = tmp_path / "simple-examples" / "data" / "ptb.train.txt"
     for words in [], ["ptb"], ["babi"]:
-        with pytest.raises(CorpusError, match=f"{file} is a file, .*; give the folder"):
+        with pytest.raises(CorpusError, match=f"{file} is a file; give the folder"):
             data.main([*words, "--data-dir", str(file)])
 
 
