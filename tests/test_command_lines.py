@@ -298,8 +298,7 @@ BAD_WORDS = [
     ("nth_farthest --model.no-such", "unknown flag '--model.no-such' ("),
     (
         "nth_farthest --model.mem-slots 100000000000",
-        "choose a smaller network (--model.mem-slots 100000000000, --model.head-size "
-        "8, ",
+        "choose a smaller network, or fewer examples at a time (--train.micro-batch-",
     ),
     ("nth_farthest --seed -1", "--seed must not be negative, got -1"),
     ("nth_farthest --workers 0", "--workers must be at least 1, got 0"),
