@@ -245,7 +245,7 @@ def test_a_map_has_all_cores_and_two_more():
 
 def test_vectors_and_bad_sizes_are_refused():
     with pytest.raises(
-        SettingsError, match=r"conv_lstm reads maps .* of 12 numbers; ch"
+        SettingsError, match=r"conv_lstm reads maps.* of 12 numbers; ch"
     ):
         build_core(MapCoreConfig("conv_lstm"), 12, seed=0)
     for name in "channels", "kernel":
