@@ -50,8 +50,8 @@ CLAIMS = [
         (
             (
                 "LSTM, 8 x 16",
-                "nth_farthest_ladder",
-                "ladder --model.core lstm --train.piece-size 128",
+                "nth_farthest_ladder_lstm",
+                "ladder --model.core lstm",
             ),
             ("LSTM, 4 x 4, equal examples", FAIR, "fair --model.core lstm"),
             ("DNC, 4 x 4, equal examples", FAIR, "fair --model.core dnc"),
@@ -206,8 +206,8 @@ FRONT: list[tuple[str, tuple[str, str], list[tuple[str, ...]]]] = [
             ("paper 91 %",),
             (
                 "LSTM",
-                "nth_farthest_ladder",
-                "ladder --model.core lstm --train.piece-size 128",
+                "nth_farthest_ladder_lstm",
+                "ladder --model.core lstm",
             ),
         ],
     ),
