@@ -52,9 +52,6 @@ def floor_of(owner: str, size: int, relu: float) -> nn.Constant | None:
     return nn.Constant(floor) if relu else None
 
 
-# --- Sentences ------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Encoding:
     """The effect of a word's place in its sentence: l_kj, for unit k and word j.
@@ -118,9 +115,6 @@ class Encoding:
             return j / length - 0.5
         J = self.longest + 1
         return (j - (J + 1) / 2) / J
-
-
-# --- The network ----------------------------------------------------------------------
 
 
 class MemN2N(nn.Module):
@@ -268,9 +262,6 @@ class MemN2N(nn.Module):
         if self.encoding.kind != "bag":
             B = p.concatenate([B, B * self._on(self._along, B)], axis=1)
         return p.matmul(questions, B)
-
-
-# --- The language model ---------------------------------------------------------------
 
 
 class TextMemN2N(nn.Module):

@@ -299,9 +299,6 @@ def _split(pieces: Iterator[str], size: int) -> Pieces:
         start += len(data)
 
 
-# --- Downloads ------------------------------------------------------------------------
-
-
 def download(name: str, data_dir: str | Path | None = None) -> Path:
     """Get the official archive of a corpus into the data directory; returns its path.
 

@@ -220,8 +220,6 @@ def _text(data: bytes, name: str) -> str:
         ) from error
 
 
-# --- Newswire -------------------------------------------------------------------------
-
 _STORY = re.compile(r'<DOC\b([^>]*type="story"[^>]*)>(.*?)</DOC>', re.S)
 _TEXT = re.compile(r"<TEXT>(.*?)</TEXT>", re.S | re.I)
 _TAG = re.compile(r"</?\w+[^>]*>")

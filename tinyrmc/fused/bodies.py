@@ -88,8 +88,6 @@ def kernels() -> Any:
     return _found[0]
 
 
-# --- Overrides ------------------------------------------------------------------------
-
 OVERRIDES: dict[str, Body] = {}  # by the names of the fused primitives
 
 

@@ -50,8 +50,6 @@ def kernel(*types):
 part = numba.njit(**OPTIONS)
 
 
-# --- functions of a number ------------------------------------------------------------
-
 # tanh x = x p(x^2) / q(x^2) to 3e-7, and 1 to the last bit from FAR on: the fit with
 # the smallest relative error
 FAR = f4(7.9)
@@ -92,9 +90,6 @@ def exp(x):
     return ZERO if x < LEAST else y * power
 
 
-# --- linear ---------------------------------------------------------------------------
-
-
 @kernel(OWN[2], SEEN[1], boolean)
 def add_bias(y, bias, relu):
     for r in range(y.shape[0]):
@@ -110,9 +105,6 @@ def add_bias(y, bias, relu):
 def before_relu(g, y, out):
     for k in range(len(g)):
         out[k] = g[k] if y[k] > ZERO else ZERO
-
-
-# --- layer norm -----------------------------------------------------------------------
 
 
 @part
@@ -172,9 +164,6 @@ def norm_backward(g, x, residual, gain, stats, gx, sums):
             n[k] = scale * (row[k] * gain[k] - ahead - n[k] * along)
 
 
-# --- attention ------------------------------------------------------------------------
-
-
 @kernel(OWN[2], float32)
 def softmax(w, scale):
     """softmax(scale * w) of each row, in place."""
@@ -206,9 +195,6 @@ def softmax_backward(g, w, scale):
             along += row[k] * own[k]
         for k in range(len(row)):
             row[k] = scale * own[k] * (row[k] - along)
-
-
-# --- gates ----------------------------------------------------------------------------
 
 
 @part
@@ -259,9 +245,6 @@ def gates_backward(g, z, c, memory, gx, gz, gc, gm):
                 of_c[k] = row[k] * i[k] * (ONE - s[k] * s[k])
             for k in range(width):
                 of_m[k] = row[k] * f[k]
-
-
-# --- losses and updates ---------------------------------------------------------------
 
 
 @kernel(OWN[2], SEEN[1], Array(int64, 1, "C"), int64, OWN[1], OWN[1], OWN[1])

@@ -228,9 +228,6 @@ def _require_none_hidden(name: str, value: Any) -> None:
         )
 
 
-# --- Layers ---------------------------------------------------------------------------
-
-
 class Linear(Module):
     """x @ weight + bias over the last axis, with an optional ReLU. x (..., input_size)
     -> (..., output_size).

@@ -48,7 +48,7 @@ from ..streams import Batch, Samples
 from ..task import HELD_OUT_SEED, Task
 from ..train_config import TrainConfig
 from . import scores, vtrace
-from .policy import greedy, log_probs, sample
+from .policy import log_probs, sample
 
 # player(world, levels, u): actions for these levels, from their state and a random
 # number each, uniform in [0, 1). They become fewer as levels end.
@@ -318,7 +318,7 @@ class ActingTask(Task):
             if isinstance(model, Module):
                 logits, _, state = self._call(model, trajectory, state, t)
                 logits = logits.data[:, 0]
-                taken = greedy(logits) if likeliest else sample(logits, u)
+                taken = logits.argmax(axis=-1) if likeliest else sample(logits, u)
                 trajectory.note(t, T, {"logits": logits})
             else:
                 taken = model(world, levels, u)

@@ -22,11 +22,6 @@ def sample(logits: Array, uniforms: Array) -> Array:
     return xp.sum(bounds <= uniforms[..., None] * bounds[..., -1:], axis=-1)
 
 
-def greedy(logits: Array) -> Array:
-    """The likeliest action of each row, the first of several: (..., A) -> (...)."""
-    return namespace(logits).argmax(logits, axis=-1)
-
-
 def log_probs(logits: Array, actions: Array) -> Array:
     """log softmax(logits)[action], without a gradient: (..., A), (...) -> (...).
 
