@@ -123,7 +123,10 @@ def test_a_few_rows_times_a_transposed_matrix(shape):
 @pytest.mark.parametrize("small_kernels", [False, True])
 @pytest.mark.parametrize(
     ("rows", "size", "width", "times"),
-    [(20, 64, 128, 35), (20, 65, 130, 35), (1, 3, 2, 300), (3, 5, 7, 2), (50, 8, 8, 9)],
+    [
+        *((20, 64, 128, 35), (20, 65, 130, 35), (20, 2600, 9, 35), (20, 1601, 9, 35)),
+        *((1, 3, 2, 300), (3, 5, 7, 2), (50, 8, 8, 9)),
+    ],
 )
 def test_a_multiplier_multiplies(
     xp, monkeypatch, small_kernels, rows, size, width, times
@@ -156,10 +159,12 @@ def test_a_weight_is_made_ready_only_where_it_pays(monkeypatch):
 
     monkeypatch.setattr(backend, "gemm", counting)
     monkeypatch.setattr(backend, "_knows_small_products", lambda: True)
-    for rows, size, times in (20, 64, 35), (20, 64, 8), (64, 64, 35), (20, 1600, 35):
+    sizes = (20, 64, 35), (20, 2600, 35), (20, 64, 8), (64, 64, 35), (20, 1601, 35)
+    for rows, size, times in sizes:
         weight = np.ones((size, 64), np.float32)
         backend.multiplier(weight, rows, times)(np.ones((rows, size), np.float32))
-    assert shapes == [(2, 64, 32), (64, 64), (64, 64), (1600, 64)]
+    blocks = [(1, 2, 64, 32), (2, 2, 1300, 32)]  # with as few numbers to add up
+    assert shapes == [*blocks, (64, 64), (64, 64), (1601, 64)]
 
 
 def test_devices():

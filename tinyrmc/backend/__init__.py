@@ -237,20 +237,26 @@ def multiplier(weight: Array, rows: int, times: int) -> Callable[[Array], Array]
     if namespace(weight) is not np or not pays:
         return lambda x: gemm(x, weight)
     size, width = weight.shape
-    if rows * size * _COLUMNS > _SMALL or not _knows_small_products():
+    parts = 1  # a small product sums over a part of K
+    while rows * size * _COLUMNS > parts * _SMALL:
+        parts *= 2
+    if size % parts or not _knows_small_products():
         ready = np.ascontiguousarray(weight)
         return lambda x: gemm(x, ready)
-    count = -(-width // _COLUMNS)
+    count, length = -(-width // _COLUMNS), size // parts
     padded = np.zeros((size, count * _COLUMNS), weight.dtype)
     padded[:, :width] = weight
-    cut = np.swapaxes(padded.reshape(size, count, _COLUMNS), 0, 1)
-    blocks = np.ascontiguousarray(cut)  # (count, K, 32)
-    out = np.empty((rows, count * _COLUMNS), weight.dtype)
-    by_block = np.swapaxes(out.reshape(rows, count, _COLUMNS), 0, 1)
+    cut = np.swapaxes(padded.reshape(parts, length, count, _COLUMNS), 1, 2)
+    blocks = np.ascontiguousarray(cut)  # (parts, count, K / parts, 32)
+    out = np.empty((parts, rows, count * _COLUMNS), weight.dtype)
+    by_block = np.swapaxes(out.reshape(parts, rows, count, _COLUMNS), 1, 2)
 
     def multiply(x: Array) -> Array:
-        gemm(x, blocks, out=by_block)
-        return out[:, :width]
+        each = np.swapaxes(x.reshape(rows, 1, parts, length), 0, 2)
+        gemm(each, blocks, out=by_block)
+        for part in out[1:]:
+            out[0] += part
+        return out[0, :, :width]
 
     return multiply
 
