@@ -24,6 +24,7 @@ import pytest
 
 from tinyrmc import backend
 from tinyrmc.cores import Core
+from tinyrmc.cores.relational import _Memory
 
 MISSING = frozenset(
     "False_ ScalarType True_ asmatrix block bmat busday_count busday_offset "
@@ -693,9 +694,11 @@ def single(array):
 def installed(monkeypatch):
     """Let `import cupy` find the stand-in until the test ends; returns it.
 
-    Products of a few rows are then made on the host as on the device: on some
-    processors turning them around changes their last bits.
+    Products are then made on the host as on the device: neither those of a few rows
+    turned around, nor those of a shared memory once, which changes their last bits.
     """
     monkeypatch.setattr(backend, "FEW_ROWS", 0)
+    first = _Memory.initial_state
+    monkeypatch.setattr(_Memory, "initial_state", lambda *args: first(*args).copy())
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     return cupy

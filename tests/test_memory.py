@@ -235,6 +235,27 @@ def test_the_first_memory_is_the_identity_padded_or_cut(xp, slots, size):
     np.testing.assert_array_equal(identity_memory(slots, size, np.float32), expected)
 
 
+@in_turn("blocks, gate_style", [(1, "unit"), (2, "memory"), (2, None)])
+def test_products_of_a_memory_that_all_examples_share_are_made_once(blocks, gate_style):
+    """They give the same outputs and gradients as a memory of each example's own."""
+    sizes = {"num_blocks": blocks, "gate_style": gate_style}
+    core = RelationalMemory(3, 4, 5, 2, **sizes, dtype=np.float64)
+    rng, found, work = np.random.default_rng(0), [], []
+    inputs, weights = rng.normal(size=(6, 2, 3)), rng.normal(size=(6, core.output_size))
+    shared = core.initial_state(6)
+    for state in shared, shared.copy():
+        with Tape() as tape:
+            outputs, _ = core.unroll(inputs, state)
+            loss = primitives.sum(outputs[1] * weights)
+        made = [shape for entry in tape.entries for _, shape, _ in entry[3]]
+        work.append(made.count((1, 4, 30)))  # q, k and v of one example
+        found.append([x.data for x in outputs])
+        found[-1] += tape.gradient(loss, core.parameters(), strict=False)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+    assert work == [2, 0]  # with the norm
+
+
 @in_turn("rows", [None, 1, 3])
 @in_turn("gate_style, units", [("unit", 6), ("memory", 1), (None, None)])
 def test_trace_hands_out_attention_and_gates(xp, gate_style, units, rows):

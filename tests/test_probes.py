@@ -8,7 +8,7 @@ import json
 
 import numpy as np
 import pytest
-from fakecupy import cupy
+from fakecupy import cupy, installed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -405,7 +405,8 @@ def test_accuracies_count_the_examples_of_their_kind(monkeypatch):
 # --- The rest -------------------------------------------------------------------------
 
 
-def test_on_a_device_everything_is_as_on_the_host():
+def test_on_a_device_everything_is_as_on_the_host(monkeypatch):
+    installed(monkeypatch)
     for make in NETWORKS:
         host, there = make(), make().to(cupy)
         asked = questions(host, 20)

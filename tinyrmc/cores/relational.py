@@ -78,9 +78,16 @@ class _Memory(Core):
         self.output_size = self.mem_slots * self.mem_size
 
     def initial_state(self, batch_size: int) -> State:
-        """The first memory for a batch, (B, N, F)."""
+        """The first memory for a batch, (B, N, F).
+
+        On NumPy one array, seen B times, which says that it is the same for all.
+        """
         memory = self.zeros(batch_size, self.mem_slots, self.mem_size)
-        memory[...] = self.first.on(namespace(memory), self.dtype)
+        xp = namespace(memory)
+        first = self.first.on(xp, self.dtype)
+        if xp is np:
+            return np.broadcast_to(first, memory.shape)
+        memory[...] = first
         return memory
 
     def _as_rows(self, inputs: Inputs, leading: int = 1) -> Array | Tensor:
@@ -254,11 +261,17 @@ class RelationalMemory(_Memory):
     def _step(self, rows, from_input, memory, trace, mask=None):
         seen = None if trace is None else {}
         self._check_state(memory, rows.shape[0], self.mem_slots, self.mem_size)
-        candidate = self._attend(rows, memory, seen, mask)  # (B, N, F)
+        # products of a memory that is the same for all examples are made once
+        same = type(memory) is np.ndarray and memory.strides[0] == 0
+        one = memory[:1] if same else memory
+        candidate = self._attend(rows, memory, one, seen, mask)  # (B, N, F)
         if self.gate_style is None:
             memory = candidate
         else:
-            from_memory = linear(p.tanh(memory), self.gate_memory.weight)  # (B, N, G)
+            from_memory = linear(p.tanh(one), self.gate_memory.weight)  # (B, N, G)
+            if same:
+                every = *memory.shape[:2], from_memory.shape[-1]
+                from_memory = p.broadcast_to(from_memory, every)
             biases = {"input_bias": self.input_bias, "forget_bias": self.forget_bias}
             memory = rmc_gates(
                 from_input, from_memory, candidate, memory, **biases, trace=seen
@@ -267,17 +280,23 @@ class RelationalMemory(_Memory):
             trace.append(seen)
         return p.reshape(memory, (memory.shape[0], -1)), memory
 
-    def _attend(self, rows, memory, seen, mask):
+    def _attend(self, rows, memory, one, seen, mask):
         """The block, num_blocks times. In the last one only the slots ask and are
-        refined: the input rows' own result would never be used.
+        refined: the input rows' own result would never be used. `one`: the memory, or
+        where all examples have the same, that of one.
         """
         sizes = {"num_heads": self.num_heads, "key_size": self.key_size}
         for number, block in enumerate(self.blocks):
             last = number == len(self.blocks) - 1
             z = equations.append_rows(p, memory, rows)  # (B, N + n, F)
-            qkv = block["qkv"](z)
-            if "qkv_norm" in block:
-                qkv = block["qkv_norm"](qkv)
+            parts = [z] if one is memory else [one, rows]
+            for layer in "qkv", "qkv_norm":
+                if layer in block:
+                    parts = [block[layer](part) for part in parts]
+            qkv = parts[0]
+            if one is not memory:
+                every = *memory.shape[:2], qkv.shape[-1]
+                qkv = equations.append_rows(p, p.broadcast_to(qkv, every), parts[1])
             queries = self.mem_slots if last else None
             may = None if mask is None else mask[..., :queries, :]
             heard = attention(qkv, may, **sizes, num_queries=queries, trace=seen)
@@ -288,6 +307,7 @@ class RelationalMemory(_Memory):
             z = block["mlp_norm"](refined, z)
             if not last:
                 memory, rows = z[:, : self.mem_slots], z[:, self.mem_slots :]
+                one = memory
         return z
 
 
@@ -361,7 +381,7 @@ class PaperRelationalMemory(_Memory):
     def initial_state(self, batch_size: int) -> tuple[Array, Array]:
         """(m, h) for a batch, each (B, N, F); h starts at zero."""
         memory = super().initial_state(batch_size)
-        return memory, namespace(memory).zeros_like(memory)
+        return memory, self.zeros(*memory.shape)
 
     def equation_parameters(self) -> dict[str, Any]:
         """This module's Parameters under the symbols of `equations.step`."""
