@@ -4,6 +4,7 @@ It takes no package and no port, and one process opens all pages.
 """
 
 import base64
+import http.server
 import itertools
 import json
 import os
@@ -11,6 +12,7 @@ import select
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -47,13 +49,30 @@ def end(process, patience=10):
         process.wait()
 
 
+class Outside(http.server.BaseHTTPRequestHandler):
+    """A proxy for all but this machine: notes what is asked for, and refuses it."""
+
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        self.send_error(502)
+
+    do_CONNECT = do_POST = do_HEAD = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
 class Browser:
     """One window. `open` loads a page; after that `requests` holds what the page asked
-    for, and `complaints` what its console said.
+    for, `outside.asked` what anyone here, workers too, wanted of other machines, and
+    `complaints` what its console said.
     """
 
     def __init__(self, profile):
         self.requests, self.complaints = [], []
+        self.outside = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Outside)
+        self.outside.asked = []
+        threading.Thread(target=self.outside.serve_forever, daemon=True).start()
         self._held, self._numbers = b"", itertools.count(1)
         self._session, self._loaded = None, False
         self._start(profile)
@@ -75,6 +94,7 @@ class Browser:
             "--disable-dev-shm-usage",
             "--remote-debugging-pipe",
             f"--user-data-dir={profile}",
+            f"--proxy-server=http://127.0.0.1:{self.outside.server_port}",
         )
         starter = [sys.executable, "-c", EXEC, str(reads), str(writes)]
         self.process = subprocess.Popen(
@@ -90,6 +110,8 @@ class Browser:
         os.close(self._to)
         end(self.process)
         os.close(self._from)
+        self.outside.shutdown()
+        self.outside.server_close()
 
     def call(self, method, **parameters):
         """The browser's answer to a command; RuntimeError if it refuses."""
@@ -157,6 +179,7 @@ class Browser:
     def open(self, address):
         """Load a page, scripts and all."""
         self.requests, self.complaints, self._loaded = [], [], False
+        self.outside.asked = []
         failed = self.call("Page.navigate", url=address).get("errorText")
         if failed:
             raise RuntimeError(f"{address}: {failed}")

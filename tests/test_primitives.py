@@ -55,6 +55,7 @@ BY_HAND = {
     "getitem": lambda x, key: x[key],
     "reshape": lambda x, shape: np.reshape(x, shape),  # another name before NumPy 2.1
     "unstack": lambda x, axis=0: tuple(np.moveaxis(x, axis, 0)),
+    "take_along_axis": lambda x, indices, axis=-1: np.take_along_axis(x, indices, axis),
     # NumPy's takes no indices wider than the machine's
     "take": lambda x, indices, axis=None: np.take(
         x, np.asarray(indices).astype(np.intp), axis

@@ -510,6 +510,38 @@ def test_a_chapter_opens_in_the_browser_and_asks_only_the_cdn(website, address, 
     assert "Download my work" in window.until(bar)
     allowed = (address, "data:", "blob:", "https://cdn.jsdelivr.net/pyodide/v")
     assert [each for each in window.requests if not each.startswith(allowed)] == []
+    assert {*window.outside.asked} <= {"cdn.jsdelivr.net:443"}
+
+
+BROKEN = """{} = () => {{ throw new DOMException("it is broken", "UnknownError"); }}"""
+
+
+@built_here
+@browser.needed
+def test_a_damaged_or_full_store_gets_one_line(address, window):
+    chapter = address + in_browser.address(in_browser.chapters()[0].stem)
+    line = "document.querySelector('#tinyrmc-work [role=status]')?.innerText"
+    window.open("about:blank")
+    quota = {"method": "Storage.overrideQuotaForOrigin", "origin": address[:-1]}
+    window.call(**quota, quotaSize=1000)
+    window.open(chapter)
+    said = window.until(line)
+    window.call(**quota)
+    assert said.startswith("This browser cannot keep your work (a private window, ")
+    assert said.endswith("[QuotaExceededError]")
+    script = "Page.{}ScriptToEvaluateOnNewDocument"
+    broken = BROKEN.format("IDBFactory.prototype.open")
+    made = window.call(script.format("add"), source=broken)
+    window.open(chapter)
+    assert window.until(line).endswith("[UnknownError it is broken]")
+    title = "document.querySelector('.jp-Notebook h1')?.innerText"
+    assert window.until(title, seconds=120).startswith("0. ")  # it opens all the same
+    window.call(script.format("remove"), **made)
+    window.open(address + "try.html")
+    window.run(BROKEN.format("Storage.prototype.setItem"))
+    window.click("document.getElementById('code')")
+    window.type("#")
+    assert window.run("document.getElementById('kept').innerText").startswith("This br")
 
 
 @built_here

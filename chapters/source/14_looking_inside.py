@@ -24,7 +24,7 @@ course.setup()
 nth = load_task("nth_farthest")
 network = tinyrmc.load(course.assets() / "nth_farthest_4x4.npz")
 task = nth.Task(nth.QUICK)  # four vectors of four dimensions
-questions = probes.held_out(task, course.fast(10_000, 400))
+questions = probes.held_out(task, course.fast(10_000, 400, 2000))
 seen = probes.traces(network, questions.inputs)
 labels, n, _ = nth.decode(questions.inputs, task.layout)  # (B, T) and (B,)
 marked = questions.marked  # (B,): the step at which the reference comes

@@ -101,9 +101,10 @@
   // --- Whether it can keep anything
 
   function complain(error) {
+    const why = `${error?.name ?? ""} ${error?.message ?? error}`.trim();
     say("This browser cannot keep your work (a private window, or its store is full or "
-      + "damaged): choose File, Download before you close this tab. "
-      + `[${error?.name ?? ""} ${error?.message ?? error}]`);
+      + "damaged). Make room and reload; or choose File, Download before you close this "
+      + `tab. [${why}]`);
   }
   async function look() {
     try {
