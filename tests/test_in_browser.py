@@ -80,3 +80,14 @@ def test_chapters_lead_only_to_chapters_and_lists_are_one_text(tmp_path):
             for output in cell.get("outputs", []):
                 for value in [output.get("text", ""), *output.get("data", {}).values()]:
                     assert not isinstance(value, list)
+
+
+def test_chapters_take_minutes_at_most_as_the_table_says():
+    text = (in_browser.HERE / "seconds.json").read_text(encoding="utf-8")
+    found, table = json.loads(text), (in_browser.HERE / "README.md").read_text("utf-8")
+    assert {"00", "05", "10", "13", "14", "15"} <= {*found["browser"]}
+    for number, cells in found["browser"].items():
+        assert max(cells) <= 60 and sum(cells) <= 240
+        here = sum(found["native"][number])
+        row = f"| {int(number)} | {sum(cells):.1f} | {max(cells):.1f} | {here:.1f} |"
+        assert row in table, row
