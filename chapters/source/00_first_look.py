@@ -103,7 +103,7 @@ class Curve:
 
 
 # %% alt="The share of right answers against training steps, with three dashed lines: guessing at a third, the self query at two thirds, sorting by the distance from 0 at 78 percent. The curve jumps to the second line at once, stays there for 1,500 steps, and then climbs above the third"
-SIZE, STEPS = (3, 1), course.fast(2500, 100, 700)  # three vectors of one dimension
+SIZE, STEPS = (3, 1), course.fast(2500, 100, 500)  # three vectors of one dimension
 model = nth_farthest.CoreConfig(mem_slots=3, num_heads=4, head_size=8)
 data = nth_farthest.DataConfig(objects=3, dimensions=1)
 config = nth_farthest.Config(model=model, data=data, head_units=128)
@@ -418,8 +418,8 @@ plt.show()
 # two, and some half an hour.) Places to stop end sittings of 45 to 60 minutes. Where
 # one says **Write down first**, do so: a guess that turns out wrong teaches you more
 # than a result that you only read. Parts marked *way back* are a second track. And
-# `course.fast(2500, 100, 700)` is 2500; only with TINYRMC_FAST=1, a quick trial of
-# whether a chapter runs, is it 100, and in a browser, which is slower, 700.
+# `course.fast(2500, 100, 500)` is 2500; only with TINYRMC_FAST=1, a quick trial of
+# whether a chapter runs, is it 100, and in a browser, which is slower, 500.
 #
 # The chapters show the project's code from the files that run. Here are the two
 # equations that the first half is heading for:

@@ -390,7 +390,7 @@ cross_entropy_vjp, train, adam_step, clip = course.kept(
 
 # %% tags=["hide-input"]
 # Draws the sequences, and trains on them
-UNITS, STEPS = 16, course.fast(200, 3)
+UNITS, STEPS = 16, course.fast(200, 3, 100)
 NAMES = [f"{kind}_{gate}" for gate in "fioj" for kind in "WUb"]
 
 
