@@ -37,8 +37,8 @@ for name, value in floors["test_accuracy"].items():
     print(f"{name:>21}: {value:.1%}, without self {without_self:.1%}")
 
 # %% [markdown]
-# `python -m tinyrmc.train nth_farthest longer --seed 0` has trained it. It has four slots and
-# eight heads.
+# `python -m tinyrmc.train nth_farthest longer --seed 0` has trained it. It has four
+# slots and eight heads.
 #
 # ## Does it measure distances?
 #
