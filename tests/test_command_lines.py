@@ -76,12 +76,7 @@ def test_the_help_names_every_field_with_its_unit_and_default(capsys, monkeypatc
             given = re.escape(str(value))
             entry = re.search(rf" {flag}[ ,]{until}\(default: {given}\)", text)
             assert entry and len(entry[0].split()) >= 6, flag  # says what it is
-    for section in (
-        "section 3.1",
-        "section 3.2",
-        "section 3.3",
-        "equation 7",
-    ):
+    for section in ("section 3.1", "section 3.2", "section 3.3", "equation 7"):
         assert section in text
 
 
@@ -269,10 +264,7 @@ BAD_WORDS = [
         "nth_farthest --train.log-every 7",
         "train.evaluate_every (300) must be a multiple of train.log_every (7)",
     ),
-    (
-        "nth_farthest --data.stages 3",
-        "--data.stages takes [INT INT ...], not '3'",
-    ),
+    ("nth_farthest --data.stages 3", "--data.stages takes [INT INT ...], not '3'"),
     (
         "nth_farthest --data.stages 9 9",
         "data.stages holds 9 x 9, outside 2 x 1 to 4 x 4",
@@ -321,10 +313,7 @@ BAD_WORDS = [
         "--tf32 goes with --device cuda, and the device is cpu; leave --tf32 out",
     ),
     ("nth_farthest --tf3", "unknown flag '--tf3'; did you mean '--tf32'?"),
-    (
-        "program_evaluation --data.length 0",
-        "data.length must be in [1, 18], not 0",
-    ),
+    ("program_evaluation --data.length 0", "data.length must be in [1, 18], not 0"),
     ("--resume", "--resume expected one argument"),
     ("--resume nowhere", "cannot read nowhere/config.json: No such file or directory"),
 ]

@@ -19,14 +19,7 @@ from fakecupy import Refused, cupy, device, no_sync, nothing_drops_out, only, si
 from samplers import CASES, as_tuple, gradients, output_weights
 from turns import in_turn
 
-from tinyrmc import (
-    LSTM,
-    Parameter,
-    Tape,
-    backend,
-    load,
-    optim,
-)
+from tinyrmc import LSTM, Parameter, Tape, backend, load, optim
 from tinyrmc import primitives as p
 from tinyrmc.autograd.engine import Tensor
 from tinyrmc.cli import evaluate, plot, train

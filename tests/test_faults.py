@@ -24,13 +24,7 @@ from tinyrmc.training import workers
 from tinyrmc.training.checkpoints import require_metrics
 from tinyrmc.training.loop import Interrupt, Listener, run_training
 from tinyrmc.training.run import Run
-from tinyrmc.training.storage import (
-    Count,
-    from_json,
-    load_arrays,
-    misfit,
-    save_arrays,
-)
+from tinyrmc.training.storage import Count, from_json, load_arrays, misfit, save_arrays
 from tinyrmc.training.trainer import MOST_WORKERS, NonFinite, Trainer
 from tinyrmc.training.workers import CAN_FORK, WorkerLost
 

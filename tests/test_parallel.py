@@ -18,12 +18,7 @@ from processes import alive, soon
 
 from tinyrmc.training import workers as module
 from tinyrmc.training.pieces import pieces_of
-from tinyrmc.training.workers import (
-    CAN_FORK,
-    WorkerError,
-    Workers,
-    shared_zeros,
-)
+from tinyrmc.training.workers import CAN_FORK, WorkerError, Workers, shared_zeros
 
 ROOT = Path(__file__).resolve().parent.parent
 forks = pytest.mark.skipif(not CAN_FORK, reason="needs fork")

@@ -6,11 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from programhelp import (
-    mixed_batch,
-    programs,
-    task_of,
-)
+from programhelp import mixed_batch, programs, task_of
 
 from tinyrmc.training import HELD_OUT_SEED, Samples
 

@@ -69,10 +69,7 @@ def newer(path):
 
 
 DAMAGES = {
-    "truncated": (
-        lambda path: path.write_bytes(path.read_bytes()[:-100]),
-        "cut short",
-    ),
+    "truncated": (lambda path: path.write_bytes(path.read_bytes()[:-100]), "cut short"),
     "bit-flipped": (flip_a_bit, "is damaged"),
     "empty": (lambda path: path.write_bytes(b""), "not an npz file (0 bytes)"),
     "text": (lambda path: path.write_text("hello"), "not an npz file"),
@@ -133,10 +130,7 @@ def test_a_run_cannot_be_resumed_as_another(copy, refused):
             "copy has another configuration: config.model.mem_slots: 2 so far, 3 "
             "asked for",
         ),
-        (
-            "--run other",
-            "--run other goes with a new run, not with --resume",
-        ),
+        ("--run other", "--run other goes with a new run, not with --resume"),
         ("--seed 6", "seed: 5 so far, 6 asked for"),
         ("--train.batch-size 9", "config.train.batch_size: 8 so far, 9 asked for"),
         ("--train.stpes 13", "did you mean '--train.steps'?"),

@@ -81,12 +81,7 @@ def test_a_mistake_has_a_place(mistaken, refused):
                 "build",
                 "Linear: input_size must be an integer of at least 1, not 0",
             ),
-            (
-                LOST,
-                'logits = model(batch["input"])',
-                "loss",
-                "KeyError: 'input'",
-            ),
+            (LOST, 'logits = model(batch["input"])', "loss", "KeyError: 'input'"),
             (
                 LOST,
                 'logits = model(batch["inputs"][:, :1])',
@@ -179,11 +174,7 @@ def test_what_a_task_gives_is_checked(mistaken, refused):
             LOST.replace("logits = ", "logits = primitives.stop_gradient(") + ")",
             "Task.loss() gives a sum that depends on no parameter; was something det",
         ),
-        (
-            RETURNED,
-            RETURNED.replace("losses.size", "'many'"),
-            "not 'loss': (array(",
-        ),
+        (RETURNED, RETURNED.replace("losses.size", "'many'"), "not 'loss': (array("),
         (
             METRICS,
             METRICS.replace("accuracy", "step"),

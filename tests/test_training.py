@@ -364,18 +364,9 @@ POSITIVE = (
 ).split()
 NAN, INF = float("nan"), float("inf")
 REFUSED = [
-    (
-        {"learning_rate": NAN},
-        "learning_rate must be in [1.2e-38, 3.4e+38], not nan",
-    ),
-    (
-        {"learning_rate": INF},
-        "learning_rate must be in [1.2e-38, 3.4e+38], not inf",
-    ),
-    (
-        {"learning_rate": 1e39},
-        "learning_rate must be in [1.2e-38, 3.4e+38], not 1e",
-    ),
+    ({"learning_rate": NAN}, "learning_rate must be in [1.2e-38, 3.4e+38], not nan"),
+    ({"learning_rate": INF}, "learning_rate must be in [1.2e-38, 3.4e+38], not inf"),
+    ({"learning_rate": 1e39}, "learning_rate must be in [1.2e-38, 3.4e+38], not 1e"),
     ({"clip_norm": NAN}, "clip_norm must be in [1.2e-38, 3.4e+38], not nan"),
     ({"checkpoint_minutes": -1.0}, "checkpoint_minutes must be in [0, inf], not -1.0"),
     ({"checkpoint_minutes": NAN}, "checkpoint_minutes must be in [0, inf], not nan"),
@@ -385,10 +376,7 @@ REFUSED = [
     ({"beta1": -0.1}, "beta1 must be in [0, 1), not -0.1"),
     ({"beta2": 1.0}, "beta2 must be in [0, 1), not 1.0"),
     ({"rms_decay": 2.0}, "rms_decay must be in [0, 1), not 2.0"),
-    (
-        {"epsilon": 1e-50},
-        "epsilon must be in [1.2e-38, 3.4e+38], not 1e-50",
-    ),
+    ({"epsilon": 1e-50}, "epsilon must be in [1.2e-38, 3.4e+38], not 1e-50"),
     ({"optimizer": "adamw"}, "optimizer must be one of adam, sgd, rmsprop, not"),
     (
         {"momentum": 0.9},

@@ -248,10 +248,7 @@ RIGHT = {
     a.attention_vjp: [attend, attend_by_whole_jacobians, lambda *c: list(attend(*c))],
     n.layer_norm_gradient: [norm_grad, norm_jacobian],
     g.gate_vjp: [affine, affine_in_a_loop],
-    g.gated_vjp: [
-        gated,
-        lambda *c: gated(*c, slope=lambda y: y - y * y),
-    ],
+    g.gated_vjp: [gated, lambda *c: gated(*c, slope=lambda y: y - y * y)],
     m.state_vjp: [shown, lambda *c: np.stack(shown(*c))],
     m.in_windows: [windows],
     m.through_time: [walk, walk_by_recursion, each_output_by_itself],
