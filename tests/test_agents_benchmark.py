@@ -4,8 +4,6 @@ PyTorch's network, V-trace, loss and optimizer are also an independent oracle of
 """
 
 import dataclasses
-import functools
-import importlib.util
 import json
 from pathlib import Path
 
@@ -13,8 +11,7 @@ import agents
 import numpy as np
 import pytest
 import report
-from agents import OURS, PARTS, TORCH, WORKS
-from running import serve
+from agents import OURS, TORCH, WORKS
 
 from tinyrmc import Tape
 
@@ -90,24 +87,6 @@ def test_pytorch_acts_the_same(work):
 
 
 # --- Its times ------------------------------------------------------------------------
-
-
-def test_a_candidate_says_its_losses_and_then_its_times():
-    for name in (OURS, TORCH)[: 1 + bool(importlib.util.find_spec("torch"))]:
-        answers = []
-        make = functools.partial(agents.make, name, lambda: tiny("quick"))
-        serve(make, 1, ["0.001\n"] * 2, answers.append)
-        assert len(answers) == 3 and len(answers[0]["losses"]) == 3
-        for found in answers[1:]:
-            assert tuple(found) == PARTS and min(found.values()) > 0
-
-
-def rounds(*steps):
-    """A candidate's rounds, a tenth of each in the worlds."""
-    return [
-        {"step": s, "worlds": 0.1 * s, "acting": 0.3 * s, "learning": 0.6 * s}
-        for s in steps
-    ]
 
 
 def test_the_document_has_the_table_of_the_results():

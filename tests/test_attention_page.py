@@ -216,20 +216,6 @@ def test_the_page_is_small_and_asks_nobody_for_anything(drawn):
     )
 
 
-@pytest.mark.slow
-def test_the_largest_network_of_the_task_still_fits():
-    """8 vectors, 8 slots of 8 heads; and 16 slots of 16 heads, where fewer examples are
-    kept.
-    """
-    for slots, heads in (8, 8), (16, 16):
-        data = {"objects": 8, "dimensions": 32, "stages": ()}
-        task = task_of(data, mem_slots=slots, num_heads=heads, head_size=2)
-        shown = probes.held_out(task, 40)
-        seen = probes.traces(task.build(np.random.SeedSequence(0)), shown.inputs)
-        page = attending.page("t", shown, seen, [])
-        assert 100_000 < len(page.encode()) < 1_500_000
-
-
 def page_data(page):
     return json.loads(
         re.search(

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 from fakecupy import no_sync, only
 from rankhelp import ALONE, all_well, on_ranks
-from tinytasks import KINDS, TRAIN, relations, stop_at, timeless
+from tinytasks import KINDS, TRAIN, relations
 
 from tinyrmc.backend import to_host
 from tinyrmc.training import MetricAccumulator
-from tinyrmc.training.loop import run_training
-from tinyrmc.training.run import Run
 
 
 def best_of(pairs):
@@ -71,28 +69,6 @@ def test_each_line_has_the_best_batch_since_the_line_before(make_trainer):
         assert {(False, True), (True, True)} <= set(
             seen
         )  # on the way up and at the top
-
-
-@pytest.mark.parametrize("stopped", [6, 8])
-def test_a_run_goes_on_with_the_best_batch_so_far(stopped, make_trainer, tmp_path):
-    """Lines are written at steps 5 and 10: it is stopped in the middle of one."""
-
-    def trained(run, until=None):
-        task = relations()
-        trainer = make_trainer(task, seed=2, workers=2)
-        if run.checkpoint.exists():
-            trainer.restore(*run.load())
-        if until:
-            stop_at(task, until)
-        run_training(trainer, run)
-        return timeless(Run.open(run.path).metrics())
-
-    whole, broken = (Run.create(tmp_path, "run", {}, {}) for _ in range(2))
-    expected = trained(whole)
-    trained(broken, stopped)
-    state = broken.load()[1]
-    assert state["step"] == stopped and "best_batch_accuracy" in state["window"]
-    assert trained(broken) == expected and 0 < expected[1]["best_batch_accuracy"] <= 1
 
 
 def test_ranks_agree_on_the_best_batch_of_all_of_them():

@@ -363,15 +363,6 @@ def test_an_existing_run_directory_is_never_written_into(copy, refused):
         )
 
 
-def test_a_place_that_cannot_be_written_is_named(refused):
-    Path("file").touch()
-    assert "cannot make a run directory in file" in refused(
-        train.main, *TINY, "--run", "file/run"
-    )
-    Path("runs").touch()
-    assert "cannot make a run directory in runs" in refused(train.main, *TINY)
-
-
 # --- Evaluating -----------------------------------------------------------------------
 
 

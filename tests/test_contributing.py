@@ -1,7 +1,5 @@
 """Tools for contributors: templates, environments, hooks and the drawing."""
 
-import json
-import os
 import re
 from pathlib import Path
 
@@ -9,26 +7,10 @@ import drawing
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-GITHUB = ROOT / ".github"
 
 
 def read(name):
     return (ROOT / name).read_text(encoding="utf-8")
-
-
-@pytest.mark.skipif(not GITHUB.exists(), reason="the source archive has no templates")
-def test_the_issue_forms_are_forms():
-    yaml = pytest.importorskip("yaml")
-    forms = sorted((GITHUB / "ISSUE_TEMPLATE").glob("[!c]*.yml"))
-    assert len(forms) >= 2
-    for path in forms:
-        form = yaml.safe_load(path.read_text(encoding="utf-8"))
-        assert {"name", "description", "body"} <= set(form)
-        ids = [field["id"] for field in form["body"]]
-        assert len(ids) == len(set(ids))
-        for field in form["body"]:
-            assert field["type"] in ("textarea", "input")
-            assert field["attributes"]["label"]
 
 
 def test_what_runs_before_a_commit_is_what_make_lint_runs():
@@ -54,20 +36,6 @@ def test_a_room_that_passes_its_budget_is_told(tmp_path, capsys):
         budgets.write_text(f"[tool.tinyrmc.lines]\n{text}\n")
         assert sizes["main"](tmp_path) == code
     assert capsys.readouterr().out.count("1 too many") == 2
-
-
-def test_the_development_container_makes_the_environment_of_make():
-    container = json.loads(read(".devcontainer/devcontainer.json"))
-    assert container["postCreateCommand"] == "make .venv/installed-dev"
-    assert "\n$(VENV)/installed-%: " in read("Makefile")
-
-
-def test_binder_installs_the_course():
-    script = read(".binder/postBuild")
-    assert "pip install --no-cache-dir '.[course]'" in script
-    assert os.access(ROOT / ".binder/postBuild", os.X_OK) or os.name == "nt"
-    python = re.fullmatch(r"python-3\.(\d+)\n", read(".binder/runtime.txt"))
-    assert int(python[1]) >= 11
 
 
 def test_the_drawing_is_that_of_chapter_0(tmp_path):

@@ -433,21 +433,6 @@ def test_the_command_line_reaches_all_of_it():
         parse(["--total-units", "7"])
 
 
-def test_the_papers_baselines_of_nth_farthest():
-    """Within its sizes (appendix A.1); all else as the preset `paper`."""
-    presets = {
-        name: config
-        for name, (_, config) in load_task("nth_farthest").Task.presets.items()
-    }
-    paper, ours = presets["paper"], presets["paper_dnc"]
-    assert dataclasses.replace(ours, model=paper.model) == paper
-    dnc = presets["paper_dnc"].model
-    assert dnc.core == "dnc" and dnc.mem_slots in (1, 8, 16) and dnc.layers == 2
-    assert dnc.dnc.word_size == dnc.hidden_size in (128, 512, 1024)
-    assert dnc.dnc.read_heads == dnc.dnc.write_heads in (1, 2, 4)
-    assert dnc.dnc.controller == "lstm"
-
-
 def test_a_core_that_no_table_has_is_named():
     @dataclasses.dataclass(frozen=True)
     class Untold(CoreConfig):

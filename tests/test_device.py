@@ -30,9 +30,6 @@ from tinyrmc.training.rl.actors import ActingTask
 from tinyrmc.training.run import Run
 from tinyrmc.training.trainer import Trainer
 
-ROOT = Path(__file__).resolve().parent.parent
-
-
 # --- The stand-in: each of its refusals can be had ------------------------------------
 
 

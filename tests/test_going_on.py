@@ -119,20 +119,6 @@ def test_a_run_that_was_killed_goes_back_to_its_checkpoint(make_trainer, new_run
     assert timeless(broken.metrics()) == timeless(whole.metrics())
 
 
-def test_out_of_time_is_evaluated_and_can_go_on(make_trainer, new_run):
-    whole, broken = new_run(), new_run()
-    reference = unbroken(make_trainer, relations(), whole)
-    trainer = make_trainer(relations(), seed=3)
-    assert run_training(trainer, broken, max_minutes=1e-9) == "time"
-    assert trainer.step == 1
-    (line,) = broken.metrics()
-    assert line["step"] == 1 and 0 <= line["test_accuracy"] <= 1
-    trainer = resumed(make_trainer, relations(), broken)
-    run_training(trainer, broken)
-    assert_same_arrays(trainer.arrays(), reference.arrays())
-    assert timeless(broken.metrics()) == timeless(whole.metrics())
-
-
 def test_another_number_of_workers_goes_on_to_rounding(make_trainer, new_run):
     run = new_run()
     run_training(make_trainer(stop_at(relations(), 7), seed=3), run)

@@ -4,7 +4,6 @@ all of its Python runs, with our step in the place of PyTorch's.
 
 import dataclasses
 import json
-import sys
 
 import cuda_shim
 import fakecupy
@@ -14,7 +13,6 @@ from candidates import Work
 
 from tinyrmc import backend
 from tinyrmc.backend import gpu as kernels
-from tinyrmc.cli.commands import run_main
 
 TINY = Work(batch=4, slots=3, width=8, steps=2, heads=2)
 pytestmark = pytest.mark.slow
@@ -43,25 +41,6 @@ def cupy(monkeypatch):
     cuda_shim.installed(monkeypatch)
     monkeypatch.setattr(backend, "use_tf32", lambda xp, on: None)
     return cupy
-
-
-def one_line_error(main, capsys):
-    """The error with which a command ends that prints nothing else."""
-    with pytest.raises(SystemExit) as caught:
-        run_main(main)
-    out, err = capsys.readouterr()
-    assert caught.value.code == 2 and out == "" and err.count("\n") == 1
-    return err
-
-
-def test_without_a_gpu_it_says_so_and_writes_nothing(
-    gpu, monkeypatch, capsys, tmp_path
-):
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    assert one_line_error(lambda: gpu.main([]), capsys).startswith(
-        "error: --device cuda needs CuPy"
-    )
-    assert [*tmp_path.iterdir()] == []
 
 
 @shim

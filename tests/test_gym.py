@@ -9,7 +9,6 @@ import gymnasium
 import numpy as np
 import pytest
 import tinyworld
-from gymnasium import wrappers
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
@@ -189,59 +188,6 @@ def test_lengths_returns_and_first_rewards_are_exact():
         default = gymnasium.make_vec(BOX, 2, vectorization_mode=vectorization, **SMALL)
         assert default.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
         default.close()
-
-
-same = dict(func=lambda x: x)
-transform = wrappers.TransformObservation, wrappers.TransformAction
-ARGUMENTS = {
-    "VectorizeTransformObservation": dict(wrapper=transform[0], observation_space=None),
-    "VectorizeTransformAction": dict(wrapper=transform[1], action_space=None),
-    "VectorizeTransformReward": dict(wrapper=wrappers.TransformReward),
-    "FilterObservation": dict(filter_keys=["age"]),
-    "ReshapeObservation": dict(shape=(12,)),
-    "ResizeObservation": dict(shape=(4, 4)),
-    "DtypeObservation": dict(dtype=np.float32),
-    "RescaleObservation": dict(min_obs=np.float32(0), max_obs=np.float32(1)),
-    "ClipReward": dict(min_reward=0, max_reward=9),
-}
-# what needs continuous actions, a screen or another library
-ELSEWHERE = {
-    *("ClipAction", "RescaleAction", "RecordVideo", "HumanRendering"),
-    *("ArrayConversion", "JaxToNumpy", "JaxToTorch", "NumpyToTorch"),
-}
-UNABLE = "NormalizeObservation", AutoresetMode.DISABLED  # it says so
-
-
-def test_every_wrapper_of_vectors_takes_them():
-    """The k-th reward of a level is k, so sums and first rewards show what is lost."""
-    for mode in [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED]:
-        for name in wrappers.vector.__all__:
-            if name in ELSEWHERE or (name, mode) == UNABLE:
-                continue
-            kind = "codes" if name == "FilterObservation" else "pixels"
-            envs = LevelsEnv(Counting(), 3, kind, autoreset_mode=mode, render_mode=None)
-            if name == "RescaleObservation":
-                envs = wrappers.vector.DtypeObservation(envs, np.float32)
-            try:
-                arguments = ARGUMENTS.get(name, {})
-                arguments = arguments | (same if "Transform" in name else {})
-                envs = getattr(wrappers.vector, name)(envs, **arguments)
-            except gymnasium.error.DependencyNotInstalled:
-                continue  # OpenCV
-            if name == "DictInfoToList":
-                envs.reset(seed=0)
-                assert envs.step(np.zeros(3, int))[-1] == [{}, {}, {}]
-                continue
-            if name != "RecordEpisodeStatistics":
-                envs = RecordEpisodeStatistics(envs)
-            found = episodes(envs, mode)
-            assert len(found) > 40, name
-            for _, rewards, said in found:
-                assert said[0] == len(rewards) and 2 <= len(rewards) <= 5, name
-                if name == "NormalizeReward":
-                    continue
-                assert rewards == [*range(1, len(rewards) + 1)], name
-                assert said[1] == sum(rewards), name
 
 
 def test_what_was_seen_stays_as_it_was():

@@ -15,7 +15,7 @@ import fakecupy
 import numpy as np
 import pytest
 from cuda_shim import RawModule
-from fakecupy import Refused, cupy, device, no_sync, only, single
+from fakecupy import cupy, device, no_sync, only, single
 from samplers import LAYOUTS, Case, gradients, output_weights
 from turns import in_turn
 
@@ -432,18 +432,6 @@ extern "C" __global__ void add(const float* a, float* b, int count, float x)
 {
     if (threadIdx.x < count) b[threadIdx.x] = a[threadIdx.x] + x;
 }
-extern "C" __global__ void spoil(float* a) { const_cast<float*>(a)[0] = 1; }
-extern "C" __global__ void spoil_const(const float* a) { const_cast<float*>(a)[0] = 1; }
-extern "C" __global__ void part(float* a)
-{
-    if (threadIdx.x > 3) __syncthreads();
-    a[threadIdx.x] = 0;
-}
-extern "C" __global__ void overrun(float* a)
-{
-    extern __shared__ float shared[];
-    shared[threadIdx.x] = a[0];
-}
 extern "C" __global__ void turn(float* a, int wait)
 {
     extern __shared__ float shared[];
@@ -470,45 +458,6 @@ def test_the_shim_runs_what_a_gpu_would(strict, gpu):
     # without the wait, in whichever order
     turn((1,), (40,), (b, np.int32(0)), shared_mem=160)
     assert np.isnan(b.get()).any()
-
-
-@shim
-@in_turn(
-    "name, says, args, how",
-    [
-        ("add", "argument 2 is 40, a int", lambda a: (a, a, 40, np.float32(1)), {}),
-        (
-            "add",
-            "contiguous device array",
-            lambda a: (a[::2], a, np.int32(4), np.float32(1)),
-            {},
-        ),
-        (
-            "add",
-            "contiguous device array of float",
-            lambda a: (a, a.astype(np.float64), np.int32(4), np.float32(1)),
-            {},
-        ),
-        (
-            "add",
-            "wrote beyond an array",
-            lambda a: (cupy.zeros(64, "f"), a, np.int32(41), np.float32(1)),
-            {"block": (64,)},
-        ),
-        ("spoil_const", "wrote into a const array", lambda a: (a,), {}),
-        ("part", "threads wait in different places", lambda a: (a,), {}),
-        ("overrun", "beyond its shared memory", lambda a: (a,), {"shared_mem": 4}),
-        ("spoil", "of one to three positive", lambda a: (a,), {"grid": (0,)}),
-        ("spoil", "holds more than 1024", lambda a: (a,), {"block": (1025,)}),
-        ("spoil", "of shared memory", lambda a: (a,), {"shared_mem": 48 * 1024 + 4}),
-    ],
-)
-def test_the_shim_notices(name, says, args, how, strict, gpu):
-    grid, block = how.get("grid", (1,)), how.get("block", (40,))
-    shared = how.get("shared_mem", 0)
-    with pytest.raises(Refused, match=says):
-        kernel = strict.get_function(name)
-        kernel(grid, block, args(cupy.zeros(40, np.float32)), shared_mem=shared)
 
 
 # --- Compilers of CUDA ----------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 from tinytasks import assert_same_arrays, observed, stop_at, timeless
 
@@ -89,21 +88,6 @@ def test_a_resumed_run_has_the_same_bits(make_trainer, new_run, few_held_out):
         assert timeless(broken.metrics()) == timeless(whole.metrics())
         rungs = [line["stage"] for line in whole.metrics() if "stage" in line]
         assert rungs == ["3x1"] * 4 + ["3x2"] * 2 + ["4x2"] * 2
-
-
-def test_cores_see_the_same_examples(make_trainer, few_held_out):
-    """The rung of every step, and what is drawn for it, depend on the step alone."""
-    seen = {}
-    for core in "rmc", "lstm":
-        trainer = make_trainer(by_steps(16, every=2, core=core), 5)
-        for _ in range(16):
-            batch = trainer.stream.batch(trainer.step, 0, 8)
-            seen.setdefault(core, []).append(batch["inputs"])
-            trainer.advance()
-            if trainer.step % 2 == 0:
-                trainer.read()
-    for ours, theirs in zip(seen["rmc"], seen["lstm"], strict=True):
-        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_impossible_shares_are_refused():

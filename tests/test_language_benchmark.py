@@ -1,13 +1,10 @@
 """benchmarks/language.py: one network in both libraries, and what is made of times."""
 
-import functools
 import json
-from types import SimpleNamespace
 
 import language
 import pytest
 from language import THREADS, Work
-from running import serve
 
 from tinyrmc.errors import UsageError
 from tinyrmc.training.workers import CAN_FORK
@@ -44,13 +41,6 @@ def test_processes_train_the_same_network():
     assert losses(language.torch_processes(LSTM)) == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_candidate_says_its_losses_and_then_its_times():
-    answers, make = [], functools.partial(language.make, THREADS, LSTM)
-    serve(make, 1, ["0.001\n", "0.001\n"], answers.append)
-    assert answers[0] == {"losses": losses(language.ours(LSTM, 1))}
-    assert len(answers) == 3 and all(seconds > 0 for seconds in answers[1:])
-
-
 def test_ours_alone_is_measured_in_processes_of_its_own(monkeypatch):
     monkeypatch.setattr(language, "NAMES", (THREADS,))
     monkeypatch.setattr(language, "available_cores", lambda: 1)
@@ -61,15 +51,6 @@ def test_ours_alone_is_measured_in_processes_of_its_own(monkeypatch):
     assert found["tokens_per_second"] == pytest.approx(LSTM.tokens / median)
     assert row["ratios"] == {"1": None} and row["width"] == 8
     assert 0 < row["products"]["share_of_step"] < 1
-
-
-def running(name, cores, rounds, first=(9.0, 8.0)):
-    """A candidate that has been timed."""
-    seconds = sorted(rounds)[len(rounds) // 2]
-    hello = {"losses": list(first)}
-    return SimpleNamespace(
-        name=name, cores=cores, rounds=rounds, seconds=seconds, hello=hello
-    )
 
 
 def test_the_command_writes_what_it_measured(monkeypatch, tmp_path, capsys):

@@ -445,9 +445,6 @@ def test_unknown_words_can_be_left_out():
     assert written(known, built(known), unk=False) == written(known, built(known))
 
 
-# --- Presets --------------------------------------------------------------------------
-
-
 # --- Bad input ------------------------------------------------------------------------
 
 

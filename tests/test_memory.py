@@ -50,10 +50,6 @@ SETTINGS = [
 ]
 
 
-def name_of(setting):
-    return "-".join(f"{key}={value}" for key, value in setting.items()) or "defaults"
-
-
 def full(setting):
     return {**DEFAULTS, **setting}
 

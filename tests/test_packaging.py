@@ -151,11 +151,6 @@ def name_of(requirement):
     return re.match(r"[\w.-]+", requirement)[0]
 
 
-def module_of(requirement):
-    """Its name in an import."""
-    return name_of(requirement)
-
-
 def imported(folder):
     """The packages that the files of a folder import, but for Python's own."""
     found = set()
@@ -169,7 +164,7 @@ def imported(folder):
 
 
 def test_what_the_package_imports_is_what_it_depends_on():
-    required = {module_of(each) for each in PROJECT["dependencies"]}
+    required = {name_of(each) for each in PROJECT["dependencies"]}
     optional = {*"cupy cupy_backends gymnasium mpi4py numba argcomplete".split()}
     optional |= {"tensorboardX"}
     found = imported("tinyrmc") | imported("tasks")
@@ -179,7 +174,7 @@ def test_what_the_package_imports_is_what_it_depends_on():
 def test_a_chapter_needs_nothing_but_the_extra_course():
     required = {*PROJECT["dependencies"], *EXTRAS["course"]}
     # IPython comes with JupyterLab; one cell runs only where Numba is
-    known = {module_of(each) for each in required} | {"tinyrmc", "IPython", "numba"}
+    known = {name_of(each) for each in required} | {"tinyrmc", "IPython", "numba"}
     assert imported("chapters/source") <= known
 
 
@@ -208,7 +203,7 @@ def test_importing_tinyrmc_imports_numpy_and_no_other_dependency():
     """Neither CuPy nor any dependency that only a command line or a picture needs:
     quick to import, and in a browser possible at all.
     """
-    unwanted = {module_of(each) for each in PROJECT["dependencies"]} - {"numpy"}
+    unwanted = {name_of(each) for each in PROJECT["dependencies"]} - {"numpy"}
     assert {"matplotlib", "tqdm"} <= unwanted
     unwanted |= {"cupy", "autograd", "mpi4py", "argparse", "tasks"}
     code = "import sys, tinyrmc; print('\\n'.join(sys.modules))"
@@ -248,13 +243,6 @@ def test_what_the_readme_says_is_what_runs():
     for target in ("lint", "test", "test-all"):
         assert re.search(rf"^make {target}\b", check, re.MULTILINE)
     assert os.access(ROOT / ".ci" / "run", os.X_OK) or os.name == "nt"
-
-
-def test_make_lint_checks_rules_format_and_types():
-    recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", read("Makefile"), re.MULTILINE)[1]
-    tools = ["ruff check .", "ruff format --check .", "mypy"]
-    lines = [f"-m {tool}" for tool in tools] + [".ci/sizes.py"]
-    assert recipe == "".join(f"\t$(python) {line}\n" for line in lines)
 
 
 DOCUMENTS = [name for name in make_site.DOCUMENTS if name != "CHANGELOG.md"]

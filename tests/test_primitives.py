@@ -362,15 +362,6 @@ def test_any_index_of_integer_arrays(xp, data):
     check_gradient(case)
 
 
-@given(data=st.data())
-def test_any_permutation_of_axes(xp, data):
-    shape = data.draw(shapes)
-    axes = data.draw(st.permutations(range(len(shape))))
-    check_gradient(
-        Case("transpose", (strided(xp, data, normal(*shape)),), {"axes": tuple(axes)})
-    )
-
-
 # --- Where there is no derivative, or no finite one, to compare with ------------------
 
 
@@ -502,12 +493,6 @@ def test_the_shapes_that_fit_are_remembered_up_to_a_bound(monkeypatch):
         assert 1 <= len(fused.linear._fitting) <= 5
     with pytest.raises(ValueError, match="linear"):
         fused.linear(np.ones((3, 3)), np.ones((2, 3)))
-
-
-def test_take_adds_up_repeated_indices(xp):
-    assert gradient(
-        xp, lambda x: primitives.take(x, xp.array([1, 1, 1, 0])), [5.0, 6.0, 7.0]
-    )[0].tolist() == [1.0, 3.0, 0.0]
 
 
 def test_take_along_axis_takes_integers_of_any_width():

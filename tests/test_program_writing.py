@@ -86,17 +86,6 @@ def test_only_the_writing_differs():
             assert plain == as_usual[1]
 
 
-def test_the_modules_own_examples():
-    said = programs.__doc__.split("Among numbers of up to\nfive digits:")[1]
-    rows = [line.split() for line in said.split("\n\n")[1].splitlines()]
-    assert [row[0] for row in rows] == list(WRITINGS)
-    for how, text, _, answer, *_ in rows:
-        assert usually(text, how) == "512+489" and usual(answer, how) == "1001"
-        wide = [programs.written(number, how, 5) for number in ("512", "489")]
-        assert "+".join(wide) == text
-        assert programs.written("1001", how, 6) == answer
-
-
 def test_a_batch_has_the_lengths_of_what_is_written():
     task = task_of(kind="addition", length=3, answers="aligned", curriculum="mix")
     batch = task.draw_training(np.random.default_rng(0), 100)

@@ -278,19 +278,6 @@ for _ in range(20):
     assert sorted(made) == sorted(f"task-{n}" for n in range(1, 61))
 
 
-def test_an_explicit_directory_is_never_reused(tmp_path):
-    path = tmp_path / "mine"
-    run = Run.create(tmp_path / "runs", "task", {"seed": 1}, {}, path=path)
-    assert run.path == path and not (tmp_path / "runs").exists()
-    text = error_of(Run.create, tmp_path, "task", {"seed": 2}, {}, path=path)
-    assert (
-        text
-        == f"{path} exists already; choose another --run or resume it with --resume "
-        f"{path}"
-    )
-    assert Run.open(path).config == {"seed": 1}
-
-
 def test_an_unwritable_place_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     for arguments in (

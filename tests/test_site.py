@@ -621,21 +621,3 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):
         "notes.md",
         "source",
     ]
-
-
-def test_make_ci_and_the_workflow_build_the_same_website():
-    makefile, check = (
-        (ROOT / "Makefile").read_text(),
-        (ROOT / ".ci" / "run").read_text(),
-    )
-    assert (
-        "\nsite: $(VENV)/installed-docs\n\t$(python) site/make_site.py $(ARGS)\n"
-        in makefile
-    )
-    assert check.index("/installed-docs") < check.index("make test-all ")
-    workflow = ROOT / ".github" / "workflows" / "site.yml"
-    if workflow.exists():  # it is not in the source archive
-        assert (
-            "run: make site\n" in workflow.read_text()
-            and "path: site/_build/html\n" in workflow.read_text()
-        )

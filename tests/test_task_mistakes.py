@@ -302,17 +302,6 @@ def test_constants_and_properties_are_no_fields(mistaken, capsys):
     assert train.main(["larger", "--train.steps", "5"]) == 0
 
 
-def test_memory_that_does_not_suffice_for_an_evaluation_names_the_flags(
-    mistaken, refused
-):
-    mistaken((LOST, 'raise MemoryError("no room")'))
-    says = (
-        "out of memory: no room; choose a smaller network, or fewer examples at a "
-        "time (--train.micro-batch-size)"
-    )
-    assert refused(train.main, "larger", "--workers", "1").startswith(says)
-
-
 def test_a_world_without_a_view_is_named(refused):
     write_task("blind", world=True)
     text = Path("blind.py").read_text()
