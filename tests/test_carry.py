@@ -19,6 +19,7 @@ from tinytasks import (
     Larger,
     RunningSum,
     Text,
+    assert_goes_on,
     assert_same_arrays,
     forks,
     stop_at,
@@ -114,23 +115,10 @@ def test_processes_and_threads_give_the_same_bits(make_trainer):
 def test_a_run_goes_on_in_the_middle_of_its_text(
     kind, workers, processes, make_trainer, new_run
 ):
-    def trainer():
+    def make():
         return make_trainer(kind(Config()), 3, workers, processes=processes)
 
-    whole, broken = new_run(), new_run()
-    reference = trainer()
-    assert run_training(reference, whole) == "finished"
-    stopped = trainer()
-    stop_at(stopped.task, 7)
-    assert run_training(stopped, broken) == "SIGTERM" and stopped.step == 7
-    again = trainer()
-    arrays, state = broken.load()
-    again.restore(arrays, state)
-    broken.truncate_metrics(state["lines"])
-    assert_same_arrays(again.arrays(), stopped.arrays())
-    assert run_training(again, broken) == "finished"
-    assert_same_arrays(again.arrays(), reference.arrays())
-    assert timeless(broken.metrics()) == timeless(whole.metrics())
+    assert_goes_on(make, new_run, 7)
 
 
 def test_a_carry_goes_to_the_right_examples_when_it_is_cut_otherwise(

@@ -3,12 +3,11 @@ in a wheel; and never in somebody else's `tasks`.
 
 The project's own build backend makes each kind of installation in a temporary folder,
 without pip or network, and a new interpreter is asked what it finds: what the tests'
-own process has imported or installed has no say. To install a wheel is to unpack it, to
-uninstall it is to remove what its RECORD names; an editable install is a wheel with a
-.pth file, which `site.addsitedir` reads as it does in site-packages.
+own process has imported or installed has no say. To install a wheel is to unpack it; an
+editable install is a wheel with a .pth file, which `site.addsitedir` reads as it does
+in site-packages.
 """
 
-import csv
 import json
 import os
 import shutil
@@ -109,26 +108,6 @@ def build(source, folder, kind):
     return folder
 
 
-def uninstall(site, distribution):
-    """Remove what the RECORD of a distribution names, as pip does; the empty folders
-    stay.
-    """
-    (record,) = site.glob(f"{distribution}-*.dist-info/RECORD")
-    with open(record, newline="", encoding="utf-8") as file:
-        names = [row[0] for row in csv.reader(file)]
-    for name in names:
-        (site / name).unlink()
-
-
-def make_foreign(folder, packages=("tasks",)):
-    """Packages that tinyrmc must not touch; its own names of tasks are among theirs."""
-    for package in packages:
-        (folder / package).mkdir(parents=True)
-        for name in ("__init__", "nth_farthest", "homework"):
-            (folder / package / f"{name}.py").write_text(POISON)
-    return folder
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """A folder like site-packages that holds the wheel alone: what it was built from is
@@ -165,12 +144,6 @@ def tasks(installation):
     yield folder
     for file in set(folder.iterdir()) - before:
         file.unlink()
-
-
-@pytest.fixture
-def foreign(tmp_path):
-    """A directory that is somebody else's project, with packages of its own."""
-    return make_foreign(tmp_path, ["tasks", "tinyrmc_tasks"])
 
 
 # --- Built-in tasks -------------------------------------------------------------------
@@ -245,37 +218,6 @@ def test_an_unknown_task_brings_the_nearest_name_and_all_names():
         load_task("nth_fartest")
     with pytest.raises(UnknownTask, match=rf"unknown task 'zzz' {known}$"):
         load_task("zzz")
-
-
-# --- Tasks of other distributions -----------------------------------------------------
-
-
-@pytest.fixture
-def distribution(tmp_path):
-    """A folder of installed packages: a distribution offers a package of tasks, one
-    under a taken name, and two packages that are gone.
-    """
-    site = tmp_path / "site"
-    package = site / "others_tasks"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (package / "sorting.py").write_text(DROPPED_IN)
-    (package / "nth_farthest.py").write_text(POISON)
-    record = site / "others-1.0.dist-info"
-    record.mkdir()
-    (record / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: others\nVersion: 1.0\n"
-    )
-    packages = {
-        "gone": "a_package_that_is_gone",
-        "also": "gone_too.tasks",
-        "others": "others_tasks",
-    }
-    (record / "entry_points.txt").write_text(
-        "[tinyrmc.tasks]\n"
-        + "".join(f"{name} = {value}\n" for name, value in packages.items())
-    )
-    return site
 
 
 # --- Tasks by their files -------------------------------------------------------------

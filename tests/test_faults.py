@@ -15,13 +15,12 @@ import numpy as np
 import pytest
 from processes import alive, soon
 from tinyruns import SURROUNDINGS, TINY, assert_same_run, error_of
-from tinytasks import assert_same_arrays, poisoned, relations, timeless
+from tinytasks import assert_same_arrays, poisoned, relations, resumed, timeless
 
 import tinyrmc
 from tinyrmc.cli import commands, evaluate, plot, report, train
 from tinyrmc.errors import RunError
 from tinyrmc.training import workers
-from tinyrmc.training.checkpoints import require_metrics
 from tinyrmc.training.loop import Interrupt, Listener, run_training
 from tinyrmc.training.run import Run
 from tinyrmc.training.storage import Count, from_json, load_arrays, misfit, save_arrays
@@ -30,16 +29,6 @@ from tinyrmc.training.workers import CAN_FORK, WorkerLost
 
 forks = pytest.mark.skipif(not CAN_FORK, reason="no fork here")
 posix = pytest.mark.skipif(os.name != "posix", reason="no such files here")
-
-
-def resumed(make_trainer, task, run, workers=1):
-    """Resume a run."""
-    trainer = make_trainer(task, seed=3, workers=workers)
-    arrays, state = run.load()
-    trainer.restore(arrays, state)
-    require_metrics(run, state)
-    run.truncate_metrics(state["lines"])
-    return trainer
 
 
 # --- What JSON says -------------------------------------------------------------------
@@ -348,7 +337,7 @@ def test_a_lost_worker_costs_no_step(make_trainer, new_run):
     with pytest.raises(WorkerLost, match=r"checkpoint of step 7 is there to resume fr"):
         run_training(lose_a_worker(relations(), 7), broken)
     assert broken.load_state()["step"] == 7
-    again = resumed(make_trainer, relations(), broken, workers=2)
+    again = resumed(make_trainer(relations(), 3, 2), broken)
     assert run_training(again, broken) == "finished"
     assert_same_arrays(again.arrays(), reference.arrays())
     assert timeless(broken.metrics()) == timeless(whole.metrics())
@@ -369,7 +358,7 @@ def test_a_log_that_is_full_costs_no_step(make_trainer, new_run):
     trainer = make_trainer(relations(), seed=3)
     assert run_training(trainer, broken, show=Deaf()) == "SIGPIPE"
     assert broken.load_state()["step"] == trainer.step == 7
-    again = resumed(make_trainer, relations(), broken)
+    again = resumed(make_trainer(relations(), 3), broken)
     assert run_training(again, broken) == "finished"
     assert_same_arrays(again.arrays(), reference.arrays())
 
@@ -389,7 +378,9 @@ def test_of_two_that_were_stopped_in_trouble_the_good_one_stays(make_trainer, ne
     task = poisoned({6, 7, 8}, nonfinite_limit=10, checkpoint_minutes=1e-9)
     for step in (7, 8):
         trainer = (
-            resumed(make_trainer, task, run) if step > 7 else make_trainer(task, seed=3)
+            resumed(make_trainer(task, 3), run)
+            if step > 7
+            else make_trainer(task, seed=3)
         )
         stop_after(trainer, step)
         assert run_training(trainer, run) == "SIGTERM"

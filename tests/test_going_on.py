@@ -18,11 +18,13 @@ from tinytasks import (
     Config,
     Finite,
     Larger,
+    assert_goes_on,
     assert_same_arrays,
     forks,
     nth_farthest,
     poisoned,
     relations,
+    resumed,
     stop_at,
     timeless,
 )
@@ -37,18 +39,9 @@ from tinyrmc.training.trainer import NonFinite
 # --- Stopping and going on ------------------------------------------------------------
 
 
-def unbroken(make_trainer, task, run, workers=1):
-    trainer = make_trainer(task, seed=3, workers=workers)
+def unbroken(make_trainer, task, run):
+    trainer = make_trainer(task, seed=3)
     assert run_training(trainer, run) == "finished"
-    return trainer
-
-
-def resumed(make_trainer, task, run, workers=1):
-    """Resume a run."""
-    trainer = make_trainer(task, seed=3, workers=workers)
-    arrays, state = run.load()
-    trainer.restore(arrays, state)
-    run.truncate_metrics(state["lines"])
     return trainer
 
 
@@ -57,25 +50,15 @@ def resumed(make_trainer, task, run, workers=1):
 def test_a_stopped_run_goes_on_as_if_it_had_never_stopped(
     core, workers, make_trainer, new_run
 ):
-    whole, broken = new_run(), new_run()
-    reference = unbroken(make_trainer, relations(core), whole, workers)
+    def make():
+        return make_trainer(relations(core), seed=3, workers=workers)
 
-    stopped = make_trainer(stop_at(relations(core), 7), seed=3, workers=workers)
-    assert run_training(stopped, broken) == "SIGTERM" and stopped.step == 7
-    assert [line["step"] for line in broken.metrics()] == [5]
-    stopped.workers.close()
-
-    again = resumed(make_trainer, relations(core), broken, workers)
-    assert again.step == 7 and again.seconds == stopped.seconds
-    assert_same_arrays(again.arrays(), stopped.arrays())
-    assert run_training(again, broken) == "finished"
-    assert_same_arrays(again.arrays(), reference.arrays())
+    reference, again, _, broken = assert_goes_on(make, new_run, 7)
+    assert [line["step"] for line in broken.metrics()] == [5, 10, 12]
     state = {"updates", "first_moment", "second_moment"}
     assert {f"optimizer/{name}" for name in state} <= again.arrays().keys()
     # the ladder was climbed meanwhile
     assert again.task.state() == reference.task.state() != {"stage": 0}
-    assert timeless(broken.metrics()) == timeless(whole.metrics())
-    assert broken.metrics()[-1]["seconds"] >= stopped.seconds
 
 
 def test_a_run_may_be_stopped_again_and_again(make_trainer, new_run):
@@ -85,9 +68,9 @@ def test_a_run_may_be_stopped_again_and_again(make_trainer, new_run):
     assert run_training(trainer, broken) == "SIGINT"
     for step in (2, 3, 3):
         task = stop_at(relations(), step, signal.SIGINT)
-        trainer = resumed(make_trainer, task, broken)
+        trainer = resumed(make_trainer(task, 3), broken)
         assert run_training(trainer, broken) == "SIGINT"
-    trainer = resumed(make_trainer, relations(), broken)
+    trainer = resumed(make_trainer(relations(), 3), broken)
     assert trainer.step == 9 and run_training(trainer, broken) == "finished"
     assert_same_arrays(trainer.arrays(), reference.arrays())
     assert timeless(broken.metrics()) == timeless(whole.metrics())
@@ -112,7 +95,7 @@ def test_a_run_that_was_killed_goes_back_to_its_checkpoint(make_trainer, new_run
     with pytest.raises(PowerCut):
         run_training(make_trainer(task, seed=3), broken)
     broken.log({"step": 7, "loss": 0.0})
-    trainer = resumed(make_trainer, relations(**often), broken)
+    trainer = resumed(make_trainer(relations(**often), 3), broken)
     assert trainer.step == 6
     run_training(trainer, broken)
     assert_same_arrays(trainer.arrays(), reference.arrays())
@@ -149,7 +132,7 @@ def test_a_run_whose_parent_has_gone_is_saved_and_stops(
     )
     assert run_training(make_trainer(task, seed=3), broken) == "SIGHUP"
     monkeypatch.undo()
-    trainer = resumed(make_trainer, relations(), broken)
+    trainer = resumed(make_trainer(relations(), 3), broken)
     assert trainer.step == 7 and run_training(trainer, broken) == "finished"
     assert_same_arrays(trainer.arrays(), reference.arrays())
 
@@ -236,15 +219,11 @@ def finite(last):
 def test_a_run_goes_on_in_the_middle_of_an_epoch(
     stop, workers, last, make_trainer, new_run
 ):
-    whole, broken = new_run(), new_run()
-    reference = unbroken(make_trainer, finite(last), whole, workers)
-    stopped = make_trainer(stop_at(finite(last), stop), seed=3, workers=workers)
-    assert run_training(stopped, broken) == "SIGTERM" and stopped.step == stop
+    def make():
+        return make_trainer(finite(last), seed=3, workers=workers)
+
+    reference, *_ = assert_goes_on(make, new_run, stop)
     assert 0 < stop % reference.stream.steps_per_epoch or stop == 4
-    again = resumed(make_trainer, finite(last), broken, workers)
-    assert run_training(again, broken) == "finished"
-    assert_same_arrays(again.arrays(), reference.arrays())
-    assert timeless(broken.metrics()) == timeless(whole.metrics())
 
 
 def test_epochs_are_the_same_for_workers_and_ranks(make_trainer):
@@ -327,7 +306,7 @@ def test_fewer_do_not_and_the_count_survives_a_checkpoint(make_trainer, new_run)
     run, whole = new_run(), new_run()
     task = stop_at(poisoned({4, 6}, nonfinite_limit=3), 7)
     assert run_training(make_trainer(task, seed=3), run) == "SIGTERM"
-    again = resumed(make_trainer, poisoned({9}, nonfinite_limit=3), run)
+    again = resumed(make_trainer(poisoned({9}, nonfinite_limit=3), 3), run)
     with pytest.raises(NonFinite, match=r"3 updates were skipped.*first at step 4"):
         run_training(again, run)
 

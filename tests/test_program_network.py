@@ -49,26 +49,6 @@ def leaves(state):
     ]
 
 
-def test_states_are_those_of_each_example_alone(xp):
-    for make in CORES:
-        rng, lengths = np.random.default_rng(0), np.array([0, 3, 6, 1, 6])
-        core, inputs = make().to(xp), rng.standard_normal((5, 6, 5))
-        outputs, state = core.unroll(
-            xp.asarray(inputs), core.initial_state(5), lengths=xp.asarray(lengths)
-        )
-        assert len(outputs) == 6
-        for k, length in enumerate(lengths):
-            alone, expected = [], core.initial_state(1)
-            for t in range(length):
-                output, expected = core(xp.asarray(inputs[k : k + 1, t]), expected)
-                alone.append(output)
-            pairs = [*zip(leaves(state), leaves(expected), strict=True)]
-            for ours, theirs in zip(outputs, alone, strict=False):
-                pairs.append((to_host(ours.data), to_host(theirs.data)))
-            for ours, theirs in pairs:
-                np.testing.assert_allclose(ours[k : k + 1], theirs, 1e-12, 1e-14)
-
-
 def test_nested_states_are_kept_too():
     inputs = np.arange(12.0).reshape(2, 3, 2)
     _, (total, (count,)) = Pair().unroll(

@@ -3,12 +3,10 @@
 import dataclasses
 import json
 
-import numpy as np
 import pytest
-from tinytasks import TRAIN, Config, Finite, Larger, stop_at, timeless
+from tinytasks import TRAIN, Config, Finite, Larger, assert_goes_on
 
 from tinyrmc.training.loop import run_training
-from tinyrmc.training.run import Run
 from tinyrmc.training.schedules import Plateau, staircase
 
 # --- Staircase ------------------------------------------------------------------------
@@ -131,11 +129,11 @@ def stalling():
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_rate_follows_the_held_out_loss_through_a_checkpoint(
-    workers, make_trainer, tmp_path
+    workers, make_trainer, new_run
 ):
-    whole, broken = (Run.create(tmp_path, "run", {}, {}) for _ in range(2))
-    trainer = make_trainer(stalling(), workers=workers)
-    assert run_training(trainer, whole) == "finished"
+    trainer, again, whole, broken = assert_goes_on(
+        lambda: make_trainer(stalling(), workers=workers), new_run, 9
+    )
     lines = whole.metrics()
     rates = {
         line["step"]: line["learning_rate"] / TRAIN.learning_rate for line in lines
@@ -144,13 +142,4 @@ def test_the_rate_follows_the_held_out_loss_through_a_checkpoint(
     assert trainer.step == 16 and trainer.finished
     assert rates == {2: 1, 4: 1, 6: 1, 8: 1, 10: 0.5, 12: 0.5, 14: 0.25, 16: 0.25}
     assert "test_loss" in lines[-1]
-
-    stopped = make_trainer(stop_at(stalling(), 9), workers=workers)
-    assert run_training(stopped, broken) == "SIGTERM"
-    again = make_trainer(stalling(), workers=workers)
-    again.restore(*broken.load())
-    broken.truncate_metrics(broken.load()[1]["lines"])
-    assert run_training(again, broken) == "finished" and again.step == 16
-    assert timeless(broken.metrics()) == timeless(lines)
-    np.testing.assert_array_equal(again.optimizer.data, trainer.optimizer.data)
     assert run_training(again, broken) == "finished" and again.step == 16

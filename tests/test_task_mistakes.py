@@ -63,13 +63,6 @@ def test_a_mistake_has_a_place(mistaken, refused):
             ),
             (
                 DRAWN,
-                "inputs = np.zeros(3)[count]",
-                "draw",
-                r"IndexError: index \d+ is out of bounds for axis 0 with size 3",
-            ),
-            (DRAWN, "inputs = np.zeros(count, shap=2)", "draw", "TypeError: .*shap.*"),
-            (
-                DRAWN,
                 "inputs = self.confg",
                 "draw",
                 "AttributeError: 'Task' object has no attribute 'confg'",
@@ -142,32 +135,16 @@ def test_what_a_task_gives_is_checked(mistaken, refused):
             "Task.loss() must return (sum, count, {metric: (sum, count)}, carry), not",
         ),
         (
-            RETURNED,
-            "return primitives.sum(losses)",
-            "Task.loss() must return (sum, count, {metric: (sum, count)}, carry), n",
-        ),
-        (
             '"""how many numbers"""',
             '"""how many numbers"""\n    bits = 6',
             "Config.bits has no type, so it is not a flag; write bits: int = 6, or "
             "bits: typing.ClassVar = 6 if it is not a setting",
         ),
         (
-            "    linear: bool = False",
-            "    linear = False",
-            "Model.linear has no type, so it is not a flag; write linear: bool = False"
-            ", or linear: typing.ClassVar = False if ",
-        ),
-        (
             RETURNED,
             RETURNED.replace("primitives.sum(losses)", "losses"),
             "Task.loss() must give the sum of its losses as a Tensor with one number, "
             "not Tensor(",
-        ),
-        (
-            RETURNED,
-            RETURNED.replace("primitives.sum(losses)", "float(losses.data.sum())"),
-            "as a Tensor with one number, not ",
         ),
         (
             LOST,
@@ -197,11 +174,6 @@ def test_what_a_task_gives_is_checked(mistaken, refused):
             "Config.sizes: list[int] cannot be a flag; use int, float, str, bool, ",
         ),
         (
-            "    numbers: int = 2",
-            "    sizes: tuple[tuple[int, ...], ...] = ()\n    numbers: int = 2",
-            "Config.sizes: tuple[tuple[int, ...], ...] cannot be a flag",
-        ),
-        (
             "def build(self, seed)",
             "def make(self, seed)",
             "cannot be imported: ImportError: its class Task lacks build",
@@ -224,11 +196,6 @@ def test_what_a_task_gives_is_checked(mistaken, refused):
         ),
         (
             RETURNED,
-            RETURNED.replace("losses.size", "primitives.sum(losses * 0.0)"),
-            "not 'loss': (array(",
-        ),
-        (
-            RETURNED,
             RETURNED.replace("losses.size", "-losses.size"),
             "Task.loss() must give the count of its losses, not -1",
         ),
@@ -236,11 +203,6 @@ def test_what_a_task_gives_is_checked(mistaken, refused):
             METRICS,
             METRICS.replace("right", "primitives.mean(losses)"),
             "must give metrics as {name: (sum, count)}, not 'accuracy': (Tensor(",
-        ),
-        (
-            METRICS,
-            METRICS.replace("right", "np.arange(2000)"),
-            "must give metrics as {name: (sum, count)}, not 'accuracy': (array([ 0, ",
         ),
         (
             METRICS,
@@ -336,7 +298,6 @@ def test_what_a_world_gives_is_checked(refused):
             "Junction.observe()['view'] must be uint8[2, 1, 1] for two levels, not flo",
         ),
         (SEEN, SEEN.replace(", None]", "]"), "for two levels, not uint8[2, 1]"),
-        (SEEN, SEEN.replace("view", "seen"), "['view'] must be uint8[2, 1, 1] for tw"),
         (
             ENDED,
             "return reward, turned, late, final",
@@ -348,11 +309,6 @@ def test_what_a_world_gives_is_checked(refused):
             "the reward of Junction._step() must be float32[2] for two levels, not int",
         ),
         (ENDED, ENDED.replace("reward", "reward.sum()"), "two levels, not float32[]"),
-        (
-            ENDED,
-            ENDED.replace("turned", "turned * 1"),
-            "the terminated of Junction._step() must be bool[2] for two levels, not in",
-        ),
     ]:
         text = example(world=True)
         assert text.count(old) == 1

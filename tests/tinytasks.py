@@ -15,7 +15,7 @@ from tinyrmc import LSTM, nn, primitives
 from tinyrmc.fused import softmax_cross_entropy
 from tinyrmc.training import Epochs, Samples, Stream, Task, TrainConfig
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.loop import Listener
+from tinyrmc.training.loop import Listener, run_training
 from tinyrmc.training.workers import CAN_FORK
 
 nth_farthest = load_task("nth_farthest")
@@ -258,3 +258,33 @@ def stop_at(task, step, number=signal.SIGTERM):
         os.kill(os.getpid(), number) if next(steps) == step else None
     )
     return task
+
+
+def resumed(trainer, run):
+    """A new trainer that goes on with a run."""
+    arrays, state = run.load()
+    trainer.restore(arrays, state)
+    run.truncate_metrics(state["lines"])
+    return trainer
+
+
+def assert_goes_on(make, new_run, stop):
+    """A run that stops after `stop` steps goes on as if it never had, to the last bit.
+
+    Returns the trainer of one that was not stopped, that of the stopped one's second
+    half, and both runs.
+    """
+    whole, broken = new_run(), new_run()
+    reference, stopped = make(), make()
+    assert run_training(reference, whole) == "finished"
+    stop_at(stopped.task, stop)
+    assert run_training(stopped, broken) == "SIGTERM" and stopped.step == stop
+    stopped.workers.close()
+    again = resumed(make(), broken)
+    assert again.step == stop and again.seconds == stopped.seconds
+    assert_same_arrays(again.arrays(), stopped.arrays())
+    assert run_training(again, broken) == "finished"
+    assert_same_arrays(again.arrays(), reference.arrays())
+    assert timeless(broken.metrics()) == timeless(whole.metrics())
+    assert broken.metrics()[-1]["seconds"] >= stopped.seconds
+    return reference, again, whole, broken
