@@ -246,3 +246,22 @@ class Browser:
             options = {"clip": clip, "captureBeyondViewport": True}
         taken = self.call("Page.captureScreenshot", format="png", **options)
         return base64.b64decode(taken["data"])
+
+
+def opened(window, page, fragment=""):
+    """Open a page at a fragment; nobody may complain or be asked for anything."""
+    window.open("about:blank")  # else only the fragment is new, and nothing is loaded
+    window.open(f"{page.as_uri()}#{fragment}")
+    asked = [r for r in window.requests if not r.startswith(("file:", "data:"))]
+    assert window.complaints == [] and asked == []
+
+
+def text_of(window, name):
+    """What an element of the page says."""
+    return window.run(f"document.getElementById('{name}').textContent")
+
+
+def cells(window, table):
+    """The rows of a table of the page."""
+    rows = f"[...document.getElementById('{table}').rows]"
+    return window.run(f"{rows}.map(row => [...row.cells].map(c => c.textContent))")

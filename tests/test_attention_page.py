@@ -15,6 +15,7 @@ from typing import Any
 import browser
 import numpy as np
 import pytest
+from browser import cells, opened, text_of
 
 from tinyrmc import load
 from tinyrmc.cli import plot
@@ -250,24 +251,6 @@ def test_without_the_network_the_page_holds_what_it_did():
 
 
 # --- The page in a browser ------------------------------------------------------------
-
-
-def opened(window, page, fragment=""):
-    """Open the page at a fragment; nobody may complain or be asked for anything."""
-    window.open("about:blank")  # else only the fragment is new, and nothing is loaded
-    window.open(f"{page.as_uri()}#{fragment}")
-    asked = [r for r in window.requests if not r.startswith(("file:", "data:"))]
-    assert window.complaints == [] and asked == []
-
-
-def text_of(window, name):
-    return window.run(f"$('{name}').textContent")
-
-
-def cells(window, table):
-    """The rows of a table of the page."""
-    rows = f"[...document.getElementById('{table}').rows]"
-    return window.run(f"{rows}.map(row => [...row.cells].map(c => c.textContent))")
 
 
 def restored(rows=slice(None)):

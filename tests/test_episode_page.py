@@ -8,6 +8,7 @@ import re
 import browser
 import numpy as np
 import pytest
+from browser import opened, text_of
 from tinyagents import LEVELS, restored
 
 from tinyrmc.results import episodes
@@ -47,13 +48,6 @@ def test_the_page_holds_the_episode_and_asks_nobody(page, solved):
     assert "send it" not in text and "A bookmark keeps the step" in text
 
 
-def opened(window, page, fragment=""):
-    window.open("about:blank")
-    window.open(f"{page.as_uri()}#{fragment}")
-    asked = [each for each in window.requests if not each.startswith("file:")]
-    assert window.complaints == [] and asked == []
-
-
 def pixels(window, canvas):
     """The colour in the middle of each cell."""
     return np.array(
@@ -67,10 +61,6 @@ def pixels(window, canvas):
             return found;
         }})()""")
     )
-
-
-def text_of(window, name):
-    return window.run(f"$('{name}').textContent")
 
 
 @browser.needed

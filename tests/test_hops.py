@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tinyagents
 from babistories import reading_of
+from browser import cells, opened
 from tinyruns import TINY
 
 from tasks import babi
@@ -141,19 +142,6 @@ def test_each_task_of_several_has_a_row(runs, capsys):
 # --- The page -------------------------------------------------------------------------
 
 
-def cells(window, table):
-    """The rows of a table of the page."""
-    rows = f"[...document.getElementById('{table}').rows]"
-    return window.run(f"{rows}.map(row => [...row.cells].map(c => c.textContent))")
-
-
-def opened(window, page, fragment="example=1"):
-    window.open("about:blank")  # else only the fragment is new, and nothing is loaded
-    window.open(f"{page.as_uri()}#{fragment}")
-    asked = [r for r in window.requests if not r.startswith(("file:", "data:"))]
-    assert window.complaints == [] and asked == []
-
-
 def in_page(window, reading, rows):
     """(strengths (Q, K, M), logits (Q, V)) that the page computes for some stories."""
     ids = {word: id for id, word in enumerate(reading.vocabulary)}
@@ -211,7 +199,7 @@ def test_the_page_computes_what_python_computes(window, tmp_path):
             assert reading.linear is linear
             page = tmp_path / "page.html"
             page.write_text(memory_hops.page("t", reading), encoding="utf-8")
-            opened(window, page)
+            opened(window, page, "example=1")
             rows = np.arange(material.count("test"))[:: 12 if joint else 4]
             found, logits = in_page(window, reading, rows)
             trace = []
@@ -274,7 +262,7 @@ def test_what_you_choose_and_what_you_type_is_read_at_once(runs, page, window):
     task, model = restored(runs / "one")
     (reading,) = task.readings(model)
     window.size(1280, 900)
-    opened(window, page)
+    opened(window, page, "example=1")
     right, wrong = memory_hops.chosen(reading, reading.of(1), memory_hops.IN_PAGE)
     count = len(right)
     assert_shown(window, reading, right[0])
@@ -313,7 +301,7 @@ def test_what_you_choose_and_what_you_type_is_read_at_once(runs, page, window):
 @browser.needed
 def test_what_it_cannot_read_it_says_kindly(page, window):
     window.size(1280, 900)
-    opened(window, page)
+    opened(window, page, "example=1")
 
     def typed(story, question="Where is Mary?"):
         for name, text in ("story", story), ("question", question):

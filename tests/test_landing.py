@@ -41,10 +41,7 @@ def page(tmp_path_factory):
 
 def opened(window, page, size=LAPTOP):
     window.size(*size)
-    window.open("about:blank")
-    window.open(page.as_uri())
-    assert window.complaints == []
-    assert window.requests == [page.as_uri()]
+    browser.opened(window, page)
 
 
 def drawn(window):

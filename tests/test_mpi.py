@@ -210,14 +210,6 @@ def test_a_run_of_one_process_goes_on_with_two_and_stops_when_time_is_over(
     assert done.stdout.count("has finished already (20 steps)") == 1
 
 
-def test_time_is_over_for_all_when_it_is_for_one():
-    later = "1 2 time.monotonic = lambda real=time.monotonic: real() + 3600"
-    done = run_ranks(*TINY, "--run", "run", "--max-minutes", 50, TROUBLE=later)
-    assert (done.returncode, done.stderr) == (0, "") and Run.open("run").load()[1][
-        "step"
-    ] == 2
-
-
 def test_a_signal_to_mpiexec_saves(two_ranks):
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         with subprocess.Popen(

@@ -84,25 +84,6 @@ def test_the_gradient_of_ranks_of_several_workers_is_that_of_one_process():
             np.testing.assert_allclose(ours, alone, **near)
 
 
-def test_steps_of_ranks_of_several_workers_are_those_of_one_process():
-    arrays, (line,), _ = trained(Trainer(Larger(Config()), seed=4), 12)
-    found = all_well(
-        on_ranks(
-            3,
-            lambda ranks: trained(
-                ranks.trainer(Larger(Config()), 4, 2, processes=False), 12
-            ),
-        )
-    )
-    for ours, (our_line,), _ in found:
-        assert_same_arrays(ours, found[0][0])
-        assert_close(our_line, line, 1e-5)
-        for name in arrays:
-            np.testing.assert_allclose(
-                ours[name], arrays[name], rtol=1e-5, atol=1e-5, err_msg=name
-            )
-
-
 def test_a_step_costs_one_allreduce_of_the_gradient_and_one_message():
     for workers in (1, 2):
 
