@@ -1,8 +1,8 @@
 """The project's wheels and source archives, built by its own backend without pip."""
 
-import subprocess
-import sys
 import zipfile
+
+from tinyruns import output
 
 BUILD = "import sys; from hatchling import build; build.build_{}(sys.argv[1])"
 
@@ -10,14 +10,7 @@ BUILD = "import sys; from hatchling import build; build.build_{}(sys.argv[1])"
 def build(kind, source, folder):
     """The path of a wheel or sdist of `source`, built into the new `folder`."""
     folder.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", BUILD.format(kind), str(folder)],
-        cwd=source,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
+    output("-c", BUILD.format(kind), folder, cwd=source)
     (built,) = folder.iterdir()
     return built
 

@@ -497,19 +497,7 @@ def _operators(name):
 
 for _name in ("neg", "pos", "abs", "invert"):
     setattr(ndarray, f"__{_name}__", _unary(_name))
-for _name in (
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "matmul",
-    "and_",
-    "or_",
-    "xor",
-):
+for _name in "add sub mul truediv floordiv mod pow matmul and_ or_ xor".split():
     _left, _right, _inplace = _operators(_name)
     _dunder = _name.strip("_")
     setattr(ndarray, f"__{_dunder}__", _left)

@@ -204,17 +204,8 @@ run_main(train.main)
 
 def mpiexec(*words, ranks=2, **surroundings):
     """A command line with the program on so many ranks."""
-    command = [
-        MPIEXEC,
-        "-n",
-        str(ranks),
-        sys.executable,
-        "-m",
-        "mpi4py",
-        "-c",
-        PROGRAM,
-        *map(str, words),
-    ]
+    command = [MPIEXEC, "-n", str(ranks), sys.executable, "-m", "mpi4py"]
+    command += ["-c", PROGRAM, *map(str, words)]
     return {"args": command, "env": SURROUNDINGS | surroundings, "text": True}
 
 

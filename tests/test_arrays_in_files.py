@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import re
 import tempfile
 import zipfile
 from pathlib import Path
@@ -188,11 +189,7 @@ def test_every_bit_flip_is_detected_or_harmless():
             try:
                 arrays, state = unpack(bytes(flipped), "x.npz", "get another")
             except RunError as error:
-                assert (
-                    "cut short" in str(error)
-                    or "damaged" in str(error)
-                    or "not an npz" in str(error)
-                )
+                assert re.search("cut short|damaged|not an npz", str(error))
                 assert str(error).endswith("; get another")
                 detected += 1
             else:

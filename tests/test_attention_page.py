@@ -4,11 +4,8 @@ browser, and what it says when it cannot.
 
 import dataclasses
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ import browser
 import numpy as np
 import pytest
 from browser import cells, opened, text_of
+from tinyruns import SURROUNDINGS, python
 
 from tinyrmc import load
 from tinyrmc.cli import plot
@@ -45,14 +43,8 @@ def drawn(tmp_path_factory):
     folder = tmp_path_factory.mktemp("drawn")
     words = ["attention", TRAINED, "--out", folder, "--sequences", 300]
     words += ["--html", folder / "page.html"]
-    done = subprocess.run(
-        [sys.executable, "-m", "tinyrmc", "plot", *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=folder,
-        env=os.environ | {"COLUMNS": "200"},  # no cell is wrapped
-    )
+    wide = SURROUNDINGS | {"COLUMNS": "200"}  # no cell is wrapped
+    done = python("-m", "tinyrmc", "plot", *words, timeout=300, cwd=folder, env=wide)
     assert done.returncode == 0, done.stderr
     assert (
         done.stderr

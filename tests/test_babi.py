@@ -351,17 +351,15 @@ def test_made_up_stories_are_learnt(make_trainer):
     for number, questions, error in [(1, 1000, 0.0), (15, 1000, 0.0), (16, 3000, 0.01)]:
         times = questions // 1000  # epochs are longer by this, and there are fewer
         epoch = 28 * times
-        task = babi.Task(
-            dataclasses.replace(
-                babi.QUICK,
-                data=babi.DataConfig(task=str(number), generated=True),
-                model=babi.ModelConfig(restarts=3),
-                recipe=babi.RecipeConfig(20 // times, 25 // times),
-                train=dataclasses.replace(
-                    babi.QUICK.train, log_every=epoch, evaluate_every=28 * 120
-                ),
-            )
+        often = {"log_every": epoch, "evaluate_every": 28 * 120}
+        config = dataclasses.replace(
+            babi.QUICK,
+            data=babi.DataConfig(task=str(number), generated=True),
+            model=babi.ModelConfig(restarts=3),
+            recipe=babi.RecipeConfig(20 // times, 25 // times),
+            train=dataclasses.replace(babi.QUICK.train, **often),
         )
+        task = babi.Task(config)
         task.source = corpora.GeneratedStories(questions)
         trainer = make_trainer(task)
         while not trainer.finished:

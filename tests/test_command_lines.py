@@ -7,7 +7,6 @@ of real processes is asked of real processes.
 
 import dataclasses
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tinyruns import (
     contents,
     evaluated,
     nth_farthest,
+    output,
     python,
 )
 
@@ -121,24 +121,13 @@ def test_a_run_tells_what_it_is_how_it_goes_and_what_to_do_next(capsys):
 
 
 def test_a_finished_run_directory_is_complete(trained):
-    assert {path.name for path in trained.path.iterdir()} == {
-        *(
-            "config.json",
-            "environment.json",
-            "metrics.jsonl",
-            "checkpoint.npz",
-            "checkpoint.previous.npz",
-        ),
-        *("learning_curve.png", "attention.png"),
-    }
-    assert (
-        trained.config["task"] == "nth_farthest"
-        and trained.config["preset"] == "quick"
-        and trained.config["seed"] == 5
-    )
-    assert trained.config["config"]["model"]["mem_slots"] == 2 and trained.config[
-        "config"
-    ]["data"]["stages"] == [[2, 1], [3, 1]]
+    files = "config.json environment.json metrics.jsonl checkpoint.npz "
+    files += "checkpoint.previous.npz learning_curve.png attention.png"
+    assert {path.name for path in trained.path.iterdir()} == {*files.split()}
+    said, config = trained.config, trained.config["config"]
+    assert (said["task"], said["preset"], said["seed"]) == ("nth_farthest", "quick", 5)
+    assert config["model"]["mem_slots"] == 2
+    assert config["data"]["stages"] == [[2, 1], [3, 1]]
     assert {"numpy", "python", "cores", "processor"} <= trained.environment.keys()
     assert isinstance(task_from_dict(trained.config), nth_farthest.Task)
     last = trained.metrics()[-1]
@@ -433,7 +422,4 @@ def test_a_file_dropped_in_is_trained_resumed_evaluated_and_loaded(
 
 
 def test_the_package_itself_says_what_can_be_run():
-    done = subprocess.run(
-        [sys.executable, "-m", "tinyrmc"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0 and "nth_farthest" in done.stdout
+    assert "nth_farthest" in output("-m", "tinyrmc", cwd=ROOT)

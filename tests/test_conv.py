@@ -31,14 +31,11 @@ def convolved(xp, x, weight, bias, padding):
                     total = total + xp.dot(x[n, row, column], weight[u, v])
         return total
 
-    return xp.stack(
-        [
-            xp.stack(
-                [xp.stack([at(n, i, j) for j in range(width)]) for i in range(height)]
-            )
-            for n in range(x.shape[0])
-        ]
-    )
+    def row(n, i):
+        return xp.stack([at(n, i, j) for j in range(width)])
+
+    maps = [[row(n, i) for i in range(height)] for n in range(x.shape[0])]
+    return xp.stack([xp.stack(rows) for rows in maps])
 
 
 # map, kernel: a whole map at once, strips, several strips side by side

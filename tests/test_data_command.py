@@ -1,12 +1,11 @@
 """`python -m tinyrmc data`: what it lists, gets and says."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 from corpora_files import PTB, make_official, members, tarred, write, zipped
 from test_corpora_babi import files
+from tinyruns import output, python
 
 from tinyrmc import corpora
 from tinyrmc.cli import data
@@ -160,8 +159,7 @@ def test_a_file_is_no_folder_of_texts(tmp_path):
 
 def test_an_error_is_one_line_with_exit_code_2(tmp_path):
     write(tmp_path, members("ptb") | {"simple-examples/data/ptb.test.txt": b"\xff"})
-    command = [sys.executable, "-m", "tinyrmc", "data", "ptb", "--data-dir", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = python("-m", "tinyrmc", "data", "ptb", "--data-dir", tmp_path)
     assert done.returncode == 2 and done.stdout == ""
     assert re.fullmatch(
         r"error: .*ptb.test.txt is not UTF-8 at byte 0 .*\n", done.stderr
@@ -175,6 +173,4 @@ def test_reading_needs_no_downloader(tmp_path):
         "import sys; from tinyrmc import corpora; "
         f"corpora.load('ptb', {str(tmp_path)!r}); print(*sys.modules)"
     )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "requests" not in done.stdout.split()
+    assert "requests" not in output("-c", code).split()

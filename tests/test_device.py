@@ -119,18 +119,15 @@ def test_it_differs_from_numpy_where_cupy_does():
         assert taken.tolist() == [1.0, 2.0]
     assert cupy.take(x, 4).tolist() == 1.0
     assert cupy.zeros((2, 3))[:, far].shape == (2, 2)
-    with pytest.raises(
-        IndexError, match="out of bounds"
-    ):  # numbers are looked at, on both
+    # numbers are looked at, on both
+    with pytest.raises(IndexError, match="out of bounds"):
         x[4]
     x[far] = 7.0
     assert x.tolist() == [0.0, 7.0, 7.0]
     cupy.add.at(x, device([3, 3]), 1.0)
     assert x.tolist() == [2.0, 7.0, 7.0]
-    assert (device([7, -7]) // device([0, 0])).tolist() == [
-        0,
-        0,
-    ]  # and no warning, which would be an error here
+    # and no warning, which would be an error here
+    assert (device([7, -7]) // device([0, 0])).tolist() == [0, 0]
     assert np.isnan(cupy.log(device(-1.0)).get()) and (x / 0.0).tolist() == [np.inf] * 3
     out = cupy.zeros(3)
     assert (

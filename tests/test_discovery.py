@@ -11,13 +11,12 @@ in site-packages.
 import json
 import os
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
-from tinyruns import fresh_directory
+from tinyruns import fresh_directory, output
 
 from tinyrmc.training import discovery
 from tinyrmc.training.discovery import UnknownTask, load_task, load_task_of, stored
@@ -51,19 +50,6 @@ DROPPED_IN = '"""A task of two lines."""\nclass Task: presets = {"tiny": ("", No
 POISON = "raise SystemExit('a foreign file was imported')\n"
 
 
-def python(*arguments, **keywords):
-    """A new interpreter's output; its complaint, if it fails."""
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        **keywords,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def ask(place, cwd, load="", site_folders=()):
     """Ask an interpreter started in `cwd`, with `place` on its path; `load` is a task
     to import as well.
@@ -76,7 +62,7 @@ def ask(place, cwd, load="", site_folders=()):
     }
     # the current directory must be able to do harm
     environment.pop("PYTHONSAFEPATH", None)
-    return json.loads(python("-c", ASK, load, *site_folders, cwd=cwd, env=environment))
+    return json.loads(output("-c", ASK, load, *site_folders, cwd=cwd, env=environment))
 
 
 # --- Installations --------------------------------------------------------------------
@@ -101,7 +87,7 @@ def build(source, folder, kind):
     wheels = folder.with_name(f"{folder.name}-wheels")
     wheels.mkdir()
     code = f"import sys; from hatchling import build; build.build_{kind}(sys.argv[1])"
-    python("-c", code, wheels, cwd=source)
+    output("-c", code, wheels, cwd=source)
     (wheel,) = wheels.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)

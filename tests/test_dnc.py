@@ -10,6 +10,7 @@ import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles import unrolled
 from turns import in_turn
 
 from tinyrmc import DNC, Tape, fused
@@ -89,16 +90,6 @@ def everywhere(xp, state):
         everywhere(xp, part) if isinstance(part, tuple) else xp.asarray(part)
         for part in state
     )
-
-
-def unrolled(core, inputs, state):
-    """The outputs of all steps, and the states."""
-    outputs, states = [], []
-    for x in inputs:
-        output, state = core(x, state)
-        outputs.append(output)
-        states.append(state)
-    return outputs, states
 
 
 def for_the_oracle(s, state):

@@ -8,6 +8,7 @@ import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles import unrolled
 from turns import in_turn
 
 from tinyrmc import EntNet, EntNetBank, Tape, gradcheck
@@ -43,14 +44,6 @@ def expected(xp, kind, P, inputs, parts):
     if kind == "EntNet":
         return oracles.entnet(xp, P, inputs, *parts)
     return oracles.entnet_bank(xp, P, 1.0, inputs, parts)
-
-
-def unrolled(core, inputs, state):
-    outputs = []
-    for x in inputs:
-        output, state = core(x, state)
-        outputs.append(output)
-    return outputs, state
 
 
 def packed(parts):

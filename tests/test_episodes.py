@@ -136,16 +136,12 @@ def test_an_agent_plays_and_says_what_it_attends_to(agent):
         ends += game.steps == 0
         places.add(tuple(game.world.position(game.state)[0].tolist()))
         said, attends = game.screen().splitlines()[-2:]
-        name, sure = re.fullmatch(
-            r"agent: (\w+), (\d+) % sure, value -?[\d.]+", said
-        ).groups()
+        agent = r"agent: (\w+), (\d+) % sure, value -?[\d.]+"
+        name, sure = re.fullmatch(agent, said).groups()
         assert name in game.world.action_names and 0 < int(sure) <= 100
         shares = [int(x) for x in re.findall(r"(\d+) %", attends)]
-        assert re.findall("slot 1|slot 2|input", attends) == [
-            "slot 1",
-            "slot 2",
-            "input",
-        ]
+        named = re.findall("slot 1|slot 2|input", attends)
+        assert named == ["slot 1", "slot 2", "input"]
         assert sum(shares) == pytest.approx(100, abs=2)
     assert len(places) > 5
     assert ends > 1 and re.search(

@@ -14,7 +14,7 @@ import weakref
 import numpy as np
 import pytest
 from processes import alive, soon
-from tinyruns import SURROUNDINGS, TINY, assert_same_run, error_of
+from tinyruns import SURROUNDINGS, TINY, assert_same_run, error_of, python
 from tinytasks import assert_same_arrays, poisoned, relations, resumed, timeless
 
 import tinyrmc
@@ -262,9 +262,8 @@ def test_a_line_that_was_added_is_believed_by_nobody(copy, refused):
 
 
 def test_a_backend_that_is_none_is_one_line(copy):
-    words = [sys.executable, "-m", "tinyrmc", "plot", str(copy.path)]
-    around = {**os.environ, **SURROUNDINGS, "MPLBACKEND": "nonsense"}
-    done = subprocess.run(words, env=around, capture_output=True, text=True)
+    around = SURROUNDINGS | {"MPLBACKEND": "nonsense"}
+    done = python("-m", "tinyrmc", "plot", copy.path, env=around)
     assert done.returncode == 2 and done.stderr.startswith("error: matplotlib refuses")
     assert done.stderr.endswith("; unset the variable MPLBACKEND\n")
 

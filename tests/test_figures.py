@@ -4,9 +4,6 @@ what the plot command says when it cannot draw.
 
 import dataclasses
 import itertools
-import os
-import subprocess
-import sys
 import types
 from pathlib import Path
 
@@ -15,8 +12,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
+from tinyruns import output
 
-import tinyrmc
 from tinyrmc.cli import plot
 from tinyrmc.errors import RunError
 from tinyrmc.results import figures, plotting
@@ -333,15 +330,7 @@ figures.attention(os.devnull, numpy.ones((1, 4, 1, 1, 2)), [0], ["title"])
 figures.learning_curve(os.devnull, {"a": [[{"step": 1, "b": 1}]]}, {}, ["b"])
 print("matplotlib.pyplot" in sys.modules)
 """
-    found = subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | {"PYTHONPATH": str(Path(tinyrmc.__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert found.stdout == "False\nFalse\n"
+    assert output("-c", script) == "False\nFalse\n"
 
 
 # --- The plot command -----------------------------------------------------------------

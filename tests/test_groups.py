@@ -23,16 +23,8 @@ def trained_by(task, words, seed=0):
     config, _ = parse_words(
         task, preset, TASKS[task].presets[preset][1], Options(), flags
     )
-    return json.loads(
-        json.dumps(
-            {
-                "task": task,
-                "preset": preset,
-                "seed": seed,
-                "config": dataclasses.asdict(config),
-            }
-        )
-    )
+    described = {"task": task, "preset": preset, "seed": seed}
+    return json.loads(json.dumps(described | {"config": dataclasses.asdict(config)}))
 
 
 def test_a_preset_is_called_by_its_name():

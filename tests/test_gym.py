@@ -2,7 +2,6 @@
 
 import functools
 import os
-import subprocess
 import sys
 
 import gymnasium
@@ -12,6 +11,7 @@ import tinyworld
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
+from tinyruns import SURROUNDINGS, python
 
 from tinyrmc.environments import IDS, world
 from tinyrmc.environments.box_world import BoxWorld
@@ -371,11 +371,7 @@ def test_training_needs_no_gymnasium(text, tmp_path):
     words = (
         f"{hidden}import tinyrmc.environments.box_world as w; print(w.BoxWorld.noise)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", words],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
-        capture_output=True,
-        text=True,
-    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = python("-c", words, env=SURROUNDINGS | {"PYTHONPATH": path})
     assert done.stdout == "1\n" and "Traceback" not in done.stderr
     assert ("not registered with Gymnasium" in done.stderr) == bool(text)

@@ -2,12 +2,10 @@
 the package imitates nothing of it, so this does.
 """
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tinyruns import SURROUNDINGS, python
 
 HERE = Path(__file__).resolve().parent
 SUITES = (
@@ -18,8 +16,7 @@ SUITES = (
 
 def poor(*words):
     """Run Python there."""
-    command = [sys.executable, *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent)
+    return python(*words, cwd=HERE.parent, timeout=None)
 
 
 def test_every_module_can_be_imported():
@@ -70,11 +67,7 @@ def test_a_learner_counts_integers_of_64_bits():
 def test_the_suites_pass_there():
     files = [f"tests/test_{name}.py" for name in SUITES.split()]
     plugin = ["-p", "like_a_browser", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    found = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-m", "not slow", *plugin, *files],
-        capture_output=True,
-        text=True,
-        cwd=HERE.parent,
-        env=os.environ | {"PYTHONPATH": str(HERE)},
-    )
+    words = ["-m", "pytest", "-q", "-m", "not slow", *plugin, *files]
+    around = SURROUNDINGS | {"PYTHONPATH": str(HERE)}
+    found = python(*words, cwd=HERE.parent, env=around, timeout=None)
     assert found.returncode == 0, found.stdout[-3000:]

@@ -190,14 +190,8 @@ def test_from_before_its_checkpoint_is_read_to_its_end_a_run_is_in_use(monkeypat
 
 
 def test_a_sweep_that_is_going_on_cannot_be_resumed(refused):
-    described = {
-        "task": "nth_farthest",
-        "preset": "quick",
-        "grid": {"model.mem_slots": ["1"]},
-        "seeds": [0],
-        "words": [],
-        "workers": 1,
-    }
+    described = {"task": "nth_farthest", "preset": "quick", "seeds": [0], "words": []}
+    described |= {"grid": {"model.mem_slots": ["1"]}, "workers": 1}
     Run.create(".", "swept", described, {"command": "c"}, "swept")
     with writer("swept") as (_, pid):
         assert f"swept is in use by process {pid} on " in refused(

@@ -7,6 +7,7 @@ memory cell.
 import numpy as np
 import oracles
 import pytest
+from oracles import unrolled
 from turns import in_turn
 
 from tinyrmc import LSTM, DeepLSTM, Tape, backend, fused, gradcheck, primitives
@@ -25,15 +26,6 @@ def lstm_and_inputs(forget_bias=1.0, seed=0):
     inputs = rng.standard_normal((T, B, INPUT))
     hidden, cell = rng.standard_normal((2, B, HIDDEN))
     return core, inputs, hidden, cell
-
-
-def unrolled(core, inputs, state):
-    """The outputs of all steps, and the last state."""
-    outputs = []
-    for x in inputs:
-        output, state = core(x, state)
-        outputs.append(output)
-    return outputs, state
 
 
 @in_turn("forget_bias", [1.0, 0.0, -2.5])

@@ -82,33 +82,19 @@ def test_two_ranks_train_what_one_process_trains(two_ranks, monkeypatch):
             train.main([*TINY, "--workers", str(workers), "--run", f"{workers}"]) == 0
         )
         assert_same_run(run, Run.open(f"{workers}"), 1e-5)
-    assert [line["step"] for line in run.metrics()] == [
-        5,
-        10,
-        15,
-        20,
-    ] and "test_accuracy" in run.metrics()[-1]
+    assert [line["step"] for line in run.metrics()] == [5, 10, 15, 20]
+    assert "test_accuracy" in run.metrics()[-1]
 
 
 def test_ranks_speak_with_one_voice(two_ranks):
     run, printed = two_ranks
-    for once in (
-        ", seed 5\n",
-        "2 ranks x 1 worker",
-        "step      10/20",
-        "step      20/20",
-        "this run",
-        "evaluate  ",
-    ):
+    steps = "step      10/20", "step      20/20"
+    for once in (*steps, ", seed 5\n", "2 ranks x 1 worker", "this run", "evaluate  "):
         assert printed.count(once) == 1
     assert "resume  " not in printed  # nothing is left to do
-    assert sorted(path.name for path in run.path.glob("[!.]*")) == [
-        "checkpoint.npz",
-        "checkpoint.previous.npz",
-        "config.json",
-        "environment.json",
-        "metrics.jsonl",
-    ]
+    files = "checkpoint.npz checkpoint.previous.npz config.json environment.json"
+    files = [*files.split(), "metrics.jsonl"]
+    assert sorted(path.name for path in run.path.glob("[!.]*")) == files
     assert (run.environment["ranks"], run.environment["workers"]) == (2, 1)
     assert re.match(
         r"(MPICH|Open MPI|Intel MPI|MVAPICH|Microsoft MPI) [\d.]+$",
@@ -117,33 +103,16 @@ def test_ranks_speak_with_one_voice(two_ranks):
 
 
 def test_the_command_as_one_types_it():
-    command = [
-        MPIEXEC,
-        "-n",
-        "2",
-        sys.executable,
-        "-m",
-        "mpi4py",
-        "-m",
-        "tinyrmc.train",
-        *TINY,
-        "--max-minutes",
-        "1e-9",
-    ]
+    python = [MPIEXEC, "-n", "2", sys.executable, "-m", "mpi4py"]
+    command = [*python, "-m", "tinyrmc.train", *TINY, "--max-minutes", "1e-9"]
     done = subprocess.run(
         command, env=SURROUNDINGS, capture_output=True, text=True, timeout=60
     )
-    assert (done.returncode, done.stderr) == (0, "") and done.stdout.count(
-        "picture   "
-    ) == 2
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("picture   ") == 2
     (path,) = Path("runs").iterdir()
-    assert (
-        Run.open(path)
-        .environment["command"]
-        .startswith(
-            "mpiexec -n 2 python -m mpi4py -m tinyrmc.train nth_farthest --model"
-        )
-    )
+    typed = "mpiexec -n 2 python -m mpi4py -m tinyrmc.train nth_farthest --model"
+    assert Run.open(path).environment["command"].startswith(typed)
 
 
 @forks
@@ -304,10 +273,5 @@ def test_mpiexec_without_mpi4py_is_refused():
         command, env=SURROUNDINGS, capture_output=True, text=True, timeout=30
     )
     assert done.returncode == 2 and done.stdout == "" and not Path("runs").exists()
-    assert (
-        done.stderr.count(
-            "error: 2 ranks that do not know each other; mpiexec -n 2 python -m "
-            "mpi4py -m tinyrmc.train ...,"
-        )
-        == 1
-    )
+    says = "error: 2 ranks that do not know each other; mpiexec -n 2 python -m mpi4py "
+    assert done.stderr.count(f"{says}-m tinyrmc.train ...,") == 1

@@ -15,25 +15,13 @@ import make_site
 import pytest
 from archives import build
 from hypothesis.configuration import storage_directory
+from tinyruns import output
 
 import tinyrmc
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-
-
-def python(*arguments, cwd=ROOT):
-    """A new interpreter's output; its complaint, if it fails."""
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def read(name):
@@ -213,7 +201,7 @@ with tinyrmc.Tape() as tape:
 tape.backward(loss)
 print("\\n".join(sys.modules))
 """
-    loaded = {name.partition(".")[0] for name in python("-c", code).split()}
+    loaded = {name.partition(".")[0] for name in output("-c", code).split()}
     assert "numpy" in loaded
     assert not loaded & unwanted
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from processes import alive, soon
+from tinyruns import python
 
 from tinyrmc.training import workers as module
 from tinyrmc.training.pieces import pieces_of
@@ -235,10 +236,7 @@ def test_a_program_that_forgets_to_close_its_workers_ends_all_the_same():
         workers.run(1)
         {ending}
     """
-        command = [sys.executable, "-c", code]
-        done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=30
-        )
+        done = python("-c", code, cwd=ROOT, timeout=30)
         assert "multiprocessing" not in done.stderr
         assert done.returncode == (0 if ending == "pass" else -signal.SIGINT)
 

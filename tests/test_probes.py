@@ -237,12 +237,8 @@ def test_a_cut_forbids_what_it_says_and_nothing_else():
         for name, mask in found.items():
             whole = np.broadcast_to(mask, (B, 1, 3 + rows, 3 + rows))
             for b, i, j in np.ndindex(B, 3 + rows, 3 + rows):
-                assert whole[b, 0, i, j] == (i == j or not forbids[name](b, i, j)), (
-                    name,
-                    b,
-                    i,
-                    j,
-                )
+                wanted = i == j or not forbids[name](b, i, j)
+                assert whole[b, 0, i, j] == wanted, (name, b, i, j)
 
 
 def test_nothing_reaches_a_slot_from_one_that_it_may_not_hear():
@@ -254,18 +250,11 @@ def test_nothing_reaches_a_slot_from_one_that_it_may_not_hear():
             core = released(num_blocks=blocks).core
             found, held, spared = masks()
             every = np.ones((B, 3), bool)
-            silent = {
-                "all": every,
-                "slots": every,
-                "holders": held,
-                "controls": spared,
-                None: ~every,
-            }
+            silent = {"all": every, "slots": every, None: ~every}
+            silent |= {"holders": held, "controls": spared}
             random = np.random.default_rng(0)
-            inputs, memory = (
-                random.standard_normal((B, INPUT)).astype(np.float32),
-                random.standard_normal((B, 3, 8)).astype(np.float32),
-            )
+            inputs = random.standard_normal((B, INPUT)).astype(np.float32)
+            memory = random.standard_normal((B, 3, 8)).astype(np.float32)
             mask = None if cut is None else found[cut]
             for slot in range(3):
                 other = memory.copy()
@@ -275,12 +264,8 @@ def test_nothing_reaches_a_slot_from_one_that_it_may_not_hear():
                 )
                 for b, listener in itertools.product(range(B), range(3)):
                     same = np.array_equal(before[b, listener], after[b, listener])
-                    assert same == (listener != slot and bool(silent[cut][b, slot])), (
-                        cut,
-                        b,
-                        slot,
-                        listener,
-                    )
+                    wanted = listener != slot and bool(silent[cut][b, slot])
+                    assert same == wanted, (cut, b, slot, listener)
 
 
 def test_cuts_are_made_before_or_after_the_marked_step_and_not_at_it():
@@ -391,13 +376,8 @@ def test_accuracies_count_the_examples_of_their_kind(monkeypatch):
             "accuracy": hits.mean(),
             "accuracy_of_some": hits[some].mean(),
         }
-        assert list(found["wiped"]) == [
-            "slot 1",
-            "slot 2",
-            "slot 3",
-            "holders",
-            "controls",
-        ]
+        slots = ["slot 1", "slot 2", "slot 3"]
+        assert list(found["wiped"]) == [*slots, "holders", "controls"]
         assert found["holders"]["mean number"] == held.sum(1).mean()
         assert json.loads(json.dumps(found, allow_nan=False)) == found
 

@@ -1,13 +1,12 @@
 """The program `tinyrmc COMMAND ...`, and its command that begins a task."""
 
 import importlib
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tinyruns import contents
+from tinyruns import contents, output, python
 
 import tinyrmc
 from tinyrmc import __main__ as program
@@ -24,13 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def said(*words):
     """The output of `python -m tinyrmc ...`; must succeed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tinyrmc", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = python("-m", "tinyrmc", *words, cwd=ROOT)
     assert done.returncode == 0 and done.stderr == ""
     return done.stdout
 
@@ -65,9 +58,7 @@ def test_only_the_command_that_is_asked_for_is_imported():
         "import sys; from tinyrmc.__main__ import main; main(['--version']); "
         "print(*sys.modules)"
     )
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
-    ).stdout.split()
+    loaded = output("-c", code, cwd=ROOT).split()
     assert "tinyrmc.cli.commands" in loaded
     assert not {f"tinyrmc.cli.{name}" for name in program.COMMANDS} & set(loaded)
 

@@ -273,12 +273,9 @@ def test_every_way_of_answering_runs_on_a_device(monkeypatch):
     ]:
         with monkeypatch.context() as patch:
             fakecupy.installed(patch)
+            data = {"kind": "program", "length": 2, "nesting": 2}
             host, there = (
-                Trainer(
-                    task_of(model, kind="program", length=2, nesting=2),
-                    3,
-                    device=device,
-                )
+                Trainer(task_of(model, **data), 3, device=device)
                 for device in ("cpu", "cuda")
             )
             for _ in range(2):

@@ -216,20 +216,18 @@ def test_gradients_on_a_gpu_go_through_the_host_and_each_rank_has_its_own(monkey
         lambda number: types.SimpleNamespace(use=lambda: used.append(number)),
     )
     machines = ["a", "a", "a", "b"]
-    host = all_well(
-        on_ranks(4, lambda ranks: trained(ranks.trainer(relations(), 4), 3), machines)
-    )
-    there = all_well(
-        on_ranks(
-            4,
-            lambda ranks: trained(ranks.trainer(relations(), 4, device="cuda"), 3),
-            machines,
+    host, there = (
+        all_well(
+            on_ranks(
+                4,
+                lambda ranks: trained(ranks.trainer(relations(), 4, device=where), 3),
+                machines,
+            )
         )
+        for where in ("cpu", "cuda")
     )
-    assert sorted(used) == [
-        0,
-        1,
-    ]  # ranks 2 and 1; the first of a machine keeps the GPU it finds
+    # ranks 2 and 1; the first of a machine keeps the GPU it finds
+    assert sorted(used) == [0, 1]
     for ours, numpys in zip(there, host, strict=True):
         assert_same_arrays(ours[0], numpys[0])
         assert_close(ours[1][0], numpys[1][0], 1e-6)

@@ -188,11 +188,8 @@ def test_parameters_of_a_subclass_of_mlp_are_found():
             super().__init__(3, [4])
             self.scale = Parameter(ones(4))
 
-    assert [n for n, _ in Scaled().named_parameters()] == [
-        "0.weight",
-        "0.bias",
-        "scale",
-    ]
+    names = [name for name, _ in Scaled().named_parameters()]
+    assert names == ["0.weight", "0.bias", "scale"]
 
 
 def test_two_parameters_have_two_names():

@@ -365,17 +365,12 @@ POSITIVE = (
 NAN, INF = float("nan"), float("inf")
 REFUSED = [
     ({"learning_rate": NAN}, "learning_rate must be in [1.2e-38, 3.4e+38], not nan"),
-    ({"learning_rate": INF}, "learning_rate must be in [1.2e-38, 3.4e+38], not inf"),
-    ({"learning_rate": 1e39}, "learning_rate must be in [1.2e-38, 3.4e+38], not 1e"),
     ({"clip_norm": NAN}, "clip_norm must be in [1.2e-38, 3.4e+38], not nan"),
     ({"checkpoint_minutes": -1.0}, "checkpoint_minutes must be in [0, inf], not -1.0"),
-    ({"checkpoint_minutes": NAN}, "checkpoint_minutes must be in [0, inf], not nan"),
     ({"warmup_steps": -1}, "warmup_steps must be in [0, inf], not -1"),
     ({"cosine_fraction": 1.5}, "cosine_fraction must be in [0, 1], not 1.5"),
     ({"momentum": 1.0}, "momentum must be in [0, 1), not 1.0"),
     ({"beta1": -0.1}, "beta1 must be in [0, 1), not -0.1"),
-    ({"beta2": 1.0}, "beta2 must be in [0, 1), not 1.0"),
-    ({"rms_decay": 2.0}, "rms_decay must be in [0, 1), not 2.0"),
     ({"epsilon": 1e-50}, "epsilon must be in [1.2e-38, 3.4e+38], not 1e-50"),
     ({"optimizer": "adamw"}, "optimizer must be one of adam, sgd, rmsprop, not"),
     (
@@ -385,10 +380,6 @@ REFUSED = [
     (
         {"optimizer": "sgd", "epsilon": 0.1},
         "epsilon is a setting of adam and rmsprop, and train.optimizer is sgd",
-    ),
-    (
-        {"optimizer": "rmsprop", "beta2": 0.99},
-        "beta2 is a setting of adam, and train.optimizer is rmsprop",
     ),
     (
         {"log_every": 7},

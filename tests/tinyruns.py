@@ -34,15 +34,8 @@ TINY = shlex.split(
 )
 
 
-LONG = [
-    *TINY,
-    "--train.steps",
-    "603",
-    "--train.evaluate-every",
-    "300",
-    "--train.log-every",
-    "6",
-]
+LONG = "--train.steps 603 --train.evaluate-every 300 --train.log-every 6"
+LONG = [*TINY, *LONG.split()]
 
 
 SURROUNDINGS = os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
@@ -50,15 +43,15 @@ SURROUNDINGS = os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1
 
 def python(*words, **keywords):
     """A finished process of this interpreter."""
-    command = [sys.executable, *map(str, words)]
-    return subprocess.run(
-        command,
-        env=SURROUNDINGS,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        **keywords,
-    )
+    usual = {"env": SURROUNDINGS, "capture_output": True, "text": True, "timeout": 100}
+    return subprocess.run([sys.executable, *map(str, words)], **usual | keywords)
+
+
+def output(*words, **keywords):
+    """What a process of this interpreter writes; its complaint, if it fails."""
+    done = python(*words, **keywords)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def stop_at(monkeypatch, step, number=signal.SIGTERM):
