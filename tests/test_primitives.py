@@ -273,6 +273,8 @@ def test_hips_autograd_and_central_differences_agree():
 
             try:
                 found = autograd.grad(loss)(x)
+                if np.isnan(found).any():  # WebAssembly warns of no division by 0
+                    raise RuntimeWarning
             except (TypeError, NotImplementedError, RuntimeWarning):
                 refused.append(case.name)
             else:  # of outer's matrices it gives a row
