@@ -89,20 +89,16 @@ def test_a_run_tells_what_it_is_how_it_goes_and_what_to_do_next(capsys):
     model = load(run.path)
     # with its flags; the preset's promise is of its own settings
     assert re.match(r"nth_farthest quick --model\.mem-slots 2 .*, seed 5\n", out)
-    assert (
-        "rmc, 2 slots x 2 units, 1 head" in out
-        and f"{model.num_parameters:,} parameters" in out
-    )
+    assert "rmc, 2 slots x 2 units, 1 head" in out
+    assert f"{model.num_parameters:,} parameters" in out
     assert re.search(
         r"step +10/12  held-out \d+\.\d %  (stage \dx\d|batches) \d+\.\d %  "
         r"loss \d\.\d+  \d+\.\d steps/s  ETA ",
         out,
     )
-    assert (
-        re.search(r"test accuracy +\d+\.\d % +50\.0 %", out)
-        and "ranking by own norm" in out
-        and "only the self query" in out
-    )
+    assert re.search(r"test accuracy +\d+\.\d % +50\.0 %", out)
+    assert "ranking by own norm" in out
+    assert "only the self query" in out
     last = run.metrics()[-1]
     assert f"{100 * last['test_accuracy']:.1f} %" in out
     assert f"run       {run.path}  (12 steps in 0:0" in out
@@ -131,11 +127,9 @@ def test_a_finished_run_directory_is_complete(trained):
     assert {"numpy", "python", "cores", "processor"} <= trained.environment.keys()
     assert isinstance(task_from_dict(trained.config), nth_farthest.Task)
     last = trained.metrics()[-1]
-    assert (
-        last["step"] == STEPS
-        and 0 <= last["test_accuracy"] <= 1
-        and 0 <= last["test_accuracy_without_self"] <= 1
-    )
+    assert last["step"] == STEPS
+    assert 0 <= last["test_accuracy"] <= 1
+    assert 0 <= last["test_accuracy_without_self"] <= 1
 
 
 def test_passing_a_rung_a_floor_or_a_result_is_told_once(capsys):
@@ -170,11 +164,9 @@ def test_passing_a_rung_a_floor_or_a_result_is_told_once(capsys):
 def test_the_lstm_has_no_attention_to_draw(capsys):
     assert train.main([*TINY, "--model.core", "lstm", "--model.hidden-size", "3"]) == 0
     out = capsys.readouterr().out
-    assert (
-        "lstm of 3 units" in out
-        and "learning_curve.png" in out
-        and "attention.png" not in out
-    )
+    assert "lstm of 3 units" in out
+    assert "learning_curve.png" in out
+    assert "attention.png" not in out
 
 
 def test_settings_that_the_core_does_not_use_are_told_once(monkeypatch, capsys):
@@ -308,11 +300,9 @@ def test_one_line_also_from_a_real_process(tmp_path):
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(r"error: [^\n]+\n", done.stderr)
     done = python("-m", "tinyrmc", "evaluate", "nowhere")
-    assert (
-        done.returncode == 2
-        and done.stdout == ""
-        and re.fullmatch(r"error: [^\n]*nowhere[^\n]*\n", done.stderr)
-    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert re.fullmatch(r"error: [^\n]*nowhere[^\n]*\n", done.stderr)
     assert contents() == {}
 
 
@@ -346,10 +336,8 @@ def test_an_evaluation_gives_the_numbers_of_the_run_in_whatever_form_it_comes(
 
     assert evaluate.main([str(trained.path), "--export", "weights.npz"]) == 0
     out, err = capsys.readouterr()
-    assert (
-        out.startswith("nth_farthest quick --model.mem-slots 2 ")
-        and ", seed 5, step 12; 200 examples\n" in out
-    )
+    assert out.startswith("nth_farthest quick --model.mem-slots 2 ")
+    assert ", seed 5, step 12; 200 examples\n" in out
     assert err == "weights written to weights.npz\n"
     assert re.search(
         rf"test accuracy +{100 * last['test_accuracy']:.1f} % +50\.0 % +\d\d\.\d %", out
@@ -394,19 +382,15 @@ def test_a_file_dropped_in_is_trained_resumed_evaluated_and_loaded(
     (discovery.FOLDER / "broken.py").write_text("import nothing_of_this_name\n")
     assert train.main([]) == 0
     listing = capsys.readouterr().out
-    assert (
-        "larger  Larger: which of some numbers is the largest?" in listing
-        and "    three  three numbers" in listing
-    )
+    assert "larger  Larger: which of some numbers is the largest?" in listing
+    assert "    three  three numbers" in listing
     assert "broken\n" in listing and "No module named 'nothing_of_this_name'" in listing
     assert train.main(["larger"]) == 0
     run, out = Run.open("runs/larger-quick-1"), capsys.readouterr().out
     assert out.startswith("larger quick, seed 0: two numbers\n")
-    assert (
-        run.metrics()[-1]["test_accuracy"] > 0.55
-        and "MLP, 22 parameters" in out
-        and "learning_curve.png" in out
-    )
+    assert run.metrics()[-1]["test_accuracy"] > 0.55
+    assert "MLP, 22 parameters" in out
+    assert "learning_curve.png" in out
     assert (
         train.main(["larger", "three", "--numbers", "4", "--max-minutes", "1e-9"]) == 0
     )

@@ -228,9 +228,8 @@ def test_a_map_has_all_cores_and_two_more():
         set(typing.get_args(typing.get_type_hints(kind)["core"]))
         for kind in (CoreConfig, MapCoreConfig)
     )
-    assert of_maps == of_vectors | {"conv_lstm", "feedforward"} and of_maps <= set(
-        CORES
-    )
+    assert of_maps == of_vectors | {"conv_lstm", "feedforward"}
+    assert of_maps <= set(CORES)
     for name in sorted(of_maps):
         config = MapCoreConfig(name, head_size=2, hidden_size=4)
         core = build_core(config, (3, 3, 2), seed=0)

@@ -67,7 +67,8 @@ def test_ids_follow_the_counts_of_the_training_text(
         assert ids.dtype == np.int32 and len(ids) == len(original)
         for word, kept in zip(original, decoded(corpus, part), strict=True):
             assert kept == (word if word in words else "<unk>")
-    assert counts.dtype == np.int64 and counts.tolist() == [
+    assert counts.dtype == np.int64
+    assert counts.tolist() == [
         Counter(decoded(corpus, "train"))[word] for word in words
     ]
     assert [*counts] == sorted(counts, reverse=True)

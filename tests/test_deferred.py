@@ -224,9 +224,8 @@ def test_how_an_embedding_starts():
     """As Sonnet's Embed, whatever the size of the table."""
     weight = nn.Embedding(9000, 64, seed=1).weight.data
     assert weight.dtype == np.float32
-    assert np.abs(weight).max() <= 2 / 8 and weight.std() == pytest.approx(
-        0.88 / 8, rel=0.01
-    )
+    assert np.abs(weight).max() <= 2 / 8
+    assert weight.std() == pytest.approx(0.88 / 8, rel=0.01)
     assert not weight.mean(axis=1).max() > 0.1  # all rows are drawn
     assert weight[8999].std() > 0.05
     again, other = (nn.Embedding(9000, 64, seed=s).weight.data for s in (1, 2))

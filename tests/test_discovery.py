@@ -186,10 +186,8 @@ def test_a_broken_file_is_named_and_hides_no_other(installation, tasks):
             _, place = installation
             (tasks / "broken.py").write_text(text)
             answer = ask(**place, cwd=tmp_path, load="broken")
-            assert (
-                str(tasks / "broken.py") in answer["error"]
-                and complaint in answer["error"]
-            )
+            assert str(tasks / "broken.py") in answer["error"]
+            assert complaint in answer["error"]
             answer = ask(**place, cwd=tmp_path, load="nth_farthest")
             assert {"broken", "nth_farthest"} <= set(answer["files"])
             assert "loaded" in answer

@@ -144,7 +144,8 @@ def test_an_agent_plays_and_says_what_it_attends_to(agent):
         assert named == ["slot 1", "slot 2", "input"]
         assert sum(shares) == pytest.approx(100, abs=2)
     assert len(places) > 5
-    assert ends > 1 and re.search(
+    assert ends > 1
+    assert re.search(
         r"last time: (solved|not solved) after \d+ steps|"
         r"last time: not solved, out of steps \(50, and one more\), score",
         game.screen(),

@@ -54,11 +54,9 @@ def two_ranks(tmp_path_factory):
 def assert_same_run(one, other, tolerance=None):
     """The same checkpoint and lines: to the last bit, or within a tolerance."""
     (ours, our_state), (theirs, their_state) = one.load(), other.load()
-    assert (
-        list(ours) == list(theirs)
-        and our_state["step"] == their_state["step"]
-        and our_state["task"] == their_state["task"]
-    )
+    assert list(ours) == list(theirs)
+    assert our_state["step"] == their_state["step"]
+    assert our_state["task"] == their_state["task"]
     for name in ours:
         np.testing.assert_allclose(
             ours[name],
@@ -121,7 +119,8 @@ def test_ranks_of_two_processes_each(two_ranks):
     assert (done.returncode, done.stderr) == (
         0,
         "",
-    ) and "2 ranks x 2 processes" in done.stdout
+    )
+    assert "2 ranks x 2 processes" in done.stdout
     assert_same_run(Run.open("four"), two_ranks[0], 1e-5)
 
 
@@ -132,11 +131,9 @@ def test_a_signal_on_one_rank_stops_all_and_any_number_of_ranks_goes_on(
     twice = "1 6 [os.kill(os.getpid(), signal.SIGTERM) for _ in range(2)]"
     done = run_ranks(*TINY, "--workers", 1, "--run", "half", TROUBLE=twice)
     assert (done.returncode, done.stderr) == (143, "")
-    assert (
-        done.stdout.count("SIGTERM at step 6: saved.") == 1
-        and "-m mpi4py -m tinyrmc.train --resume half\n" in done.stdout
-        and "    mpiexec -n 2 " in done.stdout
-    )
+    assert done.stdout.count("SIGTERM at step 6: saved.") == 1
+    assert "-m mpi4py -m tinyrmc.train --resume half\n" in done.stdout
+    assert "    mpiexec -n 2 " in done.stdout
     assert Run.open("half").load()[1]["step"] == 6
     for copy in ("alone", "two"):
         shutil.copytree("half", copy)
@@ -167,11 +164,10 @@ def test_a_run_of_one_process_goes_on_with_two_and_stops_when_time_is_over(
     assert (done.returncode, done.stderr) == (
         0,
         "",
-    ) and "out of time; 18 steps to go" in done.stdout
-    assert (
-        "note: the run had 1 worker, now 1 on 2 ranks" in done.stdout
-        and Run.open("run").load()[1]["step"] == 2
     )
+    assert "out of time; 18 steps to go" in done.stdout
+    assert "note: the run had 1 worker, now 1 on 2 ranks" in done.stdout
+    assert Run.open("run").load()[1]["step"] == 2
     assert run_ranks("--resume", "run").returncode == 0
     assert_same_run(Run.open("run"), two_ranks[0], 1e-5)
     done = run_ranks("--resume", "run")

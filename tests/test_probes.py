@@ -336,9 +336,8 @@ def test_a_reset_slot_is_one_that_begins_after_the_marked_step():
             np.testing.assert_array_equal(
                 right["wiped", "controls", how], right["intact", "", ""]
             )
-        assert (np.array(since) != answers).any() and (
-            np.roll(answers, 1) != answers
-        ).any()
+        assert (np.array(since) != answers).any()
+        assert (np.roll(answers, 1) != answers).any()
 
 
 def test_only_the_named_slots_are_wiped():

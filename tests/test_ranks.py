@@ -142,11 +142,9 @@ def test_curricula_move_in_step_although_clocks_differ():
         return seen, trainer.read()
 
     results = all_well(on_ranks(3, observed))
-    assert (
-        results == [results[0]] * 3
-        and results[0][1]["seconds"] == 0
-        and results[0][1]["stage"] == 1
-    )
+    assert results == [results[0]] * 3
+    assert results[0][1]["seconds"] == 0
+    assert results[0][1]["stage"] == 1
 
 
 def test_a_carry_is_gathered_and_cut_again():

@@ -162,9 +162,8 @@ def test_a_full_disk_while_saving_leaves_a_run_that_can_go_on(trained, half, cap
     assert err.startswith(
         "error: cannot write half/checkpoint.npz: No space left on device; free some"
     )
-    assert half.checkpoint.read_bytes() == before and not list(
-        half.path.glob("*.partial")
-    )
+    assert half.checkpoint.read_bytes() == before
+    assert not list(half.path.glob("*.partial"))
 
     assert train.main(["--resume", "half"]) == 0
     assert_same_run(half, trained)
@@ -326,7 +325,8 @@ def test_memory_that_does_not_suffice_for_a_step_ends_in_one_line(monkeypatch, c
     with pytest.raises(SystemExit) as caught:
         run_main(lambda: train.main([*TINY, "--run", "run"]))
     err = capsys.readouterr().err
-    assert caught.value.code == 2 and err.startswith(
+    assert caught.value.code == 2
+    assert err.startswith(
         "error: out of memory: Unable to allocate 9.0 TiB; choose a smaller network, "
     )
     assert err.endswith("(--train.micro-batch-size)\n") and err.count("\n") == 1
@@ -385,10 +385,8 @@ def test_a_process_is_stopped_and_another_goes_on(unbroken):
                 assert step == 0
                 words = ["--resume", "broken"]
             else:
-                assert (
-                    6 <= step < 603
-                    and f"{signal.Signals(number).name} at step {step}: saved" in out
-                )
+                assert 6 <= step < 603
+                assert f"{signal.Signals(number).name} at step {step}: saved" in out
                 words = resume_command(out)
             done = python("-m", "tinyrmc.train", *words, "--workers", workers)
             assert (done.returncode, done.stderr) == (0, "")

@@ -596,11 +596,9 @@ def test_without_its_tools_it_says_what_to_install(monkeypatch, tmp_path, capsys
     monkeypatch.setattr(make_site, "TOOLS", ("sphinx_of_another_world",))
     assert make_site.main(["--out", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert (
-        said.count("\n") == 1
-        and "sphinx_of_another_world" in said
-        and ".[docs]" in said
-    )
+    assert said.count("\n") == 1
+    assert "sphinx_of_another_world" in said
+    assert ".[docs]" in said
     assert list(tmp_path.iterdir()) == []
 
 
@@ -611,11 +609,9 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):
         (tmp_path / name).write_text("mine")
     assert make_site.main(["--out", str(tmp_path)]) == 2
     said = capsys.readouterr()
-    assert (
-        said.out == ""
-        and said.err.count("\n") == 1
-        and said.err.startswith(f"error: {tmp_path} holds notes.md, ")
-    )
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert said.err.startswith(f"error: {tmp_path} holds notes.md, ")
     assert sorted(path.name for path in tmp_path.rglob("*")) == [
         "notes.md",
         "notes.md",

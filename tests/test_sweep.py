@@ -105,9 +105,8 @@ def test_every_combination_under_every_seed_is_a_run_of_the_train_command(
         name = f"model.width={model['width']},model.depth={model['depth']}"
         values = [last[f"{name},seed={n}"]["test_accuracy"] for n in (0, 3)]
         assert row["test accuracy, mean"] == f"{50 * sum(values):.1f} %"
-        assert (
-            row["success: at least 80.0 %"].endswith(" of 2") and row["steps"] == "20"
-        )
+        assert row["success: at least 80.0 %"].endswith(" of 2")
+        assert row["steps"] == "20"
     assert rows[-1]["`python -m tinyrmc.train larger`"] == (
         "`quick --model.depth 2 --train.batch-size 8`"
     )
