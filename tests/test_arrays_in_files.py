@@ -114,12 +114,8 @@ def test_json_values_come_back(tmp_path):
         "array": np.arange(2),
     }
     save_arrays(tmp_path / "a.npz", {}, meta)
-    assert load_arrays(tmp_path / "a.npz")[1] == {
-        "infinite": math.inf,
-        "tuple": [1, 2],
-        "scalar": 0.1,
-        "array": [0, 1],
-    }
+    wanted = {"infinite": math.inf, "tuple": [1, 2], "scalar": 0.1, "array": [0, 1]}
+    assert load_arrays(tmp_path / "a.npz")[1] == wanted
 
 
 def test_equal_content_gives_equal_bytes(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from owntask import dropped_in
 from tinyruns import (
+    AT_ONCE,
     ROOT,
     STEPS,
     TINY,
@@ -107,10 +108,8 @@ def test_a_run_tells_what_it_is_how_it_goes_and_what_to_do_next(capsys):
             rf"^{name} +\S*python\S* -m tinyrmc {name} {run.path}$", out, re.M
         )
     pictures = re.findall(r"picture +(.*)", out)
-    assert sorted(Path(path).name for path in pictures) == [
-        "attention.png",
-        "learning_curve.png",
-    ]
+    names = sorted(Path(path).name for path in pictures)
+    assert names == ["attention.png", "learning_curve.png"]
     assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in pictures)
     assert train.main([*TINY, "--seed", "5"]) == 0
     assert_same_run(run, Run.open("runs/nth_farthest-quick-2"))
@@ -182,12 +181,8 @@ def test_settings_that_the_core_does_not_use_are_told_once(monkeypatch, capsys):
             "on the core rmc: model.layers, model.dnc",
         ),
     ):
-        assert (
-            train.main(
-                [*TINY, *words.split(), "--run", f"run{words}", "--max-minutes", "1e-9"]
-            )
-            == 0
-        )
+        line = [*TINY, *words.split(), "--run", f"run{words}", *AT_ONCE]
+        assert train.main(line) == 0
         assert capsys.readouterr().err == (
             f"note: without effect {says}\n" if says else ""
         )
@@ -307,17 +302,13 @@ def test_one_line_also_from_a_real_process(tmp_path):
 
 
 def test_an_existing_run_directory_is_never_written_into(copy, refused):
-    assert (
-        "copy exists already; choose another --run or resume it with --resume copy"
-        in refused(train.main, *TINY, "--run", "copy")
-    )
+    says = "copy exists already; choose another --run or resume it with --resume copy"
+    assert says in refused(train.main, *TINY, "--run", "copy")
     Path("empty").mkdir()
     Path("file").touch()
     for what in ("empty", "file"):  # nothing that could be resumed
-        assert (
-            refused(train.main, *TINY, "--run", what)
-            == f"{what} exists already; choose another --run"
-        )
+        says = f"{what} exists already; choose another --run"
+        assert refused(train.main, *TINY, "--run", what) == says
 
 
 # --- Evaluating -----------------------------------------------------------------------
@@ -391,17 +382,13 @@ def test_a_file_dropped_in_is_trained_resumed_evaluated_and_loaded(
     assert run.metrics()[-1]["test_accuracy"] > 0.55
     assert "MLP, 22 parameters" in out
     assert "learning_curve.png" in out
-    assert (
-        train.main(["larger", "three", "--numbers", "4", "--max-minutes", "1e-9"]) == 0
-    )
+    assert train.main(["larger", "three", "--numbers", "4", *AT_ONCE]) == 0
     assert train.main(["--resume", "runs/larger-three-1"]) == 0
     assert Run.open("runs/larger-three-1").config["config"]["numbers"] == 4
     assert capsys.readouterr().out.count("larger three --numbers 4, seed 0\n") == 2
     capsys.readouterr()
-    assert (
-        evaluated(capsys, run.path)["test_accuracy"]
-        == run.metrics()[-1]["test_accuracy"]
-    )
+    last = run.metrics()[-1]["test_accuracy"]
+    assert evaluated(capsys, run.path)["test_accuracy"] == last
     assert load(run.path)(np.zeros((1, 2), np.float32)).shape == (1, 2)
 
 

@@ -137,10 +137,8 @@ class Renamed:
 def test_a_field_that_had_another_name_is_read_by_both():
     for values in {"piece": 3, "strange": True}, {"batch": 3, "odd": True}:
         assert from_json(Renamed, values) == Renamed(3, True)
-        assert to_json(from_json(Renamed, values))["config"] == {
-            "batch": 3,
-            "odd": True,
-        }
+        kept = to_json(from_json(Renamed, values))["config"]
+        assert kept == {"batch": 3, "odd": True}
     with pytest.raises(ConfigError, match=r"config\.batch is missing"):
         from_json(Renamed, {"odd": True})
     parser = Parser("prog", "")

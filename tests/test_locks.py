@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from rankhelp import real, run_ranks
-from tinyruns import LONG, SURROUNDINGS, TINY, contents, error_of
+from tinyruns import AT_ONCE, LONG, SURROUNDINGS, TINY, contents, error_of
 
 from tinyrmc.cli import evaluate, sweep, train
 from tinyrmc.training.run import Run
@@ -161,14 +161,12 @@ def test_a_run_that_is_being_trained_cannot_be_resumed_and_is_not_disturbed(
             process.send_signal(signal.SIGCONT)
         _, err = process.communicate(timeout=100)
     assert (process.returncode, err) == (0, "")
-    assert [line["step"] for line in Run.open("busy").metrics()] == [
-        *range(6, 603, 6),
-        603,
-    ]
+    steps = [line["step"] for line in Run.open("busy").metrics()]
+    assert steps == [*range(6, 603, 6), 603]
 
 
 def test_from_before_its_checkpoint_is_read_to_its_end_a_run_is_in_use(monkeypatch):
-    assert train.main([*TINY, "--run", "run", "--max-minutes", "1e-9"]) == 0
+    assert train.main([*TINY, "--run", "run", *AT_ONCE]) == 0
     run, seen = Run.open("run"), []
     assert "lock.json" not in left(run)
     for name in ("load", "save", "truncate_metrics", "log"):
@@ -201,7 +199,7 @@ def test_a_sweep_that_is_going_on_cannot_be_resumed(refused):
 
 @real
 def test_ranks_are_refused_once():
-    assert train.main([*TINY, "--run", "run", "--max-minutes", "1e-9"]) == 0
+    assert train.main([*TINY, "--run", "run", *AT_ONCE]) == 0
     before = contents()
     with Run.open("run").writing():
         done = run_ranks("--resume", "run")

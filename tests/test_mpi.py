@@ -24,6 +24,7 @@ from rankhelp import (
     real,
     run_ranks,
 )
+from tinyruns import AT_ONCE
 from tinytasks import forks, timeless
 
 from tinyrmc.cli import train
@@ -102,7 +103,7 @@ def test_ranks_speak_with_one_voice(two_ranks):
 
 def test_the_command_as_one_types_it():
     python = [MPIEXEC, "-n", "2", sys.executable, "-m", "mpi4py"]
-    command = [*python, "-m", "tinyrmc.train", *TINY, "--max-minutes", "1e-9"]
+    command = [*python, "-m", "tinyrmc.train", *TINY, *AT_ONCE]
     done = subprocess.run(
         command, env=SURROUNDINGS, capture_output=True, text=True, timeout=60
     )
@@ -116,10 +117,7 @@ def test_the_command_as_one_types_it():
 @forks
 def test_ranks_of_two_processes_each(two_ranks):
     done = run_ranks(*TINY, "--workers", 2, "--run", "four")
-    assert (done.returncode, done.stderr) == (
-        0,
-        "",
-    )
+    assert (done.returncode, done.stderr) == (0, "")
     assert "2 ranks x 2 processes" in done.stdout
     assert_same_run(Run.open("four"), two_ranks[0], 1e-5)
 
@@ -155,16 +153,10 @@ def test_a_run_of_one_process_goes_on_with_two_and_stops_when_time_is_over(
     two_ranks, monkeypatch
 ):
     fewer(monkeypatch)
-    assert (
-        train.main([*TINY, "--workers", "1", "--run", "run", "--max-minutes", "1e-9"])
-        == 0
-    )
+    assert train.main([*TINY, "--workers", "1", "--run", "run", *AT_ONCE]) == 0
     assert Run.open("run").load()[1]["step"] == 1
     done = run_ranks("--resume", "run", "--workers", 1, "--max-minutes", 1e-9)
-    assert (done.returncode, done.stderr) == (
-        0,
-        "",
-    )
+    assert (done.returncode, done.stderr) == (0, "")
     assert "out of time; 18 steps to go" in done.stdout
     assert "note: the run had 1 worker, now 1 on 2 ranks" in done.stdout
     assert Run.open("run").load()[1]["step"] == 2

@@ -150,10 +150,8 @@ def test_every_machine_is_named(larger, monkeypatch):
     one = logged(larger)
     monkeypatch.setitem(MACHINE, "workers", 1)
     runs = [one, logged(larger, seed=1), logged(larger, width=8)]
-    assert (
-        tables.trained_on(tables.summary(runs))
-        == "Trained on A processor, 4 cores, 2 workers; A processor, 4 cores, 1 worker."
-    )
+    says = "Trained on A processor, 4 cores, 2 workers; A processor, 4 cores, 1 worker."
+    assert tables.trained_on(tables.summary(runs)) == says
 
 
 def test_seeds_in_a_row_are_told_by_their_ends():

@@ -22,6 +22,7 @@ import fakecupy
 import numpy as np
 import pytest
 from tinyruns import (
+    AT_ONCE,
     LONG,
     STEPS,
     SURROUNDINGS,
@@ -178,10 +179,8 @@ def test_a_signal_saves_and_the_printed_command_goes_on(trained, monkeypatch, ca
             with fresh_directory():
                 with patch.context() as patch:
                     stop_at(patch, 7, getattr(signal, name))
-                    assert (
-                        train.main([*TINY, "--seed", "5", "--run", "a run's directory"])
-                        == code
-                    )
+                    words = [*TINY, "--seed", "5", "--run", "a run's directory"]
+                    assert train.main(words) == code
                 out, err = capsys.readouterr()
                 assert f"{name} at step 7: saved. Go on with" in out and err == ""
                 words = resume_command(out)
@@ -198,10 +197,7 @@ def test_the_task_may_be_named_again_and_its_flags_repeated(half, trained):
 
 
 def test_out_of_time_evaluates_and_can_go_on(trained, capsys):
-    assert (
-        train.main([*TINY, "--seed", "5", "--run", "timed", "--max-minutes", "1e-9"])
-        == 0
-    )
+    assert train.main([*TINY, "--seed", "5", "--run", "timed", *AT_ONCE]) == 0
     run, out = Run.open("timed"), capsys.readouterr().out
     assert "out of time; 11 steps to go" in out and "test accuracy" in out
     (line,) = run.metrics()
@@ -229,7 +225,7 @@ def resume_without_power(run):
 def test_out_of_time_and_then_killed_can_go_on(trained):
     """Before the next checkpoint; the line that the first one answered for is gone."""
     words = [*TINY, "--seed", "5", "--run", "broken"]
-    assert train.main([*words, "--max-minutes", "1e-9"]) == 0
+    assert train.main([*words, *AT_ONCE]) == 0
     resume_without_power("broken")
     assert Run.open("broken").metrics() == []
     assert train.main(["--resume", "broken"]) == 0
@@ -261,17 +257,12 @@ def test_a_run_on_a_gpu_records_which_and_goes_on_as_it_was(monkeypatch, capsys)
 
 @forks
 def test_a_run_goes_on_with_as_many_workers_as_before(capsys):
-    assert (
-        train.main([*TINY, "--workers", "2", "--run", "two", "--max-minutes", "1e-9"])
-        == 0
-    )
+    assert train.main([*TINY, "--workers", "2", "--run", "two", *AT_ONCE]) == 0
     assert train.main(["--resume", "two"]) == 0
     out = capsys.readouterr().out
     assert out.count("on cpu, 2 processes") == 2 and "note:" not in out
-    assert (
-        Run.open("two").environment["workers"],
-        Run.open("two").environment["device"],
-    ) == (2, "cpu")
+    found = Run.open("two").environment
+    assert (found["workers"], found["device"]) == (2, "cpu")
 
 
 def test_a_run_that_died_before_its_last_evaluation_is_evaluated(copy, trained):

@@ -577,19 +577,15 @@ def test_links_are_turned_to_pages_and_copies(tmp_path, capsys):
         "[d](/benchmarks/results/cpu.json) [`e`](https://e.org) [f](#here)"
     )
     code = "\n```\nx[0](y)\n```\n"
-    assert (
-        source.relink(text + code + text, "benchmarks/README.md")
-        == turned + code + turned
-    )
+    found = source.relink(text + code + text, "benchmarks/README.md")
+    assert found == turned + code + turned
     assert (tmp_path / "benchmarks/results/cpu.json").read_bytes() == (
         ROOT / "benchmarks/results/cpu.json"
     ).read_bytes()
     assert capsys.readouterr().err == ""
     assert source.relink("[x](gone.md)", "benchmarks/README.md") == "x"
-    assert (
-        capsys.readouterr().err
-        == "benchmarks/README.md: WARNING: the link [x](gone.md) leads to no file\n"
-    )
+    says = "benchmarks/README.md: WARNING: the link [x](gone.md) leads to no file\n"
+    assert capsys.readouterr().err == says
 
 
 def test_without_its_tools_it_says_what_to_install(monkeypatch, tmp_path, capsys):
@@ -612,8 +608,5 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):
     assert said.out == ""
     assert said.err.count("\n") == 1
     assert said.err.startswith(f"error: {tmp_path} holds notes.md, ")
-    assert sorted(path.name for path in tmp_path.rglob("*")) == [
-        "notes.md",
-        "notes.md",
-        "source",
-    ]
+    left = sorted(path.name for path in tmp_path.rglob("*"))
+    assert left == ["notes.md", "notes.md", "source"]

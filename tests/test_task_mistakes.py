@@ -108,10 +108,8 @@ def test_a_mistake_in_a_worker_process_has_a_place(mistaken, capsys):
     with pytest.raises(SystemExit) as caught:
         run_main(lambda: train.main(["larger", "--workers", "2"]))
     assert caught.value.code == 2
-    assert (
-        capsys.readouterr().err
-        == f"error: worker 1: tasks/larger.py, line {line}, in loss: IndexError: here\n"
-    )
+    says = f"tasks/larger.py, line {line}, in loss: IndexError: here\n"
+    assert capsys.readouterr().err == f"error: worker 1: {says}"
 
 
 def test_our_own_mistakes_are_left_whole(mistaken, monkeypatch, capsys):

@@ -174,11 +174,7 @@ def test_a_run_writes_its_lines_and_ends_with_the_held_out_metrics(
     assert lines == heard.lines and [line["step"] for line in lines] == [5, 10, 12]
     assert heard.steps == [*range(1, 13)]
     tested = [[name for name in line if name.startswith("test_")] for line in lines]
-    assert tested == [
-        [],
-        ["test_loss", "test_accuracy"],
-        ["test_loss", "test_accuracy"],
-    ]
+    assert tested == [[], *[["test_loss", "test_accuracy"]] * 2]
     assert {"loss", "accuracy"} <= lines[1].keys()
     # measured after the last step, not repeated from step 10
     assert lines[2]["test_loss"] != lines[1]["test_loss"]
