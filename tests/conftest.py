@@ -128,6 +128,14 @@ def nothing_left_on():
     assert kernels_on, "the test left kernels.off() on"
 
 
+@pytest.fixture
+def caches(tmp_path_factory, monkeypatch):
+    """The folder of the user's caches."""
+    folder = tmp_path_factory.mktemp("caches")
+    monkeypatch.setenv("TINYRMC_CACHE", str(folder))
+    return folder / "texts"
+
+
 @pytest.fixture(scope="session")
 def window(tmp_path_factory):
     """A browser."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from babistories import STORIES, texts, write_babi
 from tinyruns import fresh_directory
-from tinytasks import assert_goes_on
+from tinytasks import assert_goes_on, steps
 
 from tasks import babi
 from tinyrmc import Tape, corpora, training
@@ -51,12 +51,6 @@ def task_of(*words, source=None, **settings):
     task = babi.Task(config(*words, **settings))
     task.source = source or Made()
     return task
-
-
-def steps(trainer, count):
-    for _ in range(count):
-        trainer.advance()
-    return trainer
 
 
 def told(task=1, **how):

@@ -22,6 +22,7 @@ from tinytasks import (
     assert_goes_on,
     assert_same_arrays,
     forks,
+    steps,
     stop_at,
     timeless,
 )
@@ -34,12 +35,6 @@ from tinyrmc.training.pieces import Carry
 from tinyrmc.training.workers import WorkerError, Workers
 
 TASKS = [RunningSum, Text]
-
-
-def steps(trainer, count):
-    for _ in range(count):
-        trainer.advance()
-    return trainer
 
 
 def totals(trainer, count):

@@ -5,12 +5,9 @@ from pathlib import Path
 
 import drawing
 import pytest
+from tinyruns import read
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-def read(name):
-    return (ROOT / name).read_text(encoding="utf-8")
 
 
 def test_what_runs_before_a_commit_is_what_make_lint_runs():

@@ -26,13 +26,7 @@ from tinyrmc.corpora.known import CORPORA
 SHORT = {"train": "train", "valid": "validation", "test": "test"}
 TRAIN, TEST = (f"simple-examples/data/ptb.{part}.txt" for part in ("train", "test"))
 
-
-@pytest.fixture(autouse=True)
-def caches(tmp_path_factory, monkeypatch):
-    """The folder of the user's caches."""
-    folder = tmp_path_factory.mktemp("caches")
-    monkeypatch.setenv("TINYRMC_CACHE", str(folder))
-    return folder / "texts"
+pytestmark = pytest.mark.usefixtures("caches")
 
 
 def by_hand(text):

@@ -14,13 +14,7 @@ from tinyrmc.corpora.known import BOOKS
 from tinyrmc.corpora.loading import find, part_of
 from tinyrmc.corpora.words import book, newswire, prose
 
-
-@pytest.fixture(autouse=True)
-def caches(tmp_path_factory, monkeypatch):
-    """The folder of the user's caches."""
-    folder = tmp_path_factory.mktemp("caches")
-    monkeypatch.setenv("TINYRMC_CACHE", str(folder))
-    return folder / "texts"
+pytestmark = pytest.mark.usefixtures("caches")
 
 
 # --- Words ----------------------------------------------------------------------------

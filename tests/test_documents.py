@@ -13,6 +13,7 @@ from pathlib import Path
 import make_site
 import pages
 import pytest
+from tinyruns import read
 
 import tinyrmc
 from tinyrmc.cli import train
@@ -21,10 +22,6 @@ from tinyrmc.results import tables, text
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 WRITTEN = [*make_site.DOCUMENTS, ".github/pull_request_template.md"]
-
-
-def read(name):
-    return (ROOT / name).read_text(encoding="utf-8")
 
 
 def test_the_twenty_lines_print_what_is_said_of_them():

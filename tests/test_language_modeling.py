@@ -8,7 +8,7 @@ import functools
 
 import numpy as np
 import pytest
-from tinytasks import assert_goes_on, assert_same_arrays, forks
+from tinytasks import assert_goes_on, assert_same_arrays, forks, steps
 
 from tasks import language_modeling as lm
 from tinyrmc import Tape, corpora, training
@@ -45,12 +45,6 @@ class Task(lm.Task):
     """The task, on the few words of this file."""
 
     corpus = TEXTS
-
-
-def steps(trainer, count):
-    for _ in range(count):
-        trainer.advance()
-    return trainer
 
 
 def task_of(config=CONFIG, **model):

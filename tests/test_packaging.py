@@ -15,17 +15,13 @@ import make_site
 import pytest
 from archives import build
 from hypothesis.configuration import storage_directory
-from tinyruns import output
+from tinyruns import output, read
 
 import tinyrmc
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-
-
-def read(name):
-    return (ROOT / name).read_text(encoding="utf-8")
 
 
 def files(folder, pattern="*"):

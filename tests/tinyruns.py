@@ -42,6 +42,11 @@ LONG = [*TINY, *LONG.split()]
 SURROUNDINGS = os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
 
 
+def read(name):
+    """The text of a file of the repository."""
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
 def python(*words, **keywords):
     """A finished process of this interpreter."""
     usual = {"env": SURROUNDINGS, "capture_output": True, "text": True, "timeout": 100}

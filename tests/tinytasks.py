@@ -248,6 +248,13 @@ def observed(task, step, metrics):
     return place
 
 
+def steps(trainer, count):
+    """The trainer, so many steps on."""
+    for _ in range(count):
+        trainer.advance()
+    return trainer
+
+
 def stop_at(task, step, number=signal.SIGTERM):
     """Send this process a signal while a step is computed: the `step`-th from now.
 

@@ -34,12 +34,6 @@ def scores(Q, K):
     return Q @ T(K) / math.sqrt(Q.shape[-1])
 
 
-def loops_over_examples(Q, K):
-    if Q.ndim == 2:
-        return soft(scores(Q, K))
-    return np.stack([soft(q @ k.T / math.sqrt(q.shape[1])) for q, k in zip(Q, K)])
-
-
 def multi(M, W_q, W_k, W_v, d=None, axis=-1, join=np.concatenate, soft=soft):
     out = []
     for q, k, value in zip(W_q, W_k, W_v):

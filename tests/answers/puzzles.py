@@ -31,10 +31,7 @@ def masks(f):
 
 
 WRONG = {
-    z.ones: [
-        *spoilt(z.ones),
-        lambda n: np.arange(1, n + 1),
-    ],
+    z.ones: [*spoilt(z.ones), lambda n: np.arange(1, n + 1)],
     z.total: [
         lambda x: x.sum().astype(f32),
         lambda x: 2 * x.sum(),
@@ -42,19 +39,13 @@ WRONG = {
         lambda x: np.clip(x, -30, 30).sum(),
         lambda x: x @ (x / x),
     ],
-    z.identity: [
-        *spoilt(z.identity),
-        lambda n: np.eye(n, k=1),
-    ],
+    z.identity: [*spoilt(z.identity), lambda n: np.eye(n, k=1)],
     z.one_hot: [
         *spoilt(z.one_hot),
         lambda b, C: np.eye(C)[b][::-1],
         lambda b, C: np.eye(b.max() + 1)[b],
     ],
-    z.look_up: [
-        *spoilt(z.look_up),
-        lambda b, W: W[np.sort(b)],
-    ],
+    z.look_up: [*spoilt(z.look_up), lambda b, W: W[np.sort(b)]],
     z.causal_mask: [
         *masks(z.causal_mask),
         lambda T: np.arange(T) > np.arange(T)[:, None],
@@ -75,11 +66,7 @@ WRONG = {
         lambda x: np.diff(x, axis=-1, prepend=0),
         lambda x: np.clip(np.diff(x, axis=-2, prepend=0), -30, 30),
     ],
-    z.shuffle: [
-        *spoilt(z.shuffle),
-        lambda M, k: M[k],
-        lambda M, k: M[..., ::-1, :],
-    ],
+    z.shuffle: [*spoilt(z.shuffle), lambda M, k: M[k], lambda M, k: M[..., ::-1, :]],
     z.unshuffle: [
         *spoilt(z.unshuffle),
         lambda M, k: M[np.argsort(k)],
@@ -94,17 +81,18 @@ WRONG = {
         *masks(z.head_mask),
         lambda F, H: np.arange(F)[:, None] // H == np.arange(F) // (F // H),
     ],
-    z.last_step: [
-        *spoilt(z.last_step),
-        lambda x, n: x[:, n - 1][:, 0],
-    ],
+    z.last_step: [*spoilt(z.last_step), lambda x, n: x[:, n - 1][:, 0]],
     z.gated: [
         *spoilt(z.gated),
         lambda M, f, i, new: M / (1 + np.exp(-f)) - np.tanh(new) / (1 + np.exp(-i)),
-        lambda M, f, i, new: M * np.exp(f) / (1 + np.exp(f)) + np.tanh(new) / (1 + np.exp(-i)),
-        lambda M, f, i, new: M / (1 + np.exp(-np.clip(f, -10, 10))) + np.tanh(new) / (1 + np.exp(-i)),
+        lambda M, f, i, new: (
+            M * np.exp(f) / (1 + np.exp(f)) + np.tanh(new) / (1 + np.exp(-i))
+        ),
+        lambda M, f, i, new: (
+            M / (1 + np.exp(-np.clip(f, -10, 10))) + np.tanh(new) / (1 + np.exp(-i))
+        ),
     ],
-}  # fmt: skip
+}
 
 
 def ones(n):
@@ -145,11 +133,16 @@ def cumulative_sum(x):
 
 
 def changes(x):
-    return np.where(
-        np.arange(x.shape[-2])[:, None] == np.arange(x.shape[-2]),
-        1.0,
-        np.where(np.arange(x.shape[-2])[:, None] == 1 + np.arange(x.shape[-2]), -1, 0),
-    ) @ x  # fmt: skip
+    return (
+        np.where(
+            np.arange(x.shape[-2])[:, None] == np.arange(x.shape[-2]),
+            1.0,
+            np.where(
+                np.arange(x.shape[-2])[:, None] == 1 + np.arange(x.shape[-2]), -1, 0
+            ),
+        )
+        @ x
+    )
 
 
 def shuffle(M, order):
