@@ -1,11 +1,9 @@
 """Agents act in worlds and learn from it, by the loop that trains everything."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tinyworld
-from tinytasks import KINDS, assert_same_arrays, forks, stop_at, timeless
+from tinytasks import KINDS, assert_same_arrays, changed, forks, stop_at, timeless
 
 from tinyrmc import Tape
 from tinyrmc import primitives as p
@@ -19,14 +17,8 @@ CONFIG = tinyworld.CONFIG
 
 
 def task(agent=(), model=(), train=()):
-    return tinyworld.Task(
-        dataclasses.replace(
-            CONFIG,
-            agent=dataclasses.replace(CONFIG.agent, **dict(agent)),
-            model=dataclasses.replace(CONFIG.model, **dict(model)),
-            train=dataclasses.replace(CONFIG.train, **dict(train)),
-        )
-    )
+    parts = {"agent": dict(agent), "model": dict(model), "train": dict(train)}
+    return tinyworld.Task(changed(CONFIG, **parts))
 
 
 def acted(a_task, steps=1, B=12, seed=0):

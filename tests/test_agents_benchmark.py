@@ -3,7 +3,6 @@
 PyTorch's network, V-trace, loss and optimizer are also an independent oracle of ours.
 """
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import report
 from agents import OURS, TORCH, WORKS
+from tinytasks import changed
 
 from tinyrmc import Tape
 
@@ -21,16 +21,14 @@ pytestmark = pytest.mark.slow
 def tiny(work, **agent):
     """The task of a work, small, with levels that end after two or three steps."""
     task = agents.make_task(work)
-    c = task.config
-    return type(task)(
-        dataclasses.replace(
-            c,
-            model=dataclasses.replace(c.model, num_heads=2, head_size=4, features=12),
-            agent=dataclasses.replace(c.agent, unroll=6, **agent),
-            world=dataclasses.replace(c.world, pool=50, limit=2, stages=()),
-            train=dataclasses.replace(c.train, batch_size=7),
-        )
+    config = changed(
+        task.config,
+        model={"num_heads": 2, "head_size": 4, "features": 12},
+        agent={"unroll": 6, **agent},
+        world={"pool": 50, "limit": 2, "stages": ()},
+        train={"batch_size": 7},
     )
+    return type(task)(config)
 
 
 # --- One agent ------------------------------------------------------------------------

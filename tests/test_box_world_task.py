@@ -1,28 +1,24 @@
 """The task of BoxWorld: its stages, what it is tested on, and what it is set beside."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from boxreference import boxes_of
-from tinytasks import observed
+from tinytasks import changed, observed
 
 from tinyrmc import training
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.rl import actors
 
 box_world = load_task("box_world")
-SMALL = dataclasses.replace(
+SMALL = changed(
     box_world.QUICK,
-    model=dataclasses.replace(box_world.QUICK.model, head_size=2, features=8),
-    world=dataclasses.replace(
-        box_world.QUICK.world, room=7, stages=((5, 1, 0),), pool=64
-    ),
+    model={"head_size": 2, "features": 8},
+    world={"room": 7, "stages": ((5, 1, 0),), "pool": 64},
 )
 
 
 def task(**world):
-    config = dataclasses.replace(SMALL, world=dataclasses.replace(SMALL.world, **world))
+    config = changed(SMALL, world=world)
     made = box_world.Task(config)
     made.test_examples = 32
     return made
@@ -140,18 +136,15 @@ def test_what_was_published_stands_beside_the_paper_s_own_levels_alone():
     assert full.cell() == "viewport, RMC" and full.cell() in full.published
     assert full.references()["test_solved"]["paper, RMC"] == 0.98
     for core, name in (("lstm", "LSTM"), ("feedforward", "no memory")):
-        model = dataclasses.replace(full.config.model, core=core)
-        ours = box_world.Task(dataclasses.replace(full.config, model=model))
+        ours = box_world.Task(changed(full.config, model={"core": core}))
         assert ours.cell() == f"viewport, {name}"
         known = ours.references()["test_solved"]
         assert list(known) == ["at random", "opening any box"]
     assert task().cell() is None
     for change in {"room": 11}, {"colours": 19}, {"limit": 90}, {"viewport": 7}:
-        other = dataclasses.replace(full.config.world, **change)
-        other = box_world.Task(dataclasses.replace(full.config, world=other))
+        other = box_world.Task(changed(full.config, world=change))
         assert other.cell() is None, change
-    trial = dataclasses.replace(full.config.train, steps=100)
-    trial = box_world.Task(dataclasses.replace(full.config, train=trial))
+    trial = box_world.Task(changed(full.config, train={"steps": 100}))
     assert trial.cell() is None and "paper, RMC" not in trial.references()
     assert 0 < task().references()["test_solved"]["at random"] < 0.6
 
@@ -188,8 +181,7 @@ def test_each_stage_has_time_of_its_own_and_an_easier_one_shorter_solutions():
 def test_what_an_agent_sees_is_what_the_world_shows():
     """By hand: planes or colours, the key held, the place, what it did and gained."""
     for sight in ["codes", "rgb"]:
-        model = dataclasses.replace(SMALL.model, sight=sight, last=True)
-        a_task = box_world.Task(dataclasses.replace(SMALL, model=model))
+        a_task = box_world.Task(changed(SMALL, model={"sight": sight, "last": True}))
         world, scale = a_task.held_out_world, a_task.config.agent.reward_scale
         state = world.start_levels(np.arange(3))
         state["held"][:] = 0, 5, 20

@@ -5,7 +5,6 @@ Most tests call `main` in this process, in an empty current directory; what must
 of real processes is asked of real processes.
 """
 
-import dataclasses
 import re
 import sys
 from pathlib import Path
@@ -25,6 +24,7 @@ from tinyruns import (
     output,
     python,
 )
+from tinytasks import changed
 
 from tinyrmc import load
 from tinyrmc.cli import commands, evaluate, train
@@ -133,10 +133,7 @@ def test_a_finished_run_directory_is_complete(trained):
 
 def test_passing_a_rung_a_floor_or_a_result_is_told_once(capsys):
     preset = nth_farthest.Task.presets["quick"][1]
-    config = dataclasses.replace(
-        preset, train=dataclasses.replace(preset.train, steps=30)
-    )
-    task = nth_farthest.Task(config)
+    task = nth_farthest.Task(changed(preset, train={"steps": 30}))
     task.references = lambda: {"test_accuracy": {"guessing": 0.25, "paper": 0.9}}
     task.test_examples = 10_240
     progress = Progress(task)

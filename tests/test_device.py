@@ -7,7 +7,6 @@ The kernels are in test_kernels.py. CuPy itself has not been run yet.
 """
 
 import contextlib
-import dataclasses
 import sys
 import typing
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 from fakecupy import Refused, cupy, device, no_sync, nothing_drops_out, only, single
 from samplers import CASES, as_tuple, gradients, output_weights
+from tinytasks import changed
 from turns import in_turn
 
 from tinyrmc import LSTM, Parameter, Tape, backend, load, optim
@@ -204,18 +204,15 @@ def smallest(kind):
     """The first preset of a task with little to compute."""
     config = next(iter(kind.presets.values()))[1]
     # pieces of one size: agents' games go other ways where numbers round otherwise
-    train = dataclasses.replace(config.train, batch_size=10, micro_batch_size=10)
-    model = config.model
-    if hasattr(model, "embedding_size"):  # a language model
+    config = changed(config, train={"batch_size": 10, "micro_batch_size": 10})
+    if hasattr(config.model, "embedding_size"):  # a language model
         sizes = {"embedding_size": 8, "head_size": 2, "hidden_size": 8}
-        model = dataclasses.replace(model, **sizes)
-    config = dataclasses.replace(config, train=train)
-    if hasattr(model, "features"):  # an agent
-        model = dataclasses.replace(model, features=8, head_size=4, hidden_size=8)
-        world = dataclasses.replace(config.world, limit=10)
-        agent = dataclasses.replace(config.agent, unroll=6)
-        config = dataclasses.replace(config, world=world, agent=agent)
-    return dataclasses.replace(config, model=model)
+        config = changed(config, model=sizes)
+    if hasattr(config.model, "features"):  # an agent
+        model = {"features": 8, "head_size": 4, "hidden_size": 8}
+        parts = {"model": model, "world": {"limit": 10}, "agent": {"unroll": 6}}
+        config = changed(config, **parts)
+    return config
 
 
 @pytest.mark.slow
@@ -226,10 +223,7 @@ def smallest(kind):
 def test_training_steps_of_every_task(name, core, monkeypatch):
     fakecupy.installed(monkeypatch)
     kind = load_task(name).Task
-    config = smallest(kind)
-    config = dataclasses.replace(
-        config, model=dataclasses.replace(config.model, core=core)
-    )
+    config = changed(smallest(kind), model={"core": core})
     host, there = (
         Trainer(kind(config), seed=3),
         Trainer(kind(config), seed=3, device="cuda"),

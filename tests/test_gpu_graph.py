@@ -15,6 +15,7 @@ import fakecupy
 import numpy as np
 import pytest
 from fakecupy import cupy, device, no_sync, only
+from tinytasks import changed
 
 from tinyrmc import primitives as p
 from tinyrmc.backend import namespace
@@ -41,11 +42,9 @@ def trainer(graph=False, device="cuda", task="nth_farthest", model=TINY, **train
     if "mem_slots" in model and issubclass(kind, load_task("nth_farthest").Task):
         rungs = () if model["mem_slots"] > 2 else ((2, 1),)
         objects = 8 if model["mem_slots"] > 2 else 3
-        data = dataclasses.replace(config.data, objects=objects, stages=rungs)
-        model = dataclasses.replace(config.model, **model)
-        config = dataclasses.replace(config, data=data, model=model)
-    train = dataclasses.replace(config.train, **{"batch_size": 3, **train})
-    config = dataclasses.replace(config, train=train)
+        data = {"objects": objects, "stages": rungs}
+        config = changed(config, data=data, model=model)
+    config = changed(config, train={"batch_size": 3, **train})
     return Trainer(kind(config), seed=3, device=device, prefetch=False, graph=graph)
 
 
@@ -173,14 +172,10 @@ NETWORKS = [
 def reader(graph, task, preset, model, window=3):
     """A Trainer that reads: four windows of a short text are an epoch."""
     kind = load_task(task).Task
-    config = kind.presets[preset][1]
-    train = dataclasses.replace(config.train, batch_size=3)
-    model = dataclasses.replace(config.model, **model)
-    config = dataclasses.replace(config, model=model, train=train)
+    config = changed(kind.presets[preset][1], model=model, train={"batch_size": 3})
     if task == "babi":
         return Trainer(kind(config), seed=3, device="cuda", prefetch=False, graph=graph)
-    data = dataclasses.replace(config.data, window=window, lanes=3)
-    task = kind(dataclasses.replace(config, data=data))
+    task = kind(changed(config, data={"window": window, "lanes": 3}))
     text = task.corpus.texts["train"][: 3 * (4 * window + 1) + 1]
     texts = {**task.corpus.texts, "train": text}
     task.corpus = dataclasses.replace(task.corpus, texts=texts)

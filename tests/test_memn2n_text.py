@@ -11,7 +11,7 @@ import autograd.numpy as hips
 import fakecupy
 import numpy as np
 import pytest
-from tinytasks import assert_goes_on
+from tinytasks import assert_goes_on, changed
 from turns import in_turn
 
 from tasks import language_modeling as lm
@@ -39,17 +39,12 @@ TEXTS = corpora.from_texts(
     train=sentences(80, 0), validation=sentences(12, 1), test=sentences(17, 2)
 )
 WORDS = len(TEXTS.vocabulary)
-CONFIG = dataclasses.replace(
-    lm.MEMN2N,
-    model=dataclasses.replace(
-        lm.MEMN2N.model, embedding_size=D, hops=HOPS, memories=N
-    ),
-    data=lm.DataConfig(window=5, lanes=3),
-    train=dataclasses.replace(
-        lm.MEMN2N.train, steps=24, batch_size=6, log_every=4, evaluate_every=8,
-        checkpoint_minutes=0,
-    ),
-)  # fmt: skip
+TRAIN = {"steps": 24, "batch_size": 6, "log_every": 4, "evaluate_every": 8}
+CONFIG = changed(
+    dataclasses.replace(lm.MEMN2N, data=lm.DataConfig(window=5, lanes=3)),
+    model={"embedding_size": D, "hops": HOPS, "memories": N},
+    train={**TRAIN, "checkpoint_minutes": 0},
+)
 
 
 class Task(lm.Task):
@@ -58,10 +53,8 @@ class Task(lm.Task):
     corpus = TEXTS
 
 
-def task_of(**changed):
-    parts = {name: dataclasses.replace(getattr(CONFIG, name), **x)
-             for name, x in changed.items()}  # fmt: skip
-    return Task(dataclasses.replace(CONFIG, **parts))
+def task_of(**parts):
+    return Task(changed(CONFIG, **parts))
 
 
 def built(task, seed=0):
@@ -410,7 +403,5 @@ def test_presets_are_the_papers_networks(preset, hops, memories, size, published
     assert t.warmup_steps == t.cosine_fraction == 0
     assert t.steps == 100 * t.evaluate_every
     assert f"memn2n, {hops} hops, {memories} memories" in task.describe(model)
-    single = dataclasses.replace(
-        config, model=dataclasses.replace(config.model, hops=1)
-    )
-    assert "memn2n, 1 hop, " in Task(single).describe(model)
+    single = Task(changed(config, model={"hops": 1}))
+    assert "memn2n, 1 hop, " in single.describe(model)

@@ -1,9 +1,8 @@
 """The task of MiniPacman: what it is tested on, and what it is set beside."""
 
-import dataclasses
-
 import numpy as np
 import pytest
+from tinytasks import changed
 
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.rl import actors
@@ -12,14 +11,8 @@ mini_pacman = load_task("mini_pacman")
 
 
 def task(model=(), **world):
-    quick = mini_pacman.QUICK
-    config = dataclasses.replace(
-        quick,
-        model=dataclasses.replace(
-            quick.model, **{"head_size": 2, "features": 8, **dict(model)}
-        ),
-        world=dataclasses.replace(quick.world, **world),
-    )
+    model = {"head_size": 2, "features": 8, **dict(model)}
+    config = changed(mini_pacman.QUICK, model=model, world=world)
     made = mini_pacman.Task(config)
     made.test_examples = 24
     return made

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tinytasks import observed
+from tinytasks import changed, observed
 
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.task import HELD_OUT_SEED, Samples
@@ -34,14 +34,10 @@ def drawn(count, objects, dimensions, layout=None, seed=0, count_from="nearest")
 
 def task_of(objects=4, dimensions=4, stages=(), seed=0, **data):
     """A task with the smallest network that will do."""
-    config = dataclasses.replace(
-        nth_farthest.QUICK,
-        model=dataclasses.replace(
-            nth_farthest.QUICK.model, mem_slots=2, head_size=2, num_heads=1
-        ),
-        data=nth_farthest.DataConfig(objects, dimensions, stages, **data),
-    )
-    return nth_farthest.Task(config)
+    data = nth_farthest.DataConfig(objects, dimensions, stages, **data)
+    config = dataclasses.replace(nth_farthest.QUICK, data=data)
+    sizes = {"mem_slots": 2, "head_size": 2, "num_heads": 1}
+    return nth_farthest.Task(changed(config, model=sizes))
 
 
 def the_one(row):
@@ -333,12 +329,8 @@ def test_the_network_is_the_paper_s():
     output, then the logits. The website's network has narrower ones.
     """
     for preset, (_, config) in nth_farthest.Task.presets.items():
-        small = dataclasses.replace(
-            config,
-            model=dataclasses.replace(
-                config.model, mem_slots=2, head_size=2, num_heads=1
-            ),
-        )
+        sizes = {"mem_slots": 2, "head_size": 2, "num_heads": 1}
+        small = changed(config, model=sizes)
         model = nth_farthest.Task(small).build(np.random.SeedSequence(0))
         n, d = config.data.objects, config.data.dimensions
         shapes = [

@@ -2,13 +2,13 @@
 answering, its sizes, and its loss.
 """
 
-import dataclasses
 import itertools
 
 import fakecupy
 import numpy as np
 import pytest
 from programhelp import answered, mixed_batch, network_of, programs, task_of, texts_of
+from tinytasks import changed
 
 from tinyrmc import primitives as p
 from tinyrmc.autograd.engine import Tape, Tensor
@@ -186,12 +186,8 @@ def test_the_networks_are_the_papers():
     symbols; sizes of the presets.
     """
     for preset, (_, config) in programs.Task.presets.items():
-        small = dataclasses.replace(
-            config,
-            model=dataclasses.replace(
-                config.model, mem_slots=2, head_size=2, num_heads=1
-            ),
-        )
+        sizes = {"mem_slots": 2, "head_size": 2, "num_heads": 1}
+        small = changed(config, model=sizes)
         model = programs.Task(small).build(np.random.SeedSequence(0))
         shapes = [
             q.shape for name, q in model.named_parameters() if name.startswith("head.")

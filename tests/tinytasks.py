@@ -175,6 +175,14 @@ class Text(Task):
         return total, batch["next"].size, {}, carried
 
 
+def changed(config, **parts):
+    """A configuration with other values in its parts: model={"core": "lstm"}."""
+    for name, values in parts.items():
+        part = dataclasses.replace(getattr(config, name), **values)
+        config = dataclasses.replace(config, **{name: part})
+    return config
+
+
 def relations(core="rmc", **train):
     """Nth farthest with a tiny network and a ladder that is climbed in a few steps."""
     model = nth_farthest.CoreConfig(
