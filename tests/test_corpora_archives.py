@@ -217,6 +217,7 @@ def test_what_cannot_be_downloaded_is_said(tmp_path, monkeypatch):
     for name, says in cases.items():
         with pytest.raises(CorpusError, match=says):
             corpora.download(name, tmp_path / "data")
+    assert not (tmp_path / "data").exists()
 
 
 def test_all_that_is_downloaded_has_a_checksum():

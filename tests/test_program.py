@@ -1,6 +1,9 @@
 """The program `tinyrmc COMMAND ...`, and its command that begins a task."""
 
 import importlib
+import os
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,6 +41,16 @@ def test_alone_and_asked_for_help_it_lists_its_commands(capsys):
         for name, about in program.COMMANDS.items():
             assert any(line.split(maxsplit=1) == [name, about] for line in listed)
         assert max(map(len, listed)) <= 80
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell of Unix")
+def test_streams_that_are_closed_say_nothing_and_break_nothing():
+    asks = "sys.stdin.isatty() or sys.stdout.isatty() or sys.stderr.isatty()"
+    code = (
+        f"import sys; from tinyrmc.cli import commands as c; c.run_main(lambda: {asks})"
+    )
+    words = shlex.join([sys.executable, "-c", code])
+    assert subprocess.run(f"{words} <&- >&- 2>&-", shell=True, cwd=ROOT).returncode == 0
 
 
 def test_it_runs_as_a_module():

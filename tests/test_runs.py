@@ -278,6 +278,12 @@ for _ in range(20):
     assert sorted(made) == sorted(f"task-{n}" for n in range(1, 61))
 
 
+def test_a_list_of_something_else_is_told(tmp_path):
+    described = {"task": "larger", "words": ["--train.steps", None]}
+    path = Run.create(tmp_path, "sweep", described, {}).path
+    assert "words cannot be " in error_of(Run.open, path)
+
+
 def test_an_unwritable_place_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     for arguments in (

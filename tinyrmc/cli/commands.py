@@ -122,6 +122,9 @@ def run_main(main: Callable[[], int]) -> NoReturn:
     told with the place there. Any other is a bug of ours, and keeps its traceback.
     Ctrl-C ends with exit code 130.
     """
+    for name, mode in ("stdin", "r"), ("stdout", "w"), ("stderr", "w"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, mode))  # and no file gets its number
     try:
         if isinstance(sys.stdout, io.TextIOWrapper):  # ? for what it cannot show
             sys.stdout.reconfigure(errors="replace")

@@ -6,6 +6,7 @@ Only `download` reaches for the network.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -315,6 +316,7 @@ def download(name: str, data_dir: str | Path | None = None) -> Path:
     import pooch
 
     folder, failed = data_directory(data_dir), []
+    new = not folder.exists()
     bar = sys.stderr.isatty()  # a bar on a terminal alone
     get = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=SECONDS)
     for archive, url in [(each, url) for each in archives for url in each.urls]:
@@ -332,6 +334,9 @@ def download(name: str, data_dir: str | Path | None = None) -> Path:
             if (response := getattr(error, "response", None)) is not None:
                 said = f"{response.status_code} {response.reason}"
             failed.append(f"{url} ({said})")
+    if new:
+        with contextlib.suppress(OSError):  # something came after all
+            folder.rmdir()
     raise CorpusError(
         f"cannot download {name} from {', nor from '.join(failed)}; try again, or "
         f"fetch {archives[0].file} by other means into {folder}"

@@ -77,8 +77,8 @@ CONFIG = {
     "init": str,  # whose weights it began with
     "extended": list,  # the numbers of steps that it was asked for before
     "grid": dict,  # of a sweep, as are the rest
-    "seeds": list,
-    "words": list,
+    "seeds": list[Count],
+    "words": list[str],
     "workers": Count | None,
 }
 ENVIRONMENT = {

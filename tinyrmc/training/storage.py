@@ -16,6 +16,7 @@ import typing
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import UnionType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -51,6 +52,7 @@ def opened(path: str | Path) -> BinaryIO:
 
     OSError for anything else: a pipe or a device might never end.
     """
+    path = os.fspath(path)  # no number of an open file
     if os.path.exists(path) and not os.path.isfile(path):
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return open(path, "rb")
@@ -82,6 +84,9 @@ def _is_of(value: Any, kind: Any) -> bool:
         return type(value) is int and value >= 0 and not overflows(value)
     if kind is float:
         return type(value) in (int, float) and not overflows(value)
+    if typing.get_origin(kind) is list:
+        (of,) = typing.get_args(kind)
+        return isinstance(value, list) and all(_is_of(each, of) for each in value)
     return isinstance(value, kind)
 
 
@@ -91,8 +96,8 @@ def misfit(
     """The fault of a value from JSON that should be an object, in words; None if
     nothing is.
 
-    kinds: {key: `Count`, float, str, bool, dict, list, None or a union of these}; whole
-        numbers pass as float. Other keys may say anything.
+    kinds: {key: `Count`, float, str, bool, dict, list, list[one of these], None or a
+        union}; whole numbers pass as float. Other keys may say anything.
     needed: the keys that must be there.
     """
     if not isinstance(value, dict):
@@ -102,7 +107,7 @@ def misfit(
             return f"it has no {name}"
     for name, kind in kinds.items():
         if name in value:
-            options = typing.get_args(kind) or (kind,)
+            options = typing.get_args(kind) if isinstance(kind, UnionType) else [kind]
             if not any(_is_of(value[name], each) for each in options):
                 return f"{name} cannot be {shown(value[name])}"
     return None
