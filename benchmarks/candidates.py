@@ -90,8 +90,8 @@ class Work:
         backward, a multiplication and an addition being two.
 
         A product has two derivatives, each at its own cost, and one where a factor is
-        an input: the data, or the first memory. None for a DNC, which spends little of
-        its time in products.
+        an input: the data, or the first memory, whose products are made once, for one
+        example. None for a DNC, which spends little of its time in products.
         """
         if self.core == "dnc":
             return None
@@ -100,8 +100,9 @@ class Work:
         every = qkv + mlp + row_gates + 2 * N * (N + 1) * F  # the last: attention
         gates, projection = N * F * 2 * F, (DIMENSIONS + 3 * T) * F
         head = N * F * 256 + 3 * 256 * 256 + 256 * T
-        twice = (3 * T - 1) * gates + 2 * T * projection
-        return 2 * self.batch * (3 * (T * every + head) + twice)
+        first = N * F * 3 * F  # of qkv
+        of_each = 3 * (T * every + head - first + (T - 1) * gates) + 2 * T * projection
+        return 2 * self.batch * of_each + 2 * 2 * (first + gates)
 
 
 # --- problems -------------------------------------------------------------------------
