@@ -114,7 +114,8 @@ def test_another_number_of_workers_goes_on_to_rounding(make_trainer, new_run):
         trainer.advance()
     one, two = (trainer.arrays() for trainer in trainers)
     for name, x in one.items():
-        np.testing.assert_allclose(x, two[name], rtol=1e-3, atol=1e-6)
+        # Adam divides by the gradient's size: where that is tiny, rounding shows
+        np.testing.assert_allclose(x, two[name], rtol=1e-3, atol=5e-5)
 
 
 @pytest.mark.skipif(

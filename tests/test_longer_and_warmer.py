@@ -69,7 +69,7 @@ def test_a_cosine_is_that_of_the_longer_run(here, capsys):
     capsys.readouterr()
     run = longer("run", 30)
     note = capsys.readouterr().out.splitlines()[0]
-    assert note.endswith("the next learning rate is 0.001, the last one was 9.55e-05")
+    assert note.endswith("the next learning rate is 0.003, the last one was 0.000286")
     assert [line["learning_rate"] for line in run.metrics()][-1] < 1e-4
 
 
