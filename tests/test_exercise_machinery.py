@@ -217,6 +217,8 @@ def test_an_exception_names_the_line_of_the_learner_that_it_comes_from():
 
 def test_a_right_answer_that_is_slow_is_told_its_cost(capsys, monkeypatch):
     monkeypatch.setenv("TINYRMC_PROGRESS", "")
+    module = importlib.import_module("tinyrmc.course.exercises.exercise")
+    monkeypatch.setattr(module, "FELT", 0.0)  # however fast this machine is
 
     def one_by_one(x, gain, offset):
         y = np.empty_like(x)

@@ -223,6 +223,16 @@ def test_the_first_memory_is_the_identity_padded_or_cut(xp, slots, size):
     np.testing.assert_array_equal(identity_memory(slots, size, np.float32), expected)
 
 
+def test_a_norm_over_all_rows_put_in_place_sees_them_all():
+    core = RelationalMemory(3, 4, 5, 2, dtype=np.float64)
+    core.blocks[0]["qkv_norm"] = lambda x: (
+        x - primitives.mean(x, axis=(-2, -1), keepdims=True)
+    )
+    inputs, state = np.random.default_rng(0).normal(size=(6, 3)), core.initial_state(6)
+    (out, _), (own, _) = core(inputs, state), core(inputs, state.copy())
+    np.testing.assert_allclose(to_host(out.data), to_host(own.data), rtol=1e-12)
+
+
 @in_turn("blocks, gate_style", [(1, "unit"), (2, "memory"), (2, None)])
 def test_products_of_a_memory_that_all_examples_share_are_made_once(blocks, gate_style):
     """They give the same outputs and gradients as a memory of each example's own."""

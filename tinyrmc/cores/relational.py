@@ -289,7 +289,7 @@ class RelationalMemory(_Memory):
             project = functools.partial(_project, block)
             qkv = (
                 equations.append_rows(p, _once(project, memory), project(rows))
-                if _is_same(memory)
+                if _is_same(memory) and _is_by_rows(block)
                 else project(z)
             )
             queries = self.mem_slots if last else None
@@ -309,6 +309,12 @@ def _project(block, rows):
     """Queries, keys and values of rows, side by side."""
     qkv = block["qkv"](rows)
     return block["qkv_norm"](qkv) if "qkv_norm" in block else qkv
+
+
+def _is_by_rows(block):
+    """Whether each row goes through by itself: a norm put in place of ours may not."""
+    layers = [block[name] for name in ("qkv", "qkv_norm") if name in block]
+    return all(type(layer) in (Linear, LayerNorm) for layer in layers)
 
 
 def _is_same(memory):
