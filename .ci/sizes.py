@@ -1,8 +1,8 @@
 """Lines of Python a room, and whether each room keeps to its budget.
 
 The budgets stand in pyproject.toml under `tool.tinyrmc.lines`. A room is a folder or a
-file; one that has a budget of its own does not count in the room around it. Whoever
-passes a budget takes something away, or says in the change why it must be larger.
+file; one that has a budget of its own does not count in the room around it. If your
+change passes a budget, take something away, or say why the budget must be larger.
 """
 
 import sys

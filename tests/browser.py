@@ -257,7 +257,7 @@ def opened(window, page, fragment=""):
 
 
 def text_of(window, name):
-    """What an element of the page says."""
+    """The text of an element of the page."""
     return window.run(f"document.getElementById('{name}').textContent")
 
 

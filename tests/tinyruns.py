@@ -54,7 +54,7 @@ def python(*words, **keywords):
 
 
 def output(*words, **keywords):
-    """What a process of this interpreter writes; its complaint, if it fails."""
+    """The output of a Python process, which must not fail."""
     done = python(*words, **keywords)
     assert done.returncode == 0, done.stderr
     return done.stdout

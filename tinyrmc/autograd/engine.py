@@ -2,7 +2,7 @@
 
 While a `Tape` is open, every operation that touches something tracked appends one entry
 to a list: its rule, what went in, what came out, and what the rule wants to remember.
-Nothing can be used before it is made, so whoever walks the list backwards meets every
+Nothing can be used before it is made, so if you walk the list backwards, you meet every
 value after all of its uses. There is no graph, no search and no recursion:
 
     gradients = {loss: 1}

@@ -344,7 +344,7 @@ _adding = threading.RLock()  # held by a backward into the Parameters' own gradi
 
 
 def _after_fork() -> None:
-    """In a forked process nobody else holds a lock, whoever held it before."""
+    """A forked process has no other threads, so nobody holds the lock there."""
     global _adding
     _adding = threading.RLock()
     _taken.clear()

@@ -123,8 +123,8 @@ def run_main(main: Callable[[], int]) -> NoReturn:
     Ctrl-C ends with exit code 130.
     """
     for name, mode in ("stdin", "r"), ("stdout", "w"), ("stderr", "w"):
-        if getattr(sys, name) is None:  # closed by whoever started us
-            setattr(sys, name, open(os.devnull, mode))  # and no file gets its number
+        if getattr(sys, name) is None:  # it was closed before we started
+            setattr(sys, name, open(os.devnull, mode))  # so no file takes its number
     try:
         if isinstance(sys.stdout, io.TextIOWrapper):  # ? for what it cannot show
             sys.stdout.reconfigure(errors="replace")
@@ -150,7 +150,7 @@ def run_main(main: Callable[[], int]) -> NoReturn:
 
 
 def _in_words(error: Exception) -> str:
-    """An exception that is none of ours, if the user can do something about it."""
+    """The words for an exception of the system's or a task's; a bug is raised again."""
     from ..training.discovery import described, place_of
 
     if place_of(error):

@@ -38,9 +38,8 @@ def draw_curves(
 
     against: names in learning_curves.AXES, or what the task counts its examples in.
 
-    They show the task's headline and, against a single axis, whatever else has
-    reference values and was measured in every group. References are those that all
-    groups share. RunError says what does not go together.
+    They show the task's headline and, against a single axis, whatever else was measured
+    in every group and has references. RunError says what does not go together.
     """
     from . import figures
 
@@ -69,8 +68,7 @@ def draw_curves(
         groups = {name or config["preset"]: runs_ for name, config, runs_ in pairs}
     tasks = {label: task_of(members[0]) for label, members in groups.items()}
     task = next(iter(tasks.values()))
-    unit, each = task.unit  # what the task counts its samples in
-    axes = dict.fromkeys(["steps", unit, "samples", "hours"])
+    axes = dict.fromkeys(["steps", task.unit[0], "samples", "hours"])
     if not set(against) <= set(axes) or len(set(against)) < len(against):
         raise UsageError(
             f"--against takes {', '.join(axes)}, or several with commas between, not "

@@ -280,7 +280,7 @@ def shipped() -> list[str]:
 def load_model(
     path: str | Path, data_dir: Path | None = None, classes: Iterable[type] = ()
 ) -> Module:
-    """Load for `tinyrmc.load`."""
+    """A run's network, or the module that `save_module` wrote: see `tinyrmc.load`."""
     arrays, state = _read(path, data_dir)
     if "module" not in state:
         return restore_model(task_from_dict(state["run"]), arrays, state)
@@ -297,7 +297,9 @@ def load_model(
 
 
 def save_module(module: Module, path: str | Path) -> None:
-    """Save for `tinyrmc.save`. RunError for a setting that a file cannot hold."""
+    """Write a module: see `tinyrmc.save`. RunError for a setting that a file cannot
+    hold.
+    """
     arrays = {f"parameters/{name}": x for name, x in module.arrays().items()}
     constants = module.constants().items()
     arrays |= {f"constants/{name}": constant.value for name, constant in constants}
