@@ -34,6 +34,7 @@ from tinyrmc.errors import RunError
 from tinyrmc.training import workers
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.run import Run
+from tinyrmc.training.streams import Samples
 from tinyrmc.training.trainer import NonFinite
 
 # --- Stopping and going on ------------------------------------------------------------
@@ -225,6 +226,28 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch(
 
     reference, *_ = assert_goes_on(make, new_run, stop)
     assert 0 < stop % reference.stream.steps_per_epoch or stop == 4
+
+
+def test_a_stream_with_a_place_of_its_own_goes_on_from_there(make_trainer, new_run):
+    class Counting(Samples):
+        random_access, turns, step = False, 100, None
+
+        def batch(self, step, start, stop):
+            self.turns += step != self.step
+            self.step = step
+            return super().batch(self.turns, start, stop)
+
+        def state(self):
+            return {"turns": self.turns}
+
+        def load_state(self, state):
+            self.turns, self.step = state["turns"], None
+
+    class Counted(Larger):
+        def stream(self, model, seed):
+            return Counting(self.draw, seed)
+
+    assert_goes_on(lambda: make_trainer(Counted(Config()), seed=3), new_run, 7)
 
 
 def test_epochs_are_the_same_for_workers_and_ranks(make_trainer):
