@@ -186,7 +186,7 @@ def tensors(arrays: dict[str, np.ndarray], dtype: Any = None) -> dict[str, Any]:
     """Arrays as PyTorch's; those of floating point in this precision."""
     import torch
 
-    found = {name: torch.from_numpy(x) for name, x in arrays.items()}
+    found = {k: torch.from_numpy(np.require(x, None, "W")) for k, x in arrays.items()}
     return {k: x.to(dtype) if x.is_floating_point() else x for k, x in found.items()}
 
 
