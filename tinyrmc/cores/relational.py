@@ -52,7 +52,7 @@ def identity_memory(mem_slots: int, mem_size: int, dtype: npt.DTypeLike) -> np.n
 
 @functools.cache
 def _all_steps(gpu: ModuleType) -> Primitive:
-    """The steps of a RelationalMemory as one primitive, whose kernels are in gpu/."""
+    """The steps of a RelationalMemory as one primitive; its kernels: backend/gpu/."""
     primitive = Primitive(gpu.memory.relational_memory)
     primitive.vjp_in_place(gpu.memory.relational_memory_vjp)
     return primitive

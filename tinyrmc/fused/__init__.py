@@ -8,7 +8,7 @@ in `python -m tinyrmc.train --plain`, it runs instead.
 
 All matrix products go through `backend.gemm`. The rest of each body is NumPy's
 vocabulary on `xp`, so the same lines run on CuPy. On a GPU a kernel of the same name in
-gpu/ takes the place of a body and its vjp, if it supports the call.
+backend/gpu/ takes the place of a body and its vjp, if it supports the call.
 
 As in `primitives.py`, an operation, its derivative and its definition stand one under
 the other:

@@ -4,7 +4,9 @@
     fused.use_compiled(False)    NumPy again
 
 `tinyrmc.train` says so by itself; `--no-compiled`, or TINYRMC_COMPILED=0 in the
-environment, keeps NumPy. Each body is an override here, as each CUDA kernel is in gpu/.
+environment, keeps NumPy. Each body is an override here, as each CUDA kernel is in
+backend/gpu/.
+
 Matrix products stay with `backend.gemm`; compiled.py does the rest. A call whose arrays
 are not float32, or are empty, or with options that a body does not know, runs the array
 body.

@@ -25,7 +25,7 @@ class Fused(Primitive):
     """A primitive that can say what it means.
 
     `reference` is the same function composed of basic primitives. On a GPU the override
-    of its name in gpu/ takes the place of the array body and its vjp.
+    of its name in backend/gpu/ takes the place of the array body and its vjp.
 
     `shapes` has a text for the shape of each array, such as "... in", "in out", "out".
     Axes with the same name have the same length, "4H" is four times as long as "H",
