@@ -4,16 +4,16 @@
     python benchmarks/pages.py --check    names what is not up to date; exit code 1
 
 The pages are the Markdown files beside this one. Between `<!-- NAME WORDS -->` and
-`<!-- end -->` stands what this script writes there:
+`<!-- end -->` is what this script writes there:
 
     runs FILE ...         a row for each group of runs of results/FILE.json: the mean of
-                          the seeds and their spread, what the paper has, the floors
+                          the seeds and their spread, the paper's number, the floors
     measured FILE [N ...] the tables (N: only these, from 0) of a benchmark
     paper TASK [ROW ...]  the paper's table for that task, ours beside each cell
     frequency             perplexity by how often words are
     claims, front         CLAIMS and FRONT, each with what ours say
 
-Every seed of every run stands in results/TASK_seeds.md, which this writes, too.
+Every seed of every run is in results/TASK_seeds.md, which this writes, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import report
-from claims import CLAIMS, FRONT, PARTLY, YES
+from claims import CLAIMS, FRONT, NO, PARTLY, YES
 
 from tinyrmc.results import tables
 from tinyrmc.results.text import duration, number
@@ -37,7 +37,11 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 TRIALS = ("_rates", "_trials", "_variations")  # ends of files of what was only tried
 NOT_RUN = '<span class="not-run">○</span>'
-RENAMED = {"rungs": "stages", "rung_shares": "stage_shares"}  # in older summaries
+NINETEEN = "10k, mean, PE LS RN ReLU"  # of twenty tasks; the file of one is missing
+LONG = re.compile(  # words of a command that a row of a table leaves out
+    r"(?<=stages)( \d+)+|(?<=rungs)( \d+)+| --model.conv-lstm.*encoder conv"
+    r"| --data.operations .*answers reversed"
+)
 
 Group = dict[str, Any]
 
@@ -70,6 +74,11 @@ def spread(group: Group, metric: str) -> str:
     return mean if low == high else f"{mean} ({low} to {high})"
 
 
+def short(label: str) -> str:
+    """A command for a row of a table, with … where it is long."""
+    return LONG.sub(" …", label)
+
+
 def seeds(group: Group) -> str:
     many = len(group["runs"])
     return f"{many} seed" + "s" * (many > 1)
@@ -80,18 +89,19 @@ def floors(group: Group, metric: str) -> str:
     return ", ".join(number(metric, x) for label, x in known if label[:5] != "paper")
 
 
-def reaches(group: Group, metric: str, paper: str) -> bool:
-    """Whether ours is at least as good as a number of the paper's."""
+def mark(group: Group, metric: str, paper: str) -> str:
+    """How near ours comes to a number of the paper's."""
     told = re.match(r"(< )?([\d.]+)", paper)
     if told is None:  # in words
-        return False
+        return PARTLY
     value, wanted = group["mean"][metric], float(told[2])
     if "%" in number(metric, value):
         value *= 100
-    if told[1]:  # the paper says that such a core fails, and so does ours
-        return value < wanted
+    if told[1]:  # the best batch of a core that fails; ours is a mean over tests
+        return PARTLY if value < wanted else NO
     off = 0.5 * 10.0 ** -len(told[2].partition(".")[2])  # half of its last digit
-    return value <= wanted + off if group["lower"] else value >= wanted - off
+    lacks = value - wanted if group["lower"] else wanted - value
+    return YES if lacks <= off else PARTLY if lacks <= wanted / 10 else NO
 
 
 # --- Tables ---------------------------------------------------------------------------
@@ -119,7 +129,7 @@ def runs(*names: str) -> str:
             time = duration(statistics.fmean(run["seconds"] for run in group["runs"]))
             rows.append(
                 (
-                    f"`{group['label']}`" if first else "",
+                    f"`{short(group['label'])}`" if first else "",
                     metric.removeprefix("test_").replace("_", " "),
                     spread(group, metric),
                     tables.ranges(run["seed"] for run in group["runs"])
@@ -136,7 +146,8 @@ def runs(*names: str) -> str:
 
 def measured(name: str, *which: str) -> str:
     """The tables of a benchmark."""
-    every = [part.strip() for part in report.markdown(read(name)).split("\n\n")]
+    text = report.markdown(read(name)).replace("| rung |", "| stage |")  # once a rung
+    every = [part.strip() for part in text.split("\n\n")]
     kept = [every[int(k)] for k in which] if which else every
     return "\n\n".join(kept) + "\n"
 
@@ -149,6 +160,8 @@ def paper(task: str, *only: str) -> str:
             best, metric = ours.get(cell), known["metric"]
             if best is None or _counts_more(group, best[0], metric):
                 ours[cell] = group, metric
+        if group["label"] == "large --data.task all":
+            ours[NINETEEN] = group, group["result"]
     rows: dict[str, dict[str, str]] = {}
     for cell, (told, words) in load_task(task).Task.published.items():
         row, _, column = cell.rpartition(", ")
@@ -162,9 +175,9 @@ def paper(task: str, *only: str) -> str:
         if cell in ours:
             group, metric = ours[cell]
             shown = f"**{spread(group, metric)}**, {seeds(group)}"
+            shown += ", 19 tasks" * (cell == NINETEEN)
             if told:
-                mark = YES if reaches(group, metric, told) else PARTLY
-                shown = f"{mark} {told}<br>{shown}"
+                shown = f"{mark(group, metric, told)} {told}<br>{shown}"
         rows.setdefault(row, {})[column] = shown
     columns = dict.fromkeys(column for cells in rows.values() for column in cells)
     body = [[row, *(cells.get(c, "") for c in columns)] for row, cells in rows.items()]
@@ -196,7 +209,7 @@ def claims() -> str:
     """The papers' claims, and our results."""
     rows = [["the paper says", "", "ours", "what is known"]]
     for claim in CLAIMS:
-        said = "<br>".join(f"{what}: {_said(*of)}" for what, *of in claim.ours)
+        said = "<br>".join(map(_told, claim.ours))
         rows.append([claim.says, claim.verdict, said, claim.why])
     return table(rows)
 
@@ -204,17 +217,28 @@ def claims() -> str:
 def front() -> str:
     """The table of the project's front page."""
     rows = [["`python -m tinyrmc.train`", "measured", "ours", "beside it"]]
-    for measure, (name, label), others in FRONT:
-        beside = [f"{w[0]}: {_said(*w[1:])}" if len(w) > 1 else w[0] for w in others]
-        task = _group(name, label)["task"]
-        ours = f"**{_said(name, label)}**"
-        rows.append([f"`{task} {label}`", measure, ours, "; ".join(beside)])
+    for measure, ours, *others in FRONT:
+        name, label = ours.split(" | ")
+        command, said = f"`{_group(name, label)['task']} {label}`", _said(name, label)
+        rows.append([command, measure, f"**{said}**", "; ".join(map(_told, others))])
     return table(rows)
+
+
+def _told(words: str) -> str:
+    """Words, with our result if they name one after a bar."""
+    what, *of = words.split(" | ")
+    return f"{what}: {_said(*of)}" if of else what
 
 
 def _group(name: str, label: str) -> Group:
     """The group of runs of a summary with that label."""
-    (group,) = (group for group in read(name)["groups"] if group["label"] == label)
+    summary = read(name)
+    if name == "inside":
+        runs = [run for run in summary[name] if run["form"] == label]
+        return {"runs": runs, "result": "test_accuracy"}
+    (group,) = (
+        g for g in summary["groups"] if label in (g["label"], short(g["label"]))
+    )
     return group
 
 
