@@ -42,7 +42,7 @@ LEGEND = (
     "how many seeds reached that. *seeds*: which ones. *ended on*: the stage at which "
     "a curriculum still stood at the end; such a network was never trained on the task "
     "itself. *time*: mean over the seeds, evaluations included. What the paper reports "
-    "stands in a table of its own, and *ours* beside it where it was run."
+    "is in a separate table, with *ours* beside it where it was run."
 )
 OTHER_PLACES = (
     "The paper's other results have no run here. These commands would make them:"
