@@ -41,6 +41,9 @@ def test_the_tab_key_goes_on(shell):
         ("tinyrmc evaluate --metr", "tinyrmc evaluate --metrics-only "),
         ("tinyrmc sweep nth_farthest lad", "tinyrmc sweep nth_farthest ladder "),
         ("tinyrmc evaluate ne", "tinyrmc evaluate net.npz "),
+        ("tinyrmc plot att", "tinyrmc plot attention "),
+        ("tinyrmc plot ne", "tinyrmc plot net.npz "),
+        ("tinyrmc plot attention ne", "tinyrmc plot attention net.npz "),
     ]:
         shell.send(f"{begun}\t")
         shell.expect_exact(whole)

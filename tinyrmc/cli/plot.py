@@ -66,7 +66,8 @@ def main(argv: list[str] | None = None) -> int:
     add = parser.add_argument
     says = "run directory, or a folder of them; several seeds of one configuration "
     says += "make one line"
-    add("runs", type=Path, nargs="+", metavar="RUN", help=says)
+    action = add("runs", type=Path, nargs="+", metavar="RUN", help=says)
+    action.completer = _others_and_files  # type: ignore[attr-defined]
     says = "write the learning curve alone to this PNG file, replaced if it exists "
     says += "(default: learning_curve.png, in the run's directory with its other "
     says += "pictures or, for several runs, in the folder that they are all in)"
@@ -88,6 +89,14 @@ def main(argv: list[str] | None = None) -> int:
         paths = [draw_curves(runs, out, against)]
     print(*paths, sep="\n")
     return 0
+
+
+def _others_and_files(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
+    """How a first word can go on, for the Tab key."""
+    from argcomplete.completers import FilesCompleter
+
+    files = FilesCompleter()(prefix)
+    return files if parsed_args.runs else [*OTHERS, *files]
 
 
 def _beside(paths: list[Path]) -> Path:
