@@ -146,9 +146,9 @@ CLAIMS = [
             "LSTM | mini_pacman | quick --model.core lstm",
             "no memory | mini_pacman | quick --model.core feedforward",
         ),
-        "after 31 million steps (the paper does not give its number) a network without "
-        "a memory does as well: nothing here needs one yet. A run's own score is "
-        "uncertain by ± 14; the LSTM has 3.9 times the RMC's parameters",
+        "after 31 million steps (the paper gives neither steps nor sizes) a network "
+        "without a memory does as well: nothing here needs one yet. A run's own score "
+        "is uncertain by ± 14; the LSTM has 3.9 times the RMC's parameters",
     ),
     Claim(
         "Memory networks, bAbI, 1,000 questions: ten claims on encoding, linear start,"
@@ -179,7 +179,7 @@ FRONT: list[tuple[str, ...]] = [
     (
         "right answers",
         "nth_farthest_longer | longer",
-        "LSTM, never at four | nth_farthest_longer | longer --model.core lstm",
+        "LSTM, which never met four | nth_farthest_longer | longer --model.core lstm",
         "floors 50.0, 59.5 %",
     ),
     (
