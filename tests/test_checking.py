@@ -11,6 +11,7 @@ import pytest
 from tinyrmc import Parameter, Tensor, fused, gradcheck, nn
 from tinyrmc import primitives as p
 from tinyrmc.autograd.engine import TABLE, primitive
+from tinyrmc.autograd.gradcheck import _named
 
 random = np.random.default_rng(0)
 X, Y = random.standard_normal((3, 4)), random.standard_normal((4, 2))
@@ -29,6 +30,7 @@ def test_right_functions_pass():
         (lambda x: p.square(x), np.array(3.0)),  # 0-d
         (lambda x: x * x, np.array(3.0)),
         (lambda x: x[0] * x[1], np.array([2.0, 3.0])),
+        (lambda x, y: x**3 + 2**x + y**x + np.ones(3) ** y, X[:, :3], Y.T[:1, :3] ** 2),
         (lambda x: p.where(x.data.real > 0, x, 0.0), X),
         (
             lambda x, y: p.multiply(x, 2.0) + p.multiply(y, np.ones(3)),
@@ -183,14 +185,23 @@ class Detached(nn.Module):
     def __call__(self, x):
         return x @ self.weight.data
 
+    method = __call__
+
 
 def test_a_network_s_own_parameters_are_checked():
     layer = nn.Linear(3, 2, dtype=np.float64)
     assert gradcheck(layer, X[:, :3]) < 1e-10
     assert gradcheck(lambda x: layer(x), X[:, :3], parameters=layer) < 1e-10
+    more = {"weight": Parameter(np.ones(2))}  # of the same name as the layer's
+    checked = _named(layer, [layer.weight], more)
+    assert [*checked.values()] == [layer.weight, layer.bias, more["weight"]]
     for call in (
         lambda: gradcheck(Detached(), X[:, :3]),
         lambda: gradcheck(p.tanh, X[:, :3], parameters=Detached()),
+        lambda: gradcheck(Detached(), X[:, :3], parameters=layer),
+        lambda: gradcheck(Detached(), X[:, :3], parameters=[layer.weight]),
+        lambda: gradcheck(Detached(), X[:, :3], parameters={"weight": layer.weight}),
+        lambda: gradcheck(Detached().method, X[:, :3]),
     ):
         with pytest.raises(AssertionError, match="not depend on parameter 'weight'"):
             call()

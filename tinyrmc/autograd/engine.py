@@ -11,8 +11,8 @@ value after all of its uses. There is no graph, no search and no recursion:
         for value, partial in zip(inputs, rule(g, *saved)):
             gradients[value] = gradients.get(value, 0) + partial
 
-`Tape._walk` is this loop. `gradients.py` adds up what flows back; `guards.py`, which a
-reader may skip, has what is refused, and the words.
+`Tape._walk` is this loop. `gradients.py` adds up what flows back; `guards.py` has what
+is refused, and the words.
 
     with Tape() as tape:                       # the only switch that records
         loss = primitives.sum(x @ weight)      # `weight` is a Parameter
@@ -51,7 +51,7 @@ _local = _Local()
 class Tape:
     """A recording of primitives in the order they ran; `backward` uses it up.
 
-    `tape.entries` is the graph: (rules, xp, inputs, outputs, saved, several) are the
+    `tape.entries` has them: (rules, xp, inputs, outputs, saved, several) are the
     primitive, or what ran in its place; the array library; (id, shape, dtype) of each
     argument, None for a constant; the same for each result; what the vjp will want; and
     whether there are several results. No array in it may change before backward. Each
@@ -133,8 +133,7 @@ class Tape:
         wanted = list(wrt) if isinstance(wrt, (list, tuple)) else [wrt]
         if not all(isinstance(t, Tensor) for t in wanted):
             raise TypeError("gradient takes Tensors; use x = tape.watch(array)")
-        if strict or loss.id:  # a constant loss uses nothing
-            guards.check_backward(self, loss)
+        guards.check_backward(self, loss, strict)
         gradients, results = Gradients({}, keep=[t.id for t in wanted]), []
         self._walk(loss, gradients)
         for position, t in enumerate(wanted):
@@ -224,6 +223,7 @@ class Tensor:
     __mul__, __rmul__ = _operators("multiply")
     __truediv__, __rtruediv__ = _operators("divide")
     __matmul__, __rmatmul__ = _operators("matmul")
+    __pow__, __rpow__ = _operators("power")
 
     def __neg__(self) -> Tensor:
         return TABLE["negative"](self)

@@ -69,6 +69,25 @@ def _scalar(result: Any, rng: np.random.Generator) -> Any:
     return total
 
 
+def _named(function: Any, inputs: Iterable, parameters: Any) -> dict:
+    """All Parameters of a check, each once, by the names that messages give them."""
+    numbered = [x for x in inputs if isinstance(x, Parameter)]
+    named: list[tuple[Any, Parameter]] = []
+    for owner in function, getattr(function, "__self__", function), parameters:
+        if hasattr(owner, "named_parameters"):
+            named += owner.named_parameters()
+        elif isinstance(owner, Mapping):
+            named += owner.items()
+        elif owner is parameters:
+            numbered += owner
+    found: dict[str, Parameter] = {}
+    for name, parameter in [*named, *enumerate(numbered)]:
+        if not any(parameter is known for known in found.values()):
+            label = f"parameter {name!r}"
+            found[label + "'" * (label in found)] = parameter
+    return found
+
+
 class _Trial:
     """One gradient check: a loss, what moves in it, and two ways to its slope.
 
@@ -81,13 +100,7 @@ class _Trial:
         self.inputs: list[Any] = [
             x if isinstance(x, Parameter) else np.asarray(x) for x in inputs
         ]
-        given = [x for x in self.inputs if isinstance(x, Parameter)]
-        further = {}
-        if isinstance(parameters, Mapping):
-            further = {f"parameter {name!r}": p for name, p in parameters.items()}
-        else:
-            given += parameters
-        named = {f"parameter {k}": p for k, p in enumerate(given)} | further
+        named = _named(function, self.inputs, parameters)
         self.parameters = list(named.values())
         self.moving = [
             k
@@ -182,7 +195,7 @@ def gradcheck(
         parameters: further float64 Parameters that the function uses without being
             given them, or the Module that has them; `module.astype(np.float64)` makes
             such a copy of a network. A mapping names them in messages. If `function` is
-            a Module, its own are checked.
+            a Module, or a method of one, its own are checked too.
         seed: of the random directions and weights.
         tolerance: the largest relative error that passes.
 
@@ -191,9 +204,6 @@ def gradcheck(
     Tensor. ValueError: there is nothing to check.
     """
     check_number("gradcheck", "tolerance", tolerance, "[0, 1)")
-    owner = parameters or function
-    if hasattr(owner, "named_parameters"):
-        parameters = dict(owner.named_parameters())
     trial = _Trial(function, inputs, parameters, seed)
     gradients = trial.tape_gradients()
     error, *_ = trial.compare(gradients, trial.directions)

@@ -144,7 +144,7 @@ class Gradients:
         return self.pending.get(id) if id in self.keep else self.pending.pop(id, None)
 
     def collect(self, xp: ModuleType, outputs: list[Place], zeros: bool) -> Any:
-        """The finished gradients of several outputs; None if the loss uses no one."""
+        """The finished gradients of outputs; None if the loss uses none of them."""
         gradients = [self.pop(id) for id, _, _ in outputs]
         if all(g is None for g in gradients):
             return None

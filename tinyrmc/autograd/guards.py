@@ -1,4 +1,4 @@
-"""The engine's refusals, and their words: a file that a reader may skip."""
+"""What the engine refuses, and in which words."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ UNLIKE_ARRAYS = {
     "__eq__ __ne__ __lt__ __le__ __gt__ __ge__": (
         "is not compared; compare arrays: t.data == u.data, or `is` for identity"
     ),
-    "__pow__": "has no **; write primitives.power(t, exponent), or t * t",
-    "__setitem__ __iadd__ __isub__ __imul__ __itruediv__ __imatmul__": (
+    "__setitem__ __iadd__ __isub__ __imul__ __itruediv__ __imatmul__ __ipow__": (
         "is immutable; write t = t + u, or build a new one by primitives.where"
     ),
 }
@@ -79,14 +78,19 @@ class Ufuncs:
 
     operators = {
         **{"add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__"},
-        **{"divide": "__rtruediv__", "matmul": "__rmatmul__"},
+        **{"divide": "__rtruediv__", "matmul": "__rmatmul__", "power": "__rpow__"},
     }
 
     def __get__(self, tensor: Any, kind: type) -> Any:
         return self._called if tensor is None else None
 
-    def _called(self, tensor: Any, ufunc: Any, method: str, *inputs: Any, **_: Any):
+    def _called(self, tensor: Any, ufunc: Any, method: str, *inputs: Any, **more: Any):
         operator = self.operators.get(ufunc.__name__)
+        if operator and more:  # `array += tensor` is one with `out`
+            raise TypeError(
+                f"np.{ufunc.__name__} takes no {', '.join(more)} with a Tensor, which "
+                "no array can hold; write a new one: array = array + tensor"
+            )
         if operator and method == "__call__" and inputs[1] is tensor:
             return getattr(tensor, operator)(inputs[0])
         return no_function_of_numpy(tensor, ufunc)
@@ -231,8 +235,8 @@ def agreed(name: str, position: int, own: np.dtype, dtype: Any) -> Any:
 def widened(name: str, dtype: np.dtype, own: np.dtype) -> TypeError:
     """The error for a forward rule that has left the dtype of its arguments."""
     return TypeError(
-        f"{name}: {dtype} arguments gave a {own} result; some constant is wider, or "
-        "bytes are foreign, or the function is not analytic"
+        f"{name}: {dtype} arguments gave a {own} result; a constant has a wider dtype, "
+        "or an array has another byte order, or the function is not analytic"
     )
 
 
@@ -313,12 +317,15 @@ NOT_RECORDED = {  # the state of a tape that cannot be walked back -> what to do
 }
 
 
-def check_backward(tape: Any, loss: Any) -> None:
-    """An error unless the tape can be walked back from this loss, as recorded."""
+def check_backward(tape: Any, loss: Any, strict: bool = True) -> None:
+    """An error unless the tape can be walked back from this loss, as recorded. A
+    constant loss, which depends on nothing, passes if not `strict`.
+    """
     if tape._state != "recorded":
         raise RuntimeError(f"this Tape {NOT_RECORDED[tape._state]}")
     id = getattr(loss, "id", 0)
-    if id not in tape._parameters and not (id and loss.tape is tape):
+    ours = id in tape._parameters or (id and loss.tape is tape)
+    if not ours and (strict or id or not hasattr(loss, "tape")):
         raise RuntimeError("the loss does not depend on anything recorded on this Tape")
     if loss.shape != ():
         raise ValueError(
@@ -357,8 +364,8 @@ if hasattr(os, "register_at_fork"):
 @contextmanager
 def alone(into: dict | None, parameters: list) -> Iterator[None]:
     """Hold what backward adds into; two threads at once would lose what one adds. For
-    the Parameters' own gradients a second one waits, elsewhere it gets an error; so
-    does who has no place for one of them.
+    the Parameters' own gradients a second one waits. With `into`, a second thread gets
+    an error, and so does an `into` that lacks a buffer for one of the Parameters.
     """
     if into is None:
         with _adding:

@@ -5,9 +5,10 @@ derivative will need (`saved`). The vjp takes g = d loss / d out, and returns d 
 argument for each argument; `needs` says which of them anyone asks for. Nothing here
 thinks about broadcasting (the tape undoes it), about accumulation (the tape does it) or
 about which library computes (`xp`). All forward rules are analytic, but for the kinks
-that their docstrings name, and there the real part decides (NumPy's own abs and
-logaddexp are not). So the complex step of `gradcheck.py` can verify each of them to the
-last digits. What has no rule, at the end, is composed of what has one.
+that their docstrings name, and there the real part decides (NumPy's abs and logaddexp
+are not analytic, so ours are composed). So the complex step of `gradcheck.py` can
+verify each of them to the last digits. What has no rule, at the end, is composed of
+what has one.
 
 All rules have the same two types, which `engine.Primitive` states, so they carry no
 annotations. The file is long because it is the table, and a table belongs together.
