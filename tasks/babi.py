@@ -53,7 +53,7 @@ import numpy as np
 
 from tinyrmc import corpora, fused, nn, training
 from tinyrmc import primitives as p
-from tinyrmc.backend import gemm, namespace, to_device
+from tinyrmc.backend import gemm, namespace
 from tinyrmc.config import PLACE, check_least, check_within
 from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.cores.config import TextCore
@@ -62,7 +62,7 @@ from tinyrmc.corpora import Story
 from tinyrmc.errors import UserError, counted
 from tinyrmc.results import memory_hops
 from tinyrmc.results.published_babi import PUBLISHED, row_of
-from tinyrmc.training.pieces import pieces_of
+from tinyrmc.training.pieces import micro_batches
 
 # --- What can be set ------------------------------------------------------------------
 
@@ -730,12 +730,12 @@ class Task(training.Task):
 
     def _judge(self, model, number, part, worker=0, workers=1, xp=np):
         """The sums of each piece of a network's stories."""
-        material, size = self.materials[number], self.config.train.piece(xp)
-        pieces = pieces_of(material.count(part), size, workers)
+        material, size = self.materials[number], self.config.train.micro_batch(xp)
+        pieces = micro_batches(material.count(part), size, workers)
         for start, stop in pieces[worker::workers]:
             batch = material.take(part, np.arange(start, stop))
             tasks = batch.pop("task")
-            batch = {name: to_device(x, xp) for name, x in batch.items()}
+            batch = {name: xp.asarray(x) for name, x in batch.items()}
             logits = model(number, batch, self.linear).data
             yield _judged(part, logits, batch["answer"], tasks)
 
@@ -857,8 +857,8 @@ class Task(training.Task):
     def _reading(self, model, number):
         material, network = self.materials[number], model.networks[number]
         restart, answers, weights = self.taken(model, number), [], []
-        size = self.config.train.piece(np)
-        for start, stop in pieces_of(material.count("test"), size, 1):
+        size = self.config.train.micro_batch(np)
+        for start, stop in micro_batches(material.count("test"), size, 1):
             batch, trace = material.take("test", np.arange(start, stop)), []
             logits = model(number, batch, self.linear, trace).data[restart]
             answers += [material.vocabulary[id] for id in logits.argmax(axis=-1)]
@@ -1009,7 +1009,7 @@ def _judged(part, logits, answers, tasks) -> dict[str, tuple]:
     xp, dtype = namespace(logits), logits.dtype
     numbers, places = np.unique(tasks, return_inverse=True)
     own = np.eye(len(numbers), dtype=dtype)[places]  # (B, tasks)
-    each, counts = to_device(own, xp), own.sum(axis=0)
+    each, counts = xp.asarray(own), own.sum(axis=0)
     wrong = gemm((xp.argmax(logits, axis=-1) != answers).astype(dtype), each)
     known = (answers != NOTHING).astype(dtype)
     targets = xp.broadcast_to(xp.maximum(answers, 0), logits.shape[:-1])

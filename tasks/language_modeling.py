@@ -86,7 +86,7 @@ import numpy as np
 
 from tinyrmc import corpora, fused, nn, training
 from tinyrmc import primitives as p
-from tinyrmc.backend import namespace, to_device, to_host
+from tinyrmc.backend import namespace, to_host
 from tinyrmc.config import ADDED, PLACE, check_least, check_within
 from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.cores.config import CORES as ENTRIES
@@ -527,7 +527,7 @@ def score(
         places = parts.reading[:, None] + first + np.arange(window)
         scored = (places >= parts.counting[:, None]) & (places < parts.end[:, None])
         within = np.minimum(places, len(text.tokens) - 1)
-        tokens, targets = (to_device(x[within], xp) for x in text)
+        tokens, targets = (xp.asarray(x[within]) for x in text)
         losses, state = model(tokens, targets, state, **how)
         yield places, losses.data, scored
 
@@ -537,7 +537,7 @@ def total(model, text: Text, parts: Parts, window: int) -> tuple:
     xp, weight = library(model), next(iter(model.parameters()))
     sums, count = [xp.zeros((), weight.dtype)], 0
     for _, losses, scored in score(model, text, parts, window):
-        sums.append(xp.sum(losses * to_device(scored, xp)))
+        sums.append(xp.sum(losses * xp.asarray(scored)))
         count += int(scored.sum())
     return xp.sum(xp.stack(sums)), count  # of sums of a few: float32 rounds little
 
@@ -992,7 +992,7 @@ class Task(training.Task):
         xp, eos = library(model), self.corpus.vocabulary.eos
         state = model.initial_state(1)
         for _ in range(words):
-            tokens = to_device(np.asarray(ids)[None], xp)
+            tokens = xp.asarray(np.asarray(ids)[None])
             logits, state = model.logits(tokens, state)
             scores = np.array(to_host(logits.data[0]))
             if never is not None:

@@ -3,6 +3,8 @@
 In both precisions and at the edges.
 """
 
+import contextlib
+
 import numpy as np
 import pytest
 from fakecupy import single
@@ -376,12 +378,48 @@ def test_linear_makes_no_gradient_that_nobody_wants(xp, tracked, gemms, monkeypa
     assert len(shapes) == 1 + gemms
 
 
+def test_what_is_refused_is_refused_in_plain_mode_too():
+    logits, weight, x = np.zeros((1, 3)), np.ones((4, 2)), np.ones((1, 2))
+    qkv, heads = np.ones((1, 2, 8)), {"num_heads": 1, "key_size": 2}
+    asked, stories = np.ones((1, 1, 2)), np.ones((1, 3, 2))
+    calls = [
+        (IndexError, "none of 0 .. 2", fused.softmax_cross_entropy, logits, [bad])
+        for bad in (-1, 3, 7)
+    ]
+    calls += [
+        (IndexError, "none of 0 .. 2", fused.categorical, logits, [bad])
+        for bad in (-1, 3)
+    ]
+    calls += [(IndexError, "none of 0 .. 3", fused.embedding, weight, [-1])]
+    calls += [
+        (IndexError, "none of 0 .. 3", fused.linear_cross_entropy, x, weight, [4]),
+        (TypeError, "not integers", fused.softmax_cross_entropy, logits, [0.0]),
+        (ValueError, "shapes must be", fused.linear, x, weight),
+        (ValueError, "shapes must be", fused.layer_norm, x, np.ones(1), np.ones(2)),
+        (TypeError, "others float64", fused.linear, x, single(weight.T)),
+        (ValueError, "nothing to attend to", fused.attention, qkv, [[True], [False]]),
+        (ValueError, "examples, or heads", fused.attention, qkv, [[[True] * 2] * 2]),
+        (
+            *(ValueError, "nothing to attend to", fused.memory_hop, asked),
+            *(stories[:, :2], stories[:, :2], stories[..., :2], [[False] * 3]),
+        ),
+        (
+            *(ValueError, "nothing to attend to", fused.sliding_hop, asked),
+            *(stories, stories[0], stories, stories[0], [[False] * 3]),
+        ),
+    ]
+    for kind, says, call, *values in calls:
+        arrays = [np.asarray(each) for each in values]
+        static = heads if call is fused.attention else {}
+        for mode in contextlib.nullcontext, fused.plain:
+            with mode(), pytest.raises(kind, match=says):
+                call(*arrays, **static)
+
+
 def test_a_negative_target_is_refused_where_looking_costs_nothing(xp):
     logits, targets = xp.zeros((2, 3)), xp.array([0, -1])
     if xp is np:
-        with pytest.raises(
-            ValueError, match=r"target -1 is negative; leave padding out"
-        ):
+        with pytest.raises(IndexError, match=r"-1 is none .*;\n.* leave padding out"):
             fused.softmax_cross_entropy(logits, targets)
     else:  # it wraps
         losses = to_host(fused.softmax_cross_entropy(logits, targets).data)

@@ -215,11 +215,11 @@ def test_what_is_refused(xp):
             fused.linear_cross_entropy(x, weight, xp.asarray(targets))
 
     refused(ValueError, r"targets \(\.\.\.\).*targets are integers", [1, 2])
-    refused(TypeError, "the targets are float64, not integers", [0.0] * ROWS)
+    refused(TypeError, "indices are float64, not integers", [0.0] * ROWS)
     refused(ValueError, r"x \(\.\.\., d\)", [0] * ROWS, weight[:, :2])
     if xp is np:
-        refused(ValueError, "target -1 is negative", [0, 1, -1, 2, 3])
-        refused(IndexError, "target 7 is none of 7 words", [0, 1, 7, 2, 3])
+        refused(IndexError, "-1 is none of 0 .. 6;", [0, 1, -1, 2, 3])
+        refused(IndexError, "7 is none of 0 .. 6;", [0, 1, 7, 2, 3])
     else:
         outside = xp.asarray([0, -1, 7, 2, 3])
         for tiling in {}, {"block": 2}:

@@ -162,7 +162,7 @@ def test_what_a_file_cannot_hold_is_named():
         tinyrmc.save(Odd(int), "odd.npz")
 
 
-def test_settings_are_shown():
+def test_settings_are_shown(tmp_path):
     core = cores.RelationalMemory(3, 4, 5, num_heads=2, activate_final=True, seed=7)
     says = "RelationalMemory(input_size=3, mem_slots=4, head_size=5, num_heads=2, "
     assert repr(core) == f"{says}activate_final=True)"
@@ -176,6 +176,14 @@ def test_settings_are_shown():
 
     shown = "Two()\n  one: Linear(input_size=2, output_size=3, relu=True)"
     assert repr(Two()) == shown
+
+    class Bare(nn.Module):  # no parameter has the dtype
+        def __init__(self, size, dtype=np.float32):
+            self.size = size
+
+    tinyrmc.save(Bare(3), path := tmp_path / "bare.npz")
+    assert repr(tinyrmc.load(path, classes=[Bare])) == repr(Bare(3)) == "Bare(size=3)"
+    assert Bare(3, "f8").config == {"size": 3, "dtype": "float64"}
     # arguments that do not fit are told by Python itself
     with pytest.raises(TypeError, match=r"Two.__init__\(\) takes 1 positional"):
         Two(3)

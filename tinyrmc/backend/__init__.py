@@ -307,14 +307,48 @@ def sorting(x: Array, axis: int = -1) -> Array:
     return xp.moveaxis(order, -1, axis)
 
 
-def to_device(array: np.ndarray, xp: ModuleType) -> Array:
-    """A host array as an array of `xp`: a copy on a GPU, the same on NumPy."""
-    return xp.asarray(array)
-
-
 def to_host(array: Array) -> np.ndarray:
     """Any backend's array as a NumPy array. Waits for the device (syncs)."""
     return array.get() if hasattr(array, "get") else np.asarray(array)
+
+
+# --- Overrides ------------------------------------------------------------------------
+
+
+class Override:
+    """Two functions that stand in for a fused primitive's array body and its vjp: they
+    launch kernels on a GPU, or are compiled for a CPU.
+
+    It enters a `table` by its name. The functions get what `ready(xp, array)` makes of
+    the arrays of a call. `condition`, set by the decorator `fits`, tells from the
+    arguments whether they can serve it. It has a default for each static argument: if
+    one is missing, it is the array body that says so.
+    """
+
+    backward: Callable[..., Any]
+
+    def __init__(self, table: dict, ready: Callable, run: Callable, condition=None):
+        self.ready, self.run, self.condition = ready, run, condition
+        self.name = run.__name__
+        table[self.name] = self
+
+    def forward(self, xp: ModuleType, *arrays: Any, **static: Any) -> tuple:
+        """(out, saved) of a call, as from a primitive's `forward`."""
+        return self.run(xp, *[self.ready(xp, a) for a in arrays], **static)
+
+    def rule(self, xp: ModuleType, needs: list, g: Any, *saved: Any) -> tuple:
+        """The gradients of the arguments, as from a primitive's `rule`."""
+        return self.backward(xp, needs, self.ready(xp, g), *saved)
+
+    def vjp(self, backward: Callable) -> Callable:
+        """Decorator that gives the override its vector-Jacobian product."""
+        self.backward = backward
+        return backward
+
+    def fits(self, condition: Callable[..., bool]) -> Callable[..., bool]:
+        """Decorator that sets the condition on the arguments."""
+        self.condition = condition
+        return condition
 
 
 # --- GPUs -----------------------------------------------------------------------------

@@ -294,8 +294,8 @@ class RelationalMemory(_Memory):
             )
             queries = self.mem_slots if last else None
             may = None if mask is None else mask[..., :queries, :]
-            heard = attention(qkv, may, **sizes, num_queries=queries, trace=seen)
-            z = block["attention_norm"](heard, memory if last else z)
+            attended = attention(qkv, may, **sizes, num_queries=queries, trace=seen)
+            z = block["attention_norm"](attended, memory if last else z)
             refined = z
             for layer in self.mlp:
                 refined = layer(refined)
@@ -420,12 +420,12 @@ class PaperRelationalMemory(_Memory):
         for array in state:
             self._check_state(array, len(x.data), self.mem_slots, self.mem_size)
         own = self.equation_parameters()
-        seen: dict[str, Any] | None = None if trace is None else {}
+        seen: Any = None if trace is None else {}
         attend: Callable | None = None
         if self.qkv_norm is not None:
             attend = functools.partial(self._normed_attention, self.qkv_norm, seen)
         hidden, state = equations.step(p, x, state, own, seen, attend)
-        if trace is not None and seen is not None:
+        if trace is not None:
             if attend is None:
                 seen["attention"] = p.stack(seen["attention"], axis=1)  # (B, H, N, N+1)
             arrays = [x.data if isinstance(x, Tensor) else x for x in seen.values()]

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..backend import Array, namespace, to_device
+from ..backend import Array, namespace
 from ..errors import UserError, is_integer
 
 # name -> array (B, ...); NumPy's or CuPy's, all of one kind
@@ -135,7 +135,7 @@ class World:
         copies: dict[str, dict[str, Array]] = self.__dict__.setdefault("_copies", {})
         if xp.__name__ not in copies:
             copies[xp.__name__] = {
-                name: to_device(array, xp) for name, array in self.constants.items()
+                name: xp.asarray(array) for name, array in self.constants.items()
             }
         return copies[xp.__name__]
 

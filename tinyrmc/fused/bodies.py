@@ -23,9 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.gradients import DeferredMatmul
-from ..backend import as_rows, gemm, readonly
-from . import relational, table
+from ..backend import Override, as_rows, gemm, readonly
+from . import layers, relational, table
 
 SWITCH = "TINYRMC_COMPILED"  # 0 in the environment: NumPy only
 OLDEST = 0, 67  # the first Numba for Python 3.13 and NumPy 2.5
@@ -52,7 +51,9 @@ def bodies() -> str:
 
 
 def running(*arrays: Any) -> Any:
-    """compiled.py, if bodies are on and these arrays, or None, are float32 on a CPU."""
+    """compiled.py, if compiled bodies are on and all arrays (None aside) are float32 in
+    host memory; else None.
+    """
     if not table.compiled or not _alike(arrays):
         return None
     return kernels()
@@ -90,72 +91,44 @@ def kernels() -> Any:
     return _found[0]
 
 
-OVERRIDES: dict[str, Body] = {}  # by the names of the fused primitives
-
-
-class Body:
-    """A compiled stand-in for a fused primitive's array body and its vjp.
-
-    `fits(*arrays, **static)` tells whether it knows the options of a call.
-    """
-
-    backward: Callable[..., tuple]
-
-    def __init__(self, forward: Callable, fits: Callable[..., bool]):
-        self.run, self.fits, self.name = forward, fits, forward.__name__
-        OVERRIDES[self.name] = self
-
-    def condition(self, *arrays: Any, **static: Any) -> bool:
-        """Whether this call is one for the body."""
-        if not _alike(arrays) or any(a is not None and not a.size for a in arrays):
-            return False
-        return self.fits(*arrays, **static)
-
-    def forward(self, xp: ModuleType, *arrays: Any, **static: Any) -> tuple:
-        """(out, saved), as from a primitive's `forward`."""
-        return self.run(*[a if a is None else packed(a) for a in arrays], **static)
-
-    def rule(self, xp: ModuleType, needs: list, g: Any, *saved: Any) -> tuple:
-        """The gradients of the arguments, as from a primitive's `rule`."""
-        return self.backward(needs, packed(g), *saved)
-
-    def vjp(self, backward: Callable) -> Callable:
-        """Decorator that gives the body its vector-Jacobian product."""
-        self.backward = backward
-        return backward
+OVERRIDES: dict[str, Override] = {}  # by the names of the fused primitives
 
 
 def body(fits: Callable[..., bool] = lambda *arrays, **static: True) -> Any:
-    """Decorator: put a compiled body into OVERRIDES. See `Body`."""
-    return lambda forward: Body(forward, fits)
+    """Decorator: put a compiled body into OVERRIDES. `fits(*arrays, **static)` tells
+    whether it knows the options of a call.
+    """
 
+    def condition(*arrays: Any, **static: Any) -> bool:
+        filled = all(a is None or a.size for a in arrays)
+        return filled and _alike(arrays) and fits(*arrays, **static)
 
-packed = np.ascontiguousarray
+    def packed(xp: ModuleType, array: Any) -> Any:
+        return array if array is None else np.ascontiguousarray(array)
+
+    return lambda run: Override(OVERRIDES, packed, run, condition)
 
 
 @body(lambda x, weight, bias=None, relu=False: bias is not None)
-def linear(x, weight, bias, *, relu=False):
+def linear(xp, x, weight, bias, *, relu=False):
     y = gemm(x, weight)
     kernels().add_bias(as_rows(y), bias, bool(relu))
     return y, (x, weight, y if relu else None)
 
 
 @linear.vjp
-def linear_vjp(needs, g, x, weight, y):
-    if y is not None:
-        masked = np.empty_like(g)
-        kernels().before_relu(g.reshape(-1), y.reshape(-1), masked.reshape(-1))
-        g = masked
-    rows = as_rows(g)
-    return (
-        gemm(g, weight.T) if needs[0] else None,
-        DeferredMatmul(as_rows(x), rows) if needs[1] else None,
-        DeferredMatmul(None, rows) if needs[2] else None,
-    )
+def linear_vjp(xp, needs, g, *saved):
+    return layers.linear_vjp(xp, needs, g, *saved, _before_relu)
+
+
+def _before_relu(xp, g, y):
+    masked = np.empty_like(g)
+    kernels().before_relu(g.reshape(-1), y.reshape(-1), masked.reshape(-1))
+    return masked
 
 
 @body(lambda x, gain, offset, residual=None, epsilon=1e-5: epsilon > 0)
-def layer_norm(x, gain, offset, residual=None, *, epsilon=1e-5):
+def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
     y, z = np.empty_like(x), [as_rows(x), kernels().NOTHING[2]]
     if residual is not None:
         z[1] = as_rows(residual)
@@ -165,7 +138,7 @@ def layer_norm(x, gain, offset, residual=None, *, epsilon=1e-5):
 
 
 @layer_norm.vjp
-def layer_norm_vjp(needs, g, x, residual, gain, stats, shape):
+def layer_norm_vjp(xp, needs, g, x, residual, gain, stats, shape):
     gx, sums = np.empty_like(x), np.empty((2, len(gain)), np.float32)
     kernels().norm_backward(as_rows(g), x, residual, gain, stats, gx, sums)
     gx = gx.reshape(shape)
@@ -173,18 +146,18 @@ def layer_norm_vjp(needs, g, x, residual, gain, stats, shape):
 
 
 @body(lambda qkv, mask=None, **static: mask is None)
-def attention(qkv, mask=None, *, num_heads, key_size, num_queries=None, trace=None):
+def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trace=None):
     q, k, v = relational.heads(np, qkv, num_heads, key_size, num_queries)
     weights = gemm(q, np.swapaxes(k, -1, -2))  # (B, H, Q, R)
     kernels().softmax(as_rows(weights), 1 / math.sqrt(key_size))
     if trace is not None:
         trace["attention"] = readonly(np, weights)
-    return relational.heard(np, weights, v), (qkv, weights, num_heads, key_size)
+    return relational.attended(np, weights, v), (qkv, weights, num_heads, key_size)
 
 
 @attention.vjp
-def attention_vjp(needs, g, *saved):
-    return relational.attention_vjp(np, needs, g, *saved, _softmax_backward)
+def attention_vjp(xp, needs, g, *saved):
+    return relational.attention_vjp(xp, needs, g, *saved, _softmax_backward)
 
 
 def _softmax_backward(xp, gw, weights, scale):
@@ -196,7 +169,7 @@ def _unit(from_input, from_memory, candidate, memory, **static):
 
 
 @body(_unit)
-def rmc_gates(from_input, *others, input_bias=0.0, forget_bias=1.0, trace=None):
+def rmc_gates(xp, from_input, *others, input_bias=0.0, forget_bias=1.0, trace=None):
     from_memory, candidate, memory = others
     gates, squashed, new = from_memory.copy(), candidate.copy(), np.empty_like(memory)
     arrays = from_input, gates, squashed, memory, new
@@ -208,7 +181,7 @@ def rmc_gates(from_input, *others, input_bias=0.0, forget_bias=1.0, trace=None):
 
 
 @rmc_gates.vjp
-def rmc_gates_vjp(needs, g, gates, squashed, memory):
+def rmc_gates_vjp(xp, needs, g, gates, squashed, memory):
     gx = np.empty((len(g), 1, gates.shape[-1]), np.float32)
     gz, gc, gm = (np.empty_like(a) for a in (gates, squashed, memory))
     kernels().gates_backward(g, gates, squashed, memory, gx, gz, gc, gm)

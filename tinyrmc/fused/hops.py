@@ -12,7 +12,7 @@ from .table import check_mask, fused, plus
 
 @fused("R B d", "R W d", "R W d", "B M W", "B M", indices=(4,))
 def memory_hop(xp, u, A, C, rows, mask=None, *, linear=False, trace=None):
-    """The finds of R memory networks in the same memories: (R, B, d).
+    """The outputs o of R memory networks with the same memories: (R, B, d).
 
     Network r has memories m = rows A and contents c = rows C, which are not computed:
     sum_i p_i c_i with p = softmax_i(u . m_i), or p_i = u . m_i if `linear`. A dict
@@ -54,11 +54,10 @@ def memory_hop_vjp(xp, needs, g, u, A, C, rows, v, weights, found, linear):
 def memory_hop_definition(u, A, C, rows, mask=None, linear=False, trace=None):
     memories, contents = (p.matmul(rows, p.expand_dims(S, 1)) for S in (A, C))
     scores = p.sum(memories * p.expand_dims(u, 2), axis=-1)  # (R, B, M)
-    weights = scores
-    if not linear:
-        weights = p.softmax(
-            scores if mask is None else p.where(mask, scores, -math.inf)
-        )
+    if mask is not None and not linear:
+        check_mask(mask)
+        scores = p.where(mask, scores, -math.inf)
+    weights = scores if linear else p.softmax(scores)
     if trace is not None:
         trace["weights"] = namespace(weights.data).swapaxes(weights.data, 0, 1)
     return p.sum(p.expand_dims(weights, -1) * contents, axis=2)
@@ -70,7 +69,7 @@ def memory_hop_definition(u, A, C, rows, mask=None, linear=False, trace=None):
     hint="L is N + T - 1",
 )
 def sliding_hop(xp, u, m, m_ages, c, c_ages, mask=None, *, trace=None):
-    """The finds of T words in a row in the N memories up to each: (B, T, d).
+    """The outputs o for T words in a row, of the N memories up to each: (B, T, d).
 
     Word t sees the memories t .. t + N - 1, the oldest first, so that neighbours share
     all but one. With p_ti = softmax_i(u_t . (m_{t+i} + m_ages_i)) it finds
@@ -121,6 +120,7 @@ def sliding_hop_definition(u, m, m_ages, c, c_ages, mask=None, trace=None):
         query = p.expand_dims(query, 1)  # (B, 1, d)
         scores = p.sum((m[:, t : t + N] + m_ages) * query, axis=-1)  # (B, N)
         if mask is not None:
+            check_mask(mask[:, t : t + N])
             scores = p.where(mask[:, t : t + N], scores, -math.inf)
         weights.append(p.softmax(scores))
         contents = c[:, t : t + N] + c_ages

@@ -55,9 +55,7 @@ def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trac
     weights = gemm(q, xp.swapaxes(k, -1, -2))  # (B, H, Q, R)
     weights *= 1 / math.sqrt(key_size)
     if mask is not None:
-        check_mask(mask)
-        if mask.ndim == 3:
-            raise ValueError("the mask's first of three axes: examples, or heads?")
+        check_mask(mask, of_heads=True)
         xp.copyto(weights, -math.inf, where=~mask)
     # Over so few rows NumPy is many times faster with a maximum along the first axis,
     # and with a sum as a product.
@@ -67,10 +65,10 @@ def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trac
     weights /= gemm(weights, xp.ones(weights.shape[-1], weights.dtype))[..., None]
     if trace is not None:
         trace["attention"] = readonly(xp, weights)  # backward needs them as they are
-    return heard(xp, weights, v), (qkv, weights, num_heads, key_size)
+    return attended(xp, weights, v), (qkv, weights, num_heads, key_size)
 
 
-def heard(xp, weights, v):
+def attended(xp, weights, v):
     """weights v, the heads side by side: (B, H, Q, R), (B, H, R, V) -> (B, Q, H V)."""
     batch, num_heads, queries, _ = weights.shape
     out = xp.empty((batch, queries, num_heads, v.shape[-1]), weights.dtype)
@@ -117,6 +115,7 @@ def attention_definition(
     if mask is None:
         weights = equations.attention_weights(p, q, k)  # (B, H, Q, R)
     else:
+        check_mask(mask, of_heads=True)
         scores = q @ p.swapaxes(k, -1, -2) / math.sqrt(key_size)
         weights = equations.softmax(p, p.where(mask, scores, -math.inf))
     if trace is not None:

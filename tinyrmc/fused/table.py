@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..autograd import guards
-from ..autograd.engine import Primitive
+from ..autograd.engine import Primitive, Tensor
 from ..backend import kernels
 
-MOST_SHAPES = 1000  # of calls that have passed, remembered by each operation
+MOST_SHAPES = 1000  # how many checked shapes each operation remembers
 
 _mode = {"plain": False}
 
@@ -31,7 +31,8 @@ class Fused(Primitive):
     Axes with the same name have the same length, "4H" is four times as long as "H",
     "..." stands for any axes, the same for all arrays, and "_" for any length. A call
     that does not fit is refused: if it merely broadcast, it would give numbers, but
-    wrong ones.
+    wrong ones. `indices` may be a dict that says along which axis each one counts, such
+    as {1: "V"}; then integers outside of it are refused too.
     """
 
     composed: Callable[..., Any]  # the composition
@@ -46,26 +47,36 @@ class Fused(Primitive):
         super().__init__(forward, indices, hint)
         names = list(inspect.signature(forward).parameters)[1:]  # all but xp
         self.shapes = dict(zip(names, map(str.split, shapes), strict=False))
-        self._fitting: set[tuple] = set()  # the shapes of calls that have passed
+        self.counted = dict(indices) if isinstance(indices, Mapping) else {}
+        self._fitting: dict[tuple, dict] = {}  # shapes that passed: lengths of axes
 
-    def _run(self, xp: ModuleType, dtype, arrays: list, static: dict) -> tuple:
+    def _check(self, arrays: list) -> None:
+        """An error for arrays whose shapes or indices do not fit."""
         shapes = tuple([getattr(array, "shape", None) for array in arrays])
-        if shapes not in self._fitting:
-            sizes: dict[str, Any] = {}
+        sizes = self._fitting.get(shapes)
+        if sizes is None:
+            sizes = {}
             for wanted, shape in zip(self.shapes.values(), shapes, strict=False):
                 if shape is not None and not _fits(wanted, shape, sizes):
                     told = [
                         f"{n} ({', '.join(axes)})" for n, axes in self.shapes.items()
                     ]
-                    error = ValueError(f"the shapes must be {', '.join(told)}")
-                    raise guards.explained(self, error, arrays)
+                    raise ValueError(f"the shapes must be {', '.join(told)}")
             if len(self._fitting) >= MOST_SHAPES:
                 self._fitting.clear()
-            self._fitting.add(shapes)
-        return super()._run(xp, dtype, arrays, static)
+            self._fitting[shapes] = sizes
+        for position, axis in self.counted.items():
+            ids, count = arrays[position], sizes.get(axis, 0)
+            if ids.dtype.kind not in "iu":
+                raise TypeError(f"indices are {ids.dtype}, not integers")
+            if isinstance(ids, np.ndarray) and ids.size:  # a device would make us wait
+                for index in ids.min(), ids.max():
+                    if not 0 <= index < count:
+                        raise IndexError(f"{index} is none of 0 .. {count - 1}")
 
     def override(self, xp: ModuleType, arrays: list, static: dict) -> Any:
         """The kernel, if there is one for this call; else the array body."""
+        self._check(arrays)
         if xp is np:
             kernel = compiled.get(self.name)
         else:
@@ -86,9 +97,16 @@ class Fused(Primitive):
         return composition
 
     def __call__(self, *args: Any, **static: Any) -> Any:
-        if _mode["plain"]:
-            return self.composed(*args, **static)
-        return super().__call__(*args, **static)
+        if not _mode["plain"]:
+            return super().__call__(*args, **static)
+        args, static = guards.bind(self, args, static)
+        arrays = [a.data if isinstance(a, Tensor) else a for a in args]
+        guards.common(self, arrays)
+        try:
+            self._check(arrays)
+        except guards.WORDED as error:
+            raise guards.explained(self, error, arrays) from None
+        return self.composed(*args, **static)
 
 
 def _fits(wanted: list[str], shape: tuple[int, ...], sizes: dict) -> bool:
@@ -165,8 +183,10 @@ def sigmoid(xp, x):
     return x
 
 
-def check_mask(mask):
+def check_mask(mask, of_heads=False):
     if mask.dtype != bool:
         raise TypeError(f"the mask is {mask.dtype}, not bool")
+    if of_heads and mask.ndim == 3:
+        raise ValueError("the mask's first of three axes: examples, or heads?")
     if isinstance(mask, np.ndarray) and not mask.any(axis=-1).all():
         raise ValueError("the mask leaves a row nothing to attend to")

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..autograd.engine import Parameter, Tensor
-from ..backend import Array, matching, namespace, to_device, to_host
+from ..backend import Array, matching, namespace, to_host
 from ..config import first_difference
 from ..errors import (
     Seed,
@@ -176,7 +176,7 @@ class Constant:
         dtype = np.finfo(dtype).dtype
         key = xp.__name__, dtype.str
         if key not in self._copies:
-            self._copies[key] = to_device(self.value.astype(dtype), xp)
+            self._copies[key] = xp.asarray(self.value.astype(dtype))
         return self._copies[key]
 
 

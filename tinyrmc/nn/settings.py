@@ -30,7 +30,8 @@ def settings_of(module: Any) -> dict[str, Any]:
     """{name: value} of what the module was made with."""
     found = dict(getattr(module, "_settings", {}))
     if "dtype" in found:
-        found["dtype"] = next(iter(module.named_parameters()))[1].dtype.name
+        kinds = [p.dtype for _, p in module.named_parameters()]
+        found["dtype"] = [*kinds, np.dtype(found["dtype"])][0].name
     return found
 
 

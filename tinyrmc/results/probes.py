@@ -38,12 +38,12 @@ import numpy as np
 
 from ..autograd import primitives as p
 from ..autograd.engine import Tensor
-from ..backend import namespace, to_device, to_host
+from ..backend import namespace, to_host
 from ..cores.relational import PaperRelationalMemory, RelationalMemory
 from ..errors import RunError, generator
 from ..training.discovery import TaskError
 from ..training.task import HELD_OUT_SEED, Task
-from ..training.train_config import PIECE
+from ..training.train_config import MICRO_BATCH
 
 PLACES = ("input", "holders", "others")  # where attention goes
 PERIODS = ("before", "at", "after")  # the marked step
@@ -185,7 +185,7 @@ def traces(model: Any, inputs: np.ndarray) -> Traces:
     """The traces of NumPy inputs (B, T, ...), undisturbed. Waits for the device."""
     steps: list[dict[str, Array]] = []
     state = read(
-        model, to_device(inputs, namespace(model.parameters()[0].data)), trace=steps
+        model, namespace(model.parameters()[0].data).asarray(inputs), trace=steps
     )
 
     def stacked(name: str) -> np.ndarray:
@@ -300,7 +300,7 @@ def _right(
     memory is interfered with.
     """
     xp, core = namespace(model.parameters()[0].data), model.core
-    inputs, marked = to_device(questions.inputs, xp), questions.marked
+    inputs, marked = xp.asarray(questions.inputs), questions.marked
     steps = range(inputs.shape[1])
     first, last = _arrays(core.initial_state(len(marked))), read(model, inputs)
     another = tuple(xp.roll(part, 1, axis=0) for part in last)
@@ -309,11 +309,11 @@ def _right(
         return to_host(answer(model, state)).argmax(-1) == questions.targets
 
     def reset(slots: np.ndarray) -> State:
-        now = [to_device(slots & (marked == t)[:, None], xp) for t in steps]
+        now = [xp.asarray(slots & (marked == t)[:, None]) for t in steps]
         return read(model, inputs, change=lambda t, state: put(state, now[t], first))
 
     def cut(mask: np.ndarray, at: np.ndarray) -> State:  # at (B, T)
-        masks = [to_device(mask | ~at[:, t, None, None, None], xp) for t in steps]
+        masks = [xp.asarray(mask | ~at[:, t, None, None, None]) for t in steps]
         return read(model, inputs, mask=masks.__getitem__)
 
     found = {("intact", "", ""): right(last)}
@@ -321,7 +321,7 @@ def _right(
     wiped = {f"slot {k + 1}": one & np.ones_like(held) for k, one in enumerate(each)}
     for name, slots in {**wiped, "holders": held, "controls": spared}.items():
         found["wiped", name, "reset"] = right(reset(slots))
-        swapped = put(last, to_device(slots, xp), another)
+        swapped = put(last, xp.asarray(slots), another)
         found["wiped", name, "swapped"] = right(swapped)
     if isinstance(core, RelationalMemory):  # the paper's equations know no mask
         before, _, after = periods(marked, len(steps))
@@ -351,7 +351,7 @@ def analyse(model: Any, questions: Questions) -> dict[str, Any]:
     """
     count, steps = questions.inputs.shape[:2]
     # of almost equal length, so that none has a single example
-    pieces = np.array_split(np.arange(count), -(-count // PIECE))
+    pieces = np.array_split(np.arange(count), -(-count // MICRO_BATCH))
     share, look = [], []
     for rows in pieces:
         seen = traces(model, questions.inputs[rows])

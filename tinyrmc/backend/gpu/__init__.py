@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+from .. import Override
 
 # files of this folder; the others need the first one
 SOURCES = (
@@ -70,39 +71,8 @@ def _contiguous(xp, a):
 
 OVERRIDES: dict[str, Override] = {}  # by the names of the fused primitives
 
-
-class Override:
-    """Two launchers that stand in for a fused primitive's array bodies.
-
-    They get contiguous arrays. `condition`, set by the decorator `fits`, tells from the
-    arguments whether the kernels support their shapes. It has a default for each static
-    argument: if one is missing, it is the array body that says so.
-    """
-
-    condition: Callable[..., bool]
-    launch_backward: Callable[..., Any]
-
-    def __init__(self, launch_forward: Callable):
-        self.launch_forward, self.name = launch_forward, launch_forward.__name__
-        OVERRIDES[self.name] = self
-
-    def forward(self, xp: ModuleType, *arrays: Any, **static: Any) -> tuple:
-        """(out, saved) of a call, as from a primitive's `forward`."""
-        return self.launch_forward(xp, *[_contiguous(xp, a) for a in arrays], **static)
-
-    def rule(self, xp: ModuleType, needs: list, g: Any, *saved: Any) -> tuple:
-        """The gradients of the arguments, as from a primitive's `rule`."""
-        return self.launch_backward(xp, needs, _contiguous(xp, g), *saved)
-
-    def vjp(self, launch_backward: Callable) -> Callable:
-        """Decorator that gives the override its vector-Jacobian product."""
-        self.launch_backward = launch_backward
-        return launch_backward
-
-    def fits(self, condition: Callable[..., bool]) -> Callable[..., bool]:
-        """Decorator that sets the condition on the arguments."""
-        self.condition = condition
-        return condition
+# decorator: two launchers in the place of array bodies
+override = functools.partial(Override, OVERRIDES, _contiguous)
 
 
 @functools.cache
@@ -193,7 +163,7 @@ def _sum_columns(xp, matrix, outs, width, slices, add):
 # --- layer_norm.cu --------------------------------------------------------------------
 
 
-@Override
+@override
 def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
     """`fused.layer_norm` in one launch; backward in two."""
     y, stats = xp.empty_like(x), xp.empty((2, x.size // x.shape[-1]), x.dtype)
@@ -287,7 +257,7 @@ def _stride(x):
 _ATTENTION_THREADS = 128
 
 
-@Override
+@override
 def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trace=None):
     """`fused.attention` without a mask in one launch; backward in one."""
     (batch, rows, _), queries, value_size = _attention_sizes(
@@ -362,7 +332,7 @@ def _attention_shared(gradient_rows, rows, queries, key_size, value_size):
 # --- rmc_gates.cu ---------------------------------------------------------------------
 
 
-@Override
+@override
 def rmc_gates(xp, *arrays, input_bias=0.0, forget_bias=1.0, trace=None):
     """`fused.rmc_gates` in one launch; backward in one."""
     from_memory, memory = arrays[1], arrays[3]
@@ -442,7 +412,7 @@ def rmc_gates_fits(from_input, from_memory, candidate, memory, **static):
 # --- softmax_cross_entropy.cu ---------------------------------------------------------
 
 
-@Override
+@override
 def softmax_cross_entropy(xp, logits, targets):
     """`fused.softmax_cross_entropy` in one launch; backward in one."""
     losses = xp.empty(targets.shape, logits.dtype)

@@ -1,5 +1,5 @@
 // What a training run counts on the GPU, so that the host need not wait: see
-// training/totals.py and Trainer._take_notice. One thread does all: these are few.
+// training/gpu/metrics.py and Trainer._conclude. One thread does all: these are few.
 
 // totals[place] += value, for up to four floats and eight integers; a place below zero
 // is left out. Double precision counts to 2^53 without an error.

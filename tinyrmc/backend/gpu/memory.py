@@ -71,7 +71,7 @@ def relational_memory(
         qkv=empty(total, columns),
         normed=empty(total, columns),
         shares=empty(num_heads, slots, total),  # the weights of attention
-        heard=empty(slots, width),
+        attended=empty(slots, width),
         z=empty(slots, width),  # layer_norm(M + attention)
         hidden=[empty(slots, width) for _ in w.mlp],
         candidate=empty(slots, width),
@@ -89,12 +89,12 @@ def relational_memory(
 
 def _step(xp, multiply, w, s, t) -> None:
     """One time step."""
-    of_qkv, of_heard = (stats[t] for stats in s.stats)
+    of_qkv, of_attended = (stats[t] for stats in s.stats)
     multiply(s.joined[t], w.qkv, out=s.qkv[t])
     gpu.normalise(xp, s.qkv[t], w.bias, None, w.gain, w.offset, s.normed[t], of_qkv)
-    gpu.attend(xp, s.normed[t], s.heard[t], s.shares[t], s.key_size)
+    gpu.attend(xp, s.normed[t], s.attended[t], s.shares[t], s.key_size)
     gpu.normalise(
-        xp, s.heard[t], None, s.joined[t], w.gain_a, w.offset_a, s.z[t], of_heard
+        xp, s.attended[t], None, s.joined[t], w.gain_a, w.offset_a, s.z[t], of_attended
     )
     x, last = s.z[t], len(w.mlp) - 1
     for k, (weight, bias) in enumerate(w.mlp):
@@ -127,7 +127,7 @@ def relational_memory_vjp(xp, needs, g, w, s):
         from_input=xp.empty_like(s.from_input),
         partial=[partial(columns, total), partial(width, slots), partial(width, slots)],
         normed=xp.empty_like(s.normed[0]),
-        heard=xp.empty_like(s.heard[0]),
+        attended=xp.empty_like(s.attended[0]),
         z=xp.empty_like(s.z[0]),
         candidate=xp.empty_like(s.candidate[0]),
         memory=xp.empty_like(s.candidate[0]),
@@ -143,7 +143,7 @@ def _step_backward(xp, multiply, w, s, d, g, t) -> None:
     """One time step back. g: its memory's gradient from outside, or None."""
     later = None
     if t + 1 < len(s.qkv):
-        later = d.heard, d.joined[t + 1], d.squashed, s.squashed[t + 1]
+        later = d.attended, d.joined[t + 1], d.squashed, s.squashed[t + 1]
     arrays = s.from_input[t], s.gates[t], s.candidate[t], s.joined[t]
     into = d.from_input[t], d.gates[t], d.candidate, d.memory
     gpu.update_backward(xp, g, later, arrays, s.biases, into)
@@ -159,10 +159,10 @@ def _step_backward(xp, multiply, w, s, d, g, t) -> None:
         gpu.relu_backward(xp, below, s.hidden[k - 1][t], out=below)
     multiply(d.hidden[0][t], w.mlp[0][0].T, out=d.z, add=True)
     gpu.normalise_backward(
-        *(xp, d.z, s.heard[t], None, s.joined[t], w.gain_a, s.stats[1][t]),
-        *(d.heard, d.partial[1][t]),
+        *(xp, d.z, s.attended[t], None, s.joined[t], w.gain_a, s.stats[1][t]),
+        *(d.attended, d.partial[1][t]),
     )
-    gpu.attend_backward(xp, d.heard, s.normed[t], s.shares[t], s.key_size, d.normed)
+    gpu.attend_backward(xp, d.attended, s.normed[t], s.shares[t], s.key_size, d.normed)
     gpu.normalise_backward(
         *(xp, d.normed, s.qkv[t], w.bias, None, w.gain, s.stats[0][t]),
         *(d.qkv[t], d.partial[0][t]),
@@ -175,7 +175,7 @@ def _add_inputs(xp, needs, s, d) -> None:
     memory, rows, from_input, *_ = needs
     slots = s.candidate.shape[2]
     if memory is not None:
-        memory += d.memory + d.heard + d.joined[0, :, :slots]
+        memory += d.memory + d.attended + d.joined[0, :, :slots]
         memory += d.squashed * (1 - s.squashed[0] * s.squashed[0])
     if rows is not None:
         rows += d.joined[:, :, slots:]

@@ -33,7 +33,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from ...autograd import primitives as p
-from ...backend import Array, namespace, to_device, to_host
+from ...backend import Array, namespace, to_host
 from ...config import check_least, check_values, check_within
 from ...cores.agent import KERNELS, Agent, AgentConfig
 from ...cores.config import describe
@@ -42,7 +42,7 @@ from ...environments.world import Outcome, World, check_world, pick, require_end
 from ...fused import categorical
 from ...nn import Module
 from ..discovery import TaskError
-from ..pieces import MetricAccumulator, pieces_of
+from ..pieces import MetricAccumulator, micro_batches
 from ..storage import under
 from ..streams import Batch, Samples
 from ..task import HELD_OUT_SEED, Task
@@ -442,8 +442,8 @@ class ActingTask(Task):
     def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
         """Plays each held-out level once; waits for the device now and then."""
         sums, first = MetricAccumulator(), self.first_level(split or self.splits[0])
-        size = self.config.train.piece(xp)
-        pieces = pieces_of(self.test_examples, size, workers)
+        size = self.config.train.micro_batch(xp)
+        pieces = micro_batches(self.test_examples, size, workers)
         for start, stop in pieces[worker::workers]:
             found = self.results(model, first + start, first + stop, xp)
             sums.add({name: (x.sum(), len(x)) for name, x in found.items()})
@@ -475,7 +475,7 @@ class ActingTask(Task):
         world = self.held_out_world
         for chunk in itertools.count():
             require_end(world, chunk * TESTED)
-            noise = to_device(self.held_out_noise(chunk, start, stop)[rows], xp)
+            noise = xp.asarray(self.held_out_noise(chunk, start, stop)[rows])
             if carry is None:
                 carry = self.begin_held_out(model, noise, start, stop)
             trajectory, carry = self.act(model, world, carry, noise[:, 1:], likeliest)
