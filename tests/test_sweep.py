@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -117,12 +118,14 @@ def test_every_combination_under_every_seed_is_a_run_of_the_train_command(
 
 def test_fields_may_be_true_or_false_or_of_several_numbers(larger):
     few = ["--train.steps", "5", "--train.evaluate-every", "5"]
-    grid = ["--grid", "model.linear=true,false", "model.shape=1 2,3"]
-    run, _, _ = swept("larger", *grid, *few)
-    models = [Run.open(path).config["config"]["model"] for path in cells(run)]
-    assert [(model["linear"], model["shape"]) for model in models] == [
-        (a, b) for a in (True, False) for b in ([1, 2], [3])
-    ]
+    for words in "true,false", "True,False":
+        grid = ["--grid", f"model.linear={words}", "model.shape=1 2,3"]
+        run, _, _ = swept("larger", *grid, *few, "--run", words)
+        models = [Run.open(path).config["config"]["model"] for path in cells(run)]
+        assert [(model["linear"], model["shape"]) for model in models] == [
+            (a, b) for a in (True, False) for b in ([1, 2], [3])
+        ]
+        shutil.rmtree(words)
 
 
 # --- What does not go well ------------------------------------------------------------
@@ -373,6 +376,18 @@ def test_every_tasks_grids_can_be():
             described = {"task": name, "preset": preset, "grid": values, "words": []}
             found, _ = sweep.combinations(described)
             assert len(found) == math.prod(map(len, fields.values())), (name, grid)
+
+
+def test_runs_at_a_time_are_one_a_core_but_on_a_gpu(larger, monkeypatch, capsys):
+    monkeypatch.setattr(sweep, "available_cores", lambda: 3)
+    monkeypatch.setattr(sweep, "train", lambda cells, jobs: False)
+    for more, says in (
+        ([], "2 runs, 2 to do, 2 at a time"),
+        (["--init", "cuda/weights.npz"], "2 runs, 2 to do, 2 at a time"),
+        (["--device", "cuda"], "2 runs, 2 to do, 1 at a time"),
+    ):
+        assert sweep.main(["larger", "--grid", "model.width=2,4", *more]) == 0
+        assert says in capsys.readouterr().out
 
 
 def test_a_named_grid_may_have_tuples():

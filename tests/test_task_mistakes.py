@@ -3,6 +3,7 @@
 One line says where in its file, or what was expected, before there is a run directory.
 """
 
+import importlib
 import re
 import sys
 from pathlib import Path
@@ -77,6 +78,12 @@ def test_a_mistake_has_a_place(mistaken, refused):
             (LOST, 'logits = model(batch["input"])', "loss", "KeyError: 'input'"),
             (
                 LOST,
+                "import of_nobody",
+                "loss",
+                "ModuleNotFoundError: No module named 'of_nobody'",
+            ),
+            (
+                LOST,
                 'logits = model(batch["inputs"][:, :1])',
                 "loss",
                 r"linear\(float32\[1, 1\], .*",
@@ -117,7 +124,14 @@ def test_our_own_mistakes_are_left_whole(mistaken, monkeypatch, capsys):
     monkeypatch.setattr(train, "_trainer", lambda *_, **__: {}["ours"])
     with pytest.raises(KeyError, match="ours"):
         run_main(lambda: train.main(["larger"]))
+    with pytest.raises(ModuleNotFoundError, match="of_nobody"):
+        run_main(lambda: importlib.import_module("tinyrmc.of_nobody"))
     assert contents() == {} and capsys.readouterr().err == ""
+
+
+def test_what_is_not_installed_is_told(refused):
+    says = refused(lambda words: importlib.import_module("of_nobody"))
+    assert says.startswith("of_nobody is not installed for ")
 
 
 def test_what_a_task_gives_is_checked(mistaken, refused):

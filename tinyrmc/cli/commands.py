@@ -135,11 +135,6 @@ def run_main(main: Callable[[], int]) -> NoReturn:
         sys.exit(code)
     except UserError as error:
         _refuse(" ".join([str(error), *getattr(error, "__notes__", ())]))
-    except ModuleNotFoundError as error:
-        _refuse(
-            f"{error.name} is not installed for {sys.executable}; use "
-            ".venv/bin/python, or pip install -e ."
-        )
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # our reader, `head` say, has seen enough
@@ -155,6 +150,11 @@ def _in_words(error: Exception) -> str:
 
     if place_of(error):
         return described(error)
+    if isinstance(error, ModuleNotFoundError) and "tinyrmc" not in str(error.name):
+        return (
+            f"{error.name} is not installed for {sys.executable}; use "
+            ".venv/bin/python, or pip install -e ."
+        )
     if isinstance(error, MemoryError):
         return f"out of memory{str(error) and ': '}{error}; ask for less"
     if not isinstance(error, OSError):
@@ -359,8 +359,8 @@ class Options:
     """the run directory, which must not exist yet; None: the next free
     runs/<task>-<preset>-<n>"""
     max_minutes: float | None = None
-    """stop and save in time to have measured after this many minutes; half of them at
-    least are for training"""
+    """stop early enough that the final evaluation ends within this many minutes; at
+    least half of them go to training"""
     init: Path | None = None
     """begin from the weights of this run, file or shipped network, where names and
     shapes agree"""

@@ -81,12 +81,12 @@ def main(argv: list[str] | None = None) -> int:
     if options.data_dir is not None:
         described["places"] = {"data_dir": stored_path(options.data_dir)}
     found, notes = combinations(described)
-    gpu = any("cuda" in word for word in described["words"])
+    gpu = any(options.device == "cuda" for *_, options in found)
     most = min(len(described["seeds"]) * len(found), 1 if gpu else available_cores())
     jobs = options.jobs or most
     with signals_passed_on():
         if run is None:
-            told = any(word.startswith("--workers") for word in described["words"])
+            told = any(options.workers for *_, options in found)
             if jobs > 1 and not told:  # each has its share of the cores
                 described["workers"] = max(1, available_cores() // jobs)
             name, machine = f"{described['task']}-sweep", environment(__version__)
@@ -203,9 +203,9 @@ def read_grid(kind: Any, words: list[str]) -> tuple[str | None, dict[str, list[s
 
 def combinations(
     described: dict,
-) -> tuple[list[tuple[dict[str, str], list[str]]], Counter[str]]:
-    """([({field: value}, the flags for it)] of those that can be trained, notes with
-    how many they are about). UsageError if none can be trained.
+) -> tuple[list[tuple[dict[str, str], list[str], Options]], Counter[str]]:
+    """([({field: value}, the flags for it, how they run it)] of those that can be
+    trained, notes with how many they are about). UsageError if none can be trained.
     """
     task, preset, grid = described["task"], described["preset"], described["grid"]
     kind = discovery.load_task_of(described).Task
@@ -221,16 +221,16 @@ def combinations(
         values = dict(zip(grid, chosen, strict=True))
         words = [*described["words"]]
         for field, value in values.items():
-            if types[field] is bool and value in ("true", "false"):
-                words.append(flag_of(field, no=value == "false"))
+            if types[field] is bool and value.lower() in ("true", "false"):
+                words.append(flag_of(field, no=value.lower() == "false"))
             else:
                 words += [flag_of(field), *value.split()]
         try:
-            config, _ = parse_words(task, preset, default, Options(), words)
+            config, options = parse_words(task, preset, default, Options(), words)
         except UsageError as error:
             notes[f"cannot be: {error.reason}"] += 1
             continue
-        found.append((values, words))
+        found.append((values, words, options))
         for where, names in idle_fields(kind(config)).items():
             for field in {*names} & {each for each in grid if len(grid[each]) > 1}:
                 notes[f"{field} is without effect {where}"] += 1
@@ -245,7 +245,7 @@ def cells_of(run: Run, found) -> list[Cell]:
     task, data_dir = discovery.word_of(config), config.get("places", {}).get("data_dir")
     workers = ["--workers", str(config["workers"])] if config.get("workers") else []
     for seed in config["seeds"]:
-        for values, words in found:
+        for values, words, _ in found:
             parts = [f"{field}={value}" for field, value in values.items()]
             name = re.sub(r"[^\w.,=+-]+", "_", ",".join([*parts, f"seed={seed}"]))
             start = [task, config["preset"], *words, "--seed", str(seed), *workers]
