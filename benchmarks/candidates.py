@@ -43,14 +43,13 @@ from tinyrmc.autograd.engine import Tape
 from tinyrmc.backend import (
     device_namespace,
     keep_freed_memory,
-    to_device,
     to_host,
 )
 from tinyrmc.cores import CoreConfig, DNCConfig
 from tinyrmc.fused import use_compiled
 from tinyrmc.training import Task, TrainConfig
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.pieces import pieces_of
+from tinyrmc.training.pieces import micro_batches
 from tinyrmc.training.streams import Stream
 from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import CAN_FORK, Workers, available_cores
@@ -178,7 +177,7 @@ def _differentiate(task, model, batch, record=True):
     parameters'.
     """
     total, count = 0.0, len(batch["target"])
-    for start, stop in pieces_of(count, PIECE, 1):
+    for start, stop in micro_batches(count, PIECE, 1):
         piece = {name: x[start:stop] for name, x in batch.items()}
         with Tape() if record else contextlib.nullcontext() as tape:
             loss, *_ = task.loss(model, piece, None)
@@ -204,7 +203,7 @@ class Watching(peers.Library):
 def _clearances(weights, inputs, targets, sizes):
     """How near each example comes to the kink of some ReLU: (B,)."""
     found = []
-    for start, stop in pieces_of(len(inputs), PIECE, 1):
+    for start, stop in micro_batches(len(inputs), PIECE, 1):
         lib = Watching()
         peers.loss_of(lib, weights, inputs[start:stop], targets[start:stop], sizes)
         found.append(lib.nearest)
@@ -259,7 +258,7 @@ def make_trainer(
     is the problem's, which is already on the device, or `drawn` as in training.
     """
     task, xp = make_task(work), device_namespace(device)
-    batch = {name: to_device(x, xp) for name, x in problem["batch"].items()}
+    batch = {name: xp.asarray(x) for name, x in problem["batch"].items()}
     if not drawn:
         task.stream = lambda model, seed: Same(batch)  # type: ignore[method-assign]
     trainer = Trainer(*(task, 0, workers, device), processes=processes, graph=graph)

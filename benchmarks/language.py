@@ -53,7 +53,7 @@ from tinyrmc.backend import blas_threads
 from tinyrmc.cli.commands import run_main
 from tinyrmc.fused import use_compiled
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.pieces import pieces_of
+from tinyrmc.training.pieces import micro_batches
 from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import CAN_FORK, available_cores
 
@@ -302,7 +302,7 @@ def torch_trainer(work: Work, piece: tuple[int, int] | None = None):
 
 def torch_processes(work: Work):
     """step() in as many processes as cores, which share the lanes."""
-    pieces = pieces_of(work.lanes, work.lanes, available_cores())
+    pieces = micro_batches(work.lanes, work.lanes, available_cores())
     return peers.together(lambda worker: torch_trainer(work, pieces[worker]))
 
 

@@ -28,7 +28,7 @@ import tempfile
 
 import numpy as np
 
-from tinyrmc.training.pieces import pieces_of
+from tinyrmc.training.pieces import micro_batches
 from tinyrmc.training.workers import CAN_FORK, Workers, available_cores
 
 RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8
@@ -375,7 +375,7 @@ def torch_processes(weights, inputs, targets, sizes):
     count = available_cores()
     w, forward, optimizer, moments = _torch_parts(weights, sizes)
     x, y = torch.tensor(inputs), torch.tensor(targets)
-    pieces = pieces_of(len(inputs), TORCH_PIECE, count)
+    pieces = micro_batches(len(inputs), TORCH_PIECE, count)
     # of all parameters, one after the other: one message
     lengths = [parameter.numel() for parameter in w.values()]
     gradient = torch.zeros(sum(lengths))

@@ -983,8 +983,8 @@ class Task(training.Task):
         )
         steps, decoder = self.layout.answers, self._testing_decoder
         found = []
-        for start in range(0, len(lengths), training.PIECE):
-            piece = slice(start, start + training.PIECE)
+        for start in range(0, len(lengths), training.MICRO_BATCH):
+            piece = slice(start, start + training.MICRO_BATCH)
             seen = inputs[piece], lengths[piece], steps, decoder, targets[piece]
             found.append(to_host(model(*seen).data.argmax(axis=-1)).T)
         return np.concatenate(found)

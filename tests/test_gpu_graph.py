@@ -17,6 +17,7 @@ import pytest
 from fakecupy import cupy, device, no_sync, only
 from tinytasks import changed
 
+from tinyrmc import optim
 from tinyrmc import primitives as p
 from tinyrmc.backend import namespace
 from tinyrmc.backend.gpu.graph import Graph
@@ -143,6 +144,20 @@ def test_every_update_can_be_captured(asked, cublas):
             with no_sync():
                 each.advance()
     assert graphs_of(graph) == [True] and graph.task.learning_rate(6) > 0
+    same(plain, graph)
+
+
+def test_a_task_s_own_adamw_can_be_captured(cublas):
+    class Own(load_task("nth_farthest").Task):
+        def optimizer(self, parameters, allocate):
+            return optim.AdamW(parameters, weight_decay=0.3, allocate=allocate)
+
+    plain, graph = (trainer(on, task=Own) for on in (False, True))
+    for each in plain, graph:
+        for _ in range(6):
+            with no_sync():
+                each.advance()
+    assert graphs_of(graph) == [True]
     same(plain, graph)
 
 

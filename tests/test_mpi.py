@@ -261,5 +261,6 @@ def test_mpiexec_without_mpi4py_is_refused():
         command, env=SURROUNDINGS, capture_output=True, text=True, timeout=30
     )
     assert done.returncode == 2 and done.stdout == "" and not Path("runs").exists()
-    says = "error: 2 ranks that do not know each other; mpiexec -n 2 python -m mpi4py "
+    says = "error: 2 ranks were started that do not know of each other; start them by "
+    says += "mpiexec -n 2 python -m mpi4py "
     assert done.stderr.count(f"{says}-m tinyrmc.train ...,") == 1

@@ -18,7 +18,7 @@ from processes import alive, soon
 from tinyruns import python
 
 from tinyrmc.training import workers as module
-from tinyrmc.training.pieces import pieces_of
+from tinyrmc.training.pieces import micro_batches
 from tinyrmc.training.workers import CAN_FORK, WorkerError, Workers, shared_zeros
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,7 +41,7 @@ def make_workers():
 
 @given(st.integers(1, 2000), st.integers(1, 300), st.integers(1, 16))
 def test_pieces_cover_the_batch_fairly(count, size, workers):
-    pieces = pieces_of(count, size, workers)
+    pieces = micro_batches(count, size, workers)
     covered = [k for start, stop in pieces for k in range(start, stop)]
     assert covered == list(range(count))
     lengths = [stop - start for start, stop in pieces]

@@ -177,7 +177,7 @@ def in_loops(network, asked):
 def test_the_table_of_attention_is_that_of_the_loops(monkeypatch):
     for make in NETWORKS:
         network = make()
-        monkeypatch.setattr(probes, "PIECE", 3)
+        monkeypatch.setattr(probes, "MICRO_BATCH", 3)
         asked = questions(network)
         table = probes.analyse(network, asked)["attention"]
         assert list(table) == ["uniform", "head 1", "head 2", "mean"]

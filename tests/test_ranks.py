@@ -328,7 +328,7 @@ def test_an_mpi_that_is_not_the_launchers_is_refused(monkeypatch, capsys):
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
     code, err = refused_by(train.main, ["no_such_task"], capsys)
     assert code == 2 and "the mpiexec of mpi4py's own MPI" in err
-    assert err.startswith("error: 2 ranks that do not know each other; ")
+    assert err.startswith("error: 2 ranks were started that do not know of ")
 
 
 def test_several_sweeps_of_the_same_are_refused(monkeypatch, capsys):

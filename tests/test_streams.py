@@ -132,7 +132,7 @@ def test_what_cannot_be_is_refused():
             "every array needs one row an example: {'x': 3, 'y': 4}",
         ),
         (lambda: Epochs({}, 2), "every array needs one row an example: {}"),
-        (lambda: Epochs(10, 2), "of 10 examples `take` must give some"),
+        (lambda: Epochs(10, 2), r"with a number of examples \(10\) give `take` too"),
     ]:
         with pytest.raises(ValueError, match=f"^Epochs: .*{says}"):
             make()

@@ -165,6 +165,20 @@ def test_a_line_tells_the_mean_since_the_last_one(make_trainer):
     assert trainer.read()["loss"] != line["loss"]
 
 
+def test_a_line_without_a_batch_tells_where_training_is_and_moves_nothing(make_trainer):
+    for task in relations(), larger():
+        trainer = make_trainer(task)
+        state, line = task.state(), trainer.read(test=True)
+        assert (line["step"], "loss" in line) == (0, False)
+        assert line["learning_rate"] == task.learning_rate(0)
+        assert task.state() == state and "test_accuracy" in line
+        trainer.advance()
+        trainer.read()
+        state, line = task.state(), trainer.read(test=True)
+        assert (line["step"], "loss" in line) == (1, False)
+        assert task.state() == state
+
+
 def test_a_run_writes_its_lines_and_ends_with_the_held_out_metrics(
     make_trainer, new_run
 ):
@@ -402,8 +416,10 @@ def test_impossible_values_are_refused_by_name():
 
 def test_a_piece_is_the_batch_on_a_gpu_unless_told_otherwise():
     gpu, config = object(), TrainConfig(batch_size=1600)
-    assert (config.piece(np), config.piece(gpu)) == (256, 1600)
-    assert {TrainConfig(micro_batch_size=50).piece(xp) for xp in (np, gpu)} == {50}
+    assert (config.micro_batch(np), config.micro_batch(gpu)) == (256, 1600)
+    assert {TrainConfig(micro_batch_size=50).micro_batch(xp) for xp in (np, gpu)} == {
+        50
+    }
 
 
 def test_numbers_of_workers_that_cannot_be_are_refused():

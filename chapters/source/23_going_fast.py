@@ -28,7 +28,7 @@ from tinyrmc import primitives as p
 from tinyrmc.autograd.engine import primitive
 from tinyrmc.course import held, least
 from tinyrmc.course.exercises import going_fast as ex
-from tinyrmc.training import PIECE, workers
+from tinyrmc.training import MICRO_BATCH, workers
 
 course.setup()  # it also puts matrix products on one thread; the reason comes below
 rng = np.random.default_rng(15)
@@ -391,7 +391,7 @@ plt.show()
 # %%
 for row in timed:
     example = 4 * (row["slots"] + 1) * 3 * row["width"] / 2**20  # MiB
-    piece = min(PIECE, row["batch"])  # of one worker
+    piece = min(MICRO_BATCH, row["batch"])  # of one worker
     whole, part = row["batch"] * example, piece * example
     print(f"{row['size']:34}: queries, keys and values {whole:5.2f} MiB,")
     print(f"  of a piece of {piece} examples {part:.2f} MiB")

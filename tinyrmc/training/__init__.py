@@ -14,12 +14,12 @@ from .schedules import Plateau, staircase
 from .streams import Batch, Epochs, Samples, Stream
 from .tables import Curve, HeatMap, Table
 from .task import HELD_OUT_SEED, Task
-from .train_config import PIECE, TrainConfig
+from .train_config import MICRO_BATCH, TrainConfig
 from .trainer import NonFinite, Trainer
 
 __all__ = [
     "HELD_OUT_SEED",
-    "PIECE",
+    "MICRO_BATCH",
     "Batch",
     "Curve",
     "Epochs",

@@ -20,7 +20,7 @@ from .run import Run
 from .trainer import Trainer
 from .workers import WorkerLost, orphaned
 
-FORWARD = 0.4  # of a step's time, for as many examples that are only measured
+FORWARD = 0.4  # evaluating an example takes this fraction of the time to train on it
 
 
 class Listener:

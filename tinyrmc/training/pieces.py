@@ -23,7 +23,7 @@ from .streams import Batch
 Sums = dict[str, tuple[Any, Any]]  # {metric: (sum, count)}, numbers or 0-d arrays
 
 
-def pieces_of(count: int, size: int, workers: int) -> list[tuple[int, int]]:
+def micro_batches(count: int, size: int, workers: int) -> list[tuple[int, int]]:
     """(start, stop) of the pieces of `count` examples: equal to within one, at most
     `size` long, and as many for each worker.
     """
@@ -39,17 +39,17 @@ class Shares:
     pieces: (start, stop) of each piece.
     first: our first worker among those of all ranks.
     workers: how many workers are ours.
-    everybody: how many there are.
+    world_size: how many workers there are.
     """
 
     pieces: list[tuple[int, int]]
     first: int = 0
     workers: int = 1
-    everybody: int = 1
+    world_size: int = 1
 
     def of(self, worker: int) -> range:
         """The numbers of the pieces of one of our workers."""
-        return range(self.first + worker, len(self.pieces), self.everybody)
+        return range(self.first + worker, len(self.pieces), self.world_size)
 
     @property
     def ours(self) -> list[int]:

@@ -21,7 +21,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from ..backend import namespace, to_device, to_host
+from ..backend import namespace, to_host
 from ..errors import RunError
 from .run import Run, usable_cores
 from .trainer import Trainer
@@ -57,7 +57,7 @@ class Ranks:
         host = to_host(array)  # on NumPy the array itself
         self.comm.Allreduce(self._mpi.IN_PLACE, host)
         if host is not array:
-            array[...] = to_device(host, namespace(array))
+            array[...] = namespace(array).asarray(host)
 
     def __enter__(self) -> Ranks:
         if self.rank > 0:
@@ -161,8 +161,8 @@ def launched() -> Ranks | None:
             return Ranks(MPI)
     if (size := ranks_started()) > 1:
         raise LaunchError(
-            f"{size} ranks that do not know each other; mpiexec -n {size} python -m "
-            "mpi4py -m tinyrmc.train ..., with the mpiexec of mpi4py's own MPI (pip "
-            "install 'tinyrmc[mpi]' brings both)"
+            f"{size} ranks were started that do not know of each other; start them by "
+            f"mpiexec -n {size} python -m mpi4py -m tinyrmc.train ..., with the "
+            "mpiexec of mpi4py's own MPI (pip install 'tinyrmc[mpi]' brings both)"
         )
     return None

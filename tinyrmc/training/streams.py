@@ -157,7 +157,10 @@ class Epochs(Stream):
             take = functools.partial(_rows_of, examples)
             examples = next(iter(lengths.values()))
         if take is None:
-            raise ValueError(f"Epochs: of {examples} examples `take` must give some")
+            raise ValueError(
+                f"Epochs: with a number of examples ({examples}) give `take` too, a "
+                "function from indices to a batch"
+            )
         self.count, self.take = examples, take
         check_choice("Epochs", "last", last, "drop", "fill")
         check_sizes("Epochs", batch_size=batch_size)

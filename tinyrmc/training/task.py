@@ -41,13 +41,12 @@ import numpy as np
 
 from .. import optim
 from ..autograd.engine import Parameter, Tensor
-from ..backend import to_device
 from ..config import check_values, wanted
 from ..cores.config import CoreConfig, unused
 from ..errors import nearest
 from ..nn import Module
 from .discovery import TaskError
-from .pieces import MetricAccumulator, Sums, pieces_of
+from .pieces import MetricAccumulator, Sums, micro_batches
 from .streams import Batch, Samples, Stream
 
 # every run of a task is tested on the same examples, whatever its own seed
@@ -250,8 +249,8 @@ class Task:
         return self.test_examples
 
     def effort(self, split: str) -> float:
-        """How many examples of a batch measuring a set is worth: a guess, by which a
-        run with a limit keeps time for it.
+        """The cost of evaluating this set, in training examples: an estimate by which
+        --max-minutes reserves time.
         """
         return self.examples(split)
 
@@ -271,7 +270,9 @@ class Task:
         """
         split = split or self.splits[0]
         held_out, found = self.held_out(*self.naming(split)), MetricAccumulator()
-        pieces = pieces_of(self.examples(split), self.config.train.piece(xp), workers)
+        pieces = micro_batches(
+            self.examples(split), self.config.train.micro_batch(xp), workers
+        )
         for start, stop in pieces[worker::workers]:
             batch = move_batch(xp, held_out.batch(0, start, stop))
             total, count, metrics = self.measure(model, batch)
@@ -391,7 +392,7 @@ class Task:
 
 def move_batch(xp, batch: Batch) -> Batch:
     """A host batch as arrays of `xp`; on NumPy the batch itself."""
-    return batch if xp is np else {name: to_device(x, xp) for name, x in batch.items()}
+    return batch if xp is np else {name: xp.asarray(x) for name, x in batch.items()}
 
 
 def idle_fields(task: Any) -> dict[str, list[str]]:

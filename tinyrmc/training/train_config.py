@@ -12,7 +12,7 @@ from ..config import ADDED, check_least, check_values, check_within
 
 # Examples that one worker takes at a time on a CPU: more are no faster, and take more
 # memory.
-PIECE = 256
+MICRO_BATCH = 256
 
 LARGEST = 3.4e38  # parameters are float32
 # metadata of the settings that one optimizer, or two, make use of
@@ -112,9 +112,9 @@ class TrainConfig:
                     f"is {self.optimizer}; leave one of them out"
                 )
 
-    def piece(self, xp) -> int:
+    def micro_batch(self, xp) -> int:
         """How many examples of `xp`'s arrays may go through the network at once."""
-        return self.micro_batch_size or (PIECE if xp is np else self.batch_size)
+        return self.micro_batch_size or (MICRO_BATCH if xp is np else self.batch_size)
 
 
 _init = TrainConfig.__init__

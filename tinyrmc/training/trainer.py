@@ -32,7 +32,7 @@ from ..errors import RunError, check_seed
 from ..nn import Module
 from .checkpoints import drawn_constants, fitting, load_network
 from .discovery import TaskError
-from .pieces import Carry, MetricAccumulator, Shares, Sums, pieces_of
+from .pieces import Carry, MetricAccumulator, Shares, Sums, micro_batches
 from .storage import under
 from .streams import Batch, Stream
 from .task import Task, check_given, check_headline, check_result, move_batch
@@ -67,7 +67,7 @@ class Trainer:
             `without_graphs` says why they cannot.
     """
 
-    # which of how many ranks this is (`RankTrainer`), on its machine too, and its cores
+    # rank, number of ranks, rank on this machine, cores it may use: see `RankTrainer`
     rank, ranks, local_rank, cores = 0, 1, 0, 0
     # the sums of metrics over many steps; on a GPU one kernel a step adds up
     _accumulator: Any = MetricAccumulator
@@ -98,9 +98,10 @@ class Trainer:
             processes = CAN_FORK and self.xp is np
         workers = workers or self._worthwhile_workers(processes)
         self.workers = Workers(workers, self._share, processes)
-        config, everybody = task.config.train, self.ranks * workers
-        pieces = pieces_of(config.batch_size, config.piece(self.xp), everybody)
-        self.shares = Shares(pieces, self.rank * workers, workers, everybody)
+        config, world_size = task.config.train, self.ranks * workers
+        most = config.micro_batch(self.xp)
+        pieces = micro_batches(config.batch_size, most, world_size)
+        self.shares = Shares(pieces, self.rank * workers, workers, world_size)
 
         # the optimizer, and a flat gradient for each worker, which all of them see
         allocate = shared_zeros if self.workers.processes else self.xp.zeros
@@ -203,7 +204,8 @@ class Trainer:
             check_headline(task, found)
         if self.workers.processes:
             self.workers.start()
-            self.workers.close()  # the first request starts them with what then is
+            # the first request forks them again, with the state of that moment
+            self.workers.close()
 
     # --- A step -----------------------------------------------------------------------
 
@@ -243,8 +245,8 @@ class Trainer:
             self.task.load_state(request["task"])
         if request["do"] == "evaluate":
             naming = self.task.naming(request["split"])
-            number, everybody = self.shares.first + worker, self.shares.everybody
-            sums = self.task.evaluate(self.model, number, everybody, self.xp, *naming)
+            number, of = self.shares.first + worker, self.shares.world_size
+            sums = self.task.evaluate(self.model, number, of, self.xp, *naming)
             return self._plain(MetricAccumulator(sums))
         if request["do"] == "carry":
             return self.carry.joined(self.shares.of(worker))
@@ -351,12 +353,13 @@ class Trainer:
     def read(self, test: bool = False, final: bool = True) -> dict:
         """The metrics since the last call, as a line for metrics.jsonl.
 
-        The task observes it. Waits for the device; NonFinite as in `require_finite`.
+        The task observes it, if there was a batch. Waits for the device; NonFinite as
+        in `require_finite`.
 
         test: add the metrics on held-out examples, as from `evaluate`: on the first set
             or, if the run is over and this is to be its `final` line, on all.
         """
-        line = self._line()
+        line, trained = self._line(), bool(self.window.plain())
         self.window.clear()
         tested = {}
         if test:
@@ -364,13 +367,14 @@ class Trainer:
             tested = self.evaluate(None if every else self.task.splits[:1])
             check_headline(self.task, tested)
         line |= self.task.place(self.step) | tested
-        self.task.observe(self.step, line)
+        if trained:
+            self.task.observe(self.step, line)
         return line
 
     def _line(self) -> dict:
         skipped = self.require_finite()
         line = self.place() | self.means()
-        line["learning_rate"] = self.task.learning_rate(self.step - 1)
+        line["learning_rate"] = self.task.learning_rate(max(0, self.step - 1))
         return line | ({"skipped_updates": skipped} if skipped else {})
 
     def place(self) -> dict:
@@ -384,7 +388,7 @@ class Trainer:
     def means(self) -> dict:
         """The metrics of the batches since the last line, as the task reports them.
 
-        None where there was no batch.
+        Empty where there was no batch.
         """
         means = self.window.means()
         return self.task.summary(means) if means else {}

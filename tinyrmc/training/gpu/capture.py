@@ -24,7 +24,8 @@ from .metrics import OnDevice
 
 KEPT = 4  # graphs; each holds the memory of a whole step
 
-OPTIMIZERS = optim.Adam, optim.SGD, optim.RMSProp  # their rate lies on the device
+# their rate lies on the device
+OPTIMIZERS = optim.Adam, optim.AdamW, optim.SGD, optim.RMSProp
 
 
 def cuda_graph(trainer: Any, required: bool) -> tuple[CudaGraphs | None, str]:

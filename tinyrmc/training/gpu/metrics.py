@@ -12,7 +12,7 @@ from ..pieces import MetricAccumulator, Sums
 
 
 class OnDevice(MetricAccumulator):
-    """Metrics in one array on the GPU, added up in place by kernels/counters.cu.
+    """Metrics in one array on the GPU, added up in place by backend/gpu/counters.cu.
 
     So a step costs one launch instead of an addition each, and may be captured in a
     CUDA graph. Numbers of the host's, and those that are neither float32 nor int64,
@@ -75,4 +75,4 @@ class OnDevice(MetricAccumulator):
         for name, place in self._places.items():
             pair, (total, count) = found.get(name, (0, 0)), there[place:][:2].tolist()
             found[name] = (pair[0] + total, pair[1] + count)
-        return found
+        return found if any(count for _, count in found.values()) else {}
