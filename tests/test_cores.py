@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from turns import in_turn
 
-from tinyrmc import Tape, Tensor, gradcheck
+from tinyrmc import Tape, Tensor, gradcheck, nn
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
 from tinyrmc.cli.commands import Parser, add_flags, from_flags
@@ -37,6 +37,7 @@ from tinyrmc.cores import (
 from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.cores.config import CORES as ENTRIES
 from tinyrmc.cores.config import SettingsError, unused
+from tinyrmc.cores.core import Core
 from tinyrmc.errors import UsageError
 from tinyrmc.training.discovery import load_task, task_files
 
@@ -431,6 +432,18 @@ def test_the_command_line_reaches_all_of_it():
         UsageError, match=r"model.total_units 7 is no multiple of 16, of 4 sl"
     ):
         parse(["--total-units", "7"])
+
+
+def test_a_core_of_one_s_own_needs_to_name_no_weight():
+    class Own(Core):
+        def __init__(self, dtype=np.float32):
+            self.layers = [nn.Linear(2, 3, dtype=dtype)]
+
+    for dtype in np.float32, np.float64:
+        assert Own(dtype).zeros(2, 3).dtype == Own(dtype).dtype == dtype
+        assert Own().astype(dtype).zeros(2, 3).dtype == dtype
+    with pytest.raises(ValueError, match="Core has no parameters, so no dtype"):
+        Core().zeros(2)
 
 
 def test_a_core_that_no_table_has_is_named():

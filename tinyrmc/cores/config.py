@@ -230,7 +230,9 @@ class DNCConfig:
     (the paper)
     """
     clip: float | None = 20.0
-    """bound on the controller's output and state, and on the output; None: no bound"""
+    """bound on the controller's output and state, and on the core's own output; None:
+    no bound
+    """
 
     def __post_init__(self):
         check_values(self, "model.dnc")
@@ -263,7 +265,7 @@ class CoreConfig:
     """attention heads H (section 3.2)"""
     total_units: int | None = field(default=None, metadata=ADDED)
     """units of all slots, words or cells together, of each layer of the lstm, or of the
-    rnn; None: head_size, dnc.word_size or hidden_size decides
+    rnn, gru or feedforward; None: head_size, dnc.word_size or hidden_size decides
     """
     key_size: int | None = None
     """units of a query and of a key K; None: as head_size"""
@@ -286,7 +288,7 @@ class CoreConfig:
     input_bias: float = 0.0
     """constant added to the input gate's pre-activation (rmc only)"""
     hidden_size: int = 256
-    """units of the rnn, of a layer of the lstm, or of the dnc's controller"""
+    """units of the rnn, gru, feedforward, an lstm layer, or the dnc's controller"""
     layers: int = field(default=1, metadata=ADDED)
     """layers of the lstm, or of the dnc's controller; each further layer of the lstm
     also sees the input, and its outputs stand beside the others'

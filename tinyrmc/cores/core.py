@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from ..autograd import primitives as p
-from ..autograd.engine import Tensor
+from ..autograd.engine import Parameter, Tensor
 from ..backend import Array, namespace
 from ..errors import check_sizes
 from ..nn import Module, check_array
@@ -35,12 +35,20 @@ class Core(Module):
 
     input_size: int
     output_size: int
-    any_weight: ClassVar[str]  # the name of a parameter
+    any_weight: ClassVar[str] = ""  # a parameter's name; "": the first, found each time
 
     @property
     def dtype(self) -> np.dtype:
         """The dtype of the parameters."""
-        return operator.attrgetter(self.any_weight)(self).dtype
+        return self._weight().dtype
+
+    def _weight(self) -> Parameter:
+        """A parameter: all are of one dtype and one array library."""
+        if self.any_weight:
+            return operator.attrgetter(self.any_weight)(self)
+        for _, parameter in self.named_parameters():
+            return parameter
+        raise ValueError(f"{type(self).__name__} has no parameters, so no dtype")
 
     def _set_sizes(self, **sizes: int) -> None:
         """Keep integers of at least 1 under their names; ValueError for others."""
@@ -50,7 +58,7 @@ class Core(Module):
     def zeros(self, batch_size: int, *shape: int) -> Array:
         """Zeros (B, ...) of the kind of the parameters, for a first state."""
         check_sizes(type(self).__name__, batch_size=batch_size)
-        weight = operator.attrgetter(self.any_weight)(self).data
+        weight = self._weight().data
         return namespace(weight).zeros((batch_size, *shape), weight.dtype)
 
     def initial_state(self, batch_size: int) -> State:

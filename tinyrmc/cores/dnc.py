@@ -156,7 +156,7 @@ class DNC(Core):
             check_number("DNC", "clip", clip, "(0, inf]")
         self.strength, self.clip = strength, clip
         R, H, W = read_heads, write_heads, word_size
-        self._told: dict[str, tuple[int, ...]] = {  # in the order of the columns
+        self._parts: dict[str, tuple[int, ...]] = {  # in the order of the columns
             "write_keys": (H, W),
             "write_strengths": (H,),
             "erase": (H, W),
@@ -168,7 +168,7 @@ class DNC(Core):
             "read_strengths": (R,),
             "read_modes": (R, 1 + 2 * H),
         }
-        columns = [math.prod(shape) for shape in self._told.values()]
+        columns = [math.prod(shape) for shape in self._parts.values()]
         self._cuts = list(itertools.accumulate(columns))[:-1]
 
         make: dict[str, Any] = {"dtype": dtype, "seed": generator(seed)}
@@ -218,21 +218,21 @@ class DNC(Core):
         else:
             hidden = self.controller(seen)
         hidden = self._clipped(hidden)
-        told = self._interface(hidden)
+        interface = self._interface(hidden)
 
-        usage = update_usage(usage, write, read, told["free_gates"])
-        write = self._address_writing(memory, usage, told)
-        memory = erase_and_write(memory, write, told["erase"], told["values"])
+        usage = update_usage(usage, write, read, interface["free_gates"])
+        write = self._address_writing(memory, usage, interface)
+        memory = erase_and_write(memory, write, interface["erase"], interface["values"])
 
         links = temporal_links(links, write, precedence)
         precedence = (1 - p.sum(write, axis=-1, keepdims=True)) * precedence + write
-        read = self._address_reading(memory, links, read, told)
+        read = self._address_reading(memory, links, read, interface)
         words = p.reshape(read @ memory, (inputs.shape[0], -1))  # (B, R W)
 
         if trace is not None:
             names = "allocation_gates", "write_gates", "free_gates", "read_modes"
             looked_at = {"write": write, "read": read, "usage": usage}
-            looked_at |= {name: told[name] for name in names}
+            looked_at |= {name: interface[name] for name in names}
             trace.append({name: tensor.data for name, tensor in looked_at.items()})
         output = self._clipped(self.output(p.concatenate([hidden, words], axis=1)))
         state = memory, usage, links, precedence, write, read, words, controller
@@ -244,30 +244,32 @@ class DNC(Core):
     def _interface(self, hidden) -> dict[str, Tensor]:
         """The words to the heads, by name: (B, heads, columns) and (B, heads)."""
         parts = p.split(self.interface(hidden), self._cuts, axis=1)
-        told = {
+        interface = {
             name: p.reshape(part, (-1, *shape))
-            for (name, shape), part in zip(self._told.items(), parts, strict=True)
+            for (name, shape), part in zip(self._parts.items(), parts, strict=True)
         }
         for name in ("erase", "allocation_gates", "write_gates", "free_gates"):
-            told[name] = p.sigmoid(told[name])
+            interface[name] = p.sigmoid(interface[name])
         for name in ("write_strengths", "read_strengths"):
-            told[name] = p.softplus(told[name])
+            interface[name] = p.softplus(interface[name])
             if self.strength == "oneplus":
-                told[name] = told[name] + 1
-        told["read_modes"] = p.softmax(told["read_modes"])
-        return told
+                interface[name] = interface[name] + 1
+        interface["read_modes"] = p.softmax(interface["read_modes"])
+        return interface
 
-    def _address_writing(self, memory, usage, told):
+    def _address_writing(self, memory, usage, interface):
         """w = g_w (g_a a + (1 - g_a) c): gates g, allocation a, content c. (B, H, N)"""
-        a = allocations(usage, told["allocation_gates"] * told["write_gates"])
-        c = content_weights(told["write_keys"], memory, told["write_strengths"])
-        g_a = p.expand_dims(told["allocation_gates"], -1)
-        g_w = p.expand_dims(told["write_gates"], -1)
+        a = allocations(usage, interface["allocation_gates"] * interface["write_gates"])
+        c = content_weights(
+            interface["write_keys"], memory, interface["write_strengths"]
+        )
+        g_a = p.expand_dims(interface["allocation_gates"], -1)
+        g_w = p.expand_dims(interface["write_gates"], -1)
         return g_w * (g_a * a + (1 - g_a) * c)
 
-    def _address_reading(self, memory, links, read, told):
+    def _address_reading(self, memory, links, read, interface):
         """w = sum_m pi_m (way m), (B, R, N): back and forward in time, by content."""
-        c = content_weights(told["read_keys"], memory, told["read_strengths"])
+        c = content_weights(interface["read_keys"], memory, interface["read_strengths"])
         ways = [follow_links(links, read), p.expand_dims(c, 2)]
-        shares = p.expand_dims(told["read_modes"], -1)  # (B, R, 2 H + 1, 1)
+        shares = p.expand_dims(interface["read_modes"], -1)  # (B, R, 2 H + 1, 1)
         return p.sum(shares * p.concatenate(ways, axis=2), axis=2)

@@ -139,11 +139,6 @@ class DeepLSTM(_OverTime):
         ]
         self.output_size = layers * hidden_size
 
-    @property
-    def dtype(self) -> np.dtype:
-        """The dtype of the parameters."""
-        return self.layers[0].dtype
-
     def initial_state(self, batch_size: int) -> tuple[tuple[Array, Array], ...]:
         """A pair (h, c) of zeros for each layer, each (B, hidden_size)."""
         return tuple(layer.initial_state(batch_size) for layer in self.layers)
