@@ -493,7 +493,7 @@ def test_a_gradient_from_before_the_optimizer_counts_and_one_can_be_assigned(xp)
 
 
 def test_schedule_warms_up_stays_and_decays():
-    rate = schedule(peak=2.0, steps=100, warmup=10, decay=0.4)
+    rate = schedule(peak=2.0, steps=100, warmup=10, cosine_fraction=0.4)
     assert [rate(k) for k in range(10)] == pytest.approx(
         [0.2 * (k + 1) for k in range(10)]
     )
@@ -509,7 +509,7 @@ def test_schedule_warms_up_stays_and_decays():
 def test_schedule_without_its_parts():
     constant = schedule(3.0, 10)
     assert [constant(k) for k in (0, 5, 9, 10, 50)] == [3.0] * 5
-    cosine = schedule(1.0, 10, decay=1.0)
+    cosine = schedule(1.0, 10, cosine_fraction=1.0)
     assert [cosine(k) for k in range(11)] == pytest.approx(
         [(1 + math.cos(math.pi * k / 10)) / 2 for k in range(11)]
     )

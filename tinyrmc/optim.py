@@ -20,7 +20,7 @@ from .backend import Array, compiles, joined, kernels, matching, namespace, row_
 from .errors import check_choice, check_number, check_sizes
 from .fused.bodies import running
 
-# numbers of which an update makes its dozen passes at a time, for the processor's cache
+# an update handles this many numbers at a time: its dozen passes stay in the cache
 PART = 1 << 15
 
 ALIGNED = 16  # bytes that a GPU's fastest products and kernels read at once
@@ -406,19 +406,19 @@ class AdamW(Adam):
 
 
 def schedule(
-    peak: float, steps: int, warmup: int = 0, decay: float = 0.0
+    peak: float, steps: int, warmup: int = 0, cosine_fraction: float = 0.0
 ) -> Callable[[int], float]:
     """Warm-up, plateau, decay: rate(step) for step 0 .. steps - 1.
 
     The rate rises linearly from peak / warmup to `peak` in `warmup` steps and stays
-    there. In the last fraction `decay` of all steps it falls along half a cosine to
-    0. Where the two overlap, the lower rate holds, so it never jumps.
+    there. In the last `cosine_fraction` of all steps it falls along half a cosine to 0.
+    Where the two overlap, the lower rate holds, so it never jumps.
     """
     check_number("schedule", "peak", peak, "(0, inf)")
     check_sizes("schedule", steps=steps)
     check_sizes("schedule", least=0, warmup=warmup)
-    check_number("schedule", "decay", decay, "[0, 1]")
-    start = steps - round(decay * steps)
+    check_number("schedule", "cosine_fraction", cosine_fraction, "[0, 1]")
+    start = steps - round(cosine_fraction * steps)
 
     def rate(step: int) -> float:
         rising = peak * (step + 1) / warmup if step < warmup else peak

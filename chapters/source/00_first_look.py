@@ -109,7 +109,7 @@ data = nth_farthest.DataConfig(objects=3, dimensions=1)
 config = nth_farthest.Config(model=model, data=data, head_units=128)
 network = nth_farthest.Network(config, seed=1)
 adam = optim.Adam(network.parameters())
-rate = optim.schedule(2e-3, STEPS, warmup=STEPS // 20, decay=0.3)
+rate = optim.schedule(2e-3, STEPS, warmup=STEPS // 20, cosine_fraction=0.3)
 
 by_norm, _ = nth_farthest.own_norm_accuracy(SIZE)
 baselines = {"guessing": 1 / 3, "m where n = 0": 2 / 3, "sorted from 0": by_norm}

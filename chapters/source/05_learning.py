@@ -591,8 +591,10 @@ print(f"the goal: {0.5 ** (1 / 20):.3f}")
 LONG = course.fast(2000, 40)
 rates = {
     "constant": optim.schedule(1e-2, LONG),
-    "decay": optim.schedule(1e-2, LONG, decay=0.5),
-    "warm-up and decay": optim.schedule(1e-2, LONG, warmup=LONG // 20, decay=0.5),
+    "decay": optim.schedule(1e-2, LONG, cosine_fraction=0.5),
+    "warm-up and decay": optim.schedule(
+        1e-2, LONG, warmup=LONG // 20, cosine_fraction=0.5
+    ),
 }
 curves = {}
 for name, rate in rates.items():

@@ -339,7 +339,7 @@ def climb(step, seed=0):
         step, 2 + 3 * 3, 3, N=3, F=32, H=4, hidden=(64, 64), seed=seed
     )
     adam = optim.Adam(network.parameters())
-    rate = optim.schedule(2e-3, STEPS, warmup=STEPS // 20, decay=0.3)
+    rate = optim.schedule(2e-3, STEPS, warmup=STEPS // 20, cosine_fraction=0.3)
     rung, right, lines = 0, [], []
     for t in range(STEPS):
         batch = nth.draw(np.random.default_rng([seed, t]), 128, *RUNGS[rung], LAYOUT)

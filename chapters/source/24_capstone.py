@@ -97,7 +97,7 @@ task, steps = capstone.recall, course.fast(1500, 30)
 core = RelationalMemory(12, mem_slots=4, head_size=8, num_heads=4, seed=0)
 head = nn.MLP(core.output_size, [64, task.answers], seed=1)
 adam = optim.Adam(core.parameters() + head.parameters())
-rate = optim.schedule(2e-3, steps, warmup=steps // 20, decay=0.3)
+rate = optim.schedule(2e-3, steps, warmup=steps // 20, cosine_fraction=0.3)
 
 
 def logits(inputs):
