@@ -43,7 +43,7 @@ from .errors import ConfigError, RunError, inside, nearest
 ADDED = {"added": True}
 
 # Metadata of a field `data_dir: Path | None` that says where something lies. A field
-# with {"was": "name"} had that name when runs were written.
+# with {"was": "name"} had that name in older runs.
 PLACE = {"place": True}
 
 

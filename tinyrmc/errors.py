@@ -1,8 +1,8 @@
 """Errors the user can fix, a few words in them, and the few checks of arguments.
 
-A command line prints the text of a `UserError` as one line and exits with code 2; any
-other exception is a bug of ours, and keeps its traceback. Each check names the owner,
-the argument and the value. None, NaN and truth values do not count as numbers.
+A command line prints the text of a `UserError` as one line and exits with code 2; what
+becomes of other exceptions is told by `cli.commands.run_main`. Each check names the
+owner, the argument and the value. None, NaN and truth values do not count as numbers.
 """
 
 from __future__ import annotations
