@@ -56,6 +56,8 @@ def imitate():
     import numpy as np
 
     sysconfig.get_config_vars()  # found by the name of this platform
+    places = sysconfig.get_paths() | {"stdlib": "/lib"}  # not there: in a zip file
+    sysconfig.get_path = lambda name, *_: places[name]
     sys.modules.update(dict.fromkeys(LACKING.split()))  # None: there is no such module
     sys.platform = "emscripten"
     threading.Thread.start = _refuse(RuntimeError, "can't start new thread")

@@ -19,6 +19,7 @@ def main(files):
     for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "Makefile"):
         shutil.copy(Path("/repo", name), HERE)
     os.chdir(HERE)
+    os.environ["MPLBACKEND"] = "agg"  # Pyodide's own draws in a page
     sys.path[:0] = [str(HERE), str(HERE / "tests")]
     options = ["-q", "--capture=sys", "-p", "like_a_browser", "-m", "not slow"]
     options += ["-p", "no:cacheprovider", "-p", "no:threadexception", "-W", "ignore"]

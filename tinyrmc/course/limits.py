@@ -23,7 +23,7 @@ SECONDS = 10.0  # that one case may take
 FOLDERS = (
     os.path.dirname(os.path.dirname(__file__)),
     os.path.dirname(np.__file__),
-    sysconfig.get_path("stdlib"),
+    os.path.dirname(linecache.__file__),  # in a browser's Python a zip file
     sysconfig.get_path("purelib"),
 )
 OTHERS = (*(folder + os.sep for folder in FOLDERS), "<frozen ")
