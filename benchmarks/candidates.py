@@ -50,9 +50,10 @@ from tinyrmc.fused import use_compiled
 from tinyrmc.training import Task, TrainConfig
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.pieces import micro_batches
+from tinyrmc.training.run import usable_cores
 from tinyrmc.training.streams import Stream
 from tinyrmc.training.trainer import Trainer
-from tinyrmc.training.workers import CAN_FORK, Workers, available_cores
+from tinyrmc.training.workers import CAN_FORK, Workers
 
 DIMENSIONS = 16  # of a vector of the task
 PIECE = 64  # examples whose float64 tape is held at a time
@@ -416,7 +417,7 @@ def make(name: str, path: str | None) -> tuple[dict, Callable[[float], float]]:
     """Answers for `running.serve`: how far the first steps are from the problem at this
     path (SGEMM has none), then the median time of a step.
     """
-    cores = available_cores()
+    cores = len(usable_cores())
     if name in (TOGETHER, APART):
         step, flops = sgemm(name, cores)
         return {"flops": flops}, functools.partial(median_time, step)
@@ -436,7 +437,7 @@ def _step_of(name, work, problem, cores):
 
 def main(name: str, path: str | None = None, requests=sys.stdin, answer=None) -> None:
     """A candidate's process: it answers each line of stdin with a line of JSON."""
-    threads = 1 if name in ("ours", FAST, APART) else available_cores()
+    threads = 1 if name in ("ours", FAST, APART) else len(usable_cores())
     made = functools.partial(make, name, path)
     serve(made, threads, requests, answer or answering())
 

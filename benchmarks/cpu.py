@@ -52,8 +52,7 @@ from running import (
 import tinyrmc
 from tinyrmc.cli.commands import Parser, run_main
 from tinyrmc.errors import RunError, UsageError, counted
-from tinyrmc.training.run import environment
-from tinyrmc.training.workers import available_cores
+from tinyrmc.training.run import environment, usable_cores
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "cpu.json"
@@ -166,7 +165,7 @@ def measure(
     fast = [FAST] if importlib.util.find_spec("numba") else []
     everyone = ["ours", *fast, *names]
     with contextlib.ExitStack() as stack:
-        problem, counts = make_problem(stack, work), core_counts(available_cores())
+        problem, counts = make_problem(stack, work), core_counts(len(usable_cores()))
         running = [
             candidate
             for name in everyone
@@ -291,7 +290,7 @@ def measure_sizes(
     with contextlib.ExitStack() as stack:
         products = []
         for name in (TOGETHER, APART):
-            product = started(stack, name, available_cores())
+            product = started(stack, name, len(usable_cores()))
             assert product is not None  # SGEMM raises if it does not run
             products.append(product)
         for work in works:

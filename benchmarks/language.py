@@ -54,8 +54,9 @@ from tinyrmc.cli.commands import run_main
 from tinyrmc.fused import use_compiled
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.pieces import micro_batches
+from tinyrmc.training.run import usable_cores
 from tinyrmc.training.trainer import Trainer
-from tinyrmc.training.workers import CAN_FORK, available_cores
+from tinyrmc.training.workers import CAN_FORK
 
 LANES, WINDOW, WORDS = 20, 35, 10_000
 CLIP = 0.5
@@ -302,7 +303,7 @@ def torch_trainer(work: Work, piece: tuple[int, int] | None = None):
 
 def torch_processes(work: Work):
     """step() in as many processes as cores, which share the lanes."""
-    pieces = micro_batches(work.lanes, work.lanes, available_cores())
+    pieces = micro_batches(work.lanes, work.lanes, len(usable_cores()))
     return peers.together(lambda worker: torch_trainer(work, pieces[worker]))
 
 
@@ -324,7 +325,7 @@ def candidate(name: str, work: Work, cores: int):
 
 def make(name: str, work: Work) -> tuple[dict, Any]:
     """Answers for `running.serve`: first losses, then the median time of a step."""
-    step = candidate(name, work, available_cores())
+    step = candidate(name, work, len(usable_cores()))
     losses = [float(step()) for _ in range(3)]
     return {"losses": losses}, functools.partial(candidates.median_time, step)
 
@@ -337,7 +338,7 @@ def measure(name: str, work: Work, rounds: int, seconds: float) -> dict[str, Any
 
     RunError where ours does not run, or where the first losses differ.
     """
-    cores = available_cores()
+    cores = len(usable_cores())
     settings = [(x, cores) for x in NAMES]
     if cores > 1 and CAN_LIMIT:
         settings += [(x, 1) for x in NAMES if x in (THREADS, FAST, TORCH_THREADS)]
@@ -405,7 +406,7 @@ if __name__ == "__main__":
                 found = candidates.products(ours(work, 1), 7)
             print(json.dumps(found))
         else:
-            threads = available_cores() if name == THREADS else 1
+            threads = len(usable_cores()) if name == THREADS else 1
             serve(lambda: make(name, work), threads, sys.stdin, answering())
     else:
         run_main(main)

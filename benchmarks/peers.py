@@ -29,7 +29,8 @@ import tempfile
 import numpy as np
 
 from tinyrmc.training.pieces import micro_batches
-from tinyrmc.training.workers import CAN_FORK, Workers, available_cores
+from tinyrmc.training.run import usable_cores
+from tinyrmc.training.workers import CAN_FORK, Workers
 
 RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8
 TORCH_PROCESSES = "PyTorch eager, processes"
@@ -372,7 +373,7 @@ def torch_processes(weights, inputs, targets, sizes):
     """
     import torch
 
-    count = available_cores()
+    count = len(usable_cores())
     w, forward, optimizer, moments = _torch_parts(weights, sizes)
     x, y = torch.tensor(inputs), torch.tensor(targets)
     pieces = micro_batches(len(inputs), TORCH_PIECE, count)
@@ -404,7 +405,7 @@ def together(make):
 
     if not CAN_FORK:
         raise RuntimeError("no safe fork here")
-    count, steps = available_cores(), {}
+    count, steps = len(usable_cores()), {}
 
     def share(worker, address):
         if not address:

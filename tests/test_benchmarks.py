@@ -20,7 +20,8 @@ import running
 from candidates import Work
 
 from tinyrmc.errors import RunError, UsageError
-from tinyrmc.training.workers import CAN_FORK, available_cores
+from tinyrmc.training.run import usable_cores
+from tinyrmc.training.workers import CAN_FORK
 
 pytestmark = pytest.mark.slow
 
@@ -127,7 +128,7 @@ def test_pytorchs_processes_make_the_step_of_the_problem_and_end_with_it(problem
         candidate.time(0.01)
         pid = candidate._process.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        assert len(children) == min(2, available_cores()) - 1
+        assert len(children) == min(2, len(usable_cores())) - 1
         assert max(candidate.hello["errors"].values()) < 1e-6
     # they sleep until they see that their pipe has ended
     end = time.monotonic() + 30

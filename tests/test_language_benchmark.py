@@ -43,7 +43,7 @@ def test_processes_train_the_same_network():
 
 def test_ours_alone_is_measured_in_processes_of_its_own(monkeypatch):
     monkeypatch.setattr(language, "NAMES", (THREADS,))
-    monkeypatch.setattr(language, "available_cores", lambda: 1)
+    monkeypatch.setattr(language, "usable_cores", lambda: range(1))
     row = language.measure("tiny", LSTM, rounds=2, seconds=0.001)
     (found,) = row["candidates"]
     assert (found["name"], found["cores"], len(found["rounds"])) == (THREADS, 1, 2)

@@ -379,7 +379,7 @@ def test_every_tasks_grids_can_be():
 
 
 def test_runs_at_a_time_are_one_a_core_but_on_a_gpu(larger, monkeypatch, capsys):
-    monkeypatch.setattr(sweep, "available_cores", lambda: 3)
+    monkeypatch.setattr(sweep, "usable_cores", lambda: range(3))
     monkeypatch.setattr(sweep, "train", lambda cells, jobs: False)
     for more, says in (
         ([], "2 runs, 2 to do, 2 at a time"),

@@ -122,13 +122,13 @@ def test_as_many_workers_as_the_work_is_worth(make_trainer, monkeypatch):
 
     assert count() == 1  # eight examples of a tiny network
     monkeypatch.setattr(trainer_module, "WORTHWHILE", 1)
-    monkeypatch.setattr(trainer_module, "available_cores", lambda: 3)
+    monkeypatch.setattr(trainer_module, "usable_cores", lambda: range(3))
     assert count(processes=True) == 3
     monkeypatch.setattr(trainer_module, "GIL", True)
     assert count(processes=False) == 2
     monkeypatch.setattr(trainer_module, "GIL", False)
     assert count(processes=False) == 3
-    monkeypatch.setattr(trainer_module, "available_cores", lambda: 100)
+    monkeypatch.setattr(trainer_module, "usable_cores", lambda: range(100))
     assert count(processes=True) == 8  # never more than examples
 
 

@@ -28,7 +28,8 @@ from tinyrmc import primitives as p
 from tinyrmc.autograd.engine import primitive
 from tinyrmc.course import held, least
 from tinyrmc.course.exercises import going_fast as ex
-from tinyrmc.training import MICRO_BATCH, workers
+from tinyrmc.training import MICRO_BATCH
+from tinyrmc.training.run import usable_cores
 
 course.setup()  # it also puts matrix products on one thread; the reason comes below
 rng = np.random.default_rng(15)
@@ -529,7 +530,7 @@ plt.show()
 
 # %% tags=["varies"]
 square = rng.standard_normal((128, 128), dtype=np.float32)
-cores, times = workers.available_cores(), {}
+cores, times = len(usable_cores()), {}
 for threads in (1, cores):
     with backend.blas_threads(threads):
         times[threads] = least(5, product=lambda: square @ square)["product"]

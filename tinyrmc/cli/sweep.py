@@ -41,13 +41,12 @@ from ..results.tables import show
 from ..results.text import duration, number
 from ..training import discovery
 from ..training.checkpoints import is_over, relocated, require_own_data, task_of
-from ..training.run import Run, environment
+from ..training.run import Run, environment, usable_cores
 from ..training.task import idle_fields
 from ..training.workers import (
     LAUNCHERS,
     PARENT,
     LaunchError,
-    available_cores,
     ranks_started,
 )
 from .commands import (
@@ -82,13 +81,13 @@ def main(argv: list[str] | None = None) -> int:
         described["places"] = {"data_dir": stored_path(options.data_dir)}
     found, notes = combinations(described)
     gpu = any(options.device == "cuda" for *_, options in found)
-    most = min(len(described["seeds"]) * len(found), 1 if gpu else available_cores())
+    most = min(len(described["seeds"]) * len(found), 1 if gpu else len(usable_cores()))
     jobs = options.jobs or most
     with signals_passed_on():
         if run is None:
             told = any(options.workers for *_, options in found)
             if jobs > 1 and not told:  # each has its share of the cores
-                described["workers"] = max(1, available_cores() // jobs)
+                described["workers"] = max(1, len(usable_cores()) // jobs)
             name, machine = f"{described['task']}-sweep", environment(__version__)
             run = Run.create("runs", name, described, machine, options.run)
         with run.writing():

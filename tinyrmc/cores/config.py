@@ -230,9 +230,7 @@ class DNCConfig:
     (the paper)
     """
     clip: float | None = 20.0
-    """bound on the controller's output and state, and on the core's own output; None:
-    no bound
-    """
+    """bound on the controller's output and state, and the core's output; None: none"""
 
     def __post_init__(self):
         check_values(self, "model.dnc")

@@ -51,9 +51,7 @@ def bodies() -> str:
 
 
 def running(*arrays: Any) -> Any:
-    """compiled.py, if compiled bodies are on and all arrays (None aside) are float32 in
-    host memory; else None.
-    """
+    """compiled.py, if bodies are on and all arrays are None or float32 on the host."""
     if not table.compiled or not _alike(arrays):
         return None
     return kernels()

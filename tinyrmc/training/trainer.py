@@ -33,11 +33,12 @@ from ..nn import Module
 from .checkpoints import drawn_constants, fitting, load_network
 from .discovery import TaskError
 from .pieces import Carry, MetricAccumulator, Shares, Sums, micro_batches
+from .run import usable_cores
 from .storage import under
 from .streams import Batch, Stream
 from .task import Task, check_given, check_headline, check_result, move_batch
 from .train_config import LARGEST
-from .workers import CAN_FORK, GIL, Workers, available_cores, shared_zeros
+from .workers import CAN_FORK, GIL, Workers, shared_zeros
 
 # Numbers that a step's forward pass computes for each worker. With fewer, sharing costs
 # more than it saves.
@@ -162,7 +163,7 @@ class Trainer:
         one = numbers(1)
         each = one if batch == 1 else numbers(2) - one
         share = batch // self.ranks  # examples of a step
-        cores = self.cores or available_cores()
+        cores = self.cores or len(usable_cores())
         cores = cores if processes or not GIL else min(2, cores)
         return max(1, min(cores, share, share * each // WORTHWHILE))
 

@@ -42,7 +42,6 @@ import numpy as np
 
 from ..errors import UserError, why
 from .discovery import described
-from .run import usable_cores
 
 if TYPE_CHECKING:  # a browser lacks this module
     from multiprocessing.connection import Connection
@@ -87,11 +86,6 @@ def ranks_started() -> int:
     if size > 1 and rank > 0:
         raise SystemExit(0)
     return size
-
-
-def available_cores() -> int:
-    """How many cores this process may use."""
-    return len(usable_cores())
 
 
 def orphaned() -> bool:
