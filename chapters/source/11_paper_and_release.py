@@ -287,7 +287,7 @@ plt.show()
 # ## In the package
 #
 # The gates are one operation, `fused.rmc_gates`, and only the slots' answers are
-# computed:
+# computed. What a first memory gives, the same for all examples, is computed `_once`:
 
 # %%
 course.show(RelationalMemory._step, RelationalMemory._attend)

@@ -392,7 +392,7 @@ for decoder, measured_with in measurements.items():
         accuracy, exact = scores[-1]
         print(f"{decoder:17}{measured:17}{accuracy:8.1%}{exact:13.1%}")
 
-# %% tags=["hide-input", "hide-output"] alt="Accuracy and exact match against steps for three decoders: the network trained with a teacher looks far better when the teacher is there in the test, though its exact match is the same"
+# %% tags=["hide-input", "hide-output"] alt="Accuracy and exact match against steps for three decoders: the network trained with a teacher looks better when the teacher is there in the test, though its exact match is the same"
 # Draws the curves of three decoders
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.6))
 colours = {"zeros": "C0", "own_predictions": "C2", "teacher": "C1"}

@@ -478,7 +478,7 @@ for temperature, mass in ((0, 1.0), (1.0, 1.0), (1.0, 0.8), (2.0, 1.0)):
 # time steps". **Write down first:** our networks saw windows of 25 words. From which
 # $T$ on does a fresh state cost less than 1?
 
-# %% tags=["hide-input", "hide-output"] alt="By how much the test perplexity is worse with a fresh state in each piece, against the pieces' length, both axes logarithmic: from 80 and 30 at single words it falls to about one half at a hundred; the RMC's two lines lie below the LSTM's"
+# %% tags=["hide-input", "hide-output"] alt="By how much the test perplexity is worse with a fresh state in each piece, against the pieces' length, both axes logarithmic: from 80 and 30 at single words it falls below 1 at a hundred; the RMC's two lines lie below the LSTM's"
 # Measures what a fresh state costs, and draws it
 lengths = course.fast((1, 2, 5, 10, 25, 50, 100), (1, 50))
 figure, panel = plt.subplots(figsize=(7, 3.2))

@@ -294,8 +294,9 @@ print("ratio", *(f"{found['numpy'][1] / seconds:.2f}" for _, seconds in found.va
 #
 # Only the second term has to wait. The others need the inputs alone, so you can compute
 # them for all $T$ steps at once: one product over $T B$ rows in place of $T$ products
-# over $B$. A call of the core runs six linear layers, so eight steps run 48. `unroll`
-# moves two of the six out. **Write down first:** how many will it run?
+# over $B$. A call of the core runs six linear layers, so eight steps run 48, and one
+# more for the first memory, which all examples share. `unroll` moves two of the six
+# out. **Write down first:** how many will it run?
 
 
 # %% tags=["hide-output"]
