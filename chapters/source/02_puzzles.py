@@ -112,7 +112,7 @@ ex.total.check(total)
 # %% [markdown]
 # ## 3. Identity
 #
-# Ones on the diagonal, as in the first memory of chapter 10.
+# Ones on the diagonal, as in the first memory of chapter 11.
 
 # %% alt="A square of four by four cells, ones on the diagonal and zeros elsewhere"
 picture(ex.identity, n=4)
