@@ -12,8 +12,8 @@ def main(files):
     """The exit code of pytest."""
     import pytest
 
+    skipped = shutil.ignore_patterns("__pycache__", "*.ipynb", "_build", "*.png")
     for name in ("tinyrmc", "tasks", "tests", "benchmarks", "chapters", "site"):
-        skipped = shutil.ignore_patterns("__pycache__", "*.ipynb", "_build", "*.png")
         shutil.copytree(Path("/repo", name), HERE / name, ignore=skipped)
     for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "Makefile"):
         shutil.copy(Path("/repo", name), HERE)
@@ -22,10 +22,9 @@ def main(files):
     # In Pyodide 0.27 a file that has been replaced comes back when it is deleted.
     os.replace = lambda old, new: (Path(new).unlink(True), os.rename(old, new))
     sys.path[:0] = [str(HERE), str(HERE / "tests")]
-    options = ["-q", "--capture=sys", "-p", "like_a_browser", "-m", "not slow"]
-    options += ["-p", "no:cacheprovider", "-p", "no:threadexception", "-W", "ignore"]
-    options += ["-p", "no:faulthandler", "--tb=short", "-o", "addopts="]
-    return pytest.main([*options, *(f"tests/{name}" for name in files)])
+    options = "-q --capture=sys -p like_a_browser --tb=short -W ignore -o addopts="
+    options += " -p no:cacheprovider -p no:threadexception -p no:faulthandler"
+    return pytest.main([*options.split(), "-mnot slow", *(f"tests/{x}" for x in files)])
 
 
 if __name__ == "__main__":
