@@ -184,6 +184,7 @@ def test_tensors_refuse_what_arrays_do(xp):
                 ("abs", lambda: np.abs(t)),
                 ("add", lambda: np.add(t, np.ones(3))),
                 ("power", lambda: np.power(t, 2)),
+                ("add", lambda: np.add.reduce(t, axis=0)),
             ):
                 told = rf"np\.\w+ takes no Tensor; write primitives\.{ours}$"
                 refused(TypeError, told, call)

@@ -86,7 +86,7 @@ class Ufuncs:
 
     def _called(self, tensor: Any, ufunc: Any, method: str, *inputs: Any, **more: Any):
         operator = self.operators.get(ufunc.__name__)
-        if operator and more:  # `array += tensor` is one with `out`
+        if operator and more and method == "__call__":  # array += tensor has `out`
             raise TypeError(
                 f"np.{ufunc.__name__} takes no {', '.join(more)} with a Tensor, which "
                 "no array can hold; write a new one: array = array + tensor"
