@@ -447,7 +447,7 @@ ex.all_heads.check(all_heads)
 M, W = rng.normal(size=(3, 4)), rng.normal(size=(3, 2, 4, 2))
 for H in (1, 2):
     found, right = (each(M, *W[:, :H]) for each in (all_heads, ex.all_heads))
-    print(f"{H} heads: off by {abs(found - right).max():.2f}")
+    print(f"H = {H}: off by {abs(found - right).max():.2f}")
 
 # %% [markdown]
 # **This is a good place to stop.**
