@@ -67,9 +67,9 @@ CLAIMS = [
         ),
         "at 4 x 4, with equal examples (3,000 steps), the release's layer norm on "
         "queries, keys and values decides; [why](nth_farthest_tried.md"
-        "#why-the-norm-decides) we do not know. At 8 x 16 it is not enough: the "
-        "printed equations with it reach 55.6 %, the released form 88.6 % (24,000 "
-        "steps, one seed each, 0 and 1)",
+        "#why-the-norm-decides) we do not know. At 8 x 16 the printed equations with "
+        "it reach 55.6 %, the released form 88.6 % (24,000 steps, one seed each, 0 and "
+        "1); they stand on a plateau that one of its seeds left later",
     ),
     Claim(
         "Many slots are better than one, more heads than one (figure 4)",
