@@ -134,104 +134,107 @@ def test_what_is_not_installed_is_told(refused):
     assert says.startswith("of_nobody is not installed for ")
 
 
+GIVEN = [  # (a line of the task, another in its place, what is said)
+    (
+        METRICS,
+        METRICS.replace("(right, losses.size)", "right / losses.size"),
+        "Task.loss() must give metrics as {name: (sum, count)}, not 'accuracy': ",
+    ),
+    (
+        RETURNED,
+        RETURNED.replace("metrics", "None"),
+        "Task.loss() must return (sum, count, {metric: (sum, count)}, carry), not",
+    ),
+    (
+        '"""how many numbers"""',
+        '"""how many numbers"""\n    bits = 6',
+        "Config.bits has no type, so it is not a flag; write bits: int = 6, or "
+        "bits: typing.ClassVar = 6 if it is not a setting",
+    ),
+    (
+        RETURNED,
+        RETURNED.replace("primitives.sum(losses)", "losses"),
+        "Task.loss() must give the sum of its losses as a Tensor with one number, "
+        "not Tensor(",
+    ),
+    (
+        LOST,
+        LOST.replace("logits = ", "logits = primitives.stop_gradient(") + ")",
+        "Task.loss() gives a sum that depends on no parameter; was something det",
+    ),
+    (RETURNED, RETURNED.replace("losses.size", "'many'"), "not 'loss': (array("),
+    (
+        METRICS,
+        METRICS.replace("accuracy", "step"),
+        "Task.loss() calls a metric 'step', a name that every line of metrics has",
+    ),
+    (
+        METRICS,
+        METRICS.replace("accuracy", "share"),
+        "Task.headline asks for 'test_accuracy', which evaluation does not give; "
+        "it gives test_loss, test_share",
+    ),
+    (
+        "    numbers: int = 2",
+        "    numbers: int = 2.5",
+        "Config: Config.numbers must be an integer, not 2.5",
+    ),
+    (
+        "    numbers: int = 2",
+        "    sizes: list[int] = field(default_factory=list)\n    numbers: int = 2",
+        "Config.sizes: list[int] cannot be a flag; use int, float, str, bool, ",
+    ),
+    (
+        "def build(self, seed)",
+        "def make(self, seed)",
+        "cannot be imported: ImportError: its class Task lacks build",
+    ),
+    (
+        "def draw(self, rng, count)",
+        "def make(self, rng, count)",
+        "Task needs a method draw, or both stream and held_out",
+    ),
+    (
+        TARGET,
+        '"target": np.zeros(count + 1, int)}',
+        "the array 'target' of draw() has the shape [65]; it must have a row for "
+        "each of the 64 examples asked for",
+    ),
+    (
+        'return {"inputs": inputs, ' + TARGET,
+        "return inputs, inputs.argmax(1)",
+        "draw() must return {name: array}, not a tuple",
+    ),
+    (
+        RETURNED,
+        RETURNED.replace("losses.size", "-losses.size"),
+        "Task.loss() must give the count of its losses, not -1",
+    ),
+    (
+        METRICS,
+        METRICS.replace("right", "primitives.mean(losses)"),
+        "must give metrics as {name: (sum, count)}, not 'accuracy': (Tensor(",
+    ),
+    (
+        METRICS,
+        METRICS.replace("right", "None"),
+        "'accuracy': (None, 1); sum and count are single numbers, a Tensor's its",
+    ),
+    (
+        BUILT,
+        BUILT.removeprefix("return "),
+        "Task.build() must return a Module, not a NoneType",
+    ),
+    (
+        "    def references",
+        "    def stream(self, model, seed):\n        seed\n\n    def references",
+        "Task.stream() must return a Stream, not a NoneType",
+    ),
+]
+
+
 def test_what_a_task_gives_is_checked(mistaken, refused):
-    for old, new, says in [
-        (
-            METRICS,
-            METRICS.replace("(right, losses.size)", "right / losses.size"),
-            "Task.loss() must give metrics as {name: (sum, count)}, not 'accuracy': ",
-        ),
-        (
-            RETURNED,
-            RETURNED.replace("metrics", "None"),
-            "Task.loss() must return (sum, count, {metric: (sum, count)}, carry), not",
-        ),
-        (
-            '"""how many numbers"""',
-            '"""how many numbers"""\n    bits = 6',
-            "Config.bits has no type, so it is not a flag; write bits: int = 6, or "
-            "bits: typing.ClassVar = 6 if it is not a setting",
-        ),
-        (
-            RETURNED,
-            RETURNED.replace("primitives.sum(losses)", "losses"),
-            "Task.loss() must give the sum of its losses as a Tensor with one number, "
-            "not Tensor(",
-        ),
-        (
-            LOST,
-            LOST.replace("logits = ", "logits = primitives.stop_gradient(") + ")",
-            "Task.loss() gives a sum that depends on no parameter; was something det",
-        ),
-        (RETURNED, RETURNED.replace("losses.size", "'many'"), "not 'loss': (array("),
-        (
-            METRICS,
-            METRICS.replace("accuracy", "step"),
-            "Task.loss() calls a metric 'step', a name that every line of metrics has",
-        ),
-        (
-            METRICS,
-            METRICS.replace("accuracy", "share"),
-            "Task.headline asks for 'test_accuracy', which evaluation does not give; "
-            "it gives test_loss, test_share",
-        ),
-        (
-            "    numbers: int = 2",
-            "    numbers: int = 2.5",
-            "Config: Config.numbers must be an integer, not 2.5",
-        ),
-        (
-            "    numbers: int = 2",
-            "    sizes: list[int] = field(default_factory=list)\n    numbers: int = 2",
-            "Config.sizes: list[int] cannot be a flag; use int, float, str, bool, ",
-        ),
-        (
-            "def build(self, seed)",
-            "def make(self, seed)",
-            "cannot be imported: ImportError: its class Task lacks build",
-        ),
-        (
-            "def draw(self, rng, count)",
-            "def make(self, rng, count)",
-            "Task needs a method draw, or both stream and held_out",
-        ),
-        (
-            TARGET,
-            '"target": np.zeros(count + 1, int)}',
-            "the array 'target' of draw() has the shape [65]; it must have a row for "
-            "each of the 64 examples asked for",
-        ),
-        (
-            'return {"inputs": inputs, ' + TARGET,
-            "return inputs, inputs.argmax(1)",
-            "draw() must return {name: array}, not a tuple",
-        ),
-        (
-            RETURNED,
-            RETURNED.replace("losses.size", "-losses.size"),
-            "Task.loss() must give the count of its losses, not -1",
-        ),
-        (
-            METRICS,
-            METRICS.replace("right", "primitives.mean(losses)"),
-            "must give metrics as {name: (sum, count)}, not 'accuracy': (Tensor(",
-        ),
-        (
-            METRICS,
-            METRICS.replace("right", "None"),
-            "'accuracy': (None, 1); sum and count are single numbers, a Tensor's its",
-        ),
-        (
-            BUILT,
-            BUILT.removeprefix("return "),
-            "Task.build() must return a Module, not a NoneType",
-        ),
-        (
-            "    def references",
-            "    def stream(self, model, seed):\n        seed\n\n    def references",
-            "Task.stream() must return a Stream, not a NoneType",
-        ),
-    ]:
+    for old, new, says in GIVEN:
         imports = "from dataclasses import dataclass, field\n"
         mistaken((imports, f"{imports}from pathlib import Path\n"), (old, new))
         told = refused(train.main, "larger")

@@ -73,7 +73,7 @@ class BPTTBatches(training.Stream):
 
 
 class Task(training.Task):
-    """What comes next?"""
+    """Predicts the next token."""
 
     presets = {"quick": ("a cat", Config())}
     published = {"tiny, RMC": ("2.5", ""), "tiny, LSTM": ("2.75", "--model.core lstm")}

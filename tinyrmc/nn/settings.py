@@ -30,8 +30,8 @@ def settings_of(module: Any) -> dict[str, Any]:
     """{name: value} of what the module was made with."""
     found = dict(getattr(module, "_settings", {}))
     if "dtype" in found:
-        kinds = [p.dtype for _, p in module.named_parameters()]
-        found["dtype"] = [*kinds, np.dtype(found["dtype"])][0].name
+        kinds = (parameter.dtype for _, parameter in module.named_parameters())
+        found["dtype"] = next(kinds, np.dtype(found["dtype"])).name
     return found
 
 

@@ -218,7 +218,7 @@ def restore_model(task: Task, arrays: dict, state: dict) -> Module:
 
 
 def drawn_constants(model: Module) -> dict[str, nn.Constant]:
-    """What was drawn with a network and is no parameter, such as a first memory."""
+    """Random arrays of a network that are not parameters, such as a first memory."""
     return {name: x for name, x in model.constants().items() if x.drawn}
 
 

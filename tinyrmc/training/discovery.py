@@ -190,7 +190,7 @@ def load_task(word: str) -> ModuleType:
             raise ImportError(
                 "it has no docstring, whose first line says what the task is"
             )
-    except (Exception, SystemExit) as error:  # a script's sys.exit() is none of ours
+    except (Exception, SystemExit) as error:  # a script may call sys.exit()
         del sys.modules[name]
         place = place_of(error)
         line = f", line {place[1]}" if place else ""

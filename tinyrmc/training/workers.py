@@ -230,7 +230,7 @@ _lock = threading.Lock()
 
 
 def _after_fork() -> None:
-    """In a forked process nobody holds the lock, whoever held it before."""
+    """Give a forked process a free lock: the one it copied may be held for ever."""
     global _lock
     _lock = threading.Lock()
 
