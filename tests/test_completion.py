@@ -36,10 +36,10 @@ def test_the_tab_key_goes_on(shell):
     for begun, whole in [
         ("tinyrmc gen", "tinyrmc generate "),
         ("tinyrmc train nth_f", "tinyrmc train nth_farthest "),
-        ("tinyrmc train nth_farthest lad", "tinyrmc train nth_farthest ladder "),
+        ("tinyrmc train nth_farthest lon", "tinyrmc train nth_farthest longer "),
         ("tinyrmc train nth_farthest --model.mem", "--model.mem-slots "),
         ("tinyrmc evaluate --metr", "tinyrmc evaluate --metrics-only "),
-        ("tinyrmc sweep nth_farthest lad", "tinyrmc sweep nth_farthest ladder "),
+        ("tinyrmc sweep nth_farthest lon", "tinyrmc sweep nth_farthest longer "),
         ("tinyrmc evaluate ne", "tinyrmc evaluate net.npz "),
         ("tinyrmc plot att", "tinyrmc plot attention "),
         ("tinyrmc plot ne", "tinyrmc plot net.npz "),
