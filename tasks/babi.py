@@ -10,8 +10,8 @@ the one with the lowest training error (here, among equals, the one with the low
 training loss). They are trained side by side, as one network with one more axis, on the
 same batches: a product of matrices serves them all, and a run with ten takes nothing
 like ten times as long. The twenty networks of `all` go side by side too, each with its
-own stories in each batch. Every network comes out as if it had been trained alone, but
-for rounding; `python -m tinyrmc evaluate RUN` has a table of their errors.
+own stories in each batch. Every memory network comes out as if it had been trained
+alone, but for rounding; `python -m tinyrmc evaluate RUN` has a table of their errors.
 
 *Linear start.* For the first epochs the softmax over memories is left out. Then it is
 switched on: after `recipe.linear_epochs`, or once the validation loss no longer falls
@@ -24,7 +24,8 @@ more, which were forgotten: the ages of its sentences leave gaps.
 
 *Other cores* read the story sentence by sentence, oldest first, as the same sums of
 word embeddings, and the question as a last sentence; the answer follows from the last
-output. The preset `cores` trains them with Adam.
+output. The preset `cores` trains them with Adam, and clips the gradient of all networks
+of `all` together.
 
 *Where this departs from the authors' program:*
 
@@ -715,6 +716,9 @@ class Task(training.Task):
     def examples(self, split):
         """How many questions there are in a set, of all networks together."""
         return sum(material.count(split) for material in self.materials)
+
+    def effort(self, split):
+        return (self.examples("train") + self.examples(split)) / len(self.materials)
 
     def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
         """Sums for each task and each restart, of the set and of the training stories.

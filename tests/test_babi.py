@@ -276,6 +276,7 @@ def test_linear_start_ends_after_its_epochs_and_the_rate_is_halved():
     rates = [task.learning_rate(40 + 10 * epoch) / rate for epoch in range(14)]
     # at the beginning of epochs 5 and 10 with the softmax, the first one being 1
     assert rates == [1] * 4 + [0.5] * 5 + [0.25] * 5
+    assert task.effort("test") == task.examples("train") + task.examples("test")
     other = told()
     other.load_state(json.loads(json.dumps(task.state())))
     assert not other.linear and other.switched == 40
@@ -447,6 +448,8 @@ def test_runs_are_evaluated_and_stand_beside_what_was_published(
     assert evaluate.main(["runs/16", "--metrics-only"]) == 0
     says = "; 1 examples of validation, 12 examples of test\n"
     assert says in capsys.readouterr().out
+    assert evaluate.main(["runs/16", "--json", "--splits", "validation"]) == 0
+    assert json.loads(capsys.readouterr().out).keys() <= {*last} - {"test_error"}
     assert evaluate.main(["runs/16", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["test_error"] == last["test_error"]

@@ -121,6 +121,8 @@ def test_plot_episode_writes_a_page(name, agents, tmp_path, capsys, monkeypatch)
         title, says, written = capsys.readouterr().out.splitlines()
         assert written == path and episode.says in Path(path).read_text()
         assert title.endswith(", seed 0, step 3") and says == f"{episode.says}."
+    with pytest.raises(UserError, match="--html says where the one page goes; leave"):
+        plot.main([*words, "--out", "other", "--html", "p.html"])
     assert len([*tmp_path.iterdir()]) == 2
 
 

@@ -62,6 +62,29 @@ def test_a_stopped_run_goes_on_as_if_it_had_never_stopped(
     assert again.task.state() == reference.task.state() != {"stage": 0}
 
 
+class Counting(Larger):
+    """Its state is one of NumPy's numbers."""
+
+    seen = np.int64(0)
+
+    def observe(self, step, metrics):
+        self.seen = np.int64(step)
+
+    def state(self):
+        return {"seen": self.seen}
+
+    def load_state(self, state):
+        self.seen = state["seen"]
+
+
+@forks
+def test_processes_hear_of_a_state_in_numpys_numbers(make_trainer, new_run):
+    trainer = make_trainer(Counting(Config(TRAIN)), workers=2)
+    run = new_run()
+    assert run_training(trainer, run) == "finished"
+    assert run.load()[1]["task"] == {"seen": 10}
+
+
 def test_a_run_may_be_stopped_again_and_again(make_trainer, new_run):
     whole, broken = new_run(), new_run()
     reference = unbroken(make_trainer, relations(), whole)

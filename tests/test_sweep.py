@@ -341,6 +341,8 @@ BAD_WORDS = {
     "--resume": "expected one argument",
     "--resume nowhere": "cannot read nowhere/config.json",
     "--resume run": "run is not a sweep; go on with a single run by",
+    "--resume swept --data-dir here": "--data-dir: larger reads no data; leave it out",
+    "--resume gone": "unknown preset 'gone' of larger (quick, three)",
     "--resume swept --run other": "--resume swept goes on with what that sweep is",
 }
 
@@ -350,6 +352,7 @@ def test_words_that_cannot_be_get_one_line_and_change_nothing(larger, refused):
     described = {"task": "larger", "preset": "quick", "grid": {"model.width": ["2"]}}
     described |= {"seeds": [0], "words": [], "workers": 1}
     Run.create(".", "swept", described, {"command": "c"}, "swept")
+    Run.create(".", "gone", described | {"preset": "gone"}, {"command": "c"}, "gone")
     Run.create(".", "run", {"task": "larger", "preset": "quick"}, {}, "run")
     before = contents()
     for words, says in BAD_WORDS.items():
@@ -388,6 +391,27 @@ def test_runs_at_a_time_are_one_a_core_but_on_a_gpu(larger, monkeypatch, capsys)
     ):
         assert sweep.main(["larger", "--grid", "model.width=2,4", *more]) == 0
         assert says in capsys.readouterr().out
+
+
+def test_few_runs_share_the_cores_as_far_as_a_run_can_use_them(larger, monkeypatch):
+    monkeypatch.setattr(sweep, "usable_cores", lambda: range(16))
+    given = []
+    monkeypatch.setattr(sweep, "train", lambda cells, jobs: bool(given.append(cells)))
+    words = ["larger", "--grid", "train.batch_size=4,32"]
+    for more in [], ["--device", "cuda", "--jobs", "2"]:
+        sweep.main([*words, *more])
+    workers = [[cell.words[-2:] for cell in cells] for cells in given]
+    assert workers == [
+        [["--workers", "4"], ["--workers", "8"]],
+        [["--workers", "1"], ["--workers", "1"]],
+    ]
+
+
+def test_what_comes_twice_is_trained_once(larger):
+    grid = {"model.width": ["2", "4", "02"]}
+    described = {"task": "larger", "preset": "quick", "words": [], "grid": grid}
+    found, notes = sweep.combinations(described)
+    assert len(found) == 2 and notes == {"the same as an earlier one": 1}
 
 
 def test_a_named_grid_may_have_tuples():

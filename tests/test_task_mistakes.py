@@ -170,6 +170,11 @@ GIVEN = [  # (a line of the task, another in its place, what is said)
     ),
     (
         METRICS,
+        METRICS.replace("accuracy", "gradient_norm"),
+        "Task.loss() calls a metric 'gradient_norm', a name that every line of metric",
+    ),
+    (
+        METRICS,
         METRICS.replace("accuracy", "share"),
         "Task.headline asks for 'test_accuracy', which evaluation does not give; "
         "it gives test_loss, test_share",

@@ -86,7 +86,8 @@ def _evaluate(task: Task, model: Module, state: dict, options) -> None:
         print(results_table(metrics, task.references(), width), flush=True)
     titles = getattr(task, "analysis_titles", {})
     analyses: Any = ()
-    if hasattr(task, "analyses") and not options.metrics_only:
+    examined = task.splits[-1] in (options.splits or task.splits)
+    if hasattr(task, "analyses") and examined and not options.metrics_only:
         analyses = task.analyses(model)
     if options.json:
         exact: dict[str, Any] = {**metrics}

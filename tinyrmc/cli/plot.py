@@ -18,7 +18,7 @@ often the answer is still right when slots are wiped or attention is cut: see
 sentences that the data name as supporting facts. `analyses` draws what `evaluate`
 prints below the metrics, for several networks side by side. `episode` writes a page
 on which a trained agent plays a level, one of those that `evaluate` counts. `--html
-FILE` writes a page of the others, too.
+FILE` writes a page of `attention` and `hops`, too.
 """
 
 from __future__ import annotations
@@ -197,6 +197,8 @@ def _questions(task: Any, model: Any, name: str, path: Path) -> probes.Questions
     if isinstance(task, ActingTask) and probes.has_attention(model):
         lacks = f"whose agent acts; {program('plot')} episode {path} "
         lacks += "shows what its memory attends to"
+    elif not hasattr(task, "questions"):
+        pass  # as `held_out` says
     elif not probes.has_attention(model):
         core = type(getattr(model, "core", model)).__name__
         lacks = f"whose core, {core}, has no slots that attend; give one of rmc"
@@ -260,6 +262,8 @@ def episode_main(argv: list[str]) -> int:
     says = "it takes the likeliest action, instead of drawing one from its policy"
     parser.add_argument("--greedy", action="store_true", help=says)
     options, task, model, state = _opened(parser, argv)
+    if options.html and options.out:
+        raise UsageError("--html says where the one page goes; leave --out out")
     episodes.require_world(task, state["run"]["task"], options.run)
     title = title_of(state)
     with blas_threads(1):

@@ -6,8 +6,8 @@
 
 Each combination under each seed is an ordinary run directory inside the sweep's,
 trained by `tinyrmc train` in a process of its own, which prints into the .log beside
-it. As many are trained at a time as there are cores, each by one worker: nothing keeps
-more cores busy, for the workers of one run wait for each other.
+it. As many are trained at a time as there are cores, each by one worker, for workers of
+one run wait for each other. Fewer runs share the cores.
 
 --resume goes on with runs that were cut by --max-minutes or broken off, bit for bit. If
 a run fails, or a combination is impossible, a line says so and the others go on. At the
@@ -202,19 +202,22 @@ def read_grid(kind: Any, words: list[str]) -> tuple[str | None, dict[str, list[s
 
 def combinations(
     described: dict,
-) -> tuple[list[tuple[dict[str, str], list[str], Options]], Counter[str]]:
-    """([({field: value}, the flags for it, how they run it)] of those that can be
-    trained, notes with how many they are about). UsageError if none can be trained.
+) -> tuple[list[tuple[dict[str, str], list[str], Any, Options]], Counter[str]]:
+    """([({field: value}, the flags for it, what they configure, how they run it)] of
+    those that can be trained, notes with how many they are about). UsageError if none
+    can be trained.
     """
     task, preset, grid = described["task"], described["preset"], described["grid"]
-    kind = discovery.load_task_of(described).Task
+    kind, _ = task_and_preset([discovery.word_of(described), preset])
     _, default = kind.presets[preset]
     types = fields_of(type(default), former=True)
+    if "places" in described and "data_dir" not in types:
+        raise UsageError(f"--data-dir: {task} reads no data; leave it out")
     for field in grid:
         if field not in types:
             near = nearest(field, types)
             raise UsageError(f"--grid: {task} has no field {field!r}{near}")
-    found = []
+    found: list[tuple[dict[str, str], list[str], Any, Options]] = []
     notes: Counter[str] = Counter()
     for chosen in itertools.product(*grid.values()):
         values = dict(zip(grid, chosen, strict=True))
@@ -229,7 +232,10 @@ def combinations(
         except UsageError as error:
             notes[f"cannot be: {error.reason}"] += 1
             continue
-        found.append((values, words, options))
+        if any(config == other for *_, other, _ in found):
+            notes["the same as an earlier one"] += 1
+            continue
+        found.append((values, words, config, options))
         for where, names in idle_fields(kind(config)).items():
             for field in {*names} & {each for each in grid if len(grid[each]) > 1}:
                 notes[f"{field} is without effect {where}"] += 1
@@ -242,9 +248,11 @@ def cells_of(run: Run, found) -> list[Cell]:
     """The runs of a sweep in the order of training: one seed of all, then the next."""
     config, cells = run.config, []
     task, data_dir = discovery.word_of(config), config.get("places", {}).get("data_dir")
-    workers = ["--workers", str(config["workers"])] if config.get("workers") else []
+    share = config.get("workers")
     for seed in config["seeds"]:
-        for values, words, _ in found:
+        for values, words, asked, options in found:
+            most = asked.train.batch_size if options.device == "cpu" else 1
+            workers = ["--workers", str(min(share, most))] if share else []
             parts = [f"{field}={value}" for field, value in values.items()]
             name = re.sub(r"[^\w.,=+-]+", "_", ",".join([*parts, f"seed={seed}"]))
             start = [task, config["preset"], *words, "--seed", str(seed), *workers]

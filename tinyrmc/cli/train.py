@@ -59,7 +59,7 @@ from .commands import (
 )
 
 # what a resumed run takes from its environment.json
-PLACES = "device", "graph", "tf32", "plain", "compiled"
+PLACES = "device", "graph", "tf32", "plain", "compiled", "log"
 USAGE = f"""\
 usage: {program("train")} TASK [PRESET] [--flags]     (TASK --help: its flags)
        {program("train")} --resume RUN [--train.steps N] [--max-minutes M]"""
@@ -268,7 +268,7 @@ def _new_run(trainer: Trainer, described: dict, options: Options, ranks: Any) ->
     machine = environment(__version__)
     machine["workers"], machine["ranks"] = trainer.workers.count, trainer.ranks
     machine |= {"device": options.device, "compiled": options.compiled}
-    machine["bodies"] = bodies()
+    machine |= {"bodies": bodies(), "log": options.log}
     if options.plain:
         machine["plain"] = True
     if options.device == "cuda":

@@ -41,8 +41,8 @@ LEGEND = (
     "you get without learning; a script may see more than the network does. *success*: "
     "how many seeds reached that. *seeds*: which ones. *ended on*: the stage at which "
     "a curriculum still stood at the end; such a network was never trained on the task "
-    "itself. *time*: mean over the seeds, evaluations included. What the paper reports "
-    "is in a separate table, with *ours* beside it where it was run."
+    "itself. *time*: mean over the seeds, with all evaluations but the last. What the "
+    "paper reports is in a separate table, with *ours* beside it where it was run."
 )
 OTHER_PLACES = (
     "The paper's other results have no run here. These commands would make them:"
@@ -341,7 +341,7 @@ def machine(run: Summary) -> str:
     ranks = run.get("ranks", 1)
     words = [
         run.get("processor"),
-        counted(run["cores"], "core") if "cores" in run else "",
+        counted(run["cores"], "core") if run.get("cores") else "",
         run.get("gpu"),
         f"{ranks} ranks" if ranks > 1 else "",
         counted(run.get("workers", 1), "worker"),

@@ -121,10 +121,8 @@ def lines_of(run: Run, task: Task) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         own = {"loss", task.headline, f"best_batch_{task.headline}"}
         names = own & line.keys() | task.held_out_metrics(line).keys()
-        numbers = {name: line[name] for name in names}
-        wrong = misfit(line, LINE, needed=[*LINE])
-        wrong = wrong or misfit(numbers, dict.fromkeys(names, float | None))
-        if wrong:
+        kinds = LINE | dict.fromkeys(names, float | None)
+        if wrong := misfit(line, kinds, needed=[*LINE]):
             raise run.bad_line(number, f"is not a line of metrics: {wrong}")
     for number, (before, line) in enumerate(itertools.pairwise(lines), start=2):
         back = line["step"] < before["step"]
@@ -311,6 +309,7 @@ def warm_start(model: Module, path: Path, run_config: dict) -> str:
     agree; says what was taken and what not, and lets a new run's configuration name its
     source. UsageError if nothing was taken.
     """
+    path = path.expanduser()
     data_dir = run_config.get("places", {}).get("data_dir")
     source = load_model(path, Path(data_dir).expanduser() if data_dir else None)
     run_config["init"] = stored_path(path) if path.exists() else str(path)

@@ -243,10 +243,10 @@ class _Loop:
         if self.limit == math.inf:
             return 0.0
         task, config = self.trainer.task, self.config
-        sizes = [*map(task.effort, task.splits)]
-        one = sizes[0] / config.batch_size * step * FORWARD
-        one = one if self.took is None else self.took
-        self.whole = one * sum(sizes) / sizes[0]
+        one = self.took
+        if one is None:
+            one = task.effort(task.splits[0]) / config.batch_size * step * FORWARD
+        self.whole = one * self.sets()
         known = self.took is not None or self.trainer.step % 10 == 0
         if self.final and known and not self.planned:
             self.planned = True
@@ -275,9 +275,14 @@ class _Loop:
         if test and (over or len(self.trainer.task.splits) == 1):
             self.tested = self.trainer.step
 
+    def sets(self) -> float:
+        """The effort of all held-out sets, in that of the watched one."""
+        efforts = [*map(self.trainer.task.effort, self.trainer.task.splits)]
+        return sum(efforts) / efforts[0]
+
     def _tell_of_test(self) -> None:
-        splits = self.trainer.task.splits
-        self.tell("testing", splits, self.took and self.took * len(splits))
+        took = self.took and self.took * self.sets()
+        self.tell("testing", self.trainer.task.splits, took)
 
     def _log(self, line: dict) -> None:
         self.run.log(line)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ..backend import namespace, to_host
+from ..config import json_text
 from ..errors import RunError
 from .run import Run, usable_cores
 from .trainer import Trainer
@@ -37,7 +38,7 @@ class Ranks:
     def __init__(self, mpi: Any):
         # what mpi4py would pickle is sent as JSON
         mpi.pickle.__init__(
-            lambda value: json.dumps(value).encode(),
+            lambda value: json_text(value).encode(),
             lambda message: json.loads(bytes(message)),
         )
         self._mpi, self.comm = mpi, mpi.COMM_WORLD
@@ -116,7 +117,7 @@ class RankTrainer(Trainer):
         """Those of a `Trainer`, which must be the same on all ranks, to the last bit:
         MPI does not promise that they all get the same sums.
         """
-        checksum = zlib.crc32(json.dumps([self.step, self.task.state()]).encode())
+        checksum = zlib.crc32(json_text([self.step, self.task.state()]).encode())
         for x in (self.optimizer.data, *self.optimizer.state().values()):
             checksum = zlib.crc32(to_host(x).tobytes(), checksum)
         if len({*self.comm.allgather(checksum)}) > 1:

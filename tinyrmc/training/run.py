@@ -92,6 +92,7 @@ ENVIRONMENT = {
     "plain": bool,
     "compiled": bool,
     "bodies": str,
+    "log": str,
     "graph": bool | None,
 }
 LINE = {"step": Count, "samples": Count, "seconds": float}

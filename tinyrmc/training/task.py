@@ -51,7 +51,10 @@ from .streams import Batch, Samples, Stream
 
 # every run of a task is tested on the same examples, whatever its own seed
 HELD_OUT_SEED = 2018
-OWN_NAMES = {"loss", "step", "samples", "seconds"}  # of the loop, in a line of metrics
+# of the loop, in a line of metrics
+OWN_NAMES = frozenset(
+    "loss step samples seconds learning_rate gradient_norm skipped_updates".split()
+)
 
 
 class Task:

@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..config import json_text
 from ..errors import UserError, why
 from .discovery import described
 
@@ -278,7 +279,7 @@ class Child:
 
     def send(self, request: Any) -> None:
         """Ask for an answer. OSError if the process is gone."""
-        self._pipe.send_bytes(json.dumps(request).encode())
+        self._pipe.send_bytes(json_text(request).encode())
 
     def receive(self) -> Any:
         """The next answer; waits for it.
@@ -318,7 +319,7 @@ def _live(answer: Callable[[Any], Any], name: str, pipe: Connection) -> None:
                 messages = _packed(answer(request))
             except Exception as error:
                 failure = {"worker error": f"{name}: {described(error)}"}
-                messages = [json.dumps(failure).encode()]
+                messages = [json_text(failure).encode()]
             for message in messages:
                 pipe.send_bytes(message)
 
@@ -329,12 +330,12 @@ def _packed(reply: Any) -> list:
         isinstance(x, np.ndarray) for x in reply.values()
     )
     if not arrays:
-        return [json.dumps(reply).encode()]
+        return [json_text(reply).encode()]
     if objects := [name for name, x in reply.items() if x.dtype.hasobject]:
         raise TypeError(f"the array {objects[0]!r} holds Python objects")
     about = [[name, x.dtype.str, x.shape] for name, x in reply.items()]
     bodies = [x.tobytes() for x in reply.values()]
-    return [json.dumps({"arrays follow": about}).encode(), *bodies]
+    return [json_text({"arrays follow": about}).encode(), *bodies]
 
 
 def _end(parent: int, process: Any, pipe: Connection) -> None:

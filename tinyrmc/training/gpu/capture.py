@@ -10,12 +10,12 @@ since a curriculum may move the loss.
 from __future__ import annotations
 
 import gc
-import json
 import sys
 from typing import Any
 
 from ... import optim
 from ...backend.gpu.graph import Graph, working_stream
+from ...config import json_text
 from ...errors import UsageError
 from ..pieces import MetricAccumulator, Sums
 from ..streams import Batch
@@ -128,7 +128,7 @@ class CudaGraphs:
         state = task.state()
         names = state if task.phases is None else task.phases
         shapes = [_shapes(batch), _shapes(self._carry)]
-        return json.dumps([shapes, {name: state[name] for name in names}])
+        return json_text([shapes, {name: state[name] for name in names}])
 
     @property
     def _carry(self) -> Batch:

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...config import json_text
 from ..streams import Batch, Stream
 from ..task import Task, move_batch
 from ..workers import Child, WorkerError
@@ -45,7 +46,7 @@ class Prefetcher:
 
     def batch(self, step: int, number: int) -> Batch:
         """Piece `number` of ours of a step's batch, as arrays of `xp`."""
-        piece = [step, number, json.dumps(self.task.state())]
+        piece = [step, number, json_text(self.task.state())]
         if self._child is not None:
             with self._giving_up():
                 self._ask(self._child, piece)
