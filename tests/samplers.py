@@ -623,7 +623,9 @@ def check_gradient(case, seed=0):
 
     In a random direction of every argument.
     """
-    weights, random = output_weights(case, seed), np.random.default_rng(seed)
+    weights = output_weights(case, seed)
+    # not the weights again, for which a transposed Jacobian would be right too
+    random = np.random.default_rng([seed, 1])
     for position, gradient in zip(case.floats, gradients(case, weights), strict=True):
         argument = case.arguments[position]
         xp = namespace(argument)

@@ -7,8 +7,6 @@ import functools
 import inspect
 import pydoc
 
-import autograd
-import autograd.numpy as hips
 import numpy as np
 import pytest
 from conftest import LIBRARIES
@@ -33,7 +31,7 @@ from samplers import (
 )
 
 from tinyrmc import fused, primitives
-from tinyrmc.autograd.engine import TABLE, Tape, Tensor
+from tinyrmc.autograd.engine import TABLE, Tape
 from tinyrmc.autograd.gradients import DeferredMatmul
 from tinyrmc.backend import compiles, to_host
 from tinyrmc.fused import table
@@ -123,7 +121,7 @@ def test_values_and_gradients_on_a_device(xp):
 
 
 def close(output, expected, case):
-    """A Tensor against an array on the host."""
+    """A result against an array on the host."""
     found, where = to_host(output.data), str(case)
     np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-14, err_msg=where)
 
@@ -256,36 +254,23 @@ WITNESSED = {*"arccosh arcsin cumsum expm1 moveaxis pad power prod roll".split()
 WITNESSED |= {*primitives.COMPOSED}
 
 
-def test_hips_autograd_and_central_differences_agree():
-    refused = []
+def test_central_differences_agree():
     for case in EVERY:
         if case.name not in WITNESSED:
             continue
         weights = output_weights(case)
+        function = BY_HAND.get(case.name) or getattr(np, case.name)
         for position, gradient in zip(
             case.floats, gradients(case, weights), strict=True
         ):
             x = case.arguments[position]
-
-            def loss(x, case=case, position=position, weights=weights, xp=hips):
-                function = BY_HAND.get(case.name) or getattr(xp, case.name)
-                return xp.sum(case(case.replace(position, x), function) * weights[0])
-
-            try:
-                found = autograd.grad(loss)(x)
-                if np.isnan(found).any():  # WebAssembly warns of no division by 0
-                    raise RuntimeWarning
-            except (TypeError, NotImplementedError, RuntimeWarning):
-                refused.append(case.name)
-            else:  # of outer's matrices it gives a row
-                close(Tensor(np.reshape(found, x.shape)), gradient, case)
-            v = direction(np.random.default_rng(0), x.shape)
-            ahead, behind = (loss(x + h * v, xp=np) for h in (1e-6, -1e-6))
+            v = direction(np.random.default_rng(1), x.shape)
+            ahead, behind = (
+                np.sum(case(case.replace(position, x + h * v), function) * weights[0])
+                for h in (1e-6, -1e-6)
+            )
             slope, ours = (ahead - behind) / 2e-6, np.sum(gradient * v)
             assert abs(slope - ours) <= 1e-6 * max(1, abs(ours)), case
-    # it has no prod of zeros, no tuples, and sorts vectors alone
-    assert {*refused} == {"prod", "roll", "sort", "trace", "repeat"}, refused
-    assert len(refused) == 10, refused
 
 
 # --- Shapes that nobody thought of ----------------------------------------------------
