@@ -277,24 +277,6 @@ def test_gradients_through_10_steps_are_the_complex_steps(name):
     gradcheck(outputs, inputs, *parts, parameters=parameters, tolerance=1e-9)
 
 
-@every_core
-def test_every_parameter_takes_part(name):
-    core = build_core(small(name), 5, seed=1).astype(np.float64)
-    for parameter in core.parameters():
-        parameter.data = parameter.data + 0.1 * np.random.default_rng(
-            0
-        ).standard_normal(parameter.shape)
-    with Tape() as tape:
-        outputs, _ = core.unroll(
-            np.random.default_rng(0).standard_normal((2, 3, 5)), core.initial_state(2)
-        )
-        loss = p.sum(p.square(outputs[-1]))
-    tape.backward(loss)
-    assert [
-        name for name, parameter in core.named_parameters() if not parameter.grad.any()
-    ] == []
-
-
 @in_turn(
     "config, says, output",
     [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fakecupy import no_sync
 
-from tinyrmc import Parameter, Tape, fused, nn, optim
+from tinyrmc import Parameter, Tape, fused, nn
 from tinyrmc import primitives as p
 from tinyrmc.autograd import gradients
 from tinyrmc.autograd.gradients import ENOUGH_ROWS
@@ -130,16 +130,6 @@ def test_a_gradient_is_complete_whatever_came_deferred(xp):
         found += [parameter[0].gradient(parameter[1], weight)]
         for gradient in found:
             np.testing.assert_allclose(to_host(gradient), expected, rtol=1e-12)
-
-
-def test_deferred_gradients_go_into_the_flat_buffer():
-    weight = Parameter(np.ones((3, 2)))
-    adam = optim.SGD([Parameter(np.ones(5)), weight])
-    into = np.zeros_like(adam.data)
-    with Tape() as tape:
-        loss = steps_of(weight, np.ones((2, 4, 3)))
-    tape.backward(loss, into=adam.views(into))
-    assert (into[5:] == 48).all() and not into[:5].any() and not adam.gradient.any()
 
 
 def test_a_gradient_that_nobody_wants_is_not_computed(made):

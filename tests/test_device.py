@@ -19,7 +19,7 @@ from samplers import CASES, as_tuple, gradients, output_weights
 from tinytasks import changed
 from turns import in_turn
 
-from tinyrmc import LSTM, Parameter, Tape, backend, load, optim
+from tinyrmc import Parameter, Tape, backend, load, optim
 from tinyrmc import primitives as p
 from tinyrmc.autograd.engine import Tensor
 from tinyrmc.cli import evaluate, plot, train
@@ -165,14 +165,6 @@ def test_a_parameter_stays_where_its_array_is():
     np.testing.assert_array_equal(parameter.grad.get(), [2, 2, 2])
     assert "Tensor" in repr(Tensor(parameter.data))
     assert "[1., 1., 1.]" in repr(parameter)
-
-
-def test_a_copy_in_another_precision_stays_there():
-    core = LSTM(5, 4).to(cupy).astype(np.float64)
-    assert all(
-        type(q.data) is fakecupy.ndarray and q.dtype == np.float64
-        for q in core.parameters()
-    )
 
 
 @in_turn("kind", [optim.Adam, optim.RMSProp, lambda q: optim.SGD(q, momentum=0.9)])

@@ -113,26 +113,8 @@ def test_equals_the_oracle_over_10_steps(xp, change):
         assert (np.abs(expected) == s["clip"]).any()
 
 
-def test_fused_and_reference_are_the_same():
-    core, s = dnc_of()
-    outputs, _ = unrolled(core, the_inputs(), a_state(s))
-    with fused.plain():
-        composed, _ = unrolled(core, the_inputs(), a_state(s))
-    np.testing.assert_allclose(
-        [o.data for o in outputs], [o.data for o in composed], rtol=1e-12, atol=1e-13
-    )
-
-
 # --- what must hold of any memory -----------------------------------------------------
 
-sizes = st.fixed_dictionaries(
-    {
-        "N": st.integers(1, 6),
-        "W": st.integers(1, 4),
-        "R": st.integers(1, 3),
-        "H": st.integers(1, 3),
-    }
-)
 NEARLY = 1e-12
 
 

@@ -1,5 +1,5 @@
-"""The exercises' solutions against other ways to the same thing: loops, the tape, the
-package's own code.
+"""The exercises' solutions against other ways to the same thing: loops, the package's
+own code. (Derivatives are judged by the complex step: test_exercise_machinery.py.)
 """
 
 import itertools
@@ -7,9 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tinyrmc import Parameter, Tape, corpora, fused, gradcheck, optim
-from tinyrmc import primitives as p
-from tinyrmc.autograd.engine import TABLE, primitive
+from tinyrmc import Parameter, corpora, optim
 from tinyrmc.cores import LSTM, RelationalMemory
 from tinyrmc.cores.core import select_state, state_arrays
 from tinyrmc.cores.memn2n import Encoding, MemN2N
@@ -35,23 +33,6 @@ def rng():
 
 
 # --- Chapter 5 ------------------------------------------------------------------------
-
-
-def test_the_gradient_of_the_cross_entropy_is_the_packages():
-    rng = np.random.default_rng(3)
-    logits, targets = rng.normal(size=(4, 3)), rng.integers(3, size=4)
-    g = rng.normal(size=4)
-
-    def loss(z):
-        return p.sum(fused.softmax_cross_entropy(z, targets) * g)
-
-    gradcheck(loss, logits)  # by the complex step
-    shift = np.zeros(logits.shape)
-    shift[2, 1] = 1e-6
-    slope = (loss(logits + shift).data - loss(logits - shift).data) / 2e-6
-    assert np.isclose(
-        learning.cross_entropy_vjp(g, logits, targets)[2, 1], slope, rtol=1e-6
-    )
 
 
 def test_many_steps_are_those_of_the_package():
@@ -147,20 +128,6 @@ def test_each_word_is_expected_as_often_as_it_came(rng):
     np.testing.assert_allclose(expected, np.bincount(ids[1:], minlength=9))
 
 
-def test_a_tied_table_gets_the_gradient_of_the_tape(rng):
-    E, ids, targets = rng.normal(size=(7, 3)), np.array([1, 4, 1]), np.array([2, 2, 6])
-    with Tape() as tape:
-        table = tape.watch(E)
-        h = p.tanh(np.eye(7)[ids] @ table)
-        z = h @ p.transpose(table)
-        loss = p.sum(fused.softmax_cross_entropy(z, targets))
-    h, whole = np.tanh(E[ids]), tape.gradient(loss, table)
-    e = np.exp(h @ E.T)
-    dz = e / e.sum(axis=1, keepdims=True) - np.eye(7)[targets]
-    dx = (dz @ E) * (1 - h * h)
-    np.testing.assert_allclose(rare_words.tied_vjp(ids, dx, h, dz), whole, atol=1e-12)
-
-
 def test_two_levels_have_the_sum_1_and_a_head_is_the_cheapest(rng):
     logs = rare_words.two_level(rng.normal(size=(5, 4)), rng.normal(size=(5, 9)))
     np.testing.assert_allclose(np.exp(logs).sum(axis=1), 1)
@@ -185,20 +152,6 @@ def test_a_hop_is_the_one_of_the_paper_memory_by_memory(rng):
         np.testing.assert_allclose(p[b], shares, rtol=1e-12)
         found = sum(shares[i] * c[b, i] for i in range(5))
         np.testing.assert_allclose(o[b], found, rtol=1e-12)
-
-
-def test_the_gradient_of_a_hop_is_that_of_the_complex_step(rng):
-    @primitive
-    def look(xp, u, m, c):
-        return one_hop.hop(u, m, c)[1], (u, m, c)
-
-    @look.vjp
-    def look_vjp(xp, needs, g, u, m, c):
-        return one_hop.hop_backward(u, m, c, g)
-
-    arrays = rng.normal(size=(2, 3, 4)), *rng.normal(size=(2, 2, 3, 6, 4))
-    gradcheck(look, *arrays)
-    del TABLE[look.name]  # it is no primitive of the package
 
 
 def test_what_is_remembered_is_what_the_paper_prints_and_the_package_has(rng):
@@ -276,26 +229,6 @@ def test_returns_are_sums_up_to_the_end(rng):
             else:
                 expected += gamma ** (T - t) * after[row]
             assert found[(t, *row)] == pytest.approx(expected)
-
-
-def test_the_policy_gradient_is_that_of_the_tape(rng):
-    logits, actions = 3 * rng.normal(size=(4, 5, 3)), rng.integers(3, size=(4, 5))
-    advantages = rng.normal(size=(4, 5))
-    with Tape() as tape:
-        z = tape.watch(logits)
-        log_pi, _ = fused.categorical(z, actions)
-        total = p.sum(log_pi * advantages)
-    found = acting.policy_gradient(logits, actions, advantages)
-    np.testing.assert_allclose(found, tape.gradient(total, z), atol=1e-12)
-
-
-def test_the_mean_of_log_pis_gradient_is_zero_whatever_the_baseline(rng):
-    logits = rng.normal(size=4)
-    pi = np.exp(logits) / np.exp(logits).sum()
-    every = acting.policy_gradient(
-        np.tile(logits, (4, 1)), np.arange(4), np.full(4, 7.0)
-    )
-    np.testing.assert_allclose(pi @ every, 0, atol=1e-12)
 
 
 def test_the_targets_are_those_of_the_package_and_v_minus_v_the_advantages(rng):

@@ -14,7 +14,7 @@ import pytest
 from tinyruns import fresh_directory
 from tinytasks import assert_same_arrays, nth_farthest, relations
 
-from tinyrmc import course, load
+from tinyrmc import load
 from tinyrmc.cli import train
 from tinyrmc.cli.commands import Options, Parser, add_flags, from_flags, parse_words
 from tinyrmc.config import check_values, from_json, to_json
@@ -178,15 +178,6 @@ def test_going_on_with_another_optimizer_is_refused(half, refused):
     says = "config.train.optimizer: 'adam' so far, 'sgd' asked for"
     words = "--resume", "half", "--train.optimizer", "sgd"
     assert says in refused(train.main, *words)
-
-
-def test_the_network_that_comes_with_the_course_can_be_loaded():
-    """It was written before some fields of its configuration were there."""
-    network = load(course.assets() / "nth_farthest_4x4.npz")
-    examples = nth_farthest.Task(nth_farthest.QUICK).draw(np.random.default_rng(0), 500)
-    assert (
-        np.mean(network(examples["inputs"]).data.argmax(-1) == examples["target"]) > 0.9
-    )
 
 
 def test_what_has_another_name_by_now_is_read_by_its_old_one():
