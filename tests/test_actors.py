@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 import tinyworld
-from tinytasks import KINDS, assert_same_arrays, changed, forks, stop_at, timeless
+from tinytasks import (
+    KINDS,
+    assert_finishes,
+    assert_same_arrays,
+    changed,
+    forks,
+    stop_at,
+    timeless,
+)
 
 from tinyrmc import Tape
 from tinyrmc import primitives as p
@@ -275,20 +283,14 @@ def test_a_run_goes_on_in_the_middle_of_its_levels(make_trainer, new_run):
                 a_task = task(agent={"lag": lag}, train=short)
                 return make_trainer(a_task, 3, workers=2, processes=processes)
 
-            whole, broken = new_run(), new_run()
-            reference = trainer()
-            assert run_training(reference, whole) == "finished"
-            stopped = trainer()
+            broken, stopped, again = new_run(), trainer(), trainer()
             stop_at(stopped.task, 7)
             assert run_training(stopped, broken) == "SIGTERM" and stopped.step == 7
-            again = trainer()
             arrays, state = broken.load()
             before = {k.replace("is_first", "fresh"): x for k, x in arrays.items()}
             again.restore(before, state)  # under the name that it had
             broken.truncate_metrics(state["lines"])
-            assert run_training(again, broken) == "finished"
-            assert_same_arrays(again.arrays(), reference.arrays())
-            assert timeless(broken.metrics()) == timeless(whole.metrics())
+            assert_finishes(again, broken, trainer, new_run)
 
 
 def test_each_held_out_level_is_played_once_however_they_are_shared_out():

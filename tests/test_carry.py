@@ -8,6 +8,8 @@ a tolerance is given.
 """
 
 import dataclasses
+import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from tinytasks import (
     assert_goes_on,
     assert_same_arrays,
     forks,
+    relations,
     steps,
     stop_at,
     timeless,
@@ -80,24 +83,22 @@ def test_windows_of_a_text_are_learnt_with_the_state_carried_on(make_trainer):
 
 @forks
 def test_processes_and_threads_give_the_same_bits(make_trainer):
-    for kind in TASKS:
-        for workers in [2, 3]:
-            pair = [
-                make_trainer(
-                    kind(Config()), seed=4, workers=workers, processes=processes
-                )
-                for processes in (False, True)
-            ]
-            for step in range(1, 8):
-                for trainer in pair:
-                    trainer.advance()
-                assert_same_arrays(pair[0].optimizer.state(), pair[1].optimizer.state())
-                if step % 3 == 0:
-                    arrays = [trainer.arrays() for trainer in pair]
-                    assert_same_arrays(*arrays)
-                    assert any(name.startswith("carry/") for name in arrays[0])
-                    lines = [trainer.read(test=True) for trainer in pair]
-                    assert timeless(lines[:1]) == timeless(lines[1:])
+    """With a carry and without."""
+    makes = [functools.partial(kind, Config()) for kind in TASKS]
+    for make, workers in itertools.product([relations, *makes], [2, 3]):
+        words = {"seed": 4, "workers": workers}
+        pair = [make_trainer(make(), **words, processes=k) for k in (False, True)]
+        for step in range(1, 8):
+            for trainer in pair:
+                trainer.advance()
+            assert_same_arrays(pair[0].optimizer.state(), pair[1].optimizer.state())
+            if step % 3 == 0:
+                arrays = [trainer.arrays() for trainer in pair]
+                assert_same_arrays(*arrays)
+                carries = any(name.startswith("carry/") for name in arrays[0])
+                assert carries == pair[0].task.carries
+                lines = [trainer.read(test=True) for trainer in pair]
+                assert timeless(lines[:1]) == timeless(lines[1:])
 
 
 # --- Going on -------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from processes import alive, soon
 from tinyruns import SURROUNDINGS, TINY, assert_same_run, error_of, python
-from tinytasks import assert_same_arrays, poisoned, relations, resumed, timeless
+from tinytasks import assert_finishes, forks, poisoned, relations, resumed
 
 import tinyrmc
 from tinyrmc.cli import commands, evaluate, plot, report, train
@@ -25,9 +25,8 @@ from tinyrmc.training.loop import Interrupt, Listener, run_training
 from tinyrmc.training.run import Run
 from tinyrmc.training.storage import Count, from_json, load_arrays, misfit, save_arrays
 from tinyrmc.training.trainer import MOST_WORKERS, NonFinite, Trainer
-from tinyrmc.training.workers import CAN_FORK, WorkerLost
+from tinyrmc.training.workers import WorkerLost
 
-forks = pytest.mark.skipif(not CAN_FORK, reason="no fork here")
 posix = pytest.mark.skipif(os.name != "posix", reason="no such files here")
 
 
@@ -330,16 +329,14 @@ def lose_a_worker(task, step):
 
 @forks
 def test_a_lost_worker_costs_no_step(make_trainer, new_run):
-    whole, broken = new_run(), new_run()
-    reference = make_trainer(relations(), seed=3, workers=2)
-    run_training(reference, whole)
+    def make():
+        return make_trainer(relations(), seed=3, workers=2)
+
+    broken = new_run()
     with pytest.raises(WorkerLost, match=r"checkpoint of step 7 is there to resume fr"):
         run_training(lose_a_worker(relations(), 7), broken)
     assert broken.load_state()["step"] == 7
-    again = resumed(make_trainer(relations(), 3, 2), broken)
-    assert run_training(again, broken) == "finished"
-    assert_same_arrays(again.arrays(), reference.arrays())
-    assert timeless(broken.metrics()) == timeless(whole.metrics())
+    assert_finishes(resumed(make(), broken), broken, make, new_run)
 
 
 class Deaf(Listener):
@@ -351,15 +348,13 @@ class Deaf(Listener):
 
 
 def test_a_log_that_is_full_costs_no_step(make_trainer, new_run):
-    whole, broken = new_run(), new_run()
-    reference = make_trainer(relations(), seed=3)
-    run_training(reference, whole)
-    trainer = make_trainer(relations(), seed=3)
+    def make():
+        return make_trainer(relations(), seed=3)
+
+    broken, trainer = new_run(), make()
     assert run_training(trainer, broken, show=Deaf()) == "SIGPIPE"
     assert broken.load_state()["step"] == trainer.step == 7
-    again = resumed(make_trainer(relations(), 3), broken)
-    assert run_training(again, broken) == "finished"
-    assert_same_arrays(again.arrays(), reference.arrays())
+    assert_finishes(resumed(make(), broken), broken, make, new_run)
 
 
 def test_while_updates_are_skipped_a_good_checkpoint_stays(make_trainer, new_run):

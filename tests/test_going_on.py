@@ -18,15 +18,17 @@ from tinytasks import (
     Config,
     Finite,
     Larger,
+    PowerCut,
+    assert_finishes,
     assert_goes_on,
     assert_same_arrays,
     forks,
     nth_farthest,
     poisoned,
+    power_cut,
     relations,
     resumed,
     stop_at,
-    timeless,
 )
 
 from tinyrmc.cli import train
@@ -38,12 +40,6 @@ from tinyrmc.training.streams import Samples
 from tinyrmc.training.trainer import NonFinite
 
 # --- Stopping and going on ------------------------------------------------------------
-
-
-def unbroken(make_trainer, task, run):
-    trainer = make_trainer(task, seed=3)
-    assert run_training(trainer, run) == "finished"
-    return trainer
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=forks)])
@@ -86,8 +82,7 @@ def test_processes_hear_of_a_state_in_numpys_numbers(make_trainer, new_run):
 
 
 def test_a_run_may_be_stopped_again_and_again(make_trainer, new_run):
-    whole, broken = new_run(), new_run()
-    reference = unbroken(make_trainer, relations(), whole)
+    broken = new_run()
     trainer = make_trainer(stop_at(relations(), 1, signal.SIGINT), seed=3)
     assert run_training(trainer, broken) == "SIGINT"
     for step in (2, 3, 3):
@@ -95,35 +90,24 @@ def test_a_run_may_be_stopped_again_and_again(make_trainer, new_run):
         trainer = resumed(make_trainer(task, 3), broken)
         assert run_training(trainer, broken) == "SIGINT"
     trainer = resumed(make_trainer(relations(), 3), broken)
-    assert trainer.step == 9 and run_training(trainer, broken) == "finished"
-    assert_same_arrays(trainer.arrays(), reference.arrays())
-    assert timeless(broken.metrics()) == timeless(whole.metrics())
-
-
-class PowerCut(BaseException):
-    """Ends a run without a chance to save."""
+    assert trainer.step == 9
+    assert_finishes(trainer, broken, lambda: make_trainer(relations(), 3), new_run)
 
 
 def test_a_run_that_was_killed_goes_back_to_its_checkpoint(make_trainer, new_run):
     """The lines written after the checkpoint are cut off and written again."""
-    whole, broken = new_run(), new_run()
-    often = {"checkpoint_minutes": 1e-9}  # saves after each step
-    reference = unbroken(make_trainer, relations(**often), whole)
-    task, steps = relations(**often), itertools.count(1)
 
-    def power_cut(model):
-        if next(steps) == 7:
-            raise PowerCut
+    def make():  # which saves after each step
+        return make_trainer(relations(checkpoint_minutes=1e-9), seed=3)
 
-    task.after_update = power_cut
+    broken, killed, steps = new_run(), make(), itertools.count(1)
+    killed.task.after_update = lambda model: next(steps) == 7 and power_cut()
     with pytest.raises(PowerCut):
-        run_training(make_trainer(task, seed=3), broken)
+        run_training(killed, broken)
     broken.log({"step": 7, "loss": 0.0})
-    trainer = resumed(make_trainer(relations(**often), 3), broken)
+    trainer = resumed(make(), broken)
     assert trainer.step == 6
-    run_training(trainer, broken)
-    assert_same_arrays(trainer.arrays(), reference.arrays())
-    assert timeless(broken.metrics()) == timeless(whole.metrics())
+    assert_finishes(trainer, broken, make, new_run)
 
 
 def test_another_number_of_workers_goes_on_to_rounding(make_trainer, new_run):
@@ -148,18 +132,17 @@ def test_another_number_of_workers_goes_on_to_rounding(make_trainer, new_run):
 def test_a_run_whose_parent_has_gone_is_saved_and_stops(
     make_trainer, new_run, monkeypatch
 ):
-    whole, broken = new_run(), new_run()
-    monkeypatch.setenv(workers.PARENT, str(os.getppid()))
-    reference = unbroken(make_trainer, relations(), whole)  # it is still there
+    broken, parent = new_run(), os.getppid()
+    monkeypatch.setenv(workers.PARENT, str(parent))
     task, steps = relations(), itertools.count(1)
     task.after_update = lambda model: (
         monkeypatch.setattr(os, "getppid", lambda: 1) if next(steps) == 7 else None
     )
     assert run_training(make_trainer(task, seed=3), broken) == "SIGHUP"
-    monkeypatch.undo()
+    monkeypatch.setattr(os, "getppid", lambda: parent)  # it is there: nothing stops
     trainer = resumed(make_trainer(relations(), 3), broken)
-    assert trainer.step == 7 and run_training(trainer, broken) == "finished"
-    assert_same_arrays(trainer.arrays(), reference.arrays())
+    assert trainer.step == 7
+    assert_finishes(trainer, broken, lambda: make_trainer(relations(), 3), new_run)
 
 
 def test_signals_are_as_before_when_a_run_is_over(make_trainer, new_run):

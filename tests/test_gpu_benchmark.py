@@ -10,6 +10,7 @@ import fakecupy
 import gpu as benchmark
 import pytest
 from candidates import Work
+from cuda_shim import shim
 
 from tinyrmc import backend
 from tinyrmc.backend import gpu as kernels
@@ -19,9 +20,6 @@ pytestmark = pytest.mark.slow
 
 ROWS = [f"ours, {way}" for way in benchmark.WAYS]
 ROWS += [f"{row}, TF32" for row in ROWS[1:]]
-shim = pytest.mark.skipif(
-    not cuda_shim.available, reason="needs g++ to run CUDA kernels on a processor"
-)
 
 
 @pytest.fixture

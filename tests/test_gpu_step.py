@@ -9,6 +9,7 @@ import cuda_shim
 import fakecupy
 import numpy as np
 import pytest
+from cuda_shim import shim
 from fakecupy import cupy, device, no_sync, only, single
 from test_kernels import close
 
@@ -18,9 +19,6 @@ from tinyrmc.backend import gpu as kernels
 from tinyrmc.backend import joined, stacked
 from tinyrmc.cores.relational import _all_steps
 
-shim = pytest.mark.skipif(
-    not cuda_shim.available, reason="needs g++ to run CUDA kernels on a processor"
-)
 pytestmark = [shim, pytest.mark.slow]
 
 

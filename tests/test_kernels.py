@@ -14,7 +14,7 @@ import cuda_shim
 import fakecupy
 import numpy as np
 import pytest
-from cuda_shim import RawModule
+from cuda_shim import RawModule, shim
 from fakecupy import cupy, device, no_sync, only, single
 from samplers import LAYOUTS, Case, gradients, output_weights
 from turns import in_turn
@@ -28,9 +28,6 @@ from tinyrmc.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
 
-shim = pytest.mark.skipif(
-    not cuda_shim.available, reason="needs g++ to run CUDA kernels on a processor"
-)
 random = np.random.default_rng(0)  # begins anew in each test
 
 

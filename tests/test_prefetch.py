@@ -12,23 +12,23 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import fakecupy
 import numpy as np
 import pytest
 from fakecupy import no_sync, only
 from processes import alive, soon
+from tinyruns import ROOT, SURROUNDINGS
 from tinytasks import (
     TRAIN,
     Config,
     Finite,
     Larger,
     Text,
+    assert_goes_on,
     assert_same_arrays,
     forks,
     relations,
-    stop_at,
 )
 from turns import in_turn
 
@@ -37,7 +37,6 @@ from tinyrmc.training.loop import run_training
 from tinyrmc.training.streams import Samples, Stream
 
 pytestmark = [forks, pytest.mark.slow]
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture
@@ -210,19 +209,7 @@ def test_a_stream_that_does_not_say_so_is_not_drawn_ahead(cupy, make_trainer):
 
 
 def test_a_run_that_is_stopped_goes_on_with_the_same_bits(cupy, make_trainer, new_run):
-    def trained(run, until=None):
-        trainer = make_trainer(relations(), 3, device="cuda")
-        if run.checkpoint.exists():
-            trainer.restore(*run.load())
-        if until:
-            stop_at(trainer.task, until)
-        run_training(trainer, run)
-        return trainer.arrays()
-
-    whole, broken = new_run(), new_run()
-    expected = trained(whole)
-    trained(broken, 7)
-    assert_same_arrays(trained(broken), expected)
+    assert_goes_on(lambda: make_trainer(relations(), 3, device="cuda"), new_run, 7)
 
 
 # --- Errors ---------------------------------------------------------------------------
@@ -347,7 +334,7 @@ def test_it_ends_with_its_parent_however_that_ends(ending):
     with subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=SURROUNDINGS,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

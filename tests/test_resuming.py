@@ -36,6 +36,7 @@ from tinyruns import (
     resume_command,
     stop_at,
 )
+from tinytasks import PowerCut, forks, power_cut
 
 from tinyrmc import load
 from tinyrmc.cli import evaluate, train
@@ -46,7 +47,6 @@ from tinyrmc.training.run import Run
 from tinyrmc.training.storage import save_arrays
 from tinyrmc.training.workers import CAN_FORK
 
-forks = pytest.mark.skipif(not CAN_FORK, reason="needs fork")
 pytestmark = pytest.mark.usefixtures("few_held_out_examples", "empty_directory")
 
 
@@ -207,26 +207,13 @@ def test_out_of_time_evaluates_and_can_go_on(trained, capsys):
     assert_same_run(run, trained)
 
 
-class PowerCut(BaseException):
-    """Ends a process without a chance to save."""
-
-
-def resume_without_power(run):
-    """A resumed run ends before it has done, or saved, anything more."""
-
-    def power_cut(*_):
-        raise PowerCut
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(PowerCut):
-        patch.setattr(train, "_run", power_cut)
-        train.main(["--resume", run])
-
-
 def test_out_of_time_and_then_killed_can_go_on(trained):
     """Before the next checkpoint; the line that the first one answered for is gone."""
     words = [*TINY, "--seed", "5", "--run", "broken"]
     assert train.main([*words, *AT_ONCE]) == 0
-    resume_without_power("broken")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(PowerCut):
+        patch.setattr(train, "_run", power_cut)
+        train.main(["--resume", "broken"])
     assert Run.open("broken").metrics() == []
     assert train.main(["--resume", "broken"]) == 0
     assert_same_run(Run.open("broken"), trained)
@@ -348,15 +335,8 @@ def test_a_process_is_stopped_and_another_goes_on(unbroken):
     ]:
         with fresh_directory():
             whole, workers = unbroken
-            words = [
-                "-m",
-                "tinyrmc.train",
-                *LONG,
-                "--workers",
-                workers,
-                "--run",
-                "broken",
-            ]
+            words = ["-m", "tinyrmc.train", *LONG]
+            words += ["--workers", workers, "--run", "broken"]
             with subprocess.Popen(
                 [sys.executable, *words],
                 env=SURROUNDINGS,

@@ -19,7 +19,7 @@ from tinytasks import (
     assert_same_arrays,
     forks,
     relations,
-    timeless,
+    steps,
 )
 
 from tinyrmc import Tape, optim
@@ -36,14 +36,6 @@ def larger(**train):
 
 
 # --- One gradient, however it is computed ---------------------------------------------
-
-
-def of_both_kinds(make_trainer, **words):
-    """Two trainers alike, whose workers are threads and processes."""
-    return [
-        make_trainer(relations(), processes=processes, **words)
-        for processes in (False, True)
-    ]
 
 
 TEAMS = [(1, False), (2, False), (3, False)] + [(2, True), (3, True)] * CAN_FORK
@@ -69,19 +61,6 @@ def test_the_gradient_is_that_of_the_mean_loss_with_any_number_of_workers(make_t
             np.testing.assert_allclose(found, direct, rtol=1e-4, atol=1e-6 * largest)
 
 
-@forks
-def test_processes_and_threads_give_the_same_bits(make_trainer):
-    for workers in [2, 3]:
-        pair = of_both_kinds(make_trainer, seed=4, workers=workers)
-        for step in range(1, 7):
-            for trainer in pair:
-                trainer.advance()
-            assert_same_arrays(*(trainer.arrays() for trainer in pair))
-            if step % 3 == 0:
-                first, second = (trainer.read(test=True) for trainer in pair)
-                assert timeless([first]) == timeless([second])
-
-
 def test_equal_seeds_give_equal_runs_and_others_do_not(make_trainer):
     trainers = [make_trainer(relations(), seed) for seed in (1, 1, 2)]
     for trainer in trainers:
@@ -104,7 +83,7 @@ def test_held_out_metrics_do_not_depend_on_who_computes_them(make_trainer):
 @forks
 def test_the_curriculum_reaches_every_worker(make_trainer):
     """Worker processes have a task of their own: each request says the rung."""
-    pair = of_both_kinds(make_trainer, workers=2)
+    pair = [make_trainer(relations(), workers=2, processes=k) for k in (False, True)]
     for rung in (0, 2, 1):
         for trainer in pair:
             trainer.task.stage = rung
@@ -243,37 +222,23 @@ def test_the_optimizer_is_the_one_asked_for(make_trainer):
             np.testing.assert_array_equal(trainer.optimizer.data, optimizer.data)
 
 
-def test_a_snapshot_in_memory_stays_as_it_was(make_trainer):
+def test_a_snapshot_stays_as_it_was_and_every_optimizer_goes_on_from_it(make_trainer):
     for name in OPTIMIZERS:
         for processes in KINDS:
-            task = larger(optimizer=name, **OPTIMIZERS[name][0])
-            trainer = make_trainer(task, seed=2, workers=2, processes=processes)
-            trainer.advance()
-            arrays, state = trainer.arrays(), trainer.state()
+            tasks = [larger(optimizer=name, **OPTIMIZERS[name][0]) for _ in range(2)]
+            words = {"seed": 2, "workers": 2, "processes": processes}
+            first, again = (make_trainer(task, **words) for task in tasks)
+            steps(first, 4)
+            arrays, state = first.arrays(), first.state()
             kept = {name: x.copy() for name, x in arrays.items()}
-            trainer.advance()
+            steps(first, 4)
             assert_same_arrays(arrays, kept)
-            trainer.restore(arrays, state)
-            assert_same_arrays(trainer.arrays(), kept)
-
-
-def test_every_optimizer_goes_on_from_a_checkpoint(make_trainer):
-    for name in OPTIMIZERS:
-        for processes in KINDS:
-
-            def trainer():
-                task = larger(optimizer=name, **OPTIMIZERS[name][0])
-                return make_trainer(task, seed=2, workers=2, processes=processes)
-
-            first, again = trainer(), trainer()
-            for _ in range(4):
-                first.advance()
-            again.restore(first.arrays(), first.state())
-            for _ in range(4):
-                first.advance()
-                again.advance()
-            assert_same_arrays(first.arrays(), again.arrays())
+            again.restore(arrays, state)
+            assert_same_arrays(again.arrays(), kept)
+            assert_same_arrays(steps(again, 4).arrays(), first.arrays())
             assert first.optimizer.updates == 8
+            first.restore(arrays, state)  # in the place of what it has
+            assert_same_arrays(first.arrays(), kept)
 
 
 class Stepwise(optim.SGD):

@@ -283,23 +283,40 @@ def resumed(trainer, run):
     return trainer
 
 
+class PowerCut(BaseException):
+    """Ends a run without a chance to save."""
+
+
+def power_cut(*_):
+    raise PowerCut
+
+
+def assert_finishes(again, broken, make, new_run):
+    """A trainer that goes on with a broken run ends like one that never was.
+
+    To the last bit. Returns the trainer of that other run, and the run.
+    """
+    whole, reference = new_run(), make()
+    assert run_training(reference, whole) == "finished"
+    assert run_training(again, broken) == "finished"
+    assert_same_arrays(again.arrays(), reference.arrays())
+    assert timeless(broken.metrics()) == timeless(whole.metrics())
+    return reference, whole
+
+
 def assert_goes_on(make, new_run, stop):
     """A run that stops after `stop` steps goes on as if it never had, to the last bit.
 
     Returns the trainer of one that was not stopped, that of the stopped one's second
     half, and both runs.
     """
-    whole, broken = new_run(), new_run()
-    reference, stopped = make(), make()
-    assert run_training(reference, whole) == "finished"
+    broken, stopped = new_run(), make()
     stop_at(stopped.task, stop)
     assert run_training(stopped, broken) == "SIGTERM" and stopped.step == stop
     stopped.workers.close()
     again = resumed(make(), broken)
     assert again.step == stop and again.seconds == stopped.seconds
     assert_same_arrays(again.arrays(), stopped.arrays())
-    assert run_training(again, broken) == "finished"
-    assert_same_arrays(again.arrays(), reference.arrays())
-    assert timeless(broken.metrics()) == timeless(whole.metrics())
+    reference, whole = assert_finishes(again, broken, make, new_run)
     assert broken.metrics()[-1]["seconds"] >= stopped.seconds - 0.01  # rounded
     return reference, again, whole, broken
