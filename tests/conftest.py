@@ -37,8 +37,7 @@ import pytest
 import tinyagents
 from babistories import write_babi
 from hypothesis import settings
-from rankhelp import ROOT
-from tinyruns import TINY, contents, nth_farthest, stop_at
+from tinyruns import ROOT, TINY, contents, nth_farthest, stop_at
 
 from tinyrmc import fused
 from tinyrmc.autograd import engine

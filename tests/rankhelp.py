@@ -5,7 +5,6 @@ Threads that share a communicator of lists and NumPy sums, or real ones, under m
 
 import importlib.util
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -17,11 +16,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tinyruns
 
 from tinyrmc.training.ranks import Ranks
 from tinyrmc.training.trainer import Trainer
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 class World:
@@ -149,13 +147,11 @@ real = pytest.mark.skipif(
 )
 
 
-SURROUNDINGS = os.environ | {
-    "OPENBLAS_NUM_THREADS": "1",
+SURROUNDINGS = tinyruns.SURROUNDINGS | {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     # Open MPI, where there are fewer cores than ranks
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    "PYTHONPATH": str(ROOT),
 }
 STEPS = 20
 TINY = (

@@ -13,7 +13,7 @@ import browser
 import numpy as np
 import pytest
 from browser import cells, opened, text_of
-from tinyruns import SURROUNDINGS, python
+from tinyruns import ROOT, SURROUNDINGS, python
 
 from tinyrmc import load
 from tinyrmc.cli import plot
@@ -21,7 +21,6 @@ from tinyrmc.results import attending, probes
 from tinyrmc.training.checkpoints import open_checkpoint, restore_model
 from tinyrmc.training.discovery import load_task
 
-ROOT = Path(__file__).resolve().parent.parent
 TRAINED = ROOT / "tinyrmc/course/assets/nth_farthest_4x4.npz"
 KINDS = "", "_tests"
 PICTURES = [f"attention{kind}.png" for kind in KINDS]

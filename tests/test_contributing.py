@@ -1,13 +1,10 @@
 """Tools for contributors: templates, environments, hooks and the drawing."""
 
 import re
-from pathlib import Path
 
 import drawing
 import pytest
-from tinyruns import read
-
-ROOT = Path(__file__).resolve().parent.parent
+from tinyruns import ROOT, read
 
 
 def test_what_runs_before_a_commit_is_what_make_lint_runs():

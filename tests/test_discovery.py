@@ -16,12 +16,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tinyruns import fresh_directory, output
+from tinyruns import ROOT, fresh_directory, output
 
 from tinyrmc.training import discovery
 from tinyrmc.training.discovery import UnknownTask, load_task, load_task_of, stored
 
-ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ["tinyrmc", "tasks", ".ci", "pyproject.toml", "README.md", "LICENSE"]
 
 # words: a task to load or nothing, then folders like site-packages

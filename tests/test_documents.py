@@ -13,13 +13,12 @@ from pathlib import Path
 import make_site
 import pages
 import pytest
-from tinyruns import read
+from tinyruns import ROOT, read
 
 import tinyrmc
 from tinyrmc.cli import train
 from tinyrmc.results import tables, text
 
-ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 WRITTEN = [*make_site.DOCUMENTS, ".github/pull_request_template.md"]
 

@@ -69,10 +69,6 @@ def equal(one, other):
     return one == other
 
 
-def row(seen, k):
-    return {n: x[k] for n, x in seen.items()} if isinstance(seen, dict) else seen[k]
-
-
 def test_gymnasiums_checker_finds_nothing():
     for id, observation in KINDS:
         small = SMALL if id == BOX else {}

@@ -183,17 +183,14 @@ def test_gradients_are_those_of_the_long_unroll_where_the_window_covers_it():
         with Tape() as tape:
             state = lm.state_of(carry, like=model.initial_state(2))
             for t in range(8, 12):
-                losses, state = model(**_step(window(t, t + 1)), state=state)
+                seen = window(t, t + 1)
+                losses, state = model(seen["tokens"], seen["targets"], state)
                 total = losses if t == 8 else total + losses
             total = lm.p.sum(total)
         expected = tape.gradient(total, model.parameters(), strict=False)
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
         assert any(np.abs(one).max() > 1e-3 for one in found)
-
-
-def _step(batch):
-    return {"tokens": batch["tokens"], "targets": batch["targets"]}
 
 
 def test_tied_weights_are_one_array_and_count_once():

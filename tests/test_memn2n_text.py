@@ -11,6 +11,7 @@ import autograd.numpy as hips
 import fakecupy
 import numpy as np
 import pytest
+from test_language_modeling import TEXTS, Task
 from tinytasks import assert_goes_on, changed
 from turns import in_turn
 
@@ -26,18 +27,6 @@ from tinyrmc.fused import plain
 V, D, N, HOPS = 13, 6, 7, 3
 
 
-def sentences(count, seed):
-    rng, words = (
-        np.random.default_rng(seed),
-        "the cat sat on a mat and so did we".split(),
-    )
-    lengths = rng.integers(2, 9, count)
-    return "\n".join(" ".join(rng.choice(words, n)) for n in lengths) + "\n"
-
-
-TEXTS = corpora.from_texts(
-    train=sentences(80, 0), validation=sentences(12, 1), test=sentences(17, 2)
-)
 WORDS = len(TEXTS.vocabulary)
 TRAIN = {"steps": 24, "batch_size": 6, "log_every": 4, "evaluate_every": 8}
 CONFIG = changed(
@@ -45,12 +34,6 @@ CONFIG = changed(
     model={"embedding_size": D, "hops": HOPS, "memories": N},
     train={**TRAIN, "checkpoint_minutes": 0},
 )
-
-
-class Task(lm.Task):
-    """The task, on the few words of this file."""
-
-    corpus = TEXTS
 
 
 def task_of(**parts):

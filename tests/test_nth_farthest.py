@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tinytasks import changed, observed
+from tinytasks import assert_same_arrays, changed, observed
 
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.task import HELD_OUT_SEED, Samples
@@ -195,13 +195,6 @@ def test_the_floors():
 # --- The stream -----------------------------------------------------------------------
 
 
-def assert_same_batch(one, other):
-    assert list(one) == list(other)
-    for name in one:
-        assert one[name].dtype == other[name].dtype
-        np.testing.assert_array_equal(one[name], other[name])
-
-
 @given(st.integers(1, 300), st.data())
 def test_a_batch_is_the_same_in_whatever_parts_it_is_drawn(size, data):
     task = task_of(3, 2, ((2, 1), (3, 1)))
@@ -217,7 +210,7 @@ def test_a_batch_is_the_same_in_whatever_parts_it_is_drawn(size, data):
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     whole = task.stream(None, seed=5).batch(step, 0, size)
     assert all(len(array) == size for array in whole.values())
-    assert_same_batch(joined, whole)
+    assert_same_arrays(joined, whole)
 
 
 def held_out(trainer):

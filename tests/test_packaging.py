@@ -15,11 +15,10 @@ import make_site
 import pytest
 from archives import build
 from hypothesis.configuration import storage_directory
-from tinyruns import output, read
+from tinyruns import ROOT, output, read
 
 import tinyrmc
 
-ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 

@@ -8,22 +8,18 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from processes import alive, soon
-from tinyruns import python
+from tinyruns import ROOT, SURROUNDINGS, python
+from tinytasks import KINDS, forks
 
 from tinyrmc.training import workers as module
 from tinyrmc.training.pieces import micro_batches
-from tinyrmc.training.workers import CAN_FORK, WorkerError, Workers, shared_zeros
-
-ROOT = Path(__file__).resolve().parent.parent
-forks = pytest.mark.skipif(not CAN_FORK, reason="needs fork")
-KINDS = [False, True] if CAN_FORK else [False]
+from tinyrmc.training.workers import WorkerError, Workers, shared_zeros
 
 
 @pytest.fixture
@@ -213,10 +209,9 @@ time.sleep(60)
 @forks
 def test_children_leave_when_the_parent_is_killed():
     for when in ["idle", "busy"]:
-        surroundings = os.environ | {"PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-c", PARENT, when]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        with subprocess.Popen(command, env=surroundings, **pipes) as parent:
+        with subprocess.Popen(command, env=SURROUNDINGS, **pipes) as parent:
             pids = [int(word) for word in parent.stdout.readline().split()]
             assert pids[0] == parent.pid and len(pids) == 3 and all(map(alive, pids))
             if when == "busy":

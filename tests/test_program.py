@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tinyruns import contents, output, python
+from tinyruns import ROOT, contents, output, python
 
 import tinyrmc
 from tinyrmc import __main__ as program
@@ -20,8 +20,6 @@ from tinyrmc.results import groups, tables
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.run import Run
 from tinyrmc.training.trainer import Trainer
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def said(*words):

@@ -9,17 +9,15 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from tinyruns import contents, error_of
+from tinyruns import ROOT, SURROUNDINGS, contents, error_of, output, python
 
 import tinyrmc
 from tinyrmc import Tensor
 from tinyrmc.config import first_difference
 from tinyrmc.training import run as machine
-from tinyrmc.training import run as run_module
 from tinyrmc.training.run import Run
 from tinyrmc.training.storage import load_arrays
 
@@ -30,17 +28,6 @@ posix_only = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def run(tmp_path):
     return Run.create(
         tmp_path / "runs", "nth_farthest-quick", {"seed": 1}, {"python": "3"}
-    )
-
-
-def python(script, *args):
-    """Run a script in a process of its own, which sees the same tinyrmc."""
-    surroundings = os.environ | {
-        "PYTHONPATH": str(Path(run_module.__file__).parents[2])
-    }
-    command = [sys.executable, "-c", script, *map(str, args)]
-    return subprocess.run(
-        command, env=surroundings, capture_output=True, text=True, timeout=60
     )
 
 
@@ -146,7 +133,7 @@ try:
 except RunError as error:
     print(error)
 """
-    done = python(script, run.path)
+    done = python("-c", script, run.path)
     assert "checkpoint.npz: File too large; free some space" in done.stdout, done.stderr
     assert not list(run.path.glob("*.partial"))
     assert loaded_step(run) == 1
@@ -203,9 +190,7 @@ for trial in range(34):
     step = state["step"]
 print(step, partial)
 """
-    done = python(script, run.path)
-    assert done.returncode == 0, done.stderr
-    steps, left_behind = map(int, done.stdout.split())
+    steps, left_behind = map(int, output("-c", script, run.path).split())
     # kills did strike while files were being written, and not at the renames alone
     assert steps > 30 and left_behind > 4
     save_step(run, steps + 1)
@@ -254,17 +239,9 @@ sys.stdin.readline()
 for _ in range(20):
     print(Run.create(sys.argv[1], "task", {}, {}).path.name)
 """
-    surroundings = os.environ | {
-        "PYTHONPATH": str(Path(run_module.__file__).parents[2])
-    }
     command = [sys.executable, "-c", script, str(tmp_path)]
-    pipes = {
-        "stdin": subprocess.PIPE,
-        "stdout": subprocess.PIPE,
-        "text": True,
-        "env": surroundings,
-    }
-    processes = [subprocess.Popen(command, **pipes) for _ in range(3)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, **pipes, env=SURROUNDINGS) for _ in range(3)]
     for process in processes:
         assert process.stdout.readline() == "ready\n"
     for process in processes:
@@ -439,29 +416,16 @@ def test_command_under_python_m(tmp_path):
         "from tinyrmc.training.run import environment\n"
         "print(environment('')['command'])\n"
     )
-    surroundings = os.environ | {
-        "PYTHONPATH": os.pathsep.join(
-            [str(Path(run_module.__file__).parents[2]), str(tmp_path)]
-        )
-    }
-    command = [sys.executable, "-m", "experiment", "task", "--name", "a b"]
-    done = subprocess.run(
-        command, env=surroundings, capture_output=True, text=True, timeout=60
-    )
-    assert done.stdout == "python -m experiment task --name 'a b'\n", done.stderr
+    path = os.pathsep.join([str(ROOT), str(tmp_path)])
+    words = "-m", "experiment", "task", "--name", "a b"
+    said = output(*words, env=SURROUNDINGS | {"PYTHONPATH": path})
+    assert said == "python -m experiment task --name 'a b'\n"
 
 
 def test_git_commit_is_that_of_the_checkout_itself(tmp_path):
     def git(*arguments):
-        identity = [
-            "-c",
-            "user.name=a",
-            "-c",
-            "user.email=a@example.org",
-            "-c",
-            "commit.gpgsign=false",
-        ]
-        command = ["git", "-C", str(tmp_path), *identity, *arguments]
+        identity = "-c user.name=a -c user.email=a@example.org -c commit.gpgsign=false"
+        command = ["git", "-C", str(tmp_path), *identity.split(), *arguments]
         return subprocess.run(
             command, capture_output=True, text=True, check=True
         ).stdout.strip()

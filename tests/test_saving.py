@@ -7,12 +7,12 @@ import json
 import re
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tinyruns import read
 
 import tinyrmc
 from tinyrmc import cores, nn
@@ -20,7 +20,6 @@ from tinyrmc.cores.agent import Agent, AgentConfig
 from tinyrmc.errors import RunError
 from tinyrmc.training.storage import load_arrays, save_arrays
 
-ROOT = Path(__file__).resolve().parent.parent
 SIZES = st.integers(1, 4)
 BIASES = st.floats(-2, 2, width=32)
 PLAIN = cores.RNN, cores.GRU, cores.Feedforward
@@ -269,8 +268,7 @@ def test_a_file_that_is_not_as_it_was_written_loads_nothing(tmp_path):
 
 def test_the_tours_loop_goes_on_with_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "tinyrmc/README.md").read_text(encoding="utf-8")
-    _, _, text = text.partition("## Keeping what was learnt")
+    _, _, text = read("tinyrmc/README.md").partition("## Keeping what was learnt")
     reuse, loop = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[:2]
     for code in reuse, loop:
         assert len([line for line in code.splitlines() if line]) <= 28

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from owntask import LARGER
 from tinyruns import contents
+from tinytasks import forks
 
 from tinyrmc.cli import train
 from tinyrmc.cli.commands import run_main
 from tinyrmc.cli.new import example, write_task
 from tinyrmc.training import discovery
-from tinyrmc.training.workers import CAN_FORK
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
 
@@ -102,7 +102,7 @@ def test_a_mistake_has_a_place(mistaken, refused):
             )
 
 
-@pytest.mark.skipif(not CAN_FORK, reason="needs fork")
+@forks
 def test_a_mistake_in_a_worker_process_has_a_place(mistaken, capsys):
     imports = "import numpy as np\n"
     fails = (
