@@ -536,6 +536,8 @@ def column(config: Config) -> str | None:
     if (m.embedding_size, config.data.memories) != (units, 50):
         return None
     bag = m.encoding == "bag"
+    if m.relu not in (0, 1) or (bag and m.relu):
+        return None
     usual = m.masked, m.temporal, m.tying == "adjacent" or joint, m.hops == 3 or joint
     position = bag or (m.encoding, m.pe_scale) == ("released", 2.0)
     if m.core != "memn2n" or usual != (False, True, True, True) or not position:

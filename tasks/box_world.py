@@ -7,15 +7,16 @@ box of the solution brings +1, the gem +10; a distractor costs 1 and ends the le
 `tinyrmc/environments/box_world.py` has the rules, and their order.
 
 *How it is learnt.* The policy acts for `unroll` steps in all levels of a batch, then
-learns from that (`training/actors.py`): V-trace, an entropy bonus, and the value as
+learns from that (`training/rl/actors.py`): V-trace, an entropy bonus, and the value as
 baseline. Levels that end are replaced at once.
 
 *Levels grow.* In small rooms even a random walk finds a gem now and then. So training
 goes through `stages`. Each has a smallest room (larger ones come too), a longest
 solution and a greatest number of distractors. The next stage begins when a share of
 `promotion_threshold` of the levels that ended since the last line of metrics were
-solved; after all stages come the levels themselves. Tests always use these: one
-held-out set during training, another at its end.
+solved, at the earliest when each could have run out of steps twice; after all stages
+come the levels themselves. Tests always use these: one held-out set during training,
+another at its end.
 
 *Where this departs from the paper* (the preset `paper` does not, as far as the paper
 tells):
@@ -24,7 +25,7 @@ tells):
                  to 5 distractors in `full`
     sight        codes of what a cell holds, one-hot, not RGB through convolutions
     memory       in `quick` 4 slots of 64 units instead of 256, and a gate for each unit
-                 instead of each slot
+                 instead of each slot; a ReLU also after the attention MLP
     more to see  where the agent is, what it did and what that brought; policy and value
                  see the encoder's output beside the memory's
     learning     Adam (the paper names no optimizer), a2c, without a lag; rewards times

@@ -44,6 +44,7 @@ state; `python -m tinyrmc evaluate` shows what it changes.
                `python -m tinyrmc data --help`). Nobody has published a list of those
                books and stories, so runs on your copy stand beside no figure
     batch      64 lanes in `paper`; the paper had six GPUs with 64 each
+    MLP        a ReLU also after the attention MLP's last layer, but in `paper`
     wikitext2  the port tests the weights of its best epoch; here the last ones count.
                There the RMC begins every window of 100 words with a fresh memory, in
                training and in tests, while the LSTM keeps its state; here both keep it
@@ -799,14 +800,6 @@ class Task(training.Task):
         yield "by words read", training.Curve(metric, ("words read", split), rows)
         rows = [(1, self._perplexity(model, text, Parts.lanes(count, 1, 0)))]
         yield "as one text", training.Table(metric, ("lanes", "perplexity"), rows)
-
-    def readings(self, model, task=None):
-        if self.memn2n:
-            raise UserError(
-                "its memory network reads a text, and no stories; `tinyrmc plot "
-                "analyses` draws how much its hops look at each word"
-            )
-        raise UserError("it reads a text, and no stories; give a run of babi")
 
     def _weights_by_hop(self, model):
         """How much each hop looks at the last word, the one before it, and so on."""

@@ -7,7 +7,7 @@ with the viewport, 1159 against 598 with full observation. Its text has neither 
 network's sizes nor the number of steps. `tinyrmc/environments/pacman.py` has the rules.
 
 *How it is learnt.* As BoxWorld is: the policy acts for `unroll` steps in all games of a
-batch, then learns from that (`training/actors.py`). An episode lasts until a ghost
+batch, then learns from that (`training/rl/actors.py`). An episode lasts until a ghost
 catches Pacman, or 3,000 steps.
 
 *How it is tested.* Each held-out game is played once, with the actions drawn from the
@@ -16,10 +16,11 @@ cleared at least one level (`solved`), and what players reach who learnt nothing
 who moves at random, and a script that sees the whole maze.
 
 *Where this departs from the paper*, as far as it tells: in `quick` a memory of 4 slots
-of 64 units, codes of cells instead of RGB through convolutions; the agent is told what
-it did and what that brought, and policy and value see the encoder's output beside the
-memory's; a2c without a lag, 256 games in unrolls of 20 steps, rewards times 0.1, lambda
-0.95, entropy cost 0.01, Adam at 1e-3 with clipped gradients.
+of 64 units with a gate for each unit and a ReLU also after the attention MLP, codes of
+cells instead of RGB through convolutions; the agent is told what it did, what that
+brought and how long its power lasts, and policy and value see the encoder's output
+beside the memory's; a2c without a lag, 256 games in unrolls of 20 steps, rewards times
+0.1, lambda 0.95, entropy cost 0.01, Adam at 1e-3 with clipped gradients.
 """
 
 from __future__ import annotations

@@ -484,6 +484,15 @@ def published_errors():
     }
 
 
+def test_no_column_is_of_another_network():
+    large, recipe = babi.LARGE, {"linear_epochs": 0, "random_memories": 0.0}
+    plain = dataclasses.replace(large.recipe, **recipe)
+    for changed, how in ({"relu": 0.5}, large.recipe), ({"encoding": "bag"}, plain):
+        assert babi.column(dataclasses.replace(large, recipe=how)) is not None
+        model = dataclasses.replace(large.model, **changed)
+        assert babi.column(dataclasses.replace(large, model=model, recipe=how)) is None
+
+
 def test_every_published_column_reproduces_its_mean():
     """Where the mean is published too; typing errors would move it."""
     cells = published_errors()

@@ -212,6 +212,21 @@ def test_empty_batches_and_unknown_options(compiled, ran):
 
 
 @needs_numba
+def test_what_a_body_keeps_is_guarded_and_any_strides_do(compiled, ran):
+    x, gain = np.ones((2, 3, 4), np.float32), Parameter(np.ones(4, np.float32))
+    with Tape() as tape:
+        loss = p.sum(fused.layer_norm(x, gain, np.zeros(4, np.float32)))
+    with pytest.raises(RuntimeError, match="was changed after it was recorded"):
+        x[...] = 2
+        tape.backward(loss)
+    weight, targets = np.ones((5, 4), np.float32), np.zeros(6, int)
+    rows = x.reshape(6, 4)[:, :3], weight[:, :3]
+    one = fused.linear_cross_entropy(*rows, targets, weight[:, 3])
+    other = fused.linear_cross_entropy(*rows, targets, weight[:, 3].copy())
+    np.testing.assert_array_equal(one.data, other.data)
+
+
+@needs_numba
 @in_turn("core", ["rmc", "rmc_paper", "lstm", "dnc", "entnet", "rnn"])
 def test_gradients_of_whole_cores(compiled, core):
     """In float32 with bodies, against float64 without: gradcheck has checked those."""

@@ -428,6 +428,20 @@ def test_a_core_of_one_s_own_needs_to_name_no_weight():
         Core().zeros(2)
 
 
+@pytest.mark.parametrize("kind", [LSTM, DeepLSTM, GRU, RNN, RelationalMemory])
+def test_a_subclass_with_a_step_of_its_own_takes_it_in_unroll_too(kind):
+    class Own(kind):
+        def __call__(self, *arguments):
+            output, state = super().__call__(*arguments)
+            return output * 2.0, state
+
+    sizes = (3, 4) if kind in (LSTM, GRU, RNN) else (3, 4, 2)
+    inputs, plain, own = np.ones((2, 3, 3), np.float32), kind(*sizes), Own(*sizes)
+    found, expected = (x.unroll(inputs, x.initial_state(2))[0] for x in (own, plain))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one.data, 2 * other.data, rtol=1e-5, atol=1e-7)
+
+
 def test_a_core_that_no_table_has_is_named():
     @dataclasses.dataclass(frozen=True)
     class Untold(CoreConfig):

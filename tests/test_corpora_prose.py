@@ -295,11 +295,12 @@ def test_a_books_number_decides_its_part(tmp_path):
 
 def test_one_file_is_taken_of_a_book(tmp_path):
     extra = ["1342.txt", "1342-8.txt", "1/3/4/pg1342.txt", "98-8.txt", "76.txt.utf-8"]
+    extra += ["pg76 (1).txt", "76.txt.utf-8.txt", "pg76-images.txt"]  # copies
     library(tmp_path, extra)
     names = [path.name for _, path in places(tmp_path)]
     assert names == ["98.txt", "1342-0.txt", "pg11889.txt", "76.txt"]
     (note,) = corpora.load("gutenberg", tmp_path).notes
-    assert note == "5 files are other encodings of the same books, and left out"
+    assert note == "8 files are other encodings of the same books, and left out"
 
 
 def test_books_of_which_little_is_left_are_named(tmp_path):

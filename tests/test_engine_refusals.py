@@ -200,7 +200,10 @@ def test_tensors_refuse_what_arrays_do(xp):
         assert t in {t} and not hasattr(t, "item")
         for name in "sum", "mean", "reshape":
             refused(AttributeError, rf"primitives\.{name}\(t\)", getattr, t, name)
-        refused(AttributeError, r"no 'T'; write t\.data", getattr, t, "T")
+        refused(AttributeError, r"primitives\.transpose\(t\)", getattr, t, "T")
+        refused(AttributeError, r"tape\.backward\(t\)", getattr, t, "backward")
+        refused(AttributeError, r"data, which has no gradient", getattr, t, "item")
+        refused(ValueError, "ddof must be below the 3 entries", p.var, t, None, 3)
     refused(AttributeError, ".", setattr, Tensor(xp.ones(3)), "data", xp.ones(3))
 
 
@@ -466,6 +469,12 @@ def meeting(rule):
         return g
 
     return primitive
+
+
+def test_a_forward_rule_gives_what_it_saves_in_a_tuple():
+    twice = Primitive(lambda xp, x: 2 * x)
+    del TABLE["<lambda>"]
+    refused(TypeError, r"write return out, \(x,\), or \(\)", twice, np.ones((2, 2)))
 
 
 def test_two_threads_that_add_into_one_parameter_lose_nothing():

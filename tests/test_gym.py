@@ -287,6 +287,9 @@ def test_arguments_that_do_not_fit_are_refused():
     for kind in LevelEnv, LevelsEnv:
         with pytest.raises(TypeError, match="unexpected keyword argument 'rooms'"):
             kind(BOX_CLASS, rooms=3)
+    for name in "num_envs", "autoreset_mode":
+        with pytest.raises(TypeError, match=f"multiple values .* {name!r}"):
+            LevelEnv(BOX_CLASS, **{name: 2})
     with pytest.raises(ValueError, match=r"num_envs must be .* at least 1, not 0"):
         LevelsEnv(BOX_CLASS, num_envs=0)
     with pytest.raises(WorldError, match="room: the world is already made"):
@@ -321,6 +324,8 @@ def test_what_a_world_of_your_own_lacks_is_named():
             LevelsEnv(type("Own", (Counting,), {name: value})())
     blind = type("Own", (Counting,), {"pixels": World.pixels})()
     assert LevelsEnv(blind, observation="codes").reset()[0]["age"] == 0
+    with pytest.raises(WorldError, match="Own has no text; leave render_mode out"):
+        LevelEnv(blind, observation="codes", render_mode="ansi")
     with pytest.raises(WorldError, match="Own has no pixels; give codes"):
         LevelEnv(blind)
     low = type("Own", (Counting,), {"observation": {"age": Codes((), -1)}})()

@@ -353,16 +353,6 @@ def test_mean_weights_by_hop_are_those_of_a_count_by_hand():
     np.testing.assert_allclose(found[:, 1:].T, sums[:, ::-1] / len(text), rtol=1e-4)
 
 
-def test_who_asks_for_hops_is_told_what_draws_them():
-    """For `plot hops` draws stories, and a language model reads none."""
-    task = task_of()
-    with pytest.raises(UserError, match=r"no stories; .*tinyrmc plot analyses"):
-        task.readings(built(task))
-    other = task_of(model={"core": "rnn", "hidden_size": 4})
-    with pytest.raises(UserError, match="no stories; give a run of babi"):
-        other.readings(built(other))
-
-
 # --- What it is set beside ------------------------------------------------------------
 
 

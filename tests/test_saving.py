@@ -161,6 +161,31 @@ def test_what_a_file_cannot_hold_is_named():
         tinyrmc.save(Odd(int), "odd.npz")
 
 
+class Drawn(nn.Module):
+    def __init__(self, seed=0):
+        self.head, self.R = nn.Linear(2, 2), nn.generator(seed).normal(size=2)
+
+
+def test_what_would_come_back_as_something_else_is_refused(tmp_path):
+    path, changed, shared = tmp_path / "it.npz", nn.Linear(2, 2), nn.Linear(2, 2)
+    changed.relu = True
+    for module, says in (
+        (changed, r"this Linear differs in \.relu; make that an argument"),
+        (Drawn(5), r"differs in R; .* drawn, nn\.Constant"),
+        (nn.Sequential(shared, nn.Linear(2, 2), shared), r"differs in 2\."),
+        (type("Linear", (Net,), {})(cores.LSTM(2, 4)), "Linear is tinyrmc's own"),
+        (Net(cores.LSTM(2, 4), more={1: 2}), "more is a dict, which a file cannot"),
+    ):
+        with pytest.raises(RunError, match=says):
+            tinyrmc.save(module, path)
+    assert not path.exists()
+    sizes = [4]
+    module = nn.Sequential(nn.MLP(2, sizes), nn.Linear(4, 1, dtype=np.float64))
+    sizes.append(3)
+    tinyrmc.save(module, path)
+    same(tinyrmc.load(path), module)
+
+
 def test_settings_are_shown(tmp_path):
     core = cores.RelationalMemory(3, 4, 5, num_heads=2, activate_final=True, seed=7)
     says = "RelationalMemory(input_size=3, mem_slots=4, head_size=5, num_heads=2, "

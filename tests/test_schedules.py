@@ -85,7 +85,7 @@ def test_lines_without_the_metric_are_passed_over():
 
 
 def test_settings_that_cannot_be_are_refused():
-    for name, value in [("factor", 1), ("factor", 0), ("against", "first")]:
+    for name, value in [("factor", 1), ("patience", 0), ("against", "first")]:
         with pytest.raises((TypeError, ValueError), match=f"^Plateau: .*{name}"):
             Plateau(**{name: value})
 

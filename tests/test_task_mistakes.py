@@ -284,7 +284,7 @@ def test_constants_and_properties_are_no_fields(mistaken, capsys):
     assert train.main(["larger", "--train.steps", "5"]) == 0
 
 
-def test_a_world_without_a_view_is_named(refused):
+def test_what_an_agent_sees_of_a_world(refused, capsys):
     write_task("blind", world=True)
     text = Path("blind.py").read_text()
     Path("blind.py").write_text(text.replace('"view"', '"picture"'))
@@ -293,6 +293,15 @@ def test_a_world_without_a_view_is_named(refused):
     Path("unsolved.py").write_text(text.replace("def succeeds", "def solves"))
     says = "its class Task lacks succeeds"
     assert says in refused(train.main, "unsolved.py")
+    write_task("seen", world=True)
+    says = "by model.sight rgb as its pixels(); write those"
+    assert says in refused(train.main, "seen.py", "--model.sight", "rgb")
+    words = ["seen.py", "--train.steps", "2", "--workers", "1"]
+    text = text.replace("observation = {", 'observation = {"map": Codes((2, 3), 3), ')
+    text = text.replace(SEEN, f'{SEEN}, "map": np.zeros((len(seen), 2, 3), np.uint8)')
+    Path("mapped.py").write_text(text)
+    assert train.main(["mapped.py", *words[1:]]) == 0
+    assert "plot episode" not in capsys.readouterr().out  # it cannot be drawn
 
 
 SEEN = '"view": seen.astype(np.uint8)[:, None, None]'

@@ -63,7 +63,8 @@ class Optimizer:
     ):
         own = type(self).__name__
         check_number(own, "learning_rate", learning_rate, "(0, inf)")
-        self.parameters, self.learning_rate = list(parameters), learning_rate
+        given = parameters if isinstance(parameters, Iterable) else [parameters]
+        self.parameters, self.learning_rate = [*given], learning_rate
         if not all(isinstance(p, Parameter) for p in self.parameters):
             raise TypeError("an optimizer takes Parameters; see module.parameters()")
         if not any(p.size for p in self.parameters):

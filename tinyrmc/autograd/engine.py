@@ -163,7 +163,7 @@ class Tape:
                 rules.rule(xp, totals, g, *saved)
                 continue
             partials = rules.rule(xp, inputs, g, *saved)  # inputs say what is needed
-            if not isinstance(partials, tuple):
+            if not isinstance(partials, (tuple, list)):
                 partials = (partials,)
             if len(partials) != len(inputs):
                 raise guards.miscounted(rules.name, len(partials), len(inputs))
@@ -211,7 +211,7 @@ class Tensor:
 
     def __getattr__(self, name: str) -> Any:  # called only for names that are not there
         ours = guards.counterpart(name)
-        remedy = f"{ours}(t)" if ours else "t.data for its array"
+        remedy = f"{ours}(t)" if ours else "t.data, which has no gradient"
         raise AttributeError(f"a Tensor has no {name!r}; write {remedy}")
 
     def __reduce__(self):  # a copied constant belongs to no thread
@@ -279,8 +279,9 @@ class Primitive:
 
     `vjp(xp, needs, g, *saved)` -> a gradient for each array argument, or None where
     `needs[i]` is None: nobody asks. `g` is a tuple where `out` is one, zeros for what
-    is not used. A gradient may have the broadcast shape, or be a `DeferredMatmul`. A
-    `vjp_in_place` adds to `needs[i]`; there what is not used is None in `g`.
+    is not used. Never write into `g`: other arguments may share it. A gradient may have
+    the broadcast shape, or be a `DeferredMatmul`. A `vjp_in_place` adds to `needs[i]`;
+    there what is not used is None in `g`.
 
     indices: positions of integer or mask arguments; hint: what to do about bad shapes.
     """
@@ -350,6 +351,10 @@ class Primitive:
             out, saved = rules.forward(xp, *arrays, **static)
         except guards.WORDED as error:
             rules, out, saved = guards.again(self, error, xp, arrays, static)
+        if type(saved) is not tuple:
+            raise TypeError(
+                f"{self.name}: write return out, (x,), or (): not {saved!r}"
+            )
         own = out[0].dtype if isinstance(out, tuple) else out.dtype
         if own is not dtype and dtype is not None and own != dtype:
             raise guards.widened(self.name, dtype, own)

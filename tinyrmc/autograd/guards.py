@@ -59,7 +59,11 @@ def counterpart(name: str) -> str:
     """Our word for a name of NumPy's; "" if there is none."""
     if name in ("shape", "ndim", "size"):
         return f"t.{name}"
-    name = {"true_divide": "divide", "absolute": "abs"}.get(name, name)
+    if name == "backward":
+        return "tape.backward"
+    others = {"true_divide": "divide", "absolute": "abs", "T": "transpose"}
+    others |= {"dot": "matmul", "ravel": "reshape", "flatten": "reshape"}
+    name = others.get(name, name)
     return f"primitives.{name}" if name in OURS else ""
 
 

@@ -501,7 +501,7 @@ def transpose(xp, x, *, axes=None):
 
 @transpose.vjp
 def transpose_vjp(xp, needs, g, axes):
-    if axes:  # the inverse permutation
+    if axes is not None:  # the inverse permutation
         axes = sorted(range(len(axes)), key=lambda new: axes[new] % len(axes))
     return xp.transpose(g, axes)
 
@@ -815,6 +815,8 @@ def var(x: Values, axis=None, ddof: float = 0, keepdims: bool = False) -> Tensor
     """The variance over `axis`: squared distances from the mean, over n - ddof."""
     average = mean(square(subtract(x, mean(x, axis, True))), axis, keepdims)
     count = x.size // (average.size or 1)
+    if ddof and not ddof < count:
+        raise ValueError(f"var: ddof must be below the {count} entries, not {ddof}")
     return multiply(average, count / (count - ddof)) if ddof else average
 
 

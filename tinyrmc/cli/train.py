@@ -436,7 +436,8 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
     core = getattr(getattr(task.config, "model", None), "core", "memn2n")
     if hasattr(task, "readings") and core == "memn2n":
         print(f"hops      {python()} -m tinyrmc plot hops {path}")
-    if hasattr(type(task), "held_out_world"):
+    world = getattr(task, "held_out_world", None)
+    if world is not None and not world.lacks("rgb", "position"):
         print(f"episode   {python()} -m tinyrmc plot episode {path}")
         if (name := run.config["task"]) in ("box_world", "mini_pacman"):
             print(f"watch     {python()} -m tinyrmc play {name} --agent {path}")

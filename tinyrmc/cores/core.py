@@ -23,6 +23,7 @@ Trace: TypeAlias = list[dict[str, Array]] | None
 Inputs: TypeAlias = Array | Tensor
 Step: TypeAlias = tuple[Tensor, State]  # the output and the next state
 Steps: TypeAlias = tuple[list[Tensor], State]
+WAYS = {"__call__", "_step", "_prepare_all", "_unroll_at_once", "over_time"}
 
 
 class Core(Module):
@@ -90,20 +91,27 @@ class Core(Module):
         if not steps:
             raise ValueError(f"unroll: inputs {inputs.shape} have no steps")
         check_ends(inputs.shape[:2], lengths, is_first)
-        if trace is None:
+        # What classes above this one have may compute the step of another core.
+        own = next(
+            ways for kind in type(self).__mro__ if (ways := WAYS & {*vars(kind)})
+        )
+        if trace is None and own & {"_unroll_at_once", "over_time"}:
             whole = self._unroll_at_once(inputs, state, lengths, is_first)
             if whole is not None:
                 return whole
+        prepare, step = type(self)._prepare_all, self._step
+        if own == {"__call__"}:
+            prepare, step = Core._prepare_all, self
         if is_first is not None:
             begin = self.initial_state(inputs.shape[0])
             looks = isinstance(is_first, np.ndarray)  # a device would make us wait
             renews = is_first.any(axis=0).tolist() if looks else [True] * steps
         outputs = []
-        for t, parts in enumerate(self._prepare_all(inputs)):
+        for t, parts in enumerate(prepare(self, inputs)):
             before = state
             if is_first is not None and renews[t]:
                 state = select_state(is_first[:, t], begin, state)
-            output, state = self._step(*parts, state, trace)
+            output, state = step(*parts, state, trace)
             if lengths is not None:  # what has ended begins no new episode either
                 state = select_state(lengths > t, state, before)
             outputs.append(output)

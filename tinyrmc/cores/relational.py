@@ -340,8 +340,8 @@ class PaperRelationalMemory(_Memory):
     Args as for RelationalMemory, with one block, unit gates and vector inputs; and
         forget_bias: b~f of eq 7, a constant.
         initial_memory: "random" (the paper; drawn from `seed`, the same for every
-            example) or "identity" (the released code). It is no parameter: weights
-            that are loaded go with a "random" one of the same `seed`.
+            example) or "identity" (the released code). It is no parameter: a module or
+            a file brings it along, bare arrays go with a "random" one of the same seed.
         qkv_norm: True gives queries, keys and values a bias and a layer norm over
             heads, as released: the one step that is not in the equations.
     """

@@ -198,10 +198,13 @@ def _books_of(folder: Path) -> Found | None:
     for path in place.rglob("*.txt*") if place else ():
         if path.is_file() and (named := re.search(r"\.txt(\.utf-?8)?$", path.name)):
             name = path.name[: named.start()]
-            number = re.fullmatch(r"(?:pg)?(\d+)(?:-\d)?", name)
+            # with what browsers add to a second copy: else it might go to another part
+            copy = r"(?:\.txt(?:\.utf-?8)?)?(?: ?\(\d+\)| - Copy)?"
+            number = re.fullmatch(rf"(?:pg)?(\d+)(?:-\d)?(?:-images)?{copy}", name)
+            title = number[1] if number else os.path.relpath(path.parent / name, place)
             # UTF-8 before other encodings of a book
             first = name.endswith("-8"), not name.endswith("-0"), path
-            variants.setdefault(number[1] if number else name, []).append(first)
+            variants.setdefault(title, []).append(first)
     if not (place and variants):
         return None
     split: dict[str, list[tuple[str, Text]]] = {part: [] for part in PARTS}

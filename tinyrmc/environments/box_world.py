@@ -68,7 +68,7 @@ class BoxWorld(World):
     (B,), your cell on it, `held` and `steps` (B,), and `level` (B,), the number of the
     level among the `levels`.
 
-    WorldError for arguments that no level can have.
+    ValueError for arguments that no level can have.
     """
 
     action_names = ("up", "down", "left", "right")

@@ -54,8 +54,8 @@ class LevelsEnv(VectorEnv):
         render_mode: "rgb_array", "ansi" or None.
         render_whole: draw the whole board, not only what the player sees.
 
-    WorldError for arguments that do not fit, and for a step before `reset`, after a
-    level is over (DISABLED) or after `close`.
+    ValueError for arguments that do not fit; a WorldError, which is one, for a step
+    before `reset`, after a level is over (DISABLED) or after `close`.
     """
 
     metadata: ClassVar[dict[str, Any]] = METADATA  # type: ignore[misc]
@@ -80,6 +80,10 @@ class LevelsEnv(VectorEnv):
         check_world(self.world)
         if observation == "pixels" and self.world.lacks("pixels"):
             raise WorldError(f"{type(self.world).__name__} has no pixels; give codes")
+        needs = {"ansi": "text", "rgb_array": "rgb"}.get(render_mode or "")
+        if needs and self.world.lacks(needs):
+            name = type(self.world).__name__
+            raise WorldError(f"{name} has no {needs}; leave render_mode out")
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = METADATA | {"autoreset_mode": self.autoreset_mode}  # type: ignore
         self.num_envs, self.observation, self.scale = num_envs, observation, scale
@@ -196,15 +200,17 @@ class LevelsEnv(VectorEnv):
 
 
 class LevelEnv(gymnasium.Env):
-    """One level of a world. Arguments and errors are those of `LevelsEnv`."""
+    """One level of a world. Arguments and errors are those of `LevelsEnv`, but for
+    `num_envs` and `autoreset_mode`.
+    """
 
     metadata: ClassVar[dict[str, Any]] = METADATA  # type: ignore[misc]
 
     def __init__(
         self, world: str | World, render_mode: str | None = None, **arguments: Any
     ):
-        arguments["autoreset_mode"] = AutoresetMode.DISABLED
-        self._one = LevelsEnv(world, render_mode=render_mode, **arguments)
+        alone: Any = {"num_envs": 1, "autoreset_mode": AutoresetMode.DISABLED}
+        self._one = LevelsEnv(world, render_mode=render_mode, **alone, **arguments)
         self.render_mode = render_mode
         self.observation_space = self._one.single_observation_space
         self.action_space = self._one.single_action_space

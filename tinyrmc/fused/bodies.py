@@ -98,8 +98,9 @@ def body(fits: Callable[..., bool] = lambda *arrays, **static: True) -> Any:
     """
 
     def condition(*arrays: Any, **static: Any) -> bool:
-        filled = all(a is None or a.size for a in arrays)
-        return filled and _alike(arrays) and fits(*arrays, **static)
+        if not _alike(arrays) or not all(a is None or a.size for a in arrays):
+            return False
+        return fits(*arrays, **static)
 
     def packed(xp: ModuleType, array: Any) -> Any:
         return array if array is None else np.ascontiguousarray(array)
@@ -127,20 +128,27 @@ def _before_relu(xp, g, y):
 
 @body(lambda x, gain, offset, residual=None, epsilon=1e-5: epsilon > 0)
 def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
-    y, z = np.empty_like(x), [as_rows(x), kernels().NOTHING[2]]
-    if residual is not None:
-        z[1] = as_rows(residual)
+    y, z = np.empty_like(x), _rows_of_both(x, residual)
     stats = np.empty((len(z[0]), 2), np.float32)
     kernels().norm(*z, gain, offset, as_rows(y), stats, epsilon)
-    return y, (*z, gain, stats, x.shape)
+    return y, (
+        x,
+        residual,
+        gain,
+        stats,
+    )  # not the rows: a tape guards what it was given
 
 
 @layer_norm.vjp
-def layer_norm_vjp(xp, needs, g, x, residual, gain, stats, shape):
+def layer_norm_vjp(xp, needs, g, x, residual, gain, stats):
     gx, sums = np.empty_like(x), np.empty((2, len(gain)), np.float32)
-    kernels().norm_backward(as_rows(g), x, residual, gain, stats, gx, sums)
-    gx = gx.reshape(shape)
+    z = _rows_of_both(x, residual)
+    kernels().norm_backward(as_rows(g), *z, gain, stats, as_rows(gx), sums)
     return gx, *sums, gx
+
+
+def _rows_of_both(x, residual):
+    return as_rows(x), kernels().NOTHING[2] if residual is None else as_rows(residual)
 
 
 @body(lambda qkv, mask=None, **static: mask is None)

@@ -154,7 +154,9 @@ def _row_losses(xp, x, weight, targets, bias, block, room):
     for w in _tiles(len(weight), block):
         e = _logits(xp, x, weight, None if kernels else bias, w)
         if kernels:
-            shift = kernels.NOTHING[1] if bias is None else bias[w]
+            shift = (
+                kernels.NOTHING[1] if bias is None else np.ascontiguousarray(bias[w])
+            )
             kernels.softmax_tile(e, shift, targets, w.start, chosen, top, total)
             room -= e.size
             if room >= 0:

@@ -69,7 +69,8 @@ class Module:
                     bound = signature.bind(self, *values, **named)
                     bound.apply_defaults()
                     _, *given = bound.arguments.items()
-                    self._settings = {k: v for k, v in given if k != "seed"}
+                    given = [(k, _copied(v)) for k, v in given if k != "seed"]
+                    self._settings = dict(given)
             init(self, *values, **named)
 
         cls.__init__ = keeps  # type: ignore[method-assign]
@@ -80,10 +81,11 @@ class Module:
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """(name, Parameter) in a fixed order; a tied Parameter comes once. ValueError
-        if two share a name, TypeError if some are where no one looks.
+        if two share a name, TypeError if a set, deque, partial or dataclass holds some;
+        other objects are not looked into.
         """
         names: set[str] = set()
-        for name, parameter in _walk("", self, set(), Parameter):
+        for name, parameter in walk("", self, set(), Parameter):
             if name in names:
                 raise ValueError(f"two parameters are called {name!r}; rename one")
             names.add(name)
@@ -126,7 +128,7 @@ class Module:
 
     def constants(self) -> dict[str, Constant]:
         """Arrays by name, drawn or computed once, that are no parameters."""
-        return dict(_walk("", self, set(), Constant))
+        return dict(walk("", self, set(), Constant))
 
     def load_parameters(
         self, source: Mapping[str, np.ndarray] | Module | str | Path
@@ -180,7 +182,7 @@ class Constant:
         return self._copies[key]
 
 
-def _walk(prefix: str, value: Any, seen: set, kind: Any) -> Iterator[tuple[str, Any]]:
+def walk(prefix: str, value: Any, seen: set, kind: Any) -> Iterator[tuple[str, Any]]:
     """(name, x) of all x of a kind below `value`, Parameters say, named from `prefix`
     on. `seen` has the ids of the objects visited so far; none is visited twice.
     """
@@ -207,7 +209,12 @@ def _walk(prefix: str, value: Any, seen: set, kind: Any) -> Iterator[tuple[str, 
     if isinstance(value, kind):
         yield prefix, value
     for name, child in children:
-        yield from _walk(f"{prefix}.{name}" if prefix else str(name), child, seen, kind)
+        yield from walk(f"{prefix}.{name}" if prefix else str(name), child, seen, kind)
+
+
+def _copied(value: Any) -> Any:
+    """A list or dict of the caller's, who may change it."""
+    return copy.copy(value) if isinstance(value, (list, dict)) else value
 
 
 def _require_none_hidden(name: str, value: Any) -> None:
@@ -218,7 +225,7 @@ def _require_none_hidden(name: str, value: Any) -> None:
     if isinstance(value, (set, frozenset, deque, ValuesView)):
         held = value
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        held = vars(value).values()
+        held = [getattr(value, x.name, None) for x in dataclasses.fields(value)]
     elif isinstance(value, functools.partial):
         held = *value.args, *value.keywords.values()
     if any(isinstance(x, (Parameter, Module)) for x in held):

@@ -88,15 +88,15 @@ def _encoded(owner: str, value: Any) -> Any:
         return [_encoded(owner, each) for each in value]
     if isinstance(value, tuple):
         return {"tuple": _encoded(owner, [*value])}
-    if isinstance(value, dict):
-        return {"dict": {str(key): _encoded(owner, x) for key, x in value.items()}}
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {"dict": {key: _encoded(owner, x) for key, x in value.items()}}
     if hasattr(value, "named_parameters"):
         return described(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {"class": type(value).__name__, "fields": to_json(value)["config"]}
     raise RunError(
         f"{owner} is a {type(value).__name__}, which a file cannot hold; use numbers, "
-        "texts, modules, dataclasses, and lists, tuples or dicts of these"
+        "texts, modules, dataclasses, and lists, tuples or dicts (by texts) of these"
     )
 
 

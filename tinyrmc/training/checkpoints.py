@@ -21,7 +21,8 @@ from ..backend import matching
 from ..config import from_json, require_same, stored_path, with_places
 from ..errors import ConfigError, RunError, UsageError
 from ..nn import Module
-from ..nn.settings import described, rebuilt
+from ..nn.layers import walk
+from ..nn.settings import classes_in, described, rebuilt, settings_of
 from .discovery import load_task_of
 from .run import LINE, Run
 from .storage import Count, load_arrays, misfit, save_arrays, under
@@ -282,13 +283,13 @@ def load_model(
     arrays, state = _read(path, data_dir)
     if "module" not in state:
         return restore_model(task_from_dict(state["run"]), arrays, state)
-    ours = {n: x for n, x in vars(nn).items() if isinstance(x, type)}
-    ours |= {n: x for n, x in vars(cores).items() if isinstance(x, type)}
-    known = ours | {kind.__name__: kind for kind in classes}
+    known = _ours() | {kind.__name__: kind for kind in classes}
     with fitting("cannot be loaded", where=path):
         module = rebuilt(state["module"], known)
         found = under("parameters/", arrays)
-        module = module.astype(next(iter(found.values())).dtype) if found else module
+        for name, own in module.named_parameters():
+            dtype = found[name].dtype if name in found else own.dtype
+            own.bind(own.data.astype(dtype), own.grad.astype(dtype))
         module.load_parameters(found)
         _set(module.constants(), under("constants/", arrays))
     return module
@@ -296,12 +297,52 @@ def load_model(
 
 def save_module(module: Module, path: str | Path) -> None:
     """Write a module: see `tinyrmc.save`. RunError for a setting that a file cannot
-    hold.
+    hold, and for what `load` would not make again.
     """
     arrays = {f"parameters/{name}": x for name, x in module.arrays().items()}
     constants = module.constants().items()
     arrays |= {f"constants/{name}": constant.value for name, constant in constants}
-    save_arrays(path, arrays, {"module": described(module)})
+    told, ours = described(module), _ours()
+    classes = {kind.__name__: kind for kind in classes_in(module)}
+    for name, kind in classes.items():
+        if ours.get(name, kind) is not kind:
+            raise RunError(f"{path}: the name {name} is tinyrmc's own; rename yours")
+    here, there = (_held(x) for x in (module, rebuilt(told, ours | classes)))
+    for name in here | there:
+        if not _alike(here.get(name), there.get(name)):
+            raise RunError(
+                f"{path}: made again from its settings, this {type(module).__name__} "
+                f"differs in {name}; make that an argument of __init__ or, if it is an "
+                "array that was drawn, nn.Constant(array, True)"
+            )
+    save_arrays(path, arrays, {"module": told})
+
+
+def _ours() -> dict[str, type]:
+    """The modules and settings of the package by name."""
+    both = vars(nn) | vars(cores)
+    return {name: kind for name, kind in both.items() if isinstance(kind, type)}
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether they are equal; arrays in one precision or another."""
+    if isinstance(one, np.ndarray) and np.shape(one) == np.shape(other):
+        return np.allclose(one, other, rtol=1e-5, equal_nan=True)
+    return type(one) is type(other) and np.array_equal(one, other)
+
+
+def _held(module: Module) -> dict[str, Any]:
+    """What `save_module` compares: of each module inside its class and the attributes
+    that are called as settings are; all arrays, and the shapes of parameters.
+    """
+    found = {name: x.shape for name, x in module.named_parameters()}
+    found |= dict(walk("", module, set(), np.ndarray))
+    for path, part in walk("", module, set(), Module):
+        found[path] = type(part).__name__
+        for name in settings_of(part).keys() & vars(part).keys():
+            if isinstance(value := vars(part)[name], bool | int | float | str):
+                found[f"{path}.{name}"] = repr(value)
+    return found
 
 
 def warm_start(model: Module, path: Path, run_config: dict) -> str:

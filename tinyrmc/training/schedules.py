@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from ..errors import check_choice, check_number
+from ..errors import check_choice, check_number, check_sizes
 
 
 def staircase(
@@ -51,6 +51,7 @@ class Plateau:
         larger: bool = False,
     ):
         check_number("Plateau", "factor", factor, "(0, 1)")
+        check_sizes("Plateau", patience=patience)
         check_choice("Plateau", "against", against, "best", "last")
         self.metric, self.factor, self.patience = metric, factor, patience
         self.threshold, self.against, self.larger = threshold, against, larger

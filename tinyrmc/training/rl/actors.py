@@ -193,7 +193,12 @@ class ActingTask(Task):
                 f"{type(world).__name__}.observation names no 'view', the picture of "
                 f"codes that an agent sees; it has {', '.join(world.observation)}"
             )
-        shape = world.observation["view"].shape
+        shape, sight = world.observation["view"].shape, self.config.model.sight
+        if len(shape) != 2 or (sight == "rgb" and world.lacks("pixels")):
+            raise TaskError(
+                f"an agent sees {type(world).__name__}'s view as h x w codes, not "
+                f"{shape}, or by model.sight rgb as its pixels(); write those"
+            )
         if self.config.model.encoder == "conv" and min(shape) <= len(KERNELS):
             raise TaskError(
                 f"model.encoder conv needs a view of at least {len(KERNELS) + 1} cells "
@@ -224,9 +229,9 @@ class ActingTask(Task):
             picture /= np.float32(255)
             picture = picture.reshape(*shown["view"].shape, -1)
         for name in self.besides_view:
-            several = shown[name].ndim > 2
-            if several:
-                numbers.append(shown[name] * np.float32(1 / highest[name]))
+            if shown[name].ndim > 2:
+                several = shown[name].reshape(*seen["action"].shape, -1)
+                numbers.append(several * np.float32(1 / highest[name]))
             elif model.sight == "codes":
                 numbers.append(one_hot(shown[name], highest[name] + 1))
         if model.last:
