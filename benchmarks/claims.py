@@ -69,7 +69,7 @@ CLAIMS = [
         "queries, keys and values decides; [why](nth_farthest_tried.md"
         "#why-the-norm-decides) we do not know. At 8 x 16 the printed equations with "
         "it reach 55.6 %, the released form 88.6 % (24,000 steps, one seed each, 0 and "
-        "1); they stand on a plateau that one of its seeds left later",
+        "1); without its residual and norm it stands on the same plateau (one seed)",
     ),
     Claim(
         "Many slots are better than one, more heads than one (figure 4)",
