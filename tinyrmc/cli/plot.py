@@ -17,8 +17,8 @@ often the answer is still right when slots are wiped or attention is cut: see
 `results/probes.py`. `hops` counts how often the hops of a memory network look at the
 sentences that the data name as supporting facts. `analyses` draws what `evaluate`
 prints below the metrics, for several networks side by side. `episode` writes a page
-on which a trained agent plays a level, one of those that `evaluate` counts. `--html
-FILE` writes a page of `attention` and `hops`, too.
+on which a trained agent plays a level, one of those that `evaluate` counts. With
+`--html FILE` you get a page of `attention` and `hops`, too.
 """
 
 from __future__ import annotations
