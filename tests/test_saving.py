@@ -179,6 +179,12 @@ def test_what_would_come_back_as_something_else_is_refused(tmp_path):
         with pytest.raises(RunError, match=says):
             tinyrmc.save(module, path)
     assert not path.exists()
+    tinyrmc.save(shared, path)
+    arrays, state = load_arrays(path)
+    halves = {name: x.astype("f2") for name, x in arrays.items()}
+    save_arrays(path, halves, state)
+    with pytest.raises(RunError, match="weight: dtype must be floating point of 32"):
+        tinyrmc.load(path)
     sizes = [4]
     module = nn.Sequential(nn.MLP(2, sizes), nn.Linear(4, 1, dtype=np.float64))
     sizes.append(3)

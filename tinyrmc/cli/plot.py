@@ -193,16 +193,14 @@ def _questions(task: Any, model: Any, name: str, path: Path) -> probes.Questions
     UsageError for a network whose core does not attend, RunError for a task that asks
     no questions.
     """
-    lacks = ""
+    lacks, asks = "", hasattr(task, "questions")  # else `held_out` says so
     if isinstance(task, ActingTask) and probes.has_attention(model):
         lacks = f"whose agent acts; {program('plot')} episode {path} "
         lacks += "shows what its memory attends to"
-    elif not hasattr(task, "questions"):
-        pass  # as `held_out` says
-    elif not probes.has_attention(model):
+    elif asks and not probes.has_attention(model):
         core = type(getattr(model, "core", model)).__name__
         lacks = f"whose core, {core}, has no slots that attend; give one of rmc"
-    elif not hasattr(model, "head"):
+    elif asks and not hasattr(model, "head"):
         lacks = "whose network has no layer `head`; call its last layer that"
     if lacks:
         raise UsageError(f"{path} is a run of {name!r}, {lacks}")

@@ -131,12 +131,8 @@ def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
     y, z = np.empty_like(x), _rows_of_both(x, residual)
     stats = np.empty((len(z[0]), 2), np.float32)
     kernels().norm(*z, gain, offset, as_rows(y), stats, epsilon)
-    return y, (
-        x,
-        residual,
-        gain,
-        stats,
-    )  # not the rows: a tape guards what it was given
+    # what it was given, not its rows: that is what a tape guards
+    return y, (x, residual, gain, stats)
 
 
 @layer_norm.vjp

@@ -69,8 +69,10 @@ class Module:
                     bound = signature.bind(self, *values, **named)
                     bound.apply_defaults()
                     _, *given = bound.arguments.items()
-                    given = [(k, _copied(v)) for k, v in given if k != "seed"]
-                    self._settings = dict(given)
+                    kept = {k: v for k, v in given if k != "seed"}
+                    for name, x in kept.items():  # the caller's own, who may change it
+                        kept[name] = copy.copy(x) if type(x) in (list, dict) else x
+                    self._settings = kept
             init(self, *values, **named)
 
         cls.__init__ = keeps  # type: ignore[method-assign]
@@ -210,11 +212,6 @@ def walk(prefix: str, value: Any, seen: set, kind: Any) -> Iterator[tuple[str, A
         yield prefix, value
     for name, child in children:
         yield from walk(f"{prefix}.{name}" if prefix else str(name), child, seen, kind)
-
-
-def _copied(value: Any) -> Any:
-    """A list or dict of the caller's, who may change it."""
-    return copy.copy(value) if isinstance(value, (list, dict)) else value
 
 
 def _require_none_hidden(name: str, value: Any) -> None:

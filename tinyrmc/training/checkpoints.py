@@ -288,7 +288,7 @@ def load_model(
         module = rebuilt(state["module"], known)
         found = under("parameters/", arrays)
         for name, own in module.named_parameters():
-            dtype = found[name].dtype if name in found else own.dtype
+            dtype = nn.check_dtype(name, found.get(name, own).dtype)
             own.bind(own.data.astype(dtype), own.grad.astype(dtype))
         module.load_parameters(found)
         _set(module.constants(), under("constants/", arrays))
@@ -332,8 +332,8 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _held(module: Module) -> dict[str, Any]:
-    """What `save_module` compares: of each module inside its class and the attributes
-    that are called as settings are; all arrays, and the shapes of parameters.
+    """What tells two modules apart: the class of each part, its attributes that are
+    named like settings, all arrays, and the shapes of the parameters.
     """
     found = {name: x.shape for name, x in module.named_parameters()}
     found |= dict(walk("", module, set(), np.ndarray))
