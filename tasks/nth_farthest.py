@@ -45,7 +45,7 @@ as the paper tells):
 
     ladder       easier stages first. At 4 x 4 and a rate of 1e-3, 12,000 steps without
                  it end on the first floor. `direct` has none, a rate of 3e-4 and twice
-                 the steps, and leaves the floor (benchmarks/nth_farthest.md)
+                 the steps, and leaves the floor (benchmarks/nth_farthest_tried.md)
     batches      256 examples (`quick` and `ladder_short` 512) instead of 1600
     Adam's rate  1e-3 (`quick` 3e-3, `ladder_short` 2e-3, `plane` 1.5e-3, `direct` 3e-4)
                  instead of 1e-4, warmed up, and falling to zero at the end
