@@ -2,8 +2,8 @@
 # folder, and nothing is installed twice.
 #
 #   make train       a Relational Memory Core learns "nth farthest"
-#   make test        the tests but the slow ones, on all cores (pytest-xdist)
-#   make test-all    all tests: chapters, website, browser, MPI, packaging, faults
+#   make test        all tests but the slow ones, on all cores (pytest-xdist)
+#   make test-all    every test: chapters, website, browser, MPI, packaging, faults
 #   make lint        ruff, the formatting, mypy, the lines of each room
 #   make lab         opens your copies of the chapters in JupyterLab; ANEW="04": 04
 #                    made anew
