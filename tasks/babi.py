@@ -14,10 +14,10 @@ own stories in each batch. Every memory network comes out as if it had been trai
 alone, but for rounding; `python -m tinyrmc evaluate RUN` has a table of their errors.
 
 *Linear start.* For the first epochs the softmax over memories is left out. Then it is
-switched on: after `recipe.linear_epochs`, or once the validation loss no longer falls
-(the first value that is no better comes much too early, so it takes five; for a value
-each epoch add `--train.evaluate-every 28`). That is decided for all networks together,
-at a line of metrics; in the presets each epoch has one.
+switched on: after `recipe.linear_epochs` or, if that is None, once five validation
+losses in a row are no better (to stop at the first is much too early; for a value each
+epoch add `--train.evaluate-every 28`). That is decided for all networks together, at a
+line of metrics; in the presets each epoch has one.
 
 *Random memories.* In training, a story of n sentences may seem to have up to a tenth
 more, which were forgotten: the ages of its sentences leave gaps.

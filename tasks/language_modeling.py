@@ -62,9 +62,9 @@ state; `python -m tinyrmc evaluate` shows what it changes.
 words of the Penn Treebank: 10.85 on average over the first ten batches of `quick`, and
 8.2 after thirty. What it puts out is its memory, which its gates, with a forget bias of
 1, let grow to a size of 2 within a window (an LSTM's output has 0.05). With tied
-embeddings the logits then have a standard deviation of 2 from the start, and who is so
-sure of wrong words loses half the variance, some 2 nats. As in the released program,
-nothing is done about it.
+embeddings the logits then have a standard deviation of 2 from the start, and a
+network that is so sure of wrong words loses half the variance, some 2 nats. As in the
+released program, nothing is done about it.
 
 *Two floors*, drawn beside the curves where the training text is small enough to count:
 the unigram, which always answers with the frequencies of words, and an interpolated
