@@ -26,17 +26,11 @@ WRITTEN = [*make_site.DOCUMENTS, ".github/pull_request_template.md"]
 def test_the_twenty_lines_print_what_is_said_of_them():
     library = read("tinyrmc/README.md")
     code = re.search(r"```python\n(.*?)```", library, re.DOTALL).group(1)
-    said = re.findall(
-        r"^step (\d+): loss ([\d.]+), accuracy (\d+)%$", library, re.MULTILINE
-    )
-    printed = io.StringIO()
+    line = re.compile(r"^step (\d+): loss ([\d.]+), accuracy (\d+)%$", re.MULTILINE)
+    said, printed = line.findall(library), io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "README.md", "exec"), {})
-    shown = re.findall(
-        r"^step (\d+): loss ([\d.]+), accuracy (\d+)%$",
-        printed.getvalue(),
-        re.MULTILINE,
-    )
+    shown = line.findall(printed.getvalue())
     assert len(said) == 4
     assert [step for step, *_ in shown] == [step for step, *_ in said]
     for (_, loss, accuracy), (_, loss_said, accuracy_said) in zip(
@@ -120,12 +114,9 @@ def dead_links(name, text):
 
 
 def test_every_link_of_a_document_leads_somewhere():
-    there = [
-        name for name in WRITTEN if (ROOT / name).exists()
-    ]  # in an archive not all
-    assert {
-        name: dead for name in there if (dead := dead_links(name, read(name)))
-    } == {}
+    there = [name for name in WRITTEN if (ROOT / name).exists()]  # in archives not all
+    dead = {name: dead_links(name, read(name)) for name in there}
+    assert {name: links for name, links in dead.items() if links} == {}
 
 
 def test_links_that_lead_nowhere_are_found():
@@ -208,9 +199,19 @@ def test_a_row_leaves_out_the_long_words_of_a_command():
     assert told == "ladder --data.rungs … --x 1"
 
 
-def cells(line):
-    """The cells of a row of a Markdown table."""
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+def rows(page, head):
+    """The cells below a head of a table in a page of results."""
+    text = read(f"benchmarks/{page}.md").partition(head)[2].partition("\n\n")[0]
+    lines = [line.strip("|").split("|") for line in text.splitlines()[2:]]
+    return [[cell.strip(" *") for cell in line] for line in lines]
+
+
+def test_the_table_of_the_gpu_is_that_of_the_results():
+    file = RESULTS / "gpu-NVIDIA-H100-80GB-HBM3.json"
+    works = [work["rows"] for work in json.loads(file.read_text("utf-8"))["works"]]
+    *steps, _, _ = rows("speed", "| a step, ms |")
+    for name, *said in steps:
+        assert said == [f"{work[name]['ms']:.2f}" for work in works]
 
 
 @pytest.mark.parametrize(
@@ -227,8 +228,6 @@ def test_what_drawn_and_likeliest_actions_reach_is_as_measured(
     files = (RESULTS / f"{world}{which}.json" for which in ("_played", ""))
     played, summary = (json.loads(f.read_text(encoding="utf-8")) for f in files)
     ours = {group["label"]: group["mean"] for group in summary["groups"]}
-    table = read("benchmarks/worlds.md").partition(f"| {head} |")[2]
-    shown = [cells(line) for line in table.partition("\n\n")[0].splitlines()[2:]]
     wanted = []
     for label, runs in played["examinations"].items():
         tables_of = [run["examinations"][examination]["rows"] for run in runs]
@@ -241,16 +240,13 @@ def test_what_drawn_and_likeliest_actions_reach_is_as_measured(
         said = [text.number(metric, mean) for mean in means]
         seeds = tables.ranges(run["seed"] for run in runs)
         wanted.append([f"`{pages.short(label)}`", *said, seeds])
-    assert shown == wanted
+    assert rows("worlds", f"| {head} |") == wanted
 
 
 def test_how_many_locks_agents_open_is_as_measured():
     """Shares of solved levels, actions drawn, the mean of the runs of each `full`."""
     played = json.loads((RESULTS / "box_world_full_played.json").read_text("utf-8"))
-    head = "| levels of `box_world` solved, by locks on the way |"
-    table = read("benchmarks/worlds.md").partition(head)[2]
-    shown = [cells(line) for line in table.partition("\n\n")[0].splitlines()[2:]]
-    wanted = []
+    head, wanted = "| levels of `box_world` solved, by locks on the way |", []
     for label, runs in played["examinations"].items():
         each = [
             run["examinations"]["solved by solution length"]["rows"] for run in runs
@@ -259,7 +255,7 @@ def test_how_many_locks_agents_open_is_as_measured():
         means = map(statistics.fmean, zip(*shares, strict=True))
         said = [text.number("test_solved", mean) for mean in means]
         wanted.append([f"`{pages.short(label)}`", *said])
-    assert shown == wanted
+    assert rows("worlds", head) == wanted
 
 
 def test_which_operations_programs_are_answered_rightly_is_as_measured():
@@ -276,8 +272,6 @@ def test_which_operations_programs_are_answered_rightly_is_as_measured():
                 whole = [text.number("test_accuracy", row[-1]) for row in found["rows"]]
                 row = [f"`{pages.short(label)}`", *whole, str(run["seed"])]
                 wanted.setdefault(head, []).append(row)
-    for head, rows in wanted.items():
+    for head, found in wanted.items():
         head = f"| answers right as a whole, by the last operation {head}"
-        table = read("benchmarks/program_evaluation_tried.md").partition(head)[2]
-        shown = [cells(line) for line in table.partition("\n\n")[0].splitlines()[2:]]
-        assert shown == rows
+        assert rows("program_evaluation_tried", head) == found
