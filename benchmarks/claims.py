@@ -28,8 +28,8 @@ CLAIMS = [
         YES,
         ("RMC | nth_farthest_ladder_gpu | ladder",),
         "as good, but by an easier way: a ladder of easier tasks, slots of 128 units "
-        "where the paper has 256, batches of 256 where it has 1,600. The code of these "
-        "runs had uncommitted changes; a run [from a clean "
+        "for the paper's 256, 90,000 batches of 256 where it has batches of 1,600. The "
+        "code of these runs had uncommitted changes; a run [from a clean "
         "commit](nth_farthest.md#the-papers-size) ends at 97.2 %",
     ),
     Claim(

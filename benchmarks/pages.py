@@ -39,7 +39,7 @@ TRIALS = ("_rates", "_trials", "_variations")  # ends of files of what was only 
 NOT_RUN = '<span class="not-run">○</span>'
 NINETEEN = "10k, mean, PE LS RN ReLU"  # of twenty tasks; the file of one is missing
 LONG = re.compile(  # words of a command that a row of a table leaves out
-    r"(?<=stages)( \d+)+|(?<=rungs)( \d+)+| --model.conv-lstm.*encoder conv"
+    r"(?<=stages)( \d+)+| --model.conv-lstm.*encoder conv"
     r"| --data.operations .*answers reversed"
 )
 
@@ -75,7 +75,8 @@ def spread(group: Group, metric: str) -> str:
 
 
 def short(label: str) -> str:
-    """A command for a row of a table, with … where it is long."""
+    """A command for a row of a table, with today's names, and … where it is long."""
+    label = label.replace("rungs", "stages").replace("passing", "promotion-threshold")
     return LONG.sub(" …", label)
 
 

@@ -196,7 +196,7 @@ def test_a_row_leaves_out_the_long_words_of_a_command():
     told = "full --model.core conv_lstm --model.conv-lstm.kernel 3 --model.encoder conv"
     assert pages.short(f"{told} --x 1") == "full --model.core conv_lstm … --x 1"
     told = pages.short("ladder --data.rungs 3 1 3 2 --x 1")
-    assert told == "ladder --data.rungs … --x 1"
+    assert told == "ladder --data.stages … --x 1"
 
 
 def rows(page, head):
