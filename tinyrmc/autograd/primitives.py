@@ -744,8 +744,6 @@ def take_along_axis(xp, x, indices, *, axis=-1):
     _one_axis(axis)
     if indices.dtype.kind not in "iu":
         raise TypeError(f"the indices are {indices.dtype}, not integers")
-    if indices.ndim != x.ndim:
-        raise ValueError(f"indices {indices.shape} for an array {x.shape}")
     indices = indices.astype(np.intp, copy=False)  # 8 bits cannot hold the size
     return xp.take_along_axis(x, indices, axis=axis), (x.shape, indices, axis)
 

@@ -320,15 +320,16 @@ class Override:
     launch kernels on a GPU, or are compiled for a CPU.
 
     It enters a `table` by its name. The functions get what `ready(xp, array)` makes of
-    the arrays of a call. `condition`, set by the decorator `fits`, tells from the
-    arguments whether they can serve it. It has a default for each static argument: if
-    one is missing, it is the array body that says so.
+    the arrays of a call, whose shapes fit each other. `condition`, set by the decorator
+    `fits`, tells from the arguments whether they can serve it. It has a default for
+    each static argument: if one is missing, it is the array body that says so.
     """
 
     backward: Callable[..., Any]
 
     def __init__(self, table: dict, ready: Callable, run: Callable, condition=None):
-        self.ready, self.run, self.condition = ready, run, condition
+        self.ready, self.run = ready, run
+        self.condition = condition or (lambda *arrays, **static: True)
         self.name = run.__name__
         table[self.name] = self
 

@@ -79,8 +79,6 @@ def _plan(xp, x, weight, padding):
     of its matrix, what it sees of the maps, its place in the result): the arguments of
     `_as_matrix`, and two indices.
     """
-    if x.ndim < 3 or weight.ndim != 4 or x.shape[-1] != weight.shape[2]:
-        raise ValueError("x and weight do not agree on the channels C")
     maps, (h, w, _, out) = x.reshape(-1, *x.shape[-3:]), weight.shape
     (count, H, W, C), (top, left, down, across) = maps.shape, _zeros(weight, padding)
     height, width = H + down - h + 1, W + across - w + 1

@@ -106,10 +106,8 @@ def sliding_hop_vjp(xp, needs, g, u, m, m_ages, c, c_ages, weights, spread):
     gu += gemm(gw, m_ages)
     gm = gemm(xp.swapaxes(gspread, 1, 2), u)
     gc = gemm(xp.swapaxes(spread, 1, 2), g)
-    gm_ages, gc_ages = (
-        DeferredMatmul(as_rows(gw), as_rows(u)),
-        DeferredMatmul(as_rows(weights), as_rows(g)),
-    )
+    gm_ages = DeferredMatmul(as_rows(gw), as_rows(u))
+    gc_ages = DeferredMatmul(as_rows(weights), as_rows(g))
     return gu, gm, gm_ages, gc, gc_ages, None
 
 

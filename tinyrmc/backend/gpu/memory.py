@@ -228,6 +228,6 @@ def fits(
     key_size: int,
 ) -> bool:
     """Whether the kernels support a memory of these sizes; columns: of q|k|v."""
-    qkv = SimpleNamespace(ndim=3, shape=(batch, slots + rows, columns))
+    qkv = SimpleNamespace(shape=(batch, slots + rows, columns))
     narrow = max(columns, width) <= gpu.WIDEST_NORM
     return narrow and gpu.attention_fits(qkv, None, num_heads, key_size, slots)
