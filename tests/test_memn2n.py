@@ -177,30 +177,7 @@ def test_gradients_by_complex_step():
     gradcheck(lambda: asked(model), parameters=parameters)
 
 
-def test_the_language_models_network_begins_with_a_constant():
-    model = MemN2N(V, D, SLOTS, tying="layerwise", question=False, dtype=np.float64)
-    memories, _, _ = rows(model)
-    found = model(memories)
-    P = arrays_of(model, 0)
-    A, C = P["tables"]
-    for b, (sentences, _) in enumerate(STORIES):
-        u = np.full(D, 0.1)
-        for _ in range(3):
-            m, c = (
-                [sum(T[w] for w in s) + T[V + age - 1]
-                 for s, age in zip(sentences, AGES[b], strict=True)]
-                for T in (A, C)
-            )  # fmt: skip
-            shares = np.exp(np.array(m) @ u)
-            total = shares.sum() + SLOTS - len(sentences)
-            u = u @ P["H"] + shares @ np.array(c) / total
-        np.testing.assert_allclose(found.data[0, b], P["answers"] @ u, atol=1e-9)
-
-
 def test_as_many_parameters_as_published():
-    """An implementation of the language model states 3 V d + 2 N d + d d."""
-    model = MemN2N(10_000, 150, 200, hops=7, tying="layerwise", question=False)
-    assert model.num_parameters == 4_582_500
     adjacent = MemN2N(40, 20, 10, hops=3)
     assert adjacent.num_parameters == 4 * (40 + 10) * 20
     assert MemN2N(40, 20, 10, hops=3, networks=7).num_parameters == 7 * 4000

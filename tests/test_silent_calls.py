@@ -166,7 +166,6 @@ REFUSED = {
     "a deviation": lambda: TextMemN2N(5, 3, 2, 1, std=-1.0),
     "an encoding": lambda: Encoding("Bag"),
     "no question": lambda: MemN2N(5, 3, 2)(ones(2, 4, 7)),
-    "a question": lambda: MemN2N(5, 3, 2, question=False)(ones(2, 4, 7), ones(2, 5)),
 }
 
 

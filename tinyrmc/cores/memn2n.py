@@ -141,8 +141,6 @@ class MemN2N(nn.Module):
         encoding: of the sentences' rows.
         relu: which fraction of the units, the last ones, goes through a ReLU after each
             hop.
-        question: False: there is none, and u starts as the constant 0.1, as in the
-            language model; then there is no B.
         networks: R.
     """
 
@@ -155,7 +153,6 @@ class MemN2N(nn.Module):
         tying: Literal["adjacent", "layerwise"] = "adjacent",
         encoding: Encoding | None = None,
         relu: float = 0.0,
-        question: bool = True,
         networks: int = 1,
         std: float = 0.1,
         dtype: npt.DTypeLike = np.float32,
@@ -166,9 +163,8 @@ class MemN2N(nn.Module):
         check_sizes("MemN2N", least=0, slots=slots)
         check_number("MemN2N", "std", std, "[0, inf)")
         self.words, self.size, self.slots, self.hops = words, size, slots, hops
-        self.tying, self.networks = tying, networks
+        self.tying = tying
         self.encoding = encoding or Encoding("bag")
-        self.question = question
         self._along = nn.Constant(self.encoding.along(size))
         self._of_age = nn.Constant(self.encoding.of_age(size))
         self._floor = floor_of("MemN2N", size, relu)
@@ -185,7 +181,7 @@ class MemN2N(nn.Module):
         tables = hops + 1 if adjacent else 2
         self.tables = normal(tables, V + slots, d)
         self.H = None if adjacent else normal(d, d)
-        self.questions = None if adjacent or not question else normal(V, d)
+        self.questions = None if adjacent else normal(V, d)
         self.answers = None if adjacent else normal(V, d)
 
     @property
@@ -201,7 +197,7 @@ class MemN2N(nn.Module):
     def __call__(
         self,
         memories: Array,
-        questions: Array | None = None,
+        questions: Array,
         linear: bool = False,
         empty: Array | None = None,
         trace: Trace = None,
@@ -216,7 +212,7 @@ class MemN2N(nn.Module):
         trace: a list that receives a dict for each hop: "weights" p (B, R, M).
         """
         tables = self._matrices()
-        u = self._ask(questions, tables[0], len(memories))
+        u = self._ask(questions, tables[0])
         mask = None if empty is None else ~empty
         for number in range(self.hops):
             A, C = tables[number : number + 2] if self.tying == "adjacent" else tables
@@ -247,19 +243,12 @@ class MemN2N(nn.Module):
             parts.append(T if plain else T * self._on(self._of_age, T))
         return p.unstack(p.concatenate(parts, axis=2), axis=1)
 
-    def _ask(self, questions, first, examples):
+    def _ask(self, questions, first):
         """u (R, B, d) before the first hop."""
-        if self.question == (questions is None):
-            state = "needs questions" if self.question else "was made without questions"
-            raise ValueError(f"MemN2N {state}; see its argument `question`")
-        if questions is None:
-            shape = self.networks, examples, self.size
-            return namespace(first.data).full(shape, 0.1, self.dtype)
-        asked = self.encoding.halves * self.words
-        if self.questions is None:
-            return p.matmul(questions, first[:, :asked])
         B = self.questions
-        if self.encoding.kind != "bag":
+        if B is None:
+            B = first[:, : self.encoding.halves * self.words]
+        elif self.encoding.kind != "bag":
             B = p.concatenate([B, B * self._on(self._along, B)], axis=1)
         return p.matmul(questions, B)
 
