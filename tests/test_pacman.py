@@ -97,7 +97,8 @@ def test_random_steps_are_those_of_the_reference(levels, steps):
 def test_so_are_those_of_late_levels_and_of_the_whole_maze(levels, steps):
     """Up to those where all 12 ghosts move in every step."""
     for mode in MODES:
-        world = MiniPacman(mode, view="whole", level_limit=8)
+        world = MiniPacman(mode, view="whole")
+        world.level_limit = 8
 
         def player(state, rng, world=world):
             return world.scripted(state)
@@ -109,7 +110,8 @@ def test_so_are_those_of_late_levels_and_of_the_whole_maze(levels, steps):
 def test_food_clears_a_level():
     for mode in ["regular", "avoid"]:
         eater = MiniPacman("regular")  # whose scripted player wants food
-        world = MiniPacman(mode, level_limit=3000)
+        world = MiniPacman(mode)
+        world.level_limit = 3000
 
         # on a pill, Pacman eats it in the step that clears the last level
         def player(state, rng, eater=eater):
@@ -258,7 +260,8 @@ def test_a_step_changes_the_arrays_of_the_state_and_a_copy_goes_the_same_way():
 def test_a_device_takes_the_same_steps_and_waits_for_nothing():
     """There all levels and 12 ghosts are computed; on NumPy, only what there is."""
     for mode in MODES:
-        world = MiniPacman(mode, limit=70, level_limit=4)
+        world = MiniPacman(mode, limit=70)
+        world.level_limit = 4
         rng = np.random.default_rng(2)
         start, noise = numbers(world, rng, 12, 65)
         state, there = world.start(start), world.start(device(start))
@@ -292,7 +295,6 @@ def test_what_there_is_not_is_refused():
         ({"mode": "hant"}, "mode must be 'regular' or .*, not 'hant'"),
         ({"view": "map"}, "view must be 'viewport' or 'whole', not 'map'"),
         ({"limit": 0}, "limit must be an integer of at least 1, not 0"),
-        ({"level_limit": 0}, "level_limit must be an integer of at least 1, not 0"),
     ]:
         with pytest.raises(ValueError, match=message):
             MiniPacman(**arguments)

@@ -180,8 +180,20 @@ class BoxWorld(World):
         steps += 1
         walks = found == FLOOR
         rows = affected(found > WALL)  # content or a lock, in a few of the levels
-        near = rows, found[rows], there[rows]
-        walks[rows] = self._meet(state, *near, reward, terminated)
+        found, there, held = found[rows], there[rows], state["held"][rows]
+        seen = held + COLOUR  # how a lock of the held key looks
+        opens, springs = found == (seen | LOCK), found == (seen | TRAP)
+        takes = (found > WALL) & (found < LOCK) & (board[there + 1] < LOCK)
+        wins = takes & (found == GEM)
+        reward[rows] = opens.astype(np.float32) - springs + wins * np.float32(10)
+        terminated[rows] = springs | wins
+        # a lock takes the key; after the gem nothing is held
+        key = xp.where(takes, found - COLOUR, held)
+        enters = opens | springs
+        state["held"][rows] = key * ~enters
+        enters |= takes
+        board[there] = found * ~enters  # FLOOR where you walk
+        walks[rows] = enters | (found == FLOOR)
         xp.copyto(place, target, where=walks)
         truncated = (steps > self.limit) & ~terminated
 
@@ -195,34 +207,6 @@ class BoxWorld(World):
         if not board.flags.c_contiguous:
             state["board"] = board = namespace(board).ascontiguousarray(board)
         return board.reshape(-1)
-
-    def _meet(
-        self,
-        state: State,
-        rows: Array | slice,
-        found: Array,
-        there: Array,
-        reward: Array,
-        terminated: Array,
-    ) -> Array:
-        """Which players walk on (R,), where content or a lock may be in the way. The
-        board, the held key, the reward and the end of these levels change.
-        """
-        xp, board, held = namespace(found), self._flat(state), state["held"][rows]
-        seen = held + COLOUR  # how a lock of the held key looks
-        opens, springs = found == (seen | LOCK), found == (seen | TRAP)
-        takes = (found > WALL) & (found < LOCK) & (board[there + 1] < LOCK)
-        wins = takes & (found == GEM)
-        reward[rows] = opens.astype(np.float32) - springs + wins * np.float32(10)
-        terminated[rows] = springs | wins
-        # a lock takes the key; after the gem nothing is held
-        key = xp.where(takes, found - COLOUR, held)
-        walks = opens | springs
-        state["held"][rows] = key * ~walks
-        walks |= takes
-        cleared = found * ~walks  # FLOOR where you walk
-        board[there] = cleared
-        return walks | (found == FLOOR)
 
     # --- What you see -----------------------------------------------------------------
 

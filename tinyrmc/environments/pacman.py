@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..backend import Array, namespace, to_host
-from ..errors import check_choice, check_sizes
+from ..errors import check_choice, check_sizes, counted
 from . import drawing, maze
 from .maze import CELLS, CHANCES, DIRECTIONS, FAR, GONE, HEIGHT, SIDES, VIEWPORT, WIDTH
 from .world import VIEWS, Codes, Outcome, State, World, pick, renew
@@ -79,9 +79,8 @@ class MiniPacman(World):
         mode: what brings rewards (`MODES`), and what clears a level: in regular and
             avoid all food eaten, in hunt and ambush all ghosts, in rush both pills.
         view: "viewport" shows the 5 x 5 cells around Pacman, "whole" the maze (15, 19).
-        limit: steps after which an episode is truncated. Death terminates it.
-        level_limit: steps after which a level gives way to the next one. None: the
-            mode's own, 128 in avoid and none in the others.
+        limit: steps after which an episode is truncated. Death terminates it. (In avoid
+            a level gives way to the next one after 128 steps.)
 
     An observation has `view`, the codes WALL .. PACMAN of the cells, where what is in
     front hides the rest and outside the maze all is wall; and `power`, the steps that
@@ -112,20 +111,14 @@ class MiniPacman(World):
     start_noise = _START
 
     def __init__(
-        self,
-        mode: str = "regular",
-        view: str = "viewport",
-        limit: int = 3000,
-        level_limit: int | None = None,
+        self, mode: str = "regular", view: str = "viewport", limit: int = 3000
     ):
         check_choice("MiniPacman", "mode", mode, *MODES)
         check_choice("MiniPacman", "view", view, *VIEWS)
         check_sizes("MiniPacman", limit=limit)
-        if level_limit is not None:
-            check_sizes("MiniPacman", level_limit=level_limit)
         self.mode, self.view, self.limit = mode, view, limit
         self.rules = MODES[mode]
-        self.level_limit = level_limit or self.rules.limit
+        self.level_limit = self.rules.limit
         shape = (HEIGHT, WIDTH) if view == "whole" else (VIEWPORT, VIEWPORT)
         self.observation = {"view": Codes(shape, PACMAN), "power": Codes((), POWER)}
         self.constants = {**maze.tables(), **_tables(), **_of_rules(self.rules)}
@@ -330,7 +323,7 @@ class MiniPacman(World):
     def ending(self, outcome: Outcome, steps: str) -> str:
         assert outcome.final is not None
         cleared = int(outcome.final["level"][0]) - 1
-        levels = f"{cleared} level{'s' * (cleared != 1)} cleared"
+        levels = f"{counted(cleared, 'level')} cleared"
         if outcome.truncated[0]:
             return f"out of steps (limit {self.limit}), {levels}"
         return f"caught after {steps}, {levels}"

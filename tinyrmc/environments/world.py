@@ -265,11 +265,8 @@ def check_world(world: Any, name: str = "world") -> None:
         told = f"{kind}.observe()[{what!r}]"
         require_array(told, seen.get(what), codes.shape, np.uint8)
         if seen[what].max(initial=0) > codes.highest:
-            most, said = (
-                seen[what].max(),
-                f"its highest value is said to be {codes.highest}",
-            )
-            raise WorldError(f"{told} has {most}, and {said}")
+            said = f"its highest value is said to be {codes.highest}"
+            raise WorldError(f"{told} has {seen[what].max()}, and {said}")
     fits = {*seen} <= {*world.observation}
     require("observe()", [*seen], "what `observation` names", fits)
     if not world.lacks("pixels"):
