@@ -20,7 +20,6 @@ from tinyrmc.cli.commands import Options, Parser, add_flags, from_flags, parse_w
 from tinyrmc.config import check_values, from_json, to_json
 from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import ConfigError, RunError
-from tinyrmc.training import TrainConfig
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.run import Run
@@ -181,7 +180,7 @@ def test_going_on_with_another_optimizer_is_refused(half, refused):
 
 
 def test_what_has_another_name_by_now_is_read_by_its_old_one():
-    """In the configuration of a run, on a command line, and in a task's file."""
+    """In the configuration of a run, and on a command line."""
     preset, kind = nth_farthest.QUICK, nth_farthest.Config
     values, words = to_json(preset)["config"], []
     for part, name, was, value in (
@@ -198,10 +197,6 @@ def test_what_has_another_name_by_now_is_read_by_its_old_one():
     assert (found.train.cosine_fraction, found.train.micro_batch_size) == (0.25, 7)
     assert (found.data.promotion_threshold, found.data.replay_fraction) == (0.5, 0.125)
     assert found.train.clip_by == "matrix"
-    assert TrainConfig(decay=0.5, piece_size=3) == TrainConfig(
-        cosine_fraction=0.5, micro_batch_size=3
-    )
-    assert dataclasses.replace(preset.train, decay=0.125).cosine_fraction == 0.125
 
 
 def test_load_gives_the_trained_network():

@@ -132,14 +132,12 @@ def _train(words: list[str], ranks: Any = None) -> int:
             last = (lines or [{}])[-1]
             # else it was killed while its last checkpoint was written
             answered = state.get("metrics", [len(lines)])[0] >= len(lines)
-            if trainer.finished and answered and last.get("step") == trainer.step:
-                if task.result in last:
-                    again = (
-                        f"{python()} -m tinyrmc evaluate {shlex.quote(str(run.path))}"
-                    )
-                    done = f"{run.path} has finished already ({trainer.step:,} steps)"
-                    print(f"{done}; see {again}")
-                    return 0
+            whole = last.get("step") == trainer.step and task.result in last
+            if trainer.finished and answered and whole:
+                again = f"-m tinyrmc evaluate {shlex.quote(str(run.path))}"
+                done = f"{run.path} has finished already ({trainer.step:,} steps)"
+                print(f"{done}; see {python()} {again}")
+                return 0
             run = _resumed(run, described, trainer, arrays, state)
             _announce(trainer, described, options)
         return _run(trainer, run, options, interrupt, ranks)
@@ -234,11 +232,9 @@ def _trainer(task: Task, options: Options, arrays, state, ranks: Any) -> Trainer
     except ValueError as error:
         raise UsageError(f"--{error}") from error
     settings = task, options.seed, workers, options.device
+    kind = ranks.trainer if ranks else Trainer
     try:
-        if ranks:
-            trainer = ranks.trainer(*settings, graph=options.graph)
-        else:
-            trainer = Trainer(*settings, graph=options.graph)
+        trainer = kind(*settings, graph=options.graph)
         if options.tf32:
             if not has_tf32(trainer.xp):
                 raise UsageError(
@@ -299,18 +295,15 @@ def _resumed(run: Run, described: dict, trainer: Trainer, arrays, state) -> Run:
     run.truncate_metrics(lines)
     now = trainer.ranks, trainer.workers.count
     before = state.get("ranks", 1), state["workers"]
+    changed = []
     if before != now:
         was, has = (f" on {n} ranks" if n > 1 else "" for n, _ in (before, now))
-        print(
-            f"note: the run had {counted(before[1], 'worker')}{was}, now "
-            f"{now[1]}{has}; it goes on, but not bit for bit as it would have"
-        )
-    used = run.environment.get("bodies", "numpy")
-    if used != bodies():
-        print(
-            f"note: the run was computed by {used}, now by {bodies()}; it goes on, but "
-            "not bit for bit as it would have"
-        )
+        changed.append(f"had {counted(before[1], 'worker')}{was}, now {now[1]}{has}")
+    if (used := run.environment.get("bodies", "numpy")) != bodies():
+        changed.append(f"was computed by {used}, now by {bodies()}")
+    for each in changed:
+        says = "it goes on, but not bit for bit as it would have"
+        print(f"note: the run {each}; {says}")
     if described.get("extended") != run.config.get("extended"):
         rates = [line.get("learning_rate", 0) for line in run.metrics()]
         last = f", the last one was {rates[-1]:.3g}" if rates else ""
@@ -367,17 +360,13 @@ def _run(
 
 
 def _announce(trainer: Trainer, described: dict, options: Options) -> None:
-    t, model = trainer.task.config.train, trainer.model
-    presets, name = trainer.task.presets, described["preset"]
-    name = name if name in presets else next(iter(presets))  # of an older run
-    promise, preset = presets[name]
-    config = trainer.task.config
-    changed = words_of(config, preset)
+    task, model, t = trainer.task, trainer.model, trainer.task.config.train
+    promise, preset = task.presets[described["preset"]]
+    changed = words_of(task.config, preset)
     says = "" if changed else f": {promise}"
-    words = shlex.join([name, *changed])
+    words = shlex.join([described["preset"], *changed])
     print(f"{described['task']} {words}, seed {options.seed}{says}")
-    network = trainer.task.describe(model)
-    print(f"  network   {network}, {model.num_parameters:,} parameters")
+    print(f"  network   {task.describe(model)}, {model.num_parameters:,} parameters")
     kind = "processes" if trainer.workers.processes else "threads"
     count, ranks = trainer.workers.count, trainer.ranks
     how = "1 worker" if count == 1 else f"{count} {kind}"
@@ -386,13 +375,12 @@ def _announce(trainer: Trainer, described: dict, options: Options) -> None:
     where = f"{where}, plain" if options.plain else where
     where = where if bodies() == "numpy" else f"{where} ({bodies()})"
     steps = counted(t.steps - trainer.step, "step")
-    rows = counted(t.batch_size, trainer.task.row)
+    rows = counted(t.batch_size, task.row)
     print(f"  training  {steps} of {rows} on {where}, {how}")
-    lower = trainer.task.lower_is_better(trainer.task.headline)
-    better = " (lower is better)" if lower else ""
+    better = " (lower is better)" if task.lower_is_better(task.headline) else ""
     every = f"every {counted(t.evaluate_every, 'step')}"
-    print(f"  measured  {in_words(trainer.task.watched)}{better}, {every}")
-    notes = [*trainer.task.notes()]
+    print(f"  measured  {in_words(task.watched)}{better}, {every}")
+    notes = [*task.notes()]
     if trainer.without_graphs:
         notes.append(f"no CUDA graphs: --graph {trainer.without_graphs}")
     for note in notes:

@@ -17,13 +17,11 @@ only then renamed. Whenever a process is killed, whatever the disk does, a whole
 checkpoint remains: the newest or the one before it. A run has one writer at a time (see
 `Run.writing`); readers may come whenever they like.
 
-*Nothing wrong is read.* A file of arrays is an ordinary npz (`numpy.load` opens it)
-with two text members besides the arrays: `tinyrmc.json` (format, version and the
-caller's `meta`) and `sha256`, the digest of every other member's name and bytes.
-A checkpoint also answers for config.json and for the lines of metrics so far. Nothing
-answers for lines after the newest checkpoint, which only a run that was killed keeps.
-Nothing is ever pickled or unpickled, so a stranger's checkpoint brings no code. It may
-name a task file that lies on your disk already, and nothing else.
+*Nothing wrong is read.* A file of arrays has a checksum (see storage.py). A checkpoint
+also answers for config.json and for the lines of metrics so far. Nothing answers for
+lines after the newest checkpoint, which only a run that was killed keeps. Nothing is
+ever pickled or unpickled, so a stranger's checkpoint brings no code. It may name a task
+file that lies on your disk already, and nothing else.
 
 *Every failure is one line*: what, why, and what to do now. That line is the text of a
 `RunError`.
@@ -51,7 +49,7 @@ from typing import Any
 import numpy as np
 
 from ..config import json_text
-from ..errors import RunError, why
+from ..errors import RunError, counted, why
 from .storage import (
     Arrays,
     Count,
@@ -165,9 +163,7 @@ class Run:
         have added to that. The system drops the lock of a process, however it ended;
         lock.json only says whom to ask. Both files are gone at the end.
         """
-        if (
-            sys.platform == "emscripten"
-        ):  # a browser's Python is alone, and locks nothing
+        if sys.platform == "emscripten":  # a browser's Python is alone: no locks
             yield
             return
         from filelock import FileLock, Timeout
@@ -320,8 +316,6 @@ class Run:
         """A checksum of the first `lines` lines of metrics, which `require_metrics`
         compares. None if there are fewer.
         """
-        if lines == 0:
-            return 0
         pieces = self._metrics_bytes().split(b"\n")[:-1]
         if len(pieces) < lines:
             return None
@@ -335,8 +329,7 @@ class Run:
         found = self.checksum(lines)
         if not self.has_metrics or (found is not None and checksum in (None, found)):
             return
-        had = f"had {lines} line{'s'[: lines != 1]}"
-        wrong = "is not as it was" if found is not None else had
+        wrong = f"had {counted(lines, 'line')}" if found is None else "is not as it was"
         raise RunError(
             f"{self._metrics_path} {wrong} when {self.checkpoint} was saved; {GO_ON}"
         )

@@ -1,7 +1,7 @@
 """Files that are written whole or not at all, read only if they are regular, and
 checked for what they should say; and the error that tells why one cannot be used.
 
-JSON, and named arrays in an npz file with a checksum, never pickled.
+JSON, and named arrays in an npz file, which `numpy.load` opens; never pickled.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from ..errors import RunError, why
 
 FORMAT, VERSION = "tinyrmc arrays", 1
 
-# Members of the file besides the arrays, which are called <name>.npy, so that these two
-# names stay free.
+# Members of the file besides the arrays: format, version and the caller's `meta`; the
+# digest of all the others. Arrays are called <name>.npy, so these two names stay free.
 HEADER, DIGEST = "tinyrmc.json", "sha256"
 
 Arrays = dict[str, np.ndarray]
@@ -221,18 +221,15 @@ def _digest(members: Mapping[str, Parts]) -> str:
     return sha256.hexdigest()
 
 
-def load_arrays(
-    path: str | Path, if_damaged: str = "make or fetch it again"
-) -> tuple[Arrays, Any]:
+def load_arrays(path: str | Path) -> tuple[Arrays, Any]:
     """Read what `save_arrays` wrote: ({name: array}, meta), in the order it was saved.
 
     Raises RunError when the file is missing, unreadable, cut short, changed by as
-    little as one bit, of foreign origin, or of a newer format; `if_damaged` is the
-    remedy to name when the content cannot be trusted.
+    little as one bit, of foreign origin, or of a newer format.
     """
     with explained(f"read {path}", "give the path of a run directory or an npz file"):
         with opened(path) as file:
-            return unpack(file, path, if_damaged)
+            return unpack(file, path, "make or fetch it again")
 
 
 def unpack(
@@ -240,6 +237,7 @@ def unpack(
 ) -> tuple[Arrays, Any]:
     """({name: array}, meta) from an open file; raises as `load_arrays` does.
 
+    if_damaged: the remedy to name when the content cannot be trusted.
     meta_alone: leave the arrays, and with them the checksum over all, unread.
     """
     try:

@@ -189,17 +189,15 @@ class Task:
             other processes see them.
         """
         t = self.config.train
-        own: dict[str, Any] = {}
+        own: dict[str, Any] = {} if t.epsilon is None else {"epsilon": t.epsilon}
+        kind: Callable[..., optim.Optimizer] = optim.SGD
         if t.optimizer == "adam":
-            own = {"beta1": t.beta1, "beta2": t.beta2}
-            own["epsilon"] = 1e-8 if t.epsilon is None else t.epsilon
-            kind: Callable[..., optim.Optimizer] = optim.Adam
+            kind, own = optim.Adam, own | {"beta1": t.beta1, "beta2": t.beta2}
         elif t.optimizer == "rmsprop":
-            own = {"decay": t.rms_decay, "variant": t.rms_variant}
-            own["epsilon"] = 1e-10 if t.epsilon is None else t.epsilon
+            own |= {"decay": t.rms_decay, "variant": t.rms_variant}
             kind = optim.RMSProp
         else:
-            own, kind = {"momentum": t.momentum}, optim.SGD
+            own |= {"momentum": t.momentum}
         optimizer = kind(parameters, **own, allocate=allocate)
         optimizer.clip_by = t.clip_by
         return optimizer
@@ -481,10 +479,8 @@ def check_result(task: Any, result: Any, examples: int | None = None) -> tuple:
     for name, pair in {"loss": (total.data, count), **metrics}.items():
         single = isinstance(pair, tuple | list) and len(pair) == 2
         for value in pair if single else ():
-            array = (
-                not isinstance(value, Tensor) and getattr(value, "shape", None) == ()
-            )
-            single &= array or isinstance(value, int | float)
+            bare = getattr(value, "shape", None) == () and not isinstance(value, Tensor)
+            single &= bare or isinstance(value, int | float)
         if not single:
             raise TaskError(
                 f"{loss} must give metrics as {{name: (sum, count)}}, not {name!r}: "

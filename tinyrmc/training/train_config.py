@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field, fields
 from typing import ClassVar, Literal
 
@@ -115,22 +114,3 @@ class TrainConfig:
     def micro_batch(self, xp) -> int:
         """How many examples of `xp`'s arrays may go through the network at once."""
         return self.micro_batch_size or (MICRO_BATCH if xp is np else self.batch_size)
-
-
-_init = TrainConfig.__init__
-_WAS = {
-    each.metadata["was"]: each.name
-    for each in fields(TrainConfig)
-    if "was" in each.metadata
-}
-
-
-@functools.wraps(_init)
-def _init_by_any_name(self, *values, **settings):
-    """Task files written before may call a setting by what it was."""
-    for was in settings.keys() & _WAS:
-        settings[_WAS[was]] = settings.pop(was)
-    _init(self, *values, **settings)
-
-
-TrainConfig.__init__ = _init_by_any_name  # type: ignore[method-assign]

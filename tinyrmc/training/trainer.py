@@ -304,8 +304,7 @@ class Trainer:
             step.add(replies[number % len(replies)][number // len(replies)])
         for gradient in self._gradients[1:]:  # the workers', in order
             self.optimizer.gradient += gradient
-        if self.ranks > 1:
-            self._add_up_ranks()
+        self._add_up_ranks()
         (total, count), config = step.sums["loss"], task.config.train
         summed = config.objective == "sum"
         # on the GPU it goes unchecked: divided by 0, the step is skipped
@@ -336,8 +335,7 @@ class Trainer:
         self.skipped += xp.logical_not(finite)
 
     def _add_up_ranks(self) -> None:
-        """Add up the gradients of several ranks: see `RankTrainer`."""
-        raise NotImplementedError
+        """Where there are several, add up their gradients: see `RankTrainer`."""
 
     def rate(self) -> float:
         """The learning rate of this step. TaskError if it cannot be one."""

@@ -163,7 +163,6 @@ class ActingTask(Task):
     @abc.abstractmethod
     def world(self) -> World:
         """Where the agent learns."""
-        raise NotImplementedError
 
     @property
     def held_out_world(self) -> World:
@@ -176,7 +175,6 @@ class ActingTask(Task):
 
         levels: the state of the world after it.
         """
-        raise NotImplementedError
 
     def start_held_out(self, noise: Array, start: int, stop: int) -> Batch:
         """The first state of levels start .. stop - 1 to be tested on."""
@@ -410,14 +408,11 @@ class ActingTask(Task):
 
         Long because it is one formula after the other.
         """
-        c, xp, (B, T) = (
-            self.config.agent,
-            namespace(batch["taken"]),
-            batch["taken"].shape,
-        )
+        c, taken = self.config.agent, batch["taken"]
+        xp, (B, T) = namespace(taken), taken.shape
         state = state_of(batch, model.initial_state(B))
         logits, values, _ = self._call(model, batch, state)  # (B, T + 1, A), (B, T + 1)
-        log_pi, entropies = categorical(logits[:, :T], batch["taken"])
+        log_pi, entropies = categorical(logits[:, :T], taken)
         log_rhos = log_pi.data - batch["behaviour"]
         vs, advantages = vtrace.targets(
             (xp.zeros_like(log_rhos) if c.algorithm == "a2c" else log_rhos).T,
