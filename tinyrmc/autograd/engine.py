@@ -104,9 +104,8 @@ class Tape:
             outputs.append((id, array.shape, array.dtype))
         self.entries.append((rules, xp, inputs, outputs, saved, several))
         for place, array in zip(inputs, arrays, strict=True):
-            if place is None and type(array) is np.ndarray:
-                if any(array is kept for kept in saved):
-                    guards.borrow(self._borrowed, array, rules.name)
+            if place is None and any(array is kept for kept in saved):
+                guards.borrow(self._borrowed, array, rules.name)
         return tensors
 
     @np.errstate(under="ignore")  # a gradient too small for its dtype is 0
@@ -195,6 +194,7 @@ class Tensor:
     __slots__ = ("_data", "id", "tape")
     __array_ufunc__ = guards.Ufuncs()  # array + tensor is tensor.__radd__(array)
     __array_function__ = guards.no_function_of_numpy
+    __getattr__ = guards.no_attribute  # called only for names that are not there
 
     def __init__(self, data: Array, id: int = 0, tape: Any = None):
         self._data, self.id, self.tape = data, id, tape
@@ -208,11 +208,6 @@ class Tensor:
     def detach(self) -> Tensor:
         """The same array as a constant: nothing flows back through it."""
         return Tensor(self._data)
-
-    def __getattr__(self, name: str) -> Any:  # called only for names that are not there
-        ours = guards.counterpart(name)
-        remedy = f"{ours}(t)" if ours else "t.data, which has no gradient"
-        raise AttributeError(f"a Tensor has no {name!r}; write {remedy}")
 
     def __reduce__(self):  # a copied constant belongs to no thread
         return type(self), (self._data, *((self.id, self.tape) if self.id else ()))
@@ -261,14 +256,11 @@ class Parameter(Tensor):
         self._data[...] = value
         self.version += 1  # a tape recorded before this can no longer be walked back
 
-    @property
-    def grad(self) -> Array:
-        return self._grad
-
-    @grad.setter
-    def grad(self, value: Array) -> None:
+    def _fill_grad(self, value: Array) -> None:
         guards.check_fits("grad", value, self._grad)
         self._grad[...] = value
+
+    grad = property(attrgetter("_grad"), _fill_grad)
 
 
 class Primitive:

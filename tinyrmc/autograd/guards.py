@@ -74,6 +74,13 @@ def no_function_of_numpy(tensor: Any, function: Any, *_: Any) -> Any:
     raise TypeError(f"np.{name} takes no Tensor; write {ours}")
 
 
+def no_attribute(tensor: Any, name: str) -> Any:
+    """AttributeError for a name that a Tensor does not have, naming ours."""
+    ours = counterpart(name)
+    remedy = f"{ours}(t)" if ours else "t.data, which has no gradient"
+    raise AttributeError(f"a Tensor has no {name!r}; write {remedy}")
+
+
 class Ufuncs:
     """`__array_ufunc__` of Tensors: lets array + tensor be tensor.__radd__(array), and
     refuses np.exp(tensor). NumPy asks the class for it. CuPy asks the Tensor, where
