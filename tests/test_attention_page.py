@@ -287,7 +287,7 @@ def test_the_page_shows_what_the_network_did(window, drawn):
             f"{asked.marked[example] + 1} reference"
         )
         assert marked == asked.marked[example]
-        both = seen.input_gate, seen.forget_gate
+        both = seen.gates.values()
         expected = [[g[example, time, k].mean() for g in both] for k in range(4)]
         gates = re.findall(
             "input ([\\d.]+), forget ([\\d.]+)", text_of(window, "gates")

@@ -163,10 +163,9 @@ def value_of(hint: Any, words: list[str]) -> Any:
         if not rest:
             return value
     takes, says = wanted(hint)
-    got, near = repr(" ".join(words)) if words else "nothing", ""
+    got = repr(" ".join(words)) if words else "nothing"
     if (known := choices(hint)) and len(words) == 1:
-        near = nearest(words[0], known)
-        raise ValueError(f"is {says}, not {got}{near}")
+        raise ValueError(f"is {says}, not {got}{nearest(words[0], known)}")
     raise ValueError(f"takes {takes}, not {got}")
 
 

@@ -40,7 +40,7 @@ from ..results.groups import last_evaluation
 from ..results.tables import show
 from ..results.text import duration, number
 from ..training import discovery
-from ..training.checkpoints import is_over, relocated, require_own_data, task_of
+from ..training.checkpoints import is_over, relocated, require_own_data, task_from_dict
 from ..training.run import Run, environment, usable_cores
 from ..training.task import idle_fields
 from ..training.workers import (
@@ -289,7 +289,7 @@ class Cell:
             return ended if self.log.exists() else State("not run")
         run = Run.open(self.path)
         run = dataclasses.replace(run, config=relocated(run.config, self.data_dir))
-        task = task_of(run)
+        task = task_from_dict(run.config)
         last = last_evaluation(run, task)
         require_own_data(run, task)  # else others would be trained on another text
         if last is None:

@@ -118,9 +118,8 @@ def _zeros(weight, padding):
 def _as_matrix(xp, weight, H, W, padding):
     """The convolution of one map (H, W, C) as a matrix (H W C, H' W' out)."""
     (h, w, C, out), (_, _, down, across) = weight.shape, _zeros(weight, padding)
-    matrix = xp.zeros(
-        (H, W, C, H + down - h + 1, W + across - w + 1, out), weight.dtype
-    )
+    shape = H, W, C, H + down - h + 1, W + across - w + 1, out
+    matrix = xp.zeros(shape, weight.dtype)
     for part, of_weight in _pairs(matrix, weight, padding):
         part[...] = of_weight
     return matrix.reshape(H * W * C, -1)

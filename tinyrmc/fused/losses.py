@@ -154,26 +154,22 @@ def _row_losses(xp, x, weight, targets, bias, block, room):
     for w in _tiles(len(weight), block):
         e = _logits(xp, x, weight, None if kernels else bias, w)
         if kernels:
-            shift = (
-                kernels.NOTHING[1] if bias is None else np.ascontiguousarray(bias[w])
-            )
+            shift = kernels.NOTHING[1] if bias is None else bias[w]
+            shift = np.ascontiguousarray(shift)
             kernels.softmax_tile(e, shift, targets, w.start, chosen, top, total)
-            room -= e.size
-            if room >= 0:
-                kept.append((e, top.copy()))
-            continue
-        inside = (targets >= w.start) & (targets < w.stop)
-        column = xp.where(inside, targets - w.start, 0)
-        own = xp.take_along_axis(e, column[:, None], axis=-1)[:, 0]
-        chosen = xp.where(inside, own, chosen)
-        highest = xp.maximum(xp.max(e, axis=-1), top)
-        e -= highest[:, None]
-        e = xp.exp(e, out=e)
-        total = total * xp.exp(top - highest) + xp.sum(e, axis=-1)
-        top = highest
+        else:
+            inside = (targets >= w.start) & (targets < w.stop)
+            column = xp.where(inside, targets - w.start, 0)
+            own = xp.take_along_axis(e, column[:, None], axis=-1)[:, 0]
+            chosen = xp.where(inside, own, chosen)
+            highest = xp.maximum(xp.max(e, axis=-1), top)
+            e -= highest[:, None]
+            e = xp.exp(e, out=e)
+            total = total * xp.exp(top - highest) + xp.sum(e, axis=-1)
+            top = highest
         room -= e.size
         if room >= 0:
-            kept.append((e, top))
+            kept.append((e, top.copy()))  # the kernel writes over its own
     return xp.log(total) - (chosen - top), top, total, kept
 
 

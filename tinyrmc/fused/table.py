@@ -121,13 +121,8 @@ def _fits(wanted: list[str], shape: tuple[int, ...], sizes: dict) -> bool:
     for name, size in zip(wanted, shape, strict=True):
         unit = name.lstrip("0123456789")
         times = int(name.removesuffix(unit) or 1)
-        if not unit:  # a number
-            known = 1
-        elif size % times or unit == "_":
-            known = size // times if unit == "_" else -1
-        else:
-            known = sizes.setdefault(unit, size // times)
-        if size != times * known:
+        known = sizes.setdefault(unit, size // times) if unit else 1  # or a number
+        if unit != "_" and size != times * known:
             return False
     return True
 

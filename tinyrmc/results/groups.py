@@ -19,7 +19,6 @@ from ..training.checkpoints import (
     relocated,
     require_own_data,
     task_from_dict,
-    task_of,
     text_of,
 )
 from ..training.discovery import UnknownTask
@@ -54,7 +53,7 @@ def find_runs(
                 if "places" in run.config:
                     config = relocated(run.config, data_dir)
                     run = dataclasses.replace(run, config=config)
-                task = task_of(run)
+                task = task_from_dict(run.config)
                 if (last := last_evaluation(run, task)) is None:
                     left_out.append(f"{folder} has not been evaluated yet")
                     continue

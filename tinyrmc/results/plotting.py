@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import RunError, UsageError
-from ..training.checkpoints import open_checkpoint, restore_model, task_of
+from ..training.checkpoints import open_checkpoint, restore_model, task_from_dict
 from ..training.run import Run
 from ..training.storage import explained
 from .findings import names
@@ -66,7 +66,7 @@ def draw_curves(
         title = f"{title} {common}".strip()
         pairs = zip(own, configs, groups.values(), strict=True)
         groups = {name or config["preset"]: runs_ for name, config, runs_ in pairs}
-    tasks = {label: task_of(members[0]) for label, members in groups.items()}
+    tasks = dict(zip(groups, map(task_from_dict, configs), strict=True))
     task = next(iter(tasks.values()))
     axes = dict.fromkeys(["steps", task.unit[0], "samples", "hours"])
     if not set(against) <= set(axes) or len(set(against)) < len(against):
@@ -106,7 +106,7 @@ def draw_curves(
     if len(runs) == 1 and task.batches_watched:
         first = lines[next(iter(groups))][0]
         training = [line for line in first if task.is_final(line)]
-    cores = [core_of(members[0].config) for members in groups.values()]
+    cores = [*map(core_of, configs)]
     with explained(f"write {out}", ELSEWHERE):
         return figures.learning_curve(
             out, lines, references, metrics, title, against, cores, training

@@ -110,14 +110,7 @@ class Traces:
 
     logits: np.ndarray  # (B, C)
     attention: np.ndarray  # (B, T, H, N, N + n) of the last block, to n rows of input
-    input_gate: np.ndarray | None  # (B, T, N, F or 1); None where there are no gates
-    forget_gate: np.ndarray | None
-
-    @property
-    def gates(self) -> dict[str, np.ndarray]:
-        """{"input": array, "forget": array}; empty where there are no gates."""
-        both = {"input": self.input_gate, "forget": self.forget_gate}
-        return {name: gate for name, gate in both.items() if gate is not None}
+    gates: dict[str, np.ndarray]  # "input", "forget": (B, T, N, F or 1); or nothing
 
 
 def held_out(task: Task, count: int) -> Questions:
@@ -191,10 +184,9 @@ def traces(model: Any, inputs: np.ndarray) -> Traces:
     def stacked(name: str) -> np.ndarray:
         return np.stack([to_host(step[name]) for step in steps], axis=1)
 
-    gates: dict[str, np.ndarray | None] = {"input_gate": None, "forget_gate": None}
-    if "input_gate" in steps[0]:
-        gates = {name: stacked(name) for name in gates}
-    return Traces(to_host(answer(model, state)), stacked("attention"), **gates)
+    names = [name for name in ("input", "forget") if f"{name}_gate" in steps[0]]
+    gates = {name: stacked(f"{name}_gate") for name in names}
+    return Traces(to_host(answer(model, state)), stacked("attention"), gates)
 
 
 # --- How much attention goes where ----------------------------------------------------
@@ -205,8 +197,8 @@ def shares(seen: Traces, marked: np.ndarray) -> np.ndarray:
     rows, slots = np.arange(len(marked)), seen.attention.shape[3]
     heard = seen.attention[rows, marked, :, :, slots:].sum(-1, dtype=float)  # (B, H, N)
     intake = heard.mean(axis=1)  # (B, N)
-    if seen.input_gate is not None:
-        intake *= seen.input_gate[rows, marked].mean(axis=-1)
+    if seen.gates:
+        intake *= seen.gates["input"][rows, marked].mean(axis=-1)
     return intake / intake.sum(axis=1, keepdims=True)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..config import json_text
 from ..errors import RunError, UsageError, counted
-from ..training.checkpoints import is_over, task_of
+from ..training.checkpoints import is_over, task_from_dict
 from ..training.discovery import load_task_of
 from ..training.run import Run
 from ..training.storage import explained, from_json, read_whole
@@ -88,7 +88,7 @@ def group_summary(label: str, runs: list[Run]) -> Summary:
     """Evaluated runs of one configuration: their records, what they share, and the mean
     and the top of each number that all of them have.
     """
-    config, task = runs[0].config, task_of(runs[0])
+    config, task = runs[0].config, task_from_dict(runs[0].config)
     records = [run_summary(run, task) for run in runs]
     measured = {*task.held_out_metrics(records[0]), f"best_batch_{task.headline}"}
     values = {
@@ -233,7 +233,12 @@ def _ran(task: str, groups: list[Summary]) -> Rows:
     floors = [label for label in labels if not label.startswith("paper")]
     wanted = "(?!best_batch_).*(accuracy|perplexity|score)"
     measured = dict.fromkeys(name for group in groups for name in group["mean"])
-    others = [n for n in measured if n != headline and re.match(wanted, n)]
+    others = {
+        name: f"mean {name.removeprefix('test_')}".replace("_", " ")
+        for name in measured
+        if name != headline and re.match(wanted, name)
+    }
+    best = "lowest" if groups[0]["lower"] else "top"
     rows = []
     for group in groups:
         runs, mean, top = group["runs"], group["mean"], group["top"]
@@ -248,17 +253,10 @@ def _ran(task: str, groups: list[Summary]) -> Rows:
             f"`python -m tinyrmc.train {task}`": f"`{group['label']}`",
             "paper": paper,
             f"{headline.replace('_', ' ')}, mean": number(headline, mean.get(headline)),
-            "lowest" if groups[0]["lower"] else "top": number(
-                headline, top.get(headline)
-            ),
+            best: number(headline, top.get(headline)),
             "best batch": number(headline, top.get(f"best_batch_{metric}")),
             **{f"floor: {name}": number(headline, known.get(name)) for name in floors},
-            **{
-                f"mean {name.removeprefix('test_')}".replace("_", " "): number(
-                    name, mean.get(name)
-                )
-                for name in others
-            },
+            **{head: number(name, mean.get(name)) for name, head in others.items()},
             _success(groups[0])[0]: _success(group)[1],
             "steps": steps,
             "ended on": ", ".join(ended_on),

@@ -40,11 +40,6 @@ def task_from_dict(run_config: dict) -> Task:
     return kind(with_places(config, run_config.get("places", {})))
 
 
-def task_of(run: Run) -> Task:
-    """The task of a run."""
-    return task_from_dict(run.config)
-
-
 def is_over(run: Run, task: Task, step: int) -> bool:
     """Whether a run of this task was over after `step` steps.
 
@@ -146,9 +141,8 @@ def text_of(run: Run) -> int | None:
 
 def require_own_data(run: Run, task: Task) -> None:
     """CorpusError unless a run's text is still the one that it learnt from."""
-    if (kept := text_of(run)) is None:
-        return
-    if (own := task.text_checksum) is not None:
+    kept = text_of(run)
+    if kept is not None and (own := task.text_checksum) is not None:
         from ..corpora import require_same as require_same_text
 
         require_same_text(kept, own)

@@ -66,8 +66,7 @@ def from_blocks(make: Callable[[int], Batch], start: int, stop: int) -> Batch:
 
 
 def _whole(source: str, batch: Any, rows: int) -> Batch:
-    """A task's batch; TaskError unless it is a dict of arrays with
-    this many rows each.
+    """A task's batch; TaskError unless it is a dict of arrays of so many rows each.
 
     Blocks are joined array by array: another number of rows would go unnoticed, and
     pair one example's input with another one's target.
@@ -173,9 +172,7 @@ class Epochs(Stream):
         self.last, self.vary = last, vary
         self.shuffle = check_switch("Epochs", "shuffle", shuffle)
         # the examples of an epoch that are used
-        self.used = self.count
-        if last == "drop":
-            self.used = self.count // batch_size * batch_size
+        self.used = self.count - (self.count % batch_size if last == "drop" else 0)
         self._order = (-1, np.arange(self.count))  # of the epoch asked for last
 
     @property

@@ -17,12 +17,9 @@ N + n, F wide; G columns of gates, D of q|k|v.
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
-from .. import gpu
+from .. import as_rows, gpu
 from .products import products
-
-Array = Any
 
 
 def _parameters(weights) -> SimpleNamespace:
@@ -194,14 +191,14 @@ def _add_weights(xp, needs, s, d) -> None:
         pairs.append((weight, below, of_hidden))
     for out, x, g in pairs:
         if out is not None:
-            multiply(_flat(x).T, _flat(g), out=out, add=True)
+            multiply(as_rows(x).T, as_rows(g), out=out, add=True)
     norms = [(into.gain, into.offset), (into.gain_a, into.offset_a)]
     norms.append((into.gain_m, into.offset_m))
     for outs, partial in zip(norms, d.partial, strict=True):
-        _add_sums(xp, _flat(partial), outs)
+        _add_sums(xp, as_rows(partial), outs)
     biases = into.bias, *[bias for _, bias in into.mlp]
     for bias, of_rows in zip(biases, [d.qkv, *d.hidden], strict=True):
-        _add_sums(xp, _flat(of_rows), [bias])
+        _add_sums(xp, as_rows(of_rows), [bias])
 
 
 def _add_sums(xp, matrix, outs) -> None:
@@ -211,11 +208,6 @@ def _add_sums(xp, matrix, outs) -> None:
         unwanted = xp.zeros(width, matrix.dtype)
         outs = [unwanted if out is None else out for out in outs]
     gpu.column_sums(xp, matrix, *outs)
-
-
-def _flat(x: Array) -> Array:
-    """x as a matrix, all axes but the last in one."""
-    return x.reshape(-1, x.shape[-1])
 
 
 def fits(

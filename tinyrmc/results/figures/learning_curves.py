@@ -17,7 +17,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from ...errors import in_words
+from ...errors import counted, in_words
 from ..text import is_share, number
 from .style import (
     COLOURS,
@@ -181,7 +181,7 @@ def draw_group(
         raise ValueError(f"the runs of {label!r} have no value of {metric}")
     fewer = counts < len(runs)
     if count_seeds:
-        label += f": {len(runs)} seed{'s' if len(runs) > 1 else ''}"
+        label += f": {counted(len(runs), 'seed')}"
         if fewer.any():
             ends = dict.fromkeys((counts[fewer].min(), counts[fewer].max()))
             label += f", dotted: {' to '.join(map(str, ends))}"
@@ -246,17 +246,15 @@ def label_log(axis: Axis) -> None:
 # --- Labels ---------------------------------------------------------------------------
 
 
-def name_beside(
-    panel: Axes, names: Sequence[tuple[float, str]], height: float = 3.2
-) -> None:
+def name_beside(panel: Axes, names: Sequence[tuple[float, str]]) -> None:
     """Names of values right of a panel, at their heights, moved apart where they would
-    touch. height: of the panel, about, in inches.
+    touch.
     """
     names = sorted(names)
     if not names:
         return
     words = [wrap(text.replace(" %", NARROW), 26) for _, text in names]
-    size = 8.5 * 1.35 / (72 * height)  # of a line of text
+    size = 8.5 * 1.35 / (72 * 3.2)  # of a line of text, in a panel of some 3.2 inches
     fixed = panel.transScale.transform([(1, value) for value, _ in names])
     ends = panel.transLimits.transform(fixed)[:, 1].tolist()
     places = _apart(ends, [size * (1 + text.count("\n")) for text in words])
