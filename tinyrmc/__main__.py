@@ -32,16 +32,11 @@ COMMANDS = {
 def usage() -> str:
     """The commands, a line each."""
     width = max(map(len, COMMANDS))
-    lines = [f"    {name:{width}}  {text}" for name, text in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: tinyrmc COMMAND ...          (COMMAND --help: its words and flags)",
-            "       tinyrmc --version",
-            "",
-            *lines,
-            "",
-            "To begin with: tinyrmc train nth_farthest",
-        ]
+    lines = [f"    {name:{width}}  {text}\n" for name, text in COMMANDS.items()]
+    return (
+        "usage: tinyrmc COMMAND ...          (COMMAND --help: its words and flags)\n"
+        f"       tinyrmc --version\n\n{''.join(lines)}\n"
+        "To begin with: tinyrmc train nth_farthest"
     )
 
 

@@ -41,7 +41,7 @@ from ..autograd.engine import Parameter, Primitive, Tensor
 from ..backend import Array, kernels, namespace
 from ..errors import Seed, check_choice, check_number, check_switch, generator
 from ..fused import attention, is_plain, linear, rmc_gates
-from ..nn import Constant, LayerNorm, Linear, check_dtype, truncated_normal
+from ..nn import MLP, Constant, LayerNorm, Linear, check_dtype, truncated_normal
 from .core import Core, Inputs, State, Step, Steps, Trace
 
 
@@ -178,10 +178,8 @@ class RelationalMemory(_Memory):
             block["attention_norm"] = LayerNorm(F, dtype)
             block["mlp_norm"] = LayerNorm(F, dtype)
             self.blocks.append(block)
-        self.mlp = []
-        for number in range(1, attention_mlp_layers + 1):
-            relu = number < attention_mlp_layers or bool(activate_final)
-            self.mlp.append(Linear(F, F, relu=relu, dtype=dtype, seed=rng))
+        layers = [F] * attention_mlp_layers
+        self.mlp = MLP(F, layers, bool(activate_final), dtype, rng).layers
         if gate_style is not None:
             gates = 2 * F if gate_style == "unit" else 2
             rows = input_rows or 1

@@ -143,8 +143,7 @@ def from_texts(
 ) -> Corpus:
     """A corpus made of three strings, in memory, cut into words as `cut` does it.
 
-    vocabulary_size: at most this many words, <eos> and <unk> among them. The most
-        frequent ones of the training text stay, the others become <unk>. None: all
+    vocabulary_size: as for `load`
     minimum_count: words seen fewer times in the training text become <unk> too
 
     CorpusError for a text without words.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +56,6 @@ class Known:
 # A book of Project Gutenberg for each part: Pride and Prejudice, Crime and Punishment,
 # Adventures of Huckleberry Finn.
 BOOKS = {"train": 1342, "validation": 2554, "test": 76}
-
-
-def books_for(parts: Iterable[str]) -> str:
-    """Examples of books that fall into these parts."""
-    return ", ".join(f"{BOOKS[part]} ({part})" for part in parts)
 
 
 def _made(kind: type, table: Mapping[str, Any]) -> Any:

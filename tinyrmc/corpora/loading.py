@@ -21,7 +21,7 @@ from ..errors import nearest, unwritable
 from . import cache
 from .corpus import PARTS, Corpus, CorpusError, MissingCorpus, Pieces, cut
 from .files import Text, strings
-from .known import BABI_ARCHIVES, CORPORA, SHORT, WHOLE, books_for
+from .known import BABI_ARCHIVES, BOOKS, CORPORA, SHORT, WHOLE
 from .words import book, newswire, prose
 
 GIGAWORD = ("gigaword", "gigaword_eng_5", "LDC2011T07")  # what its folder may be called
@@ -212,10 +212,11 @@ def _books_of(folder: Path) -> Found | None:
         part = part_of(title, training=80, validation=10)
         split[part].append((part, Text(min(variants[title])[-1])))
     if empty := [part for part, texts in split.items() if not texts]:
+        others = ", ".join(f"{BOOKS[part]} ({part})" for part in empty)
         raise CorpusError(
             f"none of the books in {place} ({len(variants)} in all) is for "
             f"{' or '.join(empty)}: a book's number decides its part, and each part "
-            f"needs one; add others, such as {books_for(empty)}"
+            f"needs one; add others, such as {others}"
         )
     extra = sum(map(len, variants.values())) - len(variants)
     said = f"{extra} files are other encodings of the same books, and left out"

@@ -20,6 +20,7 @@ So with a limit of 120 a level has up to 121 steps, as in the original.
 
 from __future__ import annotations
 
+import colorsys
 import string
 from typing import Any
 
@@ -39,7 +40,8 @@ def palette(colours: int) -> np.ndarray:
     rgb = np.zeros((SEEN + 1, 3), np.uint8)
     you = COLOUR + colours + 1
     rgb[FLOOR], rgb[WALL], rgb[GEM], rgb[you] = 204, 0, 255, 127
-    rgb[COLOUR + 1 : you] = drawing.hues(colours, 0.5, 0.7)
+    circle = [colorsys.hsv_to_rgb(k / colours, 0.5, 0.7) for k in range(colours)]
+    rgb[COLOUR + 1 : you] = np.round(255 * np.array(circle))
     return rgb
 
 

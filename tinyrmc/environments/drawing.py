@@ -1,19 +1,12 @@
-"""Pictures of worlds as arrays: colours, larger cells, film strips, coloured text."""
+"""Pictures of worlds as arrays: larger cells, film strips, coloured text."""
 
 from __future__ import annotations
 
-import colorsys
 from collections.abc import Sequence
 
 import numpy as np
 
 from ..backend import Array, namespace
-
-
-def hues(count: int, saturation: float, value: float) -> np.ndarray:
-    """`count` colours around the colour circle, red first: uint8 (count, 3)."""
-    circle = [colorsys.hsv_to_rgb(k / count, saturation, value) for k in range(count)]
-    return np.round(255 * np.array(circle)).astype(np.uint8)
 
 
 def enlarge(pictures: Array, size: int) -> Array:

@@ -166,11 +166,7 @@ def _softmax_backward(xp, gw, weights, scale):
     kernels().softmax_backward(as_rows(gw), as_rows(weights), scale)
 
 
-def _unit(from_input, from_memory, candidate, memory, **static):
-    return from_input.shape[-1] == 2 * memory.shape[-1]
-
-
-@body(_unit)
+@body(lambda x, z, candidate, memory, **static: x.shape[-1] == 2 * memory.shape[-1])
 def rmc_gates(xp, from_input, *others, input_bias=0.0, forget_bias=1.0, trace=None):
     from_memory, candidate, memory = others
     gates, squashed, new = from_memory.copy(), candidate.copy(), np.empty_like(memory)

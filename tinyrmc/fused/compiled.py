@@ -1,10 +1,8 @@
 """Bodies of fused operations, compiled for the CPU by Numba: the extra `fast`.
 
 NumPy makes a pass over memory for each arithmetic operation. A compiled body takes a
-row through a whole formula while it lies in the first cache. Matrix products stay with
-NumPy's BLAS. As on a GPU, a body takes the place of an operation's array body of the
-same name, `reference` says what both compute, and the array body runs where this one
-does not know the dtype: it is made for float32.
+row through a whole formula while it lies in the first cache. `bodies.py` says when it
+runs in the place of an array body, and `reference` what both compute.
 
 Loops touch few arrays each: then the compiler knows that these do not overlap, and uses
 vector instructions. It may add up in another order and fuse a product with a sum, but

@@ -76,9 +76,8 @@ def summary(runs: list[Run]) -> Summary:
         found["groups"] += groups
         for cell, (paper, words) in task.published.items():
             if cell not in ran:
-                command = None
-                if words is not None:
-                    command = f"python -m tinyrmc.train {word} {words}".rstrip()
+                train = f"python -m tinyrmc.train {word} {words}".rstrip()
+                command = None if words is None else train
                 missing = {"task": word, "cell": cell, "paper": paper}
                 found["not_run"].append(missing | {"command": command})
     return found
@@ -351,11 +350,10 @@ def trained_on(found: Summary) -> str:
     """The machines of a summary's runs, and notes on their texts."""
     runs = [run for group in found["groups"] for run in group["runs"]]
     machines = dict.fromkeys(map(machine, runs))
-    notes: dict[str, str] = {}
-    for groups in _by_task(found).values():
-        for group in groups:
-            label = f"{group['task']} {group['label']}"
-            notes[label] = "; ".join(group.get("notes", ()))
+    notes = {
+        f"{group['task']} {group['label']}": "; ".join(group.get("notes", ()))
+        for group in found["groups"]
+    }
     shared = len({*notes.values()}) == 1
     said = dict.fromkeys(
         f" Note: {note}." if shared else f" Note on {label}: {note}."

@@ -168,8 +168,7 @@ def save_arrays(
         without backslashes.
     meta: anything JSON can say, also NaN and infinities (tuples come back as lists,
         NumPy scalars as Python numbers).
-    previous: where a file that already stands at `path` is moved to; without it, that
-        file is replaced.
+    previous: as for `written_whole`.
 
     Equal content in equal order gives equal bytes. Only arrays that do not lie in C
     order are copied in memory. Raises RunError for an array that would need pickle, an

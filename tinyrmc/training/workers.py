@@ -117,10 +117,9 @@ class Workers:
 
     share: share(worker, request) gives a worker's reply. A method is held weakly: its
         object owns these workers, and when nobody else holds that object, it goes and
-        their processes end. With processes, requests must be what JSON can hold, and
-        replies too (numbers come back bit for bit), or dicts of arrays. What `share`
-        changes in memory then stays in its process, except for arrays made by
-        `shared_zeros`.
+        their processes end. With processes, requests and replies are those of a
+        `Child`, and what `share` changes in memory stays in its process, except for
+        arrays made by `shared_zeros`.
     processes: fork the others when the first request comes; else they are threads.
     """
 
