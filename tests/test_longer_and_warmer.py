@@ -280,3 +280,8 @@ def test_without_tensorboard_the_remedy_is_named(here, refused, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     says = refused(train.main, *TINY, "--log", "tensorboard")
     assert "--log tensorboard needs tensorboardX; pip install 'tinyrmc[tens" in says
+    path = trained("run", 7).path / "environment.json"  # on a machine that had it
+    path.write_text(path.read_text().replace('"metrics"', '"tensorboard"'))
+    says = refused(train.main, "--resume", "run", "--train.steps", "10")
+    assert says.startswith("--log tensorboard needs tensorboardX")
+    assert longer("run", 10, "--log", "metrics").metrics()[-1]["step"] == 10

@@ -8,7 +8,6 @@ import argparse
 import contextlib
 import dataclasses
 import functools
-import importlib.util
 import io
 import itertools
 import math
@@ -380,11 +379,6 @@ class Options:
                     f"--{flag} goes with --device cuda, and the device is "
                     f"{self.device}; leave --{flag} out, or say --no-{flag}"
                 )
-        if self.log == "tensorboard" and not importlib.util.find_spec("tensorboardX"):
-            raise ValueError(
-                "--log tensorboard needs tensorboardX; pip install "
-                "'tinyrmc[tensorboard]'"
-            )
         if self.max_minutes is not None and not self.max_minutes > 0:
             raise ValueError(f"--max-minutes must be positive, got {self.max_minutes}")
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 import operator
 import os
 import shlex
@@ -114,6 +115,13 @@ def _train(words: list[str], ranks: Any = None) -> int:
             if longer and task.finished(state["step"]):
                 steps, done = task.config.train.steps, state["step"]
                 raise UsageError(f"--train.steps {steps}: {run.path} has done {done}")
+        if options.log == "tensorboard" and not importlib.util.find_spec(
+            "tensorboardX"
+        ):
+            raise UsageError(
+                "--log tensorboard needs tensorboardX; pip install "
+                "'tinyrmc[tensorboard]', or say --log metrics"
+            )
         if options.plain:
             held.enter_context(plain())
         held.callback(use_compiled, bodies() != "numpy")
