@@ -199,13 +199,13 @@ def read_grid(kind: Any, words: list[str]) -> tuple[str | None, dict[str, list[s
 
 # --- Combinations and cells -----------------------------------------------------------
 
+# {field: value}, the flags for it, what they configure, how they run it
+Asked = tuple[dict[str, str], list[str], Any, Options]
 
-def combinations(
-    described: dict,
-) -> tuple[list[tuple[dict[str, str], list[str], Any, Options]], Counter[str]]:
-    """([({field: value}, the flags for it, what they configure, how they run it)] of
-    those that can be trained, notes with how many they are about). UsageError if none
-    can be trained.
+
+def combinations(described: dict) -> tuple[list[Asked], Counter[str]]:
+    """(the combinations that can be trained, notes with how many they are about).
+    UsageError if none can be trained.
     """
     task, preset, grid = described["task"], described["preset"], described["grid"]
     kind, _ = task_and_preset([discovery.word_of(described), preset])
@@ -217,7 +217,7 @@ def combinations(
         if field not in types:
             near = nearest(field, types)
             raise UsageError(f"--grid: {task} has no field {field!r}{near}")
-    found: list[tuple[dict[str, str], list[str], Any, Options]] = []
+    found: list[Asked] = []
     notes: Counter[str] = Counter()
     for chosen in itertools.product(*grid.values()):
         values = dict(zip(grid, chosen, strict=True))

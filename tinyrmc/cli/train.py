@@ -115,9 +115,8 @@ def _train(words: list[str], ranks: Any = None) -> int:
             if longer and task.finished(state["step"]):
                 steps, done = task.config.train.steps, state["step"]
                 raise UsageError(f"--train.steps {steps}: {run.path} has done {done}")
-        if options.log == "tensorboard" and not importlib.util.find_spec(
-            "tensorboardX"
-        ):
+        logs = options.log == "tensorboard"
+        if logs and not importlib.util.find_spec("tensorboardX"):
             raise UsageError(
                 "--log tensorboard needs tensorboardX; pip install "
                 "'tinyrmc[tensorboard]', or say --log metrics"
@@ -148,7 +147,7 @@ def _train(words: list[str], ranks: Any = None) -> int:
                 return 0
             run = _resumed(run, described, trainer, arrays, state)
             _announce(trainer, described, options)
-        return _run(trainer, run, options, interrupt, ranks)
+        return _run(trainer, run, options, interrupt)
 
 
 def listing() -> str:
@@ -323,13 +322,7 @@ def _resumed(run: Run, described: dict, trainer: Trainer, arrays, state) -> Run:
     return run.moved(described)
 
 
-def _run(
-    trainer: Trainer,
-    run: Run,
-    options: Options,
-    interrupt: Interrupt,
-    ranks: Any,
-) -> int:
+def _run(trainer: Trainer, run: Run, options: Options, interrupt: Interrupt) -> int:
     """Train, report."""
     task = trainer.task
     print(f"  run       {run.path}", flush=True)
@@ -349,7 +342,8 @@ def _run(
     finally:
         progress.close()
         trainer.close()
-    launch = f"mpiexec -n {ranks.size} {python()} -m mpi4py" if ranks else python()
+    alone, count = python(), trainer.ranks
+    launch = f"mpiexec -n {count} {alone} -m mpi4py" if count > 1 else alone
     resume = f"{launch} -m tinyrmc.train --resume {shlex.quote(str(run.path))}"
     if end.startswith("SIG"):
         said = f"{end} at step {trainer.step:,}: saved."

@@ -218,9 +218,7 @@ class RelationalMemory(_Memory):
             return None
         inputs = p.swapaxes(self._as_rows(inputs, leading=2), 0, 1)  # (T, B, n, E)
         qkv, (batch, n) = block["qkv"], inputs.shape[1:3]
-        heads = {"num_heads": self.num_heads, "key_size": self.key_size}
-        sizes = self.mem_slots, n, self.mem_size, qkv.weight.shape[1]
-        if not gpu.memory.fits(batch, *sizes, **heads):
+        if not gpu.memory.fits(self, n):
             return None
         self._check_state(state, batch, self.mem_slots, self.mem_size)
         norms = block["qkv_norm"], block["attention_norm"], block["mlp_norm"]
@@ -230,7 +228,8 @@ class RelationalMemory(_Memory):
         arrays += [array for layer in self.mlp for array in (layer.weight, layer.bias)]
         memories = _all_steps(gpu)(
             arrays,
-            **heads,
+            num_heads=self.num_heads,
+            key_size=self.key_size,
             input_bias=self.input_bias,
             forget_bias=self.forget_bias,
             activate_final=self.mlp[-1].relu,

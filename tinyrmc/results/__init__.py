@@ -1,3 +1,1 @@
-"""The results of runs: probes of trained memories, groups of runs,
-tables and curves.
-"""
+"""The results of runs: probes of trained memories, groups of runs, tables, curves."""

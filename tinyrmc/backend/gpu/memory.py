@@ -210,16 +210,10 @@ def _add_sums(xp, matrix, outs) -> None:
     gpu.column_sums(xp, matrix, *outs)
 
 
-def fits(
-    batch: int,
-    slots: int,
-    rows: int,
-    width: int,
-    columns: int,
-    num_heads: int,
-    key_size: int,
-) -> bool:
-    """Whether the kernels support a memory of these sizes; columns: of q|k|v."""
-    qkv = SimpleNamespace(shape=(batch, slots + rows, columns))
-    narrow = max(columns, width) <= gpu.WIDEST_NORM
-    return narrow and gpu.attention_fits(qkv, None, num_heads, key_size, slots)
+def fits(core, rows: int) -> bool:
+    """Whether the kernels support this RelationalMemory, with so many rows of input."""
+    columns = core.blocks[0]["qkv"].weight.shape[1]
+    qkv = SimpleNamespace(shape=(1, core.mem_slots + rows, columns))
+    sizes = core.num_heads, core.key_size, core.mem_slots
+    narrow = max(columns, core.mem_size) <= gpu.WIDEST_NORM
+    return narrow and gpu.attention_fits(qkv, None, *sizes)
