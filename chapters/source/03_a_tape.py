@@ -110,6 +110,10 @@ print(*(f"{slope:.6f}" for slope in by_hand), sep=", ")
 
 # %% tags=["hide-input"] alt="Seven values in a row, a, b, c, d, e, f and the loss, with an arc from each input to its output that carries the local derivative; below each value stands the derivative of the loss with respect to it, found from right to left. Two arcs leave a, two leave b, and two lead from f to the loss"
 # Draws the values, the local derivatives and the walk back
+tape = []  # the course's: your entries may look different
+a, b = ex.Value(0.5, tape), ex.Value(2.0, tape)
+f = (a * b).tanh() * a + b
+(f * f).backward()
 figure, panel = plt.subplots(figsize=(10, 3.6))
 values = [a, b, *(output for output, _ in tape)]
 place = {id(value): k for k, value in enumerate(values)}
@@ -342,12 +346,13 @@ for _ in range(course.fast(2000, 200)):
     guess = (tape.watch(points) @ W1 + b1).tanh() @ W2 + b2  # (64, 1)
     error = guess - tape.watch(target)
     loss = (error * error).mean()
+    entries = len(tape.entries)
     pairs = zip(weights, tape.gradient(loss, nodes), strict=True)
     weights = [weight - 0.1 * g for weight, g in pairs]
     losses.append(float(loss.data))
 numbers = []
 waves([Value(0.0, numbers) for _ in range(13)], Value(0.0, numbers))
-print("entries for arrays:", len(tape.entries))
+print("entries for arrays:", entries)
 print("for numbers:", 13 * (len(numbers) + 3), "(3 more for each point's error)")
 print(f"loss at first {losses[0]:.4f}, in the end {losses[-1]:.4f}")
 

@@ -200,7 +200,7 @@ ex.queries_for.check(queries_for)
 #
 # $$S = \frac{Q K^\top}{\sqrt{d_k}}, \qquad A = \mathrm{softmax}(S), \qquad O = A V$$
 #
-# You know the vjp of each station (chapter 3). Let $g$ be the gradient of $O$, and
+# You know the vjp of each station (chapters 3 and 4). Let $g$ be the gradient of $O$, and
 # write a bar for "the gradient of". Derive $\bar V$ and $\bar A$, then $\bar S$, then
 # $\bar Q$ and $\bar K$, before you open the picture. Each gradient has the shape of
 # what it belongs to, so each product fits in one way only.
@@ -256,11 +256,11 @@ plt.show()
 # **Write down first:** a slot is certain, with one share of 1. What is its row of
 # $\bar S$?
 #
-# **Exercise 4.** Write it, with any leading axes. `vjps` has what you wrote in chapter
-# 3: `vjps.softmax_vjp(g, y)` and `vjps.stacks_vjp(g, a, b)`.
+# **Exercise 4.** Write it, with any leading axes. `vjps` has what you wrote in chapters
+# 3 and 4: `vjps.stacks_vjp(g, a, b)` and `vjps.softmax_vjp(g, y)`.
 
 # %%
-vjps = course.vjps(3)
+vjps = course.vjps(4)
 vjps
 
 

@@ -216,7 +216,7 @@ untrue = ex.attempt(
 #
 # Thirteen functions, each with one fault that is easily made; a filled square is an
 # experiment that fails. The first column is yours, and so are the last two rows.
-# **Write down first:** which faults will a single experiment notice?
+# **Write down first:** which faults will be noticed by one experiment alone?
 
 # %%
 experiments = given | {

@@ -3,7 +3,8 @@
 #
 # **Section 3.3, backwards.** About 70 minutes, in two sittings. The whole chapter is
 # the second track, the way back: later chapters do not need it. You need chapter 10 (a
-# step and its training) and the derivatives of chapters 3, 6, 8 and 9.
+# step and its training) and the derivatives of chapters 3, 4, 6, 8
+# and 9.
 #
 # The tape has found the gradients of your core. How far back do they reach, and on
 # which way? To see that you walk back yourself, first through a step, then through

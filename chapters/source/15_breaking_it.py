@@ -469,8 +469,7 @@ def jointly(core):
 #
 # **Exercise 4.** `step` makes the next memory of a memory. Change slot $j$ by a random
 # row of size 1 or so, leave the others, and see how far slot $i$ of the next memory
-# moves from where it would have been. (The check looks at what is zero and what is not,
-# so the sizes are yours to choose.)
+# moves from where it would have been. (The check looks at what is zero and what is not.)
 
 
 # %%

@@ -297,6 +297,7 @@ WRONG = {
         value(__add__=lambda self, other: t.Value(self.data + other.data, self.tape)),
         value(back=walk_to_the_end),
         value(back=lambda self: seeded(self)),
+        GraphValue,
     ],
     t.learn: [
         lambda w, f, x, y, r, n: taught(w, f, x[:1], y[:1], r, n),
@@ -445,7 +446,7 @@ RIGHT = {
         lambda a, b: [2 * (np.tanh(a * b) * a + b) * (np.tanh(a * b) + a * b / np.cosh(a * b) ** 2),
                       2 * (np.tanh(a * b) * a + b) * (1 + a * a / np.cosh(a * b) ** 2)],
     ],
-    t.Value: [GraphValue, value(back=walk_by_index)],
+    t.Value: [value(back=walk_by_index)],
     t.learn: [taught, lambda *lesson: taught(*lesson, value=GraphValue)],
     t.Node: [
         node(mean=lambda self: self.tape.record(

@@ -165,7 +165,7 @@ WRONG = {
     ],
     a.shares_of_the_past: [
         lambda s: soft(np.tril(s)),
-        lambda s: soft(np.where(np.tri(s.shape[-1]) > 0, s, -30.0)),
+        lambda s: soft(np.where(np.tri(s.shape[-1]) > 0, s, -1e3)),
         lambda s: soft(np.where(np.tri(s.shape[-1]) > 0, s, 0.0)),
         lambda s: soft(s) * np.tri(s.shape[-1]),
         lambda s: soft(np.where(np.tri(len(s)) > 0, s, -np.inf)),
@@ -181,6 +181,7 @@ WRONG = {
         lambda A, Q, K, V: (A(Q, K, V), A(Q, K, V)),
         lambda A, Q, K, V: (A(Q[::-1], K[::-1], V[::-1])[::-1].sum(0), A(Q, K, V)[:1]),
         lambda A, Q, K, V: (A(Q[::-1], K, V[::-1]), A(Q, K, V)[::-1]),
+        lambda A, Q, K, V: (A(Q[::-1], K[::-1], V[::-1]).sum(0), A(Q, K, V).sum(0)),
     ],
     v.my_experiment: [
         lambda A, seed: (np.arange(5), np.arange(5), "rises"),
@@ -312,12 +313,14 @@ RIGHT = {
     v.size_of_the_scores: [
         lambda A, Q, K, V: (A(np.ones((1, 1)), np.log([[1.0], [3.0]]), np.eye(2))[0] + A(np.ones((1, 4)), np.log([[1.0], [3.0]]) * np.ones((2, 4)), np.eye(2))[0], np.array([0.25 + 0.1, 0.75 + 0.9])),
         lambda A, Q, K, V: (A(Q, K, np.eye(len(K))), soft(scores(Q, K))),
+        lambda A, Q, K, V: (abs(A(Q, K, V) - soft(scores(Q, K)) @ V) < 1e-9, np.tile(True, (len(Q), V.shape[1]))),
     ],
     v.order_means_nothing: [
         lambda A, Q, K, V: (A(np.roll(Q, 1, 0), np.roll(K, 2, 0)[::-1], np.roll(V, 2, 0)[::-1]), np.roll(A(Q, K, V), 1, 0)),
     ],
     v.my_experiment: [
         lambda A, seed: measured(A, np.random.default_rng(seed), "rises"),
+        lambda A, seed: (range(6), A(np.arange(6.0)[:, None], np.eye(1), np.eye(1))[:, 0], "stays"),
         lambda A, seed: (range(1, 7), [A(np.zeros((1, 2)), np.ones((k, 2)), np.ones((k, 1)))[0, 0] for k in range(1, 7)], "stays"),
     ],
     n.layer_norm: [

@@ -171,8 +171,8 @@ def blocks(row):
     return np.array([each.sum() for each in np.array_split(row, 32)])
 
 
-def moved_by_ones(step, M):
-    rows = [step(M + np.eye(len(M))[:, [j]]) - step(M) for j in range(len(M))]
+def moved_by(row, step, M):
+    rows = [step(M + np.eye(len(M))[:, [j]] * row) - step(M) for j in range(len(M))]
     return [[np.abs(row[i]).max() for row in rows] for i in range(len(M))]
 
 
@@ -284,6 +284,7 @@ WRONG = {
         by_differences,
     ],
     b.who_moves: [
+        lambda f, M, r: moved_by(1, f, M),
         lambda f, M, r: np.eye(len(M)),
         lambda f, M, r: np.ones((len(M), len(M))),
         lambda f, M, r: b.who_moves.function(f, M, r) + 1e-3,
@@ -357,7 +358,7 @@ RIGHT = {
     b.attend: [attend, lambda M, x, q, k, v: attend(M, x, q * k.shape[1] ** -0.5, k, v, root=1)],
     b.process: [process, lambda z, L, gain, offset: process(z, L, 1, 0) * gain + offset],
     b.influence: [influence, lambda *c: list(influence(*c)), one_tape_for_each_input],
-    b.who_moves: [lambda f, M, r: moved_by_ones(f, M)],
+    b.who_moves: [lambda f, M, r: moved_by(r.normal(size=M.shape[1]), f, M)],
     g.evaluate: [lambda q, n: str(run(q) % 10 ** (n + 1)), lambda q, n: f"{run(q) % 10 ** (n + 1):d}"],
     g.read: [one_by_one, reading, lambda f, x, n, s: reading(f, np.nan_to_num(x), n, s)],
     g.score: [

@@ -293,6 +293,7 @@ WRONG = {
         lambda ids, dx, h, dz: paid(ids, dx, dx, dz),
         lambda ids, dx, h, dz: paid(ids, h, h, dz),
         lambda *c: paid(*c).T,
+        lambda ids, dx, h, dz: paid(ids, dx, h, dz[:, : ids.max() + 1]),
     ],
     r.two_level: [
         lambda *c: levels(*c, tiny=1e-6),

@@ -48,7 +48,8 @@ PARTS = ("attention_weights", "append_rows", "mlp", "output")  # the course's
 WHOLE = (10, "memory", ("update_memory", "step"))
 # The derivatives, each under the name of its exercise: (chapter, module, names)
 BACKWARD = (
-    (3, "tape", ("unbroadcast", "stacks_vjp", "softmax_vjp")),
+    (3, "tape", ("unbroadcast", "stacks_vjp")),
+    (4, "tape", ("softmax_vjp",)),
     (6, "attention", ("attention_vjp",)),
     (8, "normalisation", ("layer_norm_gradient",)),
     (9, "gates", ("gate_vjp", "gated_vjp")),
@@ -184,7 +185,7 @@ def _judged(
         mine = written(module, name, **known)
         verdict = solution.judge(mine, explain=False) if mine else None
         if mine and verdict and verdict.state == "right":
-            piece = Piece(name, chapter, mine, YOURS)
+            piece = Piece(name, chapter, solution.with_arrays(mine), YOURS)
         else:
             why = verdict.text.splitlines()[0] if verdict else UNWRITTEN
             piece = Piece(name, chapter, solution.function, THE_COURSES, why)

@@ -349,7 +349,7 @@ def all_heads(M, W_q, W_k, W_v):
         normal(rng, (2, 3, 3)),
         (10 * rng.normal(size=(2, 2, 5, 5)),),
         (np.zeros((1, 1)),),
-        (300 * rng.normal(size=(6, 6)),),
+        (3e3 * rng.normal(size=(6, 6)) - 2e4,),
     ],
     hints=[
         "Print np.tri(4, k=1) > 0. Row t says whom moment t may see.",

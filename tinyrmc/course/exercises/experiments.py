@@ -55,9 +55,9 @@ def report(subject: str) -> Callable[..., Any]:
         found, again = answer(counted, seed), answer(counted, seed)
         if found is None:
             return None
-        settings, measured, claim = _parts(found)
-        if calls < 2 * len(settings):
-            raise Wrong(f"it does not call {subject} for each setting: measure that")
+        _, measured, claim = _parts(found)
+        if not calls:
+            raise Wrong(f"it does not call {subject}: measure that")
         if not np.array_equal(measured, _parts(again)[1]):
             raise Wrong(
                 "it measures something else when it runs again: draw with "
@@ -118,7 +118,7 @@ class Report:
 
     def _problem(self, report: Any) -> str:
         parts = {"question", "runs", "conclusion"}
-        if not isinstance(report, dict) or set(report) != parts:
+        if not isinstance(report, dict) or not parts <= set(report):
             return "a report is a dict with `question`, `runs` and `conclusion`"
         if not str(report["question"]).strip(" ."):
             return "what do you want to know? Write the question down in words"

@@ -67,6 +67,9 @@ FOND_OF_THE_FIRST = _faulty(
 WEAKER_BY_PLACE = _faulty(
     "weaker by place", "@ V", "@ V / np.arange(1, Q.shape[-2] + 1)[:, None]"
 )
+ODD_ONES_LAST = _faulty(
+    "odd ones last", "(scores) @ V", "(scores[np.argsort(np.arange(len(Q)) % 2)]) @ V"
+)
 
 
 def plain_mean(Q, K, V):
@@ -120,7 +123,9 @@ def _difference(experiment, function, arrays):
     copies = [each.copy() for each in arrays]  # it may spoil them
     try:
         with np.errstate(all="ignore"):
-            found, expected = map(np.asarray, experiment(function, *copies))
+            found, expected = (
+                1.0 * np.asarray(x) for x in experiment(function, *copies)
+            )
     except NotImplementedError:
         raise
     except Exception as problem:
@@ -203,6 +208,7 @@ def size_of_the_scores(A, Q, K, V):
         (FAULTY["fond of itself"],),
         (FOND_OF_THE_FIRST,),
         (WEAKER_BY_PLACE,),
+        (ODD_ONES_LAST,),
     ],
     hints=[
         "Put the queries in another order, for example [::-1], and the keys with their "

@@ -140,14 +140,11 @@ def step(xp, x, m, h, p):
     return m, equations.output(xp, o, m)  # eqs 8, 9
 
 
-# --- Loss and gradients ---------------------------------------------------------------
-
-
 def _tried(answer, inputs, targets):
     """An answer's result for a linear layer beside an idle parameter."""
     network = nn.Linear(inputs.shape[1], 3, dtype=np.float64, seed=1)
     parameters = [*network.parameters(), Parameter(np.ones(2))]
-    found = answer(network, parameters, inputs, targets)
+    _, found = (answer(network, parameters, inputs, targets) for _ in range(2))
     if isinstance(found, tuple) and isinstance(found[0], Tensor):
         raise Wrong("the loss is still on the tape; give a number, float(loss.data)")
     return found
@@ -169,6 +166,9 @@ def _tried(answer, inputs, targets):
     mistakes="""
         you do not clip
             clip(gradients, 1.0) -> gradients
+        `backward` adds to `grad` at each call; tape.gradient begins anew
+            tape.gradient(loss, parameters, strict=False)
+                -> tape.backward(loss) or [each.grad for each in parameters]
         you clip each array by itself
             clip(gradients, 1.0) -> [clip([g], 1.0)[0] for g in gradients]
         the network runs before the tape records, so nothing leads back to its weights

@@ -9,6 +9,7 @@ import numpy as np
 from ... import equations
 from . import memory
 from .exercise import exercise
+from .gates import sigmoid
 from .recorded import recorded
 
 
@@ -97,10 +98,6 @@ def released_step(xp, x, m, p):
     return equations.update_memory(xp, f, i, m, candidate, p["forget_bias"])
 
 
-def _sigmoid(x):
-    return 0.5 * (math.tanh(0.5 * x) + 1)
-
-
 @exercise(
     cases=lambda rng: [
         (0.0, 0.0, 1.0, 1.0),
@@ -119,11 +116,11 @@ def _sigmoid(x):
     mistakes="""
         1 minus a gate that is nearly 1 is 0, and you divide by it: write it with exp
             * (1 + math.exp(f + forget_bias))
-                -> / np.float64(1 - _sigmoid(f + forget_bias))
+                -> / np.float64(1 - sigmoid(f + forget_bias))
         you divide by the forget gate, not by what it takes away
-            * (1 + math.exp(f + forget_bias)) -> / _sigmoid(f + forget_bias)
+            * (1 + math.exp(f + forget_bias)) -> / sigmoid(f + forget_bias)
         you leave out the input gate
-            _sigmoid(i) * c -> c
+            sigmoid(i) * c -> c
     """,
     precise=True,
 )
@@ -132,4 +129,4 @@ def settles(f, i, forget_bias, c):
 
     Four numbers -> a number.
     """
-    return _sigmoid(i) * c * (1 + math.exp(f + forget_bias))
+    return sigmoid(i) * c * (1 + math.exp(f + forget_bias))

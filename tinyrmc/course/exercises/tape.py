@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 
+from ..compare import Wrong
 from .derived import by_complex_step, log_shares
 from .exercise import each, exercise, named, normal
 from .used import used
-
-# --- Five lines by hand ---------------------------------------------------------------
 
 
 def _loss(a, b):
@@ -100,6 +99,8 @@ def _of_numbers(cls, program, numbers):
     tape = []
     values = [cls(number, tape) for number in numbers]
     loss = program(*values)
+    if not tape:
+        raise Wrong("no operation leaves its entry on the tape")
     loss.backward()
     return loss.data, [value.grad for value in values]
 
@@ -200,9 +201,6 @@ Value = used(  # type: ignore[assignment, misc]
 )(Value)
 
 
-# --- A network of numbers -------------------------------------------------------------
-
-
 def straight(weights, x):
     """A line: slope and height."""
     slope, height = weights
@@ -263,9 +261,6 @@ def learn(weights, network, xs, ys, rate, steps):
         weights = [v.data - rate * v.grad for v in values]
         losses.append(loss.data)
     return weights, losses
-
-
-# --- Arrays: what is stretched, and products ------------------------------------------
 
 
 @exercise(
@@ -388,13 +383,14 @@ def _late(a, b):
     return loss
 
 
-SQUARED, PLUS, MINUS, TIMES, PRODUCT, RELU = named(
+SQUARED, PLUS, MINUS, TIMES, PRODUCT, RELU, PAID_LATE = named(
     squared=lambda a: (a * a).mean(),
     plus=lambda a, b: (a + b).mean(),
     minus=lambda a, b: (a - b).tanh().mean(),
     times=lambda a, b: (a * b).mean(),
     product=lambda a, b: (a @ b).tanh().mean(),
     relu=lambda a, b: (a * b).relu().mean(),
+    paid_late=lambda a, b: (lambda c: (a + b + c).mean())(a + a),
 )
 
 
@@ -500,6 +496,7 @@ def _more_programs(rng):
         (_no_use, normal(rng, (2, 3), 3)),
         (_cubes, normal(rng, (2, 3), 3)),
         (_late, normal(rng, (2, 3), (2, 3))),
+        (PAID_LATE, normal(rng, (2, 3), (2, 3))),
         (_twice, (1e-3 * rng.normal(size=3),)),
     ]
 
@@ -531,6 +528,11 @@ def _on_a_tape(cls, program, arrays):
             unbroadcast(g, node.data.shape) -> g
         a node's later contribution replaces the earlier one; add it
             gradients.get(node, 0) + g -> g
+        you add in place: a sum hands one array to both, so the other gets it, too
+            unbroadcast(g, -> g if g.shape == node.data.shape else unbroadcast(g,
+            gradients.get(node, 0) + g
+                -> np.add(gradients[node], g, gradients[node]) if node in gradients
+                else g
         nothing arrives anywhere: the loss's own gradient is 1, and you walk from the
         end of the entries
             reversed(self.entries) -> self.entries
@@ -574,7 +576,7 @@ def taped(answer, *arrays):
     return found.data, tape.gradient((found * found).mean(), nodes)
 
 
-# --- Chapter 5: another entry for the tape --------------------------------------------
+# --- Chapter 4: another entry for the tape --------------------------------------------
 
 
 _softmax_step = by_complex_step(lambda x: np.exp(log_shares(x)), "x")
