@@ -200,7 +200,7 @@ ex.queries_for.check(queries_for)
 #
 # $$S = \frac{Q K^\top}{\sqrt{d_k}}, \qquad A = \mathrm{softmax}(S), \qquad O = A V$$
 #
-# You know the vjp of each station (chapters 3 and 4). Let $g$ be the gradient of $O$, and
+# You know the vjp of each station (chapters 3, 4). Let $g$ be the gradient of $O$, and
 # write a bar for "the gradient of". Derive $\bar V$ and $\bar A$, then $\bar S$, then
 # $\bar Q$ and $\bar K$, before you open the picture. Each gradient has the shape of
 # what it belongs to, so each product fits in one way only.
@@ -478,8 +478,8 @@ def encode_with_heads(M, x, W_q, W_k, W_v):
 ex.encode_with_heads.check(encode_with_heads)
 
 # %% [markdown]
-# Here it is with one head; shares are percents. All that comes from the input shall get
-# an orange frame. **Write down first:** which matrices have none?
+# Here it is with one head; shares are percents. What comes from the input will have an
+# orange frame. **Write down first:** which matrices have none?
 
 # %%
 N, F, d_k, d_v = 4, 6, 3, 6
@@ -567,10 +567,10 @@ plt.show()
 # networks) a question looks at sentences. A Transformer keeps a row for every word; our
 # memory keeps $N$ slots, however long the text.
 #
-# A word that shall be foreseen must not be seen. So each moment's scores for the future
-# become $-\infty$: a *causal* mask. **The symptom:** below, symbols come from a fair
-# die with eight faces, which nobody can foresee; a guess costs $\ln 8 = 2.08$. And yet
-# the loss falls far below.
+# A word that you want to predict must not be seen. So each moment's scores for the
+# future become $-\infty$: a *causal* mask. **The symptom:** below, symbols come from a
+# fair die with eight faces, which nobody can predict; a guess costs $\ln 8 = 2.08$. And
+# yet the loss falls far below.
 #
 # **Exercise 8.** Find the line.
 
@@ -586,7 +586,7 @@ def shares_of_the_past(scores):
 ex.shares_of_the_past.check(shares_of_the_past)
 
 # %% tags=["hide-input"]
-# Learns to foresee the next of eight symbols, with these shares
+# Learns to predict the next of eight symbols, with these shares
 FACES, T = 8, 6
 
 

@@ -3,10 +3,9 @@
 #
 # **Section 3.3, backwards.** About 70 minutes, in two sittings. The whole chapter is
 # the second track, the way back: later chapters do not need it. You need chapter 10 (a
-# step and its training) and the derivatives of chapters 3, 4, 6, 8
-# and 9.
+# step and its training) and the derivatives of chapters 3, 4, 6, 8 and 9.
 #
-# The tape has found the gradients of your core. How far back do they reach, and on
+# The tape has found the gradients of your core. How far back do they reach, and by
 # which way? To see that you walk back yourself, first through a step, then through
 # forty. A bar means "the gradient of", $k$ is the forget gate and $w$ the input gate.
 
@@ -241,11 +240,11 @@ for name, mine, theirs in zip(("m", "h", "U_f"), by_hand, found, strict=True):
 # %% [markdown]
 # ## Which way does it take?
 #
-# The loss is at the last of forty steps only. First the gradient comes back on all
-# ways. Then we shut the way through $h$; then attention, too, which leaves the straight
-# line at the top; and last everything that a step hands back along $m$, which leaves
-# only $h$. **Write down first:** order the four by what arrives after 20 steps. And
-# what does a forget bias of 3 change?
+# The loss is at the last of forty steps only. At first all ways are open. Then we shut
+# the way through $h$; then attention, too, which leaves the straight line at the top;
+# and last everything that a step hands back along $m$, which leaves only $h$. **Write
+# down first:** order the four by what arrives after 20 steps. And what does a forget
+# bias of 3 change?
 
 # %% tags=["hide-output"]
 WAYS = {  # which are open: along m, through h, through g_psi and attention

@@ -2,7 +2,7 @@
 # # 15. Breaking it: six bugs that run
 #
 # **All equations, each a little wrong.** About 145 minutes, in three sittings. You need
-# chapters 6 to 10, and learning (chapter 5).
+# chapters 6 to 11, and learning (chapter 5).
 #
 # Every bug in this chapter is a line that is easy to write and looks right. Nothing
 # raises an error, all shapes are right, the loss falls, and if you look at the curve
@@ -469,7 +469,7 @@ def jointly(core):
 #
 # **Exercise 4.** `step` makes the next memory of a memory. Change slot $j$ by a random
 # row of size 1 or so, leave the others, and see how far slot $i$ of the next memory
-# moves from where it would have been. (The check looks at what is zero and what is not.)
+# moves from where it would have been. (The check sees what is zero and what is not.)
 
 
 # %%

@@ -53,7 +53,7 @@ plt.show()
 # %% [markdown]
 # ## Counting well: Kneser and Ney
 #
-# Chapter 17's bigram falls back on the unigram. Look what that does in a toy text,
+# Chapter 17's bigram falls back on the unigram. Look at what that does in a toy text,
 # where `francisco` is frequent and stands after `san` alone.
 
 # %%
@@ -308,7 +308,7 @@ panel.legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# Two ways out. A *sampled softmax* puts, in training, a few drawn words in the place of
+# Two ways out. A *sampled softmax* puts, in training, a few drawn words in place of
 # the whole sum. An *adaptive softmax* (Grave and others 2016) uses Zipf's law: a small
 # *head* knows the frequent words and one answer more, "a rare one". Only where that
 # came, a *tail* says which. (To save the memory of a full softmax is another matter;

@@ -135,9 +135,10 @@ ex.best_baseline.check(best_baseline)
 best_baseline = ex.best_baseline.yours(best_baseline)
 
 # %% [markdown]
-# **Write down first:** from three equal logits, how many times smaller is the noise of
-# a single pull's gradient with a baseline of 11 than without one? And twenty people
-# play 500 pulls each, with and without: in how many cases does the best arm win?
+# **Write down first:** from three equal logits, how many times smaller is the noise, the
+# standard deviation of one pull's gradient, with a baseline of 11 than without? And
+# twenty people play 500 pulls each, with and without: in how many cases does the best
+# arm win?
 
 # %% tags=["hide-input", "hide-output"] alt="Left: the standard deviation of the gradient against the baseline is V-shaped, from nine at 0 down to about one at 11, while the length of its mean stays level at a half. Middle and right: the probability of the best arm over 500 pulls for twenty runs each; without a baseline most fall to 0, with one all rise to near 1"
 # Measures the noise, and plays

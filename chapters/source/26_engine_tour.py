@@ -87,7 +87,7 @@ course.show(
 # that in one place for all.
 #
 # **Exercise 1.** Add a primitive: the length of each row, $y = \sqrt{\sum_k x_k^2}$.
-# Its forward rule stands below. Derive its vjp. What shall it give for a row of zeros?
+# Its forward rule stands below. Derive its vjp. What should it give for a row of zeros?
 
 
 # %%

@@ -353,7 +353,7 @@ def all_heads(M, W_q, W_k, W_v):
     ],
     hints=[
         "Print np.tri(4, k=1) > 0. Row t says whom moment t may see.",
-        "Moment t is to foresee what comes at t + 1. It may see 0 to t.",
+        "Moment t is to predict what comes at t + 1. It may see 0 to t.",
     ],
     mistakes="""
         a moment does not even see itself; the first then sees nobody
