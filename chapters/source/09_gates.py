@@ -247,9 +247,9 @@ panels[1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# Left, in that of bias 5, and a tenth of it in that of bias 3. Right, noise of the same
-# size has been added since: you cannot tell in any of them. It takes both: a gate that
-# keeps, and one that does not write over what is kept.
+# Left, in that of bias 5, and a tenth of it in that of bias 3. Right, as much is left,
+# but the noise added since is at least twice as large: you cannot tell in any of them.
+# It takes both: a gate that keeps, and one that does not write over what is kept.
 #
 # ## Why the tanh in equation 8
 #

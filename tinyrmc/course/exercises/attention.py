@@ -105,9 +105,6 @@ def attention(Q, K, V):
     return softmax(Q @ np.swapaxes(K, -1, -2) / math.sqrt(d_k)) @ V
 
 
-# --- The other way round --------------------------------------------------------------
-
-
 def _looking(queries_for, shares, K):
     """How they look who have the queries that an answer finds."""
     found = queries_for(shares, K)

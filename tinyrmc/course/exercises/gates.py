@@ -8,7 +8,7 @@ import numpy as np
 
 from .derived import by_complex_step
 from .exercise import each, exercise, normal
-from .tape import LittleTape
+from .tape import LittleTape, of_node
 from .used import used
 
 
@@ -281,13 +281,9 @@ def _on_a_tape(answer, xs, m, h, p, forget_bias):
     """The last h, and the gradients of the mean of its square."""
     tape = LittleTape()
     named = {name: tape.watch(each) for name, each in p.items()}
-    first = tape.watch(m), tape.watch(h)
+    first = {"m": tape.watch(m), "h": tape.watch(h)}
     nodes = [tape.watch(x) for x in xs]
-    found = answer(nodes, *first, named, forget_bias)
-    if found is None:
-        return None
-    wanted = [*first, *named.values()]
-    return found.data, tape.gradient((found * found).mean(), wanted)
+    return of_node(answer(nodes, *first.values(), named, forget_bias), first | named)
 
 
 def _sequences(rng, T, B, D, F, forget_bias=1):

@@ -12,8 +12,6 @@ from .exercise import altered, exercise, normal
 from .experiments import report
 from .used import used
 
-# --- A function that is not known, only called ----------------------------------------
-
 
 def right_attention(Q, K, V):
     """Equation 1."""
@@ -239,9 +237,6 @@ def order_means_nothing(A, Q, K, V):
     R = len(K) // 2
     around = np.r_[R : len(K), 0:R]  # the second half first
     return A(Q[::-1], K[around], V[around]), A(Q, K, V)[::-1]
-
-
-# --- An experiment of their own -------------------------------------------------------
 
 
 @used(

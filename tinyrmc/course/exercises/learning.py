@@ -11,7 +11,7 @@ from .attention import softmax
 from .derived import by_complex_step, log_shares
 from .exercise import each, exercise, normal
 from .mended import mended
-from .tape import LittleTape
+from .tape import LittleTape, of_node
 from .used import used
 
 # --- Cross-entropy --------------------------------------------------------------------
@@ -100,9 +100,8 @@ def _networks(rng, B, *widths):
 def _on_a_tape(answer, weights, x):
     """A network's result, and the gradients of its mean square."""
     tape = LittleTape()
-    nodes = [tape.watch(each) for each in weights]
-    result = answer(nodes, tape.watch(x))
-    return result.data, tape.gradient((result * result).mean(), nodes)
+    nodes = {f"weights[{k}]": tape.watch(w) for k, w in enumerate(weights)}
+    return of_node(answer([*nodes.values()], tape.watch(x)), nodes)
 
 
 @used(

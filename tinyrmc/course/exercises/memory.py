@@ -259,9 +259,6 @@ def begin(first, B):
     return np.zeros((B, *first.shape)) + first
 
 
-# --- An experiment of their own -------------------------------------------------------
-
-
 WEIGHTS = _step_parameters(np.random.default_rng(4), 16, 2, 16, 1.0)
 for _name in ("b_f", "b_i", "b_o", "offset"):
     WEIGHTS[_name] = 0 * WEIGHTS[_name]

@@ -70,6 +70,8 @@ def _rows(rng, scale, shift, *shape):
             axis=-1 -> axis=-2
         you divide the sum of squares by F - 1, not by F
             (d * d).mean(axis=-1 -> x.var(ddof=1, axis=-1
+        you do not take the mean off
+            x - x.mean(axis=-1, keepdims=True) -> x
         you leave out epsilon: a row of equal numbers is then 0 / 0
             np.sqrt(variance + 1e-5) -> np.sqrt(variance)
         you add epsilon to the root, not to what is under it

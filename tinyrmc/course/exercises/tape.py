@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import numpy as np
 
-from ..compare import Wrong
+from ..compare import Wrong, kind
 from .derived import by_complex_step, log_shares
 from .exercise import each, exercise, named, normal
 from .used import used
@@ -102,7 +103,12 @@ def _of_numbers(cls, program, numbers):
     if not tape:
         raise Wrong("no operation leaves its entry on the tape")
     loss.backward()
-    return loss.data, [value.grad for value in values]
+    return _results(program, loss, [value.grad for value in values])
+
+
+def _results(program, loss, gradients):
+    named = zip(inspect.signature(program).parameters, gradients, strict=False)
+    return {"loss": loss.data, "gradients": dict(named)}
 
 
 _PLUS, _MINUS, _TIMES, _SQUASHED, _DIAMOND, _ONE_UNUSED, _CHAIN = named(
@@ -422,7 +428,7 @@ def _given(cls, program, arrays):
     tape.record = record
     nodes = [cls(each, tape) for each in arrays]
     loss = program(*nodes)
-    return loss.data, tape.gradient(loss, nodes)
+    return _results(program, loss, tape.gradient(loss, nodes))
 
 
 class Node:
@@ -506,7 +512,7 @@ def _on_a_tape(cls, program, arrays):
     tape = cls()
     nodes = [tape.watch(each) for each in arrays]
     loss = program(*nodes)
-    return loss.data, tape.gradient(loss, nodes)
+    return _results(program, loss, tape.gradient(loss, nodes))
 
 
 @used(
@@ -567,13 +573,20 @@ class LittleTape:
 
 
 def taped(answer, *arrays):
-    """The result of answer(*Nodes) on a tape, and its mean square's gradients."""
+    """What becomes of answer(*Nodes)."""
     tape = LittleTape()
-    nodes = [tape.watch(each) for each in arrays]
-    found = answer(*nodes)
+    nodes = {f"argument {k}": tape.watch(x) for k, x in enumerate(arrays, 1)}
+    return of_node(answer(*nodes.values()), nodes)
+
+
+def of_node(found, nodes):
+    """What an answer's Node holds, and the gradients of its mean square by name."""
     if found is None:
         return None
-    return found.data, tape.gradient((found * found).mean(), nodes)
+    if not hasattr(found, "tape"):
+        raise Wrong(f"the result is {kind(found)}, expected a Node")
+    gradients = found.tape.gradient((found * found).mean(), [*nodes.values()])
+    return {"data": found.data, "gradients": dict(zip(nodes, gradients, strict=True))}
 
 
 # --- Chapter 4: another entry for the tape --------------------------------------------
