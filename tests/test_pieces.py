@@ -361,11 +361,17 @@ def half_of_it(xp, f, i, m, candidate, bias):
     return sigmoid(f + bias) * m + sigmoid(i) * candidate
 
 
+def in_float64(xp, f, i, m, candidate, bias):
+    f = f + np.full(f.shape[-1], float(bias))
+    return memory.update_memory.function(xp, f, i, m, candidate, 0.0)
+
+
 def test_right_values_with_a_wrong_gradient_are_wrong():
     for exercise, answer, says in [
         (memory.step, detached, "its result is cut off from its arguments"),
         (memory.update_memory, through_a_wall, "on the tape the gradient of f is 0 "),
         (memory.update_memory, half_of_it, "take it from xp"),
+        (memory.update_memory, in_float64, "in float32:"),
     ]:
         verdict = exercise.judge(answer)
         assert verdict.state == "wrong"

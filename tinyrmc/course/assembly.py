@@ -233,7 +233,7 @@ def gradients(function: Function, case: list[Any]) -> list[np.ndarray]:
             raise Wrong("on the tape, its result is cut off from its arguments")
         rng, sums = np.random.default_rng(7), []
         for result in results:
-            weights = rng.normal(size=result.shape)
+            weights = rng.normal(size=result.shape).astype(result.dtype)
             sums.append(primitives.sum(primitives.multiply(result, weights)))
         loss = primitives.sum(primitives.stack(sums))
     return tape.gradient(loss, watched, strict=False)

@@ -14,8 +14,6 @@ from .mended import mended
 from .tape import LittleTape, of_node
 from .used import used
 
-# --- Cross-entropy --------------------------------------------------------------------
-
 
 def _scores(rng, R, C, scale=1, offset=0):
     logits = scale * rng.normal(size=(R, C)) + offset * np.arange(R)[:, None]
@@ -339,9 +337,6 @@ def adam_rule(adam_step, rate):
         return w
 
     return rule
-
-
-# --- Clipping -------------------------------------------------------------------------
 
 
 @exercise(

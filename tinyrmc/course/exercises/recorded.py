@@ -17,6 +17,7 @@ from ..assembly import gradients
 from ..cases import Case
 from ..compare import Demand, Wrong, compare
 from ..limits import at_most, line_of_error
+from ..traced import each_in
 from .exercise import Exercise, Verdict, check_signature, exercise, is_empty
 
 Function = Callable[..., Any]
@@ -51,7 +52,7 @@ class Recorded(Exercise):
         return np, *super().case(number)
 
     def judge(self, answer: Function, explain: bool = True) -> Verdict:
-        """First the values on NumPy, then the gradient on the tape."""
+        """The values on NumPy, then gradients on the tape, once more in float32."""
         if callable(answer):
             try:
                 check_signature(answer, self.function, [np, *self.cases()[0].copies()])
@@ -61,7 +62,8 @@ class Recorded(Exercise):
         if verdict.state != "right":
             return verdict
         tried = [case for case in self.cases() if _is_ordinary(case.copies())]
-        for case in tried:
+        single = each_in(_single, tried[0].arguments)
+        for case in [*tried, Case(tried[0].number, single, "in float32")]:
             try:
                 self._compare_gradients(answer, case)
             except Wrong as problem:
@@ -88,7 +90,8 @@ class Recorded(Exercise):
         expected = gradients(self.function, case.copies())
         names = [n for key, x in case.arguments.items() for n, _ in _arrays(x, key)]
         for name, mine, right in zip(names, found, expected, strict=True):
-            compare(mine, right, Demand(), f"on the tape the gradient of {name}")
+            demand = Demand(1e-3 if right.dtype == np.float32 else 1e-9)
+            compare(mine, right, demand, f"on the tape the gradient of {name}")
 
 
 def _arrays(value: Any, name: str) -> list[tuple[str, Any]]:
@@ -98,6 +101,10 @@ def _arrays(value: Any, name: str) -> list[tuple[str, Any]]:
     if isinstance(value, (list, tuple)):
         return [pair for each in value for pair in _arrays(each, name)]
     return [(name, value)] if isinstance(value, np.ndarray) else []
+
+
+def _single(x: Any) -> Any:
+    return np.float32(x) if isinstance(x, np.ndarray) else x
 
 
 def _is_ordinary(arguments: list[Any]) -> bool:
