@@ -480,22 +480,22 @@ core = network.core
 sizes = core.mem_slots, core.head_size, core.num_heads
 network.core = RelationalMemory(core.input_size, *sizes)
 seen["fresh"] = probes.traces(network, questions.inputs)
-for name, gates in seen.items():
-    forget, write = gates.forget_gate.mean(), gates.input_gate.mean()
+for name, traces in seen.items():
+    forget, write = (traces.gates[each].mean() for each in ("forget", "input"))
     print(f"{name}: forget gates {forget:.2f} on average, input gates {write:.2f}")
 
 # %% tags=["hide-input", "hide-output"] alt="Histograms of forget and input gates, fresh and trained: fresh forget gates stand around 0.7 and input gates around 0.5; after training both spread out, forget gates mostly above 0.8, input gates mostly below 0.5"
 # Draws the gates before and after training
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3))
 bins = np.linspace(0, 1, 51)
-for panel, name in zip(panels, ("forget_gate", "input_gate"), strict=True):
+for panel, name in zip(panels, ("forget", "input"), strict=True):
     for label, colour in (("fresh", "C0"), ("trained", "C1")):
-        values = getattr(seen[label], name).ravel()
+        values = seen[label].gates[name].ravel()
         share = np.full(len(values), 1 / len(values))
         look = {"fc": to_rgba(colour, 0.15), "ec": colour, "lw": 1.5, "label": label}
         panel.hist(values, bins, weights=share, histtype="stepfilled", **look)
     panel.set(xlabel="shut (0) to open (1)", ylabel="share of the gates")
-    panel.set_title(name.replace("_", " "))
+    panel.set_title(f"{name} gate")
 panels[0].legend(loc="upper left")
 plt.show()
 

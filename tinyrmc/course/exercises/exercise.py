@@ -510,7 +510,8 @@ REMEDIES = {
     "could not be broadcast": "axes are compared from the last one on, and must be "
     "equal or 1; keepdims=True or [..., None] keeps an axis of 1",
     "'int' and 'Value'": "Python's sum begins with the number 0; begin with a Value",
-    "'float' object has no attribute 'data'": "a number stands where a Value should",
+    "does not support ufuncs": "Nodes have methods: m.tanh(), not np.tanh(m)",
+    "object has no attribute 'data'": "a Value or a Node should stand there",
     "support item assignment": "leave what you were given; make a new list",
     "Node object at": "nothing has paid into this node: it needs zeros of its shape",
 }

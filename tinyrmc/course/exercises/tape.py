@@ -364,11 +364,6 @@ def _deep(x, W1, b1, W2, b2):
     return ((hidden @ W2 + b2) * hidden).mean()
 
 
-def _no_use(a, b):
-    _ = a * b
-    return a.tanh().mean()
-
-
 def _twice(a):
     for _ in range(16):
         a = a + a
@@ -389,7 +384,7 @@ def _late(a, b):
     return loss
 
 
-SQUARED, PLUS, MINUS, TIMES, PRODUCT, RELU, PAID_LATE = named(
+SQUARED, PLUS, MINUS, TIMES, PRODUCT, RELU, PAID_LATE, NO_USE = named(
     squared=lambda a: (a * a).mean(),
     plus=lambda a, b: (a + b).mean(),
     minus=lambda a, b: (a - b).tanh().mean(),
@@ -397,6 +392,7 @@ SQUARED, PLUS, MINUS, TIMES, PRODUCT, RELU, PAID_LATE = named(
     product=lambda a, b: (a @ b).tanh().mean(),
     relu=lambda a, b: (a * b).relu().mean(),
     paid_late=lambda a, b: (lambda c: (a + b + c).mean())(a + a),
+    no_use=lambda a, b: (a * b, a.tanh().mean())[1],
 )
 
 
@@ -433,6 +429,8 @@ def _given(cls, program, arrays):
 
 class Node:
     """An array on a tape; each operation is recorded with its vjp."""
+
+    __array_ufunc__ = None  # NumPy must not try to add a Node to an array
 
     def __init__(self, data, tape):
         self.data, self.tape = data, tape
@@ -499,7 +497,7 @@ Node = used(  # type: ignore[assignment, misc]
 def _more_programs(rng):
     return [
         *_array_programs(rng),
-        (_no_use, normal(rng, (2, 3), 3)),
+        (NO_USE, normal(rng, (2, 3), 3)),
         (_cubes, normal(rng, (2, 3), 3)),
         (_late, normal(rng, (2, 3), (2, 3))),
         (PAID_LATE, normal(rng, (2, 3), (2, 3))),
