@@ -62,11 +62,8 @@ def _used(tape: Tape, result: Tensor) -> set[int]:
 
 def _scalar(result: Any, rng: np.random.Generator) -> Any:
     """A function's result contracted with fixed random weights."""
-    total = None
-    for r in _tensors(result):
-        part = primitives.sum(r * _direction(rng, r.shape))
-        total = part if total is None else total + part
-    return total
+    parts = [primitives.sum(r * _direction(rng, r.shape)) for r in _tensors(result)]
+    return sum(parts[1:], parts[0])
 
 
 def _named(function: Any, inputs: Iterable, parameters: Any) -> dict:
@@ -170,9 +167,7 @@ class _Trial:
         """`compare` for each variable moved alone."""
         alone = {}
         for only, name in enumerate(self.variables):
-            directions = [
-                v if k == only else 0 * v for k, v in enumerate(self.directions)
-            ]
+            directions = [(k == only) * v for k, v in enumerate(self.directions)]
             alone[name] = self.compare(gradients, directions)
         return alone
 

@@ -15,10 +15,8 @@ def content_weights(xp, keys, memory, strengths, *, epsilon=1e-6):
     m) = k . m / (|k| |m| + epsilon) with |k|^2 = k . k + epsilon, which is smooth where
     k or m is zero.
     """
-    key_norms = xp.sqrt(row_dots(keys, keys) + epsilon)
-    key_norms = key_norms[..., None]  # (B, H, 1)
-    word_norms = xp.sqrt(row_dots(memory, memory) + epsilon)
-    word_norms = word_norms[:, None]  # (B, 1, N)
+    key_norms = xp.sqrt(row_dots(keys, keys) + epsilon)[..., None]  # (B, H, 1)
+    word_norms = xp.sqrt(row_dots(memory, memory) + epsilon)[:, None]  # (B, 1, N)
     scale = 1 / (key_norms * word_norms + epsilon)  # (B, H, N)
     cosine = gemm(keys, xp.swapaxes(memory, -1, -2)) * scale
     weights = cosine * strengths[..., None]

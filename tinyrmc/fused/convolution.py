@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from ..autograd import primitives as p
-from ..autograd.engine import Tensor
-from ..backend import as_rows, column_sums, gemm, namespace
+from ..backend import as_rows, column_sums, gemm
 from .table import after_relu, fused, plus
 
 
@@ -154,12 +153,8 @@ def _pairs(matrix, weight, padding):
 def conv2d_definition(x, weight, bias=None, padding="VALID", relu=False):
     h, w = weight.shape[:2]
     top, left, down, across = _zeros(weight, padding)
-    xp = namespace(x.data if isinstance(x, Tensor) else x)
-    for axis, before, both in (-3, top, down), (-2, left, across):
-        around = [list(x.shape), list(x.shape)]
-        around[0][axis], around[1][axis] = before, both - before
-        above, below = (xp.zeros(shape, x.dtype) for shape in around)
-        x = p.concatenate([above, x, below], axis=axis)
+    around = (top, down - top), (left, across - left), (0, 0)
+    x = p.pad(x, [*[(0, 0)] * (x.ndim - 3), *around])
     height, width = x.shape[-3] - h + 1, x.shape[-2] - w + 1
     y = 0.0 if bias is None else bias
     for u, v in np.ndindex(h, w):

@@ -24,8 +24,7 @@ compiled: dict[str, Any] = {}  # the overrides that run on NumPy's arrays: see b
 class Fused(Primitive):
     """A primitive that can say what it means.
 
-    `reference` is the same function composed of basic primitives. On a GPU the override
-    of its name in backend/gpu/ takes the place of the array body and its vjp.
+    `reference` is the same function composed of basic primitives.
 
     `shapes` has a text for the shape of each array, such as "... in", "in out", "out".
     Axes with the same name have the same length, "4H" is four times as long as "H",

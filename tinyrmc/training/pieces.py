@@ -161,12 +161,10 @@ class MetricAccumulator:
         most, of = self.sums.get(name, (0, 0))
         larger = (of == 0) | (total * of > most * count)
         if hasattr(larger, "shape"):
-            self.sums[name] = (
-                xp.where(larger, total, most),
-                xp.where(larger, count, of),
-            )
-        else:  # ranks have exchanged plain numbers
-            self.sums[name] = (total, count) if larger else (most, of)
+            total, count = xp.where(larger, total, most), xp.where(larger, count, of)
+        elif not larger:  # ranks have exchanged plain numbers
+            total, count = most, of
+        self.sums[name] = (total, count)
 
     def means(self) -> dict[str, float]:
         """{name: mean}; NaN where nothing was counted."""

@@ -10,7 +10,7 @@ checkpoints.
         lock.json                  who is writing all this, while somebody is
 
 This module knows nothing of tasks, models or optimizers: a checkpoint is a dict of
-named arrays and a JSON state. Three promises shape it.
+named arrays and a JSON state. Two promises shape it.
 
 *Nothing is half written.* A file is written beside its final place, forced to disk and
 only then renamed. Whenever a process is killed, whatever the disk does, a whole
@@ -22,9 +22,6 @@ also answers for config.json and for the lines of metrics so far. Nothing answer
 lines after the newest checkpoint, which only a run that was killed keeps. Nothing is
 ever pickled or unpickled, so a stranger's checkpoint brings no code. It may name a task
 file that lies on your disk already, and nothing else.
-
-*Every failure is one line*: what, why, and what to do now. That line is the text of a
-`RunError`.
 """
 
 from __future__ import annotations

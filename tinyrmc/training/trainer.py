@@ -172,10 +172,9 @@ class Trainer:
 
         TaskError if nothing can be learnt from it.
         """
-        before = None if self.stream.random_access else self.stream.state()
+        before = self.stream.state()
         batch = move_batch(self.xp, self.stream.batch(0, 0, examples))
-        if before is not None:
-            self.stream.load_state(before)
+        self.stream.load_state(before)
         batch, carry = self.task.prepare(self.model, batch, None)
         with Tape() as tape:
             loss, *_ = check_result(self.task, self.task.loss(self.model, batch, carry))

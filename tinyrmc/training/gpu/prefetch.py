@@ -95,9 +95,8 @@ class Prefetcher:
     def _after(self, piece: list) -> list:
         """The piece that comes next, if the task's state stays as it is."""
         step, number, state = piece
-        if number + 1 < len(self.pieces):
-            return [step, number + 1, state]
-        return [step + 1, 0, state]
+        ahead, number = divmod(number + 1, len(self.pieces))
+        return [step + ahead, number, state]
 
     def _draw(self, step: int, number: int) -> Batch:
         batch = self.stream.batch(step, *self.pieces[number])
