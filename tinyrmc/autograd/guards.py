@@ -269,18 +269,17 @@ def explained(primitive: Any, error: Exception, arrays: list) -> Exception:
     """The error again, saying which operation, on what, and what to do. NumPy's own
     kinds of error cannot be made from a message: they become TypeErrors.
     """
-    kinds = IndexError, ValueError
     given = [
         f"{a.dtype}{list(a.shape)}" if hasattr(a, "shape") else repr(a) for a in arrays
     ]
-    known = ";" in str(error)  # a rule's own words end in what to do
-    hint = f"\n{primitive.hint}" if primitive.hint and not known else ""
-    if hint and not primitive.hint[0].isupper():  # no sentence of its own
-        hint = f";{hint}"
+    hint = "" if ";" in str(error) else primitive.hint  # a rule's own words may do
+    if hint:  # a sentence of its own, or the end of this one
+        hint = f"\n{hint}" if hint[0].isupper() else f";\n{hint}"
     message = f"{primitive.name}({', '.join(given)}): {error}"
     if isinstance(error, ArithmeticError):  # not because of shapes
         return type(error)(message)
-    return [*[k for k in kinds if isinstance(error, k)], TypeError][0](message + hint)
+    kinds = (kind for kind in (IndexError, ValueError) if isinstance(error, kind))
+    return next(kinds, TypeError)(message + hint)
 
 
 def miscounted(name: str, given: int, wanted: int) -> TypeError:

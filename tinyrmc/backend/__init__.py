@@ -141,24 +141,22 @@ def matching(
     """
     wrong, found = [], {}
     for name in {**own, **arrays}:
-        if name not in arrays or name not in own:
-            known = "is missing from the arrays" if name in own else "is unknown"
-            wrong.append(f"{name!r} {known}")
-            continue
-        array, dtype = arrays[name], own[name].dtype
-        xp = namespace(array)
-        if array.shape != own[name].shape:
-            shapes = f"has shape {own[name].shape}, the array {array.shape}"
-            wrong.append(f"{name!r} {shapes}")
-            continue
-        if array.dtype.kind not in ("fc" if dtype.kind == "c" else dtype.kind):
-            wrong.append(f"{name!r} is {dtype}, the array {array.dtype}")
-            continue
-        with np.errstate(over="ignore"):  # WebAssembly has no flag for an overflow
-            found[name] = array.astype(dtype)
-        if array.dtype.kind in "fc" and array.dtype != dtype:
-            if bool((xp.isinf(found[name]) & ~xp.isinf(array)).any()):
-                wrong.append(f"{name!r} is {dtype}, too small for a number")
+        array, mine, says = arrays.get(name), own.get(name), ""
+        if array is None or mine is None:
+            says = "is unknown" if mine is None else "is missing from the arrays"
+        elif array.shape != mine.shape:
+            says = f"has shape {mine.shape}, the array {array.shape}"
+        elif array.dtype.kind not in mine.dtype.kind.replace("c", "fc"):
+            says = f"is {mine.dtype}, the array {array.dtype}"
+        else:
+            isinf = namespace(array).isinf  # and a TypeError for masked arrays
+            with np.errstate(over="ignore"):  # WebAssembly has no flag for an overflow
+                found[name] = array.astype(mine.dtype)
+            if array.dtype.kind in "fc" and array.dtype != mine.dtype:
+                if bool((isinf(found[name]) & ~isinf(array)).any()):
+                    says = f"is {mine.dtype}, too small for a number"
+        if says:
+            wrong.append(f"{name!r} {says}")
     if wrong:
         more = f"; and {len(wrong) - 8} more" if len(wrong) > 8 else ""
         raise ValueError(f"{what} {'; '.join(wrong[:8])}{more}")

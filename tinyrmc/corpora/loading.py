@@ -42,17 +42,16 @@ def load(
     with the command that gets it, if it is not there; CorpusError if it cannot be read.
     """
     corpus = cached(name, data_dir, vocabulary_size)
-    if corpus is not None:
-        return corpus
-    found, known = find(name, data_dir), CORPORA[name]
-    cache.write(
-        _place(name, found, vocabulary_size),
-        lambda notes: _pieces(name, found, notes),
-        f"{name} ({found.place})",
-        known.minimum_count,
-        vocabulary_size,
-    )
-    corpus = cached(name, data_dir, vocabulary_size)
+    if corpus is None:
+        found = find(name, data_dir)
+        cache.write(
+            _place(name, found, vocabulary_size),
+            lambda notes: _pieces(name, found, notes),
+            f"{name} ({found.place})",
+            CORPORA[name].minimum_count,
+            vocabulary_size,
+        )
+        corpus = cached(name, data_dir, vocabulary_size)
     if corpus is None:
         raise CorpusError(
             f"the files of {name} changed while they were read; try again"

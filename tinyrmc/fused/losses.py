@@ -224,8 +224,7 @@ def categorical_vjp(xp, needs, g, prob, logs, entropy, actions):
 def categorical_definition(logits, actions):
     shifted = logits - p.max(logits, axis=-1, keepdims=True)
     logs = shifted - p.log(p.sum(p.exp(shifted), axis=-1, keepdims=True))
-    hot = actions[..., None] == namespace(actions).arange(logits.shape[-1])
-    chosen = p.sum(p.where(hot, logs, 0.0), axis=-1)
+    chosen = p.take_along_axis(logs, actions[..., None])[..., 0]
     prob = p.exp(logs)
     finite = p.where(prob.data.real > 0, logs, 0.0)  # 0 log 0 is 0
     return chosen, -p.sum(prob * finite, axis=-1)

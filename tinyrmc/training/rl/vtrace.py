@@ -14,12 +14,7 @@ where g_t is the discount, 0 where the episode ended at step t. With lambda = 1,
 paper's case, q is v. On policy (rho = 1) v is the T-step return for lambda = 1, and the
 advantage is that of Schulman et al. 2016 (GAE) for any lambda.
 
-A loss made of these, with sums over time and batch:
-
-    log_probs, entropies = fused.categorical(logits, actions)
-    vs, advantages = vtrace.targets(log_probs.data - mu, discounts, ...)
-    loss = p.sum(log_probs * -advantages) - entropy_cost * p.sum(entropies)
-    loss = loss + value_cost * 0.5 * p.sum(p.square(values - vs))
+`ActingTask.loss` is a loss made of these, with sums over time and batch.
 """
 
 from __future__ import annotations
