@@ -147,15 +147,11 @@ def _folder(options: Any, what: str) -> Path:
 
 def attention_main(argv: list[str]) -> int:
     """The command line after `attention`; returns the exit code."""
-    parser = _one_run(
-        "attention",
-        "Draw, measure and test what a trained memory attends to.",
-        "attention*.png and attention.json",
-    )
+    says = "Draw, measure and test what a trained memory attends to."
+    parser = _one_run("attention", says, "attention*.png and attention.json")
+    add = parser.add_argument
     says = "held-out sequences to measure over (default: 10,000)"
-    parser.add_argument(
-        "--sequences", type=at_least(2), default=10_000, metavar="N", help=says
-    )
+    add("--sequences", type=at_least(2), default=10_000, metavar="N", help=says)
     options, task, model, state = _opened(parser, argv)
     run, title = state["run"], title_of(state)
     with blas_threads(1):
@@ -214,11 +210,8 @@ def _questions(task: Any, model: Any, name: str, path: Path) -> probes.Questions
 
 def hops_main(argv: list[str]) -> int:
     """The command line after `hops`; returns the exit code."""
-    parser = _one_run(
-        "hops",
-        "Count what the hops of a memory network look at.",
-        page="that shows it, and reads what you type ",
-    )
+    says = "Count what the hops of a memory network look at."
+    parser = _one_run("hops", says, page="that shows it, and reads what you type ")
     says = "this task alone, of a run that has several (default: all of them)"
     parser.add_argument("--task", type=int, metavar="K", help=says)
     options, task, model, state = _opened(parser, argv)
@@ -251,8 +244,7 @@ def hops_main(argv: list[str]) -> int:
 def episode_main(argv: list[str]) -> int:
     """The command line after `episode`; returns the exit code."""
     says = "Write a page on which a trained agent plays a held-out level."
-    page = "of another name "
-    parser = _one_run("episode", says, "episode_N.html", page)
+    parser = _one_run("episode", says, "episode_N.html", "of another name ")
     which = parser.add_mutually_exclusive_group()
     says = "number of the held-out level (default: 0)"
     which.add_argument("--level", type=int, default=0, metavar="N", help=says)
@@ -282,10 +274,8 @@ def episode_main(argv: list[str]) -> int:
 
 def analyses_main(argv: list[str]) -> int:
     """The command line after `analyses`; returns the exit code."""
-    parser = Parser(
-        program("plot analyses"),
-        "Draw what a task examines of trained networks, side by side.",
-    )
+    says = "Draw what a task examines of trained networks, side by side."
+    parser = Parser(program("plot analyses"), says)
     add, says = parser.add_argument, "run directories, checkpoints or weights files, "
     add("runs", type=Path, nargs="+", metavar="RUN", help=f"{says}of one task")
     says = "folder for the pictures, replaced if they exist (default: the "

@@ -10,9 +10,6 @@ the package in a clone or an editable install. It is found from where this file 
 never through the import path, so nobody else's `tasks` can be meant. Other
 distributions add tasks with an entry point in the group `tinyrmc.tasks` that names a
 package.
-
-What a run's config.json keeps of its task is `stored(word)`; `load_task_of(config)`
-finds it again.
 """
 
 from __future__ import annotations

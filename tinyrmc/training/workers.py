@@ -287,14 +287,13 @@ class Child:
         process is gone.
         """
         reply = json.loads(self._pipe.recv_bytes())
-        if not isinstance(reply, dict):
-            return reply
-        if "worker error" in reply:
-            raise WorkerError(reply["worker error"])
-        if "arrays follow" in reply:
+        about = reply if isinstance(reply, dict) else {}
+        if "worker error" in about:
+            raise WorkerError(about["worker error"])
+        if "arrays follow" in about:
             return {
                 name: np.ndarray(shape, dtype, self._pipe.recv_bytes())
-                for name, dtype, shape in reply["arrays follow"]
+                for name, dtype, shape in about["arrays follow"]
             }
         return reply
 

@@ -304,10 +304,8 @@ def attention_fits(
     (_, rows, _), queries, value_size = _attention_sizes(
         qkv, num_heads, key_size, num_queries
     )
-    if queries > rows:
-        return False
     shared = _attention_shared(queries, rows, queries, key_size, value_size)
-    return value_size > 0 and shared <= SHARED
+    return queries <= rows and value_size > 0 and shared <= SHARED
 
 
 def _attention_sizes(qkv, num_heads, key_size, num_queries):

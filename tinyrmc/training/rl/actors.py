@@ -124,7 +124,6 @@ PAPER: dict[str, Any] = {
         objective="sum",
         learning_rate=1e-4,
         warmup_steps=0,
-        cosine_fraction=0.0,
         clip_norm=None,
     ),
 }
