@@ -342,8 +342,9 @@ def _run(trainer: Trainer, run: Run, options: Options, interrupt: Interrupt) -> 
     finally:
         progress.close()
         trainer.close()
-    alone, count = python(), trainer.ranks
-    launch = f"mpiexec -n {count} {alone} -m mpi4py" if count > 1 else alone
+    launch = python()
+    if trainer.ranks > 1:
+        launch = f"mpiexec -n {trainer.ranks} {launch} -m mpi4py"
     resume = f"{launch} -m tinyrmc.train --resume {shlex.quote(str(run.path))}"
     if end.startswith("SIG"):
         said = f"{end} at step {trainer.step:,}: saved."
