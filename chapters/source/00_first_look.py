@@ -76,8 +76,8 @@ plt.show()
 # A curve says nothing without *baselines*. A blind guess is right in one case of three.
 # But number 0 from $m$ is $m$ itself. If you see that, and guess at the rest, two
 # thirds of your answers are right. If you sort the numbers by their distance from 0,
-# and never compare two of them, it is more again. Only above that line has a network
-# begun to relate what it remembers.
+# and never compare two of them, you get further still. Only above that line has a
+# network begun to relate what it remembers.
 
 
 # %% tags=["hide-input"]
@@ -128,7 +128,7 @@ for step in range(STEPS):
         curve.grow(right, 50)
 
 # %% [markdown]
-# It has the easy part within seconds, and rests there; then it begins to compare. You
+# It gets the easy part within seconds, and rests there; then it begins to compare. You
 # need not understand the code yet. You will write all of its parts: the tape, the loss,
 # the rule for a step, the loop, and the core.
 #

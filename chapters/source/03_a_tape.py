@@ -211,7 +211,7 @@ plt.show()
 # *vjp* for short. Nobody ever makes the table of all $\partial y_j / \partial x_k$: for
 # a batch of 256 memories of 8 times 64 numbers it would have $131{,}072^2$ entries,
 # nearly all of them 0. For an operation that works entry by entry the vjp is what you
-# know already: $g$ times the local derivative. New are two things.
+# know already: $g$ times the local derivative. Two things are new.
 #
 # Broadcasting uses one array many times. A bias that is added to every slot is used
 # once per slot, so its gradient is the sum over the slots.

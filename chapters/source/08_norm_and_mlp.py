@@ -33,9 +33,9 @@ rng = np.random.default_rng(2018)
 #
 # Take the $F$ numbers of a slot. Take their mean off. Divide by the standard deviation:
 # the root of the mean of the squares that are left, to which a tiny $\varepsilon$,
-# $10^{-5}$, is added *under* the root, lest equal numbers be divided by 0. Then each
-# unit is stretched by its gain $\gamma_k$ and moved by its offset $\beta_k$, which are
-# learnt, and begin at 1 and 0.
+# $10^{-5}$, is added *under* the root, so that equal numbers are not divided by 0. Then
+# each unit is stretched by its gain $\gamma_k$ and moved by its offset $\beta_k$, which
+# are learnt, and begin at 1 and 0.
 #
 # **Exercise 1.** Write it for the last axis of any array. One case has numbers around
 # 100,000. (Think of chapter 4 before you take differences of large numbers.)

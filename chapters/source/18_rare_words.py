@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 18. Rare words: one table, large vocabularies
 #
-# **Sections 5.4 and A.4, table 3.** About 105 minutes, in two sittings, of which the
-# computer takes one. You need chapter 17 (language modelling). In this chapter $c$
-# is a count, $D$ a discount, and $E$ the table of word vectors.
+# **Sections 5.4 and A.4, table 3.** About 105 minutes, in two sittings, with a minute
+# of computing. You need chapter 17 (language modelling). In this chapter $c$ is a
+# count, $D$ a discount, and $E$ the table of word vectors.
 #
 # Half of a text is made of two dozen words, and most words are rare. What can be known
 # of a word that was read five times? How do two uses of one table help? And what does

@@ -2,7 +2,7 @@
 # # 21. Learning from reward: a maze that takes a memory
 #
 # **Sections 4.2 and A.3, on the smallest world.** About 115 minutes, in two sittings,
-# of which the computer takes two. You need the tape (chapter 3), learning (chapter 5)
+# with two minutes of computing. You need the tape (chapter 3), learning (chapter 5)
 # and the step of a core (chapters 9 and 10). In this chapter $\pi$ is a policy, $G$ a
 # return, $V$ a value and $b$ a baseline.
 #
@@ -135,8 +135,8 @@ ex.best_baseline.check(best_baseline)
 best_baseline = ex.best_baseline.yours(best_baseline)
 
 # %% [markdown]
-# **Write down first:** from three equal logits, how many times smaller is the noise, the
-# standard deviation of one pull's gradient, with a baseline of 11 than without? And
+# **Write down first:** from three equal logits, how many times smaller is the noise,
+# the standard deviation of one pull's gradient, with a baseline of 11 than without? And
 # twenty people play 500 pulls each, with and without: in how many cases does the best
 # arm win?
 

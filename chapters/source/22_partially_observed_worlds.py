@@ -2,7 +2,7 @@
 # # 22. Partially observed worlds: V-trace, keys and locks
 #
 # **Sections 4.2, 5.3 and A.3, figures 9 and 10.** About 105 minutes, in two sittings,
-# of which the computer takes three. You need chapter 21 (learning from reward). In this
+# with three minutes of computing. You need chapter 21 (learning from reward). In this
 # chapter $\pi$ is the policy that learns, $\mu$ the one that acted, and $\delta$ a
 # surprise.
 #
