@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 13. Nth farthest: learning to compare
 #
-# **Sections 4.1 and 5.1.** About 110 minutes, in two sittings, of which the computer
-# takes two or three. You need attention (chapter 6), the whole step (chapter 10) and
+# **Sections 4.1 and 5.1.** About 110 minutes, in two sittings, with two or three
+# minutes of computing. You need attention (chapter 6), the whole step (chapter 10) and
 # learning (chapter 5). Here $k$ counts vectors and $N$ slots; $n$ and $m$ are the
 # question's numbers, and $M$ is a memory.
 #

@@ -2,8 +2,8 @@
 # # 20. Memory networks: looking several times
 #
 # **End-To-End Memory Networks (Sukhbaatar and others 2015), equation 4, sections 2.2,
-# 4.1 and 4.2, table 1.** About 115 minutes, in two sittings, of which the computer
-# takes two. You need chapter 19 (one hop). In this chapter $K$ counts hops, and $G$ is
+# 4.1 and 4.2, table 1.** About 115 minutes, in two sittings, with two minutes of
+# computing. You need chapter 19 (one hop). In this chapter $K$ counts hops, and $G$ is
 # a matrix that remembers.
 #
 # "What is Winona afraid of?" Winona is a mouse; mice are afraid of cats. The second
