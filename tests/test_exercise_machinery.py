@@ -19,6 +19,7 @@ from tinyrmc.course.exercises import (
     acting,
     arrays,
     attention,
+    checking,
     gates,
     language,
     looking_inside,
@@ -53,7 +54,7 @@ def test_cases_of_two_leading_axes_are_six_of_the_first_that_is_drawn():
 
 
 def test_a_solution_treats_each_example_of_stacked_cases_for_itself():
-    for ex in (attention.attention, attention.softmax, tape.softmax_vjp):
+    for ex in (attention.attention, attention.softmax, checking.softmax_vjp):
         (case,) = (each for each in ex.cases() if "leading" in each.about)
         whole = ex(*case.copies())
         for place in np.ndindex(2, 3):

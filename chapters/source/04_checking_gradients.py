@@ -19,7 +19,6 @@ import numpy as np
 
 from tinyrmc import Parameter, Tape, course, equations, gradcheck, primitives
 from tinyrmc.course.exercises import checking as ex
-from tinyrmc.course.exercises import tape as engine_ex
 
 course.setup()
 LittleTape = course.little_tape()
@@ -410,7 +409,7 @@ def softmax_vjp(g, y):
     ...
 
 
-engine_ex.softmax_vjp.check(softmax_vjp)
+ex.softmax_vjp.check(softmax_vjp)
 
 # %% [markdown]
 # ## The project's judge

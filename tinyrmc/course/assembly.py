@@ -49,7 +49,7 @@ WHOLE = (10, "memory", ("update_memory", "step"))
 # The derivatives, each under the name of its exercise: (chapter, module, names)
 BACKWARD = (
     (3, "tape", ("unbroadcast", "stacks_vjp")),
-    (4, "tape", ("softmax_vjp",)),
+    (4, "checking", ("softmax_vjp",)),
     (6, "attention", ("attention_vjp",)),
     (8, "normalisation", ("layer_norm_gradient",)),
     (9, "gates", ("gate_vjp", "gated_vjp")),

@@ -19,6 +19,7 @@ _complained = False
 # Modules of exercises, and where some of theirs were before.
 OLDER = {
     "attention": ("encoding",),
+    "checking": ("tape",),
     "invariants": ("encoding",),
     "looking_inside": ("nth_farthest",),
     "going_fast": ("by_hand", "cache_and_workers", "language"),

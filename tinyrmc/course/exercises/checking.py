@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from .derived import by_complex_step
 from .exercise import each, exercise, named, normal
 from .mended import mended
 
@@ -254,6 +255,56 @@ def rule_is_right(forward, vjp, x):
     exact = (g * forward(x + 1j * h * v).imag).sum() / h
     terms = vjp(g, x) * v
     return abs(terms.sum() - exact) <= 1e-10 * max(abs(terms).sum(), abs(exact))
+
+
+_softmax_step = by_complex_step(softmax_of, "x")
+
+
+def _shares(rng, *shape):
+    g, x = normal(rng, shape, shape)
+    return g, softmax_of(x)
+
+
+_CERTAIN = np.array([[0.0, 1.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]])
+
+
+@exercise(
+    cases=each(
+        _shares,
+        "4, 3 3, 2 3 5, 3 1",  # in the last the only share is always 1
+        also=[(np.array([[1e3, -2e3, 500.0, 0.0], [2.0, 3.0, -1e3, 5.0]]), _CERTAIN)],
+    ),
+    hints=[
+        "The derivative of share y_j with respect to score x_k is y_j (1 - y_k) where "
+        "j = k, and -y_j y_k elsewhere.",
+        "So x_k gets the sum over j of g_j y_j (delta_jk - y_k): g_k y_k, minus y_k "
+        "times a sum that is the same for all k.",
+        "That sum is (g * y).sum(axis=-1, keepdims=True).",
+    ],
+    mistakes="""
+        you treat every share as if it stood alone, like a sigmoid
+            = g * y * (1 - y)
+        you leave out what a score takes from the other shares
+            = g * y
+        you sum over the first axis; the shares of a row lie along the last, axis=-1
+            axis=-1 -> axis=0
+        the sums lose their axis, so that broadcasting lays them along the columns
+        (keepdims=True keeps it)
+            , keepdims=True ->
+        you sum g alone, not g times the shares
+            gy.sum -> g.sum
+    """,
+    leading="g y",
+    anysize="g",
+    exact=lambda g, y: _softmax_step(g, np.log(y)),
+)
+def softmax_vjp(g, y):
+    """The gradient of x, where y = softmax(x) over the last axis.
+
+    g (..., n) is the gradient of y (..., n) -> (..., n).
+    """
+    gy = g * y
+    return gy - y * gy.sum(axis=-1, keepdims=True)
 
 
 # --- Debugging ------------------------------------------------------------------------

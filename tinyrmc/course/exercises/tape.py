@@ -8,8 +8,8 @@ import math
 import numpy as np
 
 from ..compare import Wrong, kind
-from .derived import by_complex_step, log_shares
-from .exercise import each, exercise, named, normal
+from .derived import by_complex_step
+from .exercise import exercise, named, normal
 from .used import used
 
 
@@ -585,56 +585,3 @@ def of_node(found, nodes):
         raise Wrong(f"the result is {kind(found)}, expected a Node")
     gradients = found.tape.gradient((found * found).mean(), [*nodes.values()])
     return {"data": found.data, "gradients": dict(zip(nodes, gradients, strict=True))}
-
-
-# --- Chapter 4: another entry for the tape --------------------------------------------
-
-
-_softmax_step = by_complex_step(lambda x: np.exp(log_shares(x)), "x")
-
-
-def _shares(rng, *shape):
-    g, x = normal(rng, shape, shape)
-    return g, np.exp(log_shares(x))
-
-
-_CERTAIN = np.array([[0.0, 1.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]])
-
-
-@exercise(
-    cases=each(
-        _shares,
-        "4, 3 3, 2 3 5, 3 1",  # in the last the only share is always 1
-        also=[(np.array([[1e3, -2e3, 500.0, 0.0], [2.0, 3.0, -1e3, 5.0]]), _CERTAIN)],
-    ),
-    hints=[
-        "The derivative of share y_j with respect to score x_k is y_j (1 - y_k) where "
-        "j = k, and -y_j y_k elsewhere.",
-        "So x_k gets the sum over j of g_j y_j (delta_jk - y_k): g_k y_k, minus y_k "
-        "times a sum that is the same for all k.",
-        "That sum is (g * y).sum(axis=-1, keepdims=True).",
-    ],
-    mistakes="""
-        you treat every share as if it stood alone, like a sigmoid
-            = g * y * (1 - y)
-        you leave out what a score takes from the other shares
-            = g * y
-        you sum over the first axis; the shares of a row lie along the last, axis=-1
-            axis=-1 -> axis=0
-        the sums lose their axis, so that broadcasting lays them along the columns
-        (keepdims=True keeps it)
-            , keepdims=True ->
-        you sum g alone, not g times the shares
-            gy.sum -> g.sum
-    """,
-    leading="g y",
-    anysize="g",
-    exact=lambda g, y: _softmax_step(g, np.log(y)),
-)
-def softmax_vjp(g, y):
-    """The gradient of x, where y = softmax(x) over the last axis.
-
-    g (..., n) is the gradient of y (..., n) -> (..., n).
-    """
-    gy = g * y
-    return gy - y * gy.sum(axis=-1, keepdims=True)
