@@ -107,8 +107,10 @@ def _of_numbers(cls, program, numbers):
 
 
 def _results(program, loss, gradients):
-    named = zip(inspect.signature(program).parameters, gradients, strict=False)
-    return {"loss": loss.data, "gradients": dict(named)}
+    names = [*inspect.signature(program).parameters]
+    if gradients is None or len(gradients) != len(names):
+        raise Wrong(f"there should be a list of {len(names)} gradients")
+    return {"loss": loss.data, "gradients": dict(zip(names, gradients, strict=True))}
 
 
 _PLUS, _MINUS, _TIMES, _SQUASHED, _DIAMOND, _ONE_UNUSED, _CHAIN = named(
