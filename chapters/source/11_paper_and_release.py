@@ -25,6 +25,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from tinyrmc import PaperRelationalMemory, RelationalMemory, course, equations, nn
+from tinyrmc.course.exercises import gates
 from tinyrmc.course.exercises import release as ex
 
 course.setup()
@@ -327,6 +328,12 @@ for scale in (1.0, 10.0, 100.0):
 # and h, in place of g_psi of what attention brings. Gates, state and output are an
 # LSTM's already (chapter 9).
 x, h, m = rng.normal(size=(2, F)), *rng.normal(size=(2, 2, 1, F))
-W, U = rng.normal(size=(2, F, F)) / 4
-candidate = np.tanh(equations.gate(np, x, h, W, U, np.zeros(F)))
-print("a candidate without attention:", candidate.shape)
+w = {f"{kind}_{k}": rng.normal(size=(F, F)) / 4 for kind in "WU" for k in "fioj"}
+w |= {f"b_{k}": np.zeros(F) for k in "fioj"}
+f, i, o, j = (
+    equations.gate(np, x, h, w[f"W_{k}"], w[f"U_{k}"], w[f"b_{k}"]) for k in "fioj"
+)
+new_m = equations.update_memory(np, f, i, m, np.tanh(j), 1.0)
+shown = equations.output(np, o, new_m)[:, 0]
+lstm = gates.lstm.use()([x], m[:, 0], h[:, 0], w, 1.0)["data"]
+print("an LSTM shows the same:", np.allclose(shown, lstm))
