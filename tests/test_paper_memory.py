@@ -4,6 +4,7 @@ And its interface, layout and errors.
 """
 
 import numpy as np
+import pytest
 from oracles import unrolled
 from test_memory import GOOD, INPUT, B, T, randomised
 from turns import in_turn
@@ -26,9 +27,10 @@ def paper_core(setting, seed=0):
     return core, np.random.default_rng(seed).standard_normal((T, B, INPUT))
 
 
+@in_turn("initial_memory", ["random", "identity"])
 @in_turn("setting", PAPER)
-def test_paper_core_is_the_equations_in_a_loop(xp, setting):
-    core, inputs = paper_core(setting)
+def test_paper_core_is_the_equations_in_a_loop(xp, setting, initial_memory):
+    core, inputs = paper_core({**setting, "initial_memory": initial_memory})
     P = {name: p.data for name, p in core.named_parameters()}
     layers = setting.get("attention_mlp_layers", 2)
     symbols = {name: a for name, a in P.items() if name[:2] in ("W_", "U_", "b_")}
@@ -81,6 +83,8 @@ def test_paper_initial_memories():
     )
     assert not np.array_equal(m[0, 0], m[0, 1])  # slots differ
     assert m.shape == h.shape == (3, 2, 4) and m.dtype == h.dtype == np.float32
+    m, h = PaperRelationalMemory(**GOOD, initial_memory="identity").initial_state(3)
+    np.testing.assert_array_equal(m[1], np.eye(2, 4))
     assert not h.any()
 
 
@@ -99,3 +103,12 @@ def test_paper_trace(xp):
     np.testing.assert_allclose(
         to_host(h.data), to_host(seen["output_gate"] * xp.tanh(m.data)), rtol=1e-12
     )
+
+
+@in_turn("value", ["zeros", None, 1])
+def test_unknown_initial_memories_are_named(value):
+    with pytest.raises(
+        ValueError,
+        match=f"initial_memory must be 'random' or 'identity', not {value!r}",
+    ):
+        PaperRelationalMemory(**GOOD, initial_memory=value)

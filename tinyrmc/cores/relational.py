@@ -332,12 +332,13 @@ class PaperRelationalMemory(_Memory):
 
     Every step is `equations.step`, with this module's Parameters for its symbols. x_t
     is the projected input (F wide) wherever eqs 2-6 say x_t. The state is (m, h), each
-    (B, N, F); the output is flatten(h). The first memory is drawn from `seed`, the same
-    for every example. It is no parameter: a module or a file brings it along, bare
-    arrays go with that of the same seed.
+    (B, N, F); the output is flatten(h).
 
     Args as for RelationalMemory, with one block, unit gates and vector inputs; and
         forget_bias: b~f of eq 7, a constant.
+        initial_memory: "random" (the paper; drawn from `seed`, the same for every
+            example) or "identity" (the released code). It is no parameter: a module or
+            a file brings it along, bare arrays go with a "random" one of the same seed.
         qkv_norm: True gives queries, keys and values a bias and a layer norm over
             heads, as released: the one step that is not in the equations.
     """
@@ -351,6 +352,7 @@ class PaperRelationalMemory(_Memory):
         forget_bias: float = 1.0,
         attention_mlp_layers: int = 2,
         key_size: int | None = None,
+        initial_memory: Literal["random", "identity"] = "random",
         dtype: npt.DTypeLike = np.float32,
         seed: Seed = 0,
         *,
@@ -361,6 +363,7 @@ class PaperRelationalMemory(_Memory):
         sizes |= {"head_size": head_size, "num_heads": num_heads}
         self._size(key_size, None, **sizes, attention_mlp_layers=attention_mlp_layers)
         dtype = check_dtype(name, dtype)
+        check_choice(name, "initial_memory", initial_memory, "random", "identity")
         self.forget_bias = check_number(name, "forget_bias", forget_bias)
         rng, H, F = generator(seed), num_heads, self.mem_size
 
@@ -386,8 +389,10 @@ class PaperRelationalMemory(_Memory):
             self.qkv_bias = Parameter(np.zeros(width, dtype))
             self.qkv_norm = LayerNorm(width, dtype)
         # Drawn last and from the same stream, so that the weights do not depend on N.
-        first = rng.standard_normal((mem_slots, F)).astype(dtype)
-        self.first = Constant(first, drawn=True)
+        first, drawn = identity_memory(mem_slots, F, dtype), initial_memory == "random"
+        if drawn:
+            first = rng.standard_normal((mem_slots, F)).astype(dtype)
+        self.first = Constant(first, drawn)
 
     def initial_state(self, batch_size: int) -> tuple[Array, Array]:
         """(m, h) for a batch, each (B, N, F); h starts at zero."""
