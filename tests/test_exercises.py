@@ -299,8 +299,9 @@ def test_a_chapter_goes_on_with_the_answer_if_it_is_right_else_the_solution(prin
 
     goes_on = "the solution is used from here on"
     assert kept(right) == (right, ["times: yours is used from here on"])
-    listed, _ = kept(lambda x, factor: [*(factor * x)])
-    assert np.array_equal(listed(np.eye(2), 3) > 1, np.eye(2))
+    for rows in (list, tuple):
+        listed, _ = kept(lambda x, factor, rows=rows: rows(factor * x))
+        assert np.array_equal(listed(np.eye(2), 3) > 1, np.eye(2))
     assert kept(nothing) == (times, [f"times is not written yet: {goes_on}"])
     assert kept(lambda x, factor: x) == (times, [f"times is not right yet: {goes_on}"])
 

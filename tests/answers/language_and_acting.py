@@ -264,12 +264,14 @@ WRONG = {
     t.nucleus: [
         lambda p, m: top_p(p, m, whole=False),
         lambda p, m: top_p(p, 1 - m),
+        lambda p, m: top_p(p, m + 1e-12),
         lambda p, m: top_p(p, m / 2),
         lambda p, m: top_p(p, m).astype(f32),
         lambda p, m: np.where(p > p.mean(-1, keepdims=True), p, 0),
     ],
     t.one_epoch: [
         lambda *c: read_on(*c, turn=reversed),
+        lambda *c: [t.Tensor(np.array(loss)) for loss in read_on(*c)],
         lambda *c: read_on(*c, off=lambda state: state),
         lambda *c: read_on(*c, steps=2),
         lambda *c: read_on(*c)[-1],

@@ -18,6 +18,10 @@ class Wrong(Exception):
     """A result is not the expected one; the text says where."""
 
 
+class Spoilt(Wrong):
+    """An answer changes its argument, or may, whatever it returns."""
+
+
 @dataclass(frozen=True)
 class Demand:
     """Demands on a result."""
@@ -27,7 +31,7 @@ class Demand:
     precise: bool = False
     """an error is relative to the right entry itself, and 0 must be 0"""
     form: bool = False
-    """tuples must be tuples; else a list or a stacked array will do as well"""
+    """tuples must be tuples, and arrays arrays; else a list will do for either"""
     kinds: bool = True
     """numbers must be of the right kind; else 1.0 will do for 1 and for True"""
 
@@ -64,7 +68,7 @@ def agree(found: Any, expected: Any, demand: Demand) -> bool:
 
 
 def check_memory(found: Any, arguments: dict[str, Any], views: bool) -> None:
-    """Raise `Wrong` where writing into a result would fail, or change something else.
+    """Raise `Spoilt` where writing into a result would fail, or change something else.
 
     views: the result may be a view of an argument.
     """
@@ -74,7 +78,7 @@ def check_memory(found: Any, arguments: dict[str, Any], views: bool) -> None:
             for step, size in zip(array.strides, array.shape, strict=True)
         )
         if repeats or (not array.flags.writeable and not views):
-            raise Wrong(
+            raise Spoilt(
                 "the result is a read-only view, as np.broadcast_to makes it: nobody "
                 "can write into it. Give an array of its own (np.tile, np.repeat, "
                 ".copy())"
@@ -83,7 +87,7 @@ def check_memory(found: Any, arguments: dict[str, Any], views: bool) -> None:
             if not views and any(
                 np.may_share_memory(array, each) for each in _arrays(argument)
             ):
-                raise Wrong(
+                raise Spoilt(
                     f"the result is a view of the argument {name}: to write into one "
                     "would change the other. Give an array of its own"
                 )
@@ -217,6 +221,8 @@ def _compare_arrays(
         array = numbers(found)
     except Exception:  # a foreign array may raise anything when asked for its numbers
         raise Wrong(f"{where} is {kind(found)}, expected {short(expected)}") from None
+    if demand.form and expected.ndim and isinstance(found, (tuple, list)):
+        raise Wrong(f"{where} should be an array, not {kind(found)}")
     if array.shape != expected.shape:
         raise Wrong(f"{where} has the shape {array.shape}, expected {expected.shape}")
     errors = _errors(_wide(array), _wide(expected), demand.precise)

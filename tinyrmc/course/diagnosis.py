@@ -15,6 +15,7 @@ words say so.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -38,7 +39,8 @@ def diagnose(
     given: what an answer returned in each case, or the exception that it raised.
     """
     demand = Demand(demand.tolerance)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         right = [solution(*case.copies()) for case in cases]
         pairs = list(zip(given, right, strict=True))
         wrong = [not agree(*pair, demand) for pair in pairs]

@@ -26,11 +26,11 @@ FIRST_OR_LAST = ((0, "first"), (-1, "last"))
 
 def _softmax(x: np.ndarray) -> np.ndarray:
     e = np.exp(x - x.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
+    return e / e.sum(axis=-1, keepdims=True) if x.ndim else np.nan * x
 
 
 def _divided_by_sums(x: np.ndarray, axis: int | None = None) -> np.ndarray:
-    return x / x.sum(axis=axis, keepdims=True)
+    return x / x.sum(axis=axis, keepdims=True) if x.ndim else np.nan * x
 
 
 def _less_mean(x: np.ndarray, axis: int | None = None) -> np.ndarray:

@@ -24,6 +24,7 @@ def _in_this_order():
         normal(rng, 1),
         (1e6 * rng.normal(size=256),),
         _in_this_order(),
+        (np.r_[1e16, 1.0, np.zeros(30), -1e16],),  # thread 0 has both large numbers
     ],
     hints=[
         "First each thread for itself: thread k adds up row[k::32].sum(), the columns "

@@ -10,8 +10,6 @@
         you sum over the first axis, not over
         the last
             sum(axis=-1 -> sum(axis=0
-        you leave out the exponential
-            np.exp(x) -> x
         you take the sigmoid of each
             = 1 / (1 + np.exp(-x))
         """,
@@ -45,6 +43,7 @@ import dis
 import functools
 import inspect
 import io
+import operator
 import re
 import sys
 import textwrap
@@ -58,7 +57,7 @@ import numpy as np
 
 from .. import diagnosis, record, saved_answers
 from ..cases import WIDTH, Case, Make, all_cases
-from ..compare import Demand, Wrong, agree, check_memory, compare, unchanged
+from ..compare import Demand, Spoilt, Wrong, agree, check_memory, compare, unchanged
 from ..compare import kind as kind_of
 from ..limits import OTHERS, TooLong, at_most, line_of_error
 from ..oneline import check_one_line
@@ -72,10 +71,6 @@ LARGE = (64, 16)  # leading axes to take the time with
 
 Function = Callable[..., Any]
 Mistake = Function | Sequence[str]  # old, new, old, new, ...
-
-
-class Spoilt(Wrong):
-    """An answer has changed its argument, whatever it returns."""
 
 
 class Missing(Exception):
@@ -190,10 +185,10 @@ class Exercise:
     def with_arrays(self, answer: Function) -> Function:
         """A right answer, whose lists become arrays where the solution gives arrays."""
         first = self.cases()[0]
-        pair = self._outcome(answer, first), self._outcome(self.function, first)
-        if [*map(type, pair)] != [list, np.ndarray]:
+        mine, right = (self._outcome(each, first) for each in (answer, self.function))
+        if arrayed(mine, right) is mine:
             return answer
-        return functools.wraps(answer)(lambda *case: np.array(answer(*case)))
+        return functools.wraps(answer)(lambda *case: arrayed(answer(*case), right))
 
     def case(self, number: int) -> tuple:
         """The arguments of case `number`, counted from 1, to try an answer on.
@@ -370,7 +365,7 @@ class Exercise:
                 raise Spoilt(f"it changes its argument {name}, {why}")
         compare(found, expected, self.demand)
         named = dict(zip(case.arguments, arguments, strict=True))
-        check_memory(found, named, self.views)
+        check_memory(arrayed(found, expected), named, self.views)
 
     def _call(self, answer: Function, arguments: list[Any], first: bool) -> Any:
         """The result of `answer`. Wrong if it raises, or returns nothing.
@@ -485,6 +480,16 @@ def named(**functions: Function) -> list[Function]:
     for name, function in functions.items():
         function.__name__ = name
     return [*functions.values()]
+
+
+def arrayed(found: Any, right: Any) -> Any:
+    """`found`, with arrays for lists and tuples where `right` has arrays."""
+    if isinstance(found, (list, tuple)) and isinstance(right, (tuple, np.ndarray)):
+        if isinstance(right, np.ndarray):
+            return np.array(found)
+        parts = tuple(map(arrayed, found, right))
+        return found if all(map(operator.is_, found, parts)) else parts
+    return found
 
 
 def wrapped(text: str) -> str:

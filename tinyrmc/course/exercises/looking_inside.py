@@ -51,7 +51,7 @@ def readable(rows, wanted):
     """
     half = len(rows) // 2
     x = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
-    W = np.linalg.lstsq(x[:half], wanted[:half], rcond=None)[0]
+    W = np.linalg.pinv(x[:half]) @ wanted[:half]  # as lstsq has it
     errors = wanted[half:] - x[half:] @ W
     away = wanted[half:] - wanted[half:].mean(axis=0)
     return 1 - (errors**2).sum() / (away**2).sum()
@@ -60,11 +60,8 @@ def readable(rows, wanted):
 def _outcomes(rng):
     def case(B, groups, treated=0.4):
         group = rng.integers(groups, size=B)
-        return (
-            rng.random(B) < 0.3 + 0.5 * group / groups,
-            rng.random(B) < treated,
-            group,
-        )
+        right = rng.random(B) < 0.3 + 0.5 * group / groups
+        return right, rng.random(B) < treated, group
 
     # All of group 0 are treated, none of group 2: they compare nothing.
     right, treated, group = case(300, 3)

@@ -144,6 +144,8 @@ def _looks(rng, B, K, N, facts, full=False):
         you compare a memory's number with a sentence's: memories count from the newest,
         supporting facts from the oldest
             told = n - 1 - shares -> told = shares
+        you look at the story's own sentences alone; the strongest of all N counts
+            shares.argmax -> shares[:, :n].argmax
         you are one off: of n sentences, number t is memory n - 1 - t
             told = n - 1 - -> told = n -
         you count from the last slot; a story may have fewer sentences than there are

@@ -140,7 +140,8 @@ def _on_the_tape(answer, once, weighted, table):
         rows = tape.watch(table)
         found = answer(once, weighted, rows)
         loss = p.sum(p.square(found))
-    return found.data.copy(), tape.gradient(loss, rows).copy()
+    gradient = tape.gradient(loss, rows).copy()
+    return found.data.copy(), gradient
 
 
 @used(

@@ -32,9 +32,7 @@ def _at_the_end(following):
         _graphs,
         "8 3, 30 4 3, 12 2 2 0.4",
         first=[_at_the_end(_CORRIDOR)],
-        also=[
-            *map(_at_the_end, (_AWAY, _LONG, np.zeros((1, 2), int))),
-        ],
+        also=[*map(_at_the_end, (_AWAY, _LONG, np.zeros((1, 2), int)))],
     ),
     hints=[
         "Write down what must hold: d(s) is 1 where a step wins, else 1 + d of where "
@@ -69,14 +67,8 @@ def distances(following, wins):
 
 def _trajectory(rng, n, gamma, often, *shape):
     rewards, values = rng.normal(size=(2, *shape))
-    return (
-        rewards,
-        values,
-        rng.random(shape) < often,
-        gamma,
-        n,
-        rng.normal(size=shape[1:]),
-    )
+    ended, after = rng.random(shape) < often, rng.normal(size=shape[1:])
+    return rewards, values, ended, gamma, n, after
 
 
 _R, _V = np.array([0.0, 1.0, 0.0, 2.0]), np.array([4.0, 3.0, 2.0, 1.0])
