@@ -545,6 +545,7 @@ def test_a_report_concludes_what_its_runs_say(place, capsys):
         (fair | {"runs": {"a": [1, 2, 3]}}, "wrong: `runs` is a dict with two"),
         (fair | {"runs": {"a": [1, 2], "b": [0, 0, 0]}}, "wrong: 'a' has 2 runs"),
         (fair | {"runs": runs | {"b": [0, 1, np.nan]}}, "wrong: 'b' has a number"),
+        (fair | {"runs": runs | {"b": [...]}}, "wrong: each name in `runs` has a"),
         (fair | {"conclusion": "maybe"}, "wrong: the conclusion is 'a', 'b' or"),
         (fair | {"conclusion": "b"}, "wrong: every run of 'a' is above"),
         (fair | overlap, "wrong: the two kinds of runs overlap"),

@@ -176,9 +176,9 @@ for panel, values, title in zip(panels, columns, titles, strict=True):
 plt.show()
 
 # %% [markdown]
-# By hand there are even more launches than composed: constant rows are centred once
-# more, on a GPU with all others, because looking for them would mean waiting. A kernel
-# is written in CUDA, which is C++ with a few more words:
+# By hand there are even more launches than composed. Rows whose numbers are all alike
+# are centred twice; on a GPU all rows are, because to look for such rows would mean to
+# wait. A kernel is written in CUDA, which is C++ with a few more words:
 #
 # | word | what it is |
 # |---|---|

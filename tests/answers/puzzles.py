@@ -112,7 +112,7 @@ def identity(n):
 
 
 def one_hot(labels, C):
-    return (labels[:, None] == np.arange(C)[None, :]) * 1.0
+    return (labels[:, np.newaxis] == np.arange(C)[None, :]) * 1.0
 
 
 def look_up(labels, table):

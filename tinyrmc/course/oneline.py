@@ -31,10 +31,7 @@ def check_one_line(answer: Callable[..., Any], words: Collection[str]) -> None:
         if isinstance(node, LOOPS):
             raise Wrong("it loops: a comprehension is a loop as well")
         if isinstance(node, BRANCHES):
-            raise Wrong(
-                "it branches, with if, and or or: np.where, & and | decide entry by "
-                "entry"
-            )
+            raise Wrong("it branches, with if, and or or: write np.where, & or |")
         if isinstance(node, (ast.Lambda, ast.NamedExpr)):
             raise Wrong("it gives a name to a step: one expression is all you have")
     for node in ast.walk(line):
@@ -57,7 +54,8 @@ def check_one_line(answer: Callable[..., Any], words: Collection[str]) -> None:
 def _function(answer: Callable[..., Any]) -> Function:
     """The syntax tree of an answer."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(answer)))
+        text = inspect.getsource(answer).replace("np.newaxis", "None")
+        tree = ast.parse(textwrap.dedent(text))
     except (OSError, TypeError, SyntaxError):
         found: list[Function] = []
     else:

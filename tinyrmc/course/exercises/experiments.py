@@ -124,12 +124,13 @@ class Report:
             return "what do you want to know? Write the question down in words"
         if not isinstance(report["runs"], dict) or len(report["runs"]) != 2:
             return "`runs` is a dict with two names, what you compare"
-        runs = {name: [*map(float, each)] for name, each in report["runs"].items()}
+        try:
+            runs = {name: [*map(float, each)] for name, each in report["runs"].items()}
+        except (TypeError, ValueError):
+            return "each name in `runs` has a list of numbers"
         for name, numbers in runs.items():
             if len(numbers) < FEWEST:
-                return (
-                    f"{name!r} has {len(numbers)} runs; below three you see no spread"
-                )
+                return f"{name!r} has {len(numbers)} runs; three or more show a spread"
             if not all(map(math.isfinite, numbers)):
                 return f"{name!r} has a number that is not finite"
         first, second = runs
