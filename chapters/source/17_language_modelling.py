@@ -281,7 +281,7 @@ course.show(LanguageModel.__call__)
 # %%
 def one_epoch(model, adam, inputs, targets, rates, random):
     """model(ids (B, T), state, random) -> logits (B T, V), state. inputs and targets
-    (K, B, T); rates (K,), that of each step -> the loss of each window, a list.
+    (K, B, T); rates (K,), that of each step -> a list of K numbers, the losses.
     """
     ...
 
