@@ -67,8 +67,8 @@ for task, reading in readings.items():
 # recurrent network with the state $u$ whose steps are hops, not words.)
 #
 # **Exercise 1.** The hops, with adjacent tying. How are $K + 1$ tables enough? `embed`
-# makes rows of counts, and each hop has a function of its own to look with: we shall
-# exchange them.
+# makes rows of counts. Each hop has a function of its own to look with, so that others
+# can take its place later.
 
 
 # %%
