@@ -288,12 +288,15 @@ def test_means_of_no_rows():
     assert tape.gradient(loss, x).shape == (0, 3)
 
 
-class WithoutClip:
+class LikeCuPy:
     """NumPy, but for `clip`, which CuPy refuses for complex numbers."""
 
     def __getattr__(self, name):
-        assert name != "clip"
         return getattr(np, name)
+
+    def clip(self, x, low, high):
+        assert x.dtype.kind != "c"
+        return np.clip(x, low, high)
 
 
 def test_clip_of_a_complex_step():
@@ -301,5 +304,5 @@ def test_clip_of_a_complex_step():
     assert p.clip(x, 0.0, 2.0).data.tolist() == [0, 0.5 + 2e-30j, 2]
     assert p.clip(x, None, 2.0).data.tolist() == [*x[:2], 2]
     gradcheck(lambda x: p.clip(x, 0.0, 2.0), np.array([-1.0, 0.5, 3.0]))
-    clipped, _ = p.clip.forward(WithoutClip(), x, a_min=0.0, a_max=2.0)
+    clipped, _ = p.clip.forward(LikeCuPy(), x, a_min=0.0, a_max=2.0)
     assert clipped.tolist() == [0, 0.5 + 2e-30j, 2]
