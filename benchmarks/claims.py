@@ -212,7 +212,7 @@ FRONT: list[tuple[str, ...]] = [
         "LSTM | babi | cores --data.task all --data.version v1.1 --model.core lstm",
     ),
     (
-        "the paper's levels solved, each run ± 3 %",
+        "the paper's levels solved, each run ± 3 points",
         "box_world_full | full --model.head-size 16 --train.steps 15000",
         "paper 98 %, a larger network after 13 times the steps",
         "LSTM | box_world_full | full --model.core lstm --train.steps 15000",

@@ -165,7 +165,6 @@ REFUSED = {
     "slots": lambda: MemN2N(5, 3, -1),
     "a deviation": lambda: TextMemN2N(5, 3, 2, 1, std=-1.0),
     "an encoding": lambda: Encoding("Bag"),
-    "no question": lambda: MemN2N(5, 3, 2)(ones(2, 4, 7)),
 }
 
 

@@ -122,9 +122,10 @@ class Optimizer:
         if flat.ndim == 0 or not self._gaps:
             flat[...] = packed
             return
-        ends = np.cumsum([p.size for p in self.parameters])[:-1].tolist()
-        for place, part in zip(self._places, self.xp.split(packed, ends), strict=True):
-            flat[place] = part
+        start = 0
+        for place, p in zip(self._places, self.parameters, strict=True):
+            flat[place] = packed[start : start + p.size]
+            start += p.size
 
     def set_rate(self, learning_rate: float) -> None:
         """Let `rate`, on the device, be this learning rate: updates read it there."""

@@ -326,8 +326,8 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _held(module: Module) -> dict[str, Any]:
-    """What tells two modules apart: the class of each part, its attributes that are
-    named like settings, all arrays, and the shapes of the parameters.
+    """All by which two modules can differ: the class of each part, its attributes that
+    are named like settings, all arrays, and the shapes of the parameters.
     """
     found = {name: x.shape for name, x in module.named_parameters()}
     found |= dict(walk("", module, set(), np.ndarray))

@@ -51,7 +51,7 @@ def readable(rows, wanted):
     """
     half = len(rows) // 2
     x = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
-    W = np.linalg.pinv(x[:half]) @ wanted[:half]  # as lstsq has it
+    W = np.linalg.pinv(x[:half]) @ wanted[:half]  # lstsq prints about NaN
     errors = wanted[half:] - x[half:] @ W
     away = wanted[half:] - wanted[half:].mean(axis=0)
     return 1 - (errors**2).sum() / (away**2).sum()

@@ -573,14 +573,14 @@ class LittleTape:
 
 
 def taped(answer, *arrays):
-    """What becomes of answer(*Nodes)."""
+    """The result of answer(*Nodes) on a tape, and gradients: see `of_node`."""
     tape = LittleTape()
     nodes = {f"argument {k}": tape.watch(x) for k, x in enumerate(arrays, 1)}
     return of_node(answer(*nodes.values()), nodes)
 
 
 def of_node(found, nodes):
-    """What an answer's Node holds, and the gradients of its mean square by name."""
+    """The array of an answer's Node, and its mean square's gradients by name."""
     if found is None:
         return None
     if not hasattr(found, "tape"):
