@@ -61,14 +61,10 @@ def test_each_line_has_the_best_batch_since_the_line_before(make_trainer):
                 pairs.append((int(right[counts].sum()), int(counts.sum())))
                 trainer.advance()
             line = trainer.read()
-            assert line["best_batch_accuracy"] == pytest.approx(
-                best_of(pairs), nan_ok=True
-            )
-            better = line["best_batch_accuracy"] > line["accuracy"]
-            seen.append((task.is_final(line), better))
-        assert {(False, True), (True, True)} <= set(
-            seen
-        )  # on the way up and at the top
+            best = line["best_batch_accuracy"]
+            assert best == pytest.approx(best_of(pairs), nan_ok=True)
+            seen.append((task.is_final(line), best > line["accuracy"]))
+        assert {(False, True), (True, True)} <= {*seen}  # on the way up, at the top
 
 
 def test_ranks_agree_on_the_best_batch_of_all_of_them():

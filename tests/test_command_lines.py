@@ -44,9 +44,8 @@ pytestmark = pytest.mark.usefixtures("few_held_out_examples", "empty_directory")
 def test_without_words_all_tasks_and_presets_are_listed(capsys):
     assert train.main([]) == 0
     listing = capsys.readouterr().out
-    of_task = re.search(r"^nth_farthest  Nth farthest: .*\n(    .*\n)+", listing, re.M)[
-        0
-    ]
+    whole = r"^nth_farthest  Nth farthest: .*\n(    .*\n)+"
+    of_task = re.search(whole, listing, re.M).group()
     for preset, (text, _) in nth_farthest.Task.presets.items():
         (line,) = re.findall(rf"^    {preset} +(.*)$", of_task, re.M)
         assert line == text + ("  (default)" if preset == "quick" else "")
@@ -55,9 +54,7 @@ def test_without_words_all_tasks_and_presets_are_listed(capsys):
 
 
 def test_the_help_names_every_field_with_its_unit_and_default(capsys, monkeypatch):
-    monkeypatch.setenv(
-        "COLUMNS", "100"
-    )  # with more room it is laid out in several columns
+    monkeypatch.setenv("COLUMNS", "100")  # with more room there are several columns
     with pytest.raises(SystemExit) as caught:
         train.main(["nth_farthest", "ladder", "--help-all"])
     assert caught.value.code == 0
@@ -189,9 +186,7 @@ def test_settings_that_the_core_does_not_use_are_told_once(monkeypatch, capsys):
 
 # --- Words that cannot be -------------------------------------------------------------
 
-TASKS = ", ".join(
-    discovery.task_files()
-)  # whatever files lie there, somebody's own too
+TASKS = ", ".join(discovery.task_files())  # somebody's own files too
 BAD_WORDS = [
     (
         "nth_fartest",
@@ -314,11 +309,7 @@ def test_an_existing_run_directory_is_never_written_into(copy, refused):
 def test_an_evaluation_gives_the_numbers_of_the_run_in_whatever_form_it_comes(
     trained, capsys, tmp_path
 ):
-    last = {
-        name: value
-        for name, value in trained.metrics()[-1].items()
-        if name.startswith("test_")
-    }
+    last = {k: x for k, x in trained.metrics()[-1].items() if k.startswith("test_")}
     assert evaluated(capsys, trained.path) == last
     assert evaluated(capsys, trained.checkpoint) == last
 

@@ -102,10 +102,7 @@ def numbers(draw, *shape, scale=1.0):
 @st.composite
 def calls(draw, name):
     """A call of a fused primitive, with sizes that fill vectors and that do not."""
-    few, width = (
-        st.integers(1, 5),
-        st.integers(2, 70),
-    )  # rounding alone moves the norm of one
+    few, width = st.integers(1, 5), st.integers(2, 70)  # the norm of one is rounding
     scale = draw(st.sampled_from([1e-6, 1.0, 30.0]))
 
     def some(*shape):

@@ -163,6 +163,34 @@ def test_lengths_are_those_of_each_example_run_alone_step_by_step(xp):
                 np.testing.assert_allclose(here, there, 1e-10, 1e-12)
 
 
+class LowRank(nn.Linear):
+    """A layer that learns what it adds to another one's weight."""
+
+    weight = property(lambda self: self.other.weight + self.a @ self.b)
+
+    def __init__(self, other, rng):
+        self.other, self.bias, self.relu = other, other.bias, other.relu
+        self.a, self.b = (
+            nn.Parameter(rng.standard_normal(shape))
+            for shape in ((other.weight.shape[0], 1), (1, other.weight.shape[1]))
+        )
+
+
+@in_turn("kind, layer", {LSTM: "gates", RNN: "linear", GRU: "linear"}.items())
+def test_a_layer_may_compute_its_weight(xp, kind, layer):
+    core, rng = kind(3, 2, dtype=np.float64), np.random.default_rng(0)
+    setattr(core, layer, LowRank(getattr(core, layer), rng))
+    x, gradients = xp.asarray(rng.standard_normal((2, 4, 3))), []
+    for trace in None, []:  # all steps at once, and one after the other
+        with Tape() as tape:
+            outputs, _ = core.to(xp).unroll(x, core.initial_state(2), trace)
+            loss = p.sum(p.stack(outputs) ** 2)
+        gradients.append(map(to_host, tape.gradient(loss, core.parameters())))
+    for ours, theirs in zip(*gradients, strict=True):
+        assert ours.any()
+        np.testing.assert_allclose(ours, theirs, 1e-10, 1e-12)
+
+
 def test_the_gru_is_what_it_says():
     """One gate after the other, and gradients by the complex step."""
     core, rng = GRU(3, 2, dtype=np.float64, seed=1), np.random.default_rng(0)

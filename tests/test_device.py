@@ -307,9 +307,8 @@ def test_a_run_on_the_device_is_read_on_the_host(name, monkeypatch, tmp_path, ca
     for (parameter, ours), theirs in zip(
         there.named_parameters(), host.parameters(), strict=True
     ):
-        assert (
-            type(ours.data) is np.ndarray and ours.dtype == theirs.dtype
-        )  # NumPy raises its own scalars to powers with other last bits
+        # NumPy raises its own scalars to powers with other last bits
+        assert type(ours.data) is np.ndarray and ours.dtype == theirs.dtype
         np.testing.assert_allclose(
             ours.data, theirs.data, rtol=1e-5, atol=1e-6, err_msg=parameter
         )

@@ -60,8 +60,8 @@ OUTCOMES = "survived", "refused", "silent", "traceback"
 _ANY = "--train.log-every 3 --train.evaluate-every 6 --train.checkpoint-minutes 1e-9"
 _CORE = "--model.mem-slots 2 --model.head-size 4 --model.num-heads 2"
 TASKS = {
-    "nth_farthest": f"quick {_CORE} --data.dimensions 2 --data.rungs 2 1 3 1 "
-    "--data.passing 0.01 --train.batch-size 8 --train.steps 14",
+    "nth_farthest": f"quick {_CORE} --data.dimensions 2 --data.stages 2 1 3 1 "
+    "--data.promotion-threshold 0.01 --train.batch-size 8 --train.steps 14",
     "language_modeling": f"quick {_CORE} --train.batch-size 4 --train.steps 8",
     "babi": "quick --data.generated --data.task 1 --train.steps 8 --model.restarts 1",
     "box_world": f"quick {_CORE} --train.batch-size 8 --train.steps 8 --agent.unroll 4 "

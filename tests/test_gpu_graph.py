@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from cuda_shim import shim
 from fakecupy import cupy, device, no_sync, only
-from tinytasks import changed
+from tinytasks import changed, steps
 
 from tinyrmc import optim
 from tinyrmc import primitives as p
@@ -38,9 +38,8 @@ def trainer(graph=False, device="cuda", task="nth_farthest", model=TINY, **train
     kind = load_task(task).Task if isinstance(task, str) else task
     config = next(iter(kind.presets.values()))[1]
     if "mem_slots" in model and issubclass(kind, load_task("nth_farthest").Task):
-        rungs = () if model["mem_slots"] > 2 else ((2, 1),)
-        objects = 8 if model["mem_slots"] > 2 else 3
-        data = {"objects": objects, "stages": rungs}
+        objects, stages = (8, ()) if model["mem_slots"] > 2 else (3, ((2, 1),))
+        data = {"objects": objects, "stages": stages}
         config = changed(config, data=data, model=model)
     config = changed(config, train={"batch_size": 3, **train})
     return Trainer(kind(config), seed=3, device=device, prefetch=False, graph=graph)
@@ -104,8 +103,7 @@ def test_a_graph_skips_what_is_not_finite(cublas):
         return batch
 
     ours.stream.batch = spoiled
-    for _ in range(8):
-        ours.advance()
+    steps(ours, 8)
     assert (int(ours.skipped), int(ours.first_skipped)) == (2, 6)
     assert int(ours.optimizer.updates) == 6 and ours.read()["skipped_updates"] == 2
 
@@ -156,8 +154,7 @@ def test_every_core_update_and_carry_can_be_captured(asked, cublas):
 def test_a_rate_that_cannot_be_is_refused_when_the_graph_is_there(rate, cublas):
     graph = trainer(True)
     graph.task.learning_rate = lambda step: 0.1 if step < 4 else rate
-    for _ in range(4):
-        graph.advance()
+    steps(graph, 4)
     assert graphs_of(graph) == [True]
     with pytest.raises(TaskError, match=rf"learning_rate\(4\) must .* not {rate}$"):
         graph.advance()
@@ -265,8 +262,7 @@ def test_a_step_that_waits_is_refused_or_taken_as_ever(cublas, capsys):
     """Refused if graphs were asked for; else the steps go on, and a note says so."""
     plain, other = (trainer(on, task=Peeking) for on in (False, None))
     for each in plain, other:
-        for _ in range(6):
-            each.advance()
+        steps(each, 6)
     same(plain, other)
     told = capsys.readouterr().err
     assert told.startswith("note: steps go on without CUDA graphs (Refused: float()")
@@ -275,12 +271,11 @@ def test_a_step_that_waits_is_refused_or_taken_as_ever(cublas, capsys):
     with pytest.raises(
         UsageError, match=r"--graph: this step .* float\(\).*; say --no"
     ):
-        for _ in range(3):
-            asked.advance()
+        steps(asked, 3)
 
 
 def graphs_of(ours):
-    return [steps.captured for steps in ours._cuda_graph._steps.values()]
+    return [each.captured for each in ours._cuda_graph._steps.values()]
 
 
 def test_graphs_come_by_themselves_for_shapes_that_come_again(cublas):
@@ -294,13 +289,11 @@ def test_graphs_come_by_themselves_for_shapes_that_come_again(cublas):
     assert graphs_of(ours) == [True]
     for number in range(capture.KEPT + 1):
         ours.task.state = lambda number=number: {"stage": number}
-        for _ in range(3):
-            ours.advance()
+        steps(ours, 3)
     assert graphs_of(ours) == capture.KEPT * [True]
     kept = [*ours._cuda_graph._steps]
     ours.task.state = lambda: {"stage": 0}  # lost its graph, and gets no other
-    for _ in range(3):
-        ours.advance()
+    steps(ours, 3)
     assert [*ours._cuda_graph._steps] == kept
 
 
@@ -333,15 +326,13 @@ def test_without_room_for_a_graph_the_steps_go_on(early, cublas, capsys, monkeyp
         limited = functools.partial(short, getattr(owner, name))
         monkeypatch.setattr(owner, name, limited)
     for each in plain, other:
-        for _ in range(6):
-            each.advance()
+        steps(each, 6)
     same(plain, other)
     told = capsys.readouterr().err
     assert told.startswith("note: steps go on without CUDA graphs (OutOfMemoryError: O")
     assert told.count("\n") == 1
     with pytest.raises(UsageError, match=r"--graph: this step .*OutOfMemoryError"):
-        for _ in range(3):
-            asked.advance()
+        steps(asked, 3)
     inside.append(1)
     with pytest.raises(fakecupy.OutOfMemoryError):
         other.advance()
@@ -393,8 +384,7 @@ def test_totals_of_more_names_than_there_are_places(cublas):
 def test_the_memory_of_a_graph_goes_with_it(cublas):
     """CuPy keeps that of a pool which nobody has any more."""
     ours, freed = trainer(graph=True), fakecupy._Pool.freed
-    for _ in range(3):
-        ours.advance()
+    steps(ours, 3)
     before = freed[0]
     ours._cuda_graph.forget()
     assert freed[0] == before + 1

@@ -28,25 +28,25 @@ def by_steps(steps, every=100, core="rmc"):
     return nth_farthest.Task(config)
 
 
-def rungs_told(task, accuracy, steps, every=100):
-    """The rung that each line of a run tells of."""
+def stages_told(task, accuracy, steps, every=100):
+    """The stage that each line of a run tells of."""
     lines = range(every, steps + 1, every)
     return [observed(task, step, {"accuracy": accuracy})["stage"] for step in lines]
 
 
 def test_rungs_open_for_every_core_alike():
     for accuracy in [0.0, 1.0, float("nan")]:
-        told = rungs_told(by_steps(800), accuracy, 800)
+        told = stages_told(by_steps(800), accuracy, 800)
         assert told == ["3x1"] * 4 + ["3x2"] * 2 + ["4x2"] * 2
-        # 450 and 675 steps: a rung ends with the first line after its own
-        told = rungs_told(by_steps(900), accuracy, 900)
+        # 450 and 675 steps: a stage ends with the first line after its own
+        told = stages_told(by_steps(900), accuracy, 900)
         assert told == ["3x1"] * 5 + ["3x2"] * 2 + ["4x2"] * 2
 
 
 def test_which_lines_are_of_the_task_itself():
     task = by_steps(400)
-    told = rungs_told(task, 0.5, 400)
-    assert [task.is_final({"stage": rung}) for rung in told] == [False] * 3 + [True]
+    told = stages_told(task, 0.5, 400)
+    assert [task.is_final({"stage": stage}) for stage in told] == [False] * 3 + [True]
 
 
 @pytest.fixture
@@ -69,14 +69,14 @@ def test_the_last_line_says_on_which_rung_a_run_ended(
 
 
 def test_a_resumed_run_has_the_same_bits(make_trainer, new_run, few_held_out):
-    """Broken off on the second rung, once in the middle of a line."""
+    """Broken off on the second stage, once in the middle of a line."""
     for stop, core in [(9, "rmc"), (14, "lstm")]:
         climbing = functools.partial(by_steps, 16, every=2, core=core)
         _, _, whole, _ = assert_goes_on(
             lambda climbing=climbing: make_trainer(climbing(), 3), new_run, stop
         )
-        rungs = [line["stage"] for line in whole.metrics() if "stage" in line]
-        assert rungs == ["3x1"] * 4 + ["3x2"] * 2 + ["4x2"] * 2
+        stages = [line["stage"] for line in whole.metrics() if "stage" in line]
+        assert stages == ["3x1"] * 4 + ["3x2"] * 2 + ["4x2"] * 2
 
 
 def test_impossible_shares_are_refused():

@@ -39,5 +39,5 @@ def test_a_relational_memory_core_learns_which_of_three_points_is_the_nth_farthe
             if trainer.step % config.train.evaluate_every == 0:
                 accuracy = trainer.evaluate()["test_accuracy"]
     assert accuracy >= 0.85 > max(floors.values()), (
-        f"{accuracy:.1%} after {trainer.step} steps, on rung {trainer.task.stage}"
+        f"{accuracy:.1%} after {trainer.step} steps, on stage {trainer.task.stage}"
     )

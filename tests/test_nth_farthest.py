@@ -228,7 +228,7 @@ def test_runs_of_different_seeds_are_tested_on_the_same_examples():
     task = task_of(3, 2, ((3, 1),))
     expected = Samples(task.draw, HELD_OUT_SEED).batch(0, 0, 200)["inputs"]
     np.testing.assert_array_equal(held[0], expected)
-    assert held[0][..., :2].all()  # of the task itself, not of the rung a run begins on
+    assert held[0][..., :2].all()  # of the task, not of the stage a run begins on
     assert nth_farthest.Task.test_examples >= 10_000
     for seed in (0, 1):
         learnt = Trainer(task, seed).stream.batch(0, 0, 200)["inputs"]
@@ -238,7 +238,7 @@ def test_runs_of_different_seeds_are_tested_on_the_same_examples():
 # --- The ladder -----------------------------------------------------------------------
 
 
-def test_a_rung_is_passed_by_the_way_covered_from_floor_to_perfect():
+def test_a_stage_is_passed_by_the_way_covered_from_floor_to_perfect():
     task = task_of(4, 2, ((3, 1), (3, 2)), promotion_threshold=0.4)
     passing = 2 / 3 + 0.4 / 3
     assert observed(task, 100, {"accuracy": passing - 1e-9}) == {"stage": "3x1"}
@@ -247,7 +247,7 @@ def test_a_rung_is_passed_by_the_way_covered_from_floor_to_perfect():
     # only rehearsed since the last line
     assert observed(task, 200, {"accuracy": float("nan")}) == {"stage": "3x1"}
     assert task.stage == 0
-    # the line tells of the rung it was measured on
+    # the line tells of the stage it was measured on
     assert observed(task, 300, {"accuracy": passing + 1e-9}) == {"stage": "3x1"}
     assert observed(task, 400, {"accuracy": passing - 1e-9}) == {"stage": "3x2"}
     assert task.stage == 1
@@ -258,21 +258,21 @@ def test_a_rung_is_passed_by_the_way_covered_from_floor_to_perfect():
     assert task.stage == 2
 
 
-def test_one_step_in_four_goes_back_to_an_earlier_rung():
+def test_one_step_in_four_goes_back_to_an_earlier_stage():
     task = task_of(4, 3, ((2, 1), (3, 1), (4, 2)), replay_fraction=0.25)
     task.stage = 2
     stream, steps = task.stream(None, seed=3), 2000
-    seen = {rung: 0 for rung in task.stages}
+    seen = {stage: 0 for stage in task.stages}
     for step in range(steps):
         batch = stream.batch(step, 0, 1)
         x = batch["inputs"]
-        rung = x.shape[1], int(np.count_nonzero(x[0, 0, :3]))
-        seen[rung] += 1
-        assert batch["current"].all() == (rung == (4, 2))
+        stage = x.shape[1], int(np.count_nonzero(x[0, 0, :3]))
+        seen[stage] += 1
+        assert batch["current"].all() == (stage == (4, 2))
     five_sigma = 5 * np.sqrt(0.25 * 0.75 / steps)
     assert seen[(4, 3)] == 0
-    for rung, fraction in (((4, 2), 0.75), ((2, 1), 0.125), ((3, 1), 0.125)):
-        assert abs(seen[rung] / steps - fraction) < five_sigma
+    for stage, fraction in (((4, 2), 0.75), ((2, 1), 0.125), ((3, 1), 0.125)):
+        assert abs(seen[stage] / steps - fraction) < five_sigma
 
 
 def test_rehearsed_examples_train_but_do_not_count_as_accuracy():

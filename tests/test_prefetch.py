@@ -29,6 +29,7 @@ from tinytasks import (
     assert_same_arrays,
     forks,
     relations,
+    steps,
 )
 from turns import in_turn
 
@@ -60,20 +61,20 @@ def make_prefetcher():
 
 
 class Who(Larger):
-    """The batch says which process has drawn it, in which call, and on which rung."""
+    """The batch says which process has drawn it, in which call, and on which stage."""
 
-    rung, calls = 0, 0
+    stage, calls = 0, 0
 
     def draw(self, rng, count):
         self.calls += 1
-        told = np.array([os.getpid(), self.calls, self.rung])
+        told = np.array([os.getpid(), self.calls, self.stage])
         return super().draw(rng, count) | {"who": np.tile(told, (count, 1))}
 
     def state(self):
-        return {"stage": self.rung}
+        return {"stage": self.stage}
 
     def load_state(self, state):
-        self.rung = state["stage"]
+        self.stage = state["stage"]
 
 
 def who():
@@ -128,9 +129,9 @@ def test_what_was_drawn_under_another_state_is_thrown_away(make_prefetcher):
     task = who()
     drawing = make_prefetcher(task)
     for step in range(12):
-        task.rung = step // 4
+        task.stage = step // 4
         batch = drawing.batch(step, 0)
-        assert batch["who"][0, 2] == task.rung
+        assert batch["who"][0, 2] == task.stage
     assert batch["who"][0, 0] == child_of(drawing)
 
 
@@ -234,8 +235,7 @@ class Worn(Larger):
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_an_error_in_draw_comes_when_its_step_does(device, cupy, make_trainer):
     trainer = make_trainer(Worn(Config()), device=device, prefetch=True)
-    for _ in range(5):
-        trainer.advance()
+    steps(trainer, 5)
     pid = child_of(trainer._prefetcher)
     with pytest.raises(FileNotFoundError, match=r"^the text ends at step 5$") as caught:
         trainer.advance()
@@ -295,8 +295,7 @@ def test_after_an_interruption_no_answer_is_taken_for_another(
 @pytest.mark.parametrize("end", ["run", "close", "with", "forget", "restore"])
 def test_no_process_is_left(end, cupy, make_trainer, new_run):
     trainer = make_trainer(who(), device="cuda")
-    for _ in range(3):
-        trainer.advance()
+    steps(trainer, 3)
     pid = child_of(trainer._prefetcher)
     assert alive(pid)
     if end == "run":

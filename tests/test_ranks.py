@@ -18,6 +18,7 @@ from tinytasks import (
     assert_same_arrays,
     poisoned,
     relations,
+    steps,
     timeless,
 )
 
@@ -89,8 +90,7 @@ def test_a_step_costs_one_allreduce_of_the_gradient_and_one_message():
 
         def calls(ranks):
             trainer = ranks.trainer(relations(), 4, workers, processes=False)
-            for _ in range(3):
-                trainer.advance()
+            steps(trainer, 3)
             # of three steps, after which nobody calls
             made = ranks.comm.world.calls[-6:]
             return made, trainer.optimizer.gradient.size
@@ -116,8 +116,7 @@ def test_ranks_that_differ_in_the_last_bit_of_one_number_stop():
 
             def run(ranks):
                 trainer = ranks.trainer(relations(), 4)
-                for _ in range(2):
-                    trainer.advance()
+                steps(trainer, 2)
                 trainer.arrays()
                 if ranks.rank == rank:
                     one = getattr(trainer.optimizer, where).reshape(-1)[-1:]
@@ -191,8 +190,7 @@ def test_a_carry_is_gathered_and_cut_again():
 def test_a_step_that_is_not_finite_on_one_rank_is_skipped_on_all():
     def run(ranks):
         trainer = ranks.trainer(poisoned({2, 3}, nonfinite_limit=2))
-        for _ in range(4):
-            trainer.advance()
+        steps(trainer, 4)
         assert trainer.state()["skipped"] == [2, 2]
         trainer.read()
 
@@ -243,8 +241,7 @@ def test_a_carry_on_a_gpu_is_gathered_on_the_host(monkeypatch):
 
     def run(device, ranks):
         trainer = ranks.trainer(Count(Config()), 4, device=device)
-        for _ in range(2):
-            trainer.advance()
+        steps(trainer, 2)
         again = ranks.trainer(Count(Config()), 4, device=device)
         again.restore(trainer.arrays(), trainer.state())
         again.advance()

@@ -154,9 +154,8 @@ def test_a_full_disk_while_saving_leaves_a_run_that_can_go_on(trained, half, cap
     before = half.checkpoint.read_bytes()
     with pytest.MonkeyPatch.context() as disk, pytest.raises(SystemExit) as caught:
         disk.setattr(os, "fsync", full)
-        disk.setattr(
-            Run, "truncate_metrics", lambda run, lines: None
-        )  # it, too, writes; here it shall be the checkpoint
+        # this writes, too; here it shall be the checkpoint
+        disk.setattr(Run, "truncate_metrics", lambda run, lines: None)
         run_main(lambda: train.main(["--resume", "half"]))
     err = capsys.readouterr().err
     assert caught.value.code == 2 and err.count("\n") == 1

@@ -82,11 +82,11 @@ def test_held_out_metrics_do_not_depend_on_who_computes_them(make_trainer):
 
 @forks
 def test_the_curriculum_reaches_every_worker(make_trainer):
-    """Worker processes have a task of their own: each request says the rung."""
+    """Worker processes have a task of their own: each request says the stage."""
     pair = [make_trainer(relations(), workers=2, processes=k) for k in (False, True)]
-    for rung in (0, 2, 1):
+    for stage in (0, 2, 1):
         for trainer in pair:
-            trainer.task.stage = rung
+            trainer.task.stage = stage
             trainer.advance()
         assert_same_arrays(*(trainer.arrays() for trainer in pair))
 

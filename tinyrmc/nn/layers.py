@@ -235,6 +235,9 @@ def _require_none_hidden(name: str, value: Any) -> None:
 class Linear(Module):
     """x @ weight + bias over the last axis, with an optional ReLU. x (..., input_size)
     -> (..., output_size).
+
+    Cores use `weight` and `bias` of many steps at once and may not call the layer: to
+    change one, as with an adapter of low rank, subclass it with a computed `weight`.
     """
 
     def __init__(
