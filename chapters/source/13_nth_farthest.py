@@ -208,7 +208,7 @@ plt.show()
 # ## The plateau
 #
 # Here are runs of the project, four vectors of four dimensions, on held-out examples.
-# Some trained on the task from the start. Others began with easier tasks, the *rungs*
+# Some trained on the task from the start. Others began with easier tasks, the *stages*
 # of a *ladder*. **Write down first:** the loss of a run that has learnt the self query
 # and nothing else.
 
@@ -307,13 +307,13 @@ plt.show()
 # and sorting are of no use without each other, and each is easier with fewer vectors:
 # hence the ladder.
 #
-# A rung has $k$ vectors of $d$ dimensions, in the layout of the last one. Because $n$
-# counts from the nearest, "number 1" means the same everywhere. A network passes a rung
-# when its accuracy has covered a certain share of the way from $2/k$ to 1.
+# A stage has $k$ vectors of $d$ dimensions, in the layout of the last one. Because $n$
+# counts from the nearest, "number 1" means the same everywhere. A network passes a
+# stage when its accuracy has covered a certain share of the way from $2/k$ to 1.
 #
 # ## Your step on the ladder
 #
-# Now train your nine equations of chapter 10 on two rungs: three numbers on a line
+# Now train your nine equations of chapter 10 on two stages: three numbers on a line
 # ($3 \times 1$), then three points in a plane ($3 \times 2$). The network has three
 # slots of 32 units, four heads, and two layers of 64 units that make an answer of the
 # memory. These are the pieces in use:
@@ -324,7 +324,7 @@ my
 
 
 # %%
-LAYOUT, RUNGS = (3, 2), ((3, 1), (3, 2))
+LAYOUT, STAGES = (3, 2), ((3, 1), (3, 2))
 STEPS = course.fast(2000, 100, 500)
 held_out = nth.draw(
     np.random.default_rng(2026), course.fast(4000, 400), *LAYOUT, LAYOUT
@@ -332,17 +332,17 @@ held_out = nth.draw(
 
 
 def climb(step, seed=0):
-    """Train with this step. Returns [(training step, rung, accuracy on the rung), ...],
-    and the accuracy on held-out examples of the last rung.
+    """Train with this step. Returns [(training step, stage, accuracy there), ...], and
+    the accuracy on held-out examples of the last stage.
     """
     network = StepNetwork(
         step, 2 + 3 * 3, 3, N=3, F=32, H=4, hidden=(64, 64), seed=seed
     )
     adam = optim.Adam(network.parameters())
     rate = optim.schedule(2e-3, STEPS, warmup=STEPS // 20, cosine_fraction=0.3)
-    rung, right, lines = 0, [], []
+    stage, right, lines = 0, [], []
     for t in range(STEPS):
-        batch = nth.draw(np.random.default_rng([seed, t]), 128, *RUNGS[rung], LAYOUT)
+        batch = nth.draw(np.random.default_rng([seed, t]), 128, *STAGES[stage], LAYOUT)
         with Tape() as tape:
             logits = network(batch["inputs"])
             loss = p.mean(fused.softmax_cross_entropy(logits, batch["target"]))
@@ -352,22 +352,22 @@ def climb(step, seed=0):
         right.append(np.mean(logits.data.argmax(axis=1) == batch["target"]))
         if (t + 1) % 100 == 0:
             accuracy = np.mean(right[-100:])
-            lines.append((t + 1, rung, accuracy))
+            lines.append((t + 1, stage, accuracy))
             if (accuracy - 2 / 3) / (1 - 2 / 3) > 0.35:
-                rung = len(RUNGS) - 1
+                stage = len(STAGES) - 1
     answers = network(held_out["inputs"]).data.argmax(axis=1)
     return lines, np.mean(answers == held_out["target"])
 
 
 def told(lines, held_out):
-    for number, rung, accuracy in lines[3::4]:
-        k, d = RUNGS[rung]
-        print(f"step {number:4}  rung {k} x {d}  accuracy there {accuracy:5.1%}")
+    for number, stage, accuracy in lines[3::4]:
+        k, d = STAGES[stage]
+        print(f"step {number:4}  stage {k} x {d}  accuracy there {accuracy:5.1%}")
     print(f"held out, 3 x 2: {held_out:.1%}")
 
 
 # %% [markdown]
-# **Write down first:** after two thousand steps, on which rung will it be, and with
+# **Write down first:** after two thousand steps, on which stage will it be, and with
 # what accuracy?
 
 # %% tags=["hide-output"]
@@ -378,16 +378,16 @@ told(*curves["your step"])
 # It has learnt the self query, one question in three, and guesses at the others. Did we
 # give up too early? We trained larger networks for 3,000 steps, one for each row in the
 # table of chapter 11 (paper against release): the released form with this row as in the
-# paper, or the other way round. Rungs count from 0:
+# paper, or the other way round. Stages count from 0:
 
 # %%
 between = course.summary("between")
 for run in between["between"]:
-    print(f"{run['name']:39} rung {run['rung']}   right {run['test_accuracy']:.0%}")
+    print(f"{run['name']:39} stage {run['rung']}   right {run['test_accuracy']:.0%}")
 
 # %% [markdown]
 # One row decides, both ways: the norm on queries, keys and values. (Each line is one
-# seed. Another first memory passes two rungs, and then gets no further.) This norm
+# seed. Another first memory passes two stages, and then gets no further.) This norm
 # stands in none of the nine equations.
 #
 # ## One row more
@@ -438,18 +438,18 @@ def normed_step(xp, x, M, h, w):
 curves["with the norm"] = climb(normed_step)
 told(*curves["with the norm"])
 
-# %% tags=["hide-input", "hide-output"] alt="Accuracy on the current rung against steps: without the norm it stays on the floor of two thirds for all 2,000 steps; with it, it leaves the floor after about 1,300, passes the first rung at 1,500, falls a little as the second begins, and ends at 81 percent"
+# %% tags=["hide-input", "hide-output"] alt="Accuracy on the current stage against steps: without the norm it stays on the floor of two thirds for all 2,000 steps; with it, it leaves the floor after about 1,300, passes the first stage at 1,500, falls a little as the second begins, and ends at 81 percent"
 # Draws the curves of both
 figure, panel = plt.subplots(figsize=(7, 3.2))
 for name, (lines, _) in curves.items():
-    steps, rungs, accuracies = np.transpose(lines)
+    steps, stages, accuracies = np.transpose(lines)
     (line,) = panel.plot(steps, accuracies, ".-", label=name)
-    for j in np.flatnonzero(np.diff(rungs)):
+    for j in np.flatnonzero(np.diff(stages)):
         look = {"color": line.get_color(), "lw": 0.8, "ls": ":"}
         panel.axvline(steps[j], **look)
         panel.text(steps[j] + 15, 0.95, "on to 3 x 2", color=line.get_color())
 panel.axhline(2 / 3, color="0.4", lw=0.8, ls="--")
-panel.set(xlabel="steps", ylabel="accuracy on the rung", ylim=(0.6, 1))
+panel.set(xlabel="steps", ylabel="accuracy on the stage", ylim=(0.6, 1))
 panel.legend(loc="upper left")
 plt.show()
 
@@ -460,25 +460,25 @@ plt.show()
 #
 # With four vectors, 12,000 steps and three seeds each, [the same row
 # decides](../benchmarks/nth_farthest_tried.md#paper-and-release): with it the paper's
-# equations end at 96.0 to 96.6 %, without it the released form stays on the first rung.
-# With eight vectors the norm alone is not enough. Why does it help? It keeps the scores
-# from growing with the memory. But [that is not the
+# equations end at 96.0 to 96.6 %, without it the released form stays on the first
+# stage. With eight vectors the norm alone is not enough. Why does it help? It keeps the
+# scores from growing with the memory. But [that is not the
 # reason](../benchmarks/nth_farthest_tried.md#why-the-norm-decides): a norm on queries
 # and keys alone does the same, and such a network does not learn. We do not know more.
 #
-# The paper's size took us ninety thousand steps and ten rungs:
+# The paper's size took us ninety thousand steps and ten stages:
 
 # %%
 for name in ("nth_farthest_ladder_gpu", "nth_farthest_ladder_lstm"):
     (group,) = course.summary(name)["groups"]
     core, runs, mean = group["config"]["model"]["core"], group["runs"], group["mean"]
     accuracy, without_self = mean["test_accuracy"], mean["test_accuracy_without_self"]
-    rungs = sorted({run["curve"][-1][2] for run in runs})
+    stages = sorted({run["curve"][-1][2] for run in runs})
     print(f"{core:>4}: {accuracy:.1%}, without self {without_self:.1%}", end="")
-    print(f", last rung {', '.join(rungs)} ({len(runs)} seeds)")
+    print(f", last stage {', '.join(stages)} ({len(runs)} seeds)")
 
 # %% [markdown]
-# (The LSTMs never left the first rung, so eight vectors were new to them in the test.)
+# (The LSTMs never left the first stage, so eight vectors were new to them in the test.)
 #
 # ## In the package
 #
@@ -501,8 +501,8 @@ course.show(nth.Task.observe, nth.Task._choose)
 
 # %% tags=["hide-cell"]
 # Answer 1
-# The number of the self query. Counted from the nearest it is 0 on every rung. Counted
-# from the farthest it is k - 1: what the network learns first on one rung is wrong on
+# The number of the self query. Counted from the nearest it is 0 on every stage. Counted
+# from the farthest it is k - 1: what the network learns first on one stage is wrong on
 # the next. (Try a run with `--data.count-from farthest`.)
 for count_from in ("nearest", "farthest"):
     for k in (3, 4):
