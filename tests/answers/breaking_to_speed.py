@@ -285,8 +285,8 @@ WRONG = {
     ],
     b.who_moves: [
         lambda f, M, r: moved_by(1, f, M),
-        lambda f, M, r: np.eye(len(M)),
-        lambda f, M, r: np.ones((len(M), len(M))),
+        lambda f, M, r: np.eye(len(M)), lambda f, M, r: np.ones((len(M), len(M))),
+        lambda f, M, r: b.who_moves.function(lambda x: f(x)[:, :1], M, r),
         lambda f, M, r: b.who_moves.function(f, M, r) + 1e-3,
         lambda f, M, r: b.who_moves.function(lambda M: M, M, r),
         lambda f, M, r: b.who_moves.function(f, M, r).sum(0),

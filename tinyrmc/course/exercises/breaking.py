@@ -213,7 +213,7 @@ def influence(step, inputs, memory):
 MIXERS = named(
     each_for_itself=lambda M: (M.T - M.mean(axis=1)).T,
     jointly=lambda M: (M - M.mean()) / M.std(),
-    hears_the_one_before=lambda M: M + np.tanh(np.concatenate([0 * M[:1], M[:-1]])),
+    hears_the_one_before=lambda M: M + np.eye(*M.shape) * np.tanh(np.roll(M, 1, 0)),
     forgets_the_first=lambda M: np.concatenate([0 * M[:1] + 1, M[1:]]),
 )
 
