@@ -111,6 +111,15 @@ def test_a_wrong_parameter_is_named():
         )
 
 
+def test_what_the_complex_step_cannot_see_is_told():
+    """Not what is stopped on purpose, nor a kink."""
+    for function in lambda x: x * np.abs(x.data), lambda x: x / np.linalg.norm(x.data):
+        with pytest.raises(ValueError, match=r"cannot judge .* modulus of complex"):
+            gradcheck(function, X)
+    assert gradcheck(lambda x: x / p.stop_gradient(p.sum(x * x)), X) < 1e-14
+    assert gradcheck(p.abs, np.zeros(3)) == 0
+
+
 def test_a_wrong_rule_is_found(monkeypatch):
     rule = p.tanh.rule
 

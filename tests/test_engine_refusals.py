@@ -312,6 +312,7 @@ def test_a_wrong_rule_is_named(xp, monkeypatch):
         (lambda *args: rule(*args)[:, :2], wrong % r"float64\[2, 2\]"),
         (lambda *args: None, wrong % "None"),
         (lambda *args: (None, None), "it gives 2 gradients for 1 arguments"),
+        (lambda *args: 2.0, "the gradient is 2.0, the argument"),
         (Primitive(nameless).rule, r"nameless has no derivative; .*@nameless\.vjp"),
     ):
         monkeypatch.setattr(p.tanh, "rule", instead)

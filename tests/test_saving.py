@@ -4,6 +4,7 @@ Whatever else a file is, it is refused in one line, and nothing is loaded.
 """
 
 import json
+import pickle
 import re
 import zipfile
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from tinyruns import read
 
 import tinyrmc
 from tinyrmc import cores, nn
+from tinyrmc import primitives as p
 from tinyrmc.cores.agent import Agent, AgentConfig
 from tinyrmc.errors import RunError
 from tinyrmc.training.storage import load_arrays, save_arrays
@@ -169,9 +171,16 @@ class Drawn(nn.Module):
 def test_what_would_come_back_as_something_else_is_refused(tmp_path):
     path, changed, shared = tmp_path / "it.npz", nn.Linear(2, 2), nn.Linear(2, 2)
     changed.relu = True
+    dropout, acting, halved = nn.Dropout(0.5), Drawn(), nn.MLP(2, [2])
+    dropout.shared, acting.act = (-1,), p.tanh
+    halved.layers[0] = type("Half", (nn.Linear,), {})(2, 2)
+    with pytest.raises(ValueError, match=r"settings: 0.class: 'Half' so far"):
+        nn.MLP(2, [2]).load_parameters(halved)
     for module, says in (
-        (changed, r"this Linear differs in \.relu; make that an argument"),
-        (Drawn(5), r"differs in R; .* drawn, nn\.Constant"),
+        (dropout, "differs in shared, so"),
+        (acting, "differs in act, so"),
+        (changed, r"this Linear differs in relu, so that .* Give it to __init__"),
+        (Drawn(5), r"differs in R, .* drawn there can be nn\.Constant"),
         (nn.Sequential(shared, nn.Linear(2, 2), shared), r"differs in 2\."),
         (type("Linear", (Net,), {})(cores.LSTM(2, 4)), "Linear is tinyrmc's own"),
         (Net(cores.LSTM(2, 4), more={1: 2}), "more is a dict, which a file cannot"),
@@ -186,10 +195,13 @@ def test_what_would_come_back_as_something_else_is_refused(tmp_path):
     with pytest.raises(RunError, match="weight: dtype must be floating point of 32"):
         tinyrmc.load(path)
     sizes = [4]
-    module = nn.Sequential(nn.MLP(2, sizes), nn.Linear(4, 1, dtype=np.float64))
+    last = nn.Linear(4, 1, dtype=np.float64)
+    module = nn.Sequential(nn.MLP(2, sizes), p.tanh, p.relu, last)
     sizes.append(3)
     tinyrmc.save(module, path)
     same(tinyrmc.load(path), module)
+    assert tinyrmc.load(path).layers[1:3] == module.layers[1:3]
+    assert pickle.loads(pickle.dumps(p.tanh)) is p.tanh
 
 
 def test_settings_are_shown(tmp_path):
@@ -228,9 +240,11 @@ def test_other_settings_are_refused_and_nothing_changes(tmp_path):
     split = cores.RelationalMemory(16, 4, 16, 4, activate_final=True)
     before = plain.arrays()
     for source in core, path, str(path):
-        with pytest.raises(ValueError, match=r"settings.activate_final: True so far"):
+        with pytest.raises(ValueError, match=r"settings: activate_final: True so far"):
             plain.load_parameters(source)
-        with pytest.raises(ValueError, match=r"settings.head_size: 8 so far, 16 asked"):
+        with pytest.raises(
+            ValueError, match=r"settings: head_size: 8 so far, 16 asked"
+        ):
             split.load_parameters(source)
     with pytest.raises(ValueError, match=r"class: 'Network' so far, .*the part that"):
         plain.load_parameters("nth_farthest_4x4")

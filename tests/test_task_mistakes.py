@@ -327,6 +327,7 @@ def test_what_a_world_gives_is_checked(refused):
             "Junction.observe()['view'] must be uint8[2, 1, 1] for two levels, not flo",
         ),
         (SEEN, SEEN.replace(", None]", "]"), "for two levels, not uint8[2, 1]"),
+        ("nothing.copy()", "nothing", "must be arrays that share no memory, not"),
         (
             ENDED,
             "return reward, turned, late, final",

@@ -78,7 +78,8 @@ def save(module: nn.Module, path: str | Path) -> None:
 
     The file holds no pickle and a checksum, and is written whole or not at all. A class
     of your own is in it by name; its settings may be numbers, texts, modules,
-    dataclasses, and lists, tuples or dicts of these.
+    dataclasses, primitives, and lists, tuples or dicts of these. RunError for a module
+    that its settings would not make again, but for attributes that begin with _.
     """
     from .training.checkpoints import save_module
 

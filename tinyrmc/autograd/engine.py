@@ -11,8 +11,7 @@ value after all of its uses. There is no graph, no search and no recursion:
         for value, partial in zip(inputs, rule(g, *saved)):
             gradients[value] = gradients.get(value, 0) + partial
 
-`Tape._walk` is this loop. `gradients.py` adds up what flows back; `guards.py` has what
-is refused, and the words.
+`Tape._walk` is this loop. `gradients.py` adds up, and `guards.py` has the refusals.
 
     with Tape() as tape:                       # the only switch that records
         loss = primitives.sum(x @ weight)      # `weight` is a Parameter
@@ -54,8 +53,8 @@ class Tape:
     `tape.entries` has them: (rules, xp, inputs, outputs, saved, several) are the
     primitive, or what ran in its place; the array library; (id, shape, dtype) of each
     argument, None for a constant; the same for each result; what the vjp will want; and
-    whether there are several results. No array in it may change before backward. Each
-    thread has its own tape; what is computed on no tape is a constant.
+    whether there are several results. No array in it may change before backward, which
+    sees most changes, not all. Each thread has its own tape; all else is a constant.
     """
 
     def __init__(self) -> None:
@@ -170,7 +169,7 @@ class Tape:
                 if place is not None:
                     id, shape, dtype = place
                     g = partials[position]
-                    if g is None or g.shape != shape or g.dtype is not dtype:
+                    if getattr(g, "shape", None) != shape or g.dtype is not dtype:
                         g = fitted(rules, position, place, g)
                     gradients.add(id, g)
 
@@ -311,6 +310,9 @@ class Primitive:
         self.in_place = True
         return self.vjp(rule)
 
+    def __reduce__(self) -> str:  # where copy and pickle find it again
+        return self.name
+
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
 
@@ -344,9 +346,7 @@ class Primitive:
         except guards.WORDED as error:
             rules, out, saved = guards.again(self, error, xp, arrays, static)
         if type(saved) is not tuple:
-            raise TypeError(
-                f"{self.name}: write return out, (x,), or (): not {saved!r}"
-            )
+            raise TypeError(f"{self.name}: write return out, (x,) or (), not {saved!r}")
         own = out[0].dtype if isinstance(out, tuple) else out.dtype
         if own is not dtype and dtype is not None and own != dtype:
             raise guards.widened(self.name, dtype, own)

@@ -58,12 +58,14 @@ def fitted(rules: Any, position: int, place: Place, g: Any) -> Array:
     the rule is wrong.
     """
     _, shape, dtype = place
+    given = g
     if isinstance(g, DeferredMatmul):
         g = g.computed()
-    if g is not None and g.shape != shape:
+    if getattr(g, "ndim", 0) >= len(shape) and g.shape != shape:
         g = unbroadcast(g, shape)
-    if g is None or g.shape != shape or g.dtype != dtype:
-        got = "None" if g is None else f"{g.dtype}{list(g.shape)}"
+    if getattr(g, "shape", None) != shape or g.dtype != dtype:
+        shaped = hasattr(given, "shape")
+        got = f"{given.dtype}{list(given.shape)}" if shaped else repr(given)
         raise TypeError(
             f"vjp of {rules.name}, argument {position}: the gradient is {got}, the "
             f"argument {dtype}{list(shape)}; the rule is wrong"

@@ -69,9 +69,11 @@ def counterpart(name: str) -> str:
 
 def no_function_of_numpy(tensor: Any, function: Any, *_: Any) -> Any:
     """TypeError for NumPy's function of a Tensor, naming ours."""
-    name = function.__name__
-    ours = counterpart(name) or f"np.{name}(t.data), which has no gradient"
-    raise TypeError(f"np.{name} takes no Tensor; write {ours}")
+    name, place = function.__name__, getattr(function, "__module__", None) or "numpy"
+    ours = counterpart(name) if place == "numpy" else ""
+    name = f"{place.replace('numpy', 'np')}.{name}"
+    ours = ours or f"{name}(t.data), which has no gradient"
+    raise TypeError(f"{name} takes no Tensor; write {ours}")
 
 
 def no_attribute(tensor: Any, name: str) -> Any:

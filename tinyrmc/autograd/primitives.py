@@ -767,6 +767,9 @@ def argsort(x: Array | Tensor, axis: int = -1) -> Array:
     return sorting(data.real, axis)
 
 
+STOPPED: set[str] = set()  # the kinds of numbers that were stopped, for gradcheck
+
+
 def stop_gradient(x: Array | Tensor) -> Tensor:
     """x as a constant.
 
@@ -774,7 +777,10 @@ def stop_gradient(x: Array | Tensor) -> Tensor:
     where a gradient is missing on purpose, nor where it is missing by mistake.
     """
     data = x.data if isinstance(x, Tensor) else x
-    return Tensor(data.real.astype(data.dtype) if data.dtype.kind == "c" else data)
+    if data.dtype.kind == "c":
+        STOPPED.add("complex")
+        data = data.real.astype(data.dtype)
+    return Tensor(data)
 
 
 # --- composed: their derivatives follow from the rows above ---------------------------
@@ -793,8 +799,8 @@ def abs(x: Values) -> Tensor:
 
 
 def logaddexp(a: Values, b: Values) -> Tensor:
-    """log(e^a + e^b), written so that it never overflows; NaN if both are -inf."""
-    first = stop_gradient(subtract(a, b)).data.real > 0
+    """log(e^a + e^b), which never overflows; NaN where both are the same infinity."""
+    first = subtract(a, b).data.real > 0
     larger, smaller = where(first, a, b), where(first, b, a)
     return larger + softplus(smaller - larger)
 

@@ -85,7 +85,7 @@ class Core(Module):
         With `lengths`, integers (B,), the state of example b stays as it is after its
         first lengths[b] steps; ignore the outputs after that (see `last_output`). With
         `is_first`, bool (B, T), its state is the initial one again before each step
-        where that holds.
+        where that holds. What is ignored must be finite, or the gradients are not.
         """
         steps = inputs.shape[1]
         if not steps:

@@ -29,7 +29,8 @@ class _OverTime(Core):
         """One product for the inputs' part of all steps, and for the weight's gradient.
         A single step, as when acting, is quicker by itself.
         """
-        if is_first is not None and inputs.shape[1] == 1:
+        begins = is_first is not None
+        if (begins and inputs.shape[1] == 1) or not self._is_plain(begins):
             return None
         self._check_inputs(inputs, None, None, self.input_size)
         seen = p.swapaxes(inputs, 0, 1)
@@ -40,6 +41,10 @@ class _OverTime(Core):
         """`unroll` with time first: inputs (T, B, input_size) -> (T, B, output_size),
         last state. `is_first` is still (B, T).
         """
+        raise NotImplementedError
+
+    def _is_plain(self, begins: bool) -> bool:
+        """Whether `over_time` does what the steps do: no part has a way of its own."""
         raise NotImplementedError
 
 
@@ -100,6 +105,10 @@ class LSTM(Cells, _OverTime):
         hidden, cell = lstm_gates(z, cell, forget_bias=self.forget_bias)
         return hidden, (hidden, cell)
 
+    def _is_plain(self, begins: bool) -> bool:
+        own = begins and type(self).initial_state is not Cells.initial_state
+        return not own and type(self.gates).__call__ is Linear.__call__
+
     def over_time(self, inputs: Tensor, state: State, lengths, is_first) -> Step:
         """One entry on the tape for all steps."""
         self._checked(state, inputs.shape[1])
@@ -145,7 +154,12 @@ class DeepLSTM(_OverTime):
 
     def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
         """One step: inputs (B, input_size) -> output (B, layers * hidden_size)."""
-        return self._through(LSTM.__call__, inputs, state)
+        return self._through(lambda layer, *given: layer(*given), inputs, state)
+
+    def _is_plain(self, begins: bool) -> bool:
+        own = begins and type(self).initial_state is not DeepLSTM.initial_state
+        layers = self.layers
+        return not own and all(type(x) is LSTM and x._is_plain(begins) for x in layers)
 
     def over_time(self, inputs: Tensor, state: State, lengths, is_first) -> Step:
         """Layer after layer, each over all steps."""

@@ -15,6 +15,7 @@ it is already the start of the next level (Gymnasium calls this SAME_STEP).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
@@ -258,6 +259,9 @@ def check_world(world: Any, name: str = "world") -> None:
         wanted = "Codes of a tuple and a highest value, such as Codes((5, 5), 9)"
         require(f"observation[{what!r}]", codes, wanted, fits)
     state = world.start(np.zeros((2, world.start_noise), np.float32))
+    pairs = itertools.combinations(state.values(), 2)
+    alone = not any(np.shares_memory(*pair) for pair in pairs)
+    require("_start()", [*state], "arrays that share no memory", alone)
     seen, noise = world.observe(state), np.zeros((2, world.noise), np.float32)
     outcome = world.step(state, np.zeros(2, np.int64), noise)
     require("_step()", outcome, "an Outcome", isinstance(outcome, Outcome))

@@ -32,6 +32,7 @@ from ..autograd.engine import Parameter, Tensor
 from ..backend import Array, matching, namespace, to_host
 from ..config import first_difference
 from ..errors import (
+    RunError,
     Seed,
     check_choice,
     check_number,
@@ -40,7 +41,7 @@ from ..errors import (
     generator,
 )
 from ..fused import conv2d, embedding, layer_norm, linear
-from .settings import Config, classes_in, described, shown
+from .settings import Config, classes_in, encoded, settings_of, shown
 
 
 class Module:
@@ -146,7 +147,7 @@ class Module:
 
             source = load(source, classes=classes_in(self))
         if isinstance(source, Module):
-            differs = first_difference(described(source), described(self))
+            differs = first_difference(made_as(source), made_as(self))
             if differs is not None:
                 hint = "" if type(source) is type(self) else "; give the part that fits"
                 raise ValueError(f"it has other settings: {differs}{hint}")
@@ -156,6 +157,25 @@ class Module:
             own[name].data = namespace(own[name].data).asarray(value)
         for name, constant in constants.items():
             self.constants()[name].set(constant.value)
+
+
+def made_as(module: Module) -> dict[str, Any]:
+    """What a module and all inside are, by name: their classes, and their settings and
+    attributes that a file can hold, but for the precision and names that begin with _.
+    """
+    made: dict[str, Any] = {}
+    for place, part in walk("", module, set(), Module):
+        kind = {"class": type(part).__name__}
+        for name, value in (kind | settings_of(part) | vars(part)).items():
+            if name.startswith("_") or name == "dtype":
+                continue
+            if not any(walk("", value, set(), Module)):  # it comes by itself
+                try:
+                    told = encoded("", value)
+                except RunError:  # of a function its name
+                    told = getattr(value, "__name__", None)
+                made[f"{place}.{name}".lstrip(".")] = told
+    return made
 
 
 class Constant:

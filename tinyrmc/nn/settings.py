@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..autograd import primitives
 from ..config import from_json, to_json
 from ..errors import RunError
 
@@ -57,14 +58,14 @@ def shown(module: Any) -> str:
 def described(module: Any) -> dict[str, Any]:
     """A module's class and settings as JSON has them; `rebuilt` takes them back.
 
-    RunError for a setting that is neither a number, a text, a module nor a dataclass,
-    nor a list, tuple or dict of such.
+    RunError for a setting that is neither a number, a text, a module, a dataclass nor
+    an operation of `primitives`, nor a list, tuple or dict of such.
     """
     name = type(module).__name__
     if not hasattr(module, "_settings"):
         raise RunError(f"{name} has no settings; give the class an __init__ of its own")
     settings = {k: v for k, v in settings_of(module).items() if k != "dtype"}
-    told = {key: _encoded(f"{name}: {key}", value) for key, value in settings.items()}
+    told = {key: encoded(f"{name}: {key}", value) for key, value in settings.items()}
     return {"class": name, "settings": told}
 
 
@@ -79,25 +80,34 @@ def classes_in(value: Any) -> list[type]:
     return [type(value)] if dataclasses.is_dataclass(value) else []
 
 
-def _encoded(owner: str, value: Any) -> Any:
+def encoded(owner: str, value: Any) -> Any:
+    """A setting as JSON has it; RunError for what is none, naming its owner."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list):
-        return [_encoded(owner, each) for each in value]
+        return [encoded(owner, each) for each in value]
     if isinstance(value, tuple):
-        return {"tuple": _encoded(owner, [*value])}
+        return {"tuple": encoded(owner, [*value])}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {"dict": {key: _encoded(owner, x) for key, x in value.items()}}
+        return {"dict": {key: encoded(owner, x) for key, x in value.items()}}
     if hasattr(value, "named_parameters"):
         return described(value)
+    if _operation(name := getattr(value, "__name__", "")) is value:
+        return {"operation": name}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {"class": type(value).__name__, "fields": to_json(value)["config"]}
     raise RunError(
         f"{owner} is a {type(value).__name__}, which a file cannot hold; use numbers, "
-        "texts, modules, dataclasses, and lists, tuples or dicts (by texts) of these"
+        "texts, modules, dataclasses, primitives, and lists, tuples or dicts (by texts)"
     )
+
+
+def _operation(name: str) -> Any:
+    """What `tinyrmc.primitives` has by this name of its own; ... if it has nothing."""
+    found = vars(primitives).get(name, ...)
+    return found if getattr(found, "__module__", "") == primitives.__name__ else ...
 
 
 def rebuilt(told: Any, classes: Mapping[str, Any]) -> Any:
@@ -110,6 +120,8 @@ def rebuilt(told: Any, classes: Mapping[str, Any]) -> Any:
         return tuple(rebuilt(told["tuple"], classes))
     if "dict" in told:
         return {key: rebuilt(value, classes) for key, value in told["dict"].items()}
+    if "operation" in told:
+        return _operation(told["operation"])
     if (name := told["class"]) not in classes:
         raise ValueError(f"it was made by a class {name}; give classes=[{name}]")
     kind = classes[name]

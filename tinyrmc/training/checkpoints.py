@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from .. import cores, nn
+from ..autograd.engine import Parameter, Tensor
 from ..backend import matching
 from ..config import from_json, require_same, stored_path, with_places
 from ..errors import ConfigError, RunError, UsageError
 from ..nn import Module
-from ..nn.layers import walk
-from ..nn.settings import classes_in, described, rebuilt, settings_of
+from ..nn.layers import made_as, walk
+from ..nn.settings import classes_in, described, rebuilt
 from .discovery import load_task_of
 from .run import LINE, Run
 from .storage import Count, load_arrays, misfit, save_arrays, under
@@ -306,8 +307,8 @@ def save_module(module: Module, path: str | Path) -> None:
         if not _alike(here.get(name), there.get(name)):
             raise RunError(
                 f"{path}: made again from its settings, this {type(module).__name__} "
-                f"differs in {name}; make that an argument of __init__ or, if it is an "
-                "array that was drawn, nn.Constant(array, True)"
+                f"differs in {name}, so that would be lost. Give it to __init__; what "
+                "was drawn there can be nn.Constant(array, True)"
             )
     save_arrays(path, arrays, {"module": told})
 
@@ -322,21 +323,16 @@ def _alike(one: Any, other: Any) -> bool:
     """Whether they are equal; arrays in one precision or another."""
     if isinstance(one, np.ndarray) and np.shape(one) == np.shape(other):
         return np.allclose(one, other, rtol=1e-5, equal_nan=True)
-    return type(one) is type(other) and np.array_equal(one, other)
+    return type(one) is type(other) and repr(one) == repr(other)
 
 
 def _held(module: Module) -> dict[str, Any]:
-    """All by which two modules can differ: the class of each part, its attributes that
-    are named like settings, all arrays, and the shapes of the parameters.
-    """
-    found = {name: x.shape for name, x in module.named_parameters()}
-    found |= dict(walk("", module, set(), np.ndarray))
-    for path, part in walk("", module, set(), Module):
-        found[path] = type(part).__name__
-        for name in settings_of(part).keys() & vars(part).keys():
-            if isinstance(value := vars(part)[name], bool | int | float | str):
-                found[f"{path}.{name}"] = repr(value)
-    return found
+    """All by which two modules can differ, but for the numbers in their parameters."""
+    tensors = dict(walk("", module, set(), Tensor))
+    held = {
+        k: x.shape if isinstance(x, Parameter) else x.data for k, x in tensors.items()
+    }
+    return made_as(module) | held | dict(walk("", module, set(), np.ndarray))
 
 
 def warm_start(model: Module, path: Path, run_config: dict) -> str:

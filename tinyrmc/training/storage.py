@@ -137,10 +137,10 @@ def written_whole(path: Path, previous: Path | None = None) -> Iterator[BinaryIO
     """
     # Always the same name, so what a killed process left is overwritten.
     beside = path.with_name(f"{path.name}.partial")
-    remedy = (
-        "free some space there or make it writable (what was saved earlier is "
-        "untouched)"
-    )
+    remedy = "free some space there or make it writable"
+    remedy += " (what was saved earlier is untouched)"
+    if not path.parent.is_dir():
+        remedy = f"make the folder {path.parent} first"
     try:
         with explained(f"write {path}", remedy):
             with open(beside, "wb") as file:
