@@ -616,11 +616,12 @@ for x in (-1.0, 0.0, 1.0):
 # %%
 from tinyrmc.autograd.gradcheck import _Trial
 
-course.show(_Trial.complex_slope, _Trial.compare)
+course.show(_Trial.at, _Trial.complex_slope, _Trial.compare)
 
 # %% [markdown]
-# `complex_slope` moves everything that can move by $ih$ along `directions`. `compare`
-# sets this slope beside the sum of gradient times direction, as in exercise 6.
+# `at` moves everything that can move, all at once. `compare` sets the slope by the
+# complex step beside the sum of gradient times direction, as in exercise 6. Then a
+# plain difference, good to a few digits, tells whether the function is analytic at all.
 #
 # ## Takeaways
 #
