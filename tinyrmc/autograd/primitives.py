@@ -865,7 +865,7 @@ def repeat(x: Values, repeats: int | Sequence[int], axis: int | None = None) -> 
 
 def tile(x: Values, reps: int | Sequence[int]) -> Tensor:
     """x itself several times along its last axes."""
-    times = [reps] if isinstance(reps, int) else [*reps]
+    times = np.ravel(reps).tolist()
     x = reshape(x, (*[1] * (len(times) - x.ndim), *x.shape))
     for axis, count in enumerate(times, -len(times)):
         x = concatenate([x] * count, axis)

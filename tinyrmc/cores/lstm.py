@@ -61,7 +61,7 @@ class Cells(Core):
         return self.zeros(batch_size, *shape), self.zeros(batch_size, *shape)
 
     def _checked(self, state: State, batch: int) -> State:
-        for array in state:
+        for array in state if isinstance(state, tuple | list) else [state]:
             self._check_state(array, batch, *self.state_shape)
         return state
 
@@ -167,10 +167,11 @@ class DeepLSTM(_OverTime):
 
     def _through(self, step, inputs, state, *how) -> Step:
         """The layers one above the other."""
-        if len(state) != len(self.layers):
+        given = len(state) if isinstance(state, tuple | list) else state
+        if given != len(self.layers):
             raise ValueError(
                 f"DeepLSTM expects a state of {len(self.layers)} pairs (h, c), got "
-                f"{len(state)}; see initial_state"
+                f"{given}; see initial_state"
             )
         outputs, after, seen = [], [], inputs
         for layer, before in zip(self.layers, state, strict=True):

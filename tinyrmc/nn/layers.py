@@ -397,11 +397,10 @@ class MLP(Sequential):
         dtype: npt.DTypeLike = np.float32,
         seed: Seed = 0,
     ):
-        rng, sizes = generator(seed), [input_size, *output_sizes]
-        if len(sizes) == 1:
-            raise ValueError("MLP: output_sizes must have at least one size, not []")
+        if not isinstance(output_sizes, tuple | list) or not output_sizes:
+            raise ValueError(f"MLP: output_sizes must list sizes, not {output_sizes!r}")
         check_switch("MLP", "activate_final", activate_final)
-        layers = []
+        rng, layers, sizes = generator(seed), [], [input_size, *output_sizes]
         for number, (size, next_size) in enumerate(itertools.pairwise(sizes), 1):
             relu = number < len(output_sizes) or activate_final
             layer = Linear(size, next_size, relu=relu, dtype=dtype, seed=rng)
@@ -457,7 +456,7 @@ def check_array(
     if not hasattr(value, "shape"):
         raise TypeError(
             f"{owner} expects {what} as an array or a Tensor, not "
-            f"{type(value).__name__}; write np.asarray(x, np.{dtype})"
+            f"{type(value).__name__}; {hint or f'write np.asarray(x, np.{dtype})'}"
         )
     # float64 goes with complex128, for a complex step
     own = value.dtype
