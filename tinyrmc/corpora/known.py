@@ -28,29 +28,22 @@ class Archive:
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-    """A corpus, as far as it is known.
-
-    rule: how its text is cut into words and parts, said to the user
-    remedy: what to do where nothing can be downloaded
-    layouts: paths below the data directory where its files may be, with {} for train,
-        valid and test; the first is the path inside the official archive
-    patterns: what the file name of an archive of it may look like
-    archives: those with published checksums
-    hashes: of the official text of a part
-    tokens, vocabulary: the published counts, with <eos> where the corpus has it
-    minimum_count: rarer words of the training text become <unk>
-    """
+    """A corpus, as far as it is known."""
 
     title: str
-    rule: str
-    remedy: str = ""
+    rule: str  # how its text is cut into words and parts, said to the user
+    remedy: str = ""  # what to do where nothing can be downloaded
+    # paths below the data directory where its files may be, with {} for train, valid
+    # and test; the first is the path inside the official archive
     layouts: tuple[str, ...] = ()
-    patterns: tuple[str, ...] = ()
-    archives: tuple[Archive, ...] = ()
+    patterns: tuple[str, ...] = ()  # what the file name of an archive may look like
+    archives: tuple[Archive, ...] = ()  # those with published checksums
+    # of the official text of each part; then the published counts, with <eos> where
+    # the corpus has it
     hashes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tokens: Mapping[str, int] = dataclasses.field(default_factory=dict)
     vocabulary: int | None = None
-    minimum_count: int = 1
+    minimum_count: int = 1  # rarer words of the training text become <unk>
 
 
 # A book of Project Gutenberg for each part: Pride and Prejudice, Crime and Punishment,

@@ -71,7 +71,8 @@ def cached(
 
 def _place(name: str, found: Found, vocabulary_size: int | None) -> Path:
     settings = [name, CORPORA[name].minimum_count, vocabulary_size]
-    return cache.place(name, settings, found.paths)
+    paths = dict.fromkeys(text.path for _, text in found.texts)  # each once
+    return cache.place(name, settings, [*paths])
 
 
 # --- Where a corpus lies --------------------------------------------------------------
@@ -90,21 +91,12 @@ def data_directory(data_dir: str | Path | None = None) -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """Where a corpus is.
+    """Where a corpus is."""
 
-    place: the folder or archive, for messages
-    texts: (part, text), in order; the part is WHOLE where parts are made from a text
-    notes: what the user should know about them
-    """
-
-    place: Path
+    place: Path  # the folder or archive, for messages
+    # (part, text), in order; the part is WHOLE where parts are made from a text
     texts: list[tuple[str, Text]]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def paths(self) -> list[Path]:
-        """The files on disk, each once."""
-        return [*dict.fromkeys(text.path for _, text in self.texts)]
+    notes: tuple[str, ...] = ()  # what the user should know about them
 
 
 def require_known(name: str) -> None:

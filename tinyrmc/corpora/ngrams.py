@@ -30,17 +30,13 @@ from ..errors import check_sizes
 class _Order:
     """The model of n-grams of one length, each numbered by its place in `keys`.
 
-    keys: context * vocabulary size + word of each n-gram, in rising order; its context
-        is an n-gram of one word less, and has that one's number.
-    discounted: its count less the discount.
-    total: of each context, the sum of its counts; 0 if nothing ever followed it.
-    saved: of each context, the share that the discounts have left over.
+    The context of an n-gram is one of a word less, and has that one's number.
     """
 
-    keys: np.ndarray
-    discounted: np.ndarray
-    total: np.ndarray
-    saved: np.ndarray
+    keys: np.ndarray  # context * vocabulary size + word of each, in rising order
+    discounted: np.ndarray  # its count less the discount
+    total: np.ndarray  # of each context: the sum of its counts; 0 if nothing followed
+    saved: np.ndarray  # of each context: the share that the discounts have left over
 
 
 class KneserNey:

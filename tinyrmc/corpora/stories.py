@@ -52,17 +52,14 @@ class Story:
 
 @dataclasses.dataclass(frozen=True)
 class Babi:
-    """The files of a version and variant; they are parsed when asked for.
-
-    place: the folder or archive, for messages
-    files: {(task, "train" or "test"): (name, bytes)}
-    """
+    """The files of a version and variant; they are parsed when asked for."""
 
     version: str
     variant: str
-    place: Path
+    place: Path  # the folder or archive, for messages
+    # {(task, "train" or "test"): (name, bytes)}
     files: dict[tuple[int, str], tuple[str, bytes]] = dataclasses.field(hash=False)
-    remedy: str
+    remedy: str  # how to get what is missing
 
     def stories(self, task: int, part: str) -> list[Story]:
         """The questions of a task 1 to 20, in the order of the file; part: "train" or

@@ -31,39 +31,26 @@ CAVEAT = "Attention shows where a slot looks, not what decided the action."
 
 @dataclass(frozen=True)
 class Episode:
-    """A held-out level as an agent played it: T steps between T + 1 moments.
+    """A held-out level as an agent played it: T steps between T + 1 moments."""
 
-    level: its number.
-    names: what the actions are called.
-    legend: what the colours stand for.
-    boards: (T + 1, h, w, 3) uint8, the whole board, a pixel a cell.
-    views: (T + 1, v, v, 3) what the agent saw of it.
-    corners: (T + 1, 2) row and column on the board where the square window around the
-        agent begins; None where the agent sees all of the board.
-    window: side of that window.
-    actions, rewards: (T,)
-    policy: (T, A) how likely each action was.
-    values: (T,) the score that it still expected, discounted.
-    attention: (T, H, N, N + n) of its memory's slots, to the slots and to n rows of
-        input; None where no slots attend.
-    solved: whether the agent solved the level.
-    ending: how it ended, in words.
-    """
-
-    level: int
-    names: tuple[str, ...]
-    legend: str
-    boards: np.ndarray
-    views: np.ndarray
+    level: int  # its number
+    names: tuple[str, ...]  # of the actions
+    legend: str  # what the colours stand for
+    boards: np.ndarray  # (T + 1, h, w, 3) uint8, the whole board, a pixel a cell
+    views: np.ndarray  # (T + 1, v, v, 3) what the agent saw of it
+    # (T + 1, 2) row and column on the board where the square window around the agent
+    # begins; None where the agent sees all of the board
     corners: np.ndarray | None
-    window: int
-    actions: np.ndarray
-    rewards: np.ndarray
-    policy: np.ndarray
-    values: np.ndarray
+    window: int  # side of that window
+    actions: np.ndarray  # (T,)
+    rewards: np.ndarray  # (T,)
+    policy: np.ndarray  # (T, A) how likely each action was
+    values: np.ndarray  # (T,) the score that it still expected, discounted
+    # (T, H, N, N + n) of its memory's slots, to the slots and to n rows of input; None
+    # where no slots attend
     attention: np.ndarray | None
     solved: bool
-    ending: str
+    ending: str  # in words
 
     @property
     def says(self) -> str:

@@ -42,29 +42,19 @@ TEMPLATE = Path(__file__).with_suffix(".html")
 
 @dataclass(frozen=True)
 class Reading:
-    """The work of one memory network on the Q stories on which it is tested.
-
-    network, restart: a `MemN2N`, and which of its restarts is meant.
-    vocabulary: the words that its rows belong to.
-    slots: M, how many sentences it remembers, the latest ones.
-    masked, linear: whether empty memories are kept out of the softmax, and whether
-        there is no softmax yet.
-    tasks: (Q,) the task each story is of.
-    weights: (Q, K, M) the strength of each memory in each of K hops, the latest
-        sentence first.
-    answers: Q words, the network's.
-    """
+    """The work of one memory network on the Q stories on which it is tested."""
 
     network: MemN2N
-    restart: int
-    vocabulary: Sequence[str]
-    slots: int
-    masked: bool
-    linear: bool
-    tasks: np.ndarray
+    restart: int  # which of its restarts is meant
+    vocabulary: Sequence[str]  # the words that its rows belong to
+    slots: int  # M, how many sentences it remembers, the latest ones
+    masked: bool  # empty memories are kept out of the softmax
+    linear: bool  # there is no softmax yet
+    tasks: np.ndarray  # (Q,) the task each story is of
     stories: Sequence[Story]
+    # (Q, K, M) how strong each memory is in each of K hops, the latest sentence first
     weights: np.ndarray
-    answers: Sequence[str]
+    answers: Sequence[str]  # Q words, the network's
 
     @property
     def right(self) -> np.ndarray:
