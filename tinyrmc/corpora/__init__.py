@@ -8,8 +8,6 @@ A text is read once and then memory-mapped. Nothing is downloaded unless you say
 `python -m tinyrmc data ptb`, or `corpora.download("ptb")`.
 """
 
-from __future__ import annotations
-
 from .cache import kept
 from .corpus import (
     PARTS,

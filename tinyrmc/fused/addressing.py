@@ -1,7 +1,5 @@
 """The memory of a differentiable neural computer: finding, writing, what came next."""
 
-from __future__ import annotations
-
 from ..autograd import primitives as p
 from ..backend import gemm, namespace, row_dots
 from .table import fused, plus

@@ -9,8 +9,6 @@ vector instructions. It may add up in another order and fuse a product with a su
 it may not assume that numbers are finite: NaN and infinity come through.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 

@@ -1,7 +1,5 @@
 """Operations on each row by itself."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .. import equations

@@ -1,7 +1,5 @@
 """The losses by which a network is judged, computed from its logits."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ c' = sigmoid(f + forget_bias) c + sigmoid(i) tanh(j)
 h' = sigmoid(o) tanh(c')
 """
 
-from __future__ import annotations
-
 from ..autograd import primitives as p
 from ..autograd.gradients import DeferredMatmul
 from ..backend import as_rows, gemm, multiplier, namespace

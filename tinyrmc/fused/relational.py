@@ -1,7 +1,5 @@
 """The parts of a relational memory: attention over its slots, and gates."""
 
-from __future__ import annotations
-
 import math
 
 from .. import equations

@@ -4,8 +4,6 @@ For the report of the task `babi`, whose file says which column a configuration 
 to. The numbers are in `published_babi.txt`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 _PLAIN = (

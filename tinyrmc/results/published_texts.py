@@ -4,8 +4,6 @@ Each is a cell, `corpus, model`, with the words for `python -m tinyrmc.train
 language_modeling` that train such a model, or None.
 """
 
-from __future__ import annotations
-
 # Santoro et al. 2018, table 2, where the LSTM is that of Rae et al. 2018; and a public
 # port of the RMC to WikiText-2 (github.com/L0SG/relational-rnn-pytorch).
 PUBLISHED: dict[str, tuple[str, str | None]] = {
