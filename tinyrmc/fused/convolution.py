@@ -1,7 +1,5 @@
 """Convolution of maps by a small kernel, in a few large products."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -64,7 +62,10 @@ def conv2d_vjp(xp, needs, g, x, weight, padding, y):
         inner = gmaps if whole else gmaps[:, top : top + H, left : left + W]
         gx = inner.reshape(x.shape)
     if needs[1]:
-        gweight = _from_matrices(xp, gmatrices, weight, g.dtype)
+        gweight = xp.zeros(weight.shape, g.dtype)
+        for (sizes, corner), gmatrix in gmatrices.items():
+            for part, of_weight in _pairs(gmatrix, gweight, sizes, corner):
+                of_weight += part
     return gx, gweight, column_sums(as_rows(g)) if needs[2] else None
 
 
@@ -85,7 +86,8 @@ def _plan(xp, x, weight, padding):
         raise ValueError(f"a kernel of {h} x {w} in a map of {H} x {W}")
     shape = count, height, width, out
     if H * W <= h * (min(width, _STRIP) + w - 1):
-        return maps, shape, [((H, W, padding), np.s_[:], np.s_[:])]
+        whole = (H, W, height, width), (top, left)
+        return maps, shape, [(whole, np.s_[:], np.s_[:])]
     if down or across:
         inner = maps
         maps = xp.zeros((count, H + down, W + across, C), x.dtype)
@@ -94,7 +96,7 @@ def _plan(xp, x, weight, padding):
     for i, j in np.ndindex(height, -(-width // _STRIP)):
         start, end = j * _STRIP, min((j + 1) * _STRIP, width)
         seen = np.s_[:, i : i + h, start : end + w - 1]
-        kind = h, end - start + w - 1, "VALID"
+        kind = (h, end - start + w - 1, 1, end - start), (0, 0)
         strips.append((kind, seen, np.s_[:, i, start:end]))
     return maps, shape, strips
 
@@ -114,34 +116,25 @@ def _zeros(weight, padding):
     return down // 2, across // 2, down, across
 
 
-def _as_matrix(xp, weight, H, W, padding):
-    """The convolution of one map (H, W, C) as a matrix (H W C, H' W' out)."""
-    (h, w, C, out), (_, _, down, across) = weight.shape, _zeros(weight, padding)
-    shape = H, W, C, H + down - h + 1, W + across - w + 1, out
-    matrix = xp.zeros(shape, weight.dtype)
-    for part, of_weight in _pairs(matrix, weight, padding):
+def _as_matrix(xp, weight, sizes, corner):
+    """The convolution of one map (H, W, C) as a matrix (H W C, H' W' out).
+
+    sizes: (H, W, H', W'). corner: rows and columns of padding above and to the left.
+    """
+    (H, W, height, width), (C, out) = sizes, weight.shape[2:]
+    matrix = xp.zeros((H * W * C, height * width * out), weight.dtype)
+    for part, of_weight in _pairs(matrix, weight, sizes, corner):
         part[...] = of_weight
-    return matrix.reshape(H * W * C, -1)
+    return matrix
 
 
-def _from_matrices(xp, gmatrices, weight, dtype):
-    """The gradient of the weight, from {kind: gradient of its `_as_matrix`}."""
-    (h, w, C, out), gweight = weight.shape, xp.zeros(weight.shape, dtype)
-    for (H, W, padding), gmatrix in gmatrices.items():
-        _, _, down, across = _zeros(weight, padding)
-        shape = H, W, C, H + down - h + 1, W + across - w + 1, out
-        for part, of_weight in _pairs(gmatrix.reshape(shape), gweight, padding):
-            of_weight += part
-    return gweight
-
-
-def _pairs(matrix, weight, padding):
+def _pairs(matrix, weight, sizes, corner):
     """(part of the matrix, part of the weight) for each place of a result, as views.
 
-    The matrix is (H, W, C, H', W', out). What would lie in the padding is left out.
+    What would lie in the padding is left out.
     """
-    (h, w), (top, left, _, _) = weight.shape[:2], _zeros(weight, padding)
-    (H, W), (height, width) = matrix.shape[:2], matrix.shape[3:5]
+    (H, W, height, width), (top, left), (h, w, C, out) = sizes, corner, weight.shape
+    matrix = matrix.reshape(H, W, C, height, width, out)
     for i, j in np.ndindex(height, width):
         y, x = i - top, j - left
         rows, columns = slice(max(y, 0), min(y + h, H)), slice(max(x, 0), min(x + w, W))

@@ -1,7 +1,5 @@
 """A hop of a memory network: sum_i p_i c_i with p = softmax_i(u . m_i)."""
 
-from __future__ import annotations
-
 import math
 
 from ..autograd import primitives as p
@@ -134,9 +132,8 @@ def _windows(xp, whole):
     If the rows are laid out anew, each longer by one, these are their beginnings.
     """
     B, T, L = whole.shape
-    flat = xp.concatenate(
-        [whole.reshape(B, T * L), xp.zeros((B, T), whole.dtype)], axis=1
-    )
+    more = xp.zeros((B, T), whole.dtype)
+    flat = xp.concatenate([whole.reshape(B, T * L), more], axis=1)
     return flat.reshape(B, T, L + 1)[:, :, : L - T + 1]
 
 
