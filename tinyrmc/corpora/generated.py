@@ -49,7 +49,7 @@ SHARED = {
 ALIKE = 0.55  # how often two of them, a pair, share a colour; else each has any
 DECIDED = 0.85  # how often, if several have that animal, the answer's colour is last
 
-QUESTIONS = 5  # of a story of tasks 1, 2 and 6
+QUESTIONS = 5  # of a story of tasks 1, 2 and 6, which could go on; of others fewer
 DO = {"walk": 1.0, "take": 1.5, "leave": 1.2}  # weights, among what is possible
 RECENT = 5  # last sentences; what is asked for was said, or done to the thing, there
 CARRIED = 0.5  # how often a carried thing is among those that task 2 may ask for
@@ -74,7 +74,8 @@ class GeneratedStories:
             )
         rng = np.random.default_rng([self.seed, task, PARTS.index(part)])
         told = (_TELL[task](rng, number) for number in itertools.count())
-        return [*itertools.islice(itertools.chain.from_iterable(told), self.questions)]
+        each = (itertools.islice(story, QUESTIONS) for story in told)
+        return [*itertools.islice(itertools.chain.from_iterable(each), self.questions)]
 
 
 def _one(rng, things):
@@ -150,7 +151,7 @@ class _World:
 
 def _where_is_who(rng, number):
     world = _World(rng)
-    for _ in range(QUESTIONS):
+    while True:
         world.walk(_one(rng, PEOPLE))
         world.walk(_one(rng, PEOPLE))
         who = world.somebody()
@@ -159,26 +160,23 @@ def _where_is_who(rng, number):
 
 
 def _where_is_what(rng, number):
-    world, asked = _World(rng), 0
-    while asked < QUESTIONS:
+    world = _World(rng)
+    while True:
         world.act()
         world.act()
         facts = {thing: facts for thing, facts in world.left.items() if facts}
         for thing, fact in world.taken.items():
             if world.holder[thing] in world.walked and rng.random() < CARRIED:
                 facts[thing] = fact, world.walked[world.holder[thing]]
-        known = [thing for thing in facts if world.is_recent(facts[thing][0])]
-        if not known:
-            continue
-        thing = _one(rng, known)
-        room = world.room[world.holder.get(thing, thing)]
-        yield world.story(number, f"where is the {thing}", room, *facts[thing])
-        asked += 1
+        if known := [thing for thing in facts if world.is_recent(facts[thing][0])]:
+            thing = _one(rng, known)
+            room = world.room[world.holder.get(thing, thing)]
+            yield world.story(number, f"where is the {thing}", room, *facts[thing])
 
 
 def _is_who_there(rng, number):
-    world, asked = _World(rng), 0
-    while asked < QUESTIONS:
+    world = _World(rng)
+    while True:
         world.act()
         world.act()
         if (who := world.somebody()) is None:
@@ -188,7 +186,6 @@ def _is_who_there(rng, number):
             room = _other(rng, ROOMS, room)
         question, answer = f"is {who} in the {room}", "yes" if yes else "no"
         yield world.story(number, question, answer, world.walked[who])
-        asked += 1
 
 
 # --- Tasks 15 and 16: what follows from what ------------------------------------------

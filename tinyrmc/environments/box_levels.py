@@ -90,25 +90,18 @@ def _no_room(boxes: int, side: int) -> WorldError:
 @dataclass(frozen=True)
 class Levels:
     """P levels as arrays. K is the most items a level can have: the loose key, then the
-    solution's boxes, then the distractors'.
-
-    board: (P, G, G) uint8: the room in the upper left, walls around it; G = room + 2.
-    start: (P,) int64: where the player begins, counting cells row by row.
-    room: (P,) int64: cells along a side of this level's room.
-    present: (P, K) bool.
-    lock, content: (P, K) uint8: colour of the lock, 0 for the loose key, and of the key
-        inside, 0 for the gem.
-    place: (P, K) int64: cell of the content.
+    solution's boxes, then the distractors'. Cells are counted row by row.
     """
 
     problem: Problem
+    # (P, G, G) uint8: the room in the upper left, walls around it; G = room + 2
     board: np.ndarray
-    start: np.ndarray
-    room: np.ndarray
-    present: np.ndarray
-    lock: np.ndarray
-    content: np.ndarray
-    place: np.ndarray
+    start: np.ndarray  # (P,) int64: the cell where the player begins
+    room: np.ndarray  # (P,) int64: cells along a side of this level's room
+    present: np.ndarray  # (P, K) bool
+    lock: np.ndarray  # (P, K) uint8: its colour; 0 for the loose key
+    content: np.ndarray  # (P, K) uint8: colour of the key inside; 0 for the gem
+    place: np.ndarray  # (P, K) int64: cell of the content
 
     def __len__(self) -> int:
         return len(self.board)
@@ -242,6 +235,7 @@ def _places(
     (smallest, largest), (count, items) = problem.room, present.shape
     place = np.zeros((count, items), np.int64)
     start, room = np.zeros((2, count), np.int64)
+    row, column = np.divmod(np.arange((largest + 2) ** 2), largest + 2)
     todo = np.arange(count)
     for attempt in range(_ATTEMPTS):
         low = smallest if attempt < _ATTEMPTS // 2 else largest
@@ -250,7 +244,13 @@ def _places(
         found, cells = _place(priority, sides, present[todo], largest + 2)
         done = todo[found]
         place[done], room[done] = cells[found], sides[found]
-        start[done] = _start(rng, cells[found], sides[found], present[done], largest)
+        # the player begins on the floor, each cell of it equally likely
+        side = room[done, None]
+        free = (row >= 1) & (row <= side) & (column >= 1) & (column <= side)
+        level, item = np.nonzero(present[done])
+        cell = place[done[level], item]
+        free[level, cell] = free[level, cell + (item > 0)] = False
+        start[done] = np.where(free, rng.random(free.shape, np.float32), -1).argmax(1)
         todo = todo[~found]
         if not len(todo):
             return place, start, room
@@ -285,22 +285,3 @@ def _place(
         around = near if item else near[near % grid != 2]
         priority[rows[:, None], cell[rows, None] + around] = -1
     return found, place * present
-
-
-def _start(
-    rng: np.random.Generator,
-    place: np.ndarray,
-    sides: np.ndarray,
-    present: np.ndarray,
-    largest: int,
-) -> np.ndarray:
-    """A cell of the floor for the player (count,), each equally likely."""
-    grid = largest + 2
-    row, column = np.divmod(np.arange(grid * grid), grid)
-    side = sides[:, None]
-    free = (row >= 1) & (row <= side) & (column >= 1) & (column <= side)
-    level, item = np.nonzero(present)
-    cell = place[level, item]
-    free[level, cell] = False
-    free[level, cell + (item > 0)] = False
-    return np.where(free, rng.random(free.shape, np.float32), -1).argmax(1)
