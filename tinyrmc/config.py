@@ -69,9 +69,7 @@ def fields_of(kind: type, prefix: str = "", former: bool = False) -> dict[str, A
 def descriptions(kind: Any) -> dict[str, str]:
     """The strings under the fields of a dataclass, by the fields' names."""
     found: dict[str, str] = {}
-    owners: list[Any] = [
-        each for each in kind.__mro__ if dataclasses.is_dataclass(each)
-    ]
+    owners: list[Any] = [*filter(dataclasses.is_dataclass, kind.__mro__)]
     for owner in reversed(owners):
         (node,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
         body = typing.cast(ast.ClassDef, node).body
@@ -292,13 +290,12 @@ def to_json(config: Any) -> dict[str, Any]:
     If it has places, "places" holds these: absolute paths, `~` for the home directory.
     """
     values = dataclasses.asdict(config)
-    places = {
-        field.name: values.pop(field.name)
-        for field in dataclasses.fields(config)
-        if "place" in field.metadata
-    }
-    kept = {name: path and stored_path(path) for name, path in places.items()}
-    return {"config": values, **({"places": kept} if kept else {})}
+    places = {}
+    for field in dataclasses.fields(config):
+        if "place" in field.metadata:
+            path = values.pop(field.name)
+            places[field.name] = path and stored_path(path)
+    return {"config": values, **({"places": places} if places else {})}
 
 
 def stored_path(path: str | Path) -> str:

@@ -29,22 +29,17 @@ class SettingsError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class Entry:
-    """A core, as `--model.core` knows it.
+    """A core, as `--model.core` knows it."""
 
-    says: what it is, for the help.
-    used: the fields of `CoreConfig` that make a difference to it.
-    size: what follows its name when it is described, a format of the config `c`, the
-        `core`, and some counts in words: see `describe`.
-    colour: of its curves, a number in the palette of `results/figures/style.py`.
-    build: build(config, width of an input, seed); None where tasks build it.
-    where: "maps": only where maps come in; "texts": only where words are read.
-    """
-
-    says: str
-    used: tuple[str, ...]
+    says: str  # what it is, for the help
+    used: tuple[str, ...]  # the fields of `CoreConfig` that make a difference to it
+    # what follows its name when it is described, a format of the config `c`, the
+    # `core`, and some counts in words: see `describe`
     size: str
-    colour: int
+    colour: int  # of its curves, in the palette of `results/figures/style.py`
+    # build(config, width of an input, seed); None where tasks build it
     build: Callable[[Any, Any, Seed], Core] | None = None
+    # only where maps come in, or only where words are read
     where: Literal["everywhere", "maps", "texts"] = "everywhere"
 
 
@@ -101,6 +96,7 @@ def _conv_lstm(c: MapCoreConfig, input_size: Any, seed: Seed) -> Core:
     return ConvLSTM(*sizes, c.forget_bias, seed=seed)
 
 
+_LAYER = ("total_units", "hidden_size")
 _UNITS = ("mem_slots", "head_size", "num_heads", "total_units")
 _PAPER = (*_UNITS, "key_size", "attention_mlp_layers", "forget_bias", "qkv_norm")
 _SLOTS = ", {slots} x {core.mem_size} units"
@@ -118,15 +114,11 @@ CORES = {
         "equations 1-9 to the letter", _PAPER, f"{_SLOTS}, {{heads}}", 5, _rmc_paper
     ),
     "lstm": Entry(
-        "the main baseline",
-        ("total_units", "hidden_size", "layers", "forget_bias"),
-        _PLAIN,
-        1,
-        _lstm,
+        "the main baseline", (*_LAYER, "layers", "forget_bias"), _PLAIN, 1, _lstm
     ),
     "dnc": Entry(
         "the Differentiable Neural Computer",
-        ("mem_slots", "total_units", "hidden_size", "layers", "forget_bias", "dnc"),
+        (*_LAYER, "mem_slots", "layers", "forget_bias", "dnc"),
         ", {words} x {core.word_size}, {core.read_heads} read and {core.write_heads} "
         "write heads, {c.dnc.controller} controller of {layers}{c.hidden_size} units",
         2,
@@ -148,14 +140,14 @@ CORES = {
     ),
     "rnn": Entry(
         "a plain recurrent network without a memory",
-        ("total_units", "hidden_size"),
+        _LAYER,
         _PLAIN,
         6,
         _of(RNN, "units"),
     ),
     "gru": Entry(
         "the gated recurrent unit (Cho et al. 2014)",
-        ("total_units", "hidden_size"),
+        _LAYER,
         _PLAIN,
         10,
         _of(GRU, "units"),
@@ -172,7 +164,7 @@ CORES = {
     ),
     "feedforward": Entry(
         "a layer of hidden_size units, which remembers nothing",
-        ("total_units", "hidden_size"),
+        _LAYER,
         _PLAIN,
         8,
         _of(Feedforward, "units"),

@@ -52,9 +52,7 @@ def bodies() -> str:
 
 def running(*arrays: Any) -> Any:
     """compiled.py, if bodies are on and all arrays are None or float32 on the host."""
-    if not table.compiled or not _alike(arrays):
-        return None
-    return kernels()
+    return kernels() if table.compiled and _alike(arrays) else None
 
 
 def _alike(arrays: Any) -> bool:

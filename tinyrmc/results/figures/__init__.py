@@ -22,10 +22,4 @@ from .attention_maps import accuracies, attention
 from .charts import examined, heat_maps
 from .learning_curves import learning_curve
 
-__all__ = [
-    "accuracies",
-    "attention",
-    "examined",
-    "heat_maps",
-    "learning_curve",
-]
+__all__ = ["accuracies", "attention", "examined", "heat_maps", "learning_curve"]
