@@ -45,7 +45,8 @@ if word := sys.argv[1]:
 print(json.dumps(answer))
 """
 
-DROPPED_IN = '"""A task of two lines."""\nclass Task: presets = {"tiny": ("", None)}\n'
+TASK = 'class Task: held_out, presets = None, {"tiny": ("", None)}\n'
+DROPPED_IN = f'"""A task of two lines."""\n{TASK}'
 POISON = "raise SystemExit('a foreign file was imported')\n"
 
 
@@ -177,9 +178,12 @@ def test_a_broken_file_is_named_and_hides_no_other(installation, tasks):
             "ModuleNotFoundError: No module named 'no_such_module'",
         ),
         ("class Task(:\n", "SyntaxError"),
-        ("class Tusk: pass\n", "no class Task with presets"),
-        ('"""Empty."""\nclass Task: presets = {}\n', "no class Task with presets"),
-        ('class Task: presets = {"tiny": ("", None)}\n', "no docstring"),
+        ("class Tusk: pass\n", "no class Task(training.Task) with presets"),
+        (
+            '"""Empty."""\nclass Task: presets = {}\n',
+            "no class Task(training.Task) with p",
+        ),
+        (TASK, "no docstring"),
     ]:
         with fresh_directory() as tmp_path:
             _, place = installation

@@ -332,6 +332,15 @@ def test_too_many_stop_the_run_and_the_last_checkpoint_is_kept(make_trainer, new
     make_trainer(poisoned(()), seed=3).restore(*run.load())
 
 
+def test_no_rate_is_blamed_for_a_first_loss(make_trainer, new_run):
+    task = poisoned({1, 2}, nonfinite_limit=2)
+    with pytest.raises(
+        NonFinite, match=r"at step 1; .* so no rate is at fault"
+    ) as told:
+        run_training(make_trainer(task, seed=3), new_run(task))
+    assert "--train.learning-rate" not in str(told.value)
+
+
 def test_fewer_do_not_and_the_count_survives_a_checkpoint(make_trainer, new_run):
     run, whole = new_run(), new_run()
     task = stop_at(poisoned({4, 6}, nonfinite_limit=3), 7)

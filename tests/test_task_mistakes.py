@@ -13,9 +13,10 @@ from owntask import LARGER
 from tinyruns import contents
 from tinytasks import forks
 
-from tinyrmc.cli import train
+from tinyrmc.cli import evaluate, plot, train
 from tinyrmc.cli.commands import run_main
 from tinyrmc.cli.new import example, write_task
+from tinyrmc.config import flag_of
 from tinyrmc.training import discovery
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
@@ -50,6 +51,8 @@ TARGET = '"target": inputs.argmax(1)}'
 BUILT = "return nn.MLP(numbers, [*hidden, numbers], seed=rng)"
 LOST = 'logits = model(batch["inputs"])'
 METRICS = 'metrics = {"accuracy": (right, losses.size)}'
+REFERENCES = "    def references"
+MARKS = 'return {"test_accuracy": {"guessing": guessing, "paper (wide)": 0.99}}'
 RETURNED = "return primitives.sum(losses), losses.size, metrics, None"
 
 
@@ -68,7 +71,12 @@ def test_a_mistake_has_a_place(mistaken, refused):
                 "draw",
                 "AttributeError: 'Task' object has no attribute 'confg'",
             ),
-            (BUILT, "return nn.MLP(numbers, 4)", "build", r"TypeError: .* not int"),
+            (
+                BUILT,
+                "return nn.MLP(numbers, 4)",
+                "build",
+                "MLP: output_sizes must li.*",
+            ),
             (
                 BUILT,
                 "return nn.Linear(0, 4)",
@@ -166,12 +174,12 @@ GIVEN = [  # (a line of the task, another in its place, what is said)
     (
         METRICS,
         METRICS.replace("accuracy", "step"),
-        "Task.loss() calls a metric 'step', a name that every line of metrics has",
+        "Task.loss() calls a metric 'step', a name that the training loop has for it",
     ),
     (
         METRICS,
         METRICS.replace("accuracy", "gradient_norm"),
-        "Task.loss() calls a metric 'gradient_norm', a name that every line of metric",
+        "Task.loss() calls a metric 'gradient_norm', a name that the training loop ha",
     ),
     (
         METRICS,
@@ -238,12 +246,100 @@ GIVEN = [  # (a line of the task, another in its place, what is said)
 ]
 
 
+GIVEN += [
+    (
+        METRICS,
+        METRICS.replace("}", f", '{name}': (1, 1)}}"),
+        f"() calls a metric '{name}'",
+    )
+    for name in ("test_accuracy", "best_batch_accuracy", "stage", "loss")
+]
+GIVEN += [
+    (MARKS, new, f"Task.references() must {says}")
+    for new, says in [
+        ("guessing", "return a dict, not a NoneType"),
+        ("return {'test_loss': 3}", "give {metric: {label: number}}, not 'test_loss'"),
+        (
+            "return {'test_loss': {'a': None}}",
+            "give {metric: {label: number}}, not 'te",
+        ),
+    ]
+]
+GIVEN += [
+    ('"""how many numbers"""', f'"""how many numbers"""\n    {name}: int = 6', says)
+    for name in ("seed", "help", "resume", "help_all")
+    for says in [f"Config's field for {flag_of(name)} needs another name: every task"]
+]
+GIVEN += [
+    ('"quick": (', f"{name!r}: (", f"and ., such as 'quick', not {name!r}")
+    for name in (1, "../x", "--quick", "")
+]
+LOADS = "def load_state(self, state):\n        self.stage = state['stage']\n\n"
+GIVEN += [
+    (REFERENCES, f"    {own}\n\n{REFERENCES}", says)
+    for own, says in [
+        (
+            "def place(self, step):\n        return {'loss': 3}",
+            "Task.place() calls a metr",
+        ),
+        ("def place(self, step):\n        return 3", "must return a dict, not a int"),
+        (
+            "def state(self):\n        return {}",
+            "Task must have both state and load_stat",
+        ),
+        (
+            LOADS,
+            "Task must have both state and load_state, or neither: what one gives,",
+        ),
+        (
+            f"{LOADS}    def state(self):\n        return {{'stage': np.zeros(2)}}",
+            "Task.state() must give what JSON holds: Object of type ndarray is not JSO",
+        ),
+        (
+            f"{LOADS}    def state(self):\n        return {{'rung': 0}}",
+            "larger.py, line 93, in load_state: KeyError: 'stage'",
+        ),
+        (
+            f"{LOADS}    def state(self):\n        pass",
+            "state() must return a dict, not",
+        ),
+        (
+            "def held_out(self, split):\n        pass",
+            "Task.held_out, in line 92, must take (self), and takes (self, split)",
+        ),
+        (
+            "splits = ('test', 'last')\n\n    def held_out(self):\n        pass",
+            "Task.held_out, in line 94, must take (self, split), and takes (self)",
+        ),
+        (
+            "def pictures(self, model):\n        pass",
+            "Task.pictures, in line 92, must take (self, model, folder), and takes (se",
+        ),
+    ]
+]
+GIVEN += [
+    (f"def {name}({given})", f"def {name}({takes})", f"must take ({given}), and takes ")
+    for name, given, takes in [
+        ("loss", "self, model, batch, carry", "self, model, batch"),
+        ("draw", "self, rng, count", "self, rng"),
+    ]
+]
+GIVEN += [
+    (
+        "class Task(BaseTask)",
+        "class Task",
+        "defines no class Task(training.Task) with ",
+    ),
+    ("examples = 200", "examples = 0", "or examples('test'), must be an integer of at"),
+]
+
+
 def test_what_a_task_gives_is_checked(mistaken, refused):
     for old, new, says in GIVEN:
         imports = "from dataclasses import dataclass, field\n"
         mistaken((imports, f"{imports}from pathlib import Path\n"), (old, new))
         told = refused(train.main, "larger")
-        assert says in told
+        assert says in told, (says, told)
         assert contents() == {}
 
 
@@ -339,6 +435,26 @@ def test_what_a_world_gives_is_checked(refused):
             "the reward of Junction._step() must be float32[2] for two levels, not int",
         ),
         (ENDED, ENDED.replace("reward", "reward.sum()"), "two levels, not float32[]"),
+        (
+            "renew(state, turned",
+            "(state, turned",
+            "Junction._step() must change the arrays of `state` in place, and begin",
+        ),
+        (
+            'state["place"], state["age"]\n        turned',
+            'state["place"].copy(), state["age"].copy()\n        turned',
+            "Junction._step() must change the arrays of `state` in place, and begin",
+        ),
+        (
+            "return outcome.reward == 1",
+            "outcome.reward == 1",
+            "Task.succeeds() must give an array of truth values, one for each level,",
+        ),
+        (
+            "return outcome.reward == 1",
+            "return outcome.reward",
+            "Task.succeeds() must give an array of truth values, one for each level,",
+        ),
     ]:
         text = example(world=True)
         assert text.count(old) == 1
@@ -361,6 +477,29 @@ def test_an_evaluate_of_your_own_must_give_the_headline(mistaken, capsys):
     with pytest.raises(SystemExit):
         run_main(lambda: train.main(["larger", *flags.split()]))
     assert says in capsys.readouterr().err
+
+
+def test_what_is_asked_at_the_end_is_told_in_one_line(mistaken, capsys):
+    own = "    def {}(self, *of):\n        return {}\n\n"
+    both = own.format("pictures", "None") + own.format("analyses", "{'sizes': 3}")
+    mistaken((REFERENCES, both + REFERENCES))
+    few = ["larger", "--train.steps", "1", "--workers", "1", "--run", "run"]
+    for main, words, says in [
+        (train.main, few, "Task.pictures() must return a list, not a NoneType"),
+        (evaluate.main, ["run"], "Task.analyses() must return a list, not a dict"),
+        (plot.main, ["analyses", "run"], "analyses() must return a list, not a dict"),
+    ]:
+        with pytest.raises(SystemExit):
+            run_main(lambda: main(words))
+        assert says in capsys.readouterr().err
+
+
+def test_a_configuration_without_a_docstring_has_no_heading(mistaken, capsys):
+    mistaken(('    """Everything."""\n\n', ""))
+    for words in ["--help"], ["--help-all"]:
+        with pytest.raises(SystemExit):
+            train.main(["larger", *words])
+        assert "\nlarger:\n  --numbers" in capsys.readouterr().out
 
 
 def test_a_preset_that_was_renamed_is_named(mistaken, refused):

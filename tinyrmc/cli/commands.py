@@ -258,6 +258,8 @@ def add_flags(
     kind: Any = type(default)
     says, hints = descriptions(kind), typing.get_type_hints(kind)
     about = (kind.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+    if about.startswith(f"{kind.__name__}("):  # a dataclass without a docstring
+        about = ""
     group = parser.add_argument_group(f"{title}: {about}" if about else title)
     nested = {}
     for field in dataclasses.fields(kind):
@@ -399,13 +401,18 @@ def parse_words(
         usage="%(prog)s [--flags]",
     )
     parser.add_argument("--resume", metavar="RUN", help="go on with this run")
+    whole = parser.add_argument("--help-all", action="help")
     add_flags(parser, options, "run")
-    add_flags(parser, default, task)
+    try:
+        add_flags(parser, default, task)
+    except argparse.ArgumentError as error:
+        field = f"{type(default).__name__}'s field for {error.message.split()[-1]}"
+        says = "needs another name: every task has this flag already"
+        raise UsageError(f"{field} {says}") from None
     rare = [action for action in parser._actions if getattr(action, "rare", False)]
     for action in rare if "--help-all" not in words else ():
         action.help = argparse.SUPPRESS
-    says = f"show {len(rare)} more flags"
-    parser.add_argument("--help-all", action="help", help=says)
+    whole.help = f"show {len(rare)} more flags"
     flags = parser.parse_args(words)
     try:
         return from_flags(default, flags), from_flags(options, flags)

@@ -27,7 +27,7 @@ from ..results.findings import cells
 from ..results.groups import title_of
 from ..results.text import aligned, paragraph, results_table, terminal_width
 from ..training.checkpoints import export_weights, open_checkpoint, restore_model
-from ..training.task import Task
+from ..training.task import Task, check_given
 from .commands import Parser, add_data_dir, program
 
 
@@ -88,7 +88,7 @@ def _evaluate(task: Task, model: Module, state: dict, options) -> None:
     analyses: Any = ()
     examined = task.splits[-1] in (options.splits or task.splits)
     if hasattr(task, "analyses") and examined and not options.metrics_only:
-        analyses = task.analyses(model)
+        analyses = check_given(task, "analyses", task.analyses(model), list)
     if options.json:
         exact: dict[str, Any] = {**metrics}
         for name, table in analyses:

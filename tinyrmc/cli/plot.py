@@ -39,6 +39,7 @@ from ..results.text import aligned, paragraph, terminal_width
 from ..training.checkpoints import open_checkpoint, restore_model
 from ..training.rl.actors import ActingTask
 from ..training.tables import Table
+from ..training.task import check_given
 from .commands import (
     Parser,
     add_data_dir,
@@ -306,7 +307,8 @@ def analyses_main(argv: list[str]) -> int:
         if not hasattr(task, "analyses"):
             raise RunError(f"the task {state['run']['task']!r} has nothing to examine")
         with blas_threads(1):
-            for examination, table in task.analyses(restore_model(task, arrays, state)):
+            given = task.analyses(restore_model(task, arrays, state))
+            for examination, table in check_given(task, "analyses", given, list):
                 found.setdefault(examination, {})[label] = table
     alone = len(opened) == 1 and options.runs[0].is_dir()
     folder = options.out or (options.runs[0] if alone else _beside(options.runs))

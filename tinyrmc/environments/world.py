@@ -282,6 +282,28 @@ def check_world(world: Any, name: str = "world") -> None:
     for what, dtype in kinds.items():
         told = f"the {what} of {kind}._step()"
         require_array(told, getattr(outcome, what), (), dtype)
+    _check_play(world)
+
+
+def _check_play(world: World) -> None:
+    """WorldError if random steps show a state that stays, or ended levels that do."""
+    rng, rows = np.random.default_rng(0), np.ones(8, bool)
+    state = world.start(rng.random((8, world.start_noise), np.float32))
+    first = final = {name: x.copy() for name, x in state.items()}
+    for _ in range(64):
+        noise = rng.random((8, world.noise), np.float32)
+        outcome = world.step(state, rng.integers(world.actions, size=8), noise, True)
+        if over := bool(outcome.ended.any()):
+            rows, final = outcome.ended, outcome.final or first
+            break
+    now, last, began = (
+        [each[name][rows].tobytes() for name in state] for each in (state, final, first)
+    )
+    if now == last and (now != began) == over:
+        raise WorldError(
+            f"{type(world).__name__}._step() must change the arrays of `state` in "
+            "place, and begin levels anew where they end, by `renew`"
+        )
 
 
 def require_end(world: World, steps: int) -> None:

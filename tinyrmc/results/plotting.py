@@ -10,6 +10,7 @@ from ..errors import RunError, UsageError
 from ..training.checkpoints import open_checkpoint, restore_model, task_from_dict
 from ..training.run import Run
 from ..training.storage import explained
+from ..training.task import check_given
 from .findings import names
 from .groups import core_of, group_runs, parts, task_word
 
@@ -28,7 +29,8 @@ def draw_run(run: Run, against: Sequence[str] = ("steps",)) -> list[Path]:
         return [curve]
     model = restore_model(task, arrays, state)
     with explained(f"write {run.path}", ELSEWHERE):
-        return [curve, *task.pictures(model, run.path)]
+        drawn = task.pictures(model, run.path)
+        return [curve, *check_given(task, "pictures", drawn, list)]
 
 
 def draw_curves(

@@ -178,8 +178,8 @@ def load_task(word: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
         kind = getattr(module, "Task", None)
-        if not getattr(kind, "presets", None):
-            raise ImportError("it defines no class Task with presets")
+        if not (getattr(kind, "presets", None) and hasattr(kind, "held_out")):
+            raise ImportError("it defines no class Task(training.Task) with presets")
         for each in dir(kind):
             if getattr(getattr(kind, each), "__isabstractmethod__", False):
                 raise ImportError(f"its class Task lacks {each}")

@@ -32,9 +32,12 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import inspect
+import json
+import re
 import textwrap
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +46,7 @@ from .. import optim
 from ..autograd.engine import Parameter, Tensor
 from ..config import check_values, wanted
 from ..cores.config import CoreConfig, unused
-from ..errors import nearest
+from ..errors import is_integer, is_number, nearest
 from ..nn import Module
 from .discovery import TaskError
 from .pieces import MetricAccumulator, Sums, micro_batches
@@ -55,6 +58,8 @@ HELD_OUT_SEED = 2018
 OWN_NAMES = frozenset(
     "loss step samples seconds learning_rate gradient_norm skipped_updates".split()
 )
+# what a task may have besides, and what it is given
+MORE = {"pictures": "self model folder", "analyses": "self model"}
 
 
 class Task:
@@ -422,6 +427,18 @@ def check_class(kind: Any) -> None:
             f"{name}.splits must be a tuple of words of letters, as in "
             f'("validation", "test"), not {kind.splits!r}'
         )
+    for preset in kind.presets:
+        if not (isinstance(preset, str) and re.fullmatch(r"\w[\w.-]*", preset)):
+            raise TaskError(
+                f"{name}.presets must have names of letters, digits, _, - and ., such "
+                f"as 'quick', not {preset!r}"
+            )
+    if (kind.state is Task.state) != (kind.load_state is Task.load_state):
+        raise TaskError(
+            f"{name} must have both state and load_state, or neither: what one gives, "
+            "the other takes back, in worker processes and where a run goes on"
+        )
+    check_methods(kind)
     configs = [config for _, config in kind.presets.values()]
     for config in configs:
         owner = type(config)
@@ -448,9 +465,68 @@ def check_class(kind: Any) -> None:
             raise TaskError(f"{name}: {error}") from None
 
 
+def check_methods(kind: Any) -> None:
+    """TaskError for a method that does not take the arguments it will be given."""
+    base = {name: x for name, x in vars(Task).items() if inspect.isfunction(x)}
+    given = {
+        name: " ".join(inspect.signature(x).parameters) for name, x in base.items()
+    }
+    for name, words in (given | MORE).items():
+        method, asked = inspect.getattr_static(kind, name, None), words.split()
+        if name in ("held_out", "evaluate") and len(kind.splits) == 1:
+            asked.pop()  # they are not told which
+        try:
+            if inspect.isfunction(method):
+                inspect.signature(method).bind(*asked)
+        except TypeError:
+            says = f"{kind.__name__}.{name}, in line {method.__code__.co_firstlineno}"
+            asks = f"must take ({', '.join(asked)}), and takes"
+            raise TaskError(f"{says}, {asks} {inspect.signature(method)}") from None
+
+
+def check_own(task: Any, step: int) -> None:
+    """TaskError for what a task tells of itself in a form that would fail later on."""
+    name = type(task).__name__
+    for split in task.splits:
+        if not is_integer(count := task.examples(split)) or count < 1:
+            raise TaskError(
+                f"{name}.test_examples, or examples({split!r}), must be an integer of "
+                f"at least 1, not {count!r}"
+            )
+    told = check_given(task, "references", task.references(), dict)
+    for metric, marks in told.items():
+        if not (isinstance(marks, dict) and all(map(is_number, marks.values()))):
+            raise TaskError(
+                f"{name}.references() must give {{metric: {{label: number}}}}, not "
+                f"{metric!r}: {_told(marks)}"
+            )
+    check_names(task, "place", check_given(task, "place", task.place(step), dict))
+    state = check_given(task, "state", task.state(), dict)
+    try:
+        text = json.dumps(state)
+    except (TypeError, ValueError) as error:
+        raise TaskError(f"{name}.state() must give what JSON holds: {error}") from None
+    task.load_state(json.loads(text))
+
+
+def check_names(task: Any, method: str, names: Iterable[str]) -> None:
+    """TaskError for metrics that are called as what the loop itself writes."""
+    own = tuple(f"{each}_" for each in (*task.splits, "best_batch"))
+    for name in names:
+        place = name == "stage" and method != "place"
+        if name in OWN_NAMES or name.startswith(own) or place:
+            raise TaskError(
+                f"{type(task).__name__}.{method}() calls a metric {name!r}, a name "
+                "that the training loop has for its own; call it something else"
+            )
+
+
 def check_given(task: Any, method: str, value: Any, kind: type) -> Any:
-    """The result of a method; TaskError unless it is of this kind."""
-    if not isinstance(value, kind):
+    """The result of a method; TaskError unless it is of this kind, or gives a list's
+    items as a tuple or one by one.
+    """
+    several = kind is list and isinstance(value, tuple | Iterator)
+    if not (isinstance(value, kind) or several):
         raise TaskError(
             f"{type(task).__name__}.{method}() must return a {kind.__name__}, not a "
             f"{type(value).__name__}"
@@ -486,11 +562,7 @@ def check_result(task: Any, result: Any, examples: int | None = None) -> tuple:
                 f"{loss} must give metrics as {{name: (sum, count)}}, not {name!r}: "
                 f"{_told(pair)}; sum and count are single numbers, a Tensor's its .data"
             )
-    if taken := OWN_NAMES & metrics.keys():
-        raise TaskError(
-            f"{loss} calls a metric {min(taken)!r}, a name that every line of metrics "
-            "has already; call it something else"
-        )
+    check_names(task, "loss", metrics)
     if isinstance(count, int | float) and not count >= 0:
         raise TaskError(f"{loss} must give the count of its losses, not {count}")
     if carry is None or examples is None:

@@ -36,7 +36,7 @@ from .pieces import Carry, MetricAccumulator, Shares, Sums, micro_batches
 from .run import usable_cores
 from .storage import under
 from .streams import Batch, Stream
-from .task import Task, check_given, check_headline, check_result, move_batch
+from .task import Task, check_given, check_headline, check_own, check_result, move_batch
 from .train_config import LARGEST
 from .workers import CAN_FORK, GIL, Workers, shared_zeros
 
@@ -194,13 +194,14 @@ class Trainer:
         `read` finds a headline that is missing.
         """
         task = self.task
+        check_own(task, self.step)
+        self._trial(1)
         if type(task).evaluate is Task.evaluate:
             found: dict[str, float] = {}
             for split in task.splits:
                 pieces, naming = task.examples(split), task.naming(split)
                 sums = task.evaluate(self.model, 0, pieces, self.xp, *naming)
                 found |= task.named(split, sums)
-            self._trial(1)
             check_headline(task, found)
         if self.workers.processes:
             self.workers.start()
@@ -418,9 +419,13 @@ class Trainer:
         elif not self.xp.isfinite(self.optimizer.data).all():
             wrong = "parameters are no longer finite"
         if wrong:
+            remedy = "Start again with a smaller --train.learning-rate."
+            if self.first_skipped == 1:
+                remedy = "No update came before it, so no rate is at fault: look at "
+                remedy += "the data, the first weights and the loss."
             raise NonFinite(
                 f"stopped at step {self.step}: {wrong}; the last good checkpoint is "
-                "kept. Start again with a smaller --train.learning-rate."
+                f"kept. {remedy}"
             )
         return skipped
 

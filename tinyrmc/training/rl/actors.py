@@ -326,7 +326,13 @@ class ActingTask(Task):
                 taken = model(world, levels, u)
             outcome = world.step(levels, taken, noise[:, t, 1 : 1 + world.noise])
             score = carry["score"] + outcome.reward
-            solved = carry["solved"] | self.succeeds(outcome, levels)
+            reached = self.succeeds(outcome, levels)
+            if getattr(reached, "dtype", None) != np.dtype(bool):
+                raise TaskError(
+                    f"{type(self).__name__}.succeeds() must give an array of truth "
+                    f"values, one for each level, not {reached!r}"
+                )
+            solved = carry["solved"] | reached
             ended, xp, zero = outcome.ended, namespace(taken), np.float32(0)
             came = {
                 "taken": taken,
