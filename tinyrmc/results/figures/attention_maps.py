@@ -13,17 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from .style import (
-    COLOURS,
-    GREY,
-    MARK,
-    PALE,
-    Look,
-    in_percent,
-    picture,
-    rows_of_grid,
-    wrap,
-)
+from .style import COLOURS, GREY, MARK, PALE, Look, in_percent, picture, wrap
 
 FOOTNOTE = (
     "Rows: the slots that ask; columns: the slots and, right of the line, the input "
@@ -71,7 +61,7 @@ def attention(
     wide = max(2.6, T * (columns + 1) * cell)
     size = 1.9 + examples * (wide + 0.3), 1.9 + H * (N + 1) * cell
     figure = Figure(figsize=size, layout="compressed")
-    (panels,) = rows_of_grid(figure, 1, examples)
+    (panels,) = figure.subplots(1, examples, squeeze=False)
     for k, panel in enumerate(panels):
         slots = () if held is None else np.flatnonzero(held[k])
         image = _draw_maps(panel, weights[k], int(marked_steps[k]), mark, slots)
@@ -148,7 +138,7 @@ def accuracies(
     most = max(map(len, tests.values()))
     size = 1 + 5 * len(tests), 1.2 + len(intact) * (0.6 + 0.28 * most)
     figure = Figure(figsize=size, layout="constrained")
-    panels = rows_of_grid(figure, len(intact), len(tests), sharex=True)
+    panels = figure.subplots(len(intact), len(tests), sharex=True, squeeze=False)
     hows = [how for table in tests.values() for how in next(iter(table.values()))]
     looks = dict(zip(hows, zip(COLOURS, "osD^v<", strict=False), strict=False))
     handles: Look = {}

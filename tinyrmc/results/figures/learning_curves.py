@@ -19,17 +19,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from ...errors import counted, in_words
 from ..text import is_share, number
-from .style import (
-    COLOURS,
-    GREY,
-    PALE,
-    Look,
-    colours,
-    in_percent,
-    picture,
-    rows_of_grid,
-    wrap,
-)
+from .style import COLOURS, GREY, PALE, Look, colours, in_percent, picture, wrap
 
 # What a curve may be drawn against, and the field of a line of metrics that holds it;
 # anything else is a field of that name.
@@ -120,7 +110,8 @@ def learning_curve(
     width = 0.6 + (7.1 if len(shown) < 3 else 6.1) * len(shown)
     size = width, 4.2 + 0.2 * len(groups)
     figure = Figure(figsize=size, layout="constrained")
-    (panels,) = rows_of_grid(figure, 1, len(shown), sharex=len(axes) == 1)
+    one_axis = len(axes) == 1
+    (panels,) = figure.subplots(1, len(shown), sharex=one_axis, squeeze=False)
     several, whole = any(len(runs) > 1 for runs in groups.values()), True
     palette = colours(cores or [None] * len(groups))
     for panel, (metric, axis) in zip(panels, shown, strict=True):

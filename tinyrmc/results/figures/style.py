@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
 import matplotlib.style
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
@@ -74,14 +73,6 @@ def colours(cores: Sequence[str | None]) -> list[str]:
     free = [colour for colour in reversed(COLOURS) if colour not in own.values()]
     left = itertools.cycle(free or COLOURS)
     return [own.pop(core) if core in own else next(left) for core in cores]
-
-
-def rows_of_grid(
-    figure: Figure, rows: int, columns: int, **settings: Any
-) -> list[list[Axes]]:
-    """Panels in rows, added to a figure."""
-    panels: Any = figure.subplots(rows, columns, squeeze=False, **settings)
-    return panels.tolist()
 
 
 def in_percent() -> PercentFormatter:
