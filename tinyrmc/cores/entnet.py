@@ -72,8 +72,7 @@ class EntNet(Core):
         F, rng = mem_size, generator(seed)
         self.output_size = F
         self.encoder = nn.Linear(input_size, F, dtype=dtype, seed=rng)
-        keys = nn.truncated_normal(rng, (mem_slots, F), F**-0.5, dtype)
-        self.keys = Parameter(keys)
+        self.keys = Parameter(nn.truncated_normal(rng, (mem_slots, F), F**-0.5, dtype))
         self.U = nn.Linear(F, F, bias=False, dtype=dtype, seed=rng)
         self.V = nn.Linear(F, F, bias=False, dtype=dtype, seed=rng)
         self.W = nn.Linear(F, F, bias=False, dtype=dtype, seed=rng)

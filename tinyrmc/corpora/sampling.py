@@ -29,10 +29,9 @@ def draw(
     check_number("draw", "temperature", temperature, "[0, inf)")
     check_sizes("draw", least=0, top_k=top_k)
     place = rng.random()
-    largest = logits.max()
     if temperature == 0:
         return int(logits.argmax())
-    chances = np.exp((logits - largest) / temperature)
+    chances = np.exp((logits - logits.max()) / temperature)
     if 0 < top_k < len(logits):
         chances[logits < np.partition(logits, -top_k)[-top_k]] = 0
     bounds = chances.cumsum()

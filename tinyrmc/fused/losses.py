@@ -81,15 +81,13 @@ def linear_cross_entropy(xp, x, weight, targets, bias=None, *, block=_TILE, keep
     rows = as_rows(x)  # (R, d)
     if keep is None:
         keep = max(_KEPT, int(_KEPT_OF_WEIGHT * weight.size))
-    parts = [
-        _row_losses(
-            xp, rows[r], weight, own[r], bias, block, keep - r.start * len(weight)
-        )
-        for r in _tiles(len(rows), block)
-    ]
-    losses, top, total = (xp.concatenate([part[k] for part in parts]) for k in range(3))
-    kept = [part[3] for part in parts]
-    saved = x, weight, own, bias, top, total, kept, block
+    parts = []
+    for r in _tiles(len(rows), block):
+        room = keep - r.start * len(weight)
+        parts.append(_row_losses(xp, rows[r], weight, own[r], bias, block, room))
+    *of_rows, kept = zip(*parts, strict=True)
+    losses, top, total = map(xp.concatenate, of_rows)
+    saved = x, weight, own, bias, top, total, [*kept], block
     return losses.reshape(targets.shape), saved
 
 

@@ -176,10 +176,8 @@ def put(state: State, slots: Array, values: State) -> State:
 
 def traces(model: Any, inputs: np.ndarray) -> Traces:
     """The traces of NumPy inputs (B, T, ...), undisturbed. Waits for the device."""
-    steps: list[dict[str, Array]] = []
-    state = read(
-        model, namespace(model.parameters()[0].data).asarray(inputs), trace=steps
-    )
+    xp, steps = namespace(model.parameters()[0].data), list[dict[str, Array]]()
+    state = read(model, xp.asarray(inputs), trace=steps)
 
     def stacked(name: str) -> np.ndarray:
         return np.stack([to_host(step[name]) for step in steps], axis=1)
@@ -313,8 +311,7 @@ def _right(
     wiped = {f"slot {k + 1}": one & np.ones_like(held) for k, one in enumerate(each)}
     for name, slots in {**wiped, "holders": held, "controls": spared}.items():
         found["wiped", name, "reset"] = right(reset(slots))
-        swapped = put(last, xp.asarray(slots), another)
-        found["wiped", name, "swapped"] = right(swapped)
+        found["wiped", name, "swapped"] = right(put(last, xp.asarray(slots), another))
     if isinstance(core, RelationalMemory):  # the paper's equations know no mask
         before, _, after = periods(marked, len(steps))
         forbidden = cuts(core.mem_slots, core.input_rows or 1, held, spared)
