@@ -9,6 +9,7 @@ from tinytasks import (
     assert_same_arrays,
     changed,
     forks,
+    steps,
     stop_at,
     timeless,
 )
@@ -266,10 +267,7 @@ def test_processes_and_threads_act_alike(make_trainer):
             make_trainer(task(agent={"lag": lag}), 4, workers=2, processes=processes)
             for processes in (False, True)
         ]
-        for trainer in pair:
-            for _ in range(6):
-                trainer.advance()
-        assert_same_arrays(*(trainer.arrays() for trainer in pair))
+        assert_same_arrays(*(steps(trainer, 6).arrays() for trainer in pair))
         lines = [trainer.read(test=True) for trainer in pair]
         assert timeless(lines[:1]) == timeless(lines[1:])
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fakecupy import no_sync, only
 from rankhelp import ALONE, all_well, on_ranks
-from tinytasks import KINDS, TRAIN, relations
+from tinytasks import KINDS, TRAIN, relations, steps
 
 from tinyrmc.backend import to_host
 from tinyrmc.training import MetricAccumulator
@@ -70,9 +70,7 @@ def test_each_line_has_the_best_batch_since_the_line_before(make_trainer):
 def test_ranks_agree_on_the_best_batch_of_all_of_them():
     def line(ranks, workers=1):
         trainer = ranks.trainer(relations(), 4, workers, processes=False)
-        for _ in range(5):
-            trainer.advance()
-        return trainer.read()["best_batch_accuracy"]
+        return steps(trainer, 5).read()["best_batch_accuracy"]
 
     alone = line(ALONE, workers=3)
     assert all_well(on_ranks(3, line)) == [alone] * 3 and 0 < line(ALONE) <= 1

@@ -10,6 +10,7 @@ import typing
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from turns import in_turn
 
 from tinyrmc import Tape, Tensor, gradcheck, nn
@@ -109,13 +110,11 @@ def test_every_core_has_the_one_interface(xp, name):
     assert len(trace) == (0 if name in ("lstm", "rnn", "gru", "entnet_bank") else 3)
     assert all(type(a) is xp.ndarray for step in trace for a in step.values())
     outputs, last = core.unroll(xp.asarray(x), core.initial_state(7))
-    np.testing.assert_allclose(
+    assert_allclose(
         to_host(outputs[-1].data), to_host(output.data), rtol=1e-5, atol=1e-6
     )
     for ours, theirs in zip(leaves(last), leaves(state), strict=True):
-        np.testing.assert_allclose(
-            to_host(ours.data), to_host(theirs.data), rtol=1e-5, atol=1e-6
-        )
+        assert_allclose(to_host(ours.data), to_host(theirs.data), rtol=1e-5, atol=1e-6)
 
 
 SMALLEST = {
@@ -156,11 +155,11 @@ def test_lengths_are_those_of_each_example_run_alone_step_by_step(xp):
                 alone.append([expected, *leaves(own)])
         expected = tape.gradient(loss, [seen, *core.parameters()], strict=False)
         for ours, theirs in zip(found, expected, strict=True):
-            np.testing.assert_allclose(to_host(ours), to_host(theirs), 1e-10, 1e-12)
+            assert_allclose(to_host(ours), to_host(theirs), 1e-10, 1e-12)
         for ours, *theirs in zip([output, *leaves(state)], *alone, strict=True):
             for k, each in enumerate(theirs):
                 here, there = on_host(ours)[k : k + 1], on_host(each)
-                np.testing.assert_allclose(here, there, 1e-10, 1e-12)
+                assert_allclose(here, there, 1e-10, 1e-12)
 
 
 class LowRank(nn.Linear):
@@ -188,7 +187,7 @@ def test_a_layer_may_compute_its_weight(xp, kind, layer):
         gradients.append(map(to_host, tape.gradient(loss, core.parameters())))
     for ours, theirs in zip(*gradients, strict=True):
         assert ours.any()
-        np.testing.assert_allclose(ours, theirs, 1e-10, 1e-12)
+        assert_allclose(ours, theirs, 1e-10, 1e-12)
 
 
 def test_the_gru_is_what_it_says():
@@ -201,7 +200,7 @@ def test_the_gru_is_what_it_says():
     candidate = np.tanh((np.c_[x, r * h] @ W + b)[:, 4:])
     output, state = core(x, h)
     assert output is state
-    np.testing.assert_allclose(output.data, z * h + (1 - z) * candidate, 1e-12)
+    assert_allclose(output.data, z * h + (1 - z) * candidate, 1e-12)
     sequence = rng.standard_normal((4, 3, 3))
     gradcheck(
         lambda x, h: core.unroll(x, h)[0], sequence, h, parameters=core.parameters()
@@ -270,9 +269,7 @@ def test_what_has_ended_begins_no_new_episode(name):
         alone, part = core.initial_state(1), slice(row, row + 1)
         _, alone = core.unroll(x[part, :steps], alone, is_first=fresh[part, :steps])
         for ours, theirs in zip(leaves(last), leaves(alone), strict=True):
-            np.testing.assert_allclose(
-                ours.data[part], theirs.data, rtol=1e-4, atol=1e-6
-            )
+            assert_allclose(ours.data[part], theirs.data, rtol=1e-4, atol=1e-6)
 
 
 @every_core
@@ -467,7 +464,7 @@ def test_a_subclass_with_a_step_of_its_own_takes_it_in_unroll_too(kind):
     inputs, plain, own = np.ones((2, 3, 3), np.float32), kind(*sizes), Own(*sizes)
     found, expected = (x.unroll(inputs, x.initial_state(2))[0] for x in (own, plain))
     for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one.data, 2 * other.data, rtol=1e-5, atol=1e-7)
+        assert_allclose(one.data, 2 * other.data, rtol=1e-5, atol=1e-7)
 
 
 def test_the_first_state_and_the_layers_of_one_s_own_are_those_of_unroll_too():
@@ -486,7 +483,7 @@ def test_the_first_state_and_the_layers_of_one_s_own_are_those_of_unroll_too():
         ways = [core.unroll(*given, trace, is_first=is_first) for trace in (None, [])]
         (ours, _), (theirs, _) = ways
         for one, other in zip(ours, theirs, strict=True):
-            np.testing.assert_allclose(one.data, other.data, 1e-5, 1e-7)
+            assert_allclose(one.data, other.data, 1e-5, 1e-7)
     assert not ours[0].data[:, :4].any() and ours[0].data[:, 4:].all()
 
 

@@ -15,6 +15,7 @@ import fakecupy
 import numpy as np
 import pytest
 from fakecupy import Refused, cupy, device, no_sync, nothing_drops_out, only, single
+from numpy.testing import assert_allclose, assert_array_equal
 from samplers import CASES, as_tuple, gradients, output_weights
 from tinytasks import changed
 from turns import in_turn
@@ -146,14 +147,14 @@ def test_every_primitive_gives_numpys_values_and_gradients(name):
             assert type(ours) is Tensor
             assert type(ours.data) is fakecupy.ndarray
             assert ours.dtype == numpys.dtype
-            np.testing.assert_array_equal(ours.data.get(), numpys.data)
+            assert_array_equal(ours.data.get(), numpys.data)
         weights = output_weights(host)
         numpys = gradients(host, weights)
         with no_sync(), only(np.float32):
             ours = gradients(there, [device(w) for w in weights], watch=host.floats)
         for a, b in zip(ours, numpys, strict=True):
             assert a.dtype == b.dtype
-            np.testing.assert_array_equal(a.get(), b, err_msg=str(case))
+            assert_array_equal(a.get(), b, err_msg=str(case))
 
 
 def test_a_parameter_stays_where_its_array_is():
@@ -162,7 +163,7 @@ def test_a_parameter_stays_where_its_array_is():
     with Tape() as tape:
         loss = p.sum(parameter * parameter)
     tape.backward(loss)
-    np.testing.assert_array_equal(parameter.grad.get(), [2, 2, 2])
+    assert_array_equal(parameter.grad.get(), [2, 2, 2])
     assert "Tensor" in repr(Tensor(parameter.data))
     assert "[1., 1., 1.]" in repr(parameter)
 
@@ -186,7 +187,7 @@ def test_optimizers(kind, bad):
         with no_sync(), only(np.float32):
             theirs = optimizers[1].step(1e-2, max_norm=1.0, scale=0.5)
         assert bool(ours[1]) is bool(theirs[1]) is bool(np.isfinite(g).all())
-    np.testing.assert_array_equal(there.data.get(), host.data)
+    assert_array_equal(there.data.get(), host.data)
 
 
 # --- Training -------------------------------------------------------------------------
@@ -229,7 +230,7 @@ def test_training_steps_of_every_task(name, core, monkeypatch):
     # order there.
     approximate = name == "language_modeling" or core == "gru"
     exact = {"rtol": 1e-5, "atol": 1e-7} if approximate else {"rtol": 0}
-    np.testing.assert_allclose(there.optimizer.data.get(), host.optimizer.data, **exact)
+    assert_allclose(there.optimizer.data.get(), host.optimizer.data, **exact)
     ours, numpys = there.read(), host.read()
     sums = "loss", "perplexity", "gradient_norm", "entropy", "value_loss", "ratio"
     for rounded in sums:
@@ -246,9 +247,7 @@ def test_training_steps_of_every_task(name, core, monkeypatch):
     again.restore(there.arrays(), there.state())
     again.advance()
     there.advance()
-    np.testing.assert_array_equal(
-        again.optimizer.data.get(), there.optimizer.data.get()
-    )
+    assert_array_equal(again.optimizer.data.get(), there.optimizer.data.get())
 
 
 # --- What is done with a trained network ----------------------------------------------
@@ -309,9 +308,7 @@ def test_a_run_on_the_device_is_read_on_the_host(name, monkeypatch, tmp_path, ca
     ):
         # NumPy raises its own scalars to powers with other last bits
         assert type(ours.data) is np.ndarray and ours.dtype == theirs.dtype
-        np.testing.assert_allclose(
-            ours.data, theirs.data, rtol=1e-5, atol=1e-6, err_msg=parameter
-        )
+        assert_allclose(ours.data, theirs.data, rtol=1e-5, atol=1e-6, err_msg=parameter)
     lines = [Run.open(path).metrics() for path in ("cpu", "cuda")]
     assert [line["step"] for line in lines[0]] == [2, 4]
     for ours, numpys in zip(*lines, strict=True):

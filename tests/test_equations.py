@@ -13,6 +13,7 @@ import autograd
 import autograd.numpy as hips
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from turns import in_turn
 
 import tinyrmc
@@ -116,22 +117,20 @@ def test_layer_norm_by_hand():
     x = np.array([[1.0, 2, 3, 6]])  # mean 3, squared distances 4, 1, 0, 9 with mean 7/2
     normal = (x - 3) / math.sqrt(3.5)
     normed = equations.layer_norm(np, x, np.ones(4), np.zeros(4), epsilon=0.0)
-    np.testing.assert_allclose(normed, normal, rtol=1e-14)
+    assert_allclose(normed, normal, rtol=1e-14)
     scaled = equations.layer_norm(np, x, np.full(4, 2.0), np.ones(4), epsilon=0.0)
-    np.testing.assert_allclose(scaled, 2 * normal + 1, rtol=1e-14)
+    assert_allclose(scaled, 2 * normal + 1, rtol=1e-14)
     constant = equations.layer_norm(np, np.full((2, 4), 7.0), np.ones(4), np.zeros(4))
     # epsilon keeps a row without variance finite
-    np.testing.assert_array_equal(constant, np.zeros((2, 4)))
+    assert_array_equal(constant, np.zeros((2, 4)))
 
 
 def test_sigmoid_is_the_logistic_function_to_its_ends():
     x = np.linspace(-20, 20, 41)
-    np.testing.assert_allclose(
-        equations.sigmoid(np, x), 1 / (1 + np.exp(-x)), rtol=1e-7
-    )
+    assert_allclose(equations.sigmoid(np, x), 1 / (1 + np.exp(-x)), rtol=1e-7)
     with np.errstate(all="raise"):
         ends = equations.sigmoid(np, np.array([-np.inf, -1e4, 0, 1e4, np.inf]))
-    np.testing.assert_array_equal(ends, [0, 0, 0.5, 1, 1])
+    assert_array_equal(ends, [0, 0, 0.5, 1, 1])
 
 
 # Against a transcription in scalars ---------------------------------------------------
@@ -219,8 +218,8 @@ def test_step_equals_its_transcription_in_scalars(n, G):
         expected_m, expected_h = step_in_scalars(
             rows, m[b].tolist(), h[b].tolist(), parameters
         )
-        np.testing.assert_allclose(new_m[b], expected_m, rtol=1e-12, atol=1e-14)
-        np.testing.assert_allclose(new_h[b], expected_h, rtol=1e-12, atol=1e-14)
+        assert_allclose(new_m[b], expected_m, rtol=1e-12, atol=1e-14)
+        assert_allclose(new_h[b], expected_h, rtol=1e-12, atol=1e-14)
 
 
 # Gates, slots and the trace -----------------------------------------------------------
@@ -243,12 +242,10 @@ def test_trace_shows_what_the_step_used(n, G):
     candidate = equations.g_psi(
         np, attended, parameters["mlp"], parameters["gain"], parameters["offset"]
     )
-    np.testing.assert_allclose(
+    assert_allclose(
         new_m, trace["forget_gate"] * m + trace["input_gate"] * candidate, rtol=1e-12
     )
-    np.testing.assert_allclose(
-        output, trace["output_gate"] * np.tanh(new_m), rtol=1e-12
-    )
+    assert_allclose(output, trace["output_gate"] * np.tanh(new_m), rtol=1e-12)
     untraced, _ = equations.step(np, inputs[0], (m, h), parameters)
     assert np.array_equal(output, untraced)
 
@@ -335,7 +332,7 @@ def test_plain_and_fused_learn_the_same(core):
     with tinyrmc.plain():
         plain = learned()
     for ours, theirs in zip(fused, plain, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+        assert_allclose(ours, theirs, rtol=0, atol=1e-5)
     assert (
         any((a != b).any() for a, b in zip(fused, plain, strict=True))
         or core == "entnet"
@@ -350,4 +347,4 @@ def test_a_plain_run_goes_on_plain(tmp_path):
     train.main([*SMALL, "--run", str(part), *words, "--max-minutes", "1e-9"])
     assert train.main(["--resume", str(part)]) == 0
     for name, value in tinyrmc.load(part).named_parameters():
-        np.testing.assert_array_equal(value.data, whole[name])
+        assert_array_equal(value.data, whole[name])

@@ -11,6 +11,7 @@ import pytest
 from fakecupy import cupy, installed
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 
 from tinyrmc import PaperRelationalMemory, RelationalMemory, nn
 from tinyrmc.results import probes
@@ -67,6 +68,11 @@ def questions(network, count=B, steps=T, seed=0):
     )
 
 
+def holders(network, asked):
+    seen = probes.traces(network, asked.inputs)
+    return probes.holders(probes.shares(seen, asked.marked))
+
+
 # --- What is observed -----------------------------------------------------------------
 
 
@@ -74,18 +80,9 @@ def test_read_step_by_step_the_network_answers_as_ever():
     for make in NETWORKS:
         network = make()
         inputs = questions(network).inputs
-        np.testing.assert_allclose(
-            probes.answer(network, probes.read(network, inputs)),
-            network(inputs).data,
-            rtol=1e-5,
-            atol=1e-6,
-        )
-        np.testing.assert_allclose(
-            probes.traces(network, inputs).logits,
-            network(inputs).data,
-            rtol=1e-5,
-            atol=1e-6,
-        )
+        stepwise = probes.answer(network, probes.read(network, inputs))
+        for logits in stepwise, probes.traces(network, inputs).logits:
+            assert_allclose(logits, network(inputs).data, rtol=1e-5, atol=1e-6)
 
 
 def test_shares_are_input_gate_times_attention_to_the_input():
@@ -106,9 +103,7 @@ def test_shares_are_input_gate_times_attention_to_the_input():
                 if "input_gate" in seen:
                     gate = float(np.mean(seen["input_gate"][0, slot]))
                 taken.append(gate * sum(each) / 2)
-            np.testing.assert_allclose(
-                found[b], np.array(taken) / sum(taken), rtol=1e-4
-            )
+            assert_allclose(found[b], np.array(taken) / sum(taken), rtol=1e-4)
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=6).filter(any))
@@ -129,26 +124,20 @@ def test_controls_are_as_many_others_where_there_are_any(slots, seed):
     held = np.random.default_rng(seed).random((50, slots)) < 0.4
     spared = probes.controls(held)
     assert not (spared & held).any()
-    np.testing.assert_array_equal(
-        spared.sum(1), np.minimum(held.sum(1), slots - held.sum(1))
-    )
-    np.testing.assert_array_equal(spared, probes.controls(held))
+    assert_array_equal(spared.sum(1), np.minimum(held.sum(1), slots - held.sum(1)))
+    assert_array_equal(spared, probes.controls(held))
 
 
 def test_controls_are_drawn_evenly():
     held = np.zeros((9000, 4), bool)
     held[:, 2] = True
-    np.testing.assert_allclose(
-        probes.controls(held).mean(0), [1 / 3, 1 / 3, 0, 1 / 3], atol=0.02
-    )
+    assert_allclose(probes.controls(held).mean(0), [1 / 3, 1 / 3, 0, 1 / 3], atol=0.02)
 
 
 def in_loops(network, asked):
     """{(row of the table, place, period): mean}, number by number."""
     core, found = network.core, {}
-    held = probes.holders(
-        probes.shares(probes.traces(network, asked.inputs), asked.marked)
-    )
+    held = holders(network, asked)
     for b in range(len(asked.marked)):
         trace = []
         core.unroll(asked.inputs[b : b + 1], core.initial_state(1), trace)
@@ -275,9 +264,7 @@ def test_cuts_are_made_before_or_after_the_marked_step_and_not_at_it():
     network = released()
     asked = questions(network, 100)
     asked.inputs[...] *= 10  # so that the answers differ
-    held = probes.holders(
-        probes.shares(probes.traces(network, asked.inputs), asked.marked)
-    )
+    held = holders(network, asked)
     right = probes._right(network, asked, held, probes.controls(held))
     cut = {key[1:]: hits for key, hits in right.items() if key[0] == "cut"}
     assert len(cut) == 10
@@ -321,21 +308,17 @@ def test_a_reset_slot_is_one_that_begins_after_the_marked_step():
             for x in inputs[marked + 1 :]:
                 _, state = network.core(x[None], state)
             since.append(int(probes.answer(network, probes._arrays(state)).argmax()))
-        np.testing.assert_array_equal(
-            right["wiped", "slot 1", "reset"], since == asked.targets
-        )
+        assert_array_equal(right["wiped", "slot 1", "reset"], since == asked.targets)
         answers = network(asked.inputs).data.argmax(-1)
-        np.testing.assert_array_equal(
+        assert_array_equal(
             right["wiped", "slot 1", "swapped"], np.roll(answers, 1) == asked.targets
         )
         for how in "reset", "swapped":
-            np.testing.assert_array_equal(
+            assert_array_equal(
                 right["wiped", "holders", how], right["wiped", "slot 1", how]
             )
             # there are no others
-            np.testing.assert_array_equal(
-                right["wiped", "controls", how], right["intact", "", ""]
-            )
+            assert_array_equal(right["wiped", "controls", how], right["intact", "", ""])
         assert (np.array(since) != answers).any()
         assert (np.roll(answers, 1) != answers).any()
 
@@ -349,7 +332,7 @@ def test_only_the_named_slots_are_wiped():
             state, first, probes.put(state, slots, first), strict=True
         ):
             for b, slot in np.ndindex(B, 3):
-                np.testing.assert_array_equal(
+                assert_array_equal(
                     mixed[b, slot], (begun if slots[b, slot] else now)[b, slot]
                 )
 
@@ -365,12 +348,9 @@ def test_accuracies_count_the_examples_of_their_kind(monkeypatch):
             "accuracy": right.mean(),
             "accuracy_of_some": right[some].mean(),
         }
-        held = probes.holders(
-            probes.shares(probes.traces(network, asked.inputs), asked.marked)
-        )
-        hits = probes._right(network, asked, held, probes.controls(held))[
-            "wiped", "slot 2", "reset"
-        ]
+        held = holders(network, asked)
+        wiped = probes._right(network, asked, held, probes.controls(held))
+        hits = wiped["wiped", "slot 2", "reset"]
         assert found["wiped"]["slot 2"]["reset"] == {
             "accuracy": hits.mean(),
             "accuracy_of_some": hits[some].mean(),

@@ -6,6 +6,7 @@ import fakecupy
 import numpy as np
 import oracles
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from test_memory import DEFAULTS, INPUT, B, randomised
 from turns import in_turn
 
@@ -51,7 +52,7 @@ def test_the_released_core_without_it_is_the_oracle():
     inputs, memory = inputs_of(), core.initial_state(B)
     setting = {**DEFAULTS, "qkv_norm": False}
     expected = oracles.relational_memory(np, names, setting, inputs, memory)
-    np.testing.assert_allclose(
+    assert_allclose(
         unrolled(core, inputs), expected.reshape(T, B, -1), rtol=1e-11, atol=1e-11
     )
 
@@ -94,9 +95,7 @@ def test_the_papers_core_with_it_is_the_loop():
             x = inputs[t, example] @ P["input_projection.weight"]
             x = x + P["input_projection.bias"]
             m, h = paper_by_rows(P, x, m, h, num_heads=2, key_size=3)
-            np.testing.assert_allclose(
-                ours[t][example], h.ravel(), rtol=1e-11, atol=1e-11
-            )
+            assert_allclose(ours[t][example], h.ravel(), rtol=1e-11, atol=1e-11)
 
 
 @in_turn("form", ["rmc", "rmc_paper"])
@@ -113,16 +112,14 @@ def test_gradients_are_exact(form):
 @in_turn("form", ["rmc", "rmc_paper"])
 def test_a_trace_tells_of_attention_and_gates(form):
     core, trace = cores()[form], []
-    np.testing.assert_array_equal(
-        unrolled(core, inputs_of(), trace), unrolled(core, inputs_of())
-    )
+    assert_array_equal(unrolled(core, inputs_of(), trace), unrolled(core, inputs_of()))
     assert len(trace) == T
     gates = {"input_gate", "forget_gate"}
     gates |= {"output_gate"} if form == "rmc_paper" else set()
     for step in trace:
         assert set(step) == {"attention", *gates}
         assert step["attention"].shape == (B, 2, 3, 4)
-        np.testing.assert_allclose(step["attention"].sum(-1), 1)
+        assert_allclose(step["attention"].sum(-1), 1)
         assert all(0 < step[gate].min() <= step[gate].max() < 1 for gate in gates)
 
 
@@ -144,7 +141,7 @@ def test_on_a_device_the_same_without_waiting(form):
     with fakecupy.no_sync(), fakecupy.only(np.float32):
         found = gradients(there, fakecupy.device(inputs))
     for ours, theirs in zip(found, expected, strict=True):
-        np.testing.assert_allclose(ours.get(), theirs, rtol=1e-4, atol=1e-5)
+        assert_allclose(ours.get(), theirs, rtol=1e-4, atol=1e-5)
 
 
 # --- The setting ----------------------------------------------------------------------
@@ -179,7 +176,7 @@ def test_all_other_weights_begin_as_they_were(core):
     added = {name for name in one if "qkv_" in name or name.endswith("qkv.bias")}
     assert added and one.keys() - other.keys() == added
     for name, array in other.items():
-        np.testing.assert_array_equal(one[name], array)
+        assert_array_equal(one[name], array)
 
 
 def test_runs_from_before_the_setting_can_be_read():

@@ -10,6 +10,7 @@ import types
 import fakecupy
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from rankhelp import ALONE, all_well, assert_close, on_ranks
 from tinytasks import (
     Config,
@@ -43,7 +44,7 @@ def test_sums_and_neighbours(monkeypatch):
         return mine
 
     for found in all_well(on_ranks(3, total)):
-        np.testing.assert_array_equal(found, numbers[0] + numbers[1] + numbers[2])
+        assert_array_equal(found, numbers[0] + numbers[1] + numbers[2])
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(7)))
     machines = ["a", "b", "a", "a", "b"]
     places = on_ranks(5, lambda ranks: (ranks.local_rank, ranks.cores), machines)
@@ -51,10 +52,9 @@ def test_sums_and_neighbours(monkeypatch):
     assert places == [(0, 2), (0, 2), (1, 2), (2, 2), (1, 2)]
 
 
-def trained(trainer, steps=6):
+def trained(trainer, count=6):
     """A run's final arrays, and a line with what is held out."""
-    for _ in range(steps):
-        trainer.advance()
+    steps(trainer, count)
     line = trainer.read() | trainer.evaluate()
     return trainer.arrays(), timeless([line]), trainer.state()
 
@@ -82,7 +82,7 @@ def test_the_gradient_of_ranks_of_several_workers_is_that_of_one_process():
         alone = gradient(ALONE)
         near = {"rtol": 1e-5, "atol": 1e-6 * np.abs(alone).max()}
         for ours in all_well(on_ranks(3, lambda ranks: gradient(ranks, workers=2))):
-            np.testing.assert_allclose(ours, alone, **near)
+            assert_allclose(ours, alone, **near)
 
 
 def test_a_step_costs_one_allreduce_of_the_gradient_and_one_message():
@@ -151,12 +151,11 @@ def test_a_carry_is_gathered_and_cut_again():
     of all numbers is that of each example.
     """
 
-    def run(ranks, saved=None, steps=3, workers=1):
+    def run(ranks, saved=None, workers=1):
         trainer = ranks.trainer(RunningSum(Config()), 3, workers)
         if saved:
             trainer.restore(*saved)
-        for _ in range(steps):
-            trainer.advance()
+        steps(trainer, 3)
         assert len(trainer.carry) < 50 / 16 + 2  # no other rank's
         return trainer.arrays(), trainer.state(), trainer.stream
 
@@ -169,20 +168,16 @@ def test_a_carry_is_gathered_and_cut_again():
     stream = five[0][2]
     for arrays, *_ in five:
         assert_same_arrays(arrays, five[0][0])
-        np.testing.assert_allclose(
-            arrays["carry/total"], numbers(3), rtol=1e-5, atol=1e-5
-        )
+        assert_allclose(arrays["carry/total"], numbers(3), rtol=1e-5, atol=1e-5)
     later = [
         *all_well(on_ranks(2, lambda ranks: run(ranks, five[0][:2], workers=2))),
         run(ALONE, five[0][:2]),
     ]
     for arrays, state, _ in later:
         assert state["step"] == 6 and arrays["carry/hidden"].shape == (50, 4)
-        np.testing.assert_allclose(
-            arrays["carry/total"], numbers(6), rtol=1e-5, atol=1e-5
-        )
+        assert_allclose(arrays["carry/total"], numbers(6), rtol=1e-5, atol=1e-5)
         for name in arrays:
-            np.testing.assert_allclose(
+            assert_allclose(
                 arrays[name], later[-1][0][name], rtol=1e-5, atol=1e-5, err_msg=name
             )
 
@@ -257,9 +252,7 @@ def test_a_carry_on_a_gpu_is_gathered_on_the_host(monkeypatch):
     )
     for ours, numpys in zip(there, host, strict=True):
         assert_same_arrays(ours, numpys)
-    np.testing.assert_array_equal(
-        host[0]["carry/seen"], run("cpu", ALONE)["carry/seen"]
-    )
+    assert_array_equal(host[0]["carry/seen"], run("cpu", ALONE)["carry/seen"])
 
 
 def test_an_onlooker_writes_nothing(tmp_path):
