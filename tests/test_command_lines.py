@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from owntask import dropped_in
+from owntask import LARGER, dropped_in
 from tinyruns import (
     AT_ONCE,
     ROOT,
@@ -27,7 +27,7 @@ from tinyruns import (
 from tinytasks import changed
 
 from tinyrmc import load
-from tinyrmc.cli import commands, evaluate, train
+from tinyrmc.cli import commands, evaluate, plot, train
 from tinyrmc.config import fields_of, flag_of
 from tinyrmc.results.progress import Progress
 from tinyrmc.training import discovery
@@ -278,7 +278,7 @@ BAD_RUNS = {
     "": "required: RUN",
     "nowhere": "cannot read nowhere",
     "a b": "unexpected 'b'",
-    ".": "config.json",
+    ".": "cannot read ./config.json: No such file or directory; give the path of",
 }
 
 
@@ -378,6 +378,33 @@ def test_a_file_dropped_in_is_trained_resumed_evaluated_and_loaded(
     last = run.metrics()[-1]["test_accuracy"]
     assert evaluated(capsys, run.path)["test_accuracy"] == last
     assert load(run.path)(np.zeros((1, 2), np.float32)).shape == (1, 2)
+
+
+def test_a_file_that_has_changed_since_is_told(tmp_path, capsys):
+    file, said = tmp_path / "changing.py", []
+    file.write_text(LARGER)
+    assert train.main([str(file), "--run", "run"]) == 0
+    for text in LARGER, f"{LARGER}# other\n":
+        file.write_text(text)
+        assert evaluate.main(["run"]) == train.main(["--resume", "run"]) == 0
+        said.append(capsys.readouterr().err)
+    assert said == ["", 2 * "note: changing.py has changed since this run began\n"]
+
+
+def test_a_run_whose_name_begins_with_a_hyphen_has_commands_that_work(capsys):
+    assert train.main([*TINY, "--run=-x", *AT_ONCE]) == 0
+    told = re.findall(r"-m (tinyrmc.*) (\S*-x)$", capsys.readouterr().out, re.M)
+    assert len(told) >= 3 and {path for _, path in told} == {"./-x"}
+    assert train.main(["--resume", "./-x"]) == 0
+
+
+def test_a_folder_that_cannot_be_is_found_before_anything_is_measured(
+    refused, monkeypatch
+):
+    monkeypatch.setattr(plot.probes, "analyse", None)
+    Path("runs").touch()
+    says = "cannot write into runs/nth_farthest_4x4-attention: Not a directory; choose"
+    assert says in refused(plot.main, "attention", "nth_farthest_4x4")
 
 
 def test_the_package_itself_says_what_can_be_run():

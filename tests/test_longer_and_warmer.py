@@ -15,7 +15,7 @@ from tinyruns import TINY, assert_same_run, evaluated, nth_farthest
 
 import tinyrmc
 from tinyrmc import cores
-from tinyrmc.cli import evaluate, train
+from tinyrmc.cli import evaluate, report, train
 from tinyrmc.results import plotting
 from tinyrmc.training import TrainConfig, loop
 from tinyrmc.training.run import Run
@@ -66,11 +66,11 @@ def test_an_extended_run_is_the_longer_run(first, here, capsys):
 
 
 def test_a_cosine_is_that_of_the_longer_run(here, capsys):
-    trained("run", 10, "--train.cosine-fraction", "0.5", "--train.warmup-steps", "0")
+    trained("run", 12, "--train.cosine-fraction", "0.5", "--train.warmup-steps", "0")
     capsys.readouterr()
     run = longer("run", 30)
     note = capsys.readouterr().out.splitlines()[0]
-    assert note.endswith("the next learning rate is 0.003, the last one was 0.000286")
+    assert note.endswith("the next learning rate is 0.003, the last one was 0.000201")
     assert [line["learning_rate"] for line in run.metrics()][-1] < 1e-4
 
 
@@ -201,11 +201,14 @@ def test_some_sets_alone_are_measured(here, capsys, refused):
     assert "--splits validation: nth_farthest has test" in says
 
 
-def test_a_run_may_end_without_being_measured(here, capsys):
+def test_a_run_may_end_without_being_measured(here, capsys, refused):
     run = trained("run", 7, "--no-final-evaluation")
     out = capsys.readouterr().out
     assert "not measured at the end" in out and "evaluate" in out
+    assert "\nplot " not in out and "tinyrmc.train --resume run\n" in out
     assert not any("test_accuracy" in line for line in run.metrics())
+    says = refused(report.main, "run")  # and names what the end named
+    assert "not been evaluated yet: python -m tinyrmc.train --resume run)" in says
     assert train.main(["--resume", "run"]) == 0  # measures what is missing
     assert "test_accuracy" in run.metrics()[-1]
     capsys.readouterr()

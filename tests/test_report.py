@@ -12,9 +12,9 @@ from owntask import dropped_in
 
 from tinyrmc import corpora
 from tinyrmc.cli import report
-from tinyrmc.errors import UsageError
+from tinyrmc.errors import RunError, UsageError
 from tinyrmc.results import tables
-from tinyrmc.results.groups import find_runs
+from tinyrmc.results.groups import find_runs, parts
 from tinyrmc.results.text import aligned, paragraph
 from tinyrmc.training import discovery
 from tinyrmc.training.run import Run
@@ -213,6 +213,21 @@ def test_a_run_that_ended_by_itself_was_not_cut(larger, monkeypatch):
     assert "--max-minutes 3" in cut["command"]
 
 
+def test_an_extended_run_has_a_row_of_its_own(larger):
+    """Its schedules were others, for a while. Other runs of that seed count, too."""
+    runs = [logged(larger, seed) for seed in (0, 1, 1)]
+    path = runs[1].path / "config.json"
+    path.write_text(json.dumps(runs[1].config | {"extended": [5, 1000]}))
+    runs, left_out = find_runs([Path("runs")])
+    assert len(runs) == 3 and not left_out
+    rows = rows_of(tables.summary(runs))
+    assert [(row["seeds"], next(iter(row.values()))) for row in rows] == [
+        ("0, 1", "`quick`"),
+        ("1", "`quick (extended from 5, 1,000 steps)`"),
+    ]
+    assert parts(runs[1].config) == ["quick", "(extended from 5, 1,000 steps)"]
+
+
 def test_a_number_that_some_seed_lacks_has_no_mean(larger):
     runs = [logged(larger, 0, best=(None,) * 4), logged(larger, 1)]
     found = tables.summary(runs)
@@ -271,12 +286,18 @@ def test_a_folder_stands_for_its_runs_and_what_is_left_out_is_said(larger):
         line == f"{short.path} has the configuration and seed of {other.path}"
         for line in left_out
     )
-    assert any(line == f"{never.path} has not been evaluated yet" for line in left_out)
+    resume = f"python -m tinyrmc.train --resume {never.path}"
+    assert f"{never.path} has not been evaluated yet: {resume}" in left_out
     assert any(
         line == f"{sweep.path} is a sweep: give its own path" for line in left_out
     )
-    runs, left_out = find_runs([sweep.path])
-    assert [run.config["seed"] for run in runs] == [7] and not left_out
+    Path("runs/a.png").touch()
+    for also in [], [Path("runs/a.png")]:  # as of runs/*
+        runs, left_out = find_runs([sweep.path, *also])
+        assert left_out == [f"{path} is no run directory" for path in also]
+    with pytest.raises(RunError, match=r"read runs/a\.png/config"):
+        find_runs(also)
+    assert [run.config["seed"] for run in runs] == [7]
 
 
 def test_the_command_shows_the_tables_as_wide_as_the_terminal(
@@ -289,7 +310,8 @@ def test_the_command_shows_the_tables_as_wide_as_the_terminal(
         monkeypatch.setenv("COLUMNS", str(width))
         assert report.main(["runs"]) == 0
         out, err = capsys.readouterr()
-        assert err == "left out: runs/larger-quick-2 has not been evaluated yet\n"
+        says = "runs/larger-quick-2 has not been evaluated yet: python -m tinyrmc.train"
+        assert err == f"left out: {says} --resume runs/larger-quick-2\n"
         for rows in tables.tables(found):
             assert f"{aligned(rows, width)}\n\n" in out
         assert max(map(len, out.splitlines())) <= width

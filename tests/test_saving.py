@@ -143,7 +143,7 @@ def test_a_class_of_ones_own_comes_back_by_its_name(tmp_path):
     with pytest.raises(RunError, match=r"by a class Net; give classes=\[Net\]"):
         tinyrmc.load(path)
     with pytest.raises(RunError, match="by a class Sizes"):
-        tinyrmc.load(path, classes=[Net])
+        tinyrmc.load(path, classes=Net)
     again = tinyrmc.load(path, classes=[Net, Sizes])
     same(net, again)
     assert again.more["a"] == [1, None, ("x", True)] and again.more["b"].rate == 0.25

@@ -163,6 +163,20 @@ def test_a_process_that_dies_without_a_word_is_told(tmp_path, monkeypatch):
     assert sweep.failure(log) is None and log.read_text().count("$ python -c") == 4
 
 
+def test_runs_that_were_stopped_did_not_fail(tmp_path, monkeypatch, capsys):
+    def stopped(words, log):
+        Path(log).touch()
+        sweep._signal = int("1.log" in log) and signal.SIGINT
+        return 130
+
+    monkeypatch.setattr(sweep, "_signal", 0)
+    monkeypatch.setattr(sweep, "run_logged", stopped)
+    monkeypatch.setattr(sweep, "ThreadPoolExecutor", AtOnce)
+    sweep.train([sweep.Cell({}, n, [], tmp_path / str(n)) for n in (0, 1)], 2)
+    lines = sorted(capsys.readouterr().out.splitlines())
+    assert {line[5:] for line in lines} == {"seed 0: stopped", "seed 1: stopped"}
+
+
 def test_a_run_that_was_killed_before_it_saved_anything_starts_again(larger):
     run, _, _ = swept("larger", "--grid", "model.width=2")
     cell = run.path / "model.width=2,seed=0"
@@ -330,8 +344,12 @@ BAD_WORDS = {
     "larger --grid model.widht=2": "'model.widht'; did you mean 'model.width'?",
     "larger --grid seed=0,1": "larger has no field 'seed'",
     "larger --grid model.width=2,,4": "--grid takes each field once with all its value",
-    "larger --grid model.width=x": "cannot be: --model.width takes INT, not 'x'",
-    "larger --grid model.linear=maybe": "every combination cannot be: unexpected 'may",
+    "larger --grid model.width=2,x": "model.width=x: --model.width takes INT, not 'x'",
+    "larger --grid model.linear=true,maybe": "model.linear=maybe: --model.linear is Tr",
+    "larger --grid model.depth=1 --model.depth=2": "--model.depth is in --grid, too; l",
+    "larger --grid model.linear=true --model.no-linear": "--model.linear is in --grid",
+    "larger --grid model.width=3 --model.depth 2": "every combination cannot be: mode",
+    "larger --grid model.width=2 --seeds=": "--seeds takes different numbers",
     "larger --grid model.width=2 --train.stpes 5": "unknown flag '--train.stpes'; did",
     "larger --grid model.width=2 --seed 1": "--seed is for one run; a sweep takes",
     "larger --grid model.width=2 --seeds 0,00": "--seeds takes different numbers",

@@ -60,7 +60,9 @@ __all__ = [
 
 
 def load(
-    path: str | Path, data_dir: Path | None = None, classes: Iterable[type] = ()
+    path: str | Path,
+    data_dir: Path | None = None,
+    classes: type | Iterable[type] = (),
 ) -> nn.Module:
     """The network of a run directory, a checkpoint or a weights file; a module that
     `save` wrote; or a trained network that comes along: `load("nth_farthest_4x4")`.
@@ -70,7 +72,8 @@ def load(
     """
     from .training.checkpoints import load_model
 
-    return load_model(path, data_dir, classes)
+    several = [classes] if isinstance(classes, type) else classes
+    return load_model(path, data_dir, several)
 
 
 def save(module: nn.Module, path: str | Path) -> None:

@@ -27,6 +27,7 @@ from ..results.findings import cells
 from ..results.groups import title_of
 from ..results.text import aligned, paragraph, results_table, terminal_width
 from ..training.checkpoints import export_weights, open_checkpoint, restore_model
+from ..training.run import noted_task
 from ..training.task import Task, check_given
 from .commands import Parser, add_data_dir, program
 
@@ -55,6 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         why = "it exists already" if out.exists() else f"{out.parent} is no folder"
         raise UsageError(f"cannot write {out}: {why}; choose another --export")
     task, arrays, state = open_checkpoint(options.run, options.data_dir)
+    noted_task(state["run"])
     for split in options.splits or ():
         if split not in task.splits:
             known = ", ".join(task.splits)

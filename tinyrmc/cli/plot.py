@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from ..results.plotting import draw_curves, draw_run
 from ..results.text import aligned, paragraph, terminal_width
 from ..training.checkpoints import open_checkpoint, restore_model
 from ..training.rl.actors import ActingTask
+from ..training.storage import explained
 from ..training.tables import Table
 from ..training.task import check_given
 from .commands import (
@@ -142,7 +144,9 @@ def _folder(options: Any, what: str) -> Path:
     folder = options.out or (network if network.is_dir() else network.parent)
     if options.out is None and not (folder / "config.json").exists():
         folder = Path("runs", f"{network.stem}-{what}")
-    folder.mkdir(parents=True, exist_ok=True)
+    with explained(f"write into {folder}", "choose another --out"):
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
     return folder
 
 
@@ -157,10 +161,10 @@ def attention_main(argv: list[str]) -> int:
     run, title = state["run"], title_of(state)
     with blas_threads(1):
         shown = _questions(task, model, run["task"], options.run)
+        folder = _folder(options, "attention")
         measured = f"{options.sequences:,} held-out sequences"
         print(f"{title}: measuring over {measured}", file=sys.stderr)
         found = probes.analyse(model, probes.held_out(task, options.sequences))
-        folder = _folder(options, "attention")
         three = shown.take(probes.cases(shown))
         seen, floors = probes.traces(model, three.inputs), task.references()
         described = attending.tables(found, floors)

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import __version__
-from ..config import fields_of, flag_of, stored_path, words_of_value
+from ..config import fields_of, flag_of, stored_path, value_of, words_of_value
 from ..errors import RunError, UsageError, counted, nearest
 from ..results.groups import last_evaluation
 from ..results.tables import show
@@ -108,7 +108,7 @@ def main(argv: list[str] | None = None) -> int:
         print()
         show(runs, run.path / "results.md")
     if not all(state.whole for state in states):
-        resume = f"sweep --resume {shlex.quote(str(run.path))}"
+        resume = f"sweep --resume {run.word}"
         print(f"go on with\n    {python()} -m tinyrmc {resume}")
     return 128 + _signal if _signal else int(failed)
 
@@ -147,7 +147,7 @@ def _earlier(options, others: list[str]) -> Run:
     if "grid" not in run.config:
         raise RunError(
             f"{run.path} is not a sweep; go on with a single run by "
-            f"{python()} -m tinyrmc.train --resume {run.path}"
+            f"{python()} -m tinyrmc.train --resume {run.word}"
         )
     if others or options.grid or options.seeds or options.run:
         raise UsageError(
@@ -164,12 +164,23 @@ def _described(names: list[str], options, flags: list[str]) -> dict:
     kind, asked = task_and_preset(names)
     preset, grid = read_grid(kind, options.grid)
     preset = asked if len(names) > 1 else preset or asked
-    seeds = (options.seeds or "0").split(",")
+    seeds = ("0" if options.seeds is None else options.seeds).split(",")
     if not all(map(str.isdecimal, seeds)) or len({*map(int, seeds)}) < len(seeds):
         raise UsageError(
             "--seeds takes different numbers with commas between them, as in 0,1,2, "
             f"not {options.seeds!r}"
         )
+    types = fields_of(type(kind.presets[preset][1]), former=True)
+    for field in (each for each in grid if each in types):
+        flag, given = flag_of(field), {word.partition("=")[0] for word in flags}
+        if given & {flag, flag_of(field, no=True)}:
+            raise UsageError(f"{flag} is in --grid, too; leave one of them out")
+        for value in grid[field]:
+            try:  # true and false are right, too
+                words = value.title() if types[field] is bool else value
+                value_of(types[field], words.split())
+            except ValueError as error:
+                raise UsageError(f"--grid {field}={value}: {flag} {error}") from error
     described = {"preset": preset, "grid": grid, "seeds": [*map(int, seeds)]}
     return discovery.stored(names[0]) | described | {"words": flags, "workers": None}
 
@@ -400,9 +411,9 @@ def train(cells: list[Cell], jobs: int) -> bool:
         if _signal:
             return None
         where = [] if cell.data_dir is None else ["--data-dir", cell.data_dir]
-        words = [*cell.words, "--run", str(cell.path)]
+        words = [*cell.words, f"--run={cell.path}"]
         if any(cell.path.glob("checkpoint*.npz")):  # trained, even if all else is gone
-            words = ["--resume", str(cell.path)]
+            words = [f"--resume={cell.path}"]
         elif cell.path.exists():
             shutil.rmtree(cell.path)  # it was killed before it saved anything
         return run_logged(["-m", "tinyrmc.train", *words, *where], str(cell.log))
@@ -417,8 +428,9 @@ def train(cells: list[Cell], jobs: int) -> bool:
                 failed |= bool(code and not _signal)
                 place = f"{next(ended):>{len(str(len(cells)))}}/{len(cells)}"
                 says = cell.state().says
-                if code and (first := told.setdefault(says, cell.name)) != cell.name:
-                    says = f"failed as {first} did"
+                if code and not _signal:
+                    first = told.setdefault(says, cell.name)
+                    says = says if first == cell.name else f"failed as {first} did"
                 print(f"{place}  {cell.name}: {says}", flush=True)
         except BaseException:  # nobody will hear of those that run: they save and end
             _stop(signal.SIGTERM)

@@ -45,7 +45,7 @@ from ..training.checkpoints import (
     warm_start,
 )
 from ..training.loop import Interrupt, run_training
-from ..training.run import Run, environment
+from ..training.run import Run, environment, noted_task
 from ..training.task import Task, idle_fields
 from ..training.trainer import Trainer, check_workers
 from ..training.workers import LAUNCHERS
@@ -100,9 +100,11 @@ def _train(words: list[str], ranks: Any = None) -> int:
             config, options = parse_words(names[0], preset, usual, Options(), flags)
             own = {"preset": preset, "seed": options.seed, **to_json(config)}
             task, described = kind(config), discovery.stored(names[0]) | own
+            described = noted_task(described)
         else:
             run = (ranks.run if ranks else Run).open(asked.resume)
             task, described, options = _resume_request(run, names, flags)
+            noted_task(described)
             held.enter_context(run.writing())
             arrays, state = load_checkpoint(run)
             require_metrics(run, state)
@@ -141,7 +143,7 @@ def _train(words: list[str], ranks: Any = None) -> int:
             answered = state.get("metrics", [len(lines)])[0] >= len(lines)
             whole = last.get("step") == trainer.step and task.result in last
             if trainer.finished and answered and whole:
-                again = f"-m tinyrmc evaluate {shlex.quote(str(run.path))}"
+                again = f"-m tinyrmc evaluate {run.word}"
                 done = f"{run.path} has finished already ({trainer.step:,} steps)"
                 print(f"{done}; see {python()} {again}")
                 return 0
@@ -181,7 +183,7 @@ def _resume_request(
     if "grid" in have:
         raise RunError(
             f"{run.path} is a sweep; go on with it by {python()} -m tinyrmc sweep "
-            f"--resume {shlex.quote(str(run.path))}"
+            f"--resume {run.word}"
         )
     task = task_from_dict(have)
     if have["preset"] not in task.presets:
@@ -312,8 +314,8 @@ def _resumed(run: Run, described: dict, trainer: Trainer, arrays, state) -> Run:
         says = "it goes on, but not bit for bit as it would have"
         print(f"note: the run {each}; {says}")
     if described.get("extended") != run.config.get("extended"):
-        rates = [line.get("learning_rate", 0) for line in run.metrics()]
-        last = f", the last one was {rates[-1]:.3g}" if rates else ""
+        rate = task_from_dict(run.config).learning_rate(max(trainer.step - 1, 0))
+        last = f", the last one was {rate:.3g}" if trainer.step else ""
         print(
             f"note: {trainer.task.config.train.steps:,} steps instead of "
             f"{run.config['config']['train']['steps']:,}; schedules are those of such "
@@ -345,7 +347,7 @@ def _run(trainer: Trainer, run: Run, options: Options, interrupt: Interrupt) -> 
     launch = python()
     if trainer.ranks > 1:
         launch = f"mpiexec -n {trainer.ranks} {launch} -m mpi4py"
-    resume = f"{launch} -m tinyrmc.train --resume {shlex.quote(str(run.path))}"
+    resume = f"{launch} -m tinyrmc.train --resume {run.word}"
     if end.startswith("SIG"):
         said = f"{end} at step {trainer.step:,}: saved."
         try:
@@ -404,7 +406,7 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
     """The table, where things are, and what to do next."""
     from ..results.plotting import draw_run  # with a library of figures
 
-    task, path = trainer.task, shlex.quote(str(run.path))
+    task, path = trainer.task, run.word
     lines = run.metrics() or [{}]
     left = counted(task.config.train.steps - trainer.step, "step")
     why = end if end == "finished" else f"out of time; {left} to go"
@@ -415,15 +417,16 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
         table = results_table(reached, task.references(), terminal_width())
     print(f"\n{table}\n")
     print(f"run       {run.path}  ({took}, {why})")
-    if any(line.get(task.watched) is not None for line in lines):
+    if drawn := any(line.get(task.watched) is not None for line in lines):
         for picture in draw_run(run):
             print(f"picture   {picture}")
     else:  # it diverged, or was too short
         print(f"picture   none: there is no finite {in_words(task.watched)}")
-    if end != "finished":
+    if end != "finished" or not reached:
         print(f"resume    {resume}")
     print(f"evaluate  {python()} -m tinyrmc evaluate {path}")
-    print(f"plot      {python()} -m tinyrmc plot {path}")
+    if drawn:
+        print(f"plot      {python()} -m tinyrmc plot {path}")
     core = getattr(getattr(task.config, "model", None), "core", "memn2n")
     if hasattr(task, "readings") and core == "memn2n":
         print(f"hops      {python()} -m tinyrmc plot hops {path}")

@@ -48,6 +48,9 @@ def find_runs(
             if folder != path and is_sweep(folder):
                 left_out.append(f"{folder} is a sweep: give its own path")
                 continue
+            if len(paths) > 1 and folder.is_file():  # a picture among runs/*
+                left_out.append(f"{folder} is no run directory")
+                continue
             try:
                 run = Run.open(folder)
                 if "places" in run.config:
@@ -55,7 +58,8 @@ def find_runs(
                     run = dataclasses.replace(run, config=config)
                 task = task_from_dict(run.config)
                 if (last := last_evaluation(run, task)) is None:
-                    left_out.append(f"{folder} has not been evaluated yet")
+                    does = f"python -m tinyrmc.train --resume {run.word}"
+                    left_out.append(f"{folder} has not been evaluated yet: {does}")
                     continue
             except (RunError, UnknownTask) as error:
                 if folder == path:
@@ -146,7 +150,7 @@ def task_word(run_config: dict[str, Any]) -> str:
 def parts(run_config: dict[str, Any], words: str | None = None) -> list[str]:
     """The `command_words`, or those given, one by one: preset, core, further flags."""
     core = core_of(run_config)
-    preset, *flags = re.split(r" (?=--)", words or command_words(run_config))
+    preset, *flags = re.split(r" (?=--|\()", words or command_words(run_config))
     flags = [flag for flag in flags if flag != f"--model.core {core}"]
     return [preset, *filter(None, [core]), *flags]
 
@@ -159,7 +163,7 @@ def core_of(run_config: dict[str, Any]) -> str | None:
 def command_words(run_config: dict[str, Any]) -> str:
     """The name of a run's configuration: "quick --model.core lstm", the words after
     `python -m tinyrmc.train TASK` that make it, but for the seed. In place of a preset
-    that is gone stands the task's first.
+    that is gone stands the task's first. Of an extended run they say so in brackets.
     """
     task = task_from_dict(run_config)
     preset = run_config["preset"]
@@ -167,7 +171,10 @@ def command_words(run_config: dict[str, Any]) -> str:
         preset = next(iter(task.presets))
     _, usual = task.presets[preset]
     init = ["--init", run_config["init"]] if "init" in run_config else []
-    return shlex.join([preset, *words_of(task.config, usual), *init])
+    words = shlex.join([preset, *words_of(task.config, usual), *init])
+    if earlier := ", ".join(f"{k:,}" for k in run_config.get("extended", ())):
+        words += f" (extended from {earlier} steps)"
+    return words
 
 
 def title_of(state: dict[str, Any]) -> str:

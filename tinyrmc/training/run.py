@@ -47,6 +47,7 @@ import numpy as np
 
 from ..config import json_text
 from ..errors import RunError, counted, why
+from .discovery import word_of
 from .storage import (
     Arrays,
     Count,
@@ -70,7 +71,7 @@ CONFIG = {
     "config": dict,
     "places": dict,
     "init": str,  # whose weights it began with
-    "extended": list,  # the numbers of steps that it was asked for before
+    "extended": list[Count],  # the numbers of steps that it was asked for before
     "grid": dict,  # of a sweep, as are the rest
     "seeds": list[Count],
     "words": list[str],
@@ -197,6 +198,12 @@ class Run:
                 with contextlib.suppress(OSError):
                     path.unlink()
             lock.release()
+
+    @property
+    def word(self) -> str:
+        """Its path in a command line, where nothing but a flag begins with a hyphen."""
+        path = str(self.path)
+        return shlex.quote(f"./{path}" if path.startswith("-") else path)
 
     # --- Checkpoints
 
@@ -375,7 +382,7 @@ def _write_object(path: Path, value: Mapping[str, Any]) -> dict[str, Any]:
 def _read_object(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:
     there = any(path.parent.glob("checkpoint*.npz"))
     remedy = "restore it" if there else "give the path of a run directory"
-    with explained(f"read {path}", remedy):
+    with explained(f"read {os.path.join(path.parent, path.name)}", remedy):
         text = read_whole(path)
     try:
         value = from_json(text)
@@ -427,6 +434,19 @@ def environment(version: str) -> dict[str, Any]:
         "processor": _processor(),
         "cores": len(usable_cores()),
     }
+
+
+def noted_task(config: dict[str, Any]) -> dict[str, Any]:
+    """A run's configuration with a checksum of a task file of one's own; if it had
+    another, a note on stderr says so.
+    """
+    if "task_file" not in config:
+        return config
+    crc = zlib.crc32(read_whole(word_of(config)))
+    if config.get("task_crc", crc) != crc:
+        says = f"{config['task']}.py has changed since this run began"
+        print(f"note: {says}", file=sys.stderr)
+    return {"task_crc": crc, **config}
 
 
 def usable_cores() -> list[int]:
