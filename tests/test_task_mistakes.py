@@ -271,7 +271,7 @@ GIVEN += [
     for says in [f"Config's field for {flag_of(name)} needs another name: every task"]
 ]
 GIVEN += [
-    ('"quick": (', f"{name!r}: (", f"and ., such as 'quick', not {name!r}")
+    ('"quick": (', f"{name!r}: (", f"must be named by words, not by {name!r}")
     for name in (1, "../x", "--quick", "")
 ]
 LOADS = "def load_state(self, state):\n        self.stage = state['stage']\n\n"
@@ -289,7 +289,7 @@ GIVEN += [
         ),
         (
             LOADS,
-            "Task must have both state and load_state, or neither: what one gives,",
+            "Task must have both state and load_state, or neither: in workers",
         ),
         (
             f"{LOADS}    def state(self):\n        return {{'stage': np.zeros(2)}}",
@@ -330,7 +330,7 @@ GIVEN += [
         "class Task",
         "defines no class Task(training.Task) with ",
     ),
-    ("examples = 200", "examples = 0", "or examples('test'), must be an integer of at"),
+    ("examples = 200", "examples = 0", "Task.test_examples must be at least 1, not 0"),
 ]
 
 

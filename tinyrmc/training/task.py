@@ -55,9 +55,9 @@ from .streams import Batch, Samples, Stream
 # every run of a task is tested on the same examples, whatever its own seed
 HELD_OUT_SEED = 2018
 # of the loop, in a line of metrics
-OWN_NAMES = frozenset(
-    "loss step samples seconds learning_rate gradient_norm skipped_updates".split()
-)
+OWN_NAMES = (
+    "loss step stage samples seconds learning_rate gradient_norm skipped_updates"
+).split()
 # what a task may have besides, and what it is given
 MORE = {"pictures": "self model folder", "analyses": "self model"}
 
@@ -427,16 +427,12 @@ def check_class(kind: Any) -> None:
             f"{name}.splits must be a tuple of words of letters, as in "
             f'("validation", "test"), not {kind.splits!r}'
         )
-    for preset in kind.presets:
-        if not (isinstance(preset, str) and re.fullmatch(r"\w[\w.-]*", preset)):
-            raise TaskError(
-                f"{name}.presets must have names of letters, digits, _, - and ., such "
-                f"as 'quick', not {preset!r}"
-            )
+    if wrong := [x for x in kind.presets if not re.fullmatch(r"'\w[\w.-]*'", repr(x))]:
+        raise TaskError(f"{name}.presets must be named by words, not by {wrong[0]!r}")
     if (kind.state is Task.state) != (kind.load_state is Task.load_state):
         raise TaskError(
-            f"{name} must have both state and load_state, or neither: what one gives, "
-            "the other takes back, in worker processes and where a run goes on"
+            f"{name} must have both state and load_state, or neither: in workers, and "
+            "where a run goes on, one takes back what the other gave"
         )
     check_methods(kind)
     configs = [config for _, config in kind.presets.values()]
@@ -489,18 +485,14 @@ def check_own(task: Any, step: int) -> None:
     name = type(task).__name__
     for split in task.splits:
         if not is_integer(count := task.examples(split)) or count < 1:
-            raise TaskError(
-                f"{name}.test_examples, or examples({split!r}), must be an integer of "
-                f"at least 1, not {count!r}"
-            )
+            raise TaskError(f"{name}.test_examples must be at least 1, not {count!r}")
     told = check_given(task, "references", task.references(), dict)
     for metric, marks in told.items():
         if not (isinstance(marks, dict) and all(map(is_number, marks.values()))):
-            raise TaskError(
-                f"{name}.references() must give {{metric: {{label: number}}}}, not "
-                f"{metric!r}: {_told(marks)}"
-            )
-    check_names(task, "place", check_given(task, "place", task.place(step), dict))
+            says = "must give {metric: {label: number}}, not"
+            raise TaskError(f"{name}.references() {says} {metric!r}: {_told(marks)}")
+    placed = check_given(task, "place", task.place(step), dict)
+    check_names(task, "place", {*placed} - {"stage"})
     state = check_given(task, "state", task.state(), dict)
     try:
         text = json.dumps(state)
@@ -513,8 +505,7 @@ def check_names(task: Any, method: str, names: Iterable[str]) -> None:
     """TaskError for metrics that are called as what the loop itself writes."""
     own = tuple(f"{each}_" for each in (*task.splits, "best_batch"))
     for name in names:
-        place = name == "stage" and method != "place"
-        if name in OWN_NAMES or name.startswith(own) or place:
+        if name in OWN_NAMES or name.startswith(own):
             raise TaskError(
                 f"{type(task).__name__}.{method}() calls a metric {name!r}, a name "
                 "that the training loop has for its own; call it something else"

@@ -421,8 +421,7 @@ class Trainer:
         if wrong:
             remedy = "Start again with a smaller --train.learning-rate."
             if self.first_skipped == 1:
-                remedy = "No update came before it, so no rate is at fault: look at "
-                remedy += "the data, the first weights and the loss."
+                remedy = "No update came before: look at data, weights and loss."
             raise NonFinite(
                 f"stopped at step {self.step}: {wrong}; the last good checkpoint is "
                 f"kept. {remedy}"
