@@ -2,8 +2,6 @@
 where they come from, and their checksums.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import tomllib
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """How the next word is drawn from a language model's expectations."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..backend import to_host

@@ -1,7 +1,5 @@
 """Pictures of worlds as arrays: larger cells, film strips, coloured text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

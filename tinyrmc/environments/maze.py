@@ -11,8 +11,6 @@ first direction from 0..3: at a junction they forbid the same way back as left a
 do, but they never lead straight on.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -267,19 +267,17 @@ def cuts(
     """
     R = slots + rows
     itself, is_input = np.eye(R, dtype=bool), np.arange(R) >= slots
+    more = (0, 0), (0, rows)  # (B, N) -> (B, R)
 
     def without(columns: np.ndarray) -> np.ndarray:  # (B or 1, R)
         return ~columns[:, None, None, :] | itself
-
-    def padded(chosen: np.ndarray) -> np.ndarray:  # (B, N) -> (B, R)
-        return np.concatenate([chosen, np.zeros((len(chosen), rows), bool)], axis=1)
 
     return {
         "all": without(np.ones((1, R), bool)),
         "slots": without(~is_input[None]),
         "input": without(is_input[None]),
-        "holders": without(padded(held)),
-        "controls": without(padded(spared)),
+        "holders": without(np.pad(held, more)),
+        "controls": without(np.pad(spared, more)),
     }
 
 

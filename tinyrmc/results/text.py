@@ -4,8 +4,6 @@ A table is a list of rows of equally many cells, the head first. Files get it in
 Markdown (`markdown_table`), a terminal gets columns under each other (`aligned`).
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import shutil
