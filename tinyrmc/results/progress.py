@@ -104,7 +104,7 @@ class Progress(Listener):
         """How long measuring at the end may take is known: say so, if it is long."""
         of = f"about {duration(seconds)} of {duration(limit)}"
         if seconds > limit:
-            self._print(f"measuring at the end is left to `evaluate`: it takes {of}")
+            self._print(f"measuring at the end is left to `--resume`: it takes {of}")
         elif seconds > LONG:
             late = f", the run {duration(max(limit, limit / 2 + seconds))} in all"
             without = "--no-final-evaluation leaves it out"
