@@ -366,7 +366,7 @@ class Options:
     """begin from the weights of this run, file or shipped network, where names and
     shapes agree"""
     final_evaluation: bool = True
-    """measure on all held-out sets at the end, which `evaluate` can do later"""
+    """measure on all held-out sets at the end, which `--resume` makes up for"""
     log: Literal["metrics", "tensorboard"] = "metrics"
     """tensorboard: event files in the run, too (pip install 'tinyrmc[tensorboard]')"""
 
