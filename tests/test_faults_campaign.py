@@ -665,7 +665,7 @@ def forged(rng, folder):
     return _harmed(rng, folder, *rng.choice(FORGERIES))
 
 
-SWEPT = ["train.batch_size=4,8", "--seeds", "0", "--jobs", "1"]
+SWEPT = ["train.clip_norm=1,2", "--seeds", "0", "--jobs", "1"]
 
 
 def sweeps(rng, folder):
