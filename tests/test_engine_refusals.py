@@ -475,7 +475,7 @@ def meeting(rule):
 def test_a_forward_rule_gives_what_it_saves_in_a_tuple():
     twice = Primitive(lambda xp, x: 2 * x)
     del TABLE["<lambda>"]
-    refused(TypeError, r"write return out, \(x,\), or \(\)", twice, np.ones((2, 2)))
+    refused(TypeError, r"write return out, \(x,\) or \(\)", twice, np.ones((2, 2)))
 
 
 def test_two_threads_that_add_into_one_parameter_lose_nothing():
