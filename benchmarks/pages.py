@@ -125,23 +125,15 @@ def runs(*names: str) -> str:
     for group in every:
         metrics = [metric for metric in group["references"] if metric in group["mean"]]
         tested = [metric for metric in metrics if metric.startswith("test")]
+        label, size = f"`{short(group['label'])}`", f"{group['parameters']:,}"
+        which = tables.ranges(run["seed"] for run in group["runs"])
+        time = duration(statistics.fmean(run["seconds"] for run in group["runs"]))
         for metric in tested or metrics or [group["result"]]:
-            first = metric == (tested or metrics or [group["result"]])[0]
-            time = duration(statistics.fmean(run["seconds"] for run in group["runs"]))
-            rows.append(
-                (
-                    f"`{short(group['label'])}`" if first else "",
-                    metric.removeprefix("test_").replace("_", " "),
-                    spread(group, metric),
-                    tables.ranges(run["seed"] for run in group["runs"])
-                    if first
-                    else "",
-                    (group["paper"] or "") if metric == group["result"] else "",
-                    floors(group, metric),
-                    f"{group['parameters']:,}" if first else "",
-                    time if first else "",
-                )
-            )
+            name = metric.removeprefix("test_").replace("_", " ")
+            paper = (group["paper"] or "") if metric == group["result"] else ""
+            ours, marks = spread(group, metric), floors(group, metric)
+            rows.append((label, name, ours, which, paper, marks, size, time))
+            label = which = size = time = ""  # once a group
     return table(rows)
 
 
