@@ -61,7 +61,7 @@ def fitted(rules: Any, position: int, place: Place, g: Any) -> Array:
     given = g
     if isinstance(g, DeferredMatmul):
         g = g.computed()
-    if getattr(g, "ndim", 0) >= len(shape) and g.shape != shape:
+    if getattr(g, "ndim", -1) >= len(shape) and g.shape != shape:
         g = unbroadcast(g, shape)
     if getattr(g, "shape", None) != shape or g.dtype != dtype:
         shaped = hasattr(given, "shape")

@@ -767,7 +767,7 @@ def argsort(x: Array | Tensor, axis: int = -1) -> Array:
     return sorting(data.real, axis)
 
 
-STOPPED: set[str] = set()  # the kinds of numbers that were stopped, for gradcheck
+STOPPED: set[str] = set()  # not empty: a complex step was stopped; see gradcheck
 
 
 def stop_gradient(x: Array | Tensor) -> Tensor:

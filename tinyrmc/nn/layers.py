@@ -160,8 +160,8 @@ class Module:
 
 
 def made_as(module: Module) -> dict[str, Any]:
-    """What a module and all inside are, by name: their classes, and their settings and
-    attributes that a file can hold, but for the precision and names that begin with _.
+    """The class of a module and of each one inside, with their settings and attributes,
+    by name. The precision, and names that begin with _, do not count.
     """
     made: dict[str, Any] = {}
     for place, part in walk("", module, set(), Module):

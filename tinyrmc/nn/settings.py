@@ -105,7 +105,7 @@ def encoded(owner: str, value: Any) -> Any:
 
 
 def _operation(name: str) -> Any:
-    """What `tinyrmc.primitives` has by this name of its own; ... if it has nothing."""
+    """The operation that `tinyrmc.primitives` defines by this name, or ... if none."""
     found = vars(primitives).get(name, ...)
     return found if getattr(found, "__module__", "") == primitives.__name__ else ...
 
