@@ -108,13 +108,8 @@ def test_it_differs_from_numpy_where_cupy_does():
     assert type(x.sum()) is type(cupy.max(x)) is type(x[0]) is fakecupy.ndarray
     assert x.sum().shape == ()
     far = device([4, -4])
-    for taken in (
-        cupy.take(x, far),
-        x.take(far),
-        x[far],
-        cupy.take_along_axis(x, far, 0),
-        cupy.take(x, far, axis=0),
-    ):
+    along = cupy.take(x, far, axis=0), cupy.take_along_axis(x, far, 0)
+    for taken in cupy.take(x, far), x.take(far), x[far], *along:
         assert taken.tolist() == [1.0, 2.0]
     assert cupy.take(x, 4).tolist() == 1.0
     assert cupy.zeros((2, 3))[:, far].shape == (2, 2)

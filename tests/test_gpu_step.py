@@ -94,6 +94,12 @@ def test_tf32_is_a_way_of_computing(cublas):
     assert [compute for _, compute in cublas.asked] == [77, 70, 68, 70]
 
 
+def test_products_warn_of_nothing(cublas):
+    with np.errstate(all="raise"):
+        product = backend.gemm(*[device(np.diag([np.inf, -np.inf]))] * 2)
+    assert np.isnan(product.get()).tolist() == [[False, True], [True, False]]
+
+
 def test_an_error_of_cublas_is_told(cublas):
     cublas.cublasGemmEx.function = lambda *_: 14
     with pytest.raises(RuntimeError, match=r"cublasGemmEx of cuBLAS .* status 14"):
@@ -197,8 +203,7 @@ def test_a_gradient_of_it_that_is_wrong_is_noticed(cublas, monkeypatch):
     monkeypatch.setattr(steps, "rule", rule)
     with Tape() as tape:
         first = tape.watch(given[1])
-        entry = there.unroll(given[0], first)[0]
-        loss = p.sum(p.stack(entry) * given[2])
+        loss = p.sum(p.stack(there.unroll(given[0], first)[0]) * given[2])
     close(tape.gradient(loss, first), exact[1], 2e-5)
 
 
@@ -235,8 +240,7 @@ def test_each_parameter_begins_where_16_bytes_are_read(cublas):
     np.testing.assert_array_equal(plain.first_moment, state["first_moment"])
     plain.first_moment[...] = np.arange(14)
     ours.load_state(plain.state())
-    there = ours.state()["first_moment"].get()
-    np.testing.assert_array_equal(there, np.arange(14))
+    np.testing.assert_array_equal(ours.state()["first_moment"].get(), np.arange(14))
     assert ours.first_moment.get()[[5, 6, 7, 8]].tolist() == [5, 0, 0, 6]
     with pytest.raises(ValueError, match="'first_moment' has shape"):
         ours.load_state({**state, "first_moment": np.zeros(15)})
