@@ -411,7 +411,7 @@ class Task(training.Task):
         ),
         "ladder_short": (
             "the same in larger batches: under an hour on two cores with the extra "
-            "`fast`, to 84 and 94 % (two seeds)",
+            "`fast`, to between 84 and 94 %",
             LADDER_SHORT,
         ),
         "paper": (
