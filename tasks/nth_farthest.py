@@ -411,7 +411,7 @@ class Task(training.Task):
         ),
         "ladder_short": (
             "the same in larger batches: under an hour on two cores with the extra "
-            "`fast`, to between 84 and 94 %",
+            "`fast`; ends at 84 to 94 %",
             LADDER_SHORT,
         ),
         "paper": (
