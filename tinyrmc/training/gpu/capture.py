@@ -1,5 +1,9 @@
 """Whole steps captured as CUDA graphs: forward, backward, clipping and update.
 
+An agent's step is its whole update: it acts in its worlds first. These are array
+programs whose random numbers come with the batch, and whose levels are part of the
+carry, so a graph repeats them like everything else.
+
 The same operations in the same order as without, so the same bits. What the host gives
 each step goes into arrays that stay where they are: the batch, and the learning rate.
 So does what a step hands on to the next, the carry: a graph takes it up from there and
@@ -19,7 +23,6 @@ from ...config import json_text
 from ...errors import UsageError
 from ..pieces import MetricAccumulator, Sums
 from ..streams import Batch
-from ..task import Task
 from .metrics import OnDevice
 
 KEPT = 4  # graphs; each holds the memory of a whole step
@@ -190,15 +193,12 @@ def _shapes(arrays: Batch) -> dict[str, list]:
 
 def _obstacle(trainer: Any) -> str:
     """The first thing that a graph could not repeat; "" if there is none."""
-    task = trainer.task
     if not isinstance(trainer.window, OnDevice):
         return "needs --device cuda and its kernels"
     if trainer.ranks > 1:
         return "is for one process, and ranks exchange numbers in each step"
     if len(trainer.shares.pieces) > 1:
         return "needs the batch in one piece; leave --train.micro-batch-size out"
-    if type(task).prepare is not Task.prepare:
-        return f"cannot repeat a step of {type(task).__name__}, which acts"
     if (kind := type(trainer.optimizer)) not in OPTIMIZERS:
         return f"knows the optimizers of optim.py, not {kind.__name__}"
     return ""
