@@ -3,7 +3,8 @@
     python benchmarks/agents.py [--works NAME ...] [--rounds N] [--out FILE.json]
 
 A step is one update: the agent acts in all levels of its batch, then learns from that.
-The two networks are those of `box_world`'s presets, around the Relational Memory Core:
+On a GPU, gpu.py does. The two networks are those of `box_world`'s presets, around the
+Relational Memory Core:
 
 paper    two convolutions over pixels, memory 4 x 256, 32 levels, 40 steps in the world
 quick    one layer over codes, memory 4 x 64, 256 levels, 20 steps in the world
@@ -36,10 +37,12 @@ import report
 from running import answering, beside, say, serve
 
 from tinyrmc.autograd.engine import Tensor
+from tinyrmc.backend import Array, device_namespace, namespace
 from tinyrmc.cli.commands import run_main
 from tinyrmc.fused import use_compiled
 from tinyrmc.nn import Module
 from tinyrmc.training.discovery import load_task
+from tinyrmc.training.task import move_batch
 from tinyrmc.training.trainer import Trainer
 
 OURS, TORCH = "tinyrmc", "PyTorch eager"
@@ -58,13 +61,17 @@ SEED = 0
 # --- The problem ----------------------------------------------------------------------
 
 
-def make_task(work: str) -> Any:
+def make_task(work: str, levels: int | None = None) -> Any:
     """`box_world` with this preset, at a constant rate; RMSProp, if any, in PyTorch's
     form.
+
+    levels: how many at once; None: as many as the preset has.
     """
     task = load_task("box_world").Task
     config = task.presets[work][1]
     settings: dict[str, Any] = {"cosine_fraction": 0.0}
+    if levels:
+        settings["batch_size"] = levels
     if config.train.optimizer == "rmsprop":
         settings["rms_variant"] = "pytorch"
     return task(
@@ -91,7 +98,9 @@ def build(task: Any) -> Any:
 # --- Ours -----------------------------------------------------------------------------
 
 
-def ours(task: Any, trajectory: dict[str, np.ndarray] | None = None) -> Callable:
+def ours(
+    task: Any, trajectory: dict[str, Array] | None = None, device: str = "cpu"
+) -> Callable:
     """step() -> loss, of the Trainer as `tinyrmc.train` makes it, with one worker.
 
     trajectory: learn from that, and do not act.
@@ -99,33 +108,48 @@ def ours(task: Any, trajectory: dict[str, np.ndarray] | None = None) -> Callable
     if trajectory is not None:
         task.stream = lambda model, seed: candidates.Same(trajectory)
         task.prepare = lambda model, batch, carry: (batch, {"none": batch["taken"]})
-    return candidates.steps_of(Trainer(task, seed=SEED))
+    return candidates.steps_of(Trainer(task, seed=SEED, device=device))
 
 
 # --- PyTorch --------------------------------------------------------------------------
 
 
 class TorchAgent(Module):
-    """PyTorch's network, for `ActingTask.act`: arrays in and out, nothing recorded."""
+    """PyTorch's network, for `ActingTask.act`: arrays in and out, nothing recorded.
 
-    def __init__(self, forward: Callable, first: np.ndarray):
+    Arrays and PyTorch's tensors share their memory, also on a GPU, where both work on
+    the common stream, so nothing is copied and nothing waits.
+    """
+
+    def __init__(self, forward: Callable, first: Array):
         self._forward, self._first = forward, first
 
-    def initial_state(self, batch_size: int) -> np.ndarray:
+    def initial_state(self, batch_size: int) -> Array:
         """The identity, as everywhere."""
-        return np.repeat(self._first[None], batch_size, axis=0)
+        return namespace(self._first).repeat(self._first[None], batch_size, axis=0)
 
-    def __call__(self, *arrays: np.ndarray | Tensor) -> tuple:
+    def __call__(self, *arrays: Array | Tensor) -> tuple:
         import torch
 
         # the memory comes as a Tensor from where it was selected
         plain = (x.data if isinstance(x, Tensor) else x for x in arrays)
         with torch.no_grad():
-            logits, values, memory = self._forward(*map(torch.from_numpy, plain))
-        return SimpleNamespace(data=logits.numpy()), values, memory.numpy()
+            logits, values, memory = self._forward(*map(as_torch, plain))
+        asarray = namespace(self._first).asarray
+        return SimpleNamespace(data=asarray(logits)), values, asarray(memory)
 
 
-def torch_network(task: Any, dtype: Any = None) -> tuple[dict, Callable]:
+def as_torch(array: Array) -> Any:
+    """PyTorch's view of an array, where that lies."""
+    import torch
+
+    device = "cpu" if namespace(array) is np else "cuda"
+    return torch.as_tensor(array, device=device)
+
+
+def torch_network(
+    task: Any, dtype: Any = None, device: str = "cpu"
+) -> tuple[dict, Callable]:
     """(parameters by name, forward): as an `Agent` with the core rmc is called.
 
     forward(picture, numbers, memory, fresh) -> (logits, values, the last memory), all
@@ -134,9 +158,9 @@ def torch_network(task: Any, dtype: Any = None) -> tuple[dict, Callable]:
     import torch
     import torch.nn.functional as F
 
-    c, lib = task.config.model, peers.torch_library("cpu")
+    c, lib = task.config.model, peers.torch_library(device)
     w = {
-        name: torch.tensor(q.data, dtype=dtype, requires_grad=True)
+        name: torch.tensor(q.data, dtype=dtype, device=device, requires_grad=True)
         for name, q in build(task).named_parameters()
     }
     sizes = {"heads": c.num_heads, "size": c.head_size, "final": c.activate_final}
@@ -176,17 +200,20 @@ def _torch_convolutions(w, picture, numbers):
     for k in range(2):
         weight = w[f"convolutions.{k}.weight"].permute(3, 2, 0, 1)
         x = F.relu(F.conv2d(x, weight, w[f"convolutions.{k}.bias"]))
-    rows, columns = (torch.linspace(-1, 1, n, dtype=x.dtype) for n in x.shape[2:])
+    rows, columns = (
+        torch.linspace(-1, 1, n, dtype=x.dtype, device=x.device) for n in x.shape[2:]
+    )
     maps = torch.stack(torch.meshgrid(rows, columns, indexing="ij"))
     x = torch.cat([x, maps.expand(B * T, *maps.shape)], 1)
     return torch.cat([x.permute(0, 2, 3, 1).reshape(B, T, -1), numbers], 2)
 
 
-def tensors(arrays: dict[str, np.ndarray], dtype: Any = None) -> dict[str, Any]:
+def tensors(arrays: dict[str, Array], dtype: Any = None) -> dict[str, Any]:
     """Arrays as PyTorch's; those of floating point in this precision."""
-    import torch
-
-    found = {k: torch.from_numpy(np.require(x, None, "W")) for k, x in arrays.items()}
+    found = {
+        k: as_torch(np.require(x, None, "W") if namespace(x) is np else x)
+        for k, x in arrays.items()
+    }
     return {k: x.to(dtype) if x.is_floating_point() else x for k, x in found.items()}
 
 
@@ -218,12 +245,13 @@ def torch_loss(task: Any, logits, values, batch: dict) -> Any:
     return policy + c.value_cost * value - c.entropy_cost * entropy
 
 
-def torch_learner(task: Any) -> tuple[TorchAgent, Callable, dict]:
-    """(an agent that acts, learn(trajectory) -> loss, parameters by name)."""
+def torch_learner(task: Any, device: str = "cpu") -> tuple[TorchAgent, Callable]:
+    """(an agent that acts, learn(trajectory) -> mean loss, a tensor)."""
     import torch
 
-    c, (w, forward) = task.config.train, torch_network(task)
-    first = build(task).initial_state(1)[0]
+    c = task.config.train
+    w, forward = torch_network(task, device=device)
+    first = device_namespace(device).asarray(build(task).initial_state(1)[0])
     if c.optimizer == "rmsprop":
         optimizer: Any = torch.optim.RMSprop(
             w.values(), c.learning_rate, alpha=c.rms_decay, eps=c.epsilon
@@ -233,7 +261,7 @@ def torch_learner(task: Any) -> tuple[TorchAgent, Callable, dict]:
         optimizer = torch.optim.Adam(w.values(), c.learning_rate, betas, fused=True)
 
     def learn(trajectory):
-        picture, numbers = map(torch.from_numpy, task.planes(trajectory))
+        picture, numbers = map(as_torch, task.planes(trajectory))
         batch = tensors(trajectory)
         optimizer.zero_grad()
         logits, values, _ = forward(picture, numbers, batch["state"], batch["is_first"])
@@ -242,21 +270,21 @@ def torch_learner(task: Any) -> tuple[TorchAgent, Callable, dict]:
         if c.clip_norm:
             torch.nn.utils.clip_grad_norm_(w.values(), c.clip_norm)
         optimizer.step()
-        return total.item() / count
+        return total.detach() / count
 
-    return TorchAgent(forward, first), learn, w
+    return TorchAgent(forward, first), learn
 
 
-def torch_trainer(task: Any) -> Callable:
-    """step() -> loss: acts, and learns from that."""
-    agent, learn, _ = torch_learner(task)
+def torch_trainer(task: Any, device: str = "cpu") -> Callable:
+    """step() -> loss, a tensor: acts, and learns from that."""
+    agent, learn = torch_learner(task, device)
     _, data = np.random.SeedSequence(SEED).spawn(2)
     stream = task.stream(agent, int(data.generate_state(1, np.uint64)[0]))
     B, number, carry = task.config.train.batch_size, 0, None
 
     def step():
         nonlocal number, carry
-        noise = stream.batch(number, 0, B)
+        noise = move_batch(device_namespace(device), stream.batch(number, 0, B))
         trajectory, carry = task.prepare(agent, noise, carry)
         number += 1
         return learn(trajectory)
@@ -267,19 +295,21 @@ def torch_trainer(task: Any) -> Callable:
 # --- What is timed --------------------------------------------------------------------
 
 
-def first_losses(name: str, make: Callable[[], Any], count: int = 3) -> list[float]:
+def first_losses(
+    name: str, make: Callable[[], Any], count: int = 3, device: str = "cpu"
+) -> list[float]:
     """A candidate's losses when it learns again and again from the first trajectory.
 
     make: makes a task.
     """
     task = make()
-    trajectory = first_trajectory(task)
+    trajectory = move_batch(device_namespace(device), first_trajectory(task))
     if name in (OURS, FAST):
         use_compiled(name == FAST)
-        step = ours(task, trajectory)
+        step = ours(task, trajectory, device)
         return [float(step()) for _ in range(count)]
-    learn = torch_learner(task)[1]
-    return [learn(trajectory) for _ in range(count)]
+    learn = torch_learner(task, device)[1]
+    return [float(learn(trajectory)) for _ in range(count)]
 
 
 def timed(function: Callable, spent: dict[str, float], part: str) -> Callable:

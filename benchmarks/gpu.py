@@ -1,6 +1,6 @@
-"""The training step of the Relational Memory Core on a GPU.
+"""The training step of the Relational Memory Core on a GPU, and an agent's update.
 
-    python benchmarks/gpu.py --works 32 --minutes 8
+    python benchmarks/gpu.py --works 32 agents --minutes 8
 
 First each kernel is compared, on the GPU itself, with its array body in float64 on
 NumPy; a difference stops everything. Then steps are timed: ours with the array bodies
@@ -9,6 +9,10 @@ its whole step as a CUDA graph, through torch.compile, and through that with CUD
 (what its mode "reduce-overhead" turns on). All but the first run in float32 and in
 TF32. Before it is timed, each takes two steps of the problem of candidates.py: loss and
 gradient must be those of float64. A row that is wrong, or does not run, is left out.
+
+An agent's update is that of agents.py: it acts in all levels of its batch, then learns
+from that. Ours is timed with kernels and as one CUDA graph, beside PyTorch eager with
+the same worlds; their first losses must be those of NumPy.
 
 All results go to results/gpu-<GPU's name>.json, each row as soon as it is measured.
 What the file already holds stays, if it is of the same GPU, program and versions: so
@@ -33,6 +37,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import agents
 import candidates
 import numpy as np
 import peers
@@ -45,15 +50,40 @@ from tinyrmc.backend import gpu as kernels
 from tinyrmc.cli.commands import Parser, run_main
 from tinyrmc.errors import UsageError
 from tinyrmc.training.run import environment
+from tinyrmc.training.trainer import Trainer
 
 RESULTS = Path(__file__).resolve().parent / "results"
 WORKS = [Work(batch, slots=8, width=256) for batch in (32, 128, 1600)]
+CHECKED = 32  # levels in which an agent's losses are compared; NumPy acts there too
 LEAST = 5  # steps in a row of times, at least
 LARGEST_ERROR = 1e-5  # of loss and gradient, relative, as on a CPU
 LARGEST_KERNEL_ERROR = 1e-4  # of the largest element
 # NumPy with rounded operands comes to 0.03 in the gradient: rounding so coarse takes
 # ReLUs across their kinks
 LARGEST_ERROR_TF32 = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentWork:
+    """An agent of `box_world`, with a preset's network, in so many levels at once."""
+
+    preset: str
+    levels: int
+
+    def __str__(self) -> str:
+        return f"an agent, {self.preset}, {self.levels:,} levels"
+
+    def make_task(self, levels: int | None = None) -> Any:
+        """The task with its levels, or with others."""
+        return agents.make_task(self.preset, levels or self.levels)
+
+
+AGENTS = [
+    AgentWork("quick", 256),
+    AgentWork("quick", 4096),
+    AgentWork("paper", 32),
+    AgentWork("paper", 4096),
+]
 
 
 class Wrong(Exception):
@@ -217,16 +247,32 @@ def check_step(name: str, step, moments, problem: dict, tf32: bool) -> dict:
     return errors
 
 
-def check_graph(name: str, work: Work, problem: dict, **more: Any) -> None:
-    """Wrong unless some steps give the same bits with a graph and without."""
+def check_graph(name: str, make: Callable[..., Trainer]) -> None:
+    """Wrong unless some steps give the same bits with a graph and without.
+
+    make: make(graph=...) gives a Trainer.
+    """
     ends: list[np.ndarray] = []
     for graph in False, True:
-        with candidates.make_trainer(work, problem, graph=graph, **more) as trainer:
-            for _ in range(6):  # the first two are before any graph
+        with make(graph=graph) as trainer:
+            for _ in range(6):  # the first few are before any graph
                 trainer.advance()
             ends.append(backend.to_host(trainer.optimizer.data))
     if not np.array_equal(ends[0], ends[1]):
         raise Wrong(f"{name}: its steps are not those without a graph")
+
+
+def check_agent(name: str, candidate: str, work: AgentWork) -> dict:
+    """How far a candidate's first losses on the GPU are off NumPy's, in part of the
+    largest. Wrong if that is too far.
+    """
+    make = functools.partial(work.make_task, CHECKED)
+    exact = np.array(agents.first_losses(agents.OURS, make))
+    found = np.array(agents.first_losses(candidate, make, device="cuda"))
+    error = float(np.abs(found - exact).max() / np.abs(exact).max())
+    if not error <= agents.LARGEST_ERROR:
+        raise Wrong(f"{name}: its losses are off by {error:.1e} of the largest")
+    return {"losses": error}
 
 
 # --- Time -----------------------------------------------------------------------------
@@ -352,12 +398,10 @@ def _time_ours_as(xp, way, name, work, problem, seconds, tf32):
     here = kernels.off() if way == "array bodies" else contextlib.nullcontext()
     graph, drawn = way.startswith("graph"), way.endswith("drawn")
     more = {"device": "cuda", "drawn": drawn}
+    make = functools.partial(candidates.make_trainer, work, problem, **more)
     if graph:
-        check_graph(name, work, problem, **more)
-    with (
-        here,
-        candidates.make_trainer(work, problem, graph=graph, **more) as trainer,
-    ):
+        check_graph(name, make)
+    with here, make(graph=graph) as trainer:
         if not drawn:  # those examples are not the problem's
             step, moments = candidates.ours(trainer)
             errors = check_step(name, step, moments, problem, tf32)
@@ -395,14 +439,10 @@ def time_torch(
     `rows`; in TF32 too, if the GPU has it.
     """
     rows, plan = {} if rows is None else rows, plan or Plan()
-    if importlib.util.find_spec("torch") is None:
-        print("PyTorch is not installed: no rows of it")
+    if not can_torch():
         return rows
     import torch
 
-    if not torch.cuda.is_available():
-        print("this PyTorch cannot use the GPU: no rows of it")
-        return rows
     for rounded in (False, True) if tf32 else (False,):
         torch.set_float32_matmul_precision("high" if rounded else "highest")
         for kind in KINDS:
@@ -413,6 +453,19 @@ def time_torch(
             )
             plan.take(rows, name, measured)
     return rows
+
+
+def can_torch() -> bool:
+    """Whether PyTorch can use the GPU; says so if it cannot."""
+    if importlib.util.find_spec("torch") is None:
+        print("PyTorch is not installed: no rows of it")
+        return False
+    import torch
+
+    if not torch.cuda.is_available():
+        print("this PyTorch cannot use the GPU: no rows of it")
+        return False
+    return True
 
 
 def _time_torch_as(kind, name, work, problem, seconds, tf32):
@@ -475,25 +528,85 @@ def torch_graph(work: Work, problem: dict):
     return replay, moments
 
 
+# --- An agent's update ----------------------------------------------------------------
+
+
+def time_agents(xp, work: AgentWork, seconds: float, rows: dict, plan: Plan) -> None:
+    """An agent's update with kernels, as a graph and in PyTorch eager, added to `rows`.
+
+    Its own rows say how many steps in the world it learns from a second.
+    """
+    c = work.make_task().config
+    learnt = c.train.batch_size * c.agent.unroll
+
+    def measured(name: str, time: Callable[..., dict]) -> dict:
+        row = time(name, work, seconds)
+        return row | {"steps_per_second": 1e3 * learnt / row["ms"]}
+
+    for graph in False, True:
+        name = f"ours, {'graph' if graph else 'kernels'}"
+        ours = functools.partial(_time_agent, xp, graph)
+        plan.take(rows, name, functools.partial(measured, name, ours))
+        xp.get_default_memory_pool().free_all_blocks()
+    if can_torch():
+        name = "PyTorch eager"
+        torch = functools.partial(_time_torch_agent, xp)
+        plan.take(rows, name, functools.partial(measured, name, torch))
+
+
+def _time_agent(xp, graph, name, work, seconds):
+    """A row of ours: errors and times."""
+
+    def make(graph, levels=None):
+        return Trainer(work.make_task(levels), device="cuda", graph=graph)
+
+    errors = check_agent(name, agents.OURS, work)
+    if graph:
+        check_graph(name, functools.partial(make, levels=CHECKED))
+    with make(graph) as trainer:
+        wait = xp.cuda.Device().synchronize
+        return {"errors": errors, **milliseconds(trainer.advance, wait, seconds)}
+
+
+def _time_torch_agent(xp, name, work, seconds):
+    """A row of PyTorch's: errors and times. CuPy works on PyTorch's stream."""
+    xp.cuda.Stream.null.use()
+    errors = check_agent(name, agents.TORCH, work)
+    step = agents.torch_trainer(work.make_task(), "cuda")
+    wait = xp.cuda.Device().synchronize
+    return {"errors": errors, **milliseconds(step, wait, seconds)}
+
+
 # --- The command ----------------------------------------------------------------------
 
 NAMES = *[f"ours, {way}" for way in WAYS], *[f"PyTorch {kind}" for kind in KINDS]
 
 
-def measure(xp, works: list[Work], seconds: float, plan: Plan, result: dict) -> None:
+def measure(
+    xp,
+    works: Sequence[Work | AgentWork],
+    seconds: float,
+    plan: Plan,
+    result: dict,
+    checked: Work = WORKS[0],
+) -> None:
     """Measure everything into `result`, as the file holds it: kernels are checked at
-    the first size, steps timed at all. Earlier rows of this program stay, unless they
-    are measured again.
+    one size, steps timed at all. Earlier rows of this program stay, unless they are
+    measured again.
     """
     versions = {name: _version(name) for name in ("torch", "triton")}
     here = environment(tinyrmc.__version__) | backend.describe_gpu(xp) | versions
-    errors = check_kernels(xp, works[0])
+    errors = check_kernels(xp, checked)
     print(f"kernels are correct on {here['gpu']}: {json.dumps(errors)}", flush=True)
     earlier = earlier_result(here)
     result |= earlier | {"machine": here, "kernel_errors": errors}
     timed = result.setdefault("works", [])
     for work in works:
         print(work, flush=True)
+        if isinstance(work, AgentWork):
+            rows = _rows_of(result.setdefault("agents", []), work)
+            time_agents(xp, work, seconds, rows, plan)
+            continue
         if plan.over("the problem"):
             return
         problem = plan.attempt("the problem", functools.partial(make_problem, work))
@@ -505,7 +618,7 @@ def measure(xp, works: list[Work], seconds: float, plan: Plan, result: dict) -> 
         plan.attempt("PyTorch", functools.partial(time_torch, *sizes, rows, plan))
 
 
-def _rows_of(timed: list[dict], work: Work) -> dict[str, dict]:
+def _rows_of(timed: list[dict], work: Work | AgentWork) -> dict[str, dict]:
     """The rows of this size; an entry for it is made where there is none."""
     sizes = {"size": str(work), **dataclasses.asdict(work)}
     for entry in timed:
@@ -542,7 +655,7 @@ def _version(name):
 
 
 def _parser() -> Parser:
-    about = "Measure the training step of the Relational Memory Core on a GPU."
+    about = "Measure steps of the Relational Memory Core, and of agents, on a GPU."
     parser = Parser("python benchmarks/gpu.py", about)
 
     def flag(name, kind, says, **keywords):
@@ -550,8 +663,8 @@ def _parser() -> Parser:
 
     many = {"nargs": "+"}
     flag("--seconds", float, "how long each row is timed (default: 5)", default=5.0)
-    sizes = "only the sizes with these batches (default: 32 128 1600)"
-    flag("--works", int, sizes, metavar="BATCH", **many)
+    sizes = "only the sizes with these batches, or agents (default: 32 128 1600 agents)"
+    flag("--works", str, sizes, metavar="BATCH|agents", **many)
     rows = "only rows whose name has one of these parts, as in: ours eager. The rows: "
     rows += f"{'; '.join(NAMES)}; all but the first with ', TF32' too"
     flag("--rows", str, rows, metavar="PART", **many)
@@ -563,7 +676,11 @@ def _parser() -> Parser:
     return parser
 
 
-def main(argv: list[str] | None = None, works: list[Work] = WORKS) -> int:
+def main(
+    argv: list[str] | None = None,
+    works: list[Work] = WORKS,
+    acting: list[AgentWork] = AGENTS,
+) -> int:
     """The command line; returns the exit code."""
     options = _parser().parse_args(argv)
     if not 0 <= options.seconds < math.inf:
@@ -572,14 +689,15 @@ def main(argv: list[str] | None = None, works: list[Work] = WORKS) -> int:
         )
     if not options.minutes >= 0:
         raise UsageError(f"--minutes must not be negative, not {options.minutes}")
-    sizes = {work.batch for work in works}
-    for batch in options.works or ():
-        if batch not in sizes:
-            raise UsageError(f"--works {batch}: the batches are {sorted(sizes)}")
+    named: dict[str, list] = {str(work.batch): [work] for work in works}
+    named["agents"] = [*acting]
+    for name in options.works or ():
+        if name not in named:
+            raise UsageError(f"--works {name}: there are {', '.join(named)}")
     for part in options.rows or ():
         if not any(part in f"{name}, TF32" for name in NAMES):
             raise UsageError(f"--rows {part}: the rows are {'; '.join(NAMES)}")
-    chosen = [work for work in works if work.batch in (options.works or sizes)]
+    chosen = [work for name in options.works or named for work in named[name]]
     xp = backend.device_namespace("cuda")
     result: dict[str, Any] = {}
 
@@ -590,7 +708,7 @@ def main(argv: list[str] | None = None, works: list[Work] = WORKS) -> int:
 
     plan = Plan(options.rows, options.minutes, write)
     try:
-        measure(xp, chosen, options.seconds, plan, result)
+        measure(xp, chosen, options.seconds, plan, result, works[0])
     except Wrong as error:  # a kernel is wrong, and so is all that follows
         print(f"error: {error}; nothing was written", file=sys.stderr)
         return 1

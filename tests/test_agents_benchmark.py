@@ -53,7 +53,7 @@ def test_pytorch_has_the_same_gradient(work, algorithm):
     w, forward = agents.torch_network(task, torch.float64)
     batch = agents.tensors(trajectory, torch.float64)
     logits, values, _ = forward(
-        *map(torch.from_numpy, task.planes(trajectory)),
+        *map(agents.as_torch, task.planes(trajectory)),
         batch["state"],
         batch["is_first"],
     )

@@ -11,6 +11,7 @@ import gpu as benchmark
 import pytest
 from candidates import Work
 from cuda_shim import shim
+from tinytasks import changed
 
 from tinyrmc import backend
 from tinyrmc.backend import gpu as kernels
@@ -45,7 +46,7 @@ def cupy(monkeypatch):
 def test_checks_then_measures_then_writes(gpu, cupy, monkeypatch, capsys, tmp_path):
     modes = []
     monkeypatch.setattr(backend, "use_tf32", lambda xp, on: modes.append(on))
-    assert gpu.main(["--seconds", "0"], [TINY]) == 0
+    assert gpu.main(["--seconds", "0"], [TINY], []) == 0
     assert "kernels are correct on Some GPU" in capsys.readouterr().out
     (path,) = tmp_path.iterdir()
     result = json.loads(path.read_text())
@@ -69,7 +70,7 @@ def test_a_second_call_keeps_what_the_first_has_measured(
     works = [TINY, dataclasses.replace(TINY, batch=3)]
 
     def rows_after(*words):
-        gpu.main(["--seconds=0", *words], works)
+        gpu.main(["--seconds=0", *words], works, [])
         (path,) = tmp_path.iterdir()
         found = json.loads(path.read_text())["works"]
         return [(work["batch"], *work["rows"]) for work in found]
@@ -87,6 +88,38 @@ def test_a_second_call_keeps_what_the_first_has_measured(
     assert some == [(4, kernels, tf32), (3, bodies)]
     monkeypatch.setattr(gpu, "environment", lambda version: {"git_commit": "another"})
     assert rows_after("--works", "3", "--rows", "bodies") == [(3, bodies)]
+
+
+@shim
+def test_an_agents_update_is_checked_and_timed(
+    gpu, cupy, monkeypatch, capsys, tmp_path
+):
+    """Losses that are off leave a row out."""
+
+    def short(preset, levels):
+        task = make_task(preset, levels)
+        return type(task)(changed(task.config, agent={"unroll": 2}))
+
+    make_task = gpu.agents.make_task
+    monkeypatch.setattr(gpu.agents, "make_task", short)
+    monkeypatch.setattr(gpu, "CHECKED", 3)
+    monkeypatch.setattr(gpu, "can_torch", lambda: False)
+    monkeypatch.setattr(gpu.agents, "LEVELS", 64)
+    acting = [gpu.AgentWork("quick", 4)]
+    words = ["--seconds", "0", "--works", "agents"]
+    assert gpu.main(words, [TINY], acting) == 0
+    (path,) = tmp_path.iterdir()
+    (work,) = json.loads(path.read_text())["agents"]
+    assert (work["preset"], work["levels"]) == ("quick", 4)
+    assert [*work["rows"]] == ["ours, kernels", "ours, graph"]
+    for row in work["rows"].values():
+        assert row["errors"]["losses"] < 1e-3
+        assert row["steps_per_second"] == pytest.approx(1e3 * 4 * 2 / row["ms"])
+    monkeypatch.setattr(gpu.agents, "LARGEST_ERROR", -1.0)
+    assert gpu.main([*words, "--rows", "graph"], [TINY], acting) == 1
+    assert "its losses are off by" in capsys.readouterr().err
+    (work,) = json.loads(path.read_text())["agents"]
+    assert [*work["rows"]] == ["ours, kernels"]
 
 
 def break_a_kernel(monkeypatch):
@@ -120,7 +153,7 @@ def test_what_differs_stops_it_and_nothing_is_written(
     sabotage, says, gpu, cupy, monkeypatch, capsys, tmp_path
 ):
     sabotage(monkeypatch)
-    assert gpu.main(["--seconds", "0"], [TINY]) == 1
+    assert gpu.main(["--seconds", "0"], [TINY], []) == 1
     err = capsys.readouterr().err
     assert err.startswith(f"error: {says}") and err.count("\n") == 1
     assert [*tmp_path.iterdir()] == []
