@@ -292,6 +292,19 @@ class Cell:
         """The file with what its training prints."""
         return self.path.with_name(f"{self.path.name}.log")
 
+    def train(self, *more: str) -> int:
+        """Begin its run, or go on with it, by these words more; returns the exit code,
+        as `run_logged` does.
+        """
+        where = [] if self.data_dir is None else ["--data-dir", self.data_dir]
+        words = [*self.words, f"--run={self.path}"]
+        if any(self.path.glob("checkpoint*.npz")):  # trained, even if all else is gone
+            words = [f"--resume={self.path}"]
+        elif self.path.exists():
+            shutil.rmtree(self.path)  # it was killed before it saved anything
+        words = ["-m", "tinyrmc.train", *words, *where, *more]
+        return run_logged(words, str(self.log))
+
     def state(self) -> State:
         """How far it has come. CorpusError if its text is not the one that is here."""
         why = failure(self.log)
@@ -410,13 +423,7 @@ def train(cells: list[Cell], jobs: int) -> bool:
     def trained(cell: Cell) -> int | None:
         if _signal:
             return None
-        where = [] if cell.data_dir is None else ["--data-dir", cell.data_dir]
-        words = [*cell.words, f"--run={cell.path}"]
-        if any(cell.path.glob("checkpoint*.npz")):  # trained, even if all else is gone
-            words = [f"--resume={cell.path}"]
-        elif cell.path.exists():
-            shutil.rmtree(cell.path)  # it was killed before it saved anything
-        return run_logged(["-m", "tinyrmc.train", *words, *where], str(cell.log))
+        return cell.train()
 
     with ThreadPoolExecutor(jobs) as pool:
         started = {pool.submit(trained, cell): cell for cell in cells}

@@ -1,0 +1,48 @@
+"""benchmarks/gpu_queue.py, with small runs on the host in the place of its own."""
+
+import shlex
+
+import gpu_queue
+import pytest
+from tinyruns import AT_ONCE, ROOT, TINY
+
+from tinyrmc.cli import train
+from tinyrmc.cli.commands import Options, parse_words, task_and_preset
+from tinyrmc.errors import UsageError
+
+SMALL = shlex.join(TINY)
+QUEUE = {"first": SMALL, "wrong": f"{SMALL} --data.nth 1", "last": f"{SMALL} --seed 1"}
+
+
+def test_its_words_are_understood():
+    for name, line in gpu_queue.QUEUE.items():
+        words = shlex.split(line)
+        kind, preset = task_and_preset(words[:2])
+        words = [*words[2:], "--device", "cuda"]
+        config, _ = parse_words(name, preset, kind.presets[preset][1], Options(), words)
+        assert kind(config).config.train.steps > 10_000, name
+
+
+@pytest.mark.slow
+def test_it_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
+    """One training after the other; what failed is no obstacle, what is done stays."""
+    monkeypatch.chdir(ROOT)  # where the package is
+    queue, where = QUEUE.copy(), ["--folder", str(tmp_path / "gpu")]
+    monkeypatch.setattr(gpu_queue, "LEAST", 0)
+    stopped = ["--minutes", "1e-9"]
+    assert gpu_queue.main([*where, *stopped], queue, "cpu") == 0
+    assert [*(tmp_path / "gpu").iterdir()] == []
+    run = ["--run", str(tmp_path / "gpu" / "first")]
+    assert train.main([*TINY, *run, *AT_ONCE]) == 0  # one step of it
+    assert gpu_queue.main(where, queue, "cpu") == 1
+    said = capsys.readouterr().out
+    assert "--data.nth" in said and said.count("12 steps in") == 2, said
+    log = tmp_path / "gpu" / "first.log"
+    before = log.read_text()
+    assert "--resume" in before
+    assert gpu_queue.main(where, {"first": SMALL}, "cpu") == 0
+    assert log.read_text() == before
+    gpu_queue.main([*where, "--list"], queue, "cpu")
+    assert "not run" not in capsys.readouterr().out
+    with pytest.raises(UsageError, match="--minutes must be positive, not 0"):
+        gpu_queue.main(["--minutes", "0"], queue, "cpu")
