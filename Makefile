@@ -8,6 +8,7 @@
 #   make lab         opens your copies of the chapters in JupyterLab; ANEW="04": 04
 #                    made anew
 #   make chapters    makes the notebooks from chapters/source/; ARGS="04 07": these
+#   make claims      measures again what the chapters conclude; ARGS=09: chapter 9's
 #   make site        builds the website into site/_build/html
 #   make bench       measures on this machine; ARGS=--quick: a first look
 #   make faults      kills, full disks, forged files, bad words: what becomes of them
@@ -34,7 +35,7 @@ absent := environment
 endif
 endif
 
-.PHONY: help train test test-all lint lab chapters site bench faults clean
+.PHONY: help train test test-all lint lab chapters claims site bench faults clean
 .PHONY: environment
 .NOTPARALLEL:
 
@@ -62,6 +63,9 @@ lab: $(VENV)/installed-course
 
 chapters: $(VENV)/installed-notebooks
 	$(python) chapters/build.py $(ARGS)
+
+claims: $(VENV)/installed-notebooks
+	$(python) chapters/register.py $(ARGS)
 
 site: $(VENV)/installed-docs
 	$(python) site/make_site.py $(ARGS)

@@ -39,9 +39,10 @@ COURSE = ["assets/nth_farthest_4x4.npz", "assets/alice.txt", "results/cpu.json"]
 
 def placed(name):
     """Where the wheel has a file of the repository."""
-    return name.replace("benchmarks/", "tinyrmc/course/").replace(
-        "tasks/", "tinyrmc/tasks/"
-    )
+    places = {"benchmarks/": "tinyrmc/course/", "chapters/": "tinyrmc/course/"}
+    for top, place in (places | {"tasks/": "tinyrmc/tasks/"}).items():
+        name = name.replace(top, place)
+    return name
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def test_the_wheel_holds_the_package_and_the_tasks_inside_it(wheel):
         }
     shipped = {name for name in names if ".dist-info/" not in name}
     package = {*files("tinyrmc"), *files("tasks")} - {"tinyrmc/README.md"}
-    results = files("benchmarks/results", "*.json")
+    results = files("benchmarks/results", "*.json") | files("chapters/claims", "*.json")
     assert shipped == {placed(name) for name in package | results}
     assert {"tinyrmc/py.typed", "tinyrmc/tasks/nth_farthest.py"} <= shipped
     assert {f"tinyrmc/course/{name}" for name in COURSE} <= shipped

@@ -8,6 +8,7 @@ course.show(equations.attention)     the package's own code, in the notebook
 course.fast(2000, 200)               fewer steps when a chapter is only tried
 course.assets()                      the folder of the trained networks
 course.summary("language_modeling")  committed results, an empty dict if there are none
+course.measured(9, "forget_bias")    what a chapter's conclusion rests on
 course.book()                        the text of Alice's Adventures in Wonderland
 course.pieces(9)                     the core in pieces, yours where you wrote them
 course.vjps(9)                       the derivatives of chapters 3 to 9, likewise
@@ -23,6 +24,7 @@ course.forget()                      delete what is kept of that
 
 from .assembly import kept, little_tape, pieces, vjps
 from .chapter import assets, book, fast, held, least, setup, show, summary
+from .evidence import measured
 from .overview import progress
 from .pictures import draw_matrix, draw_tape
 from .record import forget
@@ -38,6 +40,7 @@ __all__ = [
     "kept",
     "least",
     "little_tape",
+    "measured",
     "pieces",
     "progress",
     "setup",
