@@ -120,7 +120,7 @@ def make_task(work: Work) -> Task:
     )
     if work.core == "dnc":
         memory = DNCConfig(work.width, work.heads)
-        model = CoreConfig("dnc", work.slots, dnc=memory)
+        model = CoreConfig("dnc", work.slots, settings={"dnc": memory})
     train = TrainConfig(
         batch_size=work.batch, learning_rate=peers.RATE, warmup_steps=0, clip_norm=None
     )

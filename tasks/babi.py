@@ -57,7 +57,6 @@ from tinyrmc import primitives as p
 from tinyrmc.backend import gemm, namespace
 from tinyrmc.config import PLACE, check_least, check_within
 from tinyrmc.cores import CoreConfig, build_core, describe
-from tinyrmc.cores.config import TextCore
 from tinyrmc.cores.memn2n import Encoding, MemN2N
 from tinyrmc.corpora import Story
 from tinyrmc.errors import UserError, counted
@@ -110,7 +109,8 @@ class ModelConfig(CoreConfig):
         *("core", "hops", "embedding_size", "encoding", "tying", "restarts"),
     )
 
-    core: TextCore = "memn2n"
+    where: typing.ClassVar = ("texts",)
+    core: str = "memn2n"
     """memn2n: the End-To-End Memory Network. Others read sentence by sentence: see
     `nth_farthest --help` for what they are"""
     embedding_size: int = 20
@@ -141,8 +141,7 @@ class ModelConfig(CoreConfig):
     """
 
     def __post_init__(self):
-        if self.core != "memn2n":
-            super().__post_init__()
+        super().__post_init__()
         check_least("model", self, "embedding_size", "hops", "restarts")
         check_within("model", self, "[0, 1]", "relu")
         check_within("model", self, "(0, inf)", "pe_scale")

@@ -90,8 +90,7 @@ from tinyrmc import primitives as p
 from tinyrmc.backend import namespace, to_host
 from tinyrmc.config import ADDED, PLACE, check_least, check_within
 from tinyrmc.cores import CoreConfig, build_core, describe
-from tinyrmc.cores.config import CORES as ENTRIES
-from tinyrmc.cores.config import TextCore, unused
+from tinyrmc.cores.config import unused
 from tinyrmc.cores.core import select_state, state_arrays, state_of
 from tinyrmc.cores.memn2n import TextMemN2N
 from tinyrmc.corpora import ngrams, sampling
@@ -138,11 +137,12 @@ class ModelConfig(CoreConfig):
     )  # fmt: skip
     # here the rnn may have several layers too, and the dnc has just one
     used: typing.ClassVar = {
-        "rnn": (*ENTRIES["rnn"].used, "layers"),
-        "dnc": tuple(name for name in ENTRIES["dnc"].used if name != "layers"),
+        "rnn": ("total_units", "hidden_size", "layers"),
+        "dnc": ("total_units", "hidden_size", "mem_slots", "forget_bias"),
     }
+    where: typing.ClassVar = ("texts",)
 
-    core: TextCore = "rmc"
+    core: str = "rmc"
     """memn2n: the memory network of Sukhbaatar et al. 2015, set by embedding_size,
     hops, memories and relu alone. The others: see `nth_farthest --help`
     """
@@ -174,8 +174,7 @@ class ModelConfig(CoreConfig):
     """of memn2n: fraction of the units with a ReLU after each hop"""
 
     def __post_init__(self):
-        if self.core != "memn2n":
-            super().__post_init__()
+        super().__post_init__()
         check_least("model", self, "embedding_size", "hops", "memories")
         check_within("model", self, "[0, 1]", "relu")
         rates = "dropout_embedding", "dropout_between", "dropout_output"

@@ -254,7 +254,7 @@ DNC = CoreConfig(
     mem_slots=8,
     hidden_size=512,
     layers=2,
-    dnc=DNCConfig(word_size=512, read_heads=4, write_heads=4),
+    settings={"dnc": DNCConfig(word_size=512, read_heads=4, write_heads=4)},
 )
 
 # --- The examples ---------------------------------------------------------------------

@@ -8,10 +8,11 @@ from turns import in_turn
 
 from tinyrmc import Tape
 from tinyrmc import primitives as p
+from tinyrmc.cores import registry
 from tinyrmc.cores.agent import Agent, AgentConfig, coordinates
 
 ENCODERS = typing.get_args(typing.get_type_hints(AgentConfig)["encoder"])
-CORES = typing.get_args(typing.get_type_hints(AgentConfig)["core"])
+CORES = registry.names("maps")
 B, T, PICTURE, NUMBERS, ACTIONS = 2, 3, (5, 4, 3), 6, 4
 
 

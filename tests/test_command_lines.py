@@ -28,7 +28,7 @@ from tinytasks import changed
 
 from tinyrmc import load
 from tinyrmc.cli import commands, evaluate, plot, train
-from tinyrmc.config import fields_of, flag_of
+from tinyrmc.config import fields_of, flag_of, value_at
 from tinyrmc.results.progress import Progress
 from tinyrmc.training import discovery
 from tinyrmc.training.checkpoints import task_from_dict
@@ -65,9 +65,7 @@ def test_the_help_names_every_field_with_its_unit_and_default(capsys, monkeypatc
         (nth_farthest.Config, nth_farthest.LADDER),
     ):
         for flag in map(flag_of, fields_of(kind)):
-            value = default
-            for name in flag.removeprefix("--").replace("-", "_").split("."):
-                value = getattr(value, name)
+            value = value_at(default, flag.removeprefix("--").replace("-", "_"))
             if flag == "--data.stages":
                 value = " ".join(f"{k} {d}" for k, d in value)
             value = "none" if value == () else value
@@ -229,8 +227,8 @@ BAD_WORDS = [
     ),
     (
         "nth_farthest --model.core lstn",
-        "--model.core is one of rmc, rmc_paper, lstm, dnc, entnet, entnet_bank, rnn, "
-        "gru, not 'lstn'",
+        "--model.core is one of rmc, rmc_paper, lstm, rnn, gru, dnc, entnet, "
+        "entnet_bank, not 'lstn'",
     ),
     (
         "nth_farthest --model.core rmc_paper --model.num-blocks 2",

@@ -10,8 +10,10 @@ from turns import in_turn
 from tinyrmc import ConvLSTM, fused, gradcheck, nn
 from tinyrmc.backend import to_host
 from tinyrmc.cli.commands import Parser, add_flags, from_flags
-from tinyrmc.cores import CoreConfig, build_core
-from tinyrmc.cores.config import CORES, ConvLSTMConfig, MapCoreConfig, SettingsError
+from tinyrmc.config import hints_of
+from tinyrmc.cores import CoreConfig, build_core, registry
+from tinyrmc.cores.config import MapCoreConfig, SettingsError
+from tinyrmc.cores.lstm import ConvLSTMConfig
 from tinyrmc.errors import UsageError
 
 
@@ -225,11 +227,11 @@ def test_the_contract_of_a_core(xp):
 def test_a_map_has_all_cores_and_two_more():
     """Maps can be read with whatever reads vectors."""
     of_vectors, of_maps = (
-        set(typing.get_args(typing.get_type_hints(kind)["core"]))
+        {*typing.get_args(hints_of(kind)["core"])}
         for kind in (CoreConfig, MapCoreConfig)
     )
     assert of_maps == of_vectors | {"conv_lstm", "feedforward"}
-    assert of_maps <= set(CORES)
+    assert of_maps <= {*registry.cores()}
     for name in sorted(of_maps):
         config = MapCoreConfig(name, head_size=2, hidden_size=4)
         core = build_core(config, (3, 3, 2), seed=0)
@@ -252,6 +254,8 @@ def test_vectors_and_bad_sizes_are_refused():
     add_flags(parser, MapCoreConfig(), "model")
     words = "--core conv_lstm --conv-lstm.channels 8 --conv-lstm.kernel 3".split()
     found = from_flags(MapCoreConfig(), parser.parse_args(words))
-    assert found == MapCoreConfig("conv_lstm", conv_lstm=ConvLSTMConfig(8, 3))
+    assert found == MapCoreConfig(
+        "conv_lstm", settings={"conv_lstm": ConvLSTMConfig(8, 3)}
+    )
     with pytest.raises(UsageError, match="did you mean 'conv_lstm'"):
         parser.parse_args(["--core", "conv_lst"])

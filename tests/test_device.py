@@ -8,7 +8,6 @@ The kernels are in test_kernels.py. CuPy itself has not been run yet.
 
 import contextlib
 import sys
-import typing
 from pathlib import Path
 
 import fakecupy
@@ -24,7 +23,7 @@ from tinyrmc import Parameter, Tape, backend, load, optim
 from tinyrmc import primitives as p
 from tinyrmc.autograd.engine import Tensor
 from tinyrmc.cli import evaluate, plot, train
-from tinyrmc.cores import CoreConfig
+from tinyrmc.cores import registry
 from tinyrmc.training import MetricAccumulator
 from tinyrmc.training.discovery import load_task, task_files
 from tinyrmc.training.rl.actors import ActingTask
@@ -204,9 +203,7 @@ def smallest(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "core", typing.get_args(typing.get_type_hints(CoreConfig)["core"])
-)
+@pytest.mark.parametrize("core", registry.names())
 @pytest.mark.parametrize("name", task_files())
 def test_training_steps_of_every_task(name, core, monkeypatch):
     fakecupy.installed(monkeypatch)

@@ -7,7 +7,6 @@ time.
 
 import math
 import sys
-import typing
 
 import autograd
 import autograd.numpy as hips
@@ -19,7 +18,7 @@ from turns import in_turn
 import tinyrmc
 from tinyrmc import Parameter, Tape, equations, optim, primitives
 from tinyrmc.cli import train
-from tinyrmc.cores.config import CoreConfig, CoreName, build_core
+from tinyrmc.cores import CoreConfig, build_core, registry
 
 B, T, N, H, K, V = 3, 5, 4, 2, 3, 4
 F = H * V
@@ -309,7 +308,7 @@ def test_an_edit_of_equation_7_changes_what_plain_training_learns(
     assert any(np.abs(after[name] - before[name]).max() > 1e-6 for name in before)
 
 
-@in_turn("core", typing.get_args(CoreName))
+@in_turn("core", registry.names())
 def test_plain_and_fused_learn_the_same(core):
     random = np.random.default_rng(3)
     inputs, targets = random.standard_normal((8, 3, 5)), random.standard_normal((8, 3))

@@ -8,7 +8,6 @@ asked for, which is done again.
 import contextlib
 import dataclasses
 import functools
-from typing import get_args, get_type_hints
 
 import fakecupy
 import numpy as np
@@ -21,7 +20,7 @@ from tinyrmc import optim
 from tinyrmc import primitives as p
 from tinyrmc.backend import namespace
 from tinyrmc.backend.gpu.graph import Graph
-from tinyrmc.cores import CoreConfig
+from tinyrmc.cores import registry
 from tinyrmc.errors import UsageError
 from tinyrmc.training.discovery import TaskError, load_task
 from tinyrmc.training.gpu import capture
@@ -126,7 +125,7 @@ class Handing(load_task("nth_farthest").Task):
         return total, count, metrics, {"now": seen, "then": before["now"]}
 
 
-CORES = [{"core": core} for core in get_args(get_type_hints(CoreConfig)["core"])]
+CORES = [{"core": core} for core in registry.names()]
 CORES += [{"num_blocks": 2}, {"gate_style": "memory"}, {"gate_style": "none"}]
 STEPS = [{"task": Own}, {"task": Handing}]
 STEPS += [{"model": {**TINY, **asked}} for asked in CORES]

@@ -7,7 +7,6 @@ import dataclasses
 import itertools
 import json
 import shutil
-import typing
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from tinyrmc import load
 from tinyrmc.cli import train
 from tinyrmc.cli.commands import Options, Parser, add_flags, from_flags, parse_words
 from tinyrmc.config import check_values, from_json, to_json
-from tinyrmc.cores import CoreConfig
+from tinyrmc.cores import DNCConfig, registry
 from tinyrmc.errors import ConfigError, RunError
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.loop import run_training
@@ -120,11 +119,14 @@ def test_a_place_may_stand_among_the_fields_and_is_a_text():
 
 def test_a_field_that_came_later_may_be_missing():
     values = dataclasses.asdict(nth_farthest.QUICK)
-    for name in ("total_units", "layers", "dnc"):
+    for name in ("total_units", "layers"):
         values["model"].pop(name)
     for name in LATER:
         values["train"].pop(name)
+    values["model"]["dnc"] = dataclasses.asdict(DNCConfig())  # as all runs had it
     assert from_json(nth_farthest.Config, values) == nth_farthest.QUICK
+    values["model"]["dnc"]["word_size"] = 3  # of a core that it does not have
+    assert from_json(nth_farthest.Config, values) != nth_farthest.QUICK
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,14 +202,14 @@ def test_what_has_another_name_by_now_is_read_by_its_old_one():
 
 
 def test_load_gives_the_trained_network():
-    for core in typing.get_args(typing.get_type_hints(CoreConfig)["core"]):
+    for core in registry.names():
         with fresh_directory() as tmp_path:
             task = relations(core)
             described = {
                 "task": "nth_farthest",
                 "preset": "quick",
                 "seed": 3,
-                "config": dataclasses.asdict(task.config),
+                **to_json(task.config),
             }
             run = Run.create(tmp_path, "run", described, {})
             trainer = Trainer(task, seed=3)

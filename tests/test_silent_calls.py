@@ -39,7 +39,7 @@ def test_the_library_refuses_what_the_command_line_refuses():
         ({"total_units": "64"}, r"model\.total_units must be an integer or None"),
         ({"forget_bias": "1"}, r"model\.forget_bias must be a number, not '1'"),
         ({"activate_final": 1}, r"model\.activate_final must be True or False"),
-        ({"dnc": None}, r"model\.dnc must be a DNCConfig, not None"),
+        ({"settings": {"dnc": None}}, r"model\.dnc must be a DNCConfig, not None"),
     ):
         with pytest.raises(ValueError, match=says):
             CoreConfig(**wrong)

@@ -27,6 +27,7 @@ from .cores import (
     EntNetBank,
     PaperRelationalMemory,
     RelationalMemory,
+    register_core,
 )
 from .fused import plain
 
@@ -54,6 +55,7 @@ __all__ = [
     "optim",
     "plain",
     "primitives",
+    "register_core",
     "save",
     "shipped",
 ]

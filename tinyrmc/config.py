@@ -14,6 +14,11 @@ see `cli/commands.py`. A dataclass may name its `common` fields, the ones that `
 shows; `--help-all` has the rest. A field of the outermost dataclass may say where
 something lies instead of what is computed: it is a `PLACE`. Runs that differ only in a
 place are the same, so JSON holds places apart from the rest of the configuration.
+
+What is registered while a program runs is no field of a class. A dataclass may name
+fields whose words are such `choices`, {field: function of the class -> words}, and
+fields that map names to further dataclasses, its `sections`, {field: function of the
+class -> {name: the usual one}}, which count as fields beside the others.
 """
 
 from __future__ import annotations
@@ -47,30 +52,95 @@ ADDED = {"added": True}
 PLACE = {"place": True}
 
 
-def fields_of(kind: type, prefix: str = "", former: bool = False) -> dict[str, Any]:
+def hints_of(kind: Any) -> dict[str, Any]:
+    """The types of a dataclass's fields by their names; those of its sections, too."""
+    hints = typing.get_type_hints(kind)
+    found = {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+    for name, choices_of in getattr(kind, "choices", {}).items():
+        if found[name] is str:
+            found[name] = typing.Literal[choices_of(kind)]
+    for name in getattr(kind, "sections", {}):
+        del found[name]
+    for name, usual in _sections(kind).items():
+        if name in found:
+            raise ConfigError(f"{kind.__name__} has a field {name}; rename the other")
+        found[name] = type(usual)
+    return found
+
+
+def _sections(kind: Any) -> dict[str, Any]:
+    """The sections of a dataclass that are no fields of the class, as they usually
+    are: see the top.
+    """
+    found: dict[str, Any] = {}
+    for usual in getattr(kind, "sections", {}).values():
+        found |= usual(kind)
+    return found
+
+
+def values_of(config: Any) -> dict[str, Any]:
+    """The values of a dataclass's fields and sections by their names."""
+    held, usual = _held(config), _sections(type(config))
+    return held | {name: held.get(name, x) for name, x in usual.items()}
+
+
+def _held(config: Any) -> dict[str, Any]:
+    """The values of a dataclass's fields, and of those sections that it holds."""
+    held = {x.name: getattr(config, x.name) for x in dataclasses.fields(config)}
+    for name in getattr(config, "sections", {}):
+        held |= held.pop(name)
+    return held
+
+
+def value_at(config: Any, name: str) -> Any:
+    """The value of a field, or a section, by its dotted name."""
+    return functools.reduce(lambda x, part: values_of(x)[part], name.split("."), config)
+
+
+def changed(config: Any, changes: Mapping[str, Any]) -> Any:
+    """The dataclass with some of its fields and sections replaced."""
+    changes, own = dict(changes), _sections(type(config))
+    for name in getattr(config, "sections", {}):
+        new = {each: changes.pop(each) for each in own if each in changes}
+        changes[name] = {**getattr(config, name), **new}
+    return dataclasses.replace(config, **changes)
+
+
+def fields_of(kind: Any, prefix: str = "", former: bool = False) -> dict[str, Any]:
     """The fields of a nested dataclass by their dotted names, with their types:
     {"seed": int, "model.mem_slots": int, ...}; also by their `former` names.
     """
     found: dict[str, Any] = {}
-    hints = typing.get_type_hints(kind)
-    for field in dataclasses.fields(kind):
-        hint = hints[field.name]
+    for name, hint in hints_of(kind).items():
         if dataclasses.is_dataclass(hint):
-            inner = typing.cast(type, hint)
-            found |= fields_of(inner, f"{prefix}{field.name}.", former)
-        else:
-            found[prefix + field.name] = hint
-            if former and "was" in field.metadata:
-                found[prefix + field.metadata["was"]] = hint
+            found |= fields_of(hint, f"{prefix}{name}.", former)
+            continue
+        found[prefix + name] = hint
+        was = kind.__dataclass_fields__[name].metadata.get("was")
+        if former and was:
+            found[prefix + was] = hint
+    return found
+
+
+def descriptions(kind: Any) -> dict[str, str]:
+    """The strings under the fields of a dataclass, by the fields' names; "says" in a
+    field's metadata is a function of the class that puts such a text together.
+    """
+    found: dict[str, str] = {}
+    for owner in reversed(kind.__mro__):
+        if dataclasses.is_dataclass(owner):
+            found |= _strings(typing.cast(type, owner))
+    for field in dataclasses.fields(kind):
+        if "says" in field.metadata:
+            found[field.name] = field.metadata["says"](kind)
     return found
 
 
 @functools.cache
-def descriptions(kind: Any) -> dict[str, str]:
-    """The strings under the fields of a dataclass, by the fields' names."""
+def _strings(owner: type) -> dict[str, str]:
+    """Those that stand in a class itself; none where its source is not at hand."""
     found: dict[str, str] = {}
-    owners: list[Any] = [*filter(dataclasses.is_dataclass, kind.__mro__)]
-    for owner in reversed(owners):
+    with contextlib.suppress(OSError, TypeError):
         (node,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
         body = typing.cast(ast.ClassDef, node).body
         for statement, following in itertools.pairwise(body):
@@ -80,9 +150,6 @@ def descriptions(kind: Any) -> dict[str, str]:
                     ast.Expr(value=ast.Constant(value=str(text))),
                 ):
                     found[name] = " ".join(text.split())
-    for field in dataclasses.fields(kind):
-        if "says" in field.metadata:  # a text that is put together
-            found[field.name] = field.metadata["says"]
     return found
 
 
@@ -217,15 +284,18 @@ def check_values(config: Any, where: str = "") -> None:
     """
     if not dataclasses.is_dataclass(config):
         return
-    hints = typing.get_type_hints(type(config))
-    for field in dataclasses.fields(config):
-        value, hint = getattr(config, field.name), hints[field.name]
-        name = f"{where}.{field.name}" if where else field.name
+    kind: Any = type(config)
+    hints, fields = hints_of(kind), kind.__dataclass_fields__
+    for each, value in values_of(config).items():
+        name = f"{where}.{each}" if where else each
+        if (hint := hints.get(each)) is None:
+            raise ValueError(f"{name} is unknown{nearest(each, hints)}")
         if isinstance(hint, type) and dataclasses.is_dataclass(value):
             if isinstance(value, hint):
                 check_values(value, name)
                 continue
-        if "place" not in field.metadata and (wrong := _misfit(value, hint)):
+        place = each in fields and "place" in fields[each].metadata
+        if not place and (wrong := _misfit(value, hint)):
             raise ValueError(f"{name} {wrong}")
 
 
@@ -266,13 +336,13 @@ def flag_of(field: str, no: bool = False) -> str:
 
 def words_of(config: Any, usual: Any, prefix: str = "") -> list[str]:
     """The flags that turn the `usual` configuration into `config`; places aside."""
-    words = []
-    for field in dataclasses.fields(config):
-        name = prefix + field.name
-        value, before = getattr(config, field.name), getattr(usual, field.name)
+    words, known = [], values_of(usual)
+    fields = type(config).__dataclass_fields__
+    for each, value in values_of(config).items():
+        name, before = prefix + each, known[each]
         if dataclasses.is_dataclass(value):
             words += words_of(value, before, f"{name}.")
-        elif value == before or "place" in field.metadata:
+        elif value == before or "place" in fields[each].metadata:
             continue
         elif isinstance(value, bool):
             words.append(flag_of(name, no=not value))
@@ -289,13 +359,21 @@ def to_json(config: Any) -> dict[str, Any]:
 
     If it has places, "places" holds these: absolute paths, `~` for the home directory.
     """
-    values = dataclasses.asdict(config)
+    values = _as_dict(config)
     places = {}
     for field in dataclasses.fields(config):
         if "place" in field.metadata:
             path = values.pop(field.name)
             places[field.name] = path and stored_path(path)
     return {"config": values, **({"places": places} if places else {})}
+
+
+def _as_dict(config: Any) -> dict[str, Any]:
+    """The fields of a nested dataclass, and those sections that it holds."""
+    return {
+        name: _as_dict(value) if dataclasses.is_dataclass(value) else value
+        for name, value in _held(config).items()
+    }
 
 
 def stored_path(path: str | Path) -> str:
@@ -328,13 +406,17 @@ def from_json(kind: type, values: Any, where: str = "config") -> Any:
     remedy = "restore the run's configuration or start a new run"
     if not isinstance(values, dict):
         raise ConfigError(f"{where} must have fields, not be {shown(values)}; {remedy}")
-    hints, built = typing.get_type_hints(kind), {}
-    fields = {field.name: field for field in dataclasses.fields(kind)}
+    hints, built, usual = hints_of(kind), {}, _sections(kind)
+    fields = {x.name: x for x in dataclasses.fields(kind) if x.name in hints}
     before = {field.metadata.get("was", name): name for name, field in fields.items()}
     values = {before.get(name, name): value for name, value in values.items()}
-    for name in {**fields, **values}:
+    for name in getattr(kind, "sections", {}):  # as dataclasses.asdict has them
+        values |= values.pop(name, {})
+    for name in {**hints, **values}:
         field = fields.get(name)
-        if field and (name in values or {"added", "place"} & field.metadata.keys()):
+        if name in usual or (field and name in values):
+            continue
+        if field and {"added", "place"} & field.metadata.keys():
             continue
         raise ConfigError(
             f"{where}.{name} is {'missing' if field else 'unknown'}; the file was "
@@ -342,13 +424,16 @@ def from_json(kind: type, values: Any, where: str = "config") -> Any:
             "a field)"
         )
     for name, value in values.items():
-        hint = str | None if "place" in fields[name].metadata else hints[name]
+        place = name in fields and "place" in fields[name].metadata
+        hint = str | None if place else hints[name]
         if dataclasses.is_dataclass(hint):
             built[name] = from_json(typing.cast(type, hint), value, f"{where}.{name}")
             continue
         built[name] = _tuples(value)
         if wrong := _misfit(built[name], hint):
             raise ConfigError(f"{where}.{name} {wrong}; {remedy}")
+    own = {name: built.pop(name) for name in usual if name in built}
+    built |= dict.fromkeys(getattr(kind, "sections", ()), own)
     try:
         return kind(**built)
     except (ValueError, TypeError) as error:

@@ -17,12 +17,20 @@ import shlex
 import shutil
 import sys
 import textwrap
-import typing
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn
 
-from ..config import descriptions, flag_of, value_of, wanted, words_of_value
+from ..config import (
+    changed,
+    descriptions,
+    flag_of,
+    hints_of,
+    value_of,
+    values_of,
+    wanted,
+    words_of_value,
+)
 from ..errors import UsageError, UserError, nearest, why
 
 
@@ -256,21 +264,21 @@ def add_flags(
     `from_flags`, given the same prefix, reads what was parsed.
     """
     kind: Any = type(default)
-    says, hints = descriptions(kind), typing.get_type_hints(kind)
+    says, hints, fields = descriptions(kind), hints_of(kind), kind.__dataclass_fields__
     about = (kind.__doc__ or "").strip().partition("\n")[0].rstrip(".")
     if about.startswith(f"{kind.__name__}("):  # a dataclass without a docstring
         about = ""
     group = parser.add_argument_group(f"{title}: {about}" if about else title)
     nested = {}
-    for field in dataclasses.fields(kind):
-        name, value = prefix + field.name, getattr(default, field.name)
+    for each, value in values_of(default).items():
+        name = prefix + each
         if dataclasses.is_dataclass(value):
             nested[name] = value
             continue
         words = " ".join(words_of_value(value)) or "none"
-        text = f"{says.get(field.name, '')} (default: {words})".strip()
+        text = f"{says.get(each, '')} (default: {words})".strip()
         action: Any
-        hint, yes, no = hints[field.name], flag_of(name), flag_of(name, no=True)
+        hint, yes, no = hints[each], flag_of(name), flag_of(name, no=True)
         keywords: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS}
         keywords |= {"help": text.replace("%", "%%"), "action": _Field}
         if hint is bool:  # a flag that says yes, and one that says no
@@ -284,8 +292,8 @@ def add_flags(
                 group.add_argument(no, **hidden)
             action = group.add_argument(yes, **keywords)
         action.hint = hint
-        action.rare = field.name not in getattr(kind, "common", [field.name])
-        if was := field.metadata.get("was"):  # commands of before still run
+        action.rare = each not in getattr(kind, "common", [each])
+        if was := fields[each].metadata.get("was"):  # commands of before still run
             group._option_string_actions[flag_of(prefix + was)] = action
     for name, value in nested.items():
         add_flags(parser, value, name, f"{name}.")
@@ -297,13 +305,13 @@ def from_flags(default: Any, flags: argparse.Namespace, prefix: str = "") -> Any
     ValueError, from the dataclass itself, if it refuses them.
     """
     changes: dict[str, Any] = {}
-    for field in dataclasses.fields(default):
-        name, value = prefix + field.name, getattr(default, field.name)
+    for each, value in values_of(default).items():
+        name = prefix + each
         if dataclasses.is_dataclass(value):
-            changes[field.name] = from_flags(value, flags, f"{name}.")
+            changes[each] = from_flags(value, flags, f"{name}.")
         elif hasattr(flags, name):
-            changes[field.name] = getattr(flags, name)
-    return dataclasses.replace(default, **changes)
+            changes[each] = getattr(flags, name)
+    return changed(default, changes)
 
 
 # --- The words that train a task ------------------------------------------------------

@@ -21,7 +21,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
-import operator
 import os
 import shlex
 import signal
@@ -31,7 +30,7 @@ from typing import Any
 
 from .. import __version__
 from ..backend import describe_gpu, has_tf32, use_tf32
-from ..config import require_same, to_json, words_of
+from ..config import require_same, to_json, value_at, words_of
 from ..errors import RunError, UsageError, counted, in_words
 from ..fused import bodies, plain, use_compiled
 from ..results.progress import Progress
@@ -396,8 +395,7 @@ def _announce(trainer: Trainer, described: dict, options: Options) -> None:
 def _note_unused(task: Task, usual: Any) -> None:
     """Tell of settings that were given and make no difference."""
     for where, idle in idle_fields(task).items():
-        of = {name: operator.attrgetter(name) for name in idle}
-        given = [name for name in idle if of[name](task.config) != of[name](usual)]
+        given = [k for k in idle if value_at(task.config, k) != value_at(usual, k)]
         if given:
             print(f"note: without effect {where}: {', '.join(given)}", file=sys.stderr)
 

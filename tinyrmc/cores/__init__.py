@@ -1,12 +1,20 @@
 """Recurrent cores with one contract: `output, state = core(inputs, state)`."""
 
-from .config import CoreConfig, DNCConfig, build_core, describe
+from .config import CoreConfig, build_core, describe
 from .core import Core
-from .dnc import DNC
-from .entnet import EntNet, EntNetBank
-from .lstm import GRU, LSTM, RNN, ConvLSTM, DeepLSTM, Feedforward
-from .memn2n import Encoding, MemN2N, TextMemN2N
+from .registry import register_core
+
+# Each registers its cores, in this order, which is that of the help.
+# isort: split
 from .relational import PaperRelationalMemory, RelationalMemory
+
+# isort: split
+from .lstm import GRU, LSTM, RNN, ConvLSTM, DeepLSTM, Feedforward
+
+# isort: split
+from .dnc import DNC, DNCConfig
+from .entnet import EntNet, EntNetBank
+from .memn2n import Encoding, MemN2N, TextMemN2N
 
 __all__ = [
     "DNC",
@@ -28,4 +36,5 @@ __all__ = [
     "TextMemN2N",
     "build_core",
     "describe",
+    "register_core",
 ]

@@ -49,10 +49,10 @@ class AgentConfig(MapCoreConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if (self.core, self.encoder) == ("conv_lstm", "linear"):
+        if self.reads_maps and self.encoder == "linear":
             raise ValueError(
-                "model.core conv_lstm reads maps, and model.encoder linear gives none; "
-                "take the encoder conv"
+                f"model.core {self.core} reads maps, and model.encoder linear gives "
+                "none; take the encoder conv"
             )
         check_least("model", self, "features")
 
@@ -91,8 +91,8 @@ class Agent(Module):
             channels += 2 * config.coordinates
             in_a_row = height * width * channels + numbers
             maps = height, width, channels + numbers  # each number at every place
-            in_maps = config.core == "conv_lstm"
-            self.core = build_core(config, maps if in_maps else in_a_row, rng)
+            wide = maps if config.reads_maps else in_a_row
+            self.core = build_core(config, wide, rng)
         seen = self.core.output_size + self.core.input_size * config.skip
         self.hidden = Linear(seen, config.features, relu=True, seed=rng)
         self.heads = Linear(config.features, actions + 1, seed=rng)
@@ -133,7 +133,7 @@ class Agent(Module):
             x = layer(x)
         if self.config.coordinates:
             x = p.concatenate([x, coordinates(x)], axis=4)
-        if self.config.core == "conv_lstm":
+        if self.config.reads_maps:
             # the numbers are no map, so each place gets all of them
             shape = *x.shape[:4], numbers.shape[2]
             everywhere = xp.broadcast_to(numbers[:, :, None, None], shape)

@@ -30,7 +30,8 @@ import functools
 import itertools
 import math
 import operator
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -39,10 +40,13 @@ from .. import nn
 from ..autograd import primitives as p
 from ..autograd.engine import Tensor
 from ..backend import namespace
-from ..errors import Seed, check_choice, check_number, generator
+from ..config import check_least, check_values, check_within
+from ..errors import Seed, check_choice, check_number, counted, generator
 from ..fused import content_weights, erase_and_write, temporal_links
+from .config import CoreConfig
 from .core import Core, Inputs, State, Step, Trace, map_state
-from .lstm import DeepLSTM
+from .lstm import LAYER, DeepLSTM
+from .registry import register_core
 
 EPSILON = 1e-6
 
@@ -273,3 +277,60 @@ class DNC(Core):
         ways = [follow_links(links, read), p.expand_dims(c, 2)]
         shares = p.expand_dims(interface["read_modes"], -1)  # (B, R, 2 H + 1, 1)
         return p.sum(shares * p.concatenate(ways, axis=2), axis=2)
+
+
+# --- By name --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DNCConfig:
+    """The settings of the Differentiable Neural Computer alone. It has model.mem_slots
+    words, and its controller is model.layers x hidden_size.
+    """
+
+    common: ClassVar = ()
+
+    word_size: int = 64
+    """numbers W in a word of memory, unless model.total_units decides that"""
+    read_heads: int = 4
+    """read heads R"""
+    write_heads: int = 1
+    """write heads"""
+    controller: Literal["lstm", "feedforward"] = "lstm"
+    """LSTM layers with skip connections, or ReLU layers without a memory"""
+    strength: Literal["softplus", "oneplus"] = "softplus"
+    """how sharply a key selects: softplus (the released program) or oneplus, at least 1
+    (the paper)
+    """
+    clip: float | None = 20.0
+    """bound on the controller's output and state, and the core's output; None: none"""
+
+    def __post_init__(self):
+        check_values(self, "model.dnc")
+        check_least("model.dnc", self, "word_size", "read_heads", "write_heads")
+        check_within("model.dnc", self, "(0, inf]", "clip")
+
+
+def _size(c: CoreConfig, core: Any) -> str:
+    layers = f"{c.layers} layers of " if c.layers > 1 and c.uses("layers") else ""
+    return (
+        f", {counted(c.mem_slots, 'word')} x {core.word_size}, {core.read_heads} read "
+        f"and {core.write_heads} write heads, {c.own.controller} controller of "
+        f"{layers}{c.hidden_size} units"
+    )
+
+
+@register_core(
+    "dnc",
+    config=DNCConfig,
+    used=(*LAYER, "mem_slots", "layers", "forget_bias"),
+    size=_size,
+    colour="#009E73",
+)
+def _dnc(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    """the Differentiable Neural Computer"""
+    own = vars(c.own) | {"hidden_size": c.hidden_size, "layers": c.layers}
+    if c.total_units is not None:
+        own["word_size"] = c.slot_size
+    own["forget_bias"] = c.forget_bias
+    return DNC(input_size, c.mem_slots, **own, seed=seed)

@@ -5,6 +5,8 @@ paper's appendix calls so, a bank of 2 to 8 LSTM cells.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,10 +14,13 @@ from .. import nn
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
 from ..backend import Array
-from ..errors import Seed, check_number, generator
+from ..errors import Seed, check_number, counted, generator
 from ..fused import lstm_gates
+from .config import CoreConfig
 from .core import Core, Inputs, State, Step, Trace
 from .lstm import Cells
+from .registry import register_core
+from .relational import UNITS
 
 TINY = 1e-12
 
@@ -158,3 +163,28 @@ class EntNetBank(Cells):
         z = from_input + p.matmul(hidden, self.U) + self.keys  # (B, J, 4 F)
         hidden, cell = lstm_gates(z, cell, forget_bias=self.forget_bias)
         return p.sum(hidden, axis=1), (hidden, cell)
+
+
+# --- By name --------------------------------------------------------------------------
+
+
+def _size(c: CoreConfig, core: Any) -> str:
+    return f", {counted(c.mem_slots, 'slot')} x {core.mem_size} units"
+
+
+@register_core("entnet", used=UNITS, size=_size, colour="#CC79A7")
+def _entnet(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    """the Recurrent Entity Network"""
+    return EntNet(input_size, c.mem_slots, c.slot_size, seed=seed)
+
+
+def _bank_size(c: CoreConfig, core: Any) -> str:
+    return f", {counted(c.mem_slots, 'cell')} of {core.hidden_size} units"
+
+
+@register_core(
+    "entnet_bank", used=(*UNITS, "forget_bias"), size=_bank_size, colour="#E69F00"
+)
+def _entnet_bank(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    """what the paper calls EntNet: LSTM cells with shared weights, summed"""
+    return EntNetBank(input_size, c.mem_slots, c.slot_size, c.forget_bias, seed=seed)

@@ -8,7 +8,8 @@ baseline where an agent sees them (appendix A.3); and a core without a memory.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +17,13 @@ import numpy.typing as npt
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
 from ..backend import Array
+from ..config import check_least, check_values
 from ..errors import Seed, check_number, check_sizes, generator
 from ..fused import linear, lstm, lstm_gates
 from ..nn import Conv2d, Linear, truncated_normal
+from .config import CoreConfig
 from .core import Core, Inputs, State, Step, Steps, Trace
+from .registry import register_core
 
 
 class _OverTime(Core):
@@ -326,3 +330,85 @@ class Feedforward(_Layer):
         """One step: inputs (B, input_size) -> output (B, hidden_size), no state."""
         self._check_inputs(inputs, None, self.input_size)
         return self.linear(inputs), ()
+
+
+# --- By name --------------------------------------------------------------------------
+
+LAYER = "total_units", "hidden_size"
+
+
+def _size(c: CoreConfig, core: Any) -> str:
+    layers = f"{c.layers} layers of " if c.layers > 1 and c.uses("layers") else ""
+    return f" of {layers}{core.hidden_size} units"
+
+
+@register_core(
+    "lstm", used=(*LAYER, "layers", "forget_bias"), size=_size, colour="#D55E00"
+)
+def _lstm(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    """the main baseline"""
+    if c.layers == 1:
+        return LSTM(input_size, c.units, c.forget_bias, seed=seed)
+    return DeepLSTM(input_size, c.units, c.layers, c.forget_bias, seed=seed)
+
+
+@register_core("rnn", used=LAYER, size=_size, colour="#8C8C8C")
+def _rnn(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    """a plain recurrent network without a memory"""
+    return RNN(input_size, c.units, seed=seed)
+
+
+@register_core("gru", used=LAYER, size=_size, colour="#44AA99")
+def _gru(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    """the gated recurrent unit (Cho et al. 2014)"""
+    return GRU(input_size, c.units, seed=seed)
+
+
+@dataclass(frozen=True)
+class ConvLSTMConfig:
+    """The settings of the ConvLSTM alone."""
+
+    common: ClassVar = ()
+
+    channels: int = 64
+    """numbers at each place of its map"""
+    kernel: int = 5
+    """height and width of its window"""
+
+    def __post_init__(self):
+        check_values(self, "model.conv_lstm")
+        check_least("model.conv_lstm", self, "channels", "kernel")
+
+
+def _map_size(c: CoreConfig, core: Any) -> str:
+    (height, width, _), k = core.input_shape, c.own.kernel
+    return (
+        f" of {core.channels} channels on {height} x {width} places, {k} x {k} kernel"
+    )
+
+
+@register_core(
+    "conv_lstm",
+    config=ConvLSTMConfig,
+    used=("forget_bias",),
+    size=_map_size,
+    where="maps",
+    reads_maps=True,
+    colour="#7F4F24",
+)
+def _conv_lstm(c: CoreConfig, input_size: Any, seed: Seed) -> Core:
+    """an LSTM of convolutions, which remembers in maps (all others read the numbers of
+    a map in a row)
+    """
+    if isinstance(input_size, int):
+        numbers = f"vectors of {input_size} numbers; choose another core"
+        raise ValueError(f"model.core conv_lstm reads maps, and here are {numbers}")
+    height, width, channels = input_size
+    sizes = height, width, channels, c.own.channels, c.own.kernel
+    return ConvLSTM(*sizes, c.forget_bias, seed=seed)
+
+
+@register_core("feedforward", used=LAYER, size=_size, where="maps", colour="#000000")
+def _feedforward(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    """a layer of hidden_size units, which remembers nothing"""
+    return Feedforward(input_size, c.units, seed=seed)

@@ -39,7 +39,9 @@ from ..backend import Array, namespace
 from ..config import check_values
 from ..errors import Seed, check_choice, check_number, check_sizes, generator
 from ..fused import embedding, linear_cross_entropy, memory_hop, sliding_hop
+from .config import CoreConfig
 from .core import Trace
+from .registry import register_core
 
 
 def floor_of(owner: str, size: int, relu: float) -> nn.Constant | None:
@@ -346,3 +348,9 @@ class TextMemN2N(nn.Module):
         """Tokens (B, T) -> the logits (B, V) of the token that follows, next state."""
         u, state = self.unroll(tokens, state)
         return u[:, -1] @ p.swapaxes(self.W, 0, 1), state
+
+
+@register_core("memn2n", used=(), where="texts", colour="#882255")
+def _memn2n(c: CoreConfig, input_size: int, seed: Seed) -> nn.Module:
+    """the End-To-End Memory Network (Sukhbaatar et al. 2015), with sizes of its own"""
+    raise ValueError("model.core memn2n is built by the tasks that read texts")

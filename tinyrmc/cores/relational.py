@@ -39,10 +39,19 @@ from .. import equations
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Primitive, Tensor
 from ..backend import Array, kernels, namespace
-from ..errors import Seed, check_choice, check_number, check_switch, generator
+from ..errors import (
+    Seed,
+    check_choice,
+    check_number,
+    check_switch,
+    counted,
+    generator,
+)
 from ..fused import attention, is_plain, linear, rmc_gates
 from ..nn import MLP, Constant, LayerNorm, Linear, check_dtype, truncated_normal
+from .config import CoreConfig, check_parts
 from .core import Core, Inputs, State, Step, Steps, Trace
+from .registry import register_core
 
 
 def identity_memory(mem_slots: int, mem_size: int, dtype: npt.DTypeLike) -> np.ndarray:
@@ -437,3 +446,65 @@ class PaperRelationalMemory(_Memory):
         qkv = linear(equations.append_rows(p, m, x), weight, self.qkv_bias)
         sizes = {"num_heads": self.num_heads, "key_size": self.key_size}
         return attention(norm(qkv), **sizes, num_queries=self.mem_slots, trace=seen)
+
+
+# --- By name --------------------------------------------------------------------------
+
+UNITS = "mem_slots", "head_size", "num_heads", "total_units"
+_PAPER = *UNITS, "key_size", "attention_mlp_layers", "forget_bias", "qkv_norm"
+
+
+def _arguments(c: CoreConfig) -> dict[str, Any]:
+    """The arguments that both formulations have."""
+    names = "mem_slots num_heads forget_bias attention_mlp_layers key_size"
+    own = {name: getattr(c, name) for name in names.split()}
+    return own | {"head_size": c.slot_size // c.num_heads}
+
+
+def _size(c: CoreConfig, core: Any) -> str:
+    slots, heads = counted(c.mem_slots, "slot"), counted(c.num_heads, "head")
+    return f", {slots} x {core.mem_size} units, {heads}"
+
+
+def _whole_heads(c: CoreConfig) -> None:
+    says = f"{c.mem_slots} slots x {c.num_heads} heads"
+    check_parts(c, c.mem_slots * c.num_heads, says)
+
+
+def _as_printed(c: CoreConfig) -> None:
+    if (c.num_blocks, c.gate_style, c.input_bias) != (1, "unit", 0.0):
+        raise ValueError(
+            "model.core rmc_paper is the paper's text: one block, unit gates and no "
+            "input bias; leave these as they are"
+        )
+    _whole_heads(c)
+
+
+@register_core(
+    "rmc",
+    used=(*_PAPER, "num_blocks", "activate_final", "gate_style", "input_bias"),
+    size=_size,
+    check=_whole_heads,
+    colour="#0072B2",
+)
+def _rmc(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    """the Relational Memory Core as released, but for activate_final"""
+    return RelationalMemory(
+        input_size,
+        **_arguments(c),
+        num_blocks=c.num_blocks,
+        input_bias=c.input_bias,
+        gate_style=None if c.gate_style == "none" else c.gate_style,
+        activate_final=c.activate_final,
+        qkv_norm=c.qkv_norm != "none",
+        seed=seed,
+    )
+
+
+@register_core(
+    "rmc_paper", used=_PAPER, size=_size, check=_as_printed, colour="#56B4E9"
+)
+def _rmc_paper(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    """equations 1-9 to the letter"""
+    own = _arguments(c) | {"qkv_norm": c.qkv_norm == "layer"}
+    return PaperRelationalMemory(input_size, **own, seed=seed)

@@ -36,7 +36,6 @@ import inspect
 import json
 import re
 import textwrap
-import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -44,7 +43,7 @@ import numpy as np
 
 from .. import optim
 from ..autograd.engine import Parameter, Tensor
-from ..config import check_values, wanted
+from ..config import check_values, hints_of, values_of, wanted
 from ..cores.config import CoreConfig, unused
 from ..errors import is_integer, is_number, nearest
 from ..nn import Module
@@ -449,14 +448,13 @@ def check_class(kind: Any) -> None:
                 )
         try:
             check_values(config, name)
-            hints = typing.get_type_hints(owner)
-            for field in dataclasses.fields(config):
-                name = f"{owner.__name__}.{field.name}"
-                value = getattr(config, field.name)
+            hints = hints_of(owner)
+            for each, value in values_of(config).items():
+                name = f"{owner.__name__}.{each}"
                 if dataclasses.is_dataclass(value):
                     configs.append(value)
                 else:
-                    wanted(hints[field.name])
+                    wanted(hints[each])
         except (ValueError, NameError, TypeError) as error:
             raise TaskError(f"{name}: {error}") from None
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from ...errors import in_words
 from ...training.tables import Table
 from .learning_curves import draw_legend, label_log, label_values
-from .style import GREY, colours, picture, wrap
+from .style import GREY, looks, picture, wrap
 
 
 @picture
@@ -30,9 +30,9 @@ def examined(
     """
     figure = Figure(figsize=(6.4, 4 + 0.2 * len(found)), layout="constrained")
     panel = figure.subplots()
-    palette = colours(cores or [None] * len(found))
+    each = looks(cores or [None] * len(found))
     published: dict[str, tuple] = {}
-    for (network, curve), colour in zip(found.items(), palette, strict=True):
+    for (network, curve), look in zip(found.items(), each, strict=True):
         x, *lines = np.array(curve.rows, float).T  # None becomes NaN
         own = [head for head in curve.columns[1:] if not head.startswith("paper")]
         for head, y in zip(curve.columns[1:], lines, strict=True):
@@ -40,7 +40,7 @@ def examined(
                 published[head] = x, y
                 continue
             label = network if len(own) == 1 else f"{network}: {head}"
-            panel.plot(x, y, "o-", color=colour, linewidth=1.6, ms=4, label=label)
+            panel.plot(x, y, marker="o", linewidth=1.6, ms=4, label=label, **look)
     for head, line in published.items():
         panel.plot(*line, color=GREY, linewidth=1.2, dashes=(5, 3), label=head)
     panel.set(xlabel=curve.columns[0], ylabel=in_words(curve.metric))

@@ -19,7 +19,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from ...errors import counted, in_words
 from ..text import is_share, number
-from .style import COLOURS, GREY, PALE, Look, colours, in_percent, picture, wrap
+from .style import COLOURS, GREY, PALE, Look, in_percent, looks, picture, wrap
 
 # What a curve may be drawn against, and the field of a line of metrics that holds it;
 # anything else is a field of that name.
@@ -113,10 +113,10 @@ def learning_curve(
     one_axis = len(axes) == 1
     (panels,) = figure.subplots(1, len(shown), sharex=one_axis, squeeze=False)
     several, whole = any(len(runs) > 1 for runs in groups.values()), True
-    palette = colours(cores or [None] * len(groups))
+    each = looks(cores or [None] * len(groups))
     for panel, (metric, axis) in zip(panels, shown, strict=True):
-        for (label, runs), colour in zip(groups.items(), palette, strict=True):
-            whole &= draw_group(panel, label, runs, metric, colour, axis, several)
+        for (label, runs), look in zip(groups.items(), each, strict=True):
+            whole &= draw_group(panel, label, runs, metric, look, axis, several)
         x, y = measured(training, metric.partition("_")[2], axis)
         if len(x):
             says = "on training batches of the task itself"
@@ -162,7 +162,7 @@ def draw_group(
     label: str,
     runs: Sequence[Run],
     metric: str,
-    colour: str,
+    look: Look,
     axis: str,
     count_seeds: bool = False,
 ) -> bool:
@@ -176,12 +176,12 @@ def draw_group(
         if fewer.any():
             ends = dict.fromkeys((counts[fewer].min(), counts[fewer].max()))
             label += f", dotted: {' to '.join(map(str, ends))}"
-    line: Look = {"color": colour, "linewidth": 1.8}
+    line: Look = {**look, "linewidth": 1.8}
     if len(runs) > 1:
-        band: Look = {"color": colour, "alpha": 0.2, "linewidth": 0}
+        band: Look = {"color": look["color"], "alpha": 0.2, "linewidth": 0}
         panel.fill_between(points, lowest, highest, **band)
     if fewer.any():
-        panel.plot(points, mean, linestyle=(0, (1, 1.2)), **line)
+        panel.plot(points, mean, **line | {"linestyle": (0, (1, 1.2))})
     solid = np.where(fewer, np.nan, mean)
     marker = "o" if len(points) == 1 else None
     panel.plot(points, solid, label=label, marker=marker, **line)

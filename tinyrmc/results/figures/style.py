@@ -14,7 +14,7 @@ import matplotlib.style
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from ...cores.config import CORES as ENTRIES
+from ...cores.registry import cores as registered
 
 Look = dict[str, Any]  # settings of lines and words, as matplotlib calls them
 DPI = 150
@@ -23,12 +23,10 @@ COLOURS = (
     *("#8C8C8C", "#7F4F24", "#000000", "#882255", "#44AA99"),
     "#999933",
 )
+STROKES = "solid", "dashed", "dashdot"  # dotted means that not all runs count
 MARK = "#C00000"  # the red of the marked time step
 GREY = "#555555"
 PALE: Look = {"color": "#E6E6E6", "linewidth": 0.6}  # lines of a grid
-
-# Each core has its own colour, in every picture; one is left for others.
-CORES = {name: COLOURS[entry.colour] for name, entry in ENTRIES.items()}
 
 STYLE = {
     "font.size": 10,
@@ -65,14 +63,22 @@ def picture(
     return to_file
 
 
-def colours(cores: Sequence[str | None]) -> list[str]:
-    """A colour for each line: the first line of a core has the core's own colour, the
-    others have what is left.
+def looks(cores: Sequence[str | None]) -> list[Look]:
+    """A look for each line, and no look twice: the first line of a core has the core's
+    own colour, if it was registered with one, the others have what is left: first other
+    colours, then other strokes.
     """
-    own = {core: CORES.get(core or "", COLOURS[0]) for core in cores}
-    free = [colour for colour in reversed(COLOURS) if colour not in own.values()]
-    left = itertools.cycle(free or COLOURS)
-    return [own.pop(core) if core in own else next(left) for core in cores]
+    colours = {name: entry.colour for name, entry in registered().items()}
+    own: dict[str | None, str] = {}
+    for core in cores:
+        colour = colours.get(core or "") if core else COLOURS[0]
+        if colour is not None and colour not in own.values():
+            own.setdefault(core, colour)
+    every = itertools.product(STROKES, reversed(COLOURS))
+    taken = [("solid", colour) for colour in own.values()]
+    left = itertools.cycle(look for look in every if look not in taken)
+    given = [("solid", own.pop(c)) if c in own else next(left) for c in cores]
+    return [{"color": colour, "linestyle": stroke} for stroke, colour in given]
 
 
 def in_percent() -> PercentFormatter:
