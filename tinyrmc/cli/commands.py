@@ -17,12 +17,14 @@ import shlex
 import shutil
 import sys
 import textwrap
+import typing
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn
 
 from ..config import (
     changed,
+    choices,
     descriptions,
     flag_of,
     hints_of,
@@ -254,6 +256,11 @@ class _Field(argparse.Action):
         setattr(namespace, self.dest, value)
 
 
+def _words(known: Iterable[str]) -> Callable[..., list[str]]:
+    """A completer of these words, as argcomplete asks for it."""
+    return lambda **_: [*known]
+
+
 def add_flags(
     parser: argparse.ArgumentParser, default: Any, title: str, prefix: str = ""
 ) -> None:
@@ -292,6 +299,8 @@ def add_flags(
                 group.add_argument(no, **hidden)
             action = group.add_argument(yes, **keywords)
         action.hint = hint
+        if Path not in (hint, *typing.get_args(hint)):  # else a shell knows files
+            action.completer = _words(choices(hint))
         action.rare = each not in getattr(kind, "common", [each])
         if was := fields[each].metadata.get("was"):  # commands of before still run
             group._option_string_actions[flag_of(prefix + was)] = action
@@ -409,6 +418,8 @@ def parse_words(
         usage="%(prog)s [--flags]",
     )
     parser.add_argument("--resume", metavar="RUN", help="go on with this run")
+    says = "a file with cores of your own, for --model.core (tinyrmc.register_core)"
+    parser.add_argument("--core", metavar="FILE", help=says)
     whole = parser.add_argument("--help-all", action="help")
     add_flags(parser, options, "run")
     try:
@@ -418,7 +429,8 @@ def parse_words(
         says = "needs another name: every task has this flag already"
         raise UsageError(f"{field} {says}") from None
     rare = [action for action in parser._actions if getattr(action, "rare", False)]
-    for action in rare if "--help-all" not in words else ():
+    whole_list = "--help-all" in words or "_ARGCOMPLETE" in os.environ
+    for action in () if whole_list else rare:
         action.help = argparse.SUPPRESS
     whole.help = f"show {len(rare)} more flags"
     flags = parser.parse_args(words)

@@ -130,6 +130,8 @@ def _parser() -> Parser:
     says += "task's"
     add("--grid", nargs="+", default=[], metavar="FIELD=VALUES", help=says)
     add("--seeds", metavar="N,N", help="as in 0,1,2 (default: 0)")
+    says = "a file with cores of your own, for model.core (tinyrmc.register_core)"
+    add("--core", action="append", default=[], metavar="FILE", help=says)
     says = "runs at a time (default: one a core, on a GPU one)"
     add("--jobs", type=at_least(1), metavar="N", help=says)
     says = "the sweep's directory, a new one (default: the next runs/TASK-sweep-N)"
@@ -159,6 +161,7 @@ def _earlier(options, others: list[str]) -> Run:
 
 def _described(names: list[str], options, flags: list[str]) -> dict:
     """The config.json of a new sweep."""
+    discovery.load_cores(options.core)
     if any(word.partition("=")[0] == "--seed" for word in flags):
         raise UsageError("--seed is for one run; a sweep takes --seeds")
     kind, asked = task_and_preset(names)
@@ -181,8 +184,12 @@ def _described(names: list[str], options, flags: list[str]) -> dict:
                 value_of(types[field], words.split())
             except ValueError as error:
                 raise UsageError(f"--grid {field}={value}: {flag} {error}") from error
-    described = {"preset": preset, "grid": grid, "seeds": [*map(int, seeds)]}
-    return discovery.stored(names[0]) | described | {"words": flags, "workers": None}
+    described: dict[str, Any] = {"preset": preset, "grid": grid}
+    described["seeds"] = [*map(int, seeds)]
+    described |= {"words": flags, "workers": None}
+    if options.core:
+        described["core_files"] = [stored_path(file) for file in options.core]
+    return discovery.stored(names[0]) | described
 
 
 def read_grid(kind: Any, words: list[str]) -> tuple[str | None, dict[str, list[str]]]:
@@ -219,6 +226,7 @@ def combinations(described: dict) -> tuple[list[Asked], Counter[str]]:
     UsageError if none can be trained.
     """
     task, preset, grid = described["task"], described["preset"], described["grid"]
+    discovery.load_cores_of(described)
     kind, _ = task_and_preset([discovery.word_of(described), preset])
     _, default = kind.presets[preset]
     types = fields_of(type(default), former=True)
@@ -248,8 +256,9 @@ def combinations(described: dict) -> tuple[list[Asked], Counter[str]]:
             continue
         found.append((values, words, config, options))
         for where, names in idle_fields(kind(config)).items():
-            for field in {*names} & {each for each in grid if len(grid[each]) > 1}:
-                notes[f"{field} is without effect {where}"] += 1
+            for field in (each for each in grid if len(grid[each]) > 1):
+                if any(field == k or field.startswith(f"{k}.") for k in names):
+                    notes[f"{field} is without effect {where}"] += 1
     if not found:
         raise UsageError(f"--grid: every combination {next(iter(notes))}")
     return found, notes
@@ -260,13 +269,15 @@ def cells_of(run: Run, found) -> list[Cell]:
     config, cells = run.config, []
     task, data_dir = discovery.word_of(config), config.get("places", {}).get("data_dir")
     share = config.get("workers")
+    files = [f"--core={os.path.expanduser(x)}" for x in config.get("core_files", ())]
     for seed in config["seeds"]:
         for values, words, asked, options in found:
             most = asked.train.batch_size if options.device == "cpu" else 1
             workers = ["--workers", str(min(share, most))] if share else []
             parts = [f"{field}={value}" for field, value in values.items()]
             name = re.sub(r"[^\w.,=+-]+", "_", ",".join([*parts, f"seed={seed}"]))
-            start = [task, config["preset"], *words, "--seed", str(seed), *workers]
+            start = [task, config["preset"], *words, *files]
+            start += ["--seed", str(seed), *workers]
             cells.append(Cell(values, seed, start, run.path / name, data_dir))
     return cells
 

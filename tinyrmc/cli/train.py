@@ -88,7 +88,9 @@ def _train(words: list[str], ranks: Any = None) -> int:
     with contextlib.ExitStack() as held:
         first = Parser(program("train"), "", add_help=False)
         first.add_argument("--resume", metavar="RUN")
+        first.add_argument("--core", action="append", default=[])
         asked, words = first.parse_known_args(words)
+        discovery.load_cores(asked.core)
         names, flags = leading_names(words)
         run: Run | None = None
         arrays: dict[str, Any] = {}
@@ -99,6 +101,7 @@ def _train(words: list[str], ranks: Any = None) -> int:
             config, options = parse_words(names[0], preset, usual, Options(), flags)
             own = {"preset": preset, "seed": options.seed, **to_json(config)}
             task, described = kind(config), discovery.stored(names[0]) | own
+            described |= discovery.cores_of(config)
             described = noted_task(described)
         else:
             run = (ranks.run if ranks else Run).open(asked.resume)

@@ -143,6 +143,12 @@ def cores() -> dict[str, Entry]:
     return _entries
 
 
+def restore(before: dict[str, Entry]) -> None:
+    """Forget all but these: what registered the others could not be imported."""
+    _entries.clear()
+    _entries.update(before)
+
+
 def names(*where: str) -> tuple[str, ...]:
     """The cores that are everywhere, and those that are only where this is."""
     return tuple(

@@ -24,7 +24,7 @@ from ..errors import ConfigError, RunError, UsageError
 from ..nn import Module
 from ..nn.layers import made_as, walk
 from ..nn.settings import classes_in, described, rebuilt
-from .discovery import load_task_of
+from .discovery import load_cores_of, load_task_of
 from .run import LINE, Run
 from .storage import Count, load_arrays, misfit, save_arrays, under
 from .task import Task
@@ -35,6 +35,7 @@ def task_from_dict(run_config: dict) -> Task:
     for key in ("task", "preset", "seed", "config"):
         if key not in run_config:
             raise RunError(f"the run's configuration has no {key!r}, as train's have")
+    load_cores_of(run_config)
     kind = load_task_of(run_config).Task
     default = next(iter(kind.presets.values()))[1]
     config = from_json(type(default), run_config["config"])

@@ -9,7 +9,9 @@ Built-in tasks are the files of one folder: `tinyrmc/tasks/` in a wheel, `tasks/
 the package in a clone or an editable install. It is found from where this file lies,
 never through the import path, so nobody else's `tasks` can be meant. Other
 distributions add tasks with an entry point in the group `tinyrmc.tasks` that names a
-package.
+package. A file that registers cores (cores/registry.py) is found by its path alone.
+
+A file of your own may import the files beside it, as a script may.
 """
 
 from __future__ import annotations
@@ -22,10 +24,13 @@ import importlib.util
 import os
 import sys
 import traceback
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from ..config import stored_path
+from ..cores import registry
 from ..errors import UserError, nearest
 
 GROUP = "tinyrmc.tasks"
@@ -33,7 +38,7 @@ GROUP = "tinyrmc.tasks"
 # what the modules' names begin with: no package is called that
 PACKAGE = "tinyrmc_tasks"
 
-# an environment variable: folders in which to look for a task file that has moved
+# an environment variable: folders in which to look for a file that has moved
 ELSEWHERE = "TINYRMC_TASKS"
 
 
@@ -106,18 +111,26 @@ def find_task(word: str) -> tuple[str, Path]:
         if Path(f"{word}.py").is_file():
             near = f"; did you mean the file {word}.py?"
         raise UnknownTask(f"unknown task {word!r} (tasks: {known}){near}")
-    path = Path(os.path.expanduser(word))
-    file = path.parent.resolve() / path.name
+    file = _whole(word)
     if file.suffix != ".py" or not file.is_file():
         raise UnknownTask(
             f"there is no file {word} of a task; `tinyrmc new NAME` writes an example "
             f"to begin with, and these have names: {', '.join(files)}"
         )
-    name = f"{PACKAGE}.{file.stem}"
-    if file not in [each.parent.resolve() / each.name for each in files.values()]:
-        # the file of another task may have the same stem
-        name += f"_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
-    return name, file
+    if file in [each.parent.resolve() / each.name for each in files.values()]:
+        return f"{PACKAGE}.{file.stem}", file
+    return _own_name(file), file
+
+
+def _whole(word: str) -> Path:
+    path = Path(os.path.expanduser(word))
+    return path.parent.resolve() / path.name
+
+
+def _own_name(file: Path) -> str:
+    """The name of the module of a file of one's own: another may have its stem."""
+    digest = hashlib.sha256(str(file).encode()).hexdigest()
+    return f"{PACKAGE}.{file.stem}_{digest[:8]}"
 
 
 def stored(word: str) -> dict[str, str]:
@@ -139,12 +152,14 @@ def word_of(config: dict) -> str:
     stranger cannot bring the code with it. UnknownTask if the file is not there.
     """
     name, file = config["task"], config.get("task_file")
-    if file is None:
-        return name
+    return name if file is None else _still_there("task_file", file, name)
+
+
+def _still_there(what: str, file: str, name: str) -> str:
     path = Path(os.path.expanduser(file))
     if not path.is_absolute() or path.stem != name:
         raise UnknownTask(
-            f"task_file {file!r} is not the absolute path of a file {name}.py; "
+            f"{what} {file!r} is not the absolute path of a file {name}.py; "
             "correct the run's config.json"
         )
     folders = os.environ.get(ELSEWHERE, "").split(os.pathsep)
@@ -152,8 +167,9 @@ def word_of(config: dict) -> str:
         if place.is_file():
             return str(place.absolute())
     raise UnknownTask(
-        f"the run's task is not in {file} any more; put the file back, or name the "
-        f"folder that it is in now: {ELSEWHERE}=FOLDER before the command"
+        f"the run's {what.partition('_')[0]} is not in {file} any more; put the file "
+        f"back, or name the folder that it is in now: {ELSEWHERE}=FOLDER before the "
+        "command"
     )
 
 
@@ -171,12 +187,7 @@ def load_task(word: str) -> ModuleType:
     name, file = find_task(word)
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None and spec.loader is not None  # a file that ends in .py
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up here
-    try:
-        spec.loader.exec_module(module)
+    with _importing("task", name, file) as module:
         kind = getattr(module, "Task", None)
         if not (getattr(kind, "presets", None) and hasattr(kind, "held_out")):
             raise ImportError("it defines no class Task(training.Task) with presets")
@@ -187,15 +198,95 @@ def load_task(word: str) -> ModuleType:
             raise ImportError(
                 "it has no docstring, whose first line says what the task is"
             )
+    return module
+
+
+# the file that registered a core -> its cores
+_brought: dict[Path, set[str]] = {}
+
+
+def load_cores(words: Iterable[str]) -> None:
+    """Import files that register cores, each once. UnknownTask if there is no such
+    file, if importing it fails, or if it registers none.
+    """
+    for word in words:
+        file = _whole(word)
+        if file.suffix != ".py" or not file.is_file():
+            raise UnknownTask(f"there is no file {word} with a core; see register_core")
+        if (name := _own_name(file)) in sys.modules and file in _brought:
+            continue
+        before = {**registry.cores()}
+        with _importing("core", name, file) as module:
+            now = registry.cores()
+            found = {core for core in now if now[core] is not before.get(core)}
+            # a task's file may have been loaded as such
+            here = {k for k, e in now.items() if e.build.__module__ == module.__name__}
+            if not found | here:
+                raise ImportError("it registers no core; see tinyrmc.register_core")
+        _brought[file] = found | here
+
+
+def cores_of(config: Any) -> dict[str, list[str]]:
+    """What config.json says of the cores of a task's configuration: "core_files", their
+    files, if `load_cores` has brought some of them.
+    """
+    model = getattr(config, "model", None)
+    used = {getattr(model, "core", None), *getattr(model, "settings", ())}
+    files = [stored_path(file) for file, names in _brought.items() if names & used]
+    return {"core_files": files} if files else {}
+
+
+def load_cores_of(config: dict) -> None:
+    """Import the files of cores that a run's config.json names: see `word_of`."""
+    files = config.get("core_files", ())
+    load_cores(_still_there("core_file", file, Path(file).stem) for file in files)
+
+
+@contextlib.contextmanager
+def _importing(what: str, name: str, file: Path) -> Iterator[ModuleType]:
+    """The module of a file, just imported. UnknownTask for whatever fails then, or in
+    the body; nothing is left of it.
+    """
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None  # a file that ends in .py
+    module = sys.modules.get(name) or importlib.util.module_from_spec(spec)
+    new, before = name not in sys.modules, {**registry.cores()}
+    sys.modules[name] = module  # dataclasses look their module up here
+    try:
+        if new:
+            if name == _own_name(file):
+                _reach(file.parent)
+            spec.loader.exec_module(module)
+        yield module
     except (Exception, SystemExit) as error:  # a script may call sys.exit()
-        del sys.modules[name]
+        if new:
+            del sys.modules[name]
+            registry.restore(before)
         place = place_of(error)
         line = f", line {place[1]}" if place else ""
         why = f" cannot be imported: {type(error).__name__}: {error}"
         if place and isinstance(error, (ValueError, TaskError)):  # mostly our own
             why = f": {error}"
-        raise UnknownTask(f"task {file.stem!r} ({file}{line}){why}") from error
-    return module
+        raise UnknownTask(f"{what} {file.stem!r} ({file}{line}){why}") from error
+
+
+_reached: list[str] = []  # folders of one's own files, whose files can be imported
+
+
+def _reach(folder: Path) -> None:
+    """Let files be imported from a folder, first of all. What another such folder has
+    brought under the same names stays with those who have imported it.
+    """
+    for name, module in [*sys.modules.items()]:
+        place = os.path.dirname(getattr(module, "__file__", None) or "")
+        if os.path.basename(place) == name:  # a package
+            place = os.path.dirname(place)
+        if "." not in name and place in _reached and place != str(folder):
+            del sys.modules[name]
+    if str(folder) in sys.path:
+        sys.path.remove(str(folder))
+    sys.path.insert(0, str(folder))
+    _reached.append(str(folder))
 
 
 # --- Errors in a task's code ----------------------------------------------------------
@@ -206,7 +297,8 @@ def place_of(error: BaseException) -> tuple[Path, int, str] | None:
     if it did not.
     """
     for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
-        if frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
+        beside = os.path.dirname(frame.f_code.co_filename) in _reached
+        if beside or frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
             return Path(frame.f_code.co_filename), line, frame.f_code.co_name
     return None
 

@@ -70,6 +70,7 @@ CONFIG = {
     "seed": Count,
     "config": dict,
     "places": dict,
+    "core_files": list[str],  # of cores of one's own
     "init": str,  # whose weights it began with
     "extended": list[Count],  # the numbers of steps that it was asked for before
     "grid": dict,  # of a sweep, as are the rest

@@ -1,0 +1,254 @@
+"""A core of one's own, in one file outside the package, is a core like any other."""
+
+import dataclasses
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tinyruns import TINY, output
+
+import tinyrmc
+from tinyrmc import cores, nn
+from tinyrmc.cli import plot, report, sweep, train
+from tinyrmc.config import from_json, to_json, words_of
+from tinyrmc.cores import CoreConfig, build_core, describe, registry
+from tinyrmc.errors import ConfigError, UsageError, UserError
+from tinyrmc.results.figures import style
+from tinyrmc.training import discovery
+from tinyrmc.training.task import idle_fields
+
+DELTA = '''"""A memory of one matrix, in which each write replaces what was there."""
+
+from dataclasses import dataclass
+
+import tinyrmc
+from sizes import LEAST
+from tinyrmc import cores, nn
+from tinyrmc import primitives as p
+
+
+class Delta(cores.Core):
+    def __init__(self, input_size, units, decay, seed):
+        self.input_size, self.output_size, self.decay = input_size, units, decay
+        self.layer = nn.Linear(input_size + units, units, seed=seed)
+
+    def initial_state(self, batch_size):
+        return self.zeros(batch_size, self.output_size)
+
+    def __call__(self, inputs, state, trace=None):
+        new = p.tanh(self.layer(p.concatenate([inputs, state], axis=1)))
+        state = self.decay * state + (1 - self.decay) * new
+        return state, state
+
+
+@dataclass(frozen=True)
+class DeltaConfig:
+    """The settings of the delta core alone."""
+
+    units: int = 8
+    """numbers that it remembers"""
+    decay: float = 0.5
+    """the part of them that stays"""
+
+    def __post_init__(self):
+        if self.units < LEAST:
+            raise ValueError(f"model.delta.units must be at least {LEAST}")
+
+
+@tinyrmc.register_core("delta", config=DeltaConfig)
+def build(model, input_size, seed):
+    """a memory that fades"""
+    return Delta(input_size, model.own.units, model.own.decay, seed)
+'''
+MORE = ["--model.core", "delta", "--model.delta.units", "6"]
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """The file with the core, and the one beside it that it imports."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "mycores.py").write_text(DELTA)
+    (folder / "sizes.py").write_text("LEAST = 1\n")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before, modules = {**registry.cores()}, {*sys.modules}
+    yield folder / "mycores.py"
+    registry.restore(before)
+    discovery._brought.clear()
+    for name in {*sys.modules} - modules:
+        if name.startswith(discovery.PACKAGE) or name == "sizes":
+            del sys.modules[name]
+
+
+def run_train(*words):
+    assert train.main([*map(str, words)]) == 0
+
+
+def test_it_trains_is_described_resumed_evaluated_reported_drawn_and_loaded(
+    file, capsys, monkeypatch
+):
+    run_train(*TINY, "--core", file, *MORE, "--run", "one")
+    run_train(*TINY, *MORE, "--run", "two", "--seed", 1)  # known by now
+    run_train(*TINY, "--run", "rmc")
+    out = capsys.readouterr().out
+    assert "network   delta, units 6, decay 0.5, " in out
+    kept = json.loads(Path("one/config.json").read_text())
+    assert kept["config"]["model"]["delta"] == {"units": 6, "decay": 0.5}
+    assert kept["core_files"] == [str(file)]
+    assert "core_files" not in json.loads(Path("rmc/config.json").read_text())
+
+    # a process that knows of it by the run alone
+    words = "-m", "tinyrmc", "evaluate", "one", "--json", "--export", "net.npz"
+    assert "test_accuracy" in json.loads(output(*words))
+    assert "delta" in output("-m", "tinyrmc", "report", "one", "two", "rmc")
+    load = "import tinyrmc; print(tinyrmc.load('net.npz').core)"
+    assert output("-c", load).startswith("Delta(input_size=")
+    steps = int(TINY[TINY.index("--train.steps") + 1])
+    resume = "-m", "tinyrmc.train", "--resume", "one", "--train.steps", str(2 * steps)
+    assert "delta" in output(*resume)
+
+    plot.main(["one", "two", "rmc", "--out", "curves.png"])
+    assert Path("curves.png").stat().st_size > 1000
+    with pytest.raises(
+        UserError, match=r"the run's core is not in .*mycores.py any mo"
+    ):
+        moved = file.with_name("moved.py")
+        file.rename(moved)
+        sys.modules.pop(discovery._own_name(file))
+        discovery._brought.clear()
+        tinyrmc.load("one")
+
+
+def test_every_task_and_preset_takes_it(file):
+    discovery.load_cores([str(file)])
+    for name in discovery.task_files():
+        kind = discovery.load_task(name).Task
+        for preset, (_, usual) in kind.presets.items():
+            if "core" not in {x.name for x in dataclasses.fields(usual.model)}:
+                continue
+            model = dataclasses.replace(usual.model, core="delta")
+            config = dataclasses.replace(usual, model=model)
+            assert "--model.core" in words_of(config, usual), (name, preset)
+            again = from_json(
+                type(config), json.loads(json.dumps(to_json(config)["config"]))
+            )
+            assert again == config
+            assert build_core(model, 5, 0).output_size == 8
+
+
+def test_its_flags_are_in_the_help_and_complete(file, capsys, monkeypatch):
+    with pytest.raises(SystemExit):
+        train.main(["nth_farthest", "--core", str(file), "--help-all"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "--model.delta.units INT numbers that it remembers (default: 8)" in told
+    assert "delta: a memory that fades" in told
+    with pytest.raises(UsageError, match=r"model.delta.units must be at least 1"):
+        train.main(
+            ["nth_farthest", "--model.core", "delta", "--model.delta.units", "0"]
+        )
+    with pytest.raises(UsageError, match=r"not 'delt'; did you mean 'delta'"):
+        train.main(["nth_farthest", "--model.core", "delt"])
+
+
+def test_a_sweep_trains_it_beside_others(file, capsys):
+    words = [*TINY, "--core", str(file), "--grid", "model.core=rmc,delta"]
+    words += ["model.delta.units=3,5", "--run", "swept", "--jobs", "1"]
+    assert sweep.main(words) == 0
+    out = capsys.readouterr().out
+    assert "without effect on the core rmc" in out
+    assert "4 runs, 4 to do" in out
+    assert len([*Path("swept").glob("model.core=delta*/config.json")]) == 2
+    assert sweep.main(["--resume", "swept"]) == 0
+    report.main(["swept"])
+    assert "delta" in capsys.readouterr().out
+
+
+def test_a_core_of_its_own_colour_and_all_lines_look_different():
+    known = [*registry.cores()]
+    looks = style.looks(["delta", "rmc"])
+    assert looks[0]["color"] != looks[1]["color"]
+    assert looks[1]["color"] == style.COLOURS[0]  # the RMC's, whoever stands beside it
+    for count in 1, 5, 20:
+        several = [*known, *(f"own {k}" for k in range(count)), None, "rmc", "rmc"]
+        looks = style.looks(several)
+        assert len({tuple(look.values()) for look in looks}) == len(several)
+
+
+def test_what_cannot_be_registered_is_refused(file):
+    def build(model, input_size, seed):
+        return nn.Linear(input_size, 3, seed=seed)
+
+    with pytest.raises(
+        ValueError, match=r"core 'lstm' is registered already, in .*lst"
+    ):
+        cores.register_core("lstm", build)
+    for name in "Delta", "a-b", "1st":
+        with pytest.raises(ValueError, match=r"give it a name of small letters"):
+            cores.register_core(name, build)
+
+    @dataclasses.dataclass(frozen=True)
+    class Needs:
+        units: int
+
+    with pytest.raises(
+        ValueError, match=r"config must be a frozen dataclass with a de"
+    ):
+        cores.register_core("needs", build, config=Needs)
+    cores.register_core("linear", build)
+    cores.register_core("linear", build)  # a cell of a notebook, run again
+    with pytest.raises(ValueError, match=r"gives a Linear; it must give a tinyrmc.cor"):
+        build_core(CoreConfig("linear"), 3, 0)
+    with pytest.raises(ConfigError, match=r"core must be one of rmc.*not 'delta'"):
+        from_json(CoreConfig, to_json(CoreConfig())["config"] | {"core": "delta"})
+
+    file.write_text("raise ValueError('nothing here')")
+    with pytest.raises(UserError, match=r"core 'mycores' \(.*line 1\): nothing here"):
+        discovery.load_cores([str(file)])
+    file.write_text("x = 1")
+    with pytest.raises(
+        UserError, match=r"it registers no core; see tinyrmc.register_co"
+    ):
+        discovery.load_cores([str(file)])
+    with pytest.raises(UserError, match=r"there is no file gone.py with a core"):
+        train.main(["nth_farthest", "--core", "gone.py"])
+
+
+def test_a_distribution_can_bring_one(file, tmp_path):
+    site = tmp_path / "site"
+    about = site / "more_cores-1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: more-cores\nVersion: 1\n"
+    )
+    names = "[tinyrmc.cores]\ndelta = more_cores\ngone = no_such_module\n"
+    (about / "entry_points.txt").write_text(names)
+    (site / "more_cores.py").write_text(DELTA)
+    (site / "sizes.py").write_text("LEAST = 1\n")
+    path = f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    around = os.environ | {"PYTHONPATH": path, "PYTHONWARNINGS": "default"}
+    words = "-m", "tinyrmc.train", *TINY, *MORE, "--run", "brought"
+    assert "delta, units 6" in output(*words, env=around)
+    assert "core_files" not in json.loads(Path("brought/config.json").read_text())
+
+
+def test_settings_of_other_cores_are_without_effect(file):
+    discovery.load_cores([str(file)])
+    task = discovery.load_task("nth_farthest").Task
+    usual = next(iter(task.presets.values()))[1]
+    (names,) = idle_fields(task(usual)).values()
+    assert "model.delta" in names and "model.dnc" in names
+    model = dataclasses.replace(usual.model, core="delta")
+    (names,) = idle_fields(task(dataclasses.replace(usual, model=model))).values()
+    assert "model.delta" not in names and "model.dnc" in names
+    core = build_core(model, 3, 0)
+    assert describe(model, core) == "delta, units 8, decay 0.5"
+    assert core.output_size == 8 and np.isfinite(core.layer.weight.data).all()
+    assert re.fullmatch(
+        r"CoreConfig\(.*DeltaConfig\(units=8, decay=0.5\).*", repr(model)
+    )
