@@ -384,8 +384,9 @@ def test_what_an_agent_sees_of_a_world(refused, capsys):
     write_task("blind", world=True)
     text = Path("blind.py").read_text()
     Path("blind.py").write_text(text.replace('"view"', '"picture"'))
-    says = "Junction.observation names no 'view', the picture of codes that an agent"
-    assert refused(train.main, "blind.py").startswith(says)
+    says = "model.encoder conv needs a view of at least 3 cells a side, not 0 x 0"
+    found = refused(train.main, "blind.py", "--model.encoder", "conv")
+    assert found.startswith(says)
     Path("unsolved.py").write_text(text.replace("def succeeds", "def solves"))
     says = "its class Task lacks succeeds"
     assert says in refused(train.main, "unsolved.py")

@@ -33,7 +33,7 @@ from gymnasium.vector.utils import batch_space
 
 from ..errors import check_choice, check_sizes
 from . import drawing
-from .world import State, World, WorldError, check_world
+from .world import Numbers, State, World, WorldError, check_world
 
 CELL = 16  # pixels along a side of a cell in `rgb_array`
 METADATA: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 8}
@@ -97,8 +97,13 @@ class LevelsEnv(VectorEnv):
             space = spaces.Box(0, 255, seen.shape[1:], np.uint8)
         else:
             boxes: dict[str, spaces.Space] = {
-                name: spaces.Box(0, codes.highest, seen[name].shape[1:], np.uint8)
-                for name, codes in self.world.observation.items()
+                name: spaces.Box(
+                    -part.highest if isinstance(part, Numbers) else 0,
+                    part.highest,
+                    seen[name].shape[1:],
+                    part.dtype,
+                )
+                for name, part in self.world.observation.items()
             }
             space = spaces.Dict(boxes)
         self.single_observation_space = space

@@ -16,6 +16,7 @@ it is already the start of the next level (Gymnasium calls this SAME_STEP).
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
@@ -42,6 +43,27 @@ class Codes(NamedTuple):
     shape: tuple[int, ...]
     highest: int
 
+    @property
+    def dtype(self) -> type:
+        """uint8."""
+        return np.uint8
+
+
+class Numbers(NamedTuple):
+    """One array of an observation: float32 (B, *shape), numbers of any size."""
+
+    shape: tuple[int, ...]
+
+    @property
+    def highest(self) -> float:
+        """Infinity."""
+        return math.inf
+
+    @property
+    def dtype(self) -> type:
+        """float32."""
+        return np.float32
+
 
 class Outcome(NamedTuple):
     """The outcome of a step in each of B levels."""
@@ -67,16 +89,17 @@ class World:
         noise: how many random numbers a level takes up in a step, those for a new
             level included.
         start_noise: how many it takes to start.
-        observation: name -> shape and highest value of what `observe` gives.
+        observation: name -> shape and highest value of the codes that `observe` gives,
+            or the shape of numbers.
         constants: tables the rules look up, on the host; `on(xp)` has them on xp.
     """
 
-    action_names: ClassVar[tuple[str, ...]]
+    action_names: tuple[str, ...]
     signs: ClassVar[str]
     legend: ClassVar[str] = ""
     noise: int
     start_noise: int
-    observation: dict[str, Codes]
+    observation: dict[str, Codes | Numbers]
     constants: dict[str, np.ndarray]
 
     @property
@@ -254,9 +277,14 @@ def check_world(world: Any, name: str = "world") -> None:
     fits = isinstance(world.observation, dict) and bool(world.observation)
     require("observation", world.observation, "a dict {name: Codes}", fits)
     for what, codes in world.observation.items():
-        fits = isinstance(codes, Codes) and isinstance(codes.shape, tuple)
-        fits = fits and is_integer(codes.highest) and codes.highest < 256
-        wanted = "Codes of a tuple and a highest value, such as Codes((5, 5), 9)"
+        fits = isinstance(codes, Numbers) or (
+            isinstance(codes, Codes)
+            and is_integer(codes.highest)
+            and codes.highest < 256
+        )
+        fits = fits and isinstance(codes.shape, tuple)
+        wanted = "Codes of a tuple and a highest value, such as Codes((5, 5), 9), or "
+        wanted += "Numbers of a tuple"
         require(f"observation[{what!r}]", codes, wanted, fits)
     state = world.start(np.zeros((2, world.start_noise), np.float32))
     pairs = itertools.combinations(state.values(), 2)
@@ -267,7 +295,7 @@ def check_world(world: Any, name: str = "world") -> None:
     require("_step()", outcome, "an Outcome", isinstance(outcome, Outcome))
     for what, codes in world.observation.items():
         told = f"{kind}.observe()[{what!r}]"
-        require_array(told, seen.get(what), codes.shape, np.uint8)
+        require_array(told, seen.get(what), codes.shape, codes.dtype)
         if seen[what].max(initial=0) > codes.highest:
             said = f"its highest value is said to be {codes.highest}"
             raise WorldError(f"{told} has {seen[what].max()}, and {said}")

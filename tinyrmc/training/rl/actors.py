@@ -38,7 +38,7 @@ from ...config import check_least, check_values, check_within
 from ...cores.agent import KERNELS, Agent, AgentConfig
 from ...cores.config import describe
 from ...cores.core import State, state_arrays, state_of
-from ...environments.world import Outcome, World, check_world, pick, require_end
+from ...environments.world import Codes, Outcome, World, check_world, pick, require_end
 from ...fused import categorical
 from ...nn import Module
 from ..discovery import TaskError
@@ -182,16 +182,19 @@ class ActingTask(Task):
     # --- The network ------------------------------------------------------------------
 
     def build(self, seed):
-        """An agent for what `planes` gives of the held-out world."""
+        """An agent for what `planes` gives of the held-out world.
+
+        A world without a "view" has no picture: the agent sees its numbers alone.
+        """
         world = self.held_out_world
         check_world(world, f"{type(self).__name__}.world")
-        if "view" not in world.observation:
-            raise TaskError(
-                f"{type(world).__name__}.observation names no 'view', the picture of "
-                f"codes that an agent sees; it has {', '.join(world.observation)}"
-            )
-        shape, sight = world.observation["view"].shape, self.config.model.sight
-        if len(shape) != 2 or (sight == "rgb" and world.lacks("pixels")):
+        view = world.observation.get("view", Codes((0, 0), 0))
+        shape, sight = view.shape, self.config.model.sight
+        if (
+            len(shape) != 2
+            or not isinstance(view, Codes)
+            or (sight == "rgb" and world.lacks("pixels"))
+        ):
             raise TaskError(
                 f"an agent sees {type(world).__name__}'s view as h x w codes, not "
                 f"{shape}, or by model.sight rgb as its pixels(); write those"
@@ -212,13 +215,16 @@ class ActingTask(Task):
         """Codes (B, T, ...) -> a picture (B, T, h, w, c) and numbers (B, T, n).
 
         Both in float32. What a world shows besides its view comes as numbers: a code by
-        itself one-hot, several as fractions of the highest.
+        itself one-hot, several as fractions of the highest, numbers as they are.
         """
         world, model = self.held_out_world, self.config.model
         xp, shown = namespace(seen["action"]), under("seen/", seen)
-        highest = {name: codes.highest for name, codes in world.observation.items()}
+        codes = {k: x for k, x in world.observation.items() if isinstance(x, Codes)}
+        highest = {name: x.highest for name, x in codes.items()}
         numbers = [xp.zeros((*seen["action"].shape, 0), np.float32)]
-        if model.sight == "codes":
+        if "view" not in shown:
+            picture = xp.zeros((*seen["action"].shape, 1, 1, 0), np.float32)
+        elif model.sight == "codes":
             picture = one_hot(shown["view"], highest["view"] + 1)
         else:
             moments = {k: x.reshape(-1, *x.shape[2:]) for k, x in shown.items()}
@@ -226,7 +232,9 @@ class ActingTask(Task):
             picture /= np.float32(255)
             picture = picture.reshape(*shown["view"].shape, -1)
         for name in self.besides_view:
-            if shown[name].ndim > 2:
+            if name not in codes:
+                numbers.append(shown[name].reshape(*seen["action"].shape, -1))
+            elif shown[name].ndim > 2:
                 several = shown[name].reshape(*seen["action"].shape, -1)
                 numbers.append(several * np.float32(1 / highest[name]))
             elif model.sight == "codes":
