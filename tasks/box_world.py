@@ -45,6 +45,7 @@ from tinyrmc import training
 from tinyrmc.backend import namespace
 from tinyrmc.config import check_least, check_within
 from tinyrmc.cores.agent import AgentConfig
+from tinyrmc.environments.box_player import scripted
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.world import WorldError
 from tinyrmc.training import HELD_OUT_SEED
@@ -81,8 +82,10 @@ class WorldConfig:
     """of keys and locks"""
     limit: int = 120
     """steps that a level may take; one more ends it"""
-    view: typing.Literal["viewport", "whole"] = "viewport"
-    """a window around the agent, or the whole board"""
+    view: typing.Literal["viewport", "whole", "remembered"] = "viewport"
+    """a window around the agent, or the whole board; remembered: a list of all that the
+    window has shown in this level, so that no memory is needed
+    """
     viewport: int = 5
     """side of that window"""
     pool: int = 100_000
@@ -111,7 +114,9 @@ class WorldConfig:
                 which = "world" if stage == last else which
                 raise ValueError(f"{which}: {error}") from error
 
-    def make(self, stage: int, levels: int, seed: int = 0) -> BoxWorld:
+    def make(
+        self, stage: int, levels: int, seed: int = 0, keeps: bool = False
+    ) -> BoxWorld:
         """The world of a stage; the last one has the levels themselves."""
         smallest, longest, most = self.stage(stage)
         return BoxWorld(
@@ -125,6 +130,7 @@ class WorldConfig:
             self.viewport,
             levels,
             seed,
+            keeps,
         )
 
     def stage(self, number: int) -> tuple[int, ...]:
@@ -144,6 +150,14 @@ class Config:
     agent: LearningConfig = field(default_factory=LearningConfig)
     world: WorldConfig = field(default_factory=WorldConfig)
     train: training.TrainConfig = field(default_factory=training.TrainConfig)
+
+    def __post_init__(self):
+        listed, m = self.world.view == "remembered", self.model
+        if listed and (m.encoder == "conv" or m.sight == "rgb"):
+            raise ValueError(
+                "world.view remembered is a list of things, no picture; take "
+                "model.encoder attention (or linear) and model.sight codes"
+            )
 
 
 QUICK = Config(
@@ -252,7 +266,7 @@ class Task(ActingTask):
     def held_out_world(self):
         c = self.config.world
         levels = self.test_examples * len(self.splits)
-        return c.make(len(c.stages), levels, HELD_OUT_SEED)
+        return c.make(len(c.stages), levels, HELD_OUT_SEED, keeps=True)
 
     def start_held_out(self, noise, start, stop):
         return self.held_out_world.start_levels(namespace(noise).arange(start, stop))
@@ -262,7 +276,24 @@ class Task(ActingTask):
 
     @property
     def besides_view(self):
-        return ["held", "position"] if self.config.world.position else ["held"]
+        c = self.config.world
+        more = ["position"] * c.position + ["around"] * (c.view == "remembered")
+        return ["held", *more]
+
+    def planes(self, seen):
+        if self.config.world.view != "remembered":
+            return super().planes(seen)
+        # a row for each thing, as many as there can be after all stages
+        view, shown = seen["seen/view"], self.held_out_world.observation
+        xp, (B, T, listed, _) = namespace(view), view.shape
+        count = shown["view"].shape[0]
+        view = xp.pad(view, ((0, 0), (0, 0), (0, count - listed), (0, 0)))
+        picture, numbers = super().planes(seen | {"seen/view": view})
+        # beside all about it, the key in hand, which may fit
+        held = numbers[:, :, None, : shown["held"].highest + 1]
+        held = xp.broadcast_to(held, (B, T, count, held.shape[3]))
+        rows = xp.concatenate([picture.reshape(B, T, count, -1), held], axis=3)
+        return rows[:, :, :, None], numbers
 
     # --- How training goes on
 
@@ -316,6 +347,15 @@ class Task(ActingTask):
             return None
         return f"viewport, {CORES[m.core]}"
 
+    @property
+    def players(self):
+        """With the ceiling: a script that sees what agents see."""
+
+        def script(world, levels, u):
+            return scripted(world, levels)
+
+        return super().players | {"a script that forgets nothing": script}
+
     def baseline_means(self):
         found = super().baseline_means()
         if self.config.world.distractors[1]:
@@ -323,7 +363,9 @@ class Task(ActingTask):
             for split in self.splits:
                 first = self.first_level(split)
                 share = guessed[first : first + self.test_examples].mean()
-                found[f"{split}_solved"]["opening any box"] = float(share)
+                beside = found[f"{split}_solved"]
+                ceiling = beside.popitem()  # stays the last
+                beside |= {"opening any box": float(share), ceiling[0]: ceiling[1]}
         return found
 
     def kinds(self):

@@ -84,6 +84,78 @@ def solve(level):
     return found
 
 
+class Player:
+    """One player of one level, which forgets nothing: all it saw, in a dict by cell."""
+
+    def __init__(self, grid, viewport=5):
+        self.reach, edge = viewport // 2, (0, grid - 1)
+        cells = [(r, c) for r in range(grid) for c in range(grid)]
+        self.seen = {x: "wall" for x in cells if x[0] in edge or x[1] in edge}
+        self.within = set(cells)
+
+    def look(self, level):
+        row, column = level.player
+        for r in range(row - self.reach, row + self.reach + 1):
+            for c in range(column - self.reach, column + self.reach + 1):
+                if (r, c) in self.within:
+                    self.seen[r, c] = level.look(r, c)
+
+    def goals(self, held, sweep=False):
+        """The cells it would like to reach, any of them."""
+        things = {x: s for x, s in self.seen.items() if s not in ("wall", "floor")}
+        boxes = {}  # content -> (lock, where that is)
+        for (r, c), content in things.items():
+            if (r, c + 1) in things and (r, c - 1) not in things:
+                boxes[content] = things[r, c + 1], (r, c + 1)
+            beside = [self.seen.get((r, c + side)) for side in (-1, 1)]
+            if held is None and all(s in ("wall", "floor") for s in beside):
+                return {(r, c)}
+        content = "gem"
+        while content in boxes:
+            lock, where = boxes[content]
+            if lock == held:
+                return {where}
+            content = lock
+        unknown = {
+            cell
+            for cell in self.within - self.seen.keys()
+            if any(self.seen.get(near) == "floor" for near in beside_cell(cell))
+        }
+        return set(sorted(unknown, key=self.place_in_sweep)[:1]) if sweep else unknown
+
+    def place_in_sweep(self, cell):
+        row, column = cell
+        band = (row - 1) // (2 * self.reach + 1)
+        return band, column if band % 2 == 0 else -column, row
+
+    def first_steps(self, player, held, sweep=False):
+        """For each move, whether it is on a shortest way to one of the goals."""
+        goals = self.goals(held, sweep)
+        lengths = [self.steps(cell, goals) for cell in beside_cell(player)]
+        return [
+            x is not None and x == min(y for y in lengths if y is not None)
+            for x in lengths
+        ]
+
+    def steps(self, cell, goals):
+        """How many steps from a cell to the nearest goal over what may be floor."""
+        ways, queue = {cell: 0}, deque([cell])
+        while queue:
+            cell = queue.popleft()
+            if cell in goals:
+                return ways[cell]
+            if self.seen.get(cell, "floor") == "floor":
+                for near in beside_cell(cell):
+                    if near in self.within and near not in ways:
+                        ways[near] = ways[cell] + 1
+                        queue.append(near)
+        return None
+
+
+def beside_cell(cell):
+    return [(cell[0] + down, cell[1] + right) for down, right in MOVES]
+
+
 def _next(side, state):
     """(steps, state, won) for each thing that can be walked onto first from here."""
     player, held, left = state

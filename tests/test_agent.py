@@ -19,7 +19,7 @@ B, T, PICTURE, NUMBERS, ACTIONS = 2, 3, (5, 4, 3), 6, 4
 def chosen():
     """Every combination that there can be."""
     for core, encoder, skip in itertools.product(CORES, ENCODERS, (False, True)):
-        if (core, encoder) != ("conv_lstm", "linear"):  # maps, of which there are none
+        if core != "conv_lstm" or encoder == "conv":  # else there are no maps
             yield core, encoder, skip
 
 
@@ -38,7 +38,8 @@ def test_whatever_looks_and_remembers_acts_and_learns(core, encoder, skip):
         loss = p.sum(p.square(logits)) + p.sum(p.square(values))
     assert logits.shape == (B, T, ACTIONS) and values.shape == (B, T)
     tape.backward(loss)
-    looks = agent.encoder or agent.convolutions[0]
+    places = agent.places and agent.places.input_projection
+    looks = agent.encoder or places or agent.convolutions[0]
     assert np.abs(looks.weight.grad).max() > 0
 
 
@@ -55,6 +56,18 @@ def test_with_skip_policy_and_value_see_past_the_core(core, encoder):
         logits, _, _ = agent(pictures, numbers, agent.initial_state(2))
         apart[skip] = np.abs(logits.data[0] - logits.data[1]).max()
     assert apart[False] == 0 < apart[True]
+
+
+def test_attention_reads_places_in_any_order():
+    config = AgentConfig("lstm", encoder="attention", coordinates=False, rounds=2)
+    agent, rng = Agent(config, (7, 1, 3), NUMBERS, ACTIONS), np.random.default_rng(2)
+    pictures = rng.random((B, T, 7, 1, 3), np.float32)
+    numbers = rng.random((B, T, NUMBERS), np.float32)
+    read = agent.encode(pictures, numbers).data
+    shuffled = agent.encode(pictures[:, :, rng.permutation(7)], numbers).data
+    np.testing.assert_allclose(read, shuffled, atol=1e-5)
+    pictures[0, 0, 3] += 1
+    assert (np.abs(agent.encode(pictures, numbers).data - read) > 1e-3)[0, 0].any()
 
 
 def test_at_first_every_action_is_about_as_likely_and_values_are_small():

@@ -6,11 +6,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from boxreference import Level, boxes_of, solve
+from boxreference import Level, Player, boxes_of, solve
 from fakecupy import device, no_sync, only
 
 from tinyrmc.backend import to_host
-from tinyrmc.environments import box_levels
+from tinyrmc.environments import box_levels, box_player
 from tinyrmc.environments.box_levels import (
     COLOUR,
     FLOOR,
@@ -21,7 +21,7 @@ from tinyrmc.environments.box_levels import (
     Problem,
     make,
 )
-from tinyrmc.environments.box_world import BoxWorld
+from tinyrmc.environments.box_world import UNSEEN, BoxWorld
 from tinyrmc.environments.world import WorldError, check_noise
 
 SETTINGS = {
@@ -34,6 +34,7 @@ SETTINGS = {
     ),
     "whole": dict(solution_length=2, room=(6, 9), view="whole", viewport=9, limit=20),
 }
+REMEMBERED = dict(solution_length=(1, 2), room=(6, 9), view="remembered")
 
 
 def uniforms(rng, *shape):
@@ -254,6 +255,94 @@ def test_levels_are_reproducible_and_few_are_the_first_of_many():
     assert not same.any()
 
 
+# --- A player that forgets nothing ----------------------------------------------------
+
+
+def test_the_script_goes_where_one_player_in_plain_python_would():
+    solved = 0
+    for name in "paper", "rooms", "long", "two colours":
+        for how in "nearest", "sweep":
+            settings = SETTINGS[name] | {"levels": 300, "keeps": True}
+            world, rng = BoxWorld(**settings), np.random.default_rng(3)
+            state = world.start(uniforms(rng, 12, 1))
+            levels = [reference(world, number) for number in state["level"]]
+            players = [Player(world.grid, world.viewport) for _ in levels]
+            for _ in range(60):
+                steps = box_player.first_steps(world, state, how)
+                for player, level in zip(players, levels, strict=True):
+                    player.look(level)
+                expected = [
+                    player.first_steps(level.player, level.held, how == "sweep")
+                    for player, level in zip(players, levels, strict=True)
+                ]
+                assert steps.tolist() == expected
+                actions = box_player.scripted(world, state, how)
+                lost = rng.random(12) < 0.1  # it must find its way from anywhere
+                actions = np.where(lost, rng.integers(4, size=12), actions)
+                outcome = world.step(state, actions, uniforms(rng, 12, 1))
+                for k, action in enumerate(actions):
+                    levels[k].step(action)
+                    if outcome.ended[k]:
+                        levels[k] = reference(world, state["level"][k])
+                        players[k] = Player(world.grid, world.viewport)
+                solved += (outcome.reward == 10).sum()
+    assert solved > 30
+
+
+def test_the_script_solves_the_paper_s_levels_within_the_limit():
+    world = BoxWorld(levels=256, seed=7, keeps=True)
+    state, over = world.start_levels(np.arange(256)), np.zeros(256, bool)
+    for _ in range(121):
+        outcome = world.step(
+            state, box_player.scripted(world, state), np.zeros((256, 1), np.float32)
+        )
+        assert (outcome.reward >= 0).all()  # it opens no distractor
+        over |= outcome.reward == 10
+    assert over.all()
+
+
+def test_what_is_remembered_is_listed_with_its_place_from_you():
+    """Against the plain game, whose player keeps a dict of what it saw."""
+    world, rng = BoxWorld(view="remembered", levels=300), np.random.default_rng(5)
+    state = world.start(uniforms(rng, 8, 1))
+    levels = [reference(world, number) for number in state["level"]]
+    players = [Player(world.grid) for _ in levels]
+    things = 0
+    for _ in range(60):
+        seen, pictures = world.observe(state), world.rgb(state)
+        colours = world.constants["palette"]
+        for k, (player, level) in enumerate(zip(players, levels, strict=True)):
+            player.look(level)
+            (row, column), known = level.player, player.seen
+            shown = {x: seen_code(s) for x, s in known.items()}
+            shown = {x: code for x, code in shown.items() if code > WALL}
+            rows = [
+                [code, shown.get((r, c + 1), 0), r - row + 11, c - column + 11]
+                for (r, c), code in sorted(shown.items())
+                if (r, c - 1) not in shown
+            ]
+            things += len(rows)
+            assert seen["view"][k].tolist() == rows + [[0] * 4] * (11 - len(rows))
+            for r in range(-11, 12):
+                for c in range(-11, 12):
+                    cell = row + r, column + c
+                    unseen = cell in player.within and cell not in known
+                    blocked = known.get(cell, "wall") != "floor" and not unseen
+                    maps = seen["around"][k, :, r + 11, c + 11].tolist()
+                    assert maps == [unseen, blocked], cell
+            for r, c in set(player.within) - {level.player, (0, 0)}:
+                code = seen_code(known[r, c]) if (r, c) in known else UNSEEN
+                assert (pictures[k, r, c] == colours[code]).all()
+        actions = toward(rng, levels)
+        outcome = world.step(state, actions, uniforms(rng, 8, 1))
+        for k, action in enumerate(actions):
+            levels[k].step(action)
+            if outcome.ended[k]:
+                levels[k] = reference(world, state["level"][k])
+                players[k] = Player(world.grid)
+    assert things > 500 and "?" in world.text(state)
+
+
 # --- Chance, repeated -----------------------------------------------------------------
 
 
@@ -277,20 +366,26 @@ def test_a_random_player_does_as_in_the_original():
 
 
 def test_a_device_takes_the_same_steps_and_never_waits():
-    for name in ["small", "rooms", "whole"]:
-        world, rng = BoxWorld(**SETTINGS[name], levels=500), np.random.default_rng(2)
+    for name in ["small", "rooms", "whole", "remembered"]:
+        settings = {"remembered": REMEMBERED, **SETTINGS}[name]
+        world, rng = BoxWorld(**settings, levels=500), np.random.default_rng(2)
         noise = uniforms(rng, 64, 1)
         state, there = world.start(noise), world.start(device(noise))
-        for _ in range(150):
+        for step in range(150):
             actions, noise = rng.integers(4, size=64), uniforms(rng, 64, 1)
             outcome = world.step(state, actions, noise, keep_final=True)
             on_device = device(actions), device(noise)
             with no_sync(), only(np.float32):
                 other = world.step(there, *on_device, keep_final=True)
+                if world.view != "viewport" and step % 20 == 0:
+                    steps = box_player.first_steps(world, there, "sweep")
                 seen, shown = world.observe(there), world.rgb(there, whole=True)
                 pixels = world.pixels(seen)
             for mine, its in zip(outcome[:3], other[:3], strict=True):
                 assert mine.dtype == its.dtype and (mine == to_host(its)).all()
+            if world.view != "viewport" and step % 20 == 0:
+                mine = box_player.first_steps(world, state, "sweep")
+                assert (mine == to_host(steps)).all()
             own = state, outcome.final, world.observe(state)
             for arrays, others in zip(own, (there, other.final, seen), strict=True):
                 assert arrays.keys() == others.keys()
@@ -357,7 +452,7 @@ IMPOSSIBLE = [
     (dict(solution_length=61), "colours must be 62 .* to 60, not 20"),
     (dict(viewport=15), "viewport must be odd, up to 14, not 15"),
     (dict(viewport=4), "viewport must be odd, up to 14, not 4"),
-    (dict(view="map"), "view must be 'viewport' or 'whole', not 'map'"),
+    (dict(view="map"), "view must be 'viewport' or 'whole' or 'remembered', not 'map'"),
     (dict(levels=0), "levels must be an integer of at least 1, not 0"),
     (dict(seed=-1), "seed must be an integer of at least 0, not -1"),
     (dict(room=(5, 6, 7)), r"room must be an integer or two, .* not \(5, 6, 7\)"),

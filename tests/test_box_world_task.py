@@ -15,6 +15,7 @@ SMALL = changed(
     model={"head_size": 2, "features": 8},
     world={"room": 7, "stages": ((5, 1, 0),), "pool": 64},
 )
+SCRIPT = "a script that forgets nothing"
 
 
 def task(**world):
@@ -80,8 +81,8 @@ def test_the_floors_of_a_set_are_those_of_its_own_levels():
     for split, first in (("validation", 32), ("test", 0)):
         found = a_task.results(actors.at_random, first, first + 32)
         for metric in "score", "solved":
-            mean = {"at random": found[metric].mean()}
-            assert shares[f"{split}_{metric}"] == mean
+            floor = shares[f"{split}_{metric}"]["at random"]
+            assert floor == found[metric].mean()
     assert shares["validation_solved"] != shares["test_solved"]
 
 
@@ -128,7 +129,7 @@ def test_opening_any_box_is_one_of_the_floors():
             assert share == pytest.approx(np.mean(chances[first : first + 32]))
         assert 0.3 < np.mean(chances) < 0.8
         alone = task(**usual | {"distractors": (0, 0)})
-        assert list(alone.references()["test_solved"]) == ["at random"]
+        assert list(alone.references()["test_solved"]) == ["at random", SCRIPT]
 
 
 def test_what_was_published_stands_beside_the_paper_s_own_levels_alone():
@@ -139,7 +140,8 @@ def test_what_was_published_stands_beside_the_paper_s_own_levels_alone():
         ours = box_world.Task(changed(full.config, model={"core": core}))
         assert ours.cell() == f"viewport, {name}"
         known = ours.references()["test_solved"]
-        assert list(known) == ["at random", "opening any box"]
+        assert list(known) == ["at random", "opening any box", SCRIPT]
+        assert known[SCRIPT] == 1
     assert task().cell() is None
     for change in {"room": 11}, {"colours": 19}, {"limit": 90}, {"viewport": 7}:
         other = box_world.Task(changed(full.config, world=change))
@@ -147,6 +149,37 @@ def test_what_was_published_stands_beside_the_paper_s_own_levels_alone():
     trial = box_world.Task(changed(full.config, train={"steps": 100}))
     assert trial.cell() is None and "paper, RMC" not in trial.references()
     assert 0 < task().references()["test_solved"]["at random"] < 0.6
+
+
+def test_what_is_remembered_comes_as_a_row_for_each_thing():
+    config = changed(
+        SMALL, model={"encoder": "attention"}, world={"view": "remembered"}
+    )
+    a_task = box_world.Task(config)
+    for world in a_task.world, a_task.held_out_world:  # of a stage, and without one
+        state, rng = world.start(np.zeros((5, 1), np.float32)), np.random.default_rng(0)
+        for _ in range(30):
+            world.step(state, rng.integers(4, size=5), rng.random((5, 1), np.float32))
+        seen = world.observe(state)
+        shown = {f"seen/{name}": x[:, None] for name, x in seen.items()}
+        did = {"action": np.zeros((5, 1), int), "reward": np.zeros((5, 1))}
+        picture, numbers = a_task.planes(shown | did)
+        codes = a_task.held_out_world.observation["view"].highest + 1
+        assert picture.shape == (5, 1, 3, 1, 4 * codes + 21) and picture.any()
+        for k, rows in enumerate(seen["view"]):
+            held = np.eye(21)[seen["held"][k]]
+            rows = [*rows.tolist(), [0] * 4, [0] * 4][:3]
+            expected = [np.append(np.eye(codes)[row], held) for row in rows]
+            np.testing.assert_array_equal(picture[k, 0, :, 0], expected)
+        np.testing.assert_array_equal(
+            numbers[:, 0, 23:-5], seen["around"].reshape(5, -1)
+        )
+
+
+def test_a_list_needs_an_encoder_that_reads_one():
+    for model in {"encoder": "conv"}, {"encoder": "attention", "sight": "rgb"}:
+        with pytest.raises(ValueError, match="world.view remembered is a list"):
+            changed(SMALL, model=model, world={"view": "remembered"})
 
 
 def test_levels_that_cannot_be_are_refused():

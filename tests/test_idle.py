@@ -24,8 +24,9 @@ def test_box_world(capsys):
             "--world.stages --world.promotion-threshold 0.5",
             "without stages: world.promotion_threshold",
         ),
-        ("--model.coordinates", "with a linear encoder: model.coordinates"),
+        ("--model.coordinates", "with the encoder linear: model.coordinates"),
         ("--model.coordinates --model.encoder conv", ""),
+        ("--model.rounds 2", "with the encoder linear: model.rounds"),
         ("--model.core lstm --model.mem-slots 2", "on the core lstm: model.mem_slots"),
     ]:
         check("box_world", "quick", words, says, capsys)

@@ -22,6 +22,7 @@ from ..errors import Seed, generator
 from ..nn import Constant, Conv2d, Linear, Module
 from .config import MapCoreConfig, build_core
 from .core import State, Trace
+from .relational import RelationalMemory
 
 KERNELS = 12, 24
 
@@ -32,10 +33,15 @@ class AgentConfig(MapCoreConfig):
 
     common: ClassVar[tuple[str, ...]] = (*MapCoreConfig.common, "encoder")
 
-    encoder: Literal["conv", "linear"] = field(default="conv", metadata=ADDED)
-    """what looks at the picture: conv, two convolutions (appendix A.3), or linear, one
-    layer that sees all of it at once
+    encoder: Literal["conv", "linear", "attention"] = field(
+        default="conv", metadata=ADDED
+    )
+    """what looks at the picture: conv, two convolutions (appendix A.3); linear, one
+    layer that sees all of it at once; attention, a Relational Memory Core without gates
+    that reads all places at once, anew at each step (Zambaldi et al. 2018)
     """
+    rounds: int = field(default=4, metadata=ADDED)
+    """attention blocks of that encoder, whose heads are as the rmc's"""
     features: int = field(default=128, metadata=ADDED)
     """units of the linear encoder, and of the layer before policy and value"""
     coordinates: bool = field(default=True, metadata=ADDED)
@@ -49,12 +55,12 @@ class AgentConfig(MapCoreConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.reads_maps and self.encoder == "linear":
+        if self.reads_maps and self.encoder != "conv":
             raise ValueError(
-                f"model.core {self.core} reads maps, and model.encoder linear gives "
-                "none; take the encoder conv"
+                f"model.core {self.core} reads maps, and model.encoder {self.encoder} "
+                "gives none; take the encoder conv"
             )
-        check_least("model", self, "features")
+        check_least("model", self, "features", "rounds")
 
 
 class Agent(Module):
@@ -79,11 +85,23 @@ class Agent(Module):
         height, width, channels = picture
         self.config, self.actions = config, actions
         self.convolutions: list[Conv2d] = []
-        self.encoder = None
+        self.encoder = self.places = None
         if config.encoder == "linear":
             seen = height * width * channels + numbers
             self.encoder = Linear(seen, size, relu=True, seed=rng)
             self.core = build_core(config, size, rng)
+        elif config.encoder == "attention":
+            self.places = RelationalMemory(
+                channels + 2 * config.coordinates,
+                1,  # the slot that sums up what is there
+                config.slot_size // config.num_heads,
+                config.num_heads,
+                config.rounds,
+                gate_style=None,
+                seed=rng,
+                input_rows=height * width,
+            )
+            self.core = build_core(config, self.places.output_size + numbers, rng)
         else:
             for kernels in KERNELS:
                 self.convolutions.append(Conv2d(channels, kernels, relu=True, seed=rng))
@@ -128,11 +146,15 @@ class Agent(Module):
         if self.encoder is not None:
             flat = picture.reshape(*lead, -1)
             return self.encoder(xp.concatenate([flat, numbers], axis=2))
-        x = picture
+        x = Tensor(picture)
         for layer in self.convolutions:
             x = layer(x)
         if self.config.coordinates:
             x = p.concatenate([x, coordinates(x)], axis=4)
+        if self.places is not None:
+            h, w, c = x.shape[2:]
+            rows = p.reshape(x, (lead[0] * lead[1], h * w, c))
+            x, _ = self.places(rows, self.places.initial_state(rows.shape[0]))
         if self.config.reads_maps:
             # the numbers are no map, so each place gets all of them
             shape = *x.shape[:4], numbers.shape[2]

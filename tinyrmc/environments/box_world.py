@@ -33,13 +33,14 @@ from .box_levels import COLOUR, FLOOR, GEM, LOCK, SEEN, TRAP, WALL, Problem
 from .world import Codes, Outcome, State, World, WorldError, affected, pick, renew
 
 LETTERS = ".#*" + string.ascii_letters + string.digits  # of what you see
+UNSEEN = SEEN + 1  # beside the codes of what you see
 
 
 def palette(colours: int) -> np.ndarray:
-    """RGB of what you see, uint8 (64, 3), in the hues of the original."""
-    rgb = np.zeros((SEEN + 1, 3), np.uint8)
+    """RGB of what you see, uint8 (65, 3), in the hues of the original."""
+    rgb = np.zeros((UNSEEN + 1, 3), np.uint8)
     you = COLOUR + colours + 1
-    rgb[FLOOR], rgb[WALL], rgb[GEM], rgb[you] = 204, 0, 255, 127
+    rgb[FLOOR], rgb[WALL], rgb[GEM], rgb[you], rgb[UNSEEN] = 204, 0, 255, 127, 64
     circle = [colorsys.hsv_to_rgb(k / colours, 0.5, 0.7) for k in range(colours)]
     rgb[COLOUR + 1 : you] = np.round(255 * np.array(circle))
     return rgb
@@ -57,18 +58,25 @@ class BoxWorld(World):
             of the largest one; a smaller room lies in its upper left.
         colours: of keys and locks.
         limit: steps after which one more ends the level.
-        view: "viewport" shows a window around you, "whole" the board.
+        view: "viewport" shows a window around you, "whole" the board; "remembered" has
+            that window too, and lists all that it has shown in this level.
         viewport: side of that window, an odd number.
         levels: how many levels there are. Each new one is drawn from among these.
         seed: which levels. Two seeds have none in common except by chance.
+        keeps: the state keeps what you saw, for players that forget nothing, also where
+            the view is the viewport.
 
     An observation has `view`, (V, V) of what you see (`box_levels` has the codes; lock
     and key look alike, and you are shown only on the whole board), `held`, the colour
-    of your key or 0, and `position`, your row and column on the board.
+    of your key or 0, and `position`, your row and column on the board. If all is
+    remembered, `view` is a list (K, 4) of things, in the order of the board: how a
+    thing looks, how its lock looks (0: it has none, or none was seen), and its row and
+    column from you, from 0 on; rows of zeros fill it up. `around` (2, A, A) are two
+    maps with you in their middle, of what was not seen yet and of what is in the way.
 
     The state has `board` (B, S, S), with walls added around for the viewport, `place`
     (B,), your cell on it, `held` and `steps` (B,), and `level` (B,), the number of the
-    level among the `levels`.
+    level among the `levels`; and `seen` (B, S, S), where that is kept.
 
     ValueError for arguments that no level can have.
     """
@@ -94,6 +102,7 @@ class BoxWorld(World):
         viewport: int = 5,
         levels: int = 20_000,
         seed: int = 0,
+        keeps: bool = False,
     ):
         check_sizes("BoxWorld", limit=limit, colours=colours, viewport=viewport)
         self.problem = Problem(
@@ -104,8 +113,9 @@ class BoxWorld(World):
             colours,
         )
         self.limit, self.view, self.viewport = limit, view, viewport
+        self.keeps = view != "whole" and (keeps or view == "remembered")
         self.grid = self.problem.room[1] + 2
-        check_choice("BoxWorld", "view", view, "viewport", "whole")
+        check_choice("BoxWorld", "view", view, "viewport", "whole", "remembered")
         if viewport % 2 == 0 or viewport > self.grid:
             raise WorldError(f"viewport must be odd, up to {self.grid}, not {viewport}")
         self.levels = box_levels.make(self.problem, levels, seed)
@@ -120,6 +130,18 @@ class BoxWorld(World):
             "held": Codes((), colours),
             "position": Codes((2,), self.grid - 2),
         }
+        if view == "remembered":
+            self._reach = self.grid - 3  # cells between two ends of the room
+            width, things = 2 * self._reach + 1, self.problem.boxes + 1
+            self.observation["view"] = Codes((things, 4), max(highest, width - 1))
+            self.observation["around"] = Codes((2, width, width), 1)
+            away = np.arange(-self._reach, width - self._reach)
+            places = np.arange(self._side)[:, None] + away
+            places = places.clip(0, self._side - 1)  # beyond there are walls
+            rows, columns = places[:, None, :, None], places[None, :, None]
+            around = (rows * self._side + columns).reshape(self._side**2, -1)
+            self.constants["around"] = around  # cells by the cell where you are
+            self.legend += " Darker grey: not seen yet."
 
     def _constants(self) -> dict[str, np.ndarray]:
         side, margin, reach = self._side, self._margin, self.viewport // 2
@@ -129,7 +151,14 @@ class BoxWorld(World):
         near = np.arange(-reach, reach + 1)
         cells = np.indices((side, side)).reshape(2, -1).T - margin
         inside = np.clip(cells, 0, self.grid - 1).astype(np.uint8, order="C")
+        walls = np.ones((side, side), bool)
+        down, across = np.indices((side, side)).reshape(2, -1)
+        band = (down - margin - 1) // self.viewport
+        across = np.where(band % 2, -across, across)
+        walls[margin + 1 : -margin - 1, margin + 1 : -margin - 1] = False
         return {
+            "walls": walls,  # around the largest room
+            "sweep": np.lexsort((down, across, band)),  # cells, to and fro in bands
             "board": board,
             "start": (row + margin) * side + column + margin,
             "move": np.array([-side, side, -1, 1]),
@@ -158,13 +187,18 @@ class BoxWorld(World):
     def _begin(self, numbers: Array) -> State:
         xp = namespace(numbers)
         constants, levels = self.on(xp), len(numbers)
-        return {
+        state = {
             "board": constants["board"][numbers],
             "place": constants["start"][numbers],
             "held": xp.zeros(levels, np.uint8),
             "steps": xp.zeros(levels, np.int32),
             "level": numbers,
         }
+        if self.keeps:
+            walls = constants["walls"]
+            state["seen"] = xp.broadcast_to(walls, state["board"].shape).copy()
+            self._look(state)
+        return state
 
     def _step(
         self, state: State, actions: Array, noise: Array, keep_final: bool
@@ -197,6 +231,8 @@ class BoxWorld(World):
         board[there] = found * ~enters  # FLOOR where you walk
         walks[rows] = enters | (found == FLOOR)
         xp.copyto(place, target, where=walks)
+        if self.keeps:
+            self._look(state)
         truncated = (steps > self.limit) & ~terminated
 
         final = {k: x.copy() for k, x in state.items()} if keep_final else None
@@ -213,12 +249,48 @@ class BoxWorld(World):
     # --- What you see -----------------------------------------------------------------
 
     def observe(self, state: State) -> dict[str, Array]:
-        look = self._whole if self.view == "whole" else self._window
-        return {
-            "view": look(state),
-            "held": state["held"].copy(),
-            "position": self.position(state),
-        }
+        beside = {"held": state["held"].copy(), "position": self.position(state)}
+        if self.view == "remembered":
+            return self._remembered(state) | beside
+        if self.view == "whole":
+            return {"view": self._whole(state, state["board"] & SEEN)} | beside
+        return {"view": self._window(state)} | beside
+
+    def _look(self, state: State) -> None:
+        """Note what the window shows as seen."""
+        xp = namespace(state["place"])
+        seen = state["seen"].reshape(-1)
+        place = xp.arange(0, seen.size, self._side**2) + state["place"]
+        seen[place[:, None, None] + self.on(xp)["window"]] = True
+
+    def known(self, state: State) -> Array:
+        """The board (B, S * S) as far as you saw it, in codes; elsewhere UNSEEN.
+
+        What you saw stays as it was until you change it, so nothing needs updating.
+        WorldError where only the window is seen.
+        """
+        xp, board = namespace(state["board"]), state["board"] & SEEN
+        if self.view == "viewport" and not self.keeps:
+            raise WorldError("to know what you saw, make a BoxWorld that keeps it")
+        if self.view != "whole":
+            board = xp.where(state["seen"], board, np.uint8(UNSEEN))
+        return board.reshape(len(board), -1)
+
+    def _remembered(self, state: State) -> dict[str, Array]:
+        xp, known, side = namespace(state["place"]), self.known(state), self._side
+        reach, (count, _) = self._reach, self.observation["view"].shape
+        thing, lock = things(known)
+        # those cells first, in the order of the board
+        cells = xp.argsort(~thing, axis=1, kind="stable")[:, :count]
+        here = state["place"][:, None]
+        looks = [xp.take_along_axis(x, cells, axis=1) for x in (known, lock)]
+        away = [cells // side - here // side, cells % side - here % side]
+        view = xp.stack([*looks, *(x + reach for x in away)], axis=2)
+        view *= xp.take_along_axis(thing, cells, axis=1)[..., None]
+        codes = xp.take_along_axis(known, self.on(xp)["around"][state["place"]], axis=1)
+        maps = xp.stack([codes == UNSEEN, (codes != FLOOR) & (codes != UNSEEN)], axis=1)
+        around = maps.reshape(len(view), *self.observation["around"].shape)
+        return {"view": view.astype(np.uint8), "around": around.astype(np.uint8)}
 
     def _window(self, state: State) -> Array:
         """The window around you (B, V, V), without you."""
@@ -241,12 +313,13 @@ class BoxWorld(World):
         pairs = self.on(xp)["position"][state["place"]]
         return pairs.view(np.uint8).reshape(-1, 2)
 
-    def _whole(self, state: State) -> Array:
-        xp, board = namespace(state["place"]), state["board"]
-        view = (board & SEEN).reshape(len(board), -1)
-        view[xp.arange(len(board)), state["place"]] = self.you
+    def _whole(self, state: State, board: Array) -> Array:
+        """A board of codes with you on it, without the walls beyond the wall."""
+        xp, place = namespace(state["place"]), state["place"]
+        view = board.reshape(len(place), -1)
+        view[xp.arange(len(place)), place] = self.you
         inside = slice(self._margin, self._side - self._margin)
-        return view.reshape(board.shape)[:, inside, inside]
+        return view.reshape(-1, self._side, self._side)[:, inside, inside]
 
     def pixels(self, observed: dict[str, Array]) -> Array:
         """The paper's pixels of an observation: uint8 (B, V, V, 6), RGB with you in it
@@ -271,18 +344,20 @@ class BoxWorld(World):
         you see in a row of its own.
         """
         xp = namespace(state["place"])
-        colours = self.on(xp)["palette"]
-        if whole or self.view == "whole":
-            picture = colours[self._whole(state)]
-        else:
-            seen = self._seen(state)
-            above = xp.full_like(seen[:, :1], WALL)
-            picture = colours[xp.concatenate([above, seen], axis=1)]
+        colours, shown = self.on(xp)["palette"], self._shown(state, whole)
+        if self.view == "viewport" and not whole:
+            above = xp.full_like(shown[:, :1], WALL)
+            shown = xp.concatenate([above, shown], axis=1)
+        picture = colours[shown]
         picture[:, 0, 0] = self._key(state["held"])
         return picture
 
-    def _seen(self, state: State) -> Array:
-        """The window with you in it."""
+    def _shown(self, state: State, whole: bool) -> Array:
+        """What you see with you in it, or the whole board."""
+        if self.view == "remembered" and not whole:
+            return self._whole(state, self.known(state))
+        if self.view == "whole" or whole:
+            return self._whole(state, state["board"] & SEEN)
         view, centre = self._window(state), self.viewport // 2
         view[:, centre, centre] = self.you
         return view
@@ -290,10 +365,10 @@ class BoxWorld(World):
     def text(self, state: State, row: int = 0, whole: bool = False) -> str:
         """One level for a terminal, and a line that names your key."""
         one = {name: x[row : row + 1] for name, x in state.items()}
-        look = self._whole if whole or self.view == "whole" else self._seen
-        codes, held = to_host(look(one))[0], int(to_host(one["held"])[0])
+        codes = to_host(self._shown(one, whole))[0]
+        held = int(to_host(one["held"])[0])
         key = LETTERS[COLOUR + held] if held else "none"
-        signs = LETTERS[: self.you] + "@"
+        signs = f"{LETTERS[: self.you]}@".ljust(UNSEEN) + "?"
         lines = ["".join(signs[code] for code in line) for line in codes]
         colours = self.constants["palette"]
         return f"{drawing.ansi(colours[codes], lines)}\nkey: {key}"
@@ -302,6 +377,20 @@ class BoxWorld(World):
         if outcome.truncated[0]:
             return f"not solved, out of steps ({self.limit}, and one more)"
         return f"{'solved' if outcome.reward[0] == 10 else 'not solved'} after {steps}"
+
+
+def things(known: Array) -> tuple[Array, Array]:
+    """Where things lie on boards (B, S * S) of codes, and the looks of their locks.
+
+    (B, S * S) each: a box counts where its content lies, and where only its lock was
+    seen, there; 0 where there is no lock.
+    """
+    xp = namespace(known)
+    something = (known >= GEM) & (known != UNSEEN)
+    boxed, lock = xp.zeros_like(something), xp.zeros_like(known)
+    boxed[:, 1:] = something[:, :-1] & something[:, 1:]  # the right one of two
+    lock[:, :-1] = known[:, 1:] * boxed[:, 1:]
+    return something & ~boxed, lock
 
 
 def _as_range(name: str, value: Any) -> tuple[int, int]:

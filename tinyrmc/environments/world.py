@@ -96,7 +96,7 @@ class World:
 
     action_names: tuple[str, ...]
     signs: ClassVar[str]
-    legend: ClassVar[str] = ""
+    legend: str = ""
     noise: int
     start_noise: int
     observation: dict[str, Codes | Numbers]

@@ -567,8 +567,10 @@ class ActingTask(Task):
         }
 
     def idle(self):
-        linear = self.config.model.encoder == "linear"
-        return {"with a linear encoder": ["model.coordinates"]} if linear else {}
+        encoder = self.config.model.encoder
+        found = ["model.rounds"] * (encoder != "attention")
+        found += ["model.coordinates"] * (encoder == "linear")
+        return {f"with the encoder {encoder}": found} if found else {}
 
     @property
     def is_trial(self) -> bool:
