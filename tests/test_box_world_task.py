@@ -178,7 +178,7 @@ def test_what_is_remembered_comes_as_a_row_for_each_thing():
 
 def test_a_list_needs_an_encoder_that_reads_one():
     for model in {"encoder": "conv"}, {"encoder": "attention", "sight": "rgb"}:
-        with pytest.raises(ValueError, match="world.view remembered is a list"):
+        with pytest.raises(ValueError, match="remembered is a list"):
             changed(SMALL, model=model, world={"view": "remembered"})
 
 
