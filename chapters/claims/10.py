@@ -8,7 +8,7 @@ STEPS = 400
 
 
 def symbols_of(rng, pairs, count=64, half=None):
-    """Four one-hot symbols, the first and the last one of these pairs; half the same."""
+    """Four one-hot symbols, the first and last one of these pairs; half the same."""
     symbols = rng.integers(8, size=(count, 4))
     equal = np.array([pair for pair in pairs if pair[0] == pair[1]])
     other = np.array([pair for pair in pairs if pair[0] != pair[1]])
