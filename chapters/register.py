@@ -170,19 +170,19 @@ def load(path: Path) -> tuple[ModuleType, dict[str, Claim]]:
 
 
 def digest(path: Path, name: str) -> str:
-    """A fingerprint of the code that measures: the claim's, the file's around it, the
-    chapter's that it calls. Sentences, conditions and comments do not count.
+    """A fingerprint of the code that measures: the claim's, what it uses of the file,
+    what it calls of chapters. Sentences, conditions and comments do not count.
     """
-    module, claims = load(path)
-    kept = []
-    for each in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(each, ast.FunctionDef) and each.name in claims:
-            if each.name != name:
-                continue
+    module, kept = load(path)[0], []
+    used = needed(path.read_text(encoding="utf-8"), [name])
+    for each in ast.parse(used).body:
+        if isinstance(each, ast.FunctionDef) and each.name == name:
             each.decorator_list, each.body = [], each.body[1:] or [ast.Pass()]
-        if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)):
+        if not isinstance(each, ast.ImportFrom):
             kept.append(ast.unparse(each))
-    kept += [each._code for each in vars(module).values() if isinstance(each, Chapter)]
+    for known, each in vars(module).items():
+        if isinstance(each, Chapter) and f"{known} = Chapter(" in used:
+            kept.append(each._code)
     return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:12]
 
 
@@ -288,4 +288,6 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    import register  # files of claims import this module, and not `__main__`
+
+    sys.exit(register.main())
