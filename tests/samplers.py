@@ -453,6 +453,11 @@ put(
     input_bias=0.5,
     forget_bias=-0.5,
 )
+put("linear_scan", normal(5, 3), normal(5, 3), normal(3))
+put("linear_scan", normal(1, 2), normal(1, 2), normal(2))
+put("solve_lower", normal(4, 4), normal(4, 2))
+put("solve_lower", normal(2, 3, 5, 5), normal(2, 3, 5, 1))
+put("solve_lower", normal(2, 2, 2), normal(2, 2, 3))
 put("lstm_gates", normal(2, 4 * 3), normal(2, 3))
 put("lstm_gates", normal(1, 4), normal(1, 1), forget_bias=0.0)
 put("lstm_gates", normal(12), normal(3))

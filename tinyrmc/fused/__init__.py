@@ -17,6 +17,7 @@ the other:
     convolution.py   conv2d
     relational.py    attention, rmc_gates
     recurrent.py     lstm_gates, lstm
+    scans.py         linear_scan, solve_lower, of linear recurrences
     hops.py          memory_hop, sliding_hop, of memory networks
     addressing.py    content_weights, erase_and_write, temporal_links, of the DNC
     losses.py        softmax_cross_entropy, linear_cross_entropy, categorical
@@ -33,6 +34,7 @@ from .layers import embedding, layer_norm, linear
 from .losses import categorical, linear_cross_entropy, softmax_cross_entropy
 from .recurrent import lstm, lstm_gates
 from .relational import attention, rmc_gates
+from .scans import linear_scan, solve_lower
 from .table import Fused, fused, is_plain, plain
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "layer_norm",
     "linear",
     "linear_cross_entropy",
+    "linear_scan",
     "lstm",
     "lstm_gates",
     "memory_hop",
@@ -56,6 +59,7 @@ __all__ = [
     "rmc_gates",
     "sliding_hop",
     "softmax_cross_entropy",
+    "solve_lower",
     "temporal_links",
     "use_compiled",
 ]
