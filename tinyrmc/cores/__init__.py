@@ -14,6 +14,19 @@ from .lstm import GRU, LSTM, RNN, ConvLSTM, DeepLSTM, Feedforward
 # isort: split
 from .dnc import DNC, DNCConfig
 from .entnet import EntNet, EntNetBank
+
+# isort: split
+from .transformer import Transformer
+
+# isort: split
+from .linear_attention import LinearAttention
+
+# isort: split
+from .delta import DeltaNet
+from .ssm import SelectiveSSM
+from .stm import STM
+
+# isort: split
 from .memn2n import Encoding, MemN2N, TextMemN2N
 
 __all__ = [
@@ -21,19 +34,24 @@ __all__ = [
     "GRU",
     "LSTM",
     "RNN",
+    "STM",
     "ConvLSTM",
     "Core",
     "CoreConfig",
     "DNCConfig",
     "DeepLSTM",
+    "DeltaNet",
     "Encoding",
     "EntNet",
     "EntNetBank",
     "Feedforward",
+    "LinearAttention",
     "MemN2N",
     "PaperRelationalMemory",
     "RelationalMemory",
+    "SelectiveSSM",
     "TextMemN2N",
+    "Transformer",
     "build_core",
     "describe",
     "register_core",

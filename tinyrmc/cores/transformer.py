@@ -1,0 +1,163 @@
+"""The Transformer (Vaswani et al. 2017) as a core: its state is what it has read.
+
+One block's `mix`, for the step's n (B, F), in each of H heads:
+
+    q, k, v = n W_q, n W_k, n W_v           (B, V) each
+    K, V    = the last `window` keys and values, and this step's
+    a       = softmax(R(t) q . R(s) k_s / sqrt(V))    over those steps s
+    mix     = (sum_s a_s v_s, the heads side by side) W_o
+
+Positions are rotary (Su et al. 2021): R(t) turns each pair of numbers (u_j,
+u_{j+V/2}) by the angle t / 10000^(2j/V). What a query and a key make of each other then
+depends on the distance t - s alone. Learned positions are counted from a beginning, and
+have an end; these go on for ever, so that a window can slide over a text, and a state
+be carried from one piece of it to the next. They cost no parameters.
+
+The norm comes before attention and before the MLP, as everyone has it since 2019. A
+state that holds keys and values is a memory, too: one without a rule of writing. It
+keeps everything for `window` steps, and then nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ..autograd import primitives as p
+from ..autograd.engine import Tensor
+from ..backend import Array, namespace
+from ..errors import Seed, check_choice
+from ..nn import Constant, Linear
+from .blocks import Blocks, Mixer, Times
+from .core import State, Step
+
+QUERIES = 128  # that are answered at once, of a long sequence
+
+
+class Attention(Mixer):
+    """Causal self-attention of H heads over a window that slides.
+
+    State: keys and values (B, window, F), before they are turned, the newest last, and
+    which of them there are (B, window): 1, or 0 where the sequence had not begun.
+    """
+
+    def __init__(self, units, num_heads, window, rotary, dtype, seed):
+        self.num_heads, self.window, self.rotary = num_heads, window, rotary
+        self.qkv = Linear(units, 3 * units, bias=False, dtype=dtype, seed=seed)
+        self.out = Linear(units, units, bias=False, dtype=dtype, seed=seed)
+        self.shapes = (window, units), (window, units), (window,)
+
+    def __call__(self, x: Tensor, state: State) -> Step:
+        """One step: the same as all steps, for one of them."""
+        xp = namespace(self.qkv.weight.data)
+        one = Times(xp, 1, None, None)
+        y, state = self.over_time(p.expand_dims(x, 1), state, one)
+        return y[:, 0], state
+
+    def over_time(self, x: Tensor, state: State, times: Times) -> Step:
+        q, *new = p.split(self.qkv(x), 3, axis=-1)  # (B, T, F) each
+        ones = times.xp.ones(x.shape[:2], x.dtype)
+        pairs = zip(state, [*new, ones], strict=True)
+        buffers = [p.concatenate([*pair], axis=1) for pair in pairs]
+        keys, values, there = buffers  # (B, window + T, ...)
+        seen, first = there.data.real > 0, 0
+        if times.xp is np:  # leave out what nobody has; on a GPU, looking means waiting
+            first = int(seen.any(axis=0).argmax())
+        ids, answers = times.with_past(self.window), []
+        for start in range(0, times.steps, QUERIES):
+            stop, base = min(start + QUERIES, times.steps), max(start, first)
+            known = slice(base, stop + self.window)
+            t = times.xp.arange(start, stop)[
+                :, None
+            ]  # the key of step t is at t + window
+            ahead = times.xp.arange(base, stop + self.window) - t
+            may = (ahead >= 0) & (ahead <= self.window) & seen[:, None, known]
+            if ids is not None:
+                may &= ids[:, None, known] == ids[:, self.window :][:, start:stop, None]
+            asked, shift = q[:, start:stop], self.window + start - base
+            answers.append(
+                self._attend(asked, keys[:, known], values[:, known], may, shift)
+            )
+        after = tuple(times.last(buffer, self.window) for buffer in buffers)
+        return self.out(p.concatenate(answers, axis=1)), after
+
+    def _attend(self, q, k, v, may, shift) -> Tensor:
+        """The answers (B, Q, F) to queries; that of row i is `shift` + i keys in."""
+        q, k, v = (self._heads(x) for x in (q, k, v))  # (B, H, ..., V)
+        size = q.shape[-1]
+        if self.rotary:
+            xp, length = namespace(may), self.window + QUERIES
+            turns = _turns(length, size).on(xp, q.dtype)  # (2, length, V / 2)
+            q = rotated(q, turns[:, shift : shift + q.shape[2]])
+            k = rotated(k, turns[:, : k.shape[2]])
+        scores = q @ p.swapaxes(k, -1, -2) * (1 / math.sqrt(size))
+        weights = p.softmax(p.where(may[:, None], scores, -math.inf))
+        answers = p.swapaxes(weights @ v, 1, 2)  # (B, Q, H, V)
+        return p.reshape(answers, (*answers.shape[:2], -1))
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return p.swapaxes(p.reshape(x, (*x.shape[:2], self.num_heads, -1)), 1, 2)
+
+
+def rotated(x: Tensor, turns: Array) -> Tensor:
+    """x (..., R, V), row r turned by the angles whose cosines and sines (2, R, V / 2)
+    are given.
+    """
+    cos, sin = turns
+    one, other = p.split(x, 2, axis=-1)
+    return p.concatenate([one * cos - other * sin, other * cos + one * sin], axis=-1)
+
+
+@functools.cache
+def _turns(length: int, size: int) -> Constant:
+    speeds = 10_000.0 ** (-np.arange(0, size, 2) / size)
+    angles = np.arange(length)[:, None] * speeds
+    return Constant(np.stack([np.cos(angles), np.sin(angles)]))
+
+
+class Transformer(Blocks):
+    """A Transformer's decoder: blocks of causal self-attention, pre-norm.
+
+    Args:
+        input_size: width of an input.
+        head_size, num_heads: V, H. A block is F = H V units wide; with rotary
+            positions V is even.
+        layers: blocks, one above the other.
+        window: how many steps before this one a step can see.
+        hidden_size: units inside the MLP; None: 4 F.
+        positions: "rotary", or "none".
+    """
+
+    window: int
+
+    def __init__(
+        self,
+        input_size: int,
+        head_size: int,
+        num_heads: int = 1,
+        layers: int = 1,
+        window: int = 128,
+        hidden_size: int | None = None,
+        conv: int = 1,
+        positions: Literal["rotary", "none"] = "rotary",
+        dtype: npt.DTypeLike = np.float32,
+        seed: Seed = 0,
+    ):
+        self._set_sizes(window=window)
+        check_choice("Transformer", "positions", positions, "rotary", "none")
+        rotary = positions == "rotary"
+
+        def make(units, rng):
+            return Attention(units, num_heads, window, rotary, dtype, rng)
+
+        sizes = input_size, head_size, num_heads, layers, hidden_size, conv
+        self._build(*sizes, make, dtype, seed)
+        if rotary and head_size % 2:
+            raise ValueError(
+                "Transformer: rotary positions turn pairs of numbers, so head_size "
+                f"must be even, not {head_size}"
+            )
