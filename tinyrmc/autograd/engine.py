@@ -23,7 +23,8 @@ from __future__ import annotations
 import inspect
 import itertools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from operator import attrgetter
 from types import ModuleType
 from typing import Any
@@ -172,6 +173,21 @@ class Tape:
                     if getattr(g, "shape", None) != shape or g.dtype is not dtype:
                         g = fitted(rules, position, place, g)
                     gradients.add(id, g)
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Inside the block, this thread's tape records nothing."""
+    before, _local.tape = _local.tape, None
+    try:
+        yield
+    finally:
+        _local.tape = before
+
+
+def is_recording() -> bool:
+    """Whether a tape records in this thread."""
+    return _local.tape is not None
 
 
 def _operators(name: str) -> Any:

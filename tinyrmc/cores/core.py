@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
 from ..autograd import primitives as p
-from ..autograd.engine import Parameter, Tensor
+from ..autograd.engine import Parameter, Tensor, is_recording
 from ..backend import Array, namespace
 from ..errors import check_sizes
 from ..nn import Module, check_array
+from .recompute import unroll_in_parts
 
 # An array or a Tensor, example-first, or a (nested) tuple of these.
 State: TypeAlias = Any
@@ -37,6 +38,7 @@ class Core(Module):
     input_size: int
     output_size: int
     any_weight: ClassVar[str] = ""  # a parameter's name; "": the first, found each time
+    _recompute_every: int | None = None
 
     @property
     def dtype(self) -> np.dtype:
@@ -87,10 +89,26 @@ class Core(Module):
         `is_first`, bool (B, T), its state is the initial one again before each step
         where that holds. What is ignored must be finite, or the gradients are not.
         """
-        steps = inputs.shape[1]
+        steps, every = inputs.shape[1], self._recompute_every
         if not steps:
             raise ValueError(f"unroll: inputs {inputs.shape} have no steps")
         check_ends(inputs.shape[:2], lengths, is_first)
+        if every is not None and every < steps and trace is None and is_recording():
+            return unroll_in_parts(self, every, inputs, state, lengths, is_first)
+        return self._unroll(inputs, state, trace, lengths, is_first)
+
+    def recompute(self, every: int | None) -> Self:
+        """Let `unroll` keep the state before every `every`-th step alone; backward
+        computes the steps again from there, as recompute.py says. None: it keeps all
+        steps. Returns the core.
+        """
+        if every is not None:
+            check_sizes(type(self).__name__, every=every)
+        self._recompute_every = every
+        return self
+
+    def _unroll(self, inputs, state, trace, lengths, is_first) -> Steps:
+        """`unroll` of what has been checked."""
         # What classes above this one have may compute the step of another core.
         own = next(
             ways for kind in type(self).__mro__ if (ways := WAYS & {*vars(kind)})
@@ -103,7 +121,7 @@ class Core(Module):
         if own == {"__call__"}:
             prepare, step = Core._prepare_all, self
         if is_first is not None:
-            begin = self.initial_state(inputs.shape[0])
+            begin, steps = self.initial_state(inputs.shape[0]), inputs.shape[1]
             looks = isinstance(is_first, np.ndarray)  # a device would make us wait
             renews = is_first.any(axis=0).tolist() if looks else [True] * steps
         outputs = []
