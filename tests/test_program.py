@@ -85,16 +85,16 @@ def test_an_unknown_command_is_refused(refused, empty_directory):
 
 
 def test_a_new_task_is_the_template_and_trains(empty_directory, capsys):
-    assert program.main(["new", "recall"]) == 0
+    assert program.main(["new", "lookup"]) == 0
     out = capsys.readouterr().out
-    text = Path("recall.py").read_text()
-    assert text.startswith('"""Recall: ') and text.endswith("floor}}\n")
+    text = Path("lookup.py").read_text()
+    assert text.startswith('"""Lookup: ') and text.endswith("floor}}\n")
     (command,) = [line for line in out.splitlines() if "tinyrmc.train" in line]
     words = command.split("tinyrmc.train ")[1].split()
     few = ["--train.steps", "1", "--workers", "1"]
     assert train.main([*words, "--model.core", "lstm", "--length", "2", *few]) == 0
-    run = Run.open("runs/recall-quick-1")
-    assert run.config["task"] == "recall"
+    run = Run.open("runs/lookup-quick-1")
+    assert run.config["task"] == "lookup"
     assert run.config["config"]["length"] == 2
     assert train.main(["--resume", str(run.path)]) == 0
     assert tinyrmc.load(run.path).num_parameters > 0
@@ -104,13 +104,13 @@ def test_tasks_of_one_name_in_two_files_are_two_tasks(empty_directory, capsys):
     few = ["--train.steps", "1", "--workers", "1", "--model.core", "lstm"]
     for folder in ("one", "two"):
         Path(folder).mkdir()
-        file = new.write_task("recall", Path(folder))
+        file = new.write_task("lookup", Path(folder))
         assert train.main([str(file), *few]) == 0
     runs, left_out = groups.find_runs([Path("runs")])
     assert len(runs) == 2 and left_out == []
     found = tables.summary(runs)["groups"]
     assert [len(group["runs"]) for group in found] == [1, 1]
-    files = [Path(folder, "recall.py").resolve() for folder in ("one", "two")]
+    files = [Path(folder, "lookup.py").resolve() for folder in ("one", "two")]
     assert [group["task"] for group in found] == [*map(str, files)]  # for a command
     found[0]["references"]["test_accuracy"]["a NumPy number"] = np.float32(0.5)
     assert "a NumPy number" in json_text(found)
@@ -119,7 +119,7 @@ def test_tasks_of_one_name_in_two_files_are_two_tasks(empty_directory, capsys):
 @pytest.mark.slow
 def test_the_template_learns(tmp_path):
     """It passes its floor within a quarter of its steps."""
-    task = load_task(str(new.write_task("recall", tmp_path))).Task
+    task = load_task(str(new.write_task("lookup", tmp_path))).Task
     config = task.presets["quick"][1]
     trainer = Trainer(task(config), seed=0)
     with blas_threads(1):
@@ -160,8 +160,8 @@ def test_a_name_that_cannot_be_is_refused(empty_directory, refused):
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path, empty_directory):
-    with pytest.raises(OSError, match=r"No such file.*recall\.py"):
-        new.write_task("recall", tmp_path / "gone")
+    with pytest.raises(OSError, match=r"No such file.*lookup\.py"):
+        new.write_task("lookup", tmp_path / "gone")
     assert contents() == {}
 
 
@@ -174,7 +174,7 @@ def test_a_file_that_cannot_be_written_whole_is_gone(empty_directory, monkeypatc
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
     try:
         with pytest.raises(OSError, match="File too large"):
-            new.write_task("recall")
+            new.write_task("lookup")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert contents() == {}

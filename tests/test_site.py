@@ -458,7 +458,7 @@ def test_commands_are_set_a_line_a_block_and_a_word_a_whole():
         '<span class="c1"></span></span>',
     ]
     assert f"<pre>{''.join(lines)}</pre>" in commands(text)
-    for command in (text, "# first\n.venv/bin/python -m x", "A=b tinyrmc new recall"):
+    for command in (text, "# first\n.venv/bin/python -m x", "A=b tinyrmc new lookup"):
         assert COMMAND.search(command)
     for code in ("make = 3", "python(x)", "  git log", "the tinyrmc x"):
         assert not COMMAND.search(code)

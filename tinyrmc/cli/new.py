@@ -1,6 +1,6 @@
 """Begin a task of your own: a file to change.
 
-    tinyrmc new recall              writes recall.py here, a whole task that learns
+    tinyrmc new lookup              writes lookup.py here, a whole task that learns
     tinyrmc new junction --world    the same for an agent in a world of its own
 
 Both are the examples of `tasks/README.md`.
@@ -43,8 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def example(world: bool) -> str:
     """The example of a task, or of one with a world of its own, as Python."""
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
-    recall, junction = re.findall(r'(?s)```python\n(""".*?)```\n', text)
-    return junction if world else recall
+    lookup, junction = re.findall(r'(?s)```python\n(""".*?)```\n', text)
+    return junction if world else lookup
 
 
 def write_task(name: str, folder: Path = Path(), world: bool = False) -> Path:

@@ -3,7 +3,7 @@
 A task is a Python file that defines a class `Task`. `load_task` takes
 
     nth_farthest        a built-in task, or one that another distribution adds
-    path/to/recall.py   a file anywhere: a word that ends in .py or holds a separator
+    path/to/lookup.py   a file anywhere: a word that ends in .py or holds a separator
 
 Built-in tasks are the files of one folder: `tinyrmc/tasks/` in a wheel, `tasks/` beside
 the package in a clone or an editable install. It is found from where this file lies,
