@@ -27,8 +27,9 @@ import numpy.typing as npt
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
 from ..backend import Array, namespace
-from ..errors import Seed, generator
+from ..errors import Seed, counted, generator
 from ..nn import MLP, LayerNorm, Linear, Module, truncated_normal
+from .config import CoreConfig, check_parts
 from .core import Core, Inputs, State, Step, Steps
 
 Shape = tuple[int, ...]
@@ -243,3 +244,26 @@ def _is_whole(mixer: Mixer) -> bool:
     return {"__call__", "over_time"} <= next(
         names for names in kinds if {"__call__", "over_time"} & names
     )
+
+
+# --- By name --------------------------------------------------------------------------
+
+SIZES = "head_size", "num_heads", "total_units", "hidden_size", "layers"
+
+
+def sizes_of(c: CoreConfig) -> dict[str, Any]:
+    """The arguments that such cores have in common."""
+    units = c.total_units or c.num_heads * c.head_size
+    own: dict[str, Any] = {"head_size": units // c.num_heads, "num_heads": c.num_heads}
+    return own | {"layers": c.layers, "hidden_size": c.hidden_size}
+
+
+def say_size(c: CoreConfig, core: Any) -> str:
+    """What follows their names in a description."""
+    layers = counted(core.layers, "layer")
+    return f", {layers} of {core.output_size} units, {counted(c.num_heads, 'head')}"
+
+
+def whole_heads(c: CoreConfig) -> None:
+    """ValueError unless the total_units go into heads."""
+    check_parts(c, c.num_heads, f"{c.num_heads} heads")

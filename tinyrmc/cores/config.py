@@ -89,6 +89,10 @@ class CoreConfig:
     """layers of the lstm, or of the dnc's controller; each further layer of the lstm
     also sees the input, and its outputs stand beside the others'
     """
+    recompute_every: int | None = field(default=None, metadata=ADDED)
+    """backward computes the steps of a sequence again, this many at a time: less
+    memory, one more forward pass, and the same numbers; None: all steps are kept
+    """
     # core -> its own settings, of this core and wherever they are not the usual ones
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
@@ -99,7 +103,7 @@ class CoreConfig:
         kept = {k: x for k, x in given.items() if k == self.core or x != usual.get(k)}
         object.__setattr__(self, "settings", kept)
         counts = "mem_slots head_size num_heads total_units key_size num_blocks"
-        counts += " attention_mlp_layers hidden_size layers"
+        counts += " attention_mlp_layers hidden_size layers recompute_every"
         check_least("model", self, *counts.split())
         entry, used = registry.cores().get(self.core), _used(self) or ()
         if entry is not None and entry.check is not None:
@@ -199,7 +203,7 @@ def build_core(
             f"the core {config.core} was registered with a function that gives a "
             f"{type(core).__name__}; it must give a tinyrmc.cores.Core"
         )
-    return core
+    return core.recompute(config.recompute_every)
 
 
 def describe(config: CoreConfig, core: Any) -> str:

@@ -32,18 +32,24 @@ known, for all chunks at once: U = U_v - U_k S. Then T / C steps of a memory rem
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import numpy.typing as npt
 
 from ..autograd import primitives as p
 from ..autograd.engine import Tensor
+from ..config import check_least, check_values
 from ..errors import Seed, check_switch
 from ..fused import solve_lower
 from ..nn import Linear
-from .blocks import Blocks, Mixer, Times
+from .blocks import SIZES, Blocks, Mixer, Times, say_size, sizes_of, whole_heads
 from .chunks import Decay, decays, from_chunks, in_chunks
+from .config import CoreConfig
 from .core import State, Step
 from .entnet import normalised
+from .registry import register_core
 
 
 class Delta(Mixer):
@@ -143,3 +149,37 @@ class DeltaNet(Blocks):
 
         sizes = input_size, head_size, num_heads, layers, hidden_size, conv
         self._build(*sizes, make, dtype, seed)
+
+
+# --- By name --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DeltaConfig:
+    """The settings of the delta rule alone."""
+
+    common: ClassVar = ()
+
+    gated: bool = False
+    """whether the heads also forget (Gated DeltaNet)"""
+    conv: int = 4
+    """steps that a convolution before the memory sees; 1: none"""
+    chunk: int = 32
+    """steps that are computed at once"""
+
+    def __post_init__(self):
+        check_values(self, "model.delta")
+        check_least("model.delta", self, "conv", "chunk")
+
+
+@register_core(
+    "delta",
+    config=DeltaConfig,
+    used=SIZES,
+    size=say_size,
+    check=whole_heads,
+    colour="#117733",
+)
+def _delta(c: CoreConfig, input_size: int, seed: Seed) -> DeltaNet:
+    """a memory that writes what it lacks, the delta rule (DeltaNet)"""
+    return DeltaNet(input_size, **sizes_of(c), **vars(c.own), seed=seed)

@@ -25,17 +25,23 @@ memory remain, all else is products of matrices. chunks.py has the powers of a f
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import numpy.typing as npt
 
 from ..autograd import primitives as p
 from ..autograd.engine import Tensor
 from ..backend import namespace
+from ..config import check_least, check_values
 from ..errors import Seed, check_switch
 from ..nn import Linear
-from .blocks import Blocks, Mixer, Times
+from .blocks import SIZES, Blocks, Mixer, Times, say_size, sizes_of, whole_heads
 from .chunks import Decay, decays, from_chunks, in_chunks
+from .config import CoreConfig
 from .core import State, Step
+from .registry import register_core
 
 EPSILON = 1e-6  # as the authors' program has it, so that nothing is divided by zero
 
@@ -133,3 +139,37 @@ class LinearAttention(Blocks):
 
         sizes = input_size, head_size, num_heads, layers, hidden_size, conv
         self._build(*sizes, make, dtype, seed)
+
+
+# --- By name --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LinearAttentionConfig:
+    """The settings of linear attention alone."""
+
+    common: ClassVar = ()
+
+    decay: bool = False
+    """whether the heads forget"""
+    conv: int = 4
+    """steps that a convolution before attention sees; 1: none, as in the paper"""
+    chunk: int = 32
+    """steps that are computed at once"""
+
+    def __post_init__(self):
+        check_values(self, "model.linear_attention")
+        check_least("model.linear_attention", self, "conv", "chunk")
+
+
+@register_core(
+    "linear_attention",
+    config=LinearAttentionConfig,
+    used=SIZES,
+    size=say_size,
+    check=whole_heads,
+    colour="#88CCEE",
+)
+def _linear_attention(c: CoreConfig, input_size: int, seed: Seed) -> LinearAttention:
+    """a sum of keys times values (Katharopoulos et al. 2020)"""
+    return LinearAttention(input_size, **sizes_of(c), **vars(c.own), seed=seed)

@@ -27,17 +27,23 @@ other cores.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import numpy.typing as npt
 
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
+from ..config import check_least, check_values
 from ..errors import Seed
 from ..fused import linear_scan
 from ..nn import Linear
-from .blocks import Blocks, Mixer, Times
+from .blocks import SIZES, Blocks, Mixer, Times, say_size, sizes_of, whole_heads
+from .config import CoreConfig
 from .core import State, Step
 from .delta import silu
+from .registry import register_core
 
 
 class Selective(Mixer):
@@ -125,3 +131,35 @@ class SelectiveSSM(Blocks):
 
         sizes = input_size, head_size, num_heads, layers, hidden_size, conv
         self._build(*sizes, make, dtype, seed)
+
+
+# --- By name --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SSMConfig:
+    """The settings of the state space alone."""
+
+    common: ClassVar = ()
+
+    state_size: int = 16
+    """numbers of state N for each unit"""
+    conv: int = 4
+    """steps that a convolution before the state space sees; 1: none"""
+
+    def __post_init__(self):
+        check_values(self, "model.ssm")
+        check_least("model.ssm", self, "state_size", "conv")
+
+
+@register_core(
+    "ssm",
+    config=SSMConfig,
+    used=SIZES,
+    size=say_size,
+    check=whole_heads,
+    colour="#AA4499",
+)
+def _ssm(c: CoreConfig, input_size: int, seed: Seed) -> SelectiveSSM:
+    """a selective state space, Mamba's in its simplest form (Gu and Dao 2023)"""
+    return SelectiveSSM(input_size, **sizes_of(c), **vars(c.own), seed=seed)

@@ -27,15 +27,21 @@ Every step needs the one before, so there is no quicker way to do many at once.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
 import numpy as np
 import numpy.typing as npt
 
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
 from ..backend import Array
+from ..config import check_least, check_values
 from ..errors import Seed, check_number, generator
 from ..nn import LayerNorm, Linear, check_dtype
+from .config import CoreConfig
 from .core import Core, Inputs, State, Step, Trace
+from .registry import register_core
 
 
 class STM(Core):
@@ -142,3 +148,43 @@ class STM(Core):
 def _outer(a: Tensor | Array, b: Tensor | Array) -> Tensor:
     """a b^T of each example: two (B, D) -> (B, D, D)."""
     return p.expand_dims(a, -1) * p.expand_dims(b, -2)
+
+
+# --- By name --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class STMConfig:
+    """The settings of the two-memory model alone."""
+
+    common: ClassVar = ()
+
+    item_size: int = 32
+    """width D of an item"""
+    relation_size: int = 32
+    """numbers read from each of the model.mem_slots matrices of relations"""
+    output_size: int = 64
+    """numbers of its output"""
+
+    def __post_init__(self):
+        check_values(self, "model.stm")
+        check_least("model.stm", self, "item_size", "relation_size", "output_size")
+
+
+def _size(c: CoreConfig, core: Any) -> str:
+    D = core.mem_size
+    return f", items {D} x {D}, relations {core.mem_slots} x {D} x {D}"
+
+
+@register_core(
+    "stm",
+    config=STMConfig,
+    used=("mem_slots", "forget_bias"),
+    size=_size,
+    colour="#999933",
+)
+def _stm(c: CoreConfig, input_size: int, seed: Seed) -> STM:
+    """a memory of items and one of their relations (Le et al. 2020)"""
+    own = vars(c.own)
+    sizes = own["item_size"], own["relation_size"], own["output_size"]
+    return STM(input_size, c.mem_slots, *sizes, c.forget_bias, seed=seed)

@@ -13,8 +13,7 @@ depends on the distance t - s alone. Learned positions are counted from a beginn
 have an end; these go on for ever, so that a window can slide over a text, and a state
 be carried from one piece of it to the next. They cost no parameters.
 
-The norm comes before attention and before the MLP, as everyone has it since 2019. A
-state that holds keys and values is a memory, too: one without a rule of writing. It
+A state that holds keys and values is a memory, too: one without a rule of writing. It
 keeps everything for `window` steps, and then nothing.
 """
 
@@ -22,7 +21,8 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +30,13 @@ import numpy.typing as npt
 from ..autograd import primitives as p
 from ..autograd.engine import Tensor
 from ..backend import Array, namespace
+from ..config import check_least, check_values
 from ..errors import Seed, check_choice
 from ..nn import Constant, Linear
-from .blocks import Blocks, Mixer, Times
+from .blocks import SIZES, Blocks, Mixer, Times, say_size, sizes_of, whole_heads
+from .config import CoreConfig
 from .core import State, Step
+from .registry import register_core
 
 QUERIES = 128  # that are answered at once, of a long sequence
 
@@ -161,3 +164,37 @@ class Transformer(Blocks):
                 "Transformer: rotary positions turn pairs of numbers, so head_size "
                 f"must be even, not {head_size}"
             )
+
+
+# --- By name --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """The settings of the Transformer alone."""
+
+    common: ClassVar = ()
+
+    window: int = 128
+    """how many steps before this one a step can see"""
+    positions: Literal["rotary", "none"] = "rotary"
+    """where things stand: rotary, how far back; none, nothing but that it is past"""
+    conv: int = 1
+    """steps that a convolution before attention sees; 1: none"""
+
+    def __post_init__(self):
+        check_values(self, "model.transformer")
+        check_least("model.transformer", self, "window", "conv")
+
+
+@register_core(
+    "transformer",
+    config=TransformerConfig,
+    used=SIZES,
+    size=say_size,
+    check=whole_heads,
+    colour="#332288",
+)
+def _transformer(c: CoreConfig, input_size: int, seed: Seed) -> Transformer:
+    """causal self-attention over a window of past steps (Vaswani et al. 2017)"""
+    return Transformer(input_size, **sizes_of(c), **vars(c.own), seed=seed)
