@@ -1,4 +1,4 @@
-"""Recall: pairs of a key and a value arrive, then keys alone. Which value came with each?
+"""Recall: pairs of a key and a value arrive, then keys alone. Which value was whose?
 
 Associative recall, as Ba et al. (2016, "Using fast weights to attend to the recent
 past") asked it of recurrent networks, and Arora et al. (2023, "Zoology") of everything
@@ -6,16 +6,20 @@ since: `c9 k8 j3 f1 ? c` has the answer 9. A memory must bind each value to its 
 they come, and find the value again by the key alone. No pair has anything to do with
 another: nothing is compared, nothing is sorted.
 
-Each step is one symbol: a key, then its value, and so on; at the end the questions, keys
-with a mark, each of which is answered at its own step. So a network has to join two
-steps before it has anything to store. With `together` a pair is one step.
+In `quick` a step is a pair, and at the end come the questions: keys with a mark, each
+answered at its own step. In `apart` a step is one symbol, a key, then its value, and so
+on, as in the sources: there a network has to join two steps before it has anything to
+store. All keys of a sequence differ, and all values. In `rewrites` a key may come again
+with another value, and the last one counts: a memory must let go of what it had, too.
 
-All keys of a sequence differ, and all values. With `rewrites` a key may come again, with
-another value, and the last one counts: then a memory must let go of what it had, too.
+*An easier way.* With all pairs from the start the Relational Memory Core learns which
+values there are, and then nothing for thousands of steps. So each training batch has
+a number of pairs between `least_pairs` and `pairs`, by chance and the same for every
+core. Held-out examples have all pairs.
 
 *The floor.* A network that keeps the last value alone is right when the key of the last
-pair is asked for: 1 / pairs of the time, or somewhat more with `rewrites`, where that
-key may have come before.
+pair is asked for: 1 / pairs of the time, or somewhat more in `rewrites`, where that key
+may have come before.
 
 *Beside the sources.* Ba et al. have letters and digits, 4 to 8 pairs and one question.
 Arora et al. scatter many questions over the rest of a text (MQAR), with 8,192 symbols;
@@ -42,36 +46,34 @@ class DataConfig:
 
     pairs: int = 4
     """pairs of a key and a value in a sequence"""
+    least_pairs: int = 1
+    """the fewest pairs that a training batch may have"""
     questions: int = 4
     """keys that are asked for at the end, no pair twice"""
     keys: int = 16
     """kinds of keys there are"""
     values: int = 16
     """kinds of values there are"""
-    together: bool = False
+    together: bool = True
     """key and value come in one step, rather than the value after its key"""
     rewrites: bool = False
     """a key may come again, with another value; then the last value counts"""
 
     def __post_init__(self):
         check_values(self, "data")
-        check_least("data", self, "pairs", "questions", "keys", "values")
-        if self.questions > self.pairs:
-            raise ValueError(
-                f"data.questions must be at most data.pairs, {self.pairs}, not "
-                f"{self.questions}"
-            )
+        check_least("data", self, "pairs", "least_pairs", "questions", "keys", "values")
+        for name in "least_pairs", "questions":
+            if getattr(self, name) > self.pairs:
+                raise ValueError(
+                    f"data.{name} must be at most data.pairs, {self.pairs}, not "
+                    f"{getattr(self, name)}"
+                )
         for name in ["values"] + ["keys"] * (not self.rewrites):
             if getattr(self, name) < self.pairs:
                 raise ValueError(
                     f"data.{name} must be at least data.pairs, {self.pairs}, not "
                     f"{getattr(self, name)}: those of a sequence all differ"
                 )
-
-    @property
-    def steps(self) -> int:
-        """The steps of a sequence, T."""
-        return self.pairs * (1 if self.together else 2) + self.questions
 
     @property
     def width(self) -> int:
@@ -91,9 +93,10 @@ class Config:
 QUICK = Config(
     model=CoreConfig(mem_slots=4, num_heads=4, head_size=16),
     train=training.TrainConfig(
-        steps=3000, batch_size=128, learning_rate=2e-3, cosine_fraction=0.5
+        steps=4000, batch_size=64, learning_rate=2e-3, cosine_fraction=0.5
     ),
 )
+APART = replace(QUICK, data=DataConfig(together=False))
 EIGHT = replace(QUICK, data=DataConfig(pairs=8, questions=8, keys=32, values=32))
 REWRITES = replace(QUICK, data=replace(EIGHT.data, keys=4, rewrites=True))
 
@@ -101,30 +104,30 @@ REWRITES = replace(QUICK, data=replace(EIGHT.data, keys=4, rewrites=True))
 
 
 def draw(
-    rng: np.random.Generator, count: int, data: DataConfig
+    rng: np.random.Generator, count: int, data: DataConfig, pairs: int
 ) -> dict[str, np.ndarray]:
-    """`count` sequences: inputs (B, T, width) float32, target (B, questions), the
-    values asked for.
+    """`count` sequences of so many pairs.
+
+    inputs (B, T, keys + values + 1) float32: the key, the value, the mark of a
+    question; target (B, questions), the values asked for.
     """
-    P, Q, rows = data.pairs, data.questions, np.arange(count)[:, None]
+    P, Q, rows = pairs, min(data.questions, pairs), np.arange(count)[:, None]
 
-    def different(kinds):
-        return rng.permuted(np.tile(np.arange(kinds), (count, 1)), axis=1)[:, :P]
+    def different(kinds, number):
+        each = np.broadcast_to(np.arange(kinds), (count, kinds))
+        return rng.permuted(each, axis=1)[:, :number]
 
-    values = different(data.values)  # (B, P)
-    keys = different(data.keys)
-    if data.rewrites:
-        keys = rng.integers(data.keys, size=(count, P))
-    asked = keys[rows, rng.permuted(np.tile(np.arange(P), (count, 1)), axis=1)[:, :Q]]
+    values, keys = different(data.values, P), rng.integers(data.keys, size=(count, P))
+    if not data.rewrites:
+        keys = different(data.keys, P)
+    asked = keys[rows, different(P, Q)]  # (B, Q)
     same = keys[:, None, ::-1] == asked[..., None]  # (B, Q, P), the last pair first
-    inputs = np.zeros((count, data.steps, data.width), np.float32)
     stride = 1 if data.together else 2
-    places = stride * np.arange(P)
+    inputs = np.zeros((count, stride * P + Q, data.width), np.float32)
+    places, ends = stride * np.arange(P), stride * P + np.arange(Q)
     inputs[rows, places, keys] = 1
     inputs[rows, places + stride - 1, data.keys + values] = 1
-    ends = np.arange(stride * P, data.steps)
-    inputs[rows, ends, asked] = 1
-    inputs[:, ends, -1] = 1
+    inputs[rows, ends, asked] = inputs[rows, ends, -1] = 1
     return {"inputs": inputs, "target": values[rows, P - 1 - same.argmax(axis=-1)]}
 
 
@@ -136,15 +139,14 @@ class Network(nn.Module):
 
     def __init__(self, config: Config, seed):
         rng = nn.generator(seed)
-        self.questions = config.data.questions
         self.core = build_core(config.model, config.data.width, rng)
         self.head = nn.Linear(self.core.output_size, config.data.values, seed=rng)
 
     def __call__(self, inputs, trace=None):
-        """Inputs (B, T, width) -> logits (B, questions, values)."""
+        """Inputs (B, T, width) -> an answer at each step: logits (B, T, values)."""
         state = self.core.initial_state(inputs.shape[0])
         outputs, _ = self.core.unroll(inputs, state, trace)
-        return self.head(p.stack(outputs[-self.questions :], axis=1))
+        return self.head(p.stack(outputs, axis=1))
 
 
 class Task(training.Task):
@@ -152,6 +154,7 @@ class Task(training.Task):
 
     presets = {
         "quick": ("four pairs: two or three minutes of two cores", QUICK),
+        "apart": ("the same, the value a step after its key", APART),
         "eight": ("eight pairs of twice as many symbols", EIGHT),
         "rewrites": ("eight pairs of four keys: the last value counts", REWRITES),
     }
@@ -159,11 +162,23 @@ class Task(training.Task):
     def build(self, seed):
         return Network(self.config, seed)
 
-    def draw(self, rng, count):
-        return draw(rng, count, self.config.data)
+    def draw(self, rng, count, pairs=None):
+        """Examples of so many pairs; by default of all, as held-out ones are."""
+        return draw(rng, count, self.config.data, pairs or self.config.data.pairs)
+
+    def stream(self, model, seed):
+        return training.Samples(self.draw, seed, choose=self._choose)
+
+    def _choose(self, rng) -> int:
+        """The number of pairs of a step."""
+        data = self.config.data
+        return int(rng.integers(data.least_pairs, data.pairs + 1))
+
+    phases = ()  # whatever their number, the loss is the same
 
     def loss(self, model, batch, carry):
-        logits = model(batch["inputs"])  # (B, Q, values)
+        asked = batch["target"].shape[1]  # the last steps are the questions
+        logits = model(batch["inputs"])[:, -asked:]  # (B, Q, values)
         losses = fused.softmax_cross_entropy(logits, batch["target"])  # (B, Q)
         right = (logits.data.argmax(axis=-1) == batch["target"]).sum()
         return p.sum(losses), losses.size, {"accuracy": (right, losses.size)}, None
