@@ -46,8 +46,8 @@ class Delta(cores.Core):
 
 
 @dataclass(frozen=True)
-class DeltaConfig:
-    """The settings of the delta core alone."""
+class FadingConfig:
+    """The settings of the fading core alone."""
 
     units: int = 8
     """numbers that it remembers"""
@@ -56,15 +56,15 @@ class DeltaConfig:
 
     def __post_init__(self):
         if self.units < LEAST:
-            raise ValueError(f"model.delta.units must be at least {LEAST}")
+            raise ValueError(f"model.fading.units must be at least {LEAST}")
 
 
-@tinyrmc.register_core("delta", config=DeltaConfig)
+@tinyrmc.register_core("fading", config=FadingConfig)
 def build(model, input_size, seed):
     """a memory that fades"""
     return Delta(input_size, model.own.units, model.own.decay, seed)
 '''
-MORE = ["--model.core", "delta", "--model.delta.units", "6"]
+MORE = ["--model.core", "fading", "--model.fading.units", "6"]
 
 
 @pytest.fixture
@@ -97,21 +97,21 @@ def test_it_trains_is_described_resumed_evaluated_reported_drawn_and_loaded(
     run_train(*TINY, *MORE, "--run", "two", "--seed", 1)  # known by now
     run_train(*TINY, "--run", "rmc")
     out = capsys.readouterr().out
-    assert "network   delta, units 6, decay 0.5, " in out
+    assert "network   fading, units 6, decay 0.5, " in out
     kept = json.loads(Path("one/config.json").read_text())
-    assert kept["config"]["model"]["delta"] == {"units": 6, "decay": 0.5}
+    assert kept["config"]["model"]["fading"] == {"units": 6, "decay": 0.5}
     assert kept["core_files"] == [str(file)]
     assert "core_files" not in json.loads(Path("rmc/config.json").read_text())
 
     # a process that knows of it by the run alone
     words = "-m", "tinyrmc", "evaluate", "one", "--json", "--export", "net.npz"
     assert "test_accuracy" in json.loads(output(*words))
-    assert "delta" in output("-m", "tinyrmc", "report", "one", "two", "rmc")
+    assert "fading" in output("-m", "tinyrmc", "report", "one", "two", "rmc")
     load = "import tinyrmc; print(tinyrmc.load('net.npz').core)"
     assert output("-c", load).startswith("Delta(input_size=")
     steps = int(TINY[TINY.index("--train.steps") + 1])
     resume = "-m", "tinyrmc.train", "--resume", "one", "--train.steps", str(2 * steps)
-    assert "delta" in output(*resume)
+    assert "fading" in output(*resume)
 
     plot.main(["one", "two", "rmc", "--out", "curves.png"])
     assert Path("curves.png").stat().st_size > 1000
@@ -132,7 +132,7 @@ def test_every_task_and_preset_takes_it(file):
         for preset, (_, usual) in kind.presets.items():
             if "core" not in {x.name for x in dataclasses.fields(usual.model)}:
                 continue
-            model = dataclasses.replace(usual.model, core="delta")
+            model = dataclasses.replace(usual.model, core="fading")
             config = dataclasses.replace(usual, model=model)
             assert "--model.core" in words_of(config, usual), (name, preset)
             again = from_json(
@@ -146,32 +146,32 @@ def test_its_flags_are_in_the_help_and_complete(file, capsys, monkeypatch):
     with pytest.raises(SystemExit):
         train.main(["nth_farthest", "--core", str(file), "--help-all"])
     told = " ".join(capsys.readouterr().out.split())
-    assert "--model.delta.units INT numbers that it remembers (default: 8)" in told
-    assert "delta: a memory that fades" in told
-    with pytest.raises(UsageError, match=r"model.delta.units must be at least 1"):
+    assert "--model.fading.units INT numbers that it remembers (default: 8)" in told
+    assert "fading: a memory that fades" in told
+    with pytest.raises(UsageError, match=r"model.fading.units must be at least 1"):
         train.main(
-            ["nth_farthest", "--model.core", "delta", "--model.delta.units", "0"]
+            ["nth_farthest", "--model.core", "fading", "--model.fading.units", "0"]
         )
-    with pytest.raises(UsageError, match=r"not 'delt'; did you mean 'delta'"):
+    with pytest.raises(UsageError, match=r"not 'fadin'; did you mean 'fading'"):
         train.main(["nth_farthest", "--model.core", "delt"])
 
 
 def test_a_sweep_trains_it_beside_others(file, capsys):
-    words = [*TINY, "--core", str(file), "--grid", "model.core=rmc,delta"]
-    words += ["model.delta.units=3,5", "--run", "swept", "--jobs", "1"]
+    words = [*TINY, "--core", str(file), "--grid", "model.core=rmc,fading"]
+    words += ["model.fading.units=3,5", "--run", "swept", "--jobs", "1"]
     assert sweep.main(words) == 0
     out = capsys.readouterr().out
     assert "without effect on the core rmc" in out
     assert "4 runs, 4 to do" in out
-    assert len([*Path("swept").glob("model.core=delta*/config.json")]) == 2
+    assert len([*Path("swept").glob("model.core=fading*/config.json")]) == 2
     assert sweep.main(["--resume", "swept"]) == 0
     report.main(["swept"])
-    assert "delta" in capsys.readouterr().out
+    assert "fading" in capsys.readouterr().out
 
 
 def test_a_core_of_its_own_colour_and_all_lines_look_different():
     known = [*registry.cores()]
-    looks = style.looks(["delta", "rmc"])
+    looks = style.looks(["fading", "rmc"])
     assert looks[0]["color"] != looks[1]["color"]
     assert looks[1]["color"] == style.COLOURS[0]  # the RMC's, whoever stands beside it
     for count in 1, 5, 20:
@@ -204,8 +204,8 @@ def test_what_cannot_be_registered_is_refused(file):
     cores.register_core("linear", build)  # a cell of a notebook, run again
     with pytest.raises(ValueError, match=r"gives a Linear; it must give a tinyrmc.cor"):
         build_core(CoreConfig("linear"), 3, 0)
-    with pytest.raises(ConfigError, match=r"core must be one of rmc.*not 'delta'"):
-        from_json(CoreConfig, to_json(CoreConfig())["config"] | {"core": "delta"})
+    with pytest.raises(ConfigError, match=r"core must be one of rmc.*not 'fading'"):
+        from_json(CoreConfig, to_json(CoreConfig())["config"] | {"core": "fading"})
 
     file.write_text("raise ValueError('nothing here')")
     with pytest.raises(UserError, match=r"core 'mycores' \(.*line 1\): nothing here"):
@@ -233,7 +233,7 @@ def test_a_distribution_can_bring_one(file, tmp_path):
     path = f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     around = os.environ | {"PYTHONPATH": path, "PYTHONWARNINGS": "default"}
     words = "-m", "tinyrmc.train", *TINY, *MORE, "--run", "brought"
-    assert "delta, units 6" in output(*words, env=around)
+    assert "fading, units 6" in output(*words, env=around)
     assert "core_files" not in json.loads(Path("brought/config.json").read_text())
 
 
@@ -242,13 +242,13 @@ def test_settings_of_other_cores_are_without_effect(file):
     task = discovery.load_task("nth_farthest").Task
     usual = next(iter(task.presets.values()))[1]
     (names,) = idle_fields(task(usual)).values()
-    assert "model.delta" in names and "model.dnc" in names
-    model = dataclasses.replace(usual.model, core="delta")
+    assert "model.fading" in names and "model.dnc" in names
+    model = dataclasses.replace(usual.model, core="fading")
     (names,) = idle_fields(task(dataclasses.replace(usual, model=model))).values()
-    assert "model.delta" not in names and "model.dnc" in names
+    assert "model.fading" not in names and "model.dnc" in names
     core = build_core(model, 3, 0)
-    assert describe(model, core) == "delta, units 8, decay 0.5"
+    assert describe(model, core) == "fading, units 8, decay 0.5"
     assert core.output_size == 8 and np.isfinite(core.layer.weight.data).all()
     assert re.fullmatch(
-        r"CoreConfig\(.*DeltaConfig\(units=8, decay=0.5\).*", repr(model)
+        r"CoreConfig\(.*FadingConfig\(units=8, decay=0.5\).*", repr(model)
     )

@@ -81,11 +81,11 @@ def test_bad_settings_are_named():
 @pytest.mark.parametrize("core", ["delta", "transformer"])
 def test_a_memory_learns_it(core, make_trainer):
     config = PRESETS["quick"][1]
-    model = replace(config.model, core=core, hidden_size=64, head_size=8)
-    train = replace(config.train, steps=400, batch_size=32, learning_rate=5e-3)
+    model = replace(config.model, core=core, hidden_size=64)
+    train = replace(config.train, steps=600, batch_size=32, learning_rate=5e-3)
     trainer = make_trainer(
         recall.Task(replace(config, model=model, train=train)), seed=0
     )
-    for _ in range(400):
+    for _ in range(600):
         trainer.advance()
     assert trainer.evaluate()["test_accuracy"] > 0.9

@@ -1,22 +1,22 @@
 """The cores that `--model.core` chooses from: one registry, for ours and for yours.
 
     @dataclass(frozen=True)
-    class DeltaConfig:
-        \"""The settings of the delta core alone.\"""
+    class FadingConfig:
+        \"""The settings of the fading core alone.\"""
 
         units: int = 64
         \"""units of its memory\"""
 
-    @tinyrmc.register_core("delta", config=DeltaConfig)
+    @tinyrmc.register_core("fading", config=FadingConfig)
     def build(model, input_size, seed):
-        \"""a memory that writes differences\"""
-        return Delta(input_size, model.own.units, seed=seed)
+        \"""a memory that fades\"""
+        return Fading(input_size, model.own.units, seed=seed)
 
-Then `--model.core delta --model.delta.units 32` goes with every task that has a choice
-of cores; help, completion, descriptions, reports and pictures know it. A file with such
-a core is named by `--core FILE`; a distribution names a module that registers one as an
-entry point in the group `tinyrmc.cores`. The cores of this package are registered in
-the same way, each at the end of its own file.
+Then `--model.core fading --model.fading.units 32` goes with every task that has a
+choice of cores; help, completion, descriptions, reports and pictures know it. A file
+with such a core is named by `--core FILE`; a distribution names a module that registers
+one as an entry point in the group `tinyrmc.cores`. The cores of this package are
+registered in the same way, each at the end of its own file.
 """
 
 from __future__ import annotations
