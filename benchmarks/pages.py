@@ -12,6 +12,7 @@ The pages are the Markdown files beside this one. Between `<!-- NAME WORDS -->` 
     paper TASK [ROW ...]  the paper's table for that task, ours beside each cell
     frequency             perplexity by how often words are
     claims, front         CLAIMS and FRONT, each with what ours say
+    after                 a row for each core, a column for each of AFTER, with floors
 
 Every seed of every run is in results/TASK_seeds.md, which this writes, too.
 """
@@ -42,6 +43,18 @@ LONG = re.compile(  # words of a command that a row of a table leaves out
     r"(?<=stages)( \d+)+| --model.conv-lstm.*encoder conv"
     r"| --data.operations .*answers reversed"
 )
+
+AFTER = {  # what cores before and after the RMC are compared in -> summaries of runs
+    "nth farthest, 4 x 4": ("after_fair",),
+    "nth farthest, 8 x 16": ("after_ladder",),
+    "recall": ("after_recall",),
+    "recall, apart": ("after_recall_apart",),
+    "recall, rewrites": ("after_recall_rewrites",),
+    "addition": ("after_addition",),
+    "control": ("after_control",),
+    "Penn Treebank, perplexity": ("after_ptb",),
+    "a maze, one bit": ("after_maze",),
+}
 
 Group = dict[str, Any]
 
@@ -217,6 +230,39 @@ def front() -> str:
     return table(rows)
 
 
+def after() -> str:
+    """The cores that came after the RMC beside it, on all tasks that have been run."""
+    found: dict[str, dict[str, str]] = {}
+    for column, files in AFTER.items():
+        groups = [
+            group
+            for name in files
+            if (RESULTS / f"{name}.json").exists()
+            for group in read(name)["groups"]
+        ]
+        for group in groups:
+            row = found.setdefault(_core_of(group), {})
+            size = f"{group['parameters']:,} parameters"
+            row[column] = f"{spread(group, group['result'])}<br>{size}, {seeds(group)}"
+        if groups:
+            floor = found.setdefault("floors", {})
+            floor[column] = floors(groups[0], groups[0]["result"])
+    columns = [column for column in AFTER if any(column in x for x in found.values())]
+    floor = {"floors": found.pop("floors")} if "floors" in found else {}
+    body = [
+        [name, *(cells.get(column, "") for column in columns)]
+        for name, cells in (found | floor).items()
+    ]
+    return table([["", *columns], *body]) if body else "Nothing has been run yet.\n"
+
+
+def _core_of(group: Group) -> str:
+    """A core's name, and which of its own switches are on."""
+    model = group["config"]["model"]
+    own = model.get(model["core"]) or {}
+    return " ".join([model["core"], *(name for name, x in own.items() if x is True)])
+
+
 def _told(words: str) -> str:
     """Words, with our result if they name one after a bar."""
     what, *of = words.split(" | ")
@@ -243,7 +289,8 @@ def _said(name: str, label: str) -> str:
 # --- Pages ----------------------------------------------------------------------------
 
 MAKERS: dict[str, Callable[..., str]] = {
-    maker.__name__: maker for maker in (runs, measured, paper, frequency, claims, front)
+    maker.__name__: maker
+    for maker in (runs, measured, paper, frequency, claims, front, after)
 }
 BLOCK = re.compile(
     rf"<!-- ({'|'.join(MAKERS)})((?: [^\s>]+)*) -->\n.*?<!-- end -->", re.DOTALL

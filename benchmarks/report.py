@@ -213,6 +213,28 @@ def _agents(rows):
     return table
 
 
+def _after(rows):
+    ways = dict.fromkeys((x["steps"], x["every"]) for x in rows[0]["lengths"])
+    heads = [
+        f"T = {steps:,}" + (f", every {every}th kept" if every else "")
+        for steps, every in ways
+    ]
+    head = ["a training step: ms, and MiB", "parameters", *heads, "growth of time"]
+    table = [head]
+    for row in rows:
+        shown = [
+            f"{milliseconds(x['seconds'])}, {x['bytes'] / 2**20:.3g}"
+            for x in row["lengths"]
+        ]
+        kept = [x for x in row["lengths"] if not x["every"]]
+        first, last = kept[0], kept[-1]
+        growth = last["seconds"] / first["seconds"]
+        longer = last["steps"] / first["steps"]
+        shown.append(f"{growth:.0f} times for {longer:.0f} times the steps")
+        table.append([row["size"], f"{row['parameters']:,}", *shown])
+    return table
+
+
 def _release(found):
     """How far the authors' release and ours are apart."""
     cores, script, examples = (found[k] for k in ("cores", "script", "examples"))
@@ -240,4 +262,5 @@ PARTS = {
     "engine": _engine,
     "language": _language,
     "agents": _agents,
+    "after": _after,
 }

@@ -153,7 +153,7 @@ def test_its_flags_are_in_the_help_and_complete(file, capsys, monkeypatch):
             ["nth_farthest", "--model.core", "fading", "--model.fading.units", "0"]
         )
     with pytest.raises(UsageError, match=r"not 'fadin'; did you mean 'fading'"):
-        train.main(["nth_farthest", "--model.core", "delt"])
+        train.main(["nth_farthest", "--model.core", "fadin"])
 
 
 def test_a_sweep_trains_it_beside_others(file, capsys):
