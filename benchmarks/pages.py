@@ -233,6 +233,7 @@ def front() -> str:
 def after() -> str:
     """The cores that came after the RMC beside it, on all tasks that have been run."""
     found: dict[str, dict[str, str]] = {}
+    marks: dict[str, str] = {}
     for column, files in AFTER.items():
         groups = [
             group
@@ -245,13 +246,12 @@ def after() -> str:
             size = f"{group['parameters']:,} parameters"
             row[column] = f"{spread(group, group['result'])}<br>{size}, {seeds(group)}"
         if groups:
-            floor = found.setdefault("floors", {})
-            floor[column] = floors(groups[0], groups[0]["result"])
-    columns = [column for column in AFTER if any(column in x for x in found.values())]
-    floor = {"floors": found.pop("floors")} if "floors" in found else {}
+            marks[column] = floors(groups[0], groups[0]["result"])
+    columns = [column for column in AFTER if column in marks]
     body = [
-        [name, *(cells.get(column, "") for column in columns)]
-        for name, cells in (found | floor).items()
+        [name, *(row.get(column, "") for column in columns)]
+        for name, row in [*found.items(), ("floors", marks)]
+        if columns
     ]
     return table([["", *columns], *body]) if body else "Nothing has been run yet.\n"
 
