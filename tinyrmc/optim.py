@@ -5,13 +5,17 @@ another; each Parameter then holds views. So clearing all gradients is one memse
 norm is one dot product, an update is a handful of passes, and workers or machines add
 up whole gradients at once. A step whose gradient is not finite changes nothing, and
 says so with a flag that stays on the device: nothing here waits for a GPU.
+
+Each optimizer says its rule twice: `definition` is the formula, to read, the oracle in
+the tests, and what runs inside `with plain():`; `_update` computes the same in place,
+in few passes over the memory.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,6 +23,7 @@ from .autograd.engine import Parameter
 from .backend import Array, compiles, joined, kernels, matching, namespace, row_dots
 from .errors import check_choice, check_number, check_sizes
 from .fused.bodies import running
+from .fused.table import is_plain
 
 # an update handles this many numbers at a time: its dozen passes stay in the cache
 PART = 1 << 15
@@ -47,12 +52,6 @@ class Optimizer:
 
     clip_by: Literal["whole", "matrix"] = "whole"
 
-    def __new__(cls, *_: Any, **named: Any) -> Self:  # before `__init__` refuses them
-        if known := {"lr", "betas", "eps"} & {*named}:
-            ours = "learning_rate, beta1, beta2 and epsilon"
-            raise TypeError(f"{cls.__name__} has no {min(known)}; it is {ours} here")
-        return super().__new__(cls)
-
     def __init__(
         self,
         parameters: Iterable[Parameter],
@@ -64,7 +63,8 @@ class Optimizer:
         own = type(self).__name__
         check_number(own, "learning_rate", learning_rate, "(0, inf)")
         given = parameters if isinstance(parameters, Iterable) else [parameters]
-        self.parameters, self.learning_rate = [*given], learning_rate
+        self.parameters = [*given]
+        self.learning_rate = learning_rate
         if not all(isinstance(p, Parameter) for p in self.parameters):
             raise TypeError("an optimizer takes Parameters; see module.parameters()")
         if not any(p.size for p in self.parameters):
@@ -82,7 +82,9 @@ class Optimizer:
         check_number(own, "epsilon", epsilon, f"[{np.finfo(dtype).tiny}, inf)")
         # on a GPU each parameter begins at a multiple of 16 bytes, after a gap
         unit = ALIGNED // dtype.itemsize if compiles(xp) else 1
-        self._places, count, self._gaps = list[slice](), 0, False
+        self._places: list[slice] = []
+        self._gaps = False
+        count = 0
         for p in self.parameters:
             start = -(-count // unit) * unit
             self._gaps |= start > count
@@ -98,7 +100,8 @@ class Optimizer:
             p.bind(of_data[p.id], of_gradient[p.id])
         self._views = [p.data for p in self.parameters]
         self.updates = xp.zeros((), dtype)  # steps taken, on the device
-        self.rate, self._set = xp.zeros((), dtype), 0.0  # on the device
+        self.rate = xp.zeros((), dtype)  # on the device, too
+        self._set = 0.0
         zeros = {name: xp.zeros_like(self.data) for name in moments}
         self._state = {"updates": self.updates, **zeros}
         self._parts = [slice(None)]
@@ -176,7 +179,23 @@ class Optimizer:
         return norm, finite
 
     def _apply(self, max_norm: float | None, scale, valid) -> tuple[Array, Array]:
-        """All of `step` but its checks."""
+        """Clip, then update."""
+        norm, finite = self._clip(max_norm, scale, valid)
+        self.updates += finite
+        if not is_plain():
+            rate = self.xp.where(finite, self.rate, self.dtype.type(0))
+            self._update(rate, finite)
+            return norm, finite
+        kept = [self.data, *(x for x in self._state.values() if x.ndim)]
+        changed = self.definition(kept[0], self.gradient, *kept[1:])
+        for old, new in zip(kept, changed, strict=True):
+            self.xp.copyto(old, new, where=finite)
+        return norm, finite
+
+    def _clip(self, max_norm: float | None, scale, valid) -> tuple[Array, Array]:
+        """Scale and clip the gradient: its norm before that, and whether it counts. One
+        that does not becomes zero.
+        """
         xp, g = self.xp, self.gradient
         if hasattr(scale, "shape") or scale != 1.0:
             g *= scale
@@ -195,12 +214,16 @@ class Optimizer:
             part *= (max_norm / xp.maximum(length, max_norm)).astype(self.dtype)
         if xp is not np or not finite:  # looking costs nothing there
             xp.copyto(g, 0, where=xp.logical_not(finite))
-        self.updates += finite
-        self._update(xp.where(finite, self.rate, self.dtype.type(0)), finite)
         return norm, finite
 
+    def definition(self, data: Array, g: Array, *moments: Array) -> list[Array]:
+        """The rule: parameters, gradient and moments -> the next parameters and
+        moments. `updates` counts this update, and `rate` is its learning rate.
+        """
+        raise NotImplementedError
+
     def _update(self, rate: Array, finite: Array) -> None:
-        """Change `data` by the clean `gradient`.
+        """Change `data` by the clean `gradient`, as `definition` does, in place.
 
         Where `finite` is False, rate and gradient are 0, and the state must not move:
         there each decay is 1.
@@ -236,10 +259,18 @@ class SGD(Optimizer):
         check_number("SGD", "momentum", momentum, "[0, 1)")
         moments = ("velocity",) if momentum else ()
         super().__init__(parameters, learning_rate, allocate, moments=moments)
-        self.momentum, self.velocity = momentum, self._state.get("velocity")
+        self.momentum = momentum
+        self.velocity = self._state.get("velocity")
+
+    def definition(self, data, g, *velocity):
+        v = g
+        if velocity:
+            v = self.momentum * velocity[0] + g
+        return [data - self.rate * v, *([v] if velocity else [])]
 
     def _update(self, rate: Array, finite: Array) -> None:
-        v, number = self.gradient, self.dtype.type
+        v = self.gradient
+        number = self.dtype.type
         if self.velocity is not None:
             self.velocity *= self.xp.where(finite, number(self.momentum), number(1))
             self.velocity += self.gradient
@@ -275,10 +306,19 @@ class RMSProp(Optimizer):
         check_number("RMSProp", "decay", decay, "[0, 1)")
         moments = ("second_moment",)
         super().__init__(parameters, learning_rate, allocate, epsilon, moments)
-        self.decay, self.epsilon, self.variant = decay, epsilon, variant
+        self.decay = decay
+        self.epsilon = epsilon
+        self.variant = variant
         self.second_moment = self._state["second_moment"]
         if variant == "tensorflow":
             self.second_moment[...] = 1
+
+    def definition(self, data, g, v):
+        sqrt = self.xp.sqrt
+        v = self.decay * v + (1 - self.decay) * g * g
+        pytorch = self.variant == "pytorch"
+        root = sqrt(v) + self.epsilon if pytorch else sqrt(v + self.epsilon)
+        return [data - self.rate * g / root, v]
 
     def _update(self, rate: Array, finite: Array) -> None:
         xp, number = self.xp, self.dtype.type
@@ -325,15 +365,26 @@ class Adam(Optimizer):
         check_number("Adam", "beta2", beta2, "[0, 1)")
         moments = "first_moment", "second_moment"
         super().__init__(parameters, learning_rate, allocate, epsilon, moments)
-        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.epsilon = epsilon
         self.first_moment = self._state["first_moment"]
         self.second_moment = self._state["second_moment"]
 
+    def definition(self, data, g, m, v):
+        m = self.beta1 * m + (1 - self.beta1) * g
+        v = self.beta2 * v + (1 - self.beta2) * g * g
+        m_hat = m / (1 - self.beta1**self.updates)
+        v_hat = v / (1 - self.beta2**self.updates)
+        step = m_hat / (self.xp.sqrt(v_hat) + self.epsilon)
+        return [data - self.rate * step, m, v]
+
     def _apply(self, max_norm: float | None, scale, valid) -> tuple[Array, Array]:
         """Use the kernels where possible; the gradient then stays as it is."""
-        xp, plain = self.xp, not hasattr(scale, "shape") and self.clip_by == "whole"
+        xp = self.xp
         gpu = kernels(xp, self.data)
-        if not plain or gpu is None:
+        known = not hasattr(scale, "shape") and self.clip_by == "whole"
+        if gpu is None or not known or is_plain():
             return super()._apply(max_norm, scale, valid)
         if not hasattr(valid, "shape"):
             valid = xp.full((), valid)
@@ -346,17 +397,20 @@ class Adam(Optimizer):
         return norm, finite
 
     def _update(self, rate: Array, finite: Array) -> None:
-        xp, moments = self.xp, (self.first_moment, self.second_moment)
-        number, t, keep, unbiased = self.dtype.type, xp.maximum(self.updates, 1), [], []
-        for beta in self.beta1, self.beta2:
-            keep.append(xp.where(finite, number(beta), number(1)))
-            # 1 - beta^t, so that a beta near 1 costs the first steps no digits
+        xp = self.xp
+        moments = self.first_moment, self.second_moment
+        number = self.dtype.type
+        t = xp.maximum(self.updates, 1)
+
+        def unbiased(beta):  # 1 - beta^t; a beta near 1 costs the first steps no digits
             logarithm = math.log(beta) if beta else -math.inf
-            unbiased.append(-xp.expm1(t * logarithm).astype(self.dtype))
-        keep_m, keep_v = keep
+            return -xp.expm1(t * logarithm).astype(self.dtype)
+
+        keep_m = xp.where(finite, number(self.beta1), number(1))
+        keep_v = xp.where(finite, number(self.beta2), number(1))
         # both corrections outside of the division, which costs a pass less
-        correction = xp.sqrt(unbiased[1])
-        rate = rate * correction / unbiased[0]
+        correction = xp.sqrt(unbiased(self.beta2))
+        rate = rate * correction / unbiased(self.beta1)
         epsilon = self.epsilon * correction
         if compiled := running(self.data):
             decays = keep_m, keep_v, 1 - self.beta1, 1 - self.beta2
@@ -400,6 +454,10 @@ class AdamW(Adam):
         self.weight_decay = weight_decay
 
     _apply = Optimizer._apply  # the kernels do not decay
+
+    def definition(self, data, g, m, v):
+        decayed = data - self.rate * self.weight_decay * data
+        return super().definition(decayed, g, m, v)
 
     def _update(self, rate: Array, finite: Array) -> None:
         self.data *= 1 - rate * self.weight_decay
