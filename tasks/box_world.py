@@ -62,6 +62,7 @@ class WorldConfig:
     """The levels, and what the agent sees of them."""
 
     common: typing.ClassVar = ("solution", "distractors", "view")
+    kind: typing.ClassVar[type[BoxWorld]] = BoxWorld
 
     solution: tuple[int, int] = (1, 5)
     """locks from the loose key to the gem: the least and the most"""
@@ -119,7 +120,7 @@ class WorldConfig:
     ) -> BoxWorld:
         """The world of a stage; the last one has the levels themselves."""
         smallest, longest, most = self.stage(stage)
-        return BoxWorld(
+        return self.kind(
             (min(self.solution[0], longest), longest),
             (min(self.distractors[0], most), most),
             self.distractor_length,

@@ -1,0 +1,193 @@
+"""BoxWorld, taught by a script that forgets nothing: which core can hold what it takes?
+
+    python -m tinyrmc.train benchmarks/box_taught.py --model.core lstm
+    python -m tinyrmc report runs/box_taught-* --out summary.json
+    python -m tinyrmc.train box_world full --model.encoder conv --init RUN
+
+The network sees what agents of `box_world` see, but no reward has to teach it what to
+do: a script (`environments/box_player.py`), which has seen no more than it has, names
+every action that is the first of a shortest way, and the network learns to take one of
+them. So what is missing in the end is missing in memory or in thinking, not in trying.
+
+In most levels the network acts, so that it learns what to do where it gets to itself
+(DAgger, Ross et al. 2011); in some the script leads, so that it sees how levels end.
+`agreement` is the share of moments in which the network's likeliest action is one that
+the script names, `solved` that of levels that it solves by itself; both on held-out
+levels. Values are learnt as in `box_world`, so the third command goes on by reward.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tinyrmc.autograd import primitives as p
+from tinyrmc.autograd.engine import Tensor
+from tinyrmc.backend import namespace
+from tinyrmc.config import check_values, check_within
+from tinyrmc.cores.core import state_of
+from tinyrmc.environments.box_player import Exploration, first_steps
+from tinyrmc.environments.box_world import BoxWorld
+from tinyrmc.environments.world import Codes
+from tinyrmc.fused import categorical
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.pieces import MetricAccumulator, micro_batches
+from tinyrmc.training.rl import vtrace
+from tinyrmc.training.rl.actors import TESTED
+
+box_world: typing.Any = load_task("box_world")
+
+
+class ShownWorld(BoxWorld):
+    """BoxWorld that also shows the script's first steps, and whether the script leads:
+    in one of `period` levels, in none if that is 0.
+    """
+
+    exploration: Exploration = "nearest"
+    period = 0
+
+    def __init__(self, *arguments, **more):
+        super().__init__(*arguments, **more)
+        self.keeps = self.view != "whole"
+        self.observation |= {"steps": Codes((self.actions,), 1), "led": Codes((), 1)}
+
+    def observe(self, state):
+        steps = first_steps(self, state, self.exploration)
+        led = (state["level"] % max(self.period, 1) == 0) * (self.period > 0)
+        shown = {"steps": steps.astype(np.uint8), "led": led.astype(np.uint8)}
+        return super().observe(state) | shown
+
+
+@dataclass(frozen=True)
+class TeachConfig:
+    """Who teaches, and how."""
+
+    exploration: Exploration = "nearest"
+    """where the script looks for what it does not know yet: nearest, in the nearest
+    cell that it has not seen; sweep, to and fro through the room
+    """
+    period: int = 4
+    """the script leads in one of so many levels; 0: in none"""
+    reward: float = 0.0
+    """weight of what the agent learns from reward meanwhile; 0: from the script alone
+    """
+
+    def __post_init__(self):
+        check_values(self, "teach")
+        check_within("teach", self, "[0, 1e30]", "period", "reward")
+
+
+@dataclass(frozen=True)
+class WorldConfig(box_world.WorldConfig):
+    """The levels, and what the agent sees of them."""
+
+    kind: typing.ClassVar = ShownWorld
+
+
+@dataclass(frozen=True)
+class Config(box_world.Config):
+    """Everything that decides a run's result, together with the seed."""
+
+    world: WorldConfig = field(default_factory=WorldConfig)
+    teach: TeachConfig = field(default_factory=TeachConfig)
+
+
+FULL = Config(
+    model=replace(box_world.FULL.model, head_size=16, encoder="conv"),
+    agent=box_world.FULL.agent,
+    train=replace(box_world.FULL.train, steps=8000, learning_rate=1e-3, clip_norm=1.0),
+)
+
+
+class Task(box_world.Task):
+    """BoxWorld, taught; see the module's text."""
+
+    presets = {"full": ("the paper's levels, each step named by a script", FULL)}
+    grids: typing.ClassVar[dict] = {}
+    published: typing.ClassVar[dict] = {}
+
+    @property
+    def world(self):
+        world, teach = super().world, self.config.teach
+        world.exploration, world.period = teach.exploration, teach.period
+        return world
+
+    @functools.cached_property
+    def held_out_world(self):
+        world = super().held_out_world
+        world.exploration = self.config.teach.exploration
+        return world
+
+    def cell(self):
+        return None
+
+    def _call(self, model, trajectory, state, moment=None):
+        """The network; or where it acts and the script leads, what that would do."""
+        logits, values, state = super()._call(model, trajectory, state, moment)
+        if moment is not None:
+            now = slice(moment, moment + 1)
+            steps, led = (trajectory[f"seen/{x}"][:, now] for x in ("steps", "led"))
+            script = (steps.astype(np.float32) - 1) * np.float32(1e9)
+            taken = namespace(steps).where(led[..., None] > 0, script, logits.data)
+            logits = Tensor(taken)
+        return logits, values, state
+
+    def loss(self, model, batch, carry):
+        """Minus the log of how likely a step is that the script names, and the values'
+        loss; where reward teaches too, its actor's, in the levels that the agent leads.
+        """
+        c, xp, taken = self.config.agent, namespace(batch["taken"]), batch["taken"]
+        B, T = taken.shape
+        named = batch["seen/steps"][:, :T].astype(np.float32)  # (B, T, A)
+        own = 1 - batch["seen/led"][:, :T].astype(np.float32)  # (B, T)
+        state = state_of(batch, model.initial_state(B))
+        logits, values, _ = self._call(model, batch, state)
+        likely = p.sum(p.softmax(logits[:, :T]) * named, axis=2)
+        known = xp.any(named > 0, axis=2)
+        taught = p.sum(p.log(likely + np.float32(1e-9)) * -known.astype(np.float32))
+        vs, advantages = vtrace.targets(
+            xp.zeros((T, B), np.float32),  # as if the agent did what the script does
+            (np.float32(c.discount) * ~batch["ended"]).T,
+            (batch["gained"] * np.float32(c.reward_scale)).T,
+            values.data[:, :T].T,
+            values.data[:, T],
+            lambda_=c.gae_lambda,
+        )
+        value = 0.5 * p.sum(p.square(values[:, :T] - vs.T))
+        total = taught + c.value_cost * value
+        log_pi, entropies = categorical(logits[:, :T], taken)
+        if weight := self.config.teach.reward:
+            actor = p.sum(log_pi * (-advantages.T * own))
+            actor = actor - c.entropy_cost * p.sum(entropies * own)
+            total = total + np.float32(weight) * actor
+        best = logits.data[:, :T].argmax(axis=-1)
+        agreed = xp.take_along_axis(named, best[..., None], axis=2)
+        ended, steps = xp.sum(batch["ended"] * own), B * T
+        metrics = {
+            "agreement": (xp.sum(agreed), xp.sum(known)),
+            "score": (xp.sum(batch["score"] * own), ended),
+            "solved": (xp.sum(batch["solved"] * own), ended),
+            "entropy": (xp.sum(entropies.data), steps),
+            "value_loss": (value.data, steps),
+        }
+        return total, steps, metrics, carry
+
+    def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
+        """With the agreement, in the levels' first `limit` steps."""
+        sums = MetricAccumulator(super().evaluate(model, worker, workers, xp, split))
+        first, world = self.first_level(split or self.splits[0]), self.held_out_world
+        size = self.config.train.micro_batch(xp)
+        pieces = micro_batches(self.test_examples, size, workers)
+        for start, stop in pieces[worker::workers]:
+            levels = first + start, first + stop
+            carry = None
+            for chunk in range(-(-world.limit // TESTED)):
+                noise = xp.asarray(self.held_out_noise(chunk, *levels))
+                carry = carry or self.begin_held_out(model, noise, *levels)
+                played, carry = self.act(model, world, carry, noise[:, 1:])
+                found = self.loss(model, played, None)[2]
+                sums.add({"agreement": found["agreement"]})
+        return sums.sums

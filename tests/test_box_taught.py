@@ -1,0 +1,94 @@
+"""Agents taught by a script: who acts, what is named, and what they learn from it."""
+
+from pathlib import Path
+
+import numpy as np
+from tinytasks import changed
+
+from tinyrmc.environments import box_player
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.storage import under
+from tinyrmc.training.trainer import Trainer
+
+FILE = Path(__file__).parent.parent / "benchmarks" / "box_taught.py"
+box_taught = load_task(str(FILE))
+SMALL = changed(
+    box_taught.FULL,
+    model={"core": "lstm", "hidden_size": 16, "features": 16},
+    agent={"unroll": 8},
+    world={"solution": (1, 1), "distractors": (0, 1), "room": 6, "stages": ()},
+    train={"batch_size": 64, "steps": 60, "learning_rate": 1e-2},
+)
+
+
+def task(**teach):
+    made = box_taught.Task(changed(SMALL, world={"pool": 64}, teach=teach))
+    made.test_examples = 32
+    return made
+
+
+def test_the_script_acts_in_its_levels_and_names_its_steps_in_all():
+    for period, exploration in (2, "sweep"), (0, "nearest"):
+        a_task = task(period=period, exploration=exploration)
+        model, rng = a_task.build(np.random.SeedSequence(0)), np.random.default_rng(1)
+        world, carry = a_task.world, None
+        played = {"right": [], "led": []}
+        for _ in range(6):
+            batch = a_task.draw(rng, 64)
+            before = carry
+            trajectory, carry = a_task.play(model, batch, carry)
+            if before:
+                levels = under("levels/", before)
+                named = box_player.first_steps(world, levels, exploration)
+                assert (trajectory["seen/steps"][:, 0] == named).all()
+                ours = levels["level"] % 2 == 0 if period else levels["level"] < 0
+                assert (trajectory["seen/led"][:, 0] == ours).all()
+            taken, named = trajectory["taken"], trajectory["seen/steps"][:, :-1]
+            right = np.take_along_axis(named, taken[..., None], 2)[..., 0]
+            played["right"].append(right)
+            played["led"].append(trajectory["seen/led"][:, :-1])
+        right, led = (np.stack(each) for each in played.values())
+        assert right[led == 1].all() and 0.2 < right[led == 0].mean() < 0.9
+        assert led.any() == (period > 0)
+        assert a_task.planes(trajectory)[1].shape[2] == 21 + 2 + 4 + 1
+
+
+def test_the_loss_is_how_unlikely_the_named_steps_are():
+    for reward in 0.0, 0.5:
+        a_task = task(period=2, reward=reward)
+        c = a_task.config.agent
+        model, rng = a_task.build(np.random.SeedSequence(0)), np.random.default_rng(1)
+        batch, carry = a_task.prepare(model, a_task.draw(rng, 32), None)
+        total, count, metrics, _ = a_task.loss(model, batch, carry)
+        logits, values, _ = model(
+            *a_task.planes(batch), model.initial_state(32), batch["is_first"]
+        )
+        policy = np.exp(logits.data[:, :8])
+        policy /= policy.sum(-1, keepdims=True)
+        named, led = batch["seen/steps"][:, :8], batch["seen/led"][:, :8]
+        expected = -np.log((policy * named).sum(-1)).sum()
+        value = values.data.copy()
+        going, gained = c.discount * ~batch["ended"], batch["gained"] * c.reward_scale
+        surprise, further = np.zeros((32, 8)), np.zeros(32)
+        for t in reversed(range(8)):
+            delta = gained[:, t] + going[:, t] * value[:, t + 1] - value[:, t]
+            further = delta + going[:, t] * c.gae_lambda * further
+            surprise[:, t] = further
+        expected += c.value_cost * 0.5 * (surprise**2).sum()
+        likely = np.take_along_axis(policy, batch["taken"][..., None], 2)[..., 0]
+        entropy = -(policy * np.log(policy)).sum(-1)
+        actor = -(np.log(likely) * surprise) - c.entropy_cost * entropy
+        expected += reward * (actor * (1 - led)).sum()
+        np.testing.assert_allclose(total.data, expected, rtol=1e-4)
+        agreed = np.take_along_axis(named, policy.argmax(-1)[..., None], 2).sum()
+        assert count == 256 and metrics["agreement"] == (agreed, 256)
+
+
+def test_an_agent_learns_what_the_script_does():
+    trainer = Trainer(task(), seed=0)
+    before = trainer.read(test=True)
+    while not trainer.finished:
+        trainer.advance()
+    after = trainer.read(test=True)
+    assert before["validation_agreement"] < 0.6 < after["validation_agreement"]
+    assert after["validation_solved"] > before["validation_solved"] + 0.2
