@@ -12,6 +12,7 @@ small file that `tinyrmc.load` and this command read.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -21,13 +22,13 @@ import numpy as np
 
 from ..backend import blas_threads
 from ..config import json_text
-from ..errors import UsageError
+from ..errors import RunError, UsageError
 from ..nn import Module
 from ..results.findings import cells
 from ..results.groups import title_of
 from ..results.text import aligned, paragraph, results_table, terminal_width
 from ..training.checkpoints import export_weights, open_checkpoint, restore_model
-from ..training.run import noted_task
+from ..training.run import Run, noted_task
 from ..training.task import Task, check_given
 from .commands import Parser, add_data_dir, program
 
@@ -56,18 +57,25 @@ def main(argv: list[str] | None = None) -> int:
         why = "it exists already" if out.exists() else f"{out.parent} is no folder"
         raise UsageError(f"cannot write {out}: {why}; choose another --export")
     task, arrays, state = open_checkpoint(options.run, options.data_dir)
-    noted_task(state["run"])
     for split in options.splits or ():
         if split not in task.splits:
             known = ", ".join(task.splits)
             raise UsageError(f"--splits {split}: {state['run']['task']} has {known}")
     model = restore_model(task, arrays, state)
+    noted_task(state["run"], _environment(options.run))
     with blas_threads(1):
         _evaluate(task, model, state, options)
     if out is not None:
         export_weights(out, arrays, state)
         print(f"weights written to {out}", file=sys.stderr)
     return 0
+
+
+def _environment(path: Path) -> dict:
+    """That of the run that a path is, or is a file of; {} for another file."""
+    with contextlib.suppress(RunError):
+        return Run.open(path if path.is_dir() else path.parent).environment
+    return {}
 
 
 def _evaluate(task: Task, model: Module, state: dict, options) -> None:

@@ -106,7 +106,7 @@ def _train(words: list[str], ranks: Any = None) -> int:
         else:
             run = (ranks.run if ranks else Run).open(asked.resume)
             task, described, options = _resume_request(run, names, flags)
-            noted_task(described)
+            noted_task(described, run.environment)
             held.enter_context(run.writing())
             arrays, state = load_checkpoint(run)
             require_metrics(run, state)
@@ -387,7 +387,7 @@ def _announce(trainer: Trainer, described: dict, options: Options) -> None:
     better = " (lower is better)" if task.lower_is_better(task.headline) else ""
     every = f"every {counted(t.evaluate_every, 'step')}"
     print(f"  measured  {in_words(task.watched)}{better}, {every}")
-    notes = [*task.notes()]
+    notes = [*task.notes(), *trainer.notes]
     if trainer.without_graphs:
         notes.append(f"no CUDA graphs: --graph {trainer.without_graphs}")
     for note in notes:

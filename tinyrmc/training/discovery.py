@@ -270,7 +270,7 @@ def _importing(what: str, name: str, file: Path) -> Iterator[ModuleType]:
         raise UnknownTask(f"{what} {file.stem!r} ({file}{line}){why}") from error
 
 
-_reached: list[str] = []  # folders of one's own files, whose files can be imported
+reached: list[str] = []  # folders of one's own files, whose files can be imported
 
 
 def _reach(folder: Path) -> None:
@@ -281,12 +281,12 @@ def _reach(folder: Path) -> None:
         place = os.path.dirname(getattr(module, "__file__", None) or "")
         if os.path.basename(place) == name:  # a package
             place = os.path.dirname(place)
-        if "." not in name and place in _reached and place != str(folder):
+        if "." not in name and place in reached and place != str(folder):
             del sys.modules[name]
     if str(folder) in sys.path:
         sys.path.remove(str(folder))
     sys.path.insert(0, str(folder))
-    _reached.append(str(folder))
+    reached.append(str(folder))
 
 
 # --- Errors in a task's code ----------------------------------------------------------
@@ -297,7 +297,7 @@ def place_of(error: BaseException) -> tuple[Path, int, str] | None:
     if it did not.
     """
     for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
-        beside = os.path.dirname(frame.f_code.co_filename) in _reached
+        beside = os.path.dirname(frame.f_code.co_filename) in reached
         if beside or frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
             return Path(frame.f_code.co_filename), line, frame.f_code.co_name
     return None

@@ -48,6 +48,7 @@ import numpy as np
 from ..config import json_text
 from ..errors import RunError, counted, why
 from .discovery import word_of
+from .own_code import changed_code, own_code
 from .storage import (
     Arrays,
     Count,
@@ -82,6 +83,8 @@ ENVIRONMENT = {
     **dict.fromkeys(("command", "date", "processor", "gpu"), str),
     **dict.fromkeys(("python", "numpy", "blas", "device"), str),
     "git_commit": str | None,
+    "own_commit": str,
+    "own_code": dict,
     "cores": Count | None,
     "workers": Count,
     "ranks": Count,
@@ -428,6 +431,7 @@ def environment(version: str) -> dict[str, Any]:
         "command": typed,
         "tinyrmc": version,
         "git_commit": _git_commit(Path(__file__).resolve().parents[2]),
+        **own_code(),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "blas": blas,
@@ -437,17 +441,22 @@ def environment(version: str) -> dict[str, Any]:
     }
 
 
-def noted_task(config: dict[str, Any]) -> dict[str, Any]:
-    """A run's configuration with a checksum of a task file of one's own; if it had
-    another, a note on stderr says so.
+def noted_task(
+    config: dict[str, Any], machine: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """A run's configuration with a checksum of a task file of one's own. If it had
+    another, or if other files of one's own differ from those that its environment
+    names, `machine`, notes on stderr say so.
     """
-    if "task_file" not in config:
-        return config
-    crc = zlib.crc32(read_whole(word_of(config)))
-    if config.get("task_crc", crc) != crc:
-        says = f"{config['task']}.py has changed since this run began"
-        print(f"note: {says}", file=sys.stderr)
-    return {"task_crc": crc, **config}
+    says = changed_code((machine or {}).get("own_code", {}))
+    if "task_file" in config:
+        crc, name = zlib.crc32(read_whole(word_of(config))), f"{config['task']}.py"
+        if config.get("task_crc", crc) != crc and name not in " ".join(says).split():
+            says.append(f"{name} has changed since this run began")
+        config = {"task_crc": crc, **config}
+    for each in says:
+        print(f"note: {each}", file=sys.stderr)
+    return config
 
 
 def usable_cores() -> list[int]:

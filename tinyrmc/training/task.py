@@ -43,6 +43,7 @@ import numpy as np
 
 from .. import optim
 from ..autograd.engine import Parameter, Tensor
+from ..backend import namespace
 from ..config import check_values, hints_of, values_of, wanted
 from ..cores.config import CoreConfig, unused
 from ..errors import is_integer, is_number, nearest
@@ -572,6 +573,61 @@ def check_result(task: Any, result: Any, examples: int | None = None) -> tuple:
 def _told(value: Any) -> str:
     """A value as part of one line, which a large array would break."""
     return textwrap.shorten(repr(value), 200, placeholder=" ...")
+
+
+def check_sums(task: Any, model: Module, batch: Batch) -> None:
+    """TaskError for a `loss` that gives a mean beside a count: of a batch twice over
+    the count is twice as large, and a sum should be, too.
+    """
+    xp = namespace(next(iter(batch.values())))
+    twice = {name: xp.concatenate([x, x]) for name, x in batch.items()}
+    found = []
+    for each in batch, twice:
+        given, carry = task.prepare(model, each, None)
+        total, count, metrics, _ = check_result(task, task.loss(model, given, carry))
+        pairs = {"loss": (total.data, count), **metrics}
+        found.append({k: (float(x), float(n)) for k, (x, n) in pairs.items()})
+    for name, (total, count) in found[0].items():
+        both, counted = found[1].get(name, (0.0, 0.0))
+        if counted == 2 * count != 0 and abs(both - total) < 1e-4 * abs(total):
+            says = "the loss" if name == "loss" else f"the metric {name!r}"
+            raise TaskError(
+                f"{type(task).__name__}.loss() gives {says} as a mean beside a count: "
+                f"{total:.6g} with {count:.6g}, and of the same examples twice "
+                f"{both:.6g} with {counted:.6g}; give sums (primitives.sum), or the "
+                "count 1 beside a mean"
+            )
+
+
+def drawn_twice(stream: Stream) -> list[str]:
+    """A note, if a stream gives other examples for the same step the second time."""
+    one, other = stream.batch(0, 0, 2), stream.batch(0, 0, 2)
+    differ = [k for k in one if not np.array_equal(one[k], other[k], _numbers(one[k]))]
+    says = f"the first batch, drawn twice, differs in {', '.join(differ)}: no run can "
+    says += "be repeated or resumed exactly; take all random numbers from the `rng` "
+    return [f"{says}that `draw` is given, none from np.random"] if differ else []
+
+
+def _numbers(x: Any) -> bool:
+    """Whether an array may hold NaN, which differs from itself."""
+    return np.asarray(x).dtype.kind in "fc"
+
+
+def unreached(model: Module, tape: Any, loss: int) -> list[str]:
+    """A note on the parameters on which a loss, with this id on the tape, does not
+    depend, though others do.
+    """
+    reached = {loss}
+    for _, _, inputs, outputs, _, _ in reversed(tape.entries):
+        if any(place[0] in reached for place in outputs):
+            reached |= {place[0] for place in inputs if place}
+    cut = [name for name, x in model.named_parameters() if x.id not in reached]
+    if not cut:
+        return []
+    names = ", ".join(cut[:4]) + f" and {len(cut) - 4} more" * (len(cut) > 4)
+    several = "parameters get" if len(cut) > 1 else "parameter gets"
+    says = f"{len(cut)} {several} no gradient from the loss, and will not learn: "
+    return [f"{says}{names}; was something detached, as .data is?"]
 
 
 def check_headline(task: Any, given: Mapping[str, float]) -> None:

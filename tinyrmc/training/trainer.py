@@ -36,7 +36,17 @@ from .pieces import Carry, MetricAccumulator, Shares, Sums, micro_batches
 from .run import usable_cores
 from .storage import under
 from .streams import Batch, Stream
-from .task import Task, check_given, check_headline, check_own, check_result, move_batch
+from .task import (
+    Task,
+    check_given,
+    check_headline,
+    check_own,
+    check_result,
+    check_sums,
+    drawn_twice,
+    move_batch,
+    unreached,
+)
 from .train_config import LARGEST
 from .workers import CAN_FORK, GIL, Workers, shared_zeros
 
@@ -122,6 +132,7 @@ class Trainer:
         self._prefetcher: Any = None
         self._cuda_graph: Any = None
         self.without_graphs = ""
+        self.notes: list[str] = []  # what `try_out` found
         if self.xp is not np or prefetch or graph:
             self._set_up_device(prefetch, graph)
 
@@ -155,7 +166,7 @@ class Trainer:
         def numbers(examples):
             return sum(
                 math.prod(shape)
-                for _, _, _, outputs, _, _ in self._trial(examples).entries
+                for _, _, _, outputs, _, _ in self._trial(examples)[0].entries
                 for _, shape, _ in outputs
             )
 
@@ -167,8 +178,9 @@ class Trainer:
         cores = cores if processes or not GIL else min(2, cores)
         return max(1, min(cores, share, share * each // WORTHWHILE))
 
-    def _trial(self, examples: int) -> Tape:
-        """The forward pass of this many examples; the stream stays where it is.
+    def _trial(self, examples: int) -> tuple[Tape, int]:
+        """The forward pass of this many examples, and the id of its loss; the stream
+        stays where it is.
 
         TaskError if nothing can be learnt from it.
         """
@@ -183,11 +195,12 @@ class Trainer:
                 f"{type(self.task).__name__}.loss() gives a sum that depends on no "
                 "parameter; was something detached, as .data is?"
             )
-        return tape
+        return tape, loss.id
 
     def try_out(self) -> None:
         """Find out now what would fail later: TaskError unless evaluation gives the
-        headline, WorkerLost if there cannot be so many workers.
+        headline, and for what is a mean beside a count; WorkerLost if there cannot be
+        so many workers. What may be meant so goes into `notes`.
 
         Tries one held-out example of each set; but not if the task has its own
         `evaluate`, which may be unable to share out its examples so finely. Then
@@ -195,7 +208,13 @@ class Trainer:
         """
         task = self.task
         check_own(task, self.step)
-        self._trial(1)
+        tape, loss = self._trial(1)
+        self.notes = [*unreached(self.model, tape, loss)]
+        if self.stream.random_access:
+            self.notes += drawn_twice(self.stream)
+            if type(task).prepare is Task.prepare:
+                batch = move_batch(self.xp, self.stream.batch(0, 0, 2))
+                check_sums(task, self.model, batch)
         if type(task).evaluate is Task.evaluate:
             found: dict[str, float] = {}
             for split in task.splits:

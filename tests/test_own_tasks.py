@@ -1,0 +1,197 @@
+"""A task of one's own in a folder of one's own: the files beside it, what a run keeps of
+them, and mistakes that would go unnoticed.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tinyruns import output, python
+
+from tinyrmc.cli import evaluate, train
+from tinyrmc.training import discovery
+from tinyrmc.training.discovery import TaskError
+
+TASK = '''"""Sums: the sum of three numbers."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tinyrmc import nn, primitives as p, training
+from numbers_of import draw_numbers
+
+
+@dataclass(frozen=True)
+class Config:
+    train: training.TrainConfig = training.TrainConfig(
+        steps=8, batch_size=4, log_every=4, evaluate_every=4, micro_batch_size=2
+    )
+
+
+class Net(nn.Module):
+    def __init__(self, seed):
+        self.first = nn.Linear(3, 4, seed=seed)
+        self.last = nn.Linear(4, 1, seed=seed)
+
+    def __call__(self, x):
+        return self.last(p.tanh(self.first(x)))
+
+
+class Task(training.Task):
+    presets, headline, test_examples = {"quick": ("", Config())}, "loss", 16
+    build = staticmethod(Net)
+
+    def draw(self, rng, count):
+        import scaling  # late, as scripts do
+
+        x = draw_numbers(rng, count) * scaling.BY
+        return {"x": x, "y": x.sum(axis=1, keepdims=True)}
+
+    def loss(self, model, batch, carry):
+        error = p.sum(p.square(model(batch["x"]) - batch["y"]))
+        return error, len(batch["x"]), {}, None
+'''
+BESIDE = """def draw_numbers(rng, count):
+    return rng.normal(size=(count, 3)).astype("float32")
+"""
+NAMES = "numbers_of", "scaling"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with the task and two files beside it; tests run in another one."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "sums.py").write_text(TASK)
+    (folder / "numbers_of.py").write_text(BESIDE)
+    (folder / "scaling.py").write_text("BY = 1\n")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(discovery, "reached", [])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # else edits may go unseen
+    forget()
+    yield folder
+    forget()
+
+
+def forget():
+    """As if a new process had begun."""
+    for name in [*sys.modules]:
+        own = name.startswith(f"{discovery.PACKAGE}.sums_")
+        if own or name.partition(".")[0] in NAMES:
+            del sys.modules[name]
+
+
+def trained(folder, *words):
+    assert train.main([str(folder / "sums.py"), *words]) == 0
+
+
+def test_files_beside_a_task_are_found_in_workers_and_when_it_goes_on(folder):
+    program = "import sys; from tinyrmc.__main__ import run; run()"
+    words = "train", str(folder / "sums.py"), "--workers", "2", "--run", "run"
+    output("-c", program, *words)  # as `tinyrmc`, whose path has no current folder
+    output("-c", program, "train", "--resume", "run", "--train.steps", "16")
+    found = json.loads(output("-c", program, "evaluate", "run", "--json"))
+    assert found["test_loss"] > 0
+
+
+def test_two_tasks_have_each_their_own_files(folder, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "sums.py").write_text(TASK)
+    (other / "scaling.py").write_text("BY = 1\n")
+    (other / "numbers_of.py").write_text(BESIDE.replace("normal", "uniform"))
+    one = discovery.load_task(str(folder / "sums.py"))
+    two = discovery.load_task(str(other / "sums.py"))
+    assert one.draw_numbers is not two.draw_numbers
+    assert str(other) in two.draw_numbers.__code__.co_filename
+
+
+def test_a_run_keeps_what_code_ran_and_tells_what_has_changed(folder, capsys):
+    git = ["git", "-C", str(folder), "-c", "user.name=me", "-c", "user.email=me@here"]
+    for words in ["init", "-q"], ["add", "."], ["commit", "-qm", "First"]:
+        subprocess.run([*git, *words], check=True)
+    trained(folder, "--run", "one")
+    kept = json.loads(Path("one/environment.json").read_text())
+    assert {"sums.py", "numbers_of.py", "scaling.py"} <= {*kept["own_code"]}
+    head = [*git, "rev-parse", "HEAD"]
+    commit = subprocess.run(head, capture_output=True, text=True).stdout.strip()
+    assert kept["own_commit"] == commit
+    capsys.readouterr()
+    assert evaluate.main(["one"]) == 0 and capsys.readouterr().err == ""
+
+    (folder / "numbers_of.py").write_text(BESIDE.replace("normal", "uniform"))
+    (folder / "scaling.py").write_text("BY = 2\n")
+    forget()
+    assert evaluate.main(["one"]) == 0
+    says = "note: {} has changed since this run began"
+    told = capsys.readouterr().err.splitlines()
+    assert sorted(told) == [says.format(f"{name}.py") for name in NAMES]
+    forget()
+    assert train.main(["--resume", "one", "--train.steps", "16"]) == 0
+    assert says.format("scaling.py") in capsys.readouterr().err
+    forget()
+    trained(folder, "--run", "two")
+    kept = json.loads(Path("two/environment.json").read_text())
+    assert kept["own_commit"] == f"{commit}-dirty"
+
+
+def with_loss(folder, text, draw=None):
+    changed = TASK.replace("return error, len(batch", text + "return error, len(batch")
+    (folder / "sums.py").write_text(changed)
+    if draw:
+        (folder / "numbers_of.py").write_text(draw)
+    forget()
+
+
+def test_a_mean_beside_a_count_is_refused(folder):
+    with_loss(folder, "error = error / len(batch['x'])\n        ")
+    with pytest.raises(TaskError, match=r"gives the loss as a mean beside a count: \d"):
+        trained(folder)
+    metric = TASK.replace(
+        "{}, None",
+        '{"far": (error.data / len(batch["x"]), 2.0 * len(batch["x"]))}, None',
+    )
+    (folder / "sums.py").write_text(metric)
+    forget()
+    with pytest.raises(TaskError, match=r"gives the metric 'far' as a mean beside a"):
+        trained(folder)
+    right = TASK.replace('error, len(batch["x"])', 'error / len(batch["x"]), 1')
+    (folder / "sums.py").write_text(right)  # the mean over the pieces of a batch
+    forget()
+    trained(folder)
+
+
+def test_numbers_that_are_not_from_the_generator_are_told(folder, capsys):
+    with_loss(
+        folder, "", "import numpy as np\n" + BESIDE.replace("rng.n", "np.random.n")
+    )
+    trained(folder)
+    says = "note      the first batch, drawn twice, differs in x, y: no run can be repe"
+    assert says in " ".join(capsys.readouterr().out.split(" "))
+
+
+def test_what_the_loss_does_not_reach_is_told(folder, capsys):
+    trained(folder)
+    assert "no gradient" not in capsys.readouterr().out
+    text = TASK.replace("p.tanh(self.first(x))", "p.tanh(self.first(x)).data")
+    (folder / "sums.py").write_text(text)
+    forget()
+    trained(folder)
+    says = "2 parameters get no gradient from the loss, and will not learn: "
+    assert f"{says}first.weight, first.bias; was something" in capsys.readouterr().out
+
+
+def test_an_error_in_a_file_beside_is_one_line_with_its_place(folder):
+    broken = BESIDE.replace("return", "return 1 / 0 *")
+    (folder / "numbers_of.py").write_text(broken)
+    words = "-m", "tinyrmc.train", str(folder / "sums.py")
+    done = python(*words)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert (
+        "mine/numbers_of.py, line 2, in draw_numbers: ZeroDivisionError" in done.stderr
+    )
