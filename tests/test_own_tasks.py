@@ -1,5 +1,5 @@
-"""A task of one's own in a folder of one's own: the files beside it, what a run keeps of
-them, and mistakes that would go unnoticed.
+"""A task in a folder of one's own: the files beside it, what a run keeps of them, and
+mistakes that would go unnoticed.
 """
 
 import json
@@ -167,9 +167,8 @@ def test_a_mean_beside_a_count_is_refused(folder):
 
 
 def test_numbers_that_are_not_from_the_generator_are_told(folder, capsys):
-    with_loss(
-        folder, "", "import numpy as np\n" + BESIDE.replace("rng.n", "np.random.n")
-    )
+    own = "import numpy as np\n" + BESIDE.replace("rng.n", "np.random.n")
+    with_loss(folder, "", own)
     trained(folder)
     says = "note      the first batch, drawn twice, differs in x, y: no run can be repe"
     assert says in " ".join(capsys.readouterr().out.split(" "))
