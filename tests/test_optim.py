@@ -528,3 +528,54 @@ def test_a_warm_up_that_overlaps_the_decay_does_not_jump():
         steepest = max(1 / warmup, math.pi / 2 / (100 * decay)) + 1e-12
         assert max(abs(b - a) for a, b in itertools.pairwise(rates)) <= steepest
         assert rates[0] == 1 / warmup and rates[100] == 0
+
+
+@pytest.mark.parametrize("kind", [optim.SGD, optim.RMSProp, optim.Adam, optim.AdamW])
+def test_groups_learn_as_if_each_had_an_optimizer_of_its_own(xp, kind):
+    rng, shapes = np.random.default_rng(0), [(3, 2), (2,), (4,)]
+    values = [rng.standard_normal(shape) for shape in shapes]
+
+    def parameters():
+        return [Parameter(xp.asarray(value)) for value in values]
+
+    ours, alone = parameters(), parameters()
+    paces = 1.0, 0.1, 0.0
+    first, *others = [
+        optim.Group([p], rate=pace) for p, pace in zip(ours, paces, strict=True)
+    ]
+    together = kind([*first.parameters, *others], learning_rate=0.1)
+    apart = [kind([p], learning_rate=0.1) for p in alone]
+    for _ in range(5):
+        for one, other in zip(ours, alone, strict=True):
+            one.grad[...] = other.grad[...] = xp.asarray(rng.standard_normal(one.shape))
+        together.step()
+        for optimizer, pace in zip(apart, paces, strict=True):
+            optimizer.step(0.1 * pace)
+    for one, other in zip(ours, alone, strict=True):
+        np.testing.assert_allclose(
+            to_host(one.data), to_host(other.data), rtol=1e-10, atol=1e-14
+        )
+    assert (to_host(ours[2].data) == values[2]).all()  # a rate of 0 leaves it
+    assert (to_host(ours[1].data) != values[1]).all()
+
+
+def test_a_group_has_a_decay_of_its_own(xp):
+    value = np.array([1.0, -2.0])
+    ours = [Parameter(xp.asarray(value)) for _ in range(3)]
+    alone = [Parameter(xp.asarray(value)) for _ in range(3)]
+    groups = [ours[0], optim.Group(ours[1:2], weight_decay=0.0), optim.Group(ours[2:])]
+    together = optim.AdamW(groups, 0.1, weight_decay=0.3)
+    apart = [
+        optim.AdamW([p], 0.1, weight_decay=w)
+        for p, w in zip(alone, (0.3, 0, 0.3), strict=True)
+    ]
+    for each in (*ours, *alone):
+        each.grad[...] = xp.asarray(np.array([0.5, 1.0]))
+    together.step()
+    for optimizer in apart:
+        optimizer.step()
+    for one, other in zip(ours, alone, strict=True):
+        np.testing.assert_allclose(to_host(one.data), to_host(other.data), rtol=1e-12)
+    assert (to_host(ours[1].data) != to_host(ours[0].data)).all()
+    with pytest.raises(ValueError, match=r"Group: rate must be a number in \[0, inf\)"):
+        optim.Group(ours, rate=-1)

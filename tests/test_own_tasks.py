@@ -3,6 +3,7 @@ mistakes that would go unnoticed.
 """
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,14 @@ from pathlib import Path
 import pytest
 from tinyruns import output, python
 
+from tinyrmc import load
 from tinyrmc.cli import evaluate, train
+from tinyrmc.errors import UsageError
 from tinyrmc.training import discovery
+from tinyrmc.training.checkpoints import is_over, task_from_dict
 from tinyrmc.training.discovery import TaskError
+from tinyrmc.training.run import Run
+from tinyrmc.training.storage import load_arrays
 
 TASK = '''"""Sums: the sum of three numbers."""
 
@@ -193,4 +199,82 @@ def test_an_error_in_a_file_beside_is_one_line_with_its_place(folder):
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert (
         "mine/numbers_of.py, line 2, in draw_numbers: ZeroDivisionError" in done.stderr
+    )
+
+
+VALIDATED = TASK.replace(
+    'headline, test_examples = {"quick": ("", Config())}, "loss", 16',
+    """headline = {"quick": ("", Config())}, "loss"
+    splits, test_examples = ("validation", "test"), 16
+    losses = iter([0.0, 5.0, 3.0, 4.0, 2.0, 6.0, 7.0, 8.0, 9.0])
+
+    def named(self, split, sums):
+        found = super().named(split, sums)
+        if split == "validation":
+            found["validation_loss"] = next(Task.losses)
+        return found""",
+)
+
+
+@pytest.fixture
+def validated(folder):
+    """The task with a validation set, whose losses are told beforehand; the first is
+    that of the one example with which a run tries itself out.
+    """
+    (folder / "sums.py").write_text(VALIDATED)
+    forget()
+    return [str(folder / "sums.py"), "--train.log-every", "2", "--train.evaluate-every"]
+
+
+def test_the_best_weights_on_the_validation_set_are_kept(validated, capsys):
+    assert train.main([*validated, "2", "--train.steps", "10", "--run", "run"]) == 0
+    run, out = Run.open("run"), capsys.readouterr().out
+    _, state = load_arrays(run.best)
+    assert state["step"] == 8  # after 5, 3, 4 came 2, then only worse ones
+    line = "best      .* -m tinyrmc evaluate run --best  .held-out loss 2.0000, step 8"
+    assert re.search(line.replace("held-out", "validation"), out)
+    best, last = load("run/best.npz"), load("run")
+    assert (best.first.weight.data != last.first.weight.data).any()
+    Task = discovery.load_task(validated[0]).Task
+    Task.losses = iter([1.0] * 9)
+    assert evaluate.main(["run", "--best", "--splits", "test", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["test_loss"]
+    assert evaluate.main(["run", "--splits", "test", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["test_loss"] != found
+    Task.losses = iter([1.0] * 9)
+    assert train.main([*validated, "2", "--run", "none", "--train.no-keep-best"]) == 0
+    assert not Run.open("none").best.exists()
+    with pytest.raises(UsageError, match=r"none has no best\.npz; runs have one"):
+        evaluate.main(["none", "--best"])
+
+
+def test_what_is_best_is_remembered_when_a_run_goes_on(validated):
+    words = [*validated, "2", "--train.steps"]
+    assert train.main([*words, "6", "--run", "run"]) == 0
+    _, state = Run.open("run").load()
+    assert state["best"] == [[4, 3.0], 1]
+    Task = discovery.load_task(validated[0]).Task
+    Task.losses = iter([0.0, 3.5, 9.0])
+    assert train.main(["--resume", "run", "--train.steps", "10"]) == 0
+    assert load_arrays(Run.open("run").best)[1]["step"] == 4
+    _, state = Run.open("run").load()
+    assert state["best"] == [[4, 3.0], 3]
+
+
+def test_a_run_ends_when_its_patience_does(validated, capsys):
+    words = [*validated, "2", "--train.steps", "40", "--train.patience", "2"]
+    assert train.main([*words, "--run", "run"]) == 0
+    lines = Run.open("run").metrics()
+    assert lines[-1]["step"] == 12  # 2.0 at step 8, then 6.0 and 7.0
+    assert "test_loss" in lines[-1]
+    assert "12 steps in" in capsys.readouterr().out
+    assert train.main(["--resume", "run"]) == 0
+    assert "has finished already (12 steps)" in capsys.readouterr().out
+    assert is_over(Run.open("run"), task_from_dict(Run.open("run").config), 12)
+
+
+def test_patience_with_one_set_is_told(folder, capsys):
+    trained(folder, "--train.patience", "50")
+    assert "note      --train.patience looks at the test set, which is the only" in (
+        capsys.readouterr().out
     )

@@ -347,15 +347,16 @@ REFUSED = [
     ({"momentum": 1.0}, "momentum must be in [0, 1), not 1.0"),
     ({"beta1": -0.1}, "beta1 must be in [0, 1), not -0.1"),
     ({"epsilon": 1e-50}, "epsilon must be in [1.2e-38, 3.4e+38], not 1e-50"),
-    ({"optimizer": "adamw"}, "optimizer must be one of adam, sgd, rmsprop, not"),
+    ({"optimizer": "adagrad"}, "optimizer must be one of adam, adamw, sgd, rmsprop"),
     (
         {"momentum": 0.9},
         "momentum is a setting of sgd, and train.optimizer is adam; leave one of them",
     ),
     (
         {"optimizer": "sgd", "epsilon": 0.1},
-        "epsilon is a setting of adam and rmsprop, and train.optimizer is sgd",
+        "epsilon is a setting of adam and adamw and rmsprop, and train.optimizer",
     ),
+    ({"weight_decay": 0.1}, "weight_decay is a setting of adamw, and train.optimizer"),
     (
         {"log_every": 7},
         "evaluate_every (500) must be a multiple of train.log_every (7)",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -33,6 +34,27 @@ ALIGNED = 16  # bytes that a GPU's fastest products and kernels read at once
 Allocate = Callable[[int, np.dtype], Array]  # allocate(count, dtype): zeros
 
 
+@dataclass(frozen=True)
+class Group:
+    """Parameters with a pace of their own, for any optimizer.
+
+        optim.AdamW([optim.Group(core.parameters(), rate=0.1), *head.parameters()])
+
+    rate: what the learning rate is multiplied by; 0 leaves the parameters as they are.
+    weight_decay: for AdamW, instead of its own; None: as its own.
+    """
+
+    parameters: Iterable[Parameter]
+    rate: float = 1.0
+    weight_decay: float | None = None
+
+    def __post_init__(self):
+        check_number("Group", "rate", self.rate, "[0, inf)")
+        if self.weight_decay is not None:
+            check_number("Group", "weight_decay", self.weight_decay, "[0, 1)")
+        object.__setattr__(self, "parameters", [*self.parameters])
+
+
 class Optimizer:
     """The flat buffers, and all of a step but the rule that `_update` gives.
 
@@ -41,8 +63,9 @@ class Optimizer:
     "matrix" by itself, the last two axes of a parameter.
 
     Args:
-        parameters: all of one dtype and one array library; a Parameter belongs to one
-            optimizer. Make it last: what a module gets later is not included.
+        parameters: all of one dtype and one array library, some in a `Group` if they
+            shall learn at another pace; a Parameter belongs to one optimizer. Make it
+            last: what a module gets later is not included.
         learning_rate: used by `step` unless you give it another.
         allocate: allocate(count, dtype) makes the two buffers, zeroed; for buffers that
             other processes must see.
@@ -63,7 +86,8 @@ class Optimizer:
         own = type(self).__name__
         check_number(own, "learning_rate", learning_rate, "(0, inf)")
         given = parameters if isinstance(parameters, Iterable) else [parameters]
-        self.parameters = [*given]
+        groups = [x if isinstance(x, Group) else Group([x]) for x in given]
+        self.parameters = [p for group in groups for p in group.parameters]
         self.learning_rate = learning_rate
         if not all(isinstance(p, Parameter) for p in self.parameters):
             raise TypeError("an optimizer takes Parameters; see module.parameters()")
@@ -90,6 +114,10 @@ class Optimizer:
             self._gaps |= start > count
             count = start + p.size
             self._places.append(slice(start, count))
+        owners = [group for group in groups for _ in group.parameters]
+        grouped = [*zip(self._places, owners, strict=True)]
+        self._paces = [(place, x.rate) for place, x in grouped if x.rate != 1]
+        self._decays = [(place, x.weight_decay) for place, x in grouped]
         allocate = allocate or xp.zeros
         self.data, self.gradient = allocate(count, dtype), allocate(count, dtype)
         # from here on a Parameter's arrays are views of the two buffers
@@ -173,7 +201,11 @@ class Optimizer:
         self.set_rate(rate)
         # what is not finite is dealt with, not warned of, and half a step is none
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            before = [self.data[place].copy() for place, _ in self._paces]
             norm, finite = self._apply(max_norm, scale, valid)
+            for (place, pace), old in zip(self._paces, before, strict=True):
+                change = self.data[place] - old  # each rule is linear in the rate
+                self.data[place] = old + change * self.dtype.type(pace)
         for p in self.parameters:
             p.version += 1
         return norm, finite
@@ -439,7 +471,8 @@ class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019).
 
     data -= rate * weight_decay * data, and then as `Adam`, whose arguments these are.
-    Give parameters that shall not decay, such as biases, an optimizer of their own.
+    Put parameters that shall not decay, such as biases, into a `Group` with another
+    weight_decay.
     """
 
     def __init__(
@@ -451,7 +484,12 @@ class AdamW(Adam):
     ):
         check_number("AdamW", "weight_decay", weight_decay, "[0, 1)")
         super().__init__(parameters, learning_rate, **others)
-        self.weight_decay = weight_decay
+        self.weight_decay: float | Array = weight_decay
+        own = [(place, x) for place, x in self._decays if x is not None]
+        if own:  # one for each number
+            self.weight_decay = self.xp.full_like(self.data, weight_decay)
+            for place, decay in own:
+                self.weight_decay[place] = decay
 
     _apply = Optimizer._apply  # the kernels do not decay
 

@@ -44,6 +44,8 @@ def main(argv: list[str] | None = None) -> int:
     add("--export", type=Path, metavar="FILE", help=says)
     says = "measure on these sets alone, such as validation"
     add("--splits", nargs="+", metavar="SET", help=says)
+    says = "the weights that did best on the validation set, not the last ones"
+    add("--best", action="store_true", help=says)
     says = "print the metrics as one JSON object instead of a table"
     add("--json", action="store_true", help=says)
     says = "leave out what else the task examines, which may take long"
@@ -56,7 +58,15 @@ def main(argv: list[str] | None = None) -> int:
     if out is not None and (out.exists() or not out.parent.is_dir()):
         why = "it exists already" if out.exists() else f"{out.parent} is no folder"
         raise UsageError(f"cannot write {out}: {why}; choose another --export")
-    task, arrays, state = open_checkpoint(options.run, options.data_dir)
+    path = options.run
+    if options.best:
+        if not (path / "best.npz").is_file():
+            raise UsageError(
+                f"--best: {path} has no best.npz; runs have one whose task has a "
+                "validation set (--train.keep-best)"
+            )
+        path = path / "best.npz"
+    task, arrays, state = open_checkpoint(path, options.data_dir)
     for split in options.splits or ():
         if split not in task.splits:
             known = ", ".join(task.splits)

@@ -34,7 +34,7 @@ from ..config import require_same, to_json, value_at, words_of
 from ..errors import RunError, UsageError, counted, in_words
 from ..fused import bodies, plain, use_compiled
 from ..results.progress import Progress
-from ..results.text import duration, results_table, terminal_width
+from ..results.text import duration, number, results_table, terminal_width
 from ..training import discovery
 from ..training.checkpoints import (
     extended,
@@ -388,6 +388,9 @@ def _announce(trainer: Trainer, described: dict, options: Options) -> None:
     every = f"every {counted(t.evaluate_every, 'step')}"
     print(f"  measured  {in_words(task.watched)}{better}, {every}")
     notes = [*task.notes(), *trainer.notes]
+    if t.patience is not None and len(task.splits) == 1:
+        says = f"--train.patience looks at the {task.splits[0]} set, which is the only"
+        notes.append(f"{says} one; its result is then a little too good")
     if trainer.without_graphs:
         notes.append(f"no CUDA graphs: --graph {trainer.without_graphs}")
     for note in notes:
@@ -426,6 +429,10 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
     if end != "finished" or not reached:
         print(f"resume    {resume}")
     print(f"evaluate  {python()} -m tinyrmc evaluate {path}")
+    if run.best.exists() and trainer.best and trainer.best[0] < trainer.step:
+        step, value = trainer.best
+        best = f"{in_words(task.watched)} {number(task.watched, value)}, step {step:,}"
+        print(f"best      {python()} -m tinyrmc evaluate {path} --best  ({best})")
     if drawn:
         print(f"plot      {python()} -m tinyrmc plot {path}")
     core = getattr(getattr(task.config, "model", None), "core", "memn2n")

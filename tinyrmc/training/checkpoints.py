@@ -58,7 +58,14 @@ def is_over(run: Run, task: Task, step: int) -> bool:
     own = task_from_dict(run.config)  # `task` may serve other runs, or earlier lines
     with fitting():
         own.load_state(state["task"])
-    return own.finished(step)
+        _, stale = state.get("best", (None, 0))
+        return own.finished(step) or out_of_patience(own, stale)
+
+
+def out_of_patience(task: Task, stale: int) -> bool:
+    """Whether so many evaluations that are no better end a run."""
+    patience = task.config.train.patience
+    return patience is not None and stale >= patience
 
 
 def relocated(run_config: dict, data_dir: str | Path | None) -> dict:

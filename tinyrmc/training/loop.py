@@ -271,9 +271,19 @@ class _Loop:
         self.skipped = line.get("skipped_updates", 0)
         if test:
             self.took = time.monotonic() - began
+            self._keep_best()
         self._log(line)
         if test and (over or len(self.trainer.task.splits) == 1):
             self.tested = self.trainer.step
+
+    def _keep_best(self) -> None:
+        """Keep the weights, if this evaluation on a validation set was the best."""
+        trainer = self.trainer
+        newest = trainer.best is not None and trainer.best[0] == trainer.step
+        if newest and self.config.keep_best and len(trainer.task.splits) > 1:
+            told = {"run": self.run.config, "step": trainer.step}
+            told["task"] = trainer.task.state()
+            self.run.save_best(trainer.weights(), told)
 
     def sets(self) -> float:
         """The effort of all held-out sets, in that of the watched one."""

@@ -93,7 +93,7 @@ class Onlooker(Run):
     def save(self, *_, **__):
         """Rank 0 writes."""
 
-    log = truncate_metrics = save
+    log = truncate_metrics = save_best = save
 
 
 class RankTrainer(Trainer):

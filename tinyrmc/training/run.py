@@ -7,6 +7,7 @@ checkpoints.
         metrics.jsonl              one JSON object per line, appended as training goes
         checkpoint.npz             the newest checkpoint
         checkpoint.previous.npz    the one before it
+        best.npz                   the weights that did best on the validation set
         lock.json                  who is writing all this, while somebody is
 
 This module knows nothing of tasks, models or optimizers: a checkpoint is a dict of
@@ -193,7 +194,7 @@ class Run:
             holder = {"pid": os.getpid(), "host": platform.node(), "since": since}
             with explained(f"write {about}", "free some space there"):
                 about.write_text(json_text(holder) + "\n", encoding="utf-8")
-            for name in "checkpoint.npz", "metrics.jsonl", "config.json":
+            for name in "checkpoint.npz", "best.npz", "metrics.jsonl", "config.json":
                 with contextlib.suppress(OSError):  # what a killed writer left
                     (self.path / f"{name}.partial").unlink()
             yield
@@ -232,6 +233,15 @@ class Run:
         """
         previous = None if instead else self.previous_checkpoint
         save_arrays(self.checkpoint, arrays, state, previous)
+
+    @property
+    def best(self) -> Path:
+        """The weights that did best on the validation set, if there is one."""
+        return self.path / "best.npz"
+
+    def save_best(self, arrays: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+        """Write these weights, which are the best so far. Raises as `save_arrays`."""
+        save_arrays(self.best, arrays, state)
 
     def load(self) -> tuple[Arrays, dict[str, Any]]:
         """(arrays, state) of the newest checkpoint.

@@ -196,12 +196,18 @@ class Task:
         t = self.config.train
         own: dict[str, Any] = {} if t.epsilon is None else {"epsilon": t.epsilon}
         kind: Callable[..., optim.Optimizer] = optim.SGD
-        if t.optimizer == "adam":
+        if t.optimizer in ("adam", "adamw"):
             kind, own = optim.Adam, own | {"beta1": t.beta1, "beta2": t.beta2}
+        if t.optimizer == "adamw":
+            kind, each = optim.AdamW, [*parameters]
+            own["weight_decay"] = t.weight_decay
+            matrices = [p for p in each if p.ndim > 1]
+            rest = optim.Group([p for p in each if p.ndim < 2], weight_decay=0.0)
+            parameters = [*matrices, rest]  # type: ignore[list-item]
         elif t.optimizer == "rmsprop":
             own |= {"decay": t.rms_decay, "variant": t.rms_variant}
             kind = optim.RMSProp
-        else:
+        elif t.optimizer == "sgd":
             own |= {"momentum": t.momentum}
         optimizer = kind(parameters, **own, allocate=allocate)
         optimizer.clip_by = t.clip_by

@@ -15,8 +15,9 @@ MICRO_BATCH = 256
 
 LARGEST = 3.4e38  # parameters are float32
 # metadata of the settings that one optimizer, or two, make use of
-SGD, ADAM, RMSPROP, EITHER = (
-    ADDED | {"of": owners} for owners in ("sgd", "adam", "rmsprop", "adam and rmsprop")
+SGD, ADAM, ADAMW, RMSPROP, EITHER = (
+    ADDED | {"of": owners}
+    for owners in ("sgd", "adam adamw", "adamw", "rmsprop", "adam adamw rmsprop")
 )
 
 
@@ -36,7 +37,9 @@ class TrainConfig:
     """examples a step: for a language model lanes of the text, for an agent levels side
     by side
     """
-    optimizer: Literal["adam", "sgd", "rmsprop"] = field(default="adam", metadata=ADDED)
+    optimizer: Literal["adam", "adamw", "sgd", "rmsprop"] = field(
+        default="adam", metadata=ADDED
+    )
     """what turns gradients into updates"""
     learning_rate: float = 1e-3
     """peak learning rate"""
@@ -52,6 +55,10 @@ class TrainConfig:
     """for adam: decay of the running mean of gradients, per step"""
     beta2: float = field(default=0.999, metadata=ADAM)
     """for adam: decay of the running mean of squared gradients, per step"""
+    weight_decay: float = field(default=0.01, metadata=ADAMW)
+    """for adamw: the learning rate times this is the part of each weight that a step
+    takes away; biases, and what else is no matrix, keep theirs
+    """
     rms_decay: float = field(default=0.9, metadata=RMSPROP)
     """for rmsprop: decay of the running mean of squared gradients, per step"""
     rms_variant: Literal["keras", "tensorflow", "pytorch"] = field(
@@ -80,6 +87,14 @@ class TrainConfig:
     """steps between lines of metrics.jsonl; a task's curriculum looks at each line"""
     evaluate_every: int = 500
     """steps between evaluations on the held-out set"""
+    keep_best: bool = field(default=True, metadata=ADDED)
+    """keep the weights that did best on the validation set, where there is one, in
+    best.npz: see `tinyrmc evaluate RUN --best`
+    """
+    patience: int | None = field(default=None, metadata=ADDED)
+    """the run ends after so many evaluations in a row without a better one; None: it
+    takes all its steps
+    """
     checkpoint_minutes: float = 2.0
     """minutes between checkpoints"""
     nonfinite_limit: int = 10
@@ -90,11 +105,12 @@ class TrainConfig:
     def __post_init__(self):
         check_values(self, "train")
         check_least("train", self, "steps", "batch_size", "log_every", "evaluate_every")
-        check_least("train", self, "nonfinite_limit", "micro_batch_size")
+        check_least("train", self, "nonfinite_limit", "micro_batch_size", "patience")
         check_within("train", self, "[0, inf]", "warmup_steps", "checkpoint_minutes")
         of_float32 = f"[{np.finfo(np.float32).tiny:.2g}, {LARGEST}]"
         check_within("train", self, of_float32, "learning_rate", "clip_norm", "epsilon")
-        check_within("train", self, "[0, 1)", "momentum", "beta1", "beta2", "rms_decay")
+        decays = "momentum", "beta1", "beta2", "rms_decay", "weight_decay"
+        check_within("train", self, "[0, 1)", *decays)
         check_within("train", self, "[0, 1]", "cosine_fraction")
         if self.evaluate_every % self.log_every:
             raise ValueError(
@@ -103,11 +119,12 @@ class TrainConfig:
             )
         # a setting of an optimizer that is not the one asked for
         for each in fields(self):
-            owners = each.metadata.get("of", self.optimizer)
+            owners = each.metadata.get("of", self.optimizer).split()
             given = getattr(self, each.name) != each.default
-            if given and self.optimizer not in owners.split():
+            if given and self.optimizer not in owners:
+                of = " and ".join(owners)
                 raise ValueError(
-                    f"train.{each.name} is a setting of {owners}, and train.optimizer "
+                    f"train.{each.name} is a setting of {of}, and train.optimizer "
                     f"is {self.optimizer}; leave one of them out"
                 )
 

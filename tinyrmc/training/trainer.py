@@ -30,7 +30,7 @@ from ..autograd.engine import Tape
 from ..backend import device_namespace, keep_freed_memory, kernels, to_host
 from ..errors import RunError, check_seed
 from ..nn import Module
-from .checkpoints import drawn_constants, fitting, load_network
+from .checkpoints import drawn_constants, fitting, load_network, out_of_patience
 from .discovery import TaskError
 from .pieces import Carry, MetricAccumulator, Shares, Sums, micro_batches
 from .run import usable_cores
@@ -123,6 +123,9 @@ class Trainer:
         self._views = [self.optimizer.views(flat) for flat in self._gradients]
 
         self.step, self.seconds = 0, 0.0
+        # [step, value] of the best evaluation, and how many were no better since
+        self.best: list | None = None
+        self.stale = 0
         self.carry = Carry(self.shares.pieces)
         self.window: MetricAccumulator = self._accumulator()  # since the last line
         # on the device: updates skipped, after which step the first one, and steps done
@@ -232,7 +235,7 @@ class Trainer:
     @property
     def finished(self) -> bool:
         """Whether the run is over."""
-        return self.task.finished(self.step)
+        return self.task.finished(self.step) or out_of_patience(self.task, self.stale)
 
     def advance(self) -> None:
         """One step."""
@@ -384,10 +387,23 @@ class Trainer:
             every = final and self.finished
             tested = self.evaluate(None if every else self.task.splits[:1])
             check_headline(self.task, tested)
+            self._judge(tested[self.task.watched])
         line |= self.task.place(self.step) | tested
         if trained:
             self.task.observe(self.step, line)
         return line
+
+    def _judge(self, value: float) -> None:
+        """Notice whether an evaluation is the best so far."""
+        lower = self.task.lower_is_better(self.task.watched)
+        sign = -1 if lower else 1
+        if self.best is not None and self.best[0] == self.step:  # it was told again
+            return
+        self.stale += 1
+        if math.isfinite(value) and (
+            not self.best or sign * value > sign * self.best[1]
+        ):
+            self.best, self.stale = [self.step, value], 0
 
     def _line(self) -> dict:
         skipped = self.require_finite()
@@ -451,18 +467,18 @@ class Trainer:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All arrays of a checkpoint, on the host, as they are now. Copies."""
+        return self.weights() | _on_host(
+            optimizer=self.optimizer.state(),
+            carry=self._whole_carry() if self.task.carries else {},
+        )
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """Those of them that make the network."""
         drawn = drawn_constants(self.model).items()
-        parts = {
-            "parameters": {name: p.data for name, p in self.model.named_parameters()},
-            "constants": {name: constant.value for name, constant in drawn},
-            "optimizer": self.optimizer.state(),
-            "carry": self._whole_carry() if self.task.carries else {},
-        }
-        return {
-            f"{part}/{name}": np.array(to_host(x))
-            for part, arrays in parts.items()
-            for name, x in arrays.items()
-        }
+        return _on_host(
+            parameters={name: p.data for name, p in self.model.named_parameters()},
+            constants={name: constant.value for name, constant in drawn},
+        )
 
     def _whole_carry(self) -> Batch:
         """The carry of a whole batch, example-first, zero where it is other ranks'.
@@ -487,6 +503,7 @@ class Trainer:
             "skipped": [int(self.skipped), int(self.first_skipped)],
             "stream": self.stream.state(),
             "task": self.task.state(),
+            "best": [self.best, self.stale],
         }
 
     def restore(self, arrays: dict, state: dict) -> None:
@@ -504,6 +521,7 @@ class Trainer:
             was = {"fresh": "is_first", "queue/fresh": "queue/is_first"}  # of agents
             carry = under("carry/", arrays).items()
             self._restore_carry({was.get(name, name): x for name, x in carry})
+            self.best, self.stale = state.get("best", (None, 0))
             window = {name: (total, n) for name, (total, n) in state["window"].items()}
             self.window = self._accumulator(window)
             self.skipped[...], self.first_skipped[...] = state["skipped"]
@@ -542,6 +560,15 @@ class Trainer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _on_host(**parts: dict) -> dict[str, np.ndarray]:
+    """Copies of arrays, under the names of their parts."""
+    return {
+        f"{part}/{name}": np.array(to_host(x))
+        for part, arrays in parts.items()
+        for name, x in arrays.items()
+    }
 
 
 def check_workers(workers: int | None, device: str) -> None:
