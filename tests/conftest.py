@@ -28,6 +28,7 @@ import dataclasses
 import re
 import shutil
 import signal
+import sys
 
 import browser
 import cuda_shim
@@ -44,6 +45,7 @@ from tinyrmc.autograd import engine
 from tinyrmc.backend import gpu as kernels
 from tinyrmc.cli import train
 from tinyrmc.cli.commands import run_main
+from tinyrmc.training import discovery
 from tinyrmc.training.run import Run
 from tinyrmc.training.trainer import Trainer
 
@@ -107,6 +109,13 @@ def few_words(tmp_path_factory):
         patch.setenv("TINYRMC_DATA", str(folder))
         patch.setenv("TINYRMC_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def nothing_within_reach(monkeypatch):
+    """Files beside a task that one test has loaded are no other test's."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(discovery, "reached", [])
 
 
 @pytest.fixture(autouse=True)

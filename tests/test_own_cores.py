@@ -76,7 +76,6 @@ def file(tmp_path, monkeypatch):
     (folder / "sizes.py").write_text("LEAST = 1\n")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    monkeypatch.setattr(sys, "path", [*sys.path])
     before, modules = {**registry.cores()}, {*sys.modules}
     yield folder / "mycores.py"
     registry.restore(before)

@@ -76,8 +76,6 @@ def folder(tmp_path, monkeypatch):
     (folder / "scaling.py").write_text("BY = 1\n")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(discovery, "reached", [])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # else edits may go unseen
     forget()
     yield folder
