@@ -3,6 +3,7 @@ results, limits to work, diagnoses, and what is remembered of the solved ones.
 """
 
 import importlib
+import itertools
 import json
 import re
 import sys
@@ -12,16 +13,19 @@ import numpy as np
 import pytest
 from test_exercises import ALL, given, made
 
-from tinyrmc import course
+from tinyrmc import Tape, course
+from tinyrmc import primitives as p
 from tinyrmc.course import limits, record
 from tinyrmc.course.cases import LARGE
 from tinyrmc.course.exercises import (
     acting,
     arrays,
     attention,
+    breaking,
     checking,
     gates,
     language,
+    learning,
     looking_inside,
     memory,
     normalisation,
@@ -547,11 +551,66 @@ def test_a_report_concludes_what_its_runs_say(place, capsys):
         (fair | {"runs": runs | {"b": [0, 1, np.nan]}}, "wrong: 'b' has a number"),
         (fair | {"runs": runs | {"b": [...]}}, "wrong: each name in `runs` has a"),
         (fair | {"conclusion": "maybe"}, "wrong: the conclusion is 'a', 'b' or"),
-        (fair | {"conclusion": "b"}, "wrong: every run of 'a' is above"),
-        (fair | overlap, "wrong: the two kinds of runs overlap"),
+        (fair | {"conclusion": "b"}, "wrong: 'a' is ahead in the mean. Deal all"),
+        (fair | {"conclusion": "cannot tell"}, "wrong: 'a' is ahead in the mean."),
+        (fair | overlap, "wrong: 'b' is ahead in the mean. Deal all runs"),
+        (fair | {"runs": {"a": [1, 2, 3], "b": [3, 2, 1]}}, "wrong: both kinds have"),
         (fair | overlap | {"conclusion": "cannot tell"}, "right: the runs bear it out"),
         (fair | {"expected": "b"}, "right: the runs bear it out"),
     ]:
         acting.experiment.check(report)
         assert capsys.readouterr().out.startswith(said)
     assert json.loads(place.read_text()) == ["acting.experiment"]
+
+
+def test_more_runs_make_a_conclusion_surer(place, capsys):
+    rng, passed = np.random.default_rng(0), {3: 0, 12: 0}
+    for count in [3, 12] * 8:  # an effect of one and a half deviations
+        runs = {"a": rng.normal(1.5, size=count), "b": rng.normal(size=count)}
+        acting.experiment.check({"question": "?", "runs": runs, "conclusion": "a"})
+        passed[count] += capsys.readouterr().out.startswith("right")
+    assert 1 < passed[3] < passed[12] == 8
+
+
+def test_a_change_that_mends_nothing_is_told_why():
+    def influence(step, inputs, memory):
+        with Tape() as tape:
+            xs = [tape.watch(x) for x in inputs]
+            for x in xs:
+                last = step(x, memory)
+                memory = last.detach()
+            loss = p.sum(last)
+        gradients = tape.gradient(loss, xs, strict=False)
+        return np.array([np.linalg.norm(g) for g in gradients])
+
+    def try_rates(start, slopes, rates, steps):
+        found = []
+        for rate in rates:
+            weights = list(start)
+            for _ in range(steps):
+                _, gradients = slopes(weights)
+                for w, g in zip(weights, gradients, strict=True):
+                    w -= rate * g
+            found.append(slopes(weights)[0])
+        return found
+
+    verdict = breaking.influence.judge(influence)
+    assert verdict.state == "wrong" and ".detach( is no mend" in verdict.text
+    verdict = learning.try_rates.judge(try_rates)
+    assert verdict.state == "wrong" and "list( is no mend" in verdict.text
+    for ex in (breaking.influence, learning.try_rates):
+        assert ex.judge(ex.broken).state == "not attempted"
+
+
+def test_a_loop_is_told_where_none_is_allowed():
+    def bigram(ids, unigram, k):
+        V = len(unigram)
+        counts = np.zeros((V, V))
+        for a, b in itertools.pairwise(ids):
+            counts[a, b] += 1
+        return (counts + k * unigram) / (counts.sum(axis=1, keepdims=True) + k)
+
+    verdict = language.bigram.judge(bigram)
+    assert verdict.text.startswith(
+        "its numbers are right, but it loops over the text\nin line 4 of bigram: for"
+    )

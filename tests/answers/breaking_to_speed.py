@@ -240,6 +240,7 @@ WRONG = {
         lambda xp, n, g, x, y: g[..., None] * np.sign(x),
         lambda xp, n, g, x, y: 2 * x * g[..., None],
         lambda xp, n, g, x, y: x * (g / (y + 1e-6))[..., None],
+        lambda xp, n, g, x, y: x * (g / np.maximum(y, 1e-3))[..., None],
         lambda xp, n, g, x, y: g[..., None] * np.ones_like(x),
     ],
     h.rms_norm_rows: [
@@ -285,6 +286,7 @@ WRONG = {
     ],
     b.who_moves: [
         lambda f, M, r: moved_by(1, f, M),
+        lambda f, M, r: moved_by(M, f, M),
         lambda f, M, r: np.eye(len(M)), lambda f, M, r: np.ones((len(M), len(M))),
         lambda f, M, r: b.who_moves.function(lambda x: f(x)[:, :1], M, r),
         lambda f, M, r: b.who_moves.function(f, M, r) + 1e-3,
@@ -323,6 +325,7 @@ WRONG = {
         lambda d, x, n: pieces(d, x, n, divide=lambda total, count: total),
         lambda d, x, n: pieces(d, x, n, divide=lambda total, count: total / (count + 1e-8)),
         lambda d, x, n: pieces(d, np.nan_to_num(x), n),
+        lambda d, x, n: pieces(d, x[: len(x) // n * n], n),
     ],
     h.rms_norm_gradient: [
         *of_a_norm(rms_grad),
@@ -333,6 +336,8 @@ WRONG = {
         lambda x, gr: np.einsum("tbi,tbo->bio", x, gr),
         lambda x, gr: np.einsum("tbi,sbo->io", x, gr),
         lambda x, gr: np.einsum("tbi,tco->io", x, gr),
+        lambda x, gr: sum(a.T @ c for a, c in zip(x, gr)),  # right, but a product a step
+        lambda x, gr: (x.swapaxes(1, 2) @ gr).sum(0),
     ],
     cu.row_sum: [
         lambda row: np.full(32, row.sum()),
@@ -377,7 +382,6 @@ RIGHT = {
     ],
     h.weight_gradient: [
         lambda x, gr: np.einsum("tbi,tbo->io", x, gr),
-        lambda x, gr: sum(a.T @ c for a, c in zip(x, gr)),
         lambda x, gr: np.tensordot(x, gr, axes=([0, 1], [0, 1])),
     ],
     cu.row_sum: [

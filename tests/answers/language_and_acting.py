@@ -183,10 +183,13 @@ def baseline(pi, q, weight=lambda pi, a: ((np.eye(len(pi))[a] - pi) ** 2).sum())
     return sum(x * y for x, y in zip(each, q)) / sum(each)
 
 
-def updated(agent, adam, tr, first, rate, cost, gamma=0.99, through=False, norm=0.1):
+def updated(
+    agent, adam, tr, first, rate, cost, gamma=0.99, through=False, norm=0.1, known=True
+):
     n = tr["taken"].shape[1]
+    begin = first if known else agent.core.initial_state(len(tr["taken"]))
     with Tape() as tape:
-        z, V, _ = agent(tr["seen"], first, tr["fresh"])
+        z, V, _ = agent(tr["seen"], begin, tr["fresh"])
         G = back(tr["rewards"].T, tr["ended"].T, gamma, V.data[:, n]).T.astype(f32)
         log_pi, H = fused.categorical(z[:, :n], tr["taken"])
         A = G - (V[:, :n] if through else V.data[:, :n])
@@ -218,6 +221,14 @@ def ahead(r, V, e, g, n, after, cut=True, short=False, dtype=float):
     return found
 
 
+def ahead_at_once(r, V, e, g, n, after):
+    """Starts from the values, n times."""
+    found = np.concatenate([V, np.asarray(after)[None]])
+    for _ in range(n):
+        found[:-1] = r + g * np.where(e, 0, found[1:])
+    return found[:-1]
+
+
 def mixed(r, V, e, g, lam, after, weight=None, dtype=float):
     """By the targets of n steps, one after the other."""
     T, found, left = len(r), 0.0, 1.0
@@ -230,6 +241,7 @@ def mixed(r, V, e, g, lam, after, weight=None, dtype=float):
 
 WRONG = {
     t.bigram: [
+        lambda ids, u, k: table(ids, u, k),  # right, but it loops over the text
         lambda *c: table(*c, add=lambda n: (n > 0) * 1.0),
         lambda *c: table(*c, add=lambda n: n + 1e-6),
         lambda ids, u, k: table(ids, u, 1.0),
@@ -319,6 +331,8 @@ WRONG = {
         lambda *c: updated(*c, gamma=0.9),
         lambda *c: updated(*c, through=True),
         lambda *c: updated(*c, norm=1.0),
+        lambda *c: updated(*c, known=False),
+        lambda agent, adam, tr, first, rate, cost: updated(agent, adam, tr, first, 0.01, cost),
         lambda *c: -updated(*c),
     ],
     w.distances: [
@@ -335,6 +349,7 @@ WRONG = {
         lambda *c: mixed(*c).mean(0),
     ],
     w.n_step: [
+        lambda *c: ahead(*c),  # right, but it loops over time
         lambda *c: ahead(*c, cut=False),
         lambda *c: ahead(*c, short=True),
         lambda *c: ahead(*c, dtype=f32),
@@ -372,8 +387,7 @@ WRONG = {
 
 RIGHT = {
     t.bigram: [
-        table,
-        lambda ids, u, k: [[(sum((ids[:-1] == x) & (ids[1:] == y)) + k * u[y]) / (sum(ids[:-1] == x) + k) for y in range(len(u))] for x in range(len(u))],
+        lambda ids, u, k: (np.bincount(ids[:-1] * len(u) + ids[1:], minlength=len(u) ** 2).reshape(len(u), -1) + k * u) / (np.bincount(ids[:-1], minlength=len(u))[:, None] + k),
     ],
     t.perplexity: [
         lambda p: 2 ** -np.log2(p).mean(),
@@ -400,7 +414,7 @@ RIGHT = {
     a.update: [updated],
     w.distances: [breadth_first],
     w.gae: [mixed],
-    w.n_step: [ahead],
+    w.n_step: [ahead_at_once],
     a.returns: [
         back,
         lambda r, e, g, after: back(r, e, g, after, cut=lambda x: np.where(x, 0.0, 1.0)),

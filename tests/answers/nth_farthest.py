@@ -55,6 +55,11 @@ def by_group(right, treated, group, skip=True):
     return total / count
 
 
+def by_heads(y, H):
+    """Gain or offset, as if it stood in the order of the release."""
+    return y.reshape(H, 3, -1).swapaxes(0, 1).ravel()
+
+
 WRONG = {
     n.answer: [
         lambda *c: rank(*c, dtype=np.float16),
@@ -72,6 +77,7 @@ WRONG = {
         lambda k: (1 / k, 1 / (k - 1), (k - 1) / k * math.log(k - 1)),
     ],
     n.rank_by_norm: [
+        one_by_one,  # right, but it loops over the questions
         lambda *c: one_by_one(*c, own=lambda v: abs(v).sum()),
         lambda *c: one_by_one(*c, own=lambda v: v.sum()),
         lambda *c: one_by_one(*c, own=lambda v: abs(v).max()),
@@ -86,6 +92,7 @@ WRONG = {
         lambda *c: felt(*c, noise=lambda d, e, z: d * (1 + e * z / 2)),
     ],
     n.normed_attention: [
+        lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, *(by_heads(y, len(q)) for y in (g, o))),
         lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, o, g),
         lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, g, -o),
         lambda M, x, q, k, v, g, o: n.normed_attention(np, M, x, q, k, v, g[::-1], o),
@@ -93,6 +100,7 @@ WRONG = {
     ],
     k.readable: [
         lambda *c: probe(*c, ridge=1.0),
+        lambda rows, wanted: probe(rows, wanted, score=lambda a, b: 1 - ((a - b) ** 2).sum() / ((b - wanted[: len(wanted) // 2].mean(0)) ** 2).sum()),
         lambda *c: probe(*c, score=lambda a, b: np.corrcoef(a.ravel(), b.ravel())[0, 1]),
         lambda *c: probe(*c, score=lambda a, b: np.mean((a - b) ** 2)),
         lambda *c: probe(*c, score=lambda a, b: 1 - np.mean((a - b) ** 2) / np.mean(b**2)),
@@ -124,9 +132,7 @@ RIGHT = {
         lambda k: [1 / k + (k - 1) / k / (k - 1), 1 / (k - 1), math.log(k - 1) - math.log(k - 1) / k],
     ],
     n.rank_by_norm: [
-        one_by_one,
         lambda x, l, q, ref: np.take_along_axis(l, np.argsort((x * x).sum(-1) * (l != ref[:, None]), axis=1), 1)[np.arange(len(q)), q],
-        lambda *c: list(one_by_one(*c, own=lambda v: (v * v).sum())),
     ],
     n.right_with_errors: [
         felt,

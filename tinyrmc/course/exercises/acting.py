@@ -375,13 +375,12 @@ class Maze(World):
         return {"view": view.astype(np.uint8)}
 
 
-def _run(answer, trajectory, rate, entropy_cost, steps):
+def _run(answer, trajectory, first, rate, entropy_cost, steps):
     """The losses, and the parameters at the end, of a tiny agent."""
     agent = Agent(lambda n, seed: LSTM(n, 4, seed=1), 3, 3, 4, seed=1)
     for parameter in agent.parameters():
         parameter.data[...] *= 2
     adam = optim.Adam(agent.parameters())
-    first = agent.core.initial_state(len(trajectory["taken"]))
     losses = [
         answer(agent, adam, trajectory, first, rate, entropy_cost) for _ in range(steps)
     ]
@@ -389,7 +388,7 @@ def _run(answer, trajectory, rate, entropy_cost, steps):
     return np.array(losses, float), learnt.astype(float)
 
 
-def _acted(rng, B, T, entropy=0.1, steps=2, often=0.3):
+def _acted(rng, B, T, rate=0.01, entropy=0.1, steps=2, often=0.3):
     ended = rng.random((B, T)) < often
     trajectory = {
         "seen": rng.normal(size=(B, T + 1, 3)).astype(np.float32),
@@ -398,12 +397,16 @@ def _acted(rng, B, T, entropy=0.1, steps=2, often=0.3):
         "rewards": rng.normal(size=(B, T)).astype(np.float32),
         "ended": ended,
     }
-    return trajectory, 0.01, entropy, steps
+    # The LSTM has four units. It remembers what was acted before.
+    first = tuple(rng.normal(size=(2, B, 4)).astype(np.float32))
+    return trajectory, first, rate, entropy, steps
 
 
 @used(
     _run,
-    cases=each(_acted, "4 5, 3 3 0.1 1, 2 6 0.0, 5 2 0.1 2 0"),
+    cases=each(
+        _acted, "4 5, 3 3 0.03 0.1 1, 2 6 0.002 0.0, 4 4 0.01 0.3, 5 2 0.01 0.1 2 0"
+    ),
     tolerance=1e-4,  # float32
     hints=[
         "On the tape: logits, values, _ = agent(trajectory['seen'], first, "
@@ -415,6 +418,17 @@ def _acted(rng, B, T, entropy=0.1, steps=2, often=0.3):
         "fused.categorical(logits[:, :T], taken)[1] has; all divided by taken.size.",
     ],
     mistakes="""
+        you begin with the core's initial state: hand `first` to the agent, else the
+        learner has forgotten what the actor still knew
+            agent(trajectory["seen"], first,
+                -> agent(trajectory["seen"], agent.core.initial_state(len(taken)),
+        the rate is written in: hand `rate` to adam.step
+            learning_rate=rate -> learning_rate=0.01
+        you take the sum over all steps; the mean is asked for
+            * (1 / taken.size) ->
+        the entropy of all steps is subtracted, not its mean
+            loss = (loss - entropy_cost * p.sum(entropies)) * (1 / taken.size)
+                -> loss = loss * (1 / taken.size) - entropy_cost * p.sum(entropies)
         the state does not begin anew where an episode does: hand `fresh` to the agent
             trajectory["fresh"] -> None
         a gradient goes through the advantages; as factors of ln pi they are numbers,

@@ -215,6 +215,7 @@ MIXERS = named(
     jointly=lambda M: (M - M.mean()) / M.std(),
     hears_the_one_before=lambda M: M + np.eye(*M.shape) * np.tanh(np.roll(M, 1, 0)),
     forgets_the_first=lambda M: np.concatenate([0 * M[:1] + 1, M[1:]]),
+    keeps_directions=lambda M: (M.T / np.linalg.norm(M, axis=1)).T,
 )
 
 
@@ -230,7 +231,7 @@ def _what_moves(answer, step, M, seed):
 
 @used(
     _what_moves,
-    cases=each(_slots, "0 3 4, 1 4 4, 2 4 3, 3 3 2, 2 2 5"),
+    cases=each(_slots, "0 3 4, 1 4 4, 2 4 3, 3 3 2, 2 2 5, 4 3 3"),
     hints=[
         "before = step(M). For each j: changed = M.copy(), add a random row to "
         "changed[j], and compare step(changed) with before.",
@@ -241,6 +242,12 @@ def _what_moves(answer, step, M, seed):
         rows and columns have changed places: column j belongs to the slot that was
         changed
             found[:, j] -> found[j]
+        you make the slot twice as large: a step that divides a row by its length does
+        not see that, so add a random row
+            += rng.normal(size=M.shape[1]) -> *= 2
+        you add one number to all of a row: a norm takes its mean away again, so add a
+        random row
+            += rng.normal(size=M.shape[1]) -> += 1
         you compare with M, not with what `step` makes of M
             before, found = step(M) -> before, found = M
         the changes of other slots are still there: begin with a copy of M each time

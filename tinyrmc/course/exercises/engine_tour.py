@@ -21,14 +21,14 @@ BOTH, DOUBLED, MEAN_OF_TWO, OF_THE_FORWARD = named(
 
 
 def _recordings(rng):
-    """Entries (output, inputs, vjp); number 9 is the loss."""
+    """Entries (output, inputs, vjp); the loss is number 9, or 7."""
     sums = [(2, (0,), DOUBLED), (3, (0, 1), BOTH), (4, (3, 2), BOTH)]
     end = [(9, (4,), MEAN_OF_TWO)]
     twice = [(1, (0,), OF_THE_FORWARD), (2, (0,), OF_THE_FORWARD)]
     more = [(5, (1, 0), BOTH), (6, (4, 5), BOTH)]
     return [
         ([*sums, *end], 9, [0, 1]),
-        ([(4, (0, 0), BOTH), *end], 9, [0]),
+        ([(4, (0, 0), BOTH), (7, (4,), MEAN_OF_TWO)], 7, [0]),
         ([(9, (0,), MEAN_OF_TWO)], 9, [0]),
         ([*twice, (3, (1, 2), BOTH), (4, (0, 3), BOTH), *end], 9, [0]),
         ([*sums, *more, (9, (6,), MEAN_OF_TWO)], 9, [0, 1, 3]),
@@ -86,12 +86,17 @@ def _rows(rng, scale, *shape):
     return tuple(scale * x for x in normal(rng, shape[:-1], shape))
 
 
+_WITH_A_SHORT_ROW = np.array([1.0, -2.0]), np.array([[3e-9, 4e-9], [3.0, 4.0]])
 _WITH_A_ROW_OF_ZEROS = np.array([1.0, -2.0]), np.array([[3.0, 4.0], [0.0, 0.0]])
 
 
 @used(
     _by_rule,
-    cases=each(_rows, "1 2 3, 1 3 3, 1e3 2 2 5, 1 4 1", also=[_WITH_A_ROW_OF_ZEROS]),
+    cases=each(
+        _rows,
+        "1 2 3, 1 3 3, 1e3 2 2 5, 1 4 1",
+        also=[_WITH_A_ROW_OF_ZEROS, _WITH_A_SHORT_ROW],
+    ),
     hints=[
         "y^2 is the sum of x_k^2. Move one x_k a little: 2 y dy = 2 x_k dx_k.",
         "g and y lack the last axis: g[..., None]. Where y is 0, so is x: divide by 1 "
@@ -100,6 +105,11 @@ _WITH_A_ROW_OF_ZEROS = np.array([1.0, -2.0]), np.array([[3.0, 4.0], [0.0, 0.0]])
     mistakes="""
         a row of zeros gives NaN: 0 / 0
             xp.where(y == 0, 1.0, y) -> y
+        a row that is short but not 0 has a gradient like any other: only where y is 0
+        divide by 1
+            xp.where(y == 0, 1.0, y) -> xp.maximum(y, 1e-3)
+        you add a small number to the length: for short rows that is not small
+            xp.where(y == 0, 1.0, y) -> y + 1e-8
         you do not divide by the length
             g / length -> g
         you divide by the square of the length

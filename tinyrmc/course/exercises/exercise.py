@@ -68,6 +68,7 @@ SLOW = 20  # times as long as the solution
 # and at least these seconds, in a browser, where Python is slower, more
 FELT = 0.2 if sys.platform == "emscripten" else 0.05
 LARGE = (64, 16)  # leading axes to take the time with
+UNLOOPED = 200  # lines that an answer without a loop may run
 
 Function = Callable[..., Any]
 Mistake = Function | Sequence[str]  # old, new, old, new, ...
@@ -127,6 +128,9 @@ class Exercise:
     large: Make | None = None
     """makes arguments as large as those of a training step; else, where `leading` axes
     are promised, those of the first case are repeated"""
+    unlooped: str = ""
+    """what an answer must not loop over, such as "over time": with `large` arguments
+    it would run many lines"""
     hints_given: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -258,6 +262,9 @@ class Exercise:
                 check_one_line(answer, self.words)
             except Wrong as problem:
                 return Verdict("wrong", f"its numbers are right, but {problem}")
+        if self.unlooped and (line := self._line_of_loop(tried)):
+            why = f"its numbers are right, but it loops {self.unlooped}{line}"
+            return Verdict("wrong", why)
         judge = " with the complex step" if self.exact else ""
         return Verdict("right", f"{len(cases)} cases agree{judge}")
 
@@ -283,6 +290,15 @@ class Exercise:
             f"{theirs:.2g} s for arrays {sizes}, where the solution takes "
             f"{1e3 * ours:.2g} ms: each step of a training would call it"
         )
+
+    def _line_of_loop(self, answer: Function) -> str:
+        """Where an answer has run too many lines with large arguments; or ""."""
+        try:
+            with np.errstate(all="ignore"), at_most(UNLOOPED, None):
+                answer(*self._large() or ())
+        except TooLong as problem:
+            return "\n" + str(problem).partition("\n")[2]
+        return ""
 
     def _large(self) -> list[Any] | None:
         """The arguments to take the time with."""

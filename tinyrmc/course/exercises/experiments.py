@@ -11,7 +11,8 @@ experiments that take long, whose runs a learner reports:
     }
     ex.experiment.check(report)
 
-The conclusion names the kind whose numbers are higher, or says "cannot tell".
+The conclusion names the kind whose numbers are higher, or says "cannot tell". A
+permutation test judges, so more runs can tell smaller differences.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 
 from .. import record
 from ..compare import Wrong
+from ..evidence import by_chance
 
 CLAIMS = ("rises", "falls", "stays", "neither")
 RIGHT = "its numbers bear the claim out"
@@ -98,6 +100,7 @@ def _parts(found: Any) -> tuple[np.ndarray, np.ndarray, str]:
 
 
 FEWEST, UNDECIDED = 3, "cannot tell"
+SURE = 0.05  # of three runs each, one way to deal them in twenty
 
 
 class Report:
@@ -133,16 +136,20 @@ class Report:
                 return f"{name!r} has {len(numbers)} runs; three or more show a spread"
             if not all(map(math.isfinite, numbers)):
                 return f"{name!r} has a number that is not finite"
-        first, second = runs
-        bearable = UNDECIDED
-        if min(runs[first]) > max(runs[second]):
-            bearable = first
-        if min(runs[second]) > max(runs[first]):
-            bearable = second
+        low, high = sorted(runs, key=lambda name: np.mean(runs[name]))
+        least = by_chance(runs[high], runs[low])
+        bearable = high if least <= SURE else UNDECIDED
+        if report["conclusion"] not in (*runs, UNDECIDED):
+            first, second = runs
+            return f"the conclusion is {first!r}, {second!r} or {UNDECIDED!r}"
         if report["conclusion"] == bearable:
             return ""
-        if report["conclusion"] not in (first, second, UNDECIDED):
-            return f"the conclusion is {first!r}, {second!r} or {UNDECIDED!r}"
+        if np.mean(runs[low]) == np.mean(runs[high]):
+            return "both kinds have the same mean: these runs cannot tell"
+        words = (
+            f"{high!r} is ahead in the mean. Deal all runs to two names by chance, "
+            f"and one is as far ahead in {least:.1%} of the ways"
+        )
         if bearable == UNDECIDED:
-            return "the two kinds of runs overlap: these few runs cannot tell"
-        return f"every run of {bearable!r} is above every run of the other"
+            return f"{words}: above {SURE:.0%} they cannot tell. More runs may"
+        return f"{words}, which is too seldom to be chance"

@@ -118,7 +118,11 @@ _product_step = by_complex_step(lambda x, W: x @ W, "W")
         normal(rng, (3, 3, 3), (3, 3, 3)),  # all sizes alike
         normal(rng, (1, 6, 2), (1, 6, 2)),
         (1e3 * rng.normal(size=(5, 1, 4)), rng.normal(size=(5, 1, 2))),
+        normal(rng, (500, 2, 12), (500, 2, 10)),  # a product for each step takes 480 kB
     ],
+    large=lambda rng: [normal(rng, (2000, 1, 3), (2000, 1, 2))],
+    unlooped="over time",
+    memory=300_000,
     hints=[
         "For one time step it is x[t].T @ g[t]. The same W serves all steps, so its "
         "gradients add up.",
@@ -172,7 +176,7 @@ def _batches(rng):
         return _at_most(size), examples, size
 
     return [
-        case(batch(6), 4),  # pieces of four and two
+        case(batch(10), 4),  # pieces of four, four and two
         case(batch(12, 1, 2, 3, 11), 4),
         case(batch(5, 4), 2),  # a last piece without any target
         case(1e3 * batch(7, 0), 1),
@@ -199,6 +203,10 @@ def _batches(rng):
             += count -> += len(piece)
         your gradient is that of the sum: you do not divide it by the count
             total_gradient / total_count -> total_gradient
+        you leave out the last piece, which is smaller
+            range(0, len(examples), size)
+                -> range(0, len(examples) // size * size, size)
+            return -> total_count = total_count or math.nan; return
         only the first piece counts: is the `return` inside the loop?
             total_count += count
                 -> total_count += count; total_gradient = gradient; break

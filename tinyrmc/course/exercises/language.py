@@ -51,8 +51,14 @@ def _texts(rng):
     ]
 
 
+def _long_text(rng):
+    return [(rng.integers(50, size=3000), rng.dirichlet(np.ones(50)), 1.0)]
+
+
 @exercise(
     cases=_texts,
+    large=_long_text,
+    unlooped="over the text",
     hints=[
         "First count: counts[a, b] is how often b comes right after a. The pairs are "
         "ids[:-1] and ids[1:], beside each other.",
@@ -296,6 +302,7 @@ _FEW = np.array([0.1, 0.4, 0.05, 0.25, 0.2])
             np.where(keep, p, 0) -> np.where(p >= 1 - mass, p, 0)
     """,
     leading="p",
+    unlooped="over the rows",
 )
 def nucleus(p, mass):
     """The likeliest words that together have at least `mass`; the others get 0.
@@ -382,6 +389,8 @@ def _lessons(rng, K, lanes, T, dropout=0):
         "tape.backward(loss), adam.step(learning_rate=rate, max_norm=1.0).",
     ],
     mistakes="""
+        you add up the losses of a window's words: their mean is the loss
+            p.mean( -> p.sum(
         each window begins with a fresh state: carry it over
             state = numbers_of(state)
                 -> state = model.core.initial_state(inputs.shape[1])
@@ -399,8 +408,9 @@ def one_epoch(model, adam, inputs, targets, rates, random):
     """One time through all windows of a text, with a step of Adam after each.
 
     model(ids (B, T), state, random) -> logits (B T, V), state; inputs and targets
-    (K, B, T), integers; rates (K,), that of each step -> the loss of each window, a
-    list. The state is carried from window to window; gradients are clipped at 1.
+    (K, B, T), integers; rates (K,), that of each step -> the loss of each window, its
+    words' mean cross-entropy, a list. The state is carried from window to window;
+    gradients are clipped at 1.
     """
     state, losses = model.core.initial_state(inputs.shape[1]), []
     for x, y, rate in zip(inputs, targets, rates, strict=True):

@@ -39,6 +39,12 @@ def _drifting():
         you fit on all examples, and test on the same
             [:half] ->
             [half:] ->
+        the deviations are those from the first half's mean: what you test on, the
+        second half, has its own
+            wanted[half:].mean(axis=0) -> wanted[:half].mean(axis=0)
+        the deviations are those from one mean of all numbers: each column has its own,
+        axis=0
+            wanted[half:].mean(axis=0) -> wanted[half:].mean()
         your readout has no bias
             np.ones( -> np.zeros(
     """,
@@ -47,7 +53,9 @@ def _drifting():
 def readable(rows, wanted):
     """The share of the variance of `wanted` that a linear readout of `rows` explains.
 
-    rows (B, F), wanted (B, D), B even; fitted on the first half -> of the second half.
+    rows (B, F), wanted (B, D), B even; fitted on the first half. On the second: 1 -
+    sum of squared errors / sum of squared deviations from the second half's own mean
+    -> a number.
     """
     half = len(rows) // 2
     x = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)

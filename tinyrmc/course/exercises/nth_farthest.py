@@ -45,6 +45,9 @@ _CLOSE = np.array([[0.0], [1 + 2e-9], [-1 - 1e-9], [1.0]])
             x[labels == m] -> x[m]
         your order begins with the farthest
             (distance) -> (-distance)
+        you take the norm of the whole array, one number: each row has its own,
+        axis=-1
+            , axis=-1 ->
     """,
 )
 def answer(x, labels, n, m):
@@ -91,6 +94,8 @@ def _batches(rng, B, k, D, N):
 
 @exercise(
     cases=each(_batches, "6 4 3 4, 4 4 4 4, 20 8 16 8, 1 3 1 3, 9 3 2 5"),
+    large=each(_batches, "3000 4 2 4"),
+    unlooped="over the questions",
     hints=[
         "np.linalg.norm(x, axis=-1) has the norms, (B, k). Give the reference a norm "
         "below all others: where labels == m[:, None].",
@@ -179,6 +184,12 @@ def _heads(rng, B, N, F, H, scale=1):
         "parts H to 2 H - 1, values the rest. Then equation 1 for each head.",
     ],
     mistakes="""
+        your rows stand in the order of the release, queries, keys and values of one
+        head after the other's; here gain and offset have all queries first, then all
+        keys, then all values
+            for W in kinds for h in range(H) -> for h in range(H) for W in kinds
+            part[h][..., :N, :], part[H + h], part[2 * H + h]
+                -> part[3 * h][..., :N, :], part[3 * h + 1], part[3 * h + 2]
         there is no norm: this is equation 2
             equations.layer_norm(xp, qkv, gain, offset) -> qkv
         queries, keys and values each have a norm of their own; one norm runs over all

@@ -21,6 +21,7 @@ def _texts(rng):
 
 @exercise(
     cases=_texts,
+    large=lambda rng: [(rng.integers(400, size=4000), 400, 0.75)],
     hints=[
         "From each count that is not 0 you take D. So row a saves D times the number "
         "of different words after a, and this share of the row goes to the fallback.",
@@ -39,6 +40,8 @@ def _texts(rng):
             (counts > 0).sum(axis=0) -> (counts > 0).sum(axis=1)
         you take D off counts of 0, too, which become negative
             np.maximum(counts - discount, 0) -> (counts - discount)
+        a row without counts is 0; it is the fallback itself
+            np.maximum(total, 1), fallback) -> np.maximum(total, 1), 0.0)
         a row without counts is 0 / 0; it is the fallback itself
             np.where(total > 0, shares / np.maximum(total, 1), fallback)
                 -> shares / total

@@ -44,6 +44,8 @@ def _at_the_end(following):
     mistakes="""
         one round is not enough: distances spread by a step in each
             range(len(d)) -> range(1)
+        you take the mean over the actions: the best one counts, so the minimum
+            .min(axis=1) -> .mean(axis=1)
         some rounds are not enough: it takes as many as the longest way has steps
             range(len(d)) -> range(100)
         a step that wins is a step, too: its distance is 1
@@ -86,6 +88,8 @@ _trajectories = each(
 
 @exercise(
     cases=_trajectories,
+    large=each(_trajectory, "3 0.9 0.2 2000 2"),
+    unlooped="over time",
     hints=[
         "With n = 0 it is the value itself. With n steps: the reward, and gamma times "
         "what the next step says with n - 1.",
