@@ -332,9 +332,9 @@ plt.show()
 #
 # ## The residual
 #
-# The $z$ in $\mathrm{MLP}(z) + z$ is a *residual*. A fresh MLP would scramble all that
-# attention has brought; with $z$ added it begins with what there is, and learns what to
-# change.
+# The $z$ in $\mathrm{MLP}(z) + z$ is a *residual*. A fresh MLP alone would put a random
+# mixture in the place of all that attention has brought; with $z$ added the block
+# begins with what there is, and learns what to change.
 #
 # **Exercise 7.** All of $g_\psi$, with any number of layers: the MLP, the residual, the
 # norm.
@@ -406,8 +406,8 @@ norm = ex.norm.yours(norm)
 # %% [markdown]
 # Twelve blocks $g_\psi$ in a row now learn to find the nearest point, the task of
 # chapter 5: once as it is, once without residuals, once without norms. **Write down
-# first:** which of the three learns best? Which first loss is far from a guess,
-# $\ln 3 = 1.10$?
+# first:** which of the three gets furthest in 300 steps? Which first loss is far from a
+# guess, $\ln 3 = 1.10$?
 
 
 # %%
@@ -434,8 +434,8 @@ def draw(step):
     return points.reshape(64, 8), distances.argmin(axis=1)
 
 
-def fresh():
-    start, square = np.random.default_rng(0), (WIDTH, WIDTH)
+def fresh(seed):
+    start, square = np.random.default_rng(seed), (WIDTH, WIDTH)
     weights = [start.normal(size=(8, WIDTH)) / math.sqrt(8)]
     for _ in range(BLOCKS):
         weights += [start.normal(size=square) / math.sqrt(WIDTH) for _ in range(2)]
@@ -443,7 +443,7 @@ def fresh():
     return [*weights, start.normal(size=(WIDTH, 3)) / math.sqrt(WIDTH)]
 
 
-def losses_of(residual, normed):
+def losses_of(residual, normed, rate=3e-3, seed=0, steps=STEPS):
     """The loss of each step of training."""
 
     def slopes(weights, inputs, targets):
@@ -459,8 +459,8 @@ def losses_of(residual, normed):
         loss = tape.record(of_each, (z,), vjp).mean()
         return float(loss.data), tape.gradient(loss, nodes)
 
-    rule = learning.adam_rule(adam_step, 3e-3)
-    return train(fresh(), slopes, rule, draw, STEPS)[0]
+    rule = learning.adam_rule(adam_step, rate)
+    return train(fresh(seed), slopes, rule, draw, steps)[0]
 
 
 # %% tags=["hide-output"]
@@ -485,10 +485,23 @@ panel.legend()
 plt.show()
 
 # %% [markdown]
-# Without residuals, twelve blocks do not get past a guess: what comes out has little to
-# do with what went in. Without norms the signal grows from block to block, and the
-# first loss shows it. It learns all the same here. But a recurrent core does its step
-# hundreds of times, and there a growth from step to step would end in overflow.
+# In this one run, at this one rate, twelve blocks without residuals do not get past a
+# guess. Can they not learn? Here are three starts at three rates, measured beforehand:
+
+# %% tags=["hide-output"]
+course.measured(8, "residuals")
+
+# %% [markdown]
+# They can. At a third of the rate they end at 0.67 (0.61 to 0.70) without residuals, at
+# 0.27 (0.25 to 0.30) with them. Given 1,200 steps, they get to 0.19 (0.18 to 0.20)
+# without. So with residuals they learn sooner, and at a rate at which they hardly do
+# without; at the largest rate neither learns. "It does not learn" is a sentence about a
+# network *and* a rate *and* a number of steps: try three rates before you say it.
+#
+# Without norms the signal grows from block to block, and the first loss shows it: 5.98
+# (3.76 to 8.16), where a guess costs 1.10. It learns all the same here, to 0.33 (0.30
+# to 0.35). But a recurrent core does its step hundreds of times, and there a growth
+# from step to step may end in overflow.
 #
 # ## As many slots as you like
 #
@@ -520,7 +533,8 @@ course.show(equations.layer_norm, equations.g_psi)
 # - It runs over the units of one slot. Over all slots, it would let them see each other
 #   past attention.
 # - Layers without a bend between them are one layer.
-# - With the residual a block begins with what there is, and gradients go past it.
+# - With the residual a block begins with what there is, and gradients go past it. Deep
+#   networks learn sooner with it, and at more rates.
 #
 # **Further.** Multiply a row by 10: what becomes of the gradient? What would a joint
 # norm and an MLP of all slots cost in parameters, if there were twice as many slots?

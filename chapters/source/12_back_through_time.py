@@ -257,7 +257,7 @@ xs, g = rng.normal(size=(40, B, F)), np.zeros((40, B, N, F))
 g[-1] = rng.normal(size=(B, N, F))
 
 
-def sizes_on(ways, states, weights):
+def sizes_on(ways, xs, states, g, weights):
     """The size of what each step hands back, from the last step to the first."""
     along_m, through_h, candidate_pays = ways
     sizes = []
@@ -277,7 +277,7 @@ for bias in (1.0, 3.0):
     named = weights | {"forget_bias": bias}
     states = states_of(xs, m, h, named)
     for name, ways in WAYS.items():
-        arrived[bias, name] = sizes_on(ways, states, named)
+        arrived[bias, name] = sizes_on(ways, xs, states, g, named)
     after = [f"{arrived[bias, name][19]:.0e}" for name in WAYS]
     print(f"forget bias {bias:.0f}, after 20 steps:", ", ".join(after))
 
@@ -297,11 +297,13 @@ plt.show()
 # %% [markdown]
 # On the straight line alone the gradient shrinks by a forget gate at each step, as it
 # did for one slot in chapter 9. Through $h$ next to nothing arrives: at every step that
-# way passes the slope of a gate and a matrix of a fresh network. (Shut, it costs half
-# all the same at a bias of 1: there are mixed ways.) But with attention open, far more
-# arrives than forget gates let through. Attention is a second way along the memory, and
-# an LSTM has none like it. With a bias of 3 the gradient even grows. This is one reason
-# why training clips it.
+# way passes the slope of a gate and a matrix of a fresh network. (Shut, it may cost
+# something all the same: there are mixed ways.) But with attention open, more arrives
+# than forget gates let through: with a bias of 1, 3 to 191 times as much after 20 steps
+# in three draws of weights. Attention is a second way along the memory, and an LSTM has
+# none like it. How much comes differs from draw to draw. With a bias of 3 the gradient
+# even grows in all three, about tenfold in 40 steps. This is one reason why training
+# clips it.
 #
 # ## In windows
 #
@@ -337,8 +339,15 @@ for length in (1, 2, 5, 10, 20, 40):
     print(f"windows of {length:2} steps: cosine {cosine:.2f}")
 
 # %% [markdown]
-# Of these, only the whole. A cut gradient does not see what an input is good for after
-# its window has ended. What helps only later is not learnt.
+# In this draw, of these only the whole. With three draws, windows of 10 steps have a
+# cosine of 0.79 (0.73 to 0.85), windows of 20 one of 0.90 (0.85 to 0.98). A cut
+# gradient does not see what an input is good for after its window has ended.
+#
+# Does that mean that nothing is learnt that helps only later? We have *not* shown that.
+# These are fresh weights, random gradients at every step, and one matrix out of many.
+# And the state goes on: what a network has learnt to keep within a window may serve
+# beyond it. Chapter 17 (language modelling) looks how far back trained networks use
+# what they have read.
 #
 # ## Takeaways
 #

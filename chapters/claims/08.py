@@ -1,0 +1,64 @@
+"""Chapter 8: layer norm and a row-wise MLP."""
+
+import numpy as np
+from register import Chapter, by_chance, claim, rates
+
+chapter = Chapter("08", "losses_of")
+SEEDS = range(3)
+
+
+def at_the_end(steps=300, **how):
+    return [np.mean(chapter.losses_of(steps=steps, seed=s, **how)[-20:]) for s in SEEDS]
+
+
+@claim(
+    lambda n: (
+        n["without residuals, rate 3/1000"].low > 0.9
+        and n["without residuals, rate 1/1000"].high < 1
+        and all(
+            by_chance(n[f"without residuals, rate {r}"], n[f"with residuals, rate {r}"])
+            <= 0.05
+            for r in ("1/1000", "3/1000")
+        )
+        and n["with residuals, rate 9/1000"].low > 1
+        and n["without residuals, rate 9/1000"].low > 1
+    )
+)
+def residuals():
+    """At a third of the rate they end at {without residuals, rate 1/1000:.2f} without
+    residuals, at {with residuals, rate 1/1000:.2f} with them.
+
+    So with residuals they learn sooner, and at a rate at which they hardly do without;
+    at the largest rate neither learns.
+    """
+    return {
+        f"{name} residuals, rate {k}/1000": at_the_end(
+            residual=name == "with", normed=True, rate=rate
+        )
+        for name in ("with", "without")
+        for k, rate in zip((1, 3, 9), rates(3e-3), strict=True)
+    }
+
+
+@claim(lambda n: n["without residuals, 1200 steps"].high < 0.5)
+def longer():
+    """Given 1,200 steps, they get to {without residuals, 1200 steps:.2f} without."""
+    return {
+        "without residuals, 1200 steps": at_the_end(
+            1200, residual=False, normed=True, rate=1e-3
+        )
+    }
+
+
+@claim(lambda n: n["first loss without norms"].low > 3)
+def without_norms():
+    """Without norms the signal grows from block to block, and the first loss shows it:
+    {first loss without norms:.2f}, where a guess costs 1.10. It learns all the same
+    here, to {last loss without norms:.2f}.
+    """
+    found = {"first loss without norms": [], "last loss without norms": []}
+    for seed in SEEDS:
+        losses = chapter.losses_of(residual=True, normed=False, seed=seed)
+        found["first loss without norms"].append(losses[0])
+        found["last loss without norms"].append(np.mean(losses[-20:]))
+    return found
