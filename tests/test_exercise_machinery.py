@@ -194,6 +194,47 @@ def test_a_loop_without_an_end_is_stopped_and_its_line_is_named(monkeypatch):
     assert sys.gettrace() is None
 
 
+def test_a_loop_on_one_line_is_stopped_too(monkeypatch):
+    monkeypatch.setattr(limits, "SECONDS", 0.2)
+
+    def spins(x):
+        while True: pass  # noqa: E701  # fmt: skip
+
+    def draws(x):
+        return [each for each in iter(int, 1)]
+
+    def comes_to_an_end(x):
+        for _ in range(3): x = x + 0  # noqa: E701  # fmt: skip
+        return x * x
+
+    ex = made(squares, some(4))
+    for answer, line in ((spins, "while True: pass"), (draws, "return [each")):
+        assert re.search(
+            rf"\nin line \d of .*: {re.escape(line)}", ex.judge(answer).text
+        )
+    assert ex.judge(comes_to_an_end).state == "right"
+
+
+def test_the_solution_is_no_attempt(capsys):
+    for own in (arrays.centred, arrays.centred.function):
+        arrays.centred.check(own)
+        assert "not attempted: ex.centred is the solution" in capsys.readouterr().out
+
+
+def test_of_an_exception_no_likeness_is_told():
+    ex = made(
+        squares, lambda rng: [normal(rng, (3, 1)), normal(rng, 4), normal(rng, 5)]
+    )
+    assert ex.judge(lambda x: 2.5 * x * x).text.endswith("2.5 times the right one")
+    text = ex.judge(lambda x: 2.5 * x * x if x.ndim == 1 else x[0, 7]).text
+    assert "IndexError" in text and "times" not in text
+
+
+def test_an_answer_that_is_small_is_not_called_cut_down_when_it_is_zero():
+    ex = made(lambda x: x / (1 + abs(x).sum()), some(4))
+    assert ex.judge(lambda x: 0 * x).text.endswith("your result is 0 everywhere")
+
+
 def test_on_the_tape_a_loop_without_an_end_is_stopped_too(monkeypatch):
     def on_the_tape(xp, f, i, m, candidate, forget_bias):
         while xp is not np:

@@ -124,8 +124,6 @@ def test_every_argument_counts():
     idle = {
         ("gates.gate_vjp", "b"),  # of a sum, whose gradient has no b
         *(("invariants.size_of_the_scores", name) for name in "QKV"),  # tell a size
-        ("invariants.my_experiment", "seed"),
-        ("memory.my_experiment", "seed"),
         ("nth_farthest.right_with_errors", "seed"),
         ("programs.constant_answer", "symbols"),
         ("engine_tour.length_vjp", "needs"),  # which inputs want a gradient: x does

@@ -163,6 +163,39 @@ def named_inputs(self, data, inputs, vjp):
     return output
 
 
+def unbroadcast_at_the_end(self, loss, wanted):
+    """Adds what comes in different shapes."""
+    gradients = {loss: np.ones(())}
+    for output, inputs, vjp in reversed(self.entries):
+        if output in gradients:
+            for each, g in zip(inputs, vjp(gradients[output]), strict=True):
+                gradients[each] = gradients.get(each, 0) + g
+    return [
+        t.unbroadcast(gradients[each], each.data.shape)
+        if each in gradients
+        else np.zeros(each.data.shape)
+        for each in wanted
+    ]
+
+
+def taught_on(weights, network, xs, ys, rate, steps):
+    """The gradients of earlier steps stay."""
+    values, losses = [t.Value(w, []) for w in weights], []
+    for _ in range(steps):
+        tape = []
+        for each in values:
+            each.tape = tape
+        loss = t.Value(0.0, tape)
+        for x, y in zip(xs, ys, strict=True):
+            error = network(values, t.Value(x, tape)) - t.Value(y, tape)
+            loss = loss + error * error
+        loss.backward()
+        losses.append(loss.data)
+        for each in values:
+            each.data -= rate * each.grad
+    return [each.data for each in values], losses
+
+
 def float32_tape(self, loss, wanted):
     return [g.astype(f32) for g in t.LittleTape.function.gradient(self, loss, wanted)]
 
@@ -304,6 +337,7 @@ WRONG = {
         lambda w, f, x, y, r, n: taught(w, f, x, y, r, n, mean=0.5),
         lambda w, f, x, y, r, n: taught(w, f, x, y, r, n + 1),
         lambda w, f, x, y, r, n: taught(w, f, x, y, 0.01, n),
+        taught_on,
     ],
     t.Node: [
         node(mean=lambda self: self.tape.record(
@@ -315,6 +349,8 @@ WRONG = {
         node(tanh=lambda self: self.tape.record(np.tanh(self.data), (self,),
             lambda g: (g * (1 - np.tanh(self.data)),))),
         node(__mul__=lambda self, other: type(self)(self.data * other.data, self.tape)),
+        node(__matmul__=lambda self, other: self.tape.record(self.data @ other.data, (self, other),
+            lambda g: (g @ other.data.T, self.data.T @ g))),
     ],
     t.LittleTape: [
         little(gradient=once_for_each_node),
@@ -323,6 +359,7 @@ WRONG = {
         little(gradient=lambda self, loss, wanted: [
             2 * g for g in t.LittleTape.function.gradient(self, loss, wanted)]),
         little(gradient=float32_tape),
+        little(gradient=unbroadcast_at_the_end),
     ],
     a.nth_from: [
         farthest_of,

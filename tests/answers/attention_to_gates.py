@@ -175,6 +175,10 @@ WRONG = {
         lambda A, Q, K, V: (A(np.tile(Q, 4), np.tile(K, 4), V), A(Q, K, V)),
         lambda A, Q, K, V: (A(np.tile(Q, 4), np.tile(K, 4), V), A(2 * Q, K, V)),
         lambda A, Q, K, V: (A(Q, K, V), A(Q, K, V)),
+        # as many keys as a key is wide, or as values are, or as there are queries
+        lambda A, Q, K, V: (A(np.eye(3), np.eye(3), np.eye(3)), soft(np.eye(3) / 3**0.5)),
+        lambda A, Q, K, V: (A(np.ones((1, 2)), np.log([[1, 1], [2, 2]]), np.eye(2)), np.array([[1, 2.0**2**0.5]]) / (1 + 2.0**2**0.5)),
+        lambda A, Q, K, V: (A(np.eye(4), np.log([[1.0] * 4, [2.0] * 4, [3.0] * 4]), np.eye(3)), np.tile(soft(np.log([1, 2, 3]) / 2), (4, 1))),
     ],
     v.order_means_nothing: [
         lambda A, Q, K, V: (A(Q, K[::-1], V[::-1]), A(Q, K, V)[::-1]),
@@ -187,6 +191,7 @@ WRONG = {
         lambda A, seed: (np.arange(5), np.arange(5), "rises"),
         lambda A, seed: [[s, A(s * np.eye(3), np.eye(3), np.eye(3)).max(), "rises"] for s in range(5)],
         lambda A, seed: measured(A, np.random.default_rng(), "rises"),
+        lambda A, seed: measured(A, np.random.default_rng(0), "rises"),
         lambda A, seed: measured(A, np.random.default_rng(seed), "stays"),
         lambda A, seed: measured(A, np.random.default_rng(seed), "rises")[:2],
     ],

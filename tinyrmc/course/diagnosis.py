@@ -54,8 +54,10 @@ def diagnose(
         sound = [k for k, each in enumerate(given) if not isinstance(each, Exception)]
         pairs, of = [pairs[k] for k in sound], [cases[k] for k in sound]
         # Where chance is allowed for, much is alike.
-        # Where most calls raise, the few results are alike by chance.
-        told = 2 * len(sound) >= len(given)
+        # Where most calls raise, the few results are alike by chance; and what is told
+        # of them says nothing about an exception.
+        first = given[wrong.index(True)] if any(wrong) else None
+        told = 2 * len(sound) >= len(given) and not isinstance(first, Exception)
         if told and demand.tolerance < 1e-3 and not _silent(pairs, demand):
             for words in _of_parts(pairs, of, demand):
                 return f"{made}It looks as if {words}"

@@ -79,7 +79,9 @@ def _moved() -> Iterator[tuple[str, Change]]:
     yield "with its first two axes exchanged", lambda x: x.swapaxes(0, 1)
     for count in (3, 4):
         for axes in permutations(range(count)):
-            yield f"with its axes in the order {axes}", partial(_in_order, axes=axes)
+            order = ", ".join(str(axis - count) for axis in axes)
+            words = f"with its axes in the order (..., {order})"
+            yield words, partial(_in_order, axes=axes)
     for axis, name in AXES.items():
         yield f"the wrong way round along its {name}", partial(np.flip, axis=axis)
         for shift in (1, -1):
@@ -133,11 +135,11 @@ SHAPED_ALIKE = [*ENTRY_BY_ENTRY, *_moved(), *_cut(), *_along()]
 
 # (what is said of a result, what turns the right one into it)
 OF_RESULTS: list[tuple[str, Change]] = [
+    ("{what} is 0 everywhere", np.zeros_like),
     *(
         (f"{{what}} is the right one, {words}", change)
         for words, change in [*SHAPED_ALIKE, *_reduced()]
     ),
-    ("{what} is 0 everywhere", np.zeros_like),
     ("{what} is 1 everywhere", np.ones_like),
     ("{what} has one axis of length 1 too many at the end", lambda x: x[..., None]),
     ("{what} has one axis of length 1 too many in front", lambda x: x[None]),

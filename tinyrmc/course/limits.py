@@ -4,6 +4,8 @@ it that an exception comes from.
 
 from __future__ import annotations
 
+import dis
+import functools
 import linecache
 import os
 import sys
@@ -52,6 +54,7 @@ def at_most(lines: int | None, memory: int | None) -> Any:
         nonlocal left
         if frame.f_code.co_filename.startswith(OTHERS):
             return None
+        frame.f_trace_opcodes = _spins(frame.f_code)
         left -= event == "line"
         if left < 0:
             why = f"has run {lines} lines, and does the same work again and again"
@@ -70,6 +73,19 @@ def at_most(lines: int | None, memory: int | None) -> Any:
         raise TooLong(str(stop)) from None
     finally:
         sys.settrace(before)
+
+
+@functools.cache
+def _spins(code: CodeType) -> bool:
+    """Whether there is a loop on one line, whose rounds Python 3.11 does not report as
+    lines: there we look at each instruction.
+    """
+    if sys.version_info >= (3, 12):
+        return False
+    steps = [*dis.get_instructions(code)]
+    line = {each.offset: each.positions and each.positions.lineno for each in steps}
+    back = [each for each in steps if "JUMP_BACKWARD" in each.opname]
+    return any(line[each.offset] == line[each.argval] for each in back)
 
 
 def _line(code: CodeType, number: int | None) -> str:

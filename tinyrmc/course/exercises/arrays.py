@@ -31,6 +31,8 @@ from .exercise import each, exercise, normal
         you count the axis from the front: axis 1 holds the units of a single memory,
         but the slots of a batch
             axis=-1 -> axis=1
+        you also divide by the standard deviation; only the mean is asked for
+            = (M - M.mean(axis=-1, keepdims=True)) / M.std(axis=-1, keepdims=True)
     """,
     leading="M",
     anysize="M",

@@ -82,6 +82,8 @@ def attention_weights(Q, K):
         you divide by the root of len(K): that is the number of keys, or of examples;
         d_k is the last axis
             Q.shape[-1] -> len(K)
+        you divide by the root of d_v, the width of a value
+            Q.shape[-1] -> V.shape[-1]
         your softmax runs over the queries, not over the keys
             softmax(Q -> np.swapaxes(softmax(np.swapaxes(Q
             / math.sqrt(d_k)) -> / math.sqrt(d_k), -1, -2)), -1, -2)
@@ -166,7 +168,7 @@ def _attention_cases(rng, N, R, d_k, d_v, sharp=1, *leading):
 @exercise(
     cases=each(
         _attention_cases,  # with a single key, and one where it is all but certain
-        "2 3 2 4, 4 4 4 4, 3 3 2 2 1 2, 3 1 2 3, 2 3 3 2 300",
+        "2 3 5 4, 4 4 4 4, 3 3 2 2 1 2, 3 1 2 3, 2 3 3 2 300",
     ),
     hints=[
         "Name what forward makes on its way: the shares A (softmax of the scores), and "
@@ -184,6 +186,13 @@ def _attention_cases(rng, N, R, d_k, d_v, sharp=1, *leading):
         you multiply by the shares, and leave out what a score takes from the other
         shares
             - (by_A * A).sum(axis=-1, keepdims=True) ->
+        you treat each share as if it stood alone, like a sigmoid
+            A * (by_A - (by_A * A).sum(axis=-1, keepdims=True)) -> A * by_A * (1 - A)
+        your root is that of d_v, the width of a value; scores are divided by that of
+        d_k
+            attention_weights(Q, K)
+                -> softmax(Q @ np.swapaxes(K, -1, -2) / math.sqrt(V.shape[-1]))
+            math.sqrt(Q.shape[-1]) -> math.sqrt(V.shape[-1])
         your sum in the softmax's vjp runs over the queries; it runs along each row of
         shares, axis=-1
             axis=-1 -> axis=-2
@@ -309,7 +318,7 @@ def encode_with_heads(M, x, W_q, W_k, W_v):
 @mended(
     ("->nhd", "->hnd"),
     cases=lambda rng: [
-        normal(rng, (3, 4), (2, 4, 3), (2, 4, 3), (2, 4, 2)),
+        normal(rng, (3, 5), (2, 5, 4), (2, 5, 4), (2, 5, 6)),
         normal(rng, (4, 4), (4, 4, 4), (4, 4, 4), (4, 4, 4)),
         normal(rng, (5, 2), (3, 2, 1), (3, 2, 1), (3, 2, 2)),
     ],

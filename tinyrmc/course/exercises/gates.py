@@ -156,6 +156,8 @@ def _updated(rng, scale, forget_bias, *shape):
             * (1 - take) ->
         the gradients of m and of the candidate have changed places
             g * keep, g * take -> g * take, g * keep
+        the forget bias stands in the input gate; it belongs to the forget gate
+            sigmoid(f + forget_bias), sigmoid(i) -> sigmoid(f), sigmoid(i + forget_bias)
     """,
     leading="g f i m candidate",
     anysize="g m candidate",
@@ -202,6 +204,9 @@ def _history(rng):
             left * sigmoid(i[t]) -> left * sigmoid(i[t]) * sigmoid(f[t] + forget_bias)
         what you write does not fade: you leave out the forget gates of later steps
             left * sigmoid(i[t]) -> sigmoid(i[t])
+        the forget bias stands in the input gate; it belongs to the forget gate
+            sigmoid(i[t]) -> sigmoid(i[t] + forget_bias)
+            sigmoid(f[t] + forget_bias) -> sigmoid(f[t])
         you divide products of gates by each other: with a gate that is shut that is 0 /
         0
             = np.stack([(P := np.cumprod(sigmoid(f + forget_bias), axis=0))[-1],
@@ -311,6 +316,9 @@ def _sequences(rng, T, B, D, F, forget_bias=1):
             * m.tanh() -> * before.tanh()
         you show the memory without its tanh
             squash(o) * m.tanh() -> squash(o) * m
+        the forget bias stands in the input gate; it belongs to the forget gate
+            update(f, i, m -> update(i, f, m
+            j.tanh(), forget_bias) -> j.tanh(), forget_bias)
         the new memory does not reach the next step
             m = update( -> new = update(
             m.tanh() -> new.tanh()

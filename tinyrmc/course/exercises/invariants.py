@@ -65,6 +65,8 @@ FOND_OF_THE_FIRST = _faulty(
 WEAKER_BY_PLACE = _faulty(
     "weaker by place", "@ V", "@ V / np.arange(1, Q.shape[-2] + 1)[:, None]"
 )
+ROOT_OF_VALUES = _faulty("root of the width of a value", "Q.shape[-1]", "V.shape[-1]")
+ROOT_OF_QUERIES = _faulty("root of the number of queries", "Q.shape[-1]", "Q.shape[-2]")
 ODD_ONES_LAST = _faulty(
     "odd ones last", "(scores) @ V", "(scores[np.argsort(np.arange(len(Q)) % 2)]) @ V"
 )
@@ -169,6 +171,9 @@ def _comes_out(experiment, A):
         (FAULTY["no root"],),
         (FAULTY["divided by d_k"],),
         (FAULTY["scores doubled"],),
+        (FAULTY["root of the number of keys"],),
+        (ROOT_OF_VALUES,),
+        (ROOT_OF_QUERIES,),
     ],
     hints=[
         "Choose queries and keys of your own, so simple that you know the shares by "
@@ -184,6 +189,9 @@ def _comes_out(experiment, A):
             = (weights_behind(A, Q, K).sum(axis=-1), np.ones(len(Q)))
         your expectation is wrong: the right function fails it
             = (weights_behind(A, Q, K), equations.attention_weights(np, 2 * Q, K))
+        there are as many keys as a key is wide, so the root of one is that of the other
+            np.ones((2, 4)) / 2 -> np.ones((2, 2)) / math.sqrt(2)
+            np.ones((1, 4)) -> np.ones((1, 2))
     """,
 )
 def size_of_the_scores(A, Q, K, V):

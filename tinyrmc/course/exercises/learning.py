@@ -117,6 +117,8 @@ def _on_a_tape(answer, weights, x):
             + weights[k + 1] ->
         you bend with tanh; here with relu
             x.relu() -> x.tanh()
+        a ReLU follows the last layer, too: no logit can be below 0
+            if k < last -> if k <= last
     """,
 )
 def logits(weights, x):
@@ -339,7 +341,14 @@ def adam_rule(adam_step, rate):
     return rule
 
 
+def _clipped_as_by_libraries(gradients, limit):
+    """As clip, with 1e-6 added to the length, as PyTorch does."""
+    length = math.sqrt(sum(np.sum(g * g) for g in gradients))
+    return [g * min(1.0, limit / (length + 1e-6)) for g in gradients]
+
+
 @exercise(
+    likewise=_clipped_as_by_libraries,
     cases=lambda rng: [
         ([*normal(rng, (3, 4), 4)], 1.0),
         ([*normal(rng, (2, 3), 3, (3, 1))], 100.0),  # short enough
@@ -367,6 +376,12 @@ def adam_rule(adam_step, rate):
             max(length, limit) -> length
         you forget the root: the length is the root of the sum of squares
             math.sqrt(sum -> (sum
+        you add up the lengths of the arrays; the length of all is the root of the sum
+        of all squares
+            math.sqrt(sum(np.sum(g * g) for g in gradients))
+                -> sum(math.sqrt(np.sum(g * g)) for g in gradients)
+        you take means of the squares; the length is the root of their sum
+            np.sum(g * g) -> np.mean(g * g)
     """,
     views=True,
 )
@@ -383,8 +398,23 @@ def clip(gradients, limit):
 # --- Debugging ------------------------------------------------------------------------
 
 
+def _from_the_untouched(inputs, targets, weights, slopes, rate, epochs, seed):
+    """As train_in_epochs, where each order is one of the examples as they were."""
+    rng, losses = np.random.default_rng(seed), []
+    for _ in range(epochs):
+        order = rng.permutation(len(inputs))
+        for start in range(0, len(inputs), 4):
+            batch = order[start : start + 4]
+            loss, gradients = slopes(weights, inputs[batch], targets[batch])
+            pairs = zip(weights, gradients, strict=True)
+            weights = [w - rate * g for w, g in pairs]
+            losses.append(loss)
+    return losses, list(weights)
+
+
 @mended(
     ("targets[order]", "targets[rng.permutation(len(targets))]"),
+    likewise=_from_the_untouched,
     cases=lambda rng: [
         (*normal(rng, 12, 12, (2, 1)), line_slopes, 0.1, 1, 3),
         (*normal(rng, 8, 8, (2, 1)), line_slopes, 0.05, 3, 4),

@@ -56,6 +56,9 @@ def total(x):
             = np.tri(n)
         all but the diagonal is 1
             = 1 - np.eye(n)
+        row == row compares each number with itself: one of the two must stand upright,
+        as a column
+            = np.arange(n) == np.arange(n)
     """,
 )
 def identity(n):

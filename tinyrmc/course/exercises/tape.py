@@ -233,6 +233,17 @@ def _lessons(rng):
     ]
 
 
+def _a_step_a_point(weights, network, xs, ys, rate, steps):
+    losses = []
+    for _ in range(steps):
+        total = 0.0
+        for x, y in zip(xs, ys, strict=True):
+            weights, (loss,) = learn(weights, network, [x], [y], rate, 1)
+            total += loss
+        losses.append(total)
+    return weights, losses
+
+
 @exercise(
     cases=_lessons,
     hints=[
@@ -249,6 +260,17 @@ def _lessons(rng):
             for w in weights -> for w in start
         your loss is that of the last point alone
             loss = loss + -> loss =
+        your loss is the mean of the squared errors; here it is their sum
+            loss = loss + error * error
+                -> loss = loss + error * error * Value(1 / len(xs), tape)
+        you make a step after each point; here all points together make one step
+            = _a_step_a_point(weights, network, xs, ys, rate, steps)
+        the gradients of earlier steps are still there: each step needs new Values, or
+        grad = 0
+            losses = [] -> losses, kept = [], [0.0] * len(weights)
+            weights = [v.data - rate * v.grad for v in values]
+                -> kept = [k + v.grad for k, v in zip(kept, values, strict=True)];
+                weights = [v.data - rate * k for k, v in zip(kept, values, strict=True)]
     """,
 )
 def learn(weights, network, xs, ys, rate, steps):
@@ -386,7 +408,7 @@ def _late(a, b):
     return loss
 
 
-SQUARED, PLUS, MINUS, TIMES, PRODUCT, RELU, PAID_LATE, NO_USE = named(
+SQUARED, PLUS, MINUS, TIMES, PRODUCT, RELU, PAID_LATE, NO_USE, TWO_SHAPES = named(
     squared=lambda a: (a * a).mean(),
     plus=lambda a, b: (a + b).mean(),
     minus=lambda a, b: (a - b).tanh().mean(),
@@ -395,6 +417,8 @@ SQUARED, PLUS, MINUS, TIMES, PRODUCT, RELU, PAID_LATE, NO_USE = named(
     relu=lambda a, b: (a * b).relu().mean(),
     paid_late=lambda a, b: (lambda c: (a + b + c).mean())(a + a),
     no_use=lambda a, b: (a * b, a.tanh().mean())[1],
+    # b gets one gradient in the shape of a, and one in its own
+    two_shapes=lambda a, b: (a + b).mean() + (b * b).mean(),
 )
 
 
@@ -492,6 +516,9 @@ Node = used(  # type: ignore[assignment, misc]
             g * (x > 0) -> g
         a vjp gives a bare array; it gives a tuple, one gradient for each input
             (g * (1 - y * y),) -> g * (1 - y * y)
+        in a product you use .T, which turns all axes round, and one matrix that meets
+        many gets no sum; stacks_vjp does both
+            stacks_vjp(g, a, b) -> (g @ b.T, a.T @ g)
     """,
 )(Node)
 
@@ -503,6 +530,8 @@ def _more_programs(rng):
         (_cubes, normal(rng, (2, 3), 3)),
         (_late, normal(rng, (2, 3), (2, 3))),
         (PAID_LATE, normal(rng, (2, 3), (2, 3))),
+        (TWO_SHAPES, normal(rng, (3, 2), 2)),
+        (TWO_SHAPES, normal(rng, (2, 2), (2, 1))),
         (_twice, (1e-3 * rng.normal(size=3),)),
     ]
 
@@ -545,6 +574,12 @@ def _on_a_tape(cls, program, arrays):
         a node that the loss does not depend on gets a bare 0; it gets zeros of its
         shape
             np.zeros(node.data.shape) -> 0.0
+        you add gradients of different shapes, and unbroadcast the sum: bring each to
+        the node's shape before you add it
+            g = unbroadcast(g, node.data.shape) -> pass
+            [gradients.get(node, np.zeros(node.data.shape)) for node in wanted]
+                -> [unbroadcast(gradients.get(node, np.zeros(node.data.shape)),
+                node.data.shape) for node in wanted]
     """,
     lines=6000,
 )
