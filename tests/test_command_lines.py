@@ -5,6 +5,7 @@ Most tests call `main` in this process, in an empty current directory; what must
 of real processes is asked of real processes.
 """
 
+import itertools
 import re
 import sys
 from pathlib import Path
@@ -69,7 +70,7 @@ def test_the_help_names_every_field_with_its_unit_and_default(capsys, monkeypatc
             if flag == "--data.stages":
                 value = " ".join(f"{k} {d}" for k, d in value)
             value = "none" if value == () else value
-            until = r"(?:(?! --(?![\w.]*no-)).)*?"  # not into the next flag
+            until = r"(?:(?! --(?![\w.-]*no-)).)*?"  # not into the next flag
             given = re.escape(str(value))
             entry = re.search(rf" {flag}[ ,]{until}\(default: {given}\)", text)
             assert entry and len(entry[0].split()) >= 6, flag  # says what it is
@@ -152,6 +153,40 @@ def test_passing_a_rung_a_floor_or_a_result_is_told_once(capsys):
     ]
 
 
+def test_without_a_terminal_there_is_a_line_at_least_every_minute(capsys, monkeypatch):
+    """Steps that take 25 seconds, and no line of metrics for hours."""
+    preset = nth_farthest.Task.presets["quick"][1]
+    clock = itertools.count(0.0, 25.0)
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    now = next(clock)
+    progress = Progress(nth_farthest.Task(changed(preset, train={"steps": 30})))
+    for step in range(1, 9):
+        now = next(clock)
+        progress.step(step)
+    assert capsys.readouterr().out.splitlines() == [
+        "step       3/30  25.0 s a step  ETA 11:15",
+        "step       6/30  25.0 s a step  ETA 10:00",
+    ]
+
+
+def test_flags_may_be_spelt_as_fields_are():
+    _, preset = nth_farthest.Task.presets["quick"]
+    for words, field, value in (
+        (["--train.learning_rate", "0.1"], "train.learning_rate", 0.1),
+        (["--model.head_size=16"], "model.head_size", 16),
+        (["--model.head-size=16"], "model.head_size", 16),
+        (["--model.no_activate_final"], "model.activate_final", False),
+        (["--model.activate-final=False"], "model.activate_final", False),
+        (["--model.activate_final=true"], "model.activate_final", True),
+        (["--data.stages=2 1 3 1"], "data.stages", ((2, 1), (3, 1))),
+        (["--model.dnc.word_size=3"], "model.dnc.word_size", 3),
+    ):
+        found, _ = commands.parse_words(
+            "nth_farthest", "quick", preset, commands.Options(), words
+        )
+        assert value_at(found, field) == value, words
+
+
 def test_the_lstm_has_no_attention_to_draw(capsys):
     assert train.main([*TINY, "--model.core", "lstm", "--model.hidden-size", "3"]) == 0
     out = capsys.readouterr().out
@@ -227,8 +262,7 @@ BAD_WORDS = [
     ),
     (
         "nth_farthest --model.core lstn",
-        "--model.core is one of rmc, rmc_paper, lstm, rnn, gru, dnc, entnet, "
-        "entnet_bank, not 'lstn'",
+        "not 'lstn'; did you mean 'lstm'?",
     ),
     (
         "nth_farthest --model.core rmc_paper --model.num-blocks 2",

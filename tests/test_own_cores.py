@@ -225,7 +225,7 @@ def test_a_distribution_can_bring_one(file, tmp_path):
     (about / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: more-cores\nVersion: 1\n"
     )
-    names = "[tinyrmc.cores]\ndelta = more_cores\ngone = no_such_module\n"
+    names = "[tinyrmc.cores]\nmine = more_cores\ngone = no_such_module\n"
     (about / "entry_points.txt").write_text(names)
     (site / "more_cores.py").write_text(DELTA)
     (site / "sizes.py").write_text("LEAST = 1\n")

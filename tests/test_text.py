@@ -57,22 +57,42 @@ def test_as_wide_as_it_is():
     assert aligned(SWEEP, 71) == aligned(SWEEP)
 
 
-def test_rows_with_long_names_become_blocks():
-    rows = [
-        ["`train`", "paper", "ours"],
-        ["`quick --model.core lstm --model.mem-slots 8`", "91 % (8 x 16)", "90.0 %"],
-        ["`ladder`", "", "89.1 %"],
+NAMED = [
+    ["`train`", "paper", "ours", "took"],
+    [
+        "`quick --model.core lstm --model.mem-slots 8`",
+        "91 % (8 x 16)",
+        "90.0 %",
+        "9:03",
+    ],
+    ["`ladder`", "", "89.1 %", "10:00"],
+]
+
+
+def test_rows_with_long_names_are_numbered_and_can_be_compared():
+    assert aligned(NAMED, 36).splitlines() == [
+        "train",
+        "1  quick --model.core lstm",
+        "   --model.mem-slots 8",
+        "2  ladder",
+        "",
+        "   paper            ours   took",
+        "1  91 % (8 x 16)  90.0 %   9:03",
+        "2                 89.1 %  10:00",
     ]
-    assert aligned(rows, 36).splitlines() == [
+    narrower = aligned(NAMED, 30).splitlines()
+    assert narrower[-3:] == ["    took", "1   9:03", "2  10:00"]
+
+
+def test_one_row_with_a_long_name_becomes_a_block():
+    assert aligned(NAMED[:2], 36).splitlines() == [
         "train",
         "",
         "quick --model.core lstm",
         "--model.mem-slots 8",
         "    paper  91 % (8 x 16)",
         "    ours   90.0 %",
-        "",
-        "ladder",
-        "    ours   89.1 %",
+        "    took   9:03",
     ]
 
 

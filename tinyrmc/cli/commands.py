@@ -72,6 +72,12 @@ def complete(words: Sequence[str], known: Iterable[str]) -> None:
         parser.parse_args([])
 
 
+def hyphenated(word: str) -> str:
+    """A flag as it is spelt here; other words, and what follows "=", as they are."""
+    flag, sign, value = word.partition("=")
+    return flag.replace("_", "-") + sign + value if flag.startswith("--") else word
+
+
 class Parser(argparse.ArgumentParser):
     """argparse with errors of one line, and suggestions for unknown flags."""
 
@@ -93,6 +99,20 @@ class Parser(argparse.ArgumentParser):
         """Raise a UsageError, instead of printing and leaving."""
         message = re.sub("^argument (--[a-z-]+): ", r"\1 ", message)
         raise UsageError(message, f"{self.prog} --help explains")
+
+    def parse_known_args(self, args=None, namespace=None):
+        """As argparse has it, for flags in any spelling: --train.learning_rate, and
+        --model.activate-final=False.
+        """
+        words = [*map(hyphenated, sys.argv[1:] if args is None else args)]
+        for k, word in enumerate(words):
+            flag, _, value = word.partition("=")
+            action = self._option_string_actions.get(flag)
+            if isinstance(action, _Field) and action.nargs == 0:
+                no = (action.const or [flag])[0]  # a switch
+                if flag != no and value.lower() in ("true", "false"):
+                    words[k] = flag if value.lower() == "true" else no
+        return super().parse_known_args(words, namespace)
 
     def parse_args(self, args=None, namespace=None):
         """The namespace. UsageError for words that nothing takes."""
@@ -249,6 +269,8 @@ class _Field(argparse.Action):
         if not values and self.const is not None:  # a switch
             value = option_string not in self.const
         else:
+            if typing.get_origin(self.hint) is tuple:  # --flag="2 1 3 1"
+                values = " ".join(values).split()
             try:
                 value = value_of(self.hint, values)
             except ValueError as error:

@@ -54,6 +54,7 @@ from .commands import (
     Parser,
     add_data_dir,
     at_least,
+    hyphenated,
     leading_names,
     parse_words,
     program,
@@ -175,7 +176,8 @@ def _described(names: list[str], options, flags: list[str]) -> dict:
         )
     types = fields_of(type(kind.presets[preset][1]), former=True)
     for field in (each for each in grid if each in types):
-        flag, given = flag_of(field), {word.partition("=")[0] for word in flags}
+        flag = flag_of(field)
+        given = {hyphenated(word).partition("=")[0] for word in flags}
         if given & {flag, flag_of(field, no=True)}:
             raise UsageError(f"{flag} is in --grid, too; leave one of them out")
         for value in grid[field]:
@@ -204,7 +206,7 @@ def read_grid(kind: Any, words: list[str]) -> tuple[str | None, dict[str, list[s
             for field, values in fields.items()
         }
     pairs = [word.partition("=")[::2] for word in words]
-    grid = {name: values.split(",") for name, values in pairs}
+    grid = {name.replace("-", "_"): values.split(",") for name, values in pairs}
     if not words or len(grid) < len(words) or any("" in grid[field] for field in grid):
         known = "; or the name of a grid: " * bool(kind.grids) + ", ".join(kind.grids)
         near = nearest(words[0], kind.grids) if words else ""

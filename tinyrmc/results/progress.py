@@ -17,7 +17,9 @@ from ..training.loop import Listener
 from ..training.task import Task
 from .text import duration, is_share, number
 
-QUIET = 30.0  # seconds without a line, after which one comes where no terminal is
+# seconds without a line, after which one comes where no terminal is: with the next line
+# of metrics, or without
+QUIET, SILENT = 30.0, 60.0
 LONG = 2.0  # seconds of a wait from which on you are told what it is for
 ERRORS = 3  # how many standard errors past a mark a run must be to count
 
@@ -70,6 +72,8 @@ class Progress(Listener):
         if self.bar is not None:
             self.bar.update(step - self.done)
         self.done = step
+        if self.bar is None and time.monotonic() - self.printed > SILENT:
+            self._tell(step, [])
 
     def line(self, line: dict) -> None:
         """A line of metrics has come."""
@@ -81,13 +85,21 @@ class Progress(Listener):
         if self.bar is not None:  # two fit 80 columns with the bar
             self.bar.set_description_str(f"{', '.join(words[:2])} ", refresh=False)
             return
-        now = time.monotonic()
-        if self.task.watched in line or now - self.printed > QUIET:
-            self.printed = now
-            rate = (self.done - self.first) / max(now - self.began, 1e-9)
-            left = duration((self.steps - self.done) / rate) if rate else "?"
-            said = f"step {line['step']:>7,}/{self.steps:,}  {'  '.join(words)}"
-            self._print(f"{said}  {rate:.1f} steps/s  ETA {left}")
+        if self.task.watched in line or time.monotonic() - self.printed > QUIET:
+            self._tell(line["step"], words)
+
+    def _tell(self, step: int, words: list[str]) -> None:
+        """How far it has come."""
+        self.printed = now = time.monotonic()
+        rate = (self.done - self.first) / max(now - self.began, 1e-9)
+        left = duration((self.steps - self.done) / rate) if rate else "?"
+        pace = (
+            f"{rate:.1f} steps/s"
+            if rate >= 1 or not rate
+            else f"{1 / rate:.1f} s a step"
+        )
+        said = [f"step {step:>7,}/{self.steps:,}", *words, pace, f"ETA {left}"]
+        self._print("  ".join(said))
 
     def _write_events(self, line: dict) -> None:
         """The line for TensorBoard. Its thread starts when the workers are forked."""

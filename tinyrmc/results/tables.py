@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +35,15 @@ from .text import (
 
 LEGEND = (
     "Each row is a command, without --seed and --workers. *paper*: what it reports for "
-    "this cell of its tables and figures. *mean* and *top* (*lowest*, where lower is "
-    "better): ours, over the seeds, on held-out examples; *best batch*: on the best "
-    "single training batch of the task itself, where that was recorded. *floor*: what "
-    "you get without learning; a script may see more than the network does. *success*: "
-    "how many seeds reached that. *seeds*: which ones. *ended on*: the stage at which "
-    "a curriculum still stood at the end; such a network was never trained on the task "
-    "itself. *time*: mean over the seeds, with all evaluations but the last. What the "
-    "paper reports is in a separate table, with *ours* beside it where it was run."
+    "this cell of its tables and figures. *mean*, *lowest*, *highest* and *deviation* "
+    "(the standard deviation of one run, estimated from the seeds): ours, on held-out "
+    "examples; *best batch*: on the best single training batch of the task itself, "
+    "where that was recorded. *floor*: what you get without learning; a script may see "
+    "more than the network does. *success*: how many seeds reached that. *seeds*: which"
+    " ones. *ended on*: the stage at which a curriculum still stood at the end; such a "
+    "network was never trained on the task itself. *time*: mean over the seeds, with "
+    "all evaluations but the last. What the paper reports is in a separate table, with "
+    "*ours* beside it where it was run."
 )
 OTHER_PLACES = (
     "The paper's other results have no run here. These commands would make them:"
@@ -237,7 +238,6 @@ def _ran(task: str, groups: list[Summary]) -> Rows:
         for name in measured
         if name != headline and re.match(wanted, name)
     }
-    best = "lowest" if groups[0]["lower"] else "top"
     rows = []
     for group in groups:
         runs, mean, top = group["runs"], group["mean"], group["top"]
@@ -248,11 +248,15 @@ def _ran(task: str, groups: list[Summary]) -> Rows:
         steps = " to ".join(f"{k:,}" for k in dict.fromkeys((done[0], done[-1])))
         if not went_to_the_end(group):  # cut short
             steps += f" of {group['config']['train']['steps']:,}"
+        values = [x for run in runs if (x := run.get(headline)) is not None]
+        spread: dict[str, Callable[[list[float]], float]] = {}
+        if len(values) > 1:
+            spread = {"lowest": min, "highest": max, "deviation": statistics.stdev}
         row = {
             f"`python -m tinyrmc.train {task}`": f"`{group['label']}`",
             "paper": paper,
             f"{headline.replace('_', ' ')}, mean": number(headline, mean.get(headline)),
-            best: number(headline, top.get(headline)),
+            **{head: number(headline, of(values)) for head, of in spread.items()},
             "best batch": number(headline, top.get(f"best_batch_{metric}")),
             **{f"floor: {name}": number(headline, known.get(name)) for name in floors},
             **{head: number(name, mean.get(name)) for name, head in others.items()},

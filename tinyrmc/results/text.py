@@ -84,8 +84,9 @@ def aligned(rows: Rows, width: int | None = None) -> str:
     A column with a number in it stands to the right, others to the left; one with
     nothing in it is left out. The first column says which thing a row is about. `width`
     is how wide lines may be (None: as wide as they are). In a table that is wider,
-    cells end their lines between words; if that is not enough, each row stands by
-    itself: what it is about, and a line for each cell with something in it.
+    cells end their lines between words; if that is not enough, the columns stand in
+    several tables, one below the other. A single row then has a line for each cell with
+    something in it.
     """
     columns = [
         column
@@ -105,7 +106,8 @@ def aligned(rows: Rows, width: int | None = None) -> str:
     while sum(widths) > room:
         spare = [w if w > low else 0 for w, low in zip(widths, least, strict=True)]
         if not any(spare):
-            return _blocks(rows, width)
+            few = len(rows) < 3 or not rows[0][1:]
+            return _blocks(rows, width) if few else _stacked(rows, width)
         widths[spare.index(max(spare))] -= 1
     return _side_by_side(rows, widths)
 
@@ -176,6 +178,40 @@ def _side_by_side(rows: Rows, widths: list[int]) -> str:
 def is_number(cell: str) -> bool:
     """Whether a cell holds a number, with or without a unit: 9, -3.2, 90 %, 4 of 5."""
     return re.fullmatch(r"-?[\d.,:]+( %| of [\d,]+)?", cell) is not None
+
+
+def _stacked(rows: Rows, width: int) -> str:
+    """The columns in as many tables as it takes. Long names of rows come first, and in
+    the tables their numbers.
+    """
+    (first, *names), *columns = [[*column] for column in zip(*rows, strict=True)]
+    texts, about = [], [first, *names]
+    if _widest(about) > width // 3:
+        about = ["", *(str(k) for k in range(1, len(names) + 1))]
+        margin = len(about[-1]) + 2
+        lines = [first]
+        for number, name in zip(about[1:], names, strict=True):
+            begun = f"{number.rjust(margin - 2)}  "
+            for part in _wrapped(name, width - margin):
+                lines.append(begun + part)
+                begun = " " * margin
+        texts.append("\n".join(lines))
+    shown, widths = [about], [_widest(about)]
+    for column in [*columns, None]:
+        need = 0
+        if column is not None:
+            heads = _widest(_wrapped(column[0], 1))
+            need = max(heads, min(_widest(column[1:]), width - widths[0] - 2))
+        if column is None or sum(widths) + 2 * len(widths) + need > width:
+            if len(shown) > 1:
+                texts.append(
+                    _side_by_side([*map(list, zip(*shown, strict=True))], widths)
+                )
+            shown, widths = [about], [widths[0]]
+        if column is not None:
+            shown.append(column)
+            widths.append(need)
+    return "\n\n".join(texts)
 
 
 def _blocks(rows: Rows, width: int) -> str:
