@@ -30,20 +30,24 @@ from tinyrmc.backend import namespace
 from tinyrmc.config import check_values, check_within
 from tinyrmc.cores.core import state_of
 from tinyrmc.environments.box_player import Exploration, first_steps
-from tinyrmc.environments.box_world import BoxWorld
+from tinyrmc.environments.box_world import BoxWorld, things
 from tinyrmc.environments.world import Codes
-from tinyrmc.fused import categorical
+from tinyrmc.errors import generator
+from tinyrmc.fused import categorical, softmax_cross_entropy
+from tinyrmc.nn import MLP
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.pieces import MetricAccumulator, micro_batches
 from tinyrmc.training.rl import vtrace
-from tinyrmc.training.rl.actors import TESTED
+from tinyrmc.training.rl.actors import TESTED, one_hot
 
 box_world: typing.Any = load_task("box_world")
 
 
 class ShownWorld(BoxWorld):
-    """BoxWorld that also shows the script's first steps, and whether the script leads:
-    in one of `period` levels, in none if that is 0.
+    """BoxWorld that shows more: the script's first `steps`; whether it has `led`, in
+    one of `period` levels, in none if that is 0; and a question about a thing that was
+    seen, and is out of sight: how it looks (`asked`, 0: there is none), and the
+    `answer`, how its lock looks, and its row and column from you, from 0 on.
     """
 
     exploration: Exploration = "nearest"
@@ -52,13 +56,37 @@ class ShownWorld(BoxWorld):
     def __init__(self, *arguments, **more):
         super().__init__(*arguments, **more)
         self.keeps = self.view != "whole"
-        self.observation |= {"steps": Codes((self.actions,), 1), "led": Codes((), 1)}
+        self.width = 2 * self.grid - 5  # rows from you: as many up as down
+        self.observation |= {
+            "steps": Codes((self.actions,), 1),
+            "led": Codes((), 1),
+            "asked": Codes((), self.you),
+            "answer": Codes((3,), max(self.you, self.width - 1)),
+        }
 
     def observe(self, state):
         steps = first_steps(self, state, self.exploration)
         led = (state["level"] % max(self.period, 1) == 0) * (self.period > 0)
-        shown = {"steps": steps.astype(np.uint8), "led": led.astype(np.uint8)}
+        asked, answer = self.question(state)
+        shown = {"steps": steps, "led": led, "asked": asked, "answer": answer}
+        shown = {name: x.astype(np.uint8) for name, x in shown.items()}
         return super().observe(state) | shown
+
+    def question(self, state):
+        """The look of a thing out of sight (B,), and what is known of it (B, 3)."""
+        xp, known, side = namespace(state["place"]), self.known(state), self._side
+        thing, lock = things(known)
+        cells, here = xp.arange(known.shape[1]), state["place"][:, None]
+        away = [cells // side - here // side, cells % side - here % side]
+        thing &= xp.maximum(*(abs(x) for x in away)) > self.viewport // 2
+        # any of them: which one, follows from level and step
+        when = state["level"] * 7919 + state["steps"] * 104729
+        cell = (thing * (1 + (cells + when[:, None]) * 40503 % 65521)).argmax(axis=1)
+        reach, rows = self.width // 2, xp.arange(len(cell))
+        found = [lock, away[0] + reach, away[1] + reach]
+        asked = (known * thing)[rows, cell]
+        answer = xp.stack([x[rows, cell] for x in found], axis=1)
+        return asked, answer * (asked > 0)[:, None]
 
 
 @dataclass(frozen=True)
@@ -71,13 +99,19 @@ class TeachConfig:
     """
     period: int = 4
     """the script leads in one of so many levels; 0: in none"""
+    script: float = 1.0
+    """weight of what the script says"""
     reward: float = 0.0
-    """weight of what the agent learns from reward meanwhile; 0: from the script alone
+    """weight of what the agent learns from reward"""
+    recall: float = 0.0
+    """weight of a question to the memory at each step: of a thing that was seen in this
+    level, and is out of sight, how does its lock look, and where is it from here?
     """
 
     def __post_init__(self):
         check_values(self, "teach")
-        check_within("teach", self, "[0, 1e30]", "period", "reward")
+        weights = "script", "reward", "recall"
+        check_within("teach", self, "[0, 1e30]", "period", *weights)
 
 
 @dataclass(frozen=True)
@@ -121,6 +155,14 @@ class Task(box_world.Task):
         world.exploration = self.config.teach.exploration
         return world
 
+    def build(self, seed):
+        agent, world = super().build(seed), self.held_out_world
+        if self.config.teach.recall:  # what answers the questions
+            asked = agent.core.output_size + world.you + 1
+            answers = world.you + 1 + 2 * world.width
+            agent.recall = MLP(asked, [128, answers], seed=generator(seed.spawn(1)[0]))
+        return agent
+
     def cell(self):
         return None
 
@@ -136,18 +178,24 @@ class Task(box_world.Task):
         return logits, values, state
 
     def loss(self, model, batch, carry):
-        """Minus the log of how likely a step is that the script names, and the values'
-        loss; where reward teaches too, its actor's, in the levels that the agent leads.
+        """The weighted sum of what teaches: the script, minus the log of how likely a
+        step is that it names; reward, as in `box_world`, in the levels that the agent
+        leads; and the questions. With the values' loss.
+
+        Long because it is one formula after the other.
         """
-        c, xp, taken = self.config.agent, namespace(batch["taken"]), batch["taken"]
-        B, T = taken.shape
+        c, teach, taken = self.config.agent, self.config.teach, batch["taken"]
+        xp, (B, T) = namespace(taken), taken.shape
         named = batch["seen/steps"][:, :T].astype(np.float32)  # (B, T, A)
         own = 1 - batch["seen/led"][:, :T].astype(np.float32)  # (B, T)
+        x = model.encode(*self.planes(batch))
         state = state_of(batch, model.initial_state(B))
-        logits, values, _ = self._call(model, batch, state)
+        outputs, _ = model.core.unroll(x, state, is_first=batch["is_first"])
+        h = p.stack(outputs, axis=1)
+        logits, values = model.decide(h, x)  # (B, T + 1, A), (B, T + 1)
         likely = p.sum(p.softmax(logits[:, :T]) * named, axis=2)
         known = xp.any(named > 0, axis=2)
-        taught = p.sum(p.log(likely + np.float32(1e-9)) * -known.astype(np.float32))
+        script = p.sum(p.log(likely + np.float32(1e-9)) * -known.astype(np.float32))
         vs, advantages = vtrace.targets(
             xp.zeros((T, B), np.float32),  # as if the agent did what the script does
             (np.float32(c.discount) * ~batch["ended"]).T,
@@ -157,12 +205,10 @@ class Task(box_world.Task):
             lambda_=c.gae_lambda,
         )
         value = 0.5 * p.sum(p.square(values[:, :T] - vs.T))
-        total = taught + c.value_cost * value
         log_pi, entropies = categorical(logits[:, :T], taken)
-        if weight := self.config.teach.reward:
-            actor = p.sum(log_pi * (-advantages.T * own))
-            actor = actor - c.entropy_cost * p.sum(entropies * own)
-            total = total + np.float32(weight) * actor
+        actor = p.sum(log_pi * (-advantages.T * own))
+        actor = actor - c.entropy_cost * p.sum(entropies * own)
+        total = teach.script * script + teach.reward * actor + c.value_cost * value
         best = logits.data[:, :T].argmax(axis=-1)
         agreed = xp.take_along_axis(named, best[..., None], axis=2)
         ended, steps = xp.sum(batch["ended"] * own), B * T
@@ -173,7 +219,26 @@ class Task(box_world.Task):
             "entropy": (xp.sum(entropies.data), steps),
             "value_loss": (value.data, steps),
         }
+        if teach.recall:
+            wrong, right, asked = self.recalled(model, h, batch)
+            total = total + teach.recall * wrong
+            metrics["recall"] = right, asked
         return total, steps, metrics, carry
+
+    def recalled(self, model, h, batch):
+        """(the loss of the answers, how many locks are told right, how many asked)."""
+        xp, world = namespace(batch["taken"]), self.held_out_world
+        asked, answer = batch["seen/asked"], batch["seen/answer"].astype(np.intp)
+        question = p.concatenate([h, one_hot(asked, world.you + 1)], axis=2)
+        told, counts = model.recall(question), (asked > 0).astype(np.float32)
+        wrong, start = 0.0, 0
+        for k, width in enumerate((world.you + 1, world.width, world.width)):
+            logits, start = told[..., start : start + width], start + width
+            loss = softmax_cross_entropy(logits, answer[..., k])
+            wrong = wrong + p.sum(loss * counts)
+            if k == 0:
+                right = (logits.data.argmax(axis=-1) == answer[..., 0]) * counts
+        return wrong, xp.sum(right), xp.sum(counts)
 
     def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
         """With the agreement, in the levels' first `limit` steps."""
@@ -189,5 +254,6 @@ class Task(box_world.Task):
                 carry = carry or self.begin_held_out(model, noise, *levels)
                 played, carry = self.act(model, world, carry, noise[:, 1:])
                 found = self.loss(model, played, None)[2]
-                sums.add({"agreement": found["agreement"]})
+                told = "agreement", "recall"
+                sums.add({name: found[name] for name in told if name in found})
         return sums.sums

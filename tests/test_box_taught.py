@@ -1,8 +1,10 @@
-"""Agents taught by a script: who acts, what is named, and what they learn from it."""
+"""Agents taught by a script: who acts, what is named and asked, and what they learn."""
 
 from pathlib import Path
 
 import numpy as np
+from boxreference import Player
+from test_box_world import reference, seen_code
 from tinytasks import changed
 
 from tinyrmc.environments import box_player
@@ -53,9 +55,36 @@ def test_the_script_acts_in_its_levels_and_names_its_steps_in_all():
         assert a_task.planes(trajectory)[1].shape[2] == 21 + 2 + 4 + 1
 
 
-def test_the_loss_is_how_unlikely_the_named_steps_are():
-    for reward in 0.0, 0.5:
-        a_task = task(period=2, reward=reward)
+def test_a_question_is_about_a_thing_that_was_seen_and_is_out_of_sight():
+    world = box_taught.ShownWorld(levels=40)
+    state, rng = world.start_levels(np.arange(12)), np.random.default_rng(2)
+    levels = [reference(world, number) for number in range(12)]
+    players, asked = [Player(world.grid) for _ in levels], set()
+    for _ in range(50):
+        seen = world.observe(state)
+        for k, (player, level) in enumerate(zip(players, levels, strict=True)):
+            player.look(level)
+            looks = {x: seen_code(s) for x, s in player.seen.items()}
+            things = {x: look for x, look in looks.items() if look > 1}
+            (row, column), answers = level.player, []
+            for (r, c), look in things.items():
+                far = max(abs(r - row), abs(c - column)) > 2
+                if far and (r, c - 1) not in things:
+                    lock = things.get((r, c + 1), 0)
+                    answers.append([look, lock, r - row + 11, c - column + 11])
+            found = [seen["asked"][k], *seen["answer"][k]]
+            assert found in answers if answers else found == [0] * 4
+            asked.add((k, *found[:2]))
+        actions = rng.integers(4, size=12)
+        world.step(state, actions, rng.random((12, 1), np.float32))
+        for level, action in zip(levels, actions, strict=True):
+            level.step(action)
+    assert len(asked) > 40
+
+
+def test_the_loss_is_how_unlikely_the_named_steps_and_the_answers_are():
+    for script, reward, recall in (1, 0, 0), (1, 0.5, 0), (0, 1, 2):
+        a_task = task(period=2, script=script, reward=reward, recall=recall)
         c = a_task.config.agent
         model, rng = a_task.build(np.random.SeedSequence(0)), np.random.default_rng(1)
         batch, carry = a_task.prepare(model, a_task.draw(rng, 32), None)
@@ -66,7 +95,7 @@ def test_the_loss_is_how_unlikely_the_named_steps_are():
         policy = np.exp(logits.data[:, :8])
         policy /= policy.sum(-1, keepdims=True)
         named, led = batch["seen/steps"][:, :8], batch["seen/led"][:, :8]
-        expected = -np.log((policy * named).sum(-1)).sum()
+        expected = -script * np.log((policy * named).sum(-1)).sum()
         value = values.data.copy()
         going, gained = c.discount * ~batch["ended"], batch["gained"] * c.reward_scale
         surprise, further = np.zeros((32, 8)), np.zeros(32)
@@ -79,6 +108,22 @@ def test_the_loss_is_how_unlikely_the_named_steps_are():
         entropy = -(policy * np.log(policy)).sum(-1)
         actor = -(np.log(likely) * surprise) - c.entropy_cost * entropy
         expected += reward * (actor * (1 - led)).sum()
+        if recall:
+            world, asked = a_task.held_out_world, batch["seen/asked"]
+            assert 20 < (asked > 0).sum() == metrics["recall"][1]
+            picture, numbers = a_task.planes(batch)
+            x = model.encode(picture, numbers)
+            h, _ = model.core.unroll(
+                x, model.initial_state(32), is_first=batch["is_first"]
+            )
+            h = np.stack([each.data for each in h], axis=1)
+            question = np.concatenate([h, np.eye(world.you + 1)[asked]], axis=2)
+            told = model.recall(question.astype(np.float32)).data
+            for k, part in enumerate(np.split(told, [world.you + 1, -world.width], 2)):
+                likely = np.exp(part) / np.exp(part).sum(-1, keepdims=True)
+                answer = batch["seen/answer"][..., k : k + 1].astype(int)
+                right = np.take_along_axis(likely, answer, 2)[..., 0]
+                expected -= recall * (np.log(right) * (asked > 0)).sum()
         np.testing.assert_allclose(total.data, expected, rtol=1e-4)
         agreed = np.take_along_axis(named, policy.argmax(-1)[..., None], 2).sum()
         assert count == 256 and metrics["agreement"] == (agreed, 256)

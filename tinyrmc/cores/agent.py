@@ -134,11 +134,16 @@ class Agent(Module):
         """
         x = self.encode(picture, numbers)  # (B, T, E)
         outputs, state = self.core.unroll(x, state, trace, is_first=is_first)
-        h = p.stack(outputs, axis=1)  # (B, T, F)
+        return *self.decide(p.stack(outputs, axis=1), x), state
+
+    def decide(self, h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (B, T, A) and values (B, T) of the core's output (B, T, F) and its
+        input (B, T, E).
+        """
         if self.config.skip:
             h = p.concatenate([h, x], axis=2)
         both = self.heads(self.hidden(h))  # (B, T, A + 1)
-        return both[..., : self.actions], both[..., self.actions], state
+        return both[..., : self.actions], both[..., self.actions]
 
     def encode(self, picture: Array, numbers: Array) -> Tensor:
         """The core's input (B, T, E) for pictures (B, T, h, w, c)."""
