@@ -89,7 +89,7 @@ class TrainConfig:
     """steps between evaluations on the held-out set"""
     keep_best: bool = field(default=True, metadata=ADDED)
     """keep the weights that did best on the validation set, where there is one, in
-    best.npz: see `tinyrmc evaluate RUN --best`
+    best.npz, which `tinyrmc evaluate` measures if you ask for the best
     """
     patience: int | None = field(default=None, metadata=ADDED)
     """the run ends after so many evaluations in a row without a better one; None: it
