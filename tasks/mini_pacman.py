@@ -48,16 +48,19 @@ class WorldConfig:
     mode: typing.Literal["regular", "avoid", "hunt", "ambush", "rush"] = "regular"
     """what brings rewards, and how a level is cleared"""
     view: typing.Literal["viewport", "whole"] = "viewport"
-    """5 x 5 cells around Pacman, or the whole maze"""
+    """a window around Pacman, or the whole maze"""
+    viewport: int = 5
+    """side of that window: 5, 3, or 1, his own cell"""
     limit: int = 3000
     """steps after which an episode ends"""
 
     def __post_init__(self):
         check_least("world", self, "limit")
+        self.make()
 
     def make(self) -> MiniPacman:
         """The world of these settings."""
-        return MiniPacman(self.mode, self.view, self.limit)
+        return MiniPacman(self.mode, self.view, self.limit, self.viewport)
 
 
 @dataclass(frozen=True)
@@ -146,9 +149,14 @@ class Task(ActingTask):
 
     # --- What to compare it with
 
+    def idle(self):
+        whole = self.config.world.view == "whole"
+        seen = {"where all is seen": ["world.viewport"]} if whole else {}
+        return super().idle() | seen
+
     def cell(self):
         world, core = self.config.world, self.config.model.core
-        usual = (world.mode, world.limit) == ("regular", 3000)
+        usual = (world.mode, world.limit, world.viewport) == ("regular", 3000, 5)
         cell = f"{world.view}, {CORES.get(core)}"
         return cell if usual and not self.is_trial and cell in self.published else None
 

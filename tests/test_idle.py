@@ -30,6 +30,8 @@ def test_box_world(capsys):
         ("--model.core lstm --model.mem-slots 2", "on the core lstm: model.mem_slots"),
     ]:
         check("box_world", "quick", words, says, capsys)
+    words = "--world.view whole --world.viewport 3"
+    check("mini_pacman", "quick", words, "where all is seen: world.viewport", capsys)
 
 
 def test_language_modeling(capsys):

@@ -287,6 +287,27 @@ def test_a_device_takes_the_same_steps_and_waits_for_nothing():
         assert world.text(there, 3) == world.text(state, 3)
 
 
+def test_a_smaller_window_is_the_middle_of_the_paper_s():
+    """With the ghosts that are in it, and none that are outside."""
+    rng, large = np.random.default_rng(0), MiniPacman()
+    small = [MiniPacman(viewport=side) for side in (3, 1)]
+    state, ghosts = large.start(rng.random((64, large.start_noise), np.float32)), 0
+    state["level"][:] = 5  # three ghosts
+    large._next_level(
+        state, np.ones(64, bool), rng.random((64, large.noise), np.float32)
+    )
+    for _ in range(200):
+        whole = large.observe(state)["view"]
+        for world in small:
+            view, cut = world.observe(state)["view"], (5 - world.viewport) // 2
+            assert world.observation["view"].shape == view.shape[1:]
+            np.testing.assert_array_equal(view, whole[:, cut : 5 - cut, cut : 5 - cut])
+        ghosts += (small[0].observe(state)["view"] == GHOST).sum()
+        noise = rng.random((64, large.noise), np.float32)
+        large.step(state, rng.integers(5, size=64), noise)
+    assert ghosts > 100
+
+
 # --- Bad input ------------------------------------------------------------------------
 
 
@@ -295,6 +316,7 @@ def test_what_there_is_not_is_refused():
         ({"mode": "hant"}, "mode must be 'regular' or .*, not 'hant'"),
         ({"view": "map"}, "view must be 'viewport' or 'whole', not 'map'"),
         ({"limit": 0}, "limit must be an integer of at least 1, not 0"),
+        ({"viewport": 7}, "viewport must be 1 or 3 or 5, not 7"),
     ]:
         with pytest.raises(ValueError, match=message):
             MiniPacman(**arguments)

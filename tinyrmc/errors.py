@@ -115,7 +115,7 @@ def check_number(owner: str, name: str, value: Any, within: str = "") -> float:
     return float(value)
 
 
-def check_choice(owner: str, name: str, value: Any, *known: str | None) -> None:
+def check_choice(owner: str, name: str, value: Any, *known: Any) -> None:
     """ValueError, naming the argument, unless the value is one of those known."""
     if value not in known:
         wanted = " or ".join(map(repr, known))

@@ -43,7 +43,7 @@ MOVES = [(0, 1), (-1, 0), (0, -1), (1, 0)]  # right, up, left, down
 DIRECTIONS = 6
 FIRST = 2  # the direction that is called right
 GONE = NOWHERE * DIRECTIONS  # the heading of a ghost that is not there
-VIEWPORT = 5  # its rows and columns, with Pacman in the centre
+VIEWPORT = 5  # rows and columns of it at most, with Pacman in the centre
 NEAR = 5  # ghosts begin a level at least so far from Pacman, in rows or in columns
 FAR = 1000  # steps: farther than anything
 CHANCES = 6  # equally likely, for a ghost that strays among two or three ways
@@ -68,10 +68,10 @@ def options(cell: int, direction: int) -> list[int]:
 
 
 @functools.cache
-def tables() -> dict[str, np.ndarray]:
+def tables(viewport: int = VIEWPORT) -> dict[str, np.ndarray]:
     """All tables, flat; the axes of each are named beside it."""
     turns, wanders = _ghost_tables()
-    places, reach = np.array(PLACES), VIEWPORT // 2
+    places = np.array(PLACES)
     board = (places + 1) @ [SIDES[1], 1]
     steps = [[c, *(neighbour(c, way) for way in range(4))] for c in range(CELLS)]
     # a ghost begins some way off; one row or column fewer is kept free below and to the
@@ -83,10 +83,10 @@ def tables() -> dict[str, np.ndarray]:
         for row in map(np.flatnonzero, safe)
     ]
     # in the viewport, what is out of sight is on Pacman's own spot
-    away = off.transpose(1, 0, 2) + reach  # (cells, Pacman's cells, 2)
-    seen = ((away >= 0) & (away < VIEWPORT)).all(axis=2)
-    spots = np.where(seen, away @ [VIEWPORT, 1], VIEWPORT**2 // 2)
-    nowhere = np.full((1, CELLS), VIEWPORT**2 // 2)
+    away = off.transpose(1, 0, 2) + viewport // 2  # (cells, Pacman's cells, 2)
+    seen = ((away >= 0) & (away < viewport)).all(axis=2)
+    spots = np.where(seen, away @ [viewport, 1], viewport**2 // 2)
+    nowhere = np.full((1, CELLS), viewport**2 // 2)
     return {
         "place": np.append(board, 0),  # [cell or nowhere] -> position on a board
         "steps": np.array(steps).ravel(),  # [cell, action] -> cell

@@ -81,6 +81,7 @@ class MiniPacman(World):
         view: "viewport" shows the 5 x 5 cells around Pacman, "whole" the maze (15, 19).
         limit: steps after which an episode is truncated. Death terminates it. (In avoid
             a level gives way to the next one after 128 steps.)
+        viewport: side of the window: 5, as in the paper, 3 or 1.
 
     An observation has `view`, the codes WALL .. PACMAN of the cells, where what is in
     front hides the rest and outside the maze all is wall; and `power`, the steps that
@@ -111,17 +112,27 @@ class MiniPacman(World):
     start_noise = _START
 
     def __init__(
-        self, mode: str = "regular", view: str = "viewport", limit: int = 3000
+        self,
+        mode: str = "regular",
+        view: str = "viewport",
+        limit: int = 3000,
+        viewport: int = VIEWPORT,
     ):
         check_choice("MiniPacman", "mode", mode, *MODES)
+        check_choice("MiniPacman", "viewport", viewport, 1, 3, VIEWPORT)
         check_choice("MiniPacman", "view", view, *VIEWS)
         check_sizes("MiniPacman", limit=limit)
         self.mode, self.view, self.limit = mode, view, limit
+        self.viewport = viewport
         self.rules = MODES[mode]
         self.level_limit = self.rules.limit
-        shape = (HEIGHT, WIDTH) if view == "whole" else (VIEWPORT, VIEWPORT)
+        shape = (HEIGHT, WIDTH) if view == "whole" else (viewport, viewport)
         self.observation = {"view": Codes(shape, PACMAN), "power": Codes((), POWER)}
-        self.constants = {**maze.tables(), **_tables(), **_of_rules(self.rules)}
+        self.constants = {
+            **maze.tables(viewport),
+            **_tables(viewport),
+            **_of_rules(self.rules),
+        }
 
     # --- The rules --------------------------------------------------------------------
 
@@ -279,7 +290,7 @@ class MiniPacman(World):
         }
 
     def _view(self, state: State, whole: bool) -> Array:
-        """The codes of what is seen, uint8 (B, 5, 5) or (B, 15, 19)."""
+        """The codes of what is seen, uint8 (B, 5, 5), say, or (B, 15, 19)."""
         xp, pacman = namespace(state["pacman"]), state["pacman"]
         tables, rows = self.on(xp), xp.arange(len(pacman))
         ghosts = state["ghosts"][:, : self._most_ghosts(state)] // DIRECTIONS
@@ -293,8 +304,9 @@ class MiniPacman(World):
         view &= SEEN
         spots = tables["spots"].take(ghosts * CELLS + pacman[:, None])
         view[rows[:, None], spots] = GHOST
-        view[:, VIEWPORT**2 // 2] = PACMAN  # on the spot of ghosts that are not seen
-        return view.reshape(-1, VIEWPORT, VIEWPORT)
+        side = self.viewport
+        view[:, side**2 // 2] = PACMAN  # on the spot of ghosts that are not seen
+        return view.reshape(-1, side, side)
 
     def pixels(self, observed: dict[str, Array]) -> Array:
         """The colours of the released game (B, h, w, 3)."""
@@ -353,7 +365,7 @@ class MiniPacman(World):
 
 
 @functools.cache
-def _tables() -> dict[str, np.ndarray]:
+def _tables(viewport: int) -> dict[str, np.ndarray]:
     """Tables that belong to the rules, the maze aside."""
     speed = 0.4 + 0.1 * np.arange(_STEADY + 1)
     both = np.minimum(np.stack([speed, speed / 2], axis=1), 1)
@@ -366,7 +378,7 @@ def _tables() -> dict[str, np.ndarray]:
     pill_eaten[PILL], pill_eaten[pill_on_food] = FLOOR, FOOD
     for pill in PILL, pill_on_food:
         pill_eaten[pill | SECOND_PILL] = pill
-    reach = np.arange(VIEWPORT) - VIEWPORT // 2
+    reach = np.arange(viewport) - viewport // 2
     return {
         "pill_laid": laid,  # these three: [what is on a board] -> what is there then
         "food_eaten": food_eaten,
