@@ -55,7 +55,7 @@ def first_steps(
     check_choice("first_steps", "exploration", exploration, "nearest", "sweep")
     xp, place = namespace(state["place"]), state["place"]
     known = world.known(state)  # (B, S * S)
-    goals = _wanted(world, known, state["held"])
+    goals = wanted(world, known, state["held"])
     # the unknown cells that a known way leads to
     open_floor = _grown(known == FLOOR)
     unknown = (known == UNSEEN) & open_floor
@@ -67,7 +67,7 @@ def first_steps(
     return _toward(world, goals, (known == FLOOR) | (known == UNSEEN), place)
 
 
-def _wanted(world: BoxWorld, known: Array, held: Array) -> Array:
+def wanted(world: BoxWorld, known: Array, held: Array) -> Array:
     """The one cell (B, S * S) to go to next; none where that is not known yet."""
     xp, rows, cells = namespace(known), len(known), known.shape[1]
     thing, lock = things(known)
