@@ -1,8 +1,9 @@
-"""BoxWorld, taught by a script that forgets nothing: which core can hold what it takes?
+r"""BoxWorld, taught by a script that forgets nothing: which core can hold enough?
 
     python -m tinyrmc.train benchmarks/box_taught.py --model.core lstm
     python -m tinyrmc report runs/box_taught-* --out summary.json
-    python -m tinyrmc.train box_world full --model.encoder conv --init RUN
+    python -m tinyrmc.train box_world full --model.head-size 16 --model.encoder conv \
+        --init RUN
 
 The network sees what agents of `box_world` see, but no reward has to teach it what to
 do: a script (`environments/box_player.py`), which has seen no more than it has, names
@@ -14,6 +15,11 @@ In most levels the network acts, so that it learns what to do where it gets to i
 `agreement` is the share of moments in which the network's likeliest action is one that
 the script names, `solved` that of levels that it solves by itself; both on held-out
 levels. Values are learnt as in `box_world`, so the third command goes on by reward.
+
+Reward may teach as well, or instead (`--teach.reward 1 --teach.script 0 --teach.period
+0`). And so may questions to the memory, which need no script: of a thing that was seen
+in this level and is out of sight, how does its lock look, and where is it from here?
+`recall` is the share of such locks that it tells right; by chance, one in twenty.
 """
 
 from __future__ import annotations
@@ -104,9 +110,7 @@ class TeachConfig:
     reward: float = 0.0
     """weight of what the agent learns from reward"""
     recall: float = 0.0
-    """weight of a question to the memory at each step: of a thing that was seen in this
-    level, and is out of sight, how does its lock look, and where is it from here?
-    """
+    """weight of the questions to the memory, one at each step"""
 
     def __post_init__(self):
         check_values(self, "teach")
@@ -226,7 +230,7 @@ class Task(box_world.Task):
         return total, steps, metrics, carry
 
     def recalled(self, model, h, batch):
-        """(the loss of the answers, how many locks are told right, how many asked)."""
+        """(the loss of the answers, how many locks are told right, of how many)."""
         xp, world = namespace(batch["taken"]), self.held_out_world
         asked, answer = batch["seen/asked"], batch["seen/answer"].astype(np.intp)
         question = p.concatenate([h, one_hot(asked, world.you + 1)], axis=2)
@@ -237,8 +241,9 @@ class Task(box_world.Task):
             loss = softmax_cross_entropy(logits, answer[..., k])
             wrong = wrong + p.sum(loss * counts)
             if k == 0:
-                right = (logits.data.argmax(axis=-1) == answer[..., 0]) * counts
-        return wrong, xp.sum(right), xp.sum(counts)
+                locked = answer[..., 0] > 0
+                right = locked & (logits.data.argmax(axis=-1) == answer[..., 0])
+        return wrong, xp.sum(right), xp.sum(locked)
 
     def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
         """With the agreement, in the levels' first `limit` steps."""
