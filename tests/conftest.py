@@ -126,14 +126,14 @@ def nothing_left_on():
     """
     yield
     recording = engine._local.tape is not None
-    composed = fused.table._mode["plain"]
-    kernels_on = kernels._mode["on"]
+    composed, kernels_off = fused.is_plain(), not kernels._on.value
     engine._local.tape = None
-    fused.table._mode["plain"] = False
-    kernels._mode["on"] = True
+    for switch in fused.table._plain, kernels._on:
+        switch._wanted = switch._wanted[:1]
+        switch._apply()
     assert not recording, "the test left a Tape recording"
     assert not composed, "the test left fused.plain() on"
-    assert kernels_on, "the test left kernels.off() on"
+    assert not kernels_off, "the test left kernels.off() on"
 
 
 @pytest.fixture

@@ -525,6 +525,14 @@ for _tiling in (
         *([] if _tiling == {"block": 1} else [normal(7)]),
         **_tiling,
     )
+for _name in "silu", "gelu":
+    for _shape in (), (3, 4), (2, 1, 5):
+        put(_name, normal(*_shape))
+for _name, _axes in ("logsumexp", (None, 0, -1, (0, 2))), ("log_softmax", (0, 1, -1)):
+    for _axis in _axes:
+        put(_name, 3 * normal(2, 3, 4), axis=_axis)
+put("logsumexp", normal(2, 3), axis=1, keepdims=True)
+put("logsumexp", normal())
 
 
 # see test_gpu_step.py and test_recompute.py

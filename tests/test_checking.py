@@ -3,6 +3,7 @@
 And its Hessian products are exact.
 """
 
+import itertools
 import re
 
 import numpy as np
@@ -118,6 +119,40 @@ def test_what_the_complex_step_cannot_see_is_told():
             gradcheck(function, X)
     assert gradcheck(lambda x: x / p.stop_gradient(p.sum(x * x)), X) < 1e-14
     assert gradcheck(p.abs, np.zeros(3)) == 0
+
+
+def test_a_rule_that_agrees_with_a_complex_step_that_sees_nothing(monkeypatch):
+    """Both say that the slope is 0; a plain difference knows better."""
+    forwards = [
+        lambda xp, x: (xp.exp(x.real) + 0 * x, ()),
+        lambda xp, x: (1e-9 * xp.exp(x.real) + 0 * x, ()),
+        lambda xp, x: (1e9 * xp.sin(x.real) + 0 * x, ()),
+        lambda xp, x: (xp.exp(x.real) + xp.maximum(x, 0), ()),  # at a kink, too
+    ]
+    monkeypatch.setattr(p.tanh, "rule", lambda xp, needs, g: 0 * g)
+    for forward, x in itertools.product(forwards, (X, 1 + X, 0 * X[:1])):
+        monkeypatch.setattr(p.tanh, "forward", forward)
+        with pytest.raises((ValueError, AssertionError)):
+            gradcheck(p.tanh, x)
+
+
+def test_what_is_flat_at_a_point_passes():
+    """Where the first derivatives are 0, higher ones must not look like a mistake."""
+    zeros = np.zeros(3)
+    for function in p.square, p.prod, lambda x: x**3, lambda x: x**4 + x**5, p.cos:
+        assert gradcheck(function, zeros) < 1e-10
+
+
+def test_a_kink_is_told_where_the_check_fails():
+    for function, x in (
+        (p.max, np.array([1.0, 1.0])),
+        (p.min, np.array([2.0, 1.0, 1.0])),
+        (lambda x: p.clip(x, 0.0, 1.0), np.array([1.0, 0.5])),
+        (lambda x: p.maximum(x, 1.0 * x[::-1]), np.array([1.0, 1.0])),
+    ):
+        with pytest.raises(AssertionError, match=r"has a kink here, .*; move the"):
+            gradcheck(function, x)
+        gradcheck(function, x + np.array([-0.05, 0.1, 0.3])[: x.size])
 
 
 def test_a_wrong_rule_is_found(monkeypatch):

@@ -16,6 +16,7 @@ from samplers import overlap
 
 from tinyrmc import Parameter, Tape, Tensor, fused, nn, optim
 from tinyrmc import primitives as p
+from tinyrmc.autograd import guards
 from tinyrmc.autograd.gradients import unbroadcast
 from tinyrmc.backend import to_host
 
@@ -318,6 +319,54 @@ def test_two_threads_record_at_once():
     for thread in threads:
         thread.join()
     assert len(rounds) == 600  # none has failed
+
+
+def test_two_threads_cannot_add_into_the_same_memory(xp, monkeypatch):
+    """One of them would lose what it adds; what counts is the memory, not the dict."""
+    weight = Parameter(xp.ones(4))
+    sgd, waits, goes_on = optim.SGD([weight]), threading.Event(), threading.Event()
+    rule, other = p.tanh.rule, xp.zeros(12)
+
+    def slow(xp, needs, g, y):
+        waits.set()
+        assert goes_on.wait(60)
+        return rule(xp, needs, g, y)
+
+    def recorded(function):
+        with Tape() as tape:
+            loss = p.sum(function(weight))
+        return tape, loss
+
+    own = sgd.gradient
+    cases = [  # into what the first adds, into what the second, whether that is refused
+        (sgd.views(own), sgd.views(own), True),
+        (sgd.views(own), {weight.id: own}, True),
+        (sgd.views(own), {weight.id: own.reshape(2, 2).reshape(4)}, True),
+        (sgd.views(own), None, True),
+        (None, sgd.views(own), True),
+        ({weight.id: other[:4]}, {weight.id: other[3:7]}, True),
+        ({weight.id: other[3:7]}, {weight.id: other[:4]}, True),
+        ({weight.id: other[:4]}, {weight.id: other[4:8]}, False),
+        ({weight.id: other[4:8]}, {weight.id: other[:4]}, False),
+        ({weight.id: other[:4]}, sgd.views(own), False),
+        (None, sgd.views(other[:4]), False),
+    ]
+    for first, second, refused in cases:
+        waits.clear(), goes_on.clear()
+        (tape, loss), (again, another) = recorded(p.tanh), recorded(p.exp)
+        with monkeypatch.context() as patch:
+            patch.setattr(p.tanh, "rule", slow)
+            thread = threading.Thread(target=tape.backward, args=(loss, first))
+            thread.start()
+            assert waits.wait(60)
+            if refused:
+                with pytest.raises(RuntimeError, match="another thread is adding into"):
+                    again.backward(another, second)
+            else:
+                again.backward(another, second)
+            goes_on.set()
+            thread.join()
+        assert not guards._taken
 
 
 def test_a_tape_in_one_thread_is_off_in_another(xp):

@@ -96,6 +96,7 @@ def test_cores_step_and_learn_in_alarm():
             assert_equal(found, usual)
 
 
+@pytest.mark.filterwarnings("ignore:.*so nothing has changed")
 def test_optimizers_take_gradients_of_any_size_in_alarm():
     """Half a step, broken off by an error, would leave moments without a change."""
     for kind in optim.SGD, optim.RMSProp, optim.Adam:

@@ -42,6 +42,12 @@ BY_HAND = {
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "softplus": lambda x: np.log(1 + np.exp(x)),
     "softmax": lambda x, axis=-1: np.exp(x) / np.exp(x).sum(axis, keepdims=True),
+    "logsumexp": lambda x, axis=None, keepdims=False: np.log(
+        np.exp(x).sum(axis, keepdims=keepdims)
+    ),
+    "log_softmax": lambda x, axis=-1: x - np.log(np.exp(x).sum(axis, keepdims=True)),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "gelu": lambda x: x / (1 + np.exp(-((8 / np.pi) ** 0.5) * (x + 0.044715 * x**3))),
     "split": lambda x, indices_or_sections, axis=0: tuple(
         np.split(x, indices_or_sections, axis)
     ),

@@ -87,9 +87,12 @@ def test_a_damaged_checkpoint_names_the_previous_one(run):
 
 
 def test_what_a_killed_process_left_is_cleaned_up(run):
-    (run.path / "checkpoint.npz.partial").write_bytes(b"half")
-    save_step(run, 1)
-    assert not list(run.path.glob("*.partial"))
+    for name in "checkpoint.npz.partial", "metrics.jsonl.0123abcd.partial":
+        (run.path / name).write_bytes(b"half")
+    (run.path / "mine.partial").write_bytes(b"a user's own")
+    with run.writing():
+        save_step(run, 1)
+    assert [x.name for x in run.path.glob("*.partial")] == ["mine.partial"]
     assert loaded_step(run) == 1
 
 
@@ -183,7 +186,9 @@ for trial in range(34):
         os.kill(child, signal.SIGKILL)
     os.close(heard)
     os.waitpid(child, 0)
-    partial += os.path.exists(run.path / "checkpoint.npz.partial")
+    for left in run.path.glob("checkpoint.npz.*.partial"):
+        partial += 1
+        left.unlink()
     arrays, state = run.load()
     assert np.all(arrays["weight"] == state["step"]), "not of one moment"
     assert state["step"] >= step + (trial >= 4), "an older checkpoint than before"

@@ -6,6 +6,7 @@ Whatever else a file is, it is refused in one line, and nothing is loaded.
 import json
 import pickle
 import re
+import threading
 import zipfile
 from dataclasses import dataclass
 
@@ -321,6 +322,49 @@ def test_the_tours_loop_goes_on_with_the_same_bits(tmp_path, monkeypatch):
 
 
 # --- Other files ----------------------------------------------------------------------
+
+
+def test_two_threads_save_to_one_path_at_once(tmp_path):
+    """Each file is whole, whoever was last, and a reader never finds half of one."""
+    path, over, wrong = tmp_path / "layer.npz", threading.Event(), []
+    layers = [nn.Linear(4, 4, seed=seed) for seed in range(3)]
+    tinyrmc.save(layers[0], path)
+
+    def repeat(work):
+        try:
+            while not over.is_set():
+                work()
+        except Exception as error:
+            wrong.append(error)
+
+    works = [lambda layer=layer: tinyrmc.save(layer, path) for layer in layers]
+    works += [lambda: tinyrmc.load(path)]
+    threads = [threading.Thread(target=repeat, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    over.wait(1)
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert [x.name for x in tmp_path.iterdir()] == ["layer.npz"]
+
+
+def test_an_operation_that_this_version_lacks_is_named(tmp_path):
+    path = tmp_path / "layers.npz"
+    for made in nn.Sequential(p.tanh), nn.Sequential(nn.Sequential(p.tanh, p.exp)):
+        tinyrmc.save(made, path)
+        arrays, meta = load_arrays(path)
+        text = json.dumps(meta).replace("tanh", "swoosh")
+        save_arrays(path, arrays, json.loads(text))
+        with pytest.raises(RunError, match=r"primitives\.swoosh is unknown here; upg"):
+            tinyrmc.load(path)
+
+
+def test_a_long_name_can_be_written(tmp_path):
+    path = tmp_path / f"{'n' * 250}.npz"
+    tinyrmc.save(nn.Linear(2, 2, seed=0), path)
+    assert tinyrmc.load(path).num_parameters == 6
 
 
 def test_numpy_and_safetensors_take_and_give_the_arrays(tmp_path):

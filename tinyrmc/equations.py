@@ -204,6 +204,7 @@ def step(
     parameters: dict[str, Any],
     trace: dict[str, Any] | None = None,
     attend: Callable[[Array, Array], Array] | None = None,
+    refine: Callable[[Array], Array] | None = None,
 ) -> tuple[Array, tuple[Array, Array]]:
     """One time step of the Relational Memory Core: eqs 2-9.
 
@@ -222,6 +223,7 @@ def step(
             stay bare.
         attend: M~ = attend(m, x) in place of equation 2, with its own weights and
             without "attention" in the trace.
+        refine: candidate = refine(M~) in place of g_psi, with its own weights.
 
     The keys of `parameters`:
 
@@ -242,7 +244,10 @@ def step(
         attended = multi_head_attention(xp, m, x, p["W_q"], p["W_k"], p["W_v"])  # eq 2
     else:
         attended = attend(m, x)
-    candidate = g_psi(xp, attended, p["mlp"], p["gain"], p["offset"])
+    if refine is None:
+        candidate = g_psi(xp, attended, p["mlp"], p["gain"], p["offset"])
+    else:
+        candidate = refine(attended)
 
     x_vector = xp.reshape(x, (x.shape[0], -1))  # (B, n * F)
     f = gate(xp, x_vector, h, p["W_f"], p["U_f"], p["b_f"])  # eq 4

@@ -14,14 +14,25 @@ in few passes over the memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from .autograd.engine import Parameter
-from .backend import Array, compiles, joined, kernels, matching, namespace, row_dots
+from .backend import (
+    Array,
+    compiles,
+    joined,
+    kernels,
+    matching,
+    namespace,
+    row_dots,
+    to_host,
+)
 from .errors import check_choice, check_number, check_sizes
 from .fused.bodies import running
 from .fused.table import is_plain
@@ -30,6 +41,9 @@ from .fused.table import is_plain
 PART = 1 << 15
 
 ALIGNED = 16  # bytes that a GPU's fastest products and kernels read at once
+
+# who has a Parameter's arrays, by its id: the optimizer that was made last
+_owners: weakref.WeakValueDictionary[int, Optimizer] = weakref.WeakValueDictionary()
 
 Allocate = Callable[[int, np.dtype], Array]  # allocate(count, dtype): zeros
 
@@ -126,7 +140,10 @@ class Optimizer:
             of_data[p.id][...] = p.data
             of_gradient[p.id][...] = p.grad
             p.bind(of_data[p.id], of_gradient[p.id])
+            _owners[p.id] = self
         self._views = [p.data for p in self.parameters]
+        if twins := _twins(self.parameters):
+            warnings.warn(f"{own}: {twins}", stacklevel=3)
         self.updates = xp.zeros((), dtype)  # steps taken, on the device
         self.rate = xp.zeros((), dtype)  # on the device, too
         self._set = 0.0
@@ -136,6 +153,7 @@ class Optimizer:
         if xp is np:
             self._parts = [slice(k, k + PART) for k in range(0, count, PART)]
         self._scratch = xp.empty_like(self.data[self._parts[0]])
+        self._told = False  # whether a step that was none has been warned of
 
     def views(self, flat: Array) -> dict[int, Array]:
         """Each parameter's place in an array like `gradient`, by its id: see `into`."""
@@ -171,10 +189,17 @@ class Optimizer:
     def _check_own(self) -> None:
         """RuntimeError if a Parameter has moved away: our buffers are then nobody's."""
         views = zip(self.parameters, self._views, strict=True)
-        if any(p.data is not view for p, view in views):
+        for p in (p for p, view in views if p.data is not view):
+            where, owner = "another array, or array library", _owners.get(p.id)
+            if owner is not None and owner is not self:
+                where = f"another optimizer's buffer ({owner!r}, the last made, wins)"
             raise RuntimeError(
-                "a Parameter has moved to another optimizer's buffer or array library"
+                f"{type(self).__name__}: a Parameter {list(p.shape)} has moved to "
+                f"{where}; make one optimizer of all parameters, and make it last"
             )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(learning_rate={self.learning_rate})"
 
     def step(
         self,
@@ -188,7 +213,9 @@ class Optimizer:
         The gradient is multiplied by `scale`, then its L2 norm is clipped at `max_norm`
         (see `clip_by`). `scale` and `valid` may be 0-d arrays. The flag is False if the
         norm is not finite or `valid` is False: then parameters and state stay as they
-        are. `gradient` is scratch: what it holds afterwards means nothing.
+        are, and a warning says so once (not on a GPU, where looking would make the
+        host wait, nor if you give `valid`). `gradient` is scratch: what it holds
+        afterwards means nothing.
         """
         self._check_own()
         rate = self.learning_rate if learning_rate is None else learning_rate
@@ -208,6 +235,13 @@ class Optimizer:
                 self.data[place] = old + change * self.dtype.type(pace)
         for p in self.parameters:
             p.version += 1
+        if valid is True and self.xp is np and not finite and not self._told:
+            self._told = True
+            warnings.warn(
+                f"{own}.step: the gradient's norm is {norm}, so nothing has changed. "
+                "The flag that step returns says so each time, this warning only once",
+                stacklevel=2,
+            )
         return norm, finite
 
     def _apply(self, max_norm: float | None, scale, valid) -> tuple[Array, Array]:
@@ -263,19 +297,70 @@ class Optimizer:
         raise NotImplementedError
 
     def state(self) -> dict[str, Array]:
-        """The arrays that resuming needs, by name: on NumPy the live ones."""
-        return {name: self.packed(x) for name, x in self._state.items()}
+        """The arrays that resuming needs, by name: on NumPy the live ones; and, as one
+        list of integers, the "shapes" of all parameters, each after its length.
+        """
+        shapes = [n for p in self.parameters for n in (p.ndim, *p.shape)]
+        arrays = {name: self.packed(x) for name, x in self._state.items()}
+        return arrays | {"shapes": np.array(shapes)}
 
-    def load_state(self, arrays: dict[str, np.ndarray]) -> None:
-        """Take back what `state` gave; ValueError and no change if it does not fit."""
+    def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Take back what `state` gave; ValueError and no change if it does not fit.
+        (Files of earlier versions have no shapes.)
+        """
         self._check_own()
-        values = matching("optimizer state", arrays, self.state())
+        own = self.state()
+        shapes = own.pop("shapes")
+        given = {name: arrays[name] for name in arrays if name != "shapes"}
+        values = matching("optimizer state", given, own)
+        if "shapes" in arrays:
+            theirs = to_host(arrays["shapes"])
+            if not np.array_equal(theirs, shapes):
+                raise ValueError(
+                    "optimizer state belongs to parameters of other shapes: "
+                    f"{_unpacked(theirs)}, here {_unpacked(shapes)}"
+                )
         for name, value in values.items():
             self.unpack(self.xp.asarray(value), self._state[name])
 
     def __reduce__(self):
         name = type(self).__name__
         raise TypeError(f"{name} cannot be copied or pickled; see load_state")
+
+
+def _unpacked(shapes: np.ndarray) -> str:
+    """The shapes that `state` has packed, in words."""
+    left, found = shapes.ravel().tolist(), []
+    while left:
+        count = left.pop(0)
+        found.append(str(left[:count]))
+        left = left[count:]
+    return " ".join(found)
+
+
+def _twins(parameters: Sequence[Parameter]) -> str:
+    """A warning if two matrices of random numbers are equal; "" if none are. What is
+    constant, zeros and ones, in order or the same in each row was not drawn.
+    """
+    seen: dict[Any, int] = {}
+    for k, p in enumerate(parameters):
+        if p.ndim < 2 or p.size < 2:
+            continue
+        rows = to_host(p.data[:2])
+        some = rows.ravel()[:16]
+        steps = np.diff(some)
+        ordered = (steps >= 0).all() or (steps <= 0).all()
+        ordered |= len({*some.tolist()}) < 3
+        if ordered or (len(rows) > 1 and (rows[0] == rows[1]).all()):
+            continue
+        first = seen.setdefault((p.shape, rows.tobytes()), k)
+        if first < k and bool((p.data == parameters[first].data).all()):
+            return (
+                f"parameters {first} and {k}, {p.dtype}{list(p.shape)}, begin with the "
+                "same random numbers, and may stay equal; give each layer a seed of "
+                "its own, or all of them one np.random.default_rng(0)"
+            )
+    return ""
 
 
 class SGD(Optimizer):

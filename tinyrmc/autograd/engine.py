@@ -140,7 +140,9 @@ class Tape:
             g = gradients.pop(t.id) if ours else None
             if g is None and strict:
                 raise KeyError(f"the loss does not use wrt[{position}]; see strict")
-            results.append(xp.zeros_like(t.data) if g is None else xp.array(g))
+            results.append(
+                xp.zeros(t.shape, t.dtype) if g is None else xp.array(g, order="C")
+            )
         return results if isinstance(wrt, (list, tuple)) else results[0]
 
     def _walk(self, loss: Tensor, gradients: Gradients) -> None:
@@ -203,7 +205,8 @@ class Tensor:
     """An array and its place on a tape. Immutable.
 
     `data` is the array, `id` its name on `tape` (0: a constant, as `Tensor(array)` is).
-    There are no methods: write `primitives.sum(x)`, as `np.sum(x)` in NumPy.
+    There are no methods of mathematics: write `primitives.sum(x)`, as `np.sum(x)` in
+    NumPy. `item()`, float(t) and f"{t:.3f}" are for one number, such as a loss.
     """
 
     __slots__ = ("_data", "id", "tape")
@@ -223,6 +226,15 @@ class Tensor:
     def detach(self) -> Tensor:
         """The same array as a constant: nothing flows back through it."""
         return Tensor(self._data)
+
+    def item(self) -> Any:
+        """The one number that it holds, as Python's own. Waits for a GPU (syncs)."""
+        return guards.number(self)
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    __format__ = guards.formatted
 
     def __reduce__(self):  # a copied constant belongs to no thread
         return type(self), (self._data, *((self.id, self.tape) if self.id else ()))

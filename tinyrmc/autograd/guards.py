@@ -21,8 +21,8 @@ NOT_ARRAYS = bool, int, float, complex, type(None)
 # --- Tensors and Parameters -----------------------------------------------------------
 
 UNLIKE_ARRAYS = {
-    "__bool__ __float__ __int__ __index__": (
-        "has no truth or number value; read float(t.data), which waits for a GPU"
+    "__bool__ __int__ __index__": (
+        "has no truth value and is no index; read t.item(), which waits for a GPU"
     ),
     "__array__": "does not turn into a NumPy array by itself; write t.data",
     "__iter__ __len__": "is not a sequence; see primitives.unstack(t), and t.shape[0]",
@@ -109,10 +109,27 @@ class Ufuncs:
         return no_function_of_numpy(tensor, ufunc)
 
 
+def number(tensor: Any) -> Any:
+    """The one number of a Tensor, as Python's own; TypeError if it holds several."""
+    if tensor.size != 1:
+        held = f"of shape {tensor.shape} holds {tensor.size} numbers"
+        raise TypeError(f"a Tensor {held}, not one; reduce it, or read t.data")
+    return to_host(tensor.data).item()
+
+
+def formatted(tensor: Any, spec: str) -> str:
+    """f"{loss:.3f}" for one number; without a format, as it prints itself."""
+    return format(number(tensor), spec) if spec else repr(tensor)
+
+
 def floating(what: str, value: Any) -> Array:
-    """A copy of an array, or of numbers; TypeError unless they are floating point."""
+    """A copy of an array, or of numbers, in C order and the machine's byte order, as
+    other programs take it; TypeError unless they are floating point.
+    """
     numbers = isinstance(value, (list, tuple, float, int, complex, np.generic))
-    array = (np if numbers else namespace(value)).array(value)
+    array = (np if numbers else namespace(value)).array(value, order="C")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype.kind not in "fc" or array.dtype.itemsize < 4:
         raise TypeError(
             f"{what} needs floating-point values of 32 bits or more, not "
@@ -158,6 +175,9 @@ def signature(arrays: list[Parameter], statics: list[Parameter]) -> Signature:
     return Signature([p.replace(annotation=p.empty) for p in [*first, *statics]])
 
 
+LISTS = "trace", "axis"  # one is there to be filled, the other NumPy refuses or takes
+
+
 def bind(primitive: Any, args: tuple, static: dict) -> tuple[tuple, dict]:
     """Split a call into array arguments and static ones, as NumPy does."""
     name, arity = primitive.name, primitive.arity
@@ -182,8 +202,8 @@ def bind(primitive: Any, args: tuple, static: dict) -> tuple[tuple, dict]:
         if getattr(value, "shape", None) == ():
             # NumPy's scalars would widen float32, and 0-d arrays can change later
             static[key] = value.item()
-        elif isinstance(value, list) and name != "getitem" and key != "trace":
-            # it could change, too; only a trace is there to be filled
+        elif isinstance(value, list) and name != "getitem" and key not in LISTS:
+            # it could change, too
             static[key] = tuple(value)
     args = args[:arity]
     if primitive.variadic:
@@ -202,10 +222,13 @@ def common(primitive: Any, arrays: list) -> tuple[ModuleType, Any]:
     Numbers have no say, and indices none in the dtype. NumPy's scalars become Python's,
     in the list: they must not widen a float32 program.
     """
-    xp, dtype, known = np, None, None
+    xp, dtype, known, lists = np, None, None, []
     for position, value in enumerate(arrays):
         kind = type(value)
         if kind is not known:
+            if kind in (list, tuple) and position in primitive.indices:
+                lists.append(position)  # take(t, [0, 1]), as in NumPy
+                continue
             if isinstance(value, np.generic):
                 arrays[position] = value.item()
                 continue
@@ -220,6 +243,9 @@ def common(primitive: Any, arrays: list) -> tuple[ModuleType, Any]:
             xp, known = own, kind
         if value.dtype is not dtype and position not in primitive.indices:
             dtype = agreed(primitive.name, position, value.dtype, dtype)
+    for position in lists:
+        found = xp.asarray(arrays[position])
+        arrays[position] = found if found.size else found.astype(np.intp)
     return xp, dtype
 
 
@@ -358,14 +384,15 @@ def check_backward(tape: Any, loss: Any, strict: bool = True) -> None:
             )
 
 
-_taken: set[int] = set()  # the ids of what backward adds into at the moment
+_taken: list[tuple[int, list]] = []  # (thread, arrays) that backwards add into now
+_looking = threading.Lock()  # held while `_taken` is read or changed
 _adding = threading.RLock()  # held by a backward into the Parameters' own gradients
 
 
 def _after_fork() -> None:
     """A forked process has no other threads, so nobody holds the lock there."""
-    global _adding
-    _adding = threading.RLock()
+    global _adding, _looking
+    _adding, _looking = threading.RLock(), threading.Lock()
     _taken.clear()
 
 
@@ -375,12 +402,13 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def alone(into: dict | None, parameters: list) -> Iterator[None]:
-    """Hold what backward adds into; two threads at once would lose what one adds. For
-    the Parameters' own gradients a second one waits. With `into`, a second thread gets
-    an error, and so does an `into` that lacks a buffer for one of the Parameters.
+    """Hold the memory that backward adds into; two threads at once would lose what one
+    adds. For the Parameters' own gradients a second one waits. With `into`, a second
+    thread gets an error, and so does an `into` that lacks a buffer for one of the
+    Parameters.
     """
     if into is None:
-        with _adding:
+        with _adding, _holding([p.grad for p in parameters]):
             yield
         return
     for p in parameters:
@@ -390,10 +418,44 @@ def alone(into: dict | None, parameters: list) -> Iterator[None]:
                 f"backward(into=...) has no place for a Parameter {p.dtype}"
                 f"{list(p.shape)}; give it to the optimizer too"
             )
-    if id(into) in _taken:
-        raise RuntimeError("another thread is adding here; give each its own `into`")
-    _taken.add(id(into))
+    with _holding([into[p.id] for p in parameters]):
+        yield
+
+
+@contextmanager
+def _holding(arrays: list) -> Iterator[None]:
+    """RuntimeError if another thread adds into some of this memory at the moment."""
+    own = threading.get_ident(), arrays
+    with _looking:
+        for thread, others in _taken:
+            if thread != own[0] and _overlap(arrays, others):
+                raise RuntimeError(
+                    "another thread is adding into this memory; give each its own "
+                    "`into`, such as optimizer.views(np.zeros_like(optimizer.gradient))"
+                )
+        _taken.append(own)
     try:
         yield
     finally:
-        _taken.discard(id(into))
+        with _looking:
+            _taken[:] = [each for each in _taken if each is not own]
+
+
+def _overlap(ours: list, theirs: list) -> bool:
+    """Whether two lists of arrays share memory: sorted by where they begin, one of them
+    begins before one of the other list ends.
+    """
+    places = [(*_place(x), which) for which in (0, 1) for x in (ours, theirs)[which]]
+    ends = [0, 0]
+    for start, end, which in sorted(places):
+        if start < ends[1 - which]:
+            return True
+        ends[which] = max(ends[which], end)
+    return False
+
+
+def _place(array: Any) -> tuple[int, int]:
+    """Where the memory of an array begins and ends."""
+    if isinstance(array, np.ndarray):
+        return np.lib.array_utils.byte_bounds(array)
+    return array.data.ptr, array.data.ptr + array.nbytes  # CuPy's are contiguous

@@ -21,10 +21,13 @@ import math
 import string
 from collections.abc import Callable, Sequence
 from operator import index
+from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple as axes_of
 
 from ..backend import Array, as_rows, gemm, joined, namespace, sorting, stacked
+from ..errors import check_number
 from . import guards
 from .engine import TABLE, Primitive, Tensor, primitive
 from .gradients import DeferredMatmul
@@ -403,6 +406,27 @@ def softmax_vjp(xp, needs, g, y, axis):
     return gy - y * xp.sum(gy, axis=axis, keepdims=True)
 
 
+@primitive
+def logsumexp(xp, x, *, axis=None, keepdims=False):
+    """log(sum(exp(x))) over `axis`, shifted by the maximum so that it cannot overflow.
+    An infinite maximum is the result; those that have it share the gradient.
+    """
+    highest = xp.max(x.real, axis=axis, keepdims=True)
+    finite = xp.isfinite(highest)
+    shift = xp.where(finite, highest, highest.dtype.type(0))
+    first = (x.real == highest).astype(x.dtype)
+    weights = xp.where(finite, xp.exp(xp.where(finite, x - shift, 0 * first)), first)
+    total = xp.sum(weights, axis=axis, keepdims=True)
+    y = xp.where(finite, xp.log(total) + shift, highest)
+    kept = y if keepdims else xp.squeeze(y, axis)
+    return kept, (weights / total, axis, keepdims)
+
+
+@logsumexp.vjp
+def logsumexp_vjp(xp, needs, g, weights, axis, keepdims):
+    return _keep(g, weights.shape, axis, keepdims) * weights
+
+
 def _one_axis(axis):
     """TypeError for axis=None, by which NumPy means the flattened array."""
     if axis is None:
@@ -526,6 +550,7 @@ def moveaxis_vjp(xp, needs, g, source, destination):
 @primitive
 def flip(xp, x, *, axis=None):
     """The entries in reverse order along `axis` (an int, a tuple, or None for all)."""
+    axis = tuple(axis) if isinstance(axis, list) else axis  # which could change
     return xp.flip(x, axis), (axis,)
 
 
@@ -537,6 +562,7 @@ def flip_vjp(xp, needs, g, axis):
 @primitive
 def roll(xp, x, *, shift, axis=None):
     """The entries moved on by `shift` along `axis`, what falls off coming in again."""
+    axis = tuple(axis) if isinstance(axis, list) else axis
     back = tuple(-s for s in shift) if isinstance(shift, tuple) else -shift
     return xp.roll(x, shift, axis), (back, axis)
 
@@ -593,6 +619,7 @@ def broadcast_to_vjp(xp, needs, g):
 )
 def concatenate(xp, *arrays, axis=0):
     """The arrays of a list joined along an axis (an int) they have."""
+    _one_axis(axis)
     sizes = [a.shape[axis] for a in arrays]
     return joined(xp, arrays, axis), (sizes, axis)
 
@@ -641,7 +668,7 @@ def unstack(xp, x, *, axis=0):
     """The slices of x along `axis`, as a tuple. Over T time steps this costs O(T)
     backward, where T separate slices would cost O(T^2).
     """
-    slices = xp.moveaxis(x, axis, 0)
+    slices = xp.moveaxis(x, index(axis), 0)
     if not len(slices):
         raise ValueError(f"axis {axis} has length 0: there is nothing to take apart")
     return tuple(slices), (axis,)
@@ -671,6 +698,7 @@ def _index(xp, part):
         return slice(*(None if end is None else index(end) for end in ends))
     if isinstance(part, list):
         part = xp.asarray(part)
+        part = part if part.size else part.astype(np.intp)  # [] has no kind of its own
     kind = getattr(getattr(part, "dtype", None), "kind", "O")
     if kind in "iu" and part.shape and not isinstance(part, Tensor):
         return part.astype(np.intp)  # a copy
@@ -793,16 +821,42 @@ def relu(x: Values) -> Tensor:
     return maximum(x, 0.0)
 
 
+def silu(x: Values) -> Tensor:
+    """x sigmoid(x), also called swish (Ramachandran et al. 2017)."""
+    return multiply(x, sigmoid(x))
+
+
+def gelu(x: Values) -> Tensor:
+    """x Phi(x), Phi the normal distribution, by the formula with tanh (Hendrycks and
+    Gimpel 2016), which is within 5e-4 of it: "gelu_new" of GPT-2, JAX's default,
+    PyTorch's approximate="tanh".
+    """
+    inner = multiply(x, 1 + 0.044715 * square(x))
+    return 0.5 * multiply(x, 1 + tanh(math.sqrt(2 / math.pi) * inner))
+
+
+def log_softmax(x: Values, axis: int = -1) -> Tensor:
+    """log(softmax(x)) over `axis`, exact where softmax is 0."""
+    return subtract(x, logsumexp(x, axis, True))
+
+
 def abs(x: Values) -> Tensor:
     """The absolute value. Its slope at 0 is 0."""
     return multiply(x, sign(x))
 
 
 def logaddexp(a: Values, b: Values) -> Tensor:
-    """log(e^a + e^b), which never overflows; NaN where both are the same infinity."""
-    first = subtract(a, b).data.real > 0
+    """log(e^a + e^b), which never overflows. Where both are the same infinity it is
+    that one, and both get half of the gradient.
+    """
+    x, y = (v.data.real if isinstance(v, Tensor) else v.real for v in (a, b))
+    xp = namespace(maximum(x, y).data)
+    same = xp.isinf(x) & (x == y)
+    infinite = where(same, a, 0.0) + where(same, b, 0.0)
+    a, b = where(same, 0.0, a), where(same, 0.0, b)
+    first = xp.asarray(x > y)
     larger, smaller = where(first, a, b), where(first, b, a)
-    return larger + softplus(smaller - larger)
+    return larger + softplus(smaller - larger) + 0.5 * infinite
 
 
 def min(x: Values, axis=None, keepdims: bool = False) -> Tensor:
@@ -812,6 +866,7 @@ def min(x: Values, axis=None, keepdims: bool = False) -> Tensor:
 
 def var(x: Values, axis=None, ddof: float = 0, keepdims: bool = False) -> Tensor:
     """The variance over `axis`: squared distances from the mean, over n - ddof."""
+    check_number("var", "ddof", ddof)
     average = mean(square(subtract(x, mean(x, axis, True))), axis, keepdims)
     count = x.size // (average.size or 1)
     if ddof and not ddof < count:
@@ -853,7 +908,7 @@ def triu(x: Values, k: int = 0) -> Tensor:
 def _above(x: Values, k: int) -> Array:
     """The mask of what lies on or above the k-th diagonal."""
     xp = namespace(x.data if isinstance(x, Tensor) else x)
-    return xp.arange(x.shape[-1]) - xp.arange(x.shape[-2])[:, None] >= k
+    return xp.arange(x.shape[-1]) - xp.arange(x.shape[-2])[:, None] >= np.intp(index(k))
 
 
 def repeat(x: Values, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
@@ -865,10 +920,11 @@ def repeat(x: Values, repeats: int | Sequence[int], axis: int | None = None) -> 
 
 def tile(x: Values, reps: int | Sequence[int]) -> Tensor:
     """x itself several times along its last axes."""
-    times = np.ravel(reps).tolist()
+    several: Any = reps if np.ndim(reps) else [reps]
+    times = [index(count) for count in several]
     x = reshape(x, (*[1] * (len(times) - x.ndim), *x.shape))
     for axis, count in enumerate(times, -len(times)):
-        x = concatenate([x] * count, axis)
+        x = concatenate([x] * count, axis) if count else take(x, [], axis)
     return x
 
 
@@ -885,18 +941,20 @@ def hstack(arrays: Sequence[Values]) -> Tensor:
 
 def tensordot(a: Values, b: Values, axes=2) -> Tensor:
     """Products summed over a's last `axes` and b's first, or over two lists of axes."""
-    if isinstance(axes, int):
-        axes = range(a.ndim - axes, a.ndim), range(axes)
-    ours, theirs = ([each] if isinstance(each, int) else [*each] for each in axes)
+    if not isinstance(axes, (tuple, list)):
+        axes = range(-index(axes), 0), range(index(axes))
+    first, second = axes
+    ours, theirs = axes_of(first, a.ndim), axes_of(second, b.ndim)
     names = [*string.ascii_letters[: a.ndim + b.ndim]]
     for one, other in zip(ours, theirs, strict=True):
-        names[a.ndim + other % b.ndim] = names[one % a.ndim]
+        names[a.ndim + other] = names[one]
     return einsum("".join([*names[: a.ndim], ",", *names[a.ndim :]]), a, b)
 
 
 def einsum(subscripts: str, *operands: Values) -> Tensor:
     """Einstein's sums: axes are letters, and what "->" leaves out is summed over. Each
-    product is one `matmul`. Neither ... nor a letter twice in one operand: see `trace`.
+    product is one `matmul`, in the order of `numpy.einsum_path`. Neither ... nor a
+    letter twice in one operand: see `trace`.
     """
     given, arrow, out = subscripts.replace(" ", "").partition("->")
     if not arrow:  # letters used once, in alphabetical order
@@ -909,18 +967,38 @@ def einsum(subscripts: str, *operands: Values) -> Tensor:
     if not fit or "." in given or any(len({*x}) < len(x) for x in [*names, out]):
         told = f"{subscripts!r} does not fit arrays of {[x.shape for x in operands]}"
         raise ValueError(f"einsum: {told}")
-    ours, x = names[0], operands[0]
-    for k, (theirs, y) in enumerate(zip(names[1:], operands[1:], strict=True), 2):
-        later = {*out, *"".join(names[k:])}
-        batch = [c for c in ours if c in theirs and c in later]
-        inner = [c for c in ours if c in theirs and c not in later]
-        left = [c for c in ours if c not in theirs and c in later]
-        right = [c for c in theirs if c not in ours and c in later]
-        x = _arranged(x, ours, sizes, batch, left, inner)
-        x = matmul(x, _arranged(y, theirs, sizes, batch, inner, right))
-        ours = "".join([*batch, *left, *right])
-        x = reshape(x, [sizes[c] for c in ours])
+    left = [*zip(names, operands, strict=True)]  # what is still to be multiplied
+    for places in _path(subscripts, [x.shape for x in operands]):
+        ours, x = left[places[0]]
+        others = [left[place] for place in places[1:]]
+        left = [pair for k, pair in enumerate(left) if k not in places]
+        while others:
+            theirs, y = others.pop(0)
+            later = {*out}.union(*(used for used, _ in [*left, *others]))
+            ours, x = _product(ours, x, theirs, y, later, sizes)
+        left.append((ours, x))
+    ((ours, x),) = left
     return _arranged(x, ours, sizes, *out)
+
+
+def _path(subscripts: str, shapes: Sequence[tuple[int, ...]]) -> list[list[int]]:
+    """Which operands to multiply, one time after the other; each product goes last."""
+    if len(shapes) < 3:
+        return [[0, 1]] if len(shapes) == 2 else []
+    empty = [np.broadcast_to(np.float32(0), shape) for shape in shapes]
+    return [sorted(each) for each in np.einsum_path(subscripts, *empty)[0][1:]]
+
+
+def _product(ours: str, x: Values, theirs: str, y: Values, later: set, sizes: dict):
+    """The letters and the product of two operands, summed over all but `later`."""
+    batch = [c for c in ours if c in theirs and c in later]
+    inner = [c for c in ours if c in theirs and c not in later]
+    left = [c for c in ours if c not in theirs and c in later]
+    right = [c for c in theirs if c not in ours and c in later]
+    x = _arranged(x, ours, sizes, batch, left, inner)
+    x = matmul(x, _arranged(y, theirs, sizes, batch, inner, right))
+    ours = "".join([*batch, *left, *right])
+    return ours, reshape(x, [sizes[c] for c in ours])
 
 
 def _arranged(x: Values, names: str, sizes: dict, *groups: Sequence[str]) -> Tensor:
@@ -933,8 +1011,8 @@ def _arranged(x: Values, names: str, sizes: dict, *groups: Sequence[str]) -> Ten
 
 
 COMPOSED = (
-    "abs einsum hstack logaddexp min outer relu repeat sort std tensordot tile trace "
-    "tril triu var vstack"
+    "abs einsum gelu hstack log_softmax logaddexp min outer relu repeat silu sort std "
+    "tensordot tile trace tril triu var vstack"
 ).split()
 __all__ = [*TABLE, *COMPOSED]
 guards.OURS.update(__all__)

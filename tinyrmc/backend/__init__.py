@@ -12,14 +12,16 @@ import ctypes
 import functools
 import math
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..errors import UserError
+from .switches import Switch as Switch
+from .switches import blas_threads as blas_threads
 
 Array: TypeAlias = Any  # NumPy's, CuPy's or a registered one: they share no type
 
@@ -423,16 +425,3 @@ def keep_freed_memory() -> None:
             library.mallopt(-1, 1 << 30)
             # M_MMAP_THRESHOLD, at its largest: smaller arrays come from the heap
             library.mallopt(-3, 32 << 20)
-
-
-@contextmanager
-def blas_threads(count: int) -> Iterator[None]:
-    """Run the body with `count` BLAS threads.
-
-    Small matrices are up to 50 times slower on several threads, and workers share a
-    batch. Setting OPENBLAS_NUM_THREADS after NumPy was imported does nothing.
-    """
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=count, user_api="blas"):
-        yield

@@ -32,7 +32,7 @@ from .. import __version__
 from ..backend import describe_gpu, has_tf32, use_tf32
 from ..config import require_same, to_json, value_at, words_of
 from ..errors import RunError, UsageError, counted, in_words
-from ..fused import bodies, plain, use_compiled
+from ..fused import bodies, held_compiled, plain
 from ..results.progress import Progress
 from ..results.text import duration, number, results_table, terminal_width
 from ..training import discovery
@@ -127,8 +127,8 @@ def _train(words: list[str], ranks: Any = None) -> int:
             )
         if options.plain:
             held.enter_context(plain())
-        held.callback(use_compiled, bodies() != "numpy")
-        use_compiled(options.compiled and options.device == "cpu" and not options.plain)
+        on_cpu = options.device == "cpu" and not options.plain
+        held.enter_context(held_compiled(options.compiled and on_cpu))
         trainer = _trainer(task, options, arrays, state, ranks)
         if run is None and options.init is not None:
             print(f"init: {warm_start(trainer.model, options.init, described)}")

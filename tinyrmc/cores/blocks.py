@@ -16,7 +16,7 @@ once. The step is the definition, and the tests hold the other against it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from types import ModuleType
 from typing import Any
@@ -136,7 +136,7 @@ class ShortConvolution(Mixer):
         return sum(terms[1:], terms[0]), (times.last(past, width - 1),)
 
 
-class Blocks(Core):
+class Blocks(Core, at_once=True):
     """A core of `layers` blocks. A subclass makes its mixers and calls `_build`.
 
     The state is a tuple with a tuple of arrays for each layer: the mixer's, and with a
@@ -195,10 +195,7 @@ class Blocks(Core):
 
     def _unroll_at_once(self, inputs, state, lengths, is_first) -> Steps | None:
         """Layer after layer, each over all steps; a single step is quicker alone."""
-        own = type(self).initial_state is not Blocks.initial_state
-        if inputs.shape[1] == 1 or (own and is_first is not None):
-            return None
-        if not all(_is_whole(mixer) for block in self.blocks for mixer in block["mix"]):
+        if inputs.shape[1] == 1:
             return None
         self._check_inputs(inputs, None, None, self.input_size)
         xp = namespace(self._weight().data)
@@ -209,6 +206,13 @@ class Blocks(Core):
 
         outputs, state = self._through(mix, inputs, state)
         return list(p.unstack(outputs, axis=1)), state
+
+    def _layers_known(self) -> bool:
+        """Whether all modules inside are ours: they are called for all steps at once,
+        and those of others may look at more than a row.
+        """
+        ours = f"{__package__.partition('.')[0]}."
+        return all(type(part).__module__.startswith(ours) for part in _parts(self))
 
     def _through(self, mix: Callable[..., Step], inputs: Inputs, state: State) -> Step:
         """The layers one after the other, over one step or all."""
@@ -238,12 +242,17 @@ def _shapes(block: dict[str, Any]) -> list[Shape]:
     return [shape for mixer in block["mix"] for shape in mixer.shapes]
 
 
-def _is_whole(mixer: Mixer) -> bool:
-    """Whether `over_time` is that of its step: no subclass changed one alone."""
-    kinds = (vars(kind).keys() for kind in type(mixer).__mro__)
-    return {"__call__", "over_time"} <= next(
-        names for names in kinds if {"__call__", "over_time"} & names
-    )
+def _parts(value: Any) -> Iterator[Module]:
+    """All modules below a module, a list or a dict."""
+    inside: Any = ()
+    if isinstance(value, Module):
+        inside = vars(value).values()
+    elif isinstance(value, (list, tuple, dict)):
+        inside = value.values() if isinstance(value, dict) else value
+    for part in inside:
+        if isinstance(part, Module):
+            yield part
+        yield from _parts(part)
 
 
 # --- By name --------------------------------------------------------------------------

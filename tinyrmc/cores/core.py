@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Self, TypeAlias
@@ -12,7 +14,7 @@ from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor, is_recording
 from ..backend import Array, namespace
 from ..errors import check_sizes
-from ..nn import Module, check_array
+from ..nn import LayerNorm, Module, check_array
 from .recompute import unroll_in_parts
 
 # An array or a Tensor, example-first, or a (nested) tuple of these.
@@ -24,7 +26,7 @@ Trace: TypeAlias = list[dict[str, Array]] | None
 Inputs: TypeAlias = Array | Tensor
 Step: TypeAlias = tuple[Tensor, State]  # the output and the next state
 Steps: TypeAlias = tuple[list[Tensor], State]
-WAYS = {"__call__", "_step", "_prepare_all", "_unroll_at_once", "over_time"}
+FASTER = "_unroll_at_once", "_prepare_all", "_step"  # ways that need `at_once`
 
 
 class Core(Module):
@@ -33,12 +35,45 @@ class Core(Module):
     It begins with `core.initial_state(batch_size)`. Inputs are `core.input_size` wide,
     outputs `core.output_size`. `dtype` and `seed` are those of the parameters. Wrong
     arguments raise ValueError or TypeError naming them.
+
+    `unroll` calls the core step by step. A class that says `class Mine(Core,
+    at_once=True)` has a faster way to the same numbers. What derives from it has not,
+    unless it says so too: its steps may be others.
     """
 
     input_size: int
     output_size: int
     any_weight: ClassVar[str] = ""  # a parameter's name; "": the first, found each time
+    at_once: ClassVar[bool] = False
     _recompute_every: int | None = None
+
+    def __init_subclass__(cls, at_once: bool = False, **keywords: Any):
+        super().__init_subclass__(**keywords)
+        cls.at_once = at_once
+        if not at_once and (ways := [name for name in FASTER if name in vars(cls)]):
+            raise TypeError(
+                f"{cls.__name__} has {ways[0]}, which takes the place of its steps; "
+                f"write class {cls.__name__}(..., at_once=True), and tell in _layers "
+                "which layers that counts on"
+            )
+
+    def is_known(self) -> bool:
+        """Whether the faster ways of this class compute what its steps do: the class is
+        the one that they were written for, and its layers are what they count on. All
+        that runs in the place of steps or layers asks this first.
+        """
+        own = type(self)
+        replaced = any(callable(getattr(own, name, None)) for name in vars(self))
+        return self.at_once and not replaced and self._layers_known()
+
+    def _layers_known(self) -> bool:
+        return all(says_all(*each) for each in self._layers())
+
+    def _layers(self) -> Iterable[tuple]:
+        """The arguments of `says_all` for each layer that a faster way does not call,
+        or not once a step.
+        """
+        return ()
 
     @property
     def dtype(self) -> np.dtype:
@@ -48,7 +83,8 @@ class Core(Module):
     def _weight(self) -> Parameter:
         """A parameter: all are of one dtype and one array library."""
         if self.any_weight:
-            return operator.attrgetter(self.any_weight)(self)
+            with contextlib.suppress(AttributeError):  # of a layer of another kind
+                return operator.attrgetter(self.any_weight)(self)
         for _, parameter in self.named_parameters():
             return parameter
         raise ValueError(f"{type(self).__name__} has no parameters, so no dtype")
@@ -109,23 +145,20 @@ class Core(Module):
 
     def _unroll(self, inputs, state, trace, lengths, is_first) -> Steps:
         """`unroll` of what has been checked."""
-        # What classes above this one have may compute the step of another core.
-        own = next(
-            ways for kind in type(self).__mro__ if (ways := WAYS & {*vars(kind)})
-        )
-        if trace is None and own & {"_unroll_at_once", "over_time"}:
-            whole = self._unroll_at_once(inputs, state, lengths, is_first)
-            if whole is not None:
-                return whole
-        prepare, step = type(self)._prepare_all, self._step
-        if own == {"__call__"}:
-            prepare, step = Core._prepare_all, self
+        prepare: Callable = functools.partial(Core._prepare_all, self)
+        step: Callable = self
+        if self.is_known():
+            prepare, step = self._prepare_all, self._step
+            if trace is None:
+                whole = self._unroll_at_once(inputs, state, lengths, is_first)
+                if whole is not None:
+                    return whole
         if is_first is not None:
             begin, steps = self.initial_state(inputs.shape[0]), inputs.shape[1]
             looks = isinstance(is_first, np.ndarray)  # a device would make us wait
             renews = is_first.any(axis=0).tolist() if looks else [True] * steps
         outputs = []
-        for t, parts in enumerate(prepare(self, inputs)):
+        for t, parts in enumerate(prepare(inputs)):
             before = state
             if is_first is not None and renews[t]:
                 state = select_state(is_first[:, t], begin, state)
@@ -191,6 +224,21 @@ class Core(Module):
         """The same for one array of a state: a wrong one may broadcast unnoticed."""
         name = type(self).__name__
         check_array(name, "a state", array, shape, self.dtype, "see initial_state")
+
+
+def says_all(
+    layer: Any, kind: Any, shape: tuple[int, ...], relu: bool = False, bias=True
+) -> bool:
+    """Whether the arrays of a layer say all that it does: it is a `kind` itself, of
+    this shape, and has a bias and a ReLU, or not, as they are given.
+    """
+    same: bool = type(layer) is kind
+    if not same:
+        return False
+    if kind is LayerNorm:
+        return layer.gain.shape == shape
+    own = layer.weight.shape, layer.relu, layer.bias is not None
+    return own == (shape, relu, bias)
 
 
 def check_ends(

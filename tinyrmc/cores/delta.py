@@ -69,7 +69,7 @@ class Delta(Mixer):
         shape = *n.shape[:-1], self.num_heads, -1
         q, k, v = (p.reshape(x, shape) for x in p.split(self.qkv(n), 3, axis=-1))
         beta = p.expand_dims(p.sigmoid(self.beta(n)), -1)
-        return normalised(silu(q)), normalised(silu(k)), v, beta
+        return normalised(p.silu(q)), normalised(p.silu(k)), v, beta
 
     def __call__(self, x: Tensor, state: State) -> Step:
         (q, k, v, beta), (memory,) = self._projected(x), state
@@ -107,12 +107,7 @@ class Delta(Mixer):
         return self.out(from_chunks(found, times.steps)), (memory,)
 
 
-def silu(x: Tensor) -> Tensor:
-    """x sigmoid(x)."""
-    return x * p.sigmoid(x)
-
-
-class DeltaNet(Blocks):
+class DeltaNet(Blocks, at_once=True):
     """Blocks with a memory that the delta rule writes.
 
     Args:

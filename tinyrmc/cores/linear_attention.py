@@ -102,7 +102,7 @@ def positive(u: Tensor) -> Tensor:
     return p.relu(u) + p.exp(p.minimum(0.0, u))
 
 
-class LinearAttention(Blocks):
+class LinearAttention(Blocks, at_once=True):
     """Blocks of linear attention.
 
     Args:

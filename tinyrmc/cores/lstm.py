@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
 from ..backend import Array
 from ..config import check_least, check_values
-from ..errors import Seed, check_number, check_sizes, generator
+from ..errors import Seed, check_choice, check_number, check_sizes, generator
 from ..fused import linear, lstm, lstm_gates
 from ..nn import Conv2d, Linear, truncated_normal
 from .config import CoreConfig
@@ -26,15 +26,14 @@ from .core import Core, Inputs, State, Step, Steps, Trace
 from .registry import register_core
 
 
-class _OverTime(Core):
+class _OverTime(Core, at_once=True):
     """A core that computes all steps of a layer at once, rather than step by step."""
 
     def _unroll_at_once(self, inputs, state, lengths, is_first) -> Steps | None:
         """One product for the inputs' part of all steps, and for the weight's gradient.
         A single step, as when acting, is quicker by itself.
         """
-        begins = is_first is not None
-        if (begins and inputs.shape[1] == 1) or not self._is_plain(begins):
+        if is_first is not None and inputs.shape[1] == 1:
             return None
         self._check_inputs(inputs, None, None, self.input_size)
         seen = p.swapaxes(inputs, 0, 1)
@@ -45,10 +44,6 @@ class _OverTime(Core):
         """`unroll` with time first: inputs (T, B, input_size) -> (T, B, output_size),
         last state. `is_first` is still (B, T).
         """
-        raise NotImplementedError
-
-    def _is_plain(self, begins: bool) -> bool:
-        """Whether `over_time` does what the steps do: no part has a way of its own."""
         raise NotImplementedError
 
 
@@ -70,7 +65,7 @@ class Cells(Core):
         return state
 
 
-class LSTM(Cells, _OverTime):
+class LSTM(Cells, _OverTime, at_once=True):
     """One LSTM layer.
 
         z = [x, h] W + b, in the order i, j, f, o
@@ -109,9 +104,9 @@ class LSTM(Cells, _OverTime):
         hidden, cell = lstm_gates(z, cell, forget_bias=self.forget_bias)
         return hidden, (hidden, cell)
 
-    def _is_plain(self, begins: bool) -> bool:
-        own = begins and type(self).initial_state is not Cells.initial_state
-        return not own and type(self.gates).__call__ is Linear.__call__
+    def _layers(self) -> Iterable[tuple]:
+        width = self.hidden_size
+        yield self.gates, Linear, (self.input_size + width, 4 * width)
 
     def over_time(self, inputs: Tensor, state: State, lengths, is_first) -> Step:
         """One entry on the tape for all steps."""
@@ -124,7 +119,7 @@ class LSTM(Cells, _OverTime):
         return outputs, tuple(state)
 
 
-class DeepLSTM(_OverTime):
+class DeepLSTM(_OverTime, at_once=True):
     """LSTM layers as the paper stacks them.
 
     This is Sonnet's DeepRNN with skip connections, the deep LSTM of Graves: the first
@@ -160,10 +155,8 @@ class DeepLSTM(_OverTime):
         """One step: inputs (B, input_size) -> output (B, layers * hidden_size)."""
         return self._through(lambda layer, *given: layer(*given), inputs, state)
 
-    def _is_plain(self, begins: bool) -> bool:
-        own = begins and type(self).initial_state is not DeepLSTM.initial_state
-        layers = self.layers
-        return not own and all(type(x) is LSTM and x._is_plain(begins) for x in layers)
+    def _layers_known(self) -> bool:
+        return all(type(layer) is LSTM and layer.is_known() for layer in self.layers)
 
     def over_time(self, inputs: Tensor, state: State, lengths, is_first) -> Step:
         """Layer after layer, each over all steps."""
@@ -212,7 +205,7 @@ class _Layer(Core):
         self.linear = Linear(seen, wide, relu=relu, dtype=dtype, seed=seed)
 
 
-class RNN(_Layer):
+class RNN(_Layer, at_once=True):
     """The plain recurrent network of Elman (1990): h' = tanh([x, h] W + b).
 
     A floor for the other cores: it has no memory cell and no gates. The state is h (B,
@@ -226,8 +219,20 @@ class RNN(_Layer):
     def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
         """One step: inputs (B, input_size), state h -> output (B, hidden_size)."""
         self._check_inputs(inputs, None, self.input_size)
+        if not self._layers_known():
+            self._check_state(state, inputs.shape[0], self.hidden_size)
+            hidden = self._called(inputs, state)
+            return hidden, hidden
         ((row, weight),) = self._prepare_all(p.expand_dims(inputs, 1))
         return self._step(row, weight, state, trace)
+
+    def _layers(self) -> Iterable[tuple]:
+        seen = self.input_size + self.hidden_size
+        yield self.linear, Linear, (seen, self.gates * self.hidden_size)
+
+    def _called(self, inputs, hidden):
+        """A step with another layer in the place of `linear`, which is called."""
+        return p.tanh(self.linear(p.concatenate([inputs, hidden], axis=1)))
 
     def _prepare_all(self, inputs: Inputs) -> Iterable[tuple]:
         """x W_x + b of all steps at once, and W_h, for each step."""
@@ -242,7 +247,7 @@ class RNN(_Layer):
         return hidden, hidden
 
 
-class GRU(RNN):
+class GRU(RNN, at_once=True):
     """The gated recurrent unit (Cho et al. 2014), without a memory cell of its own.
 
         z, r = sigmoid([x, h] W + b)
@@ -251,9 +256,29 @@ class GRU(RNN):
     The update gate z keeps what was, the reset gate r hides it from the candidate. The
     state is h (B, hidden_size), starting at zero; the output is h'. `linear` holds W
     and V side by side, in the order z, r, candidate.
+
+    reset: "before" the product with V, as printed above, or "after" it, as in PyTorch
+        and cuDNN: tanh(x V_x + c + r (h V_h + d)). d is `hidden_bias`, zero at first.
     """
 
     gates = 3
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        dtype: npt.DTypeLike = np.float32,
+        *,
+        seed: Seed,
+        reset: Literal["before", "after"] = "before",
+    ):
+        super().__init__(input_size, hidden_size, dtype, seed=seed)
+        check_choice("GRU", "reset", reset, "before", "after")
+        self.hidden_bias: Parameter | None = None
+        if reset == "after":
+            self.hidden_bias = Parameter(
+                np.zeros(hidden_size, self.linear.weight.dtype)
+            )
 
     def _step(self, row, weight, hidden, trace):
         self._check_state(hidden, row.shape[0], self.hidden_size)
@@ -261,9 +286,30 @@ class GRU(RNN):
         of_inputs, candidate = p.split(row, [2 * self.hidden_size], axis=1)
         gates = p.sigmoid(of_inputs + linear(hidden, of_gates))
         keep, reset = p.split(gates, 2, axis=1)
-        candidate = p.tanh(candidate + linear(reset * hidden, of_candidate))
+        if self.hidden_bias is None:
+            of_hidden = linear(reset * hidden, of_candidate)
+        else:
+            of_hidden = reset * linear(hidden, of_candidate, self.hidden_bias)
+        candidate = p.tanh(candidate + of_hidden)
         hidden = candidate + keep * (hidden - candidate)
         return hidden, hidden
+
+    def _called(self, inputs, hidden):
+        both = self.linear(p.concatenate([inputs, hidden], axis=1))
+        gates, _ = p.split(both, [2 * self.hidden_size], axis=1)
+        keep, reset = p.split(p.sigmoid(gates), 2, axis=1)
+
+        def candidate_of(x, h):
+            return self.linear(p.concatenate([x, h], axis=1))[:, 2 * self.hidden_size :]
+
+        if self.hidden_bias is None:
+            candidate = candidate_of(inputs, reset * hidden)
+        else:
+            of_input, nothing = candidate_of(inputs, 0.0 * hidden), 0.0 * inputs
+            alone = candidate_of(nothing, hidden) - candidate_of(nothing, 0.0 * hidden)
+            candidate = of_input + reset * (alone + self.hidden_bias)
+        candidate = p.tanh(candidate)
+        return candidate + keep * (hidden - candidate)
 
 
 class ConvLSTM(Cells):

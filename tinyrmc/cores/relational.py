@@ -50,7 +50,7 @@ from ..errors import (
 from ..fused import attention, is_plain, linear, rmc_gates
 from ..nn import MLP, Constant, LayerNorm, Linear, check_dtype, truncated_normal
 from .config import CoreConfig, check_parts
-from .core import Core, Inputs, State, Step, Steps, Trace
+from .core import Core, Inputs, State, Step, Steps, Trace, says_all
 from .registry import register_core
 
 
@@ -109,7 +109,7 @@ class _Memory(Core):
         return inputs if rows else p.expand_dims(inputs, leading)
 
 
-class RelationalMemory(_Memory):
+class RelationalMemory(_Memory, at_once=True):
     """The Relational Memory Core as released.
 
     N slots attend to one another and to the input; then a gate updates each. One step,
@@ -171,13 +171,13 @@ class RelationalMemory(_Memory):
         )
         self.forget_bias = check_number("RelationalMemory", "forget_bias", forget_bias)
         self.input_bias = check_number("RelationalMemory", "input_bias", input_bias)
-        self.gate_style = gate_style
+        self.gate_style, self.activate_final = gate_style, bool(activate_final)
         normed = check_switch("RelationalMemory", "qkv_norm", qkv_norm)
         check_switch("RelationalMemory", "activate_final", activate_final)
         rng, F = generator(seed), self.mem_size
         self.first = Constant(identity_memory(mem_slots, F, dtype))
         self.input_projection = Linear(input_size, F, dtype=dtype, seed=rng)
-        width = num_heads * (2 * self.key_size + head_size)
+        width = self._qkv_columns = num_heads * (2 * self.key_size + head_size)
         self.blocks: list[dict[str, Any]] = []
         for _ in range(num_blocks):
             block: dict[str, Any] = {}
@@ -188,9 +188,9 @@ class RelationalMemory(_Memory):
             block["mlp_norm"] = LayerNorm(F, dtype)
             self.blocks.append(block)
         layers = [F] * attention_mlp_layers
-        self.mlp = MLP(F, layers, bool(activate_final), dtype, rng).layers
+        self.mlp = MLP(F, layers, self.activate_final, dtype, rng).layers
+        gates = self._gate_columns = 2 * F if gate_style == "unit" else 2
         if gate_style is not None:
-            gates = 2 * F if gate_style == "unit" else 2
             rows = input_rows or 1
             self.gate_inputs = Linear(rows * F, gates, dtype=dtype, seed=rng)
             self.gate_memory = Linear(F, gates, dtype=dtype, seed=rng)
@@ -241,10 +241,29 @@ class RelationalMemory(_Memory):
             key_size=self.key_size,
             input_bias=self.input_bias,
             forget_bias=self.forget_bias,
-            activate_final=self.mlp[-1].relu,
+            activate_final=self.activate_final,
         )
         outputs = [p.reshape(memory, (memory.shape[0], -1)) for memory in memories]
         return outputs, memories[-1]
+
+    def _layers(self) -> Iterable[tuple]:
+        F, G = self.mem_size, self._gate_columns
+        yield self.input_projection, Linear, (self.input_size, F)
+        for block in self.blocks:
+            normed, width = "qkv_norm" in block, self._qkv_columns
+            yield block["qkv"], Linear, (F, width), False, normed
+            if normed:
+                yield block["qkv_norm"], LayerNorm, (width,)
+            yield block["attention_norm"], LayerNorm, (F,)
+            yield block["mlp_norm"], LayerNorm, (F,)
+        for left, layer in enumerate(reversed(self.mlp)):
+            yield layer, Linear, (F, F), left > 0 or self.activate_final
+        if self.gate_style is not None:
+            yield self.gate_inputs, Linear, ((self.input_rows or 1) * F, G)
+            yield self._gate_memory()
+
+    def _gate_memory(self) -> tuple:
+        return self.gate_memory, Linear, (self.mem_size, self._gate_columns)
 
     def _prepare_all(self, inputs: Inputs) -> Iterable[tuple]:
         """The inputs (B, T, ...) projected, and their part of the gates."""
@@ -262,7 +281,10 @@ class RelationalMemory(_Memory):
         if self.gate_style is None:
             return rows, None
         side_by_side = p.reshape(rows, (*rows.shape[:-2], 1, -1))  # (..., 1, n F)
-        return rows, self.gate_inputs(side_by_side) + self.gate_memory.bias
+        from_input = self.gate_inputs(side_by_side)
+        if says_all(*self._gate_memory()):  # else its bias comes with the rest of it
+            from_input = from_input + self.gate_memory.bias
+        return rows, from_input
 
     def _step(self, rows, from_input, memory, trace, mask=None):
         seen = None if trace is None else {}
@@ -271,8 +293,8 @@ class RelationalMemory(_Memory):
         if self.gate_style is None:
             memory = candidate
         else:
-            gates = self._gates_of
-            from_memory = _once(gates, memory) if _is_same(memory) else gates(memory)
+            gates, same = self._gates_of, _is_same(memory) and self.is_known()
+            from_memory = _once(gates, memory) if same else gates(memory)
             biases = {"input_bias": self.input_bias, "forget_bias": self.forget_bias}
             memory = rmc_gates(
                 from_input, from_memory, candidate, memory, **biases, trace=seen
@@ -282,20 +304,23 @@ class RelationalMemory(_Memory):
         return p.reshape(memory, (memory.shape[0], -1)), memory
 
     def _gates_of(self, memory):
-        return linear(p.tanh(memory), self.gate_memory.weight)  # (B, N, G)
+        if says_all(*self._gate_memory()):
+            return linear(p.tanh(memory), self.gate_memory.weight)  # (B, N, G)
+        return self.gate_memory(p.tanh(memory))
 
     def _attend(self, rows, memory, seen, mask):
         """The block, num_blocks times. In the last one only the slots ask and are
         refined: the input rows' own result would never be used.
         """
         sizes = {"num_heads": self.num_heads, "key_size": self.key_size}
+        same = _is_same(memory) and self.is_known()  # each row goes through by itself
         for number, block in enumerate(self.blocks):
             last = number == len(self.blocks) - 1
             z = equations.append_rows(p, memory, rows)  # (B, N + n, F)
             project = functools.partial(_project, block)
             qkv = (
                 equations.append_rows(p, _once(project, memory), project(rows))
-                if _is_same(memory) and _is_by_rows(block)
+                if same and number == 0
                 else project(z)
             )
             queries = self.mem_slots if last else None
@@ -315,12 +340,6 @@ def _project(block, rows):
     """Queries, keys and values of rows, side by side."""
     qkv = block["qkv"](rows)
     return block["qkv_norm"](qkv) if "qkv_norm" in block else qkv
-
-
-def _is_by_rows(block):
-    """Whether each row goes through by itself: a norm put in place of ours may not."""
-    layers = [block[name] for name in ("qkv", "qkv_norm") if name in block]
-    return all(type(layer) in (Linear, LayerNorm) for layer in layers)
 
 
 def _is_same(memory):
@@ -410,13 +429,21 @@ class PaperRelationalMemory(_Memory):
 
     def equation_parameters(self) -> dict[str, Any]:
         """This module's Parameters under the symbols of `equations.step`."""
-        names = "W_q W_k W_v W_f U_f b_f W_i U_i b_i W_o U_o b_o forget_bias"
         return {
-            **{name: getattr(self, name) for name in names.split()},
+            **self._without_layers(),
             "mlp": [(layer.weight, layer.bias) for layer in self.mlp],
             "gain": self.mlp_norm.gain,
             "offset": self.mlp_norm.offset,
         }
+
+    def _without_layers(self) -> dict[str, Any]:
+        names = "W_q W_k W_v W_f U_f b_f W_i U_i b_i W_o U_o b_o forget_bias"
+        return {name: getattr(self, name) for name in names.split()}
+
+    def _layers(self) -> Iterable[tuple]:
+        F = self.mem_size
+        yield from ((layer, Linear, (F, F)) for layer in self.mlp)
+        yield self.mlp_norm, LayerNorm, (F,)
 
     def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
         """One step: inputs (B, input_size), state (m, h) -> flatten(h) (B, N F), state.
@@ -425,18 +452,27 @@ class PaperRelationalMemory(_Memory):
         x = self.input_projection(self._as_rows(inputs)[:, 0])  # (B, F)
         for array in state:
             self._check_state(array, len(x.data), self.mem_slots, self.mem_size)
-        own = self.equation_parameters()
+        known = self._layers_known()
+        own = self.equation_parameters() if known else self._without_layers()
         seen: Any = None if trace is None else {}
         attend: Callable | None = None
         if self.qkv_norm is not None:
             attend = functools.partial(self._normed_attention, self.qkv_norm, seen)
-        hidden, state = equations.step(p, x, state, own, seen, attend)
+        refine = None if known else self._refined
+        hidden, state = equations.step(p, x, state, own, seen, attend, refine)
         if trace is not None:
             if attend is None:
                 seen["attention"] = p.stack(seen["attention"], axis=1)  # (B, H, N, N+1)
             arrays = [x.data if isinstance(x, Tensor) else x for x in seen.values()]
             trace.append(dict(zip(seen, arrays, strict=True)))
         return p.reshape(hidden, (hidden.shape[0], -1)), state
+
+    def _refined(self, attended: Tensor) -> Tensor:
+        """g_psi with other layers in the place of ours."""
+        z = attended
+        for k, layer in enumerate(self.mlp):
+            z = layer(z if k == 0 else p.relu(z))
+        return self.mlp_norm(z, attended)
 
     def _normed_attention(self, norm, seen, m: Array | Tensor, x: Tensor) -> Tensor:
         """Equation 2 with a bias and a norm on q, k and v, as released: (B, N, F)."""

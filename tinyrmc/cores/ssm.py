@@ -42,7 +42,6 @@ from ..nn import Linear
 from .blocks import SIZES, Blocks, Mixer, Times, say_size, sizes_of, whole_heads
 from .config import CoreConfig
 from .core import State, Step
-from .delta import silu
 from .registry import register_core
 
 
@@ -69,7 +68,7 @@ class Selective(Mixer):
     def _projected(self, n: Tensor, times: Times | None) -> tuple[Tensor, ...]:
         """z, x (..., F), C (..., N), and what a step keeps and adds, (..., F, N)."""
         z, x, B, C = p.split(self.projection(n), self.cuts, axis=-1)
-        x, duration = silu(x), p.softplus(self.duration(n))
+        x, duration = p.silu(x), p.softplus(self.duration(n))
         if times is not None:  # a step that lasts no time changes nothing
             duration = times.only_live(duration)
         keeps = p.exp(p.expand_dims(duration, -1) * -p.exp(self.A_log))
@@ -78,7 +77,7 @@ class Selective(Mixer):
 
     def _answer(self, h: Tensor, z: Tensor, x: Tensor, C: Tensor) -> Tensor:
         y = (h @ p.expand_dims(C, -1))[..., 0] + self.through * x
-        return self.out(y * silu(z))
+        return self.out(y * p.silu(z))
 
     def __call__(self, x: Tensor, state: State) -> Step:
         z, x, C, keeps, adds = self._projected(x, None)
@@ -97,7 +96,7 @@ class Selective(Mixer):
         return self._answer(p.swapaxes(h, 0, 1), z, x, C), (h[-1],)
 
 
-class SelectiveSSM(Blocks):
+class SelectiveSSM(Blocks, at_once=True):
     """Blocks with a selective state space.
 
     Args:

@@ -122,7 +122,7 @@ def _turns(length: int, size: int) -> Constant:
     return Constant(np.stack([np.cos(angles), np.sin(angles)]))
 
 
-class Transformer(Blocks):
+class Transformer(Blocks, at_once=True):
     """A Transformer's decoder: blocks of causal self-attention, pre-norm.
 
     Args:

@@ -27,7 +27,7 @@ the other:
 """
 
 from .addressing import content_weights, erase_and_write, temporal_links
-from .bodies import bodies, use_compiled
+from .bodies import bodies, held_compiled, use_compiled
 from .convolution import conv2d
 from .hops import memory_hop, sliding_hop
 from .layers import embedding, layer_norm, linear
@@ -47,6 +47,7 @@ __all__ = [
     "embedding",
     "erase_and_write",
     "fused",
+    "held_compiled",
     "is_plain",
     "layer_norm",
     "linear",

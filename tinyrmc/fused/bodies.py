@@ -18,12 +18,13 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from ..backend import Override, as_rows, gemm, readonly
+from ..backend import Override, Switch, as_rows, gemm, readonly
 from . import layers, relational, table
 
 SWITCH = "TINYRMC_COMPILED"  # 0 in the environment: NumPy only
@@ -39,10 +40,25 @@ def use_compiled(on: bool = True) -> str:
     from the user's caches. Without Numba NumPy's bodies stay, and if it is too old or
     broken, a line on stderr says so.
     """
-    table.compiled.clear()
-    if on and os.environ.get(SWITCH) != "0" and kernels():
-        table.compiled |= OVERRIDES
+    _asked.set(on)
+    _install(_asked.value)  # again, for the environment may have changed
     return bodies()
+
+
+def held_compiled(on: bool) -> AbstractContextManager[None]:
+    """Inside the block, what `use_compiled` does: in all threads."""
+    return _asked.held(on)
+
+
+def _install(on: bool) -> None:
+    # one step each, so that no thread sees a part of it
+    if on and os.environ.get(SWITCH) != "0" and kernels():
+        table.compiled.update(OVERRIDES)
+    else:
+        table.compiled.clear()
+
+
+_asked = Switch(False, _install)
 
 
 def bodies() -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
@@ -12,11 +12,11 @@ import numpy as np
 
 from ..autograd import guards
 from ..autograd.engine import Primitive, Tensor
-from ..backend import kernels
+from ..backend import Switch, kernels
 
 MOST_SHAPES = 1000  # how many checked shapes each operation remembers
 
-_mode = {"plain": False}
+_plain = Switch(False)
 
 compiled: dict[str, Any] = {}  # the overrides that run on NumPy's arrays: see bodies.py
 
@@ -96,7 +96,7 @@ class Fused(Primitive):
         return composition
 
     def __call__(self, *args: Any, **static: Any) -> Any:
-        if not _mode["plain"]:
+        if not _plain.value:
             return super().__call__(*args, **static)
         args, static = guards.bind(self, args, static)
         arrays = [a.data if isinstance(a, Tensor) else a for a in args]
@@ -105,6 +105,10 @@ class Fused(Primitive):
             self._check(arrays)
         except guards.WORDED as error:
             raise guards.explained(self, error, arrays) from None
+        args = tuple(
+            array if isinstance(a, (list, tuple)) else a
+            for a, array in zip(args, arrays, strict=True)
+        )
         return self.composed(*args, **static)
 
 
@@ -133,23 +137,18 @@ def fused(
     return lambda forward: Fused(forward, shapes, indices, hint)
 
 
-@contextmanager
-def plain() -> Iterator[None]:
+def plain() -> AbstractContextManager[None]:
     """Inside the block fused primitives run as their references.
 
     In all threads, and in processes forked meanwhile. So every core is composed of
     basic primitives, and what `equations.py` says is what trains.
     """
-    before, _mode["plain"] = _mode["plain"], True
-    try:
-        yield
-    finally:
-        _mode["plain"] = before
+    return _plain.held(True)
 
 
 def is_plain() -> bool:
     """Whether we are inside `plain`."""
-    return _mode["plain"]
+    return _plain.value
 
 
 # --- what several bodies share --------------------------------------------------------

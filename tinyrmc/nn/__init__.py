@@ -1,6 +1,7 @@
 """Layers: parameters with names, and the functions that use them.
 
-layers.py    Module, Linear, Conv2d, Embedding, LayerNorm, MLP, Sequential
+layers.py    Module, Linear, Conv2d, Embedding, LayerNorm, RMSNorm, MultiHeadAttention,
+             MLP, Sequential
 settings.py  the settings of a module, for its repr, its config and files
 dropout.py   Dropout, and the noise that its masks come from
 """
@@ -16,6 +17,8 @@ from .layers import (
     LayerNorm,
     Linear,
     Module,
+    MultiHeadAttention,
+    RMSNorm,
     Sequential,
     check_array,
     check_dtype,
@@ -31,8 +34,10 @@ __all__ = [
     "LayerNorm",
     "Linear",
     "Module",
+    "MultiHeadAttention",
     "Noise",
     "Parameter",
+    "RMSNorm",
     "Sequential",
     "check_array",
     "check_dtype",

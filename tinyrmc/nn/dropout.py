@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from ..autograd.engine import Tensor
+from ..autograd.engine import Tensor, is_recording
 from ..backend import Array, namespace
 from ..errors import check_number, is_integer
 from .layers import Module
@@ -73,9 +73,13 @@ class Noise:
 class Dropout(Module):
     """Inverted dropout: each number is zero with probability `rate`.
 
+        y = dropout(x, Noise(seeds))     # in training: masks of each example's seed
+        y = dropout(x, rng)              # or of a NumPy Generator
+        y = dropout(x)                   # in evaluation: x as it is
+
     What is kept is divided by 1 - rate, so the mean stays (to a ten-thousandth, at
-    rates up to 0.9). In evaluation `noise` is None, and x comes back as it is. It has
-    no parameters.
+    rates up to 0.9). Where a Tape records, noise must be given, or False if nothing
+    shall be dropped there. It has no parameters.
 
     Args:
         rate: 0 <= rate < 1, in steps of 1/65536.
@@ -96,10 +100,29 @@ class Dropout(Module):
             if not is_integer(number):
                 raise TypeError(f"Dropout: {name} takes axes by number, not {number!r}")
 
-    def __call__(self, x: Array | Tensor, noise: Noise | None = None) -> Any:
-        """x with some of its numbers zero."""
-        if noise is None or self.rate == 0:
+    def __call__(
+        self,
+        x: Array | Tensor,
+        noise: Noise | np.random.Generator | Literal[False] | None = None,
+    ) -> Any:
+        """x with some of its numbers zero. RuntimeError where a Tape records, and
+        nobody says from where the noise shall come.
+        """
+        if self.rate == 0 or noise is False:
             return x
+        if noise is None:
+            if is_recording():
+                raise RuntimeError(
+                    f"Dropout({self.rate:g}) drops nothing here, where a Tape records; "
+                    "give noise: nn.Noise(seeds) or a Generator, or False to leave it "
+                    "out"
+                )
+            return x
+        if not isinstance(noise, (Noise, np.random.Generator)):
+            raise TypeError(
+                "Dropout takes noise from nn.Noise, a Generator or False, not "
+                f"{type(noise).__name__}"
+            )
         if x.dtype.kind not in "fc":
             raise TypeError(
                 f"Dropout: x is {x.dtype}; convert with .astype(np.float32)"
@@ -107,6 +130,10 @@ class Dropout(Module):
         shape = list(x.shape)
         for axis in self.shared:
             shape[axis] = 1
-        numbers = noise.draw(tuple(shape), self.axis)
+        if isinstance(noise, Noise):
+            numbers = noise.draw(tuple(shape), self.axis)
+        else:  # drawn on the host
+            drawn = noise.integers(65536, size=shape, dtype=np.uint16)
+            numbers = namespace(x.data if isinstance(x, Tensor) else x).asarray(drawn)
         keep = numbers >= np.uint16(round(self.rate * 65536))
         return x * (keep * x.dtype.type(1 / (1 - self.rate)))

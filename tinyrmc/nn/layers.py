@@ -28,6 +28,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
 from ..backend import Array, matching, namespace, to_host
 from ..config import first_difference
@@ -40,7 +41,7 @@ from ..errors import (
     check_switch,
     generator,
 )
-from ..fused import conv2d, embedding, layer_norm, linear
+from ..fused import attention, conv2d, embedding, layer_norm, linear
 from .settings import Config, classes_in, encoded, settings_of, shown
 
 
@@ -112,7 +113,8 @@ class Module:
         for parameter in other.parameters():
             if parameter.dtype.kind == "c" and dtype.kind == "f":
                 raise TypeError(f"{dtype} cannot hold {parameter.dtype} parameters")
-            parameter.bind(parameter.data.astype(dtype), parameter.grad.astype(dtype))
+            both = parameter.data, parameter.grad
+            parameter.bind(*(x.astype(dtype, order="C") for x in both))
         return other
 
     def to(self, xp: ModuleType) -> Self:
@@ -126,8 +128,9 @@ class Module:
         return self
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Copies of the parameters by name, on the host."""
-        return {name: np.array(to_host(p.data)) for name, p in self.named_parameters()}
+        """Copies of the parameters by name, on the host, in C order."""
+        named = self.named_parameters()
+        return {name: np.array(to_host(p.data), order="C") for name, p in named}
 
     def constants(self) -> dict[str, Constant]:
         """Arrays by name, drawn or computed once, that are no parameters."""
@@ -191,8 +194,8 @@ class Constant:
         self.set(value)
 
     def set(self, value: np.ndarray) -> None:
-        """Let it be another array."""
-        self.value = value
+        """Let it be a copy of another array, in C order."""
+        self.value = np.array(value, order="C")
         self._copies: dict[tuple[str, str], Array] = {}
 
     def on(self, xp, dtype: npt.DTypeLike) -> Array:
@@ -200,7 +203,7 @@ class Constant:
         dtype = np.finfo(dtype).dtype
         key = xp.__name__, dtype.str
         if key not in self._copies:
-            self._copies[key] = xp.asarray(self.value.astype(dtype))
+            self._copies[key] = xp.asarray(self.value.astype(dtype, order="C"))
         return self._copies[key]
 
 
@@ -256,8 +259,8 @@ class Linear(Module):
     """x @ weight + bias over the last axis, with an optional ReLU. x (..., input_size)
     -> (..., output_size).
 
-    Cores use `weight` and `bias` of many steps at once and may not call the layer: to
-    change one, as with an adapter of low rank, subclass it with a computed `weight`.
+    Cores use `weight` and `bias` for many steps at once; another layer in its place, or
+    one that derives from it, such as an adapter of low rank, they call at each step.
     """
 
     def __init__(
@@ -364,13 +367,124 @@ class LayerNorm(Module):
         return layer_norm(x, self.gain, self.offset, residual)
 
 
+class RMSNorm(Module):
+    """Each row divided by the root of its mean square (Zhang and Sennrich 2019): gain *
+    x / sqrt(mean(x^2) + epsilon) over the last axis. `residual`, if you give it, is
+    added to x first.
+    """
+
+    def __init__(
+        self, size: int, epsilon: float = 1e-6, dtype: npt.DTypeLike = np.float32
+    ):
+        check_sizes("RMSNorm", size=size)
+        self.epsilon = check_number("RMSNorm", "epsilon", epsilon, "(0, inf)")
+        self.gain = Parameter(np.ones(size, check_dtype("RMSNorm", dtype)))
+
+    def __call__(
+        self, x: Array | Tensor, residual: Array | Tensor | None = None
+    ) -> Tensor:
+        x = x if residual is None else p.add(x, residual)
+        mean = p.mean(p.square(x), axis=-1, keepdims=True)
+        return self.gain * (x / p.sqrt(mean + self.epsilon))
+
+
+class MultiHeadAttention(Module):
+    """Rows that look at each other (Vaswani et al. 2017): x (B, R, size) -> (B, R,
+    output_size).
+
+    H heads of softmax(q k^T / sqrt(K)) v, where q, k and v are linear in the rows; the
+    heads side by side go through a last linear layer, `out`.
+
+    Args:
+        size: width of a row.
+        num_heads: H.
+        key_size, value_size: K and V; size / H, unless you give them.
+        output_size: as size, unless you give it.
+        causal: each row sees itself and those before it alone.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        num_heads: int,
+        key_size: int | None = None,
+        value_size: int | None = None,
+        output_size: int | None = None,
+        causal: bool = False,
+        bias: bool = True,
+        dtype: npt.DTypeLike = np.float32,
+        *,
+        seed: Seed,
+    ):
+        name = "MultiHeadAttention"
+        check_sizes(name, size=size, num_heads=num_heads)
+        if (key_size is None or value_size is None) and size % num_heads:
+            raise ValueError(
+                f"{name}: size {size} is no multiple of num_heads {num_heads}; give "
+                "key_size and value_size"
+            )
+        K, V = (x or size // num_heads for x in (key_size, value_size))
+        check_sizes(name, key_size=K, value_size=V)
+        self.num_heads, self.key_size = num_heads, K
+        self.causal, rng = check_switch(name, "causal", causal), generator(seed)
+        more: dict[str, Any] = {"bias": bias, "dtype": dtype, "seed": rng}
+        self.qkv = Linear(size, num_heads * (2 * K + V), **more)
+        self.out = Linear(num_heads * V, output_size or size, **more)
+
+    def __call__(
+        self,
+        x: Array | Tensor,
+        context: Array | Tensor | None = None,
+        mask: Array | None = None,
+        trace: dict[str, Array] | None = None,
+    ) -> Tensor:
+        """context: rows (B, M, size) to look at in place of x.
+        mask: bool, broadcasts to (B, H, R, R), or (B, H, R, M): who may look at whom.
+        trace: a dict that receives the weights, (B, H, R, R or R + M), as "attention".
+        """
+        rows, queries, xp = x, x.shape[-2], namespace(self.qkv.weight.data)
+        if self.causal:
+            if context is not None:
+                raise ValueError("MultiHeadAttention: causal is for rows of one text")
+            earlier = xp.tril(xp.ones((queries, queries), dtype=bool))
+            mask = earlier if mask is None else mask & earlier
+        if context is not None:  # all rows answer, so those of x are masked
+            rows, others = p.concatenate([x, context], axis=1), context.shape[1]
+            may = xp.ones((queries, others), dtype=bool) if mask is None else mask
+            may = xp.broadcast_to(may, (*may.shape[:-1], others))
+            own = xp.zeros((*may.shape[:-1], queries), dtype=bool)
+            mask = xp.concatenate([own, may], axis=-1)
+        sizes = {"num_heads": self.num_heads, "key_size": self.key_size}
+        more = {"num_queries": queries, "trace": trace}
+        return self.out(attention(self.qkv(rows), mask, **sizes, **more))
+
+
 class Sequential(Module):
     """Layers, or any functions, one after the other: x -> layers[-1](... layers[0](x)).
-    The parameters are `{l}.weight` and so on.
+    The parameters are `{l}.weight` and so on. It has a length and an order: `net[0]`,
+    `net[:-1]`, `for layer in net`.
     """
 
     def __init__(self, *layers: Callable[..., Any]):
+        for k, layer in enumerate(layers):
+            if not callable(layer):
+                hint = "(*layers)" if isinstance(layer, (list, tuple)) else "(f, g)"
+                raise TypeError(
+                    f"Sequential: layer {k} is a {type(layer).__name__}, which cannot "
+                    f"be called; write Sequential{hint}"
+                )
         self.layers: list[Any] = [*layers]
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.layers)
+
+    def __getitem__(self, place: int | slice) -> Any:
+        """A layer; for a slice another Sequential of the same layers."""
+        found = self.layers[place]
+        return Sequential(*found) if isinstance(place, slice) else found
 
     def children(self) -> Iterator[tuple[str, Any]]:
         yield from ((str(k), layer) for k, layer in enumerate(self.layers))

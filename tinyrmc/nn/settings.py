@@ -121,7 +121,9 @@ def rebuilt(told: Any, classes: Mapping[str, Any]) -> Any:
     if "dict" in told:
         return {key: rebuilt(value, classes) for key, value in told["dict"].items()}
     if "operation" in told:
-        return _operation(told["operation"])
+        if (found := _operation(name := told["operation"])) is ...:
+            raise ValueError(f"primitives.{name} is unknown here; upgrade tinyrmc")
+        return found
     if (name := told["class"]) not in classes:
         raise ValueError(f"it was made by a class {name}; give classes=[{name}]")
     kind = classes[name]

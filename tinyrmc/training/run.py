@@ -194,9 +194,11 @@ class Run:
             holder = {"pid": os.getpid(), "host": platform.node(), "since": since}
             with explained(f"write {about}", "free some space there"):
                 about.write_text(json_text(holder) + "\n", encoding="utf-8")
-            for name in "checkpoint.npz", "best.npz", "metrics.jsonl", "config.json":
-                with contextlib.suppress(OSError):  # what a killed writer left
-                    (self.path / f"{name}.partial").unlink()
+            ours = "checkpoint.npz.", "best.npz.", "metrics.jsonl.", "config.json."
+            for left in self.path.glob("*.partial"):  # by a writer that was killed
+                if left.name.startswith(ours):
+                    with contextlib.suppress(OSError):
+                        left.unlink()
             yield
         finally:
             for path in about, Path(lock.lock_file):  # while the lock is still ours

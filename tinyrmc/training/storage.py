@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import os
+import secrets
 import typing
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -135,15 +136,15 @@ def written_whole(path: Path, previous: Path | None = None) -> Iterator[BinaryIO
 
     RunError for what the disk refuses. Nothing is replaced if the body fails.
     """
-    # Always the same name, so what a killed process left is overwritten.
-    beside = path.with_name(f"{path.name}.partial")
+    # A name of its own: other threads and processes may write the same file now.
+    beside = path.with_name(f"{path.name[:100]}.{secrets.token_hex(4)}.partial")
     remedy = "free some space there or make it writable"
     remedy += " (what was saved earlier is untouched)"
     if not path.parent.is_dir():
         remedy = f"make the folder {path.parent} first"
     try:
         with explained(f"write {path}", remedy):
-            with open(beside, "wb") as file:
+            with open(beside, "xb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .. import Override
+from .. import Override, Switch
 
 # files of this folder; the others need the first one
 SOURCES = (
@@ -37,17 +37,12 @@ WIDEST_NORM = SHARED // (2 * 4)  # its backward keeps two numbers a column there
 PARTIAL_BLOCKS = 512  # blocks that share the rows of layer_norm's backward
 _LARGEST = 2**31 - 1  # elements of an array: the kernels count in int
 
-_mode = {"on": True}
+_on = Switch(True)
 
 
-@contextmanager
-def off() -> Iterator[None]:
+def off() -> AbstractContextManager[None]:
     """Run the array bodies on a GPU too, in all threads, inside the block."""
-    before, _mode["on"] = _mode["on"], False
-    try:
-        yield
-    finally:
-        _mode["on"] = before
+    return _on.held(False)
 
 
 def usable(*arrays: Any, indices: Collection[int] = ()) -> bool:
@@ -59,7 +54,7 @@ def usable(*arrays: Any, indices: Collection[int] = ()) -> bool:
         fits = a is None or getattr(a, "dtype", None) == dtype
         if not fits or (a is not None and not 0 < a.size <= _LARGEST):
             return False
-    return _mode["on"]
+    return _on.value
 
 
 def _contiguous(xp, a):

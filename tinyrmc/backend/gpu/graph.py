@@ -21,6 +21,10 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from .. import Switch
+
+_collecting = Switch(True, lambda on: gc.enable() if on else gc.disable())
+
 
 def working_stream(xp: ModuleType) -> Any:
     """A stream that can be captured, one for each GPU, so that the work of two Trainers
@@ -58,16 +62,13 @@ class Graph:
         before, inside `memory`: loading its kernels cannot be captured.
         """
         gc.collect()
-        gc.disable()  # it might free what belongs to another graph in between
-        try:
-            with self.memory():
-                self.stream.begin_capture()
-                try:
-                    work()
-                finally:
-                    self._graph = self.stream.end_capture()
-        finally:
-            gc.enable()
+        # which might free what belongs to another graph in between
+        with _collecting.held(False), self.memory():
+            self.stream.begin_capture()
+            try:
+                work()
+            finally:
+                self._graph = self.stream.end_capture()
         self._graph.upload(self.stream)
 
     def replay(self) -> None:

@@ -1,0 +1,84 @@
+"""Settings of the whole process that blocks of code change for a while.
+
+A block that restores what it saw when it began leaves the setting wrong for good where
+two threads overlap in it: the first one ends, and the second restores what the first
+had set. A `Switch` keeps a list of those who hold it instead.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class Switch:
+    """A setting that is the same in all threads. Its `value` is what the newest open
+    block wants; where none is open, what it was made with, or `set` to.
+
+    change: is called with each new value.
+    """
+
+    def __init__(self, value: Any, change: Callable[[Any], Any] | None = None):
+        self.value, self._change = value, change
+        self._wanted = [[value]]  # the usual value, and one of each open block
+        self._lock = threading.RLock()
+        if hasattr(os, "register_at_fork"):  # a child has no thread that holds the lock
+            os.register_at_fork(after_in_child=self._new_lock)
+
+    def _new_lock(self) -> None:
+        self._lock = threading.RLock()
+
+    def set(self, value: Any) -> None:
+        """Let this be the value, until the newest open block ends, or for good."""
+        with self._lock:
+            self._wanted[-1][0] = value
+            self._apply()
+
+    @contextmanager
+    def held(self, value: Any) -> Iterator[None]:
+        """Inside the block this is the value, unless a later one wants another."""
+        mine = [value]
+        try:
+            with self._lock:
+                self._wanted.append(mine)
+                self._apply()
+            yield
+        finally:
+            with self._lock:
+                self._wanted = [each for each in self._wanted if each is not mine]
+                self._apply()
+
+    def _apply(self) -> None:
+        value = self._wanted[-1][0]
+        if value != self.value:
+            self.value = value
+            if self._change is not None:
+                self._change(value)
+
+
+_limits: list[Any] = []  # threadpoolctl's, of which the first knows how it was before
+
+
+def _limit_blas(count: int | None) -> None:
+    from threadpoolctl import threadpool_limits
+
+    if count is not None:
+        _limits.append(threadpool_limits(limits=count, user_api="blas"))
+        return
+    _limits[0].restore_original_limits()
+    _limits.clear()
+
+
+_threads = Switch(None, _limit_blas)
+
+
+def blas_threads(count: int) -> Any:
+    """Run the body with `count` BLAS threads, in all threads.
+
+    Small matrices are up to 50 times slower on several threads, and workers share a
+    batch. Setting OPENBLAS_NUM_THREADS after NumPy was imported does nothing.
+    """
+    return _threads.held(count)
