@@ -256,7 +256,7 @@ def compare_core(theirs, number, how):
     from tinyrmc.cores import RelationalMemory
 
     said = part_of(theirs, f"core.{number}.")
-    core = RelationalMemory(INPUT, dtype=np.float64, **how)
+    core = RelationalMemory(INPUT, dtype=np.float64, **how, seed=0)
     pairs = paired(said, in_order(core))
     with Tape() as tape:
         outputs, _ = core.unroll(
@@ -276,8 +276,8 @@ def compare_script(theirs):
 
     said = part_of(theirs, "script.")
     x, labels = theirs["examples.inputs"][:64], theirs["examples.labels"][:64]
-    core = RelationalMemory(x.shape[2], gate_style="unit", **SCRIPT)
-    head = nn.MLP(core.output_size, [256] * 4 + [OBJECTS])
+    core = RelationalMemory(x.shape[2], gate_style="unit", **SCRIPT, seed=0)
+    head = nn.MLP(core.output_size, [256] * 4 + [OBJECTS], seed=0)
     pairs = paired(said, in_order(core, head.layers))
     with Tape() as tape:
         outputs, _ = core.unroll(x, core.initial_state(len(x)))

@@ -62,8 +62,10 @@ def overhead(count: int = 1000, rounds: int = 50) -> float:
 
 def unroll(steps: int = 100, batch: int = 64) -> float:
     """Peak of backward / peak of forward, in bytes allocated."""
-    core = RelationalMemory(input_size=16, mem_slots=4, head_size=16, num_heads=4)
-    readout = nn.Linear(core.output_size, 10)
+    core = RelationalMemory(
+        input_size=16, mem_slots=4, head_size=16, num_heads=4, seed=0
+    )
+    readout = nn.Linear(core.output_size, 10, seed=0)
     # it puts the gradients into one flat buffer, as in training
     optim.Adam(core.parameters() + readout.parameters())
     rng = np.random.default_rng(0)

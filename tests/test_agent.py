@@ -29,7 +29,7 @@ def test_whatever_looks_and_remembers_acts_and_learns(core, encoder, skip):
         core, mem_slots=2, head_size=4, num_heads=2, hidden_size=8, features=8,
         encoder=encoder, skip=skip,
     )  # fmt: skip
-    agent = Agent(config, PICTURE, NUMBERS, ACTIONS)
+    agent = Agent(config, PICTURE, NUMBERS, ACTIONS, seed=0)
     rng = np.random.default_rng(0)
     pictures = rng.random((B, T, *PICTURE), np.float32)
     numbers = rng.random((B, T, NUMBERS), np.float32)
@@ -49,7 +49,7 @@ def test_with_skip_policy_and_value_see_past_the_core(core, encoder):
     apart = {}
     for skip in (False, True):
         config = AgentConfig(core, encoder=encoder, skip=skip, hidden_size=8)
-        agent = Agent(config, PICTURE, NUMBERS, ACTIONS)
+        agent = Agent(config, PICTURE, NUMBERS, ACTIONS, seed=0)
         agent.hidden.weight.data[: agent.core.output_size] = 0
         pictures = np.random.default_rng(1).random((2, 1, *PICTURE), np.float32)
         numbers = np.zeros((2, 1, NUMBERS), np.float32)
@@ -60,7 +60,10 @@ def test_with_skip_policy_and_value_see_past_the_core(core, encoder):
 
 def test_attention_reads_places_in_any_order():
     config = AgentConfig("lstm", encoder="attention", coordinates=False, rounds=2)
-    agent, rng = Agent(config, (7, 1, 3), NUMBERS, ACTIONS), np.random.default_rng(2)
+    agent, rng = (
+        Agent(config, (7, 1, 3), NUMBERS, ACTIONS, seed=0),
+        np.random.default_rng(2),
+    )
     pictures = rng.random((B, T, 7, 1, 3), np.float32)
     numbers = rng.random((B, T, NUMBERS), np.float32)
     read = agent.encode(pictures, numbers).data
@@ -72,7 +75,7 @@ def test_attention_reads_places_in_any_order():
 
 def test_at_first_every_action_is_about_as_likely_and_values_are_small():
     rng = np.random.default_rng(0)
-    agent = Agent(AgentConfig("lstm", features=32), PICTURE, NUMBERS, ACTIONS)
+    agent = Agent(AgentConfig("lstm", features=32), PICTURE, NUMBERS, ACTIONS, seed=0)
     pictures = rng.random((50, T, *PICTURE), np.float32)
     numbers = rng.random((50, T, NUMBERS), np.float32)
     logits, values, _ = agent(pictures, numbers, agent.initial_state(50))

@@ -91,8 +91,8 @@ def test_nothing_is_drawn_from_no_seed():
 # --- Counts and rates -----------------------------------------------------------------
 
 CALLS = {
-    "MLP's output_sizes": lambda _: nn.MLP(3, []),
-    "slots": lambda bad: MemN2N(5, 3, bad),
+    "MLP's output_sizes": lambda _: nn.MLP(3, [], seed=0),
+    "slots": lambda bad: MemN2N(5, 3, bad, seed=0),
     "batch_size": lambda bad: Epochs({"x": np.arange(9)}, bad, last="fill"),
     "shuffle": lambda bad: Epochs({"x": np.arange(9)}, 2, shuffle=bad or None),
     "top_k": lambda bad: draw(np.ones(3), np.random.default_rng(0), top_k=bad or 0.5),

@@ -233,7 +233,7 @@ class Detached(nn.Module):
 
 
 def test_a_network_s_own_parameters_are_checked():
-    layer = nn.Linear(3, 2, dtype=np.float64)
+    layer = nn.Linear(3, 2, dtype=np.float64, seed=0)
     assert gradcheck(layer, X[:, :3]) < 1e-10
     assert gradcheck(lambda x: layer(x), X[:, :3], parameters=layer) < 1e-10
     more = {"weight": Parameter(np.ones(2))}  # of the same name as the layer's

@@ -103,8 +103,8 @@ def test_the_start_is_that_of_a_linear_layer():
     # a normal distribution cut off at two deviations has 0.88 of the deviation
     assert abs(values.std() / std - 0.88) < 0.01 and abs(values).max() <= 2 * std
     assert not layer.bias.data.any()
-    assert nn.Conv2d(1, 1, bias=False).bias is None
-    assert nn.Conv2d(1, 1, (1, 3)).weight.shape == (1, 3, 1, 1)
+    assert nn.Conv2d(1, 1, bias=False, seed=0).bias is None
+    assert nn.Conv2d(1, 1, (1, 3), seed=0).weight.shape == (1, 3, 1, 1)
 
 
 @in_turn(
@@ -123,11 +123,11 @@ def test_the_start_is_that_of_a_linear_layer():
 )
 def test_bad_arguments_are_named(arguments, kind, says):
     with pytest.raises(kind, match=f"^Conv2d: {says}"):
-        nn.Conv2d(**{"input_channels": 2, "output_channels": 3} | arguments)
+        nn.Conv2d(**{"input_channels": 2, "output_channels": 3} | arguments, seed=0)
 
 
 def test_bad_maps_are_refused():
-    layer = nn.Conv2d(3, 4, 2)
+    layer = nn.Conv2d(3, 4, 2, seed=0)
     for shape, says in (
         ((2, 5, 5, 2), r"x \(..., H, W, C\), weight \(height, width, C, out\)"),
         ((5, 3), "the shapes must be x"),
@@ -149,7 +149,7 @@ T, B, HEIGHT, WIDTH, INPUT, CHANNELS = 4, 2, 3, 2, 2, 3
 def core_and_inputs(kernel=3, forget_bias=1.0):
     rng = np.random.default_rng(0)
     sizes = HEIGHT, WIDTH, INPUT, CHANNELS, kernel, forget_bias
-    core = ConvLSTM(*sizes, dtype=np.float64)
+    core = ConvLSTM(*sizes, dtype=np.float64, seed=0)
     for parameter in core.parameters():
         parameter.data = 0.5 * rng.standard_normal(parameter.shape)
     inputs = rng.standard_normal((B, T, HEIGHT, WIDTH, INPUT))
@@ -204,7 +204,7 @@ def test_its_gradients_are_the_complex_steps():
 
 
 def test_the_contract_of_a_core(xp):
-    core = ConvLSTM(3, 3, 26).to(xp)
+    core = ConvLSTM(3, 3, 26, seed=0).to(xp)
     assert core.gates.weight.shape == (5, 5, 26 + 64, 4 * 64)
     assert (core.input_size, core.output_size) == (9 * 26, 9 * 64)
     state, trace = core.initial_state(2), []

@@ -376,7 +376,7 @@ def test_what_learns_to_write_can_replace_what_it_wrote():
     """The delta rule at beta = 1: the new value at a key, the old at one at a right
     angle; linear attention has the sum of both.
     """
-    memory = DeltaNet(4, 4, conv=1, dtype=np.float64).blocks[0]["mix"][0]
+    memory = DeltaNet(4, 4, conv=1, dtype=np.float64, seed=0).blocks[0]["mix"][0]
     memory.beta.bias.data = np.full(1, 40.0)
     memory.qkv.weight.data = np.zeros((4, 12))
     rng = np.random.default_rng(0)
@@ -419,18 +419,24 @@ def test_a_step_of_one_s_own_is_taken_in_unroll_too():
 
 def test_what_they_refuse_is_named():
     for make, says in (
-        (lambda: Transformer(5, 3), "head_size must be even, not 3"),
-        (lambda: Transformer(5, 4, positions="sine"), "positions must be 'rotary' or"),
-        (lambda: DeltaNet(5, 4, chunk=0), "DeltaNet: chunk must be an integer of at"),
+        (lambda: Transformer(5, 3, seed=0), "head_size must be even, not 3"),
+        (
+            lambda: Transformer(5, 4, positions="sine", seed=0),
+            "positions must be 'rotary' or",
+        ),
+        (
+            lambda: DeltaNet(5, 4, chunk=0, seed=0),
+            "DeltaNet: chunk must be an integer of at",
+        ),
     ):
         with pytest.raises(ValueError, match=says):
             make()
     for make in (
-        lambda: DeltaNet(5, 4, gated=1),
-        lambda: LinearAttention(5, 4, decay="yes"),
+        lambda: DeltaNet(5, 4, gated=1, seed=0),
+        lambda: LinearAttention(5, 4, decay="yes", seed=0),
     ):
         with pytest.raises(TypeError, match="must be True or False"):
             make()
-    core = DeltaNet(5, 4, layers=2)
+    core = DeltaNet(5, 4, layers=2, seed=0)
     with pytest.raises(ValueError, match="expects a state of 2 layers, got 1; see ini"):
         core(np.zeros((3, 5), np.float32), core.initial_state(3)[:1])

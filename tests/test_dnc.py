@@ -49,7 +49,7 @@ def dnc_of(change=(), seed=0, spread=0.7):
     s = SETTING | dict(change)
     sizes = s["N"], s["W"], 4, s["R"], s["H"], s["layers"]
     kinds = s["controller"], s["strength"], s["clip"]
-    core = DNC(INPUT, *sizes, *kinds, output_size=5, dtype=np.float64)
+    core = DNC(INPUT, *sizes, *kinds, output_size=5, dtype=np.float64, seed=0)
     rng = np.random.default_rng(seed)
     for parameter in core.parameters():
         parameter.data = spread * rng.standard_normal(parameter.shape)
@@ -219,7 +219,7 @@ def test_no_gradient_flows_from_usage_into_what_was_written():
 
 
 def test_parameters_have_stable_names_and_shapes():
-    core = DNC(3, 5, 4, 6, read_heads=2, write_heads=3, layers=2)
+    core = DNC(3, 5, 4, 6, read_heads=2, write_heads=3, layers=2, seed=0)
     names = {name: parameter.shape for name, parameter in core.named_parameters()}
     columns = 3 * (3 * 4 + 3) + 2 * (4 + 2 + 7)
     assert names == {
@@ -232,7 +232,7 @@ def test_parameters_have_stable_names_and_shapes():
         "output.weight": (12 + 8, 6),
         "output.bias": (6,),
     }
-    core = DNC(3, 5, 4, 6, layers=2, controller="feedforward")
+    core = DNC(3, 5, 4, 6, layers=2, controller="feedforward", seed=0)
     layers = [name for name, _ in core.named_parameters()][:4]
     assert layers == [
         f"controller.{k}.{name}" for k in range(2) for name in ("weight", "bias")
@@ -265,6 +265,6 @@ def test_the_trace_is_what_was_computed(xp):
 )
 def test_other_bad_arguments_are_named(change, says):
     with pytest.raises(ValueError, match=f"^DNC: {says}$"):
-        DNC(3, 4, 3, 4, **change)
+        DNC(3, 4, 3, 4, **change, seed=0)
     with pytest.raises(TypeError, match=r"dtype must be floating point .*not int64"):
-        DNC(3, 4, 3, 4, dtype=np.int64)
+        DNC(3, 4, 3, 4, dtype=np.int64, seed=0)

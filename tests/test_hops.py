@@ -366,7 +366,7 @@ def test_it_fits_the_window(joint_page, window):
 
 def test_nothing_in_a_story_ends_the_script():
     story = corpora.Story((("</script>",),), ("q",), "x", (), 0)
-    network = babi.MemN2N(1, 2, 1)
+    network = babi.MemN2N(1, 2, 1, seed=0)
     reading = reading_of([[[1.0]]], [story], 1, network=network, vocabulary=["x"])
     page = memory_hops.page("t", reading)
     assert page.count("</script>") == 2

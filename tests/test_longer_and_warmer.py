@@ -181,7 +181,7 @@ def test_a_first_memory_that_was_drawn_goes_with_the_weights(here, capsys, refus
 
 
 def test_weights_that_fit_nowhere_make_no_run(here, refused):
-    tinyrmc.save(cores.LSTM(2, 3), "core.npz")
+    tinyrmc.save(cores.LSTM(2, 3, seed=0), "core.npz")
     says = refused(train.main, *TINY, "--run", "run", "--init", "core.npz")
     assert "no parameter has a name and shape of this network; there are" in says
     says = refused(train.main, *TINY, "--run", "run", "--init", "nowhere")

@@ -43,7 +43,7 @@ def test_equals_the_oracle_over_20_steps(xp, forget_bias):
 
 
 def test_parameters_have_stable_names_and_a_truncated_normal_start():
-    core = LSTM(40, 60)
+    core = LSTM(40, 60, seed=0)
     assert [(name, p.shape) for name, p in core.named_parameters()] == [
         ("gates.weight", (100, 240)),
         ("gates.bias", (240,)),
@@ -123,7 +123,11 @@ def test_a_beginning_forgets_even_what_is_no_number(xp):
 
 def test_unroll_refuses_what_a_step_refuses(xp):
     x = xp.zeros((3, 2, 4), np.float32)
-    for core in LSTM(4, 5).to(xp), DeepLSTM(4, 5, 2).to(xp), RNN(4, 5).to(xp):
+    for core in (
+        LSTM(4, 5, seed=0).to(xp),
+        DeepLSTM(4, 5, 2, seed=0).to(xp),
+        RNN(4, 5, seed=0).to(xp),
+    ):
         name, state = type(core).__name__, core.initial_state(3)
         with pytest.raises(
             ValueError, match=rf"^{name} expects inputs \(B, T, 4\), got \(3, 2, 5\)"
@@ -136,7 +140,9 @@ def test_unroll_refuses_what_a_step_refuses(xp):
         with pytest.raises(ValueError, match="lengths must be an array of 3 integers"):
             core.unroll(x, state, lengths=xp.ones(3))
     with pytest.raises(ValueError, match=r"^DeepLSTM expects a state of 2 pairs"):
-        DeepLSTM(4, 5, 2).to(xp).unroll(x, LSTM(4, 5).to(xp).initial_state(3)[:1])
+        DeepLSTM(4, 5, 2, seed=0).to(xp).unroll(
+            x, LSTM(4, 5, seed=0).to(xp).initial_state(3)[:1]
+        )
 
 
 # --- several layers -------------------------------------------------------------------
@@ -144,7 +150,7 @@ def test_unroll_refuses_what_a_step_refuses(xp):
 
 def deep_and_arrays(layers=3, seed=0):
     rng = np.random.default_rng(seed)
-    core = DeepLSTM(INPUT, HIDDEN, layers, forget_bias=0.5, dtype=np.float64)
+    core = DeepLSTM(INPUT, HIDDEN, layers, forget_bias=0.5, dtype=np.float64, seed=0)
     for parameter in core.parameters():
         parameter.data = rng.standard_normal(parameter.shape)
     inputs = rng.standard_normal((T, B, INPUT))

@@ -155,7 +155,7 @@ def test_hops_and_places_share_arrays_and_the_answers_do_not():
     names = [name for name, _ in network(hops=9).named_parameters()]
     assert names == ["A", "T_A", "C", "T_C", "H", "W"]
     for hops in (1, 7):
-        model = TextMemN2N(10_000, 150, 200, hops)
+        model = TextMemN2N(10_000, 150, 200, hops, seed=0)
         assert model.num_parameters == 4_582_500  # 3 V d + 2 N d + d d
     deviations = [x.data.std() for x in model.parameters()]
     np.testing.assert_allclose(deviations, 0.05, rtol=0.02)

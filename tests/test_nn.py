@@ -42,7 +42,7 @@ def test_starting_values_follow_their_generator():
     assert one.dtype == np.float32
     rng = np.random.default_rng(0)
     first, second = nn.Linear(4, 4, seed=rng), nn.Linear(4, 4, seed=rng)
-    mlp = nn.MLP(4, [4, 4])
+    mlp = nn.MLP(4, [4, 4], seed=0)
     assert not np.array_equal(first.weight.data, second.weight.data)
     assert not np.array_equal(mlp.layers[0].weight.data, mlp.layers[1].weight.data)
     np.testing.assert_array_equal(mlp.layers[0].weight.data, first.weight.data)
@@ -50,28 +50,28 @@ def test_starting_values_follow_their_generator():
 
 def test_sizes_and_dtypes_are_checked():
     for size in 1, 7, np.int64(3):
-        nn.Linear(size, size)
+        nn.Linear(size, size, seed=0)
     for bad in 0, -1, 1.5, True, False, None, "3", np.float64(2):
         for make in (
-            lambda: nn.Linear(bad, 3),
-            lambda: nn.Linear(3, bad),
+            lambda: nn.Linear(bad, 3, seed=0),
+            lambda: nn.Linear(3, bad, seed=0),
             lambda: nn.LayerNorm(bad),
-            lambda: nn.MLP(3, [4, bad]),
-            lambda: nn.Embedding(4, bad),
-            lambda: nn.Embedding(bad, 4),
+            lambda: nn.MLP(3, [4, bad], seed=0),
+            lambda: nn.Embedding(4, bad, seed=0),
+            lambda: nn.Embedding(bad, 4, seed=0),
         ):
             with pytest.raises(ValueError, match="an integer of at least 1, not"):
                 make()
     with pytest.raises(ValueError, match=r"std must be a number in .*, not 'x'"):
-        nn.Embedding(4, 4, std="x")
+        nn.Embedding(4, 4, std="x", seed=0)
     assert nn.check_dtype("Thing", "float32") == np.float32
     assert nn.check_dtype("Thing", complex) == np.complex128
     for bad in int, bool, np.uint8, np.float16, None:
         for make in (
             lambda: nn.LayerNorm(1024, bad),
-            lambda: nn.Linear(2, 3, dtype=bad),
-            lambda: nn.MLP(2, [3], dtype=bad),
-            lambda: nn.Linear(2, 3).astype(bad),
+            lambda: nn.Linear(2, 3, dtype=bad, seed=0),
+            lambda: nn.MLP(2, [3], dtype=bad, seed=0),
+            lambda: nn.Linear(2, 3, seed=0).astype(bad),
         ):
             with pytest.raises(TypeError, match="dtype must be floating point of 32"):
                 make()
@@ -84,7 +84,7 @@ def test_linear(xp):
     for leading, bias, relu in itertools.product(
         ((4,), (2, 3), (2, 3, 2)), (False, True), (False, True)
     ):
-        layer = nn.Linear(5, 6, bias=bias, relu=relu, dtype=np.float64)
+        layer = nn.Linear(5, 6, bias=bias, relu=relu, dtype=np.float64, seed=0)
         names = [name for name, _ in layer.named_parameters()]
         assert names == ["weight", "bias"][: 1 + bias]
         x = normal(*leading, 5, seed=2)
@@ -168,10 +168,10 @@ class Nested(nn.Module):
         self.width, self.label, self.none = 3, "text", None
         self.scale = Parameter(np.ones(2, np.float32))
         self.table = {
-            "up": nn.Linear(2, 3),
+            "up": nn.Linear(2, 3, seed=0),
             "list": [Parameter(np.zeros(1, np.float32)), {"deep": nn.LayerNorm(2)}],
         }
-        self.pair = (nn.Linear(3, 1, bias=False), nn.MLP(2, [2]))
+        self.pair = (nn.Linear(3, 1, bias=False, seed=0), nn.MLP(2, [2], seed=0))
         self.constant = Tensor(np.ones(3, np.float32))
         self.tied = self.table["up"].weight
         self.again = self.table["up"]

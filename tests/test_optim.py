@@ -344,7 +344,7 @@ def test_only_parameters_of_one_kind_are_taken(xp):
     one = Parameter(xp.ones(2))
     for kind, wrong, message in (
         (TypeError, one, "not a sequence"),
-        (TypeError, Linear(2, 2), r"takes Parameters; see module\.parameters"),
+        (TypeError, Linear(2, 2, seed=0), r"takes Parameters; see module\.parameters"),
         (TypeError, [np.ones(3)], r"takes Parameters; see module\.parameters"),
         (ValueError, [], "at least one Parameter"),
         (ValueError, [Parameter(xp.ones(0))], "at least one Parameter, with numbers"),

@@ -29,10 +29,12 @@ class Pair(core.Core):
 
 F64 = np.float64
 CORES = [
-    lambda: RelationalMemory(5, 3, 2, 2, dtype=F64),
-    lambda: RelationalMemory(5, 3, 2, 2, gate_style=None, num_blocks=2, dtype=F64),
-    lambda: PaperRelationalMemory(5, 3, 2, 2, dtype=F64),
-    lambda: LSTM(5, 4, dtype=F64),
+    lambda: RelationalMemory(5, 3, 2, 2, dtype=F64, seed=0),
+    lambda: RelationalMemory(
+        5, 3, 2, 2, gate_style=None, num_blocks=2, dtype=F64, seed=0
+    ),
+    lambda: PaperRelationalMemory(5, 3, 2, 2, dtype=F64, seed=0),
+    lambda: LSTM(5, 4, dtype=F64, seed=0),
 ]
 
 

@@ -18,13 +18,18 @@ from tinyrmc.cores import (
     GRU,
     LSTM,
     RNN,
+    STM,
     ConvLSTM,
     Core,
     DeepLSTM,
+    DeltaNet,
     EntNet,
     EntNetBank,
+    LinearAttention,
     PaperRelationalMemory,
     RelationalMemory,
+    SelectiveSSM,
+    Transformer,
 )
 from tinyrmc.cores.lstm import Feedforward
 
@@ -49,6 +54,12 @@ CORES = {
     "dnc plain": lambda: DNC(3, 4, 3, 4, controller="feedforward", seed=1),
     "entnet": lambda: EntNet(3, 2, 4, seed=1),
     "bank": lambda: EntNetBank(3, 2, 4, seed=1),
+    "gru after": lambda: GRU(3, 4, seed=1, reset="after"),
+    "transformer": lambda: Transformer(3, 4, 2, window=3, seed=1),
+    "linear": lambda: LinearAttention(3, 4, 2, chunk=2, decay=True, seed=1),
+    "delta": lambda: DeltaNet(3, 4, 2, chunk=2, gated=True, seed=1),
+    "ssm": lambda: SelectiveSSM(3, 4, 2, seed=1),
+    "stm": lambda: STM(3, 3, 4, seed=1),
 }
 
 
@@ -91,7 +102,10 @@ def derived(layer):
 
 
 def foreign(layer):
-    return (ForeignCore if isinstance(layer, Core) else Foreign)(copy.deepcopy(layer))
+    made = (ForeignCore if isinstance(layer, Core) else Foreign)(copy.deepcopy(layer))
+    if hasattr(layer, "shapes"):  # a mixer's states
+        made.shapes = layer.shapes
+    return made
 
 
 def other_form(layer):

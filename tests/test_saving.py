@@ -135,7 +135,9 @@ class Net(nn.Module):
 def own_net():
     dropout = nn.Dropout(0.25, shared=(0, 1))
     more = {"a": [1, None, ("x", True)], "b": dropout}
-    return Net(cores.LSTM(2, 4, seed=1), nn.MLP(4, [5, 4]), sizes=Sizes(6), more=more)
+    return Net(
+        cores.LSTM(2, 4, seed=1), nn.MLP(4, [5, 4], seed=0), sizes=Sizes(6), more=more
+    )
 
 
 def test_a_class_of_ones_own_comes_back_by_its_name(tmp_path):
@@ -158,7 +160,7 @@ def test_a_class_of_ones_own_comes_back_by_its_name(tmp_path):
 def test_what_a_file_cannot_hold_is_named():
     class Odd(nn.Module):
         def __init__(self, function):
-            self.layer = nn.Linear(2, 2)
+            self.layer = nn.Linear(2, 2, seed=0)
 
     with pytest.raises(RunError, match="Odd: function is a type, which a file cannot"):
         tinyrmc.save(Odd(int), "odd.npz")
@@ -166,25 +168,35 @@ def test_what_a_file_cannot_hold_is_named():
 
 class Drawn(nn.Module):
     def __init__(self, seed=0):
-        self.head, self.R = nn.Linear(2, 2), nn.generator(seed).normal(size=2)
+        self.head, self.R = nn.Linear(2, 2, seed=0), nn.generator(seed).normal(size=2)
 
 
 def test_what_would_come_back_as_something_else_is_refused(tmp_path):
-    path, changed, shared = tmp_path / "it.npz", nn.Linear(2, 2), nn.Linear(2, 2)
+    path, changed, shared = (
+        tmp_path / "it.npz",
+        nn.Linear(2, 2, seed=0),
+        nn.Linear(2, 2, seed=0),
+    )
     changed.relu = True
-    dropout, acting, halved = nn.Dropout(0.5), Drawn(), nn.MLP(2, [2])
+    dropout, acting, halved = nn.Dropout(0.5), Drawn(), nn.MLP(2, [2], seed=0)
     dropout.shared, acting.act = (-1,), p.tanh
-    halved.layers[0] = type("Half", (nn.Linear,), {})(2, 2)
+    halved.layers[0] = type("Half", (nn.Linear,), {})(2, 2, seed=0)
     with pytest.raises(ValueError, match=r"settings: 0.class: 'Half' so far"):
-        nn.MLP(2, [2]).load_parameters(halved)
+        nn.MLP(2, [2], seed=0).load_parameters(halved)
     for module, says in (
         (dropout, "differs in shared, so"),
         (acting, "differs in act, so"),
         (changed, r"this Linear differs in relu, so that .* Give it to __init__"),
         (Drawn(5), r"differs in R, .* drawn there can be nn\.Constant"),
-        (nn.Sequential(shared, nn.Linear(2, 2), shared), r"differs in 2\."),
-        (type("Linear", (Net,), {})(cores.LSTM(2, 4)), "Linear is tinyrmc's own"),
-        (Net(cores.LSTM(2, 4), more={1: 2}), "more is a dict, which a file cannot"),
+        (nn.Sequential(shared, nn.Linear(2, 2, seed=0), shared), r"differs in 2\."),
+        (
+            type("Linear", (Net,), {})(cores.LSTM(2, 4, seed=0)),
+            "Linear is tinyrmc's own",
+        ),
+        (
+            Net(cores.LSTM(2, 4, seed=0), more={1: 2}),
+            "more is a dict, which a file cannot",
+        ),
     ):
         with pytest.raises(RunError, match=says):
             tinyrmc.save(module, path)
@@ -196,8 +208,8 @@ def test_what_would_come_back_as_something_else_is_refused(tmp_path):
     with pytest.raises(RunError, match="weight: dtype must be floating point of 32"):
         tinyrmc.load(path)
     sizes = [4]
-    last = nn.Linear(4, 1, dtype=np.float64)
-    module = nn.Sequential(nn.MLP(2, sizes), p.tanh, p.relu, last)
+    last = nn.Linear(4, 1, dtype=np.float64, seed=0)
+    module = nn.Sequential(nn.MLP(2, sizes, seed=0), p.tanh, p.relu, last)
     sizes.append(3)
     tinyrmc.save(module, path)
     same(tinyrmc.load(path), module)
@@ -211,11 +223,14 @@ def test_settings_are_shown(tmp_path):
     assert repr(core) == f"{says}activate_final=True)"
     assert core.config["gate_style"] == "unit" and core.config["dtype"] == "float32"
     assert core.astype("f8").config["dtype"] == "float64" and "seed" not in core.config
-    same(eval(repr(core), vars(cores)), cores.RelationalMemory(**core.config))
+    same(
+        eval(f"{repr(core)[:-1]}, seed=0)", vars(cores)),
+        cores.RelationalMemory(**core.config, seed=0),
+    )
 
     class Two(nn.Module):
         def __init__(self):
-            self.one, self.many = nn.Linear(2, 3, relu=True), [nn.LayerNorm(2)]
+            self.one, self.many = nn.Linear(2, 3, relu=True, seed=0), [nn.LayerNorm(2)]
 
     shown = "Two()\n  one: Linear(input_size=2, output_size=3, relu=True)"
     assert repr(Two()) == shown
@@ -237,8 +252,8 @@ def test_other_settings_are_refused_and_nothing_changes(tmp_path):
     core = shipped.core
     tinyrmc.save(core, path)
     sizes = core.input_size, core.mem_slots, core.head_size, core.num_heads
-    plain = cores.RelationalMemory(*sizes)
-    split = cores.RelationalMemory(16, 4, 16, 4, activate_final=True)
+    plain = cores.RelationalMemory(*sizes, seed=0)
+    split = cores.RelationalMemory(16, 4, 16, 4, activate_final=True, seed=0)
     before = plain.arrays()
     for source in core, path, str(path):
         with pytest.raises(ValueError, match=r"settings: activate_final: True so far"):
@@ -267,7 +282,7 @@ def test_shipped_networks_are_listed():
 
 def test_a_file_that_is_not_as_it_was_written_loads_nothing(tmp_path):
     path, bad = tmp_path / "net.npz", tmp_path / "bad.npz"
-    tinyrmc.save(cores.LSTM(2, 3), path)
+    tinyrmc.save(cores.LSTM(2, 3, seed=0), path)
     whole = path.read_bytes()
     arrays, meta = load_arrays(path)
 

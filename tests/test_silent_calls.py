@@ -64,10 +64,10 @@ def test_a_tasks_own_settings_are_checked_too():
 
 
 SWITCHES = {
-    "Linear": lambda: nn.Linear(2, 3, relu="False"),
+    "Linear": lambda: nn.Linear(2, 3, relu="False", seed=0),
     "linear": lambda: fused.linear(ones(1, 2), ones(2, 3), relu="False"),
-    "Conv2d": lambda: nn.Conv2d(2, 3, bias="no"),
-    "MLP": lambda: nn.MLP(2, [3], activate_final="False"),
+    "Conv2d": lambda: nn.Conv2d(2, 3, bias="no", seed=0),
+    "MLP": lambda: nn.MLP(2, [3], activate_final="False", seed=0),
     "memory_hop": lambda: fused.memory_hop(
         ones(1, 2, 3), ones(1, 4, 3), ones(1, 4, 3), ones(2, 5, 4), linear="no"
     ),
@@ -163,9 +163,9 @@ REFUSED = {
     "a key of no size": lambda: fused.attention(
         ones(1, 3, 12), num_heads=2, key_size=0
     ),
-    "std": lambda: nn.Embedding(3, 2, std=-1.0),
-    "slots": lambda: MemN2N(5, 3, -1),
-    "a deviation": lambda: TextMemN2N(5, 3, 2, 1, std=-1.0),
+    "std": lambda: nn.Embedding(3, 2, std=-1.0, seed=0),
+    "slots": lambda: MemN2N(5, 3, -1, seed=0),
+    "a deviation": lambda: TextMemN2N(5, 3, 2, 1, std=-1.0, seed=0),
     "an encoding": lambda: Encoding("Bag"),
 }
 
@@ -185,7 +185,7 @@ def test_what_nobody_can_mean_is_refused():
 def test_parameters_of_a_subclass_of_mlp_are_found():
     class Scaled(nn.MLP):
         def __init__(self):
-            super().__init__(3, [4])
+            super().__init__(3, [4], seed=0)
             self.scale = Parameter(ones(4))
 
     names = [name for name, _ in Scaled().named_parameters()]
@@ -227,7 +227,7 @@ def test_a_parameter_of_a_class_is_refused():
 
 
 def test_a_module_that_knows_its_parent_is_walked_once():
-    module, child = nn.Module(), nn.Linear(2, 3)
+    module, child = nn.Module(), nn.Linear(2, 3, seed=0)
     module.child, child.parent = child, module
     assert [n for n, _ in module.named_parameters()] == ["child.weight", "child.bias"]
 

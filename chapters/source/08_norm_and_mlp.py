@@ -514,7 +514,7 @@ trained = tinyrmc.load(course.assets() / "nth_farthest_4x4.npz").core
 weights = {name: parameter.data for name, parameter in trained.named_parameters()}
 D, heads = trained.input_size, (trained.head_size, trained.num_heads)
 for mem_slots in (1, trained.mem_slots, 9):
-    core = RelationalMemory(D, mem_slots, *heads)
+    core = RelationalMemory(D, mem_slots, *heads, seed=0)
     core.load_parameters(weights)
     _, memory = core(np.zeros((1, D), np.float32), core.initial_state(1))
     print(f"{core.num_parameters:,} parameters, memory {memory.shape}")

@@ -498,7 +498,7 @@ questions = probes.held_out(task, course.fast(500, 50))
 seen = {"trained": probes.traces(network, questions.inputs)}
 core = network.core
 sizes = core.mem_slots, core.head_size, core.num_heads
-network.core = RelationalMemory(core.input_size, *sizes)
+network.core = RelationalMemory(core.input_size, *sizes, seed=0)
 seen["fresh"] = probes.traces(network, questions.inputs)
 for name, traces in seen.items():
     forget, write = (traces.gates[each].mean() for each in ("forget", "input"))

@@ -61,8 +61,8 @@ plt.show()
 # Here is a network to look at, that of the second panel:
 
 # %%
-core = RelationalMemory(input_size=40, mem_slots=8, head_size=8, num_heads=8)
-readout = nn.Linear(512, 8)
+core = RelationalMemory(input_size=40, mem_slots=8, head_size=8, num_heads=8, seed=0)
+readout = nn.Linear(512, 8, seed=0)
 inputs = rng.standard_normal((128, 8, 40), dtype=np.float32)
 targets = rng.integers(8, size=128)
 

@@ -79,7 +79,8 @@ class Agent(Module):
         picture: tuple[int, int, int],
         numbers: int,
         actions: int,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
     ):
         rng, size = generator(seed), config.features
         height, width, channels = picture

@@ -134,7 +134,8 @@ class DeltaNet(Blocks, at_once=True):
         gated: bool = False,
         chunk: int = 32,
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
     ):
         self._set_sizes(chunk=chunk)
         check_switch("DeltaNet", "gated", gated)

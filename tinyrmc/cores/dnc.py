@@ -147,7 +147,8 @@ class DNC(Core):
         output_size: int | None = None,
         forget_bias: float = 1.0,
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
     ):
         output_size = hidden_size if output_size is None else output_size
         sizes = {"input_size": input_size, "hidden_size": hidden_size, "layers": layers}

@@ -71,7 +71,8 @@ class EntNet(Core):
         mem_slots: int,
         mem_size: int,
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
     ):
         self._set_sizes(input_size=input_size, mem_slots=mem_slots, mem_size=mem_size)
         F, rng = mem_size, generator(seed)
@@ -139,7 +140,8 @@ class EntNetBank(Cells):
         hidden_size: int,
         forget_bias: float = 1.0,
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
     ):
         self._set_sizes(input_size=input_size, cells=cells, hidden_size=hidden_size)
         self.output_size, self.state_shape = hidden_size, (cells, hidden_size)

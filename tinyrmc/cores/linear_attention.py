@@ -129,7 +129,8 @@ class LinearAttention(Blocks, at_once=True):
         decay: bool = False,
         chunk: int = 32,
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
     ):
         self._set_sizes(chunk=chunk)
         check_switch("LinearAttention", "decay", decay)

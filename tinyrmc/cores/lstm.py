@@ -86,7 +86,8 @@ class LSTM(Cells, _OverTime, at_once=True):
         hidden_size: int,
         forget_bias: float = 1.0,
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
     ):
         self._set_sizes(input_size=input_size, hidden_size=hidden_size)
         self.output_size, self.state_shape = hidden_size, (hidden_size,)
@@ -136,14 +137,15 @@ class DeepLSTM(_OverTime, at_once=True):
         layers: int,
         forget_bias: float = 1.0,
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
     ):
         sizes = {"input_size": input_size, "hidden_size": hidden_size}
         self._set_sizes(**sizes, layers=layers)
         rng = generator(seed)
         widths = [input_size] + [input_size + hidden_size] * (layers - 1)
         self.layers = [
-            LSTM(size, hidden_size, forget_bias, dtype, rng) for size in widths
+            LSTM(size, hidden_size, forget_bias, dtype, seed=rng) for size in widths
         ]
         self.output_size = layers * hidden_size
 
@@ -196,7 +198,8 @@ class _Layer(Core):
         input_size: int,
         hidden_size: int,
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
     ):
         self._set_sizes(input_size=input_size, hidden_size=hidden_size)
         self.output_size = hidden_size
@@ -335,7 +338,8 @@ class ConvLSTM(Cells):
         kernel: int = 5,
         forget_bias: float = 1.0,
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
     ):
         self._set_sizes(height=height, width=width, in_channels=in_channels)
         self._set_sizes(channels=channels, kernel=kernel)

@@ -158,7 +158,8 @@ class MemN2N(nn.Module):
         networks: int = 1,
         std: float = 0.1,
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
     ):
         check_sizes("MemN2N", words=words, size=size, hops=hops, networks=networks)
         check_choice("MemN2N", "tying", tying, "adjacent", "layerwise")
@@ -289,7 +290,8 @@ class TextMemN2N(nn.Module):
         relu: float = 0.5,
         std: float = 0.05,
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
     ):
         check_sizes("TextMemN2N", words=words, size=size, slots=slots, hops=hops)
         check_number("TextMemN2N", "std", std, "[0, inf)")

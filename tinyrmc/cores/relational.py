@@ -155,8 +155,8 @@ class RelationalMemory(_Memory, at_once=True):
         attention_mlp_layers: int = 2,
         key_size: int | None = None,
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
         *,
+        seed: Seed,
         input_rows: int | None = None,
         activate_final: bool = False,
         qkv_norm: bool = True,
@@ -188,7 +188,7 @@ class RelationalMemory(_Memory, at_once=True):
             block["mlp_norm"] = LayerNorm(F, dtype)
             self.blocks.append(block)
         layers = [F] * attention_mlp_layers
-        self.mlp = MLP(F, layers, self.activate_final, dtype, rng).layers
+        self.mlp = MLP(F, layers, self.activate_final, dtype, seed=rng).layers
         gates = self._gate_columns = 2 * F if gate_style == "unit" else 2
         if gate_style is not None:
             rows = input_rows or 1
@@ -382,8 +382,8 @@ class PaperRelationalMemory(_Memory):
         key_size: int | None = None,
         initial_memory: Literal["random", "identity"] = "random",
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
         *,
+        seed: Seed,
         qkv_norm: bool = False,
     ):
         name = "PaperRelationalMemory"

@@ -121,7 +121,8 @@ class SelectiveSSM(Blocks, at_once=True):
         hidden_size: int | None = None,
         conv: int = 4,
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
     ):
         self._set_sizes(state_size=state_size)
 

@@ -74,7 +74,8 @@ class STM(Core):
         output_size: int = 64,
         forget_bias: float = 1.0,
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
     ):
         self._set_sizes(input_size=input_size, mem_slots=mem_slots, mem_size=mem_size)
         self._set_sizes(relation_size=relation_size, output_size=output_size)

@@ -56,7 +56,7 @@ class Attention(Mixer):
 
     def __call__(self, x: Tensor, state: State) -> Step:
         """One step: the same as all steps, for one of them."""
-        xp = namespace(self.qkv.weight.data)
+        xp = namespace(x.data)
         one = Times(xp, 1, None, None)
         y, state = self.over_time(p.expand_dims(x, 1), state, one)
         return y[:, 0], state
@@ -148,7 +148,8 @@ class Transformer(Blocks, at_once=True):
         conv: int = 1,
         positions: Literal["rotary", "none"] = "rotary",
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
     ):
         self._set_sizes(window=window)
         check_choice("Transformer", "positions", positions, "rotary", "none")

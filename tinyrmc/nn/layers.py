@@ -7,7 +7,10 @@ attributes is the name (`blocks.0.qkv.weight`), and the name is the key in a che
 Weights are laid out (in, out). As in Sonnet, they start as a normal distribution of
 standard deviation 1 / sqrt(fan in), cut off at two standard deviations, and biases
 start at zero. All randomness comes from `seed`: an int, a SeedSequence, or a Generator
-to share.
+to share. You always give one, since two layers of one seed begin alike:
+
+    rng = np.random.default_rng(0)
+    net = Sequential(Linear(16, 32, seed=rng), relu, Linear(32, 4, seed=rng))
 """
 
 from __future__ import annotations
@@ -270,7 +273,8 @@ class Linear(Module):
         bias: bool = True,
         relu: bool = False,
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
     ):
         check_sizes("Linear", input_size=input_size, output_size=output_size)
         dtype = check_dtype("Linear", dtype)
@@ -304,7 +308,8 @@ class Conv2d(Module):
         bias: bool = True,
         relu: bool = False,
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
     ):
         height, width = kernel if isinstance(kernel, tuple) else (kernel, kernel)
         sizes = {"input_channels": input_channels, "output_channels": output_channels}
@@ -334,7 +339,8 @@ class Embedding(Module):
         count: int,
         size: int,
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
         std: float | None = None,
     ):
         check_sizes("Embedding", count=count, size=size)
@@ -509,7 +515,8 @@ class MLP(Sequential):
         output_sizes: Sequence[int],
         activate_final: bool = False,
         dtype: npt.DTypeLike = np.float32,
-        seed: Seed = 0,
+        *,
+        seed: Seed,
     ):
         if not isinstance(output_sizes, tuple | list) or not output_sizes:
             raise ValueError(f"MLP: output_sizes must list sizes, not {output_sizes!r}")

@@ -209,7 +209,7 @@ class ActingTask(Task):
         last = {"action": np.zeros((1, 1), np.int64), "reward": np.zeros((1, 1))}
         picture, numbers = self.planes(seen | last)
         sizes = picture.shape[2:], numbers.shape[2]
-        return Agent(self.config.model, *sizes, world.actions, seed)
+        return Agent(self.config.model, *sizes, world.actions, seed=seed)
 
     def planes(self, seen: Batch) -> tuple[Array, Array]:
         """Codes (B, T, ...) -> a picture (B, T, h, w, c) and numbers (B, T, n).
