@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tinyruns import read
+from tinyruns import output, read
 
 import tinyrmc
 from tinyrmc import cores, nn
@@ -420,3 +420,24 @@ def test_a_state_dict_of_torch_goes_in_and_out():
         {name: state[f"{layers[name[0]]}{name[1:]}"].numpy().T for name in arrays}
     )
     np.testing.assert_allclose(other(x).data, ours(x).data, atol=1e-6)
+
+
+def test_a_trained_network_with_another_head_is_saved_and_loaded(tmp_path):
+    """Fine-tuning: the class is a task's, which its file names."""
+    trained = tinyrmc.load("nth_farthest_4x4")
+    trained.head = nn.Linear(trained.core.output_size, 7, seed=1)
+    tinyrmc.save(trained, tmp_path / "tuned.npz")
+    again = tinyrmc.load(tmp_path / "tuned.npz")
+    same(trained, again)
+    assert again.head.weight.shape == (trained.core.output_size, 7)
+    words = f"import tinyrmc; print(tinyrmc.load({str(tmp_path / 'tuned.npz')!r}).head)"
+    assert output("-c", words).startswith("Linear(")
+    tuned = tinyrmc.load(tmp_path / "tuned.npz")
+    tuned.core.gates = nn.Linear(2, 3, seed=0)  # deeper inside
+    tinyrmc.save(tuned, tmp_path / "deeper.npz")
+    same(tuned, tinyrmc.load(tmp_path / "deeper.npz"))
+    trained.head.relu = True
+    with pytest.raises(
+        RunError, match=r"in head\.relu, so .* or put a whole module in"
+    ):
+        tinyrmc.save(trained, tmp_path / "changed.npz")

@@ -137,7 +137,9 @@ class RelationalMemory(_Memory, at_once=True):
         attention_mlp_layers: linear layers in the MLP, each F wide, ReLU between them.
         key_size: K, if queries and keys should not be as wide as values.
         input_rows: number of rows of a matrix input; None for a vector.
-        activate_final: a ReLU also after the MLP's last layer (not in the release).
+        activate_final: a ReLU also after the MLP's last layer: not in the release, and
+            so off here, but on in what `tinyrmc train` trains unless you say
+            --model.no-activate-final. `build_core(CoreConfig(...))` has it as train has.
         qkv_norm: False makes queries, keys and values linear, as in the paper: no bias
             and no norm.
     """

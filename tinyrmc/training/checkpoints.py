@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import operator
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -24,7 +25,7 @@ from ..errors import ConfigError, RunError, UsageError
 from ..nn import Module
 from ..nn.layers import made_as, walk
 from ..nn.settings import classes_in, described, rebuilt
-from .discovery import load_cores_of, load_task_of
+from .discovery import load_cores_of, load_task_of, stored, task_of
 from .run import LINE, Run
 from .storage import Count, load_arrays, misfit, save_arrays, under
 from .task import Task
@@ -286,9 +287,11 @@ def load_model(
     arrays, state = _read(path, data_dir)
     if "module" not in state:
         return restore_model(task_from_dict(state["run"]), arrays, state)
-    known = _ours() | {kind.__name__: kind for kind in classes}
+    known = _ours() | _of_tasks(state.get("tasks", ()))
+    known |= {kind.__name__: kind for kind in classes}
     with fitting("cannot be loaded", where=path):
         module = rebuilt(state["module"], known)
+        _replace(module, state.get("parts", {}), known)
         found = under("parameters/", arrays)
         for name, own in module.named_parameters():
             dtype = nn.check_dtype(name, found.get(name, own).dtype)
@@ -310,15 +313,58 @@ def save_module(module: Module, path: str | Path) -> None:
     for name, kind in classes.items():
         if ours.get(name, kind) is not kind:
             raise RunError(f"{path}: the name {name} is tinyrmc's own; rename yours")
-    here, there = (_held(x) for x in (module, rebuilt(told, ours | classes)))
+    again = rebuilt(told, ours | classes)
+    parts = _replaced(module, again)
+    for place in parts:
+        found = operator.attrgetter(place)(module)
+        classes |= {kind.__name__: kind for kind in classes_in(found)}
+    _replace(again, parts, ours | classes)
+    here, there = _held(module), _held(again)
     for name in here | there:
         if not _alike(here.get(name), there.get(name)):
             raise RunError(
                 f"{path}: made again from its settings, this {type(module).__name__} "
-                f"differs in {name}, so that would be lost. Give it to __init__; what "
-                "was drawn there can be nn.Constant(array, True)"
+                f"differs in {name}, so that would be lost. Give it to __init__, or "
+                "put a whole module in its place; what was drawn there can be "
+                "nn.Constant(array, True)"
             )
-    save_arrays(path, arrays, {"module": told})
+    meta: dict[str, Any] = {"module": told, "parts": parts}
+    tasks = {word for kind in classes.values() if (word := task_of(kind))}
+    meta |= {"tasks": [stored(word) for word in sorted(tasks)]}
+    save_arrays(path, arrays, {key: x for key, x in meta.items() if x})
+
+
+def _replaced(module: Module, again: Module, place: str = "") -> dict[str, Any]:
+    """The modules inside that were put in the place of others since it was made, by
+    their places, as `described` tells them. `again` is the module as it was made.
+    """
+    found: dict[str, Any] = {}
+    for name, part in vars(module).items():
+        other = vars(again).get(name)
+        if not isinstance(part, Module):
+            continue
+        with contextlib.suppress(RunError):
+            told = described(part)
+            if not isinstance(other, Module) or told != described(other):
+                found[place + name] = told
+                continue
+        if isinstance(other, Module):
+            found |= _replaced(part, other, f"{place}{name}.")
+    return found
+
+
+def _replace(module: Module, parts: dict[str, Any], classes: dict[str, type]) -> None:
+    """Put modules, as `described` tells them, into their places."""
+    for place, told in parts.items():
+        *path, name = place.split(".")
+        owner = operator.attrgetter(".".join(path))(module) if path else module
+        setattr(owner, name, rebuilt(told, classes))
+
+
+def _of_tasks(kept: Iterable[dict]) -> dict[str, type]:
+    """The classes of tasks that a module's file names, by their names."""
+    every = [vars(load_task_of(config)) for config in kept]
+    return {k: x for own in every for k, x in own.items() if isinstance(x, type)}
 
 
 def _ours() -> dict[str, type]:

@@ -178,6 +178,13 @@ def load_task_of(config: dict) -> ModuleType:
     return load_task(word_of(config))
 
 
+def task_of(kind: type) -> str | None:
+    """The word that names the task whose file defines a class; None if none does."""
+    module = sys.modules.get(kind.__module__)
+    own = kind.__module__.startswith(f"{PACKAGE}.") and hasattr(module, "Task")
+    return getattr(module, "__file__", None) if own else None
+
+
 def load_task(word: str) -> ModuleType:
     """The module of a task, by its name or its file; imported once.
 
