@@ -41,6 +41,7 @@ DOCUMENTS = {
     "README.md": "index.md",  # pages/index.md includes parts of it
     "chapters/README.md": "chapters/index.md",
     "tasks/README.md": "tasks/index.md",
+    "tasks/research.md": "tasks/research.md",
     "benchmarks/README.md": "results/index.md",
     "tinyrmc/README.md": "library.md",
     "tinyrmc/course/assets/README.md": "chapters/assets.md",

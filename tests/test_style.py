@@ -16,6 +16,7 @@ CODE = sorted(
 TEXTS = """
 Makefile pyproject.toml .ci/run README.md CONTRIBUTING.md CHANGELOG.md
 CODE_OF_CONDUCT.md benchmarks/README.md chapters/README.md tasks/README.md
+tasks/research.md
 tinyrmc/README.md tinyrmc/course/assets/README.md site/static/tinyrmc.css
 """.split()
 CHAPTERS = sorted((ROOT / "chapters" / "source").glob("*.py"))
