@@ -137,9 +137,9 @@ class RelationalMemory(_Memory, at_once=True):
         attention_mlp_layers: linear layers in the MLP, each F wide, ReLU between them.
         key_size: K, if queries and keys should not be as wide as values.
         input_rows: number of rows of a matrix input; None for a vector.
-        activate_final: a ReLU also after the MLP's last layer: not in the release, and
-            so off here, but on in what `tinyrmc train` trains unless you say
-            --model.no-activate-final. `build_core(CoreConfig(...))` has it as train has.
+        activate_final: a ReLU also after the MLP's last layer: not in the release, so
+            off here. `CoreConfig`, from which `tinyrmc train` and `build_core` make a
+            core, has it on, but for the presets that are the paper's.
         qkv_norm: False makes queries, keys and values linear, as in the paper: no bias
             and no norm.
     """
