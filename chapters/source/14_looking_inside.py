@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 14. Looking inside: what a trained core does
 #
-# **Section 5.1, figure 3.** About 85 minutes, in two sittings. You need chapter 13 (nth
+# **Section 5.1, figure 3.** About 105 minutes, in two sittings. You need chapter 13 (nth
 # farthest) and the gates (chapter 9).
 #
 # Take a trained network apart. Does it measure distances, where does it look, what do
@@ -17,6 +17,7 @@ import numpy as np
 import tinyrmc
 from tinyrmc import course
 from tinyrmc.course.exercises import looking_inside as ex
+from tinyrmc.course.exercises.nth_farthest import rank_by_norm
 from tinyrmc.results import probes
 from tinyrmc.training.discovery import load_task
 
@@ -26,7 +27,7 @@ network = tinyrmc.load(course.assets() / "nth_farthest_4x4.npz")
 task = nth.Task(nth.QUICK)  # four vectors of four dimensions
 questions = probes.held_out(task, course.fast(10_000, 400, 2000))
 seen = probes.traces(network, questions.inputs)
-labels, n, _ = nth.decode(questions.inputs, task.layout)  # (B, T) and (B,)
+labels, n, m = nth.decode(questions.inputs, task.layout)  # (B, T), twice (B,)
 marked = questions.marked  # (B,): the step at which the reference comes
 right, is_self = seen.logits.argmax(axis=-1) == questions.targets, n == 0
 print(f"{'this network':>21}: {right.mean():.1%}, ", end="")
@@ -45,7 +46,8 @@ for name, value in floors["test_accuracy"].items():
 # Or has it found a third trick? If it measures them, up to some error, it must fail
 # where two distances are nearly equal. For each question take the *gap*: how far the
 # right vector's distance is from the nearest other one. **Write down first:** how many
-# answers are right where the gap is nearly 0?
+# answers are right where the gap is nearly 0? And of chapter 13's rule, which ranks
+# vectors by their own norms and compares none?
 
 # %%
 x, rows = questions.inputs[..., :4], np.arange(len(n))
@@ -54,16 +56,20 @@ of_target = distance[labels == questions.targets[:, None]][:, None]
 gap = np.sort(abs(distance - of_target), axis=1)[:, 1]  # entry 0 is the right one
 others = ~is_self
 edges = np.quantile(gap[others], np.linspace(0, 1, 9))  # eight groups of equal size
-middles, accuracies = [], []
+by_norm = rank_by_norm(x, labels, n, m) == questions.targets  # compares no two vectors
+middles, accuracies, of_norms = [], [], []
 for low, high in itertools.pairwise(edges):
     some = others & (low <= gap) & (gap <= high)
     middles.append(np.median(gap[some]))
     accuracies.append(right[some].mean())
+    of_norms.append(by_norm[some].mean())
 
-# %% tags=["hide-input", "hide-output"] alt="Accuracy against the gap between the right distance and the next: two thirds where they are nearly equal, all but perfect from 0.2 on; over n: the self query is always right, n = 2 least often"
+# %% tags=["hide-input", "hide-output"] alt="Accuracy against the gap between the right distance and the next. The network: two thirds where they are nearly equal, all but perfect from 0.2 on. Ranking by norm: four to six tenths throughout. Over n: the self query is always right, n = 2 least often"
 # Draws the accuracy over gaps and over n
 figure, (of_gap, of_n) = plt.subplots(1, 2, figsize=(8.5, 3.2), width_ratios=(3, 2))
-of_gap.plot(middles, accuracies, "o-")
+of_gap.plot(middles, accuracies, "o-", label="this network")
+of_gap.plot(middles, of_norms, "s--", color="0.5", label="ranking by own norm")
+of_gap.legend(loc="lower right")
 of_gap.set(xlabel="gap to the nearest other distance", ylabel="accuracy without self")
 of_gap.set(ylim=(0, 1.03), xlim=(0, None))
 of_n.bar(range(4), [right[n == number].mean() for number in range(4)])
@@ -71,7 +77,8 @@ of_n.set(xlabel="n", ylabel="accuracy", xticks=range(4), ylim=(0, 1.03))
 plt.show()
 
 # %% [markdown]
-# It fails where distances are close. That is what measuring looks like.
+# It fails where distances are close, and nowhere else. The rule without comparing is
+# wrong at any gap. So this network does compare distances, to about a tenth.
 #
 # ## Figure 3: where it looks
 #
@@ -146,8 +153,8 @@ for place in probes.PLACES:
 #
 # **Exercise 1.** Fit it by least squares on the first half of the examples, and give
 # the share of the variance that it explains on the second: 1 minus the sum of all
-# squared errors, divided by that of the deviations from the mean. (Why not on the half
-# that you have fitted?)
+# squared errors, divided by that of the deviations from the mean, the second half's own.
+# (Why not on the half that you have fitted?)
 
 
 # %%
@@ -184,8 +191,8 @@ panel.set_title("variance of the vector with this label, explained", fontsize=10
 plt.show()
 
 # %% [markdown]
-# Every slot holds about half of every vector or more, all together 90 %. "This slot
-# holds that vector" is the wrong picture: the memory is spread out.
+# "This slot holds that vector" is the wrong picture: from each slot half of every vector
+# or more can be read, from all together 90 %.
 #
 # But the question is about *distances*. No linear map of the vectors gives a distance:
 # squares are missing. **Write down first:** how much of the variance of the distances
@@ -199,8 +206,68 @@ for name, numbers in whole.items():
     print(f"distances, from the {name}:", *(f"{share:.0%}" for share in shares))
 
 # %% [markdown]
-# There they are: the memory holds distances. (What can be read need not be *used*; read
-# on.)
+# There they are, it seems: training has taught the memory to hold distances. But wait. A
+# probe is fitted, too. From a heap of numbers that depend on the inputs in crooked
+# ways, least squares can piece many things together, whoever made the heap. So what
+# could it read from a core of the same shape *that was never trained*?
+#
+# **Exercise 2.** A *control* (Hewitt and Liang 2019): the same probe on untrained cores.
+# Give the share that is read from `rows`, the highest that is read from a control, and
+# how much of what that control leaves unexplained the rows explain.
+
+
+# %%
+def beyond_control(rows, controls, wanted):
+    """rows (B, F), controls a list of arrays (B, ...), wanted (B, D) -> 3 numbers."""
+    ...
+
+
+ex.beyond_control.check(beyond_control)
+beyond_control = ex.beyond_control.yours(beyond_control)
+
+# %% [markdown]
+# Three untrained cores read the same questions. **Write down first:** what share of the
+# vectors, of the distances, and of the question's $n$ can be read from *them*?
+
+# %% tags=["hide-output"]
+MADE = {
+    "slot 0: vectors": (end[:, :1], by_label),
+    "all slots: vectors": (end, by_label),
+    "all slots: distances": (end, list(of_label.T[:, :, None])),
+    "all slots: which n": (end, [np.eye(4)[n]]),
+}
+
+
+def beside_untrained(seeds=range(3)):
+    """Of each of `MADE`: share, control, and what is beyond it, in the mean."""
+    others = [probes.read(task.build(seed), questions.inputs)[0] for seed in seeds]
+    found = {}
+    for name, (rows, wanted) in MADE.items():
+        own = rows.reshape(len(rows), -1)
+        controls = [each[:, : rows.shape[1]].reshape(len(rows), -1) for each in others]
+        three = [beyond_control(own, controls, each) for each in wanted]
+        found[name] = np.mean(three, axis=0)
+    return found
+
+
+print(f"{'':22}trained  untrained  beyond")
+for name, (share, control, beyond) in beside_untrained().items():
+    print(
+        f"{name:22}{share:7.0%}{control:11.0%}",
+        f"{beyond:7.0%}" if beyond > 0 else "   none",
+    )
+
+# %% [markdown]
+# From untrained cores, too, the probe reads 69 % of the distances, where the trained one
+# has 91 %. Of what the control leaves that is 71 %. From slot 0 it reads 63 % of a
+# vector, untrained 29 %; from all slots 90 %, untrained 51 %; and 96 % of $n$,
+# untrained 99 %.
+#
+# An untrained memory is a random blend of all that came in, with bends in it, and from
+# a few hundred such numbers squares can be pieced together. What training has done is
+# the last column. And $n$, which stands in every input, was there from the start:
+# trained, the memory has a little *less* of it. (What can be read need not be *used*;
+# read on.)
 #
 # ## The gates
 #
@@ -304,7 +371,7 @@ for label in range(4):
 # *the same slots after the same step*: how many fewer answers are right where they took
 # in that step's vector than where it went elsewhere?
 #
-# **Exercise 2.** Write the comparison. Within each group, take the accuracy of those
+# **Exercise 3.** Write the comparison. Within each group, take the accuracy of those
 # that are treated minus that of the others. Give the mean of these differences,
 # weighted by how many are treated. Groups without both kinds compare nothing.
 
@@ -349,7 +416,7 @@ for name, chosen in (("the reference", 1), ("another vector", 0)):
 # input that asks, a column for each that is asked, slots first and then the rows of
 # input. Where it says `False`, the share is 0.
 #
-# **Exercise 3.** Write the mask with which no slot hears of another. Every row may
+# **Exercise 4.** Write the mask with which no slot hears of another. Every row may
 # attend to itself and to the rows of input, and to nothing else.
 
 
@@ -420,12 +487,13 @@ plt.show()
 # questions in ten: vectors can meet where a slot asks the one that is coming in, and in
 # the layers after the last step. Without cuts it answers 95 in a hundred.
 #
-# This is one seed, and cut, the network meets what it never met in training. It
-# *relies* on what we took away; another might not.
+# All of this is one trained network; of another seed we have shown nothing. And cut, the
+# network meets what it never met in training. It *relies* on what we took away; another
+# might not.
 #
 # ## An experiment of your own
 #
-# With `readable`, `without`, `matched` and `by_step`: choose a question, write down
+# With `beyond_control`, `without`, `matched` and `by_step`: choose a question, write down
 # what you expect, measure it beside a control, draw it, and write one sentence that
 # your numbers bear out. For example: is an early vector held as well as a late one?
 # Does the memory hold $n$, and does it hold the answer? Which head can be cut at no
@@ -440,6 +508,7 @@ plt.show()
 #
 # - A map of attention is a place to look for hypotheses. To find causes, take something
 #   away, beside a control, and think of what else that takes away.
+# - A probe needs a control: much can be read from a core that has learnt nothing.
 # - What can be read from a slot need not be used. What is used can be spread over all.
 # - Where chance has not decided who is treated, compare like with like.
 #
@@ -456,22 +525,31 @@ at_step_2 = by_step("slots", lambda t: np.full(len(marked), t == 1))
 for step, accuracy in enumerate(at_step_2, start=1):
     print(f"cut among slots at step 2, reference at step {step}: {accuracy:.1%}")
 
+
 # %% tags=["hide-cell"]
 # Answer 2
-# That of the second vector is; of later ones about half. But what belongs to a
-# time step fades: at the end the memory has distances by *label*, as the answer
-# needs them, 90 % of each (above).
-memories = []
+# That of the second vector is; of later ones about half. An untrained core has little or
+# nothing of these, so this is what training has made. But what belongs to a time step
+# fades: at the end the memory has distances by *label*, as the answer needs them.
+def by_time(core_of):
+    """What can be read of the distance of vectors 2, 3, 4: at once, and at the end."""
+    memories = []
+
+    def remember(t, state):
+        memories.append(state[-1].reshape(len(marked), -1))
+        return state
+
+    probes.read(core_of, questions.inputs, change=remember)
+    early, found = marked == 0, []
+    for t in range(1, 4):
+        sought = distance[early][:, [t]]
+        found.append([readable(memories[step][early], sought) for step in (t, 3)])
+    return found
 
 
-def remember(t, state):
-    memories.append(state[-1].reshape(len(marked), -1))
-    return state
-
-
-probes.read(network, questions.inputs, change=remember)
-early = marked == 0
-for t in range(1, 4):
-    sought = distance[early][:, [t]]
-    shares = [readable(memories[step][early], sought) for step in (t, 3)]
-    print(f"vector {t + 1}: at once {shares[0]:.0%}, at the end {shares[1]:.0%}")
+pairs = zip(by_time(network), by_time(task.build(0)), strict=True)
+for number, (trained, fresh) in enumerate(pairs, 2):
+    print(
+        f"vector {number}: at once {trained[0]:.0%}, untrained {fresh[0]:.0%};", end=""
+    )
+    print(f" at the end {trained[1]:.0%}, untrained {fresh[1]:.0%}")

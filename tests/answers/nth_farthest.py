@@ -60,6 +60,11 @@ def by_heads(y, H):
     return y.reshape(H, 3, -1).swapaxes(0, 1).ravel()
 
 
+def beside(rows, controls, wanted, best=max, score=probe, left=lambda c: 1 - c):
+    share, control = score(rows, wanted), best([score(x, wanted) for x in controls])
+    return share, control, (share - control) / left(control)
+
+
 WRONG = {
     n.answer: [
         lambda *c: rank(*c, dtype=np.float16),
@@ -106,6 +111,14 @@ WRONG = {
         lambda *c: probe(*c, score=lambda a, b: 1 - np.mean((a - b) ** 2) / np.mean(b**2)),
         lambda *c: probe(*c, score=lambda a, b: 1 - ((a - b) ** 2).mean(0) / b.var(0)),
     ],
+    k.beyond_control: [
+        lambda *c: beside(*c, best=lambda x: x[0]),
+        lambda *c: beside(*c, best=np.median),
+        lambda *c: beside(*c, left=lambda c: c),
+        lambda *c: beside(*c, score=lambda x, y: max(probe(x, y), 0)),
+        lambda rows, controls, y: beside(rows, [x[::-1] for x in controls], y),
+        lambda *c: beside(*c)[2],
+    ],
     k.matched: [
         lambda *c: by_group(*c, skip=False),
         lambda r, t, g: by_group(r, ~t, g),
@@ -144,6 +157,7 @@ RIGHT = {
         probe,
         lambda rows, wanted: probe(2 * rows - 1, wanted),
     ],
+    k.beyond_control: [beside, lambda *c: np.array(beside(*c))],
     k.matched: [by_group, lambda r, t, g: by_group(r.astype(int), t, g - 7)],
     k.cut_among_slots: [
         lambda N, j: np.logical_or(np.eye(N + j), np.arange(N + j) >= N),

@@ -65,6 +65,54 @@ def readable(rows, wanted):
     return 1 - (errors**2).sum() / (away**2).sum()
 
 
+def _probed(rng, B, F, D, noise, *others):
+    rows, wanted = _held(rng, B, F, D, noise)
+    mixed = [
+        rows @ rng.normal(size=(F, G)) for G in others
+    ]  # some of it, as chance has
+    controls = [np.tanh(each) + 0.3 * rng.normal(size=each.shape) for each in mixed]
+    return rows, controls, wanted
+
+
+@exercise(
+    cases=each(
+        _probed,  # in the third the controls read more than the rows
+        "200 5 2 1 3 2, 90 4 4 0.5 4 4 4, 120 3 1 9 6, 100 6 2 2 1 5 2",
+    ),
+    hints=[
+        "readable(rows, wanted) is the share, and max(readable(each, wanted) for each "
+        "in controls) the control.",
+        "The control leaves 1 - control. The rows explain share - control more.",
+    ],
+    mistakes="""
+        you take the mean of the controls: the highest counts, else one unlucky control
+        makes the rows look good
+            max(readable(each, wanted) for each in controls)
+                -> np.mean([readable(each, wanted) for each in controls])
+        you take the lowest of the controls: the highest counts
+            max( -> min(
+        you divide by the share: the control leaves 1 - control
+            (1 - control) -> share
+        you give the difference: divide it by what the control leaves
+            / (1 - control) ->
+        you fit all controls together, which no single one of them could
+            max(readable(each, wanted) for each in controls)
+                -> readable(np.concatenate(controls, axis=1), wanted)
+    """,
+    tolerance=1e-6,
+)
+def beyond_control(rows, controls, wanted):
+    """What a readout of `rows` explains, and how much of that is not the probe's own.
+
+    rows (B, F); controls, a list of arrays (B, ...), of networks that were not trained;
+    wanted (B, D) -> the share that can be read from the rows, the highest that can be
+    read from a control, and the part of what this one leaves that the rows explain.
+    """
+    share = readable(rows, wanted)
+    control = max(readable(each, wanted) for each in controls)
+    return share, control, (share - control) / (1 - control)
+
+
 def _outcomes(rng):
     def case(B, groups, treated=0.4):
         group = rng.integers(groups, size=B)
