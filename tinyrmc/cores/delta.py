@@ -84,12 +84,12 @@ class Delta(Mixer):
     def over_time(self, x: Tensor, state: State, times: Times) -> Step:
         """In chunks: c of C steps each."""
         q, k, v, beta = self._projected(x)
-        beta = times.only_live(beta)
-        q, k, v, beta = (in_chunks(part, self.chunk) for part in (q, k, v, beta))
+        beta, size = times.only_live(beta), min(self.chunk, times.steps)
+        q, k, v, beta = (in_chunks(part, size) for part in (q, k, v, beta))
         log = times.xp.zeros((1, times.steps, 1), x.dtype)
         if self.decay is not None:
             log = times.only_live(self.decay(x))
-        log = in_chunks(log, self.chunk)
+        log = in_chunks(log, size)
         between, after, until, whole = decays(log, times.episodes)
         alike = p.swapaxes(k, -1, -2)  # (B, H, c, V, C)
         right = p.concatenate([beta * v, beta * after * k], axis=-1)

@@ -79,12 +79,12 @@ class Sum(Mixer):
 
     def over_time(self, x: Tensor, state: State, times: Times) -> Step:
         """In chunks: c of C steps each."""
-        q, k, v = self._projected(x)
-        q, k, v = (in_chunks(part, self.chunk) for part in (q, times.only_live(k), v))
+        (q, k, v), size = self._projected(x), min(self.chunk, times.steps)
+        q, k, v = (in_chunks(part, size) for part in (q, times.only_live(k), v))
         log = times.xp.zeros((1, times.steps, 1), x.dtype)
         if self.decay is not None:
             log = times.only_live(self.decay(x))
-        log = in_chunks(log, self.chunk)
+        log = in_chunks(log, size)
         between, after, until, whole = decays(log, times.episodes)
         written = p.swapaxes(k * until, -1, -2) @ v  # (B, H, c, V, V + 1)
         memory, before = state[0], []
