@@ -219,13 +219,15 @@ def _after(rows):
         f"T = {steps:,}" + (f", every {every}th kept" if every else "")
         for steps, every in ways
     ]
-    head = ["a training step: ms, and MiB", "parameters", *heads, "growth of time"]
+    head = ["a training step: ms (PyTorch's), and MiB", "parameters"]
+    head += [*heads, "growth of time"]
     table = [head]
     for row in rows:
-        shown = [
-            f"{milliseconds(x['seconds'])}, {x['bytes'] / 2**20:.3g}"
-            for x in row["lengths"]
-        ]
+        shown = []
+        for x in row["lengths"]:
+            theirs, size = x.get("torch_seconds"), f"{x['bytes'] / 2**20:.3g}"
+            beside = f" ({milliseconds(theirs)})" if theirs else ""
+            shown.append(f"{milliseconds(x['seconds'])}{beside}, {size}")
         kept = [x for x in row["lengths"] if not x["every"]]
         first, last = kept[0], kept[-1]
         growth = last["seconds"] / first["seconds"]

@@ -9,6 +9,7 @@ import math
 import time
 from pathlib import Path
 
+import after
 import candidates
 import costs
 import cpu
@@ -309,6 +310,28 @@ def test_the_engines_costs_can_be_measured():
     assert 0 < products["share_of_step"] < 1 and products["of_sgemm"] > 0
     growth = costs.growth(steps=2, uncounted=1)
     assert growth is None or math.isfinite(growth)
+
+
+def test_what_grows_with_a_sequence_is_measured_and_told(monkeypatch):
+    monkeypatch.setattr(after, "EVERY", 4)
+    rows = after.measure(1, after.CORES, (4, 12))
+    sizes = [row["parameters"] for row in rows]
+    assert max(sizes) < 1.25 * min(sizes)  # equal budgets
+    for row in rows:
+        assert [(x["steps"], x["every"]) for x in row["lengths"]] == [
+            *((4, None), (12, None), (12, 4))
+        ]
+        assert all(x["seconds"] > 0 and x["bytes"] > 0 for x in row["lengths"])
+    (table,) = report.markdown({"after": rows}).strip().split("\n\n")
+    assert "T = 12, every 4th kept" in table and "times for 3 times the" in table
+    assert len(table.splitlines()) == 2 + len(after.CORES)
+
+
+def test_pytorchs_forms_of_the_same_cores_have_the_same_loss():
+    pytest.importorskip("torch")
+    for name in "transformer", "linear_attention", "delta", "ssm":
+        step = after.Step(name, 200)  # more than a window, and than a chunk
+        assert step.theirs() is not None  # which refuses another loss
 
 
 def test_bad_words_are_one_line_before_anything_is_measured(monkeypatch):

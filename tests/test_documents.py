@@ -286,3 +286,23 @@ def test_which_operations_programs_are_answered_rightly_is_as_measured():
     for head, found in wanted.items():
         head = f"| answers right as a whole, by the last operation {head}"
         assert rows("program_evaluation_tried", head) == found
+
+
+def test_cores_by_tasks_are_a_table_of_what_has_been_run(tmp_path, monkeypatch):
+    group = {
+        "task": "recall",
+        "label": "quick",
+        "parameters": 1000,
+        "result": "test_accuracy",
+        "references": {"test_accuracy": {"keeping the last value": 0.25}},
+        "config": {"model": {"core": "delta", "delta": {"gated": True, "chunk": 32}}},
+        "runs": [{"test_accuracy": 0.5}, {"test_accuracy": 0.75}],
+    }
+    monkeypatch.setattr(pages, "RESULTS", tmp_path)
+    assert pages.after() == "Nothing has been run yet.\n"
+    (tmp_path / "after_recall.json").write_text(json.dumps({"groups": [group]}))
+    head, _, row, floor = pages.after().splitlines()
+    assert head == "|  | recall |"
+    told = "62.5 % (50.0 to 75.0)<br>1,000 parameters, 2 seeds"
+    assert row == f"| delta gated | {told} |"
+    assert floor == "| floors | 25.0 % |"

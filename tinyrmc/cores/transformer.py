@@ -1,6 +1,6 @@
 """The Transformer (Vaswani et al. 2017) as a core: its state is what it has read.
 
-One block's `mix`, for the step's n (B, F), in each of H heads:
+`mix`, for the step's n (B, F), in each of H heads:
 
     q, k, v = n W_q, n W_k, n W_v           (B, V) each
     K, V    = the last `window` keys and values, and this step's
@@ -9,12 +9,10 @@ One block's `mix`, for the step's n (B, F), in each of H heads:
 
 Positions are rotary (Su et al. 2021): R(t) turns each pair of numbers (u_j,
 u_{j+V/2}) by the angle t / 10000^(2j/V). What a query and a key make of each other then
-depends on the distance t - s alone. Learned positions are counted from a beginning, and
-have an end; these go on for ever, so that a window can slide over a text, and a state
-be carried from one piece of it to the next. They cost no parameters.
-
-A state that holds keys and values is a memory, too: one without a rule of writing. It
-keeps everything for `window` steps, and then nothing.
+depends on the distance t - s alone. Learned positions have an end; these go on for
+ever, so that a window can slide over a text, and a state be carried on. The norms stand
+before attention and MLP. A state of keys and values is a memory without a rule of
+writing: it keeps all for `window` steps, and then nothing.
 """
 
 from __future__ import annotations
@@ -55,50 +53,58 @@ class Attention(Mixer):
         self.shapes = (window, units), (window, units), (window,)
 
     def __call__(self, x: Tensor, state: State) -> Step:
-        """One step: the same as all steps, for one of them."""
-        xp = namespace(x.data)
-        one = Times(xp, 1, None, None)
+        """One step: as all steps, for one of them."""
+        one = Times(namespace(x.data), 1, None, None)
         y, state = self.over_time(p.expand_dims(x, 1), state, one)
         return y[:, 0], state
 
     def over_time(self, x: Tensor, state: State, times: Times) -> Step:
+        """QUERIES steps at a time, each of which sees the keys before it in reach."""
+        xp, reach, steps = times.xp, self.window, times.steps
         q, *new = p.split(self.qkv(x), 3, axis=-1)  # (B, T, F) each
-        ones = times.xp.ones(x.shape[:2], x.dtype)
-        pairs = zip(state, [*new, ones], strict=True)
+        pairs = zip(state, [*new, xp.ones(x.shape[:2], x.dtype)], strict=True)
         buffers = [p.concatenate([*pair], axis=1) for pair in pairs]
-        keys, values, there = buffers  # (B, window + T, ...)
-        seen, first = there.data.real > 0, 0
-        if times.xp is np:  # leave out what nobody has; on a GPU, looking means waiting
-            first = int(seen.any(axis=0).argmax())
-        ids, answers = times.with_past(self.window), []
-        for start in range(0, times.steps, QUERIES):
-            stop, base = min(start + QUERIES, times.steps), max(start, first)
-            known = slice(base, stop + self.window)
-            t = times.xp.arange(start, stop)[
-                :, None
-            ]  # the key of step t is at t + window
-            ahead = times.xp.arange(base, stop + self.window) - t
-            may = (ahead >= 0) & (ahead <= self.window) & seen[:, None, known]
+        ids, seen = times.with_past(reach), buffers[2].data.real > 0  # (B, window + T)
+        # leave out what nobody has; on a GPU, looking would mean waiting
+        first = int(seen.any(axis=0).argmax()) if xp is np else 0
+        everyone = xp is np and seen[:, first:].all()
+        places = range(QUERIES, steps, QUERIES)
+        cut = (p.split(part, [*places], axis=1) for part in (q, *new))
+        blocks, answers = [*zip(*cut, strict=True)], []
+        for number, start in enumerate([0, *places]):
+            oldest = max(0, start - reach) // QUERIES
+            known = [block[1:] for block in blocks[oldest : number + 1]]
+            base, stop = reach + oldest * QUERIES, min(start + QUERIES, steps)
+            if start < reach and first < reach:  # those from before, too
+                known.insert(0, (state[0][:, first:], state[1][:, first:]))
+                base = first
+            # the key of step t is at t + window
+            ahead = xp.arange(base, reach + stop) - xp.arange(start, stop)[:, None]
+            may, there = (ahead >= 0) & (ahead <= reach), slice(base, reach + stop)
+            if not everyone:
+                may = may & seen[:, None, None, there]
             if ids is not None:
-                may &= ids[:, None, known] == ids[:, self.window :][:, start:stop, None]
-            asked, shift = q[:, start:stop], self.window + start - base
-            answers.append(
-                self._attend(asked, keys[:, known], values[:, known], may, shift)
-            )
-        after = tuple(times.last(buffer, self.window) for buffer in buffers)
+                own = ids[:, reach + start : reach + stop]
+                may = may & (ids[:, None, None, there] == own[:, None, :, None])
+            k, v = (p.concatenate([*part], axis=1) for part in zip(*known, strict=True))
+            shift = reach + start - base
+            answers.append(self._attend(blocks[number][0], k, v, may, shift))
+        after = tuple(times.last(buffer, reach) for buffer in buffers)
         return self.out(p.concatenate(answers, axis=1)), after
 
     def _attend(self, q, k, v, may, shift) -> Tensor:
         """The answers (B, Q, F) to queries; that of row i is `shift` + i keys in."""
         q, k, v = (self._heads(x) for x in (q, k, v))  # (B, H, ..., V)
-        size = q.shape[-1]
+        xp, size = namespace(may), q.shape[-1]
         if self.rotary:
-            xp, length = namespace(may), self.window + QUERIES
-            turns = _turns(length, size).on(xp, q.dtype)  # (2, length, V / 2)
+            turns = _turns(self.window + 2 * QUERIES, size).on(
+                xp, q.dtype
+            )  # (2, length, V / 2)
             q = rotated(q, turns[:, shift : shift + q.shape[2]])
             k = rotated(k, turns[:, : k.shape[2]])
-        scores = q @ p.swapaxes(k, -1, -2) * (1 / math.sqrt(size))
-        weights = p.softmax(p.where(may[:, None], scores, -math.inf))
+        scores = q * (1 / math.sqrt(size)) @ p.swapaxes(k, -1, -2)  # (B, H, Q, ...)
+        # added, which costs a third of `where` on arrays as large as these
+        weights = p.softmax(scores + xp.where(may, 0.0, -math.inf).astype(q.dtype))
         answers = p.swapaxes(weights @ v, 1, 2)  # (B, Q, H, V)
         return p.reshape(answers, (*answers.shape[:2], -1))
 
@@ -107,9 +113,7 @@ class Attention(Mixer):
 
 
 def rotated(x: Tensor, turns: Array) -> Tensor:
-    """x (..., R, V), row r turned by the angles whose cosines and sines (2, R, V / 2)
-    are given.
-    """
+    """x (..., R, V), turned by angles of the cosines and sines (2, R, V / 2)."""
     cos, sin = turns
     one, other = p.split(x, 2, axis=-1)
     return p.concatenate([one * cos - other * sin, other * cos + one * sin], axis=-1)
@@ -127,8 +131,7 @@ class Transformer(Blocks, at_once=True):
 
     Args:
         input_size: width of an input.
-        head_size, num_heads: V, H. A block is F = H V units wide; with rotary
-            positions V is even.
+        head_size, num_heads: V, H. A block is F = H V units wide; V is even.
         layers: blocks, one above the other.
         window: how many steps before this one a step can see.
         hidden_size: units inside the MLP; None: 4 F.
@@ -145,7 +148,6 @@ class Transformer(Blocks, at_once=True):
         layers: int = 1,
         window: int = 128,
         hidden_size: int | None = None,
-        conv: int = 1,
         positions: Literal["rotary", "none"] = "rotary",
         dtype: npt.DTypeLike = np.float32,
         *,
@@ -153,14 +155,14 @@ class Transformer(Blocks, at_once=True):
     ):
         self._set_sizes(window=window)
         check_choice("Transformer", "positions", positions, "rotary", "none")
-        rotary = positions == "rotary"
 
         def make(units, rng):
+            rotary = positions == "rotary"
             return Attention(units, num_heads, window, rotary, dtype, rng)
 
-        sizes = input_size, head_size, num_heads, layers, hidden_size, conv
+        sizes = input_size, head_size, num_heads, layers, hidden_size, 1
         self._build(*sizes, make, dtype, seed)
-        if rotary and head_size % 2:
+        if positions == "rotary" and head_size % 2:
             raise ValueError(
                 "Transformer: rotary positions turn pairs of numbers, so head_size "
                 f"must be even, not {head_size}"
@@ -180,12 +182,10 @@ class TransformerConfig:
     """how many steps before this one a step can see"""
     positions: Literal["rotary", "none"] = "rotary"
     """where things stand: rotary, how far back; none, nothing but that it is past"""
-    conv: int = 1
-    """steps that a convolution before attention sees; 1: none"""
 
     def __post_init__(self):
         check_values(self, "model.transformer")
-        check_least("model.transformer", self, "window", "conv")
+        check_least("model.transformer", self, "window")
 
 
 @register_core(
