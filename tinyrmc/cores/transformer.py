@@ -7,12 +7,11 @@
     a       = softmax(R(t) q . R(s) k_s / sqrt(V))    over those steps s
     mix     = (sum_s a_s v_s, the heads side by side) W_o
 
-Positions are rotary (Su et al. 2021): R(t) turns each pair of numbers (u_j,
-u_{j+V/2}) by the angle t / 10000^(2j/V). What a query and a key make of each other then
-depends on the distance t - s alone. Learned positions have an end; these go on for
-ever, so that a window can slide over a text, and a state be carried on. The norms stand
-before attention and MLP. A state of keys and values is a memory without a rule of
-writing: it keeps all for `window` steps, and then nothing.
+Positions are rotary (Su et al. 2021): R(t) turns each pair of numbers (u_j, u_{j+V/2})
+by the angle t / 10000^(2j/V). What a query and a key make of each other then depends on
+the distance t - s alone. Learned positions have an end; these go on for ever, so that a
+window can slide over a text, and a state be carried on. A state of keys and values is a
+memory without a rule of writing: it keeps all for `window` steps, and then nothing.
 """
 
 from __future__ import annotations
