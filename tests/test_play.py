@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tinyrmc.cli import play
+from tinyrmc.environments import box_player
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.pacman import MiniPacman
 from tinyrmc.environments.world import Outcome
@@ -126,6 +127,19 @@ LEAVES = b"\x1b[?1049l"  # its screen
 terminal = pytest.mark.skipif(os.name == "nt", reason="Windows has no such terminals")
 
 
+def test_a_script_plays_and_you_see_what_it_remembers():
+    game = play.Scripted(BoxWorld(view="remembered"), box_player.scripted, seed=3)
+    unseen = sum(row.count("?") for row in rows(game))
+    assert 50 < unseen and game.press("\x1b[C") and game.steps == 1
+    for _ in range(200):
+        if "solved" in game.last:
+            break
+        assert sum(row.count("?") for row in rows(game)) <= unseen
+        game.press("")  # nobody pressed a key
+    assert "solved after" in game.last and "not" not in game.last
+    assert game.press(" ") and game.pause is None and not game.press("q")
+
+
 @terminal
 @pytest.mark.slow
 def test_in_a_real_terminal():
@@ -159,6 +173,8 @@ def test_what_cannot_be_played_is_refused():
         "box_world --view map": "invalid choice: 'map'",
         "box_world --seed -1": "--seed must be at least 0, not -1",
         "box_world": "play needs a terminal",
+        "mini_pacman --script": "play needs a terminal",
+        "box_world --script --agent x": "--script and --agent both play",
     }.items():
         with pytest.raises(UsageError, match=says):
             play.main(words.split())

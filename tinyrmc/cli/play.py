@@ -3,12 +3,15 @@
     python -m tinyrmc play box_world
     python -m tinyrmc play mini_pacman --view whole
     python -m tinyrmc play box_world --agent RUN
+    python -m tinyrmc play box_world --script
 
 You see what an agent sees, a window around you; `v` switches to the whole board and
 back. The world waits for you: nothing moves until you press a key.
 
 With `--agent` a trained agent plays in the world of its run, four steps a second, and
-below the level you read what it did and what its memory attended to.
+below the level you read what it did and what its memory attended to. With `--script` a
+script plays: in BoxWorld one that forgets nothing, and you see what it has seen so far;
+in MiniPacman one that sees the whole maze.
 """
 
 from __future__ import annotations
@@ -18,16 +21,18 @@ import re
 import select
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ..backend import blas_threads
+from ..backend import Array, blas_threads
+from ..environments import box_player
 from ..environments.box_world import BoxWorld
 from ..environments.pacman import MiniPacman
-from ..environments.world import VIEWS, Outcome, World
+from ..environments.world import VIEWS, Outcome, State, World
 from ..errors import UsageError, counted, generator
 from ..results.episodes import once_more, require_world, think
 from ..training.checkpoints import open_checkpoint, restore_model
@@ -36,6 +41,10 @@ from ..training.storage import under
 from .commands import Parser, at_least, program
 
 WORLDS: dict[str, type[World]] = {"box_world": BoxWorld, "mini_pacman": MiniPacman}
+SCRIPTS: dict[str, Callable[[Any, State], Array]] = {
+    "box_world": box_player.scripted,
+    "mini_pacman": MiniPacman.scripted,
+}
 
 # what a terminal sends -> the name of an action
 KEYS = {
@@ -46,7 +55,7 @@ KEYS = {
     " ": "stay",
 }
 HELP = "arrows: walk   v: view   n: new level   q: quit"
-HELP_AGENT = (
+HELP_SHOWN = (
     "space: stop and go   right arrow: one step   v: view   n: new level   q: quit"
 )
 PAUSE = 0.25  # seconds between the steps of an agent
@@ -112,13 +121,48 @@ class Game:
         return "\n".join(lines + ([f"last time: {self.last}"] if self.last else []))
 
 
-class Watched(Game):
-    """A game in which a trained agent plays, and you look on."""
+class Shown(Game):
+    """A game in which another plays, by `step`, and you look on."""
+
+    def __init__(self, world: World, seed: int = 0, whole: bool = False):
+        super().__init__(world, seed, whole)
+        self.pause, self.help = PAUSE, HELP_SHOWN  # no key walks
+
+    def step(self) -> None:
+        """One step of the player."""
+        raise NotImplementedError
+
+    def press(self, key: str) -> bool:
+        """As in a game that you play; without a key, it goes on."""
+        if key == " ":
+            self.pause = None if self.pause else PAUSE
+        elif key in ("", "\x1b[C"):
+            self.step()
+        elif key in "vnq\x04":
+            return super().press(key)
+        return True
+
+
+class Scripted(Shown):
+    """Played by a script, which learnt nothing: script(world, state) -> actions."""
+
+    def __init__(
+        self, world, script: Callable[[Any, State], Array], seed=0, whole=False
+    ):
+        super().__init__(world, seed, whole)
+        self.script = script
+
+    def step(self) -> None:
+        """One step of the script."""
+        self.act(int(self.script(self.world, self.state)[0]))
+
+
+class Watched(Shown):
+    """Played by a trained agent."""
 
     def __init__(self, task: ActingTask, model, seed=0, whole=False, greedy=False):
         self.task, self.model, self.greedy = task, model, greedy
         super().__init__(task.held_out_world, seed, whole)
-        self.pause, self.help = PAUSE, HELP_AGENT  # no key walks
 
     def begin(self) -> None:
         """A new level, of which the agent knows nothing."""
@@ -149,16 +193,6 @@ class Watched(Game):
         if trajectory["ended"][0, 0]:
             self.end(once_more(self.world, before, trajectory, noise))
 
-    def press(self, key: str) -> bool:
-        """As in a game that you play; without a key, the agent goes on."""
-        if key == " ":
-            self.pause = None if self.pause else PAUSE
-        elif key in ("", "\x1b[C"):
-            self.step()
-        elif key in "vnq\x04":
-            return super().press(key)
-        return True
-
     def screen(self) -> str:
         """The level, and what the agent thought when it took its last step."""
         return f"{super().screen()}\n{self.told}"
@@ -166,7 +200,7 @@ class Watched(Game):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    epilog = f"{HELP}\nwith --agent: {HELP_AGENT}"
+    epilog = f"{HELP}\nwith --agent or --script: {HELP_SHOWN}"
     parser = Parser(program("play"), "Play a world in the terminal.", epilog=epilog)
     add, says = parser.add_argument, " or ".join(WORLDS)
     add("world", choices=WORLDS, metavar="WORLD", help=says)
@@ -179,11 +213,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--agent", type=Path, metavar="RUN", help=says)
     says = "it takes the likeliest action, instead of drawing one from its policy"
     add("--greedy", action="store_true", help=says)
+    says = "let a script play that learnt nothing, but sees or remembers all"
+    add("--script", action="store_true", help=says)
     options = parser.parse_args(argv)
+    if options.script and options.agent is not None:
+        raise UsageError("--script and --agent both play; give one of them")
     if options.greedy and options.agent is None:
         raise UsageError("--greedy says how an agent plays; give one with --agent")
     whole = options.view == "whole"
-    if options.agent is None:
+    game: Game
+    if options.script:
+        kept = {"view": "remembered"} if options.world == "box_world" else {}
+        world = WORLDS[options.world](**kept)
+        game = Scripted(world, SCRIPTS[options.world], options.seed, whole)
+    elif options.agent is None:
         game = Game(WORLDS[options.world](), options.seed, whole)
     else:
         task, arrays, state = open_checkpoint(options.agent)
