@@ -30,7 +30,7 @@ import typing
 from dataclasses import dataclass, field
 
 from tinyrmc import training
-from tinyrmc.config import check_least
+from tinyrmc.config import ADDED, check_least
 from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.environments.pacman import MiniPacman
 from tinyrmc.training.rl import actors
@@ -49,7 +49,7 @@ class WorldConfig:
     """what brings rewards, and how a level is cleared"""
     view: typing.Literal["viewport", "whole"] = "viewport"
     """a window around Pacman, or the whole maze"""
-    viewport: int = 5
+    viewport: int = field(default=5, metadata=ADDED)
     """side of that window: 5, 3, or 1, his own cell"""
     limit: int = 3000
     """steps after which an episode ends"""

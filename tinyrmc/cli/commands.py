@@ -313,8 +313,13 @@ def add_flags(
         if hint is bool:  # a flag that says yes, and one that says no
             action = group.add_argument(yes, no, nargs=0, const=[no], **keywords)
         else:
-            takes, _ = wanted(hint)
-            keywords |= {"nargs": "*", "metavar": takes}
+            takes, listed = wanted(hint)
+            if len(takes) > 60:  # no line of the help would hold it
+                takes, known = "NAME", choices(hint)
+                if not all(word in text for word in known):
+                    keywords["help"] = f"{listed}; {keywords['help']}"
+            asks = "_ARGCOMPLETE" in os.environ and "tuple" not in str(hint)
+            keywords |= {"nargs": 1 if asks else "*", "metavar": takes}
             if hint == bool | None:
                 keywords |= {"const": [no], "metavar": f"[{takes}]"}
                 hidden = {**keywords, "nargs": 0, "help": argparse.SUPPRESS}

@@ -53,6 +53,7 @@ from .commands import (
     Options,
     Parser,
     add_data_dir,
+    add_flags,
     at_least,
     hyphenated,
     leading_names,
@@ -73,6 +74,8 @@ def main(argv: list[str] | None = None) -> int:
         _parser().print_help()
         return 0
     names, words = leading_names(words)
+    if "_ARGCOMPLETE" in os.environ:
+        _complete(names, words)
     options, flags = _parser().parse_known_args(words)
     if (size := ranks_started()) > 1:
         raise LaunchError(f"{size} ranks would all do the same; leave out mpiexec")
@@ -142,6 +145,23 @@ def _parser() -> Parser:
     says += "task looks for them); for an earlier sweep, where they are now"
     add_data_dir(parser, says)
     return parser
+
+
+def _complete(names: list[str], words: list[str]) -> None:
+    """Answer a shell that asks for a flag, of the sweep's or of its task's, for a field
+    of a grid, or for a value.
+    """
+    kind, preset = task_and_preset(names)
+    parser, (_, default) = _parser(), kind.presets[preset]
+    parser.conflict_handler = "resolve"  # both have --run
+    add_flags(parser, Options(), "run")
+    add_flags(parser, default, names[0])
+    grid: Any = parser._option_string_actions["--grid"]
+    grid.completer = lambda **_: [
+        *kind.grids,
+        *(f"{field}=" for field in fields_of(type(default))),
+    ]
+    parser.parse_args(words)
 
 
 def _earlier(options, others: list[str]) -> Run:
