@@ -45,7 +45,7 @@ LONG = re.compile(  # words of a command that a row of a table leaves out
 )
 
 AFTER = {  # what cores before and after the RMC are compared in -> summaries of runs
-    "nth farthest, 4 x 4": ("after_fair",),
+    "nth farthest, 4 x 4": ("nth_farthest_fair", "after_fair"),
     "nth farthest, 8 x 16": ("after_ladder",),
     "recall": ("after_recall",),
     "recall, apart": ("after_recall_apart",),
