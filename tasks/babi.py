@@ -929,6 +929,7 @@ class Task(training.Task):
     def notes(self):
         missing = {*map(int, TASKS)} - {*self._tasks}
         data, notes = self.config.data, [*self._notes_on_the_linear_start()]
+        notes += getattr(self.source, "notes", [])
         if missing and data.task not in TASKS and not data.generated:
             which = ", ".join(map(str, sorted(missing)))
             notes.append(f"without task {which}, whose files are not all there")

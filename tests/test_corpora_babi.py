@@ -159,7 +159,7 @@ def test_the_fullest_place_is_taken_and_another_variant_passed_over(tmp_path):
 
 
 def test_two_texts_of_one_task_are_refused(tmp_path):
-    contents = files() | {"tasks_1-20_v1-2/en/qa1_zzz_train.txt": TEXT}
+    contents = files() | {"tasks_1-20_v1-2/en/qa1_zzz_train.txt": TEXT.lower()}
     write(tmp_path / "plain", contents)
     (tmp_path / "packed").mkdir()
     packed(tmp_path / "packed" / "tasks_1-20_v1-2.some.tar.gz", contents)

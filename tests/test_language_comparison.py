@@ -80,7 +80,7 @@ def test_another_text_than_the_published_one_has_no_cell():
     task = lm.Task(lm.WIKITEXT2)
     for notes, cell in [
         ((), "wikitext-2, RMC"),
-        (("2 files are other encodings of the same books",), "wikitext-2, RMC"),
+        (("other files of the same books, and left out: 1.txt",), "wikitext-2, RMC"),
         (("wiki.test.tokens is not the published text (9 bytes, not 12)",), None),
     ]:
         task.corpus = dataclasses.replace(TEXTS, notes=notes)

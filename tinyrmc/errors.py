@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -51,6 +51,12 @@ def unwritable(path: object, error: OSError, remedy: str) -> str:
 def counted(number: int, noun: str) -> str:
     """1 seed, 2 seeds."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """a, b, c, d and 3 more."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def in_words(metric: str) -> str:

@@ -34,7 +34,7 @@ from ..corpora.loading import (
     remedy,
 )
 from ..corpora.stories import TASKS, VERSIONS, Babi, babi, how_to_get
-from ..errors import UsageError, nearest
+from ..errors import UsageError, listed, nearest
 from ..results.text import aligned, paragraph, terminal_width
 from .commands import Parser, program
 
@@ -125,6 +125,7 @@ def _get_babi(data_dir: Path | None) -> list[str]:
         rows.append([" ".join(which), *map(_number, counts)])
         if tasks.missing:
             notes.append(_incomplete(tasks))
+        notes += tasks.notes
         if tasks.changed:
             changed = ", ".join(map(str, tasks.changed))
             says = "is not, byte for byte, what was published: task"
@@ -145,9 +146,7 @@ def _stories(data_dir: Path | None) -> tuple[dict[tuple[str, str], Babi], list[s
 
 
 def _incomplete(tasks: Babi) -> str:
-    names, more = tasks.missing[:4], len(tasks.missing) - 4
-    others = f" and {more} more" if more > 0 else ""
-    return f"{tasks.place} has no {', '.join(names)}{others}"
+    return f"{tasks.place} has no {listed(tasks.missing)}"
 
 
 def _download(name: str, data_dir: Path | None, missing: str) -> None:

@@ -1,7 +1,8 @@
 """Texts as files, or as members of an archive that is never unpacked.
 
 A member is found by its name and read straight out of the archive, so nothing that an
-archive says is ever written anywhere.
+archive says is ever written anywhere. What is hidden is no text, nor what editors and
+systems leave beside texts: `is_data` says so for files, folders and members alike.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import codecs
 import contextlib
 import dataclasses
+import fnmatch
 import functools
 import gzip
+import os
 import re
 import tarfile
 import zipfile
@@ -27,6 +30,103 @@ BLOCK = 1 << 18  # bytes read at once: their words fit into a processor's cache
 # what servers send in place of a file
 WEB_PAGE = re.compile(rb"(\s*)(<(?:!doctype|html|head|\?xml)\b)", re.I)
 GZIP = b"\x1f\x8b"
+# how files begin that are not text, whatever their names say
+KINDS = {
+    b"PK\x03\x04": "a zip archive",
+    b"PK\x05\x06": "a zip archive",
+    b"BZh": "a bzip2 file",
+    b"\xfd7zXZ\x00": "an xz file",
+    b"7z\xbc\xaf\x27\x1c": "a 7-Zip archive",
+    b"\x28\xb5\x2f\xfd": "a Zstandard file",
+    b"Rar!\x1a\x07": "a RAR archive",
+    b"\x04\x22\x4d\x18": "an LZ4 file",
+    b"\x1f\x9d": "a compress (.Z) file",
+    b"%PDF-": "a PDF",
+    b"{\\rtf": "an RTF document",
+    b"PAR1": "a Parquet file",
+    b"\x93NUMPY": "a NumPy file",
+    b"\x89HDF": "an HDF5 file",
+    b"SQLite format 3\x00": "an SQLite file",
+}
+# names of what is hidden, and of what systems, editors and downloads leave behind
+LEFT = re.compile(
+    r"""\.(?!\.?$).* | [~#$].* | .*~ | __MACOSX | lost\+found | @eaDir
+    | System\ Volume\ Information
+    | .*\.(?:bak|backup|orig|old|save|sw[opx]|te?mp|part|partial|crdownload|download)
+    """,
+    re.I | re.X | re.S,
+)
+# what they add to the name of a copy, in some languages
+_COPIED = (
+    "copy|kopie|kopia|copi[ea]|c\u00f3pia|\u526f\u672c|\u30b3\u30d4\u30fc|\uc0ac\ubcf8"
+)
+COPY = re.compile(
+    rf"""(?:{_COPIED})\ (?:of|von|de|di)\ (?P<of>.+)
+    | (?P<name>.+?) (?:
+        [ _.-]* \(\d+\)
+      | [ _.-]+ \(? (?:(?:another|\d+(?:st|nd|rd|th))\ )? (?:{_COPIED}) [ ]?\d* \)?
+      | [ _.-]+ (?:checkpoint|bak|backup|orig|original|old|save)
+      | [ _.-]* \([^()]*conflict[^()]*\)
+      | [ _.-]+ (?:sync-)?conflict[\w-]*
+    )""",
+    re.I | re.X,
+)
+
+
+def is_data(path: str | PurePosixPath) -> bool:
+    """Whether no part of a path, such as that of an archive's member, is hidden or a
+    leftover.
+    """
+    return not any(map(LEFT.fullmatch, PurePosixPath(path).parts))
+
+
+def original(stem: str) -> str:
+    """The name, without its ending, of what a file is a copy of: 98-0 of 98-0 copy (2);
+    another name as it is.
+    """
+    while copy := COPY.fullmatch(stem):
+        stem = copy["of"] or copy["name"]
+    return stem
+
+
+def data_files(folder: Path) -> Iterator[Path]:
+    """The files below a folder that are data, by name. Links to folders are followed,
+    after what lies there itself, and each folder is entered once.
+
+    CorpusError for a folder that cannot be read.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise CorpusError(
+            f"cannot read {error.filename}: {why(error)}; make it readable, or take it "
+            "out"
+        ) from error
+
+    tops, seen = [folder], set()
+    for top in tops:  # grows
+        for place, folders, names in os.walk(top, onerror=refuse):
+            if (real := os.path.realpath(place)) in seen:
+                folders.clear()
+                continue
+            seen.add(real)
+            folders[:] = sorted(filter(is_data, folders))
+            paths = [Path(place, name) for name in folders]
+            tops += [path for path in paths if path.is_symlink()]
+            files = (Path(place, name) for name in sorted(filter(is_data, names)))
+            yield from (path for path in files if path.is_file())
+
+
+def named_like(pattern: str, folder: Path) -> list[Path]:
+    """The files of a folder with a name like this, in small letters or capitals: the
+    plainest name first. CorpusError if the folder cannot be read.
+    """
+    if not folder.is_dir():
+        return []
+    with readable(folder):
+        inside = [path for path in folder.iterdir() if is_data(path.name)]
+    like = pattern.lower()
+    found = [path for path in inside if fnmatch.fnmatchcase(path.name.lower(), like)]
+    return sorted(filter(Path.is_file, found), key=lambda path: (len(path.name), path))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +146,7 @@ class Text:
                 return
             with contextlib.closing(entries(self.path)) as members:
                 for name, opened in members:
-                    if f"/{name}".endswith(f"/{self.member}"):
+                    if f"/{name}".lower().endswith(f"/{self.member}".lower()):
                         with opened() as file:
                             yield ungzipped(file), f"{self.path}:{name}"
                         return
@@ -66,20 +166,21 @@ def ungzipped(file: IO[bytes]) -> IO[bytes]:
 
 
 def entries(path: Path) -> Generator[tuple[str, Callable[[], Any]], None, None]:
-    """(path, how to open it) of each file in a .zip, a .tar.gz or a folder."""
+    """(path, how to open it) of each file of data in a .zip, a .tar.gz or a folder."""
     if path.is_dir():
         for file in sorted(file for file in path.iterdir() if file.is_file()):
-            yield f"{path.name}/{file.name}", functools.partial(file.open, "rb")
+            if is_data(file.name):
+                yield f"{path.name}/{file.name}", functools.partial(file.open, "rb")
         return
-    if path.suffix == ".zip":
+    if path.suffix.lower() == ".zip":
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
-                if not info.is_dir():
+                if not info.is_dir() and is_data(info.filename):
                     yield info.filename, functools.partial(archive.open, info)
         return
     with tarfile.open(path, "r:gz") as tar:
         for member in tar:
-            if member.isfile():  # no links, no devices
+            if member.isfile() and is_data(member.name):  # no links, no devices
                 name = str(PurePosixPath(member.name))  # without a leading ./
                 yield name, functools.partial(tar.extractfile, member)
 
@@ -135,6 +236,14 @@ def decoded(data: bytes, name: str, offset: int = 0) -> str:
     CorpusError for anything but UTF-8, and for a web page.
     """
     if offset == 0:
+        kinds = [kind for start, kind in KINDS.items() if data.startswith(start)]
+        if data[257:262] == b"ustar":
+            kinds = ["a tar archive"]
+        if kinds:
+            raise CorpusError(
+                f"{name} is {kinds[0]} and no text; unpack or convert it, or take it "
+                "out"
+            )
         if data.startswith(codecs.BOM_UTF8):
             offset = len(codecs.BOM_UTF8)
             data = data[offset:]
@@ -145,10 +254,13 @@ def decoded(data: bytes, name: str, offset: int = 0) -> str:
                 "downloads leave it; fetch it again"
             )
     if (zero := data.find(0)) >= 0:
-        raise CorpusError(
-            f"{name} has a zero at byte {offset + zero:,}, as UTF-16 has; convert it "
-            "to UTF-8, or fetch it again"
-        )
+        near = data[zero & ~3 :][:64]
+        share = near.count(0) / len(near)  # of Latin letters, 1 / 2 or 3 / 4
+        says = "as no text has; fetch it again"
+        if 0.3 < share < 0.9:
+            kind = "UTF-32" if share > 0.7 else "UTF-16"
+            says = f"as {kind} has; convert it to UTF-8, or fetch it again"
+        raise CorpusError(f"{name} has a zero at byte {offset + zero:,}, {says}")
     try:
         return data.decode()
     except UnicodeDecodeError as error:

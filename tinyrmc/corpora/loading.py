@@ -13,16 +13,16 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
-from ..errors import nearest, unwritable
+from ..errors import listed, nearest, unwritable
 from . import cache
 from .corpus import PARTS, Corpus, CorpusError, MissingCorpus, Pieces, cut
-from .files import Text, strings
+from .files import Text, data_files, named_like, original, strings
 from .known import BABI_ARCHIVES, BOOKS, CORPORA, SHORT, WHOLE
-from .words import book, newswire, prose
+from .words import book, essence, newswire, prose
 
 GIGAWORD = ("gigaword", "gigaword_eng_5", "LDC2011T07")  # what its folder may be called
 SECONDS = 30  # without a byte, until a server counts as gone
@@ -143,7 +143,11 @@ def _official_in(name: str, folder: Path, data_dir: str | Path | None) -> Found 
             roots.append(folder.absolute().parent)  # the folder that the layout names
         for root in roots:
             paths = {part: root / path for part, path in _layout(layout).items()}
-            there = {part: path for part, path in paths.items() if path.is_file()}
+            there = {
+                part: found[0]
+                for part, path in paths.items()
+                if (found := named_like(path.name, path.parent))
+            }
             if len(there) == len(paths):
                 texts = [(part, Text(path)) for part, path in there.items()]
                 return Found(texts[0][1].path.parent, texts)
@@ -170,7 +174,7 @@ def archives_in(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
     """The files that match a pattern in `folder` and in its folder `data`."""
     for root in (folder, folder / "data"):
         for pattern in patterns:
-            yield from sorted(path for path in root.glob(pattern) if path.is_file())
+            yield from named_like(pattern, root)
 
 
 def part_of(name: str, training: int, validation: int) -> str:
@@ -181,50 +185,70 @@ def part_of(name: str, training: int, validation: int) -> str:
     return PARTS[(k >= training) + (k >= training + validation)]
 
 
+# a book's file: its name, then an ending; and a name with Project Gutenberg's number
+_BOOK = re.compile(r"(.+?)\.txt(?:\.utf-?8)?", re.I)
+_NUMBER = re.compile(r"(?:pg)?(\d+)(?:-\d)?(?:-images)?(?:\.txt(?:\.utf-?8)?)?", re.I)
+
+
 def _books_of(folder: Path) -> Found | None:
     """A folder of Project Gutenberg's .txt files, each in its part."""
     place = next(folders_called(folder, ["gutenberg"]), None)
     # a book: 1342 for pg1342.txt, 1342-0.txt and 1342-8.txt; else its file's name
     variants: dict[str, list[tuple[bool, bool, Path]]] = {}
-    for path in place.rglob("*.txt*") if place else ():
-        if path.is_file() and (named := re.search(r"\.txt(\.utf-?8)?$", path.name)):
-            name = path.name[: named.start()]
-            # with what browsers add to a second copy: else it might go to another part
-            copy = r"(?:\.txt(?:\.utf-?8)?)?(?: ?\(\d+\)| - Copy)?"
-            number = re.fullmatch(rf"(?:pg)?(\d+)(?:-\d)?(?:-images)?{copy}", name)
+    for path in data_files(place) if place else ():
+        if ending := _BOOK.fullmatch(path.name):
+            name = ending[1]
+            number = _NUMBER.fullmatch(original(name))
             title = number[1] if number else os.path.relpath(path.parent / name, place)
             # UTF-8 before other encodings of a book
             first = name.endswith("-8"), not name.endswith("-0"), path
             variants.setdefault(title, []).append(first)
     if not (place and variants):
         return None
+    notes = _without_copies(variants, {k: min(x)[-1] for k, x in variants.items()})
     split: dict[str, list[tuple[str, Text]]] = {part: [] for part in PARTS}
     for title in sorted(variants, key=lambda title: (len(title), title)):
         part = part_of(title, training=80, validation=10)
         split[part].append((part, Text(min(variants[title])[-1])))
     if empty := [part for part, texts in split.items() if not texts]:
-        others = ", ".join(f"{BOOKS[part]} ({part})" for part in empty)
+        advice = ", ".join(f"{BOOKS[part]} ({part})" for part in empty)
         raise CorpusError(
             f"none of the books in {place} ({len(variants)} in all) is for "
             f"{' or '.join(empty)}: a book's number decides its part, and each part "
-            f"needs one; add others, such as {others}"
+            f"needs one; add others, such as {advice}"
         )
-    extra = sum(map(len, variants.values())) - len(variants)
-    said = f"{extra} files are other encodings of the same books, and left out"
+    others = [path.name for x in variants.values() for *_, path in sorted(x)[1:]]
+    said = f"other files of the same books, and left out: {listed(others)}"
     texts = [text for part in PARTS for text in split[part]]
-    return Found(place, texts, (said,) if extra else ())
+    return Found(place, texts, (*notes, said) if others else notes)
 
 
 def _newswire_of(folder: Path) -> Found | None:
     """A folder of the LDC's .gz files, or else of .txt files."""
-    place = next(folders_called(folder, GIGAWORD), None)
+    place, named = next(folders_called(folder, GIGAWORD), None), ""
     if place is None:
-        if next(folder.rglob("*_eng_*.gz"), None) is None:
-            return None
-        place = folder
-    paths = sorted(place.rglob("*.gz")) or sorted(place.rglob("*.txt"))
-    texts = [(WHOLE, Text(path)) for path in paths if path.is_file()]
-    return Found(place, texts) if texts else None
+        place, named = folder, "_eng_"  # among other files
+    files = [path for path in data_files(place) if named in path.name.lower()]
+    paths = [path for path in files if path.suffix.lower() == ".gz"]
+    if not (paths or named):
+        paths = [path for path in files if path.suffix.lower() == ".txt"]
+    titles = {str(path.with_suffix("")): path for path in sorted(paths)}
+    notes = _without_copies(titles, titles.copy())
+    texts = [(WHOLE, Text(path)) for path in titles.values()]
+    return Found(place, texts, notes) if texts else None
+
+
+def _without_copies(
+    titles: dict[str, Any], paths: Mapping[str, Path]
+) -> tuple[str, ...]:
+    """Take out what is called a copy of another title beside it; returns a note."""
+    copies = []
+    for title in paths:
+        folder, name = os.path.split(title)
+        if original(name) != name and os.path.join(folder, original(name)) in paths:
+            copies.append(paths[title].name)
+            del titles[title]
+    return (f"called copies, and left out: {listed(copies)}",) if copies else ()
 
 
 def folders_called(folder: Path, names: Sequence[str]) -> Iterator[Path]:
@@ -240,13 +264,16 @@ def folders_called(folder: Path, names: Sequence[str]) -> Iterator[Path]:
 
 def _pieces(name: str, found: Found, notes: list[str]) -> Pieces:
     notes += found.notes
+    texts = found.texts
+    if name in ("gutenberg", "gigaword"):
+        texts = _originals(texts, notes)
     doubtful: dict[str, list[str]] = {}  # books of which little is left, and others
-    for part, text in found.texts:
+    for part, text in texts:
         with text.open() as (file, title):
             if name not in ("gutenberg", "gigaword"):
                 yield from _official(name, part, file, title, notes)
                 continue
-            if text.path.suffix == ".gz":
+            if text.path.suffix.lower() == ".gz":
                 for story, words in newswire(file.read(), title):
                     yield part_of(story, training=98, validation=1), cut(prose(words))
                 continue
@@ -257,6 +284,41 @@ def _pieces(name: str, found: Found, notes: list[str]) -> Pieces:
                 doubtful.setdefault(doubt, []).append(text.path.name)
             yield part, cut(prose(words))
     notes += [f"{doubt}: {', '.join(names)}" for doubt, names in doubtful.items()]
+
+
+def _originals(
+    texts: Sequence[tuple[str, Text]], notes: list[str]
+) -> list[tuple[str, Text]]:
+    """The texts, each content once: that of the smallest number, else of the shortest
+    name. The others are named in a note. Reads all: a third of the time of a corpus.
+    """
+
+    def rank(text: Text) -> tuple[bool, int, int, Path]:
+        number = _NUMBER.fullmatch(text.path.stem)
+        name = text.path.name
+        return not number, int(number[1]) if number else 0, len(name), text.path
+
+    first: dict[bytes, Text] = {}
+    copies: dict[Text, str] = {}
+    for text in sorted((text for _, text in texts), key=rank):
+        with text.open() as (file, title):
+            data = file.read()
+        if text.path.suffix.lower() == ".gz":
+            letters = data.translate(None, b" \t\r\n")
+            digest = hashlib.sha256(letters).digest() if letters else b""
+        else:
+            digest = essence(book(data, title)[0])
+        if digest and (like := first.setdefault(digest, text)) != text:
+            copies[text] = f"{text.path.name} (as {like.path.name})"
+    if copies:
+        named = listed([*copies.values()])
+        notes.append(f"the same text as another file, and left out: {named}")
+    kept = [(part, text) for part, text in texts if text not in copies]
+    if gone := {part for part, _ in texts} - {part for part, _ in kept}:
+        raise CorpusError(
+            f"nothing is left for {' and '.join(sorted(gone))}: {notes[-1]}; add others"
+        )
+    return kept
 
 
 def _official(

@@ -9,6 +9,7 @@ IDs begin at 1 with each story; questions take one too.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import dataclasses
 import functools
@@ -17,6 +18,7 @@ import itertools
 import re
 from pathlib import Path, PurePosixPath
 
+from ..errors import listed
 from .corpus import CorpusError, MissingCorpus
 from .files import decoded, entries, readable, ungzipped
 from .known import BABI, BABI_SITE
@@ -60,6 +62,7 @@ class Babi:
     # {(task, "train" or "test"): (name, bytes)}
     files: dict[tuple[int, str], tuple[str, bytes]] = dataclasses.field(hash=False)
     remedy: str  # how to get what is missing
+    copies: tuple[str, ...] = ()  # files of which another has the same text
 
     def stories(self, task: int, part: str) -> list[Story]:
         """The questions of a task 1 to 20, in the order of the file; part: "train" or
@@ -89,6 +92,21 @@ class Babi:
         wanted = [(task, part) for task in TASKS for part in PARTS]
         absent = [key for key in wanted if key not in self.files]
         return [f"qa{task}_*_{part}.txt" for task, part in absent]
+
+    @property
+    def notes(self) -> list[str]:
+        """What you should know about these files, a sentence each."""
+        texts = {key: _unwrapped(data) for key, (_, data) in self.files.items()}
+        same = [k for k in self.complete if texts[k, "train"] == texts[k, "test"]]
+        found = []
+        if self.copies:
+            found = [
+                f"the same text as another file, and left out: {listed(self.copies)}"
+            ]
+        if same:
+            which = ", ".join(map(str, same))
+            found.append(f"the train and the test text are the same: task {which}")
+        return found
 
     @functools.cached_property
     def changed(self) -> list[int]:
@@ -123,9 +141,9 @@ def babi(
     folders = (place / variant for place in folders_called(folder, names))
     unpacked = filter(Path.is_dir, folders)
     for place in itertools.chain(unpacked, archives_in(folder, patterns)):
-        files = _read(place, variant)
+        files, copies = _read(place, variant)
         if len(files) > len(best.files):  # the first that has all, or else most
-            best = Babi(version, variant, place, files, remedy)
+            best = Babi(version, variant, place, files, remedy, tuple(copies))
         if not best.missing:
             return best
     if not best.files:
@@ -141,25 +159,39 @@ def how_to_get(version: str, data_dir: str | Path | None = None) -> str:
     return f"get it with: {command('babi', data_dir)}"
 
 
-def _read(place: Path, variant: str) -> dict[tuple[int, str], tuple[str, bytes]]:
-    """{(task, part): (name, content)} of a folder or an archive."""
-    files: dict[tuple[int, str], tuple[str, bytes]] = {}
+Files = dict[tuple[int, str], tuple[str, bytes]]  # {(task, part): (name, content)}
+
+
+def _read(place: Path, variant: str) -> tuple[Files, list[str]]:
+    """The files of a folder or an archive, and the names of those that say the same as
+    another of their task and part.
+    """
+    files: Files = {}
+    copies = []
     with readable(place), contextlib.closing(entries(place)) as texts:
         for path, opened in texts:
             title = str(place.parent / path) if place.is_dir() else f"{place}:{path}"
             *_, folder, name = ("", *PurePosixPath(path).parts)
-            found = re.fullmatch(r"qa(\d+)_.*(train|test)\.txt", name)
+            found = re.fullmatch(r"qa(\d+)_.*(train|test)\.txt", name.lower())
             if not found or folder != variant or int(found[1]) not in TASKS:
                 continue
             key = int(found[1]), found[2]
-            if key in files:
-                raise CorpusError(
-                    f"{files[key][0]} and {title} are both the {key[1]} text of task "
-                    f"{key[0]}; leave one of them there"
-                )
             with readable(Path(title)), opened() as file:
-                files[key] = title, ungzipped(file).read()
-    return files
+                data = ungzipped(file).read()
+            other, told = files.setdefault(key, (title, data))
+            if _unwrapped(told) != _unwrapped(data):
+                raise CorpusError(
+                    f"{other} and {title} are both the {key[1]} text of task {key[0]}, "
+                    "and differ; leave one of them there"
+                )
+            if other != title:
+                copies.append(f"{name} (as {PurePosixPath(other).name})")
+    return files, copies
+
+
+def _unwrapped(data: bytes) -> bytes:
+    """A text without what may differ in a copy: its mark, and how lines end."""
+    return data.removeprefix(codecs.BOM_UTF8).translate(None, b"\r\n \t")
 
 
 def parse(text: str, name: str) -> list[Story]:

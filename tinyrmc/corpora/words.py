@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import hashlib
 import html
 import itertools
 import re
@@ -69,6 +70,14 @@ def prose(text: str) -> str:
     parts = re.split(r"\n\s*\n", text)
     lines = (" ".join(words_in(part, _WORD)) for part in parts)
     return "".join(f"{line}\n" for line in lines if line)
+
+
+def essence(text: str) -> bytes:
+    """A digest of a text's letters and digits alone, so that copies are equal which
+    differ in lines, spaces, punctuation or capitals. b"" if it has none.
+    """
+    inside = re.sub(r"[\W_]+", "", plain(text)).lower()
+    return hashlib.sha256(inside.encode()).digest() if inside else b""
 
 
 def _plain_ends(text: str) -> str:

@@ -77,7 +77,8 @@ def task_files() -> dict[str, Path]:
     files: dict[str, Path] = {}
     for folder in [FOLDER, *_added_folders()]:
         for file in sorted(folder.glob("[!_]*.py")):
-            files.setdefault(file.stem, file)
+            if file.stem.isidentifier() and file.is_file():  # ._x and x copy are none
+                files.setdefault(file.stem, file)
     return files
 
 

@@ -1,0 +1,384 @@
+"""What lies beside texts and is none: hidden files, leftovers, copies; and texts that
+are there under unusual names.
+"""
+
+import bz2
+import codecs
+import gzip
+import lzma
+import os
+import re
+
+import pytest
+from corpora_files import members, tarred, write, zipped
+from test_corpora_babi import TEXT, files
+from test_corpora_prose import FOOTER, HEADER, MARK, document, places, shown
+
+from tinyrmc import corpora
+from tinyrmc.corpora import CorpusError
+from tinyrmc.training import discovery
+
+pytestmark = pytest.mark.usefixtures("caches")
+
+# what systems, browsers and editors leave; none of it is data
+HIDDEN = [
+    "._{}.txt",
+    ".{}.txt",
+    ".ipynb_checkpoints/{}-checkpoint.txt",
+    ".git/objects/{}.txt",
+    "__MACOSX/gutenberg/{}.txt",
+    "__MACOSX/._{}.txt",
+    "$RECYCLE.BIN/{}.txt",
+    "lost+found/{}.txt",
+    "@eaDir/{}.txt/SYNO.txt",
+    "~${}.txt",
+    "#{}.txt#",
+    ".#{}.txt",
+    "{}.txt~",
+    "{}.txt.bak",
+    ".{}.txt.swp",
+    "{}.txt.part",
+    "{}.txt.crdownload",
+]
+# what a copy is called
+COPIES = [
+    "{} copy",
+    "{} copy 2",
+    "{} - Copy",
+    "{} - Copy (2)",
+    "{} (1)",
+    "{}(1)",
+    "{} (copy)",
+    "{} (another copy)",
+    "{} (3rd copy)",
+    "{}-Copy1",
+    "{}-checkpoint",
+    "{}_backup",
+    "{}.bak",
+    "{}.orig",
+    "Copy of {}",
+    "{} - Kopie",
+    "{} - copie",
+    "{} - \u526f\u672c",
+    "{} copy copy",
+    "{} (someone's conflicted copy 2024-01-31)",
+    "{}.sync-conflict-20240131-101500-ABCDEFG",
+]
+BOOKS = {name: f"It is the book {name}.\n" for name in ("98", "1342", "11889", "76")}
+
+
+def books(folder, extra):
+    """Four books and other files, in a data directory."""
+    own = {f"{name}.txt": text for name, text in BOOKS.items()}
+    return write(folder / "gutenberg", own | extra)
+
+
+def texts(folder, name="gutenberg"):
+    loaded = corpora.load(name, folder)
+    return {part: ids.tolist() for part, ids in loaded.texts.items()}
+
+
+def expected(tmp_path):
+    """The texts of the four books alone."""
+    return texts(books(tmp_path / "plain", {}).parent)
+
+
+# --- Hidden files and leftovers -------------------------------------------------------
+
+
+def test_what_is_hidden_or_left_over_is_no_book(tmp_path):
+    alone = expected(tmp_path)
+    for k, name in enumerate(HIDDEN):
+        for book in "98", "76":  # in other words, so that it counts if it is read
+            odd = {name.format(book): b"\0\x05\x16\x07Mac OS X" if k % 2 else "other"}
+            folder = tmp_path / f"{k} {book}"
+            books(folder, odd)
+            corpus = corpora.load("gutenberg", folder)
+            assert {k: x.tolist() for k, x in corpus.texts.items()} == alone, name
+            assert not any("left out" in note for note in corpus.notes)
+
+
+def test_what_is_hidden_is_not_read_in_other_corpora(tmp_path):
+    story = gzip.compress(document("A_1", "<P>\nIt is so.\n</P>\n" * 9).encode())
+    stories = {f"{k}.txt": f"It is story {k}.\n" for k in range(300)}
+    for name in HIDDEN:
+        name = name.format("a_eng_1")
+        wire = {
+            f"gigaword/{name.replace('.txt', '.gz')}": b"\0\5",
+            "gigaword/b.gz": story,
+        }
+        folder = write(tmp_path / f"wire {name.replace('/', ' ')}", wire)
+        with pytest.raises(
+            CorpusError, match=r"validation text of gigaword .* is empty"
+        ):
+            corpora.load("gigaword", folder)  # all else of it is good
+        folder = tmp_path / f"txt {name.replace('/', ' ')}"
+        write(folder / "gigaword", stories | {name: b"\0\5"})
+        assert sum(map(len, corpora.load("gigaword", folder).texts.values())) == 300 * 6
+        folder = tmp_path / f"babi {name.replace('/', ' ')}"
+        place = "tasks_1-20_v1-2/en"
+        odd = name.replace("a_eng_1", "qa1_some-name_train")
+        write(folder, files() | {f"{place}/{odd}": b"\0\5"})
+        assert corpora.babi(data_dir=folder).stories(1, "train")[0].answer == "bathroom"
+
+
+def test_what_is_hidden_in_an_archive_is_not_read(tmp_path):
+    """A Mac packs `__MACOSX` and `._` files; backups may lie inside."""
+    path = "wikitext-2/wiki.train.tokens"
+    odd = {f"__MACOSX/{path}": b"\0\5", f".backup/{path}": b"\0\5"}
+    zipped(tmp_path / "wikitext-2-v1.zip", odd | members("wikitext-2"))
+    assert len(corpora.load("wikitext-2", tmp_path).texts["train"]) == 19
+    stories = {name: text.encode() for name, text in files().items()}
+    place = "tasks_1-20_v1-2/en/qa1_some-name_train.txt"
+    odd = {f"__MACOSX/{place}": b"\0\5", f"a/.b/en/{place[19:]}": b"\0\5"}
+    tarred(tmp_path / "tasks_1-20_v1-2.tar.gz", odd | stories)
+    assert len(corpora.babi(data_dir=tmp_path).stories(1, "train")) == 3
+
+
+def test_of_two_archives_the_one_with_the_plain_name_is_read(tmp_path):
+    """` (1)` stands before `.zip` in the alphabet, and may be broken off."""
+    zipped(tmp_path / "wikitext-2-v1.zip", members("wikitext-2"))
+    write(tmp_path, {"wikitext-2-v1 (1).zip": b"PK", "._wikitext-2-v1.zip": b"\0\5"})
+    assert len(corpora.load("wikitext-2", tmp_path).texts["train"]) == 19
+
+
+def test_leftovers_are_no_tasks(tmp_path, monkeypatch):
+    monkeypatch.setattr(discovery, "FOLDER", tmp_path)
+    before = discovery.task_files()
+    odd = ["._babi.py", ".babi.py", "babi copy.py", "babi (1).py", "babi - Copy.py"]
+    odd += ["babi-checkpoint.py", ".#babi.py", "babi-Copy1.py", "1babi.py"]
+    write(tmp_path, dict.fromkeys(["babi.py", *odd], "'''Stories.'''"))
+    (tmp_path / "folder.py").mkdir()
+    assert {*discovery.task_files()} - {*before} == {"babi"}
+
+
+# --- Copies ---------------------------------------------------------------------------
+
+
+def test_a_copy_of_a_book_is_neither_trained_on_nor_tested_with(tmp_path):
+    """Whatever it is called, and though its name puts it into another part."""
+    alone = expected(tmp_path)
+    for k, name in enumerate(COPIES):
+        for book in "98", "76":
+            folder = tmp_path / f"{k} {book}"
+            copy = f"{name.format(book)}.txt"
+            books(folder, {copy: BOOKS[book], f"more/{copy}": BOOKS[book] + "Edited."})
+            assert texts(folder) == alone, copy
+            notes = corpora.load("gutenberg", folder).notes
+            assert any(copy in note and "left out" in note for note in notes), copy
+
+
+def test_books_of_one_text_count_once_and_are_named(tmp_path):
+    """Also with another header, other lines, another encoding, packed, or typeset."""
+    text = "It's the “book” 76, Zoë.\n\nSo it is.\n"
+    books(tmp_path / "plain", {"76.txt": text})
+    alone = texts(tmp_path / "plain")
+    end = f"\n{FOOTER[-29:]}"
+    typed = text.replace("“", '"').replace("”", '"').replace("It's", "It\u2019s")
+    same = {
+        "equal": text,
+        "crlf": text.replace("\n", "\r\n"),
+        "mac": text.replace("\n", "\r"),
+        "marked": codecs.BOM_UTF8 + text.encode(),
+        "packed": gzip.compress(text.encode()),
+        "wrapped": text.replace(" ", "\n"),
+        "longer": text + "\n\n\n",
+        "framed": f"{MARK}\n{text}{end}",
+        "latin": (HEADER.format("Windows-1252") + MARK + text + end).encode("cp1252"),
+        "typed": typed,
+        "capitals": text.upper(),
+        "900": text,  # another number
+    }
+    for name, data in same.items():
+        folder = tmp_path / name
+        books(folder, {"76.txt": text, f"my/{name}.txt": data})
+        corpus = corpora.load("gutenberg", folder)
+        assert {k: x.tolist() for k, x in corpus.texts.items()} == alone, name
+        said = f"the same text as another file, and left out: {name}.txt (as 76.txt)"
+        assert said in corpus.notes, name
+
+
+def test_a_copy_moves_none_of_the_books(tmp_path):
+    """The book with a number stays, in its part."""
+    for name in "a", "zzz", "my book":
+        for number, part in {"76": "test", "11889": "validation"}.items():
+            folder = tmp_path / name / number
+            books(folder, {f"{name}.txt": BOOKS[number]})
+            corpus = corpora.load("gutenberg", folder)
+            assert number in shown(corpus, part) or "<unk>" in shown(corpus, part)
+            assert len(corpus.texts[part]) == 7
+            assert len(corpus.texts["train"]) == 14
+
+
+def test_many_copies_are_counted_in_the_note(tmp_path):
+    books(tmp_path, {f"c{k}.txt": BOOKS["98"] for k in range(9)})
+    (note,) = (x for x in corpora.load("gutenberg", tmp_path).notes if "left out" in x)
+    assert note.endswith("c0.txt (as 98.txt), c1.txt (as 98.txt), c2.txt (as 98.txt), "
+                         "c3.txt (as 98.txt) and 5 more")  # fmt: skip
+
+
+def test_copies_of_newswire_count_once_and_are_named(tmp_path):
+    names = [f"NYT_ENG_199407.{k:04}" for k in range(400)]
+    month = "".join(document(n, f"<P>\nIt is {n}.\n</P>\n") for n in names).encode()
+    packed = gzip.compress(month)
+    alone = write(tmp_path / "alone", {"gigaword/nyt_eng_199407.gz": packed})
+    alone = texts(alone, "gigaword")
+    same = {f"{name.format('nyt_eng_199407')}.gz": packed for name in COPIES}
+    same |= {"a.gz": packed, "b/nyt_eng_199407.gz": packed}
+    same |= {"unpacked.gz": month, "fast.gz": gzip.compress(month, 1)}
+    same |= {"crlf.gz": gzip.compress(month.replace(b"\n", b"\r\n"))}
+    for name, data in same.items():
+        one = {"gigaword/nyt_eng_199407.gz": packed, f"gigaword/{name}": data}
+        corpus = corpora.load("gigaword", write(tmp_path / "with" / name, one))
+        assert {k: x.tolist() for k, x in corpus.texts.items()} == alone, name
+        assert any("left out" in note and ".gz" in note for note in corpus.notes)
+    stories = {f"{k}.txt": f"It is {k}.\n" for k in range(400)}
+    write(tmp_path / "txt" / "gigaword", stories | {"x.txt": "It is 7.\n"})
+    corpus = corpora.load("gigaword", tmp_path / "txt")
+    assert sum(map(len, corpus.texts.values())) == 400 * 5
+    assert "x.txt (as 7.txt)" in corpus.notes[0]
+
+
+def test_other_archives_in_the_folder_are_no_newswire(tmp_path):
+    names = [f"NYT_ENG_199407.{k:04}" for k in range(400)]
+    month = "".join(document(n, f"<P>\nIt is {n}.\n</P>\n") for n in names).encode()
+    write(tmp_path, {"nyt/nyt_eng_199407.gz": gzip.compress(month)})
+    tarred(tmp_path / "simple-examples.tar.gz", members("ptb"))
+    assert len(corpora.load("gigaword", tmp_path).texts["train"]) > 300
+
+
+def test_two_parts_of_one_text_are_said(tmp_path):
+    texts = members("ptb")
+    train, valid, test = texts
+    cases = {
+        (valid, test): "the validation and the test text are the same",
+        (train, valid): "the train and the validation text are the same",
+        (train, test): "the train and the test text are the same",
+    }
+    for (first, second), says in cases.items():
+        folder = tmp_path / says
+        crlf = texts[first].replace(b"\n", b"\r\n")
+        corpus = corpora.load("ptb", write(folder, texts | {second: crlf}))
+        assert says in corpus.notes
+    assert not any(
+        "same" in x for x in corpora.load("ptb", write(tmp_path, texts)).notes
+    )
+
+
+def test_copies_of_stories_count_once_and_are_named(tmp_path):
+    place = "tasks_1-20_v1-2/en"
+    again = {f"{place}/qa1_again_train.txt": TEXT.replace("\n", "\r\n")}
+    other = f"{TEXT}1 It is so.\n2 Is it?\tyes\t1\n"
+    unlike = {f"{place}/qa{k}_some-name_test.txt": other for k in range(1, 21)}
+    write(tmp_path / "plain", files() | unlike | again)
+    (tmp_path / "packed").mkdir()
+    packed = {k: x.encode() for k, x in (files() | unlike | again).items()}
+    tarred(tmp_path / "packed" / "tasks_1-20_v1-2.tar.gz", packed)
+    for name in "plain", "packed":
+        tasks = corpora.babi(data_dir=tmp_path / name)
+        assert len(tasks.stories(1, "train")) == 3
+        (note,) = tasks.notes
+        assert "qa1_" in note and "the same text as" in note and "left out" in note
+    write(tmp_path / "leak", files() | unlike)
+    write(tmp_path / "leak", {f"{place}/qa4_some-name_test.txt": TEXT})
+    (note,) = corpora.babi(data_dir=tmp_path / "leak").notes
+    assert note == "the train and the test text are the same: task 4"
+
+
+# --- Texts under unusual names --------------------------------------------------------
+
+
+def test_capitals_in_a_name_hide_no_text(tmp_path):
+    alone = expected(tmp_path)
+    for book, name in {
+        "76": "76-0.TXT",
+        "98": "PG98.Txt",
+        "1342": "1342.txt.UTF-8",
+    }.items():
+        folder = tmp_path / name
+        books(folder, {})
+        (folder / "gutenberg" / f"{book}.txt").rename(folder / "gutenberg" / name)
+        assert texts(folder) == alone
+    ptb = {path.replace("ptb.", "PTB.").replace("txt", "TXT"): x
+           for path, x in members("ptb").items()}  # fmt: skip
+    assert len(corpora.load("ptb", write(tmp_path / "ptb", ptb)).texts["test"]) == 7
+    (tmp_path / "zip").mkdir()
+    zipped(tmp_path / "zip" / "WikiText-2-v1.ZIP", members("wikitext-2"))
+    assert len(corpora.load("wikitext-2", tmp_path / "zip").texts["train"]) == 19
+    babi = {path.replace(".txt", ".TXT"): text for path, text in files().items()}
+    assert corpora.babi(data_dir=write(tmp_path / "babi", babi)).missing == []
+    stories = {f"gigaword/{k}.TXT": f"It is {k}.\n" for k in range(300)}
+    assert corpora.load("gigaword", write(tmp_path / "wire", stories))
+    assert [*places(tmp_path / "76-0.TXT")][-1][1].name == "76-0.TXT"
+
+
+def test_linked_folders_and_files_are_followed_each_once(tmp_path):
+    alone = expected(tmp_path)
+    shelf = write(tmp_path / "shelf", {f"{k}.txt": x for k, x in BOOKS.items()})
+    folder = tmp_path / "linked"
+    (folder / "gutenberg").mkdir(parents=True)
+    os.symlink(shelf, folder / "gutenberg" / "shelf")
+    assert texts(folder) == alone
+    os.symlink(folder / "gutenberg", shelf / "back")  # a circle
+    os.symlink(shelf, folder / "gutenberg" / "again")
+    os.symlink(shelf / "gone", shelf / "gone.txt")
+    corpus = corpora.load("gutenberg", folder)
+    assert {k: x.tolist() for k, x in corpus.texts.items()} == alone
+    assert not any("left out" in note for note in corpus.notes)
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    os.symlink(folder / "gutenberg", whole / "gutenberg")
+    assert texts(whole) == alone
+
+
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path, monkeypatch):
+    books(tmp_path, {"closed/7.txt": "A book."})
+    scan = os.scandir
+
+    def refused(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(CorpusError, match=r"cannot read .*closed: Permission denied"):
+        corpora.load("gutenberg", tmp_path)
+
+
+# --- What is packed under a text's name -----------------------------------------------
+
+PACKED = {
+    "a zip archive": b"PK\3\4\x14\0\0\0",
+    "a bzip2 file": bz2.compress(b"a cat"),
+    "an xz file": lzma.compress(b"a cat"),
+    "a 7-Zip archive": b"7z\xbc\xaf\x27\x1c\0\4",
+    "a Zstandard file": b"\x28\xb5\x2f\xfd\x24\x05",
+    "a RAR archive": b"Rar!\x1a\7\1\0",
+    "an LZ4 file": b"\x04\x22\x4d\x18\x64",
+    "a compress (.Z) file": b"\x1f\x9d\x90aa",
+    "a PDF": b"%PDF-1.7\n%\xe2\xe3",
+    "an RTF document": rb"{\rtf1\ansi A cat}",
+    "a tar archive": b"a.txt".ljust(257, b"\0") + b"ustar\x0000".ljust(300, b"\0"),
+    "a Parquet file": b"PAR1\x15\x04",
+    "a NumPy file": b"\x93NUMPY\x01\0",
+    "a tar archive ": gzip.compress(b"a".ljust(257, b"\0") + b"ustar  \0".ljust(300)),
+}
+
+
+def test_what_is_packed_is_called_so(tmp_path):
+    for kind, data in PACKED.items():
+        kind = kind.strip()
+        write(tmp_path, members("ptb") | {"simple-examples/data/ptb.test.txt": data})
+        with pytest.raises(CorpusError, match=f"ptb.test.txt is {re.escape(kind)} and"):
+            corpora.load("ptb", tmp_path)
+        books(tmp_path, {"76.txt": data})
+        with pytest.raises(CorpusError, match=f"76.txt is {re.escape(kind)} and"):
+            corpora.load("gutenberg", tmp_path)
+    for encoding in "utf-16", "utf-16-le", "utf-16-be", "utf-32":
+        books(tmp_path, {"76.txt": "A cat sat.".encode(encoding)})
+        with pytest.raises(CorpusError, match=r"as UTF-(16|32) has; convert it"):
+            corpora.load("gutenberg", tmp_path)
+    for data in b"\0" * 4096, b"A cat" + b"\0" * 99:
+        books(tmp_path, {"76.txt": data})
+        with pytest.raises(CorpusError, match="as no text has; fetch it again"):
+            corpora.load("gutenberg", tmp_path)
