@@ -11,6 +11,7 @@ in site-packages.
 import json
 import os
 import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -280,3 +281,13 @@ def test_a_run_directory_cannot_bring_code_with_it(own):
             UnknownTask, match=r"is not the absolute path of a file nth_far"
         ):
             load_task_of({"task": "nth_farthest", "task_file": kept})
+
+
+def test_python_without_docstrings_is_told():
+    """Under -OO every task lacks its own."""
+    asked = ("-OO", "-m", "tinyrmc.train", "nth_farthest", "--help")
+    done = subprocess.run(
+        [sys.executable, *asked], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "run it without -OO, and without PYTHONOPTIMIZE=2" in done.stderr

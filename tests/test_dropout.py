@@ -43,6 +43,41 @@ def test_without_noise_or_rate_x_comes_back():
     assert nn.Dropout(0.5).parameters() == []
 
 
+def test_inside_a_tape_it_drops_or_refuses(xp):
+    """Nobody should find out after a week that nothing was dropped."""
+    x = xp.ones((40, 50), np.float32)
+    weight = nn.Parameter(x)
+    layer = nn.Dropout(0.9)
+    for given in (), (None,):
+        with Tape(), pytest.raises(RuntimeError, match=r"Dropout\(0.9\) drops nothing"):
+            layer(weight, *given)
+    for wrong in True, 1, noise(40).seeds, "noise":
+        with (
+            Tape(),
+            pytest.raises(TypeError, match=r"Dropout takes noise from nn\.Noise"),
+        ):
+            layer(weight, wrong)
+    with Tape() as tape:
+        assert layer(weight, False) is weight
+        assert nn.Dropout(0.0)(weight) is weight
+        y = layer(weight, noise(40, xp))
+        z = layer(weight, np.random.default_rng(0))
+        loss = p.sum(y + z)
+    tape.backward(loss)
+    for dropped in y, z:
+        share = float((to_host(dropped.data) == 0).mean())
+        assert 0.85 < share < 0.95
+    np.testing.assert_allclose(to_host(weight.grad), to_host(y.data + z.data))
+
+
+def test_a_generator_gives_the_masks_in_turn():
+    x = np.ones((6, 7, 8), np.float32)
+    layer = nn.Dropout(0.5, shared=(0, -1))
+    one, other = (layer(x, rng) for rng in [np.random.default_rng(3)] * 2)
+    assert (layer(x, np.random.default_rng(3)) == one).all() and (one != other).any()
+    assert (one == one[:1, :, :1]).all()  # one mask serves these axes
+
+
 def test_what_it_refuses():
     for rate in 1, 1.0, -0.1, np.nan, "half", None, True, 0.999999:
         with pytest.raises(ValueError, match="Dropout: rate must be"):

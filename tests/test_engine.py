@@ -369,6 +369,44 @@ def test_two_threads_cannot_add_into_the_same_memory(xp, monkeypatch):
         assert not guards._taken
 
 
+def test_one_number_is_read_as_a_number(xp):
+    for shape in (), (1,), (1, 1):
+        t = Tensor(xp.full(shape, 2.5))
+        assert t.item() == float(t) == 2.5 and type(t.item()) is float
+        assert f"{t:.3f}" == "2.500" and f"{t:8.1e}".strip() == "2.5e+00"
+        assert f"{t}" == repr(t) == str(t)
+    with Tape():
+        loss = p.sum(Parameter(xp.ones(3)))
+        assert f"{loss:.2f} {loss:>6.1f}" == "3.00    3.0" and float(loss) == 3.0
+    for several in xp.ones(3), xp.ones((0,)):
+        for read in Tensor.item, float, "{:.3f}".format:
+            with pytest.raises(TypeError, match=r"Tensor of shape .* holds \d numbers"):
+                read(Tensor(several))
+    assert Tensor(xp.array(1 + 2j)).item() == 1 + 2j
+
+
+def test_lists_of_indices(xp):
+    x = xp.arange(6.0).reshape(2, 3)
+    t = Parameter(x)
+    with Tape() as tape:
+        parts = [t[[]], t[:, []], t[[1, 0]], t[[True - 1, 1], [2, 2]]]
+        parts += [p.take(t, [0, 2], 1), p.take(t, []), p.take(t, (1, 1), axis=0)]
+        parts += [p.take_along_axis(t, [[0], [2]], 1)]
+        parts += [p.where([[True], [False]], t, 0.0)]
+        loss = sum([p.sum(part) for part in parts[1:]], p.sum(parts[0]))
+    theirs = np.arange(6.0).reshape(2, 3)
+    expected = [theirs[[]], theirs[:, []], theirs[[1, 0]], theirs[[0, 1], [2, 2]]]
+    expected += [np.take(theirs, [0, 2], 1), np.empty(0), theirs[[1, 1]]]
+    expected += [np.array([[0.0], [5.0]]), np.array([[0.0, 1, 2], [0, 0, 0]])]
+    for one, other in zip(parts, expected, strict=True):
+        np.testing.assert_array_equal(to_host(one.data), other)
+    tape.backward(loss)
+    assert float(t.grad.sum()) == 6 + 2 + 4 + 6 + 2 + 3
+    for wrong in [[0.5]], [["a"]], [[0, None]]:
+        with pytest.raises((TypeError, IndexError, ValueError)):
+            p.take(t, *wrong)
+
+
 def test_a_tape_in_one_thread_is_off_in_another(xp):
     weight, seen = Parameter(xp.ones(2)), []
     with Tape() as tape:

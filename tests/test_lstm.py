@@ -10,7 +10,7 @@ import pytest
 from oracles import unrolled
 from turns import in_turn
 
-from tinyrmc import LSTM, DeepLSTM, Tape, backend, fused, gradcheck, primitives
+from tinyrmc import GRU, LSTM, DeepLSTM, Tape, backend, fused, gradcheck, primitives
 from tinyrmc.autograd import gradients
 from tinyrmc.backend import gemm, to_host
 from tinyrmc.cores import RNN
@@ -172,6 +172,47 @@ def test_several_layers_equal_the_oracle_over_20_steps(xp, layers):
 
 
 # --- without a memory cell ------------------------------------------------------------
+
+
+def pytorch_gru(x, h, w_ih, w_hh, b_ih, b_hh):
+    """A step as PyTorch documents it: gates in the order r, z, n, one row each."""
+    (ir, iz, in_), (hr, hz, hn) = (
+        np.split(rows @ w.T + b, 3, axis=1)
+        for rows, w, b in ((x, w_ih, b_ih), (h, w_hh, b_hh))
+    )
+    r, z = 1 / (1 + np.exp(-ir - hr)), 1 / (1 + np.exp(-iz - hz))
+    return (1 - z) * np.tanh(in_ + r * hn) + z * h
+
+
+def test_a_gru_of_pytorch_s_weights_is_pytorch_s(xp):
+    """As the table of weights in the library's README tells it."""
+    rng = np.random.default_rng(0)
+    shapes = {"weight_ih": (15, 4), "weight_hh": (15, 5), "bias_ih": 15, "bias_hh": 15}
+    theirs = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    gru = GRU(4, 5, reset="after", dtype=np.float64, seed=0).to(xp)
+
+    n = slice(10, 15)
+    zrn = [*range(5, 10), *range(5), *range(10, 15)]
+    both = np.concatenate([theirs["weight_ih"], theirs["weight_hh"]], axis=1)
+    bias = theirs["bias_ih"] + theirs["bias_hh"]
+    bias[n] = theirs["bias_ih"][n]
+    own = {"linear.weight": both[zrn].T, "linear.bias": bias[zrn]}
+    gru.load_parameters(own | {"hidden_bias": theirs["bias_hh"][n]})
+
+    x, h = rng.normal(size=(3, 6, 4)), rng.normal(size=(3, 5))
+    outputs, last = gru.unroll(xp.asarray(x), xp.asarray(h))
+    state = xp.asarray(h)
+    for t, output in enumerate(outputs):
+        h = pytorch_gru(x[:, t], h, *theirs.values())
+        np.testing.assert_allclose(to_host(output.data), h, atol=1e-12)
+        stepped, state = gru(xp.asarray(x[:, t]), state)
+        np.testing.assert_allclose(to_host(stepped.data), h, atol=1e-12)
+    np.testing.assert_allclose(to_host(last.data), h, atol=1e-12)
+    if xp is np:
+        gradcheck(lambda x, h: gru.unroll(x, h)[0], x, h, parameters=gru)
+    with pytest.raises(ValueError, match="GRU: reset must be 'before' or 'after'"):
+        GRU(4, 5, seed=0, reset="late")
+    assert [*GRU(4, 5, seed=0).arrays()] == ["linear.weight", "linear.bias"]
 
 
 def test_the_plain_network_is_what_it_says(xp):

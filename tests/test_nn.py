@@ -1,5 +1,6 @@
 """Layers against NumPy, and the naming, copying and loading of their parameters."""
 
+import inspect
 import itertools
 import math
 
@@ -7,8 +8,10 @@ import numpy as np
 import pytest
 from samplers import overlap
 
-from tinyrmc import Parameter, Tape, Tensor, gradcheck, nn, primitives
+from tinyrmc import Parameter, Tape, Tensor, cores, gradcheck, nn, primitives
 from tinyrmc.backend import to_host
+from tinyrmc.cores.agent import Agent
+from tinyrmc.cores.memn2n import MemN2N, TextMemN2N
 from tinyrmc.optim import SGD
 
 
@@ -114,6 +117,131 @@ def test_layer_norm_treats_each_row_by_itself(xp, with_residual):
     ours = to_host(layer.to(xp)(*map(xp.asarray, arguments)).data)
     np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-13)
     assert [name for name, _ in layer.named_parameters()] == ["gain", "offset"]
+
+
+def test_rms_norm_is_its_formula(xp):
+    rng = np.random.default_rng(0)
+    x, residual = rng.normal(size=(2, 3, 5)), rng.normal(size=(2, 3, 5))
+    layer = nn.RMSNorm(5, epsilon=0.1, dtype=np.float64).to(xp)
+    layer.gain.data = xp.asarray(rng.normal(size=5))
+    for z, given in (x, (x,)), (x + residual, (x, residual)):
+        expected = z / np.sqrt((z**2).mean(-1, keepdims=True) + 0.1)
+        found = layer(*(xp.asarray(each) for each in given))
+        expected = expected * to_host(layer.gain.data)
+        np.testing.assert_allclose(to_host(found.data), expected, atol=1e-12)
+    if xp is np:
+        assert gradcheck(layer, x, residual) < 1e-12
+    assert nn.RMSNorm(5).to(xp)(xp.ones((2, 5), np.float32)).dtype == np.float32
+    with pytest.raises(ValueError, match="RMSNorm: epsilon must be"):
+        nn.RMSNorm(5, epsilon=0.0)
+
+
+def attended(layer, x, others, may):
+    """Attention row by row, head by head, from the layer's weights."""
+    H, K = layer.num_heads, layer.key_size
+    w = {name: to_host(value) for name, value in layer.arrays().items()}
+    qkv, answers = [], []
+    for rows in x, others:
+        y = (rows @ w["qkv.weight"] + w["qkv.bias"]).reshape(*rows.shape[:2], H, -1)
+        qkv.append((y[..., :K], y[..., K : 2 * K], y[..., 2 * K :]))
+    for b in range(len(x)):
+        for i in range(x.shape[1]):
+            row = []
+            for h in range(H):
+                scores = [
+                    qkv[0][0][b, i, h] @ qkv[1][1][b, j, h] / np.sqrt(K)
+                    if may(b, h, i, j)
+                    else -np.inf
+                    for j in range(others.shape[1])
+                ]
+                shares = np.exp(scores) / np.exp(scores).sum()
+                row.append(shares @ qkv[1][2][b, :, h])
+            answers.append(np.concatenate(row) @ w["out.weight"] + w["out.bias"])
+    return np.reshape(answers, (*x.shape[:2], -1))
+
+
+def test_multi_head_attention_is_attention_row_by_row(xp):
+    rng = np.random.default_rng(0)
+    x, context = rng.normal(size=(2, 4, 6)), rng.normal(size=(2, 3, 6))
+    masks = rng.random((2, 1, 4, 4)) < 0.7
+    masks |= np.eye(4, dtype=bool)
+    for more in {}, {"key_size": 5, "value_size": 2, "output_size": 7}:
+        make = {**more, "dtype": np.float64, "seed": 1}
+        layer = nn.MultiHeadAttention(6, 2, **make).to(xp)
+        causal = nn.MultiHeadAttention(6, 2, causal=True, **make).to(xp)
+        cases = [
+            (layer, x, x, {}, lambda b, h, i, j: True),
+            (layer, x, x, {"mask": masks}, lambda b, h, i, j: masks[b, 0, i, j]),
+            (layer, x, context, {"context": context}, lambda b, h, i, j: True),
+            (
+                layer,
+                x,
+                context,
+                {"context": context, "mask": masks[..., :3] | (np.arange(3) == 0)},
+                lambda b, h, i, j: masks[b, 0, i, j] or j == 0,
+            ),
+            (causal, x, x, {}, lambda b, h, i, j: j <= i),
+            (
+                causal,
+                x,
+                x,
+                {"mask": masks},
+                lambda b, h, i, j: j <= i and masks[b, 0, i, j],
+            ),
+        ]
+        for made, rows, others, given, may in cases:
+            given = {name: xp.asarray(value) for name, value in given.items()}
+            seen = {}
+            found = made(xp.asarray(rows), **given, trace=seen)
+            expected = attended(made, rows, others, may)
+            np.testing.assert_allclose(to_host(found.data), expected, atol=1e-12)
+            assert seen["attention"].shape[:3] == (2, 2, 4)
+        if xp is np:
+            assert gradcheck(layer, x) < 1e-10
+            assert gradcheck(lambda a, b, f=layer: f(a, b), x, context) < 1e-10
+    with pytest.raises(ValueError, match="size 5 is no multiple of num_heads 2"):
+        nn.MultiHeadAttention(5, 2, seed=0)
+    with pytest.raises(ValueError, match="causal is for rows of one text"):
+        causal(x, context)
+
+
+def test_sequential_has_a_length_and_an_order():
+    layers = [nn.Linear(3, 4, seed=0), primitives.tanh, nn.Linear(4, 2, seed=1)]
+    net, x = nn.Sequential(*layers), np.ones((2, 3), np.float32)
+    assert len(net) == 3 and [*net] == layers and net[0] is net[-3] is layers[0]
+    assert type(net[1:]) is nn.Sequential and [*net[1:]] == layers[1:]
+    np.testing.assert_array_equal(net[1:](net[:1](x)).data, net(x).data)
+    assert [*nn.MLP(3, [4, 2], seed=0)[:1].arrays()] == ["0.weight", "0.bias"]
+    assert len(nn.Sequential()) == 0 and nn.Sequential()(x) is x
+    with pytest.raises(IndexError):
+        net[3]
+    for wrong, says in (
+        ((layers,), r"layer 0 is a list, which .* write Sequential\(\*layers\)"),
+        ((tuple(layers),), r"layer 0 is a tuple, .* Sequential\(\*layers\)"),
+        ((primitives.tanh, 3), "layer 1 is a int, which cannot be called"),
+        ((None,), "layer 0 is a NoneType"),
+    ):
+        with pytest.raises(TypeError, match=f"^Sequential: {says}"):
+            nn.Sequential(*wrong)
+
+
+def test_a_seed_is_asked_for_wherever_something_is_drawn():
+    """Without one, two layers would be the same one."""
+    kinds = [x for module in (nn, cores) for x in vars(module).values()]
+    kinds = [x for x in kinds if isinstance(x, type) and issubclass(x, nn.Module)]
+    drawn = 0
+    for kind in {*kinds, Agent, MemN2N, TextMemN2N}:
+        seed = inspect.signature(kind).parameters.get("seed")
+        if seed is not None:
+            drawn += 1
+            assert seed.default is seed.empty and seed.kind is seed.KEYWORD_ONLY, kind
+    assert drawn > 18
+    for make in lambda: nn.Linear(2, 2), lambda: cores.GRU(2, 2):
+        with pytest.raises(TypeError, match=r"missing 1 required .* argument: 'seed'"):
+            make()
+    shared = np.random.default_rng(0)
+    one, other = nn.Linear(16, 16, seed=shared), nn.Linear(16, 16, seed=shared)
+    assert not np.allclose(one.weight.data, other.weight.data)
 
 
 def test_sequential_is_an_mlp_by_hand(xp):

@@ -21,6 +21,7 @@ from tinyrmc import cores, nn
 from tinyrmc import primitives as p
 from tinyrmc.cores.agent import Agent, AgentConfig
 from tinyrmc.errors import RunError
+from tinyrmc.nn.layers import ties
 from tinyrmc.training.storage import load_arrays, save_arrays
 
 SIZES = st.integers(1, 4)
@@ -188,7 +189,6 @@ def test_what_would_come_back_as_something_else_is_refused(tmp_path):
         (acting, "differs in act, so"),
         (changed, r"this Linear differs in relu, so that .* Give it to __init__"),
         (Drawn(5), r"differs in R, .* drawn there can be nn\.Constant"),
-        (nn.Sequential(shared, nn.Linear(2, 2, seed=0), shared), r"differs in 2\."),
         (
             type("Linear", (Net,), {})(cores.LSTM(2, 4, seed=0)),
             "Linear is tinyrmc's own",
@@ -441,3 +441,95 @@ def test_a_trained_network_with_another_head_is_saved_and_loaded(tmp_path):
         RunError, match=r"in head\.relu, so .* or put a whole module in"
     ):
         tinyrmc.save(trained, tmp_path / "changed.npz")
+
+
+class Out(nn.Module):
+    """A layer that shares a weight given to it, and turns it round."""
+
+    def __init__(self, weight):
+        self.weight = weight
+
+    def __call__(self, x):
+        return x @ p.swapaxes(self.weight, 0, 1)
+
+
+class Pair(nn.Module):
+    def __init__(self, one, other, more=()):
+        self.one, self.other, self.more = one, other, more
+
+    def __call__(self, x):
+        x = self.other(self.one(x))
+        for layer in self.more:
+            x = layer(x)
+        return x
+
+
+def linear(seed, **more):
+    return nn.Linear(4, 4, seed=seed, **more)
+
+
+def tied_afterwards(holder):
+    net = nn.Sequential(linear(0), p.tanh, linear(1))
+    if holder == "weight":
+        net.layers[2].weight = net.layers[0].weight
+    elif holder == "layer":
+        net.layers[2] = net.layers[0]
+    else:
+        net.extra = {"a.b": [net.layers[0].bias]}
+        net.layers[2].bias = net.layers[0].bias
+    return net
+
+
+def twice_in_a_list():
+    one, other = linear(0), linear(1)
+    return Pair(one, other, [other, one, nn.Sequential(one, p.tanh, one)])
+
+
+def tied_to_an_embedding():
+    first = linear(2)
+    return Pair(first, Out(first.weight), [Out(first.weight)])
+
+
+SHARED = {
+    "a layer twice": lambda: nn.Sequential(layer := linear(0), p.tanh, layer),
+    "three times, and deep": twice_in_a_list,
+    "a weight given": tied_to_an_embedding,
+    "a lone weight": lambda: Pair(Out(w := nn.Parameter(np.eye(4))), Out(w)),
+    "a weight afterwards": lambda: tied_afterwards("weight"),
+    "a layer afterwards": lambda: tied_afterwards("layer"),
+    "a core twice": lambda: Cores(core := cores.GRU(4, 4, seed=0), core),
+}
+
+
+class Cores(nn.Module):
+    def __init__(self, one, other):
+        self.one, self.other = one, other
+
+    def __call__(self, x):
+        return self.other(self.one(x, self.one.initial_state(2))[0], x)[0]
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_what_a_module_has_twice_is_shared_again(name, tmp_path):
+    path, module = tmp_path / "shared.npz", SHARED[name]()
+    for parameter in module.parameters():
+        parameter.data += np.random.default_rng(7).normal(size=parameter.shape)
+    module = module.astype(np.float64)
+    x = np.random.default_rng(0).normal(size=(2, 4))
+    for _ in range(2):  # what was loaded can be saved again
+        tinyrmc.save(module, path)
+        again = tinyrmc.load(path, classes=[Out, Pair, Cores])
+        np.testing.assert_array_equal(again(x).data, module(x).data)
+        assert [*again.arrays()] == [*module.arrays()]
+        assert ties(again) == ties(module) != []
+        for parameter in again.parameters():
+            parameter.data += 1.0
+        assert not np.allclose(again(x).data, module(x).data)
+        module = again
+
+
+def test_what_was_not_shared_is_not_shared_later(tmp_path):
+    path = tmp_path / "twins.npz"
+    tinyrmc.save(Pair(linear(0), linear(0)), path)
+    again = tinyrmc.load(path, classes=[Pair])
+    assert again.one is not again.other and again.num_parameters == 40

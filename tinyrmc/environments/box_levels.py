@@ -61,7 +61,11 @@ class Problem:
         least = {"solution_length": 1, "distractors": 0, "distractor_length": 1}
         for name, bottom in {**least, "room": 5}.items():
             low, high = getattr(self, name)
-            if not bottom <= low <= high:
+            if high < low:
+                raise WorldError(
+                    f"{name} is (least, most): ({high}, {low}), not ({low}, {high})"
+                )
+            if low < bottom:
                 asked = f"{low} to {high}" if low != high else f"{low}"
                 raise WorldError(f"{name} must begin at {bottom} or more, not {asked}")
         side = self.room[1]

@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -238,6 +238,59 @@ def walk(prefix: str, value: Any, seen: set, kind: Any) -> Iterator[tuple[str, A
         yield prefix, value
     for name, child in children:
         yield from walk(f"{prefix}.{name}" if prefix else str(name), child, seen, kind)
+
+
+Place: TypeAlias = list[str]  # of names, from a module to something inside
+
+
+def ties(module: Module) -> list[tuple[Place, Place]]:
+    """(place, first place) of each Parameter and Module that stands in several."""
+    first: dict[int, Place] = {}
+    found: list[tuple[Place, Place]] = []
+
+    def look(value: Any, path: Place) -> None:
+        if id(value) in first:
+            if isinstance(value, (Parameter, Module)):
+                found.append((path, first[id(value)]))
+            return
+        if isinstance(value, (Parameter, Module, list, dict, tuple)):
+            first[id(value)] = path
+            for name, child in _inside(value):
+                look(child, [*path, str(name)])
+
+    look(module, [])
+    return found
+
+
+def tie(module: Module, place: Place, source: Place) -> None:
+    """Let what stands in one place of a module stand in another, too. LookupError where
+    that cannot be.
+    """
+    value: Any = module
+    for name in source:
+        value = {str(k): x for k, x in _inside(value)}[name]
+    holder: Any = module
+    *way, last = place
+    for name in way:
+        holder = {str(k): x for k, x in _inside(holder)}[name]
+    if isinstance(holder, Sequential) and last.isdecimal():
+        holder = holder.layers
+    if isinstance(holder, Module):
+        setattr(holder, last, value)
+    elif isinstance(holder, list):
+        holder[int(last)] = value
+    elif isinstance(holder, dict):
+        holder[next(key for key in holder if str(key) == last)] = value
+    else:
+        raise LookupError(f"{'.'.join(place)} stands in a {type(holder).__name__}")
+
+
+def _inside(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, Module):
+        return value.children()
+    if isinstance(value, dict):
+        return iter(value.items())
+    return iter(enumerate(value if isinstance(value, (list, tuple)) else ()))
 
 
 def _require_none_hidden(name: str, value: Any) -> None:

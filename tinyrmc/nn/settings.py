@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd import primitives
+from ..autograd.engine import Parameter
 from ..config import from_json, to_json
 from ..errors import RunError
 
@@ -55,18 +56,31 @@ def shown(module: Any) -> str:
     return "\n".join(lines)
 
 
-def described(module: Any) -> dict[str, Any]:
-    """A module's class and settings as JSON has them; `rebuilt` takes them back.
+def described(module: Any, known: dict | None = None) -> dict[str, Any]:
+    """A module's class and settings as JSON has them; `rebuilt` takes them back. What
+    comes again is told once: `known` has what was told, by id.
 
     RunError for a setting that is neither a number, a text, a module, a dataclass nor
     an operation of `primitives`, nor a list, tuple or dict of such.
     """
+    known = {} if known is None else known
+    if id(module) in known:
+        return _again(known[id(module)], known)
     name = type(module).__name__
     if not hasattr(module, "_settings"):
         raise RunError(f"{name} has no settings; give the class an __init__ of its own")
     settings = {k: v for k, v in settings_of(module).items() if k != "dtype"}
-    told = {key: encoded(f"{name}: {key}", value) for key, value in settings.items()}
-    return {"class": name, "settings": told}
+    told = {
+        key: encoded(f"{name}: {key}", value, known) for key, value in settings.items()
+    }
+    known[id(module)] = {"class": name, "settings": told}
+    return known[id(module)]
+
+
+def _again(told: dict[str, Any], known: dict) -> dict[str, Any]:
+    """How to tell what was told before: by a number, which it now gets."""
+    numbers = [each["number"] for each in known.values() if "number" in each]
+    return {"same": told.setdefault("number", len(numbers))}
 
 
 def classes_in(value: Any) -> list[type]:
@@ -80,20 +94,27 @@ def classes_in(value: Any) -> list[type]:
     return [type(value)] if dataclasses.is_dataclass(value) else []
 
 
-def encoded(owner: str, value: Any) -> Any:
-    """A setting as JSON has it; RunError for what is none, naming its owner."""
+def encoded(owner: str, value: Any, known: dict | None = None) -> Any:
+    """A setting as JSON has it; RunError for what is none, naming its owner. Parameters
+    and what comes again only with `known`, see `described`.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list):
-        return [encoded(owner, each) for each in value]
+        return [encoded(owner, each, known) for each in value]
     if isinstance(value, tuple):
-        return {"tuple": encoded(owner, [*value])}
+        return {"tuple": encoded(owner, [*value], known)}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {"dict": {key: encoded(owner, x) for key, x in value.items()}}
+        return {"dict": {key: encoded(owner, x, known) for key, x in value.items()}}
     if hasattr(value, "named_parameters"):
-        return described(value)
+        return described(value, known)
+    if isinstance(value, Parameter) and known is not None:
+        if id(value) in known:
+            return _again(known[id(value)], known)
+        known[id(value)] = {"parameter": [*value.shape], "dtype": value.dtype.name}
+        return known[id(value)]
     if _operation(name := getattr(value, "__name__", "")) is value:
         return {"operation": name}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -110,16 +131,24 @@ def _operation(name: str) -> Any:
     return found if getattr(found, "__module__", "") == primitives.__name__ else ...
 
 
-def rebuilt(told: Any, classes: Mapping[str, Any]) -> Any:
-    """The value that `described` has told; modules and dataclasses are of `classes`."""
+def rebuilt(told: Any, classes: Mapping[str, Any], made: dict | None = None) -> Any:
+    """The value that `described` has told; modules and dataclasses are of `classes`.
+    `made` has what will come again, by number.
+    """
+    made = {} if made is None else made
     if isinstance(told, list):
-        return [rebuilt(each, classes) for each in told]
+        return [rebuilt(each, classes, made) for each in told]
     if not isinstance(told, dict):
         return told
+    if "same" in told:
+        return made[told["same"]]
     if "tuple" in told:
-        return tuple(rebuilt(told["tuple"], classes))
+        return tuple(rebuilt(told["tuple"], classes, made))
     if "dict" in told:
-        return {key: rebuilt(value, classes) for key, value in told["dict"].items()}
+        return {key: rebuilt(x, classes, made) for key, x in told["dict"].items()}
+    if "parameter" in told:
+        value = Parameter(np.zeros(told["parameter"], told["dtype"]))
+        return made.setdefault(told.get("number"), value) if "number" in told else value
     if "operation" in told:
         if (found := _operation(name := told["operation"])) is ...:
             raise ValueError(f"primitives.{name} is unknown here; upgrade tinyrmc")
@@ -130,10 +159,14 @@ def rebuilt(told: Any, classes: Mapping[str, Any]) -> Any:
     if "fields" in told:
         return from_json(kind, told["fields"], name)
     signature = inspect.signature(kind)
-    given = {key: rebuilt(value, classes) for key, value in told["settings"].items()}
+    settings = told["settings"].items()
+    given = {key: rebuilt(value, classes, made) for key, value in settings}
     if unknown := given.keys() - signature.parameters.keys():
         raise ValueError(f"{name} has no setting {', '.join(sorted(unknown))}")
     if "seed" in signature.parameters:
         given["seed"] = 0  # all that it draws is replaced
     bound = inspect.BoundArguments(signature, given)  # type: ignore[arg-type]
-    return kind(*bound.args, **bound.kwargs)
+    module = kind(*bound.args, **bound.kwargs)
+    if "number" in told:
+        made[told["number"]] = module
+    return module

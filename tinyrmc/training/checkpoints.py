@@ -23,7 +23,7 @@ from ..backend import matching
 from ..config import from_json, require_same, stored_path, with_places
 from ..errors import ConfigError, RunError, UsageError
 from ..nn import Module
-from ..nn.layers import made_as, walk
+from ..nn.layers import made_as, tie, ties, walk
 from ..nn.settings import classes_in, described, rebuilt
 from .discovery import load_cores_of, load_task_of, stored, task_of
 from .run import LINE, Run
@@ -292,6 +292,7 @@ def load_model(
     with fitting("cannot be loaded", where=path):
         module = rebuilt(state["module"], known)
         _replace(module, state.get("parts", {}), known)
+        _share(module, state.get("ties", ()))
         found = under("parameters/", arrays)
         for name, own in module.named_parameters():
             dtype = nn.check_dtype(name, found.get(name, own).dtype)
@@ -319,6 +320,9 @@ def save_module(module: Module, path: str | Path) -> None:
         found = operator.attrgetter(place)(module)
         classes |= {kind.__name__: kind for kind in classes_in(found)}
     _replace(again, parts, ours | classes)
+    shared = ties(module)
+    with fitting("cannot be written", where=path):
+        _share(again, shared)
     here, there = _held(module), _held(again)
     for name in here | there:
         if not _alike(here.get(name), there.get(name)):
@@ -328,7 +332,7 @@ def save_module(module: Module, path: str | Path) -> None:
                 "put a whole module in its place; what was drawn there can be "
                 "nn.Constant(array, True)"
             )
-    meta: dict[str, Any] = {"module": told, "parts": parts}
+    meta: dict[str, Any] = {"module": told, "parts": parts, "ties": shared}
     tasks = {word for kind in classes.values() if (word := task_of(kind))}
     meta |= {"tasks": [stored(word) for word in sorted(tasks)]}
     save_arrays(path, arrays, {key: x for key, x in meta.items() if x})
@@ -365,6 +369,13 @@ def _of_tasks(kept: Iterable[dict]) -> dict[str, type]:
     """The classes of tasks that a module's file names, by their names."""
     every = [vars(load_task_of(config)) for config in kept]
     return {k: x for own in every for k, x in own.items() if isinstance(x, type)}
+
+
+def _share(module: Module, shared: Iterable) -> None:
+    """Let what stood in several places of a module stand there again: see `ties`."""
+    for place, source in shared:
+        if [place, source] not in map(list, ties(module)):
+            tie(module, place, source)
 
 
 def _ours() -> dict[str, type]:

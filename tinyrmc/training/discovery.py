@@ -203,6 +203,11 @@ def load_task(word: str) -> ModuleType:
             if getattr(getattr(kind, each), "__isabstractmethod__", False):
                 raise ImportError(f"its class Task lacks {each}")
         if not (module.__doc__ or "").strip():
+            if sys.flags.optimize > 1:
+                raise ImportError(
+                    "Python leaves out all docstrings here, which help is made of; run "
+                    "it without -OO, and without PYTHONOPTIMIZE=2"
+                )
             raise ImportError(
                 "it has no docstring, whose first line says what the task is"
             )
