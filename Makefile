@@ -6,7 +6,7 @@
 #   make test-all    every test: chapters, website, browser, MPI, packaging, faults
 #   make lint        ruff, the formatting, mypy, the lines of each room
 #   make lab         opens your copies of the chapters in JupyterLab; ANEW="04": 04
-#                    made anew
+#                    made anew, the old one kept beside it
 #   make chapters    makes the notebooks from chapters/source/; ARGS="04 07": these
 #   make claims      measures again what the chapters conclude; ARGS=09: chapter 9's
 #   make site        builds the website into site/_build/html
@@ -59,7 +59,7 @@ lint: $(VENV)/installed-dev
 
 lab: $(VENV)/installed-course
 	$(python) chapters/mine.py $(ANEW)
-	$(python) -m jupyterlab chapters/mine $(ARGS)
+	$(python) -m jupyterlab '$(or $(TINYRMC_MINE),chapters/mine)' $(ARGS)
 
 chapters: $(VENV)/installed-notebooks
 	$(python) chapters/build.py $(ARGS)
