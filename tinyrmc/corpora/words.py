@@ -42,12 +42,28 @@ class _Shown(dict):
 
 
 _LETTERS = _Letters()
+# 30 of Unicode's marks, and what follows them
+_MARKED = re.compile(r"((?:[^\w\s!-~]){30})([^\w\s!-~]+)")
+
+
+def _few(marked: re.Match[str]) -> str:
+    rest = (c for c in marked[2] if unicodedata.category(c)[0] != "M")
+    return marked[1] + "".join(rest)
+
+
 _SHOWN = _Shown({0x200B: 0x20, 0x200C: 0x200C, 0x200D: 0x200D})
 
 
 def plain(text: str) -> str:
-    """The same text in one spelling: letters composed (NFC), nothing hidden."""
-    return unicodedata.normalize("NFC", text.translate(_SHOWN))
+    """The same text in one spelling: letters composed (NFC), nothing hidden.
+
+    Of marks on one letter 30 are kept, as many as any language has and more: NFC sorts
+    them, and takes the square of their number.
+    """
+    text = text.translate(_SHOWN)
+    if not text.isascii():
+        text = _MARKED.sub(_few, text)
+    return unicodedata.normalize("NFC", text)
 
 
 def words_in(text: str, pattern: re.Pattern[str]) -> list[str]:
@@ -89,7 +105,7 @@ def _plain_ends(text: str) -> str:
 # The marks of thirty years, most of them typed by hand.
 _MARK = re.compile(
     r"""
-    (?: ^(?:[^\w\n]|_)* | \*{3} \s* ) (?:
+    (?: ^(?:[^\w\n]|_)*+ | \*{3} \s* ) (?:
       (?P<start> (?:START|BEGIN|BEGINNING) \W* (?:OF|DIESES) \s*
         (?:[^\W\d]+ \s+){0,2} PRO[JGY]E\w{1,4} \W+ GUTENBERG
         (?: (?:(?!\n\s*\n)[\s\S]){0,400}? \*{3} )? [^\n]*\n? )
@@ -104,7 +120,7 @@ _MARK = re.compile(
       | ENDE? \s+ (?:OF|DIESES) \s+ (?:THE|THIS)? \s* (?:E-?TEXT|EBOOK)
       | START \W+ (?:OF \s+)? FULL \s+ LICENSE
       | THE \s+ FULL \s+ PROJECT \s+ GUTENBERG \s+ LICENSE
-      | (?:[^\W\d]+ \s+){0,3} COPYRIGHTED [^\n]* DETAILS \s+ ABOVE
+      | (?:[^\W\d]++ \s++){0,3} COPYRIGHTED [^\n]{0,200} DETAILS \s+ ABOVE
       | MORE \s INFORMATION \s ABOUT \s THIS \s BOOK \s IS \s AT \s THE \s TOP )
     )
     """,
@@ -176,10 +192,11 @@ def _missed(
     """Long stretches beside the books that nowhere name Project Gutenberg: text too,
     and the mark before or after it a quotation, or one that is not complete.
     """
+    known = {*books}
     for k, mark in enumerate(marks):
         after = marks[k + 1] if k + 1 < len(marks) else None
         begin, end = mark.end(), after.start() if after else len(whole)
-        if (begin, end) in books:
+        if (begin, end) in known:
             continue
         closed = after and after["end"] and "LICENSE" not in after[0].upper()
         long = _LONG if mark["start"] or mark["printed"] or closed else _LICENCE
@@ -229,16 +246,21 @@ def _text(data: bytes, name: str) -> str:
         ) from error
 
 
-_STORY = re.compile(r'<DOC\b([^>]*type="story"[^>]*)>(.*?)</DOC>', re.S)
-_TEXT = re.compile(r"<TEXT>(.*?)</TEXT>", re.S | re.I)
-_TAG = re.compile(r"</?\w+[^>]*>")
+_STORY = re.compile(r'(?!\w)[^>]*type="story"')
+_TEXT, _END = re.compile("<TEXT>", re.I), re.compile("</TEXT>", re.I)
+_TAG = re.compile(r"</?\w[^<>]*>")
 
 
 def newswire(data: bytes, name: str) -> Iterator[tuple[str, str]]:
     """(id, text) of each document of type story in a file of the LDC's SGML. Each tag,
     such as <P>, begins a paragraph.
     """
-    for head, document in _STORY.findall(_plain_ends(decoded(data, name))):
-        if found := re.search(r'id="([^"]*)"', head):
-            text = "\n\n".join(_TEXT.findall(document))
-            yield found[1], html.unescape(_TAG.sub("\n\n", text))
+    # split, for a pattern from mark to mark reads on to the end where one is missing
+    for whole in _plain_ends(decoded(data, name)).split("</DOC>")[:-1]:
+        head, _, document = whole.rpartition("<DOC")[2].partition(">")
+        found = re.search(r'id="([^"]*)"', head)
+        if found and _STORY.match(head):
+            parts = _END.split(document)[:-1]
+            text = "\n\n".join(_TEXT.split(part)[-1] for part in parts)
+            text = re.sub(r"&#[0-9a-fx]{9,};?", "", _TAG.sub("\n\n", text), flags=re.I)
+            yield found[1], html.unescape(text)

@@ -1,0 +1,54 @@
+"""Every pattern that reads others' texts, on many bytes of the line that is worst for
+it. One that goes back over what it has read would take hours, and is killed here.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+# ruff: noqa: E501
+CASES = """
+import unicodedata
+from tinyrmc.corpora import stories, files
+from tinyrmc.corpora.corpus import CorpusError
+from tinyrmc.corpora.words import book, essence, newswire, prose
+
+N = 200_000
+HEAD = "*** START OF THE PROJECT GUTENBERG EBOOK A ***"
+LINES = [
+    "_", "*", "***", " ", "\\n", "\\n ", "\\t", "-", "--", ".", "'", "a", "a-", "a'a",
+    "THE ", "HERE ", "IS ", "***THE ", "***START", "***END ", "END_", "START ", "START\\n",
+    "COPYRIGHTED ", "***COPYRIGHTED", "***a COPYRIGHTED ", "a ", "***SMALL ", "SMALL PRINT",
+    "***START OF ", "PROJECT GUTENBERG ", "***END OF PROJECT GUTENBERG\\n", f"{HEAD}\\n",
+    "<<THIS ELECTRONIC VERSION OF", "Produced ", "Produced by ", "<", "\\u0301\\u0323",
+    "a\\u0301", "\\u200d", "\\u00ad", "\\ufeff", "_ ", "* ", "***\\n", "*** _",
+]
+SGML = ["<DOC", "<DOC ", '<DOC type="story"', '<DOC id="a" type="story">', "<TEXT>", "<a",
+        "</", "</TEXT>", "</DOC>", 'id="', "&#1", "&", "&a", "<DOC id=", "&#9999999999"]
+for line in LINES:
+    text = line * (N // len(line.encode()))
+    for whole in text, f"{HEAD}\\n{text}x", f"END{text}", f"***{text}", f"***END {text}":
+        if "\\u0301" in line and whole is not text:
+            continue
+        prose(book(whole.encode(), "a")[0])
+    essence(text)
+    for story in f"1 {text}", f"1 {text}\\n2 a?\\t{text}\\t1":
+        try:
+            stories.parse(story, "a")
+        except CorpusError:
+            pass
+    try:
+        files.decoded(text.encode() + b"<", "a")
+    except CorpusError:
+        pass
+for line in SGML:
+    text = line * (N // len(line))
+    for whole in text, f'<DOC id="a" type="story"><TEXT>{text}</TEXT></DOC>', f"<a{'b' * N}":
+        [*newswire(whole.encode(), "a")]
+"""
+
+
+@pytest.mark.slow
+def test_the_worst_line_takes_no_longer_than_its_length():
+    subprocess.run([sys.executable, "-c", CASES], check=True, timeout=600)
