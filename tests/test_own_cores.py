@@ -18,6 +18,7 @@ from tinyrmc.config import from_json, to_json, words_of
 from tinyrmc.cores import CoreConfig, build_core, describe, registry
 from tinyrmc.errors import ConfigError, UsageError, UserError
 from tinyrmc.results.figures import style
+from tinyrmc.results.groups import command_words, parts
 from tinyrmc.training import discovery
 from tinyrmc.training.task import idle_fields
 
@@ -106,6 +107,8 @@ def test_it_trains_is_described_resumed_evaluated_reported_drawn_and_loaded(
     words = "-m", "tinyrmc", "evaluate", "one", "--json", "--export", "net.npz"
     assert "test_accuracy" in json.loads(output(*words))
     assert "fading" in output("-m", "tinyrmc", "report", "one", "two", "rmc")
+    assert command_words(kept).endswith(f" --core {file}")
+    assert not any("--core " in part for part in parts(kept))
     load = "import tinyrmc; print(tinyrmc.load('net.npz').core)"
     assert output("-c", load).startswith("Delta(input_size=")
     steps = int(TINY[TINY.index("--train.steps") + 1])

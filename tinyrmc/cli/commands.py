@@ -274,7 +274,9 @@ class _Field(argparse.Action):
             try:
                 value = value_of(self.hint, values)
             except ValueError as error:
-                parser.error(f"{self.option_strings[0]} {error}")
+                more = "; --core FILE brings one of your own"
+                more *= self.dest == "model.core"
+                parser.error(f"{self.option_strings[0]} {error}{more}")
         setattr(namespace, self.dest, value)
 
 

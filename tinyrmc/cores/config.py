@@ -123,7 +123,7 @@ class CoreConfig:
         return self.settings.get(self.core)
 
     @property
-    def units(self) -> int:
+    def layer_units(self) -> int:
         """Units of a layer without slots."""
         return self.total_units or self.hidden_size
 

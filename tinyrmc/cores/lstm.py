@@ -398,20 +398,20 @@ def _size(c: CoreConfig, core: Any) -> str:
 def _lstm(c: CoreConfig, input_size: int, seed: Seed) -> Core:
     """the main baseline"""
     if c.layers == 1:
-        return LSTM(input_size, c.units, c.forget_bias, seed=seed)
-    return DeepLSTM(input_size, c.units, c.layers, c.forget_bias, seed=seed)
+        return LSTM(input_size, c.layer_units, c.forget_bias, seed=seed)
+    return DeepLSTM(input_size, c.layer_units, c.layers, c.forget_bias, seed=seed)
 
 
 @register_core("rnn", used=LAYER, size=_size, colour="#8C8C8C")
 def _rnn(c: CoreConfig, input_size: int, seed: Seed) -> Core:
     """a plain recurrent network without a memory"""
-    return RNN(input_size, c.units, seed=seed)
+    return RNN(input_size, c.layer_units, seed=seed)
 
 
 @register_core("gru", used=LAYER, size=_size, colour="#44AA99")
 def _gru(c: CoreConfig, input_size: int, seed: Seed) -> Core:
     """the gated recurrent unit (Cho et al. 2014)"""
-    return GRU(input_size, c.units, seed=seed)
+    return GRU(input_size, c.layer_units, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -461,4 +461,4 @@ def _conv_lstm(c: CoreConfig, input_size: Any, seed: Seed) -> Core:
 @register_core("feedforward", used=LAYER, size=_size, where="maps", colour="#000000")
 def _feedforward(c: CoreConfig, input_size: int, seed: Seed) -> Core:
     """a layer of hidden_size units, which remembers nothing"""
-    return Feedforward(input_size, c.units, seed=seed)
+    return Feedforward(input_size, c.layer_units, seed=seed)

@@ -151,7 +151,8 @@ def parts(run_config: dict[str, Any], words: str | None = None) -> list[str]:
     """The `command_words`, or those given, one by one: preset, core, further flags."""
     core = core_of(run_config)
     preset, *flags = re.split(r" (?=--|\()", words or command_words(run_config))
-    flags = [flag for flag in flags if flag != f"--model.core {core}"]
+    known = f"--model.core {core}"
+    flags = [x for x in flags if x != known and not x.startswith("--core ")]
     return [preset, *filter(None, [core]), *flags]
 
 
@@ -170,8 +171,10 @@ def command_words(run_config: dict[str, Any]) -> str:
     if preset not in task.presets:
         preset = next(iter(task.presets))
     _, usual = task.presets[preset]
-    init = ["--init", run_config["init"]] if "init" in run_config else []
-    words = shlex.join([preset, *words_of(task.config, usual), *init])
+    more = ["--init", run_config["init"]] if "init" in run_config else []
+    for file in run_config.get("core_files", ()):
+        more += ["--core", file]
+    words = shlex.join([preset, *words_of(task.config, usual), *more])
     if earlier := ", ".join(f"{k:,}" for k in run_config.get("extended", ())):
         words += f" (extended from {earlier} steps)"
     return words

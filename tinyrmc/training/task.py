@@ -45,7 +45,8 @@ from .. import optim
 from ..autograd.engine import Parameter, Tensor
 from ..backend import namespace
 from ..config import check_values, hints_of, values_of, wanted
-from ..cores.config import CoreConfig, unused
+from ..cores.config import CoreConfig, describe, unused
+from ..cores.core import Core
 from ..errors import is_integer, is_number, nearest
 from ..nn import Module
 from .discovery import TaskError
@@ -352,7 +353,12 @@ class Task:
     # --- How it presents itself -------------------------------------------------------
 
     def describe(self, model) -> str:
-        """The network in a few words, for the first lines of a run."""
+        """The network in a few words, for the first lines of a run: by default that of
+        its `core`, if the configuration has chosen one.
+        """
+        chosen, core = getattr(self.config, "model", None), getattr(model, "core", None)
+        if isinstance(chosen, CoreConfig) and isinstance(core, Core):
+            return describe(chosen, core)
         return type(model).__name__
 
     def parameters(self, model) -> int:
