@@ -19,7 +19,8 @@ from corpora_files import LAYOUTS, PTB, WIKITEXT, members, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinyrmc import corpora
+from tinyrmc import corpora, errors
+from tinyrmc.cli import data as command
 from tinyrmc.corpora import CorpusError, MissingCorpus, cache, files, loading
 from tinyrmc.corpora.known import CORPORA
 
@@ -335,7 +336,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
     with pytest.raises(CorpusError) as caught:
         corpora.load("ptb", tmp_path)
     assert re.fullmatch(
-        rf"cannot write {caches}/ptb-\w+: No space left on device; "
+        rf"cannot write {caches}/ptb-[\w-]+: No space left on device; "
         "free some space there, or name another folder in TINYRMC_CACHE",
         str(caught.value),
     )
@@ -444,3 +445,37 @@ def test_what_a_killed_process_left_goes_after_a_day(ptb, caches):
     os.utime(old, (time.time() - 90_000,) * 2)
     corpora.load("ptb", ptb, vocabulary_size=4)
     assert not old.exists() and new.exists()
+
+
+def test_of_one_place_the_newest_integers_are_kept(ptb, caches):
+    """A file that is touched adds no folder; other settings and places do."""
+    corpora.load("ptb", ptb, vocabulary_size=5)
+    other = write(ptb / "other", members("ptb"))
+    corpora.load("ptb", other)
+    assert len([*caches.iterdir()]) == 3
+    for k in range(1, 5):
+        os.utime(ptb / TEST, (k, k))
+        corpora.load("ptb", ptb)
+        corpora.load("ptb", ptb, vocabulary_size=5)
+        assert len([*caches.iterdir()]) == 3
+    assert loading.cached("ptb", other)
+    mapped = corpora.load("ptb", ptb).texts["test"]
+    (ptb / TEST).write_text(" the cat \n")
+    corpora.load("ptb", ptb)
+    assert len(mapped) == 7 and mapped.sum() > 0  # whoever has them mapped keeps them
+    books = {f"gutenberg/{k}.txt": f"It is {k}." for k in (98, 11889, 76)}
+    for extra in {}, {"gutenberg/1342.txt": "Another."}:  # a book more
+        corpora.load("gutenberg", write(ptb, books | extra))
+        assert len([*caches.glob("gutenberg-*")]) == 1
+
+
+def test_what_is_kept_can_be_cleared(ptb, caches, capsys):
+    (caches / "mine").mkdir()
+    (caches / "ptb-0123456789abcdef").mkdir()  # of an earlier version
+    assert command.main(["--clear"]) == 0
+    says = f"deleted 2 folders of integers, 0.0 MB, in {caches}\n"
+    assert capsys.readouterr().out == says
+    assert [path.name for path in caches.iterdir()] == ["mine"]
+    assert corpora.load("ptb", ptb).vocabulary.words  # the text is still there
+    with pytest.raises(errors.UsageError, match="all texts; name none"):
+        command.main(["ptb", "--clear"])

@@ -2,6 +2,7 @@
 
     python -m tinyrmc data              what is here, what is missing, what to do
     python -m tinyrmc data ptb          get, check and read the Penn Treebank
+    python -m tinyrmc data --clear      delete what was kept of texts that were read
 
 A corpus may lie in the data directory as its official archive, or unpacked: archives
 are read as they are. What is not there is downloaded, and checked against its recorded
@@ -24,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .. import corpora
-from ..corpora import CORPORA, PARTS, CorpusError, MissingCorpus
+from ..corpora import CORPORA, PARTS, CorpusError, MissingCorpus, cache
 from ..corpora.known import BABI_ARCHIVES
 from ..corpora.loading import (
     cached,
@@ -34,7 +35,7 @@ from ..corpora.loading import (
     remedy,
 )
 from ..corpora.stories import TASKS, VERSIONS, Babi, babi, how_to_get
-from ..errors import UsageError, listed, nearest
+from ..errors import UsageError, counted, listed, nearest
 from ..results.text import aligned, paragraph, terminal_width
 from .commands import Parser, program
 
@@ -54,7 +55,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     says = "where texts are, and downloads go; without it, the folder that "
     says += "TINYRMC_DATA names, else tinyrmc's folder among your caches"
     add("--data-dir", type=Path, metavar="FOLDER", help=says)
+    says = "delete the integers that are kept, not the texts: they are read anew"
+    add("--clear", action="store_true", help=says)
     options = parser.parse_args(argv)
+    if options.clear:
+        if options.corpora:
+            raise UsageError("--clear deletes what is kept of all texts; name none")
+        count, size = cache.clear()
+        told = f"deleted {counted(count, 'folder')} of integers, {size / 1e6:,.1f} MB"
+        print(f"{told}, in {cache.user_directory() / 'texts'}")
+        return 0
     for name in options.corpora:
         if name not in NAMES:
             raise UsageError(

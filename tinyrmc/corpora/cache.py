@@ -1,13 +1,14 @@
 """A corpus as a folder of integers that is memory-mapped.
 
-    <the user's caches>/tinyrmc/texts/ptb-<key>/
+    <the user's caches>/tinyrmc/texts/ptb-<key>-<key>/
         train.int32  validation.int32  test.int32      ids, nothing else
         corpus.json                                    words, counts, checksums, notes
         <name>.json                                    what was counted (see `kept`)
 
-The key stands for the paths, sizes and dates of the source files and for all settings.
-A folder is written beside its place, then renamed; what does not match its checksum is
-made again. Where texts lie nothing is written: that may be somebody else's archive.
+The keys stand for the place and settings, and for sizes and dates of the source files:
+of one place the newest is kept. A folder is written beside its place, then renamed;
+what does not match its checksum is made again. Where texts lie nothing is written: that
+may be somebody else's archive.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -57,12 +59,35 @@ def user_directory() -> Path:
     return Path(pooch.os_cache("tinyrmc"))
 
 
-def place(name: str, settings: Any, paths: Sequence[Path]) -> Path:
-    """The folder of a corpus that is read from these files with these settings."""
+def place(name: str, settings: Any, where: Path, paths: Sequence[Path]) -> Path:
+    """The folder of a corpus that is read from these files with these settings: its
+    name has a key of `where` they are, then one of their sizes and dates.
+    """
     stats = [(path.absolute(), path.stat()) for path in paths]
     stamps = [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
-    key = hashlib.sha256(json.dumps([VERSION, settings, stamps]).encode()).hexdigest()
-    return user_directory() / "texts" / f"{name}-{key[:16]}"
+    keys = [settings, str(where.absolute())], [VERSION, stamps]
+    one, two = (hashlib.sha256(json.dumps(x).encode()).hexdigest()[:16] for x in keys)
+    return user_directory() / "texts" / f"{name}-{one}-{two}"
+
+
+def clear() -> tuple[int, int]:
+    """Delete all integers that are kept; returns how many folders, and their bytes.
+    CorpusError where that fails. Texts and downloads stay.
+    """
+    count = size = 0
+    for folder in sorted((user_directory() / "texts").glob("*")):
+        ours = re.fullmatch(r"[a-z0-9-]+(-[0-9a-f]{16}){1,2}", folder.name)
+        partial = folder.name.startswith(PARTIAL)
+        if folder.is_symlink() or not folder.is_dir() or not (ours or partial):
+            continue
+        files = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+        try:
+            shutil.rmtree(folder)
+        except OSError as error:
+            remedy = "make it writable, or delete it by hand"
+            raise CorpusError(unwritable(folder, error, remedy)) from error
+        count, size = count + 1, size + sum(files)
+    return count, size
 
 
 def read(folder: Path, name: str) -> Corpus | None:
@@ -197,6 +222,10 @@ def _beside(folder: Path) -> Iterator[Path]:
             except OSError:
                 if not folder.exists():  # else another process was faster
                     raise
+            # of an earlier state of these files; who has it mapped keeps it
+            for old in folder.parent.glob(f"{folder.name[:-16]}*"):
+                if old != folder:
+                    shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         remedy = "free some space there, or name another folder in TINYRMC_CACHE"
         raise CorpusError(unwritable(folder, error, remedy)) from error

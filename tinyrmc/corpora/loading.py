@@ -72,7 +72,7 @@ def cached(
 def _place(name: str, found: Found, vocabulary_size: int | None) -> Path:
     settings = [name, CORPORA[name].minimum_count, vocabulary_size]
     paths = dict.fromkeys(text.path for _, text in found.texts)  # each once
-    return cache.place(name, settings, [*paths])
+    return cache.place(name, settings, found.place, [*paths])
 
 
 # --- Where a corpus lies --------------------------------------------------------------
