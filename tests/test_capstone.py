@@ -1,6 +1,7 @@
 """The tasks of the last chapter against slow readings of them, and the report card."""
 
 import numpy as np
+import pytest
 
 from tinyrmc.course.exercises import capstone
 
@@ -37,32 +38,85 @@ def test_a_move_into_a_wall_does_nothing():
     assert {*answers.tolist()} >= {*range(6)}
 
 
-def test_the_baselines_are_those_that_are_told():
+def test_baselines_are_what_they_are_called():
+    inputs, answers = capstone.draw_distances(np.random.default_rng(0), 500, 3)
+    shares = capstone.distances.shares(inputs, answers)
+    right = {"by the points' own norms": 0, "by the dot product": 0}
+    for row, answer in zip(inputs, answers, strict=True):
+        points, last = row[:-1, :2], row[-1, :2]
+        norms = [float(np.linalg.norm(x)) for x in points]
+        dots = [float(x @ last) for x in points]
+        for name, k in zip(right, (np.argmin(norms), np.argmax(dots)), strict=True):
+            right[name] += row[k, 2:].argmax() == answer
+    for name, count in right.items():
+        assert shares[name] == count / 500
     _, answers = capstone.draw_maze(RNG, 4000, capstone.maze.size)
     most = (np.bincount(answers) / len(answers)).max()
-    assert abs(most - capstone.maze.baselines["the most frequent cell"]) < 0.02
+    assert capstone.maze.shares(_, answers)["the most frequent cell"] == most
+
+
+def test_every_threshold_lies_above_every_baseline():
+    for task in (capstone.recall, capstone.distances, capstone.maze):
+        test = task.draw(np.random.default_rng(0), 2000, task.size)
+        assert task.threshold > 0.02 + max(task.shares(*test).values())
+    with pytest.raises(ValueError, match="'always no' gets 60%, so a threshold of 50%"):
+        capstone.own("mine", capstone.draw_recall, {"always no": 0.6}, 0.5)
+
+
+def right(inputs):
+    keys, values = inputs[:, :-1, :6].argmax(-1), inputs[:, :-1, 6:].argmax(-1)
+    asked = inputs[:, -1, :6].argmax(-1)
+    return np.where(keys == asked[:, None], values, 0).sum(1)
+
+
+def zeros(inputs):
+    return np.zeros(len(inputs), int)
 
 
 def test_a_report_card_says_what_it_finds(capsys, monkeypatch):
     monkeypatch.setenv("TINYRMC_PROGRESS", "")
 
-    def said(predict, task=capstone.recall):
-        task.check(predict)
+    def said(*networks, untrained=zeros, task=capstone.recall):
+        task.check(*networks, untrained=untrained)
         return capsys.readouterr().out
-
-    def right(inputs):
-        keys, values = inputs[:, :-1, :6].argmax(-1), inputs[:, :-1, 6:].argmax(-1)
-        asked = inputs[:, -1, :6].argmax(-1)
-        return values[keys == asked[:, None]]
 
     def empty(inputs): ...
 
+    def short(inputs):
+        return right(inputs) if inputs.shape[1] == 4 else zeros(inputs)
+
     assert said(empty).startswith("not attempted: ")
-    passed = said(right)
-    assert "right, held out            100.0%" in passed and "passed: the" in passed
-    assert "not passed yet" in said(lambda x: np.zeros(len(x), int))
-    assert "not passed: an answer" in said(lambda x: right(x) + (len(x) == 1))
-    assert "wrong: predict gives (2000, 1)" in said(lambda x: right(x)[:, None])
-    assert "wrong: predict raises IndexError" in said(lambda x: x[0, 99])
+    passed = said(right, right)
+    assert passed.count("seed 1                    100.0%") == 2
+    assert "a seed's number by up to 0.15 points" in passed  # the rule of three
+    assert passed.endswith("passed\n")
+    for networks, untrained, why in (
+        ((right,), zeros, "a second seed"),
+        ((right, right), None, "a control, untrained="),
+        ((right, right), right, "something learnt: it is right before any"),
+        ((right, zeros), zeros, "held out, 90% with each seed"),
+        ((short, short), zeros, "5 in place of 3, "),
+    ):
+        words = said(*networks, untrained=untrained)
+        assert f"not passed yet: {why}" in " ".join(words.split())
+    for network, why in (
+        (lambda x: right(x) + (len(x) == 1), "an answer depends on the rest of its"),
+        (lambda x: right(x)[:, None], "predict gives (2000, 1)"),
+        (lambda x: x[0, 99], "predict raises IndexError"),
+    ):
+        assert said(network).startswith(f"wrong: {why}")
     mine = capstone.own("mine", lambda rng, n: capstone.draw_recall(rng, n, 3), {}, 0.5)
-    assert "passed: the threshold is 50%" in said(right, mine)
+    assert said(right, right, task=mine).endswith("passed\n")
+
+
+def test_answers_that_were_seen_before_do_not_help():
+    """The questions differ from call to call."""
+    asked = []
+
+    def predict(inputs):
+        asked.append(inputs.tobytes())
+        return zeros(inputs)
+
+    for _ in range(2):
+        capstone.report(capstone.recall, [predict])
+    assert len({*(each for each in asked if len(each) > 100_000)}) == 4

@@ -493,7 +493,7 @@ def test_what_is_solved_is_known_at_the_next_visit(place, capsys):
     course.progress()
     said = capsys.readouterr().out
     assert "  1  arrays            2 of  6  ##....  next: centred\n" in said
-    total = len({*ALL.values()}) + 3  # and the tasks of the capstone
+    total = len({*ALL.values()}) + 3 + 3  # and the capstone's tasks, and reports
     assert f"\n2 of {total} exercises solved.\n" in said
     assert str(place) in said.replace("\n", "")
     course.forget()
@@ -513,8 +513,9 @@ def test_progress_with_a_chapter_that_is_complete(place, capsys):
 def test_every_exercise_stands_in_one_chapter():
     found = exercises()
     assert [number for number, _ in found] == sorted({number for number, _ in found})
-    assert found.pop((24, "capstone")) == ["recall", "distances", "maze"]
-    assert sum(map(len, found.values())) == len({*ALL.values()})
+    assert found.pop((24, "capstone")) == ["recall", "distances", "maze", "taken_away"]
+    reports = 2  # of experiments, in chapters 20 and 21
+    assert sum(map(len, found.values())) == len({*ALL.values()}) + reports
     for (_, module), names in found.items():
         for name in names:
             place = f"tinyrmc.course.exercises.{module}"

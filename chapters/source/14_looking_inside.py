@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 14. Looking inside: what a trained core does
 #
-# **Section 5.1, figure 3.** About 105 minutes, in two sittings. You need chapter 13 (nth
-# farthest) and the gates (chapter 9).
+# **Section 5.1, figure 3.** About 105 minutes, in two sittings. You need chapter 13
+# (nth farthest) and the gates (chapter 9).
 #
 # Take a trained network apart. Does it measure distances, where does it look, what do
 # its slots hold, and what of that matters? You experiment, and then you doubt your
@@ -153,8 +153,8 @@ for place in probes.PLACES:
 #
 # **Exercise 1.** Fit it by least squares on the first half of the examples, and give
 # the share of the variance that it explains on the second: 1 minus the sum of all
-# squared errors, divided by that of the deviations from the mean, the second half's own.
-# (Why not on the half that you have fitted?)
+# squared errors, divided by that of the deviations from the mean, the second half's
+# own. (Why not on the half that you have fitted?)
 
 
 # %%
@@ -191,8 +191,8 @@ panel.set_title("variance of the vector with this label, explained", fontsize=10
 plt.show()
 
 # %% [markdown]
-# "This slot holds that vector" is the wrong picture: from each slot half of every vector
-# or more can be read, from all together 90 %.
+# "This slot holds that vector" is the wrong picture: from each slot half of every
+# vector or more can be read, from all together 90 %.
 #
 # But the question is about *distances*. No linear map of the vectors gives a distance:
 # squares are missing. **Write down first:** how much of the variance of the distances
@@ -206,14 +206,14 @@ for name, numbers in whole.items():
     print(f"distances, from the {name}:", *(f"{share:.0%}" for share in shares))
 
 # %% [markdown]
-# There they are, it seems: training has taught the memory to hold distances. But wait. A
-# probe is fitted, too. From a heap of numbers that depend on the inputs in crooked
+# There they are, it seems: training has taught the memory to hold distances. But wait.
+# A probe is fitted, too. From a heap of numbers that depend on the inputs in crooked
 # ways, least squares can piece many things together, whoever made the heap. So what
 # could it read from a core of the same shape *that was never trained*?
 #
-# **Exercise 2.** A *control* (Hewitt and Liang 2019): the same probe on untrained cores.
-# Give the share that is read from `rows`, the highest that is read from a control, and
-# how much of what that control leaves unexplained the rows explain.
+# **Exercise 2.** A *control* (Hewitt and Liang 2019): the same probe on untrained
+# cores. Give the share that is read from `rows`, the highest that is read from a
+# control, and how much of what that control leaves unexplained the rows explain.
 
 
 # %%
@@ -258,8 +258,8 @@ for name, (share, control, beyond) in beside_untrained().items():
     )
 
 # %% [markdown]
-# From untrained cores, too, the probe reads 69 % of the distances, where the trained one
-# has 91 %. Of what the control leaves that is 71 %. From slot 0 it reads 63 % of a
+# From untrained cores, too, the probe reads 69 % of the distances, where the trained
+# one has 91 %. Of what the control leaves that is 71 %. From slot 0 it reads 63 % of a
 # vector, untrained 29 %; from all slots 90 %, untrained 51 %; and 96 % of $n$,
 # untrained 99 %.
 #
@@ -487,17 +487,17 @@ plt.show()
 # questions in ten: vectors can meet where a slot asks the one that is coming in, and in
 # the layers after the last step. Without cuts it answers 95 in a hundred.
 #
-# All of this is one trained network; of another seed we have shown nothing. And cut, the
-# network meets what it never met in training. It *relies* on what we took away; another
-# might not.
+# All of this is one trained network; of another seed we have shown nothing. And cut,
+# the network meets what it never met in training. It *relies* on what we took away;
+# another might not.
 #
 # ## An experiment of your own
 #
-# With `beyond_control`, `without`, `matched` and `by_step`: choose a question, write down
-# what you expect, measure it beside a control, draw it, and write one sentence that
-# your numbers bear out. For example: is an early vector held as well as a late one?
-# Does the memory hold $n$, and does it hold the answer? Which head can be cut at no
-# cost? (`python -m tinyrmc plot attention RUN --html look.html` looks into a run of
+# With `beyond_control`, `without`, `matched` and `by_step`: choose a question, write
+# down what you expect, measure it beside a control, draw it, and write one sentence
+# that your numbers bear out. For example: is an early vector held as well as a late
+# one? Does the memory hold $n$, and does it hold the answer? Which head can be cut at
+# no cost? (`python -m tinyrmc plot attention RUN --html look.html` looks into a run of
 # yours.)
 
 # %%
@@ -528,9 +528,9 @@ for step, accuracy in enumerate(at_step_2, start=1):
 
 # %% tags=["hide-cell"]
 # Answer 2
-# That of the second vector is; of later ones about half. An untrained core has little or
-# nothing of these, so this is what training has made. But what belongs to a time step
-# fades: at the end the memory has distances by *label*, as the answer needs them.
+# That of the second vector is; of later ones about half. An untrained core has little
+# or nothing of these, so this is what training has made. But what belongs to a time
+# step fades: at the end the memory has distances by *label*, as the answer needs them.
 def by_time(core_of):
     """What can be read of the distance of vectors 2, 3, 4: at once, and at the end."""
     memories = []

@@ -180,7 +180,7 @@ for bucket, where in buckets.items():
 print(aligned(table))
 
 # %% [markdown]
-# The networks win on frequent words and lose on the rarest and on `<unk>`. The mean is
+# Both networks win on frequent words and lose on the rarest and on `<unk>`. The mean is
 # taken over the text, and most of a text is frequent words, so it does not show that.
 # Rare words are hopeless for all: ten readings leave so little to go by that a blind
 # guess among all 1,341 words would do better.
@@ -214,8 +214,8 @@ for word in ("she", "said", "!", "queen", "beautifully"):
     print(f"{word:7}", *(vocabulary.words[k] for k in found))
 
 # %% [markdown]
-# Persons stand beside persons and speaking beside speaking, and nobody told it. A word
-# that was read twice has found no kind.
+# In this one network persons stand beside persons and speaking beside speaking, and
+# nobody told it. A word that was read twice has found no kind.
 #
 # **This is a good place to stop.**
 #
@@ -281,10 +281,13 @@ panel.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# The network without either knows its own text best and the test text worst: its
-# validation perplexity turns around and rises. Each of the two holds it back, and
-# helps, with both seeds. Both together learn more slowly, and end about where one of
-# them does: a longer training may gain more. We have not tested that.
+# The network without either knows its own text best and the test text worst, with both
+# seeds: its validation perplexity turns around and rises. Who keeps the weights of the
+# best epoch, and stops when it has long been past, does *early stopping*, the oldest
+# remedy. (Our numbers are of the last epoch, so part of what the other two gain would
+# be gained by stopping.) Each of tying and dropout holds it back, and helps, with both
+# seeds. Both together learn more slowly, and end about where one of them does: which of
+# the three is best we have not shown, nor what a longer training gains.
 #
 # ## Many words
 #
@@ -359,9 +362,13 @@ for name, counts in {
     print(f"rare {rare:.1%}; {len(counts) / products:.1f} times fewer products")
 
 # %% [markdown]
-# Several tails save more, and rare words may have narrower vectors. Large language
-# models go another way: they cut rare words into *pieces*, so that nothing is rare and
-# nothing unknown.
+# These are products counted, not a network trained: what the two levels cost in
+# perplexity is not shown here. Several tails save more, and rare words may have
+# narrower vectors (*adaptive softmax*, Grave and others 2017). Large language models go
+# another way: they begin with single characters and join, again and again, the two
+# neighbours that stand side by side most often in a text, until some ten thousand
+# *pieces* are there (*byte pair encoding*, Sennrich and others 2016). A rare word is
+# then several frequent pieces, and nothing is unknown.
 #
 # ## Takeaways
 #

@@ -405,9 +405,9 @@ shares.invert_yaxis()
 plt.show()
 
 # %% [markdown]
-# Without ages the network finds all rooms to which this person went, and mixes them, as
-# you did with Mary: it is hardly better than naming any of them. With ages it looks
-# mostly at the last.
+# Without ages the network shown finds all rooms to which this person went, and mixes
+# them, as you did with Mary: its three copies are hardly better than naming any of
+# them. With ages it looks mostly at the last.
 #
 # Task 15 asks what Winona is afraid of: Winona is a mouse, and mice are afraid of cats.
 # The second fact cannot be found before the first. That takes two looks, in chapter 20

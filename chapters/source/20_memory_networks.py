@@ -106,11 +106,15 @@ association = ex.association.yours(association)
 
 # %% [markdown]
 # All sentences of a story have become *one* matrix, to which each adds the product of
-# its memory and its content: one of the oldest associative memories. Like the state of
-# the RMC, it does not grow with the story. But can it choose? Ask with the first of
-# five memories in random directions. **Write down first:** from what length of the
-# vectors on does the right content make up nine tenths of what comes back, with the
-# softmax and without?
+# its memory and its content. This is one of the oldest associative memories, Kohonen's
+# and Anderson's of 1972. It came back twice: as *fast weights*, which one network
+# writes for another (Schmidhuber 1992), and as *linear attention*, a Transformer
+# without a softmax (Katharopoulos and others 2020). Like the state of the RMC, it does
+# not grow with the story. And it can be written better: the *delta rule* adds only what
+# is still missing, $m^\top (c - m G)$ (Schlag and others 2021). But can it choose? Ask
+# with the first of five memories in random directions. **Write down first:** from what
+# length of the vectors on does the right content make up nine tenths of what comes
+# back, with the softmax and without?
 
 # %% tags=["hide-input", "hide-output"] alt="Two curves over the length of the vectors: the share of the right content in what a hop finds rises from one fifth to one with the softmax, reaching nine tenths at a length of about two; without it it stays at three fifths"
 # Measures how well both choose
@@ -271,10 +275,11 @@ panels[0].set_ylabel("test error, %")
 plt.show()
 
 # %% [markdown]
-# With fewer hops than facts the network fails: on task 16 it is no better than naming
-# any colour that was told. With as many it succeeds. The paper trained one network on
-# all twenty tasks of the real bAbI, and its columns for one, two and three hops show
-# the same.
+# With fewer hops than facts all three copies fail, at the authors' rate: on task 16
+# they are no better than naming any colour that was told. With as many all succeed.
+# (That fewer hops *cannot* do it, at any rate, we have not shown.) The paper trained
+# one network on all twenty tasks of the real bAbI, and its columns for one, two and
+# three hops show the same.
 #
 # **This is a good place to stop.**
 #
@@ -302,13 +307,13 @@ print(
 print(" %, without it", percent(without["factor 2, task 16"][1][SWITCH - 1]), "%")
 
 # %% [markdown]
-# Bags of words still say which animals were named together. On task 16 either lack
-# does the same damage, and again any colour is named. With $l$ half as large, memories,
+# Bags of words still say which animals were named together. On task 16 either lack does
+# the same damage, and again any colour is named. With $l$ half as large, memories,
 # contents and question are half as large, the matches a quarter, and without the
-# softmax what is found an eighth: after twenty epochs that network has learnt next to
-# nothing, and so the softmax comes too early. The authors' program differs from their
-# paper here, and nothing in the paper would have told you. It is a good reason to
-# publish programs.
+# softmax what is found an eighth. After twenty epochs that network has learnt next to
+# nothing, in three copies at one rate. Does the softmax only come too early? That we
+# have not shown; below you can. The authors' program differs from their paper here, and
+# nothing in the paper would have told you. It is a good reason to publish programs.
 #
 # ## What it looks at
 
@@ -433,8 +438,11 @@ for task in (15, 16):
 # **Exercise 5.** Ask something of your own, and let three copies answer. Does task 15
 # need its ages? Do bags of words learn task 16? Does scale 1 work with 40 linear
 # epochs? (`train(16, start=40, scale=1.0)[1][-1]` has the errors of three copies.)
-# Report as below; the check looks whether your runs bear out what you conclude: the
-# name whose numbers are higher, or "cannot tell".
+# Report as below. The conclusion is the name whose numbers are higher, or "cannot
+# tell". A *permutation test* judges it: all your runs are dealt to the two names in
+# every possible way, and if one name is as far ahead as yours in more than 5 % of them,
+# it may be chance. With three runs each, all of one kind must lie above all of the
+# other. With more runs smaller differences will do.
 
 # %%
 report = ...
@@ -466,7 +474,8 @@ ex.experiment.check(report)
 #
 # ## Takeaways
 #
-# - A question that knows what was found can find more: as many hops as facts.
+# - A question that knows what was found can find more. Here it took as many hops as
+#   facts.
 # - A softmax over small matches teaches little. Without it the hop is one matrix, which
 #   cannot choose but can learn; then the softmax learns to choose.
 # - Change one thing at a time, and the same for all copies.

@@ -113,8 +113,8 @@ SURE = 0.05  # of three runs each, one way to deal them in twenty
 class Report:
     """Checks whether a conclusion is borne out by the runs it stands on."""
 
-    def __init__(self, chapter: str):
-        self.chapter = chapter
+    def __init__(self, chapter: str, name: str = "experiment"):
+        self.chapter, self.name = chapter, name
 
     def check(self, report: Any) -> None:
         """Print what is missing, or whether the runs say what the report says."""
@@ -124,7 +124,7 @@ class Report:
         problem = self._problem(report)
         print(f"wrong: {problem}" if problem else "right: the runs bear it out")
         if not problem:
-            record.solved(self.chapter, "experiment")
+            record.solved(self.chapter, self.name)
 
     def _problem(self, report: Any) -> str:
         parts = {"question", "runs", "conclusion"}
