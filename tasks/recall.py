@@ -50,9 +50,9 @@ class DataConfig:
     """the fewest pairs that a training batch may have"""
     questions: int = 4
     """keys that are asked for at the end, no pair twice"""
-    keys: int = 16
+    keys: int = 8
     """kinds of keys there are"""
-    values: int = 16
+    values: int = 8
     """kinds of values there are"""
     together: bool = True
     """key and value come in one step, rather than the value after its key"""
@@ -97,7 +97,7 @@ QUICK = Config(
     ),
 )
 APART = replace(QUICK, data=DataConfig(together=False))
-EIGHT = replace(QUICK, data=DataConfig(pairs=8, questions=8, keys=32, values=32))
+EIGHT = replace(QUICK, data=DataConfig(pairs=8, questions=8, keys=16, values=16))
 REWRITES = replace(QUICK, data=replace(EIGHT.data, keys=4, rewrites=True))
 
 # --- The examples ---------------------------------------------------------------------

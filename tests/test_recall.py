@@ -61,7 +61,7 @@ def test_training_batches_have_fewer_pairs_and_held_out_ones_all():
     stream = task.stream(None, seed=0)
     lengths = [len(stream.batch(step, 0, 4)["inputs"][0]) for step in range(40)]
     assert {*lengths} == {2, 4, 6, 8}
-    assert task.draw(np.random.default_rng(0), 3)["inputs"].shape == (3, 8, 33)
+    assert task.draw(np.random.default_rng(0), 3)["inputs"].shape == (3, 8, 17)
 
 
 def test_bad_settings_are_named():
