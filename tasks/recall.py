@@ -12,10 +12,9 @@ on, as in the sources: there a network has to join two steps before it has anyth
 store. All keys of a sequence differ, and all values. In `rewrites` a key may come again
 with another value, and the last one counts: a memory must let go of what it had, too.
 
-*An easier way.* With all pairs from the start the Relational Memory Core learns which
-values there are, and then nothing for thousands of steps. So each training batch has
-a number of pairs between `least_pairs` and `pairs`, by chance and the same for every
-core. Held-out examples have all pairs.
+*An easier way.* A training batch has between `least_pairs` and `pairs` pairs, by chance
+and the same for every core; `--data.least-pairs 4` asks for all four from the start.
+Held-out examples have all pairs.
 
 *The floor.* A network that keeps the last value alone is right when the key of the last
 pair is asked for: 1 / pairs of the time, or somewhat more in `rewrites`, where that key
@@ -153,7 +152,7 @@ class Task(training.Task):
     """Associative recall; see the module's text."""
 
     presets = {
-        "quick": ("four pairs: two or three minutes of two cores", QUICK),
+        "quick": ("four pairs: a minute of one core, to 99 %", QUICK),
         "apart": ("the same, the value a step after its key", APART),
         "eight": ("eight pairs of twice as many symbols", EIGHT),
         "rewrites": ("eight pairs of four keys: the last value counts", REWRITES),
