@@ -4,7 +4,7 @@
 # **The notation of section 3.1.** About 120 minutes, in two sittings. You need Python
 # and some NumPy.
 #
-# Most mistakes happen with axes: you sum over the wrong one, or stretch numbers along
+# Many mistakes happen with axes: you sum over the wrong one, or stretch numbers along
 # the wrong one. Here you practise on memories, matrices whose row $i$ is a *slot* $m_i$
 # of $F$ numbers, its *units*:
 #
@@ -221,8 +221,8 @@ print(projected.shape, "- the same as slot by slot:", same)
 # `"bnf->bn"` is a sum over units.
 #
 # **Exercise 3.** Attention has several heads, each with a matrix of its own. Multiply
-# every slot of every example by the matrix of every head, as you like: with a new axis
-# and `@`, or with `einsum`. Then try the other way, too.
+# every slot of every example by the matrix of every head, twice: once with a new axis
+# and `@`, once with `einsum`.
 
 
 # %%
@@ -231,7 +231,13 @@ def project(M, W):
     ...
 
 
+def project_by_names(M, W):
+    """The same, with `einsum`."""
+    ...
+
+
 ex.project.check(project)
+ex.project.check(project_by_names)
 
 # %% [markdown]
 # **This is a good place to stop.**
@@ -349,8 +355,11 @@ print("one-hot, written in place:", np.array_equal(marks, ex.one_hot(labels, 5))
 
 # %% [markdown]
 # **Exercise 6.** Now answer chapter 0's question for a whole batch: which point is
-# number `n` in distance from point `m`? All that you need stands above, and `argsort`,
-# which gives the places of the entries, smallest entry first. No loop.
+# number `n` in distance from point `m`? For a single example you would take row `m` of
+# the distances (exercise 2), and sort: `np.argsort` of `[30, 10, 20]` is `[1, 2, 0]`,
+# the places of the entries, the smallest entry first. The answer stands at place `n`.
+# For a batch you need a row, and then a place, of *each* example: that takes two arrays
+# as an index, twice. No loop.
 
 
 # %%

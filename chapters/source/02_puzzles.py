@@ -8,17 +8,19 @@
 # course. The first eight come now; the others are a second set, for whenever you like.
 # The rules make puzzles of them:
 #
-# - **One line**: `return` and an expression. **No loop**, and no comprehension.
-# - **Few words**: operators, among them `@`, comparisons, `np.where`, `np.arange`,
-#   `.shape` and `.T`. No `sum`, no `eye`, no `cumsum`.
-# - **No looking up**: square brackets may hold numbers, `None` and slices, but no
-#   arrays.
-# - **No calls of your own**: where an earlier puzzle helps, copy its line.
+# | allowed | not allowed |
+# |---|---|
+# | one line: `return` and an expression | a loop, a comprehension, a second line |
+# | operators, among them `@`, and comparisons | `sum`, `eye`, `cumsum`, any other function |
+# | `np.where`, `np.arange`, `.shape`, `.T` | `len(x)`: write `x.shape[0]` |
+# | numbers, `None` and slices in brackets: `x[:, None]` | arrays in brackets: `table[labels]` |
+# | the line of an earlier puzzle, copied | a call of an earlier puzzle |
 #
 # What is left is broadcasting, comparing and multiplying. (Beside numbers, `True`
 # counts as 1.) Most of the puzzles are a comparison of two aranges, one of them as a
 # column, and a product. `check` looks at your numbers, and then reads your line. Each
-# picture shows what goes in, and what comes out.
+# picture shows what goes in, and what comes out. If yours is wrong, look at it:
+# `picture(ex.identity, identity, n=4)` draws your result beside the right one.
 
 # %%
 import matplotlib.pyplot as plt
@@ -32,9 +34,11 @@ course.setup()
 
 # %% tags=["hide-input"]
 # Draws a puzzle: its arguments as grids, an arrow, and what comes out
-def picture(puzzle, **arguments):
+def picture(puzzle, yours=None, **arguments):
     grids = [(name, as_grid(name, each)) for name, each in arguments.items()]
     grids.append(("", as_grid("", puzzle(**arguments))))
+    if yours is not None:
+        grids.append(("yours", as_grid("", yours(**arguments))))
     width = sum(grid.shape[1] + 1.2 for _, grid in grids)
     height = max(len(grid) for _, grid in grids)
     _, panel = plt.subplots(figsize=(0.42 * width + 0.4, 0.42 * height + 0.5))
@@ -44,7 +48,7 @@ def picture(puzzle, **arguments):
             arrow = {"arrowstyle": "-|>", "color": "0.4"}
             panel.annotate("", (left + 0.5, 0.5), (left - 0.7, 0.5), arrowprops=arrow)
             left += 1.2
-        draw_cells(panel, left, grid, "C1" if not name else "C0")
+        draw_cells(panel, left, grid, {"": "C1", "yours": "C3"}.get(name, "C0"))
         panel.text(left - 0.5, 1.1, name, va="bottom")
         left += grid.shape[1] + 0.6
     panel.set(xlim=(-0.7, left), ylim=(0.6 - height, 1.8), aspect="equal")
@@ -221,7 +225,8 @@ ex.cumulative_sum.check(cumulative_sum)
 #
 # ## 9. Changes
 #
-# Row $t$ less the row before it. What is the inverse of the matrix of puzzle 8?
+# From each row subtract the row before it; the first stays as it is. (That undoes
+# puzzle 8. So which matrix do you need?)
 
 # %% alt="Running sums, and beside them the four rows that they were made of"
 picture(ex.changes, x=np.array([[1.0, 0], [3, 1], [6, 1], [10, 2]]))

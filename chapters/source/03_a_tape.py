@@ -38,8 +38,8 @@ print(f"{sum(parameter.size for parameter in network.parameters()):,} parameters
 # Begin at the end. The derivative of $L$ with respect to $f$ is $2f$. What is it with
 # respect to $e$? A change of $e$ changes $f$ by as much. And with respect to $d$? Go on
 # upwards: at each line you know the derivative of what comes out, multiply by a local
-# derivative, and get that of what goes in. Take care with $a$ and $b$: *what is used
-# twice is paid twice*, and the two add up.
+# derivative, and get that of what goes in. Take care with $a$ and $b$: each is used
+# *twice*, so its derivative has two parts, one from each use, and they add up.
 #
 # **Exercise 1.** Do this walk in code, a line for each derivative.
 
@@ -63,14 +63,17 @@ ex.five_lines.check(five_lines)
 #
 #     (c, [(a, b.data), (b, a.data)])
 #
-# When is the derivative of a value complete? When all its uses have paid in. Nothing
-# can be used before it is made, so all uses stand *later on the tape* than the entry
-# that made it. Walk from the end, and when you come to that entry, it is complete.
+# When is the derivative of a value complete? When each of its uses has added its part.
+# Nothing can be used before it is made, so all uses stand *later on the tape* than the
+# entry that made it. Walk from the end, and when you come to that entry, it is
+# complete.
 #
 # **Exercise 2.** Write `Value`. Each operation returns a new Value and appends its
-# entry to the tape. `backward` gives the value it is called on the `grad` 1, walks, and
-# pays into the `grad` of all others. (One case doubles a number sixteen times: 16
-# entries, but $2^{16}$ paths. Walk along entries, not along paths.)
+# entry to the tape; `__add__` shows how. Then `backward`, in three lines: the value
+# that it is called on gets the `grad` 1; you walk the tape from its end; and from each
+# entry, every input's `grad` grows by the local derivative times the `grad` of what
+# came out. (One case doubles a number sixteen times: 16 entries, but $2^{16}$ paths.
+# Walk along entries, not along paths.)
 
 
 # %%
@@ -80,7 +83,10 @@ class Value:
     def __init__(self, data, tape):
         self.data, self.tape, self.grad = data, tape, 0.0
 
-    def __add__(self, other): ...
+    def __add__(self, other):
+        output = Value(self.data + other.data, self.tape)
+        self.tape.append((output, [(self, 1.0), (other, 1.0)]))
+        return output
 
     def __sub__(self, other): ...
 
@@ -196,7 +202,9 @@ panel.set(xlabel="x", ylim=(-2.6, 2.6))
 plt.show()
 
 # %% [markdown]
-# Your own network has learnt on your own engine. **This is a good place to stop.**
+# Your own network has learnt these points on your own engine, in this one run. (Whether
+# it would do so from any start, and what it says beyond them, you have not tested.)
+# **This is a good place to stop.**
 #
 # ## From numbers to arrays
 #
@@ -307,8 +315,9 @@ Node = ex.Node.yours(Node)
 # **Exercise 7.** The tape. `watch` makes a Node of an array. `record` makes the Node of
 # a result, and keeps an entry. `gradient` walks back and returns the gradients of the
 # nodes in the list `wanted`, zeros where the loss does not depend on one. Each node
-# gets the sum of what its uses pay, every payment brought to the node's shape by
-# `unbroadcast`. (A Node may be the key of a dict.)
+# gets the sum of the gradients that its uses give it. Bring each of them to the node's
+# shape with `unbroadcast` *before* you add it: their shapes may differ. (A Node may be
+# the key of a dict.)
 
 
 # %%
@@ -414,9 +423,10 @@ print(cube, x.grad)
 # ## Takeaways
 #
 # - A vjp turns the gradient of a result into the gradients of its arguments.
-# - What is used several times gets the sum of what its uses pay. Broadcasting is such a
-#   use, so its way back is a sum.
-# - Walked from its end, the tape comes to each value when all its uses have paid in.
+# - What is used several times gets the sum of what its uses give it. Broadcasting is
+#   such a use, so its way back is a sum.
+# - Walked from its end, the tape comes to each value when all its uses have added their
+#   part.
 #
 # **Further.** What would have to change so that the walk back is itself recorded, and
 # second derivatives follow? For a function of two numbers with a million results, what

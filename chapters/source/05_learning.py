@@ -200,7 +200,9 @@ panel.set(xlabel="step", ylabel="loss", xlim=(0, STEPS), ylim=(0, None))
 plt.show()
 
 # %% [markdown]
-# Your network compares points. **This is a good place to stop.**
+# From three starts, 87 % (85 to 90) are right, where the point nearest to the middle is
+# right in 47 %. So your network compares points. (No question comes twice: the points
+# are any numbers.) **This is a good place to stop.**
 #
 # ## Find the line: it does not learn
 #
@@ -464,9 +466,11 @@ panel.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# Each rule has a hill of good rates, and each hill stands elsewhere. Adam forgives the
-# most. Plain descent with a rate of 0.01 has got just to the guess by the middle: the
-# easy part, and no more.
+# Each rule has a hill of good rates, and each hill stands elsewhere. With three starts,
+# Adam is within ten points of its best over a factor of 97 in the rate, momentum over
+# 24, plain descent over 10: it forgives the most. Plain descent with a rate of 0.01 has
+# got to 50 % (47 to 53), hardly further than the guess by the middle: after 400 steps
+# it has the easy part.
 #
 # ## Find the line: the last one wins
 #
@@ -527,8 +531,9 @@ for scale in (0.0, 0.1, 1.0, 10.0):
 
 # %% [markdown]
 # A fresh network should guess: its first loss should be near $\ln 3$. At $s = 10$ it
-# begins confident and wrong, and spends its time on unlearning. The first loss is the
-# cheapest test there is.
+# begins confident and wrong. With three starts its first loss is 212 (151 to 283), and
+# after 400 steps 71 % (70 to 72) are right, with $s = 1$ 93 % (93 to 94). The first
+# loss is the cheapest test there is.
 #
 # ## A safety belt: clipping
 #
@@ -619,8 +624,10 @@ panel.set(xlabel="step", title="loss, means of 40 parts")
 plt.show()
 
 # %% [markdown]
-# Warm-up changes little in so small a network. In today's large ones, training often
-# fails without it.
+# From three starts, the last losses are 0.127 (0.123 to 0.131) without decay and 0.055
+# (0.052 to 0.056) with it; warm-up makes them 0.055 (0.051 to 0.058). So in this small
+# network decay helps and warm-up does nothing that you could see. (For Transformers,
+# people use it nearly always; nothing here shows why.)
 #
 # ## Held-out examples
 #
@@ -638,16 +645,23 @@ def from_the_few(step):
 
 
 EVERY = course.fast(50, 2)
-kept = {"200 examples": [], "new ones": []}
-for name, source in (("200 examples", from_the_few), ("new ones", batches())):
-    weights, rule = fresh(), adam_rule(1e-3)
+
+
+def learns_from(source, seed=0):
+    """Twenty times on the way: right of the 200, and of the held-out ones."""
+    weights, rule, found = fresh(seed), adam_rule(1e-3), []
     for start in EVERY * np.arange(20):
+        _, weights = train(
+            weights, slopes, rule, lambda step, start=start: source(start + step), EVERY
+        )
+        found.append((accuracy(weights, *few), accuracy(weights, *held_out)))
+    return found
 
-        def part(step, start=start, source=source):
-            return source(start + step)
 
-        _, weights = train(weights, slopes, rule, part, EVERY)
-        kept[name].append((accuracy(weights, *few), accuracy(weights, *held_out)))
+kept = {
+    "200 examples": learns_from(from_the_few),
+    "new ones": learns_from(batches()),
+}
 seen, unseen = kept["200 examples"][-1]
 print(f"trained on 200 examples: of these {seen:.1%}, held out {unseen:.1%}")
 print(f"trained on new ones:     held out {kept['new ones'][-1][1]:.1%}")
@@ -668,8 +682,9 @@ panel.legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# It has learnt its 200 by heart. Numbers for trained networks come from held-out
-# examples, in all chapters.
+# From three starts, 100 % of the 200 are right in the end, and 75 % (73 to 76) of the
+# others; after training on new ones, 95 %. So it has learnt much of its 200 by heart.
+# Numbers for trained networks come from held-out examples, in all chapters.
 #
 # ## In the package
 #
@@ -737,8 +752,9 @@ for name, rule in (("plain", momentum_rule(0.01, 0.0)), ("Adam", adam_rule(0.01)
 # %% tags=["hide-cell"]
 # Answer 3
 # Where gradients keep their direction, the velocity builds up to g / (1 - mu), which is
-# ten times g, so a tenth of the rate should do. We found about a third: in this task
-# gradients do not keep their direction for long (and our grid is coarse).
+# ten times g, so a tenth of the rate should do. In this one run it is about a third.
+# (In this task gradients may not keep their direction for long. And our grid is
+# coarse.)
 velocity = 0.0
 for _ in range(100):
     _, velocity = sgd(0.0, 1.0, velocity, 0.1, 0.9)

@@ -340,13 +340,12 @@ def slopes_of(network):
     return slopes
 
 
-def learnt(network, *shapes):
+def learnt(network, *shapes, seed=0, rate=0.03):
     """The share of right answers after training."""
-    start = np.random.default_rng(0)
+    start = np.random.default_rng(seed)
     weights = [start.normal(size=shape) / math.sqrt(shape[0]) for shape in shapes]
-    rule = learning.adam_rule(adam_step, 0.03)
-    steps = course.fast(400, 20)
-    batches = (lambda step: draw(np.random.default_rng([1, step]), 64)), steps
+    rule, steps = learning.adam_rule(adam_step, rate), course.fast(400, 20)
+    batches = (lambda step: draw(np.random.default_rng([1, seed, step]), 64)), steps
     _, weights = train(weights, slopes_of(network), rule, *batches)
     (rows, questions), targets = draw(np.random.default_rng(2), 2000)
     tape = LittleTape()
@@ -386,11 +385,13 @@ print(f"one for queries and keys:  {learnt(one_for_both, looks, brings):.1%}")
 print(f"none before the attention: {learnt(none, brings):.1%}")
 
 # %% [markdown]
-# Without matrices a day fits itself best. With one for both, the score is *symmetric*:
-# Tuesday fits Wednesday as well as Wednesday fits Tuesday. For Wednesday to prefer
-# Thursday, that pair must fit better still, and so on from day to day: the week does
-# not close, and some day fails. With $W^q$ and $W^k$ a question may differ from its
-# answer, and $W^v$ says what to bring home.
+# That is one start each. Measured beforehand, from three starts at three rates, three
+# matrices get to 100 % at the best of these, one for both to 74 % (46 to 88), none to
+# 40 % (40 to 41). Why? Without matrices a day fits itself best. With one for both, the
+# score is *symmetric*: Tuesday fits Wednesday as well as Wednesday fits Tuesday. For
+# Wednesday to prefer Thursday, that pair must fit better still, and so on from day to
+# day: the week does not close, and some day fails. With $W^q$ and $W^k$ a question may
+# differ from its answer, and $W^v$ says what to bring home.
 #
 # ## Heads
 #
@@ -536,8 +537,11 @@ panel.axis("off")
 plt.show()
 
 # %% [markdown]
-# Queries and result. And does an input of zeros count for nothing? Multiply $x$ by $s$.
-# **Write down first:** which share does it get at $s = 0$?
+# The queries and the result have no frame: the input asks nothing, and gets no row.
+#
+# Now a question about its size. If an input is all zeros, does it count for nothing?
+# Multiply $x$ by a number $s$. **Write down first:** which share do the slots give it
+# at $s = 0$?
 
 # %%
 lengths = np.linspace(-4, 4, 121)
@@ -556,7 +560,8 @@ panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# Its score is 0, which is as good as any other: it takes a share and gives back zeros.
+# At $s = 0$ its score is 0, which is as good as any other: an input of zeros takes a
+# share, and gives back zeros.
 # To say "nothing has come", give it the score $-\infty$. That is a *mask*.
 #
 # ## Transformers, and a mask for time

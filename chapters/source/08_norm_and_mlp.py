@@ -77,9 +77,10 @@ plt.show()
 # %% [markdown]
 # It keeps a *direction*, and throws size and mean away.
 #
-# **Exercise 2.** Often a layer follows a norm: $(n \circ \gamma + \beta) \, W + b$,
-# where $n$ is the row before gain and offset. Find one layer, $n W' + b'$, that gives
-# the same for every $n$. (A trained network can save gain and offset that way.)
+# **Exercise 2.** (A side road, which nothing else needs.) Often a layer follows a norm:
+# $(n \circ \gamma + \beta) \, W + b$, where $n$ is the row before gain and offset. Find
+# one layer, $n W' + b'$, that gives the same for every $n$. (A trained network can save
+# gain and offset that way.)
 
 
 # %%
@@ -100,15 +101,22 @@ ex.folded.check(folded)
 # s = \frac{1}{\sqrt{\mathrm{mean}(d \circ d) + \varepsilon}}, \qquad
 # n = s \, d, \qquad y = n \circ \gamma + \beta$$
 #
-# From $y$ to $n$ the gradient becomes $u = g \circ \gamma$. From $n$ to $d$: a change
-# $\delta d$ moves $n$ by itself, and through $s$. Because
-# $s = (\mathrm{mean}(d \circ d) + \varepsilon)^{-1/2}$,
+# From $y$ to $n$ the gradient becomes $u = g \circ \gamma$. From $n$ to $d$, move $d$
+# by a little, $\delta d$, and see how $n = s \, d$ moves: by itself, and because $s$
+# moves. First $s$. It is $(\mathrm{mean}(d \circ d) + \varepsilon)^{-1/2}$, and the
+# inner mean moves by $2 \, \mathrm{mean}(d \circ \delta d)$, so
 #
-# $$\delta s = -s^3\, \mathrm{mean}(d \circ \delta d), \qquad
-# \delta n = s\, \delta d + d\, \delta s
+# $$\delta s = -\tfrac12 \, s^3 \cdot 2 \, \mathrm{mean}(d \circ \delta d)
+# = -s^3\, \mathrm{mean}(d \circ \delta d)$$
+#
+# Then $n$. With $n = s \, d$ put in twice,
+#
+# $$\delta n = s\, \delta d + d\, \delta s
 # = s \left(\delta d - n\, \mathrm{mean}(n \circ \delta d)\right)$$
 #
-# Sort $\sum u \circ \delta n$ by $\delta d$, and you have the gradient of $d$:
+# The loss moves by $\sum_j u_j \, \delta n_j$. In that sum, collect what stands before
+# each $\delta d_k$. The first part of $\delta n$ gives $s \, u_k$. The second gives
+# $-s \, n_k$ times the mean of all $u_j n_j$. So the gradient of $d$ is
 # $s \left(u - n\, \mathrm{mean}(u \circ n)\right)$.
 #
 # **Write down first:** look at the circle. In which two directions can you move a row
@@ -278,7 +286,8 @@ print(M)
 # A *multi-layer perceptron* is some layers, each a matrix and a bias, with a bend
 # between each two: the *ReLU*, $\max(x, 0)$ for every entry.
 #
-# **Exercise 6.** Why the bend? Leave it out, and melt any number of layers into one.
+# **Exercise 6.** (A side road, too.) Why the bend? Leave it out, and melt any number of
+# layers into one.
 
 
 # %%

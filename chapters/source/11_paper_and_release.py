@@ -59,7 +59,8 @@ released_step = ex.released_step.yours(released_step)
 # the core goes without that one row. Both classes first bring the input to the width of
 # a slot. We give $x$ after that.)
 
-# %%
+# %% tags=["hide-input"]
+# Takes the core's weights apart, by the names that your step knows, and compares
 D, N, F = 10, 6, 16
 core = RelationalMemory(D, N, F, 1, qkv_norm=False, dtype=np.float64, seed=3)
 W_q, W_k, W_v = np.split(core.blocks[0]["qkv"].weight.data, 3, axis=1)

@@ -26,8 +26,8 @@ vjps
 #
 # From the step after it, a step gets two gradients: $\bar m$ of its new memory and
 # $\bar h$ of its new hidden state. The new memory is used twice: the next step reads
-# it, and equation 8 shows it, $h = \sigma(o) \circ \tanh m$. What is used twice is paid
-# twice.
+# it, and equation 8 shows it, $h = \sigma(o) \circ \tanh m$. What is used twice gets
+# two gradients, and they add up.
 #
 # **Exercise 1.** Derive the gradient that the new memory has in all, and take it on.
 # `vjps.gated_vjp(g, f, i, m, candidate, forget_bias)` is equation 7 backwards, from
@@ -354,7 +354,7 @@ for length in (1, 2, 5, 10, 20, 40):
 # - The new memory gets two gradients, from the next step and through $h$.
 # - Through many steps the gradient comes along the memory: straight, with a forget gate
 #   as its factor at each step, and through attention, which lets far more arrive.
-# - All steps share their weights, so all that they pay in adds up.
+# - All steps share their weights, so all that they give them adds up.
 # - In windows the state goes on and the gradient does not.
 #
 # **Further.** How many numbers does the walk keep for forty steps, and how could you do

@@ -556,7 +556,7 @@ REMEDIES = {
     "does not support ufuncs": "Nodes have methods: m.tanh(), not np.tanh(m)",
     "object has no attribute 'data'": "a Value or a Node should stand there",
     "support item assignment": "leave what you were given; make a new list",
-    "Node object at": "nothing has paid into this node: it needs zeros of its shape",
+    "Node object at": "this node has got no gradient: it needs zeros of its shape",
 }
 
 

@@ -96,7 +96,7 @@ def _affine_cases(rng, B, N, *sizes):
         "their first two axes made one, h.reshape(-1, F).T @ g.reshape(-1, G).",
     ],
     mistakes="""
-        you average over the slots, where all that they pay in adds up
+        you average over the slots, where all that they give it adds up
             g.sum(axis=1) -> g.mean(axis=1)
         the gradient of the bias still has its examples
             g_x.sum(axis=0) -> g_x

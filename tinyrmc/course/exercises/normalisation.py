@@ -368,8 +368,8 @@ def _block_cases(rng, rows, F, depth):
     hints=[
         "The last matrix gets the right gradient, all others do not: so the line that "
         "hands g on is wrong.",
-        "z is used twice: in the product, and by the residual. What is used twice is "
-        "paid twice.",
+        "z is used twice: in the product, and by the residual. What is used twice "
+        "gets two gradients, which add up.",
     ],
     mistakes="""
         now the gradient goes past every block and through none

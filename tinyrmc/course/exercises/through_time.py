@@ -64,7 +64,7 @@ def state_vjp(g_m, g_h, f, i, o, m, candidate, forget_bias):
     after = update_memory(np, f, i, m, candidate, forget_bias)
     show, shown = sigmoid(o), np.tanh(after)
     by_o = g_h * shown * show * (1 - show)
-    g = g_m + g_h * show * (1 - shown * shown)  # used twice, paid twice
+    g = g_m + g_h * show * (1 - shown * shown)  # used twice: two gradients add up
     by_f, by_i, by_m, by_candidate = gated_vjp(g, f, i, m, candidate, forget_bias)
     return by_f, by_i, by_o, by_m, by_candidate
 

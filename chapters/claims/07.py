@@ -1,0 +1,27 @@
+"""Chapter 7: a laboratory of invariants."""
+
+import numpy as np
+from register import Chapter, claim
+
+chapter = Chapter("07", "distances_of")
+
+
+@claim(
+    lambda n: (
+        n["after 8 inputs, of what it was after 1"].high < 0.5
+        and n["from zeros"].high == 0
+    ),
+    show=".1e",
+)
+def closer():
+    """in twenty draws of weights and inputs in {steps closer:.0%} of the steps, and end
+    {after 8 inputs.mean:.0e} apart on average
+    """
+    draws = [chapter.distances_of(1.0, seed) for seed in range(20)]
+    return {
+        "steps closer": np.mean([np.diff(each) < 0 for each in draws]),
+        "after 1 input": [each[0] for each in draws],
+        "after 8 inputs": [each[-1] for each in draws],
+        "after 8 inputs, of what it was after 1": [x[-1] / x[0] for x in draws],
+        "from zeros": [max(chapter.distances_of(0.0, seed)) for seed in range(3)],
+    }
