@@ -448,7 +448,7 @@ INPUT_SIZE, BATCH = 7, 3
 
 
 def build(**settings):
-    return RelationalMemory(INPUT_SIZE, dtype=np.float64, **settings, seed=0)
+    return RelationalMemory(INPUT_SIZE, dtype=np.float64, **{"seed": 0} | settings)
 
 
 def inputs_for(settings, steps=1):

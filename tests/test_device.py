@@ -162,6 +162,7 @@ def test_a_parameter_stays_where_its_array_is():
     assert "[1., 1., 1.]" in repr(parameter)
 
 
+@pytest.mark.filterwarnings("ignore:.*so nothing has changed")
 @in_turn("kind", [optim.Adam, optim.RMSProp, lambda q: optim.SGD(q, momentum=0.9)])
 @in_turn("bad", [None, np.nan])
 def test_optimizers(kind, bad):

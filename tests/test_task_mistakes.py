@@ -73,13 +73,13 @@ def test_a_mistake_has_a_place(mistaken, refused):
             ),
             (
                 BUILT,
-                "return nn.MLP(numbers, 4)",
+                "return nn.MLP(numbers, 4, seed=0)",
                 "build",
                 "MLP: output_sizes must li.*",
             ),
             (
                 BUILT,
-                "return nn.Linear(0, 4)",
+                "return nn.Linear(0, 4, seed=0)",
                 "build",
                 "Linear: input_size must be an integer of at least 1, not 0",
             ),
