@@ -165,6 +165,7 @@ def test_a_parameter_stays_where_its_array_is():
 @pytest.mark.filterwarnings("ignore:.*so nothing has changed")
 @in_turn("kind", [optim.Adam, optim.RMSProp, lambda q: optim.SGD(q, momentum=0.9)])
 @in_turn("bad", [None, np.nan])
+@pytest.mark.filterwarnings("ignore:.*gradient's norm is nan")
 def test_optimizers(kind, bad):
     random = np.random.default_rng(0)
     start, steps = (
