@@ -19,8 +19,9 @@ from ..config import stored_path
 from . import discovery
 
 HERE = Path(__file__).resolve().parents[1]
-# of Python, of what is installed, and of tinyrmc
+# of Python, of what is installed, and of tinyrmc, what a checkout has beside it, too
 OTHERS = [*map(Path, {sys.prefix, sys.base_prefix, sys.exec_prefix}), HERE]
+OTHERS += [HERE.parent / name for name in ("benchmarks", "chapters", "site", "tests")]
 
 
 def own_files() -> dict[str, Path]:
