@@ -10,6 +10,7 @@
 #   make chapters    makes the notebooks from chapters/source/; ARGS="04 07": these
 #   make claims      measures again what the chapters conclude; ARGS=09: chapter 9's
 #   make site        builds the website into site/_build/html
+#   make browser-live  the course in the Pyodide that users get, from the network
 #   make bench       measures on this machine; ARGS=--quick: a first look
 #   make faults      kills, full disks, forged files, bad words: what becomes of them
 #   make clean       removes the environment, caches and builds; runs/ is kept
@@ -36,7 +37,7 @@ endif
 endif
 
 .PHONY: help train test test-all lint lab chapters claims site bench faults clean
-.PHONY: environment
+.PHONY: browser-live environment
 .NOTPARALLEL:
 
 help:
@@ -69,6 +70,9 @@ claims: $(VENV)/installed-notebooks
 
 site: $(VENV)/installed-docs
 	$(python) site/make_site.py $(ARGS)
+
+browser-live: $(VENV)/installed-dev $(VENV)/installed-docs
+	.ci/browser-live $(python)
 
 bench: $(VENV)/installed-bench
 	$(python) benchmarks/cpu.py $(ARGS)

@@ -63,7 +63,6 @@ tagline = "tinyrmc: networks that compare what they remember"  # title of the fi
 html_favicon = str(HERE / "static" / "favicon.svg")
 html_static_path = ["static"]
 html_css_files = ["tinyrmc.css"]
-html_search_scorer = str(HERE / "search.js")
 html_show_sphinx = False
 html_domain_indices = False  # the reference begins with one
 html_last_updated_fmt = None
@@ -73,6 +72,7 @@ html_context = {"default_mode": "auto"}  # light or dark, as the reader's system
 html_sidebars = {"_modules/**": ["navbar-logo.html", "search-button-field.html"]}
 html_theme_options = {
     "logo": {"text": project},  # on the first page, too, whose title stands alone
+    "extra_footer": in_browser.versions(),
     "navbar_persistent": [],
     "home_page_in_toc": False,
     "show_toc_level": 2,

@@ -21,7 +21,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +43,14 @@ AT_ONCE = [
     "tinyrmc",
 ]
 APPS = ("notebooks", "tree", "edit")
+HEAD = """<link rel="icon" href="../../_static/favicon.svg" type="image/svg+xml">
+<script type="module" src="../../_static/work.js"></script></head>"""
 INTRODUCTION = """\
 *This copy runs in your browser: Shift+Enter runs a cell, the first one takes some
-seconds. What you write is kept here, and all chapters see your answers; **Download my
-work**, at the lower edge, gives you a copy. If a cell does not come to an end: Kernel,
-Restart Kernel, and run the cells above it again.*"""
+seconds. What you write is kept here, and all chapters see your answers. At the lower
+edge, **Download my work** gives you a copy and **Restore my work** takes it back;
+**Reset this chapter** brings back what you deleted; a cell that runs long gets a button
+that stops it.*"""
 
 
 def chapters() -> list[Path]:
@@ -63,6 +66,24 @@ def address(chapter: str) -> str:
 # --- What Pyodide installs ------------------------------------------------------------
 
 
+def own_pyodide() -> Path | None:
+    """The folder of PYODIDE=FOLDER; None where the CDN serves Pyodide."""
+    return Path(given).resolve() if (given := os.environ.get("PYODIDE")) else None
+
+
+def refusal() -> str | None:
+    """Why the lab would never start with the Pyodide that is given; None if it can."""
+    from jupyterlite_pyodide_kernel.constants import PYODIDE_VERSION as NAMED
+
+    try:
+        found = lock_of(own_pyodide())["info"]["version"]
+    except OSError as problem:
+        return f"PYODIDE holds no Pyodide: {problem}"
+    if found.split(".")[:2] == NAMED.split(".")[:2]:
+        return None
+    return f"PYODIDE is of version {found}, and the installed kernel needs {NAMED}"
+
+
 def lock_of(pyodide: Path | None) -> dict[str, Any]:
     """Packages on offer: from a folder's own Pyodide, or the CDN's."""
     place = pyodide or HERE
@@ -72,6 +93,14 @@ def lock_of(pyodide: Path | None) -> dict[str, Any]:
 def cdn(lock: dict[str, Any]) -> str:
     """Where the CDN has the Pyodide of a lock."""
     return f"https://cdn.jsdelivr.net/pyodide/v{lock['info']['version']}/full/"
+
+
+def versions() -> str:
+    """What runs the course in a browser, for the foot of each page."""
+    lock = lock_of(own_pyodide())
+    found, numpy = lock["info"], lock["packages"].get("numpy", {}).get("version")
+    names = f"Pyodide {found['version']}, Python {found['python']}, NumPy {numpy}"
+    return f"The course in the browser: {names}."
 
 
 def needed(lock: dict[str, Any], names: list[str]) -> dict[str, Any]:
@@ -198,22 +227,24 @@ def _link(match: re.Match) -> str:
     return match[0] if elsewhere else match[1].removeprefix("!")[1:-1]
 
 
-def settings(pyodide: Path | None) -> dict[str, Any]:
+def settings() -> dict[str, Any]:
     """Settings for JupyterLite: where Pyodide lies, and to ask nobody else."""
     own = {
         "disablePyPIFallback": True,
+        "pyodideUrl": "./pyodide/python.mjs",  # loads Pyodide, and tells how far it is
         "loadPyodideOptions": {
             "lockFileURL": "./pyodide/pyodide-lock.json",
             "packages": AT_ONCE,
         },
     }
-    if pyodide is not None:
-        own["pyodideUrl"] = "./pyodide/pyodide.mjs"
+    stores = ["asyncStorage", "memoryStorageDriver"]
     return {
         "jupyter-lite-schema-version": 0,
         "jupyter-config-data": {
             "appName": "tinyrmc",
             "exposeAppInBrowser": True,  # `work.js` saves what is open
+            "enableMemoryStorage": True,  # without a store; `work.js` warns
+            **{f"{each}StorageDrivers": stores for each in ("contents", "settings")},
             "litePluginSettings": {f"{KERNEL}:kernel": own},
             "disabledExtensions": ["@jupyterlab/apputils-extension:announcements"],
         },
@@ -227,10 +258,10 @@ OVERRIDES = {
 }
 
 
-def build_lite(work: Path, out: Path, pyodide: Path | None) -> None:
+def build_lite(work: Path, out: Path) -> None:
     """JupyterLite with the chapters, in `out`."""
     contents(work / "contents")
-    for name, value in ("jupyter-lite", settings(pyodide)), ("overrides", OVERRIDES):
+    for name, value in ("jupyter-lite", settings()), ("overrides", OVERRIDES):
         (work / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
     words = ["--lite-dir", ".", "--output-dir", f"{out}", "--contents", "contents"]
     words += [word for app in APPS for word in ("--apps", app)]
@@ -239,37 +270,41 @@ def build_lite(work: Path, out: Path, pyodide: Path | None) -> None:
     made = subprocess.run(command, cwd=work, capture_output=True, text=True)
     if made.returncode:
         raise RuntimeError(f"JupyterLite cannot be built:\n{made.stdout}{made.stderr}")
-    script = '<script src="../../_static/work.js" defer></script></head>'
     for app in APPS:
         page = out / app / "index.html"
-        text = page.read_text(encoding="utf-8").replace("</head>", script, 1)
-        page.write_text(text, encoding="utf-8")
+        text = page.read_text(encoding="utf-8")
+        text = re.sub(r"<title>.*?</title>", "<title>tinyrmc</title>", text)
+        page.write_text(text.replace("</head>", HEAD, 1), encoding="utf-8")
 
 
 def build(out: Path, work: Path) -> None:
     """Add all this to the website in `out`."""
-    given = os.environ.get("PYODIDE")
-    pyodide = Path(given).resolve() if given else None
+    pyodide = own_pyodide()
     work.mkdir(parents=True)
-    build_lite(work, out / FOLDER, pyodide)
-    add_packages(out / FOLDER / "pyodide", pyodide)
-    place = cdn(lock_of(pyodide)) if pyodide is None else f"../{FOLDER}/pyodide/"
-    first = address(chapters()[0].stem)
-    words = {"{{PYODIDE}}": place, "{{LITE}}": FOLDER, "{{FIRST}}": first}
+    build_lite(work, out / FOLDER)
+    packages = out / FOLDER / "pyodide"
+    add_packages(packages, pyodide)
+    words = {
+        "{{PYODIDE}}": "./" if pyodide else cdn(lock_of(None)),
+        "{{MEGABYTES}}": str(megabytes(packages.iterdir()) if pyodide else 34),
+        "{{LITE}}": FOLDER,
+        "{{FIRST}}": address(chapters()[0].stem),
+    }
+    folders = {".html": out, ".mjs": packages}
     for file in (each for each in HERE.iterdir() if each.suffix != ".md"):
         text = file.read_text(encoding="utf-8")
         for mark, word in words.items():
             text = text.replace(mark, word)
-        folder = out if file.suffix == ".html" else out / "_static"
+        folder = folders.get(file.suffix, out / "_static")
         (folder / file.name).write_text(text, encoding="utf-8", newline="\n")
-    print(f"{FOLDER}/ has {megabytes(out / FOLDER):.0f} MB beside Pyodide")
+    rest = [each for each in (out / FOLDER).rglob("*.*") if each.parent != packages]
+    rest += packages.glob("tinyrmc*")
+    print(f"{FOLDER}/ has {megabytes(rest)} MB beside Pyodide")
 
 
-def megabytes(folder: Path) -> float:
-    """JupyterLite's size, without a Pyodide of our own."""
-    ours = [each for each in folder.rglob("*.*") if each.parent.name != "pyodide"]
-    ours += folder.glob("pyodide/tinyrmc*")
-    return sum(each.stat().st_size for each in ours if each.is_file()) / 1e6
+def megabytes(files: Iterable[Path]) -> int:
+    """What they have together."""
+    return round(sum(each.stat().st_size for each in files if each.is_file()) / 1e6)
 
 
 def add_button(app, pagename, templatename, context, doctree):

@@ -18,6 +18,8 @@ LONGEST = 160  # characters of a description: what search engines show
 NUMBER = re.compile(r"[<>~±+-]?\s?\d[\d,.]*(?:\s?(?:%|ms|s|kB|MB|GB|x|h|min))?\b.*")
 PLAIN = re.compile(r"[A-Za-z]{3,}")  # a word: a cell that has one is no number
 CHARTS = "benchmarks/results/"
+UNSEEN = [f'<span class="visually-hidden">{x}</span>' for x in ("name", "mark")]
+OF = '<span class="of" aria-hidden="true">{}</span>'
 
 
 def repository() -> str:
@@ -31,6 +33,7 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("html-page-context", _describe)
     app.connect("doctree-resolved", _align_numbers)
     app.connect("doctree-resolved", _mark_charts)
+    app.connect("doctree-resolved", _stack_on_phones)
     if repository():  # after the theme has made its buttons
         app.connect("html-page-context", _offer_editing, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
@@ -103,6 +106,26 @@ def _align_numbers(app, doctree, docname):
             if _is_number([row[column] for row in body.children if column < len(row)]):
                 for cell in cells:
                     cell["classes"] = [*cell["classes"], "number"]
+
+
+def _stack_on_phones(app, doctree, docname):
+    """A table of three columns or more, one of them with sentences, is shown as cards
+    on a phone, where each cell says its column. Empty heads get a word for readers.
+    """
+    for table in doctree.findall(nodes.table):
+        head, *rows = table.findall(nodes.row)
+        words = [html.escape(each.astext().strip()) for each in head]
+        for k, each in enumerate(head):
+            if not words[k]:
+                each += nodes.raw("", UNSEEN[k > 0], format="html")
+        longest = max(len(each.astext()) for each in table.findall(nodes.entry))
+        if len(words) < 3 or longest < 40:
+            continue
+        table["classes"] = [*table["classes"], "stacked"]
+        for row in rows:
+            for word, cell in [*zip(words, row, strict=False)][1:]:
+                if word and cell.astext().strip():
+                    cell.insert(0, nodes.raw("", OF.format(word), format="html"))
 
 
 def _is_number(cells: list[nodes.Element]) -> bool:

@@ -370,12 +370,39 @@ def add_mathjax(out: Path) -> None:
             shutil.copyfile(source, target)
 
 
+# What tools write that a screen reader stumbles over, and what it should be.
+SLIPS = [
+    (r'<summary>(?=<span class="toctree-toggle")', '<summary aria-label="More pages">'),
+    ('<summary aria-label="Toggle hidden content">', "<summary>"),  # it has words
+    (
+        r'<p class="((?:collapsed|expanded).*?)">(.*?)</p>',
+        r'<span class="\1">\2</span>',
+    ),
+    (r'(search-button-field.*?) aria-label="Search"', r"\1"),
+    ('(<div id="pst-primary-sidebar")', r'\1 role="region" aria-label="Side bar"'),
+    ('(<div class="wide)', r'<div tabindex="0" class="wide'),
+    (r'<dd>(<em class="sig-param">.*)</dd>', r'<span class="sig-line">\1</span>'),
+    (r'<dl>\n((?:<span class="sig-line">.*\n)+)</dl>', r"\1"),
+]
+
+
+def tidy(html: Path) -> None:
+    """Mend the slips of tools in every page."""
+    for page in html.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        for slip, right in SLIPS:
+            text = re.sub(slip, right, text)
+        page.write_text(text, encoding="utf-8", newline="\n")
+
+
 def build(out: Path) -> int:
     """Build the website in a folder of its own; returns Sphinx's exit code."""
     for name in PARTS:
         shutil.rmtree(out / name, ignore_errors=True)
     import icons
     import landing
+
+    from tinyrmc.course.overview import exercises
 
     source = Source(out / "source")
     shutil.copytree(PAGES, source.folder)
@@ -385,14 +412,19 @@ def build(out: Path) -> int:
     source.add_tasks()
     source.add_worlds()
     source.write("points.html", landing.figure())
+    names = {chapter: each for (chapter, _), each in exercises().items()}
+    rules = (HERE / "search.js").read_text(encoding="utf-8")
+    source.write("search.js", rules.replace('{"EXERCISES": []}', json.dumps(names)))
     add_mathjax(out / "html")
     from sphinx.cmd.build import main as sphinx
 
     words = ["-q", "-b", "html", "-c", str(HERE)]
+    words += ["-D", f"html_search_scorer={source.folder / 'search.js'}"]
     words += ["-d", str(out / "doctrees"), str(source.folder), str(out / "html")]
     failed = sphinx(words)
     if not failed:
         icons.replace(out / "html")
+        tidy(out / "html")
         inside = out / "html" / "_static" / "inside.html"
         inside.write_text(landing.inside(), encoding="utf-8", newline="\n")
         in_browser.build(out / "html", out / "browser")
@@ -414,7 +446,7 @@ def refusal(out: Path) -> str | None:
             f"{out} holds {strange[0]}, which is no part of a website; give --out a "
             "folder for nothing else"
         )
-    return None
+    return in_browser.refusal()
 
 
 def main(words=None) -> int:

@@ -30,6 +30,9 @@ def needed(test):
     return pytest.mark.slow(absent(test))
 
 
+SCHOOL = "school.test"  # a name of this machine that is not localhost
+LIVE = ";cdn.jsdelivr.net" if os.environ.get("BROWSER_LIVE") else ""
+
 # The browser reads from 3 and writes to 4.
 EXEC = """
 import os, sys
@@ -95,6 +98,8 @@ class Browser:
             "--remote-debugging-pipe",
             f"--user-data-dir={profile}",
             f"--proxy-server=http://127.0.0.1:{self.outside.server_port}",
+            f"--proxy-bypass-list={SCHOOL}{LIVE}",
+            f"--host-resolver-rules=MAP {SCHOOL} 127.0.0.1",
         )
         starter = [sys.executable, "-c", EXEC, str(reads), str(writes)]
         self.process = subprocess.Popen(

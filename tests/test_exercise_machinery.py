@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -555,6 +556,24 @@ def test_it_is_kept_where_the_system_keeps_data(monkeypatch, tmp_path):
         monkeypatch.setattr(sys, "platform", platform)
         monkeypatch.setenv(variable, str(tmp_path))
         assert record.file() == tmp_path / "tinyrmc" / "progress.json"
+
+
+def test_a_browser_whose_worker_is_blocked_keeps_it_at_home(monkeypatch, tmp_path):
+    """Its drive is there, and to look at it is an error."""
+    monkeypatch.delenv("TINYRMC_PROGRESS", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "platform", "emscripten")
+
+    def blocked(path):
+        raise OSError(f"{path}")
+
+    for is_dir, place in (
+        (blocked, tmp_path / "tinyrmc"),
+        (lambda path: False, tmp_path / "tinyrmc"),
+        (lambda path: path == Path("/drive"), Path("/drive/.tinyrmc")),
+    ):
+        monkeypatch.setattr(Path, "is_dir", is_dir)
+        assert record.file() == place / "progress.json"
 
 
 def test_every_derivative_has_the_complex_step_for_a_judge():

@@ -69,7 +69,7 @@ def test_chapters_lead_only_to_chapters_and_lists_are_one_text(tmp_path):
     for file in files:
         notebook = json.loads(file.read_text(encoding="utf-8"))
         first = notebook["cells"][0]["source"]
-        assert "Restart Kernel" in first
+        assert "**Reset this chapter**" in first
         for cell in notebook["cells"]:
             assert isinstance(cell["source"], str)
             if cell["cell_type"] == "markdown":

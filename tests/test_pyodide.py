@@ -19,10 +19,10 @@ import browser
 import in_browser
 import pytest
 from test_like_a_browser import SUITES
-from test_site import address, built, built_here, website  # noqa: F401
+from test_site import BAR, LINES, address, built, built_here, website  # noqa: F401
 
 HERE = Path(__file__).resolve().parent
-FOLDER = os.environ.get("PYODIDE")
+FOLDER, LIVE = os.environ.get("PYODIDE"), os.environ.get("BROWSER_LIVE")
 LONGEST, WHOLE = 60, 240  # seconds for a cell and for a chapter
 CHAPTERS = [path.name[:2] for path in in_browser.chapters()]
 MEANT = [
@@ -30,8 +30,7 @@ MEANT = [
 ]
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not FOLDER, reason="needs PYODIDE=FOLDER"),
-    pytest.mark.skipif(not shutil.which("node"), reason="needs Node.js"),
+    pytest.mark.skipif(not FOLDER and not LIVE, reason="needs PYODIDE=FOLDER"),
 ]
 TOOLS = "pytest pluggy iniconfig hypothesis attrs sortedcontainers autograd"
 PACKAGES = [*in_browser.AT_ONCE, "packaging", *TOOLS.split()]
@@ -40,6 +39,8 @@ PACKAGES = [*in_browser.AT_ONCE, "packaging", *TOOLS.split()]
 @pytest.fixture(scope="session")
 def inside(tmp_path_factory):
     """Runs a script of tests/ in Pyodide and gives what it printed."""
+    if not FOLDER or not shutil.which("node"):
+        pytest.skip("needs PYODIDE=FOLDER and Node.js")
     lock, out = in_browser.lock_of(Path(FOLDER)), tmp_path_factory.mktemp("wheels")
     wheels = [str(path) for path in Path(FOLDER).glob("more/*.whl")]
     own = {Path(wheel).name.partition("-")[0] for wheel in wheels}
@@ -182,3 +183,47 @@ def test_answers_are_checked_and_outlive_a_reload(address, window):  # noqa: F81
         assert file.testzip() is None and names <= {*file.namelist()}
         assert ".tinyrmc/progress.json" in file.namelist()
     assert asked + window.outside.asked == []
+
+
+@built_here
+@browser.needed
+def test_answers_are_kept_where_no_worker_may_help(address, window):  # noqa: F811
+    """As a teacher serves it, by http to a class: no browser allows workers there."""
+    school = address.replace("127.0.0.1", browser.SCHOOL)
+    opened(window, school, "06_attention")
+    assert not window.run("isSecureContext")
+    said = window.until(f"{LINES}.lasting", seconds=60)
+    assert "This page keeps your answers in its place" in said
+    ran(window, "import numpy")
+    has, answer, _, right = ANSWERS["06_attention"]
+    assert ran(window, has, answer.format(right)).startswith("right")
+    kept = "jupyterapp.serviceManager.contents.get('.tinyrmc/progress.json')"
+    window.until(f"{kept}.then(() => true, () => false)")
+    opened(window, school, "07_invariants")
+    asked = "from tinyrmc import course\ncourse.progress()"
+    assert re.search(r"attention +1 of", ran(window, "import numpy", asked))
+
+
+@built_here
+@browser.needed
+def test_a_loop_without_an_end_is_stopped_and_run_again_from_above(
+    address,  # noqa: F811
+    window,
+):
+    opened(window, address, "06_attention")
+    window.until(f"!{LINES}.python", seconds=60)
+    call = f"{RUN}('import numpy', 'while True: pass')"
+    window.run(f"{call}.then(() => 0, () => 0); 0")
+    window.until(f"{LINES}.now.startsWith('A cell is running: ')")
+    window.run("jupyterapp.commands.execute('notebook:interrupt-kernel'); 0")
+    window.until(f"{LINES}.now.includes('cannot be interrupted')", seconds=2)
+    button = f"{BAR}.querySelector('.now button')"
+    window.click(button)
+    window.until(f"{LINES}.now.startsWith('Stopped.')", seconds=60)
+    cells = "jupyterapp.shell.currentWidget.content"
+    window.run(f"{cells}.widgets[1].model.sharedModel.setSource('above = 1'); 0")
+    window.run(f"{cells}.activeCellIndex = 2; 0")
+    window.until(f"{STATUS} === 'idle'", seconds=900)
+    window.click(button)
+    count = f"{cells}.widgets[1].model.sharedModel.execution_count"
+    window.until(f"{count} && {STATUS} === 'idle'", seconds=300)

@@ -5,11 +5,14 @@ every page of it, wide and narrow.
 import functools
 import http.server
 import importlib.util
+import io
+import json
 import os
 import re
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 
 import browser
@@ -23,7 +26,11 @@ MODULES = [path.stem for path in (ROOT / "site").glob("*.py")]
 
 missing = [name for name in make_site.TOOLS if importlib.util.find_spec(name) is None]
 missing += in_browser.missing()
-OWN = ("try.html", "start.html")  # and `lite`: pages that Sphinx does not make
+OWN = (
+    "try.html",
+    "start.html",
+    "404.html",
+)  # and `lite`: pages that Sphinx does not make
 without = f"needs the extra docs ({', '.join(missing)} not installed): make site"
 
 
@@ -318,6 +325,7 @@ def test_a_search_finds_chapters_for_words_and_objects_for_names(address, window
     for size in LAPTOP, PHONE:
         for query, page, says in (
             ("gates", "chapters/09_gates.html", "9. Gates: what is kept and what is "),
+            ("softmax", "chapters/06_attention.html", "6. Attention: memories look "),
             ("multi_head_attention", "reference/equations.html", "multi_head_att"),
             ("PaperRelationalMemory", "reference/cores.relational.html", "PaperRelat"),
             ("python -m tinyrmc.train --resume", "chapters/", "14. Looking inside"),
@@ -394,6 +402,43 @@ def test_the_page_inside_another_follows_its_theme(address, window):
         window.run(f"document.documentElement.dataset.theme = '{name}'")
         window.until(f"{theme} === '{name}'")
     assert window.complaints == []
+
+
+KINDS = """index.html chapters/06_attention.html chapters/index.html results/claims.html
+results/index.html results/nth_farthest.html tasks/index.html tasks/nth_farthest.html
+reference/index.html reference/equations.html library.html CHANGELOG.html inside.html
+search.html?q=softmax try.html 404.html _modules/tinyrmc/equations.html"""
+VIOLATIONS = """axe.run(%s, {resultTypes: ["violations"]}).then(found =>
+    found.violations.map(({id, nodes}) => [id, nodes.map(each => each.html)]))"""
+
+
+@built_here
+@browser.needed
+@pytest.mark.skipif("AXE" not in os.environ, reason="needs AXE=axe.min.js, of axe-core")
+def test_axe_finds_no_violation_of_ours(address, website, window):
+    """On a page of every kind, by day on a laptop and by night on a phone. In the lab
+    only the bar is ours.
+    """
+    axe = Path(os.environ["AXE"]).read_text(encoding="utf-8")
+    worlds = next(website.glob("worlds/*.html")).relative_to(website).as_posix()
+    media, found = "Emulation.setEmulatedMedia", {}
+    for scheme, size in (("light", LAPTOP), ("dark", PHONE)):
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        window.call(media, features=[feature])
+        for name in [*KINDS.split(), worlds, in_browser.address(CHAPTER)]:
+            window.open("about:blank")
+            window.size(*size)
+            window.open(address + name)
+            window.run("window.MathJax?.startup?.promise.then(() => null)")
+            place = "document"
+            if name.startswith(in_browser.FOLDER):
+                window.until(f"{BAR}?.checkVisibility()")
+                place = BAR
+            window.run(f"{axe}; 0")
+            for kind, where in window.run(VIOLATIONS % place):
+                found.setdefault(kind, []).append((name, scheme, where))
+    window.call(media, features=[])
+    assert found == {}
 
 
 # --- Docstrings -----------------------------------------------------------------------
@@ -506,8 +551,7 @@ def test_a_chapter_opens_in_the_browser_and_asks_only_the_cdn(website, address, 
     window.open(address + "start.html")
     title = 'document.querySelector(".jp-Notebook h1")?.innerText'
     assert window.until(title, seconds=120).startswith("0. ")
-    bar = 'document.getElementById("tinyrmc-work")?.innerText'
-    assert "Download my work" in window.until(bar)
+    assert "Download my work" in window.until(f"{BAR}?.innerText")
     allowed = (address, "data:", "blob:", "https://cdn.jsdelivr.net/pyodide/v")
     assert [each for each in window.requests if not each.startswith(allowed)] == []
     for _ in range(0 if os.environ.get("PYODIDE") else 1200):  # Python is asked for
@@ -516,39 +560,150 @@ def test_a_chapter_opens_in_the_browser_and_asks_only_the_cdn(website, address, 
         window.run("new Promise(done => setTimeout(done, 100))")
     assert {*window.outside.asked} <= {"cdn.jsdelivr.net:443"}
     assert window.outside.asked or os.environ.get("PYODIDE")
+    if not os.environ.get("PYODIDE"):  # and it is said at once that it does not come
+        said = window.until(f"{LINES}.python.includes('does not') && {LINES}.python")
+        assert said.startswith("Python does not arrive: cdn.jsdelivr.net cannot ")
+        links = f"[...{BAR}.querySelectorAll('.python a')].map(each => each.href)"
+        for link in window.run(links):
+            place = website / link.removeprefix(address).partition("#")[0]
+            assert place.is_file(), link
 
 
 BROKEN = """{} = () => {{ throw new DOMException("it is broken", "UnknownError"); }}"""
+BAR = "document.querySelector('#tinyrmc-work')"
+LINES = (
+    f"Object.fromEntries([...{BAR}.querySelectorAll('p')]"
+    """
+    .map(each => [each.className, each.hidden ? "" : each.innerText]))"""
+)
+CELLS = "jupyterapp.shell.currentWidget.content.model.sharedModel.cells"
+CHAPTER = in_browser.chapters()[6].stem
+
+
+def lab(window, address, size=LAPTOP):
+    """Opens a chapter; it has its text."""
+    window.open("about:blank")
+    window.size(*size)
+    window.open(address + in_browser.address(CHAPTER))
+    window.until("document.querySelector('.jp-Notebook h1')?.innerText", seconds=120)
+
+
+def begins(window, script):
+    """A script that runs before any other; gives what ends that."""
+    call = "Page.{}ScriptToEvaluateOnNewDocument"
+    made = window.call(call.format("add"), source=script)
+    return lambda: window.call(call.format("remove"), **made)
 
 
 @built_here
 @browser.needed
-def test_a_damaged_or_full_store_gets_one_line(address, window):
-    chapter = address + in_browser.address(in_browser.chapters()[0].stem)
-    line = "document.querySelector('#tinyrmc-work [role=status]')?.innerText"
+def test_a_damaged_or_full_store_gets_a_lasting_line(address, window):
     window.open("about:blank")
     quota = {"method": "Storage.overrideQuotaForOrigin", "origin": address[:-1]}
     clear = "Storage.clearDataForOrigin"  # of other tests, which had room
     window.call(clear, origin=address[:-1], storageTypes="all")
     window.call(**quota, quotaSize=1000)
-    window.open(chapter)
-    said = window.until(line)
+    lab(window, address)
+    said = window.until(f"{LINES}.lasting")
     window.call(**quota)
     assert said.startswith("This browser cannot keep your work (a private window, ")
-    assert said.endswith("[QuotaExceededError]")
-    script = "Page.{}ScriptToEvaluateOnNewDocument"
-    broken = BROKEN.format("IDBFactory.prototype.open")
-    made = window.call(script.format("add"), source=broken)
-    window.open(chapter)
-    assert window.until(line).endswith("[UnknownError it is broken]")
-    title = "document.querySelector('.jp-Notebook h1')?.innerText"
-    assert window.until(title, seconds=120).startswith("0. ")  # it opens all the same
-    window.call(script.format("remove"), **made)
+    assert said.endswith("[QuotaExceededError]") and "Download my work" in said
+    whole = begins(window, BROKEN.format("IDBFactory.prototype.open"))
+    lab(window, address)  # it opens all the same, and you may go on in this tab
+    assert window.until(f"{LINES}.lasting").endswith("[UnknownError it is broken]")
+    window.run(f"{CELLS}[1].setSource('what I wrote')")
+    assert "what I wrote" in downloaded(window)[f"{CHAPTER}.ipynb"]
+    # a cell that runs long says so on a line of its own
+    cell = "jupyterapp.shell.currentWidget.content.widgets[1].model"
+    window.run(f"{cell}.executionState = 'running'; 0")
+    window.until(f"{LINES}.now.startsWith('A cell is running: ')")
+    assert "cannot keep" in window.run(LINES)["lasting"]
+    whole()
     window.open(address + "try.html")
     window.run(BROKEN.format("Storage.prototype.setItem"))
     window.click("document.getElementById('code')")
     window.type("#")
     assert window.run("document.getElementById('kept').innerText").startswith("This br")
+
+
+SAVED = """(async () => {
+    const link = new Promise(done => HTMLAnchorElement.prototype.click = function () {
+        done(this.href);
+    });
+    document.querySelector("#download").click();
+    window.zipped = await (await fetch(await link)).blob();
+    return Array.from(new Uint8Array(await zipped.arrayBuffer()));
+})()"""
+CHOSEN = """(bytes => {
+    const files = new DataTransfer();
+    const input = document.querySelector("#tinyrmc-work input");
+    files.items.add(new File([new Uint8Array(bytes)], "my-tinyrmc-work.zip"));
+    input.files = files.files;
+    input.dispatchEvent(new Event("change"));
+})"""
+
+
+def downloaded(window):
+    """What "Download my work" gives: path -> text."""
+    with zipfile.ZipFile(io.BytesIO(bytes(window.run(SAVED)))) as file:
+        assert file.testzip() is None
+        return {name: file.read(name).decode() for name in file.namelist()}
+
+
+@built_here
+@browser.needed
+def test_there_is_a_way_back(address, window):
+    """A deleted cell comes back by Reset, your text by Undo or out of a zip file."""
+    lab(window, address)
+    count = window.run(f"{CELLS}.length")
+    button = f"{BAR}.querySelector('.now button')"
+    change = "jupyterapp.shell.currentWidget.content.model.sharedModel.deleteCell(3)"
+    window.run(f"{change}; {CELLS}[1].setSource('mine'); 0")
+    window.click(f"{BAR}.querySelector('#reset')")
+    window.until(f"{CELLS}.length === {count} && {LINES}.now.includes('as it came')")
+    window.click(button)
+    window.until(f"{CELLS}[1].getSource() === 'mine'")
+    assert window.run(f"{CELLS}.length") == count - 1
+    window.until(f"{LINES}.now === 'Your text is back.'")
+    mine = downloaded(window)[f"{CHAPTER}.ipynb"]
+    assert '"mine"' in mine
+    window.click(f"{BAR}.querySelector('#reset')")
+    window.until(f"{CELLS}.length === {count}")
+    packed = io.BytesIO()  # by another program, with answers of another day
+    answers = {"progress.json": '["attention.softmax"]', "answers/a.b.py": "def b(): 0"}
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(f"{CHAPTER}.ipynb", mine)
+        for name, text in answers.items():
+            file.writestr(f".tinyrmc/{name}", text)
+    window.run(f"{CHOSEN}({[*packed.getvalue()]})")
+    window.until(f"{LINES}.now.startsWith('3 files are back')")
+    assert window.run(f"{CELLS}[1].getSource()") == "mine"
+    assert {f".tinyrmc/{name}" for name in answers} <= {*downloaded(window)}
+    window.run(f"{CHOSEN}({[*packed.getvalue()[:100]]})")
+    window.until(f"{LINES}.now.includes('no zip file')")
+    assert window.run(f"{CELLS}[1].getSource()") == "mine"
+
+
+@built_here
+@browser.needed
+def test_on_a_phone_the_bar_covers_nothing_of_a_chapter(address, window):
+    lab(window, address, PHONE)
+    beside = f"""(() => {{
+        const bar = {BAR}.getBoundingClientRect();
+        const book = document.querySelector(".jp-Notebook").getBoundingClientRect();
+        const ends = [book.bottom <= bar.top + 1, bar.bottom <= innerHeight];
+        return [...ends, book.height > 300];
+    }})()"""
+    window.until(f"{beside}.every(Boolean)")
+    if not os.environ.get("PYODIDE"):
+        window.until(f"{LINES}.python.includes('does not arrive')", seconds=180)
+        assert window.run(beside) == [True] * 3  # the more it says, the less is left
+    output = "document.querySelector('.jp-RenderedText pre')"
+    assert window.run(f"getComputedStyle({output}).wordBreak") == "normal"
+    wide = "document.querySelector('.jp-Cell mjx-container[display]')"
+    assert window.run(f"{wide}.getBoundingClientRect().right <= innerWidth")
+    title = "6. Attention: memories look at each other · tinyrmc"
+    assert window.until("document.title.length > 10 && document.title") == title
 
 
 @built_here
@@ -561,8 +716,32 @@ def test_the_exercise_says_when_python_does_not_come(website, address, window):
         window.open(address + "try.html")
         assert window.run("document.documentElement.scrollWidth") <= size[0]
         said = 'document.getElementById("state").textContent'
-        window.until(f"{said}.includes('could not be started')", seconds=60)
+        window.until(f"{said}.includes('jsdelivr.net cannot be reached')", seconds=60)
         assert window.run('document.getElementById("check").disabled')
+        assert window.run('document.getElementById("instead").checkVisibility()')
+
+
+@built_here
+@browser.needed
+def test_the_exercise_begins_again_and_back_and_tab_indents(address, window):
+    window.open(address + "try.html")
+    text = "document.getElementById('code').value"
+    empty = window.run(text)
+    window.run("document.getElementById('code').focus()")
+    window.press("Tab", 9)
+    window.type("mine")
+    mine = window.run(text)
+    assert mine == empty + "    mine"
+    window.click("document.getElementById('again')")
+    assert window.run(text) == empty
+    window.click("document.getElementById('undo')")
+    assert window.run(text) == mine
+    window.press("Escape", 27)
+    window.press("Tab", 9)
+    assert window.run(text) == mine
+    assert window.run("document.activeElement.id") != "code"
+    assert window.run("document.querySelector('.fine a').href").endswith("start.html")
+    window.run("localStorage.clear()")
 
 
 # --- Sources --------------------------------------------------------------------------
@@ -598,6 +777,26 @@ def test_without_its_tools_it_says_what_to_install(monkeypatch, tmp_path, capsys
     assert "sphinx_of_another_world" in said
     assert ".[docs]" in said
     assert list(tmp_path.iterdir()) == []
+
+
+@built_here
+def test_a_pyodide_of_another_version_is_refused(monkeypatch, tmp_path, capsys):
+    from jupyterlite_pyodide_kernel.constants import PYODIDE_VERSION
+
+    out, pyodide = tmp_path / "out", tmp_path / "pyodide"
+    pyodide.mkdir()
+    monkeypatch.setenv("PYODIDE", str(pyodide))
+    assert "PYODIDE holds no Pyodide: " in in_browser.refusal()
+    for version, fits in (("0.27.7", False), (PYODIDE_VERSION, True)):
+        lock = json.dumps({"info": {"version": version}})
+        (pyodide / "pyodide-lock.json").write_text(lock)
+        assert (in_browser.refusal() is None) == fits
+        if not fits:
+            assert make_site.main(["--out", str(out)]) == 2
+            says = (
+                f"of version 0.27.7, and the installed kernel needs {PYODIDE_VERSION}"
+            )
+            assert says in capsys.readouterr().err and not out.exists()
 
 
 @built_here

@@ -36,6 +36,23 @@
 
   // --- Python
 
+  const ALL = 21; // megabytes of Python, NumPy and the package, unpacked
+  let silent;
+
+  function failed(why) {
+    clearTimeout(silent);
+    state.textContent = `Python does not arrive: ${why}. Reload the page to try again.`;
+    element("instead").hidden = false;
+  }
+  function arriving({bytes, open, wrong, host, loaded}) {
+    clearTimeout(silent);
+    if (wrong) return failed(`${wrong}. This network may block it`);
+    state.textContent = loaded ? "Python is starting …"
+      : `Python is on its way: ${Math.round(bytes / 1e6)} of about ${ALL} MB.`;
+    const late = () => failed(`nothing has come from ${host} for 20 s, and this network `
+      + "may block it");
+    if (open) silent = setTimeout(late, 20_000);
+  }
   function enable(on) {
     for (const button of buttons) button.disabled = !on;
   }
@@ -50,10 +67,12 @@
     worker?.terminate();
     worker = new Worker("_static/taster_worker.js", {type: "module"});
     worker.onmessage = ({data}) => {
-      if (data.state) state.textContent = data.state;
+      if (data.python) arriving(data.python);
       if (data.ready) {
         ready = true;
         enable(true);
+        clearTimeout(silent);
+        element("instead").hidden = true;
         state.textContent = "Ready.";
       }
       if (data.said === undefined) return;
@@ -65,8 +84,8 @@
       says.dataset.answers = 1 + Number(says.dataset.answers ?? 0);
     };
     worker.onerror = event => {
-      state.textContent = "Python could not be started"
-        + (navigator.onLine ? "" : ": you are offline") + ". Reload the page to try again.";
+      if (!navigator.onLine) failed("you are offline");
+      else if (element("instead").hidden) failed("it could not be started");
       event.preventDefault();
     };
   }
@@ -89,12 +108,26 @@
   element("check").onclick = check;
   element("hint").onclick = () => ask({hint: hints++});
   element("again").onclick = () => {
-    code.value = EMPTY;
+    const mine = code.value;
+    element("undo").hidden = mine === EMPTY;
+    element("undo").onclick = () => put(mine);
+    put(EMPTY);
+  };
+  function put(text) {
+    if (text !== EMPTY) element("undo").hidden = true;
+    code.value = text;
     keep();
     code.focus();
-  };
+  }
   code.addEventListener("input", keep);
+  let leaving = false; // Escape, then Tab, goes on to the buttons
   code.addEventListener("keydown", event => {
+    if (event.key === "Tab" && !event.shiftKey && !leaving) {
+      event.preventDefault();
+      code.setRangeText("    ", code.selectionStart, code.selectionEnd, "end");
+      keep();
+    }
+    leaving = event.key === "Escape";
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       if (ready && !element("check").disabled) check();

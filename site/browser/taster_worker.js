@@ -1,5 +1,6 @@
 // Python with NumPy and the package, for one exercise.
-const place = new URL("{{PYODIDE}}", self.location).href;
+import {loadPyodide} from "../{{LITE}}/pyodide/python.mjs";
+
 const lock = new URL("../{{LITE}}/pyodide/pyodide-lock.json", self.location).href;
 
 const SETUP = `
@@ -35,11 +36,7 @@ def hinted(number):
 
 let python;
 async function start() {
-  const {loadPyodide} = await import(place + "pyodide.mjs");
-  postMessage({state: "Python is starting …"});
-  python = await loadPyodide({indexURL: place, lockFileURL: lock});
-  postMessage({state: "NumPy and the exercise are being fetched …"});
-  await python.loadPackage(["numpy", "tinyrmc"], {messageCallback: () => {}});
+  python = await loadPyodide({lockFileURL: lock, packages: ["numpy", "tinyrmc"]});
   await python.runPythonAsync(SETUP);
   postMessage({ready: true});
 }

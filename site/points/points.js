@@ -104,7 +104,7 @@ const memories = LABELS.map((label, t) => {  // [moment][slot] -> a button
   const section = make("section"), head = make("div", "head");
   const marks = Array.from({length: net.slots}, (_, k) => k + 1);
   head.append(make("span"), ...[...marks, label].map(mark => make("b", "", mark)));
-  section.append(make("h4", "", `${label} arrives`), head);
+  section.append(make("h3", "", `${label} arrives`), head);
   $("steps").append(section);
   return marks.map((mark, slot) => {
     const button = make("button");

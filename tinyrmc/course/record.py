@@ -44,12 +44,21 @@ def file() -> Path | None:
         folder = Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
     elif sys.platform == "darwin":
         folder = home / "Library" / "Application Support"
-    elif sys.platform == "emscripten" and Path("/drive").is_dir():
-        # what the browser itself keeps, which all chapters see
+    elif sys.platform == "emscripten" and _has_drive():
         return Path("/drive/.tinyrmc/progress.json")
     else:
         folder = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
     return folder / "tinyrmc" / "progress.json"
+
+
+def _has_drive() -> bool:
+    """Whether there is what the browser itself keeps, which all chapters see. Where its
+    worker is blocked, to ask is an error.
+    """
+    try:
+        return Path("/drive").is_dir()
+    except OSError:
+        return False
 
 
 def read() -> set[str]:
