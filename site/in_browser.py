@@ -227,30 +227,28 @@ def _link(match: re.Match) -> str:
     return match[0] if elsewhere else match[1].removeprefix("!")[1:-1]
 
 
-def settings() -> dict[str, Any]:
-    """Settings for JupyterLite: where Pyodide lies, and to ask nobody else."""
-    own = {
-        "disablePyPIFallback": True,
-        "pyodideUrl": "./pyodide/python.mjs",  # loads Pyodide, and tells how far it is
-        "loadPyodideOptions": {
-            "lockFileURL": "./pyodide/pyodide-lock.json",
-            "packages": AT_ONCE,
-        },
-    }
-    stores = ["asyncStorage", "memoryStorageDriver"]
-    return {
-        "jupyter-lite-schema-version": 0,
-        "jupyter-config-data": {
-            "appName": "tinyrmc",
-            "exposeAppInBrowser": True,  # `work.js` saves what is open
-            "enableMemoryStorage": True,  # without a store; `work.js` warns
-            **{f"{each}StorageDrivers": stores for each in ("contents", "settings")},
-            "litePluginSettings": {f"{KERNEL}:kernel": own},
-            "disabledExtensions": ["@jupyterlab/apputils-extension:announcements"],
-        },
-    }
-
-
+# Where Pyodide lies, and to ask nobody else.
+PYTHON = {
+    "disablePyPIFallback": True,
+    "pyodideUrl": "./pyodide/python.mjs",  # loads Pyodide, and tells how far it is
+    "loadPyodideOptions": {
+        "lockFileURL": "./pyodide/pyodide-lock.json",
+        "packages": AT_ONCE,
+    },
+}
+STORES = ["asyncStorage", "memoryStorageDriver"]  # of which the first that opens
+SETTINGS = {
+    "jupyter-lite-schema-version": 0,
+    "jupyter-config-data": {
+        "appName": "tinyrmc",
+        "exposeAppInBrowser": True,  # `work.js` saves what is open
+        "enableMemoryStorage": True,  # without a store; `work.js` warns
+        "contentsStorageDrivers": STORES,
+        "settingsStorageDrivers": STORES,
+        "litePluginSettings": {f"{KERNEL}:kernel": PYTHON},
+        "disabledExtensions": ["@jupyterlab/apputils-extension:announcements"],
+    },
+}
 OVERRIDES = {
     "@jupyterlab/apputils-extension:themes": {"adaptive-theme": True},
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "defer"},
@@ -261,7 +259,7 @@ OVERRIDES = {
 def build_lite(work: Path, out: Path) -> None:
     """JupyterLite with the chapters, in `out`."""
     contents(work / "contents")
-    for name, value in ("jupyter-lite", settings()), ("overrides", OVERRIDES):
+    for name, value in ("jupyter-lite", SETTINGS), ("overrides", OVERRIDES):
         (work / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
     words = ["--lite-dir", ".", "--output-dir", f"{out}", "--contents", "contents"]
     words += [word for app in APPS for word in ("--apps", app)]
