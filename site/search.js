@@ -31,7 +31,7 @@ var Scorer = {
     }
     const number = Number(/^chapters\/(\d+)/.exec(page)?.[1] ?? 99);
     const written = exercises[number]?.includes(asked.replace(/\s+/g, "_"));
-    const about = written || title.toLowerCase().includes(asked) ? 5 : 0;
+    const about = written ? 15 : title.toLowerCase().includes(asked) ? 5 : 0;
     if (number < 99) return score + about + 2 - number / 100;
     return score + about - (page.startsWith("reference/") || page === "CHANGELOG" ? 3 : 0);
   },
