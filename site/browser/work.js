@@ -289,11 +289,11 @@ chosen.onchange = careful(async () => {
 
 // --- Answers, where Python cannot reach the store --------------------------------------
 
-const HOME = `def _tinyrmc(files=None):
-    import json, os, pathlib
+const HOME = `def _tinyrmc(files, begin=False):
+    import os, pathlib
     drive = pathlib.Path("/drive/.tinyrmc")
     home = pathlib.Path.home() / ".local/share/tinyrmc"
-    if files is None:
+    if begin:
         try:
             drive.mkdir(exist_ok=True)
             byte = drive / "byte"
@@ -302,10 +302,10 @@ const HOME = `def _tinyrmc(files=None):
             byte.unlink()
         except OSError:
             kept = False
-        if not kept:
-            os.environ["TINYRMC_PROGRESS"] = str(home)
-            os.chdir(pathlib.Path.home())
-        return kept
+        if kept:
+            return True
+        os.environ["TINYRMC_PROGRESS"] = str(home)
+        os.chdir(pathlib.Path.home())
     if os.environ.get("TINYRMC_PROGRESS") != str(home):
         return None  # Python has begun anew since
     for name, text in files.items():
@@ -315,7 +315,7 @@ const HOME = `def _tinyrmc(files=None):
     found = [*home.glob("progress.json"), *home.glob("answers/*.py")]
     return {str(x.relative_to(home)): x.read_text(encoding="utf-8") for x in found}
 `;
-let agreed = new Map(), inPython = new Map(), carrying = false, kernel, begun, turn = Promise.resolve();
+let agreed = new Map(), inPython = new Map(), carrying = false, kernel, begun, turn, early;
 
 /** What an expression gives in Python, after the cells that are running; null where
  * Python has ended or begun anew. */
@@ -373,20 +373,25 @@ function began() {
   kernel = panel().sessionContext.session?.kernel;
   if (!kernel || begun === kernel) return;
   begun = kernel;
-  [agreed, carrying] = [new Map(), false];
+  [agreed, inPython, carrying] = [new Map(), new Map(), false];
   const mine = kernel;
   mine.anyMessage.connect((_, {direction, msg}) => {
     if (direction === "send" && msg.content?.silent === false) due = true; // a cell
   });
-  turn = ask("_tinyrmc()").then(reached => {
-    if (reached === null || mine !== kernel) return;
-    [ready, carrying] = [true, !reached];
-    say("", [], "python");
-    if (!carrying || unkept) return;
-    say("Python cannot reach this browser's store (there is no service worker: it needs "
-      + "https, or it is blocked). This page keeps your answers in its place, after each "
-      + "cell. Download my work gives you a copy.", [], "lasting");
-  });
+  // one request with all there is, so that it comes before the first cell
+  const all = ours => JSON.stringify(Object.fromEntries(ours));
+  turn = early.then(ours => ask(`_tinyrmc(${all(ours)}, True)`))
+    .then(reached => {
+      if (reached === null || mine !== kernel) return;
+      [ready, carrying] = [true, reached !== true];
+      say("", [], "python");
+      if (!carrying) return;
+      agreed = inPython = new Map(Object.entries(reached));
+      if (unkept) return;
+      say("Python cannot reach this browser's store (there is no service worker: it needs "
+        + "https, or it is blocked). This page keeps your answers in its place, after "
+        + "each cell. Download my work gives you a copy.", [], "lasting");
+    });
   exchange();
 }
 
@@ -395,6 +400,7 @@ let due = false, asking = false;
 async function heardOf(status) {
   if (status.endsWith("restarting") || status === "dead") {
     [begun, ready, carrying] = [undefined, false, false];
+    early = kept().catch(() => new Map());
   } else if (status === "idle") {
     began();
     if (asking || !carrying) return;
@@ -449,6 +455,7 @@ async function begin() {
     arriving();
     await pause(300);
   }
+  early = kept().catch(() => new Map());
   const {sessionContext, context} = panel();
   sessionContext.kernelChanged.connect(began);
   sessionContext.statusChanged.connect((_, status) => heardOf(status));
