@@ -65,7 +65,7 @@ def _inline(text):
             parts[k] = re.sub(r"([\\*|`]|_(?=\W|$))", r"\\\1", part)
         elif part[0] in "`-":
             parts[k] = f"``{part.strip('`')}``"
-        if k % 2 and parts[k + 1][:1].isalnum():
+        if k % 2 and re.match(r"[\w=]", parts[k + 1]):
             parts[k] += "\\ "  # as in `x`s
     return "".join(parts)
 
