@@ -205,8 +205,12 @@ class Browser:
         """The value of an expression, as soon as it has one that is true."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if found := self.run(script):
-                return found
+            try:
+                if found := self.run(script):
+                    return found
+            except RuntimeError as error:
+                if "navigated" not in str(error):  # one page leads to the next
+                    raise
             time.sleep(0.1)
         raise TimeoutError(f"for {seconds} seconds nothing came of {script}")
 
