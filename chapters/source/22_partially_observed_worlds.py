@@ -612,18 +612,19 @@ print("without it:", in_words(*play(trainings["RMC"].agent, forget=True)))
 # ## What has been measured
 #
 # The paper's RMC solves 98 % of BoxWorld's levels after $10^9$ steps, its ConvLSTM 73
-# %. In a thirteenth of these steps this project's agents, two seeds each, solve 35.6
-# and 37.7 % with the RMC, 37.9 and 38.7 % with an LSTM, 40.6 and 44.8 % with a
-# ConvLSTM, which alone sees the board through convolutions, and 23.4 and 23.8 % without
-# a memory. (With the same convolutions, one run each: RMC 40.0 %, LSTM 43.3 %.) But a
-# player who opens whatever box fits has 35.8 %, and each number has an error of 3. So a
-# memory is worth more than none, but that RMC or LSTM without convolutions plan better
-# than this player we have *not* shown, nor that any of the three memories is ahead, nor
-# what the paper shows. In MiniPacman the paper's RMC scores 677 and its LSTM 550; ours
-# 462 and 465, twice 491, and 476 and 489 without a memory, each with an error of 14: of
-# a memory's worth there, at 31 million steps, these runs show nothing. (The paper gives
-# no spread.)
-# [The results](../benchmarks/worlds.md) have all runs.
+# %. In a thirteenth of these steps this project's agents, two seeds each, solve 36.7 %
+# (35.6 to 37.7) with the RMC, 38.3 % (37.9 to 38.7) with an LSTM, 42.7 % (40.6 to 44.8)
+# with a ConvLSTM, which alone sees the board through convolutions, and 23.6 % (23.4 to
+# 23.8) without a memory. (With the same convolutions, one run each: RMC 40.0 %, LSTM
+# 43.3 %.) But a player who opens whatever box fits has 35.8 %, and each number has an
+# error of 3. So a memory is worth more than none. But we have *not* shown that RMC or
+# LSTM plan better than this player, nor that any of the three memories is ahead, nor
+# what the paper shows.
+#
+# In MiniPacman the paper's RMC scores 677 and its LSTM 550; ours 463 (462 to 465) and
+# 491, and 482 (476 to 489) without a memory, each with an error of 14: of a memory's
+# worth there, at 31 million steps, these runs show nothing. (The paper gives no
+# spread.) [The results](../benchmarks/worlds.md) have all runs.
 #
 # | | |
 # |---|---|
