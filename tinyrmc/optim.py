@@ -302,7 +302,7 @@ class Optimizer:
         """
         shapes = [n for p in self.parameters for n in (p.ndim, *p.shape)]
         arrays = {name: self.packed(x) for name, x in self._state.items()}
-        return arrays | {"shapes": np.array(shapes)}
+        return arrays | {"shapes": self.xp.asarray(shapes)}
 
     def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Take back what `state` gave; ValueError and no change if it does not fit.
@@ -310,7 +310,7 @@ class Optimizer:
         """
         self._check_own()
         own = self.state()
-        shapes = own.pop("shapes")
+        shapes = to_host(own.pop("shapes"))
         given = {name: arrays[name] for name in arrays if name != "shapes"}
         values = matching("optimizer state", given, own)
         if "shapes" in arrays:
