@@ -472,6 +472,8 @@ async function begin() {
   setInterval(() => {
     if (!ready) arriving();
     clock();
+    document.querySelectorAll("link[rel=icon]:not([href*=_static])")
+      .forEach(each => each.remove());
     const title = panel()?.node.querySelector("h1")?.textContent.replace(/¶$/, "");
     if (title && !document.title.startsWith(title)) document.title = `${title} · tinyrmc`;
   }, 1000);
