@@ -234,6 +234,9 @@ def enter(path: Path, name: str, found: dict[str, Any]) -> bool:
 
     claims, known, here = load(path)[1], stored(path), environment("")
     known["measured on"] = f"{here['processor']}, NumPy {here['numpy']}"
+    before = known["claims"].get(name, {})
+    if found | {"seconds": before.get("seconds")} == before:
+        found = before  # a second more or less is no news
     known["claims"][name] = found
     known["claims"] = {k: v for k in claims if (v := known["claims"].get(k))}
     words = json.dumps(known, indent=1)  # with the seeds on one line
