@@ -101,8 +101,8 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, f"{self.prog} --help explains")
 
     def parse_known_args(self, args=None, namespace=None):
-        """As argparse does. Flags may have underscores, as fields do, and a switch may be
-        told its value after an equals sign.
+        """As argparse does. Flags may have underscores, as fields do, and a switch may
+        be told its value after an equals sign.
         """
         words = [*map(hyphenated, sys.argv[1:] if args is None else args)]
         for k, word in enumerate(words):
