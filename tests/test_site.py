@@ -449,6 +449,7 @@ WRITTEN = {
     "One line.\nTwo.": "One line.\nTwo.",
     "Of `x`s, a*b, |k|, x_t and end_.": r"Of ``x``\ s, a\*b, \|k\|, x_t and end\_.",
     "It (--data.count-from last) is.": "It (``--data.count-from`` last) is.",
+    "It takes --a.b=False.": r"It takes ``--a.b``\ =False.",
     "*Nothing is half written.* So.": "*Nothing is half written.* So.",
     "Args:\n    a, b: `x`.\n        More.\nRaises it.": (
         "Args:\n    a, b: ``x``.\n        More.\nRaises it."
