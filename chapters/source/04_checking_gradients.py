@@ -268,9 +268,8 @@ for k, name in enumerate(["W1", "b1", "W2", "b2"]):
 
 # %% [markdown]
 # **Exercise 4.** A network with a memory of one number,
-# $m \leftarrow \tanh(w m + u x)$, and its way back through all steps. It learns some
-# things and never learns others. Ask your complex step which of the two derivatives is
-# wrong. Then ask with a single `x`.
+# $m \leftarrow \tanh(w m + u x)$, and its way back through all steps. Ask your complex
+# step which of the two derivatives is wrong. Then ask with a single `x`.
 
 
 # %%

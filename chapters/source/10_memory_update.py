@@ -302,8 +302,8 @@ plt.show()
 # %% [markdown]
 # ## Find the line: it forgets at once
 #
-# Somebody reads a sequence with your step. **The symptom:** the network stays at the
-# floor, 50 %. And the first two inputs may change places, and nothing shows in the end.
+# Somebody reads a sequence with your step. **The symptom:** the first two of six inputs
+# may change places, and in the end next to nothing shows.
 #
 # **Exercise 4.** One line is wrong. Mend it.
 
@@ -326,9 +326,9 @@ print(f"after six steps, what is shown differs by {apart:.1%}")
 # %% [markdown]
 # ## Find the line: six slots, worth one
 #
-# **The symptom:** with one slot or with six, the network learns equally well; all its
-# slots hold the same. (Chapter 7: slots that are equal stay equal. Nothing in the step
-# tells them apart, and no training can.)
+# **The symptom:** all six slots hold the same, at every step and after any training.
+# (Chapter 7: slots that are equal stay equal. Nothing in the step tells them apart, and
+# no training can.)
 #
 # **Exercise 5.** Mend it.
 

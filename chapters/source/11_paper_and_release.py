@@ -332,7 +332,7 @@ print("after one step, slots 3 and 4 differ by", abs(m.data[0, 3] - m.data[0, 4]
 # %% tags=["hide-cell"]
 # Answer 2
 # A larger one, for a while: gates forget a share at each step, so what is large stays
-# above what is written for longer. In the end all fall alike.
+# above what is written for longer. In the end all fall alike, in this one draw.
 for scale in (1.0, 10.0, 100.0):
     found = spreads(cores["paper"], scale * beginnings["random"], inputs)
     print(f"scale {scale:3.0f}:", *(f"{t} steps {found[t]:.0e}" for t in (5, 20, 50)))
