@@ -92,7 +92,7 @@ def test_your_copies_stay_as_they_are_and_answer_no_guess(tmp_path, monkeypatch)
         (tmp_path / "mine" / f"{name}.ipynb").write_text("mine")
     assert mine.main(["01"]) == 0 and mine.main(["x"]) == 2
     texts = [path.read_text() for path in sorted((tmp_path / "mine").iterdir())]
-    assert texts[0] == "mine" and texts[1] != "mine"
+    assert texts[:2] == ["mine", "mine"] and texts[2] != "mine"  # the old one is kept
 
 
 # --- The sources ----------------------------------------------------------------------
