@@ -4,7 +4,10 @@ run.
 
 import copy
 import functools
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import build
@@ -248,3 +251,18 @@ def test_a_chapter_runs_from_the_wheel_in_an_empty_folder(
     execute(notebook, brief=True, folder=tmp_path, packages=packages)
     (where,) = notebook.cells[-1].outputs
     assert where["data"]["text/plain"] == repr(str(packages / "tinyrmc/__init__.py"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", SOURCES, ids=[path.stem for path in SOURCES])
+def test_a_chapter_runs_as_a_program_too(source, tmp_path):
+    settings = {"TINYRMC_FAST": "1", "TINYRMC_PROGRESS": "", "MPLBACKEND": "Agg"}
+    path = os.pathsep.join([str(PACKAGE), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, source],
+        env=os.environ | settings | {"PYTHONPATH": path},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-500:]
