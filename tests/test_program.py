@@ -104,14 +104,15 @@ def test_tasks_of_one_name_in_two_files_are_two_tasks(empty_directory, capsys):
     few = ["--train.steps", "1", "--workers", "1", "--model.core", "lstm"]
     for folder in ("one", "two"):
         Path(folder).mkdir()
-        file = new.write_task("lookup", Path(folder))
+    files = [new.write_task("lookup", Path(folder)) for folder in ("one", "two")]
+    for file in files:
         assert train.main([str(file), *few]) == 0
     runs, left_out = groups.find_runs([Path("runs")])
     assert len(runs) == 2 and left_out == []
     found = tables.summary(runs)["groups"]
     assert [len(group["runs"]) for group in found] == [1, 1]
-    files = [Path(folder, "lookup.py").resolve() for folder in ("one", "two")]
-    assert [group["task"] for group in found] == [*map(str, files)]  # for a command
+    places = [str(file.resolve()) for file in files]
+    assert [group["task"] for group in found] == places  # for a command
     found[0]["references"]["test_accuracy"]["a NumPy number"] = np.float32(0.5)
     assert "a NumPy number" in json_text(found)
 
