@@ -403,7 +403,7 @@ def test_environment_says_what_matters_and_nothing_private(monkeypatch):
         ["/home/ada/x/train.py", "task", "--run=/home/ada/my runs/1", "/home/adam/y"],
     )
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
-    found = machine.environment("0.1.0")
+    found = machine.environment(tinyrmc.__version__)
     assert found["command"] == "train.py task '--run=~/my runs/1' /home/adam/y"
     assert found["numpy"] == np.__version__
     assert found["python"] == ".".join(map(str, sys.version_info[:3]))
