@@ -45,14 +45,14 @@ class Times:
         self.xp, self.steps, self.lengths, self.is_first = xp, steps, lengths, is_first
 
     @cached_property
-    def live(self) -> Array | None:
+    def live(self) -> Any:
         """Bool (B, T): steps that change the state. None: all of them do."""
         if self.lengths is None:
             return None
         return self.xp.arange(self.steps) < self.lengths[:, None]
 
     @cached_property
-    def episodes(self) -> Array | None:
+    def episodes(self) -> Any:
         """Integers (B, T): how often the sequence has begun again. The state from
         before belongs to number 0. None: nothing begins again.
         """

@@ -103,7 +103,8 @@ class Attention(Mixer):
             k = rotated(k, turns[:, : k.shape[2]])
         scores = q * (1 / math.sqrt(size)) @ p.swapaxes(k, -1, -2)  # (B, H, Q, ...)
         # added, which costs a third of `where` on arrays as large as these
-        weights = p.softmax(scores + xp.where(may, 0.0, -math.inf).astype(q.dtype))
+        number = q.dtype.type
+        weights = p.softmax(scores + xp.where(may, number(0), number(-math.inf)))
         answers = p.swapaxes(weights @ v, 1, 2)  # (B, Q, H, V)
         return p.reshape(answers, (*answers.shape[:2], -1))
 
