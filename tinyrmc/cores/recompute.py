@@ -55,7 +55,7 @@ def pulled_vjp(xp, needs, g, gradients):
     return tuple(gradients)
 
 
-class Steps:
+class Segment:
     """Some steps of a core, as a function of arrays: inputs, and the state's parts."""
 
     def __init__(self, steps: Callable, parameters: list, form: Any):
@@ -84,7 +84,7 @@ def unroll_in_parts(core, every, inputs, state, lengths, is_first):
         def some(x, before, ends=ends, begins=begins):
             return core._unroll(x, before, None, ends, begins)
 
-        run, given = Steps(some, core.parameters(), state), [part, *leaves(state)]
+        run, given = Segment(some, core.parameters(), state), [part, *leaves(state)]
         with unrecorded():
             made = run(*[x.data if isinstance(x, Tensor) else x for x in given])
         results = [x.data if isinstance(x, Tensor) else x for x in made]
