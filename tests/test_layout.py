@@ -7,6 +7,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "tinyrmc"
+OURS = "tinyrmc."
 COMMANDS = {*"train evaluate plot generate play sweep report data new".split()}
 FLOORS = [
     {*"errors equations backend config".split()},
@@ -16,6 +17,7 @@ FLOORS = [
     {"cores", "corpora", "environments"},
     {"training"},
     {"results"},
+    {"__init__"},  # the package's face
     {"cli", "course"},
 ]
 
@@ -24,19 +26,33 @@ def modules():
     """{dotted name below tinyrmc: the names it imports from tinyrmc}, lazy ones too."""
     files = [f for f in sorted(PACKAGE.rglob("*.py")) if f.parent.name != "tasks"]
     names = {".".join(f.relative_to(PACKAGE).with_suffix("").parts): f for f in files}
-    return {name: imported(name, file, names) for name, file in names.items()}
+    return {
+        name: imported(name, file.read_text(encoding="utf-8"), names)
+        for name, file in names.items()
+    }
 
 
-def imported(name, file, names):
-    found, package = set(), name.split(".")[:-1]
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = package[: len(package) - node.level + 1]
-            base += node.module.split(".") if node.module else []
-            for alias in node.names:
-                whole = ".".join([*base, alias.name])
-                found.add(whole if whole in names else ".".join(base))
-    return {each if each in names else f"{each}.__init__" for each in found if each}
+def imported(name, text, names):
+    """What a module imports: a module's name for each thing, `__init__` for the face's
+    own.
+    """
+    found, package = set(), ["tinyrmc", *name.split(".")[:-1]]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join(base + (node.module.split(".") if node.module else []))
+            found |= {f"{base}.{alias.name}" for alias in node.names}
+    inside = {each.partition(".")[2] for each in found if f"{each}.".startswith(OURS)}
+    return {next(n for n in _modules_of(each) if n in names) for each in inside}
+
+
+def _modules_of(place):
+    """The modules that "cores.core.Core" may be of, the first first."""
+    parts = place.split(".") if place else []
+    for length in range(len(parts), -1, -1):
+        yield from (".".join(parts[:length]), ".".join([*parts[:length], "__init__"]))
 
 
 MODULES = modules()
@@ -56,8 +72,22 @@ def test_a_module_imports_only_from_its_floor_or_below():
     assert {name: names for name, names in above.items() if names} == {}
 
 
+def test_an_import_of_the_face_is_seen():
+    for name, text, room in (
+        ("nn.layers", "from .. import load", "__init__"),
+        ("equations", "from . import RelationalMemory", "__init__"),
+        ("nn.layers", "import tinyrmc", "__init__"),
+        ("nn.layers", "def f():\n    from tinyrmc import save", "__init__"),
+        ("nn.layers", "from .. import cores", "cores.__init__"),
+        ("nn.layers", "import tinyrmc.cores.core as c", "cores.core"),
+        ("nn.layers", "from ..cores.core import Core", "cores.core"),
+    ):
+        assert imported(name, text, MODULES) == {room}
+        assert floor(room) > floor(name)
+
+
 def test_every_room_has_a_floor():
-    outside = {"__init__", "__main__", "train"}
+    outside = {"__main__", "train"}
     assert {name for name in MODULES if floor(name) is None} == outside
 
 

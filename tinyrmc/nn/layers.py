@@ -24,7 +24,6 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, Self, TypeAlias
 
@@ -45,7 +44,7 @@ from ..errors import (
     generator,
 )
 from ..fused import attention, conv2d, embedding, layer_norm, linear
-from .settings import Config, classes_in, encoded, settings_of, shown
+from .settings import Config, encoded, settings_of, shown
 
 
 class Module:
@@ -139,19 +138,13 @@ class Module:
         """Arrays by name, drawn or computed once, that are no parameters."""
         return dict(walk("", self, set(), Constant))
 
-    def load_parameters(
-        self, source: Mapping[str, np.ndarray] | Module | str | Path
-    ) -> None:
-        """Copy parameters by name from arrays, another module, or a file or run that
-        `tinyrmc.load` reads; the precision may differ. ValueError says all that does
-        not fit, and refuses a module or file with other settings (bare arrays have
-        none); nothing has changed then.
+    def load_parameters(self, source: Mapping[str, Array] | Module) -> None:
+        """Copy parameters by name from arrays or from another module, such as
+        `tinyrmc.load` gives; the precision may differ. ValueError says all that does
+        not fit, and refuses a module with other settings (bare arrays have none);
+        nothing has changed then.
         """
         constants: Mapping[str, Constant] = {}
-        if isinstance(source, (str, Path)):
-            from .. import load  # the package's face opens files
-
-            source = load(source, classes=classes_in(self))
         if isinstance(source, Module):
             differs = first_difference(made_as(source), made_as(self))
             if differs is not None:
