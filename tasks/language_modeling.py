@@ -95,7 +95,6 @@ from tinyrmc.cores.core import select_state, state_arrays, state_of
 from tinyrmc.cores.memn2n import TextMemN2N
 from tinyrmc.corpora import ngrams, sampling
 from tinyrmc.errors import UserError, counted, generator
-from tinyrmc.results import published_texts
 from tinyrmc.training.streams import BLOCK, from_blocks
 
 # --- What can be set ------------------------------------------------------------------
@@ -376,14 +375,62 @@ FREQUENCIES = (0, 100, 1_000, 10_000, math.inf)
 UNROLLS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 AT_ONCE = 2_000  # words that are read at once in doing so
 
-# What the memory network's paper tried (Sukhbaatar et al. 2015, table 2).
-HOPS = {"model.hops": published_texts.HOPS}
-MEMORIES = {"model.memories": published_texts.MEMORIES}
-
 # A training text of at most this many tokens is counted for floors: ten seconds, 1 GB.
 COUNTED = 5_000_000
 ANNOUNCED = 500_000  # from this many on you are told, for it takes a second or more
 FLOORS = "floors-1"  # the name under which they are kept
+
+
+# --- What was published: test perplexities --------------------------------------------
+
+# Each is a cell, `corpus, model`, with the words that train such a model, or None.
+# Santoro et al. 2018, table 2, where the LSTM is that of Rae et al. 2018; and a public
+# port of the RMC to WikiText-2 (github.com/L0SG/relational-rnn-pytorch).
+PUBLISHED: dict[str, tuple[str, str | None]] = {
+    "wikitext-103, RMC": ("31.6", "paper"),
+    "wikitext-103, LSTM": ("34.3", "paper --model.core lstm"),
+    "gutenberg, RMC": ("42.0", "paper --data.corpus gutenberg"),
+    "gutenberg, LSTM": ("45.5", "paper --data.corpus gutenberg --model.core lstm"),
+    "gigaword, RMC": ("38.3", "paper --data.corpus gigaword"),
+    "gigaword, LSTM": ("43.7", "paper --data.corpus gigaword --model.core lstm"),
+    "wikitext-2, RMC": ("107.2 (a port)", "wikitext2"),
+    "wikitext-2, LSTM": (
+        "105.6 (a port)",
+        "wikitext2 --model.core lstm --model.embedding-size 300",
+    ),
+    # Sukhbaatar et al. 2015, table 2, of networks without a memory of words
+    "ptb, RNN of 300 units": ("129", None),
+    "ptb, LSTM of 100 units": ("115", None),
+    "ptb, SCRN": ("115", None),
+    "text8, RNN of 500 units": ("184", None),
+    "text8, LSTM of 500 units": ("154", None),
+    "text8, SCRN": ("161", None),
+}
+
+# The same table's memory networks: of 2 to 7 hops with 100 memories, of 6 hops with
+# other numbers of memories, and the largest.
+HOPS = {"model.hops": (2, 3, 4, 5, 6, 7)}
+MEMORIES = {"model.memories": (25, 50, 75, 100, 125, 150)}
+SIZES = [(k, 100) for k in range(2, 8)]
+SIZES += [(6, n) for n in (25, 50, 75, 125, 150)] + [(7, 200)]
+PERPLEXITIES = {
+    "ptb": ("memn2n", (121, 122, 120, 118, 115, 114, 118, 114, 114, 112, 114, 111)),
+    "text8": (
+        "memn2n_text8",
+        (187, 178, 162, 154, 155, 154, 163, 166, 158, 157, 154, 147),
+    ),
+}
+
+
+def memn2n_cell(corpus: str, hops: int, memories: int) -> str:
+    """The cell of a memory network."""
+    return f"{corpus}, MemN2N, {hops} hops, {memories} memories"
+
+
+for _corpus, (_preset, _values) in PERPLEXITIES.items():
+    for _size, _value in zip(SIZES, _values, strict=True):
+        _words = "{} --model.hops {} --model.memories {}".format(_preset, *_size)
+        PUBLISHED[memn2n_cell(_corpus, *_size)] = str(_value), _words
 
 
 # --- Texts, as they are read ----------------------------------------------------------
@@ -660,7 +707,7 @@ class Task(training.Task):
         "hops": ("a memory network of 2 to 7 hops", "memn2n", HOPS),
         "memories": ("a memory network of 25 to 150 memories", "memn2n", MEMORIES),
     }
-    published = published_texts.PUBLISHED
+    published = PUBLISHED
     headline = "perplexity"
     success = None  # no perplexity counts as one
     lower = ("loss", "perplexity")
@@ -924,7 +971,7 @@ class Task(training.Task):
             size = replace(size, embedding_size=300)
         if self.memn2n:
             sizes = model.hops, model.memories
-            cell = published_texts.memn2n(data.corpus, *sizes)
+            cell = memn2n_cell(data.corpus, *sizes)
             usual = MEMN2N_TEXT8 if data.corpus == "text8" else MEMN2N
             size = replace(usual.model, hops=sizes[0], memories=sizes[1])
         if cell not in self.published or not self._published_text:

@@ -479,7 +479,7 @@ def published_errors():
     """{cell: the error in percent}, but for columns that nobody has published."""
     return {
         cell: float(paper.removesuffix(" %"))
-        for cell, (paper, _) in babi.PUBLISHED.items()
+        for cell, (paper, _) in babi.Task.published.items()
         if paper
     }
 
@@ -496,7 +496,7 @@ def test_no_column_is_of_another_network():
 def test_every_published_column_reproduces_its_mean():
     """Where the mean is published too; typing errors would move it."""
     cells = published_errors()
-    for head in {cell.rpartition(", ")[2] for cell in babi.PUBLISHED}:
+    for head in {cell.rpartition(", ")[2] for cell in babi.Task.published}:
         rows = [cells.get(f"1k, task {k}, {head}") for k in babi.TASKS]
         if None not in rows:
             assert np.mean(rows) == pytest.approx(cells[f"1k, mean, {head}"], abs=0.06)

@@ -184,8 +184,8 @@ def test_bad_words_get_one_line_and_write_nothing(agents, monkeypatch, refused):
         (
             plot,
             "episode nth",
-            "nth is a run of 'nth_farthest', which has no world to play in; give one "
-            "of box_world or mini_pacman",
+            "nth is a run of 'nth_farthest', which has no world to play in; give a run "
+            "of an agent",
         ),
         (
             plot,

@@ -3,6 +3,7 @@ commands do not import each other, and nothing runs in a circle.
 """
 
 import ast
+import re
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -22,14 +23,11 @@ FLOORS = [
 ]
 
 
-def modules():
-    """{dotted name below tinyrmc: the names it imports from tinyrmc}, lazy ones too."""
-    files = [f for f in sorted(PACKAGE.rglob("*.py")) if f.parent.name != "tasks"]
-    names = {".".join(f.relative_to(PACKAGE).with_suffix("").parts): f for f in files}
-    return {
-        name: imported(name, file.read_text(encoding="utf-8"), names)
-        for name, file in names.items()
-    }
+FILES = {
+    ".".join(file.relative_to(PACKAGE).with_suffix("").parts): file
+    for file in sorted(PACKAGE.rglob("*.py"))
+    if file.parent.name != "tasks"
+}
 
 
 def imported(name, text, names):
@@ -55,7 +53,11 @@ def _modules_of(place):
         yield from (".".join(parts[:length]), ".".join([*parts[:length], "__init__"]))
 
 
-MODULES = modules()
+# {dotted name below tinyrmc: the names it imports from tinyrmc}, lazy ones too
+MODULES = {
+    name: imported(name, file.read_text(encoding="utf-8"), FILES)
+    for name, file in FILES.items()
+}
 
 
 def floor(name):
@@ -89,6 +91,30 @@ def test_an_import_of_the_face_is_seen():
 def test_every_room_has_a_floor():
     outside = {"__main__", "train"}
     assert {name for name in MODULES if floor(name) is None} == outside
+
+
+def test_no_module_knows_a_task_by_its_name():
+    """Texts in the code, docstrings aside, which may give examples of commands. Worlds,
+    texts and courses have names of their own, and help begins with one example.
+    """
+    tasks = {file.stem for file in (PACKAGE.parent / "tasks").glob("*.py")}
+    assert "babi" in tasks
+    rooms = {"course", "environments", "corpora"}
+    own = {"cli.data": {"babi"}, "__main__": {"nth_farthest"}}
+    for name in MODULES:
+        if name.split(".")[0] not in rooms:
+            tree = ast.parse(FILES[name].read_text(encoding="utf-8"))
+            known = {*re.findall(r"\w+", " ".join(texts(tree)))} & tasks
+            assert known <= own.get(name, set()), (name, known)
+
+
+def texts(tree):
+    """The texts of a module, its docstrings aside."""
+    told = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node not in told:
+            if isinstance(node.value, str):
+                yield node.value
 
 
 def test_commands_do_not_import_each_other():

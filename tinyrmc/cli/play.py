@@ -17,6 +17,7 @@ in MiniPacman one that sees the whole maze.
 from __future__ import annotations
 
 import os
+import pkgutil
 import re
 import select
 import signal
@@ -29,9 +30,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import Array, blas_threads
-from ..environments import box_player
-from ..environments.box_world import BoxWorld
-from ..environments.pacman import MiniPacman
+from ..environments import WORLDS
 from ..environments.world import VIEWS, Outcome, State, World
 from ..errors import UsageError, counted, generator
 from ..results.episodes import once_more, require_world, think
@@ -39,12 +38,6 @@ from ..training.checkpoints import open_checkpoint, restore_model
 from ..training.rl.actors import ActingTask
 from ..training.storage import under
 from .commands import Parser, at_least, program
-
-WORLDS: dict[str, type[World]] = {"box_world": BoxWorld, "mini_pacman": MiniPacman}
-SCRIPTS: dict[str, Callable[[Any, State], Array]] = {
-    "box_world": box_player.scripted,
-    "mini_pacman": MiniPacman.scripted,
-}
 
 # what a terminal sends -> the name of an action
 KEYS = {
@@ -222,16 +215,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise UsageError("--greedy says how an agent plays; give one with --agent")
     whole = options.view == "whole"
     game: Game
+    place, script, how = WORLDS[options.world]
+    kind = pkgutil.resolve_name(place)
     if options.script:
-        kept = {"view": "remembered"} if options.world == "box_world" else {}
-        world = WORLDS[options.world](**kept)
-        game = Scripted(world, SCRIPTS[options.world], options.seed, whole)
+        player = pkgutil.resolve_name(script)
+        game = Scripted(kind(**how), player, options.seed, whole)
     elif options.agent is None:
-        game = Game(WORLDS[options.world](), options.seed, whole)
+        game = Game(kind(), options.seed, whole)
     else:
         task, arrays, state = open_checkpoint(options.agent)
         agents = require_world(task, name := state["run"]["task"], options.agent)
-        if name != options.world:
+        if type(agents.held_out_world) is not kind:
             raise UsageError(
                 f"{options.agent} is a run of {name!r}, whose agent cannot play "
                 f"{options.world}; give one of {options.world}"

@@ -225,8 +225,8 @@ def hops_main(argv: list[str]) -> int:
         try:
             if not hasattr(task, "readings"):
                 raise UserError(
-                    "it has no memory network that reads stories; give one of babi. "
-                    "For a text `tinyrmc plot analyses` draws where hops look"
+                    "it has no memory network that reads stories; for a text "
+                    "`tinyrmc plot analyses` draws where hops look"
                 )
             readings = [*task.readings(model, options.task)]
         except UserError as error:

@@ -441,7 +441,11 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
     world = getattr(task, "held_out_world", None)
     if world is not None and not world.lacks("rgb", "position"):
         print(f"episode   {python()} -m tinyrmc plot episode {path}")
-        if (name := run.config["task"]) in ("box_world", "mini_pacman"):
-            print(f"watch     {python()} -m tinyrmc play {name} --agent {path}")
+        from ..environments import WORLDS
+
+        place = f"{type(world).__module__}:{type(world).__name__}"
+        for name, (each, *_) in WORLDS.items():
+            if each == place:
+                print(f"watch     {python()} -m tinyrmc play {name} --agent {path}")
     if hasattr(task, "generate"):
         print(f'generate  {python()} -m tinyrmc generate {path} "The"')

@@ -7,6 +7,20 @@ import warnings
 from importlib.util import find_spec
 from typing import Any
 
+# What `tinyrmc play` calls a world -> (module and class, a script that plays it, the
+# arguments with which the script sees enough).
+WORLDS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "box_world": (
+        f"{__name__}.box_world:BoxWorld",
+        f"{__name__}.box_player:scripted",
+        {"view": "remembered"},
+    ),
+    "mini_pacman": (
+        f"{__name__}.pacman:MiniPacman",
+        f"{__name__}.pacman:MiniPacman.scripted",
+        {},
+    ),
+}
 # Gymnasium's id -> (module and class, arguments)
 IDS: dict[str, tuple[str, dict[str, Any]]] = {
     "tinyrmc/BoxWorld-v1": (f"{__name__}.box_world:BoxWorld", {}),

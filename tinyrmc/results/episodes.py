@@ -66,8 +66,8 @@ def require_world(task: Task, name: str, path: Path) -> ActingTask:
     """The task itself; EpisodeError unless it has a world for an agent to play in."""
     if not isinstance(task, ActingTask):
         raise EpisodeError(
-            f"{path} is a run of {name!r}, which has no world to play in; give one of "
-            "box_world or mini_pacman"
+            f"{path} is a run of {name!r}, which has no world to play in; give a run "
+            "of an agent"
         )
     return task
 
