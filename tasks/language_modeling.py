@@ -43,6 +43,7 @@ state; `python -m tinyrmc evaluate` shows what it changes.
                name of a book or story decides what it is for: see
                `python -m tinyrmc data --help`). Nobody has published a list of those
                books and stories, so runs on your copy stand beside no figure
+    texts      any text of yours, by --data.text: see `corpora.own`
     batch      64 lanes in `paper`; the paper had six GPUs with 64 each
     MLP        a ReLU also after the attention MLP's last layer, but in `paper`
     wikitext2  the port tests the weights of its best epoch; here the last ones count.
@@ -77,6 +78,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 import sys
 import typing
 from collections.abc import Iterator
@@ -94,6 +96,7 @@ from tinyrmc.cores.config import unused
 from tinyrmc.cores.core import select_state, state_arrays, state_of
 from tinyrmc.cores.memn2n import TextMemN2N
 from tinyrmc.corpora import ngrams, sampling
+from tinyrmc.corpora.corpus import EOS
 from tinyrmc.errors import UserError, counted, generator
 from tinyrmc.training.streams import BLOCK, from_blocks
 
@@ -104,12 +107,24 @@ from tinyrmc.training.streams import BLOCK, from_blocks
 class DataConfig:
     """The text, and how it is read."""
 
-    common: typing.ClassVar = ("corpus", "window")
+    common: typing.ClassVar = ("corpus", "text", "window")
 
     corpus: typing.Literal[
         "ptb", "wikitext-2", "wikitext-103", "text8", "gutenberg", "gigaword"
     ] = "ptb"
     """the text; `python -m tinyrmc data` lists them and gets them"""
+    text: str | None = field(default=None, metadata=ADDED)
+    """a text of your own instead, a file in UTF-8: `my.txt`"""
+    split: tuple[float, float] = field(default=(0.9, 0.05), metadata=ADDED)
+    """shares of your text for training and, after it, for validation; the rest is for
+    testing
+    """
+    tokens: typing.Literal["words", "spaces", "characters"] | None = field(
+        default=None, metadata=ADDED
+    )
+    """what your text is cut into: words and punctuation marks, what stands between
+    spaces, or characters. None: words, but characters if it has hardly a space
+    """
     vocabulary_size: int | None = None
     """how many words of the training text are kept, the most frequent ones; the others
     become <unk>; None: all
@@ -125,6 +140,11 @@ class DataConfig:
         check_least("data", self, "window", "lanes")
         check_least("data", self, "vocabulary_size", least=2)
         check_least("data", self, "context", least=0)
+        if not (min(self.split) > 0 and sum(self.split) < 1):
+            raise ValueError(
+                "data.split must be two shares above 0 that leave some for testing, "
+                f"such as 0.9 0.05, not {self.split[0]:g} {self.split[1]:g}"
+            )
 
 
 @dataclass(frozen=True)
@@ -217,6 +237,10 @@ class Config:
     train: training.TrainConfig = field(default_factory=training.TrainConfig)
 
     def __post_init__(self):
+        if self.data.text is not None:  # its folder is a place, its name is not
+            path = (self.data_dir or Path()) / Path(self.data.text).expanduser()
+            object.__setattr__(self, "data", replace(self.data, text=path.name))
+            object.__setattr__(self, "data_dir", path.parent)
         least, rate = self.plateau.stop_below, self.train.learning_rate
         if self.plateau.factor and least and least > rate:
             raise ValueError(
@@ -727,8 +751,11 @@ class Task(training.Task):
     @functools.cached_property
     def corpus(self) -> corpora.Corpus:
         """The text; set it before training to model one that is no corpus."""
-        data = self.config.data
-        return corpora.load(data.corpus, self.config.data_dir, data.vocabulary_size)
+        data, folder = self.config.data, self.config.data_dir
+        if data.text is None:
+            return corpora.load(data.corpus, folder, data.vocabulary_size)
+        how = data.split, data.tokens, data.vocabulary_size
+        return corpora.own(folder / data.text, *how)
 
     # --- What is learnt
 
@@ -913,7 +940,19 @@ class Task(training.Task):
         )
 
     def notes(self):
-        return self.corpus.notes
+        notes = self.corpus.notes
+        if self.config.data.text is None:
+            return notes
+        sizes = [f"{len(self.corpus.texts[part]):,}" for part in corpora.PARTS]
+        unit = "characters" if self.corpus.unit == "characters" else "words"
+        windows = self.config.train.batch_size * self.config.data.window
+        epoch = max(1, len(self.corpus.texts["train"]) // windows)
+        return (
+            *notes,
+            f"{', '.join(sizes)} {unit} to train, validate and test, "
+            f"{len(self.corpus.vocabulary):,} different ones; an epoch has "
+            f"{counted(epoch, 'step')}",
+        )
 
     def idle(self):
         m, found = self.config.model, {}
@@ -932,6 +971,10 @@ class Task(training.Task):
         if self.plateau is None:
             own = "patience", "threshold", "against", "stop_below"
             found["without plateau.factor"] = [f"plateau.{name}" for name in own]
+        if self.config.data.text is None:
+            found["without data.text"] = ["data.split", "data.tokens"]
+        else:
+            found["beside data.text"] = ["data.corpus"]
         return found
 
     def references(self):
@@ -987,16 +1030,32 @@ class Task(training.Task):
 
         Of books and newswire nobody has published which files they were.
         """
-        if self.config.data.vocabulary_size is not None:
+        data = self.config.data
+        if data.vocabulary_size is not None or data.text is not None:
             return False
         try:
             notes = self.corpus.notes
         except UserError:  # it is not here
             return True
-        known = corpora.CORPORA[self.config.data.corpus].hashes
+        known = corpora.CORPORA[data.corpus].hashes
         return bool(known) and not any("not the published text" in x for x in notes)
 
     # --- What it writes
+
+    @property
+    def prompt(self) -> str:
+        """The first word of the training text, for a command to begin with."""
+        words = self.corpus.vocabulary.decode(self.corpus.texts["train"][:1000])
+        if self.corpus.unit == "characters":
+            text = "".join(x if len(x) == 1 else " " for x in words)  # <eos>, <unk>
+            found = re.search(r"\w{1,8}", text)
+            return found[0] if found else words[0]
+        return next((x for x in words if x.isalpha()), words[0])
+
+    @property
+    def between(self) -> str:
+        """What stands between two of its tokens."""
+        return "" if self.corpus.unit == "characters" else " "
 
     def generate(
         self, model, prompt, rng, words=100, temperature=1.0, top_k=0, unk=True
@@ -1007,7 +1066,9 @@ class Task(training.Task):
         are. UserError if it is unknown then too.
         """
         vocabulary = self.corpus.vocabulary
-        read = prompt.split() if vocabulary.eos is None else corpora.cut(prompt)
+        read = corpora.tokens_of(prompt, self.corpus.unit)
+        if vocabulary.eos is None:
+            read = [word for word in read if word != EOS]
         known = vocabulary.ids
         lower = {w: w.lower() for w in read if w not in known and w.lower() in known}
         try:
@@ -1021,7 +1082,7 @@ class Task(training.Task):
             ids = np.concatenate([[vocabulary.eos], ids])
         if not len(ids):
             raise UserError(
-                f"{self.config.data.corpus} has no sentences that an empty prompt "
+                f"{self.corpus.name} has no sentences that an empty prompt "
                 "could begin; give a first word"
             )
         never = None if unk else vocabulary.unk  # the id of what is not drawn

@@ -57,6 +57,7 @@ def test_language_modeling(capsys):
         ),
         ("--plateau.patience 9", "without plateau.factor: plateau.patience"),
         ("--plateau.patience 9 --plateau.factor 0.5", ""),
+        ("--data.tokens words", "without data.text: data.tokens"),
     ]:
         check("language_modeling", "quick", words, says, capsys)
 

@@ -9,7 +9,8 @@ each time; the same seed gives the same text.
 
 Write the words of the prompt with spaces between them, as the text has them. A word
 that the text does not have is read in lower case: the Penn Treebank has no capitals. An
-empty prompt, "", begins a new sentence. Some texts write all their rare words as <unk>,
+empty prompt, "", begins a new sentence. A text of your own may have been read by its
+characters; then they are written so. Some texts write all their rare words as <unk>,
 which makes that a frequent word; --no-unk leaves it out.
 """
 
@@ -59,13 +60,14 @@ def main(argv: list[str] | None = None) -> int:
     rng = np.random.default_rng(options.seed)
     settings = options.words, options.temperature, options.top_k
     words = task.generate(model, options.prompt, rng, *settings, **without)
-    prompt = options.prompt.strip()
+    between = getattr(task, "between", " ")
+    prompt = options.prompt.strip() if between else options.prompt
     with blas_threads(1), np.errstate(all="ignore"):
         first = [*itertools.islice(words, 1)]  # it may raise what the prompt lacks
         print(prompt, end="", flush=True)
         begins_line = not prompt
         for word in itertools.chain(first, words):
-            space = "" if begins_line or word == "\n" else " "
+            space = "" if begins_line or word == "\n" else between
             print(f"{space}{word}", end="", flush=True)
             begins_line = word == "\n"
     if not begins_line:

@@ -448,4 +448,5 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
             if each == place:
                 print(f"watch     {python()} -m tinyrmc play {name} --agent {path}")
     if hasattr(task, "generate"):
-        print(f'generate  {python()} -m tinyrmc generate {path} "The"')
+        prompt = shlex.quote(getattr(task, "prompt", "The"))
+        print(f"generate  {python()} -m tinyrmc generate {path} {prompt}")

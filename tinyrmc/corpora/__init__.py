@@ -2,6 +2,7 @@
 
     corpus = corpora.load("ptb")               # from the data directory
     corpus.texts["train"], corpus.vocabulary   # (tokens,) int32 ids, and their words
+    corpora.own("diary.txt")                   # a text of yours
     corpora.babi()                             # stories and questions
 
 A text is read once and then memory-mapped. Nothing is downloaded unless you say so:
@@ -23,6 +24,7 @@ from .corpus import (
 from .generated import GENERATED_TASKS, GeneratedStories
 from .known import CORPORA
 from .loading import download, load
+from .own import own, tokens_of
 from .stories import Babi, Story, babi
 
 __all__ = [
@@ -43,5 +45,7 @@ __all__ = [
     "from_texts",
     "kept",
     "load",
+    "own",
     "require_same",
+    "tokens_of",
 ]

@@ -100,6 +100,7 @@ class Corpus:
         memory-mapped where they come from the cache
     notes: what you should know about this copy of the text, a sentence each
     folder: where its integers are kept; None: nowhere
+    unit: what its tokens are: what stands between "spaces", or as `own` has it
     """
 
     name: str
@@ -107,6 +108,7 @@ class Corpus:
     vocabulary: Vocabulary
     notes: tuple[str, ...] = ()
     folder: Path | None = None
+    unit: str = "spaces"
 
     @cached_property
     def checksum(self) -> int:
@@ -128,7 +130,7 @@ def require_same(kept: int | None, own: int) -> None:
     if kept not in (None, own):
         raise CorpusError(
             "the texts here are not those that the run learnt from; say with "
-            "--data-dir where those are"
+            "--data-dir where those are, or begin a new run"
         )
 
 

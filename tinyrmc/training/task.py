@@ -18,6 +18,8 @@ cannot has none:
                                   the words with which a language model goes on, one by
                                   one, for `generate`; "\\n" ends a line. UserError
                                   for unknown words in a prompt; `unk` may be left out
+    prompt, between               a word to begin with, which the text has ("The"), and
+                                  what stands between two of what it writes (" ")
     pictures(model, folder)       draws what there is to see in a trained model, at the
                                   end of a run and for `plot`: the files' paths
     analyses(model)               whatever else there is to measure on held-out
