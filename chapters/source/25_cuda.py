@@ -1,15 +1,20 @@
 # %% [markdown]
-# # 25. CUDA: down to a kernel
+# # 25. CUDA: kernels of your own
 #
-# **Appendix A.** About 50 minutes. You need layer norm with its derivative (chapter 8)
+# **Appendix A.** About 140 minutes, in three sittings. You need layer norm (chapter 8)
 # and what a fused operation is (chapter 23).
 #
-# A GPU is another machine with another memory. First the arrays move there: only the
-# library under the functions changes. Then one operation goes from its equation to a
-# *kernel*, a program for the GPU. You need no GPU here.
+# A GPU is another machine with another memory, and it runs many thousands of threads. A
+# program for it is a *kernel*: it says what one thread does. Here you write six of
+# them, as in Sasha Rush's [GPU Puzzles](https://github.com/srush/GPU-Puzzles), and you
+# compare the fifth with the project's own. Then a whole network moves to such a
+# machine.
+#
+# You need no GPU. A [simulator](../tinyrmc/course/simulator.py), 300 lines of Python,
+# runs the threads one after the other. It counts what they move, and it names mistakes
+# with which a GPU just computes something else.
 
 # %%
-import itertools
 from collections import Counter
 
 import matplotlib.pyplot as plt
@@ -29,27 +34,384 @@ from tinyrmc import (
 from tinyrmc import primitives as p
 from tinyrmc.backend import gpu as kernels
 from tinyrmc.course.exercises import cuda as ex
+from tinyrmc.course.simulator import Fault, launch
 
 course.setup()
 rng = np.random.default_rng(15)
-inputs = rng.standard_normal((128, 8, 40), dtype=np.float32)
-targets = rng.integers(8, size=128)
 
 # %% [markdown]
-# ## The same function on other arrays
+# ## A number for each thread
 #
-# CuPy's arrays lie on the GPU, and its functions have NumPy's names. Code that asks an
-# array for its library runs on both. Each rule of the engine gets `xp`, the library of
-# its arguments:
+# | word | what it is |
+# |---|---|
+# | kernel | a function that very many threads run, each on numbers of its own |
+# | thread | one run through that function; `threadIdx.x` is its number in its block |
+# | block | some threads that can work together; `blockIdx.x` is its number, `blockDim.x` the number of its threads |
+# | launch | the start of a kernel, with a number of blocks and of threads in each |
+# | global memory | where arrays lie; each read or write of it is slow |
+#
+# In our simulator a kernel takes `cuda`, which knows which thread is running, then
+# arrays and numbers. It writes its result into an array that it is given. The names are
+# those of Numba, which compiles such functions for real GPUs. Here 3 blocks of 4
+# threads double 10 numbers:
+
 
 # %%
-course.show(backend.namespace, backend.register)
+def doubled(cuda, y, x, count):
+    at = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if at < count:
+        y[at] = 2 * x[at]
+
+
+x, y = np.arange(10.0), np.zeros(10)
+counts = launch(doubled, 3, 4, y, x, 10)
+print(y)
+print(counts)
 
 # %% [markdown]
-# Here is a kind for trying without a GPU. Its arrays lie "far away": they are NumPy's,
-# but each operation on them is counted, and refused when one array is near and another
-# far. On a GPU each would be at least one *launch*, the start of a program there, and
-# would move its arrays between memory and processors.
+# Twelve threads start for ten numbers, hence the `if`, the *guard*. **Write down
+# first:** what becomes of two threads without a number, if the guard is missing?
+
+
+# %% tags=["hide-output"]
+def unguarded(cuda, y, x, count):
+    at = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    y[at] = 2 * x[at]
+
+
+try:
+    launch(unguarded, 3, 4, y, x, 10)
+except Fault as fault:
+    print(type(fault).__name__, "-", fault)
+
+# %% [markdown]
+# On a GPU nobody would tell you: the thread would read whatever lies behind `x`, and
+# write over whatever lies behind `y`.
+#
+# **Exercise 1.** Add a bias to each column and apply a ReLU, one number a thread. The
+# rows of `x` lie one after the other, so number `at` stands in column `at % width`.
+
+
+# %%
+def bias_relu(cuda, y, x, bias, count, width):
+    """y[at] = max(x[at] + the bias of its column, 0), one number a thread.
+
+    x, y (count,), rows of `width` numbers one after the other; bias (width,).
+    """
+    ...
+
+
+ex.bias_relu.check(bias_relu)
+
+# %% [markdown]
+# CUDA itself is C++ with a few more words. Here is the project's kernel for the same.
+# It works in place, and `relu` says whether to apply one:
+
+
+# %%
+def cuda_text(file, name):
+    """The function `name` as it stands in a file of tinyrmc/backend/gpu/."""
+    text = (kernels.FOLDER / file).read_text(encoding="utf-8")
+    start = text.rindex("\n", 0, text.index(f" {name}(")) + 1
+    lines = text[start : text.index("\n}\n", start) + 2]
+    return Markdown(f"`tinyrmc/backend/gpu/{file}`\n\n```cpp\n{lines}\n```")
+
+
+cuda_text("linear.cu", "bias_relu")
+
+# %% [markdown]
+# ## What memory delivers at once
+#
+# Threads do not run alone. 32 of them, a *warp*, go through the kernel together, line
+# by line. When they read, memory delivers groups of 32 numbers that lie side by side,
+# numbers 0 to 31, 32 to 63 and so on. Each group that the warp touches costs one
+# *transaction*, whether one thread needs it or all. So it matters *which* thread reads
+# *what*. **Write down first:** thread $k$ of a warp reads `x[stride * k]`. How many
+# transactions does the warp need for stride 1, 2, 32 and 100?
+#
+# **Exercise 2.** Find out, and draw it. Write a kernel of your own inside, launch it
+# with one block of 32 threads for each stride, and draw what reading costs.
+# (`counts.transactions` has those of the writes in it, too.)
+
+
+# %%
+def cost_of_strides(panel, strides):
+    """Draw what reading costs a warp whose thread k reads x[stride * k]: transactions
+    (upwards), against each of the `strides`. Both axes have names.
+    """
+    ...
+
+
+ex.cost_of_strides.check(cost_of_strides)
+
+# %% tags=["hide-output"] alt="Transactions of a warp against the stride: a straight line from 1 at stride 1 to 32 at stride 32, and from there on it stays at 32"
+figure, panel = plt.subplots(figsize=(6, 3))
+ex.cost_of_strides.yours(cost_of_strides)(panel, range(1, 49))
+plt.show()
+
+# %% [markdown]
+# With stride 1 one transaction serves all 32 threads. From stride 32 on each thread
+# needs one of its own: the same numbers cost 32 times as much. So neighbouring threads
+# should read neighbouring numbers. (This is called *coalesced*.) For a row of 80
+# columns that means: thread $k$ of a warp takes the columns $k$, $k + 32$ and
+# $k + 64$, and not three that lie side by side.
+#
+# ## Threads that wait for each other
+#
+# Threads of a block have a memory in common, which is small and fast: *shared* memory.
+# `cuda.shared.array(size)` gives all threads of a block the same array. With it they
+# hand numbers to each other. But who is first? Here each thread writes its number and
+# reads its right neighbour's:
+
+
+# %%
+def shifted(cuda, y, x):
+    here = cuda.threadIdx.x
+    held = cuda.shared.array(cuda.blockDim.x)
+    held[here] = x[here]
+    y[here] = held[(here + 1) % cuda.blockDim.x]
+
+
+x, y = np.arange(8.0), np.zeros(8)
+try:
+    launch(shifted, 1, 8, y, x)
+except Fault as fault:
+    print(type(fault).__name__, "-", fault)
+
+# %% [markdown]
+# A *barrier* helps: no thread goes on before all threads of the block have arrived. In
+# CUDA it is `__syncthreads()`, in Numba `cuda.syncthreads()`. Our simulator has one
+# word more: `yield` hands over to the other threads.
+
+
+# %%
+def shifted(cuda, y, x):
+    here = cuda.threadIdx.x
+    held = cuda.shared.array(cuda.blockDim.x)
+    held[here] = x[here]
+    yield cuda.syncthreads()
+    y[here] = held[(here + 1) % cuda.blockDim.x]
+
+
+counts = launch(shifted, 1, 8, y, x)
+print(y)
+print(counts)
+
+# %% [markdown]
+# Two rules. *All* threads of a block must reach a barrier: if one has left before, the
+# others wait for ever. And between two barriers no thread may write a cell that another
+# one reads or writes; else there is a *race*, and either may be first. The simulator
+# notices both. Blocks do not wait for each other at all.
+#
+# **Exercise 3.** Each number and its two neighbours, added up. Every thread could read
+# three numbers from global memory. Read each only once, into shared memory with room
+# for one more on both sides. Those two come from other blocks' numbers; beyond the ends
+# of $x$ they are 0.
+
+
+# %%
+def neighbours(cuda, y, x, count):
+    """y[at] = x[at - 1] + x[at] + x[at + 1]; beyond both ends stand zeros.
+
+    x, y (count,). Each block reads its numbers of x once, and one more on each side.
+    """
+    ...
+
+
+ex.neighbours.check(neighbours)
+
+# %% [markdown]
+# **This is a good place to stop.**
+#
+# ## A sum of all threads
+#
+# A mean needs the sum of a row, but each thread has only a part of it. Threads add up
+# in *rounds*: in the first, half of them add the cell of the other half to their own;
+# in the next, half of these; after $\log_2$ of their number, cell 0 has it all.
+
+# %% tags=["hide-input"] alt="Eight cells in four rows, one row a round. Lines show who adds whose cell: first cells 0 to 3 add cells 4 to 7, then 0 and 1 add 2 and 3, then 0 adds 1. At the end cell 0 has the sum 36"
+# Draws who adds whose cell in each round
+held, rounds = np.arange(1, 9), [4, 2, 1]
+figure, panel = plt.subplots(figsize=(7, 3))
+for number, step in enumerate([*rounds, 0]):
+    for cell in range(8):
+        busy = number == 0 or cell < rounds[number - 1]
+        colour = "C0" if busy else "0.75"
+        panel.text(
+            cell, -number, str(held[cell]), ha="center", va="center", color=colour
+        )
+        for source in (cell, cell + step) if cell < step else ():
+            panel.plot([source, cell], [-number - 0.15, -number - 0.82], "0.6", lw=1)
+    held = held + np.where(np.arange(8) < step, np.roll(held, -step), 0)
+names = ["values", "step 4", "step 2", "step 1"]
+panel.set(xlim=(-0.5, 7.5), ylim=(-3.4, 0.4), xlabel="cell of shared memory")
+panel.set_yticks([0, -1, -2, -3], names)
+panel.spines[["left", "bottom"]].set_visible(False)
+plt.show()
+
+# %% [markdown]
+# **Exercise 4.** Write this as a part of kernels. Your function waits at barriers, so a
+# kernel calls it with `whole = yield from block_reduce(...)`. `held` is shared memory
+# that the caller gives you, and it may call you twice with the same. Where could a
+# quick thread of the second call disturb a slow one of the first?
+
+
+# %%
+def block_reduce(cuda, held, value, combine):
+    """Combine the values that all threads of a block bring; all get the result.
+
+    held: shared memory, (threads,); combine(a, b) -> a + b, or the larger. The number
+    of threads is a power of two.
+    """
+    ...
+
+
+ex.block_reduce.check(block_reduce)
+block_reduce = ex.block_reduce.yours(block_reduce)
+
+
+def add(a, b):
+    return a + b
+
+
+# %% [markdown]
+# ## Layer norm, a block for each row
+#
+# **Exercise 5.** Now an operation of the core. A block has a row, and its threads share
+# the columns: `range(here, width, cuda.blockDim.x)`. Go over the row three times, for
+# the mean, for the variance, and to write the result. (Two times would do, if you took
+# the mean of the squares less the square of the mean. Where the mean is large, that is
+# a small difference of large numbers, and its digits are lost.)
+
+
+# %%
+def layer_norm(cuda, y, x, gain, offset, width, epsilon):
+    """y = (x - mean) / sqrt(variance + epsilon) * gain + offset, for each row.
+
+    x, y (rows, width), a block for each row; gain, offset (width,).
+    """
+    ...
+
+
+ex.layer_norm.check(layer_norm)
+layer_norm = ex.layer_norm.yours(layer_norm)
+
+# %% [markdown]
+# Here is how the project does it. A row gets a warp and not a block, and the threads of
+# a warp need no shared memory for a sum: in a *shuffle* each gets what another thread
+# of its warp holds. In five of them, with the thread 16 away, then 8, 4, 2 and 1, all
+# 32 have the whole sum. (`x` has a second summand here, the residual; `row.z(c)` is
+# their sum in column `c`.)
+
+# %%
+cuda_text("warp.cu", "warp_sum")
+
+# %%
+cuda_text("layer_norm.cu", "norm_in_sweeps")
+
+# %% [markdown]
+# The same for our simulator, and beside it yours. **Write down first:** which of the
+# counts will differ?
+
+
+# %% tags=["hide-output"]
+def warp_sum(cuda, value):
+    for step in (16, 8, 4, 2, 1):
+        value += yield cuda.shfl_xor(value, step)
+    return value
+
+
+def norm_by_warps(cuda, y, x, gain, offset, rows, width, epsilon):
+    warp, lane = cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    row = cuda.blockIdx.x * (cuda.blockDim.x // 32) + warp
+    if row >= rows:
+        return  # a whole warp leaves, so that no thread waits for it
+    first = x[row, 0]  # a constant row becomes exactly 0
+    part = 0.0
+    for column in range(lane, width, 32):
+        part += x[row, column] - first
+    mean = first + (yield from warp_sum(cuda, part)) / width
+    part = 0.0
+    for column in range(lane, width, 32):
+        part += (x[row, column] - mean) ** 2
+    scale = 1 / ((yield from warp_sum(cuda, part)) / width + epsilon) ** 0.5
+    for column in range(lane, width, 32):
+        y[row, column] = (x[row, column] - mean) * scale * gain[column] + offset[column]
+
+
+x, (gain, offset) = rng.normal(size=(9, 80)), rng.normal(size=(2, 80))
+packaged = fused.layer_norm(x, gain, offset).data
+y = np.zeros_like(x)
+yours = launch(layer_norm, 9, 32, y, x, gain, offset, 80, 1e-5)
+print("a block a row, as the package's:", np.allclose(y, packaged))
+y = np.zeros_like(x)
+theirs = launch(norm_by_warps, 3, 128, y, x, gain, offset, 9, 80, 1e-5)
+print("a warp a row, as the package's: ", np.allclose(y, packaged))
+for name in vars(yours):
+    print(f"{name:12} {getattr(yours, name):5} {getattr(theirs, name):5}")
+
+# %% [markdown]
+# Both move almost the same through global memory. What differs is how threads talk: by
+# shuffles there is no shared memory and no barrier, so no warp waits for another. The
+# project also reads four numbers at a time where a row allows it, and keeps them in
+# registers. Then one sweep finds the row in memory, and not three.
+#
+# ## A product in tiles
+#
+# In $C = A B$ each number of $A$ is needed for every column of $B$. A thread that
+# computes one number of $C$ alone reads a whole row of $A$ and a whole column of $B$.
+# A block that computes a *tile* of $C$, say 8 by 8 numbers, can share them: it brings a
+# tile of $A$ and one of $B$ into shared memory, uses each number eight times, and
+# brings the next.
+# Blocks and threads have two numbers now: `threadIdx.x` is the column within the tile,
+# `threadIdx.y` the row.
+#
+# **Exercise 6.** Write it. How many barriers does each tile need?
+
+
+# %%
+def product(cuda, out, a, b, rows, inner, columns):
+    """out = a @ b in tiles: a (rows, inner), b (inner, columns), out (rows, columns).
+
+    A block has edge x edge threads, one for each number of its tile of `out`. Shared
+    arrays may have two axes: cuda.shared.array((edge, edge)).
+    """
+    ...
+
+
+ex.product.check(product)
+product = ex.product.yours(product)
+
+# %% [markdown]
+# **Write down first:** by how much does the number of reads fall when the edge of the
+# tiles doubles?
+
+# %% tags=["hide-output"]
+a, b, out = rng.normal(size=(16, 24)), rng.normal(size=(24, 16)), np.zeros((16, 16))
+for edge in (1, 2, 4, 8):
+    counts = launch(
+        product, (16 // edge, 16 // edge), (edge, edge), out, a, b, 16, 24, 16
+    )
+    print(f"edge {edge}: {counts.reads:6,} reads of global memory, ", end="")
+    print(f"{counts.shared:6,} of shared; right: {np.allclose(out, a @ b)}")
+
+# %% [markdown]
+# **This is a good place to stop.**
+#
+# ## The same function on other arrays
+#
+# Now the other way to a GPU: arrays move there, and no function knows. CuPy's arrays
+# lie on the GPU, and its functions have NumPy's names. Each rule of the engine gets `xp`,
+# the library of its arguments:
+
+# %%
+course.show(backend.namespace, backend.register, docstring=False)
+
+# %% [markdown]
+# Here is a kind of array for trying without a GPU. It lies "far away": it is NumPy's,
+# but each operation on it is counted, and refused when one array is near and another
+# far. On a GPU each would be at least one launch, and would move its arrays between
+# memory and processors.
 
 # %% tags=["hide-input"]
 # Arrays that lie elsewhere, and what happens to them
@@ -114,6 +476,10 @@ print(backend.namespace(np.ones(3).view(Far)) is far)
 
 
 # %% tags=["hide-output"]
+inputs = rng.standard_normal((128, 8, 40), dtype=np.float32)
+targets = rng.integers(8, size=128)
+
+
 def training_step(xp):
     """One step of a fresh network on arrays of the library xp; returns its loss and its
     gradients, as NumPy's arrays.
@@ -141,10 +507,10 @@ for name, count in launches.most_common(3):
 # %% [markdown]
 # With CuPy and a GPU, `--device cuda` is all it takes to train there.
 #
-# ## One operation, from its equation to a kernel
+# ## What one kernel saves
 #
 # How many launches does a layer norm take, and how much does it move? Composed; by hand
-# in array operations; and as a kernel, which reads $x$ and the residual once, writes
+# in array operations; and as one kernel, which reads $x$ and the residual once, writes
 # $y$, and does all else on the way.
 
 # %%
@@ -176,150 +542,14 @@ for panel, values, title in zip(panels, columns, titles, strict=True):
 plt.show()
 
 # %% [markdown]
-# By hand there are even more launches than composed. Rows whose numbers are all alike
-# are centred twice; on a GPU all rows are, because to look for such rows would mean to
-# wait. A kernel is written in CUDA, which is C++ with a few more words:
+# By hand there are even more launches than composed: rows whose numbers are all alike
+# are centred twice. On a GPU all rows are, because to look for such rows would mean to
+# wait.
 #
-# | word | what it is |
-# |---|---|
-# | kernel | a function that very many threads run, each on numbers of its own |
-# | thread | one run through that function; `threadIdx.x` is its number in its block |
-# | warp | 32 threads that go through the function together; they can read each other's registers |
-# | block | some warps on the same processor of the GPU; `blockIdx.x` is its number |
-# | launch | the start of a kernel, with a number of blocks and of threads in each |
-#
-# Each row gets a warp. Within it a thread has a number, its *lane*, from 0 to 31. Lane
-# $k$ takes the columns $k$, $k + 32$ and so on: then the 32 threads read 32 numbers
-# that lie side by side, and memory delivers these together.
-#
-# A mean needs the sum over all columns. The lanes find it in five exchanges: each adds
-# what the lane 16 away holds; then 8, 4, 2 and 1. Lane $k$'s partner is `k ^ step`, the
-# number with one binary digit turned over.
-
-# %% tags=["hide-input"] alt="Left, a row of 80 columns in three sweeps of 32 lanes, the last sweep half empty. Right, the butterfly: 32 lanes exchange with partners 16, 8, 4, 2 and 1 away, and the lines that lead to lane 5 in the end come from all lanes"
-# Draws which lane sums what, and how the sums get to all lanes
-figure, (sweeps, wings) = plt.subplots(1, 2, figsize=(10, 4), width_ratios=(1, 1.1))
-columns = np.arange(96).reshape(3, 32).T
-lanes = np.where(columns < 80, columns % 32, np.nan)
-sweeps.imshow(lanes, aspect="auto", cmap="viridis", alpha=0.5)
-shown = (0, 5, 10, 15, 21, 26, 31)
-for lane, sweep in itertools.product(shown, range(3)):
-    column = columns[lane, sweep]
-    text = f"{column}" if column < 80 else "none"
-    sweeps.text(sweep, lane, text, ha="center", va="center", fontsize=9)
-sweeps.set(title="columns of a row of 80", xlabel="sweep", ylabel="lane")
-sweeps.set(xticks=range(3), yticks=shown, ylim=(32.5, -1.5))
-
-# The lanes whose numbers have reached lane 5, from the last exchange to the first
-heard = {5}
-for level, step in reversed([*enumerate((16, 8, 4, 2, 1))]):
-    for lane in range(32):
-        for source in (lane, lane ^ step):
-            look = {"color": "0.85", "lw": 0.6, "zorder": 2}
-            if lane in heard:
-                look = {"color": "C1", "lw": 1.2, "zorder": 3}
-            wings.plot([level, level + 1], [source, lane], **look)
-    heard |= {lane ^ step for lane in heard}
-wings.plot(5, 5, "o", color="C1")
-wings.set_xticks(range(6), ("own\nsums", "16", "8", "4", "2", "1"))
-wings.set(xlabel="after the exchange with the lane this far away")
-wings.set(title="what lane 5 holds in the end comes from all")
-wings.set(yticks=shown, ylim=(31.7, -0.7))
-wings.spines[["left", "bottom"]].set_visible(False)
-plt.show()
-
-# %% [markdown]
-# In CUDA a *shuffle* gives a thread what another thread of its warp holds:
-
-
-# %%
-def cuda(file, name):
-    """The function `name` as it stands in a file of tinyrmc/backend/gpu/."""
-    text = (kernels.FOLDER / file).read_text(encoding="utf-8")
-    start = text.rindex("\n", 0, text.index(f" {name}(")) + 1
-    lines = text[start : text.index("\n}\n", start) + 2]
-    return Markdown(f"`tinyrmc/backend/gpu/{file}`\n\n```cpp\n{lines}\n```")
-
-
-cuda("warp.cu", "warp_sum")
-
-# %% [markdown]
-# **Exercise 1.** Do the same in NumPy, where the 32 lanes are an axis. Begin with a row
-# of any length, and end with what each lane holds: the same sum in all of them.
-
-
-# %%
-def row_sum(row):
-    """A row (F,) of any length -> (32,): what each of 32 threads holds in the end."""
-    ...
-
-
-ex.row_sum.check(row_sum)
-
-# %% [markdown]
-# Now the kernel. Each warp finds its row. `row.z(c)` is $z$ in column $c$, the sum of
-# $x$ and the residual. (Other callers need `bias`, `group` and `stride`. By `fours`,
-# four numbers are read at a time where a row allows it; the plain way follows.)
-
-# %%
-cuda("layer_norm.cu", "layer_norm_forward")
-
-# %%
-cuda("layer_norm.cu", "norm_in_sweeps")
-
-# %% [markdown]
-# - A warp without a row leaves as a whole: if only some threads left, the others would
-#   wait for them in the next shuffle.
-# - The first sweep finds the mean, the second the variance, the third writes $y$. Only
-#   the first should find the row in memory; the others find it in the cache.
-# - Why not add up $z \circ z$ in the first sweep and spare the second? Where the mean
-#   is large, $\mathrm{mean}(z \circ z) - \mathrm{mean}(z)^2$ is a small difference of
-#   large numbers:
-
-# %%
-z = (1000 + rng.standard_normal(64)).astype(np.float32)
-d = z - z.mean()
-print(f"variance in float64: {z.astype(float).var():.4f}")
-shorter = np.mean(z * z) - z.mean() ** 2
-print(f"in float32, as the kernel does it: {np.mean(d * d):.4f}", end="")
-print(f"; with one sweep less: {shorter:.4f}")
-
-# %% [markdown]
-# All of it in NumPy, with the 32 threads as an axis:
-
-
-# %%
-def layer_norm_by_warps(x, residual, gain, offset, epsilon=1e-5):
-    y = np.full_like(x, np.nan)
-    blocks, threads = kernels._grid_of_warps(len(x))
-    for block, warp in itertools.product(range(blocks), range(threads // 32)):
-        row = block * (threads // 32) + warp
-        if row >= len(x):
-            continue  # a whole warp leaves
-        z = x[row] + residual[row]  # (F,)
-        lane = np.arange(len(z)) % 32  # which lane has this column
-        m = ex.row_sum(z) / len(z)  # (32,): every thread holds the mean
-        s = 1 / np.sqrt(ex.row_sum((z - m[lane]) ** 2) / len(z) + epsilon)  # (32,)
-        y[row] = (z - m[lane]) * s[lane] * gain + offset
-    return y
-
-
-some = rng.normal(size=(2, 10, 80))
-scales = rng.normal(size=(2, 80))
-packaged = fused.layer_norm(some[0], *scales, some[1]).data
-np.allclose(layer_norm_by_warps(*some, *scales), packaged, rtol=1e-12)
-
-# %% [markdown]
-# Backward, the gradients of gain and offset are sums over all blocks. Added to one
-# place as they arrive, they would round differently each time. So each block writes a
-# sum of its own, and a second kernel adds these up in order.
-#
-# ## What it brings
-#
-# `benchmarks/gpu.py` first compares and then measures. Here is one training step on an
-# NVIDIA H100, 8 slots of 256 units, 128 examples of 8 steps, in float32. A *graph*
-# records all launches of a step once and starts them as one. **Write down first:**
-# which of ours are faster than PyTorch as it comes?
+# Here is one training step on an NVIDIA H100, 8 slots of 256 units, 128 examples of 8
+# steps, in float32, as `benchmarks/gpu.py` measured it. A *graph* records all launches
+# of a step once and starts them as one. **Write down first:** which of ours are faster
+# than PyTorch as it comes?
 
 # %% tags=["hide-output"]
 (work,) = [
@@ -332,8 +562,8 @@ for name, row in work["rows"].items():
         print(f"{name:36}{row['ms']:6.1f} ms")
 
 # %% [markdown]
-# Array operations are slowest: launches cost more than the work. Kernels make the step
-# several times as fast, a graph several times more.
+# In this one measurement array operations are slowest: their launches cost more than
+# the work. Kernels make the step several times as fast, and a graph several times more.
 #
 # A kernel states the same equation once more, and the complex step cannot check it.
 # (The tests compile it for an ordinary processor, too.) It pays where an operation
@@ -347,24 +577,55 @@ course.show(fused.Fused.override, backend.kernels, kernels.usable, docstring=Fal
 # %% [markdown]
 # ## Takeaways
 #
-# - Code that asks an array for its library runs wherever the array lies.
+# - A kernel says what one thread does. It needs a guard, since threads come in whole
+#   blocks.
+# - Neighbouring threads should read neighbouring numbers: memory delivers 32 at once.
+# - Shared memory saves reads of global memory. It needs a barrier after it is written,
+#   and another one before it is written again.
 # - On a GPU every array operation is a launch, and moves its arrays once more. A kernel
-#   does in one what array operations do in ten or twenty.
-# - Threads of a warp add up in five exchanges, always in the same order.
+#   does in one launch what array operations do in ten or twenty.
 #
-# **Further.** `row_sum` and NumPy's `sum` give different bits for the same row. Which
-# of them is closer to the truth?
+# **Further.** Shared memory has 32 *banks*: cell $c$ lies in bank $c \bmod 32$, and a
+# bank serves one cell at a time. What happens when a warp reads a column of a tile of
+# 32 by 32? And a sum in rounds has other bits than one from left to right: which of
+# them is closer to the truth?
 
 # %% tags=["hide-cell"]
 # Answer 1
-# It depends on the row. Both add in a tree of some kind, so both beat adding from
-# left to right, and neither wins always.
-row = rng.standard_normal(2048).astype(np.float32)
-truth = row.astype(float).sum()
+# All 32 cells lie in one bank, so the warp waits 31 times. A tile with one column more,
+# which nobody uses, puts neighbours of a column into neighbouring banks.
+
+
+def column_of_a_tile(cuda, y, width):
+    here, tile = cuda.threadIdx.x, cuda.shared.array((32, width))
+    tile[here, 0] = here
+    y[here] = tile[here, 0]
+
+
+for width in (32, 33):
+    counts = launch(column_of_a_tile, 1, 32, np.zeros(32), width)
+    print(f"tile of 32 x {width}: {counts.conflicts} times waited, writing and reading")
+
+# %% tags=["hide-cell"]
+# Answer 2
+# A sum in rounds, on most rows: its errors go through a dozen additions, and not
+# through thousands. NumPy's own sum is a tree of a kind as well.
+
+
+def in_rounds(row):
+    held = row.copy()
+    while len(held) > 1:
+        held = held[: len(held) // 2] + held[len(held) // 2 :]
+    return held[0]
+
+
 ways = {
-    "32 lanes": ex.row_sum(row)[0],
-    "NumPy": row.sum(),
-    "in a row": row.cumsum()[-1],
+    "in rounds": in_rounds,
+    "NumPy": np.sum,
+    "left to right": lambda row: row.cumsum()[-1],
 }
-for name, total in ways.items():
-    print(f"{name:8}: off by {abs(total - truth):.1e}")
+rows = rng.standard_normal((1000, 2048)).astype(np.float32)
+truth = rows.astype(float).sum(axis=1)
+for name, way in ways.items():
+    errors = [abs(way(row) - right) for row, right in zip(rows, truth, strict=True)]
+    print(f"{name:13}: off by {np.mean(errors):.1e} in the mean of 1,000 rows")

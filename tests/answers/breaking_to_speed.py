@@ -7,14 +7,11 @@ import numpy as np
 from tinyrmc import primitives as p
 from tinyrmc.autograd.engine import Tape
 from tinyrmc.course.exercises import breaking as b
-from tinyrmc.course.exercises import cuda as cu
 from tinyrmc.course.exercises import engine_tour as et
 from tinyrmc.course.exercises import going_fast as h
 from tinyrmc.course.exercises import programs as g
 
 from .backward import of_a_norm
-
-LANES = np.arange(32)
 
 
 def loss(logits, targets, shift="row", reduce=np.mean, tiny=0.0, smooth=0.0, clip=None):
@@ -155,20 +152,6 @@ def pieces(d, examples, size, divide=lambda total, count: total / count, start=0
 def rms_grad(gr, x, gain, eps, ddof=0, mean=lambda x: x.mean(-1, keepdims=True)):
     s = 1 / np.sqrt((x * x).sum(-1, keepdims=True) / max(x.shape[-1] - ddof, 1) + eps)
     return s * (gr * gain - s * x * mean(gr * gain * s * x))
-
-
-def exchange(
-    row, steps=(16, 8, 4, 2, 1), op=np.add, partner=lambda s: LANES ^ s, own=None
-):
-    held = own(row) if own else np.array([row[k::32].sum() for k in LANES])
-    for step in steps:
-        held = op(held, held[partner(step)])
-    return held
-
-
-def blocks(row):
-    """Neighbouring columns for each thread."""
-    return np.array([each.sum() for each in np.array_split(row, 32)])
 
 
 def moved_by(row, step, M):
@@ -339,12 +322,6 @@ WRONG = {
         lambda x, gr: sum(a.T @ c for a, c in zip(x, gr)),  # right, but a product a step
         lambda x, gr: (x.swapaxes(1, 2) @ gr).sum(0),
     ],
-    cu.row_sum: [
-        lambda row: np.full(32, row.sum()),
-        lambda row: np.full(32, math.fsum(row)),
-        lambda row: exchange(row, own=blocks),
-        lambda row: exchange(row, own=lambda r: np.resize(r, 32)),
-    ],
 }  # fmt: skip
 
 RIGHT = {
@@ -383,11 +360,6 @@ RIGHT = {
     h.weight_gradient: [
         lambda x, gr: np.einsum("tbi,tbo->io", x, gr),
         lambda x, gr: np.tensordot(x, gr, axes=([0, 1], [0, 1])),
-    ],
-    cu.row_sum: [
-        exchange,
-        lambda row: exchange(row, steps=(1, 2, 4, 8, 16)),
-        lambda row: exchange(np.pad(row, (0, -len(row) % 32)), own=lambda r: r.reshape(-1, 32).sum(0)),
     ],
 }  # fmt: skip
 
