@@ -401,8 +401,8 @@ for edge in (1, 2, 4, 8):
 # ## The same function on other arrays
 #
 # Now the other way to a GPU: arrays move there, and no function knows. CuPy's arrays
-# lie on the GPU, and its functions have NumPy's names. Each rule of the engine gets `xp`,
-# the library of its arguments:
+# lie on the GPU, and its functions have NumPy's names. Each rule of the engine gets
+# `xp`, the library of its arguments:
 
 # %%
 course.show(backend.namespace, backend.register, docstring=False)
