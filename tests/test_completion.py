@@ -51,6 +51,8 @@ def test_the_tab_key_goes_on(shell):
         ("tinyrmc evaluate --metr", "tinyrmc evaluate --metrics-only "),
         ("tinyrmc sweep nth_farthest lon", "tinyrmc sweep nth_farthest longer "),
         ("tinyrmc evaluate ne", "tinyrmc evaluate net.npz "),
+        ("tinyrmc prog", "tinyrmc progress "),
+        ("tinyrmc grade --see", "--seed "),
         ("tinyrmc plot att", "tinyrmc plot attention "),
         ("tinyrmc plot ne", "tinyrmc plot net.npz "),
         ("tinyrmc plot attention ne", "tinyrmc plot attention net.npz "),

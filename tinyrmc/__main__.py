@@ -26,6 +26,8 @@ COMMANDS = {
     "report": "compare runs in one table",
     "data": "get the texts that language models learn from, and check them",
     "new": "write an example of a task, to change into your own",
+    "progress": "your solved exercises, and a file of them to hand in",
+    "grade": "grade the notebooks that learners have handed in",
 }
 
 

@@ -19,6 +19,7 @@ course.held(tape)                    bytes that a tape keeps for backward
 course.draw_tape(loss)               a recorded expression as a graph
 course.draw_matrix(panel, 0, 0, M)   a matrix as a grid of cells
 course.progress()                    the exercises that you have solved
+course.hand_in("Anna")               a small file of that, to hand in
 course.forget()                      delete what is kept of that
 """
 
@@ -27,6 +28,7 @@ from .chapter import assets, book, fast, held, least, setup, show, summary
 from .evidence import measured
 from .overview import progress
 from .pictures import draw_matrix, draw_tape
+from .proof import hand_in
 from .record import forget
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "draw_tape",
     "fast",
     "forget",
+    "hand_in",
     "held",
     "kept",
     "least",

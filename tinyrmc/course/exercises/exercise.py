@@ -134,6 +134,8 @@ class Exercise:
     """what an answer must not loop over, such as "over time": with `large` arguments
     it would run many lines"""
     hints_given: int = field(default=0, init=False)
+    seed: int = field(default=SEED, init=False)
+    """of the cases; a teacher who grades has another"""
 
     def __post_init__(self) -> None:
         self.mistakes = as_functions(self.mistakes, self.function)
@@ -230,8 +232,8 @@ class Exercise:
     # What `check` is made of
 
     def cases(self) -> list[Case]:
-        """The cases, always the same ones."""
-        seeds = [SEED, zlib.crc32(self.name.encode())]
+        """The cases, always the same ones for one seed."""
+        seeds = [self.seed, zlib.crc32(self.name.encode())]
         return all_cases(
             self.make_cases,
             [*inspect.signature(self.called(self.function)).parameters],

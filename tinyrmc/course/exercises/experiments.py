@@ -121,12 +121,13 @@ class Report:
         if report is ...:
             print("nothing to check yet: the report is still `...`")
             return
-        problem = self._problem(report)
+        problem = self.problem(report)
         print(f"wrong: {problem}" if problem else "right: the runs bear it out")
         if not problem:
             record.solved(self.chapter, self.name)
 
-    def _problem(self, report: Any) -> str:
+    def problem(self, report: Any) -> str:
+        """Words on what is missing in a report; "" if the runs bear it out."""
         parts = {"question", "runs", "conclusion"}
         if not isinstance(report, dict) or not parts <= set(report):
             return "a report is a dict with `question`, `runs` and `conclusion`"

@@ -61,19 +61,28 @@ class Recorded(Exercise):
         verdict = super().judge(answer, explain)
         if verdict.state != "right":
             return verdict
-        tried = [case for case in self.cases() if _is_ordinary(case.copies())]
-        single = each_in(_single, tried[0].arguments)
-        for case in [*tried, Case(tried[0].number, single, "in float32")]:
+        tried = self.on_tape()
+        for case, demand in tried:
             try:
-                self._compare_gradients(answer, case)
+                self._compare_gradients(answer, case, demand)
             except Wrong as problem:
                 says = f"its values are right on NumPy, but {problem}\n{case}"
                 return Verdict("wrong", says)
+        count = len(tried) - 1  # one of them twice
         return Verdict(
-            "right", f"{verdict.text}, and on the tape the gradients of {len(tried)}"
+            "right", f"{verdict.text}, and on the tape the gradients of {count}"
         )
 
-    def _compare_gradients(self, answer: Function, case: Case) -> None:
+    def on_tape(self) -> list[tuple[Case, Demand]]:
+        """The cases whose gradients are compared; the first once more in float32."""
+        tried = [case for case in self.cases() if _is_ordinary(case.copies())]
+        single = each_in(_single, tried[0].arguments)
+        return [
+            *((case, Demand(1e-9)) for case in tried),
+            (Case(tried[0].number, single, "in float32"), Demand(1e-3)),
+        ]
+
+    def _compare_gradients(self, answer: Function, case: Case, demand: Demand) -> None:
         try:
             with at_most(None, None):
                 found = gradients(answer, case.copies())
@@ -90,7 +99,6 @@ class Recorded(Exercise):
         expected = gradients(self.function, case.copies())
         names = [n for key, x in case.arguments.items() for n, _ in _arrays(x, key)]
         for name, mine, right in zip(names, found, expected, strict=True):
-            demand = Demand(1e-3 if right.dtype == np.float32 else 1e-9)
             compare(mine, right, demand, f"on the tape the gradient of {name}")
 
 

@@ -1,0 +1,417 @@
+"""`tinyrmc grade`: what learners hand in is judged, and harms nobody."""
+
+import ast
+import csv
+import json
+import sys
+
+import hand_ins as made
+import numpy as np
+import pytest
+from hand_ins import EXERCISES, IMPORT, loose, notebook, solved, work
+
+from tinyrmc.autograd.engine import Tensor
+from tinyrmc.cli import grade
+from tinyrmc.course import proof
+from tinyrmc.course.exercises import arrays, memory, tape
+from tinyrmc.course.exercises.exercise import Exercise
+from tinyrmc.course.grading import bench, grades
+from tinyrmc.course.grading.hand_ins import called, read
+from tinyrmc.course.grading.statements import Notebook, Unreadable
+from tinyrmc.course.grading.wire import Other, packed, unpacked
+from tinyrmc.errors import UserError
+
+RIGHT = {name: solved(name) for name in EXERCISES}
+
+
+@pytest.fixture(autouse=True)
+def own_seeds():
+    """Grading changes the exercises' seeds in this process."""
+    yield
+    for module, name in grades.graded():
+        exercise = grades.exercise_of(module, name)
+        if isinstance(exercise, Exercise):
+            exercise.seed = Exercise.seed
+
+
+# --- Hand-ins, whole ------------------------------------------------------------------
+
+
+HOSTILE = f"""
+import os, sys, socket, time, threading
+from tinyrmc.course.exercises import exercise
+right = exercise.Verdict("right", "")
+exercise.Exercise.judge = lambda self, answer, explain=True: right
+exercise.Exercise._outcome = lambda self, function, case: 0.0
+for k in range(300):
+    print("spam" * 100_000)
+
+
+def centred(M):
+    return M * 0
+
+
+def squared_distances(M):
+    while True:
+        time.sleep(1)
+
+
+def project(M, W):
+    return ex.project.function(M, W)
+
+
+def split_heads(x, H):
+    try:
+        open({str(made.CHAPTER)!r}, "a").close()
+    except OSError:
+        pass
+    for attempt in (
+        lambda: os.remove(os.environ["CANARY"]),
+        lambda: open(os.environ["CANARY"], "w"),
+        lambda: os.system("rm " + os.environ["CANARY"]),
+        lambda: os.kill(os.getppid(), 9),
+        lambda: os.fork(),
+    ):
+        try:
+            attempt()
+        except Exception:
+            pass
+    return x
+
+
+def nth_from(points, m, n):
+    held = []
+    while True:
+        held.append(bytearray(1 << 28))
+
+
+def one_hot(labels, size):
+    os._exit(0)
+"""
+CHECKS = "\n".join(f"ex.{name}.check({name})" for name in EXERCISES)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="limits need POSIX")
+def test_three_hand_ins_one_right_one_half_one_hostile(tmp_path, capsys, monkeypatch):
+    folder, canary = tmp_path / "handed in", tmp_path / "canary"
+    canary.write_text("alive")
+    (folder / "Ben").mkdir(parents=True)
+    work(
+        folder / "Anna.zip",
+        {
+            "01_arrays.ipynb": notebook(RIGHT | {"one_hot": "def one_hot(a, b): ..."}),
+            ".tinyrmc/progress.json": '["arrays.one_hot"]',
+            ".tinyrmc/answers/arrays.one_hot.py": RIGHT["one_hot"],
+        },
+    )
+    half = {name: RIGHT[name] for name in EXERCISES[:3]}
+    half["one_hot"] = "def one_hot(labels, size):\n    return np.eye(3)[labels]\n"
+    (folder / "Ben" / "01_arrays.ipynb").write_text(notebook(half))
+    hostile = HOSTILE.replace('os.environ["CANARY"]', repr(str(canary)))
+    (folder / "=Mallory 01_arrays.ipynb").write_text(loose(IMPORT, hostile, CHECKS))
+    before = made.CHAPTER.read_bytes()
+
+    out = tmp_path / "grades.csv"
+    words = [folder, "--out", out, "--seed", 5, "--seconds", 6, "--workers", 1]
+    assert grade.main([*map(str, words)]) == 0
+    printed = capsys.readouterr()
+    assert "spam" not in printed.out + printed.err and len(printed.out) < 2000
+    assert canary.read_text() == "alive" and made.CHAPTER.read_bytes() == before
+
+    lines = out.read_text(encoding="utf-8-sig").splitlines()
+    rows = {row["learner"]: row for row in csv.DictReader(lines)}
+    assert [(name, row["right"], row["of"]) for name, row in rows.items()] == [
+        ("'=Mallory", "0", "6"),  # no spreadsheet takes it for a formula
+        ("Anna", "6", "6"),
+        ("Ben", "3", "6"),
+    ]
+    states = {name: rows["Ben"][f"01 {name}"] for name in EXERCISES}
+    assert states == dict.fromkeys(EXERCISES, "not attempted") | {
+        **dict.fromkeys(EXERCISES[:3], "right"),
+        "one_hot": "wrong",
+    }
+    assert rows["Ben"]["why"].startswith("one_hot: it raises IndexError")
+    told = dict(each.split(": ", 1) for each in rows["'=Mallory"]["why"].split(" | "))
+    assert "right, but here it gives" not in told["centred"]
+    assert told["centred"].endswith("its results are not right")
+    for name, says in {
+        "squared_distances": "has not come to an end after 6 seconds",
+        "project": "the solution, which is locked",
+        "nth_from": "MemoryError",
+        "one_hot": "ended by itself",
+    }.items():
+        assert says in told[name], told
+
+
+def graded(folder, *words):
+    """The rows of a grading, without processes of more than a second or two."""
+    out = folder.parent / "grades.csv"
+    assert grade.main([str(folder), "--out", str(out), "--replace", *words]) == 0
+    return [*csv.DictReader(out.read_text(encoding="utf-8-sig").splitlines())]
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_bytes_and_signs_what_was_right(tmp_path, capsys):
+    folder, key = tmp_path / "in", tmp_path / "key"
+    folder.mkdir()
+    centred = {"arrays.centred.py": RIGHT["centred"], "arrays.one_hot.py": "x = 1\n"}
+    proof.write(proof.made("Dora", ["arrays.centred"], centred), folder / "D.json")
+    out = tmp_path / "grades.csv"
+    found = []
+    for _ in range(2):
+        assert (
+            grade.main([str(folder), "--out", str(out), "--replace", "--seed", "9"])
+            == 0
+        )
+        found.append(out.read_bytes())
+    assert found[0] == found[1]
+    key.write_text("k" * 32)
+    words = ["--key", str(key), "--signed", str(tmp_path / "signed")]
+    (row,) = graded(folder, "--chapters", "1", *words)
+    assert (row["learner"], row["right"], row["of"]) == ("D", "1", "6")
+    text = (tmp_path / "signed" / "D.progress.json").read_text()
+    assert proof.read(text, b"k" * 32)["solved"] == ["arrays.centred"]
+    with pytest.raises(proof.Refused, match="signature is of another key"):
+        proof.read(text, b"x" * 32)
+
+
+# --- What is handed in ----------------------------------------------------------------
+
+
+def test_what_cannot_be_graded_is_told_in_one_line_and_the_rest_is_read(tmp_path):
+    whole = notebook(RIGHT)
+    old = json.dumps({"nbformat": 3, "worksheets": []})
+    gone = loose(IMPORT, "ex.centred.check(centred)\nex.outer.check(outer)")
+    (tmp_path / "a").mkdir()
+    for name, text in {
+        "a/cut.ipynb": whole[:9000],
+        "a/old.ipynb": old,
+        "a/gone.ipynb": gone,
+        "a/other.ipynb": loose("print(1)"),
+        "a/none.ipynb": "[]",
+        "a/cut.json": "{",
+        "b_01_arrays (2).ipynb": whole,
+        ".hidden.ipynb": whole,
+        "a/notes.txt": "x",
+    }.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "c.zip").write_bytes(b"PK no zip")
+    work(tmp_path / "d.zip", {"x/01.ipynb": whole, "x/cut.ipynb": whole[:99]})
+    a, b, c, d = read(tmp_path)
+    assert [each.learner for each in (a, b, c, d)] == [*"abcd"]
+    told = {line.split(": ")[0]: line for line in a.problems + c.problems + d.problems}
+    for name, says in {
+        "a/cut.ipynb": "cut short, or no notebook",
+        "a/old.ipynb": "in version 3 of the notebooks' format, not 4",
+        "a/gone.ipynb": "arrays.outer: not graded, this version of the course has no",
+        "a/other.ipynb": "calls no `check`",
+        "a/none.ipynb": "no notebook",
+        "a/cut.json": "cut short, or no file of progress",
+        "c.zip": "no zip file, or not the whole of one",
+        "d.zip/x/cut.ipynb": "cut short",
+    }.items():
+        assert says in told[name] and "\n" not in told[name], told
+    assert len(told) == 8
+    assert [book.answers for book in a.books] == [{("arrays", "centred")}]
+    assert all({key[1] for key in book.answers} == {*EXERCISES} for book in b.books)
+    assert len(b.books) == len(d.books) == 1 and not c.books
+
+
+def test_calls_are_found_under_whichever_name_a_module_has():
+    code = """
+from tinyrmc.course.exercises import attention as ex, learning
+from tinyrmc.course.exercises import (
+    gates,
+)
+from tinyrmc.course.exercises.one_hop import hop as my_hop
+ex.softmax.check(f)
+g = learning.train.yours(g)
+gates.lstm.check(lstm)
+other.x.check(x)
+"""
+    right = {("attention", "softmax"), ("learning", "train"), ("gates", "lstm")}
+    assert called(code) == right
+
+
+def test_words_that_are_wrong_are_one_error(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "there.csv").write_text("mine")
+    folder = str(tmp_path / "empty")
+    for words, says in (
+        ([folder], "holds no notebook of the course"),
+        ([folder + "x"], "is no folder"),
+        ([folder, "--out", str(tmp_path / "there.csv")], "exists already; --replace"),
+        ([folder, "--chapters", "77"], "--chapters 77: there is no such chapter"),
+        ([folder, "--seconds", "0"], "--seconds must be at least 1, got 0"),
+        ([folder, "--signed", folder], "--key and --signed belong together"),
+        ([folder, "--key", folder, "--signed", folder], "cannot be read"),
+    ):
+        with pytest.raises(UserError, match=says):
+            grade.main(words)
+    assert (tmp_path / "there.csv").read_text() == "mine"
+
+
+# --- Answers in a notebook ------------------------------------------------------------
+
+
+def value(cells, module="arrays", name="centred"):
+    book = Notebook(cells, "test")
+    return [book.value(*each) for each in book.answers(module, name)]
+
+
+def test_of_a_notebook_only_what_an_answer_needs_runs():
+    cells = [
+        IMPORT,
+        "%matplotlib inline\nscale = 1\nraise SystemExit",
+        "scale = 2\ntable = {}\ntable['k'] = 3\ntable['k'] += scale",
+        "def helper(x):\n    return x * later + table['k']",
+        "def centred(M):\n    return helper(M)",
+        "later = 10\ncentred(boom)",
+        "ex.centred.check(centred)",
+        "scale = boom",
+    ]
+    (answer,) = value(cells)
+    assert answer(1) == 15
+    assert answer.__globals__["table"] == {"k": 5} and "boom" not in answer.__globals__
+
+
+def test_an_answer_is_what_check_gets_or_has_the_exercises_name():
+    define = "def centred(M): return 1\ndef mine(M): return 2"
+    both = "ex.centred.check(mine)\nex.centred.check(centred)\nex.centred.check(mine)"
+    assert [each(0) for each in value([IMPORT, define, both])] == [1, 2]
+    assert [each(0) for each in value([IMPORT, define])] == [1]
+    shown = "ex.centred.check(lambda M: 3)"
+    assert [each(0) for each in value([IMPORT, define, shown])] == [3]
+    assert value([IMPORT, "x = 1"]) == []
+
+
+def test_a_method_given_to_a_class_later_is_part_of_it():
+    cells = [
+        "from tinyrmc.course.exercises import tape as ex",
+        "class Value:\n    pass",
+        "def add(self, other): return 7\nValue.__add__ = add\nex.Value.check(Value)",
+        "Value.__add__ = None",
+    ]
+    (answer,) = value(cells, "tape", "Value")
+    assert answer() + 1 == 7
+
+
+def test_what_is_no_python_or_does_not_run_is_told():
+    for cells, says in (
+        (
+            [IMPORT, "def centred(M):\n  return (", "ex.centred.check(centred)"],
+            "no Python",
+        ),
+        (
+            [IMPORT, "a = 1 / 0\ncentred = a", "ex.centred.check(centred)"],
+            "ZeroDivision",
+        ),
+    ):
+        with pytest.raises(Unreadable, match=says):
+            value(cells)
+
+
+# --- Results between processes --------------------------------------------------------
+
+
+def test_results_come_back_as_they_were_and_nothing_else_does():
+    values = [
+        np.arange(6.0).reshape(2, 3).T,
+        np.float32(2.5),
+        3,
+        True,
+        2**70,
+        "text",
+        (1.0, [2, "x"], {"a": np.zeros((0, 3), np.complex64)}),
+    ]
+    back = unpacked(json.loads(json.dumps(packed(values))))
+    assert len(back) == len(values)
+    for mine, right in zip(back[:4], values[:4], strict=True):
+        np.testing.assert_array_equal(mine, right, strict=not isinstance(right, int))
+    assert back[4] == 2.0**70 and back[5] == "text"
+    assert isinstance(back[6], tuple) and back[6][2]["a"].shape == (0, 3)
+    assert unpacked(packed(Tensor(np.ones(2)))).tolist() == [1, 1]
+    strange = unpacked(packed(object())), unpacked(packed(np.array([object()])))
+    assert all(isinstance(each, Other) for each in strange)
+    for forged in (
+        ["array", ["O", [1], "AAAAAAAAAAA="]],
+        ["array", ["<f8", [-5], "AAAA"]],
+        ["array", ["<f8", [2, 2], "AAAAAAAAAAA="]],
+        ["dict", 3],
+        [],
+        7,
+    ):
+        with pytest.raises((ValueError, TypeError)):
+            unpacked(forged)
+
+
+def test_an_answer_that_calls_the_solution_finds_it_locked():
+    for exercise, answer in (
+        (arrays.centred, lambda M: arrays.centred(M)),
+        (arrays.centred, arrays.centred.function),
+        (arrays.centred, lambda M: vars(arrays.centred)["function"](M)),
+        (memory.update_memory, memory.update_memory.function),
+        (tape.Value, tape.Value.function),
+    ):
+        calls = grades.tried(exercise)
+        with bench.locked(exercise):
+            found = grades.results(exercise, answer, calls)
+        assert any("locked" in str(each) for each in found)
+        assert not grades.same(exercise, found)
+        assert grades.same(exercise, grades.results(exercise, exercise.function, calls))
+
+
+@pytest.mark.slow
+def test_right_answers_are_right_in_whichever_cases_a_teacher_draws():
+    """A copy of each solution, with the solution itself locked."""
+    for seed in (1, 2):
+        for module, name in grades.graded():
+            exercise = grades.exercise_of(module, name)
+            if not isinstance(exercise, Exercise):
+                continue
+            drawn = str(exercise.cases()[0])
+            exercise.seed = grades.seed_of(seed, module, name)
+            text = made._source(exercise.function)
+            names = dict(vars(grades.load(module)))
+            exec(compile(ast.parse(text), "<a copy>", "exec"), names)
+            copy, calls = names[exercise.function.__name__], grades.tried(exercise)
+            with bench.locked(exercise):
+                found = grades.results(exercise, copy, calls)
+            assert grades.same(exercise, found), name
+            assert drawn == str(exercise.cases()[0]) or len(drawn) < 2000
+
+
+def test_cases_differ_from_seed_to_seed_and_from_those_of_check():
+    def first(seed):
+        arrays.centred.seed = seed
+        return arrays.centred.cases()[0].arguments["M"]
+
+    check, one, two = (first(seed) for seed in (Exercise.seed, 1, 2))
+    assert not np.allclose(check, one) and not np.allclose(one, two)
+    np.testing.assert_array_equal(one, first(1))
+
+
+# --- Progress -------------------------------------------------------------------------
+
+
+def test_a_file_of_progress_shows_whether_it_was_changed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TINYRMC_PROGRESS", str(tmp_path / "kept"))
+    monkeypatch.chdir(tmp_path)
+    made.arrays.centred.check(lambda M: M - M.mean(axis=-1, keepdims=True))
+    proof.hand_in("An/na")
+    file = tmp_path / "An_na.progress.json"
+    found = proof.read(file.read_text())
+    assert found["solved"] == ["arrays.centred"] and found["learner"] == "An/na"
+    assert "mean" in proof.answers_of(file.read_text())["arrays.centred.py"]
+    proof.hand_in("An/na")  # a newer one takes its place
+    changed = file.read_text().replace("arrays.centred", "arrays.one_hot")
+    with pytest.raises(proof.Refused, match="was changed after"):
+        proof.read(changed)
+    with pytest.raises(proof.Refused, match="signature is missing"):
+        proof.read(file.read_text(), b"k" * 32)
+    signed = json.dumps(proof.signed(found, b"k" * 32))
+    assert proof.read(signed, b"k" * 32)["solved"] == found["solved"]
+    (tmp_path / "mine.json").write_text("mine")
+    with pytest.raises(UserError, match="no file of progress; choose another"):
+        proof.write(found, tmp_path / "mine.json")
