@@ -40,15 +40,21 @@ def own_seeds():
 HOSTILE = f"""
 import os, sys, socket, time, threading
 from tinyrmc.course.exercises import exercise
-right = exercise.Verdict("right", "")
-exercise.Exercise.judge = lambda self, answer, explain=True: right
-exercise.Exercise._outcome = lambda self, function, case: 0.0
-for k in range(300):
-    print("spam" * 100_000)
+
+
+def spoil():
+    right = exercise.Verdict("right", "")
+    exercise.Exercise.judge = lambda self, answer, explain=True: right
+    for k in range(300):
+        print("spam" * 100_000)
+    return 0
+
+
+nothing = spoil()
 
 
 def centred(M):
-    return M * 0
+    return M * nothing
 
 
 def squared_distances(M):
