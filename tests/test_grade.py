@@ -86,9 +86,7 @@ def split_heads(x, H):
 
 
 def nth_from(points, m, n):
-    held = []
-    while True:
-        held.append(bytearray(1 << 28))
+    return bytearray(1 << 33)
 
 
 def one_hot(labels, size):
