@@ -8,8 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
-from tinyruns import output, python
+from tinyruns import output, python, read
 
 from tinyrmc import load
 from tinyrmc.cli import evaluate, train
@@ -85,7 +86,7 @@ def folder(tmp_path, monkeypatch):
 def forget():
     """As if a new process had begun."""
     for name in [*sys.modules]:
-        own = name.startswith(f"{discovery.PACKAGE}.sums_")
+        own = re.match(rf"{discovery.PACKAGE}\.(sums|filed)_", name)
         if own or name.partition(".")[0] in NAMES:
             del sys.modules[name]
 
@@ -276,3 +277,56 @@ def test_patience_with_one_set_is_told(folder, capsys):
     assert "note      --train.patience looks at the test set, which is the only" in (
         capsys.readouterr().out
     )
+
+
+# --- Examples from a file -------------------------------------------------------------
+
+
+def test_a_data_file_with_splits(tmp_path, monkeypatch, capsys, refused):
+    """The documents' task, with the documents' `data` in the place of its `draw`."""
+    monkeypatch.chdir(tmp_path)
+    page = read("tasks/README.md")
+    (whole,) = re.findall(r'(?ms)^```python\n("""Lookup.*?)^```', page)
+    (lines,) = re.findall(r"(?ms)^```python\n(LINES = .*?)^```", page)
+    assert len(lines.split("\n\n\n")[1].split("\n")) < 10
+    constants, methods = re.split(r"class Task\(training.Task\):\n", lines)
+    code = whole.replace("class Task(", f"{constants}class Task(")
+    code, times = re.subn(r"    def draw.*?\n\n", f"{methods}\n", code, flags=re.S)
+    assert times == 1
+    Path("filed.py").write_text(
+        code.replace("import numpy", "from pathlib import Path\nimport numpy", 1)
+    )
+    rng = np.random.default_rng(0)
+    table = rng.integers(8, size=(10_000, 4))
+    place = rng.integers(4, size=len(table))
+    table = np.column_stack([table, place, table[np.arange(len(table)), place]])
+    np.savetxt("lines.csv", table, "%d", ",")
+    words = "--train.steps 12 --train.evaluate-every 6 --train.log-every 6 --workers 1"
+    assert train.main(["filed.py", *words.split(), "--run", "run"]) == 0
+    run = Run.open("run")
+    last = run.metrics()[-1]
+    assert {"validation_accuracy", "test_accuracy"} <= {*last}
+    task = task_from_dict(run.config)
+    assert [task.examples(split) for split in task.splits] == [1000, 1000]
+    batch = task.held_out("test").batch(0, 0, 1000)
+    np.testing.assert_array_equal(batch["target"], table[9000:, 5])
+    np.testing.assert_array_equal(batch["inputs"].argmax(-1)[:, :4], table[9000:, :4])
+    stream = task.stream(None, 3)
+    for epoch in (0, 1):  # the whole training part, in another order
+        rows = [stream.batch(125 * epoch + k, 0, 64)["target"] for k in range(125)]
+        assert sorted(np.concatenate(rows)) == sorted(table[:8000, 5])
+    assert evaluate.main(["run", "--metrics-only"]) == 0
+    table[0, 0] += 1  # one number of the training part
+    np.savetxt("lines.csv", table, "%d", ",")
+    forget()  # as in a new process
+    assert "the data here are not those" in refused(evaluate.main, "run")
+    resume = "--resume", "run", "--train.steps", "14"
+    assert "the data here are not those" in refused(train.main, *resume)
+    for wrong, says in [
+        ('"target": target[1:, 0]', "must give arrays of as many rows as there are"),
+        ('"target": target[:0, 0]', "must give arrays of as many rows as there are"),
+        ('"target": 3', "must give arrays of as many rows as there are"),
+    ]:
+        text = Path("filed.py").read_text().replace('"target": target[:, 0]', wrong)
+        Path("other.py").write_text(text)
+        assert says in refused(train.main, "other.py", "--run", "other")

@@ -166,7 +166,7 @@ def test_a_run_on_a_text_of_your_own(here, capsys, monkeypatch, refused):
     assert "there is no text" in refused(evaluate.main, "../my")
     assert evaluate.main(["../my", "--data-dir", "moved", "--metrics-only"]) == 0
     Path("my.txt").write_text(Path("moved/my.txt").read_text().replace("cat", "dog"))
-    says = "the texts here are not those that the run learnt from"
+    says = "the data here are not those that the run learnt from"
     for command, words in ((evaluate, ["../my"]), (train, ["--resume", "../my"])):
         assert says in refused(command.main, *words)
 

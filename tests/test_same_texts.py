@@ -17,7 +17,7 @@ from tinyrmc.corpora import CorpusError
 from tinyrmc.errors import RunError
 from tinyrmc.training.checkpoints import restore_model
 
-SAYS = "the texts here are not those that the run learnt from; say with --data-dir"
+SAYS = "the data here are not those that the run learnt from; say with --data-dir"
 LINES = ["the cat sat", "a cat saw the mat", "the mat saw a cat"]
 
 

@@ -205,7 +205,7 @@ GIVEN = [  # (a line of the task, another in its place, what is said)
     (
         "def draw(self, rng, count)",
         "def make(self, rng, count)",
-        "Task needs a method draw, or both stream and held_out",
+        "Task needs a method draw, data, or stream and held_out",
     ),
     (
         TARGET,

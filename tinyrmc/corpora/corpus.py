@@ -129,8 +129,8 @@ def require_same(kept: int | None, own: int) -> None:
     """CorpusError unless a run has kept this checksum, or none."""
     if kept not in (None, own):
         raise CorpusError(
-            "the texts here are not those that the run learnt from; say with "
-            "--data-dir where those are, or begin a new run"
+            "the data here are not those that the run learnt from; say with --data-dir "
+            "where those are, or begin a new run"
         )
 
 

@@ -1,8 +1,8 @@
 """The contract between a task and the training loop.
 
-A task file defines a class `Task`. Give it `presets`, `build`, `draw` and `loss`; the
-rest has sensible defaults. `streams.py` and `schedules.py` have pieces to
-build a task from.
+A task file defines a class `Task`. Give it `presets`, `build`, `loss`, and `draw` (or
+`data`, where its examples come from a file); the rest has sensible defaults.
+`streams.py` and `schedules.py` have pieces to build a task from.
 
 Whatever else a task can do, commands find by the name of the method, and a task that
 cannot has none:
@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import inspect
 import json
 import re
@@ -49,11 +50,12 @@ from ..backend import namespace
 from ..config import check_values, hints_of, values_of, wanted
 from ..cores.config import CoreConfig, describe, unused
 from ..cores.core import Core
+from ..corpora.corpus import checksum, require_same
 from ..errors import is_integer, is_number, nearest
 from ..nn import Module
 from .discovery import TaskError
 from .pieces import MetricAccumulator, Sums, micro_batches
-from .streams import Batch, Samples, Stream
+from .streams import Batch, Epochs, Samples, Stream
 
 # every run of a task is tested on the same examples, whatever its own seed
 HELD_OUT_SEED = 2018
@@ -143,10 +145,39 @@ class Task:
     def draw(self, rng: np.random.Generator, count: int) -> Batch:
         """`count` fresh examples as a dict of example-first arrays.
 
-        A task whose examples are a finite set gives `stream` and `held_out` instead.
+        A task whose examples are a finite set gives `data` instead.
         """
         name = type(self).__name__
-        raise TaskError(f"{name} needs a method draw, or both stream and held_out")
+        raise TaskError(f"{name} needs a method draw, data, or stream and held_out")
+
+    def data(self, part: str) -> Batch:
+        """All examples of "train", or of one of the `splits`, as a dict of
+        example-first arrays, for a task whose examples come from a file:
+
+            def data(self, part):
+                return {"x": FILE[f"{part}_x"], "y": FILE[f"{part}_y"]}
+
+        Training reads them epoch after epoch, each in an order of its own (`Epochs`). A
+        run keeps their checksum, and goes on with no others.
+        """
+        raise NotImplementedError
+
+    @functools.cached_property
+    def _parts(self) -> dict[str, Batch] | None:
+        """The examples of each part, read once; None without `data`."""
+        if type(self).data is Task.data:
+            return None
+        return {part: self._part(part) for part in ("train", *self.splits)}
+
+    def _part(self, name: str) -> Batch:
+        batch = check_given(self, "data", self.data(name), dict)
+        lengths = {each: np.shape(x)[:1] for each, x in batch.items()}
+        if len({*lengths.values()}) != 1 or min(lengths.values()) in ((), (0,)):
+            raise TaskError(
+                f"{type(self).__name__}.data({name!r}) must give arrays of as many "
+                f"rows as there are examples, not {lengths}"
+            )
+        return {each: np.asarray(x) for each, x in batch.items()}
 
     def prepare(
         self, model, batch: Batch, carry: Batch | None
@@ -186,6 +217,8 @@ class Task:
 
     def stream(self, model, seed: int) -> Stream:
         """The source of training batches: `Samples`, `Epochs` or a `Stream`."""
+        if self._parts:
+            return Epochs(self._parts["train"], self.config.train.batch_size, seed)
         return Samples(self.draw, seed)
 
     def optimizer(
@@ -241,27 +274,33 @@ class Task:
         """Whether a run is over after this many steps; asked before each step."""
         return step >= self.config.train.steps
 
-    @property
+    @functools.cached_property
     def text_checksum(self) -> int | None:
         """The checksum of what is read from files; None if nothing is.
 
         `state` should keep it as "text": runs on different texts then count as
         different, and none goes on with another text.
         """
-        return None
+        if not self._parts:
+            return None
+        arrays = {(k, n): x for k, v in self._parts.items() for n, x in v.items()}
+        names = (f"{name} {x.dtype} {x.shape}" for name, x in arrays.items())
+        return checksum(names, arrays.values())
 
     def state(self) -> dict:
         """The changes made by `observe`, as JSON can hold them."""
-        return {}
+        return {} if self.text_checksum is None else {"text": self.text_checksum}
 
     def load_state(self, state: dict) -> None:
         """Take back what `state` gave."""
+        if self._parts:
+            require_same(state.get("text"), self.text_checksum or 0)
 
     # --- How it is tested -------------------------------------------------------------
 
     def examples(self, split: str) -> int:
         """How many held-out examples there are in a set."""
-        return self.test_examples
+        return _rows(self._parts[split]) if self._parts else self.test_examples
 
     def effort(self, split: str) -> float:
         """The cost of evaluating this set, in training examples: an estimate by which
@@ -273,6 +312,9 @@ class Task:
 
     def held_out(self, split: str | None = None) -> Stream:
         """The examples to test on: the first `examples` of the batch of step 0."""
+        if self._parts:
+            part = self._parts[split or self.splits[0]]
+            return Epochs(part, _rows(part), shuffle=False)
         place = self.splits.index(split) if split else 0
         return Samples(self.draw, HELD_OUT_SEED + place)
 
@@ -408,6 +450,10 @@ class Task:
         A curriculum begins with easier ones.
         """
         return True
+
+
+def _rows(batch: Batch) -> int:
+    return len(next(iter(batch.values())))
 
 
 def move_batch(xp, batch: Batch) -> Batch:
