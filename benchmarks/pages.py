@@ -88,8 +88,7 @@ def spread(group: Group, metric: str) -> str:
 
 
 def short(label: str) -> str:
-    """A command for a row of a table, with today's names, and … where it is long."""
-    label = label.replace("rungs", "stages").replace("passing", "promotion-threshold")
+    """A command for a row of a table, with … where it is long."""
     return LONG.sub(" …", label)
 
 
@@ -152,8 +151,7 @@ def runs(*names: str) -> str:
 
 def measured(name: str, *which: str) -> str:
     """The tables of a benchmark."""
-    text = report.markdown(read(name)).replace("| rung |", "| stage |")  # once a rung
-    every = [part.strip() for part in text.split("\n\n")]
+    every = [part.strip() for part in report.markdown(read(name)).split("\n\n")]
     kept = [every[int(k)] for k in which] if which else every
     return "\n\n".join(kept) + "\n"
 

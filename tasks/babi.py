@@ -531,10 +531,8 @@ def published() -> dict[str, tuple[str, str | None]]:
         (size, *heads), *lines = (line.split(", ") for line in table.splitlines())
         for (line,) in lines:
             task, *errors = line.split()
-            shown = dict.fromkeys(UNPUBLISHED, "")
-            for head, error in zip(heads, errors, strict=True):
-                shown[head] = f"{error} %"
-            for head, error in shown.items():
+            errors = [f"{error} %" for error in errors] + [""] * len(UNPUBLISHED)
+            for head, error in zip([*heads, *UNPUBLISHED], errors, strict=True):
                 found[f"{row_of(size, task)}, {head}"] = error, words.get(head)
     return found
 

@@ -77,7 +77,7 @@ class WorldConfig:
     longest solution and the most distractors, none beyond the levels themselves; no
     numbers: those levels from the start
     """
-    promotion_threshold: float = field(default=0.9, metadata={"was": "passing"})
+    promotion_threshold: float = 0.9
     """the next stage begins when this fraction of the levels that ended were solved"""
     colours: int = 20
     """of keys and locks"""

@@ -89,7 +89,7 @@ class DataConfig:
     """vectors in a sequence, N; also the number of time steps"""
     dimensions: int = 4
     """dimensions of a vector, D"""
-    stages: tuple[tuple[int, int], ...] = field(default=(), metadata={"was": "rungs"})
+    stages: tuple[tuple[int, int], ...] = ()
     """easier (objects, dimensions) to climb first, as pairs: 3 1 3 2; none: train on
     the task itself
     """
@@ -97,15 +97,13 @@ class DataConfig:
     """which vector n = 0 asks for: the nearest, m itself (the released generator), or
     the farthest (the task's name)
     """
-    promotion_threshold: float = field(default=0.35, metadata={"was": "passing"})
+    promotion_threshold: float = 0.35
     """a stage is passed at this fraction of the way from the 2/k floor to perfect
     accuracy
     """
-    replay_fraction: float = field(default=0.25, metadata={"was": "rehearsal"})
+    replay_fraction: float = 0.25
     """fraction of the steps that go back to a random earlier stage"""
-    stage_shares: tuple[float, ...] = field(
-        default=(), metadata=ADDED | {"was": "rung_shares"}
-    )
+    stage_shares: tuple[float, ...] = field(default=(), metadata=ADDED)
     """the share of all steps that each of the stages gets, however well it is learnt;
     the task itself has the rest; none: a stage opens by accuracy, see
     promotion_threshold
@@ -537,7 +535,7 @@ class Task(training.Task):
         return {"stage": self.stage}
 
     def load_state(self, state):
-        self.stage = state.get("stage", state.get("rung"))  # as it was called
+        self.stage = state["stage"]
 
     # --- What to compare it with, and what there is to see
 

@@ -206,7 +206,7 @@ def test_how_near_ours_comes_to_the_papers(paper, value, lower, mark):
 def test_a_row_leaves_out_the_long_words_of_a_command():
     told = "full --model.core conv_lstm --model.conv-lstm.kernel 3 --model.encoder conv"
     assert pages.short(f"{told} --x 1") == "full --model.core conv_lstm … --x 1"
-    told = pages.short("ladder --data.rungs 3 1 3 2 --x 1")
+    told = pages.short("ladder --data.stages 3 1 3 2 --x 1")
     assert told == "ladder --data.stages … --x 1"
 
 

@@ -15,7 +15,6 @@ from tinytasks import assert_same_arrays, nth_farthest, relations
 
 from tinyrmc import load
 from tinyrmc.cli import train
-from tinyrmc.cli.commands import Options, Parser, add_flags, from_flags, parse_words
 from tinyrmc.config import check_values, from_json, to_json
 from tinyrmc.cores import DNCConfig, registry
 from tinyrmc.errors import ConfigError, RunError
@@ -129,26 +128,6 @@ def test_a_field_that_came_later_may_be_missing():
     assert from_json(nth_farthest.Config, values) != nth_farthest.QUICK
 
 
-@dataclasses.dataclass(frozen=True)
-class Renamed:
-    batch: int = dataclasses.field(default=1, metadata={"was": "piece"})
-    odd: bool = dataclasses.field(default=False, metadata={"was": "strange"})
-
-
-def test_a_field_that_had_another_name_is_read_by_both():
-    for values in {"piece": 3, "strange": True}, {"batch": 3, "odd": True}:
-        assert from_json(Renamed, values) == Renamed(3, True)
-        kept = to_json(from_json(Renamed, values))["config"]
-        assert kept == {"batch": 3, "odd": True}
-    with pytest.raises(ConfigError, match=r"config\.batch is missing"):
-        from_json(Renamed, {"odd": True})
-    parser = Parser("prog", "")
-    add_flags(parser, Renamed(), "renamed")
-    for words in "--piece 3 --strange", "--batch 3 --odd":
-        assert from_flags(Renamed(), parser.parse_args(words.split())) == Renamed(3, 1)
-    assert "piece" not in parser.format_help()
-
-
 LATER = "optimizer momentum beta1 beta2 rms_decay epsilon".split()
 
 
@@ -179,26 +158,6 @@ def test_going_on_with_another_optimizer_is_refused(half, refused):
     says = "config.train.optimizer: 'adam' so far, 'sgd' asked for"
     words = "--resume", "half", "--train.optimizer", "sgd"
     assert says in refused(train.main, *words)
-
-
-def test_what_has_another_name_by_now_is_read_by_its_old_one():
-    """In the configuration of a run, and on a command line."""
-    preset, kind = nth_farthest.QUICK, nth_farthest.Config
-    values, words = to_json(preset)["config"], []
-    for part, name, was, value in (
-        ("train", "cosine_fraction", "decay", 0.25),
-        ("train", "clip_by", "clips", "matrix"),
-        ("train", "micro_batch_size", "piece_size", 7),
-        ("data", "promotion_threshold", "passing", 0.5),
-        ("data", "replay_fraction", "rehearsal", 0.125),
-    ):
-        values[part][was] = values[part].pop(name)
-        words += [f"--{part}.{was}".replace("_", "-"), str(value)]
-    assert from_json(kind, values) == preset
-    found, _ = parse_words("nth_farthest", "quick", preset, Options(), words)
-    assert (found.train.cosine_fraction, found.train.micro_batch_size) == (0.25, 7)
-    assert (found.data.promotion_threshold, found.data.replay_fraction) == (0.5, 0.125)
-    assert found.train.clip_by == "matrix"
 
 
 def test_load_gives_the_trained_network():

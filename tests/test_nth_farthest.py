@@ -243,7 +243,6 @@ def test_a_stage_is_passed_by_the_way_covered_from_floor_to_perfect():
     passing = 2 / 3 + 0.4 / 3
     assert observed(task, 100, {"accuracy": passing - 1e-9}) == {"stage": "3x1"}
     assert task.state() == {"stage": 0}
-    task.load_state({"rung": 0})  # as it was called
     # only rehearsed since the last line
     assert observed(task, 200, {"accuracy": float("nan")}) == {"stage": "3x1"}
     assert task.stage == 0

@@ -340,14 +340,6 @@ def test_a_torn_last_line_is_left_out_and_cut_off(run):
     assert "metrics.jsonl line 1 is not JSON" in error_of(run.metrics)
 
 
-def test_stages_that_were_called_rungs_are_read(run):
-    run.log({"step": 1, "rung": "3x1"})
-    written = (run.path / "metrics.jsonl").read_bytes()
-    assert run.metrics()[-1] == {"step": 1, "stage": "3x1"}
-    run.truncate_metrics(1)  # which the checkpoint answers for
-    assert (run.path / "metrics.jsonl").read_bytes() == written
-
-
 def test_truncate_metrics_keeps_the_lines_up_to_the_checkpoint(run, monkeypatch):
     for step in (100, 200, 300):
         run.log({"step": step, "loss": 1 / step})

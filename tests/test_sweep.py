@@ -201,14 +201,16 @@ def test_a_trained_run_whose_configuration_is_gone_is_kept_and_told(larger, caps
 
 def test_a_sweep_written_before_goes_on(larger):
     """Its config.json may say how many workers each run has, and where its data are."""
-    grid = {"model.width": ["2"], "train.decay": ["0.5"]}  # as it was called
+    grid = {"model.width": ["2"], "train.cosine_fraction": ["0.5"]}
     described = {"task": "larger", "preset": "quick", "grid": grid, "workers": 2}
     described |= {"seeds": [0, 1], "words": ["--train.steps", "10"]}
     Run.create(".", "swept", described, {"command": "c"}, "swept")
     Path("swept/results.json").write_text('{"combinations": []}')
     _, rows, _ = swept("--resume", "swept")
     assert [row["seeds"] for row in rows] == ["0, 1"]
-    environment = Run.open("swept/model.width=2,train.decay=0.5,seed=1").environment
+    environment = Run.open(
+        "swept/model.width=2,train.cosine_fraction=0.5,seed=1"
+    ).environment
     assert environment["workers"] == 2
 
 

@@ -47,8 +47,7 @@ from .errors import ConfigError, RunError, inside, nearest
 # its default, which must therefore say how things were before.
 ADDED = {"added": True}
 
-# Metadata of a field `data_dir: Path | None` that says where something lies. A field
-# with {"was": "name"} had that name in older runs.
+# Metadata of a field `data_dir: Path | None` that says where something lies.
 PLACE = {"place": True}
 
 
@@ -106,19 +105,16 @@ def changed(config: Any, changes: Mapping[str, Any]) -> Any:
     return dataclasses.replace(config, **changes)
 
 
-def fields_of(kind: Any, prefix: str = "", former: bool = False) -> dict[str, Any]:
+def fields_of(kind: Any, prefix: str = "") -> dict[str, Any]:
     """The fields of a nested dataclass by their dotted names, with their types:
-    {"seed": int, "model.mem_slots": int, ...}; also by their `former` names.
+    {"seed": int, "model.mem_slots": int, ...}.
     """
     found: dict[str, Any] = {}
     for name, hint in hints_of(kind).items():
         if dataclasses.is_dataclass(hint):
-            found |= fields_of(hint, f"{prefix}{name}.", former)
-            continue
-        found[prefix + name] = hint
-        was = kind.__dataclass_fields__[name].metadata.get("was")
-        if former and was:
-            found[prefix + was] = hint
+            found |= fields_of(hint, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = hint
     return found
 
 
@@ -408,8 +404,7 @@ def from_json(kind: type, values: Any, where: str = "config") -> Any:
         raise ConfigError(f"{where} must have fields, not be {shown(values)}; {remedy}")
     hints, built, usual = hints_of(kind), {}, _sections(kind)
     fields = {x.name: x for x in dataclasses.fields(kind) if x.name in hints}
-    before = {field.metadata.get("was", name): name for name, field in fields.items()}
-    values = {before.get(name, name): value for name, value in values.items()}
+    values = dict(values)
     for name in getattr(kind, "sections", {}):  # as dataclasses.asdict has them
         values |= values.pop(name, {})
     for name in {**hints, **values}:

@@ -219,7 +219,7 @@ accuracy, _, loss = self_query_floor(4)
 print(f"          self query: loss {loss:.4f}, accuracy {accuracy:.1%}")
 for group in (*direct, *longer):
     config, mean, runs = group["config"], group["mean"], group["runs"]
-    how = "ladder" if config["data"]["rungs"] else "from the start"
+    how = "ladder" if config["data"]["stages"] else "from the start"
     name = f"{config['model']['core']}, {how}"
     print(f"{name:>20}: loss {mean['test_loss']:.4f}, ", end="")
     print(f"accuracy {mean['test_accuracy']:.1%} (seeds: {len(runs)})")
@@ -391,7 +391,7 @@ told(*curves["your step"])
 # %%
 between = course.summary("between")
 for run in between["between"]:
-    print(f"{run['name']:39} stage {run['rung']}   right {run['test_accuracy']:.0%}")
+    print(f"{run['name']:39} stage {run['stage']}   right {run['test_accuracy']:.0%}")
 
 # %% [markdown]
 # One row decides, both ways: the norm on queries, keys and values. (Each line is one

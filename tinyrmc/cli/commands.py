@@ -295,7 +295,8 @@ def add_flags(
     `from_flags`, given the same prefix, reads what was parsed.
     """
     kind: Any = type(default)
-    says, hints, fields = descriptions(kind), hints_of(kind), kind.__dataclass_fields__
+    says = descriptions(kind)
+    hints = hints_of(kind)
     about = (kind.__doc__ or "").strip().partition("\n")[0].rstrip(".")
     if about.startswith(f"{kind.__name__}("):  # a dataclass without a docstring
         about = ""
@@ -331,8 +332,6 @@ def add_flags(
         if Path not in (hint, *typing.get_args(hint)):  # else a shell knows files
             action.completer = _words(choices(hint))
         action.rare = each not in getattr(kind, "common", [each])
-        if was := fields[each].metadata.get("was"):  # commands of before still run
-            group._option_string_actions[flag_of(prefix + was)] = action
     for name, value in nested.items():
         add_flags(parser, value, name, f"{name}.")
 

@@ -194,7 +194,7 @@ def _described(names: list[str], options, flags: list[str]) -> dict:
             "--seeds takes different numbers with commas between them, as in 0,1,2, "
             f"not {options.seeds!r}"
         )
-    types = fields_of(type(kind.presets[preset][1]), former=True)
+    types = fields_of(type(kind.presets[preset][1]))
     for field in (each for each in grid if each in types):
         flag = flag_of(field)
         given = {hyphenated(word).partition("=")[0] for word in flags}
@@ -251,7 +251,7 @@ def combinations(described: dict) -> tuple[list[Asked], Counter[str]]:
     discovery.load_cores_of(described)
     kind, _ = task_and_preset([discovery.word_of(described), preset])
     _, default = kind.presets[preset]
-    types = fields_of(type(default), former=True)
+    types = fields_of(type(default))
     if "places" in described and "data_dir" not in types:
         raise UsageError(f"--data-dir: {task} reads no data; leave it out")
     for field in grid:

@@ -308,9 +308,6 @@ class Run:
         with contextlib.suppress(ValueError):
             if not misfit(last := from_json(rest), LINE):
                 parsed.append(last)
-        for line in parsed:
-            if "rung" in line:  # as runs before called it
-                line["stage"] = line.pop("rung")
         return parsed
 
     def _metrics_bytes(self) -> bytes:

@@ -45,7 +45,7 @@ class TrainConfig:
     """peak learning rate"""
     warmup_steps: int = 200
     """steps over which the rate rises linearly to its peak"""
-    cosine_fraction: float = field(default=0.0, metadata={"was": "decay"})
+    cosine_fraction: float = 0.0
     """fraction of all steps, at the end, over which the rate falls to zero along a
     cosine
     """
@@ -75,11 +75,9 @@ class TrainConfig:
     """what is minimised: the mean of a batch's losses, or their sum"""
     clip_norm: float | None = 1.0
     """largest L2 norm of the gradient; None: not clipped"""
-    clip_by: Literal["whole", "matrix"] = field(
-        default="whole", metadata=ADDED | {"was": "clips"}
-    )
+    clip_by: Literal["whole", "matrix"] = field(default="whole", metadata=ADDED)
     """what is clipped to that norm: the whole gradient, or each matrix of it"""
-    micro_batch_size: int | None = field(default=None, metadata={"was": "piece_size"})
+    micro_batch_size: int | None = None
     """at most this many examples go through the network at once, in pieces that the
     workers share; None: 256, on a GPU the batch
     """

@@ -518,9 +518,7 @@ class Trainer:
             load_network(self.model, arrays)
             self.optimizer.load_state(under("optimizer/", arrays))
             self.step, self.seconds = state["step"], float(state["seconds"])
-            was = {"fresh": "is_first", "queue/fresh": "queue/is_first"}  # of agents
-            carry = under("carry/", arrays).items()
-            self._restore_carry({was.get(name, name): x for name, x in carry})
+            self._restore_carry(under("carry/", arrays))
             self.best, self.stale = state.get("best", (None, 0))
             window = {name: (total, n) for name, (total, n) in state["window"].items()}
             self.window = self._accumulator(window)
