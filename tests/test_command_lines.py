@@ -6,9 +6,11 @@ of real processes is asked of real processes.
 """
 
 import itertools
+import os
 import re
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import numpy as np
 import pytest
@@ -323,6 +325,16 @@ def test_one_line_also_from_a_real_process(tmp_path):
     assert done.stdout == ""
     assert re.fullmatch(r"error: [^\n]*nowhere[^\n]*\n", done.stderr)
     assert contents() == {}
+
+
+def test_a_reader_that_has_seen_enough_is_no_mistake():
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "wb") as pipe:
+        done = python(
+            "-m", "tinyrmc", "--help", capture_output=False, stdout=pipe, stderr=PIPE
+        )
+    assert (done.returncode, done.stderr) == (128 + 13, "")  # as SIGPIPE would end it
 
 
 def test_an_existing_run_directory_is_never_written_into(copy, refused):

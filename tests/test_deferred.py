@@ -222,3 +222,8 @@ def test_how_an_embedding_starts():
     assert np.array_equal(weight, again) and not np.array_equal(weight, other)
     wide = nn.Embedding(1000, 64, std=0.5, seed=0).weight.data
     assert wide.std() == pytest.approx(0.44, rel=0.01)
+    rng = np.random.default_rng(
+        1
+    )  # drawn 4,096 rows at a time: values are kept by this
+    for part in np.split(weight, [4096, 8192]):
+        assert np.array_equal(part, nn.truncated_normal(rng, part.shape, 1 / 8, "f4"))

@@ -269,7 +269,10 @@ def test_a_run_ends_when_its_patience_does(validated, capsys):
     assert "12 steps in" in capsys.readouterr().out
     assert train.main(["--resume", "run"]) == 0
     assert "has finished already (12 steps)" in capsys.readouterr().out
-    assert is_over(Run.open("run"), task_from_dict(Run.open("run").config), 12)
+    task = task_from_dict(Run.open("run").config)
+    assert is_over(Run.open("run"), task, 12)
+    # the checkpoint tells of its own step alone; of a later line it knows nothing
+    assert not is_over(Run.open("run"), task, 16)
 
 
 def test_patience_with_one_set_is_told(folder, capsys):
