@@ -318,12 +318,27 @@ def test_a_window_slides_over_a_sequence_many_times_its_length(xp):
     core = Transformer(5, 4, window=3, dtype=np.float64, seed=1).to(xp)
     x = xp.asarray(np.random.default_rng(0).standard_normal((1, 300, 5)))
     outputs, state = core.unroll(x, core.initial_state(1))  # in pieces of 128 queries
-    last, same = core.unroll(x[:, -4:], core.initial_state(1))  # all that it sees
-    assert_allclose(to_host(outputs[-1].data), to_host(last[-1].data), 1e-10, 1e-12)
+    for t in (127, 128, 130, 256, 299):  # at each border of the pieces, and at the end
+        seen = x[:, t - 3 : t + 1]  # all that step t sees
+        last, same = core.unroll(seen, core.initial_state(1))
+        assert_allclose(to_host(outputs[t].data), to_host(last[-1].data), 1e-10, 1e-12)
     for ours, theirs in zip(leaves(state), leaves(same), strict=True):
         assert_allclose(to_host(ours.data), to_host(theirs.data), 1e-12)
     shorter, _ = core.unroll(x[:, -3:], core.initial_state(1))
     assert abs(to_host(outputs[-1].data - shorter[-1].data)).max() > 1e-3
+
+
+def test_how_fast_the_heads_forget_at_first():
+    delta = DeltaNet(5, 4, 8, gated=True, dtype=np.float64, seed=0)
+    decay = delta.blocks[0]["mix"][-1].decay
+    decay.linear.weight.data[...] = 0
+    lives = -math.log(2) / decay(np.zeros((1, 32))).data[0]
+    assert_allclose(lives, [2, 4, 8, 16, 32, 64, 128, 256], 1e-12)
+    ssm = SelectiveSSM(5, 400, state_size=4, dtype=np.float64, seed=0)
+    mixer = ssm.blocks[0]["mix"][-1]
+    lasts = np.array([softplus(b) for b in mixer.duration.bias.data])
+    assert 1e-3 <= lasts.min() < 1.2e-3 and 0.08 < lasts.max() <= 0.1
+    assert_allclose(np.exp(mixer.A_log.data), np.ones((400, 1)) * [1, 2, 3, 4], 1e-12)
 
 
 @every

@@ -34,7 +34,7 @@ from tinytasks import (
 from tinyrmc.cli import train
 from tinyrmc.errors import RunError
 from tinyrmc.training import workers
-from tinyrmc.training.loop import run_training
+from tinyrmc.training.loop import Interrupt, run_training
 from tinyrmc.training.run import Run
 from tinyrmc.training.streams import Samples
 from tinyrmc.training.trainer import NonFinite
@@ -197,6 +197,13 @@ def test_a_second_hangup_changes_nothing(make_trainer, new_run, usual_handlers):
             assert run_training(make_trainer(task), run) == signal.Signals(first).name
             assert run.load()[1]["step"] == 7
             assert {n: signal.getsignal(n) for n in usual_handlers} == usual_handlers
+
+
+def test_what_nohup_ignores_stays_ignored(usual_handlers):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with Interrupt() as interrupt:
+        signal.raise_signal(signal.SIGHUP)
+        assert not interrupt.number
 
 
 def test_a_run_that_its_task_has_ended_is_finished(

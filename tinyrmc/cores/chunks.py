@@ -22,8 +22,8 @@ from ..nn import Linear, Module
 class Decay(Module):
     """How much each of H heads keeps: log a = -exp(A) softplus(n w_a + b).
 
-    At first exp(A) is 1 and b such that a head keeps half of what it holds for 1, 2, 4,
-    ... steps, and the last ones for as long as 256.
+    At first exp(A) is 1, and b such that the first head keeps half of what it holds for
+    2 steps, the last one for 256, and each between them for a fixed factor more.
     """
 
     def __init__(self, units, num_heads, dtype, seed):
