@@ -187,7 +187,7 @@ def digest(path: Path, name: str) -> str:
 
 
 def stored(path: Path) -> dict[str, Any]:
-    """What was measured for a chapter's claims."""
+    """Read the numbers that were measured for a chapter's claims."""
     file = path.with_suffix(".json")
     if not file.exists():
         return {"claims": {}}

@@ -60,7 +60,7 @@ tanh = Chapter("09", "grown")
     show=".3f",
 )
 def the_tanh():
-    """Without the tanh a slot's size gets into its own gates. They are thrown open and
+    """Without the tanh a slot's size gets into its own gates. They stand wide open or
     shut, where they have little slope and learn little; and a memory that opens its own
     gates grows further.
     """

@@ -168,8 +168,9 @@ def squared_distances(M):
 ex.squared_distances.check(squared_distances)
 
 # %% [markdown]
-# Eight points in the plane, and the distance of each from each. Row 3, sorted, answers
-# every question about point 3:
+# Now **draw it yourself**: eight points of your own in the plane, numbered, and beside
+# them the matrix of their distances (`imshow`). Where are its zeros, and why is it
+# symmetric? Row 3, sorted, answers every question about point 3. Here are ours:
 
 # %%
 points = rng.uniform(-1, 1, size=(8, 2))
@@ -397,7 +398,7 @@ course.show(equations.append_rows, load_task("nth_farthest").draw)
 
 # %% tags=["hide-cell"]
 # Answer 1
-# In all but `one_hot`, whose labels and vectors never have the same axes.
+# It can in all but `one_hot`, whose labels and vectors never have the same axes.
 # Each of these is wrong, and has the right shape:
 M = rng.normal(size=(3, 3, 3))
 for right, wrong in (

@@ -27,7 +27,7 @@ LittleTape = course.little_tape()
 # The network of chapter 3, with any tanh: loss, gradients, and learning
 
 
-def bent_tanh(x):
+def wrong_tanh(x):
     """tanh of a Node, with a wrong derivative."""
     y = np.tanh(x.data)
     return x.tape.record(y, (x,), lambda g: (g * y * (1 - y),))
@@ -68,9 +68,9 @@ def learn(tanh, rate=0.05, seed=5):
 
 
 # %%
-right, bent = learn(lambda x: x.tanh()), learn(bent_tanh)
+right, wrong = learn(lambda x: x.tanh()), learn(wrong_tanh)
 print(f"loss at the end, with the right derivative: {right[0][-1]:.5f}")
-print(f"loss at the end, with the bent one:         {bent[0][-1]:.5f}")
+print(f"loss at the end, with the wrong one:        {wrong[0][-1]:.5f}")
 
 # %% tags=["hide-input"] alt="Above, two losses against steps on logarithmic axes: both fall, the one with the wrong derivative stays higher, has a bump after a thousand steps, and ends about ten times as high. Below, the cosine between the gradient that is followed and the true one: 1 for the right derivative; the wrong one falls from 0.9 towards 0 in the first hundred steps, and below 0 where the bump rises"
 # Draws the losses and the cosines
@@ -78,7 +78,7 @@ layout = {"figsize": (7, 4.4), "sharex": True, "height_ratios": [1.6, 1]}
 figure, (above, below) = plt.subplots(2, 1, **layout)
 for name, (losses, cosines) in {
     "right derivative": right,
-    "wrong derivative": bent,
+    "wrong derivative": wrong,
 }.items():
     steps = np.arange(1, len(losses) + 1)
     above.loglog(steps, losses, label=name)
@@ -93,7 +93,7 @@ plt.show()
 # If you saw only the upper orange curve, you would take it for learning. The lower
 # panel shows what is wrong: a cosine of 1 is the same direction, 0 a right angle. In
 # this one run, the gradient that is followed has little in common with the true one for
-# most of the way; where the bump is, it leads uphill. And yet the network learns, if
+# most of the way; where the bump is, it leads uphill. And yet the network learns, only
 # worse: from three starts, the loss falls to 2e-02 on average with the wrong
 # derivative, to 2e-03 with the right one. So check every derivative by itself, against
 # something that cannot share its mistakes.
@@ -164,8 +164,11 @@ ex.complex_step.check(complex_step)
 complex_step = ex.complex_step.yours(complex_step)
 
 # %% [markdown]
-# Now all three side by side. The function is $e^x \tanh 3x$ at $x = 0.4$. **Write down
-# first:** how many right digits will each of them reach at best?
+# Now all three side by side. The function is $e^x \tanh 3x$ at $x = 0.4$; its slope is
+# $e^x \left(\tanh 3x + 3 / \cosh^2 3x\right)$. **Write down first:** how many right
+# digits will each of them reach at best? Then **draw it**: the relative error of each
+# against $h$, from $10^{-0.5}$ down to $10^{-20}$, both axes logarithmic. Where do the
+# two errors of the differences meet? The next two cells have ours.
 
 
 # %% tags=["hide-output"]
@@ -389,7 +392,7 @@ for name, forward, operation in (
         lambda x: layers(x, W, U),
         lambda x: layers(x, *map(x.tape.watch, (W, U))),
     ),
-    ("bent tanh", np.tanh, bent_tanh),
+    ("wrong tanh", np.tanh, wrong_tanh),
 ):
     verdict = rule_is_right(forward, by_tape(operation), rng.normal(size=(3, 4)))
     print(f"{name:10} {verdict}")

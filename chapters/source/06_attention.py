@@ -90,7 +90,9 @@ ex.softmax.check(softmax)
 # Why care? The derivative of share $a_j$ with respect to score $x_k$ is
 # $a_j (\delta_{jk} - a_k)$, where $\delta_{jk}$ is 1 for $j = k$ and else 0. Where all
 # shares are 0 or 1 it vanishes: nothing is learnt. **Write down first:** without the
-# root, how large is the largest of eight shares at $d_k = 2048$?
+# root, how large is the largest of eight shares at $d_k = 2048$? Then **measure and
+# draw it**, for widths from 2 to 2048: the mean largest share of many random queries,
+# with the root and without. The next two cells have ours, with two measures more.
 
 # %%
 widths = 2 ** np.arange(1, 12)
@@ -126,11 +128,11 @@ panels[0].legend()
 plt.show()
 
 # %% [markdown]
-# Without the root, a network with wide keys starts where nothing moves.
+# Without the root, a network with wide keys starts where derivatives are next to 0.
 #
 # ## A weighted mean
 #
-# Each slot takes home the mean of all values, weighted by its shares.
+# Each slot gets the mean of all values, weighted by its shares.
 #
 # **Exercise 2.** Equation 1, given queries, keys and values. Leading axes, if any, are
 # examples. The number of keys, `R`, need not be that of queries.
@@ -147,7 +149,7 @@ attention = ex.attention.yours(attention)
 
 # %% [markdown]
 # Below, three slots look at seven values in the plane. A disc is as large as a share,
-# and the diamond is what the slot takes home. **Write down first:** where does the last
+# and the diamond is what the slot gets. **Write down first:** where does the last
 # one end up, whose scores are all 0?
 
 # %%
@@ -157,8 +159,8 @@ Q, K = 1.5 * rng.normal(size=(3, 2)), rng.normal(size=(7, 2))
 Q[2] = 0
 home, shares = attention(Q, K, V), ex.attention_weights(Q, K)
 
-# %% tags=["hide-input", "hide-output"] alt="The same seven values in three panels, as discs as large as a slot's shares, with the percents beside them; a diamond marks what the slot takes home. Slot 0 looks at two values above all, slot 1 at three that lie together, and its diamond is among them; the last has seven equal discs and its diamond in the middle of all"
-# Draws what each slot looks at, and what it takes home
+# %% tags=["hide-input", "hide-output"] alt="The same seven values in three panels, as discs as large as a slot's shares, with the percents beside them; a diamond marks what the slot gets. Slot 0 looks at two values above all, slot 1 at three that lie together, and its diamond is among them; the last has seven equal discs and its diamond in the middle of all"
+# Draws what each slot looks at, and what it gets
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.6), sharex=True, sharey=True)
 names = ("slot 0", "slot 1", "slot 2, scores of 0")
 for i, (panel, name) in enumerate(zip(panels, names, strict=True)):
@@ -189,7 +191,7 @@ def queries_for(shares, K):
 ex.queries_for.check(queries_for)
 
 # %% [markdown]
-# So with enough width, attention can look in any way it likes.
+# So if keys are at least as wide as there are keys, queries can get any shares.
 #
 # **This is a good place to stop.**
 #
@@ -251,7 +253,7 @@ plt.show()
 
 # %% [markdown]
 # Here $r_i = \sum_j \bar A_{ij} A_{ij}$. A score's gradient is positive where its value
-# points along $g$ more than the mean that the slot took home.
+# points along $g$ more than the mean that the slot has got.
 #
 # **Write down first:** a slot is certain, with one share of 1. What is its row of
 # $\bar S$?
@@ -391,7 +393,7 @@ print(f"none before the attention: {learnt(none, brings):.1%}")
 # score is *symmetric*: Tuesday fits Wednesday as well as Wednesday fits Tuesday. For
 # Wednesday to prefer Thursday, that pair must fit better still, and so on from day to
 # day: the week does not close, and some day fails. With $W^q$ and $W^k$ a question may
-# differ from its answer, and $W^v$ says what to bring home.
+# differ from its answer, and $W^v$ says what is brought.
 #
 # ## Heads
 #
@@ -561,8 +563,8 @@ plt.show()
 
 # %% [markdown]
 # At $s = 0$ its score is 0, which is as good as any other: an input of zeros takes a
-# share, and gives back zeros.
-# To say "nothing has come", give it the score $-\infty$. That is a *mask*.
+# share, and gives back zeros. To say "nothing has come", give it the score $-\infty$.
+# That is a *mask*.
 #
 # ## Transformers, and a mask for time
 #
@@ -633,7 +635,7 @@ np.allclose(packaged, attention(Q, K, V), rtol=1e-12)
 # %% [markdown]
 # ## Takeaways
 #
-# - Shares are at least 0 and have the sum 1; a slot takes home a weighted mean.
+# - Shares are at least 0 and have the sum 1; a slot gets a weighted mean.
 # - The root keeps scores, and so gradients, at their size whatever the width.
 # - $W^q$ and $W^k$ let a question differ from its answer; $W^v$ says what is brought.
 # - The input is one more row to look at. It does not look itself.
@@ -663,9 +665,9 @@ for R in range(2, 8):
 
 # %% tags=["hide-cell"]
 # Answer 3
-# Not one step: a query makes a row of its own and touches no other, so a row that you
-# drop might as well not have asked. In two rounds it matters: in the second, the slots
-# look at an input that has itself looked around.
+# It does not change one step: a query makes a row of its own and touches no other, so a
+# row that you drop might as well not have asked. It changes two rounds: in the second,
+# the slots look at an input that has itself looked around.
 M, x = rng.normal(size=(4, 6)), rng.normal(size=6)
 W_q, W_k, W_v = rng.normal(size=(3, 6, 6)) / math.sqrt(6)
 

@@ -103,9 +103,9 @@ given = ex.attempt(
 noticed = ex.attempt(ex.FAULTY["no root"], *given.values())
 
 # %% [markdown]
-# None. (Why may all keys move? The same number comes to all scores of a row, and a
-# softmax does not see it.) The size of the scores needs an experiment of its own, and
-# you write it.
+# None of the eight notices. (Why may all keys move? The same number comes to all scores
+# of a row, and a softmax does not see it.) The size of the scores needs an experiment
+# of its own, and you write it.
 #
 # **Exercise 2.** An experiment that a right attention passes, and no function whose
 # scores are too large or too small. You need not use the arrays that you are given:
@@ -308,16 +308,17 @@ plt.show()
 
 # %% tags=["hide-cell"]
 # Answer 1
-# Those in which a place counts, because the diagonal is where a slot meets the key of
-# its own place. Zero queries notice, too: their scores should all be 0.
+# Those experiments notice in which a place counts, because the diagonal is where a slot
+# meets the key of its own place. Zero queries notice, too: their scores should all be
+# 0.
 for name, experiment in experiments.items():
     if ex.outcome(experiment, ex.FAULTY["fond of itself"]) != "holds":
         print(name)
 
 # %% tags=["hide-cell"]
 # Answer 2
-# Any function that is wrong only where no experiment looks. This one forgets the root
-# from a hundred keys on:
+# Any function passes that is wrong only where no experiment looks. This one forgets the
+# root from a hundred keys on:
 
 
 def wrong_among_many(Q, K, V):

@@ -75,7 +75,7 @@ panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# It keeps a *direction*, and throws size and mean away.
+# The norm keeps a row's *direction*, and throws its size and its mean away.
 #
 # **Exercise 2.** (A side road, which nothing else needs.) Often a layer follows a norm:
 # $(n \circ \gamma + \beta) \, W + b$, where $n$ is the row before gain and offset. Find
@@ -94,8 +94,8 @@ ex.folded.check(folded)
 # %% [markdown]
 # ## The way back through a norm
 #
-# *(Second track: you may skip to "Whose business is it?", and use ours.)* Name the
-# stations, with $s$ for *one over* the standard deviation:
+# *(Second track: you may skip to "Which slot learns of which?", and use ours.)* Name
+# the stations, with $s$ for *one over* the standard deviation:
 #
 # $$d = x - \mathrm{mean}(x), \qquad
 # s = \frac{1}{\sqrt{\mathrm{mean}(d \circ d) + \varepsilon}}, \qquad
@@ -150,18 +150,21 @@ print(f"length                 {np.linalg.norm(by_x):8.5f}")
 # Along the row of ones and along $n$ nothing changes, so the gradient has no part
 # there. **This is a good place to stop.**
 #
-# ## Whose business is it?
+# ## Which slot learns of which?
 #
-# A memory has two axes. Which of them you average over decides who learns about whom.
+# A memory has two axes. The one that you average over decides whether a slot learns
+# anything of the others.
 #
-# **Exercise 4.** A tool to find out. `process` turns a memory into another one. Put
-# another row into one slot, and say for each slot how much its result changes at most.
+# **Exercise 4.** Write an instrument that measures it. `process` is any function that
+# turns a memory into another one, row for row. Put `row` in the place of one slot, in a
+# copy of the memory. Process both memories. How large is the largest change in each
+# slot of the result?
 
 
 # %%
 def who_notices(process, M, slot, row):
-    """process(M), M (N, F) -> (N, anything); slot, a number; row (F,)
-    -> the largest change of each slot (N,).
+    """process, a function of M (N, F) -> (N, ...); slot, a number; row (F,)
+    -> for each slot the largest change of its result, (N,).
     """
     ...
 
@@ -170,8 +173,8 @@ ex.who_notices.check(who_notices)
 who_notices = ex.who_notices.yours(who_notices)
 
 # %% [markdown]
-# Here another row takes the place of slot 1. **Write down first:** in which of the six
-# do slots 0, 2 and 3 notice?
+# Here another row takes the place of slot 1, in six processes. **Write down first:** in
+# which of them do slots 0, 2 and 3 change, too?
 
 
 # %%
@@ -225,25 +228,28 @@ panel.spines[:].set_visible(False)
 plt.show()
 
 # %% [markdown]
-# For attention that is the purpose. For a norm it is a leak: something goes from slot
-# to slot past the attention, and no map of shares will show it. How bad is that? Let
-# slot 0 grow a hundred times as loud. **Write down first:** how large do the *other*
-# slots come out of a joint norm?
+# The other slots change in the last three. For attention that is the purpose. For a
+# norm it is a leak: something goes from slot to slot past the attention, and no map of
+# shares shows it. How bad is that? Let the numbers of slot 0 be ten and a hundred times
+# as large. **Write down first:** how large do the *other* slots come out of a joint
+# norm? Then **draw it**, from your own memory of four slots: the standard deviation of
+# each slot after your norm of each row and after `joint_norm`, against the factor, from
+# 1 to 1,000. The next two cells have three of the factors, as bars.
 
 # %%
-M, loudness = rng.normal(size=(N, 32)), (1, 10, 100)
-louder = [M * np.array([factor, 1, 1, 1])[:, None] for factor in loudness]
+M, factors = rng.normal(size=(N, 32)), (1, 10, 100)
+larger = [M * np.array([factor, 1, 1, 1])[:, None] for factor in factors]
 ones, zeros = np.ones(32), np.zeros(32)
 sizes = {
-    "norm of each row": [layer_norm(each, ones, zeros).std(axis=1) for each in louder],
-    "joint norm": [joint_norm(each).std(axis=1) for each in louder],
+    "norm of each row": [layer_norm(each, ones, zeros).std(axis=1) for each in larger],
+    "joint norm": [joint_norm(each).std(axis=1) for each in larger],
 }
 
-# %% tags=["hide-input", "hide-output"] alt="The size of four slots after a norm, as bars, when slot 0 is 1, 10 and 100 times as loud: with the norm of each row all bars are 1; with the joint norm slot 0 takes 2 and the other three shrink to next to nothing"
+# %% tags=["hide-input", "hide-output"] alt="The size of four slots after a norm, as bars, when slot 0 is 1, 10 and 100 times as large: with the norm of each row all bars are 1; with the joint norm slot 0 takes 2 and the other three shrink to next to nothing"
 # Draws the size of each slot after both norms
 figure, panels = plt.subplots(1, 2, figsize=(9, 3), sharey=True)
 for panel, (name, values) in zip(panels, sizes.items(), strict=True):
-    for k, (factor, value) in enumerate(zip(loudness, values, strict=True)):
+    for k, (factor, value) in enumerate(zip(factors, values, strict=True)):
         shade = {"color": "C0", "alpha": (0.35, 0.65, 1.0)[k]}
         label = f"slot 0 times {factor}"
         bars = panel.bar(
@@ -257,7 +263,7 @@ panels[0].legend(loc="upper right")
 plt.show()
 
 # %% [markdown]
-# One loud slot takes all the variance. It is an easy mistake: some libraries' norms
+# One large slot takes all the variance. It is an easy mistake: some libraries' norms
 # take all axes but the first. Chapter 15 (breaking it) trains a network with it.
 #
 # ## Find the line: a memory that changes
@@ -281,25 +287,25 @@ norm_of_slots(M)
 print(M)
 
 # %% [markdown]
-# ## An MLP, and why it needs a bend
+# ## An MLP, and why it needs a ReLU
 #
-# A *multi-layer perceptron* is some layers, each a matrix and a bias, with a bend
-# between each two: the *ReLU*, $\max(x, 0)$ for every entry.
+# A *multi-layer perceptron* is some layers, each a matrix and a bias, with a
+# *nonlinearity* between each two. Here it is the *ReLU*, $\max(x, 0)$ for every entry.
 #
-# **Exercise 6.** (A side road, too.) Why the bend? Leave it out, and melt any number of
-# layers into one.
+# **Exercise 6.** (A side road, too.) Why is it needed? Leave it out, and make one layer
+# of any number of layers.
 
 
 # %%
-def melted(layers):
+def merged(layers):
     """[(weight (in, out), bias (out,)), ...] -> one weight and one bias."""
     ...
 
 
-ex.melted.check(melted)
+ex.merged.check(merged)
 
 # %% [markdown]
-# For slots of width 2 you can see what a bend does. A grid goes in; the hidden layer
+# For slots of width 2 you can see what a ReLU does. A grid goes in; the hidden layer
 # has five units, two of which are above 0 in the whole square. Where the number that a
 # ReLU sees changes its sign, the plane is folded. **Write down first:** along how many
 # lines?
@@ -335,7 +341,8 @@ for panel, (title, process) in zip(panels, maps.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# Along three, and between the folds all is straight. Deep networks fold what is folded.
+# The plane is folded along three lines, and between them all is straight. The next
+# layers fold what is folded already.
 #
 # **This is a good place to stop.**
 #
@@ -541,7 +548,7 @@ course.show(equations.layer_norm, equations.g_psi)
 #   part along the row of ones, nor along the row itself.
 # - It runs over the units of one slot. Over all slots, it would let them see each other
 #   past attention.
-# - Layers without a bend between them are one layer.
+# - Layers without a nonlinearity between them are one layer.
 # - With the residual a block begins with what there is, and gradients go past it. Deep
 #   networks learn sooner with it, and at more rates.
 #
@@ -558,14 +565,14 @@ print(f"ratio of the lengths: {np.linalg.norm(ten) / np.linalg.norm(one):.3f}")
 
 # %% tags=["hide-cell"]
 # Answer 2
-# Row by row, nothing. A joint norm has a gain and an offset for every unit of every
+# Row by row they cost nothing more. A joint norm has a gain and an offset for every unit of every
 # slot, so twice as many; the matrix of an MLP of all slots has four times the numbers.
 for slots in (4, 8):
     print(f"{slots} slots of 64: norm {2 * slots * 64:,}, MLP {(slots * 64) ** 2:,}")
 
 # %% tags=["hide-cell"]
 # Answer 3
-# No. Two numbers less their mean are d and -d, and divided by their size 1 and -1: all
+# It cannot. Two numbers less their mean are d and -d, and divided by their size 1 and -1: all
 # that is left is which of them is larger.
 pairs = np.array([[3.0, 5.0], [1.0, 100.0]])
 print(layer_norm(pairs, np.ones(2), np.zeros(2)).round(3))

@@ -2,8 +2,9 @@
 # # 9. Gates: what is kept and what is written
 #
 # **Equations 3 to 6, section 3.3.** About 130 minutes, in three sittings. You need
-# chapter 7 (invariants), and chapters 3 and 5 for what you build. In this chapter $k$
-# is the gate that keeps, $w$ the one that writes, $g$ a gradient, and `p` the weights.
+# chapter 7 (invariants), and chapters 3 and 5 for what you build. In this chapter $c$
+# is what is proposed, $g$ a gradient, and `p` the weights. A hat marks a gate: $\hat f$
+# and $\hat\imath$ are what the sigmoids of equation 7 make of $f$ and $i$.
 #
 # Attention makes another memory $\widetilde M$ of the same size. You could take it as
 # the next memory. Chapter 7 showed where that leads: after a few steps all slots were
@@ -90,8 +91,8 @@ panel.legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# Fresh pre-activations lie around 0: gates are half open, where the slope is largest,
-# and they learn fastest.
+# Fresh pre-activations lie around 0: gates are half open, where the slope, and with it
+# the gradient that they get, is largest.
 #
 # All slots have the same weights and get the same input; $W$, $U$ and $b$ have no index
 # $i$. They differ in their own $h_i$.
@@ -135,7 +136,7 @@ for panel, (title, part) in zip(panels, parts.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# Give slot 2 another $h$. **Write down first:** whose gates notice?
+# Give slot 2 another $h$. **Write down first:** in which slots do the gates change?
 
 # %% tags=["hide-output"]
 (who_notices,) = course.kept("normalisation", "who_notices")
@@ -148,12 +149,14 @@ def gates_of(slots):
 print(np.round(who_notices(gates_of, h[0], 2, rng.normal(size=F)), 2))
 
 # %% [markdown]
-# Its own alone. Slots hear of each other in equation 2, and their gates a step later.
+# Only the gates of slot 2 itself change. Slots learn of each other through attention
+# (equation 2), and that reaches their gates a step later.
 #
 # ## Fifty steps
 #
-# Let $c_t$ be what is proposed at step $t$. Put $m_t = k_t \, m_{t-1} + w_t \, c_t$
-# into itself, down to $m_0$. Out comes a weighted sum of all that there ever was:
+# Let $c_t$ be what is proposed at step $t$. Put $m_t = \hat f_t \, m_{t-1} +
+# \hat\imath_t \, c_t$ into itself, down to $m_0$. Out comes a weighted sum of all that
+# there ever was:
 #
 # $$m_T = a_0 m_0 + a_1 c_1 + a_2 c_2 + \dots + a_T c_T$$
 #
@@ -173,7 +176,10 @@ weights_of_the_past = ex.weights_of_the_past.yours(weights_of_the_past)
 # %% [markdown]
 # $a_0$ is the product of all forget gates, and the forget bias moves all of them at
 # once. **Write down first:** with a bias of 1 (a gate of 0.73), after how many steps is
-# half of a memory left? With a bias of 5 (0.993)?
+# half of a memory left? With a bias of 5 (0.993)? Then **draw it**: let your function
+# give $a_0$ after 0 to 50 steps, for biases of 0, 1, 2, 3 and 5, with all
+# pre-activations 0. On which axis are the curves straight lines, and why? The next two
+# cells have our numbers and our picture.
 
 # %% tags=["hide-output"]
 T = 50
@@ -247,10 +253,11 @@ panels[1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# Left, in that of bias 5, and a tenth of it in that of bias 3. Right, as much is left,
-# but the noise added since is larger: its standard deviation is twice as much with a
-# bias of 5, and seven times with one of 3. You cannot tell in any of them. It takes
-# both: a gate that keeps, and one that does not write over what is kept.
+# On the left you can still see the 1 in the curve of bias 5, and a tenth of it in that
+# of bias 3. On the right as much of it is left, but the noise added since is larger:
+# its standard deviation is twice what is left with a bias of 5, and seven times that
+# with a bias of 3. So you cannot tell in any of the four. A memory needs both gates:
+# one that keeps, and one that does not write over what is kept.
 #
 # ## Why the tanh in equation 8
 #
@@ -283,7 +290,7 @@ for name, seen in {"with tanh": np.tanh, "without": lambda m: m}.items():
         print(f"slope of input and output gates {slope:.3f}")
 
 # %% [markdown]
-# Without the tanh a slot's size gets into its own gates. They are thrown open and shut,
+# Without the tanh a slot's size gets into its own gates. They stand wide open or shut,
 # where they have little slope and learn little; and a memory that opens its own gates
 # grows further.
 #
@@ -291,8 +298,8 @@ for name, seen in {"with tanh": np.tanh, "without": lambda m: m}.items():
 #
 # *(Second track, but what you write here learns below.)* For one number,
 #
-# $$m_t = k \, m_{t-1} + w \, c, \qquad
-# k = \sigma(f + \tilde b^f), \qquad w = \sigma(i)$$
+# $$m_t = \hat f \, m_{t-1} + \hat\imath \, c, \qquad
+# \hat f = \sigma(f + \tilde b^f), \qquad \hat\imath = \sigma(i)$$
 #
 # Derive the slope of the sigmoid first, and write it with the gate alone: what is
 # $\sigma'(x)$ in terms of $\sigma(x)$?
@@ -313,8 +320,7 @@ ex.gated_vjp.check(gated_vjp)
 gated_vjp = ex.gated_vjp.yours(gated_vjp)
 
 # %% [markdown]
-# A forget gate that is wide open keeps well. **Write down first:** does it learn well,
-# too?
+# A forget gate near 1 keeps well. **Write down first:** does it learn well, too?
 
 # %% tags=["hide-output"]
 one, nothing = np.ones(1), np.zeros(1)
@@ -324,8 +330,9 @@ for bias in (-5.0, -1.0, 0.0, 1.0, 3.0, 5.0):
     print(f"to the gate's pre-activation {by_f[0]:.3f}")
 
 # %% [markdown]
-# A gate that is wide open passes gradients on to the memory before, and hardly gets any
-# itself: its slope is next to 0, so it learns slowly.
+# A gate near 1 passes gradients on to the memory before, and hardly gets any itself:
+# its slope is next to 0. (That it then learns slowly is a guess from the slope; we have
+# not trained it.)
 #
 # **Exercise 6.** The vjp of exercise 2. All slots of all examples use the same $W$, $U$
 # and $b$; all slots of an example use the same $x$. What is used many times gets a sum.

@@ -105,7 +105,9 @@ spread = ex.spread.yours(spread)
 
 # %% [markdown]
 # Both networks, fresh, read a hundred random inputs, from four first memories. **Write
-# down first:** from which of the four do the slots stay apart?
+# down first:** from which of the four do the slots stay apart? Run the next cell, which
+# reads, and **draw it**: the spreads in `kept` against the steps, a panel for each
+# network. (Which axis should be logarithmic?) Our picture is in the cell below it.
 
 
 # %%
@@ -190,7 +192,7 @@ for name, found in rows.items():
     print(f"{name:22}", *(f"{found[t]:8.1e}" for t in after))
 
 # %% [markdown]
-# It goes the paper's way, if more slowly: with three draws, 50 steps bring the spread
+# It goes the paper's way, only more slowly: with three draws, 50 steps bring the spread
 # down to 3e-03 without the residual. So in a fresh network it is the residual that
 # keeps the slots apart. **This is a good place to stop.**
 #
@@ -227,7 +229,8 @@ plt.show()
 # share stays at 0.41 (0.37 to 0.49).
 #
 # **Of all rows of the table, this is the one to remember.** In chapter 13 (nth
-# farthest) neither network gets off the floor without it, and both do with it.
+# farthest) neither network gets beyond the easiest question without it, and both do
+# with it.
 #
 # ## How large a memory grows
 #
@@ -323,7 +326,8 @@ course.show(RelationalMemory._step, RelationalMemory._attend)
 
 # %% tags=["hide-cell"]
 # Answer 1
-# The last two: the identity has no rows for them, so both begin with zeros.
+# The last two slots are equal: the identity has no rows for them, so both begin with
+# zeros.
 few = RelationalMemory(D, mem_slots=5, head_size=3, dtype=np.float64, seed=0)
 _, m = few(inputs[:1], few.initial_state(1))
 print(few.initial_state(1)[0])
@@ -331,17 +335,18 @@ print("after one step, slots 3 and 4 differ by", abs(m.data[0, 3] - m.data[0, 4]
 
 # %% tags=["hide-cell"]
 # Answer 2
-# A larger one, for a while: gates forget a share at each step, so what is large stays
-# above what is written for longer. In the end all fall alike, in this one draw.
+# A larger first memory keeps them apart longer, for a while: gates forget a share at
+# each step, so what is large stays above what is written for longer. In the end all
+# fall alike, in this one draw.
 for scale in (1.0, 10.0, 100.0):
     found = spreads(cores["paper"], scale * beginnings["random"], inputs)
     print(f"scale {scale:3.0f}:", *(f"{t} steps {found[t]:.0e}" for t in (5, 20, 50)))
 
 # %% tags=["hide-cell"]
 # Answer 3
-# None of the table, but one equation: the candidate becomes the tanh of a layer of x
-# and h, in place of g_psi of what attention brings. Gates, state and output are an
-# LSTM's already (chapter 9).
+# No row of the table has to change, but one equation has: the candidate becomes the
+# tanh of a layer of x and h, in place of g_psi of what attention brings. Gates, state
+# and output are an LSTM's already (chapter 9).
 x, h, m = rng.normal(size=(2, F)), *rng.normal(size=(2, 2, 1, F))
 w = {f"{kind}_{k}": rng.normal(size=(F, F)) / 4 for kind in "WU" for k in "fioj"}
 w |= {f"b_{k}": np.zeros(F) for k in "fioj"}

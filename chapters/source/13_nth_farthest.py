@@ -281,6 +281,10 @@ right_with_errors = ex.right_with_errors.yours(right_with_errors)
 
 # %% [markdown]
 # **Write down first:** what does an error of 10 % cost at 3 x 2, and what at 8 x 16?
+# Then **draw it**, from the questions on: the share answered right against the error,
+# from 0.003 to 1, for 3 x 2, 4 x 4 and 8 x 16. (`nth.draw` and `nth.decode` are used
+# above; the reference's time step is `batch["reference"]`.) The next two cells have
+# ours.
 
 # %% tags=["hide-output"]
 errors = np.array([0.003, 0.01, 0.03, 0.1, 0.3, 1.0])
@@ -310,9 +314,9 @@ plt.show()
 # With eight vectors in sixteen dimensions distances differ little, so a network that
 # begins to measure them gains little. That may be why the paper's task is slow. At 4 x
 # 4 it does not explain the plateau: an error of 30 % still leaves twenty points above
-# the self query. There we can only guess: keeping the vectors, finding $m$, comparing
-# and sorting are of no use without each other, and each is easier with fewer vectors:
-# hence the ladder.
+# the self query. There we can only guess. Keeping the vectors, finding $m$, comparing
+# and sorting are of no use without each other, and each is easier with fewer vectors.
+# That is the idea of the ladder.
 #
 # A stage has $k$ vectors of $d$ dimensions, in the layout of the last one. Because $n$
 # counts from the nearest, "number 1" means the same everywhere. A network passes a
@@ -516,7 +520,8 @@ course.show(nth.Task.observe, nth.Task._choose)
 # - Before you read an accuracy, find out how far you get without solving the task.
 # - A plateau can be the solution of an easy part of the task. Compare its loss with a
 #   formula, and you see of which part.
-# - On a ladder, what a network learns on an easier task is of use further up.
+# - With a ladder of easier tasks, five RMCs of five have left a plateau on which the one
+#   without it stayed.
 #
 # **Further.** What changes on the ladder when $n$ counts from the *farthest*, as the
 # task's name suggests? What would the second baseline be if all vectors had the same
@@ -524,9 +529,9 @@ course.show(nth.Task.observe, nth.Task._choose)
 
 # %% tags=["hide-cell"]
 # Answer 1
-# The number of the self query. Counted from the nearest it is 0 on every stage. Counted
-# from the farthest it is k - 1: what the network learns first on one stage is wrong on
-# the next. (Try a run with `--data.count-from farthest`.)
+# The number of the self query changes. Counted from the nearest it is 0 on every stage.
+# Counted from the farthest it is k - 1: what the network learns first on one stage is
+# wrong on the next. (Try a run with `--data.count-from farthest`.)
 for count_from in ("nearest", "farthest"):
     for k in (3, 4):
         drawn = nth.draw(np.random.default_rng(4), 500, k, 4, (4, 4), count_from)
@@ -536,8 +541,8 @@ for count_from in ("nearest", "farthest"):
 
 # %% tags=["hide-cell"]
 # Answer 2
-# The first one. Norms tell nothing any more, so below the self query there is only
-# guessing. Here are vectors as drawn, and the same ones brought to length 1:
+# It would be the first one. Norms tell nothing any more, so below the self query there
+# is only guessing. Here are vectors as drawn, and the same ones brought to length 1:
 drawn = np.random.default_rng(5).uniform(-1, 1, (course.fast(20_000, 500), 8, 16))
 on_sphere = drawn / np.linalg.norm(drawn, axis=-1, keepdims=True)
 n = np.random.default_rng(6).integers(8, size=len(drawn))

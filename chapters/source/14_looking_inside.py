@@ -191,8 +191,8 @@ panel.set_title("variance of the vector with this label, explained", fontsize=10
 plt.show()
 
 # %% [markdown]
-# "This slot holds that vector" is the wrong picture: from each slot half of every
-# vector or more can be read, from all together 90 %.
+# In this network "this slot holds that vector" is the wrong picture: from each slot
+# half of every vector or more can be read, from all together 90 %.
 #
 # But the question is about *distances*. No linear map of the vectors gives a distance:
 # squares are missing. **Write down first:** how much of the variance of the distances
@@ -207,9 +207,10 @@ for name, numbers in whole.items():
 
 # %% [markdown]
 # There they are, it seems: training has taught the memory to hold distances. But wait.
-# A probe is fitted, too. From a heap of numbers that depend on the inputs in crooked
-# ways, least squares can piece many things together, whoever made the heap. So what
-# could it read from a core of the same shape *that was never trained*?
+# A probe is fitted, too. Give least squares a few hundred numbers that depend on the
+# inputs in any nonlinear way, and it can put many things together out of them, even if
+# no training has made these numbers. So what could it read from a core of the same
+# shape *that was never trained*?
 #
 # **Exercise 2.** A *control* (Hewitt and Liang 2019): the same probe on untrained
 # cores. Give the share that is read from `rows`, the highest that is read from a
@@ -263,9 +264,9 @@ for name, (share, control, beyond) in beside_untrained().items():
 # vector, untrained 29 %; from all slots 90 %, untrained 51 %; and 96 % of $n$,
 # untrained 99 %.
 #
-# An untrained memory is a random blend of all that came in, with bends in it, and from
-# a few hundred such numbers squares can be pieced together. What training has done is
-# the last column. And $n$, which stands in every input, was there from the start:
+# An untrained memory is a random, nonlinear blend of all that came in, and squares can
+# be put together out of a few hundred such numbers. What training has done is the last
+# column. And $n$, which stands in every input, was there from the start:
 # trained, the memory has a little *less* of it. (What can be read need not be *used*;
 # read on.)
 #
@@ -300,8 +301,8 @@ panels[1].legend()
 plt.show()
 
 # %% [markdown]
-# Mind the axes: they span two or three hundredths. Input gates do not care about the
-# reference. Forget gates keep a little more once it has come, the holders' most.
+# Mind the axes: they span two or three hundredths. The input gates hardly change when
+# the reference comes. Forget gates keep a little more once it has come, the holders' most.
 #
 # ## Does it matter? Taking parts away
 #
@@ -416,7 +417,7 @@ for name, chosen in (("the reference", 1), ("another vector", 0)):
 # input that asks, a column for each that is asked, slots first and then the rows of
 # input. Where it says `False`, the share is 0.
 #
-# **Exercise 4.** Write the mask with which no slot hears of another. Every row may
+# **Exercise 4.** Write the mask with which no slot learns of another. Every row may
 # attend to itself and to the rows of input, and to nothing else.
 
 
@@ -518,9 +519,9 @@ plt.show()
 
 # %% tags=["hide-cell"]
 # Answer 1
-# The same cut at the same step, in questions whose reference comes elsewhere: then
-# equally much is cut, equally late. Only what stands at that step differs. The network
-# misses the others least where the reference itself arrives.
+# A fair control is the same cut at the same step, in questions whose reference comes
+# elsewhere: then equally much is cut, equally late. Only what stands at that step
+# differs. The network misses the others least where the reference itself arrives.
 at_step_2 = by_step("slots", lambda t: np.full(len(marked), t == 1))
 for step, accuracy in enumerate(at_step_2, start=1):
     print(f"cut among slots at step 2, reference at step {step}: {accuracy:.1%}")
@@ -528,11 +529,14 @@ for step, accuracy in enumerate(at_step_2, start=1):
 
 # %% tags=["hide-cell"]
 # Answer 2
-# That of the second vector is; of later ones about half. An untrained core has little
-# or nothing of these, so this is what training has made. But what belongs to a time
-# step fades: at the end the memory has distances by *label*, as the answer needs them.
+# That of the second vector is there at once; of later ones about half can be read. An
+# untrained core has little or nothing of these, so this is what training has made. But
+# what belongs to a time step fades: at the end the memory has distances by *label*, as
+# the answer needs them.
 def by_time(core_of):
-    """What can be read of the distance of vectors 2, 3, 4: at once, and at the end."""
+    """The share of the distances of vectors 2, 3, 4 that can be read: at once, and at
+    the end.
+    """
     memories = []
 
     def remember(t, state):

@@ -117,7 +117,9 @@ for name, ids in {"training": TRAIN, "validation": VALIDATION}.items():
 #
 # The bigram goes the other way, from 19 to 120. This gap is *overfitting*: the model
 # knows its text and not the language. With a larger $k$ it trusts its counts less. The
-# validation text is there to choose $k$ with.
+# validation text is there to choose $k$ with. **Draw it**: the perplexity of your
+# bigram on both texts against $k$, from 0.1 to 1000, with a logarithmic axis. Why does
+# one curve turn round, and the other not? The next cell has ours.
 
 # %% tags=["hide-input"] alt="Perplexity of the bigram against k: on the training text it rises with k all the way; on the validation text it is U-shaped, with its lowest point between 10 and 100"
 # Tries many k, and draws the perplexities
@@ -141,7 +143,7 @@ plt.show()
 # %% [markdown]
 # Why stop at pairs? A model of five words must fall back on fewer where it has not seen
 # them; chapter 18 (rare words) derives how. It stands ready here, and now you have the
-# *floors*: a network above them has learnt nothing that counting does not give.
+# *floors*: a network above them has not shown that it does more than count.
 
 # %%
 BIGRAM = bigram(TRAIN, unigram, best)
@@ -478,8 +480,9 @@ for temperature, mass in ((0, 1.0), (1.0, 1.0), (1.0, 0.8), (2.0, 1.0)):
     print(write(model, PROMPT, 30, temperature, mass))
 
 # %% [markdown]
-# At 0 it falls into a loop; at 2 nearly any word may follow any other. The nucleus
-# leaves out what is unlikely: a little more holds together.
+# In these draws, the text at 0 falls into a loop, and at 2 nearly any word follows any
+# other. The nucleus leaves out what is unlikely; whether more holds together then,
+# judge yourself, with other seeds.
 #
 # ## How much of the past is used?
 #
@@ -573,8 +576,8 @@ print(f"{bits * len(TEST[1:]) / characters:.2f} bits per character")
 
 # %% tags=["hide-cell"]
 # Answer 2
-# A thousand on average. But chance has no memory: half of all attempts need fewer than
-# 693.
+# It takes a thousand on average. But chance has no memory: half of all attempts need
+# fewer than 693.
 rare, firsts = np.log(np.array([0.001, 0.999])), []
 for attempt in range(course.fast(200, 5)):
     uniform = np.random.default_rng([12, attempt]).random(20_000)

@@ -326,7 +326,7 @@ def encode_with_heads(M, x, W_q, W_k, W_v):
         "With one head it is right. Which of the lines knows about more heads?",
         "In what order do the numbers of `heads` lie in memory, and in what order "
         "does the result want them?",
-        "The heads' axis must stand beside that of d_v before reshape melts the two: "
+        "The heads' axis must stand beside that of d_v before reshape joins the two: "
         "np.moveaxis, np.swapaxes, or another order of letters in the einsum.",
     ],
     mistakes="""

@@ -225,7 +225,7 @@ def mlp(z, layers):
     hints=[
         "Two layers first: (z W1 + b1) W2 + b2. Multiply it out. What is z multiplied "
         "by, and what is left?",
-        "With more layers, melt the first two into one, and go on.",
+        "With more layers, make one of the first two, and go on.",
         "W, b = W @ weight, b @ weight + bias, from layer to layer",
     ],
     mistakes="""
@@ -241,7 +241,7 @@ def mlp(z, layers):
     """,
     views=True,
 )
-def melted(layers):
+def merged(layers):
     """The one layer that gives what all layers give without anything between them.
 
     layers [(weight (in, out), bias (out,)), ...] -> (weight, bias).
