@@ -428,6 +428,8 @@ class ndarray:
 
     def __getitem__(self, key):
         array, found = self._array, _key(key, self.shape)
+        if isinstance(found, int):
+            found = found, ...  # of one axis: a view, where NumPy gives a copy
         result = np.asarray(array[found])
         basic = isinstance(found, (int, slice, type(None), type(Ellipsis)))
         if not basic and not np.may_share_memory(result, array):

@@ -146,12 +146,6 @@ def test_every_core_update_and_carry_can_be_captured(asked, cublas):
             with no_sync():
                 each.advance()
     assert graphs_of(graph) == [True] and graph.task.learning_rate(6) > 0
-    if asked.get("model", {}).get("core") == "stm":
-        # in its last digits the stand-in's graph differs here; why is not known yet
-        ours, theirs = plain.arrays(), graph.arrays()
-        for name, x in ours.items():
-            np.testing.assert_allclose(theirs[name], x, 1e-3, 1e-4, err_msg=name)
-        return
     same(plain, graph)
 
 
