@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
-from tinyruns import output
+from tinyruns import SURROUNDINGS, output, python
 
 from tinyrmc.cli import plot
 from tinyrmc.errors import RunError
@@ -449,3 +449,76 @@ def test_errors_name_the_run_and_the_remedy(make_run, tmp_path):
         with pytest.raises(RunError) as caught:
             plotting.draw_curves(runs, Path(out))
         assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+# --- Letters and folders that are not here --------------------------------------------
+
+
+def font(path, family, letters):
+    """A font file with a square for each of these letters."""
+    from fontTools.fontBuilder import FontBuilder
+    from fontTools.pens.ttGlyphPen import TTGlyphPen
+
+    names, pen = [f"u{ord(letter):X}" for letter in letters], TTGlyphPen(None)
+    pen.moveTo((0, 0))
+    for corner in ((0, 900), (400, 900), (400, 0)):
+        pen.lineTo(corner)
+    pen.closePath()
+    glyphs = dict.fromkeys([".notdef", *names], pen.glyph())
+    made = FontBuilder(1000, isTTF=True)
+    made.setupGlyphOrder([*glyphs])
+    made.setupCharacterMap(dict(zip(map(ord, letters), names, strict=True)))
+    made.setupGlyf(glyphs)
+    made.setupHorizontalMetrics(dict.fromkeys(glyphs, (500, 0)))
+    made.setupHorizontalHeader(ascent=900, descent=-100)
+    made.setupNameTable({"familyName": family, "styleName": "Regular"})
+    made.setupOS2(sTypoAscender=900)
+    made.setupPost()
+    made.save(path)
+
+
+@pytest.mark.filterwarnings("error")
+def test_letters_that_the_usual_font_lacks(tmp_path, monkeypatch, capsys):
+    """Another font of this machine has them; else you get a line, and no warnings."""
+    from matplotlib import font_manager
+
+    def picture(name, said):
+        groups = {f"{name} quick": [SLOW], "other": [FAST]}
+        path = figures.learning_curve(tmp_path / "a.png", groups, {}, [TEST])
+        assert said in capsys.readouterr().err or not said
+        return path.read_bytes()
+
+    fonts = font_manager.fontManager
+    usual = [each for each in fonts.ttflist if each.name not in style.OTHERS]
+    monkeypatch.setattr(fonts, "ttflist", usual)
+    for kept in (style._letters, style._tell_of):
+        kept.cache_clear()
+    boxes = picture(
+        "\u5929\u5730", "no font here has \u5730\u5929, which pictures show"
+    )
+    assert capsys.readouterr().err == ""
+    assert picture("\u5929\u5730", "") == boxes  # told once
+    font(tmp_path / "one.ttf", style.OTHERS[1], "\u5929")
+    font(tmp_path / "two.ttf", style.OTHERS[3], "\u5730\u73a9")
+    fonts.addfont(tmp_path / "one.ttf")
+    half = picture("\u5929\u5730", "no font here has \u5730, which")
+    fonts.addfont(tmp_path / "two.ttf")
+    style._tell_of.cache_clear()
+    whole = picture("\u5929\u5730", "")
+    assert capsys.readouterr().err == ""
+    assert len({boxes, half, whole}) == 3
+    for kept in (style._letters, style._tell_of):
+        kept.cache_clear()
+
+
+def test_a_home_that_cannot_be_written_is_told_in_a_line():
+    """None of it is matplotlib's; and what else it has to say is heard."""
+    around = {k: x for k, x in SURROUNDINGS.items() if not k.startswith(("XDG", "MPL"))}
+    code = (
+        "import logging, tinyrmc.results.figures as f;"
+        "logging.getLogger('matplotlib').warning('more')"
+    )
+    done = python("-c", code, env=around | {"HOME": "/proc"})
+    first, *rest = done.stderr.splitlines()
+    assert first.startswith("note: matplotlib cannot keep its list of fonts")
+    assert rest == ["more"] and done.returncode == 0
