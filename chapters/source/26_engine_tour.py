@@ -1,92 +1,107 @@
 # %% [markdown]
 # # 26. The engine, a tour
 #
-# **Appendix B.** About 95 minutes, in two sittings. You need chapter 3 (an engine of
+# **Appendix B.** About 130 minutes, in two sittings. You need chapter 3 (an engine of
 # your own).
 #
 # `autograd/engine.py` is your tape, grown up. Come here when you want to know what
-# happens inside, or before you change something there. Five things are new. The rules
-# stand in a table of their own. Parameters outlive the tape. Arguments that need no
-# gradient cost nothing. Arrays may live on a GPU. And a mistake is reported where you
-# make it.
+# happens inside, or before you change something there. You predict what it does, you
+# add two operations to it, you mend its walk, and you write the part that finds a
+# network's parameters. Its text is [engine.py](../tinyrmc/autograd/engine.py); open it
+# beside this page.
 
 # %%
 import tracemalloc
 
+import matplotlib.pyplot as plt
 import numpy as np
 
-from tinyrmc import Parameter, Tape, Tensor, course, equations, gradcheck, primitives
-from tinyrmc.autograd import engine, gradients
+from tinyrmc import (
+    Parameter,
+    RelationalMemory,
+    Tape,
+    Tensor,
+    course,
+    gradcheck,
+    primitives,
+)
+from tinyrmc.autograd import engine
 from tinyrmc.course.exercises import engine_tour as ex
 
 course.setup()
 rng = np.random.default_rng(3)
 
 # %% [markdown]
-# ## An array on a tape: `Tensor`
-
-# %%
-course.show(Tensor)
-
-# %% [markdown]
-# - A Tensor is an array, a number on a tape, and that tape. The number 0 means a
-#   constant.
-# - `__array_ufunc__` makes of `array + tensor` a `tensor.__radd__(array)`, and of
-#   `np.exp(tensor)` an error that names our own function.
-# - `detach` gives the same array as a constant. On the way back that is a wall.
-# - `__add__` to `__getitem__` look up an operation by its name in `TABLE`. The engine
-#   itself knows no mathematics.
-# - `@guards.unlike_an_array` stops what would go wrong silently: a comparison, an `if`
-#   on a Tensor, an in-place `+=`. Python calls `__getattr__` only for names that do not
-#   exist; the message says what to write instead:
-
-# %%
-t = Tensor(np.ones((2, 3)))
-for attempt in (lambda: t.sum(), lambda: bool(t), lambda: np.exp(t)):
-    try:
-        attempt()
-    except (AttributeError, TypeError) as refusal:
-        print(f"{type(refusal).__name__}: {refusal}")
-
-# %% [markdown]
-# ## What is learnt: `Parameter`
-
-# %%
-course.show(Parameter)
-
-# %% [markdown]
-# - Every walk back *adds* into `grad`: several tapes may pay in before you take a step.
-# - Its number is negative and stays the same, because a parameter appears on many
-#   tapes.
-# - Setting `data` copies *into* the array that is there: the optimizer keeps all
-#   parameters in one long array, of which each is a view.
-# - `version` counts the changes. If a parameter changes before the walk back, what the
-#   tape recorded is no longer true, and the tape refuses.
+# ## What is recorded
 #
-# ## The rules: `primitives.py`
+# Your little tape recorded every operation. The engine's rule is narrower:
 #
-# The forward rule returns its result, and what the vjp will need. The vjp gets $g$ and
-# that. `gemm` is `@`; `needs[i]` is `None` where nobody asks for the gradient of
-# argument `i`.
+# - A `Tensor` is an array with a number on a tape. The number 0 means a constant.
+# - A `Parameter` is a Tensor that is learnt. Its number is negative and stays the same,
+#   because it appears on many tapes. It has an array `grad`, to which every walk back
+#   *adds*.
+# - An operation enters the tape only if at least one of its inputs has a number that is
+#   not 0. Then its result gets the next number. Otherwise the result is a constant, and
+#   the tape knows nothing of it.
+# - On the way back the walk takes the newest entry first. If the loss does not depend
+#   on an entry, no gradient has arrived for its result, and its rule does not run.
+#
+# **Write down first:** below, `W` is the only Parameter. Which of the seven operations
+# are entered, and whose rules run?
+
+# %% tags=["hide-output"]
+W = Parameter(rng.normal(size=(4, 4)))
+data, other = rng.normal(size=(3, 4)), Tensor(rng.normal(size=(3, 4)))
+with Tape() as tape:
+    u = primitives.matmul(data, W)
+    mask = primitives.tanh(other)
+    h = primitives.multiply(u, mask)
+    shown = primitives.exp(h)  # only looked at
+    far = primitives.add(other, mask)
+    d = primitives.subtract(h, u)
+    loss = primitives.sum(d)
+print("entered:", ", ".join(rules.name for rules, *_ in tape.entries))
+print("mask and far have the numbers", mask.id, "and", far.id)
+
+# %% [markdown]
+# **Exercise 1.** Write this prediction as a function: from what ran forward, and which
+# names are watched, to the operations whose rules run on the way back, in the order in
+# which they run.
+
+
+# %%
+def way_back(operations, watched, loss):
+    """The operations whose rules run on the way back, in that order, by their outputs.
+
+    operations: (output, inputs), names, in the order they ran; watched: the names of
+    parameters; all other names that no operation gives are constants.
+    """
+    ...
+
+
+ex.way_back.check(way_back)
+
+# %% [markdown]
+# ## A rule of your own
+#
+# The engine knows no mathematics. Its operations stand in a table, and each is a pair
+# of functions. The *forward rule* returns its result, and a tuple of what the way back
+# will need. The *vjp* gets $g$ and that. `xp` is the array library; `needs[k]` is
+# `None` where nobody asks for the gradient of argument $k$. Two of them:
 
 # %%
 course.show(
     primitives.tanh.forward,
     primitives.tanh.rule,
-    primitives.softmax.forward,
-    primitives.softmax.rule,
-    primitives.matmul.forward,
-    primitives.matmul.rule,
+    primitives.multiply.forward,
+    primitives.multiply.rule,
 )
 
 # %% [markdown]
-# Compare the last one with your `stacks_vjp`. A stack of matrices may meet a single
-# matrix: then one large product does both product and sum. The rule does not even
-# compute it: a `DeferredMatmul` hands the tape the two factors. Apart from that, no
-# rule undoes broadcasting, and no rule adds up what was used twice. The engine does
+# No rule undoes broadcasting, and no rule adds up what was used twice. The engine does
 # that in one place for all.
 #
-# **Exercise 1.** Add a primitive: the length of each row, $y = \sqrt{\sum_k x_k^2}$.
+# **Exercise 2.** Add a primitive: the length of each row, $y = \sqrt{\sum_k x_k^2}$.
 # Its forward rule stands below. Derive its vjp. What should it give for a row of zeros?
 
 
@@ -110,65 +125,60 @@ error = gradcheck(length, rng.normal(size=(2, 3)))
 print(f"differs from the complex step by {error:.0e}")
 
 # %% [markdown]
-# ## What makes a rule an operation: `Primitive`
+# A call of such an operation takes three steps. It takes the arrays out of the Tensors;
+# it runs the forward rule on them; and if a tape is recording, this enters the result:
 
 # %%
-course.show(
-    engine.primitive,
-    engine.Primitive.__call__,
-    engine.Primitive._run,
-    Tape._record,
-    docstring=False,
-)
+course.show(Tape._record, docstring=False)
 
 # %% [markdown]
-# `@primitive` enters a rule in `TABLE`. A call takes three steps:
+# `guards.borrow` notes which arrays must not change before the way back; the tape
+# refuses if one did. What is *saved* stays in memory until the way back has used it. So
+# it matters what a rule saves. `add` saves nothing, `tanh` its result, and `sin` both
+# its argument and its result.
 #
-# - **Unwrap.** It takes the arrays out of the Tensors.
-# - **Compute.** `_run` calls `rules.forward(xp, *arrays, **static)`.
-# - **Record.** If a tape is recording, `_record` notes `(number, shape, dtype)` for
-#   each argument, or `None` for a constant. If all are constants, that is all.
-#   Otherwise the result gets a new number, and *one entry* is appended.
-#
-# The rest does not change what is computed. `guards.bind` sorts out arguments given by
-# name; `guards.common` finds `xp` and wants one dtype for all arrays; `override` lets a
-# kernel or a compiled body run instead; `guards.again` adds shapes to NumPy's
-# complaints; `readonly` and `guards.borrow` notice when somebody changes an array that
-# the tape still needs. Here is one entry in full:
+# **Exercise 3.** How much does a tape keep? Make chains of 1, 2, 3, ... operations,
+# each applied to the result of the one before. Draw how many arrays the tape keeps
+# against the length of the chain, for `y + 1.0`, `tanh` and `sin`.
+# (`course.held(tape)` counts bytes, each array once.) **Write down first:** does the
+# chain of `sin` keep twice as many arrays as that of `tanh`?
+
 
 # %%
-query, key = Parameter(rng.normal(size=(4, 2))), Parameter(rng.normal(size=(4, 2)))
-memory = rng.normal(size=(3, 4))
-with Tape() as tape:
-    queries, keys = memory @ query, memory @ key
-    blended = equations.attention(primitives, queries, keys, memory)  # (3, 4)
-    loss = primitives.sum(primitives.square(blended))
-rules, library, inputs, outputs, saved, several = tape.entries[0]
-print("the operation       ", rules.name)
-print("its array library   ", library.__name__)
-print("what went in        ", inputs)
-print("what came out       ", outputs)
-print("kept for its rule   ", [array.shape for array in saved])
-print("more than one result", several)
+def kept_by_chains(panel, lengths):
+    """Draw how many arrays as large as x the tape keeps after a chain of as many
+    operations as each of `lengths` says: curves "add 1", "tanh" and "sin".
+    """
+    ...
+
+
+ex.kept_by_chains.check(kept_by_chains)
+
+# %% tags=["hide-output"] alt="Arrays kept against operations in the chain, three straight lines: add 1 stays at 0, tanh has one array for each operation, and sin one array more than tanh"
+figure, panel = plt.subplots(figsize=(6, 3))
+ex.kept_by_chains.yours(kept_by_chains)(panel, range(1, 11))
+plt.show()
 
 # %% [markdown]
+# The result of one `sin` is the argument of the next: the same array, saved twice, and
+# kept once. A chain of `sin` keeps one array more, the first argument.
+#
 # **This is a good place to stop.**
 #
-# ## Recording, and walking back: `Tape`
+# ## Walking back
 
 # %%
-course.show(Tape.__enter__, Tape.watch, Tape.backward, Tape.gradient, Tape._walk)
+course.show(Tape._walk, docstring=False)
 
 # %% [markdown]
-# - `with Tape() as tape:` switches recording on. Each thread has its own tape.
 # - The walk puts 1 on the loss, then pops the newest entry until none is left. **Pop**,
 #   not look: a used entry is gone, and the arrays that only it remembered are free.
-# - `None` means that the loss does not depend on this entry, so its rule does not run.
-# - `fitted` brings each gradient to its argument's shape, and `gradients.add` pays it
-#   in: for `backward` into the parameters' own `grad` arrays, the `sinks`.
+# - `g is None` means that the loss does not depend on this entry.
+# - `fitted` brings each gradient to its argument's shape, and `gradients.add` adds it
+#   to what has arrived for that argument before.
 #
-# **Write down first:** twenty operations fill twenty arrays. How many are there at most
-# while the walk goes back?
+# **Write down first:** twenty operations keep twenty arrays. How many are there at most
+# while the walk goes back: 21, 30, 40?
 
 # %% tags=["hide-output"]
 x = Parameter(np.ones(course.fast(1_000_000, 100_000)))
@@ -188,18 +198,14 @@ print(f"20 results fill {filled:.0f} arrays")
 print(f"the most there ever were, backward included: {most:.0f}")
 
 # %% [markdown]
-# ## Sums: who owns which array
-
-# %%
-course.show(gradients.fitted, gradients.Gradients)
-
-# %% [markdown]
-# `add` is the line `gradients[id] = gradients.get(id, 0) + g` of the little tape, with
-# care. Adding in place, `total += g`, saves an array each time. But for $y = a + b$ the
-# rule hands *the same* array to both arguments. **The symptom:** in
+# ## Who owns which array
+#
+# `gradients.add` is the line `gradients[id] = gradients.get(id, 0) + g` of the little
+# tape, with care. Adding in place, `total += g`, saves an array each time. But for
+# $y = a + b$ the rule hands *the same* array to both arguments. **The symptom:** in
 # $L = \mathrm{mean}(a + b + 2a)$ the gradient of $b$ should be 0.5, and is not.
 #
-# **Exercise 2.** Mend the walk.
+# **Exercise 4.** Mend the walk.
 
 
 # %%
@@ -221,7 +227,7 @@ def walk(entries, loss, wanted):
 ex.walk.check(walk)
 A, B, DOUBLE, SUM, ALL, LOSS = range(6)
 recorded = [
-    (DOUBLE, [A], lambda g: (2 * g,)),  # recorded first, so it pays in last
+    (DOUBLE, [A], lambda g: (2 * g,)),  # recorded first, so its gradient comes last
     (SUM, [A, B], lambda g: (g, g)),
     (ALL, [SUM, DOUBLE], lambda g: (g, g)),
     (LOSS, [ALL], lambda g: (np.full(2, g / 2),)),
@@ -231,13 +237,109 @@ print(f"gradient of a {by_a} (should be 1.5), of b {by_b} (should be 0.5)")
 
 # %% [markdown]
 # The engine *borrows* the first contribution. It adds the second into a new array,
-# which is then its own (`owned`). Only from the third on does it add in place.
+# which is then its own. Only from the third on does it add in place.
+# ([gradients.py](../tinyrmc/autograd/gradients.py) also lets products of a weight wait:
+# a recurrent network uses the weight at every step, and one large product is faster
+# than many small ones.)
 #
-# The products that rules have left uncomputed wait in `deferred`. A recurrent network
-# multiplies by one weight at every step, so the weight receives $X_1^\top G_1 + \dots +
-# X_T^\top G_T$: a single product, with the steps' rows one below the other. One large
-# product is faster than many small ones.
+# ## Two operations in one
 #
+# A gate is $y = a \circ \sigma(b)$. Composed it leaves two entries. As one *fused* rule
+# it is one entry, and you decide what it saves.
+#
+# **Exercise 5.** Write its forward rule and its vjp. Save no more than two arrays as
+# large as $y$. Give `None` for a gradient that nobody asks for. And $\sigma(b)$ must
+# not overflow, however large $b$ is: $\sigma(b) = (1 + \tanh(b / 2)) / 2$.
+
+
+# %%
+class Gated:
+    """y = a * sigmoid(b) and its derivative, as a pair of rules for the table."""
+
+    @staticmethod
+    def forward(xp, a, b):
+        """a and b of shapes that fit -> (y, a tuple of what vjp will need)."""
+        ...
+
+    @staticmethod
+    def vjp(xp, needs, g, *saved):
+        """The gradients of a and b; None for one that `needs` has None for."""
+        ...
+
+
+ex.Gated.check(Gated)
+Gated = ex.Gated.yours(Gated)
+
+# %% [markdown]
+# Enter it in the table, and compare it with the composition. **Write down first:** how
+# many arrays does the tape keep for each?
+
+
+# %% tags=["hide-output"]
+@engine.primitive
+def gated(xp, a, b):
+    """a * sigmoid(b)"""
+    return Gated.forward(xp, a, b)
+
+
+gated.vjp(Gated.vjp)
+a, b = rng.normal(size=(2, 5, 3))
+print(f"differs from the complex step by {gradcheck(gated, a, b):.0e}")
+print(f"and with b broadcast             {gradcheck(gated, a, b[0]):.0e}")
+for name, way in (
+    ("composed", lambda a, b: a * primitives.sigmoid(b)),
+    ("fused", gated),
+):
+    with Tape() as tape:
+        way(tape.watch(a), tape.watch(b))
+    arrays = course.held(tape) / a.nbytes
+    print(f"{name}: entries {len(tape.entries)}, the tape keeps {arrays:.0f} arrays")
+
+# %% [markdown]
+# ## Who finds the parameters
+#
+# An optimizer needs a list of all parameters, and a file needs their names. Nobody
+# writes these lists by hand: a `Module` finds what its attributes hold. What it does
+# not find is never trained, and nothing tells you so: the other parameters learn, and
+# the loss may fall all the same.
+#
+# **Exercise 6.** Write the search. It goes through the attributes of a module
+# (`vars(module)`), through modules among them, lists, tuples and dicts. A matrix that
+# stands in two places is one parameter.
+
+
+# %%
+def named_parameters(module):
+    """[(name, Parameter), ...] of a module: in the order of its attributes, through
+    modules, lists, tuples and dicts in it; each Parameter once, under its first name.
+
+    Names are the way there, such as "blocks.0.weight". A module is an nn.Module.
+    """
+    ...
+
+
+ex.named_parameters.check(named_parameters)
+named_parameters = ex.named_parameters.yours(named_parameters)
+core = RelationalMemory(input_size=4, mem_slots=2, head_size=3, num_heads=2, seed=0)
+for name, parameter in named_parameters(core):
+    print(f"{name:24} {parameter.shape}")
+same = [name for name, _ in core.named_parameters()]
+print("as the package's:", [name for name, _ in named_parameters(core)] == same)
+
+# %% [markdown]
+# The package's search also *refuses*: a set has no order, and the parameters of a class
+# would belong to all of its networks. **Write down first:** what do these three lines
+# do on a Tensor: compute, or complain?
+
+# %% tags=["hide-output"]
+t = Tensor(np.ones((2, 3)))
+for attempt in (lambda: t.sum(), lambda: bool(t), lambda: np.exp(t)):
+    try:
+        print(attempt())
+    except (AttributeError, TypeError) as refusal:
+        print(f"{type(refusal).__name__}: {refusal}")
+
+# %% [markdown]
 # ## What falls short
 #
 # A gradient is a plain array, so this engine takes no second derivatives. It runs each
@@ -245,8 +347,10 @@ print(f"gradient of a {by_a} (should be 1.5), of b {by_b} (should be 0.5)")
 #
 # ## Takeaways
 #
-# - Operators, rules and the walk know nothing of each other: a rule is a pair of
-#   functions in a table.
+# - The tape and the walk know no mathematics: a rule is a pair of functions in a table.
+# - An operation on constants alone is never entered. A rule whose result the loss does
+#   not use never runs.
+# - A rule decides what the tape keeps. An array that two entries save is kept once.
 # - An entry is used once, and popped. What only it remembered is free at once.
 # - Add in place only if you know that nobody else holds the array.
 #

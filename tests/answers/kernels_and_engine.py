@@ -1,8 +1,12 @@
-"""Answers to the chapter on CUDA, beyond the lists: kernels and a picture."""
+"""Answers to the chapters on CUDA and on the engine, beyond the lists."""
 
 import numpy as np
 
+from tinyrmc import nn, primitives
+from tinyrmc.autograd.engine import Parameter, Tape
+from tinyrmc.course import held
 from tinyrmc.course.exercises import cuda as cu
+from tinyrmc.course.exercises import engine_tour as et
 from tinyrmc.course.simulator import launch
 
 
@@ -170,6 +174,78 @@ def untiled(cuda, out, a, b, rows, inner, columns):
         out[row, column] = sum(a[row, k] * b[k, column] for k in range(inner))
 
 
+def back(operations, watched, loss, some=any, needed=True, order=-1, once=True):
+    tracked = {*watched}
+    for output, inputs in operations:
+        if some(each in tracked for each in inputs):
+            tracked.add(output)
+    wanted, found = {loss} & tracked, []
+    for output, inputs in operations[::order]:
+        if output in (wanted if needed else tracked):
+            found += [output] * (1 if once else len(inputs))
+            wanted |= {*inputs} & tracked
+    return found
+
+
+CHAINS = {
+    "add 1": lambda y: y + 1.0,
+    "tanh": primitives.tanh,
+    "sin": primitives.sin,
+}
+
+
+def kept(panel, lengths, chains=CHAINS, count=None, legend=True, first=0):
+    count = count or (lambda tape, x: held(tape) / x.data.nbytes)
+    for name, operation in chains.items():
+        heights = []
+        for length in lengths:
+            y = x = Parameter(np.zeros(9))
+            with Tape() as tape:
+                for _ in range(length + first):
+                    y = operation(y)
+            heights.append(count(tape, x))
+        panel.plot(lengths, heights, "o", label=name if legend else None)
+    panel.set_xlabel("operations")
+    panel.set_ylabel("arrays")
+
+
+def pair(value, back):
+    return type("Pair", (), {"forward": staticmethod(value), "vjp": staticmethod(back)})
+
+
+def sigmoid(xp, b):
+    return 1 / (1 + xp.exp(-xp.clip(b, -500, 500)))
+
+
+def gate_of(xp, needs, g, a, s, asked=True, both=lambda a, s: (s, a * s * (1 - s))):
+    return tuple(
+        g * each if need is not None or not asked else None
+        for need, each in zip(needs, both(a, s))
+    )
+
+
+def value(xp, a, b, keep=lambda a, b, s: (a, s)):
+    s = sigmoid(xp, b)
+    return a * s, keep(a, b, s)
+
+
+def parameters(module, kinds=(nn.Module, dict, list, tuple), tied=True, base=Parameter):
+    found = []
+
+    def look(x, way):
+        if isinstance(x, base) and not (tied and any(x is y for _, y in found)):
+            found.append((".".join(way), x))
+        elif isinstance(x, kinds):
+            parts = x if isinstance(x, dict) else None
+            parts = vars(x) if isinstance(x, nn.Module) else parts
+            parts = dict(enumerate(x)) if parts is None else parts
+            for key in parts:
+                look(parts[key], [*way, str(key)])
+
+    look(module, [])
+    return found
+
+
 WRONG = {
     cu.bias_relu: [
         lambda *c: element(*c, ends=False),
@@ -213,6 +289,45 @@ WRONG = {
         lambda *c: tiled(*c, tiles=1),
         lambda *c: tiled(*c, turned=True),
     ],
+    et.way_back: [
+        lambda *c: back(*c, some=all),
+        et.by_search,
+        lambda *c: back(*c, needed=False),
+        lambda *c: back(*c, order=1),
+        lambda *c: back(*c, once=False),
+        lambda operations, watched, loss: [name for name, _ in operations[::-1]],
+    ],
+    et.kept_by_chains: [
+        lambda *c: kept(*c, count=lambda tape, x: held(tape)),
+        lambda *c: kept(*c, count=lambda tape, x: len(tape.entries)),
+        lambda *c: kept(*c, first=1),
+        lambda *c: kept(*c, legend=False),
+        lambda *c: kept(*c, chains={"tanh": primitives.tanh}),
+        lambda *c: kept(*c, chains=CHAINS | {"sin": primitives.tanh}),
+    ],
+    et.Gated: [
+        pair(value, lambda *c: gate_of(*c, asked=False)),
+        pair(value, lambda *c: gate_of(*c, both=lambda a, s: (s, a * (1 - s)))),
+        pair(value, lambda *c: gate_of(*c, both=lambda a, s: (s, a))),
+        pair(value, lambda *c: gate_of(*c)[::-1]),
+        pair(lambda xp, a, b: (a / (1 + xp.exp(-b)), (b, a)), gate_of),
+        pair(
+            lambda xp, a, b: value(xp, a, b, keep=lambda *all: all),
+            lambda xp, needs, g, a, b, s: gate_of(xp, needs, g, a, s),
+        ),
+        pair(lambda xp, a, b: a * sigmoid(xp, b), gate_of),
+    ],
+    et.named_parameters: [
+        lambda m: parameters(m, tied=False),
+        *(
+            lambda m, k=k: parameters(m, kinds=k)
+            for k in (nn.Module, (nn.Module, list))
+        ),
+        lambda m: [x for _, x in parameters(m)],
+        lambda m: [*m.named_parameters()],
+        lambda m: sorted(parameters(m), key=lambda pair: pair[0]),
+        lambda m: [("." + name, x) for name, x in parameters(m)],
+    ],
 }
 
 RIGHT = {
@@ -227,4 +342,17 @@ RIGHT = {
     cu.block_reduce: [halved, neighbours_first],
     cu.layer_norm: [norm],
     cu.product: [tiled],
+    et.way_back: [back, lambda *c: tuple(back(*c))],
+    et.kept_by_chains: [kept],
+    et.Gated: [
+        pair(value, gate_of),
+        pair(
+            lambda xp, a, b: value(xp, a, b, keep=lambda a, b, s: (a * s, s)),
+            lambda xp, needs, g, y, s: (
+                g * s if needs[0] else None,
+                g * y * (1 - s) if needs[1] else None,
+            ),
+        ),
+    ],
+    et.named_parameters: [parameters, lambda m: tuple(parameters(m))],
 }
