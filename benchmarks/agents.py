@@ -42,7 +42,7 @@ from tinyrmc.cli.commands import run_main
 from tinyrmc.fused import use_compiled
 from tinyrmc.nn import Module
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.task import move_batch
+from tinyrmc.training.streams import move_batch
 from tinyrmc.training.trainer import Trainer
 
 OURS, TORCH = "tinyrmc", "PyTorch eager"

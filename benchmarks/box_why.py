@@ -33,8 +33,7 @@ from tinyrmc.cores.core import state_arrays, state_of
 from tinyrmc.environments import box_player
 from tinyrmc.environments.box_levels import GEM
 from tinyrmc.environments.box_world import things
-from tinyrmc.training.checkpoints import open_checkpoint, restore_model
-from tinyrmc.training.storage import under
+from tinyrmc.training.run import open_checkpoint, restore_model, under
 
 ENDS = "solved", "wrong box", "out of steps"
 

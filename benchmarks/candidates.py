@@ -49,8 +49,8 @@ from tinyrmc.cores import CoreConfig, DNCConfig
 from tinyrmc.fused import use_compiled
 from tinyrmc.training import Task, TrainConfig
 from tinyrmc.training.discovery import load_task
+from tinyrmc.training.machine import usable_cores
 from tinyrmc.training.pieces import micro_batches
-from tinyrmc.training.run import usable_cores
 from tinyrmc.training.streams import Stream
 from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import CAN_FORK, Workers

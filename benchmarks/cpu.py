@@ -52,7 +52,7 @@ from running import (
 import tinyrmc
 from tinyrmc.cli.commands import Parser, run_main
 from tinyrmc.errors import RunError, UsageError, counted
-from tinyrmc.training.run import environment, usable_cores
+from tinyrmc.training.machine import environment, usable_cores
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "cpu.json"

@@ -49,7 +49,7 @@ from tinyrmc.autograd.primitives import sum as total
 from tinyrmc.backend import gpu as kernels
 from tinyrmc.cli.commands import Parser, run_main
 from tinyrmc.errors import UsageError
-from tinyrmc.training.run import environment
+from tinyrmc.training.machine import environment
 from tinyrmc.training.trainer import Trainer
 
 RESULTS = Path(__file__).resolve().parent / "results"

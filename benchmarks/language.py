@@ -53,8 +53,8 @@ from tinyrmc.backend import blas_threads
 from tinyrmc.cli.commands import run_main
 from tinyrmc.fused import use_compiled
 from tinyrmc.training.discovery import load_task
+from tinyrmc.training.machine import usable_cores
 from tinyrmc.training.pieces import micro_batches
-from tinyrmc.training.run import usable_cores
 from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import CAN_FORK
 

@@ -28,8 +28,8 @@ import tempfile
 
 import numpy as np
 
+from tinyrmc.training.machine import usable_cores
 from tinyrmc.training.pieces import micro_batches
-from tinyrmc.training.run import usable_cores
 from tinyrmc.training.workers import CAN_FORK, Workers
 
 RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8

@@ -13,7 +13,7 @@ from typing import Any
 
 import tinyrmc
 from tinyrmc.cli.commands import Parser
-from tinyrmc.training.run import environment
+from tinyrmc.training.machine import environment
 
 FAST = "ours, compiled"  # with the extra `fast`
 

@@ -230,7 +230,7 @@ def measure(path: Path, name: str) -> dict[str, Any]:
 
 def enter(path: Path, name: str, found: dict[str, Any]) -> bool:
     """Write what was found into the chapter's file, and say whether the claim holds."""
-    from tinyrmc.training.run import environment
+    from tinyrmc.training.machine import environment
 
     claims, known, here = load(path)[1], stored(path), environment("")
     known["measured on"] = f"{here['processor']}, NumPy {here['numpy']}"

@@ -19,8 +19,8 @@ from hypothesis.extra import numpy as hnp
 from tinyruns import error_of, fresh_directory
 
 from tinyrmc.errors import RunError
-from tinyrmc.training import storage as npz
-from tinyrmc.training.storage import load_arrays, save_arrays
+from tinyrmc.training import run as npz
+from tinyrmc.training.run import load_arrays, save_arrays
 
 ARRAYS = {
     "mlp.0.weight": np.arange(12, dtype=np.float32).reshape(3, 4),

@@ -460,7 +460,7 @@ def test_runs_are_evaluated_and_stand_beside_what_was_published(
     groups = {
         g["label"]: g for g in json.loads(Path("results.json").read_text())["groups"]
     }
-    built = training.checkpoints.task_from_dict(Run.open("runs/16").config).build
+    built = training.run.task_from_dict(Run.open("runs/16").config).build
     all_restarts = built(np.random.SeedSequence(0)).num_parameters
     assert all_restarts // 3 in {g["parameters"] for g in groups.values()}
     every = Run.open("runs/all").metrics()[-1]

@@ -21,7 +21,7 @@ import running
 from candidates import Work
 
 from tinyrmc.errors import RunError, UsageError
-from tinyrmc.training.run import usable_cores
+from tinyrmc.training.machine import usable_cores
 from tinyrmc.training.workers import CAN_FORK
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from tinytasks import changed
 
 from tinyrmc.environments import box_player
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.storage import under
+from tinyrmc.training.run import under
 from tinyrmc.training.trainer import Trainer
 
 FILE = Path(__file__).parent.parent / "benchmarks" / "box_taught.py"

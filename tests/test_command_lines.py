@@ -34,9 +34,7 @@ from tinyrmc.cli import commands, evaluate, plot, train
 from tinyrmc.config import fields_of, flag_of, value_at
 from tinyrmc.results.progress import Progress
 from tinyrmc.training import discovery
-from tinyrmc.training.checkpoints import task_from_dict
-from tinyrmc.training.run import Run
-from tinyrmc.training.storage import load_arrays
+from tinyrmc.training.run import Run, load_arrays, task_from_dict
 
 pytestmark = pytest.mark.usefixtures("few_held_out_examples", "empty_directory")
 

@@ -22,8 +22,7 @@ from tinyrmc.cli import commands, evaluate, plot, report, train
 from tinyrmc.errors import RunError
 from tinyrmc.training import workers
 from tinyrmc.training.loop import Interrupt, Listener, run_training
-from tinyrmc.training.run import Run
-from tinyrmc.training.storage import Count, from_json, load_arrays, misfit, save_arrays
+from tinyrmc.training.run import Count, Run, load_arrays, misfit, parsed, save_arrays
 from tinyrmc.training.trainer import MOST_WORKERS, NonFinite, Trainer
 from tinyrmc.training.workers import WorkerLost
 
@@ -55,8 +54,8 @@ def test_what_fits_and_what_does_not():
 
 def test_nesting_without_end_is_a_value_error_like_any_other():
     with pytest.raises(ValueError, match="nested too deeply"):
-        from_json("[" * 100_000)
-    assert from_json("[1]") == [1]
+        parsed("[" * 100_000)
+    assert parsed("[1]") == [1]
 
 
 def with_steps(config, steps):

@@ -44,8 +44,7 @@ from rankhelp import MPIEXEC
 
 from tinyrmc.__main__ import COMMANDS
 from tinyrmc.errors import RunError
-from tinyrmc.training.run import Run
-from tinyrmc.training.storage import load_arrays, save_arrays
+from tinyrmc.training.run import Run, load_arrays, save_arrays
 
 pytestmark = [
     pytest.mark.slow,
@@ -778,7 +777,7 @@ import sys
 import numpy as np
 import tinyrmc
 from tinyrmc.errors import UserError
-from tinyrmc.training.storage import load_arrays, save_arrays
+from tinyrmc.training.run import load_arrays, save_arrays
 from tinyrmc.training.run import Run
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.loop import run_training

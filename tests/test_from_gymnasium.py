@@ -12,9 +12,8 @@ from tinyrmc.environments.from_gymnasium import GymnasiumWorld
 from tinyrmc.environments.gym import LevelsEnv
 from tinyrmc.environments.world import Codes, Numbers, WorldError, check_world
 from tinyrmc.errors import UsageError
-from tinyrmc.training.checkpoints import open_checkpoint
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.run import Run
+from tinyrmc.training.run import Run, open_checkpoint
 
 gymnasium = pytest.importorskip("gymnasium")
 spaces = gymnasium.spaces

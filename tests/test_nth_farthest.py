@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tinytasks import assert_same_arrays, changed, observed
 
+from tinyrmc.training import HELD_OUT_SEED, Samples
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.task import HELD_OUT_SEED, Samples
 from tinyrmc.training.trainer import Trainer
 
 nth_farthest = load_task("nth_farthest")

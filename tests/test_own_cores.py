@@ -20,7 +20,7 @@ from tinyrmc.errors import ConfigError, UsageError, UserError
 from tinyrmc.results.figures import style
 from tinyrmc.results.groups import command_words, parts
 from tinyrmc.training import discovery
-from tinyrmc.training.task import idle_fields
+from tinyrmc.training.telling import idle_fields
 
 DELTA = '''"""A memory of one matrix, in which each write replaces what was there."""
 

@@ -16,10 +16,8 @@ from tinyrmc import load
 from tinyrmc.cli import evaluate, train
 from tinyrmc.errors import UsageError
 from tinyrmc.training import discovery
-from tinyrmc.training.checkpoints import is_over, task_from_dict
 from tinyrmc.training.discovery import TaskError
-from tinyrmc.training.run import Run
-from tinyrmc.training.storage import load_arrays
+from tinyrmc.training.run import Run, is_over, load_arrays, task_from_dict
 
 TASK = '''"""Sums: the sum of three numbers."""
 

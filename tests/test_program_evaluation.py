@@ -22,7 +22,7 @@ from programhelp import (
     within,
 )
 
-from tinyrmc.training.task import HELD_OUT_SEED, Samples
+from tinyrmc.training import HELD_OUT_SEED, Samples
 
 KNOWN = [  # the module's own examples, and answers that have been checked by hand
     ("12345+67890", 80235),

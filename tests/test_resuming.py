@@ -43,8 +43,7 @@ from tinyrmc.cli import evaluate, train
 from tinyrmc.cli.commands import run_main
 from tinyrmc.errors import RunError
 from tinyrmc.training import discovery
-from tinyrmc.training.run import Run
-from tinyrmc.training.storage import save_arrays
+from tinyrmc.training.run import Run, save_arrays
 from tinyrmc.training.workers import CAN_FORK
 
 pytestmark = pytest.mark.usefixtures("few_held_out_examples", "empty_directory")

@@ -17,9 +17,8 @@ from tinyruns import ROOT, SURROUNDINGS, contents, error_of, output, python
 import tinyrmc
 from tinyrmc import Tensor
 from tinyrmc.config import first_difference
-from tinyrmc.training import run as machine
-from tinyrmc.training.run import Run
-from tinyrmc.training.storage import load_arrays
+from tinyrmc.training import machine
+from tinyrmc.training.run import Run, load_arrays
 
 posix_only = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -410,7 +409,7 @@ def test_environment_says_what_matters_and_nothing_private(monkeypatch):
 
 def test_command_under_python_m(tmp_path):
     (tmp_path / "experiment.py").write_text(
-        "from tinyrmc.training.run import environment\n"
+        "from tinyrmc.training.machine import environment\n"
         "print(environment('')['command'])\n"
     )
     path = os.pathsep.join([str(ROOT), str(tmp_path)])

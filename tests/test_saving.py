@@ -22,7 +22,7 @@ from tinyrmc import primitives as p
 from tinyrmc.cores.agent import Agent, AgentConfig
 from tinyrmc.errors import RunError
 from tinyrmc.nn.layers import ties
-from tinyrmc.training.storage import load_arrays, save_arrays
+from tinyrmc.training.run import load_arrays, save_arrays
 
 SIZES = st.integers(1, 4)
 BIASES = st.floats(-2, 2, width=32)

@@ -6,8 +6,8 @@ from unittest import mock
 from tinyruns import TINY
 
 from tinyrmc.cli import train
-from tinyrmc.training.checkpoints import open_checkpoint, restore_model
 from tinyrmc.training.discovery import load_task
+from tinyrmc.training.run import open_checkpoint, restore_model
 
 LEVELS = 40
 _SMALL = (

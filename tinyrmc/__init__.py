@@ -72,7 +72,7 @@ def load(
     data_dir: where the data of its task are now, if they have moved.
     classes: those of your own that `save` has met: `load("mine.npz", classes=[Net])`.
     """
-    from .training.checkpoints import load_model
+    from .training.networks import load_model
 
     several = [classes] if isinstance(classes, type) else classes
     return load_model(path, data_dir, several)
@@ -86,13 +86,13 @@ def save(module: nn.Module, path: str | Path) -> None:
     dataclasses, primitives, and lists, tuples or dicts of these. RunError for a module
     that its settings would not make again, but for attributes that begin with _.
     """
-    from .training.checkpoints import save_module
+    from .training.networks import save_module
 
     save_module(module, path)
 
 
 def shipped() -> list[str]:
     """The names of the trained networks that come along, for `load`."""
-    from .training.checkpoints import shipped
+    from .training.run import shipped
 
     return shipped()

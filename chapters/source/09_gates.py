@@ -46,7 +46,7 @@ from tinyrmc import RelationalMemory, course, equations
 from tinyrmc.course.exercises import gates as ex
 from tinyrmc.course.exercises import learning
 from tinyrmc.results import probes
-from tinyrmc.training.checkpoints import open_checkpoint
+from tinyrmc.training.run import open_checkpoint
 
 course.setup()
 rng = np.random.default_rng(1997)

@@ -29,7 +29,7 @@ from tinyrmc.autograd.engine import primitive
 from tinyrmc.course import held, least
 from tinyrmc.course.exercises import going_fast as ex
 from tinyrmc.training import MICRO_BATCH
-from tinyrmc.training.run import usable_cores
+from tinyrmc.training.machine import usable_cores
 
 course.setup()  # it also puts matrix products on one thread; the reason comes below
 rng = np.random.default_rng(15)

@@ -27,9 +27,10 @@ from ..nn import Module
 from ..results.findings import cells
 from ..results.groups import title_of
 from ..results.text import aligned, paragraph, results_table, terminal_width
-from ..training.checkpoints import export_weights, open_checkpoint, restore_model
-from ..training.run import Run, noted_task
-from ..training.task import Task, check_given
+from ..training.machine import noted_task
+from ..training.mistakes import check_given
+from ..training.run import Run, export_weights, open_checkpoint, restore_model
+from ..training.task import Task
 from .commands import Parser, add_data_dir, program
 
 

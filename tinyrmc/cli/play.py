@@ -34,9 +34,8 @@ from ..environments import WORLDS
 from ..environments.world import VIEWS, Outcome, State, World
 from ..errors import UsageError, counted, generator
 from ..results.episodes import once_more, require_world, think
-from ..training.checkpoints import open_checkpoint, restore_model
 from ..training.rl.actors import ActingTask
-from ..training.storage import under
+from ..training.run import open_checkpoint, restore_model, under
 from .commands import Parser, at_least, program
 
 # what a terminal sends -> the name of an action

@@ -37,11 +37,10 @@ from ..results.findings import draw, names, together
 from ..results.groups import core_of, find_runs, parts, task_word, title_of
 from ..results.plotting import draw_curves, draw_run
 from ..results.text import aligned, paragraph, terminal_width
-from ..training.checkpoints import open_checkpoint, restore_model
+from ..training.mistakes import check_given
 from ..training.rl.actors import ActingTask
-from ..training.storage import explained
+from ..training.run import explained, open_checkpoint, restore_model
 from ..training.tables import Table
-from ..training.task import check_given
 from .commands import (
     Parser,
     add_data_dir,

@@ -40,9 +40,9 @@ from ..results.groups import last_evaluation
 from ..results.tables import show
 from ..results.text import duration, number
 from ..training import discovery
-from ..training.checkpoints import is_over, relocated, require_own_data, task_from_dict
-from ..training.run import Run, environment, usable_cores
-from ..training.task import idle_fields
+from ..training.machine import environment, usable_cores
+from ..training.run import Run, is_over, relocated, require_own_data, task_from_dict
+from ..training.telling import idle_fields
 from ..training.workers import (
     LAUNCHERS,
     PARENT,

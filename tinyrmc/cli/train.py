@@ -36,16 +36,12 @@ from ..fused import bodies, held_compiled, plain
 from ..results.progress import Progress
 from ..results.text import duration, number, results_table, terminal_width
 from ..training import discovery
-from ..training.checkpoints import (
-    extended,
-    load_checkpoint,
-    require_metrics,
-    task_from_dict,
-    warm_start,
-)
 from ..training.loop import Interrupt, run_training
-from ..training.run import Run, environment, noted_task
-from ..training.task import Task, idle_fields
+from ..training.machine import environment, noted_task
+from ..training.networks import warm_start
+from ..training.run import Run, extended, load_checkpoint, task_from_dict
+from ..training.task import Task
+from ..training.telling import idle_fields
 from ..training.trainer import Trainer, check_workers
 from ..training.workers import LAUNCHERS
 from .commands import (
@@ -109,7 +105,7 @@ def _train(words: list[str], ranks: Any = None) -> int:
             noted_task(described, run.environment)
             held.enter_context(run.writing())
             arrays, state = load_checkpoint(run)
-            require_metrics(run, state)
+            run.require_metrics(state)
             if not isinstance(state.get("lines"), int):
                 raise RunError(
                     f"{run.checkpoint} holds the weights alone, which can be evaluated "

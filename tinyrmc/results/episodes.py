@@ -19,7 +19,7 @@ from ..cores.core import state_of
 from ..environments.world import Outcome, World, require_end
 from ..errors import UserError, counted
 from ..training.rl.actors import ActingTask
-from ..training.storage import under
+from ..training.run import under
 from ..training.streams import Batch
 from ..training.task import Task
 from . import pages

@@ -14,15 +14,15 @@ from typing import Any
 
 from ..config import words_of
 from ..errors import RunError, UserError
-from ..training.checkpoints import (
+from ..training.discovery import UnknownTask
+from ..training.run import (
+    Run,
     lines_of,
     relocated,
     require_own_data,
     task_from_dict,
     text_of,
 )
-from ..training.discovery import UnknownTask
-from ..training.run import Run
 from ..training.task import Task
 
 # --- Which runs count -----------------------------------------------------------------

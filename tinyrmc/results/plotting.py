@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import RunError, UsageError
-from ..training.checkpoints import open_checkpoint, restore_model, task_from_dict
-from ..training.run import Run
-from ..training.storage import explained
-from ..training.task import check_given
+from ..training.mistakes import check_given
+from ..training.run import (
+    Run,
+    explained,
+    open_checkpoint,
+    restore_model,
+    task_from_dict,
+)
 from .findings import names
 from .groups import core_of, group_runs, parts, task_word
 

@@ -42,7 +42,8 @@ from ..backend import namespace, to_host
 from ..cores.relational import PaperRelationalMemory, RelationalMemory
 from ..errors import RunError, generator
 from ..training.discovery import TaskError
-from ..training.task import HELD_OUT_SEED, Task
+from ..training.task import Task
+from ..training.testing import HELD_OUT_SEED
 from ..training.train_config import MICRO_BATCH
 
 PLACES = ("input", "holders", "others")  # where attention goes

@@ -17,10 +17,8 @@ import numpy as np
 
 from ..config import json_text
 from ..errors import RunError, UsageError, counted
-from ..training.checkpoints import is_over, task_from_dict
 from ..training.discovery import load_task_of
-from ..training.run import Run
-from ..training.storage import explained, from_json, read_whole
+from ..training.run import Run, explained, is_over, parsed, read_whole, task_from_dict
 from ..training.task import Task
 from .groups import group_runs, last_evaluation, task_word
 from .text import (
@@ -411,7 +409,7 @@ def check_out(out: Path) -> None:
     beside = out.with_suffix(".json")
     there = [path for path in (out, beside) if path.exists()]
     try:
-        ours = not there or "groups" in from_json(read_whole(beside))
+        ours = not there or "groups" in parsed(read_whole(beside))
     except (OSError, ValueError, TypeError):  # not there, or no JSON
         ours = False
     if not ours:

@@ -4,7 +4,7 @@ For a task's file: `Task` and `TrainConfig`; the streams `Samples` and `Epochs`,
 `Stream` of its own; `staircase` and `Plateau` for the learning rate. For a program that
 trains: `Trainer`, a step at a time, or `run_training`, a whole run, with a `Listener`.
 
-Read on in this order: `task.py`, `trainer.py`, `loop.py`.
+Read on in this order: `task.py`, `testing.py`, `trainer.py`, `loop.py`, `run.py`.
 """
 
 from .discovery import TaskError
@@ -13,7 +13,8 @@ from .pieces import MetricAccumulator
 from .schedules import Plateau, staircase
 from .streams import Batch, Epochs, Samples, Stream
 from .tables import Curve, HeatMap, Table
-from .task import HELD_OUT_SEED, Task
+from .task import Task
+from .testing import HELD_OUT_SEED
 from .train_config import MICRO_BATCH, TrainConfig
 from .trainer import NonFinite, Trainer
 

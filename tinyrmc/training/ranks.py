@@ -24,7 +24,8 @@ from typing import Any
 from ..backend import namespace, to_host
 from ..config import json_text
 from ..errors import RunError
-from .run import Run, usable_cores
+from .machine import usable_cores
+from .run import Run
 from .trainer import Trainer
 from .workers import LaunchError, ranks_started
 

@@ -1,5 +1,4 @@
-"""Run directories: where a training run keeps its configuration, its metrics and its
-checkpoints.
+"""A run on disk: its directory, its files, and the task and network in them again.
 
     runs/nth_farthest-quick-3/
         config.json                what was asked for
@@ -10,59 +9,328 @@ checkpoints.
         best.npz                   the weights that did best on the validation set
         lock.json                  who is writing all this, while somebody is
 
-This module knows nothing of tasks, models or optimizers: a checkpoint is a dict of
-named arrays and a JSON state. Two promises shape it.
+A run directory, its checkpoint and a weights file all hold the run's configuration, so
+each is enough to have the trained network again. Two promises shape this file.
 
 *Nothing is half written.* A file is written beside its final place, forced to disk and
 only then renamed. Whenever a process is killed, whatever the disk does, a whole
 checkpoint remains: the newest or the one before it. A run has one writer at a time (see
 `Run.writing`); readers may come whenever they like.
 
-*Nothing wrong is read.* A file of arrays has a checksum (see storage.py). A checkpoint
-also answers for config.json and for the lines of metrics so far. Nothing answers for
-lines after the newest checkpoint, which only a run that was killed keeps. Nothing is
-ever pickled or unpickled, so a stranger's checkpoint brings no code. It may name a task
-file that lies on your disk already, and nothing else.
+*Nothing wrong is read.* A file of arrays has a checksum. A checkpoint also answers for
+config.json and for the lines of metrics so far. Nothing answers for lines after the
+newest checkpoint, which only a run that was killed keeps. Nothing is ever pickled or
+unpickled, so a stranger's checkpoint brings no code. It may name a task file that lies
+on your disk already, and nothing else.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
+import io
 import itertools
 import json
 import os
 import platform
 import re
+import secrets
 import shlex
 import shutil
-import subprocess
 import sys
+import typing
+import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.lib import format as npy
 
-from ..config import json_text
-from ..errors import RunError, counted, why
-from .discovery import word_of
-from .own_code import changed_code, own_code
-from .storage import (
-    Arrays,
-    Count,
-    as_json,
-    explained,
+from ..backend import matching
+from ..config import (
     from_json,
-    misfit,
-    opened,
-    read_whole,
-    save_arrays,
-    unpack,
-    written_whole,
+    json_text,
+    overflows,
+    require_same,
+    shown,
+    stored_path,
+    with_places,
 )
+from ..errors import ConfigError, RunError, UsageError, counted, why
+from ..nn import Constant, Module
+from .discovery import load_cores_of, load_task_of
+from .task import Task
+
+# --- Files that are written whole or not at all ---------------------------------------
+
+
+@contextlib.contextmanager
+def explained(action: str, remedy: str) -> Iterator[None]:
+    """An OSError of the body as a RunError: "cannot <action>: ...; <remedy>"."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"cannot {action}: {why(error)}; {remedy}") from error
+
+
+def opened(path: str | Path) -> BinaryIO:
+    """A regular file, open for reading.
+
+    OSError for anything else: a pipe or a device might never end.
+    """
+    path = os.fspath(path)  # no number of an open file
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return open(path, "rb")
+
+
+def read_whole(path: str | Path) -> bytes:
+    """The bytes of a regular file. OSError as from `opened`."""
+    with opened(path) as file:
+        return file.read()
+
+
+def parsed(text: bytes | str) -> Any:
+    """The value of a JSON text. ValueError for other text, or one nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def as_json(path: str | Path, value: Any, indent: int | None = None) -> str:
+    """The JSON text of what `path` is to hold; RunError for what JSON cannot say."""
+    try:
+        return json_text(value, indent)
+    except (TypeError, ValueError, RecursionError) as error:
+        says = " ".join(str(error).split())  # an array in it has lines of its own
+        raise RunError(f"cannot write {path}: {says}") from error
+
+
+@contextlib.contextmanager
+def written_whole(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
+    """A file beside `path`, open for writing; forced to disk and renamed once the body
+    is done: the one way to replace a file of a run.
+
+    previous: where a file that stands at `path` is moved to; without it, that file is
+        replaced.
+
+    RunError for what the disk refuses. Nothing is replaced if the body fails.
+    """
+    # A name of its own: other threads and processes may write the same file now.
+    beside = path.with_name(f"{path.name[:100]}.{secrets.token_hex(4)}.partial")
+    remedy = "free some space there or make it writable"
+    remedy += " (what was saved earlier is untouched)"
+    if not path.parent.is_dir():
+        remedy = f"make the folder {path.parent} first"
+    try:
+        with explained(f"write {path}", remedy):
+            with open(beside, "xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            if previous is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(path, previous)
+            os.replace(beside, path)
+    finally:
+        with contextlib.suppress(OSError):  # gone already when all went well
+            beside.unlink()
+
+
+# --- Checking what a file says --------------------------------------------------------
+
+
+class Count(int):
+    """The kind of whole numbers that are not negative."""
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    if kind is Count:
+        return type(value) is int and value >= 0 and not overflows(value)
+    if kind is float:
+        return type(value) in (int, float) and not overflows(value)
+    if typing.get_origin(kind) is list:
+        (of,) = typing.get_args(kind)
+        return isinstance(value, list) and all(_is_of(each, of) for each in value)
+    return isinstance(value, kind)
+
+
+def misfit(
+    value: Any, kinds: Mapping[str, Any], needed: Sequence[str] = ()
+) -> str | None:
+    """The fault of a value from JSON that should be an object, in words; None if
+    nothing is.
+
+    kinds: {key: `Count`, float, str, bool, dict, list, list[one of these], None or a
+        union}; whole numbers pass as float. Other keys may say anything.
+    needed: the keys that must be there.
+    """
+    if not isinstance(value, dict):
+        return f"it cannot be {shown(value)}"
+    for name in needed:
+        if name not in value:
+            return f"it has no {name}"
+    for name, kind in kinds.items():
+        if name in value:
+            options = typing.get_args(kind) if isinstance(kind, UnionType) else [kind]
+            if not any(_is_of(value[name], each) for each in options):
+                return f"{name} cannot be {shown(value[name])}"
+    return None
+
+
+# --- Named arrays in a file -----------------------------------------------------------
+
+FORMAT, VERSION = "tinyrmc arrays", 1
+
+# Members of the file besides the arrays: format, version and the caller's `meta`; the
+# digest of all the others. Arrays are called <name>.npy, so these two names stay free.
+HEADER, DIGEST = "tinyrmc.json", "sha256"
+
+Arrays = dict[str, np.ndarray]
+Parts = list[bytes | memoryview]  # the bytes of a member, one part after the other
+
+
+def save_arrays(
+    path: str | Path, arrays: Mapping[str, Any], meta: Any, previous: Path | None = None
+) -> None:
+    """Write named arrays and a JSON `meta` to the npz file `path`, whole or not at all.
+
+    arrays: {name: array of numbers or booleans, any shape}; names are printable text
+        without backslashes.
+    meta: anything JSON can say, also NaN and infinities (tuples come back as lists,
+        NumPy scalars as Python numbers).
+    previous: as for `written_whole`.
+
+    Equal content in equal order gives equal bytes. Only arrays that do not lie in C
+    order are copied in memory. Raises RunError for an array that would need pickle, an
+    unusable name, a `meta` that is not JSON, and anything the disk refuses.
+    """
+    with written_whole(Path(path), previous) as file:
+        header = {"format": FORMAT, "version": VERSION, "meta": meta}
+        members: dict[str, Parts] = {HEADER: [as_json(path, header).encode()]}
+        members |= {f"{name}.npy": _npy(name, array) for name, array in arrays.items()}
+        members[DIGEST] = [_digest(members).encode()]
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, parts in members.items():
+                # A ZipInfo made from a name alone is dated 1980-01-01.
+                about = zipfile.ZipInfo(name)
+                about.file_size = sum(map(len, parts))
+                with archive.open(about, "w") as member:
+                    for part in parts:
+                        member.write(part)
+
+
+def _npy(name: str, array: Any) -> Parts:
+    """An array as the content of a .npy file, whose second part is the array's own."""
+    if not (isinstance(name, str) and name and name.isprintable() and "\\" not in name):
+        raise RunError(
+            f"cannot save an array named {name!r}; use printable text without "
+            "backslashes"
+        )
+    array = np.asarray(array, order="C")
+    if array.dtype.kind not in "biufc":
+        raise RunError(
+            f"cannot save array {name!r} of dtype {array.dtype}: only numbers and "
+            "booleans are stored, never pickled objects; put other things into the "
+            "JSON state"
+        )
+    about, header = npy.header_data_from_array_1_0(array), io.BytesIO()
+    npy.write_array_header_1_0(header, about)
+    return [header.getvalue(), array.reshape(-1).view(np.uint8).data]
+
+
+def _digest(members: Mapping[str, Parts]) -> str:
+    """sha256 over the names and bytes of all members; an npy member's bytes begin with
+    its dtype and shape.
+    """
+    sha256 = hashlib.sha256()
+    for name, parts in members.items():
+        sha256.update(f"{name}\n{sum(map(len, parts))}\n".encode())
+        for part in parts:
+            sha256.update(part)
+    return sha256.hexdigest()
+
+
+def load_arrays(path: str | Path) -> tuple[Arrays, Any]:
+    """Read what `save_arrays` wrote: ({name: array}, meta), in the order it was saved.
+
+    Raises RunError when the file is missing, unreadable, cut short, changed by as
+    little as one bit, of foreign origin, or of a newer format.
+    """
+    with explained(f"read {path}", "give the path of a run directory or an npz file"):
+        with opened(path) as file:
+            return unpack(file, path, "make or fetch it again")
+
+
+def unpack(
+    file: BinaryIO, path: str | Path, if_damaged: str, meta_alone: bool = False
+) -> tuple[Arrays, Any]:
+    """({name: array}, meta) from an open file; raises as `load_arrays` does.
+
+    if_damaged: the remedy to name when the content cannot be trusted.
+    meta_alone: leave the arrays, and with them the checksum over all, unread.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:  # which checks a CRC of each member
+            names = [n for n in archive.namelist() if n == HEADER or not meta_alone]
+            members = {name: archive.read(name) for name in names}
+    # bytes that no longer make sense can end in almost any exception
+    except Exception as error:
+        size = file.seek(0, io.SEEK_END)
+        raise RunError(
+            f"{path} is damaged, cut short or not an npz file ({size:,} bytes); "
+            f"{if_damaged}"
+        ) from error
+    foreign = RunError(
+        f"{path} is an npz file, but not one of tinyrmc's; give a checkpoint or a "
+        "weights file"
+    )
+    try:
+        header = parsed(members[HEADER])
+        ours, version, meta = header["format"], header["version"], header.get("meta")
+    except (KeyError, TypeError, ValueError) as error:
+        raise foreign from error
+    if ours != FORMAT:
+        raise foreign
+    if version != VERSION:
+        raise RunError(
+            f"{path} has format version {version!r}, this tinyrmc reads {VERSION}; "
+            "upgrade tinyrmc"
+        )
+    if meta_alone:
+        return {}, meta
+    digest = members.pop(DIGEST, b"")
+    if digest != _digest({name: [x] for name, x in members.items()}).encode():
+        raise RunError(f"{path} is damaged (its checksum does not match); {if_damaged}")
+    del members[HEADER]
+    try:
+        arrays = {
+            name.removesuffix(".npy"): np.load(
+                io.BytesIO(members.pop(name)), allow_pickle=False
+            )
+            for name in [*members]
+        }
+    # The digest is right and the content is not: somebody made it so on purpose.
+    except Exception as error:
+        raise foreign from error
+    return arrays, meta
+
+
+def under(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """The arrays whose names begin with `prefix`, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
 
 # --- The run directory ----------------------------------------------------------------
 
@@ -297,18 +565,18 @@ class Run:
         """All lines of metrics.jsonl, without a last line torn by a crash."""
         # The last piece follows the last line break: nothing, or a torn line.
         *lines, rest = self._metrics_bytes().split(b"\n")
-        parsed = []
+        found = []
         for number, line in enumerate(lines, start=1):
             try:
-                parsed.append(from_json(line))
+                found.append(parsed(line))
             except ValueError as error:
                 raise self.bad_line(number, f"is not JSON ({error})") from None
-            if wrong := misfit(parsed[-1], LINE):
+            if wrong := misfit(found[-1], LINE):
                 raise self.bad_line(number, f"is not a line of metrics: {wrong}")
         with contextlib.suppress(ValueError):
-            if not misfit(last := from_json(rest), LINE):
-                parsed.append(last)
-        return parsed
+            if not misfit(last := parsed(rest), LINE):
+                found.append(last)
+        return found
 
     def _metrics_bytes(self) -> bytes:
         """All of metrics.jsonl; nothing, if it is not there."""
@@ -338,12 +606,14 @@ class Run:
             return None
         return zlib.crc32(b"\n".join(pieces[:lines]))
 
-    def require_metrics(self, lines: int, checksum: int | None) -> None:
-        """RunError unless the first `lines` lines of metrics are as they were when a
-        checkpoint was saved. A missing file is no error: the curve is lost, but no
+    def require_metrics(self, state: dict) -> None:
+        """RunError unless the lines of metrics are as they were when the checkpoint of
+        this state was saved. A missing file is no error: the curve is lost, but no
         weight.
         """
-        found = self.checksum(lines)
+        with fitting():
+            lines, checksum = state.get("metrics", (state.get("lines", 0), None))
+            found = self.checksum(lines)
         if not self.has_metrics or (found is not None and checksum in (None, found)):
             return
         wrong = f"had {counted(lines, 'line')}" if found is None else "is not as it was"
@@ -359,9 +629,6 @@ class Run:
     @property
     def _metrics_path(self) -> Path:
         return self.path / "metrics.jsonl"
-
-
-# --- Making and reading it ------------------------------------------------------------
 
 
 def _new_directory(root: Path, name: str, path: Path | None) -> Path:
@@ -398,7 +665,7 @@ def _read_object(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:
     with explained(f"read {os.path.join(path.parent, path.name)}", remedy):
         text = read_whole(path)
     try:
-        value = from_json(text)
+        value = parsed(text)
     except ValueError:
         value = None
     remedy = "restore it or start a new run"
@@ -409,103 +676,258 @@ def _read_object(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:
     return value
 
 
-# --- What a result depends on besides its configuration -------------------------------
+# --- The task of a run, and what its checkpoint answers for ---------------------------
 
 
-def environment(version: str) -> dict[str, Any]:
-    """The surroundings that a result of tinyrmc `version` depends on.
+def task_from_dict(run_config: dict) -> Task:
+    """The task that a run's config.json describes."""
+    for key in ("task", "preset", "seed", "config"):
+        if key not in run_config:
+            raise RunError(f"the run's configuration has no {key!r}, as train's have")
+    load_cores_of(run_config)
+    kind = load_task_of(run_config).Task
+    default = next(iter(kind.presets.values()))[1]
+    config = from_json(type(default), run_config["config"])
+    return kind(with_places(config, run_config.get("places", {})))
 
-    Names no host and no user; the home directory reads `~`.
+
+def is_over(run: Run, task: Task, step: int) -> bool:
+    """Whether a run of this task was over after `step` steps.
+
+    A task may end a run before its steps are done, and tells by its state, which the
+    newest checkpoint has.
     """
-    from threadpoolctl import threadpool_info
-
-    # the command line as one would type it; under `python -m` argv[0] is a file's path
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    program = [os.path.basename(sys.argv[0])]
-    if spec:
-        program = ["python", "-m", spec.name.removesuffix(".__main__")]
-    home = re.escape(os.path.expanduser("~"))
-    typed = re.sub(home + r"(?![\w.-])", "~", shlex.join(program + sys.argv[1:]))
-    # BLAS, and the kind of processor it works for, which may be worth a factor of two
-    built_with = np.show_config(mode="dicts").get("Build Dependencies", {})
-    blas = built_with.get("blas", {}).get("name", "unknown")
-    for library in threadpool_info():
-        if library["user_api"] == "blas":
-            kind = library.get("architecture")
-            blas = f"{library['internal_api']} {library['version']}"
-            blas += f" ({kind})" if kind else ""
-            break
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": typed,
-        "tinyrmc": version,
-        "git_commit": _git_commit(Path(__file__).resolve().parents[2]),
-        **own_code(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "blas": blas,
-        "platform": platform.platform(),
-        "processor": _processor(),
-        "cores": len(usable_cores()),
-    }
+    if task.finished(step):
+        return True
+    if (state := run.load_state()) is None:
+        return False
+    _require_own(run, state)
+    if state["step"] != step or "task" not in state:
+        return False
+    own = task_from_dict(run.config)  # `task` may serve other runs, or earlier lines
+    with fitting():
+        own.load_state(state["task"])
+        _, stale = state.get("best", (None, 0))
+        return own.finished(step) or out_of_patience(own, stale)
 
 
-def noted_task(
-    config: dict[str, Any], machine: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """A run's configuration with a checksum of a task file of one's own. If it had
-    another, or if other files of one's own differ from those that its environment
-    names, `machine`, notes on stderr say so.
+def out_of_patience(task: Task, stale: int) -> bool:
+    """Whether so many evaluations that are no better end a run."""
+    patience = task.config.train.patience
+    return patience is not None and stale >= patience
+
+
+def relocated(run_config: dict, data_dir: str | Path | None) -> dict:
+    """A run's configuration with its data in this folder; None: where they were.
+
+    UsageError if its task has no `data_dir`.
     """
-    says = changed_code((machine or {}).get("own_code", {}))
-    if "task_file" in config:
-        crc, name = zlib.crc32(read_whole(word_of(config))), f"{config['task']}.py"
-        if config.get("task_crc", crc) != crc and name not in " ".join(says).split():
-            says.append(f"{name} has changed since this run began")
-        config = {"task_crc": crc, **config}
-    for each in says:
-        print(f"note: {each}", file=sys.stderr)
-    return config
+    if data_dir is None:
+        return run_config
+    if "data_dir" not in run_config.get("places", {}):
+        raise UsageError(
+            f"--data-dir {data_dir}: {run_config['task']} reads no data; leave it out"
+        )
+    places = {**run_config["places"], "data_dir": stored_path(data_dir)}
+    return {**run_config, "places": places}
 
 
-def usable_cores() -> list[int]:
-    """The numbers of the cores that this process may use; of all there are where that
-    is not known, as on macOS.
+def load_checkpoint(run: Run) -> tuple[dict, dict]:
+    """(arrays, state) of a run's newest checkpoint; RunError unless it is its own."""
+    arrays, state = run.load()
+    _require_own(run, state)
+    return arrays, state
+
+
+def extended(run_config: dict, steps: int) -> dict:
+    """The configuration of a run that goes on until another step; keeps what it was."""
+    config, history = run_config["config"], _asked_steps(run_config)
+    config = {**config, "train": {**config["train"], "steps": steps}}
+    return {**run_config, "config": config, "extended": history}
+
+
+def _asked_steps(run_config: dict) -> list[int]:
+    """The numbers of steps that a run was asked for, one after the other."""
+    earlier = run_config.get("extended", [])
+    return [*earlier, run_config["config"]["train"]["steps"]]
+
+
+def _require_own(run: Run, state: Any) -> None:
+    """RunError unless a checkpoint's state is of this run, as its config.json says."""
+    _require_run(state, run.checkpoint)
+    if "extended" in run.config:  # since the checkpoint, perhaps
+        with fitting():
+            now, then = _asked_steps(run.config), _asked_steps(state["run"])
+            for steps in now[len(then) :] if now[: len(then)] == then else ():
+                state["run"] = extended(state["run"], steps)
+    if "places" in run.config:  # they may have changed since
+        state["run"] = {**state["run"], "places": run.config["places"]}
+    require_same(state["run"], run.config, str(run.checkpoint))
+
+
+def lines_of(run: Run, task: Task) -> list[dict[str, Any]]:
+    """The lines of a run's metrics, if they and its config.json are those of its
+    checkpoint; without one they are believed.
+
+    RunError says what is wrong with them.
     """
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return [*range(os.cpu_count() or 1)]
+    lines = run.metrics()
+    for number, line in enumerate(lines, start=1):
+        own = {"loss", task.headline, f"best_batch_{task.headline}"}
+        names = own & line.keys() | task.held_out_metrics(line).keys()
+        kinds = LINE | dict.fromkeys(names, float | None)
+        if wrong := misfit(line, kinds, needed=[*LINE]):
+            raise run.bad_line(number, f"is not a line of metrics: {wrong}")
+    for number, (before, line) in enumerate(itertools.pairwise(lines), start=2):
+        back = line["step"] < before["step"]
+        if back or (line["step"] > before["step"] and task.finished(before["step"])):
+            says = f"is of step {line['step']}, after step {before['step']}"
+            raise run.bad_line(number, says)
+    if (state := run.load_state()) is not None:
+        _require_own(run, state)
+        run.require_metrics(state)
+    return lines
 
 
-def _git_commit(root: Path) -> str | None:
-    """The commit of the checkout whose top is `root`, with `-dirty` when files other
-    than results differ from it; None elsewhere.
+def text_of(run: Run) -> int | None:
+    """The checksum of the text that a run learnt from, as its newest checkpoint knows
+    it; None if it reads none.
     """
-    # Asking git alone would also name a repository around somebody's .venv.
-    if not (root / ".git").exists():
-        return None
-
-    git = ["git", "--no-optional-locks", "-C", str(root)]
-    head = [*git, "rev-parse", "--verify", "HEAD"]
-    changed = [*git, "diff", "--quiet", "HEAD", "--", ".", ":!benchmarks/results"]
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        commit = subprocess.run(head, capture_output=True, text=True, timeout=10)
-        dirty = subprocess.run(changed, capture_output=True, timeout=10).returncode
-        if commit.returncode == 0:
-            return commit.stdout.strip() + "-dirty" * bool(dirty)
-    return None
+    kept = (run.load_state() or {}).get("task", {}).get("text")
+    return kept if isinstance(kept, int) else None
 
 
-def _processor() -> str:
-    """Its name; on Linux with family and model, since several are called "AMD EPYC":
-    `AMD EPYC (family 26, model 2)`.
+def require_own_data(run: Run, task: Task) -> None:
+    """CorpusError unless a run's text is still the one that it learnt from."""
+    kept = text_of(run)
+    if kept is not None and (own := task.text_checksum) is not None:
+        from ..corpora import require_same as require_same_text
+
+        require_same_text(kept, own)
+
+
+def _require_run(state: Any, path: str | Path) -> None:
+    if not isinstance(state, dict) or "run" not in state:
+        raise RunError(
+            f"{path} holds arrays, but not of a training run; give a run directory, "
+            "its checkpoint.npz or a weights file"
+        )
+    if wrong := misfit(state, {"run": dict, "step": Count}, needed=["step"]):
+        raise RunError(f"{path} is not of a training run: {wrong}; give another")
+
+
+# --- Its network ----------------------------------------------------------------------
+
+
+def open_checkpoint(path, data_dir: Path | None = None) -> tuple[Task, dict, dict]:
+    """(task, arrays, state) of a run, its directory, a checkpoint or a weights file; or
+    of a shipped network by its name.
+
+    data_dir: where its data are now, if they have moved.
+
+    RunError says what is wrong with it.
     """
-    known: dict[str, str] = {}
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            name, _, value = line.partition(":")
-            known.setdefault(name.strip(), value.strip())
-    name = known.get("model name") or platform.processor() or platform.machine()
-    if "cpu family" not in known or "model" not in known:
-        return name
-    return f"{name} (family {known['cpu family']}, model {known['model']})"
+    arrays, state = read_network(path, data_dir)
+    _require_run(state, path)
+    return task_from_dict(state["run"]), arrays, state
+
+
+def read_network(path: Any, data_dir: Path | None = None) -> tuple[dict, dict]:
+    """(arrays, state) of all that has a network."""
+    if isinstance(path, Run) or os.path.isdir(Path(path)):
+        run = path if isinstance(path, Run) else Run.open(path)
+        if "grid" in run.config:
+            raise RunError(f"{path} is a sweep; give one of its runs")
+        arrays, state = load_checkpoint(run)
+    else:
+        if not os.path.exists(path) and str(path) in shipped():
+            path = SHIPPED / f"{path}.npz"
+        try:
+            arrays, state = load_arrays(Path(path))
+        except RunError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise RunError(f"{error}, or a name: {', '.join(shipped())}") from error
+            raise
+        if isinstance(state, dict) and "module" in state:
+            return arrays, state
+        _require_run(state, path)
+    state["run"] = relocated(state["run"], data_dir)
+    return arrays, state
+
+
+# The trained networks that come with the package, by name.
+SHIPPED = Path(__file__).resolve().parents[1] / "course" / "assets"
+
+
+def shipped() -> list[str]:
+    """The names of the trained networks that come with the package."""
+    return sorted(path.stem for path in SHIPPED.glob("*.npz"))
+
+
+def restore_model(task: Task, arrays: dict, state: dict) -> Module:
+    """The trained network itself."""
+    model = task.build(np.random.SeedSequence(state["run"]["seed"]).spawn(2)[0])
+    with fitting():
+        if "task" in state:
+            task.load_state(state["task"])
+        load_network(model, arrays)
+    return model
+
+
+def export_weights(path, arrays: dict, state: dict) -> None:
+    """Write a file of the parameters and the configuration alone.
+
+    It holds the trained network, and not what resuming would need, nor where its data
+    lay on this machine.
+    """
+    network = "parameters/", "constants/"
+    kept = {name: x for name, x in arrays.items() if name.startswith(network)}
+    told = {name: state[name] for name in ("run", "step", "task") if name in state}
+    if "places" in told["run"]:
+        nowhere = dict.fromkeys(told["run"]["places"])
+        told["run"] = {**told["run"], "places": nowhere}
+    save_arrays(path, kept, told)
+
+
+def drawn_constants(model: Module) -> dict[str, Constant]:
+    """Random arrays of a network that are not parameters, such as a first memory."""
+    return {name: x for name, x in model.constants().items() if x.drawn}
+
+
+def load_network(model: Module, arrays: dict[str, np.ndarray]) -> None:
+    """Take the parameters of a checkpoint, and what was drawn with them; older ones
+    have that of their seed, as `model` has it. ValueError for what does not fit, and
+    for parameters that are no finite floating-point numbers.
+    """
+    found = under("parameters/", arrays)
+    for name, x in found.items():
+        if x.dtype.kind != "f":
+            raise ValueError(f"the parameter {name} is of type {x.dtype}")
+        if not np.isfinite(x).all():
+            raise ValueError(f"the parameter {name} is not finite, so it tells nothing")
+    model.load_parameters(found)
+    if found := under("constants/", arrays):
+        set_constants(drawn_constants(model), found)
+
+
+def set_constants(constants: dict[str, Constant], found: dict[str, np.ndarray]) -> None:
+    own = {name: np.float64(constant.value) for name, constant in constants.items()}
+    for name, value in matching("constant", found, own).items():
+        constants[name].set(value.astype(found[name].dtype))
+
+
+# What code may raise when a file does not say what it expects.
+UNFIT = (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError)
+
+
+@contextlib.contextmanager
+def fitting(
+    says: str = "does not fit its own configuration",
+    remedy: str = "",
+    where: Any = "the checkpoint",
+) -> Iterator[None]:
+    """RunError for what goes wrong when a checkpoint is not as it was written."""
+    try:
+        yield
+    except (*UNFIT, ConfigError, MemoryError, RecursionError) as error:
+        raise RunError(f"{where} {says}: {error}{remedy}") from error

@@ -26,6 +26,11 @@ BLOCK = 64
 Batch = dict[str, Any]  # arrays with one row an example, by name
 
 
+def move_batch(xp, batch: Batch) -> Batch:
+    """A host batch as arrays of `xp`; on NumPy the batch itself."""
+    return batch if xp is np else {name: xp.asarray(x) for name, x in batch.items()}
+
+
 class Stream:
     """A source of batches, as the training loop asks for them.
 

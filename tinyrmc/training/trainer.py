@@ -30,23 +30,22 @@ from ..autograd.engine import Tape
 from ..backend import device_namespace, keep_freed_memory, kernels, to_host
 from ..errors import RunError, check_seed
 from ..nn import Module
-from .checkpoints import drawn_constants, fitting, load_network, out_of_patience
 from .discovery import TaskError
-from .pieces import Carry, MetricAccumulator, Shares, Sums, micro_batches
-from .run import usable_cores
-from .storage import under
-from .streams import Batch, Stream
-from .task import (
-    Task,
+from .machine import usable_cores
+from .mistakes import (
     check_given,
     check_headline,
     check_own,
     check_result,
     check_sums,
     drawn_twice,
-    move_batch,
+    mistake,
     unreached,
 )
+from .pieces import Carry, MetricAccumulator, Shares, Sums, micro_batches
+from .run import drawn_constants, fitting, load_network, out_of_patience, under
+from .streams import Batch, Stream, move_batch
+from .task import Task
 from .train_config import LARGEST
 from .workers import CAN_FORK, GIL, Workers, shared_zeros
 
@@ -194,10 +193,7 @@ class Trainer:
         with Tape() as tape:
             loss, *_ = check_result(self.task, self.task.loss(self.model, batch, carry))
         if not loss.id:
-            raise TaskError(
-                f"{type(self.task).__name__}.loss() gives a sum that depends on no "
-                "parameter; was something detached, as .data is?"
-            )
+            raise mistake(self.task, "detached")
         return tape, loss.id
 
     def try_out(self) -> None:

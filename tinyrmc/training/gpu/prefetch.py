@@ -21,8 +21,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...config import json_text
-from ..streams import Batch, Stream
-from ..task import Task, move_batch
+from ..streams import Batch, Stream, move_batch
+from ..task import Task
 from ..workers import Child, WorkerError
 
 AHEAD = 2  # pieces that are asked for before their turn comes

@@ -43,9 +43,10 @@ from ...fused import categorical
 from ...nn import Module
 from ..discovery import TaskError
 from ..pieces import MetricAccumulator, micro_batches
-from ..storage import under
+from ..run import under
 from ..streams import Batch, Samples
-from ..task import HELD_OUT_SEED, Task
+from ..task import Task
+from ..testing import HELD_OUT_SEED
 from ..train_config import TrainConfig
 from . import scores, vtrace
 from .policy import log_probs, sample

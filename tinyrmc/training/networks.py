@@ -1,0 +1,191 @@
+"""Networks and files: `tinyrmc.load`, `tinyrmc.save`, and weights to begin with.
+
+A run's own network is in run.py. A module's file holds its class by name and its
+settings (nn/settings.py), beside the arrays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import cores, nn
+from ..autograd.engine import Parameter, Tensor
+from ..config import stored_path
+from ..errors import RunError, UsageError
+from ..nn import Module
+from ..nn.layers import made_as, tie, ties, walk
+from ..nn.settings import classes_in, described, rebuilt
+from .discovery import load_task_of, stored, task_of
+from .run import (
+    drawn_constants,
+    fitting,
+    read_network,
+    restore_model,
+    save_arrays,
+    set_constants,
+    task_from_dict,
+    under,
+)
+
+
+def load_model(
+    path: str | Path, data_dir: Path | None = None, classes: Iterable[type] = ()
+) -> Module:
+    """A run's network, or the module that `save_module` wrote: see `tinyrmc.load`."""
+    arrays, state = read_network(path, data_dir)
+    if "module" not in state:
+        return restore_model(task_from_dict(state["run"]), arrays, state)
+    known = _ours() | _of_tasks(state.get("tasks", ()))
+    known |= {kind.__name__: kind for kind in classes}
+    with fitting("cannot be loaded", where=path):
+        module = rebuilt(state["module"], known)
+        _replace(module, state.get("parts", {}), known)
+        _share(module, state.get("ties", ()))
+        found = under("parameters/", arrays)
+        for name, own in module.named_parameters():
+            dtype = nn.check_dtype(name, found.get(name, own).dtype)
+            own.bind(own.data.astype(dtype), own.grad.astype(dtype))
+        module.load_parameters(found)
+        set_constants(module.constants(), under("constants/", arrays))
+    return module
+
+
+def save_module(module: Module, path: str | Path) -> None:
+    """Write a module: see `tinyrmc.save`. RunError for a setting that a file cannot
+    hold, and for what `load` would not make again.
+    """
+    arrays = {f"parameters/{name}": x for name, x in module.arrays().items()}
+    constants = module.constants().items()
+    arrays |= {f"constants/{name}": constant.value for name, constant in constants}
+    told, ours = described(module), _ours()
+    classes = {kind.__name__: kind for kind in classes_in(module)}
+    for name, kind in classes.items():
+        if ours.get(name, kind) is not kind:
+            raise RunError(f"{path}: the name {name} is tinyrmc's own; rename yours")
+    again = rebuilt(told, ours | classes)
+    parts = _replaced(module, again)
+    for place in parts:
+        found = operator.attrgetter(place)(module)
+        classes |= {kind.__name__: kind for kind in classes_in(found)}
+    _replace(again, parts, ours | classes)
+    shared = ties(module)
+    with fitting("cannot be written", where=path):
+        _share(again, shared)
+    here, there = _held(module), _held(again)
+    for name in here | there:
+        if not _alike(here.get(name), there.get(name)):
+            raise RunError(
+                f"{path}: made again from its settings, this {type(module).__name__} "
+                f"differs in {name}, so that would be lost. Give it to __init__, or "
+                "put a whole module in its place; what was drawn there can be "
+                "nn.Constant(array, True)"
+            )
+    meta: dict[str, Any] = {"module": told, "parts": parts, "ties": shared}
+    tasks = {word for kind in classes.values() if (word := task_of(kind))}
+    meta |= {"tasks": [stored(word) for word in sorted(tasks)]}
+    save_arrays(path, arrays, {key: x for key, x in meta.items() if x})
+
+
+def _replaced(module: Module, again: Module, place: str = "") -> dict[str, Any]:
+    """The modules inside that were put in the place of others since it was made, by
+    their places, as `described` tells them. `again` is the module as it was made.
+    """
+    found: dict[str, Any] = {}
+    for name, part in vars(module).items():
+        other = vars(again).get(name)
+        if not isinstance(part, Module):
+            continue
+        with contextlib.suppress(RunError):
+            told = described(part)
+            if not isinstance(other, Module) or told != described(other):
+                found[place + name] = told
+                continue
+        if isinstance(other, Module):
+            found |= _replaced(part, other, f"{place}{name}.")
+    return found
+
+
+def _replace(module: Module, parts: dict[str, Any], classes: dict[str, type]) -> None:
+    """Put modules, as `described` tells them, into their places."""
+    for place, told in parts.items():
+        *path, name = place.split(".")
+        owner = operator.attrgetter(".".join(path))(module) if path else module
+        setattr(owner, name, rebuilt(told, classes))
+
+
+def _of_tasks(kept: Iterable[dict]) -> dict[str, type]:
+    """The classes of tasks that a module's file names, by their names."""
+    every = [vars(load_task_of(config)) for config in kept]
+    return {k: x for own in every for k, x in own.items() if isinstance(x, type)}
+
+
+def _share(module: Module, shared: Iterable) -> None:
+    """Let what stood in several places of a module stand there again: see `ties`."""
+    for place, source in shared:
+        if [place, source] not in map(list, ties(module)):
+            tie(module, place, source)
+
+
+def _ours() -> dict[str, type]:
+    """The modules and settings of the package by name."""
+    both = vars(nn) | vars(cores)
+    return {name: kind for name, kind in both.items() if isinstance(kind, type)}
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether they are equal; arrays in one precision or another."""
+    if isinstance(one, np.ndarray) and np.shape(one) == np.shape(other):
+        return np.allclose(one, other, rtol=1e-5, equal_nan=True)
+    return type(one) is type(other) and repr(one) == repr(other)
+
+
+def _held(module: Module) -> dict[str, Any]:
+    """All by which two modules can differ, but for the numbers in their parameters."""
+    tensors = dict(walk("", module, set(), Tensor))
+    held = {
+        k: x.shape if isinstance(x, Parameter) else x.data for k, x in tensors.items()
+    }
+    return made_as(module) | held | dict(walk("", module, set(), np.ndarray))
+
+
+def warm_start(model: Module, path: Path, run_config: dict) -> str:
+    """Take the weights of a run, a file or a shipped network, where names and shapes
+    agree; says what was taken and what not, and lets a new run's configuration name its
+    source. UsageError if nothing was taken.
+    """
+    path = path.expanduser()
+    data_dir = run_config.get("places", {}).get("data_dir")
+    source = load_model(path, Path(data_dir).expanduser() if data_dir else None)
+    run_config["init"] = stored_path(path) if path.exists() else str(path)
+    found, own = source.arrays(), model.arrays()
+    taken = {n: x for n, x in found.items() if n in own and x.shape == own[n].shape}
+    if not taken:
+        raise UsageError(
+            f"--init {path}: no parameter has a name and shape of this network; there "
+            f"are {', '.join([*found][:3])} ..., here {', '.join([*own][:3])} ..."
+        )
+    model.load_parameters(own | taken)
+    says = [f"{len(taken)} of {len(own)} parameters from {path}"]
+    for name in sorted({*own, *found} - taken.keys()):
+        here, there = (x[name].shape if name in x else "none" for x in (own, found))
+        says.append(f"not taken: {name}, {there} there, {here} here")
+    for name, part in model.children():
+        other = getattr(source, name, part)
+        if isinstance(part, Module) and repr(part) != repr(other):
+            says.append(f"other settings: {name} was {other!r}")
+    before = drawn_constants(source)
+    for name, constant in drawn_constants(model).items():
+        there = before[name].value.shape if name in before else "none"
+        if there == constant.value.shape:
+            constant.set(before[name].value)
+            says.append(f"taken too: {name}, which was drawn with them")
+        else:
+            here = constant.value.shape
+            says.append(f"not taken: {name}, {there} there, {here} here")
+    return "\n      ".join(says)
