@@ -42,9 +42,9 @@ from tinyrmc import backend, optim
 from tinyrmc.autograd.engine import Tape
 from tinyrmc.backend import (
     device_namespace,
-    keep_freed_memory,
     to_host,
 )
+from tinyrmc.backend.cpu import keep_freed_memory
 from tinyrmc.cores import CoreConfig, DNCConfig
 from tinyrmc.fused import use_compiled
 from tinyrmc.training import Task, TrainConfig

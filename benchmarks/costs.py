@@ -31,7 +31,8 @@ from candidates import seconds_of
 
 from tinyrmc import RelationalMemory, Tape, fused, nn, optim
 from tinyrmc import primitives as p
-from tinyrmc.backend import blas_threads, keep_freed_memory
+from tinyrmc.backend import blas_threads
+from tinyrmc.backend.cpu import keep_freed_memory
 from tinyrmc.training.trainer import Trainer
 
 

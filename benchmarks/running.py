@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tinyrmc.backend import blas_threads, keep_freed_memory
+from tinyrmc.backend import blas_threads
+from tinyrmc.backend.cpu import keep_freed_memory
 from tinyrmc.errors import RunError, counted
 
 HERE = Path(__file__).resolve().parent

@@ -10,6 +10,7 @@ from turns import in_turn
 
 from tinyrmc import Tape, backend
 from tinyrmc import primitives as p
+from tinyrmc.backend import cpu
 
 
 @pytest.fixture
@@ -126,14 +127,14 @@ def test_a_multiplier_multiplies(
     xp, monkeypatch, small_kernels, rows, size, width, times
 ):
     """In blocks and plainly, transposed weights too, of any dtype."""
-    monkeypatch.setattr(backend, "_knows_small_products", lambda: small_kernels)
+    monkeypatch.setattr(cpu, "_knows_small_products", lambda: small_kernels)
     rng = np.random.default_rng(0)
     for dtype in np.float64, np.float32, np.complex128:
         weight, x = rng.random((size, width)), rng.random((2, rows, size))
         expected = (x @ weight).astype(dtype)
         weight, x = weight.astype(dtype), x.astype(dtype)
         for stored in weight, weight.T.copy().T:
-            multiply = backend.multiplier(xp.asarray(stored), rows, times)
+            multiply = cpu.multiplier(xp.asarray(stored), rows, times)
             for each, product in zip(xp.asarray(x), expected, strict=True):
                 found = multiply(each)
                 assert found.dtype == dtype
@@ -151,12 +152,12 @@ def test_a_weight_is_made_ready_only_where_it_pays(monkeypatch):
         shapes.append(b.shape)
         return np.matmul(a, b, out=out)
 
-    monkeypatch.setattr(backend, "gemm", counting)
-    monkeypatch.setattr(backend, "_knows_small_products", lambda: True)
+    monkeypatch.setattr(cpu, "gemm", counting)
+    monkeypatch.setattr(cpu, "_knows_small_products", lambda: True)
     sizes = (20, 64, 35), (20, 2600, 35), (20, 64, 8), (64, 64, 35), (20, 1601, 35)
     for rows, size, times in sizes:
         weight = np.ones((size, 64), np.float32)
-        backend.multiplier(weight, rows, times)(np.ones((rows, size), np.float32))
+        cpu.multiplier(weight, rows, times)(np.ones((rows, size), np.float32))
     blocks = [(1, 2, 64, 32), (2, 2, 1300, 32)]  # with as few numbers to add up
     assert shapes == [*blocks, (64, 64), (64, 64), (1601, 64)]
 

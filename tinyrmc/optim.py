@@ -28,11 +28,11 @@ from .backend import (
     compiles,
     joined,
     kernels,
-    matching,
     namespace,
     row_dots,
     to_host,
 )
+from .backend.stored import matching
 from .errors import check_choice, check_number, check_sizes
 from .fused.bodies import running
 from .fused.table import is_plain

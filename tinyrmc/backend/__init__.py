@@ -8,12 +8,9 @@ backend, register its array type, as the tests do.
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import math
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -133,38 +130,6 @@ def as_rows(x: Array) -> Array:
     return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
-def matching(
-    what: str, arrays: Mapping[str, Array], own: Mapping[str, Array]
-) -> dict[str, Array]:
-    """Stored arrays, by name, in the precision of those that they will replace.
-
-    ValueError names all that are missing, unknown, of another shape or kind, or that
-    hold a number too large for their dtype.
-    """
-    wrong, found = [], {}
-    for name in {**own, **arrays}:
-        array, mine, says = arrays.get(name), own.get(name), ""
-        if array is None or mine is None:
-            says = "is unknown" if mine is None else "is missing from the arrays"
-        elif array.shape != mine.shape:
-            says = f"has shape {mine.shape}, the array {array.shape}"
-        elif array.dtype.kind not in mine.dtype.kind.replace("c", "fc"):
-            says = f"is {mine.dtype}, the array {array.dtype}"
-        else:
-            isinf = namespace(array).isinf  # and a TypeError for masked arrays
-            with np.errstate(over="ignore"):  # WebAssembly has no flag for an overflow
-                found[name] = array.astype(mine.dtype)
-            if array.dtype.kind in "fc" and array.dtype != mine.dtype:
-                if bool((isinf(found[name]) & ~isinf(array)).any()):
-                    says = f"is {mine.dtype}, too small for a number"
-        if says:
-            wrong.append(f"{name!r} {says}")
-    if wrong:
-        more = f"; and {len(wrong) - 8} more" if len(wrong) > 8 else ""
-        raise ValueError(f"{what} {'; '.join(wrong[:8])}{more}")
-    return found
-
-
 def column_sums(rows: Array, into: Array | None = None) -> Array:
     """The sum of a matrix over its rows, a new vector, or added to `into`."""
     xp = namespace(rows)
@@ -205,57 +170,6 @@ def stacked(xp: ModuleType, arrays: Sequence[Array], axis: int = 0) -> Array:
     if xp is np:
         return xp.stack(arrays, axis=axis)
     return joined(xp, [xp.expand_dims(x, axis) for x in arrays], axis)
-
-
-# OpenBLAS's kernels for AVX-512 multiply small matrices as they lie in memory. All
-# others are rearranged first, and for a few rows that takes as long as the product.
-_SMALL_KERNELS = {"SkylakeX", "Cooperlake", "SapphireRapids"}
-_SMALL = 1_000_000  # multiplications
-_COLUMNS = 32  # in a block: a width for which these kernels are fast
-
-
-@functools.cache
-def _knows_small_products() -> bool:
-    """Whether NumPy's BLAS has those kernels and uses them here."""
-    from threadpoolctl import threadpool_info
-
-    return any(x.get("architecture") in _SMALL_KERNELS for x in threadpool_info())
-
-
-def multiplier(weight: Array, rows: int, times: int) -> Callable[[Array], Array]:
-    """x -> x @ weight for x (rows, K) and weight (K, N), to be called `times` times.
-
-    Where it pays, the weight is copied once, cut into blocks of columns where small
-    products are fast. Each result may be overwritten by the next one.
-    """
-    # Measured: nothing is gained with more rows, with fewer of them in all, or with a
-    # weight larger than the caches.
-    pays = rows <= FEW_ROWS and rows * times >= 256 and weight.nbytes <= 8 << 20
-    if namespace(weight) is not np or not pays:
-        return lambda x: gemm(x, weight)
-    size, width = weight.shape
-    parts = 1  # a small product sums over a part of K
-    while rows * size * _COLUMNS > parts * _SMALL:
-        parts *= 2
-    if size % parts or not _knows_small_products():
-        ready = np.ascontiguousarray(weight)
-        return lambda x: gemm(x, ready)
-    count, length = -(-width // _COLUMNS), size // parts
-    padded = np.zeros((size, count * _COLUMNS), weight.dtype)
-    padded[:, :width] = weight
-    cut = np.swapaxes(padded.reshape(parts, length, count, _COLUMNS), 1, 2)
-    blocks = np.ascontiguousarray(cut)  # (parts, count, K / parts, 32)
-    out = np.empty((parts, rows, count * _COLUMNS), weight.dtype)
-    by_block = np.swapaxes(out.reshape(parts, rows, count, _COLUMNS), 1, 2)
-
-    def multiply(x: Array) -> Array:
-        each = np.swapaxes(x.reshape(rows, 1, parts, length), 0, 2)
-        gemm(each, blocks, out=by_block)
-        for part in out[1:]:
-            out[0] += part
-        return out[0, :, :width]
-
-    return multiply
 
 
 def add_rows(total: Array, ids: Array, rows: Array) -> None:
@@ -407,21 +321,3 @@ def describe_gpu(xp: ModuleType) -> dict[str, Any]:
         "cuda_driver": runtime.driverGetVersion(),
         "cuda_runtime": runtime.runtimeGetVersion(),
     }
-
-
-# --- The processor --------------------------------------------------------------------
-
-
-def keep_freed_memory() -> None:
-    """Ask the C library to keep freed memory between operations (glibc only).
-
-    A step frees and allocates the same few hundred arrays again and again. Giving their
-    pages back to the system took a third of the time of a training step here.
-    """
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):
-            library = ctypes.CDLL("libc.so.6")
-            # M_TRIM_THRESHOLD: how much may lie free at the top of the heap
-            library.mallopt(-1, 1 << 30)
-            # M_MMAP_THRESHOLD, at its largest: smaller arrays come from the heap
-            library.mallopt(-3, 32 << 20)

@@ -32,15 +32,14 @@ from typing import Any
 from ..backend import blas_threads
 from ..config import json_text
 from ..errors import RunError, UsageError, UserError
-from ..results import attending, episodes, memory_hops, probes
+from ..results import attending, memory_hops, probes
 from ..results.findings import draw, names, together
 from ..results.groups import core_of, find_runs, parts, task_word, title_of
 from ..results.plotting import draw_curves, draw_run
 from ..results.text import aligned, paragraph, terminal_width
 from ..training.mistakes import check_given
-from ..training.rl.actors import ActingTask
 from ..training.run import explained, open_checkpoint, restore_model
-from ..training.tables import Table
+from ..training.telling import Table
 from .commands import (
     Parser,
     add_data_dir,
@@ -194,7 +193,7 @@ def _questions(task: Any, model: Any, name: str, path: Path) -> probes.Questions
     no questions.
     """
     lacks, asks = "", hasattr(task, "questions")  # else `held_out` says so
-    if isinstance(task, ActingTask) and probes.has_attention(model):
+    if hasattr(task, "held_out_world") and probes.has_attention(model):
         lacks = f"whose agent acts; {program('plot')} episode {path} "
         lacks += "shows what its memory attends to"
     elif asks and not probes.has_attention(model):
@@ -247,6 +246,8 @@ def hops_main(argv: list[str]) -> int:
 
 def episode_main(argv: list[str]) -> int:
     """The command line after `episode`; returns the exit code."""
+    from ..results import episodes  # of the wing of worlds and agents
+
     says = "Write a page on which a trained agent plays a held-out level."
     parser = _one_run("episode", says, "episode_N.html", "of another name ")
     which = parser.add_mutually_exclusive_group()

@@ -24,7 +24,7 @@ from .config import MapCoreConfig, build_core
 from .core import State, Trace
 from .relational import RelationalMemory
 
-KERNELS = 12, 24
+CHANNELS = 12, 24
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,9 @@ class Agent(Module):
             )
             self.core = build_core(config, self.places.output_size + numbers, rng)
         else:
-            for kernels in KERNELS:
-                self.convolutions.append(Conv2d(channels, kernels, relu=True, seed=rng))
-                channels, height, width = kernels, height - 1, width - 1
+            for count in CHANNELS:
+                self.convolutions.append(Conv2d(channels, count, relu=True, seed=rng))
+                channels, height, width = count, height - 1, width - 1
             channels += 2 * config.coordinates
             in_a_row = height * width * channels + numbers
             maps = height, width, channels + numbers  # each number at every place

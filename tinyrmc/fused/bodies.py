@@ -52,7 +52,7 @@ def held_compiled(on: bool) -> AbstractContextManager[None]:
 
 def _install(on: bool) -> None:
     # one step each, so that no thread sees a part of it
-    if on and os.environ.get(SWITCH) != "0" and kernels():
+    if on and os.environ.get(SWITCH) != "0" and numba_bodies():
         table.compiled.update(OVERRIDES)
     else:
         table.compiled.clear()
@@ -68,7 +68,7 @@ def bodies() -> str:
 
 def running(*arrays: Any) -> Any:
     """compiled.py, if bodies are on and all arrays are None or float32 on the host."""
-    return kernels() if table.compiled and _alike(arrays) else None
+    return numba_bodies() if table.compiled and _alike(arrays) else None
 
 
 def _alike(arrays: Any) -> bool:
@@ -80,7 +80,7 @@ def _alike(arrays: Any) -> bool:
     return True
 
 
-def kernels() -> Any:
+def numba_bodies() -> Any:
     """compiled.py, or None if it cannot be used."""
     if not _found:
         try:
@@ -125,7 +125,7 @@ def body(fits: Callable[..., bool] = lambda *arrays, **static: True) -> Any:
 @body(lambda x, weight, bias=None, relu=False: bias is not None)
 def linear(xp, x, weight, bias, *, relu=False):
     y = gemm(x, weight)
-    kernels().add_bias(as_rows(y), bias, bool(relu))
+    numba_bodies().add_bias(as_rows(y), bias, bool(relu))
     return y, (x, weight, y if relu else None)
 
 
@@ -136,7 +136,7 @@ def linear_vjp(xp, needs, g, *saved):
 
 def _before_relu(xp, g, y):
     masked = np.empty_like(g)
-    kernels().before_relu(g.reshape(-1), y.reshape(-1), masked.reshape(-1))
+    numba_bodies().before_relu(g.reshape(-1), y.reshape(-1), masked.reshape(-1))
     return masked
 
 
@@ -144,7 +144,7 @@ def _before_relu(xp, g, y):
 def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
     y, z = np.empty_like(x), _rows_of_both(x, residual)
     stats = np.empty((len(z[0]), 2), np.float32)
-    kernels().norm(*z, gain, offset, as_rows(y), stats, epsilon)
+    numba_bodies().norm(*z, gain, offset, as_rows(y), stats, epsilon)
     # what it was given, not its rows: that is what a tape guards
     return y, (x, residual, gain, stats)
 
@@ -153,19 +153,21 @@ def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
 def layer_norm_vjp(xp, needs, g, x, residual, gain, stats):
     gx, sums = np.empty_like(x), np.empty((2, len(gain)), np.float32)
     z = _rows_of_both(x, residual)
-    kernels().norm_backward(as_rows(g), *z, gain, stats, as_rows(gx), sums)
+    numba_bodies().norm_backward(as_rows(g), *z, gain, stats, as_rows(gx), sums)
     return gx, *sums, gx
 
 
 def _rows_of_both(x, residual):
-    return as_rows(x), kernels().NOTHING[2] if residual is None else as_rows(residual)
+    return as_rows(x), numba_bodies().NOTHING[2] if residual is None else as_rows(
+        residual
+    )
 
 
 @body(lambda qkv, mask=None, **static: mask is None)
 def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trace=None):
     q, k, v = relational.heads(np, qkv, num_heads, key_size, num_queries)
     weights = gemm(q, np.swapaxes(k, -1, -2))  # (B, H, Q, R)
-    kernels().softmax(as_rows(weights), 1 / math.sqrt(key_size))
+    numba_bodies().softmax(as_rows(weights), 1 / math.sqrt(key_size))
     if trace is not None:
         trace["attention"] = readonly(np, weights)
     return relational.attended(np, weights, v), (qkv, weights, num_heads, key_size)
@@ -177,7 +179,7 @@ def attention_vjp(xp, needs, g, *saved):
 
 
 def _softmax_backward(xp, gw, weights, scale):
-    kernels().softmax_backward(as_rows(gw), as_rows(weights), scale)
+    numba_bodies().softmax_backward(as_rows(gw), as_rows(weights), scale)
 
 
 @body(lambda x, z, candidate, memory, **static: x.shape[-1] == 2 * memory.shape[-1])
@@ -185,7 +187,7 @@ def rmc_gates(xp, from_input, *others, input_bias=0.0, forget_bias=1.0, trace=No
     from_memory, candidate, memory = others
     gates, squashed, new = from_memory.copy(), candidate.copy(), np.empty_like(memory)
     arrays = from_input, gates, squashed, memory, new
-    kernels().gates(*arrays, input_bias, forget_bias)
+    numba_bodies().gates(*arrays, input_bias, forget_bias)
     if trace is not None:
         halves = np.split(readonly(np, gates), 2, axis=-1)
         trace["input_gate"], trace["forget_gate"] = halves
@@ -196,5 +198,5 @@ def rmc_gates(xp, from_input, *others, input_bias=0.0, forget_bias=1.0, trace=No
 def rmc_gates_vjp(xp, needs, g, gates, squashed, memory):
     gx = np.empty((len(g), 1, gates.shape[-1]), np.float32)
     gz, gc, gm = (np.empty_like(a) for a in (gates, squashed, memory))
-    kernels().gates_backward(g, gates, squashed, memory, gx, gz, gc, gm)
+    numba_bodies().gates_backward(g, gates, squashed, memory, gx, gz, gc, gm)
     return gx, gz, gc, gm

@@ -144,15 +144,15 @@ def _row_losses(xp, x, weight, targets, bias, block, room):
     """
     # Not -inf: where biases of -inf forbid the first tile, -inf - -inf would be NaN.
     top, total, chosen, kept = float(np.finfo(x.dtype).min), 0.0, math.nan, []
-    kernels = running(x, weight, bias)
-    if kernels:
+    bodies = running(x, weight, bias)
+    if bodies:
         top, total, chosen = (np.full(len(x), n, x.dtype) for n in (top, total, chosen))
     for w in _tiles(len(weight), block):
-        e = _logits(xp, x, weight, None if kernels else bias, w)
-        if kernels:
-            shift = kernels.NOTHING[1] if bias is None else bias[w]
+        e = _logits(xp, x, weight, None if bodies else bias, w)
+        if bodies:
+            shift = bodies.NOTHING[1] if bias is None else bias[w]
             shift = np.ascontiguousarray(shift)
-            kernels.softmax_tile(e, shift, targets, w.start, chosen, top, total)
+            bodies.softmax_tile(e, shift, targets, w.start, chosen, top, total)
         else:
             inside = (targets >= w.start) & (targets < w.stop)
             column = xp.where(inside, targets - w.start, 0)

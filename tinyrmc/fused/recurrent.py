@@ -6,7 +6,8 @@ h' = sigmoid(o) tanh(c')
 
 from ..autograd import primitives as p
 from ..autograd.gradients import DeferredMatmul
-from ..backend import as_rows, gemm, multiplier, namespace
+from ..backend import as_rows, gemm, namespace
+from ..backend.cpu import multiplier
 from .table import fused, plus, sigmoid
 
 

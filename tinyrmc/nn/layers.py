@@ -32,7 +32,8 @@ import numpy.typing as npt
 
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
-from ..backend import Array, matching, namespace, to_host
+from ..backend import Array, namespace, to_host
+from ..backend.stored import matching
 from ..config import first_difference
 from ..errors import (
     RunError,

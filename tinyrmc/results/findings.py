@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..training.tables import Curve, HeatMap, Table, Value
+from ..training.telling import Curve, HeatMap, Table, Value
 from . import text
 
 Found = Mapping[str, Table]  # what a network is called -> what was found

@@ -12,8 +12,8 @@ from .loop import Listener, run_training
 from .pieces import MetricAccumulator
 from .schedules import Plateau, staircase
 from .streams import Batch, Epochs, Samples, Stream
-from .tables import Curve, HeatMap, Table
 from .task import Task
+from .telling import Curve, HeatMap, Table
 from .testing import HELD_OUT_SEED
 from .train_config import MICRO_BATCH, TrainConfig
 from .trainer import NonFinite, Trainer

@@ -52,7 +52,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
-from ..backend import matching
+from ..backend.stored import matching
 from ..config import (
     from_json,
     json_text,

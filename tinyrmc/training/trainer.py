@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 from ..autograd.engine import Tape
-from ..backend import device_namespace, keep_freed_memory, kernels, to_host
+from ..backend import device_namespace, kernels, to_host
+from ..backend.cpu import keep_freed_memory
 from ..errors import RunError, check_seed
 from ..nn import Module
 from .discovery import TaskError

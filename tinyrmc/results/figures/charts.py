@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ...errors import in_words
-from ...training.tables import Table
+from ...training.telling import Table
 from .learning_curves import draw_legend, label_log, label_values
 from .style import GREY, looks, picture, wrap
 

@@ -35,7 +35,7 @@ import numpy as np
 from ...autograd import primitives as p
 from ...backend import Array, namespace, to_host
 from ...config import check_least, check_values, check_within
-from ...cores.agent import KERNELS, Agent, AgentConfig
+from ...cores.agent import CHANNELS, Agent, AgentConfig
 from ...cores.config import describe
 from ...cores.core import State, state_arrays, state_of
 from ...environments.world import Codes, Outcome, World, check_world, pick, require_end
@@ -200,10 +200,10 @@ class ActingTask(Task):
                 f"an agent sees {type(world).__name__}'s view as h x w codes, not "
                 f"{shape}, or by model.sight rgb as its pixels(); write those"
             )
-        if self.config.model.encoder == "conv" and min(shape) <= len(KERNELS):
+        if self.config.model.encoder == "conv" and min(shape) <= len(CHANNELS):
             raise TaskError(
-                f"model.encoder conv needs a view of at least {len(KERNELS) + 1} cells "
-                f"a side, not {shape[0]} x {shape[1]}; take the encoder linear"
+                f"model.encoder conv needs a view of at least {len(CHANNELS) + 1} "
+                f"cells a side, not {shape[0]} x {shape[1]}; take the encoder linear"
             )
         levels = world.start(np.zeros((1, world.start_noise), np.float32))
         seen = {f"seen/{k}": x[:, None] for k, x in world.observe(levels).items()}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ..tables import Table
+from ..telling import Table
 
 Z = 1.959964  # the normal distribution has 95 % between -Z and Z
 BOUNDS = "95 % from", "to"
