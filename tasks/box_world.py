@@ -44,13 +44,12 @@ from dataclasses import dataclass, field, replace
 from tinyrmc import training
 from tinyrmc.backend import namespace
 from tinyrmc.config import check_least, check_within
-from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.environments.box_player import scripted
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.world import WorldError
 from tinyrmc.training import HELD_OUT_SEED
 from tinyrmc.training.rl import actors
-from tinyrmc.training.rl.actors import ActingTask, LearningConfig
+from tinyrmc.training.rl.actors import A2C, SMALL, ActingConfig, ActingTask
 
 # --- What can be set ------------------------------------------------------------------
 
@@ -144,13 +143,10 @@ class WorldConfig:
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(ActingConfig):
     """Everything that decides a run's result, together with the seed."""
 
-    model: AgentConfig = field(default_factory=AgentConfig)
-    agent: LearningConfig = field(default_factory=LearningConfig)
     world: WorldConfig = field(default_factory=WorldConfig)
-    train: training.TrainConfig = field(default_factory=training.TrainConfig)
 
     def __post_init__(self):
         listed, m = self.world.view == "remembered", self.model
@@ -162,22 +158,8 @@ class Config:
 
 
 QUICK = Config(
-    model=AgentConfig(
-        mem_slots=4,
-        num_heads=4,
-        head_size=16,
-        encoder="linear",
-        features=128,
-        coordinates=False,
-        skip=True,
-    ),
-    agent=LearningConfig(
-        algorithm="a2c",
-        unroll=20,
-        gae_lambda=0.95,
-        entropy_cost=0.003,
-        reward_scale=0.1,
-    ),
+    model=replace(SMALL, coordinates=False),
+    agent=replace(A2C, entropy_cost=0.003),
     world=WorldConfig(
         solution=(1, 2), distractors=(0, 0), stages=((5, 2, 0), (9, 2, 0))
     ),

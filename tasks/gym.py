@@ -22,10 +22,9 @@ from dataclasses import dataclass, field, replace
 
 from tinyrmc import training
 from tinyrmc.config import check_least
-from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.environments.from_gymnasium import GymnasiumWorld
 from tinyrmc.errors import UsageError
-from tinyrmc.training.rl.actors import ActingTask, LearningConfig
+from tinyrmc.training.rl.actors import A2C, SMALL, ActingConfig, ActingTask
 
 # --- What can be set ------------------------------------------------------------------
 
@@ -87,31 +86,15 @@ def _keeping(make, keep):
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(ActingConfig):
     """Everything that decides a run's result, together with the seed."""
 
-    model: AgentConfig = field(default_factory=AgentConfig)
-    agent: LearningConfig = field(default_factory=LearningConfig)
     world: WorldConfig = field(default_factory=WorldConfig)
-    train: training.TrainConfig = field(default_factory=training.TrainConfig)
 
 
 QUICK = Config(
-    model=AgentConfig(
-        mem_slots=2,
-        num_heads=2,
-        head_size=16,
-        encoder="linear",
-        features=64,
-        skip=True,
-    ),
-    agent=LearningConfig(
-        algorithm="a2c",
-        unroll=20,
-        gae_lambda=0.95,
-        entropy_cost=0.01,
-        reward_scale=0.1,
-    ),
+    model=replace(SMALL, mem_slots=2, num_heads=2, features=64),
+    agent=A2C,
     world=WorldConfig(keep=(0, 2), goal="limit"),
     train=training.TrainConfig(
         steps=1500,

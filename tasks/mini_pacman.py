@@ -31,10 +31,9 @@ from dataclasses import dataclass, field
 
 from tinyrmc import training
 from tinyrmc.config import ADDED, check_least
-from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.environments.pacman import MiniPacman
 from tinyrmc.training.rl import actors
-from tinyrmc.training.rl.actors import ActingTask, LearningConfig
+from tinyrmc.training.rl.actors import A2C, SMALL, ActingConfig, ActingTask
 
 # --- What can be set ------------------------------------------------------------------
 
@@ -64,27 +63,15 @@ class WorldConfig:
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(ActingConfig):
     """Everything that decides a run's result, together with the seed."""
 
-    model: AgentConfig = field(default_factory=AgentConfig)
-    agent: LearningConfig = field(default_factory=LearningConfig)
     world: WorldConfig = field(default_factory=WorldConfig)
-    train: training.TrainConfig = field(default_factory=training.TrainConfig)
 
 
 QUICK = Config(
-    model=AgentConfig(
-        mem_slots=4,
-        num_heads=4,
-        head_size=16,
-        encoder="linear",
-        features=128,
-        skip=True,
-    ),
-    agent=LearningConfig(
-        algorithm="a2c", unroll=20, gae_lambda=0.95, entropy_cost=0.01, reward_scale=0.1
-    ),
+    model=SMALL,
+    agent=A2C,
     train=training.TrainConfig(
         steps=6000,
         batch_size=256,

@@ -31,6 +31,7 @@ from ..errors import Seed, counted, generator
 from ..nn import MLP, LayerNorm, Linear, Module, truncated_normal
 from .config import CoreConfig, check_parts
 from .core import Core, Inputs, State, Step, Steps
+from .registry import register_core
 
 Shape = tuple[int, ...]
 
@@ -260,19 +261,30 @@ def _parts(value: Any) -> Iterator[Module]:
 SIZES = "head_size", "num_heads", "total_units", "hidden_size", "layers"
 
 
-def sizes_of(c: CoreConfig) -> dict[str, Any]:
-    """The arguments that such cores have in common."""
-    units = c.total_units or c.num_heads * c.head_size
-    own: dict[str, Any] = {"head_size": units // c.num_heads, "num_heads": c.num_heads}
-    return own | {"layers": c.layers, "hidden_size": c.hidden_size}
+def register_blocks(name: str, kind: Any, config: type, says: str, colour: str) -> None:
+    """Enter such a core by its name: `register_core` for what they have in common.
 
+    config: the dataclass of its own settings. says: what it is, in a few words.
+    """
 
-def say_size(c: CoreConfig, core: Any) -> str:
-    """What follows their names in a description."""
-    layers = counted(core.layers, "layer")
-    return f", {layers} of {core.output_size} units, {counted(c.num_heads, 'head')}"
+    def build(c: CoreConfig, input_size: int, seed: Seed) -> Blocks:
+        units = c.total_units or c.num_heads * c.head_size
+        sizes = {"head_size": units // c.num_heads, "num_heads": c.num_heads}
+        sizes |= {"layers": c.layers, "hidden_size": c.hidden_size}
+        return kind(input_size, **sizes, **vars(c.own), seed=seed)
 
+    def size(c: CoreConfig, core: Any) -> str:
+        layers = counted(core.layers, "layer")
+        return f", {layers} of {core.output_size} units, {counted(c.num_heads, 'head')}"
 
-def whole_heads(c: CoreConfig) -> None:
-    """ValueError unless the total_units go into heads."""
-    check_parts(c, c.num_heads, f"{c.num_heads} heads")
+    def whole_heads(c: CoreConfig) -> None:
+        check_parts(c, c.num_heads, f"{c.num_heads} heads")
+
+    build.__doc__ = says
+    own: dict[str, Any] = {
+        "used": SIZES,
+        "size": size,
+        "check": whole_heads,
+        "colour": colour,
+    }
+    register_core(name, config=config, **own)(build)

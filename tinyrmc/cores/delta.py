@@ -44,12 +44,10 @@ from ..config import check_least, check_values
 from ..errors import Seed, check_switch
 from ..fused import solve_lower
 from ..nn import Linear
-from .blocks import SIZES, Blocks, Mixer, Times, say_size, sizes_of, whole_heads
+from .blocks import Blocks, Mixer, Times, register_blocks
 from .chunks import Decay, decays, from_chunks, in_chunks
-from .config import CoreConfig
 from .core import State, Step
 from .entnet import normalised
-from .registry import register_core
 
 
 class Delta(Mixer):
@@ -168,14 +166,5 @@ class DeltaConfig:
         check_least("model.delta", self, "conv", "chunk")
 
 
-@register_core(
-    "delta",
-    config=DeltaConfig,
-    used=SIZES,
-    size=say_size,
-    check=whole_heads,
-    colour="#117733",
-)
-def _delta(c: CoreConfig, input_size: int, seed: Seed) -> DeltaNet:
-    """a memory that writes what it lacks, the delta rule (DeltaNet)"""
-    return DeltaNet(input_size, **sizes_of(c), **vars(c.own), seed=seed)
+SAYS = "a memory that writes what it lacks, the delta rule (DeltaNet)"
+register_blocks("delta", DeltaNet, DeltaConfig, SAYS, "#117733")

@@ -37,11 +37,9 @@ from ..backend import namespace
 from ..config import check_least, check_values
 from ..errors import Seed, check_switch
 from ..nn import Linear
-from .blocks import SIZES, Blocks, Mixer, Times, say_size, sizes_of, whole_heads
+from .blocks import Blocks, Mixer, Times, register_blocks
 from .chunks import Decay, decays, from_chunks, in_chunks
-from .config import CoreConfig
 from .core import State, Step
-from .registry import register_core
 
 EPSILON = 1e-6  # as the authors' program has it, so that nothing is divided by zero
 
@@ -163,14 +161,7 @@ class LinearAttentionConfig:
         check_least("model.linear_attention", self, "conv", "chunk")
 
 
-@register_core(
-    "linear_attention",
-    config=LinearAttentionConfig,
-    used=SIZES,
-    size=say_size,
-    check=whole_heads,
-    colour="#88CCEE",
+SAYS = "a sum of keys times values (Katharopoulos et al. 2020)"
+register_blocks(
+    "linear_attention", LinearAttention, LinearAttentionConfig, SAYS, "#88CCEE"
 )
-def _linear_attention(c: CoreConfig, input_size: int, seed: Seed) -> LinearAttention:
-    """a sum of keys times values (Katharopoulos et al. 2020)"""
-    return LinearAttention(input_size, **sizes_of(c), **vars(c.own), seed=seed)

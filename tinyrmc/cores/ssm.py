@@ -39,10 +39,8 @@ from ..config import check_least, check_values
 from ..errors import Seed
 from ..fused import linear_scan
 from ..nn import Linear
-from .blocks import SIZES, Blocks, Mixer, Times, say_size, sizes_of, whole_heads
-from .config import CoreConfig
+from .blocks import Blocks, Mixer, Times, register_blocks
 from .core import State, Step
-from .registry import register_core
 
 
 class Selective(Mixer):
@@ -152,14 +150,5 @@ class SSMConfig:
         check_least("model.ssm", self, "state_size", "conv")
 
 
-@register_core(
-    "ssm",
-    config=SSMConfig,
-    used=SIZES,
-    size=say_size,
-    check=whole_heads,
-    colour="#AA4499",
-)
-def _ssm(c: CoreConfig, input_size: int, seed: Seed) -> SelectiveSSM:
-    """a selective state space, Mamba's in its simplest form (Gu and Dao 2023)"""
-    return SelectiveSSM(input_size, **sizes_of(c), **vars(c.own), seed=seed)
+SAYS = "a selective state space, Mamba's in its simplest form (Gu and Dao 2023)"
+register_blocks("ssm", SelectiveSSM, SSMConfig, SAYS, "#AA4499")

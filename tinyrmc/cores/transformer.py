@@ -30,10 +30,8 @@ from ..backend import Array, namespace
 from ..config import check_least, check_values
 from ..errors import Seed, check_choice
 from ..nn import Constant, Linear
-from .blocks import SIZES, Blocks, Mixer, Times, say_size, sizes_of, whole_heads
-from .config import CoreConfig
+from .blocks import Blocks, Mixer, Times, register_blocks
 from .core import State, Step
-from .registry import register_core
 
 QUERIES = 128  # that are answered at once, of a long sequence
 
@@ -188,14 +186,5 @@ class TransformerConfig:
         check_least("model.transformer", self, "window")
 
 
-@register_core(
-    "transformer",
-    config=TransformerConfig,
-    used=SIZES,
-    size=say_size,
-    check=whole_heads,
-    colour="#332288",
-)
-def _transformer(c: CoreConfig, input_size: int, seed: Seed) -> Transformer:
-    """causal self-attention over a window of past steps (Vaswani et al. 2017)"""
-    return Transformer(input_size, **sizes_of(c), **vars(c.own), seed=seed)
+SAYS = "causal self-attention over a window of past steps (Vaswani et al. 2017)"
+register_blocks("transformer", Transformer, TransformerConfig, SAYS, "#332288")

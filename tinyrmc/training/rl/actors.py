@@ -27,7 +27,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -128,6 +128,13 @@ PAPER: dict[str, Any] = {
         clip_norm=None,
     ),
 }
+# What trains in minutes here: a small memory that sees codes, and learns by a2c.
+SMALL = AgentConfig(
+    mem_slots=4, num_heads=4, head_size=16, encoder="linear", features=128, skip=True
+)
+A2C = LearningConfig(
+    algorithm="a2c", unroll=20, gae_lambda=0.95, entropy_cost=0.01, reward_scale=0.1
+)
 RATES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "rates": (
         "the paper's sweep of learning rates",
@@ -135,6 +142,18 @@ RATES: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"train.learning_rate": (1e-5, 2e-5, 5e-5, 1e-4, 2e-4)},
     )
 }
+
+
+@dataclass(frozen=True)
+class ActingConfig:
+    """Everything that decides a run's result, together with the seed. A task says what
+    its `world` is.
+    """
+
+    model: AgentConfig = field(default_factory=AgentConfig)
+    agent: LearningConfig = field(default_factory=LearningConfig)
+    world: Any = None
+    train: TrainConfig = field(default_factory=TrainConfig)
 
 
 class ActingTask(Task):
