@@ -51,6 +51,7 @@ def test_the_tab_key_goes_on(shell):
         ("tinyrmc evaluate --metr", "tinyrmc evaluate --metrics-only "),
         ("tinyrmc sweep nth_farthest lon", "tinyrmc sweep nth_farthest longer "),
         ("tinyrmc evaluate ne", "tinyrmc evaluate net.npz "),
+        ("tinyrmc ass", "tinyrmc assignment "),
         ("tinyrmc prog", "tinyrmc progress "),
         ("tinyrmc grade --see", "--seed "),
         ("tinyrmc plot att", "tinyrmc plot attention "),

@@ -3,7 +3,10 @@
 import ast
 import csv
 import json
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import hand_ins as made
 import numpy as np
@@ -11,7 +14,7 @@ import pytest
 from hand_ins import EXERCISES, IMPORT, loose, notebook, solved, work
 
 from tinyrmc.autograd.engine import Tensor
-from tinyrmc.cli import grade
+from tinyrmc.cli import assignment, grade
 from tinyrmc.course import proof
 from tinyrmc.course.exercises import arrays, memory, tape
 from tinyrmc.course.exercises.exercise import Exercise
@@ -419,3 +422,73 @@ def test_a_file_of_progress_shows_whether_it_was_changed(tmp_path, monkeypatch, 
     (tmp_path / "mine.json").write_text("mine")
     with pytest.raises(UserError, match="no file of progress; choose another"):
         proof.write(found, tmp_path / "mine.json")
+
+
+# --- nbgrader -------------------------------------------------------------------------
+
+
+def test_a_chapter_becomes_an_assignment(tmp_path, capsys):
+    words = [str(made.CHAPTER), "--out", str(tmp_path), "--seed", "4"]
+    assert assignment.main(words) == 0
+    file = tmp_path / "01_arrays" / "01_arrays.ipynb"
+    assert capsys.readouterr().out == f"{file}: 6 exercises\n"
+    cells = json.loads(file.read_text())["cells"]
+    marked = [cell for cell in cells if "nbgrader" in cell["metadata"]]
+    ids = [cell["metadata"]["nbgrader"]["grade_id"] for cell in marked]
+    assert sorted(ids) == sorted(f"01-{name}" for name in EXERCISES)
+    for cell in marked:
+        code = cell["source"].replace("ex.", "arrays.")
+        name = cell["metadata"]["nbgrader"]["grade_id"][3:]
+        for text, right in ((solved(name), True), (f"def {name}(*x): return 0", False)):
+            names = {"np": np, "arrays": arrays, "project_by_names": None}
+            exec(text, names)
+            try:
+                exec(code, names)
+            except AssertionError as problem:
+                assert not right and str(problem).startswith("wrong: ")
+            else:
+                assert right
+    with pytest.raises(UserError, match="exists already"):
+        assignment.main(words)
+    (tmp_path / "cut.ipynb").write_text("{")
+    (tmp_path / "none.ipynb").write_text(loose("x = 1"))
+    for name, says in (("cut", "cut short"), ("none", "no exercise"), ("x", "be read")):
+        with pytest.raises(UserError, match=says):
+            assignment.main([str(tmp_path / f"{name}.ipynb"), *words[1:]])
+
+
+@pytest.mark.slow
+def test_nbgrader_releases_and_grades_it(tmp_path, monkeypatch):
+    pytest.importorskip("nbgrader", reason="needs nbgrader")
+    monkeypatch.chdir(tmp_path)
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", programs)  # where nbgrader finds alembic
+    for name, value in {"HOME": str(tmp_path), "TINYRMC_FAST": "1"}.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "nbgrader_config.py").write_text(
+        "c = get_config()\nc.ExecutePreprocessor.timeout = 600\n"
+    )
+    made_here = str(made.CHAPTER), "--out", "source", "--seed", "4"
+    assert assignment.main([*made_here]) == 0
+
+    def nbgrader(*words):
+        command = [sys.executable, "-m", "nbgrader", *words]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-2000:]
+
+    nbgrader("generate_assignment", "01_arrays")
+    released = (tmp_path / "release" / "01_arrays" / "01_arrays.ipynb").read_text()
+    assert "HIDDEN" not in released and "demand" not in released
+    folder = tmp_path / "submitted" / "anna" / "01_arrays"
+    folder.mkdir(parents=True)
+    book = json.loads(released)
+    for cell in book["cells"]:
+        source = "".join(cell["source"])
+        for name in "centred squared_distances nth_from one_hot".split():
+            if source.startswith(f"def {name}("):
+                cell["source"] = solved(name)
+    (folder / "01_arrays.ipynb").write_text(json.dumps(book))
+    nbgrader("autograde", "01_arrays", "--create")
+    nbgrader("export")
+    (row,) = csv.DictReader((tmp_path / "grades.csv").read_text().splitlines())
+    assert (row["student_id"], row["score"], row["max_score"]) == ("anna", "4.0", "6.0")

@@ -10,7 +10,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "tinyrmc"
 OURS = "tinyrmc."
 COMMANDS = {*"train evaluate plot generate play sweep report data new".split()}
-COMMANDS |= {*"progress grade".split()}
+COMMANDS |= {*"progress grade assignment".split()}
 FLOORS = [
     {*"errors equations backend config".split()},
     {"autograd"},

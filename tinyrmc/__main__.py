@@ -28,6 +28,7 @@ COMMANDS = {
     "new": "write an example of a task, to change into your own",
     "progress": "your solved exercises, and a file of them to hand in",
     "grade": "grade the notebooks that learners have handed in",
+    "assignment": "make an assignment for nbgrader of a chapter",
 }
 
 
