@@ -24,6 +24,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import chapter_map
 import in_browser
 from markup import LINK, rst, table
 
@@ -209,7 +210,7 @@ class Source:
             text = (ROOT / name).read_text(encoding="utf-8")
             if name.endswith(".md"):
                 page = name if name == "README.md" else self.pages[name]
-                self.write(page, self.relink(text, name))
+                self.write(page, self.relink(chapter_map.drawn(text), name))
                 continue
             notebook = json.loads(text)
             for cell in notebook["cells"]:

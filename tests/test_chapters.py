@@ -133,35 +133,6 @@ def test_a_folded_cell_says_in_the_line_that_is_left_what_it_does():
             assert ANSWER not in tags or re.fullmatch(r"# Answer \d", first), first
 
 
-def sittings(source: Path) -> list[float]:
-    """The minutes that chapter 0 promises, up to each place to stop: 75 words and 7.5
-    lines of code in each, and fourteen for an exercise. What is folded does not count.
-    """
-    minutes = [0.0]
-    for cell in committed(source).cells:
-        if cell.cell_type == "markdown":
-            for text in re.split(r"(?=good place to\sstop)", cell.source):
-                minutes += [0.0] * text.startswith("good place")
-                words = len(re.sub(r"\$[^$]+\$", "formula", text).split())
-                minutes[-1] += words / 75 + 14 * text.count("**Exercise ")
-        elif not cell.metadata.get("jupyter", {}).get("source_hidden"):
-            minutes[-1] += sum(map(bool, cell.source.splitlines())) / 7.5
-        for output in cell.get("outputs", []):
-            text = output.get("data", {}).get("text/markdown", "")
-            minutes[-1] += sum(x.count("\n") for _, x in SHOWN.findall(text)) / 7.5
-    return minutes
-
-
-def test_the_time_at_the_head_is_the_one_that_chapter_0_explains():
-    told_of = re.compile(r"\*\* About (\d+)\sminutes(?:,\sin\s(two|three)\ss)?")
-    for source in SOURCES:
-        if source.stem not in ("02_puzzles", "24_capstone"):  # as long as you like
-            text, minutes = committed(source).cells[0].source, sittings(source)
-            ((told, number),) = told_of.findall(text)
-            assert abs(int(told) - sum(minutes)) <= 8 and max(minutes) <= 65, source
-            assert len(minutes) == {"": 1, "two": 2, "three": 3}[number], source.stem
-
-
 # --- The notebooks --------------------------------------------------------------------
 
 
