@@ -41,6 +41,10 @@ MATHJAX = ("tex-chtml-full.js", "output/chtml/fonts", "a11y", "sre")
 DOCUMENTS = {
     "README.md": "index.md",  # pages/index.md includes parts of it
     "chapters/README.md": "chapters/index.md",
+    "chapters/teaching/README.md": "chapters/teaching/index.md",
+    "chapters/teaching/goals.md": "chapters/teaching/goals.md",
+    "chapters/teaching/questions.md": "chapters/teaching/questions.md",
+    "chapters/teaching/answers.md": "chapters/teaching/answers.md",
     "tasks/README.md": "tasks/index.md",
     "tasks/research.md": "tasks/research.md",
     "benchmarks/README.md": "results/index.md",

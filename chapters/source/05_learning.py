@@ -206,6 +206,8 @@ plt.show()
 #
 # ## Find the line: it does not learn
 #
+# *Extra: practice in reading a loop that fails.*
+#
 # Often you have a heap of examples, and go through it several times, in a new order
 # each time: in *epochs*. **The symptom:** the loss stays at that of a guess, at any
 # rate.
@@ -241,6 +243,8 @@ print("loss in each quarter of the steps:", *(f"{loss:.3f}" for loss in each))
 # %% [markdown]
 # ## A velocity
 #
+# *Extra: momentum, an average of gradients.*
+#
 # Two dimensions show best what a rate does. Here is a valley, twenty times as steep
 # across as along: $\ell = (w_1^2 + 20 \, w_2^2) / 2$. One rate must do for both. Above
 # $2/20$, a step across lands higher on the other side than it started. Well below, the
@@ -265,6 +269,8 @@ sgd = ex.sgd.yours(sgd)
 
 # %% [markdown]
 # ## Adam: a scale for each weight
+#
+# *Extra: the optimizer of nearly all later chapters, derived.*
 
 # %% tags=["hide-input"] alt="Left: the valley as it is, narrow ellipses; an arrow against the gradient points across the valley, not at the bottom. Right: the same valley with the paper stretched across: round, and the arrow points at the bottom"
 # Draws the valley as it is, and stretched
@@ -399,6 +405,8 @@ plt.show()
 #
 # ## Batches
 #
+# *Extra: what the size of a batch does to the noise of its gradient.*
+#
 # The gradient of the task is the mean over all questions that anybody might ask. That
 # of a batch is an estimate. **Write down first:** how many times as many examples does
 # it take to halve the effect of chance?
@@ -474,6 +482,8 @@ plt.show()
 #
 # ## Find the line: the last one wins
 #
+# *Extra: a mistake that no error shows.*
+#
 # Somebody else tries rates, too. **The symptom:** the last rate always wins, whatever
 # it is. Below, all three rates are the same.
 #
@@ -500,6 +510,8 @@ print("losses:", *(f"{loss:.3f}" for loss in found))
 
 # %% [markdown]
 # ## Where to begin
+#
+# *Extra: why first weights have the size that they have.*
 #
 # `fresh` divides by the root of the width, $\sqrt{n}$, because a sum of $n$ independent
 # numbers of size 1 has the size $\sqrt{n}$. Give the weights the size $s / \sqrt{n}$.
@@ -536,6 +548,8 @@ for scale in (0.0, 0.1, 1.0, 10.0):
 # loss is the cheapest test there is.
 #
 # ## A safety belt: clipping
+#
+# *Extra: what to do about a rare, huge gradient.*
 #
 # A network that reads step by step uses the same weights at every step. Take the
 # smallest: it begins with 1, multiplies by $w$ twenty times, and should end at
@@ -587,6 +601,8 @@ print(f"the goal: {0.5 ** (1 / 20):.3f}")
 # %% [markdown]
 # ## Warm-up and decay
 #
+# *Extra: how the rate changes over a training.*
+#
 # At the end, chance keeps the weights moving around the bottom; so let the rate fall:
 # *decay*. At the beginning, Adam knows little of the usual size of a gradient; so let
 # the rate grow from 0: *warm-up*. **Write down first:** what does decay do to the last
@@ -630,6 +646,8 @@ plt.show()
 # people use it nearly always; nothing here shows why.)
 #
 # ## Held-out examples
+#
+# *Extra: how to see that examples were learnt by heart.*
 #
 # With only 200 examples, the same ones come again and again, and the only honest test
 # uses examples that training never sees: they are *held out*. (We chose rates by ours.
@@ -687,6 +705,8 @@ plt.show()
 # Numbers for trained networks come from held-out examples, in all chapters.
 #
 # ## In the package
+#
+# *Extra: the same in the library.*
 #
 # `optim.py` applies the same rules to all parameters at once, in one long array. Here
 # they run beside yours, on the same gradients:

@@ -83,6 +83,8 @@ ex.softmax.check(softmax)
 # %% [markdown]
 # ## Why the root
 #
+# *Extra: where the root in equation 1 comes from.*
+#
 # Let the entries of queries and keys be independent, with mean 0 and variance 1. Then a
 # dot product is a sum of $d_k$ such products: its variance is $d_k$. Divided by the
 # root it is 1 at any width.
@@ -197,6 +199,8 @@ ex.queries_for.check(queries_for)
 #
 # ## The way back
 #
+# *Extra: the gradient of attention by hand.*
+#
 # *(Second track: you may skip to "It learns to look", and use ours.)* From here on $A$
 # is the matrix of shares. For one head of one example,
 #
@@ -283,6 +287,8 @@ attention_vjp = ex.attention_vjp.yours(attention_vjp)
 #
 # ## It learns to look
 #
+# *Extra: your attention trains on your own tape.*
+#
 # A small question. Five rows carry a weekday and a number from 0 to 5. You are asked
 # for a day, and the answer is the number at the *next* day: asked for Tuesday, look for
 # Wednesday.
@@ -359,6 +365,8 @@ def learnt(network, *shapes, seed=0, rate=0.03):
 # %% [markdown]
 # ## Why three matrices
 #
+# *Extra: what is lost with one matrix for queries and keys.*
+#
 # Three networks learn it: with three matrices, with one for queries and keys, and with
 # none: $\mathrm{softmax}(q \, Z^\top) Z$, then a layer. **Write down first:** which of
 # them can find the *next* day, all week? (A guess is right one time in six.)
@@ -429,6 +437,8 @@ plt.show()
 
 # %% [markdown]
 # ## Find the line: heads that mix
+#
+# *Extra: a frequent mistake with heads.*
 #
 # `np.einsum` names the axes: in `"nf,hfd->hnd"` the letter `f` is on the left only, so
 # it is summed over; all others stay. Somebody writes all heads at once with it. **The
@@ -568,6 +578,8 @@ plt.show()
 #
 # ## Transformers, and a mask for time
 #
+# *Extra: what else the same attention makes.*
+#
 # The same equation carries the networks that write texts. What differs is who looks.
 # Here the slots of a memory do. In a *Transformer* (Vaswani and others, 2017) it is the
 # moments of a text: each word looks at the words before it. In chapter 20 (memory
@@ -618,6 +630,8 @@ print(f"loss {foresight(shares_of_the_past):.2f}, a guess {math.log(FACES):.2f}"
 
 # %% [markdown]
 # ## In the package
+#
+# *Extra: the same in the library.*
 #
 # The same functions, with the array library `xp` as their first argument, so that they
 # run on NumPy, on a GPU and on the tape. Training uses one operation for all of it,

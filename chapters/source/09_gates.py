@@ -154,6 +154,8 @@ print(np.round(who_notices(gates_of, h[0], 2, rng.normal(size=F)), 2))
 #
 # ## Fifty steps
 #
+# *Extra: how long a memory keeps what was written, derived.*
+#
 # Let $c_t$ be what is proposed at step $t$. Put $m_t = \hat f_t \, m_{t-1} +
 # \hat\imath_t \, c_t$ into itself, down to $m_0$. Out comes a weighted sum of all that
 # there ever was:
@@ -261,6 +263,8 @@ plt.show()
 #
 # ## Why the tanh in equation 8
 #
+# *Extra: what keeps a memory from growing.*
+#
 # What the slot shows is $h = \sigma(o) \circ \tanh(m)$ (equation 8, chapter 10). Why
 # not $\sigma(o) \circ m$? A memory that takes in the same $c$ again and again grows,
 # and its own gates see $h$. We let it grow for 100 steps, with and without the tanh.
@@ -295,6 +299,8 @@ for name, seen in {"with tanh": np.tanh, "without": lambda m: m}.items():
 # grows further.
 #
 # ## The way back through a gate
+#
+# *Extra: the gradients of gates by hand.*
 #
 # *(Second track, but what you write here learns below.)* For one number,
 #
@@ -352,6 +358,8 @@ ex.gate_vjp.check(gate_vjp)
 # **This is a good place to stop.**
 #
 # ## An LSTM of your own
+#
+# *Extra: the core's older rival, on your own tape.*
 #
 # One slot without attention is an LSTM. In place of $g_\psi(\widetilde m)$ it writes
 # $\tanh(j)$, where $j$ has a fourth set of weights:
@@ -493,6 +501,8 @@ course.measured(9, "forget_bias")
 #
 # ## The gates of a trained network
 #
+# *Extra: what the gates of a trained core do.*
+#
 # Here are the gates of the course's network, with fresh weights and trained, over 500
 # held-out sequences of 4 vectors. (It has the released form, in which gates see
 # $\tanh(m)$ in place of $h$.) **Write down first:** will the trained gates keep more
@@ -532,6 +542,8 @@ plt.show()
 # other trainings end so, too.)
 #
 # ## In the package
+#
+# *Extra: the same in the library.*
 
 # %%
 course.show(equations.sigmoid, equations.gate)

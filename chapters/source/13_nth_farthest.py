@@ -207,6 +207,8 @@ plt.show()
 #
 # ## The plateau
 #
+# *Extra: why the loss rests so long, by an experiment of yours.*
+#
 # Here are runs of the project, four vectors of four dimensions, on held-out examples.
 # Some trained on the task from the start. Others began with easier tasks, the *stages*
 # of a *ladder*. **Write down first:** the loss of a run that has learnt the self query
@@ -508,6 +510,8 @@ for name in ("nth_farthest_ladder_gpu", "nth_farthest_ladder_lstm"):
 # (The LSTMs never left the first stage, so eight vectors were new to them in the test.)
 #
 # ## In the package
+#
+# *Extra: the same in the library.*
 #
 # How the task, one file, climbs:
 
