@@ -432,9 +432,9 @@ plt.show()
 # minutes and two for every line that you write. A first try in a new subject may take
 # half as long again. Places to stop end the sittings. Where one says **Write down
 # first**, do so: a guess that turns out wrong teaches you more than a result that you
-# only read. Parts marked *way back* are a second track. And `course.fast(2500, 100, 800)` is 2500; only with TINYRMC_FAST=1, a
-# quick trial of whether a chapter runs, is it 100, and in a browser, which is slower,
-# 800.
+# only read. Parts marked *way back* are a second track. And `course.fast(2500, 100,
+# 800)` is 2500; only with TINYRMC_FAST=1, a quick trial of whether a chapter runs, is
+# it 100, and in a browser, which is slower, 800.
 #
 # The chapters show the project's code from the files that run. Here are the two
 # equations that the first half is heading for:
