@@ -68,8 +68,13 @@ def assignment(notebook: dict[str, Any], seed: int, points: float = 1) -> dict:
             seed=seed_of(seed, *key),
         )
         identity = f"{known[key]:02}-{name}"
-        mark = {"grade": True, "solution": False, "locked": True, "task": False}
-        mark |= {"schema_version": 3, "grade_id": identity, "points": points}
+        mark: dict[str, Any] = {"grade": True, "solution": False, "locked": True}
+        mark |= {
+            "task": False,
+            "schema_version": 3,
+            "grade_id": identity,
+            "points": points,
+        }
         new = {"cell_type": "code", "id": identity, "source": test, "outputs": []}
         cells.append({**new, "execution_count": None, "metadata": {"nbgrader": mark}})
     if not done:
