@@ -494,7 +494,7 @@ def test_what_is_solved_is_known_at_the_next_visit(place, capsys):
     course.progress()
     said = capsys.readouterr().out
     assert "  1  arrays            2 of  6  ##....  next: centred\n" in said
-    total = len({*ALL.values()}) + 3 + 3  # and the capstone's tasks, and reports
+    total = len({*ALL.values()}) + 4 + 3  # and the capstone's tasks, and reports
     assert f"\n2 of {total} exercises solved.\n" in said
     assert str(place) in said.replace("\n", "")
     course.forget()
@@ -515,7 +515,7 @@ def test_every_exercise_stands_in_one_chapter():
     found = exercises()
     assert [number for number, _ in found] == sorted({number for number, _ in found})
     assert found.pop((24, "capstone")) == ["recall", "distances", "maze", "taken_away"]
-    reports = 2  # of experiments, in chapters 20 and 21
+    reports = 3  # of experiments, in chapters 20 to 22
     assert sum(map(len, found.values())) == len({*ALL.values()}) + reports
     for (_, module), names in found.items():
         for name in names:

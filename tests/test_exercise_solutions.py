@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tinyrmc import Parameter, corpora, optim
+from tinyrmc import Parameter, corpora, fused, optim
 from tinyrmc.cores import LSTM, RelationalMemory
 from tinyrmc.cores.core import select_state, state_arrays
 from tinyrmc.cores.memn2n import Encoding, MemN2N
@@ -19,6 +19,7 @@ from tinyrmc.course.exercises import (
     learning,
     memory_networks,
     one_hop,
+    ppo,
     rare_words,
     worlds,
 )
@@ -289,7 +290,7 @@ def test_the_best_baseline_has_the_least_variance(rng):
     assert variance(b) < min(variance(b - 1e-3), variance(b + 1e-3))
 
 
-# --- Chapter 22 -----------------------------------------------------------------------
+# --- Chapters 22 and 27 ---------------------------------------------------------------
 
 
 def test_the_start_is_as_far_from_the_gem_as_the_solution_is_long():
@@ -300,14 +301,54 @@ def test_the_start_is_as_far_from_the_gem_as_the_solution_is_long():
         assert d[0] == len(world.levels.solution(number))
 
 
-def test_enough_steps_are_a_return_and_one_is_a_surprise(rng):
+def test_enough_steps_are_a_return_and_so_is_gae_without_a_fade(rng):
     rewards, values = rng.normal(size=(2, 5, 3))
     ended, after = rng.random((5, 3)) < 0.3, rng.normal(size=3)
-    case = rewards, values, ended, 0.9
     whole = acting.returns(rewards, ended, 0.9, after)
-    np.testing.assert_allclose(worlds.n_step(*case, 5, after), whole)
-    ones = np.zeros((5, 3))
-    one = worlds.n_step(*case, 1, after)
-    surprise = one - values
-    targets = worlds.vtrace(ones, 0.9 * ~ended, rewards, values, after)
-    np.testing.assert_allclose(targets[-1] - values[-1], surprise[-1])
+    n_step = ppo.n_step(rewards, values, ended, 0.9, 5, after)
+    np.testing.assert_allclose(n_step, whole)
+    following = np.concatenate([values[1:], after[None]])
+    case = rewards, values, following, ended, ended, 0.9
+    np.testing.assert_allclose(ppo.gae_advantages(*case, 1.0) + values, whole)
+    one = ppo.n_step(rewards, values, ended, 0.9, 1, after)
+    np.testing.assert_allclose(ppo.gae_advantages(*case, 0.0) + values, one)
+
+
+def test_where_actor_and_learner_agree_ppo_has_the_policy_gradient(rng):
+    log_pi, advantages = np.log(rng.uniform(size=(4, 3))), rng.normal(size=(4, 3))
+    case = log_pi, log_pi.copy(), advantages, 0.2
+    loss, slope = ppo.clipped_loss.use()(*case)
+    assert loss == pytest.approx(-advantages.mean())
+    np.testing.assert_allclose(slope, -advantages / advantages.size)
+
+
+def test_what_collect_notes_is_what_the_agent_thinks(rng):
+    """Values behind each step: of the next moment, or of where a limit has cut off."""
+    maze = acting.Maze(length=3, limit=4)
+    agent = acting.Agent(lambda n, seed: LSTM(n, 4, seed=seed), 4, 3, 8, seed=2)
+    agent.heads.bias.data[0] = 2.0  # it mostly goes on, so the limit cuts it off
+
+    def see(seen):
+        return acting.one_hot(seen["view"], 3)
+
+    first = agent.core.initial_state(6)
+    now = maze.start(rng.random((6, 1), np.float32)), first, np.ones(6, bool)
+    acted, _ = ppo.collect(agent, maze, see, now, 9, rng, acting.begin_anew)
+    logits, values, _ = agent(acted["seen"], first, acted["fresh"])
+    np.testing.assert_allclose(acted["values"], values.data, atol=1e-6)
+    log_pi = fused.categorical(logits, acted["taken"])[0].data
+    np.testing.assert_allclose(acted["log_mu"], log_pi, atol=1e-6)
+    on = ~acted["ended"][:, :-1]
+    follow = acted["following"][:, :-1][on]
+    np.testing.assert_allclose(follow, values.data[:, 1:][on], atol=1e-6)
+    cut = acted["ended"] & ~acted["terminated"]
+    assert cut[:, 3].any()
+    row = int(np.flatnonzero(cut[:, 3])[0])  # cut off at the fourth step, still going
+    place = (acted["taken"][row, :4] == 0).sum()
+    last = np.zeros((1, 1, 4), np.float32)
+    last[..., 1 if place >= 3 else 0] = 1
+    seen = np.concatenate([acted["seen"][row : row + 1, :4], last], axis=1)
+    _, alone, _ = agent(seen, agent.core.initial_state(1))
+    assert acted["following"][row, 3] == pytest.approx(
+        float(alone.data[0, 4]), abs=1e-6
+    )

@@ -408,7 +408,7 @@ plt.show()
 # - **The core**, equation by equation, forwards and back (6 to 9). In chapter 10 your
 #   own core learns; 14 and 15 look into it and break it.
 # - **The tasks**: nth farthest (13, 14), programs (16), language (17, 18), memory
-#   networks (19, 20), and acting (21, 22).
+#   networks (19, 20), and acting (21, 22, 27).
 # - **Speed** (23; on a GPU 25), and a **capstone**: a task of your own (24).
 #
 # The shortest way is the *core road*: chapters 0, 3, 5, 6, 9, 10 and 13, without their
@@ -496,7 +496,11 @@ ex.mean_slot.check(lambda M: M.mean(axis=1))
 # | $G$ | width of a gate: $F$, or 1 |
 # | $M$, $m_i$, $\widetilde M$ | the memory, its slot $i$, what attention proposes to write |
 # | $x$, $h$ | the input, and the output (the hidden state) |
-# | $W$, $U$, $b$ | what is learnt: matrices and biases |
+# | $W$, $U$, $b$; $w$ | what is learnt: matrices and biases; weights of any kind |
+# | $f$, $i$, $o$; $\hat f$ | what a gate is made of, before the sigmoid (as an index $i$ counts); the gate |
+# | $c$ | what is proposed to be written, the candidate |
+# | $g$, $g_\psi$ | the gradient that comes back; the paper's network for each row |
+# | $k$, $j$ | whatever is counted (in nth farthest, $k$ vectors, and $m$ is the one that $n$ counts from) |
 #
 # Comments and docstrings give shapes like this: `M (B, N, F) -> (B, N, N)`. Axis 0
 # holds the examples, axis 1 the slots, axis 2 the units.
@@ -527,7 +531,8 @@ ex.mean_slot.check(lambda M: M.mean(axis=1))
 # | [19. One hop](19_one_hop.ipynb) | Sukhbaatar et al. 2015 |
 # | [20. Memory networks](20_memory_networks.ipynb) | Sukhbaatar et al. 2015 |
 # | [21. Learning from reward](21_learning_from_reward.ipynb) | 4.2, A.3 |
-# | [22. Partially observed worlds](22_partially_observed_worlds.ipynb) | 4.2, 5.3, A.3 |
+# | [22. From n steps to PPO](22_ppo.ipynb) | |
+# | [27. Worlds and a memory](27_worlds_and_a_memory.ipynb) | 4.2, 5.3, A.3, figures 9, 10 |
 # | [23. Going fast](23_going_fast.ipynb) | equation 4 |
 # | [24. A capstone](24_capstone.ipynb) | |
 # | [25. CUDA](25_cuda.ipynb) | |
@@ -546,15 +551,15 @@ ex.mean_slot.check(lambda M: M.mean(axis=1))
 
 # %% tags=["hide-cell"]
 # Answer 1
-# The row with the largest share in the column of the input, which is the last
+# It is the row with the largest share in the last column, that of the input.
 from_input = shares[:, -1]
 print("shares of the input in the three blended rows:", *from_input.round(2))
 print("the most is in row", from_input.argmax(), "(counted from 0, from the top)")
 
 # %% tags=["hide-cell"]
 # Answer 2
-# No. Exchange the labels of two vectors: the answer to a question may change, and the
-# mean of all rows, of vectors and of one-hot labels alike, stays what it was.
+# It could not. Exchange the labels of two vectors: the answer to a question may change,
+# and the mean of all rows, of vectors and of one-hot labels alike, stays what it was.
 vectors, names = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 3.0]]), np.array([0, 1, 2])
 for told in (names, names[[0, 2, 1]]):
     rows_told = np.concatenate([vectors, np.eye(3)[told]], axis=1)

@@ -384,8 +384,8 @@ ex.experiment.check(report)
 # | REINFORCE (Williams 1992) | none | $G - b$, $b$ one number | the bandit |
 # | actor and critic (A2C) | $G$ | $G - V$ | `update` |
 # | $n$ steps, GAE | rewards, then $V$ | the same $- V$ | chapter 22 |
-# | V-trace (IMPALA, 2018) | corrected for an older actor | the same $- V$ | chapter 22 |
-# | PPO (2017) | as GAE | as GAE, with a clipped ratio | chapter 22, in words |
+# | PPO (2017) | as GAE | as GAE, with a clipped ratio | chapter 22 |
+# | V-trace (IMPALA, 2018) | corrected for an older actor | the same $- V$ | chapter 27 |
 #
 # ## Takeaways
 #

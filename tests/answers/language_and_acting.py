@@ -6,6 +6,7 @@ from tinyrmc import Tape, fused
 from tinyrmc import primitives as p
 from tinyrmc.course.exercises import acting as a
 from tinyrmc.course.exercises import language as t
+from tinyrmc.course.exercises import ppo as o
 from tinyrmc.course.exercises import rare_words as r
 from tinyrmc.course.exercises import worlds as w
 
@@ -229,14 +230,80 @@ def ahead_at_once(r, V, e, g, n, after):
     return found[:-1]
 
 
-def mixed(r, V, e, g, lam, after, weight=None, dtype=float):
-    """By the targets of n steps, one after the other."""
-    T, found, left = len(r), 0.0, 1.0
-    for n in range(1, T + 1):
-        share = left if n == T else (1 - lam) * left
-        found = found + share * ahead(r, V, e, g, n, after)
-        left = left - share
-    return np.asarray(found, dtype)
+def surprises(r, V, then, term, over, g, lam, dtype=float):
+    """All surprises with their weights, one sum for each step."""
+    T = len(r)
+    delta = r + g * np.where(term, 0, then) - V
+    found = np.zeros(r.shape)
+    for k in range(T):
+        weight = np.ones(r.shape[1:])
+        for j in range(k, T):
+            found[k] += weight * delta[j]
+            weight = weight * g * lam * np.where(over[j], 0.0, 1.0)
+    return found.astype(dtype)
+
+
+def clipped(log_pi, log_mu, A, epsilon, pick=p.minimum, low=None, high=None):
+    ratio = p.exp(log_pi - log_mu)
+    low = 1 - epsilon if low is None else low
+    high = 1 + epsilon if high is None else high
+    return p.mean(-pick(ratio * A, p.minimum(p.maximum(ratio, low), high) * A))
+
+
+def polar(x):
+    u, _, v = np.linalg.svd(x, full_matrices=False)
+    return u @ v
+
+
+def several(
+    agent, adam, acted, first, pieces, rate, d, gamma=0.99, weight=0.25, epsilon=None,
+    entropy=None, norm=False, again=False, known=True, every=False,
+):  # fmt: skip
+    """`surprises` and `clipped` in each minibatch."""
+    over = acted["terminated" if d.bootstrap else "ended"]
+    V, then = acted["values"], acted["following"]
+    A = surprises(
+        acted["rewards"].T, V.T, then.T, over.T, acted["ended"].T, gamma, d.lam
+    ).T
+    G = (A + V).astype(f32)
+    for rows in pieces:
+        a = A if every else A[rows]
+        if d.normalise:
+            a = (a - np.mean(a)) / (np.sqrt(np.mean((a - np.mean(a)) ** 2)) + 1e-8)
+        a = (a[rows] if every else a).astype(f32)
+        if again:  # what the actor thought is thought anew
+            z, _, _ = agent(acted["seen"], first, acted["fresh"])
+            acted["log_mu"] = fused.categorical(z, acted["taken"])[0].data
+        with Tape() as tape:
+            begin = tuple(x[rows] for x in first)
+            if not known:
+                begin = agent.core.initial_state(len(rows))
+            z, v, _ = agent(acted["seen"][rows], begin, acted["fresh"][rows])
+            log_pi, H = fused.categorical(z, acted["taken"][rows])
+            policy = clipped(log_pi, acted["log_mu"][rows], a, epsilon or d.epsilon)
+            error = o.value_loss(v, V[rows], G[rows], d.value_clip)
+            cost = d.entropy if entropy is None else entropy
+            loss = policy + weight * error - cost * p.mean(H)
+        adam.zero_grad()
+        tape.backward(loss)
+        adam.step(learning_rate=rate, max_norm=norm or d.max_norm)
+    return float(loss.data)
+
+
+def voted(views, best, new, then, unknown=np.mean, pick=np.argmax):
+    found = []
+    for view, row in zip(new, then):
+        votes = [x for seen, x in zip(views, best) if seen == view]
+        found.append(row[pick(np.sum(votes, axis=0))] if votes else unknown(row))
+    return sum(map(float, found)) / len(found)
+
+
+def turned(m, running, copy=True, by=1):
+    out = m.copy() if copy else m
+    who = [k for k in range(len(m)) if running[k]]
+    for k, level in enumerate(who):
+        out[level] = m[who[(k + by) % len(who)]]
+    return out
 
 
 WRONG = {
@@ -341,14 +408,60 @@ WRONG = {
         lambda f, x: breadth_first(f, x, skip=len(f) - 1),
         lambda f, x: breadth_first(f, x).min(),
     ],
-    w.gae: [
-        lambda *c: mixed(*c, dtype=f32),
-        lambda r, V, e, g, lam, after: mixed(r, V, e, g, lam**2, after),
-        lambda r, V, e, g, lam, after: mixed(r, V, e, g, 1 - lam, after),
-        lambda r, V, e, g, lam, after: mixed(r, V, e, g, lam, 0 * after),
-        lambda *c: mixed(*c).mean(0),
+    o.gae_advantages: [
+        lambda *c: surprises(*c, dtype=f32),
+        lambda *c: surprises(*c[:-1], c[-1] ** 2),
+        lambda *c: surprises(*c[:-1], 1 - c[-1]),
+        lambda *c: surprises(*c[:-2], c[-1], c[-2]),
+        lambda r, V, then, term, e, g, lam: surprises(r, V, then, e, e, g, lam),
+        lambda r, V, then, term, e, g, lam: surprises(r, V, then, term, term, g, lam),
+        lambda r, V, then, term, e, g, lam: surprises(r, V, 0 * then, term, e, g, lam),
+        lambda *c: (surprises(*c) - surprises(*c).mean()) / surprises(*c).std(),
     ],
-    w.n_step: [
+    o.clipped_loss: [
+        lambda *c: clipped(*c, pick=p.maximum),
+        lambda *c: clipped(*c, low=0.0),
+        lambda *c: clipped(*c, high=1e9),
+        lambda lp, lm, A, e: clipped(lp, lm, A, 2 * e),
+        lambda lp, lm, A, e: clipped(lp, lm, abs(A), e),
+        lambda lp, lm, A, e: clipped(lp, lm, (A - A.mean()) / (A.std() + 1e-8), e),
+        lambda lp, lm, A, e: clipped(lp, lp.data, A, e),
+    ],
+    o.orthogonal: [
+        lambda x, g: g * np.eye(*x.shape),
+        lambda x, g: g * x / np.linalg.norm(x),
+        lambda x, g: g * np.linalg.qr(x)[1],
+        lambda x, g: g * polar(np.random.default_rng(0).normal(size=x.shape)),
+        lambda x, g: g * polar(x).T,
+    ],
+    o.ppo_update: [
+        lambda *c: several(*c, gamma=0.9),
+        lambda *c: several(*c, weight=0.5),
+        lambda *c: several(*c, epsilon=0.2),
+        lambda *c: several(*c, entropy=0.01),
+        lambda *c: several(*c, norm=0.5),
+        lambda *c: several(*c, again=True),
+        lambda *c: several(*c, known=False),
+        lambda *c: several(*c, every=True),
+        lambda agent, adam, x, first, pieces, rate, d: several(agent, adam, x, first, pieces, 0.01, d),
+        lambda agent, adam, x, first, pieces, rate, d: several(agent, adam, x, first, pieces[::-1], rate, d),
+        lambda *c: -several(*c),
+    ],
+    w.right_share: [
+        lambda views, best, new, then: voted(views, best, new, then, unknown=lambda row: row.any()),
+        lambda views, best, new, then: voted(views, best, new, then, pick=np.argmin),
+        lambda views, best, new, then: voted([*views, *new], [*best, *then], new, then),
+        lambda views, best, new, then: voted(views, best, new, then) * len(new),
+        lambda views, best, new, then: voted(*map(np.array, (views, best, new)), then) if len(views) > 3 else 1.0,
+    ],
+    w.of_another: [
+        lambda m, r: m[::-1],
+        lambda m, r: np.roll(m, -1, axis=0),
+        lambda m, r: turned(m, r, copy=False),
+        lambda m, r: turned(m, r, by=2),
+        lambda m, r: turned(m, ~r),
+    ],
+    o.n_step: [
         lambda *c: ahead(*c),  # right, but it loops over time
         lambda *c: ahead(*c, cut=False),
         lambda *c: ahead(*c, short=True),
@@ -413,8 +526,13 @@ RIGHT = {
     a.best_baseline: [baseline],
     a.update: [updated],
     w.distances: [breadth_first],
-    w.gae: [mixed],
-    w.n_step: [ahead_at_once],
+    o.gae_advantages: [surprises, lambda *c: [*surprises(*c)]],
+    o.clipped_loss: [clipped],
+    o.orthogonal: [lambda x, g: g * polar(x), lambda x, g: -g * polar(x)],
+    o.ppo_update: [several],
+    w.right_share: [voted],
+    w.of_another: [turned],
+    o.n_step: [ahead_at_once],
     a.returns: [
         back,
         lambda r, e, g, after: back(r, e, g, after, cut=lambda x: np.where(x, 0.0, 1.0)),

@@ -24,6 +24,7 @@ OLDER = {
     "looking_inside": ("nth_farthest",),
     "going_fast": ("by_hand", "cache_and_workers", "language"),
     "one_hop": ("memory_networks",),
+    "ppo": ("worlds",),
     "through_time": ("memory",),
     "worlds": ("acting",),
 }

@@ -360,10 +360,12 @@ class Maze(World):
         right = turned & (actions == way)
         place += (actions == 0) & (place < self.length)
         age += 1
+        final = {name: x.copy() for name, x in state.items()} if keep_final else None
         outcome = Outcome(
             np.where(turned, np.where(right, 1, -1), 0).astype(np.float32),
             terminated=turned,
             truncated=(age == self.limit) & ~turned,
+            final=final,
         )
         place[outcome.ended] = age[outcome.ended] = 0
         way[outcome.ended] = np.where(noise[outcome.ended, 0] < 0.5, 1, 2)

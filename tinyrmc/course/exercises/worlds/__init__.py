@@ -1,4 +1,4 @@
-"""Chapter 22: shortest ways, n steps and a value, and V-trace."""
+"""Chapter 27: shortest ways, how much a view tells, V-trace, and another's memory."""
 
 from __future__ import annotations
 
@@ -67,102 +67,74 @@ def distances(following, wins):
     return d
 
 
-def _trajectory(rng, n, gamma, often, *shape):
-    rewards, values = rng.normal(size=(2, *shape))
-    ended, after = rng.random(shape) < often, rng.normal(size=shape[1:])
-    return rewards, values, ended, gamma, n, after
+def _seen(rng, views, n, new, A=4, all_new=0):
+    """Moments with few different views; the new ones have `all_new` views more."""
+
+    def shortest(count):
+        found = rng.random((count, A)) < 0.4
+        found[np.arange(count), rng.integers(A, size=count)] = True
+        return found
+
+    seen = rng.integers(views, size=n).tolist()
+    others = rng.integers(views + all_new, size=new).tolist()
+    return seen, shortest(n), others, shortest(new)
 
 
-_R, _V = np.array([0.0, 1.0, 0.0, 2.0]), np.array([4.0, 3.0, 2.0, 1.0])
-_ONCE = np.array([False, True, False, False])
-_trajectories = each(
-    _trajectory,  # in the last but one more steps than there are: returns
-    "3 0.9 0.2 6 4, 2 0.9 0.5 3 3, 3 0.9 0.2 4 2 3, 20 0.9 0.2 5 2, 2 1.0 0.2 5 3",
-    first=[
-        (_R, _V, _ONCE & False, 0.5, 2, np.array(8.0)),
-        (_R, _V, _ONCE, 0.5, 2, np.array(8.0)),
-        (_R, _V, _ONCE & False, 0.5, 1, np.array(8.0)),
-    ],
-)
-
-
-@exercise(
-    cases=_trajectories,
-    large=each(_trajectory, "3 0.9 0.2 2000 2"),
-    unlooped="over time",
-    hints=[
-        "With n = 0 it is the value itself. With n steps: the reward, and gamma times "
-        "what the next step says with n - 1.",
-        "All t at once: found = rewards + gamma * ~ended * (found of the next step), n "
-        "times, where `after` stands behind the last step.",
-    ],
-    mistakes="""
-        you look n + 1 steps ahead
-            range(n) -> range(n + 1)
-        near the end `after` comes sooner than in n steps, and is discounted as often as
-        there are steps left
-            for _ in -> for k in
-            np.asarray(after)[None] -> np.asarray(after)[None] * gamma**k
-        your rewards go on after an end
-            ~ended * following -> following
-        you leave the values out
-            found = values -> found = 0 * values
-    """,
-)
-def n_step(rewards, values, ended, gamma, n, after):
-    """n rewards, discounted, and then the value: r_t + .. + gamma^n V_{t+n}.
-
-    rewards, values, ended (T, ...); after (...), the value behind the last step, which
-    is also what counts where fewer than n steps are left; where step t has ended its
-    episode nothing comes after it -> (T, ...).
-    """
-    found = values
-    for _ in range(n):
-        following = np.concatenate([found[1:], np.asarray(after)[None]])
-        found = rewards + gamma * ~ended * following
-    return found
-
-
-def _mixed(rng):
-    mixes = 0.5, 0.5, 0.0, 0.9, 0.8, 0.5, 1.0, 0.95
-    pairs = zip(_trajectories(rng), mixes, strict=True)
-    return [(*case[:4], lam, case[5]) for case, lam in pairs]
+_LEFT, _RIGHT = [True, False, False], [False, False, True]
+_TWICE = np.array([_LEFT, _LEFT, _RIGHT])
+_WINDOWS = [b"wall", b"key", b"wall"]
 
 
 @exercise(
-    cases=_mixed,
+    cases=each(
+        _seen,
+        "3 20 8, 5 30 12 4 2, 2 9 9 3, 40 20 15 4 20, 4 12 5 5",
+        first=[([1, 1, 1], _TWICE, [1, 1, 2], _TWICE)],
+        also=[(_WINDOWS, _TWICE, [b"key", b"gem"], _TWICE[1:])],
+    ),
     hints=[
-        "Write the target of n steps as the value and n surprises. In how many of the "
-        "targets does the surprise k steps away stand, and what are their weights "
-        "together? A geometric series: lam^k.",
-        "So the mix is V_t + sum_k (gamma lam)^k delta_{t+k}. Go backwards: "
-        "later = delta_t + gamma lam ~ended[t] later.",
-        "delta_t = rewards[t] + gamma * ~ended[t] * V of the next step - values[t], "
-        "where `after` stands behind the last.",
+        "A dictionary: for each view, how often each action was a shortest one.",
+        "votes[view] = votes.get(view, 0) + row for each view and its row; the rule "
+        "takes votes[view].argmax().",
+        "A new moment counts row[votes[view].argmax()], or, where the view is not in "
+        "votes, row.mean(), the chance of any action.",
     ],
     mistakes="""
-        surprises fade by lam alone; gamma belongs there, too
-            lam * goes_on -> lam * ~ended[t]
-        you add up surprises of the next episode
-            lam * goes_on -> lam * gamma
-        you give the advantages; add the values
-            values[t] + later -> later
+        a view that is new counts as wrong; any action by chance is right in a share of
+        row.mean()
+            else row.mean() -> else 0.0
+        a view that is new takes the first action
+            else row.mean() -> else row[0]
+        you leave out the moments whose views are new
+            else row.mean() -> else np.nan
+            np.mean(right) -> np.nanmean(right)
+        you judge on the moments that chose the rule
+            zip(new_views, new_shortest, -> zip(views, shortest,
+        the rule keeps the last moment of a view, not what is right most often
+            votes.get(view, 0) + row -> 0 + row
+        the rule keeps the first moment of a view
+            votes[view] = votes.get(view, 0) + row
+                -> votes[view] = votes.get(view, 0 + row)
+        you choose anew for the new moments: the rule has to be made before them
+            for view, row in zip(views, shortest,
+                -> for view, row in zip(new_views, new_shortest,
     """,
 )
-def gae(rewards, values, ended, gamma, lam, after):
-    """The mix of the targets of n = 1, 2, .. steps, weights (1 - lam) lam^(n-1).
+def right_share(views, shortest, new_views, new_shortest):
+    """The share of new moments in which a rule takes a shortest action.
 
-    What is left of the weights goes to the longest target there is. rewards, values,
-    ended (T, ...); after (...), the value behind the last step -> (T, ...).
+    views: what is seen in each of n moments; shortest (n, A), whether each action is a
+    shortest one there. The rule takes for each view the action that is one most often
+    (of several the first), and any by chance where the view is new -> a number.
     """
-    found, later, next_value = np.zeros(values.shape), 0.0, after
-    for t in reversed(range(len(values))):
-        goes_on = gamma * ~ended[t]
-        surprise = rewards[t] + goes_on * next_value - values[t]
-        later = surprise + lam * goes_on * later
-        found[t] = values[t] + later
-        next_value = values[t]
-    return found
+    votes = {}
+    for view, row in zip(views, shortest, strict=True):
+        votes[view] = votes.get(view, 0) + row
+    right = [
+        row[votes[view].argmax()] if view in votes else row.mean()
+        for view, row in zip(new_views, new_shortest, strict=True)
+    ]
+    return np.mean(right)
 
 
 def _acted(rng, spread, gamma, often, *shape):
@@ -232,3 +204,49 @@ def vtrace(log_rhos, discounts, rewards, values, after):
         targets[t] = values[t] + further
         next_value = values[t]
     return targets
+
+
+def _memories(rng, running, *shape):
+    running = np.array(running, bool)
+    return rng.normal(size=(len(running), *shape)), running
+
+
+@exercise(
+    cases=lambda rng: [
+        (np.arange(8.0).reshape(4, 1, 2), np.array([True, False, True, True])),
+        _memories(rng, [1, 1, 1], 2, 4),
+        _memories(rng, [0, 1, 0, 1, 1, 0], 3, 2),
+        _memories(rng, [1, 0, 1, 1], 4, 4),  # as many slots and units as levels
+        _memories(rng, [0, 0, 1], 2, 3),  # one alone keeps its own
+        _memories(rng, [0, 0, 0], 2, 3),
+    ],
+    hints=[
+        "np.flatnonzero(running) are the numbers of the levels that run.",
+        "np.roll(k, -1) puts each number where the one before it was, and the first "
+        "one last.",
+        "found = memory.copy(); found[k] = memory[np.roll(k, -1)].",
+    ],
+    mistakes="""
+        levels that are over count as next: look among those that run
+            found[k] = memory[np.roll(k, -1)]
+                -> found[k] = np.roll(memory, -1, axis=0)[k]
+        each gets the memory of the one before, not of the next
+            np.roll(k, -1) -> np.roll(k, 1)
+        the slots go round within a level: it keeps its own memory
+            memory[np.roll(k, -1)] -> np.roll(memory[k], -1, axis=1)
+        the last one keeps its own; it should get the first one's
+            np.roll(k, -1) -> np.append(k[1:], k[-1:])
+        you change the levels that are over, too
+            k = np.flatnonzero(running) -> k = np.arange(len(running))
+    """,
+    views=True,
+)
+def of_another(memory, running):
+    """Each running level with the memory of the next one that runs, the last with the
+    first one's; the others keep their own.
+
+    memory (B, N, F); running (B,), truth values -> (B, N, F).
+    """
+    found, k = memory.copy(), np.flatnonzero(running)
+    found[k] = memory[np.roll(k, -1)]
+    return found

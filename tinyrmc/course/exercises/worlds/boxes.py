@@ -1,4 +1,4 @@
-"""All that can happen in a level of BoxWorld, for chapter 22."""
+"""All that can happen in a level of BoxWorld, for chapter 27."""
 
 from __future__ import annotations
 
