@@ -102,10 +102,10 @@ if url := repository():  # else no page links to it
 
 
 def forget_modules(app, doctree):
-    """The page of a world repeats what the reference says of its class. Links from the
-    source lead to the reference alone.
+    """The pages of worlds, and of what one imports, repeat what those of modules say.
+    Links from the source lead to modules alone.
     """
-    if app.env.docname.startswith("worlds/"):
+    if app.env.docname.startswith(("worlds/", "reference/use")):
         for signature in doctree.findall(addnodes.desc_signature):
             signature["module"] = None
 

@@ -26,6 +26,7 @@ from types import ModuleType
 
 import chapter_map
 import in_browser
+import reference
 from markup import LINK, rst, table
 
 HERE = Path(__file__).resolve().parent
@@ -56,7 +57,7 @@ DOCUMENTS = {
 }
 SOLUTIONS = "course.exercises."
 
-# The reference: heading -> modules and packages in reading order. A package brings its
+# The inside: heading -> modules and packages in reading order. A package brings its
 # modules with it. A test holds that each module is in one of them.
 GROUPS = {
     "The paper": ("equations", "cores.relational", "cores"),
@@ -223,9 +224,16 @@ class Source:
             self.write(name, json.dumps(notebook))
 
     def add_reference(self):
-        """A page for each module, and their table of contents."""
+        """Pages for who uses the library; and a page for each module, with their table
+        of contents.
+        """
+        for name, text in reference.pages().items():
+            self.write(f"reference/{name}.md", text)
         found = modules()
-        text = ["# Reference", "", first_sentence("tinyrmc"), ""]
+        about = (
+            "A page for each module, with all that it says of itself. What you import"
+        )
+        text = ["# The inside", "", f"{about} is [here](index.md).", ""]
         for heading, names in grouped([*found]).items():
             rows = []
             for name in names:
@@ -235,7 +243,7 @@ class Source:
                 )
             text += [f"## {heading}", "", table(["module", "what it is"], rows)]
             text += ["```{toctree}", ":hidden:", "", *names, "```", ""]
-        self.write("reference/index.md", "\n".join(text))
+        self.write("reference/modules.md", "\n".join(text))
 
     def add_tasks(self):
         """A page for each task."""

@@ -223,6 +223,32 @@ def test_there_is_a_page_for_everything(pages):
         assert facts["title"] and facts["headings"]
 
 
+def test_what_one_imports_has_a_page_with_what_it_inherits():
+    """Whatever documents import, and the methods that a core has from its bases."""
+    import reference
+
+    import tinyrmc
+
+    shown = {place: reference.exports(place) for place in reference.PLACES}
+    every = [x for found in shown.values() for x in found.values()]
+    for name in tinyrmc.__all__:
+        value = getattr(tinyrmc, name)
+        assert value in every or f"tinyrmc.{name}" in shown or name == "equations"
+    text = "".join((ROOT / name).read_text() for name in make_site.DOCUMENTS)
+    for place, names in re.findall(r"^from (tinyrmc[\w.]*) import (.+)$", text, re.M):
+        for name in re.split(r", | as \w+", names) if place in shown else ():
+            value = getattr(sys.modules[place], name, None)
+            inside = f"{place}.{name}" in (*sys.modules, *reference.PLACES)
+            assert inside or value is None or value in every, (place, name)
+    core = reference.pages()["use.cores"].partition("## RelationalMemory")[2]
+    core = core.partition("\n## ")[0]
+    for method in "unroll", "last_output", "initial_state", "parameters", "arrays":
+        assert f"{method}" in core
+    bases = dict(reference.inherited(tinyrmc.LSTM))
+    assert "unroll" in bases[tinyrmc.cores.Core]
+    assert "initial_state" not in bases[tinyrmc.cores.Core]  # it has its own
+
+
 def test_each_module_has_its_place_in_the_reference():
     names = [*make_site.modules()]
     placed = [name for names in make_site.grouped(names).values() for name in names]
