@@ -4,6 +4,7 @@ run.
 
 import dataclasses
 import json
+import shutil
 import statistics
 from pathlib import Path
 
@@ -55,7 +56,8 @@ def logged(
     run = Run.create("runs", f"larger-{preset}", described, machine, path)
     for k in range(2 * len(values)):
         line = {"step": 5 * k + 5, "samples": 80 * k + 80}
-        line |= {"seconds": seconds * (k + 1) / 4, "best_batch_accuracy": best[k]}
+        line |= {"seconds": seconds * (k + 1) / 4 + seed / 1000}
+        line |= {"best_batch_accuracy": best[k]}
         line |= {"test_accuracy": values[k // 2], "test_loss": 0.5} if k % 2 else {}
         run.log(line | ({"stage": rungs[k]} if rungs[k] else {}))
     return run
@@ -447,3 +449,16 @@ def test_every_tasks_published_cells_can_be_trained_and_are_recognised(
                 name, preset, kind.presets[preset][1], Options(), flags
             )
             assert {*own} <= {*kind(config).cells()}
+
+
+def test_a_copied_run_is_no_seed(larger):
+    """Even where its config.json was given another seed by hand."""
+    for seed in (0, 1):
+        logged(larger, seed)
+    copied = shutil.copytree("runs/larger-quick-1", "runs/larger-quick-1 copy")
+    config = Path(copied, "config.json")
+    config.write_text(config.read_text().replace('"seed": 0', '"seed": 2'))
+    found, left_out = find_runs([Path("runs")])
+    assert sorted(run.config["seed"] for run in found) == [0, 1]
+    (said,) = left_out
+    assert "is a copy of" in said and "larger-quick-1 copy" in said

@@ -14,7 +14,7 @@ from tinyrmc.corpora import stories, files
 from tinyrmc.corpora.corpus import CorpusError
 from tinyrmc.corpora.words import book, essence, newswire, prose
 
-N = 200_000
+N = 1_000_000
 HEAD = "*** START OF THE PROJECT GUTENBERG EBOOK A ***"
 LINES = [
     "_", "*", "***", " ", "\\n", "\\n ", "\\t", "-", "--", ".", "'", "a", "a-", "a'a",
@@ -47,6 +47,32 @@ for line in SGML:
     for whole in text, f'<DOC id="a" type="story"><TEXT>{text}</TEXT></DOC>', f"<a{'b' * N}":
         [*newswire(whole.encode(), "a")]
 """
+
+
+# those beside texts: messages, and what learners hand in, on a megabyte each
+OTHERS = """
+from tinyrmc.cli import commands
+from tinyrmc.course.grading.hand_ins import CALL, CHAPTER, IMPORT, KEPT
+from tinyrmc.course.grading.statements import MAGIC
+
+FROM = "from tinyrmc.course.exercises import "
+for line in ["\\n", " ", " \\n", "a\\n", "A\\n ", "_", "-", "_0", "00_", "00_a ", "(", "a",
+             "a.", "a.a.a", FROM, f"{FROM}(", f"\\n{FROM}(", "/.tinyrmc/answers/", "1,", "%",
+             "\\t", ".tinyrmc/answers/a.a.py/", "( )", "(0"]:
+    text = line * (1_000_000 // len(line))
+    for pattern in CALL, IMPORT, KEPT, MAGIC, CHAPTER:
+        pattern.search(text), pattern.findall(text)
+    try:
+        commands._refuse(text)
+    except SystemExit:
+        pass
+"""
+
+
+@pytest.mark.slow
+def test_what_is_handed_in_and_said_takes_no_longer_than_its_length():
+    words = {"check": True, "timeout": 600, "stderr": subprocess.DEVNULL}
+    subprocess.run([sys.executable, "-c", OTHERS], **words)
 
 
 @pytest.mark.slow

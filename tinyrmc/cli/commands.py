@@ -195,9 +195,13 @@ def _in_words(error: Exception) -> str:
 
 def _refuse(words: str) -> NoReturn:
     """Say it in one line; leave with exit code 2. Lines are sentences."""
-    line = " ".join(re.sub(r"(?<=[^\s.:;,?!])\s*\n\s*(?=[A-Z])", ". ", words).split())
+    lines: list[str] = []
+    for line in filter(None, (" ".join(each.split()) for each in words.split("\n"))):
+        if lines and "A" <= line[0] <= "Z" and lines[-1][-1] not in ".:;,?!":
+            lines[-1] += "."
+        lines.append(line)
     with contextlib.suppress(OSError):  # nobody can be told
-        print(f"error: {line}", file=sys.stderr, flush=True)
+        print(f"error: {' '.join(lines)}", file=sys.stderr, flush=True)
     try:
         print(end="", flush=True)
     except OSError:

@@ -35,13 +35,15 @@ def find_runs(
 
     A folder stands for the runs in it, but not for its sweeps: a sweep's own path
     stands for its runs. Of several runs with the same configuration, text and seed, the
-    one that came farthest counts, or the last of equals. A run is left out if the text
-    that it learnt from is not where it was. RunError for a path that is not there, or
-    if no run is left.
+    one that came farthest counts, or the last of equals. A copy of a run is no seed,
+    whatever its config.json says: its metrics are the same, to the second. A run is
+    left out if the text that it learnt from is not where it was. RunError for a path
+    that is not there, or if no run is left.
 
     data_dir: where the runs' data are by now, if they have moved.
     """
     best: dict[tuple, tuple[int, Run]] = {}  # step of the last evaluation, run
+    measured: dict[tuple, Run] = {}  # the first with these lines
     left_out: list[str] = []
     for path in paths:
         for folder in _folders(path):
@@ -72,6 +74,11 @@ def find_runs(
                 left_out.append(f"{folder}: {error}")
                 continue
             words, seed = command_words(run.config), run.config["seed"]
+            lines = run.path.joinpath("metrics.jsonl").read_bytes()
+            like = measured.setdefault((task_word(run.config), words, lines), run)
+            if like.config["seed"] != seed:
+                left_out.append(f"{folder} is a copy of {like.path}: equal metrics")
+                continue
             key = task_word(run.config), words, text_of(run), seed
             kept, other = (last["step"], run), best.get(key)
             if other and other[0] > kept[0]:

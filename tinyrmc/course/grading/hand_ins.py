@@ -26,10 +26,11 @@ from ..proof import Refused, answers_of
 
 MOST = 64 << 20  # bytes of one hand-in, unpacked
 FILES = 2000
-CHAPTER = re.compile(r"^(.*?)[ _-]*\d\d_[a-z_]+(?:[ _-]*\(\d+\))?$")
+CHAPTER = re.compile(r"^(.*?[^ _-]|)[ _-]*\d\d_[a-z_]+(?:[ _-]*\(\d+\))?$")
 KEPT = re.compile(r"(?:^|/)\.tinyrmc/answers/([a-z_]+\.\w+\.py)$")
 IMPORT = re.compile(
-    r"^\s*from tinyrmc\.course\.exercises(?:\.([a-z_]+))? import ([^(\n]+|\([^)]*\))",
+    r"^[ \t]*from tinyrmc\.course\.exercises(?:\.([a-z_]+))? import "
+    r"([^(\n]+|\([^()]*\))",
     re.MULTILINE,
 )
 CALL = re.compile(r"\b(\w+)\.(\w+)(?:\.(\w+))?\.(?:check|yours)\(")

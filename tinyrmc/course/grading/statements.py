@@ -17,7 +17,7 @@ from typing import Any
 
 from ..saved_answers import GIVEN
 
-MAGIC = re.compile(r"^(\s*)[%!?].*$", re.MULTILINE)
+MAGIC = re.compile(r"^([ \t]*)[%!?].*$", re.MULTILINE)
 
 
 class Unreadable(Exception):
