@@ -4,6 +4,7 @@ import ast
 import csv
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -492,3 +493,54 @@ def test_nbgrader_releases_and_grades_it(tmp_path, monkeypatch):
     nbgrader("export")
     (row,) = csv.DictReader((tmp_path / "grades.csv").read_text().splitlines())
     assert (row["student_id"], row["score"], row["max_score"]) == ("anna", "4.0", "6.0")
+
+
+WITHOUT_THE_HOOK = """
+import ctypes, os, pathlib, socket, sys
+from tinyrmc.course.grading import fence
+
+folder, outside = map(pathlib.Path, sys.argv[1:])
+system = ctypes.CDLL(None, use_errno=True)
+system.syscall.restype = ctypes.c_long
+if not fence._alone(system) or not fence._landlock(system, folder):
+    print("not here")
+    os._exit(0)
+
+
+def fails(attempt):
+    try:
+        attempt()
+    except OSError:
+        return True
+    return False
+
+
+print(
+    fails(lambda: outside.read_text()),
+    fails(lambda: outside.write_text("x")),
+    fails(outside.unlink),
+    fails(lambda: (outside.parent / "new").mkdir()),
+    fails(lambda: socket.create_connection(("127.0.0.1", int(os.environ["PORT"])), 5)),
+    fails(lambda: os.kill(os.getppid() or 99999, 0)) or os.getppid() == 0,
+    fails(lambda: (folder / "mine").write_text("x")),
+    flush=True,
+)
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_the_system_holds_the_fence_even_without_the_hook(tmp_path, monkeypatch):
+    folder, outside = tmp_path / "own", tmp_path / "outside"
+    folder.mkdir()
+    outside.write_text("secret")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("PORT", str(server.getsockname()[1]))
+        monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
+        words = [sys.executable, "-c", WITHOUT_THE_HOOK, str(folder), str(outside)]
+        done = subprocess.run(words, capture_output=True, text=True)
+    if done.stdout == "not here\n":
+        pytest.skip("this system allows no namespaces, or has no Landlock")
+    assert done.stdout.split() == ["True"] * 6 + ["False"], done
+    assert outside.read_text() == "secret" and (folder / "mine").exists()
