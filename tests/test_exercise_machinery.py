@@ -10,6 +10,7 @@ import sys
 import tracemalloc
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from test_exercises import ALL, given, made
@@ -515,8 +516,9 @@ def test_every_exercise_stands_in_one_chapter():
     found = exercises()
     assert [number for number, _ in found] == sorted({number for number, _ in found})
     assert found.pop((24, "capstone")) == ["recall", "distances", "maze", "taken_away"]
-    reports = 3  # of experiments, in chapters 20 to 22
-    assert sum(map(len, found.values())) == len({*ALL.values()}) + reports
+    every = [name for names in found.values() for name in names]
+    drawn_or_told = sum(name in ("picture", "experiment") for name in every)
+    assert drawn_or_told and len(every) == len({*ALL.values()}) + drawn_or_told
     for (_, module), names in found.items():
         for name in names:
             place = f"tinyrmc.course.exercises.{module}"
@@ -622,6 +624,35 @@ def test_a_report_concludes_what_its_runs_say(place, capsys):
         acting.experiment.check(report)
         assert capsys.readouterr().out.startswith(said)
     assert json.loads(place.read_text()) == ["acting.experiment"]
+
+
+def test_a_picture_can_be_read(place, capsys):
+    def panel(curves, labels=("a", "b"), names=("x", "y")):
+        _, found = plt.subplots()
+        for curve, label in zip(curves, labels, strict=True):
+            found.plot(curve, label=label)
+        found.axhline(0.5)  # a baseline is no curve
+        found.set(xlabel=names[0], ylabel=names[1])
+        if labels[0]:
+            found.legend()
+        return found
+
+    x = np.arange(5.0)
+    for drawn, said in [
+        (..., "nothing to check yet"),
+        (plt, "wrong: hand over the panel you draw into"),
+        (panel([x], "a"), "wrong: it has 1 curves of 5 points or more"),
+        (panel([x, x[:4]]), "wrong: it has 1 curves of 5 points or more"),
+        (panel([x, np.nan * x]), "wrong: a curve has no number"),
+        (panel([x, x]), "wrong: two curves are the same"),
+        (panel([x, 2 * x], names=("x", "")), "wrong: an axis has no name"),
+        (panel([x, 2 * x], ["", ""]), "wrong: nothing says which curve is which"),
+        (panel([x, 2 * x]), "right: a reader can follow it"),
+    ]:
+        acting.picture.check(drawn)
+        assert capsys.readouterr().out.startswith(said)
+    plt.close("all")
+    assert json.loads(place.read_text()) == ["acting.picture"]
 
 
 def test_more_runs_make_a_conclusion_surer(place, capsys):

@@ -184,6 +184,20 @@ def baseline(pi, q, weight=lambda pi, a: ((np.eye(len(pi))[a] - pi) ** 2).sum())
     return sum(x * y for x, y in zip(each, q)) / sum(each)
 
 
+def game(random, pays, pulls, rate, known):
+    """With all rewards kept, and the softmax written out."""
+    z, rewards, found = [0.0] * len(pays), [], []
+    for _ in range(pulls):
+        pi = soft(np.array(z))
+        arm = random.choice(len(pays), p=pi)
+        b = sum(rewards) / len(rewards) if known and rewards else 0.0
+        rewards.append(pays[arm] + random.normal())
+        for k in range(len(z)):
+            z[k] += rate * (rewards[-1] - b) * ((k == arm) - pi[k])
+        found.append(soft(np.array(z))[list(pays).index(max(pays))])
+    return np.array(found)
+
+
 def updated(
     agent, adam, tr, first, rate, cost, gamma=0.99, through=False, norm=0.1, known=True
 ):
@@ -388,6 +402,14 @@ WRONG = {
         lambda c: cheapest(c) - 1,
         lambda c: int(np.sqrt(len(c))),
     ],
+    a.play: [
+        lambda *c: game(*c)[-1],
+        lambda *c: game(*c).cumsum(),
+        lambda random, q, n, rate, known: game(random, q, n, rate, not known),
+        lambda random, q, n, rate, known: game(random, q - q.mean(), n, rate, known),
+        lambda random, q, n, rate, known: game(random, q, n, rate / n, known),
+        lambda random, q, n, rate, known: game(random, q, n + 1, rate, known)[1:],
+    ],
     a.best_baseline: [
         lambda pi, q: baseline(pi, q, lambda pi, k: 1.0),
         lambda pi, q: baseline(pi, q, lambda pi, k: 1 - pi[k]),
@@ -523,6 +545,7 @@ RIGHT = {
     r.tied_vjp: [paid],
     r.two_level: [levels],
     r.cheapest_head: [cheapest],
+    a.play: [game],
     a.best_baseline: [baseline],
     a.update: [updated],
     w.distances: [breadth_first],

@@ -15,7 +15,7 @@ from tinyrmc.training.rl.policy import log_probs, sample
 from . import attention
 from .derived import by_complex_step, log_shares
 from .exercise import each, exercise
-from .experiments import Report
+from .experiments import Picture, Report
 from .language import numbers_of
 from .used import used
 
@@ -60,6 +60,8 @@ _BY_HAND, _ONCE = np.array([0.0, 1.0, 0.0, 2.0]), np.array([False, True, False, 
             ~ended[t] -> (~ended[t] | (t + 1 == len(ended)))
         you lose the reward of the step that ends an episode
             rewards[t] + gamma -> ~ended[t] * rewards[t] + gamma
+        the discount is written in
+            gamma * ~ended -> 0.9 * ~ended
         you leave `after` out: the trajectory stops there, the episode does not
             later = np.zeros(rewards.shape), after -> later = np.zeros(rewards.shape), 0
         you put the returns into an array of integers, as np.zeros_like makes it for
@@ -140,8 +142,8 @@ _log_pi_step = by_complex_step(_log_pi, "logits")
 def policy_gradient(logits, actions, advantages):
     """The gradient of the sum of advantage * log pi(action) with respect to the logits.
 
-    logits (..., A), of pi = softmax(logits); actions (...), integers; advantages (...)
-    -> (..., A).
+    logits (..., A), of pi = softmax(logits); actions (...), integers;
+    advantages (...) -> (..., A).
     """
     e = np.exp(logits - logits.max(axis=-1, keepdims=True))
     pi = e / e.sum(axis=-1, keepdims=True)
@@ -188,6 +190,81 @@ def best_baseline(pi, q):
     """
     sizes = ((np.eye(len(pi)) - pi) ** 2).sum(axis=1)
     return (pi * sizes * q).sum() / (pi * sizes).sum()
+
+
+def _game(answer, seed, pays, pulls, rate, with_baseline):
+    return answer(np.random.default_rng(seed), pays, pulls, rate, with_baseline)
+
+
+@used(
+    _game,
+    cases=lambda rng: [
+        (0, np.array([10.0, 11, 12]), 40, 0.1, True),
+        (1, np.array([10.0, 11, 12]), 30, 0.1, False),
+        (2, np.array([3.0, 1.0]), 25, 0.5, True),
+        (3, np.array([1.0, 4, 2, 0]), 35, 0.03, True),
+        (4, np.array([-2.0, -1, -5]), 20, 0.2, False),
+        (5, np.array([500.0, 600.0]), 10, 0.3, False),  # logits of hundreds
+        (6, np.array([5.0, 6.0]), 1, 0.3, True),
+    ],
+    hints=[
+        "Each pull: pi, the softmax of z; the arm; the reward; then "
+        "z = z + rate * policy_gradient(z, arm, reward - expected).",
+        "Move the baseline after the step: expected += (reward - expected) / (k + 1) "
+        "is the mean of k + 1 rewards.",
+        "After the step make the softmax once more, and keep entry np.argmax(pays).",
+    ],
+    mistakes="""
+        you step downhill: the gradient is that of what shall grow
+            z + rate -> z - rate
+        the mean reward has this pull's reward in it already, so the first pull teaches
+        nothing: take the mean of the earlier ones
+            reward = pays[arm] + random.normal()
+                -> reward = pays[arm] + random.normal()
+                expected += (reward - expected) / (k + 1) if with_baseline else 0
+            if with_baseline:  # for the next pull -> if 0:
+        there is a baseline in every game; with_baseline says whether
+            if with_baseline:  # for the next pull -> if 1:
+        there is no baseline in any game
+            if with_baseline:  # for the next pull -> if 0:
+        the rate is written in
+            z + rate -> z + 0.1
+        you keep the probability before the step, not after it
+            z = z + rate * policy_gradient(z, arm, reward - expected)
+                -> best.append(shares(z)[np.argmax(pays)])
+                z = z + rate * policy_gradient(z, arm, reward - expected)
+            best.append(shares(z)[np.argmax(pays)])  # after the step ->
+        you keep the last arm's probability; the best one may stand anywhere
+            [np.argmax(pays)] -> [-1]
+        you keep the probability of the arm that was pulled
+            [np.argmax(pays)] -> [arm]
+        what an arm pays has no noise
+            pays[arm] + random.normal() -> pays[arm] + 0 * random.normal()
+    """,
+)
+def play(random, pays, pulls, rate, with_baseline):
+    """One game with a bandit: the best arm's probability after each pull.
+
+    random, a generator; pays (A,), what each arm pays on average. The logits begin with
+    0; each pull draws its arm by random.choice(A, p=pi), its reward
+    by pays[arm] + random.normal(), and takes a step of this rate along the policy
+    gradient. The baseline, if there is one, is the mean of all earlier rewards, 0
+    before the first -> (pulls,).
+    """
+
+    def shares(z):
+        e = np.exp(z - z.max())
+        return e / e.sum()
+
+    z, expected, best = np.zeros(len(pays)), 0.0, []
+    for k in range(pulls):
+        arm = random.choice(len(pays), p=shares(z))
+        reward = pays[arm] + random.normal()
+        z = z + rate * policy_gradient(z, arm, reward - expected)
+        if with_baseline:  # for the next pull
+            expected += (reward - expected) / (k + 1)
+        best.append(shares(z)[np.argmax(pays)])  # after the step
+    return np.array(best)
 
 
 def _states(rng):
@@ -470,4 +547,5 @@ def update(agent, adam, trajectory, first, rate, entropy_cost):
     return float(loss.data)
 
 
+picture = Picture("acting")
 experiment = Report("acting")

@@ -13,6 +13,9 @@ experiments that take long, whose runs a learner reports:
 
 The conclusion names the kind whose numbers are higher, or says "cannot tell". A
 permutation test judges, so more runs can tell smaller differences.
+
+`Picture` is for what a learner draws: `ex.picture.check(panel)` asks whether a reader
+could understand it.
 """
 
 from __future__ import annotations
@@ -106,6 +109,7 @@ def _parts(found: Any) -> tuple[np.ndarray, np.ndarray, str]:
     return settings, measured, claim
 
 
+POINTS = 5  # of a curve
 FEWEST, UNDECIDED = 3, "cannot tell"
 SURE = 0.05  # of three runs each, one way to deal them in twenty
 
@@ -161,3 +165,45 @@ class Report:
         if bearable == UNDECIDED:
             return f"{words}: above {SURE:.0%} they cannot tell. More runs may"
         return f"{words}, which is too seldom to be chance"
+
+
+class Picture:
+    """Checks whether a picture that a learner has drawn can be read: as many curves as
+    it compares, different ones, of five points or more, and names for all.
+    """
+
+    def __init__(self, chapter: str, name: str = "picture", curves: int = 2):
+        self.chapter, self.name, self.curves = chapter, name, curves
+
+    def check(self, panel: Any) -> None:
+        """Print what the picture, a panel of matplotlib, lacks."""
+        if panel is ...:
+            print("nothing to check yet: the picture is still `...`")
+            return
+        problem = self._problem(panel)
+        print(f"wrong: {problem}" if problem else "right: a reader can follow it")
+        if not problem:
+            record.solved(self.chapter, self.name)
+
+    def _problem(self, panel: Any) -> str:
+        if not hasattr(panel, "get_lines"):
+            return "hand over the panel you draw into: figure, panel = plt.subplots()"
+        drawn = [line.get_xydata() for line in panel.get_lines()]
+        curves = [xy for xy in drawn if len({*xy[:, 0]}) >= POINTS]
+        if len(curves) < self.curves:
+            return (
+                f"it has {len(curves)} curves of {POINTS} points or more, drawn with "
+                f"panel.plot; there should be {self.curves}"
+            )
+        if any(np.isnan(xy).all(axis=0).any() for xy in curves):
+            return "a curve has no number that could be drawn"
+        for k, xy in enumerate(curves):
+            if any(np.array_equal(xy, other) for other in curves[:k]):
+                return "two curves are the same, point for point: is one drawn twice?"
+        if not (panel.get_xlabel().strip() and panel.get_ylabel().strip()):
+            return "an axis has no name: panel.set(xlabel=..., ylabel=...)"
+        legend = panel.get_legend()
+        texts = [*panel.texts, *(legend.texts if legend else ())]
+        if len([text for text in texts if text.get_text().strip(" _")]) < self.curves:
+            return "nothing says which curve is which: label=... and panel.legend()"
+        return ""

@@ -6,7 +6,7 @@ import numpy as np
 
 from . import attention, one_hop
 from .exercise import each, exercise, normal
-from .experiments import Report
+from .experiments import Picture, Report
 from .recorded import recorded
 
 
@@ -240,4 +240,5 @@ def take_away(answers, looks, blind, targets):
     return np.array(errors)
 
 
+picture = Picture("memory_networks")
 experiment = Report("memory_networks")

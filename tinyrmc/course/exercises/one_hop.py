@@ -10,6 +10,7 @@ from tinyrmc import primitives as p
 from . import attention
 from .derived import by_complex_step, log_shares
 from .exercise import each, exercise, normal
+from .experiments import Picture
 from .used import used
 
 
@@ -312,6 +313,10 @@ def _lessons(rng, S, size, rate=0.01, scale=1):
             p.sum( -> p.mean(
         nothing is clipped: max_norm=40.0
             , max_norm=40.0 ->
+        the rate is written in: hand `rate` to sgd.step
+            sgd.step(rate, -> sgd.step(0.01,
+        you go on with a batch that is not full
+            len(order) - 31 -> len(order)
     """,
 )
 def learn_stories(network, sgd, inputs, targets, order, rate):
@@ -334,3 +339,6 @@ def learn_stories(network, sgd, inputs, targets, order, rate):
         sgd.step(rate, max_norm=40.0)
         losses.append(float(loss.data))
     return losses
+
+
+picture = Picture("one_hop", curves=3)
