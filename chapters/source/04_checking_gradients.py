@@ -646,8 +646,8 @@ course.show(_Trial.at, _Trial.complex_slope, _Trial.compare)
 
 # %% tags=["hide-cell"]
 # Answer 1
-# At a millionth of the h. What counts is how far the function goes in a step. So no
-# single h suits all parameters of a network.
+# The best h is then a millionth as large. What counts is how far the function goes in a
+# step. So no single h suits all parameters of a network.
 for fast in (1.0, 1e6):
     tried = [h for h in steps if h * fast < 1]
     errors = []
@@ -672,8 +672,8 @@ for largest in (lambda x: primitives.max(x), lambda x: 3.0):
 
 # %% tags=["hide-cell"]
 # Answer 3
-# Data with many exact zeros, such as padding or pixels that are off, in a fresh network
-# whose biases are 0: the row of zeros gives every unit exactly 0.
+# Data with many exact zeros meet it, such as padding or pixels that are off, in a fresh
+# network whose biases are 0: a row of zeros gives every unit exactly 0.
 W = rng.normal(size=(8, 100))
 images = rng.random((50, 8)) * (rng.random((50, 1)) < 0.5)  # half of them are blank
 for name, data in (("random", rng.normal(size=(50, 8))), ("half blank", images)):

@@ -147,7 +147,7 @@ order_means_nothing = ex.order_means_nothing.yours(order_means_nothing)
 
 # %% [markdown]
 # In equation 2 the slots are on both sides, so **slots that are equal stay equal**:
-# they ask the same, so they hear the same. A memory of zeros is a memory with one slot,
+# they ask the same, so they get the same. A memory of zeros is a memory with one slot,
 # $N$ times. "Suppose then that $M$ is some randomly initialised memory", says the
 # paper. Is random enough? Below, equation 2 takes in eight inputs, and you see how far
 # the slots lie apart, as a share of their size. **Write down first:** what will the

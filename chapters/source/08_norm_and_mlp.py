@@ -565,14 +565,15 @@ print(f"ratio of the lengths: {np.linalg.norm(ten) / np.linalg.norm(one):.3f}")
 
 # %% tags=["hide-cell"]
 # Answer 2
-# Row by row they cost nothing more. A joint norm has a gain and an offset for every unit of every
-# slot, so twice as many; the matrix of an MLP of all slots has four times the numbers.
+# Row by row they cost nothing more. A joint norm has a gain and an offset for every
+# unit of every slot, so twice as many; the matrix of an MLP of all slots has four times
+# the numbers.
 for slots in (4, 8):
     print(f"{slots} slots of 64: norm {2 * slots * 64:,}, MLP {(slots * 64) ** 2:,}")
 
 # %% tags=["hide-cell"]
 # Answer 3
-# It cannot. Two numbers less their mean are d and -d, and divided by their size 1 and -1: all
-# that is left is which of them is larger.
+# It cannot. Two numbers less their mean are d and -d, and divided by their size 1 and
+# -1: all that is left is which of them is larger.
 pairs = np.array([[3.0, 5.0], [1.0, 100.0]])
 print(layer_norm(pairs, np.ones(2), np.zeros(2)).round(3))

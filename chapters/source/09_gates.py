@@ -566,8 +566,8 @@ course.show(equations.sigmoid, equations.gate)
 
 # %% tags=["hide-cell"]
 # Answer 1
-# At most half a proposal comes in at each step, and the forget gate leaves 0.73 of what
-# there is. Where they balance, m = 0.73 m + 0.5: that is 1.86.
+# It stays below 1.86. At most half a proposal comes in at each step, and the forget
+# gate leaves 0.73 of what there is. They balance where m = 0.73 m + 0.5.
 largest = 0.0
 for _ in range(100):
     largest = remains[1.0][1] * largest + 0.5
@@ -575,8 +575,8 @@ print(f"after 100 steps {largest:.3f}, by hand {0.5 / (1 - remains[1.0][1]):.3f}
 
 # %% tags=["hide-cell"]
 # Answer 2
-# After 10 steps a bias of 1 has left 4 %, and that is enough. Over ten steps it learns
-# with a bias of 1, from each of three starts.
+# It would. After 10 steps a bias of 1 has left 4 %, and that is enough. Over ten steps
+# it learns with a bias of 1, from each of three starts.
 print(f"left of the first step: {remains[1.0][10]:.3f}")
 print(f"loss over 10 steps: {np.mean(keep_a_bit(1.0, T=10)[-10:]):.3f}")
 

@@ -302,7 +302,8 @@ plt.show()
 
 # %% [markdown]
 # Mind the axes: they span two or three hundredths. The input gates hardly change when
-# the reference comes. Forget gates keep a little more once it has come, the holders' most.
+# the reference comes. Forget gates keep a little more once it has come, the holders'
+# most.
 #
 # ## Does it matter? Taking parts away
 #
@@ -529,8 +530,9 @@ for step, accuracy in enumerate(at_step_2, start=1):
 
 # %% tags=["hide-cell"]
 # Answer 2
-# That of the second vector is there at once; of later ones about half can be read. An
-# untrained core has little or nothing of these, so this is what training has made. But
+# The distance of the second vector is there at once; of later ones about half can be
+# read. One untrained core has little or nothing of these, so in this network training
+# has made them. But
 # what belongs to a time step fades: at the end the memory has distances by *label*, as
 # the answer needs them.
 def by_time(core_of):

@@ -587,8 +587,8 @@ print(f"mean {np.mean(firsts):.0f}, median {np.median(firsts):.0f} draws")
 
 # %% tags=["hide-cell"]
 # Answer 3
-# In this one run no better and no worse. A state from the wrong place is a memory of
-# something else, and about ten words later it is written over.
+# In this one run it is no better and no worse. A state from the wrong place is a memory
+# of something else, and about ten words later it is written over.
 count = course.fast(100, 5)
 texts, follow = (TEST[k : k + 25 * count].reshape(count, 25) for k in (0, 1))
 

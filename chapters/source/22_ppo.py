@@ -9,7 +9,7 @@
 # surprise.
 #
 # The agent of chapter 21 learns from whole returns, which are noisy, and makes one step
-# for each trajectory, which is a waste. You mend both: first a target that mixes
+# for each trajectory, which is a waste. You improve both: first a target that mixes
 # rewards and values, then a loss that lets you go through a trajectory several times
 # without going too far. The second is *PPO*. You write it whole, with the small things
 # that its programs have and its paper hardly mentions, and test which of them mattered.

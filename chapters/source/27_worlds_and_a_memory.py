@@ -193,11 +193,11 @@ plt.show()
 
 # %% [markdown]
 # On the moments that chose it, the rule gets better with every cell: in a wide window
-# hardly a view comes twice, so the rule has each moment by heart. What a view tells
-# shows on other levels. There, with these 150 levels to choose from, the rule is right
-# in 59 % of the moments if it sees its own cell alone, in 85 % with 3 x 3 cells, and in
-# fewer again with wider windows, most of whose views are new to it. With more levels
-# the two curves would come closer together: the truth lies between them.
+# hardly a view comes twice, so the rule has simply stored each moment. What a view
+# tells shows on other levels. There, with these 150 levels to choose from, the rule is
+# right in 59 % of the moments if it sees its own cell alone, in 85 % with 3 x 3 cells,
+# and in fewer again with wider windows, most of whose views are new to it. With more
+# levels the two curves would come closer together: the truth lies between them.
 #
 # With 3 x 3 cells it is between 85 and 92 %. Here are two moments from the rest:
 
@@ -605,7 +605,7 @@ for after in (5, 10, 20):
     print(f"after {after} steps: {apart(trace['state'][running]):.1%} apart")
 
 # %% [markdown]
-# There is no story of slots that wake up at the sight of a key. Three trained RMCs give
+# No slot turns to the input at the sight of a key. Three trained RMCs give
 # the input 54 % (38 to 65) of their attention with something to see, and 57 % (40 to
 # 68) without, which chance alone may give. And while the slots look differently in the
 # first steps, after ten they hold nearly the same. Of three trained RMCs the slots are
@@ -753,7 +753,7 @@ course.show(package_vtrace, docstring=False)
 
 # %% tags=["hide-cell"]
 # Answer 1
-# Within an episode they are 1; after an end they are anything.
+# Within an episode the ratios are 1; after an end they are anything.
 training = trainings["LSTM"]
 first = training.now[1]
 kept, _ = act(
@@ -765,7 +765,7 @@ for name, fresh in (("as acted", kept["fresh"]), ("never anew", 0 * kept["fresh"
 
 # %% tags=["hide-cell"]
 # Answer 2
-# They move away from 1 with each update between acting and learning.
+# The ratios move away from 1 with each update between acting and learning.
 training = Training(CORES["LSTM"])
 training.go(course.fast(40, 2))
 first = training.now[1]
