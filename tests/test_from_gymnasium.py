@@ -74,6 +74,40 @@ def test_levels_are_those_of_the_environment():
     assert {*ends} == {True, False}
 
 
+def test_at_its_limit_a_level_is_over_for_one_reason():
+    """Gymnasium's TimeLimit says both; an observation that an environment goes on to
+    change stays as it was seen.
+    """
+
+    class Counting(gymnasium.Env):
+        action_space = spaces.Discrete(3, start=-1)
+        observation_space = spaces.Box(-9, 9, (2,), np.float32)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.seen = np.zeros(2, np.float32)
+            return self.seen, {}
+
+        def step(self, action):
+            assert action in (-1, 0, 1)
+            self.seen += 1  # the same array each time
+            return self.seen, float(action), bool(self.seen[0] == 4), False, {}
+
+    def make():
+        return gymnasium.wrappers.TimeLimit(Counting(), 4)
+
+    world = GymnasiumWorld(make, limit=4)
+    noise = np.full((3, 1), 0.5, np.float32)
+    state = world.start(noise)
+    for step in range(4):
+        seen = world.observe(state)["seen"]
+        outcome = world.step(state, np.arange(3), noise)
+        assert outcome.reward.tolist() == [-1, 0, 1]
+        assert seen.tolist() == [[step, step]] * 3
+        assert outcome.terminated.tolist() == [step == 3] * 3
+        assert not outcome.truncated.any()
+
+
 def test_a_state_goes_on_to_the_bit_in_a_world_that_has_not_played_it():
     """As a checkpoint does; also where two rows have one seed, and part."""
     world, other = (GymnasiumWorld(Drifting, limit=30) for _ in range(2))

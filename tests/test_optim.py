@@ -346,6 +346,7 @@ def test_only_parameters_of_one_kind_are_taken(xp):
         (TypeError, one, "not a sequence"),
         (TypeError, Linear(2, 2, seed=0), r"takes Parameters; see module\.parameters"),
         (TypeError, [np.ones(3)], r"takes Parameters; see module\.parameters"),
+        (TypeError, {Parameter(np.ones(3))}, "a set of parameters has no order"),
         (ValueError, [], "at least one Parameter"),
         (ValueError, [Parameter(xp.ones(0))], "at least one Parameter, with numbers"),
         (ValueError, [one, one], "given twice"),

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -66,7 +66,16 @@ class Group:
         check_number("Group", "rate", self.rate, "[0, inf)")
         if self.weight_decay is not None:
             check_number("Group", "weight_decay", self.weight_decay, "[0, 1)")
+        check_order("Group", self.parameters)
         object.__setattr__(self, "parameters", [*self.parameters])
+
+
+def check_order(owner: str, parameters: Any) -> None:
+    """TypeError for a set: its order is another one in each run, and what an optimizer
+    keeps of its parameters goes by their order.
+    """
+    if isinstance(parameters, Set):
+        raise TypeError(f"{owner}: a set of parameters has no order; give a list")
 
 
 class Optimizer:
@@ -99,6 +108,7 @@ class Optimizer:
     ):
         own = type(self).__name__
         check_number(own, "learning_rate", learning_rate, "(0, inf)")
+        check_order(own, parameters)
         given = parameters if isinstance(parameters, Iterable) else [parameters]
         groups = [x if isinstance(x, Group) else Group([x]) for x in given]
         self.parameters = [p for group in groups for p in group.parameters]
@@ -306,7 +316,9 @@ class Optimizer:
 
     def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Take back what `state` gave; ValueError and no change if it does not fit.
-        (Files of earlier versions have no shapes.)
+
+        It goes by the order and the shapes of the parameters, not by names. (Files of
+        earlier versions have no shapes.)
         """
         self._check_own()
         own = self.state()

@@ -117,7 +117,8 @@ class GymnasiumWorld(World):
                 played[taken] = action
                 self._live[seed, played[: taken + 1].tobytes()] = env
         state["steps"] += 1
-        truncated |= (state["steps"] == self.limit) & ~terminated
+        truncated |= state["steps"] == self.limit
+        truncated &= ~terminated  # at the limit Gymnasium's own may say both
         final = {name: x.copy() for name, x in state.items()} if keep_final else None
         renew(state, terminated | truncated, lambda rows: self._start(noise[rows]))
         return Outcome(reward, terminated, truncated, final)
