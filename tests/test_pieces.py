@@ -3,6 +3,7 @@
 import inspect
 import linecache
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from tinyrmc.course import assembly, saved_answers
 from tinyrmc.course.exercises import gates, memory, normalisation, tape
 from tinyrmc.course.exercises import nth_farthest as nth
 from tinyrmc.course.step_network import StepNetwork
-from tinyrmc.course.traced import on_tape
+from tinyrmc.course.traced import each_in, on_tape
 
 rng = np.random.default_rng(0)
 M, X = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 4))
@@ -152,7 +153,7 @@ def test_without_answers_every_piece_is_the_courses(place):
 
 def is_mine(function):
     """Whether it was made of a kept text, not of the course's own."""
-    return function.__code__.co_filename.startswith("<your ")
+    return inspect.unwrap(function).__code__.co_filename.startswith("<your ")
 
 
 def test_a_right_answer_is_a_piece_from_then_on(place):
@@ -163,7 +164,7 @@ def test_a_right_answer_is_a_piece_from_then_on(place):
     mine = [name for name, (owner, _) in found.items() if owner == "yours"]
     assert mine == ["layer_norm", "sigmoid"]
     my = course.pieces(9)
-    assert is_mine(my.sigmoid.__wrapped__)
+    assert is_mine(my.sigmoid)
     assert np.allclose(my.sigmoid(np, M), equations.sigmoid(np, M))
     assert "chapter 9  sigmoid                yours" in repr(my)
     with pytest.raises(AttributeError, match="no piece 'step'"):
@@ -211,24 +212,35 @@ def in_a_notebook(text, **names):
     return names
 
 
-def test_your_tape_is_kept_with_your_nodes_in_it(place, capsys):
-    """As classes of a notebook, whose text `inspect` does not find."""
-    text = inspect.getsource(tape.Node.function)
-    text += inspect.getsource(tape.LittleTape.function).partition("\n)\n")[2]
-    mine = in_a_notebook(text, stacks_vjp=tape.stacks_vjp, unbroadcast=tape.unbroadcast)
-    tape.LittleTape.check(mine["LittleTape"])
-    assert course.little_tape() is not tape.LittleTape.function
-    assert capsys.readouterr().out.endswith("LittleTape: yours\n")
-    tape.Node.check(mine["Node"])
+def test_your_tape_is_made_of_the_methods_that_are_right(place, capsys):
+    """Functions of a notebook, whose text `inspect` does not find."""
+    capsys.readouterr()
+    course.little_tape()
+    assert capsys.readouterr().out == "LittleTape: the course's\n"
+    known = {"stacks_vjp": tape.stacks_vjp, "unbroadcast": tape.unbroadcast}
+    for name in tape.METHODS:
+        text = inspect.getsource(getattr(tape, name).function).partition("\n)\n")[2]
+        mine = in_a_notebook(text, **known)[name]
+        getattr(tape, name).check(mine)
     kept = course.little_tape()()
+    said = capsys.readouterr().out
+    assert said.startswith("right: ") and "LittleTape: yours are product, " in said
+    assert "stacks_vjp             the course's (yours is not written yet)" in said
     x = kept.watch(np.array([1.0, -2.0]))
-    assert type(x) is not tape.Node.function
-    assert type(x).relu.__code__.co_filename == "<your Node>"
+    for method in (x.relu, x.mean, x.__mul__, kept.gradient):
+        assert method.__code__.co_filename.startswith("<your ")
     (g,) = kept.gradient((x * x).mean(), [x])
     assert g.tolist() == [1.0, -2.0]
-    place.joinpath("answers/tape.LittleTape.py").write_text("class LittleTape: ...")
-    assert course.little_tape() is tape.LittleTape.function
-    assert "LittleTape: the course's (" in capsys.readouterr().out
+    for name in known:
+        text = inspect.getsource(known[name].function).partition("\n)\n")[2]
+        known[name].check(in_a_notebook(text, unbroadcast=tape.unbroadcast)[name])
+    capsys.readouterr()
+    course.little_tape()
+    assert capsys.readouterr().out == "LittleTape: yours\n"
+    place.joinpath("answers/tape.relu.py").write_text("def relu(self):\n    return 0")
+    theirs = course.little_tape()().watch(x.data).relu
+    assert theirs.__code__ is tape.relu.function.__code__
+    assert "chapter 3  relu                   the course's (" in capsys.readouterr().out
 
 
 def kept_in_words(place, text, name, **names):
@@ -391,6 +403,37 @@ def test_the_gradient_of_a_solution_is_that_of_the_complex_step():
         weights = np.random.default_rng(7)
         loss = sum((weights.normal(size=each.shape) * each).sum() for each in results)
         assert np.isclose(loss.imag / 1e-30, gradients[0][..., 0, 1].sum(), rtol=1e-12)
+
+
+def test_a_step_on_the_tape_of_chapter_3_has_the_gradients_of_the_projects():
+    """As chapter 10 does it: the library brings its own pieces."""
+    own = SimpleNamespace(
+        tanh=lambda x: x.tanh(),
+        sigmoid=gates.squash,
+        gate=memory.gate_on_tape,
+        g_psi=memory.g_psi_on_tape.function,
+        multi_head_attention=memory.heads_on_tape.function,
+    )
+    x, m, h, p = memory.step.cases()[0].copies()
+    little = tape.LittleTape()
+    watch = little.watch
+    inputs = [watch(each) for each in (x, m, h)]
+    nodes = {name: each_in(watch, value) for name, value in p.items()}
+    new_m, new_h = memory.step.function(own, *inputs, nodes)
+    for found, right in zip((new_m, new_h), memory.step(np, x, m, h, p), strict=True):
+        np.testing.assert_allclose(found.data, right, rtol=1e-12)
+    weights = rng.normal(size=(2, *m.shape))
+    ours = [*inputs, nodes["U_f"], nodes["W_q"], nodes["mlp"][0][0]]
+    loss = (new_m * watch(weights[0]) + new_h * watch(weights[1])).mean()
+    by_us = little.gradient(loss, ours)
+    with Tape() as recorded:
+        theirs = [recorded.watch(each.data) for each in ours]
+        q = {**p, "U_f": theirs[3], "W_q": theirs[4]}
+        q["mlp"] = [(theirs[5], p["mlp"][0][1]), p["mlp"][1]]
+        new_m, new_h = memory.step.function(primitives, *theirs[:3], q)
+        loss = primitives.mean(new_m * weights[0] + new_h * weights[1])
+    for a, b in zip(by_us, recorded.gradient(loss, theirs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-14)
 
 
 # --- A network of a step --------------------------------------------------------------

@@ -99,5 +99,24 @@ def test_what_a_puzzle_allows_beside_is_allowed_there_alone():
 
 
 def test_there_are_fifteen():
-    names = [name for name, each in vars(ex).items() if hasattr(each, "judge")]
-    assert len(names) == 15
+    assert len(ex.FIFTEEN) == 15
+
+
+def test_your_result_is_drawn_beside_the_one_asked_for(capsys):
+    drawn = ex.identity.check(lambda n: np.tri(n))
+    assert "asked for: [[1., 0., 0.]," in repr(drawn)
+    svg = drawn._repr_html_()
+    assert svg.count("<rect") == 1 + 9 + 9 and svg.count("stroke-dasharray") == 3
+    assert "currentColor" in svg and "#fff" not in svg  # on dark pages, too
+    assert "stroke-dasharray" not in ex.ones.check(lambda n: [1] * n)._repr_html_()
+    other_shape = ex.total.check(lambda x: x)._repr_html_()
+    assert other_shape.count("stroke-dasharray") == 5
+    for nothing in (
+        lambda n: ...,
+        lambda n: 1 / 0,
+        lambda n: "<b>",
+        lambda n: np.ones(99),
+    ):
+        assert ex.ones.check(nothing) is None
+    for puzzle in ex.FIFTEEN:
+        assert "asked for" in repr(puzzle.picture(puzzle.function))

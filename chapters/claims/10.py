@@ -3,7 +3,7 @@
 import numpy as np
 from register import Chapter, claim, shared
 
-chapter = Chapter("10", "learns right sets_of compared")
+chapter = Chapter("10", "learns slopes right sets_of compared")
 STEPS = 400
 
 
@@ -43,7 +43,7 @@ def compares():
     """
     found = {}
     for seed in range(3):
-        losses, network = chapter.learns(seed, STEPS)
+        losses, network = chapter.learns(seed, STEPS, chapter.slopes)
         new = chapter.compared(np.random.default_rng(2026), 2000)
         seen = [
             chapter.compared(np.random.default_rng([seed, t])) for t in range(STEPS)
@@ -76,7 +76,7 @@ def does_not_compare():
     """
     found = {}
     for seed in range(3):
-        _, network = chapter.learns(seed, STEPS)
+        _, network = chapter.learns(seed, STEPS, chapter.slopes)
         sets = chapter.sets_of(*chapter.compared(np.random.default_rng(2026), 2000))
         alike, same = sets["one number differs"]
         eight, those = sets["eight vectors"]
@@ -108,7 +108,13 @@ def by_heart():
     seen, found = [pair for pair in pairs if min(pair) < 5], {}
     assert not {*seen} & {*held_out}
     for seed in range(3):
-        _, network = chapter.learns(seed, 600, lambda rng: symbols_of(rng, seen), 8)
+        _, network = chapter.learns(
+            seed,
+            600,
+            chapter.slopes,
+            lambda rng, count: symbols_of(rng, seen, count),
+            8,
+        )
         rng = np.random.default_rng(2026)
         for name, of, half in (
             ("seen pairs", seen, 1000),

@@ -76,7 +76,7 @@ def windows():
         states = chapter.states_of(xs, m, np.zeros_like(m), weights)
 
         def backwards(*case, weights=weights):
-            return chapter.step_vjp(*case, weights)
+            return chapter.step_vjp(*case, weights, 1.0)
 
         *_, whole = chapter.through_time(backwards, xs, states, g)
         for length in LENGTHS:

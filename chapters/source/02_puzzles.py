@@ -5,8 +5,8 @@
 # hour for both. You need chapter 1 (arrays).
 #
 # Here are fifteen small functions. Each is one line, and each occurs somewhere in this
-# course. The first eight come now; the others are a second set, for whenever you like.
-# The rules make puzzles of them:
+# course. The first eight come now; the others are a second set, for whenever you like;
+# and the last puzzle is one that you invent. The rules make puzzles of them:
 #
 # | allowed | not allowed |
 # |---|---|
@@ -19,8 +19,9 @@
 # What is left is broadcasting, comparing and multiplying. (Beside numbers, `True`
 # counts as 1.) Most of the puzzles are a comparison of two aranges, one of them as a
 # column, and a product. `check` looks at your numbers, and then reads your line. Each
-# picture shows what goes in, and what comes out. If yours is wrong, look at it:
-# `picture(ex.identity, identity, n=4)` draws your result beside the right one.
+# picture shows what goes in, and what comes out. As soon as you have written a line,
+# `check` draws your result beside the one asked for; cells that differ have a dashed
+# frame.
 
 # %%
 import matplotlib.pyplot as plt
@@ -34,11 +35,9 @@ course.setup()
 
 # %% tags=["hide-input"]
 # Draws a puzzle: its arguments as grids, an arrow, and what comes out
-def picture(puzzle, yours=None, **arguments):
+def picture(puzzle, **arguments):
     grids = [(name, as_grid(name, each)) for name, each in arguments.items()]
     grids.append(("", as_grid("", puzzle(**arguments))))
-    if yours is not None:
-        grids.append(("yours", as_grid("", yours(**arguments))))
     width = sum(grid.shape[1] + 1.2 for _, grid in grids)
     height = max(len(grid) for _, grid in grids)
     _, panel = plt.subplots(figsize=(0.42 * width + 0.4, 0.42 * height + 0.5))
@@ -48,7 +47,7 @@ def picture(puzzle, yours=None, **arguments):
             arrow = {"arrowstyle": "-|>", "color": "0.4"}
             panel.annotate("", (left + 0.5, 0.5), (left - 0.7, 0.5), arrowprops=arrow)
             left += 1.2
-        draw_cells(panel, left, grid, {"": "C1", "yours": "C3"}.get(name, "C0"))
+        draw_cells(panel, left, grid, "C0" if name else "C1")
         panel.text(left - 0.5, 1.1, name, va="bottom")
         left += grid.shape[1] + 0.6
     panel.set(xlim=(-0.7, left), ylim=(0.6 - height, 1.8), aspect="equal")
@@ -368,6 +367,31 @@ def gated(M, f, i, new):
 ex.gated.check(gated)
 
 # %% [markdown]
+# ## 16. Your own
+#
+# Invent a puzzle whose result has rows and columns: a function of one line, by the same
+# rules, that is none of the fifteen. Draw its arguments with
+# `rng = np.random.default_rng(seed)`, at least some of them, and draw its result into
+# `panel`, an empty picture: `panel.imshow(result)`, and a name for each axis with
+# `panel.set(xlabel=..., ylabel=...)`. Then give it to somebody else.
+
+
+# %%
+def my_puzzle(seed, panel):
+    """Draws into panel -> your function, and the tuple of its arguments."""
+    ...
+
+
+ex.my_puzzle.check(my_puzzle)
+my_puzzle = ex.my_puzzle.yours(my_puzzle)
+
+# %% alt="A puzzle of one's own: eight numbers against themselves, light where two of them are near each other, with the diagonal light"
+figure, panel = plt.subplots(figsize=(3.2, 3.2))
+puzzle, arguments = my_puzzle(0, panel)
+plt.show()
+print(*arguments)
+
+# %% [markdown]
 # ## What falls short
 #
 # A line that you cannot read a week later is no gain, and a matrix of zeros and ones is
@@ -398,15 +422,15 @@ print("gradient of the table:", *(ex.one_hot(labels, 3).T @ g))
 
 # %% tags=["hide-cell"]
 # Answer 2
-# The transpose. Row t of the gradient less the row after it.
+# It becomes the product with the transpose: row t of it less the row after it.
 g = np.array([[1.0], [2], [4], [8]])
 D = ex.changes(np.eye(4))  # its matrix
 print("back:", *(D.T @ g)[:, 0], "  by hand:", *(g - np.vstack([g[1:], [[0.0]]]))[:, 0])
 
 # %% tags=["hide-cell"]
 # Answer 3
-# All that pick one row: look up, shuffle, unshuffle, last step. With one-hot
-# keys and scores of 30, the softmax is a one-hot row to twelve digits.
+# It could do those that pick one row: look up, shuffle, unshuffle, last step. With
+# one-hot keys and scores of 30, the softmax is a one-hot row to twelve digits.
 from tinyrmc.course.exercises import attention
 
 order, M = np.array([2, 0, 3, 1]), np.arange(8.0).reshape(4, 2)

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 3. An engine of your own: all derivatives in one walk back
 #
-# **No equation of the paper: the chain rule.** About 130 minutes, in three sittings.
+# **No equation of the paper: the chain rule.** About 190 minutes, in four sittings.
 # You need derivatives, and after the first sitting chapter 1 (arrays). In this chapter
 # the letters are not the paper's: $a$, $b$, $x$ and $y$ are any numbers or arrays.
 #
@@ -68,12 +68,9 @@ ex.five_lines.check(five_lines)
 # entry that made it. Walk from the end, and when you come to that entry, it is
 # complete.
 #
-# **Exercise 2.** Write `Value`. Each operation returns a new Value and appends its
-# entry to the tape; `__add__` shows how. Then `backward`, in three lines: the value
-# that it is called on gets the `grad` 1; you walk the tape from its end; and from each
-# entry, every input's `grad` grows by the local derivative times the `grad` of what
-# came out. (One case doubles a number sixteen times: 16 entries, but $2^{16}$ paths.
-# Walk along entries, not along paths.)
+# Here is such a number. `record` makes the new Value and its entry; `__add__` and
+# `__sub__` show how an operation uses it. In a difference, the second input has the
+# derivative $-1$.
 
 
 # %%
@@ -83,26 +80,78 @@ class Value:
     def __init__(self, data, tape):
         self.data, self.tape, self.grad = data, tape, 0.0
 
-    def __add__(self, other):
-        output = Value(self.data + other.data, self.tape)
-        self.tape.append((output, [(self, 1.0), (other, 1.0)]))
+    def record(self, data, inputs):
+        output = Value(data, self.tape)
+        self.tape.append((output, inputs))
         return output
 
-    def __sub__(self, other): ...
+    def __add__(self, other):
+        return self.record(self.data + other.data, [(self, 1.0), (other, 1.0)])
 
-    def __mul__(self, other): ...
+    def __sub__(self, other):
+        return self.record(self.data - other.data, [(self, 1.0), (other, -1.0)])
 
-    def tanh(self): ...
-
-    def backward(self): ...
-
-
-ex.Value.check(Value)
-Value = ex.Value.yours(Value)
 
 # %% [markdown]
-# `yours` hands back your class if it is right, and the course's if not. The cells below
-# run on what it hands back. Here are the five lines again:
+# The other methods are yours. You write one at a time, as a function; where it is right
+# (else the course's), the line at the end of the cell puts it into the class.
+#
+# **Exercise 2.** The product, as in the entry above.
+
+
+# %%
+def times(self, other):
+    """self * other -> a Value."""
+    ...
+
+
+ex.times.check(times)
+Value.__mul__ = ex.times.yours(times)
+
+# %% [markdown]
+# And the tanh, with one input. (You know its slope from exercise 1; Python's is
+# `math.tanh`.)
+
+
+# %%
+def tanh(self):
+    """The tanh of self -> a Value."""
+    ...
+
+
+ex.tanh.check(tanh)
+Value.tanh = ex.tanh.yours(tanh)
+
+# %% [markdown]
+# Look at a tape. There should be three entries:
+
+# %%
+tape = []
+a, b = Value(0.5, tape), Value(2.0, tape)
+d = (a * b).tanh() + a
+for output, inputs in tape:
+    made_of = [(value.data, round(slope, 3)) for value, slope in inputs]
+    print(f"{output.data:.3f} from (value, derivative) {made_of}")
+
+# %% [markdown]
+# **Exercise 3.** The walk back, in three lines. The value that `backward` is called on
+# gets the `grad` 1; you walk its tape from the end; and from each entry, every input's
+# `grad` grows by the local derivative times the `grad` of what came out. (One case
+# doubles a number sixteen times: 16 entries, but $2^{16}$ paths. Walk along entries,
+# not along paths.)
+
+
+# %%
+def backward(self):
+    """Adds to the grad of each Value on the tape. Returns nothing."""
+    ...
+
+
+ex.backward.check(backward)
+Value.backward = ex.backward.yours(backward)
+
+# %% [markdown]
+# Here are the five lines again:
 
 # %%
 tape = []
@@ -148,13 +197,15 @@ panel.axis("off")
 plt.show()
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
 # ## Your first network
 #
 # That is enough to learn with. A network of four *hidden units* turns a number $x$ into
 # a guess: $\sum_k v_k \tanh(w_k x + b_k) + c$, thirteen weights in all. Let it learn
 # the sine from thirteen points.
 #
-# **Exercise 3.** Write the loop. In each step: a new tape, a Value for each weight, the
+# **Exercise 4.** Write the loop. In each step: a new tape, a Value for each weight, the
 # loss (the sum of the squared errors), the walk back, and new weights, each moved
 # against its `grad` by `rate` times as much.
 
@@ -204,6 +255,38 @@ plt.show()
 # %% [markdown]
 # Your own network has learnt these points on your own engine, in this one run. (Whether
 # it would do so from any start, and what it says beyond them, you have not tested.)
+#
+# ## Your curve, your picture
+#
+# Does it learn another curve as well? You choose it, draw the points, let the network
+# learn them, and draw what it says. Nobody knows what will come out.
+#
+# **Exercise 5.** Do all of this in one function. The network is `waves`, with thirteen
+# weights from `np.random.default_rng(seed)`, and `learn` is yours. Your curve runs over
+# numbers between $-3$ and 3, at ten points or more. Draw into `panel`, an empty picture
+# of Matplotlib: the points as dots, `panel.plot(xs, ys, "o")`; and as lines, with a
+# `label` each, what the network says before and after training, at fifty numbers or
+# more. Name both axes with `panel.set(xlabel=..., ylabel=...)`.
+
+
+# %%
+def my_curve(waves, learn, seed, panel):
+    """Draws into panel -> xs and ys (lists of numbers), the weights before training
+    and after it.
+    """
+    ...
+
+
+ex.my_curve.check(my_curve)
+my_curve = ex.my_curve.yours(my_curve)
+
+# %% alt="Points of a curve, and two lines: what the network says before training, far from the points, and after it, close to them"
+figure, panel = plt.subplots(figsize=(7, 3))
+my_curve(waves, learn, 0, panel)
+panel.legend(fontsize=9)
+plt.show()
+
+# %% [markdown]
 # **This is a good place to stop.**
 #
 # ## From numbers to arrays
@@ -224,7 +307,7 @@ plt.show()
 # Broadcasting uses one array many times. A bias that is added to every slot is used
 # once per slot, so its gradient is the sum over the slots.
 #
-# **Exercise 4.** You have the gradient of the stretched array. Find the gradient of the
+# **Exercise 6.** You have the gradient of the stretched array. Find the gradient of the
 # original.
 
 
@@ -249,7 +332,7 @@ unbroadcast = ex.unbroadcast.yours(unbroadcast)
 # **Write down first:** `a` is (5, 3, 4). What is the shape of `a.T`? And of
 # `np.swapaxes(a, -1, -2)`?
 #
-# **Exercise 5.** The vjp of `@` for stacks of matrices. The leading axes of `a` and `b`
+# **Exercise 7.** The vjp of `@` for stacks of matrices. The leading axes of `a` and `b`
 # broadcast, as always; `unbroadcast` is there for you.
 
 
@@ -275,11 +358,7 @@ print("a.T:", a.T.shape, "  swapaxes:", np.swapaxes(a, -1, -2).shape)
 #
 # Now the array's `Value`. A `Node` holds an array and its tape. Instead of local
 # derivatives, an operation records its vjp, a small function that takes $g$ and returns
-# a tuple, one gradient for each input. `__add__` shows how.
-#
-# **Exercise 6.** The other operations. The tape will undo broadcasting. `relu` is
-# $\max(x, 0)$; `mean` is that of all entries, a single number, and on the way back each
-# entry gets its share.
+# a tuple, one gradient for each input. The tape will undo broadcasting.
 
 
 # %%
@@ -295,29 +374,70 @@ class Node:
         y = self.data + other.data
         return self.tape.record(y, (self, other), lambda g: (g, g))
 
-    def __sub__(self, other): ...
+    def __sub__(self, other):
+        y = self.data - other.data
+        return self.tape.record(y, (self, other), lambda g: (g, -g))
 
-    def __mul__(self, other): ...
+    def tanh(self):
+        y = np.tanh(self.data)
+        return self.tape.record(y, (self,), lambda g: (g * (1 - y * y),))
 
-    def __matmul__(self, other): ...
-
-    def tanh(self): ...
-
-    def relu(self): ...
-
-    def mean(self): ...
-
-
-ex.Node.check(Node)
-Node = ex.Node.yours(Node)
 
 # %% [markdown]
-# **Exercise 7.** The tape. `watch` makes a Node of an array. `record` makes the Node of
-# a result, and keeps an entry. `gradient` walks back and returns the gradients of the
-# nodes in the list `wanted`, zeros where the loss does not depend on one. Each node
-# gets the sum of the gradients that its uses give it. Bring each of them to the node's
-# shape with `unbroadcast` *before* you add it: their shapes may differ. (A Node may be
-# the key of a dict.)
+# **Exercise 8.** Two products. The first is entry by entry.
+
+
+# %%
+def product(self, other):
+    """self * other -> a Node."""
+    ...
+
+
+ex.product.check(product)
+Node.__mul__ = ex.product.yours(product)
+
+# %% [markdown]
+# The second is the matrix product. You have its vjp.
+
+
+# %%
+def matmul(self, other):
+    """self @ other, for stacks of matrices -> a Node."""
+    ...
+
+
+ex.matmul.check(matmul)
+Node.__matmul__ = ex.matmul.yours(matmul)
+
+# %% [markdown]
+# **Exercise 9.** Two operations with one input. `relu` is $\max(x, 0)$ of each entry.
+
+
+# %%
+def relu(self):
+    """max(x, 0) of each entry -> a Node."""
+    ...
+
+
+ex.relu.check(relu)
+Node.relu = ex.relu.yours(relu)
+
+# %% [markdown]
+# `mean` is that of all entries, a single number. On the way back each entry gets its
+# share.
+
+
+# %%
+def mean(self):
+    """The mean of all entries -> a Node, a single number."""
+    ...
+
+
+ex.mean.check(mean)
+Node.mean = ex.mean.yours(mean)
+
+# %% [markdown]
+# The tape makes Nodes and keeps the entries, each a result, its inputs and its vjp:
 
 
 # %%
@@ -327,15 +447,31 @@ class LittleTape:
     def __init__(self):
         self.entries = []
 
-    def watch(self, data): ...
+    def watch(self, data):
+        return Node(np.asarray(data), self)
 
-    def record(self, data, inputs, vjp): ...
+    def record(self, data, inputs, vjp):
+        output = Node(data, self)
+        self.entries.append((output, inputs, vjp))
+        return output
 
-    def gradient(self, loss, wanted): ...
+
+# %% [markdown]
+# **Exercise 10.** The walk back. It returns the gradients of the nodes in the list
+# `wanted`, zeros where the loss does not depend on one. Each node gets the sum of the
+# gradients that its uses give it. Bring each of them to the node's shape with
+# `unbroadcast` *before* you add it: their shapes may differ. (A Node may be the key of
+# a dict.)
 
 
-ex.LittleTape.check(LittleTape)
-LittleTape = ex.LittleTape.yours(LittleTape)
+# %%
+def gradient(self, loss, wanted):
+    """loss a Node, wanted a list of Nodes -> their gradients, a list of arrays."""
+    ...
+
+
+ex.gradient.check(gradient)
+LittleTape.gradient = ex.gradient.yours(gradient)
 
 # %% [markdown]
 # Sixteen hidden units now learn the sine from 64 points, five times as many, on your
@@ -366,8 +502,10 @@ print("for numbers:", 13 * (len(numbers) + 3), "(3 more for each point's error)"
 print(f"loss at first {losses[0]:.4f}, in the end {losses[-1]:.4f}")
 
 # %% [markdown]
-# That is why engines have arrays. (If your LittleTape is right, it is kept, with your
-# Node and your vjps. Other chapters fetch it with `course.little_tape()`.)
+# That is why engines have arrays. (Every method that is right is kept, and your vjps.
+# Other chapters fetch the tape with `course.little_tape()`; where you have written
+# nothing, the course's method stands in, and it says so. In chapter 10 your core learns
+# on it.)
 #
 # ## Your tape beside ours
 #
@@ -446,9 +584,9 @@ print("second derivative of x^3 at 2:", *tape.gradient(slope, [x])[0], "(6 x is 
 
 # %% tags=["hide-cell"]
 # Answer 2
-# Walking forward. Move one of the two numbers and carry the change along with every
-# value: two runs give all derivatives, where walking back would take a million, one for
-# each result. The complex step of chapter 4 is such a walk.
+# Walking forward is better. Move one of the two numbers and carry the change along with
+# every value: two runs give all derivatives, where walking back would take a million,
+# one for each result. The complex step of chapter 4 is such a walk.
 t = np.linspace(0, 1, course.fast(1_000_000, 1000))
 
 

@@ -202,6 +202,7 @@ plt.show()
 # %% [markdown]
 # From three starts, 87 % (85 to 90) are right, where the point nearest to the middle is
 # right in 47 %. So your network compares points. (No question comes twice: the points
+<<<<<<< HEAD
 # are any numbers.) **This is a good place to stop.**
 #
 # ## Find the line: it does not learn
@@ -214,33 +215,16 @@ plt.show()
 #
 # **Exercise 4.** One line is wrong. Mend it.
 
+=======
+# are any numbers.) Here are two hundred of them, for later:
+>>>>>>> ce437b2e (Chapters 3, 10 and 12: a learner's own tape, a method at a time, trains the learner's own core; the walk through a step is the learner's; experiments built whole)
 
 # %%
-def train_in_epochs(inputs, targets, weights, slopes, rate, epochs, seed):
-    """Goes through all examples `epochs` times, four at a time, in a new order each
-    time -> the loss of each step, the weights at the end.
-    """
-    rng, losses = np.random.default_rng(seed), []
-    for _ in range(epochs):
-        order = rng.permutation(len(inputs))
-        inputs = inputs[order]
-        targets = targets[rng.permutation(len(targets))]
-        for start in range(0, len(inputs), 4):
-            batch = inputs[start : start + 4], targets[start : start + 4]
-            loss, gradients = slopes(weights, *batch)
-            pairs = zip(weights, gradients, strict=True)
-            weights = [w - rate * g for w, g in pairs]
-            losses.append(loss)
-    return losses, list(weights)
-
-
-ex.train_in_epochs.check(train_in_epochs)
 few = draw(np.random.default_rng(6), 200)
-found, _ = train_in_epochs(*few, fresh(), slopes, 0.05, course.fast(16, 2), seed=0)
-each = [np.mean(part) for part in np.array_split(found, 4)]
-print("loss in each quarter of the steps:", *(f"{loss:.3f}" for loss in each))
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
 # ## A velocity
 #
 # *Extra: momentum, an average of gradients.*
@@ -255,7 +239,7 @@ print("loss in each quarter of the steps:", *(f"{loss:.3f}" for loss in each))
 # $v$, $\eta$ times as far. Where gradients keep their direction, $v$ builds up. (To
 # what? Sum the series.) Where they change their sign at every step, they nearly cancel.
 #
-# **Exercise 5.** This step. Return new arrays, and leave those that you were given.
+# **Exercise 4.** This step. Return new arrays, and leave those that you were given.
 
 
 # %%
@@ -312,7 +296,7 @@ plt.show()
 # $\epsilon = 10^{-8}$ is there for weights that have had no gradient yet. The usual
 # settings are $\beta_1 = 0.9$ for $m$ and $\beta_2 = 0.999$ for $v$.
 #
-# **Exercise 6.** Step number $t$ of Adam. The first has $t = 1$. Return $m$ and $v$
+# **Exercise 5.** Step number $t$ of Adam. The first has $t = 1$. Return $m$ and $v$
 # with the factor in them: the next step corrects them itself.
 
 
@@ -403,8 +387,9 @@ plt.show()
 #
 # **This is a good place to stop.**
 #
-# ## Batches
+# ## Which rate?
 #
+<<<<<<< HEAD
 # *Extra: what the size of a batch does to the noise of its gradient.*
 #
 # The gradient of the task is the mean over all questions that anybody might ask. That
@@ -442,6 +427,11 @@ plt.show()
 # Four times as many. Above the grey line, chance is larger than the gradient itself.
 # Yet a batch of 64 teaches well: over many steps chance averages out. (Gradient descent
 # on batches is called *stochastic*: SGD.)
+=======
+# Each batch gives an estimate of the gradient that all questions together would give.
+# Over many steps the chance in it averages out. (So gradient descent on batches is
+# called *stochastic*: SGD.)
+>>>>>>> ce437b2e (Chapters 3, 10 and 12: a learner's own tape, a method at a time, trains the learner's own core; the walk through a step is the learner's; experiments built whole)
 #
 # Now three rules, each with a row of rates. **Write down first:** which rule forgives
 # the most wrong rates?
@@ -487,7 +477,7 @@ plt.show()
 # Somebody else tries rates, too. **The symptom:** the last rate always wins, whatever
 # it is. Below, all three rates are the same.
 #
-# **Exercise 7.** Mend it.
+# **Exercise 6.** Mend it.
 
 
 # %%
@@ -559,7 +549,7 @@ for scale in (0.0, 0.1, 1.0, 10.0):
 # *Clipping* keeps the direction of a gradient: if it is longer than a limit, shrink it
 # to the limit. The length that counts is that of all arrays together.
 #
-# **Exercise 8.** Clip a list of gradients.
+# **Exercise 7.** Clip a list of gradients.
 
 
 # %%
@@ -704,6 +694,53 @@ plt.show()
 # others; after training on new ones, 95 %. So it has learnt much of its 200 by heart.
 # Numbers for trained networks come from held-out examples, in all chapters.
 #
+# ## A task of your own
+#
+# Now build the whole, from the data to the picture. You choose a task with a few
+# numbers and two answers or more, which you can compute: one that a network could learn
+# from examples. You draw the examples, train on some, test on others, and conclude.
+#
+# What makes the result worth anything is what the check looks at. No example that you
+# test on was trained on. The answer is not among the inputs. The *floor* is known: the
+# share that you would get by always giving the most frequent answer. And the conclusion
+# is borne out by the distance to it: a share $p$ of $n$ examples has the *standard
+# error* $\sqrt{p (1 - p) / n}$. Four of them above the floor is no chance; less than
+# two is nothing that you could tell.
+#
+# **Exercise 8.** Build it in one function that returns a dict:
+#
+# | key | what stands there |
+# |---|---|
+# | `draw` | draw(rng, count) -> inputs (count, D), targets (count,), integers from 0 |
+# | `trained` | inputs and targets of all examples that it was trained on |
+# | `tested` | those of 200 or more held-out examples |
+# | `predict` | a function: inputs -> an answer for each |
+# | `right`, `floor` | shares of the held-out examples |
+# | `losses` | the loss of each step |
+# | `conclusion` | "learns", "does not learn" or "cannot tell" |
+#
+# Into `panel` it draws the losses, and with `panel.axhline` what a guess costs. Name
+# the axes. All is there: `slopes`, `train`, `adam_rule`, and `logits` for the answers.
+# (`fresh` has eight inputs and three answers; write one for your own sizes.) Three
+# seeds are tried, so keep a training to some seconds.
+
+
+# %%
+def my_task(seed, panel):
+    """Draws into panel -> a dict with the keys above."""
+    ...
+
+
+ex.my_task.check(my_task)
+my_task = ex.my_task.yours(my_task)
+
+# %% tags=["hide-output"] alt="The loss of a task of your own against the steps of its training, with a level for what a guess costs: it begins near that level and falls far below it"
+figure, panel = plt.subplots(figsize=(6, 3))
+found = my_task(0, panel)
+plt.show()
+print(f"right {found['right']:.1%}, floor {found['floor']:.1%}: {found['conclusion']}")
+
+# %% [markdown]
 # ## In the package
 #
 # *Extra: the same in the library.*

@@ -1,19 +1,19 @@
 # %% [markdown]
 # # 12. Back through time
 #
-# **Section 3.3, backwards.** About 70 minutes, in two sittings. The whole chapter is
+# **Section 3.3, backwards.** About 125 minutes, in three sittings. The whole chapter is
 # the second track, the way back: later chapters do not need it. You need chapter 10 (a
 # step and its training) and the derivatives of chapters 3, 4, 6, 8 and 9.
 #
 # The tape has found the gradients of your core. How far back do they reach, and by
 # which way? To see that you walk back yourself, first through a step, then through
-# forty. A bar means "the gradient of", $k$ is the forget gate and $w$ the input gate.
+# forty. A bar means "the gradient of".
 
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
 
-from tinyrmc import PaperRelationalMemory, Tape, course, equations, primitives
+from tinyrmc import PaperRelationalMemory, Tape, course, primitives
 from tinyrmc.course.exercises import through_time as ex
 
 course.setup()
@@ -46,56 +46,66 @@ ex.state_vjp.check(state_vjp)
 state_vjp = ex.state_vjp.yours(state_vjp)
 
 # %% [markdown]
-# The rest of the step is made of your derivatives. Open the cell to read it: from the
-# comment "back" on it follows the step from its end to its beginning. Of the weights it
-# returns the gradient of $U^f$ alone.
-
-# %% tags=["hide-input"]
-# The whole step backwards, made of your functions
-
-
-def what_back_needs(x, m, p):
-    """Equation 2 and g_psi once more, with everything that they make on their way."""
-    rows = np.concatenate([m, x[:, None]], axis=1)  # (B, N + 1, F)
-    weights = [*zip(p["W_q"], p["W_k"], p["W_v"], strict=True)]
-    heads = [(m @ q, rows @ k, rows @ v) for q, k, v in weights]
-    each = [equations.attention(np, *head) for head in heads]
-    attended = np.concatenate(each, axis=-1)  # (B, N, F)
-    (W1, b1), (W2, b2) = p["mlp"]
-    hidden = np.maximum(attended @ W1 + b1, 0)
-    total = hidden @ W2 + b2 + attended  # before the norm
-    candidate = equations.layer_norm(np, total, p["gain"], p["offset"])
-    return rows, weights, heads, attended, hidden, total, candidate
+# ## Back through the candidate
+#
+# The candidate's gradient is on its way to $g_\psi(z) = \mathrm{norm}(\mathrm{MLP}(z) +
+# z)$. You have what it takes: `vjps.layer_norm_gradient(g, x, gain, 1e-5)` from chapter
+# 8, where $x$ is what goes into the norm, and `vjps.stacks_vjp(g, a, b)` from chapter 3
+# for each product. $z$ is used twice.
+#
+# **Exercise 2.** Go back through $g_\psi$: first forward once more, as far as you need
+# it, then from the end.
 
 
-def step_vjp(x, m, h, g_m, g_h, p, candidate_pays=1.0):
-    """Gradients of a step's new m and new h -> those of its m, its h and of U_f.
+# %%
+def g_psi_vjp(g, z, layers, gain, offset):
+    """g and z (B, N, F), layers [(W1, b1), (W2, b2)] -> the gradient of z (B, N, F)."""
+    ...
 
-    With candidate_pays=0, nothing goes back through g_psi and attention.
+
+ex.g_psi_vjp.check(g_psi_vjp)
+g_psi_vjp = ex.g_psi_vjp.yours(g_psi_vjp)
+
+# %% [markdown]
+# Before it comes equation 2. A slot is used three times in each head: it makes a query,
+# and it makes a key and a value for all slots to look at. `vjps.attention_vjp(g, Q, K,
+# V)` is from chapter 6, and `np.split(g, H, axis=-1)` gives each head its columns of
+# $g$.
+#
+# **Exercise 3.** Which gradient do the slots get? (That of $x$ and of the weights is
+# not asked for.)
+
+
+# %%
+def heads_vjp(g, m, x, W_q, W_k, W_v):
+    """g and m (B, N, F), x (B, F), weights (H, F, F / H) -> the gradient of m."""
+    ...
+
+
+ex.heads_vjp.check(heads_vjp)
+heads_vjp = ex.heads_vjp.yours(heads_vjp)
+
+# %% [markdown]
+# ## The whole step
+#
+# **Exercise 4.** Put it together, from the step's end to its beginning: equations 8 and
+# 7 (exercise 1); the three gates, by `vjps.gate_vjp(g, x, h, W, U, b)`, which gives the
+# gradients of $x$, $h$, $W$, $U$ and $b$; and the candidate (exercises 2 and 3).
+# Forward there are `my.gate`, `my.multi_head_attention` and `my.g_psi`, with `np`
+# first. Of the weights, $U^f$ will do. We want to shut ways later: `passed` is the
+# share of the candidate's gradient that goes on, 1 for all of it.
+
+
+# %%
+def step_vjp(x, m, h, g_m, g_h, p, passed):
+    """g_m, g_h the gradients of a step's new m and h; p its weights by name, as in
+    chapter 10 -> the gradients of its m, of its h and of p["U_f"].
     """
-    rows, weights, heads, attended, hidden, total, candidate = what_back_needs(x, m, p)
-    named = {gate: [p[f"{letter}_{gate}"] for letter in "WUb"] for gate in "fio"}
-    f, i, o = (my.gate(np, x, h, *named[gate]) for gate in "fio")
-    # back: equations 8 and 7
-    *by_gates, g_m, g = state_vjp(g_m, g_h, f, i, o, m, candidate, p["forget_bias"])
-    # equations 6, 5 and 4
-    g_h = 0.0
-    for gate, by_gate in zip("oif", by_gates[::-1], strict=True):
-        _, by_h, _, by_U, _ = vjps.gate_vjp(by_gate, x, h, *named[gate])
-        g_h = g_h + by_h  # the last by_U is that of the forget gate
-    # g_psi: the norm, then MLP and residual
-    g = vjps.layer_norm_gradient(candidate_pays * g, total, p["gain"], 1e-5)
-    (W1, _), (W2, _) = p["mlp"]
-    by_hidden, _ = vjps.stacks_vjp(g, hidden, W2)
-    g = g + vjps.stacks_vjp(by_hidden * (hidden > 0), attended, W1)[0]
-    # equation 2, head by head
-    shares = np.split(g, len(heads), axis=-1)
-    for (q, k, v), head, share in zip(weights, heads, shares, strict=True):
-        by_Q, by_K, by_V = vjps.attention_vjp(share, *head)
-        by_rows = vjps.stacks_vjp(by_K, rows, k)[0] + vjps.stacks_vjp(by_V, rows, v)[0]
-        g_m = g_m + vjps.stacks_vjp(by_Q, m, q)[0] + by_rows[:, :-1]
-    return g_m, g_h, by_U
+    ...
 
+
+ex.step_vjp.check(step_vjp)
+step_vjp = ex.step_vjp.yours(step_vjp)
 
 # %% [markdown]
 # Is it right? Two examples of four slots, by hand and on the tape:
@@ -103,9 +113,16 @@ def step_vjp(x, m, h, g_m, g_h, p, candidate_pays=1.0):
 # %%
 B, N, F = 2, 4, 12
 core = PaperRelationalMemory(F, N, F // 2, 2, dtype=np.float64, seed=3)
-named = core.equation_parameters().items()
-weights = {name: getattr(value, "data", value) for name, value in named}
-weights["mlp"] = [(weight.data, bias.data) for weight, bias in weights["mlp"]]
+
+
+def plain(core):
+    """The weights of a core by name, as arrays."""
+    named = core.equation_parameters().items()
+    weights = {name: getattr(value, "data", value) for name, value in named}
+    return weights | {"mlp": [(W.data, b.data) for W, b in weights["mlp"]]}
+
+
+weights = plain(core)
 x, (m, h, g_m, g_h) = rng.normal(size=(B, F)), rng.normal(size=(4, B, N, F))
 with Tape() as tape:
     watched = [tape.watch(array) for array in (m, h, weights["U_f"])]
@@ -113,11 +130,13 @@ with Tape() as tape:
     loss = primitives.sum(new_m * g_m) + primitives.sum(new_h * g_h)
 print(len(tape.entries), "operations on the tape")
 found = tape.gradient(loss, watched)
-by_hand = step_vjp(x, m, h, g_m, g_h, weights)
+by_hand = step_vjp(x, m, h, g_m, g_h, weights, 1.0)
 for name, mine, theirs in zip(("m", "h", "U_f"), by_hand, found, strict=True):
     print(f"gradient of {name}: as on the tape,", np.allclose(mine, theirs, rtol=1e-9))
 
 # %% [markdown]
+# Your walk through a step finds what the tape finds. **This is a good place to stop.**
+#
 # ## Unrolled
 #
 # A sequence is the same step again and again. Written side by side, the steps are one
@@ -125,7 +144,7 @@ for name, mine, theirs in zip(("m", "h", "U_f"), by_hand, found, strict=True):
 # step to the first: *back-propagation through time*. It is the tape's walk, with a
 # whole step in place of each entry.
 
-# %% tags=["hide-input"] alt="Three steps of the core side by side. Grey arrows lead forward: the memory goes along the top through equation 7, and down through equation 8 to h; the input goes to attention and to the gates, and both feed equation 7. Orange arrows lead back from the loss at the last h: along the memory's line with the factor k, through attention with the factor w, and through the gates to h"
+# %% tags=["hide-input"] alt="Three steps of the core side by side. Grey arrows lead forward: the memory goes along the top through equation 7, and down through equation 8 to h; the input goes to attention and to the gates, and both feed equation 7. Orange arrows lead back from the loss at the last h: along the memory's line with the forget gate as its factor, through attention with the input gate, and through the gates to h"
 # Draws the unrolled core, and the ways on which the gradient comes back
 COLUMNS, PITCH = 3, 4.6
 figure, panel = plt.subplots(figsize=(10, 4.4))
@@ -169,8 +188,9 @@ for t in range(COLUMNS + 1):
     both_ways((x + 2.65, 0.6), (x + 3.3, 3.05))
     both_ways((x + 1.2, -1.0), (x + 1.2, 1.55), way_back=False)
     both_ways((x + 1.45, -1.1), (x + 2.3, -0.08), way_back=False)
-    panel.text(x + 1.7, 3.55, r"$\times\, k$", color="C1", ha="center", va="bottom")
-    panel.text(x + 2.15, 2.85, r"$\times\, w$", color="C1", ha="right", va="center")
+    shown = {"color": "C1", "va": "center", "fontsize": 9}
+    panel.text(x + 1.7, 3.72, r"$\times\,$forget gate", ha="center", **shown)
+    panel.text(x + 2.15, 2.85, r"$\times\,$input gate", ha="right", **shown)
 node(PITCH * COLUMNS, -1.35, "loss")
 both_ways((PITCH * COLUMNS, -0.32), (PITCH * COLUMNS, -1.05))
 panel.set(xlim=(-0.7, PITCH * COLUMNS + 0.7), ylim=(-1.8, 4.1))
@@ -181,12 +201,12 @@ plt.show()
 # Grey arrows lead forward, orange ones back. (The output gate and the ways back into
 # the inputs are left out.) From a memory to the one before there are three ways:
 #
-# - along the top, straight through equation 7, with the forget gate $k$ as its factor;
-# - through the candidate: the input gate $w$, then $g_\psi$ and attention. On this way
-#   a slot's gradient reaches *other* slots, too;
+# - along the top, straight through equation 7, with the forget gate as its factor;
+# - through the candidate: the input gate, then $g_\psi$ and attention. On this way a
+#   slot's gradient reaches *other* slots, too;
 # - through the gates into $h$, and by equation 8 up into the memory.
 #
-# **Exercise 2.** Write this walk. `step_vjp` and the states that each step began with
+# **Exercise 5.** Write this walk. `step_vjp` and the states that each step began with
 # are given. The loss may use the $h$ of every step: `g[t]` is what it gives to that of
 # step `t`. All steps use the same weights.
 
@@ -219,7 +239,7 @@ def states_of(xs, m, h, weights):
 
 
 def backwards(*case):
-    return step_vjp(*case, weights)
+    return step_vjp(*case, weights, 1.0)
 
 
 T = 10
@@ -250,7 +270,7 @@ for name, mine, theirs in zip(("m", "h", "U_f"), by_hand, found, strict=True):
 WAYS = {  # which are open: along m, through h, through g_psi and attention
     "all ways": (1, 1, 1),
     "not through $h$": (1, 0, 1),
-    "equation 7 alone, by $k$": (1, 0, 0),
+    "equation 7 alone": (1, 0, 0),
     "through $h$ alone": (0, 1, 1),
 }
 xs, g = rng.normal(size=(40, B, F)), np.zeros((40, B, N, F))
@@ -259,11 +279,11 @@ g[-1] = rng.normal(size=(B, N, F))
 
 def sizes_on(ways, xs, states, g, weights):
     """The size of what each step hands back, from the last step to the first."""
-    along_m, through_h, candidate_pays = ways
+    along_m, through_h, passed = ways
     sizes = []
 
     def one_way(*case):
-        g_m, g_h, by_U = step_vjp(*case, weights, candidate_pays)
+        g_m, g_h, by_U = step_vjp(*case, weights, passed)
         g_m, g_h = along_m * g_m, through_h * g_h
         sizes.append(np.linalg.norm([g_m, g_h]))
         return g_m, g_h, by_U
@@ -305,13 +325,56 @@ plt.show()
 # even grows in all three, about tenfold in 40 steps. This is one reason why training
 # clips it.
 #
+# ## Your picture
+#
+# How does the forget bias change how far back the gradient reaches? You choose biases
+# and seeds; `sizes_of` draws a core's weights with a seed, walks back with all ways
+# open, and returns 40 sizes, the first of them one step back.
+#
+# **Exercise 7.** Measure at three forget biases or more, with three seeds or more each,
+# and draw the mean over the seeds against the steps back, 1 to 40, a line with a
+# `label` for each bias. The sizes differ by powers of ten: `panel.semilogy(x, y)`.
+
+
+# %%
+def sizes_of(bias, seed):
+    """The size of the gradient after 1, 2, ..., 40 steps back."""
+    draw = np.random.default_rng([12, seed])
+    core = PaperRelationalMemory(F, N, F // 2, 2, dtype=np.float64, seed=seed)
+    weights = plain(core) | {"forget_bias": float(bias)}
+    first, g = core.initial_state(B)[0], np.zeros((40, B, N, F))
+    xs, g[-1] = draw.normal(size=(40, B, F)), draw.normal(size=(B, N, F))
+    states = states_of(xs, first, 0 * first, weights)
+    return sizes_on(WAYS["all ways"], xs, states, g, weights)
+
+
+def how_far(sizes_of, panel):
+    """Draws into panel -> a dict from bias to its mean over the seeds (40,)."""
+    ...
+
+
+ex.how_far.check(how_far)
+how_far = ex.how_far.yours(how_far)
+
+# %% tags=["hide-output"] alt="The mean size of the gradient against the steps back, logarithmic, a line for each forget bias: the lower the bias, the steeper it falls at first"
+figure, panel = plt.subplots(figsize=(7, 3.2))
+how_far(sizes_of, panel)
+panel.legend()
+plt.show()
+
+# %% [markdown]
+# What does it say, and what not? These are fresh weights, drawn three times. A trained
+# core has other gates, and nothing here shows how far back *its* gradient reaches.
+#
+# **This is a good place to stop.**
+#
 # ## In windows
 #
 # A text has a million steps, and nobody keeps a million states. So you cut it into
 # windows of some steps: the state goes on from window to window, the gradient does not.
 # That is *truncated* back-propagation through time.
 #
-# **Exercise 3.** The gradient of the weights in windows. They begin at steps 0,
+# **Exercise 6.** The gradient of the weights in windows. They begin at steps 0,
 # `length`, 2 `length`, and so on; the last may be shorter.
 
 
@@ -339,9 +402,9 @@ for length in (1, 2, 5, 10, 20, 40):
     print(f"windows of {length:2} steps: cosine {cosine:.2f}")
 
 # %% [markdown]
-# In this draw, of these only the whole. With three draws, windows of 10 steps have a
-# cosine of 0.79 (0.73 to 0.85), windows of 20 one of 0.90 (0.85 to 0.98). A cut
-# gradient does not see what an input is good for after its window has ended.
+# In this draw, only the whole has a cosine above 0.9. With three draws, windows of 10
+# steps have a cosine of 0.79 (0.73 to 0.85), windows of 20 one of 0.90 (0.85 to 0.98).
+# A cut gradient does not see what an input is good for after its window has ended.
 #
 # Does that mean that nothing is learnt that helps only later? We have *not* shown that.
 # These are fresh weights, random gradients at every step, and one matrix out of many.
@@ -351,7 +414,8 @@ for length in (1, 2, 5, 10, 20, 40):
 #
 # ## Takeaways
 #
-# - The new memory gets two gradients, from the next step and through $h$.
+# - The new memory gets two gradients, from the next step and through $h$. A slot of the
+#   old one is used as query, key and value, and on the straight line.
 # - Through many steps the gradient comes along the memory: straight, with a forget gate
 #   as its factor at each step, and through attention, which lets far more arrive.
 # - All steps share their weights, so all that they give them adds up.

@@ -19,24 +19,16 @@ def with_loop(M):
     return out
 
 
-def value(back=None, **methods):
-    """The class Value with other methods."""
-    cls = type("Value", (t.Value.function,), methods)
-    if back:
-        cls.backward = back
-    return cls
-
-
 def walk_every_path(self):
     """Right, but for sixteen doublings slow."""
     made = {id(output): inputs for output, inputs in self.tape}
 
-    def pay(value, arrived):
-        value.grad += arrived
+    def arrive(value, by):
+        value.grad += by
         for each, derivative in made.get(id(value), []):
-            pay(each, arrived * derivative)
+            arrive(each, by * derivative)
 
-    pay(self, 1.0)
+    arrive(self, 1.0)
 
 
 def walk_to_the_end(self):
@@ -49,7 +41,7 @@ def walk_to_the_end(self):
 
 def seeded(self):
     """With the value of the loss in the place of 1."""
-    t.Value.function.backward(self)
+    t.backward.function(self)
     for value in {
         v for out, inputs in self.tape for v in (out, *(x for x, _ in inputs))
     }:
@@ -101,7 +93,7 @@ class GraphValue:
                 each.grad += derivative * value.grad
 
 
-def taught(weights, network, xs, ys, rate, steps, value=t.Value.function, mean=1):
+def taught(weights, network, xs, ys, rate, steps, value=t.Value, mean=1):
     losses = []
     for _ in range(steps):
         values = [value(w, tape := []) for w in weights[:1]]
@@ -116,14 +108,42 @@ def taught(weights, network, xs, ys, rate, steps, value=t.Value.function, mean=1
     return weights, np.array(losses)
 
 
-def node(**methods):
-    """The class Node with other methods."""
-    return type("Node", (t.Node.function,), methods)
-
-
-def little(**methods):
-    """The class LittleTape with other methods."""
-    return type("LittleTape", (t.LittleTape.function,), methods)
+def curve(
+    waves,
+    learn,
+    seed,
+    panel,
+    *,
+    points=12,
+    lines=60,
+    bend=np.cos,
+    steps=20,
+    rate=0.01,
+    start=None,
+    names=True,
+    dots="o",
+    drawn=None,
+    late=False,
+    flip=False,
+):
+    """A learner's picture of a curve."""
+    xs = [float(x) for x in np.linspace(-3, 3, points)]
+    ys = [float(bend(x)) for x in xs]
+    rng = np.random.default_rng(seed if start is None else start(seed))
+    before = list(rng.normal(size=13))
+    after, _ = learn(before, waves, xs, ys, rate, steps)
+    if late:
+        before = after
+    dense = np.linspace(-3, 3, lines)
+    panel.scatter(ys if flip else xs, xs if flip else ys) if dots else 0
+    for weights, label in ((before, "fresh"), (after, "learnt")):
+        values = [t.Value(w, []) for w in weights]
+        says = [waves(values, t.Value(x, [])).data for x in dense]
+        panel.plot(dense, says if drawn is None else drawn(says), label=label)
+    if names:
+        panel.set_xlabel("number")
+        panel.set_ylabel("height")
+    return xs, ys, before, after
 
 
 def by_attributes(self, loss, wanted):
@@ -141,26 +161,19 @@ def by_attributes(self, loss, wanted):
 
 
 def once_for_each_node(self, loss, wanted):
-    """Pay once for a node used twice in one operation."""
+    """A node used twice in one operation counts once."""
     gradients = {loss: np.ones(())}
     for output, inputs, vjp in reversed(self.entries):
         if output in gradients:
-            paid = dict(zip(inputs, vjp(gradients[output]), strict=True))
-            for each, g in paid.items():
+            arrived = dict(zip(inputs, vjp(gradients[output]), strict=True))
+            for each, g in arrived.items():
                 g = t.unbroadcast(g, each.data.shape)
                 gradients[each] = gradients.get(each, 0) + g
     return [gradients.get(each, np.zeros(each.data.shape)) for each in wanted]
 
 
 def summed_to_numbers(self, loss, wanted):
-    return [g.sum() for g in t.LittleTape.function.gradient(self, loss, wanted)]
-
-
-def named_inputs(self, data, inputs, vjp):
-    """Right, with an entry of another form and the inputs' own walk."""
-    output = t.Node(data, self)
-    self.entries += [(output, [*inputs], vjp)]
-    return output
+    return [g.sum() for g in t.gradient.function(self, loss, wanted)]
 
 
 def unbroadcast_at_the_end(self, loss, wanted):
@@ -197,7 +210,7 @@ def taught_on(weights, network, xs, ys, rate, steps):
 
 
 def float32_tape(self, loss, wanted):
-    return [g.astype(f32) for g in t.LittleTape.function.gradient(self, loss, wanted)]
+    return [g.astype(f32) for g in t.gradient.function(self, loss, wanted)]
 
 
 def farthest_of(points, m, n):
@@ -322,15 +335,30 @@ WRONG = {
         lambda a, b: (t.five_lines(a, b)[0], 2 * (np.tanh(a * b) * a + b)),
         lambda a, b: t.five_lines(a, b)[0],
     ],
-    t.Value: [
-        value(back=walk_every_path),
-        value(tanh=lambda self: self.record(math.tanh(self.data), [(self, 1.0)])),
-        value(__mul__=lambda self, other: self.record(
-            self.data * other.data, [(self, other.data)])),
-        value(__add__=lambda self, other: t.Value(self.data + other.data, self.tape)),
-        value(back=walk_to_the_end),
-        value(back=lambda self: seeded(self)),
-        GraphValue,
+    t.times: [
+        lambda a, b: a.record(a.data * b.data, [(a, b.data)]),
+        lambda a, b: a.record(a.data * b.data, [(a, b.data), (b, b.data)]),
+        lambda a, b: t.Value(a.data * b.data, a.tape),
+        lambda a, b: a.data * b.data,
+        lambda a, b: a.record(a.data + b.data, [(a, b.data), (b, a.data)]),
+    ],
+    t.tanh: [
+        lambda a: a.record(math.tanh(a.data), [(a, 1 - abs(math.tanh(a.data)))]),
+        lambda a: a.record(math.tanh(a.data), [(a, (1 - math.tanh(a.data) ** 2) ** 2)]),
+        lambda a: a.record(a.data, [(a, 1.0)]),
+        lambda a: math.tanh(a.data),
+    ],
+    t.backward: [walk_every_path, walk_to_the_end, seeded, lambda self: setattr(self, "grad", 1.0)],
+    t.my_curve: [
+        lambda *c: curve(*c, points=6),
+        lambda *c: curve(*c, lines=20),
+        lambda *c: curve(*c, bend=lambda x: 0.5),
+        lambda *c: curve(*c, start=lambda seed: None),
+        lambda *c: curve(*c, late=True),
+        lambda *c: curve(*c, dots=""),
+        lambda *c: curve(*c, drawn=lambda says: says[::-1]),
+        lambda *c: curve(*c, flip=True),
+        lambda *c: curve(*c)[:3],
     ],
     t.learn: [
         lambda w, f, x, y, r, n: taught(w, f, x[:1], y[:1], r, n),
@@ -339,27 +367,42 @@ WRONG = {
         lambda w, f, x, y, r, n: taught(w, f, x, y, 0.01, n),
         taught_on,
     ],
-    t.Node: [
-        node(mean=lambda self: self.tape.record(
-            self.data.mean(), (self,), lambda g: (g / self.data.size,))),
-        node(mean=lambda self: self.tape.record(self.data.mean(axis=0), (self,),
-            lambda g: (g * np.full(self.data.shape, 1 / len(self.data)),))),
-        node(relu=lambda self: self.tape.record(abs(self.data), (self,),
-            lambda g: (g * np.sign(self.data),))),
-        node(tanh=lambda self: self.tape.record(np.tanh(self.data), (self,),
-            lambda g: (g * (1 - np.tanh(self.data)),))),
-        node(__mul__=lambda self, other: type(self)(self.data * other.data, self.tape)),
-        node(__matmul__=lambda self, other: self.tape.record(self.data @ other.data, (self, other),
-            lambda g: (g @ other.data.T, self.data.T @ g))),
+    t.product: [
+        lambda a, b: type(a)(a.data * b.data, a.tape),
+        lambda a, b: a.tape.record(a.data * b.data, (a,), lambda g: (g * b.data,)),
+        lambda a, b: a.tape.record(a.data * b.data, (b, a), lambda g: (g * b.data, g * a.data)),
+        lambda a, b: a.data * b.data,
     ],
-    t.LittleTape: [
-        little(gradient=once_for_each_node),
-        little(gradient=summed_to_numbers),
-        little(gradient=lambda self, loss, wanted: t.LittleTape.function.gradient(self, loss, wanted)[0]),
-        little(gradient=lambda self, loss, wanted: [
-            2 * g for g in t.LittleTape.function.gradient(self, loss, wanted)]),
-        little(gradient=float32_tape),
-        little(gradient=unbroadcast_at_the_end),
+    t.matmul: [
+        lambda a, b: a.tape.record(a.data @ b.data, (a, b),
+            lambda g: (g @ b.data.T, a.data.T @ g)),
+        lambda a, b: a.tape.record(a.data @ b.data, (a,),
+            lambda g: (t.stacks_vjp(g, a.data, b.data)[0],)),
+        lambda a, b: a.tape.record(a.data @ b.data, (a, b),
+            lambda g: (g @ np.swapaxes(b.data, -1, -2), g * 0)),
+        lambda a, b: a.data @ b.data,
+    ],
+    t.relu: [
+        lambda a: a.tape.record(abs(a.data), (a,), lambda g: (g * np.sign(a.data),)),
+        lambda a: a.tape.record(np.maximum(a.data, 0), (a,), lambda g: (np.maximum(g, 0),)),
+        lambda a: a.tape.record(np.maximum(a.data, 0), (a,), lambda g: (g * np.sign(a.data),)),
+        lambda a: np.maximum(a.data, 0),
+    ],
+    t.mean: [
+        lambda a: a.tape.record(a.data.mean(axis=0), (a,),
+            lambda g: (g * np.full(a.data.shape, 1 / len(a.data)),)),
+        lambda a: a.tape.record(a.data.sum(), (a,), lambda g: (g * np.ones(a.data.shape),)),
+        lambda a: a.tape.record(a.data.mean(), (a,), lambda g: (np.full(a.data.shape, 1 / a.data.size),)),
+        lambda a: a.tape.record(a.data.mean(), (a,), lambda g: (g * a.data / a.data.size,)),
+        lambda a: a.data.mean(),
+    ],
+    t.gradient: [
+        once_for_each_node,
+        summed_to_numbers,
+        lambda *c: t.gradient.function(*c)[0],
+        lambda *c: [2 * g for g in t.gradient.function(*c)],
+        float32_tape,
+        unbroadcast_at_the_end,
     ],
     a.nth_from: [
         farthest_of,
@@ -483,20 +526,31 @@ RIGHT = {
         lambda a, b: [2 * (np.tanh(a * b) * a + b) * (np.tanh(a * b) + a * b / np.cosh(a * b) ** 2),
                       2 * (np.tanh(a * b) * a + b) * (1 + a * a / np.cosh(a * b) ** 2)],
     ],
-    t.Value: [value(back=walk_by_index)],
+    t.times: [
+        lambda a, b: a.record(a.data * b.data, ((b, a.data), (a, b.data))),
+        lambda a, b: (y := t.Value(a.data * b.data, a.tape), a.tape.append((y, [(a, b.data), (b, a.data)])))[0],
+    ],
+    t.tanh: [
+        lambda a: a.record(np.tanh(a.data), [(a, 1 / np.cosh(a.data) ** 2)]),
+        lambda a: a.record(y := math.tanh(a.data), [(a, (1 + y) * (1 - y))]),
+    ],
+    t.backward: [walk_by_index],
+    t.my_curve: [curve, lambda *c: curve(*c, bend=abs, points=21, rate=0.003)],
     t.learn: [taught, lambda *lesson: taught(*lesson, value=GraphValue)],
-    t.Node: [
-        node(mean=lambda self: self.tape.record(
-            self.data.mean(), [self], lambda g: [np.ones_like(self.data) * g / self.data.size])),
-        node(relu=lambda self: self.tape.record(
-            self.data * (self.data > 0), (self,), lambda g: (np.where(self.data > 0, g, 0),))),
+    t.product: [
+        lambda a, b: b.tape.record(b.data * a.data, [b, a], lambda g: [a.data * g, b.data * g]),
     ],
-    t.LittleTape: [
-        little(gradient=by_attributes),
-        little(record=named_inputs),
-        little(gradient=lambda self, loss, wanted: tuple(
-            t.LittleTape.function.gradient(self, loss, wanted))),
+    t.matmul: [
+        lambda a, b: a.tape.record(np.matmul(a.data, b.data), [a, b],
+            lambda g: [g @ np.swapaxes(b.data, -1, -2), np.swapaxes(a.data, -1, -2) @ g]),
     ],
+    t.relu: [
+        lambda a: a.tape.record(a.data * (a.data > 0), (a,), lambda g: (np.where(a.data > 0, g, 0),)),
+    ],
+    t.mean: [
+        lambda a: a.tape.record(a.data.mean(), [a], lambda g: [np.ones_like(a.data) * g / a.data.size]),
+    ],
+    t.gradient: [by_attributes, lambda *c: tuple(t.gradient.function(*c))],
     a.nth_from: [one_by_one, lambda points, m, n: one_by_one(points, m, n).tolist()],
     c.two_layers_back: [
         lambda *w: layers_back(*w, slope=lambda h, x: 1 / np.cosh(x) ** 2),

@@ -167,6 +167,30 @@ def each_output_by_itself(vjp, xs, states, gr):
     return tuple(sum(parts) for parts in zip(*found, strict=True))
 
 
+def processed(gr, z, layers, gain):
+    """The norm's gradient by its centred rows."""
+    (W1, b1), (W2, b2) = layers
+    before = z @ W1 + b1
+    total = np.where(before > 0, before, 0) @ W2 + b2 + z
+    away = total - total.mean(-1, keepdims=True)
+    size = np.sqrt((away**2).mean(-1, keepdims=True) + 1e-5)
+    own, y = gr * gain, away / size
+    by = own - own.mean(-1, keepdims=True) - y * (own * y).mean(-1, keepdims=True)
+    by = by / size
+    return by + np.where(before > 0, by @ W2.T, 0) @ W1.T
+
+
+def far(f, panel, *, biases=(0, 1, 4), seeds=4, scale="log", start=1, mean=np.mean):
+    found = {}
+    for bias in biases:
+        found[bias] = mean([f(bias, 7 + seed) for seed in range(seeds)], axis=0)
+        panel.plot(np.arange(40) + start, found[bias], label=f"{bias}")
+    panel.set_yscale(scale)
+    panel.set_xlabel("steps")
+    panel.set_ylabel("size")
+    return found
+
+
 def of_a_norm(grad):
     """Wrong ones of any norm, made of the right one."""
     return [
@@ -235,6 +259,31 @@ WRONG = {
         lambda *c: windows(*c) / len(c[1]),
         lambda *c: sum(windows(*c)),
     ],
+    m.g_psi_vjp: [
+        lambda gr, z, w, a_, b_: m.g_psi_vjp(gr, z, w, b_, a_),
+        lambda gr, z, w, a_, b_: m.g_psi_vjp(gr, z, w, a_, b_) + gr,
+        lambda gr, z, w, a_, b_: m.g_psi_vjp(gr, z, [(w[0][0], 0 * w[0][1]), w[1]], a_, b_),
+        lambda gr, z, w, a_, b_: m.g_psi_vjp.function(gr, z, w, a_, b_).astype(f32),
+    ],
+    m.heads_vjp: [
+        lambda gr, M, x, q, k, v: m.heads_vjp.function(gr, M, x, k, q, v),
+        lambda gr, M, x, q, k, v: m.heads_vjp.function(gr, M, 0 * x, q, k, v),
+        lambda gr, M, x, q, k, v: m.heads_vjp.function(gr[..., ::-1], M, x, q, k, v),
+        lambda gr, M, x, q, k, v: m.heads_vjp.function(gr, M, x, q, k, v) + gr,
+    ],
+    m.step_vjp: [
+        lambda x, M, h, gm, gh, p, s: m.step_vjp.function(x, h, M, gm, gh, p, s),
+        lambda x, M, h, gm, gh, p, s: m.step_vjp.function(x, M, h, gm, gh, p | {"forget_bias": 1.0}, s),
+        lambda x, M, h, gm, gh, p, s: m.step_vjp.function(x, M, h, gm, gh, p, 1 - s),
+        lambda *c: m.step_vjp.function(*c)[:2],
+    ],
+    m.how_far: [
+        lambda f, panel: far(f, panel, seeds=2),
+        lambda f, panel: far(f, panel, biases=(0, 1)),
+        lambda f, panel: far(f, panel, scale="linear"),
+        lambda f, panel: far(f, panel, start=0),
+        lambda f, panel: far(f, panel, mean=np.max),
+    ],
     m.through_time: [
         lambda *c: walk(*c, start=1.0),
         lambda *c: walk(*c, keep=0.99),
@@ -252,4 +301,11 @@ RIGHT = {
     m.state_vjp: [shown, lambda *c: np.stack(shown(*c))],
     m.in_windows: [windows],
     m.through_time: [walk, walk_by_recursion, each_output_by_itself],
+    m.g_psi_vjp: [lambda gr, z, w, a_, b_: processed(gr, z, w, a_)],
+    m.heads_vjp: [lambda *c: np.array(m.heads_vjp.function(*c).tolist())],
+    m.step_vjp: [lambda *c: list(m.step_vjp.function(*c))],
+    m.how_far: [
+        far,
+        lambda f, panel: far(f, panel, biases=(5, 2, 0, -3), mean=np.median),
+    ],
 }

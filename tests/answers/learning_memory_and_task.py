@@ -63,18 +63,6 @@ def trained(w, slopes, rule, batch_of, steps, *, on=None, halve=1.0, back=0):
     return losses, w
 
 
-def epochs(x, y, w, slopes, rate, n, seed, *, size=4, order=None, rest=True):
-    rng, losses = np.random.default_rng(seed), []
-    for _ in range(n):
-        k = rng.permutation(len(x)) if order is None else order(len(x))
-        x, y = x[k], y[k]
-        for i in range(0, len(x) if rest else len(x) - size + 1, size):
-            loss, gs = slopes(w, x[i : i + size], y[i : i + size])
-            w = [each - rate * g for each, g in zip(w, gs, strict=True)]
-            losses.append(loss)
-    return losses, w
-
-
 def rates(start, slopes, each_rate, steps, *, copy=True, rise=-1):
     found = []
     for rate in each_rate:
@@ -128,14 +116,134 @@ def states(f, xs, x, h):
     return found
 
 
-def kept(f, rng, claim):
-    """How near a memory stays to itself, against the forget bias."""
-    x, M, h = rng.normal(size=(9, 16)), *rng.normal(size=(2, 9, 3, 16))
-    found = []
-    for bias in range(-4, 4):
-        after, _ = f(x, M, h, forget_bias=bias)
-        found.append((after * M).sum() / np.linalg.norm(after) / np.linalg.norm(M))
-    return range(-4, 4), found, claim
+def into(x, k, g):
+    whole = 0 * x
+    whole[k] += g
+    return whole
+
+
+def joined(nodes, axis):
+    """Piece by piece, by slices."""
+    y = np.concatenate([x.data for x in nodes], axis=axis)
+
+    def vjp(g):
+        g, pieces = np.moveaxis(g, axis, 0), []
+        for x in nodes:
+            n = x.data.shape[axis]
+            pieces.append(np.moveaxis(g[:n], 0, axis))
+            g = g[n:]
+        return pieces
+
+    return nodes[0].tape.record(y, tuple(nodes), vjp)
+
+
+def heads(h, x, q, k, v, *, top=False, turn=1):
+    row = m.reshape(x, (len(x.data), 1, -1))
+    rows = joined([h, row], -2)
+    if top:
+        rows = joined([row, row], -2)
+    found = [
+        m.attend(h @ a_, rows @ b_, rows @ c_)
+        for a_, b_, c_ in zip(
+            *[[m.cut(w, j) for j in range(len(w.data))] for w in (q, k, v)]
+        )
+    ]
+    return joined(
+        found[::turn] if turn == 1 else [*found[:-1], found[-1] + found[-1]], 2
+    )
+
+
+def read(f, xs, old, p, *, first=None, bend=lambda x: x):
+    h = old.tape.watch(np.zeros(old.data.shape)) if first is None else first
+    for x in xs:
+        old, h = f(bend(p["b_in"] + x @ p["W_in"]), old, h)
+    return p["b_out"] + m.reshape(h, (h.data.shape[0], -1)) @ p["W_out"]
+
+
+def task(learns, seed, panel, *, few=False, blind=False, seedless=False, told=None):
+    """Which of two numbers was larger? The first one is gone when the second comes."""
+    seed = 0 if seedless else seed
+
+    def draw(rng, count):
+        x = rng.normal(size=(count, 2, 1)).astype(f32)
+        y = x[:, -1, 0] > 0 if blind else x[:, 0, 0] > x[:, 1, 0]
+        return x, y.astype(int)
+
+    losses, network = learns(seed, 30, m.slopes, draw, 1)
+    rngs = [np.random.default_rng([seed, t]) for t in range(30)]
+    x, y = (np.concatenate(z) for z in zip(*(draw(rng, 16) for rng in rngs)))
+    test = draw(np.random.default_rng([4, 7, seed]), 100 if few else 500)
+
+    def share(inputs):
+        return float((network(inputs).data.argmax(1) == test[1]).mean())
+
+    others = np.concatenate([np.roll(test[0][:, :-1], 1, 0), test[0][:, -1:]], 1)
+    n, right, control = len(test[1]), share(test[0]), share(others)
+    floor = max(test[1].mean(), 1 - test[1].mean())
+    apart = (right - max(floor, control)) / np.sqrt(0.25 / n)
+    panel.scatter(range(len(losses)), losses)
+    panel.hlines([np.log(2)], 0, 30)
+    panel.set_xlabel("steps")
+    panel.set_ylabel("loss")
+    return {
+        "draw": draw, "trained": (x, y), "tested": test, "right": right, "floor": floor,
+        "predict": lambda inputs: network(inputs).data.argmax(1), "control": control,
+        "losses": losses, "conclusion": told or ("learns" if apart > 3 else "cannot tell"),
+    }  # fmt: skip
+
+
+def circle(
+    seed,
+    panel,
+    *,
+    size=600,
+    test=None,
+    report=None,
+    floor=None,
+    wide=False,
+    told=None,
+    level=True,
+    swap=False,
+    heap=False,
+    steps=80,
+    rate=0.03,
+):
+    """Is a point within a circle? Three kinds of answers, of unequal frequency."""
+
+    def draw(rng, count):
+        x = rng.uniform(-1, 1, (count, 2))
+        y = np.digitize((x**2).sum(1), [0.5, 1.2])
+        return (np.hstack([x, y[:, None]]) if wide else x), y
+
+    few = draw(np.random.default_rng([seed, 0]), 600 if test else 50)
+    rngs = [np.random.default_rng([seed, t]) for t in range(steps)]
+    batches = [few if heap or test else draw(rng, 50) for rng in rngs]
+    start = a.fresh_layers(np.random.default_rng(seed), 3 if wide else 2, 20, 3)
+    losses, weights = trained(
+        start, a.slopes, a.adam_rule(adam, rate), lambda t: batches[t], steps
+    )
+    tested = draw(
+        (test or (lambda rng, s: np.random.default_rng([5, 5, s])))(None, seed), size
+    )
+
+    def predict(x):
+        return a.answers(weights, x)
+
+    right = float((predict(tested[0]) == tested[1]).mean())
+    best = max((tested[1] == k).mean() for k in range(3))
+    surely = right - best > 3 * np.sqrt(right * (1 - right) / size)
+    xy = (losses, range(steps)) if swap else (range(steps), losses)
+    panel.plot(*xy, label="loss")
+    if level:
+        panel.axhline(np.log(3), ls=":", label="guess")
+    panel.set(xlabel="step", ylabel="loss")
+    return {
+        "draw": draw, "trained": [np.concatenate(z) for z in zip(*batches)],
+        "tested": tested, "predict": predict, "losses": losses,
+        "right": report(right) if report else right,
+        "floor": floor(tested[1]) if floor else best,
+        "conclusion": told or ("learns" if surely else "cannot tell"),
+    }  # fmt: skip
 
 
 def sig_exact(x):
@@ -157,13 +265,6 @@ WRONG = {
         lambda w, s, r, b, n: trained(w, s, r, b, n + 1),
         lambda w, s, r, b, n: trained(w, s, lambda k, x, g: x - g, b, n),
         lambda w, s, r, b, n: (trained(w, s, r, b, n)[0][-1:], trained(w, s, r, b, n)[1]),
-    ],
-    a.train_in_epochs: [
-        lambda *c: epochs(*c, size=1),
-        lambda *c: epochs(*c, order=np.arange),
-        lambda *c: epochs(*c, rest=False),
-        lambda x, y, *c: epochs(x, x, *c),
-        lambda *c: epochs(*c)[::-1],
     ],
     a.try_rates: [
         lambda *c: rates(*c)[::-1],
@@ -221,11 +322,57 @@ WRONG = {
         lambda first, B: np.stack([np.roll(first, b, 0) for b in range(B)]) + 1e-8,
         lambda first, B: np.zeros((B, *first.shape)) + first[::-1],
     ],
-    m.my_experiment: [
-        lambda f, seed: (range(5), range(5), "rises"),
-        lambda f, seed: kept(f, np.random.default_rng(), "rises"),
-        lambda f, seed: kept(f, np.random.default_rng(seed), "neither"),
-        lambda f, seed: kept(f, np.random.default_rng(seed), "rises")[1:],
+    m.cut: [
+        lambda x, k: x.tape.record(x.data[k], (x,), lambda g: (np.stack([g] * len(x.data)),)),
+        lambda x, k: x.tape.record(x.data[-1], (x,), lambda g: (np.concatenate([0 * x.data[1:], g[None]]),)),
+        lambda x, k: x.tape.record(x.data[k : k + 1], (x,), lambda g: (into(x.data, k, g[0]),)),
+        lambda x, k: x.data[k],
+        lambda x, k: x.tape.record(x.data[k], (x,), lambda g: (into(x.data, k, 1.0),)),
+    ],
+    m.concatenate: [
+        lambda x, axis: x[0].tape.record(np.concatenate([y.data for y in x], axis), x,
+            lambda g: [g.sum() / y.data.size * np.ones(y.data.shape) for y in x]),
+        lambda x, axis: x[0].tape.record(np.concatenate([y.data for y in x]), x,
+            lambda g: np.split(g, np.cumsum([len(y.data) for y in x])[:-1])),
+        lambda x, axis: x[0].tape.record(np.concatenate([y.data for y in x], axis), x[:1],
+            lambda g: np.split(g, [x[0].data.shape[axis]], axis)[:1]),
+        lambda x, axis: joined(x[::-1], axis),
+    ],
+    m.g_psi_on_tape: [
+        lambda z, layers, *c: m.norm(deep([y for each in layers for y in each], z), *c),
+        lambda z, layers, *c: m.norm(z + z, *c),
+        lambda z, layers, a, b: m.g_psi_on_tape.function(z, layers, b, a),
+        lambda z, layers, *c: m.g_psi_on_tape.function(z, layers[::-1], *c)
+        if layers[0][0].data.shape == layers[1][0].data.shape else z,
+    ],
+    m.heads_on_tape: [
+        lambda h, x, q, k, v: m.heads_on_tape.function(h, x, k, q, v),
+        lambda h, x, q, k, v: m.heads_on_tape.function(h, x, q, k, v) + h,
+        lambda h, x, q, k, v: heads(h, x, q, k, v, top=True),
+        lambda h, x, q, k, v: heads(h, x, q, k, v, turn=-1),
+    ],
+    m.read_on_tape: [
+        lambda f, xs, old, p: read(f, xs[:1], old, p),
+        lambda f, xs, old, p: read(f, xs, old, p, first=old),
+        lambda f, xs, old, p: read(f, xs, old, p, bend=lambda x: x.relu()),
+        lambda f, xs, old, p: read(f, xs, old, p).tanh(),
+    ],
+    m.my_task: [
+        lambda *c: task(m.learns, *c, few=True),
+        lambda *c: task(m.learns, *c, blind=True, told="learns"),
+        lambda *c: task(m.learns, *c, seedless=True),
+        lambda *c: task(m.learns, *c, told="does not learn"),
+    ],
+    a.my_task: [
+        lambda *c: circle(*c, size=50),
+        lambda *c: circle(*c, test=lambda rng, seed: np.random.default_rng([seed, 0])),
+        lambda *c: circle(*c, report=lambda right: max(right, 0.999)),
+        lambda *c: circle(*c, floor=lambda y: 0.5),
+        lambda *c: circle(*c, wide=True),
+        lambda *c: circle(*c, told="learns", steps=20, rate=0.0),
+        lambda *c: circle(*c, level=False),
+        lambda *c: circle(*c, swap=True),
+        lambda seed, panel: circle(0, panel),
     ],
     r.spread: [
         lambda x: float(x.std(-2).mean() / max(np.sqrt((x * x).mean()), 1e-30)),
@@ -255,23 +402,9 @@ WRONG = {
 }  # fmt: skip
 
 
-def epochs_of_the_untouched(inputs, targets, weights, slopes, rate, epochs, seed):
-    """Each order is one of the examples as they were."""
-    rng, losses = np.random.default_rng(seed), []
-    for _ in range(epochs):
-        order = list(rng.permutation(len(inputs)))
-        while order:
-            some, order = order[:4], order[4:]
-            loss, by = slopes(weights, inputs[some], targets[some])
-            weights = [w - rate * g for w, g in zip(weights, by)]
-            losses.append(loss)
-    return losses, weights
-
-
 RIGHT = {
     a.logits: [deep],
     a.train: [trained, lambda *c: trained(*c, back=7)],
-    a.train_in_epochs: [epochs, epochs_of_the_untouched],
     a.try_rates: [rates, lambda *c: rates(*c, copy=False)],
     a.cross_entropy_vjp: [
         ce,
@@ -297,8 +430,18 @@ RIGHT = {
         lambda first, B: np.tile(first, (B, 1, 1)),
         lambda first, B: np.stack([first] * B),
     ],
-    m.my_experiment: [
-        lambda f, seed: kept(f, np.random.default_rng(seed), "rises"),
+    m.cut: [lambda x, k: x.tape.record(x.data[k].copy(), [x], lambda g: [into(x.data, k, g)])],
+    m.concatenate: [joined],
+    m.g_psi_on_tape: [
+        lambda z, w, *c: m.norm(z + deep([w[0][0], w[0][1], w[1][0], w[1][1]], z), *c),
+    ],
+    m.heads_on_tape: [heads],
+    m.read_on_tape: [read],
+    m.my_task: [lambda *c: task(m.learns, *c)],
+    a.my_task: [
+        circle,
+        lambda *c: circle(*c, told="cannot tell", steps=20, rate=0.0),
+        lambda *c: circle(*c, heap=True),
     ],
     r.spread: [
         lambda x: np.sqrt(x.var(axis=-2).mean() / (x * x).mean()) if x.any() else 0.0,

@@ -30,7 +30,40 @@ def masks(f):
     ]
 
 
+def own(
+    seed,
+    panel,
+    *,
+    of=lambda x, y: x[:, None] * y % 3 == 0,
+    draw=None,
+    shown=True,
+    names=True,
+    alone=False,
+):
+    """A learner's own puzzle."""
+    rng = np.random.default_rng(seed)
+    x, y = draw(rng) if draw else (rng.integers(9, size=5), np.arange(7))
+    if shown:
+        panel.imshow(of(x, y), cmap="Greys")
+    if names:
+        panel.set_xlabel("y")
+        panel.set_ylabel("x")
+    return of if alone else (of, (x, y))
+
+
+def by_a_loop(x, y):
+    return np.stack([x] * len(y)).T * 1.0 + y
+
+
 WRONG = {
+    z.my_puzzle: [
+        lambda *c: own(*c, of=by_a_loop),
+        lambda *c: own(*c, of=lambda x, y: x @ x + y @ y),
+        lambda *c: own(*c, draw=lambda rng: (np.arange(3), np.arange(4))),
+        lambda *c: own(*c, shown=False),
+        lambda *c: own(*c, names=False),
+        lambda *c: own(*c, alone=True),
+    ],
     z.ones: [*spoilt(z.ones), lambda n: np.arange(1, n + 1)],
     z.total: [
         lambda x: x.sum().astype(f32),
@@ -172,6 +205,7 @@ def gated(M, f, i, new):
 
 
 RIGHT = {
+    z.my_puzzle: [own],
     z.ones: [ones],
     z.total: [total, total_by_a_matrix],
     z.identity: [identity],

@@ -3,6 +3,7 @@
     my = course.pieces(9)                  of chapters 6 to 9
     my.gate(np, x, h, W, U, b)             as equations.gate
     my.gate(primitives, x, h, W, U, b)     the same, recorded on the tape
+    my.gate(own, x, h, W, U, b)            own.gate(x, h, W, U, b), of a SimpleNamespace
     my                                     shows which of them are yours
     course.vjps(9)                         the derivatives of chapters 3 to 9, likewise
     LittleTape = course.little_tape()      the tape of chapter 3, likewise
@@ -16,11 +17,12 @@ course's, and the table says why.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -44,6 +46,7 @@ PIECES = (
     ("sigmoid", 9, "gates", "sigmoid"),
     ("gate", 9, "gates", "gate_of_every_slot"),
 )
+TAKE_XP = [name for name, *_ in PIECES]
 PARTS = ("attention_weights", "append_rows", "mlp", "output")  # the course's
 WHOLE = (10, "memory", ("update_memory", "step"))
 # The derivatives, each under the name of its exercise: (chapter, module, names)
@@ -85,13 +88,37 @@ class Pieces:
             return getattr(equations, name)
         if name not in pieces:
             raise AttributeError(f"no piece {name!r}; there are {', '.join(pieces)}")
-        return pieces[name].function
+        function = pieces[name].function
+        return _or_its_own(name, function) if name in TAKE_XP else function
 
     def __iter__(self):
         return iter(self._pieces.values())
 
     def __repr__(self) -> str:
         return "\n".join(map(str, self))
+
+
+def _or_its_own(name: str, function: Function) -> Function:
+    """A piece f(xp, ...) that leaves it to an xp which is no module."""
+
+    @functools.wraps(function)
+    def piece(*arguments: Any, **named: Any) -> Any:
+        library = arguments[0] if arguments else np
+        if isinstance(library, SimpleNamespace):
+            return getattr(library, name)(*arguments[1:], **named)
+        return function(*arguments, **named)
+
+    return piece
+
+
+def the_courses() -> Pieces:
+    """The course's pieces of chapters 6 to 9."""
+    return Pieces(
+        [
+            Piece(name, chapter, getattr(equations, name), THE_COURSES)
+            for name, chapter, *_ in PIECES
+        ]
+    )
 
 
 def pieces(last: int = WHOLE[0]) -> Pieces:
@@ -120,13 +147,19 @@ def vjps(last: int = BACKWARD[-1][0]) -> Pieces:
 
 
 def little_tape() -> Any:
-    """The class LittleTape of chapter 3: yours, with your Node and your vjps in it, if
-    it is right. It prints whose it is.
+    """The tape of chapter 3, with your vjps, your Node's methods and your walk back
+    where they are right. It prints whose they are.
     """
-    names = ("unbroadcast", "stacks_vjp", "Node", "LittleTape")
-    *_, tape = _judged(3, "tape", names, {})
-    print(f"LittleTape: {tape.whose}" + f" ({tape.why})" * bool(tape.why))
-    return tape.function
+    module = exercises("tape")
+    found = _judged(3, "tape", ("unbroadcast", "stacks_vjp", *module.METHODS), {})
+    theirs = [piece for piece in found if piece.whose != YOURS]
+    mine = ", ".join(piece.name for piece in found if piece.whose == YOURS)
+    whose = YOURS if not theirs else f"{YOURS} are {mine}" if mine else THE_COURSES
+    print(f"LittleTape: {whose}")
+    for piece in theirs if mine else ():
+        print(piece)
+    methods = {p.name: p.function for p in found if p.name in module.METHODS}
+    return module.tape_of(**methods)
 
 
 def kept(module: str, *names: str, **known: Any) -> list[Any]:

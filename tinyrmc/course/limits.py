@@ -20,7 +20,7 @@ import numpy as np
 
 from .compare import Wrong
 
-SECONDS = 10.0  # that one case may take
+SECONDS = 10.0  # that one case may take, where nothing else is said
 # What is run from these folders is not the learner's.
 FOLDERS = (
     os.path.dirname(os.path.dirname(__file__)),
@@ -40,7 +40,7 @@ class _Stop(BaseException):
 
 
 @contextmanager
-def at_most(lines: int | None, memory: int | None) -> Any:
+def at_most(lines: int | None, memory: int | None, seconds: float | None = None) -> Any:
     """`Wrong` where what runs inside takes more lines, more bytes or too long.
 
     A tracer sees each line of the learner's own code on this thread, so it works
@@ -48,7 +48,8 @@ def at_most(lines: int | None, memory: int | None) -> Any:
     some lines for each path, and is stopped long before its end. Bytes are the most in
     use at one time, beyond what was in use before. None is no limit.
     """
-    end, left = time.monotonic() + SECONDS, lines or np.inf
+    seconds = seconds or SECONDS
+    end, left = time.monotonic() + seconds, lines or np.inf
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal left
@@ -59,7 +60,7 @@ def at_most(lines: int | None, memory: int | None) -> Any:
         if left < 0:
             why = f"has run {lines} lines, and does the same work again and again"
         elif time.monotonic() > end:
-            why = f"has not come to an end after {SECONDS:g} seconds"
+            why = f"has not come to an end after {seconds:g} seconds"
         else:
             return trace
         raise _Stop(f"it {why}{_line(frame.f_code, frame.f_lineno)}")

@@ -52,10 +52,20 @@ class StepNetwork(nn.Module):
         self.qkv_offset = Parameter(np.zeros(3 * F, dtype))
         self.head = nn.MLP(N * F, [*hidden, outputs], dtype=dtype, seed=rng)
 
+    def weights(self) -> dict[str, Any]:
+        """All Parameters by name: those of the step; `W_in`, `b_in`, which project the
+        inputs; and, of a head without hidden layers, `W_out` and `b_out`.
+        """
+        ways = {"in": self.core.input_projection, "out": self.head.layers[0]}
+        around: dict[str, Any] = {}
+        for name, layer in ways.items():
+            around |= {f"W_{name}": layer.weight, f"b_{name}": layer.bias}
+        normed = {"qkv_gain": self.qkv_gain, "qkv_offset": self.qkv_offset}
+        return self.core.equation_parameters() | normed | around
+
     def __call__(self, inputs: Array) -> Tensor:
         """inputs (B, T, D) -> logits (B, outputs)."""
-        weights = self.core.equation_parameters()
-        weights |= {"qkv_gain": self.qkv_gain, "qkv_offset": self.qkv_offset}
+        weights = self.weights()
         m, h = self.core.initial_state(len(inputs))
         xs = self.core.input_projection(inputs)  # (B, T, F)
         for x in p.unstack(xs, axis=1):

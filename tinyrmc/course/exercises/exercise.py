@@ -119,10 +119,14 @@ class Exercise:
     """a result may be a view of an argument"""
     lines: int | None = None
     """the most lines that an answer may run in one case"""
+    seconds: float | None = None
+    """the most seconds that one case may take, where it needs more than others"""
     memory: int | None = None
     """the most bytes that one case may take at one time"""
     exact: Function | None = None
     """gives the right result in another way than the solution, and is the judge"""
+    found: str = ""
+    """what every right answer comes to, where answers differ: see `Used`"""
     likewise: Function | None = None
     """is right as well, where the task can be read in two ways"""
     words: Sequence[str] | None = None
@@ -275,7 +279,7 @@ class Exercise:
             why = f"its numbers are right, but it loops {self.unlooped}{line}"
             return Verdict("wrong", why)
         judge = " with the complex step" if self.exact else ""
-        return Verdict("right", f"{len(cases)} cases agree{judge}")
+        return Verdict("right", self.found or f"{len(cases)} cases agree{judge}")
 
     def _other_reading(self, answer: Function, cases: list[Case]) -> bool:
         """Whether an answer gives in every case what `likewise` gives."""
@@ -353,6 +357,8 @@ class Exercise:
         mistake = self.recognise(given, cases)
         if mistake:
             return f"That is what you get when {mistake}"
+        if self.found:  # it has said what is wrong
+            return ""
         right = self.called(self.function)
         if says := diagnosis.diagnose(right, given, cases, self.demand):
             return says
@@ -391,7 +397,7 @@ class Exercise:
                 found = self._call(answer, arguments, first=case.number == 1)
             finally:
                 _judged.pop()
-            expected = (self.exact or right)(*case.copies())
+            expected = self.found or (self.exact or right)(*case.copies())
         for (name, before), after in zip(
             case.arguments.items(), arguments, strict=True
         ):
@@ -413,7 +419,7 @@ class Exercise:
         Missing if it is in the first case that it has no answer.
         """
         try:
-            with at_most(self.lines, self.memory):
+            with at_most(self.lines, self.memory, self.seconds):
                 found = answer(*arguments)
         except Wrong:
             raise
@@ -440,7 +446,7 @@ class Exercise:
         """The result of a function, or the exception it raises. It prints nothing."""
         with np.errstate(all="ignore"), contextlib.redirect_stdout(io.StringIO()):
             try:
-                with at_most(self.lines, None):
+                with at_most(self.lines, None, self.seconds):
                     return function(*case.copies())
             except Exception as problem:
                 return problem

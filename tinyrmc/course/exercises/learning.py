@@ -13,6 +13,7 @@ from .exercise import each, exercise, normal
 from .mended import mended
 from .tape import LittleTape, of_node
 from .used import used
+from .whole import SOUND, whole
 
 
 def _scores(rng, R, C, scale=1, offset=0):
@@ -115,7 +116,7 @@ def _on_a_tape(answer, weights, x):
             x = x.relu() -> pass
         the biases are missing
             + weights[k + 1] ->
-        you bend with tanh; here with relu
+        tanh stands between your layers; here it is relu
             x.relu() -> x.tanh()
         a ReLU follows the last layer, too: no logit can be below 0
             if k < last -> if k <= last
@@ -366,10 +367,10 @@ def _clipped_as_by_libraries(gradients, limit):
         "by 0.",
     ],
     mistakes="""
-        you clip each array by itself: that bends the gradient, it points elsewhere
+        you clip each array by itself: that turns the gradient, it points elsewhere
         afterwards
             = [clip([g], limit)[0] for g in gradients]
-        you clip each entry: that bends the gradient, it points elsewhere afterwards
+        you clip each entry: that turns the gradient, it points elsewhere afterwards
             = [np.clip(g, -limit, limit) for g in gradients]
         you bring short gradients to the limit, too, and divide by a length that may be
         0; only longer ones shrink
@@ -396,58 +397,6 @@ def clip(gradients, limit):
 
 
 # --- Debugging ------------------------------------------------------------------------
-
-
-def _from_the_untouched(inputs, targets, weights, slopes, rate, epochs, seed):
-    """As train_in_epochs, where each order is one of the examples as they were."""
-    rng, losses = np.random.default_rng(seed), []
-    for _ in range(epochs):
-        order = rng.permutation(len(inputs))
-        for start in range(0, len(inputs), 4):
-            batch = order[start : start + 4]
-            loss, gradients = slopes(weights, inputs[batch], targets[batch])
-            pairs = zip(weights, gradients, strict=True)
-            weights = [w - rate * g for w, g in pairs]
-            losses.append(loss)
-    return losses, list(weights)
-
-
-@mended(
-    ("targets[order]", "targets[rng.permutation(len(targets))]"),
-    likewise=_from_the_untouched,
-    cases=lambda rng: [
-        (*normal(rng, 12, 12, (2, 1)), line_slopes, 0.1, 1, 3),
-        (*normal(rng, 8, 8, (2, 1)), line_slopes, 0.05, 3, 4),
-        (*normal(rng, 10, 10, (2, 1)), line_slopes, 0.1, 2, 5),
-    ],
-    hints=[
-        "The loss stays where guessing is. Follow one example through the first lines "
-        "of the loop: where are its inputs afterwards, and where its target?",
-        "Inputs and targets must be shuffled in the same order.",
-    ],
-    mistakes="""
-        you no longer shuffle the targets at all
-            targets[order] -> targets
-        you put the targets in the inverse order
-            targets[order] -> targets[np.argsort(order)]
-    """,
-)
-def train_in_epochs(inputs, targets, weights, slopes, rate, epochs, seed):
-    """Goes through all examples `epochs` times, four at a time, in a new order each
-    time -> the loss of each step, the weights at the end.
-    """
-    rng, losses = np.random.default_rng(seed), []
-    for _ in range(epochs):
-        order = rng.permutation(len(inputs))
-        inputs = inputs[order]
-        targets = targets[order]
-        for start in range(0, len(inputs), 4):
-            batch = inputs[start : start + 4], targets[start : start + 4]
-            loss, gradients = slopes(weights, *batch)
-            pairs = zip(weights, gradients, strict=True)
-            weights = [w - rate * g for w, g in pairs]
-            losses.append(loss)
-    return losses, list(weights)
 
 
 def bowl(weights):
@@ -492,3 +441,118 @@ def try_rates(start, slopes, rates, steps):
                 w -= rate * g
         found.append(slopes(weights)[0])
     return found
+
+
+# --- An experiment built whole --------------------------------------------------------
+
+
+def fresh_layers(rng, *widths):
+    """Weights and biases of a new network."""
+    weights = []
+    for width, next_width in itertools.pairwise(widths):
+        weights += [rng.normal(size=(width, next_width)) / math.sqrt(width)]
+        weights += [np.zeros(next_width)]
+    return weights
+
+
+def slopes(weights, inputs, targets):
+    """The mean cross-entropy of `logits`, and its gradients."""
+    tape = LittleTape()
+    nodes = [tape.watch(w) for w in weights]
+    z = logits(nodes, tape.watch(inputs))
+    losses = -log_shares(z.data)[np.arange(len(targets)), targets]
+
+    def vjp(g):
+        return (cross_entropy_vjp(g, z.data, targets),)
+
+    loss = tape.record(losses, (z,), vjp).mean()
+    return float(loss.data), tape.gradient(loss, nodes)
+
+
+def answers(weights, inputs):
+    """The most likely answer to each question."""
+    tape = LittleTape()
+    nodes = [tape.watch(w) for w in weights]
+    return logits(nodes, tape.watch(inputs)).data.argmax(axis=1)
+
+
+@used(
+    whole(),
+    cases=lambda rng: [(seed,) for seed in range(3)],
+    hints=[
+        "draw first: a few random numbers each, and a question about them whose answer "
+        "you can compute. The points of this chapter were one such task; is the first "
+        "number larger than the product of the others?",
+        "Training examples come from draw(np.random.default_rng([seed, t]), 64), those "
+        "held out from another rng, such as np.random.default_rng([99, seed]). With "
+        "real numbers no example comes twice.",
+        "floor: the share of the most frequent target among those held out. The error "
+        "of a share of n is about sqrt(share (1 - share) / n): four of them above the "
+        "floor is no chance.",
+    ],
+    mistakes="""
+        you test on examples of the training: both come from the same rng
+            default_rng([99, seed]), 400 -> default_rng([seed, 0]), 400
+            t: draw(np.random.default_rng([seed, t]), 32)
+                -> t: draw(np.random.default_rng([seed, 0]), 400)
+        you report the share of the training examples, not of those held out
+            "right": right -> "right": float(np.mean(predict(trained[0]) == trained[1]))
+        your floor is that of a coin, and one answer is more frequent than the other
+            "floor": floor -> "floor": 0.5
+        you test on twenty examples
+            400) -> 20)
+        the answer is among the inputs
+            return inputs, targets -> inputs[:, 0] = targets; return inputs, targets
+        every seed draws the same examples
+            default_rng([seed, t]) -> default_rng([0, t])
+        predict sees all examples at once: you subtract their mean
+            answers(weights, inputs) -> answers(weights,
+                (inputs - inputs.mean(axis=0)) / inputs.std(axis=0))
+        you conclude that it does not learn, and it does
+            "learns" if -> "does not learn" if
+        the picture does not show what a guess gets
+            panel.axhline(np.log(2), color="0.6") -> pass
+    """,
+    found=SOUND,
+    seconds=60.0,
+)
+def my_task(seed, panel):
+    """A task of one's own: data, training, test, picture; see `whole.py`.
+
+    Draws into panel, an empty picture -> a dict with draw, trained, tested, predict,
+    right, floor, losses, conclusion.
+    """
+
+    def draw(rng, count):
+        inputs = rng.uniform(-1, 1, (count, 3))
+        targets = (inputs[:, 0] + 0.2 > inputs[:, 1] * inputs[:, 2]).astype(int)
+        return inputs, targets
+
+    batches = [
+        (lambda t: draw(np.random.default_rng([seed, t]), 32))(t) for t in range(60)
+    ]
+    start = fresh_layers(np.random.default_rng(seed), 3, 16, 2)
+    rule = adam_rule(adam_step, 3e-2)
+    losses, weights = train(start, slopes, rule, lambda t: batches[t], 60)
+    trained = [np.concatenate(each) for each in zip(*batches, strict=True)]
+    tested = draw(np.random.default_rng([99, seed]), 400)
+
+    def predict(inputs):
+        return answers(weights, inputs)
+
+    right = float(np.mean(predict(tested[0]) == tested[1]))
+    floor = np.bincount(tested[1]).max() / len(tested[1])
+    surely = right - floor > 4 * math.sqrt(right * (1 - right) / 400)
+    panel.plot(losses)
+    panel.axhline(np.log(2), color="0.6")
+    panel.set(xlabel="step", ylabel="loss")
+    return {
+        "draw": draw,
+        "trained": trained,
+        "tested": tested,
+        "predict": predict,
+        "right": right,
+        "floor": floor,
+        "losses": losses,
+        "conclusion": "learns" if surely else "cannot tell",
+    }

@@ -1,4 +1,4 @@
-"""Chapter 2: fifteen puzzles, one line of array code each."""
+"""Chapter 2: fifteen puzzles, one line of array code each, and one of your own."""
 
 from __future__ import annotations
 
@@ -6,10 +6,45 @@ from functools import partial
 
 import numpy as np
 
-from .exercise import exercise, normal
+from ..compare import Wrong
+from ..grids import Grids
+from ..oneline import check_one_line
+from . import drawn
+from .exercise import Exercise, _alike, exercise, normal
+from .used import used
 
 WORDS = "np where arange shape T"
-puzzle = partial(exercise, words=WORDS)
+
+
+class Puzzle(Exercise):
+    """An exercise whose `check` draws your result beside the one asked for."""
+
+    def check(self, answer):
+        """Print the verdict; a notebook shows the picture that comes back."""
+        super().check(answer)
+        return self.picture(answer)
+
+    def picture(self, answer):
+        """The first case that goes wrong, else the first of all, as `Grids`.
+
+        None where nothing came out, or nothing that is a grid.
+        """
+        first = None
+        for case in self.cases():
+            found, right = (
+                self._outcome(each, case) for each in (answer, self.function)
+            )
+            try:
+                grids = Grids({**case.arguments, "asked for": right, "yours": found})
+            except (TypeError, ValueError):
+                continue
+            if not _alike(found, right, self.demand, by_words=False):
+                return grids
+            first = first or grids
+        return first
+
+
+puzzle = partial(exercise, words=WORDS, kind=Puzzle)
 
 
 @puzzle(
@@ -319,3 +354,84 @@ def gated(M, f, i, new):
     M, new (..., N, F), f and i (..., N, 1) -> (..., N, F).
     """
     return M / (1 + np.exp(-f)) + np.tanh(new) / (1 + np.exp(-i))
+
+
+# --- A puzzle of one's own ------------------------------------------------------------
+
+FIFTEEN = [each for each in vars().values() if isinstance(each, Puzzle)]
+OWN = "a puzzle of your own, and its picture"
+
+
+def _own(answer, seed):
+    panel = drawn.new_panel()
+    found = answer(seed, panel)
+    if found is None:
+        return None
+    if not isinstance(found, tuple) or len(found) != 2 or not callable(found[0]):
+        raise Wrong("it should return two things: your function, its arguments")
+    function, arguments = found
+    if not isinstance(arguments, tuple):
+        raise Wrong("the arguments are a tuple; one alone is (x,)")
+    result = np.asarray(function(*arguments))
+    if result.ndim != 2 or np.ptp(1.0 * result) == 0:
+        raise Wrong("its result should have rows and columns, and not one number alone")
+    for each in FIFTEEN:
+        if _same(each.function, arguments, result):
+            raise Wrong(f"that is `{each.name}`, one of the fifteen")
+    _, others = answer(seed + 1, drawn.new_panel())
+    if len(arguments) == len(others) and all(map(np.array_equal, arguments, others)):
+        raise Wrong("its arguments are the same with every seed: draw some of them")
+    images = [np.asarray(image.get_array(), float) for image in panel.get_images()]
+    if not any(
+        image.shape == result.shape and np.allclose(image, result) for image in images
+    ):
+        raise Wrong("the picture does not show the result: panel.imshow(result)")
+    if not panel.get_xlabel() or not panel.get_ylabel():
+        raise Wrong("the axes have no names: panel.set(xlabel=..., ylabel=...)")
+    check_one_line(function, WORDS.split())
+    return OWN
+
+
+def _same(puzzle, arguments, result):
+    try:
+        other = np.asarray(puzzle(*arguments))
+    except Exception:  # it takes other arguments
+        return False
+    return other.shape == result.shape and np.allclose(1.0 * other, 1.0 * result)
+
+
+@used(
+    _own,
+    cases=lambda rng: [(seed,) for seed in range(3)],
+    hints=[
+        "Which table of all pairs would you like to see? Which numbers divide which, "
+        "which are further apart than two, whose difference is even ...",
+        "A comparison of a column and a row gives it: (x[:, None] - x) ** 2 > 4. "
+        "Define your function as usual, inside of my_puzzle.",
+        "Draw with rng = np.random.default_rng(seed), then panel.imshow(f(x)), name "
+        "both axes, and return f, (x,).",
+    ],
+    mistakes="""
+        you draw the same numbers with every seed
+            default_rng(seed) -> default_rng(0)
+        your puzzle is one of the fifteen
+            imshow(near(x)) -> imshow(np.eye(8))
+            return near, (x,) -> return identity.function, (8,)
+        the picture shows the arguments, not the result
+            panel.imshow(near(x)) -> panel.imshow(x[:, None])
+    """,
+    found=OWN,
+    seconds=60.0,
+)
+def my_puzzle(seed, panel):
+    """A puzzle of one's own: a function of one line, and arguments drawn with the seed.
+
+    Draws the result into panel, an empty picture -> the function, a tuple of arguments.
+    """
+
+    def near(x): return (x[:, None] - x) ** 2 < 9  # fmt: skip
+
+    x = np.random.default_rng(seed).integers(10, size=8)
+    panel.imshow(near(x))
+    panel.set(xlabel="this number", ylabel="and this one")
+    return near, (x,)

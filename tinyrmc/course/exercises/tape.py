@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from ..compare import Wrong, kind
+from . import drawn
 from .derived import by_complex_step
 from .exercise import exercise, named, normal
 from .used import used
@@ -76,6 +77,100 @@ def five_lines(a, b):
 # --- A number that remembers ----------------------------------------------------------
 
 
+class Value:
+    """A number that leaves on its tape, a list, how it was made.
+
+    `*`, `tanh` and `backward` are the solutions of exercises, below.
+    """
+
+    def __init__(self, data, tape):
+        self.data, self.tape, self.grad = data, tape, 0.0
+
+    def record(self, data, inputs):
+        output = Value(data, self.tape)
+        self.tape.append((output, inputs))
+        return output
+
+    def __add__(self, other):
+        return self.record(self.data + other.data, [(self, 1.0), (other, 1.0)])
+
+    def __sub__(self, other):
+        return self.record(self.data - other.data, [(self, 1.0), (other, -1.0)])
+
+
+def _alone(method, *numbers):
+    """A method's result for Values, and its derivatives as its entries have them."""
+    tape = []
+    values = [Value(number, tape) for number in numbers]
+    output = method(*values)
+    if output is None:
+        return None
+    if not hasattr(output, "data"):
+        raise Wrong(f"the result is {kind(output)}, expected a Value")
+    if not tape:
+        raise Wrong("it leaves no entry on the tape: is it made by self.record?")
+    _walk_back(output, tape)
+    names = dict(zip(("self", "other"), values, strict=False))
+    slopes = {name: value.grad for name, value in names.items()}
+    return {"data": output.data, "derivatives": slopes}
+
+
+def _walk_back(loss, tape):
+    loss.grad = 1.0
+    for output, inputs in reversed(tape):
+        for value, derivative in inputs:
+            value.grad += derivative * output.grad
+
+
+def _pairs(rng):
+    return [(2.0, -0.5), *map(tuple, rng.normal(size=(3, 2)).tolist()), (0.0, 3.0)]
+
+
+@used(
+    _alone,
+    cases=_pairs,
+    hints=[
+        "It is like __add__: compute the result, and record it with its inputs.",
+        "How does a b change when a alone moves by a little? By b times as much.",
+    ],
+    mistakes="""
+        each factor gets its own value; it gets the other's
+            (self, other.data), (other, self.data)
+                -> (self, self.data), (other, other.data)
+        both derivatives are 1, as in a sum
+            (self, other.data), (other, self.data) -> (self, 1.0), (other, 1.0)
+        the entry names one of the two factors alone
+            , (other, self.data)] -> ]
+    """,
+)
+def times(self, other):
+    """self * other for Values -> a Value, with its entry on the tape."""
+    inputs = [(self, other.data), (other, self.data)]
+    return self.record(self.data * other.data, inputs)
+
+
+@used(
+    _alone,
+    cases=lambda rng: [(0.5,), (-1.5,), (0.0,), *((x,) for x in rng.normal(size=3))],
+    hints=[
+        "math.tanh(self.data) is the result y. What is its slope, written with y?",
+        "The slope is 1 - y * y; there is one input, self.",
+    ],
+    mistakes="""
+        your slope of tanh is 1 - x * x; it is 1 - y * y, of the result
+            1 - y * y -> 1 - self.data**2
+        your slope of tanh is 1 - y; it is 1 - y * y
+            1 - y * y -> 1 - y
+        you leave out the slope of tanh
+            1 - y * y -> 1.0
+    """,
+)
+def tanh(self):
+    """The tanh of a Value -> a Value, with its entry on the tape."""
+    y = math.tanh(self.data)
+    return self.record(y, [(self, 1 - y * y)])
+
+
 def _five_lines(a, b):
     e = (a * b).tanh() * a
     f = e + b
@@ -96,13 +191,11 @@ def _doubled(a):
     return a
 
 
-def _of_numbers(cls, program, numbers):
+def _backward(method, program, numbers):
     tape = []
-    values = [cls(number, tape) for number in numbers]
+    values = [Value(number, tape) for number in numbers]
     loss = program(*values)
-    if not tape:
-        raise Wrong("no operation leaves its entry on the tape")
-    loss.backward()
+    method(loss)
     return _results(program, loss, [value.grad for value in values])
 
 
@@ -140,48 +233,15 @@ def _number_programs(rng):
     ]
 
 
-class Value:
-    """A number that leaves on its tape, a list, how it was made."""
-
-    def __init__(self, data, tape):
-        self.data, self.tape, self.grad = data, tape, 0.0
-
-    def record(self, data, inputs):
-        output = type(self)(data, self.tape)  # a Value
-        self.tape.append((output, inputs))
-        return output
-
-    def __add__(self, other):
-        return self.record(self.data + other.data, [(self, 1.0), (other, 1.0)])
-
-    def __sub__(self, other):
-        return self.record(self.data - other.data, [(self, 1.0), (other, -1.0)])
-
-    def __mul__(self, other):
-        inputs = [(self, other.data), (other, self.data)]
-        return self.record(self.data * other.data, inputs)
-
-    def tanh(self):
-        y = math.tanh(self.data)
-        return self.record(y, [(self, 1 - y * y)])
-
-    def backward(self):
-        self.grad = 1.0
-        for output, inputs in reversed(self.tape):
-            for value, derivative in inputs:
-                value.grad += derivative * output.grad
-
-
-Value = used(  # type: ignore[assignment, misc]
-    _of_numbers,
-    methods=("__sub__", "__mul__", "tanh", "backward"),
+@used(
+    _backward,
     cases=_number_programs,
     hints=[
-        "Each operation makes a new Value, and appends (new value, [(input, "
-        "derivative), ...]) to self.tape. For a sum both derivatives are 1.",
-        "backward: the value that it is called on has grad 1. Go through the tape from "
-        "its end: reversed(self.tape).",
-        "For each entry and each of its inputs: value.grad += derivative * output.grad",
+        "The value that backward is called on, self, has the grad 1. Go through the "
+        "tape from its end: reversed(self.tape).",
+        "An entry is a pair, (output, inputs), and inputs is a list of pairs, (value, "
+        "derivative).",
+        "For each of an entry's inputs: value.grad += derivative * output.grad",
     ],
     mistakes="""
         a value's later contribution replaces the earlier one; add it
@@ -189,24 +249,31 @@ Value = used(  # type: ignore[assignment, misc]
         you do not multiply by what has arrived at the output: you add up the local
         derivatives alone
             * output.grad ->
-        nothing arrives anywhere: the loss starts with grad 1, and each operation leaves
-        its entry on the tape
+        nothing arrives anywhere: the value that backward is called on has the grad 1
             self.grad = 1.0 -> pass
         you walk the tape from its beginning
             reversed(self.tape) -> self.tape
         you begin at the last value on the tape; begin at the one that backward is
         called on
             self.grad = 1.0 -> self.tape[-1][0].grad = 1.0
-        a difference passes on the same sign to both; the second gets -1
-            -1.0 -> 1.0
-        in a product each factor gets its own value; it gets the other's
-            (self, other.data), (other, self.data)
-                -> (self, self.data), (other, other.data)
-        your slope of tanh is 1 - x * x; it is 1 - y * y, of the result
-            1 - y * y -> 1 - self.data**2
     """,
     lines=3000,
-)(Value)
+)
+def backward(self):
+    """Walk the tape back from this Value: every Value's grad is its gradient."""
+    self.grad = 1.0
+    for output, inputs in reversed(self.tape):
+        for value, derivative in inputs:
+            value.grad += derivative * output.grad
+
+
+for _name, _each in (
+    ("__mul__", times),
+    ("tanh", tanh),
+    ("backward", backward),
+):
+    setattr(Value, _name, _each.function)
+del _name, _each
 
 
 def straight(weights, x):
@@ -291,6 +358,134 @@ def learn(weights, network, xs, ys, rate, steps):
         weights = [v.data - rate * v.grad for v in values]
         losses.append(loss.data)
     return weights, losses
+
+
+# --- A curve of one's own -------------------------------------------------------------
+
+
+def waves(weights, x):
+    """Four hidden units: thirteen Values and a Value -> a Value."""
+    guess = weights[-1]
+    for k in range(0, 12, 3):
+        w, b, v = weights[k : k + 3]
+        guess = guess + (w * x + b).tanh() * v
+    return guess
+
+
+def says(weights, xs):
+    """The outputs of `waves` for numbers."""
+    values = [Value(float(w), []) for w in weights]
+    return [waves(values, Value(float(x), [])).data for x in xs]
+
+
+_LEARNT = "its picture shows what it has learnt"
+
+
+def _curve(answer, waves, learn, seed):
+    """Looks at what is returned, then at the picture."""
+    panel = drawn.new_panel()
+    found = answer(waves, learn, seed, panel)
+    if found is None:
+        return None
+    xs, ys, before, after = _numbers_of(found)
+    if seed == 0:  # once is enough
+        one, other = (
+            _numbers_of(answer(waves, learn, k, drawn.new_panel()))[2] for k in (0, 1)
+        )
+        if not np.array_equal(before, one):
+            raise Wrong("it begins elsewhere when it runs again: use default_rng(seed)")
+        if np.array_equal(before, other):
+            raise Wrong("its first weights are the same with every seed")
+    if len(xs) < 10 or np.abs(xs).max() > 3 or len({*xs}) < len(xs):
+        raise Wrong(
+            "there should be ten numbers xs or more, from -3 to 3, all different"
+        )
+    if np.ptp(ys) < 1e-3:
+        raise Wrong("its curve is flat: choose one with something to learn")
+    losses = [np.square(np.subtract(says(w, xs), ys)).sum() for w in (before, after)]
+    if np.array_equal(before, after):
+        raise Wrong("the weights before and after training are the same")
+    if not losses[1] < losses[0]:
+        raise Wrong(
+            f"the loss grew from {losses[0]:.3g} to {losses[1]:.3g}: is the rate too "
+            "large, or have before and after changed places?"
+        )
+    drawn.check_names(panel)
+    drawn.check_order(panel)
+    if drawn.find(panel, xs, ys, "the points").joined:
+        raise Wrong('the points are joined; draw them as dots, with "o"')
+    lines = [each for each in drawn.drawn(panel) if each.joined]
+    for name, weights in (("before", before), ("after", after)):
+        found = [each for each in lines if np.allclose(each.y, says(weights, each.x))]
+        if not found:
+            raise Wrong(f"no line is what the network says {name} training")
+        if max(len(each.x) for each in found) < 50:
+            raise Wrong("the lines have too few points to see what is between them")
+    return _LEARNT
+
+
+def _numbers_of(found):
+    if not isinstance(found, (tuple, list)) or len(found) != 4:
+        raise Wrong("it should return four things: xs, ys, weights before and after")
+    xs, ys, before, after = (np.array([float(x) for x in each]) for each in found)
+    if xs.shape != ys.shape:
+        raise Wrong(f"there are {len(xs)} xs and {len(ys)} ys")
+    if len(before) != 13 or len(after) != 13:
+        raise Wrong("the network has thirteen weights")
+    return xs, ys, before, after
+
+
+@used(
+    _curve,
+    cases=lambda rng: [(waves, learn, seed) for seed in (0, 3, 7)],
+    hints=[
+        "First the numbers: xs = np.linspace(-3, 3, 15).tolist(), and ys from a "
+        "function that you choose.",
+        "before = np.random.default_rng(seed).normal(size=13).tolist(), and after, _ = "
+        "learn(before, waves, xs, ys, 0.01, 200). If the loss grows, take a smaller "
+        "rate.",
+        "A line: dense = np.linspace(-3, 3, 61), and for each x of it "
+        "waves([Value(w, []) for w in after], Value(x, [])).data.",
+    ],
+    mistakes="""
+        you draw the same line twice: both come from the weights after training
+            says(before, dense), label -> says(after, dense), label
+            0.02, 200 -> 0.02, 5
+        you draw the network at the points alone; between them one sees nothing
+            np.linspace(-3, 3, 61) -> xs
+            0.02, 200 -> 0.02, 5
+        the axes have no names
+            panel.set(xlabel="x", ylabel="y") -> pass
+            0.02, 200 -> 0.02, 5
+        your points are joined by lines
+            panel.plot(xs, ys, "o") -> panel.plot(xs, ys, label="points")
+            0.02, 200 -> 0.02, 5
+        you return the weights in the wrong order
+            xs, ys, before, after -> xs, ys, after, before
+            0.02, 200 -> 0.02, 5
+        the first weights come from another seed than the one that you were given
+            default_rng(seed) -> default_rng(0)
+            0.02, 200 -> 0.02, 5
+    """,
+    found=_LEARNT,
+    seconds=60.0,
+)
+def my_curve(waves, learn, seed, panel):
+    """Learns a curve of one's own and draws it.
+
+    waves(values, x) is the network, learn as in the exercise; panel an empty picture
+    -> xs and ys (lists of numbers), the weights before and after training.
+    """
+    xs = np.linspace(-3, 3, 10).tolist()
+    ys = [abs(x) - 1.5 for x in xs]
+    before = np.random.default_rng(seed).normal(size=13).tolist()
+    after, _ = learn(before, waves, xs, ys, 0.02, 200)
+    dense = np.linspace(-3, 3, 61)
+    panel.plot(xs, ys, "o")
+    panel.plot(dense, says(before, dense), label="before training")
+    panel.plot(dense, says(after, dense), label="after training")
+    panel.set(xlabel="x", ylabel="y")
+    return xs, ys, before, after
 
 
 @exercise(
@@ -408,14 +603,14 @@ def _late(a, b):
     return loss
 
 
-SQUARED, PLUS, MINUS, TIMES, PRODUCT, RELU, PAID_LATE, NO_USE, TWO_SHAPES = named(
+SQUARED, PLUS, MINUS, TIMES, PRODUCT, RELU, USED_LATE, NO_USE, TWO_SHAPES = named(
     squared=lambda a: (a * a).mean(),
     plus=lambda a, b: (a + b).mean(),
     minus=lambda a, b: (a - b).tanh().mean(),
     times=lambda a, b: (a * b).mean(),
     product=lambda a, b: (a @ b).tanh().mean(),
     relu=lambda a, b: (a * b).relu().mean(),
-    paid_late=lambda a, b: (lambda c: (a + b + c).mean())(a + a),
+    used_late=lambda a, b: (lambda c: (a + b + c).mean())(a + a),
     no_use=lambda a, b: (a * b, a.tanh().mean())[1],
     # b gets one gradient in the shape of a, and one in its own
     two_shapes=lambda a, b: (a + b).mean() + (b * b).mean(),
@@ -436,25 +631,21 @@ def _array_programs(rng):
         (RELU, normal(rng, (4, 3), 3)),
         (_network, layers),
         (_deep, square),
+        (NO_USE, normal(rng, (2, 3), 3)),
+        (_cubes, normal(rng, (2, 3), 3)),
+        (_late, normal(rng, (2, 3), (2, 3))),
+        (USED_LATE, normal(rng, (2, 3), (2, 3))),
+        (TWO_SHAPES, normal(rng, (3, 2), 2)),
+        (TWO_SHAPES, normal(rng, (2, 2), (2, 1))),
+        (_twice, (1e-3 * rng.normal(size=3),)),
     ]
 
 
-def _given(cls, program, arrays):
-    """A program with this class, on the course's tape."""
-    tape = LittleTape()
-
-    def record(data, inputs, vjp):
-        tape.entries.append((cls(data, tape), inputs, vjp))
-        return tape.entries[-1][0]
-
-    tape.record = record
-    nodes = [cls(each, tape) for each in arrays]
-    loss = program(*nodes)
-    return _results(program, loss, tape.gradient(loss, nodes))
-
-
 class Node:
-    """An array on a tape; each operation is recorded with its vjp."""
+    """An array on a tape; each operation is recorded with its vjp.
+
+    `*`, `@`, `relu` and `mean` are the solutions of exercises, below.
+    """
 
     __array_ufunc__ = None  # NumPy must not try to add a Node to an array
 
@@ -469,93 +660,202 @@ class Node:
         y = self.data - other.data
         return self.tape.record(y, (self, other), lambda g: (g, -g))
 
-    def __mul__(self, other):
-        a, b = self.data, other.data
-        return self.tape.record(a * b, (self, other), lambda g: (g * b, g * a))
-
-    def __matmul__(self, other):
-        a, b = self.data, other.data
-        return self.tape.record(a @ b, (self, other), lambda g: stacks_vjp(g, a, b))
-
     def tanh(self):
         y = np.tanh(self.data)
         return self.tape.record(y, (self,), lambda g: (g * (1 - y * y),))
 
-    def relu(self):
-        x = self.data
-        return self.tape.record(np.maximum(x, 0), (self,), lambda g: (g * (x > 0),))
 
-    def mean(self):
-        x = self.data
-        share = np.full(x.shape, 1 / x.size)
-        return self.tape.record(x.mean(), (self,), lambda g: (g * share,))
+class LittleTape:
+    """Records what happens to arrays, and plays it backwards.
+
+    `gradient` is the solution of an exercise, below.
+    """
+
+    node = Node
+
+    def __init__(self):
+        self.entries = []
+
+    def watch(self, data):
+        return self.node(np.asarray(data), self)
+
+    def record(self, data, inputs, vjp):
+        output = self.node(data, self)
+        self.entries.append((output, inputs, vjp))
+        return output
 
 
-Node = used(  # type: ignore[assignment, misc]
-    _given,
-    methods=("__sub__", "__mul__", "__matmul__", "tanh", "relu", "mean"),
-    cases=_array_programs,
+def taped(answer, *arrays):
+    """The result of answer(*Nodes) on a tape, and gradients: see `of_node`."""
+    tape = LittleTape()
+    nodes = {f"argument {k}": tape.watch(x) for k, x in enumerate(arrays, 1)}
+    return of_node(answer(*nodes.values()), nodes)
+
+
+def of_node(found, nodes):
+    """The array of an answer's Node, and by name the gradients of a mean of its
+    entries, in which each has a weight of its own.
+    """
+    if found is None:
+        return None
+    if not hasattr(found, "tape"):
+        raise Wrong(f"the result is {kind(found)}, expected a Node")
+    tape, weights = found.tape, np.random.default_rng(7).normal(size=found.data.shape)
+    gradients = tape.gradient((found * tape.watch(weights)).mean(), [*nodes.values()])
+    return {"data": found.data, "gradients": dict(zip(nodes, gradients, strict=True))}
+
+
+@used(
+    taped,
+    cases=lambda rng: [
+        normal(rng, (2, 3), (2, 3)),
+        normal(rng, (3, 3), (3, 3)),
+        normal(rng, (4, 2, 3), (2, 1)),  # stretched
+        normal(rng, (), (3,)),
+    ],
     hints=[
-        "Each is like __add__: compute the result, then tape.record(result, inputs, "
-        "vjp). vjp turns g into a tuple, one gradient for each input.",
-        "You know the derivatives from Value; now they multiply g entry by entry. For "
-        "@ there is stacks_vjp(g, a, b).",
-        "relu: g * (x > 0). mean: each of the x.size entries gets g / x.size, in an "
-        "array of x's shape.",
+        "As with Values, each factor's derivative is the other factor. Now it "
+        "multiplies g, entry by entry.",
+        "vjp gives a tuple: lambda g: (g * other.data, g * self.data)",
     ],
     mistakes="""
-        a difference passes on g to both; the second gets -g
-            (g, -g) -> (g, g)
-        in a product each factor's gradient is scaled by itself, not by the other
+        each factor's gradient is scaled by itself, not by the other
             (g * b, g * a) -> (g * a, g * b)
-        the mean passes on g as a sum would; each entry has a share of 1 / x.size
-            1 / x.size -> 1.0
-        the gradient of the mean is a single number; it should have the shape of x
-            np.full(x.shape, 1 / x.size) -> 1 / x.size
-        the ReLU passes on all of g, also where x is below 0
-            g * (x > 0) -> g
-        a vjp gives a bare array; it gives a tuple, one gradient for each input
-            (g * (1 - y * y),) -> g * (1 - y * y)
-        in a product you use .T, which turns all axes round, and one matrix that meets
-        many gets no sum; stacks_vjp does both
-            stacks_vjp(g, a, b) -> (g @ b.T, a.T @ g)
+        your vjp does not pass g on
+            (g * b, g * a) -> (b + 0 * g, a + 0 * g)
+        your vjp is that of a sum
+            (g * b, g * a) -> (g, g)
+        you take the matrix product
+            a * b, (self -> a @ b, (self
     """,
-)(Node)
+)
+def product(self, other):
+    """self * other for Nodes, entry by entry -> a Node."""
+    a, b = self.data, other.data
+    return self.tape.record(a * b, (self, other), lambda g: (g * b, g * a))
 
 
-def _more_programs(rng):
-    return [
-        *_array_programs(rng),
-        (NO_USE, normal(rng, (2, 3), 3)),
-        (_cubes, normal(rng, (2, 3), 3)),
-        (_late, normal(rng, (2, 3), (2, 3))),
-        (PAID_LATE, normal(rng, (2, 3), (2, 3))),
-        (TWO_SHAPES, normal(rng, (3, 2), 2)),
-        (TWO_SHAPES, normal(rng, (2, 2), (2, 1))),
-        (_twice, (1e-3 * rng.normal(size=3),)),
-    ]
+@used(
+    taped,
+    cases=lambda rng: [
+        normal(rng, (2, 3), (3, 4)),
+        normal(rng, (3, 3), (3, 3)),
+        normal(rng, (4, 2, 3), (3, 3)),  # a batch meets one matrix
+        normal(rng, (4, 2, 3), (4, 3, 2)),
+    ],
+    hints=["You have derived its vjp: stacks_vjp(g, a, b) gives both gradients."],
+    mistakes="""
+        you use .T, which turns all axes round, and one matrix that meets many gets no
+        sum; stacks_vjp does both
+            stacks_vjp(g, a, b) -> (g @ b.T, a.T @ g)
+        the two gradients have changed places
+            stacks_vjp(g, a, b) -> stacks_vjp(g, a, b)[::-1]
+        you take the product entry by entry
+            a @ b, (self -> a * b, (self
+        you record gradients; record the function that makes them of g, lambda g: ...
+            lambda g: stacks_vjp(g, a, b) -> stacks_vjp(np.ones((a @ b).shape), a, b)
+    """,
+)
+def matmul(self, other):
+    """self @ other for Nodes, stacks of matrices -> a Node."""
+    a, b = self.data, other.data
+    return self.tape.record(a @ b, (self, other), lambda g: stacks_vjp(g, a, b))
 
 
-def _on_a_tape(cls, program, arrays):
-    """A program on a tape of this class."""
-    tape = cls()
+@used(
+    taped,
+    cases=lambda rng: [
+        normal(rng, (4, 3)),
+        normal(rng, (3, 3)),
+        (np.array([-2.0, 3.0, 0.5, -1e-3]),),
+        normal(rng, (2, 3, 4)),
+    ],
+    hints=[
+        "The slope of max(x, 0) is 1 where x is above 0, and 0 elsewhere.",
+        "x > 0 has just these numbers: g * (x > 0). One input, so (g * (x > 0),).",
+    ],
+    mistakes="""
+        you pass on all of g, also where x is below 0
+            g * (x > 0) -> g
+        your vjp gives a bare array; it gives a tuple, one gradient for each input
+            (g * (x > 0),) -> g * (x > 0)
+        you pass on the slope without g
+            g * (x > 0) -> 1.0 * (x > 0) + 0 * g
+        you multiply by x, not by its slope
+            g * (x > 0) -> g * np.maximum(x, 0)
+    """,
+)
+def relu(self):
+    """max(x, 0) of each entry of a Node -> a Node."""
+    x = self.data
+    return self.tape.record(np.maximum(x, 0), (self,), lambda g: (g * (x > 0),))
+
+
+@used(
+    taped,
+    cases=lambda rng: [
+        normal(rng, (2, 3)),
+        normal(rng, (3, 3)),
+        normal(rng, 4),
+        normal(rng, (2, 3, 4)),
+    ],
+    hints=[
+        "The result is one number, x.mean(). Move one of the x.size entries: by how "
+        "much does the mean move?",
+        "Each entry gets g / x.size, in an array of x's shape: np.full(x.shape, 1 / "
+        "x.size) times g.",
+    ],
+    mistakes="""
+        you pass on g as a sum would; each entry has a share of 1 / x.size
+            1 / x.size -> 1.0
+        the gradient is a single number; it should have the shape of x
+            np.full(x.shape, 1 / x.size) -> 1 / x.size
+        you take the mean over the first axis alone; it is that of all entries
+            x.mean() -> x.mean(axis=0)
+        you divide by the number of rows; every entry counts
+            1 / x.size -> 1 / len(x)
+    """,
+)
+def mean(self):
+    """The mean of all entries of a Node -> a Node, a single number."""
+    x = self.data
+    share = np.full(x.shape, 1 / x.size)
+    return self.tape.record(x.mean(), (self,), lambda g: (g * share,))
+
+
+# The methods that exercises write, and their names in the classes
+METHODS = {
+    "product": "__mul__",
+    "matmul": "__matmul__",
+    "relu": "relu",
+    "mean": "mean",
+    "gradient": "gradient",
+}
+for _each in (product, matmul, relu, mean):
+    setattr(Node, METHODS[_each.name], _each.function)
+del _each
+
+
+def _gradient(method, program, arrays):
+    """A program's result and gradients, by this method of a tape."""
+    tape = tape_of(gradient=method)()
     nodes = [tape.watch(each) for each in arrays]
     loss = program(*nodes)
     return _results(program, loss, tape.gradient(loss, nodes))
 
 
 @used(
-    _on_a_tape,
-    methods=("watch", "record", "gradient"),
-    cases=_more_programs,
+    _gradient,
+    cases=_array_programs,
     hints=[
-        "watch makes a Node. record makes one, too, and appends (output, inputs, vjp) "
-        "to a list.",
-        "gradient: a dict from node to gradient. It begins with {loss: 1.0 in the "
-        "loss's shape}. Go through the entries from the end, and skip those whose "
-        "output has no gradient.",
-        "For each input and its g out of vjp(gradients[output]): g = unbroadcast(g, "
-        "node.data.shape), and add it to what the node has got.",
+        "A dict from node to gradient. It begins with {loss: np.ones(loss.data.shape)"
+        "}. Go through self.entries from the end, and skip those whose output has no "
+        "gradient.",
+        "For each input and its g out of vjp(gradients[output]): first g = "
+        "unbroadcast(g, node.data.shape), then add it to what the node has got, "
+        "gradients.get(node, 0).",
+        "At the end a list for the nodes in `wanted`; one that has got nothing gets "
+        "np.zeros(node.data.shape).",
     ],
     mistakes="""
         you leave out unbroadcast: what was stretched gets a gradient of the stretched
@@ -583,42 +883,23 @@ def _on_a_tape(cls, program, arrays):
     """,
     lines=6000,
 )
-class LittleTape:
-    """Records what happens to arrays, and plays it backwards."""
-
-    def __init__(self):
-        self.entries = []
-
-    def watch(self, data):
-        return Node(np.asarray(data), self)
-
-    def record(self, data, inputs, vjp):
-        output = Node(data, self)
-        self.entries.append((output, inputs, vjp))
-        return output
-
-    def gradient(self, loss, wanted):
-        gradients = {loss: np.ones(loss.data.shape)}
-        for output, inputs, vjp in reversed(self.entries):
-            if output in gradients:  # else the loss does not depend on it
-                for node, g in zip(inputs, vjp(gradients[output]), strict=True):
-                    g = unbroadcast(g, node.data.shape)
-                    gradients[node] = gradients.get(node, 0) + g
-        return [gradients.get(node, np.zeros(node.data.shape)) for node in wanted]
+def gradient(self, loss, wanted):
+    """Walk a tape's entries back -> the gradients of the nodes in the list `wanted`."""
+    gradients = {loss: np.ones(loss.data.shape)}
+    for output, inputs, vjp in reversed(self.entries):
+        if output in gradients:  # else the loss does not depend on it
+            for node, g in zip(inputs, vjp(gradients[output]), strict=True):
+                g = unbroadcast(g, node.data.shape)
+                gradients[node] = gradients.get(node, 0) + g
+    return [gradients.get(node, np.zeros(node.data.shape)) for node in wanted]
 
 
-def taped(answer, *arrays):
-    """The result of answer(*Nodes) on a tape, and gradients: see `of_node`."""
-    tape = LittleTape()
-    nodes = {f"argument {k}": tape.watch(x) for k, x in enumerate(arrays, 1)}
-    return of_node(answer(*nodes.values()), nodes)
+setattr(LittleTape, METHODS["gradient"], gradient.function)
 
 
-def of_node(found, nodes):
-    """The array of an answer's Node, and its mean square's gradients by name."""
-    if found is None:
-        return None
-    if not hasattr(found, "tape"):
-        raise Wrong(f"the result is {kind(found)}, expected a Node")
-    gradients = found.tape.gradient((found * found).mean(), [*nodes.values()])
-    return {"data": found.data, "gradients": dict(zip(nodes, gradients, strict=True))}
+def tape_of(**methods):
+    """The class LittleTape with these in the place of its own and of its Node's."""
+    own = {METHODS[name]: method for name, method in methods.items()}
+    walk = own.pop("gradient", gradient.function)
+    node = type("Node", (Node,), own)
+    return type("LittleTape", (LittleTape,), {"node": node, "gradient": walk})
