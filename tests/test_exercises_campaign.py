@@ -124,6 +124,7 @@ def test_every_argument_counts():
     # A size, a loop's start, a seed: another one gives the same.
     idle = {
         ("gates.gate_vjp", "b"),  # of a sum, whose gradient has no b
+        ("through_time.g_psi_vjp", "offset"),  # likewise
         *(("invariants.size_of_the_scores", name) for name in "QKV"),  # tell a size
         ("nth_farthest.right_with_errors", "seed"),
         ("programs.constant_answer", "symbols"),

@@ -385,7 +385,7 @@ def my_puzzle(seed, panel):
 ex.my_puzzle.check(my_puzzle)
 my_puzzle = ex.my_puzzle.yours(my_puzzle)
 
-# %% alt="A puzzle of one's own: eight numbers against themselves, light where two of them are near each other, with the diagonal light"
+# %% alt="A puzzle of one's own: eight numbers against themselves, dark where two of them are near each other, so that the diagonal is dark"
 figure, panel = plt.subplots(figsize=(3.2, 3.2))
 puzzle, arguments = my_puzzle(0, panel)
 plt.show()

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 5. Learning: what to do with a gradient
 #
-# **No equation of the paper, but how all of its numbers came about.** About 170
-# minutes, in three sittings. You need chapter 3 (the engine). In this chapter $g$ is a
+# **No equation of the paper, but how all of its numbers came about.** About 175
+# minutes, in four sittings. You need chapter 3 (the engine). In this chapter $g$ is a
 # gradient, $w$ the weights, and $v$ first a velocity, then Adam's mean of squares.
 #
 # A gradient points uphill. So you step the other way, again and again, and a network
@@ -634,6 +634,8 @@ plt.show()
 # (0.052 to 0.056) with it; warm-up makes them 0.055 (0.051 to 0.058). So in this small
 # network decay helps and warm-up does nothing that you could see. (For Transformers,
 # people use it nearly always; nothing here shows why.)
+#
+# **This is a good place to stop.**
 #
 # ## Held-out examples
 #

@@ -37,7 +37,7 @@ class Grids:
         says = html.escape(repr(self).replace("\n", "; "), quote=True)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{says}" '
-            f'width="{left:.0f}" height="{height}" font-size="13" '
+            f'width="{left:.0f}" height="{height}" font-size="12" '
             f'style="color: inherit; max-width: 100%">{"".join(pieces)}</svg>'
         )
 
@@ -62,7 +62,7 @@ class Grids:
             if grid.dtype != bool:
                 pieces.append(
                     f'<text x="{x + CELL / 2}" y="{y + CELL / 2 + 4}" '
-                    f'text-anchor="middle" fill="currentColor">{number:.3g}</text>'
+                    f'text-anchor="middle" fill="currentColor">{number:.2g}</text>'
                 )
         return pieces, max(CELL * grid.shape[1], 8 * len(name))
 

@@ -6,10 +6,10 @@ from functools import partial
 
 import numpy as np
 
+from .. import panels
 from ..compare import Wrong
 from ..grids import Grids
 from ..oneline import check_one_line
-from . import drawn
 from .exercise import Exercise, _alike, exercise, normal
 from .used import used
 
@@ -363,7 +363,7 @@ OWN = "a puzzle of your own, and its picture"
 
 
 def _own(answer, seed):
-    panel = drawn.new_panel()
+    panel = panels.new_panel()
     found = answer(seed, panel)
     if found is None:
         return None
@@ -378,7 +378,7 @@ def _own(answer, seed):
     for each in FIFTEEN:
         if _same(each.function, arguments, result):
             raise Wrong(f"that is `{each.name}`, one of the fifteen")
-    _, others = answer(seed + 1, drawn.new_panel())
+    _, others = answer(seed + 1, panels.new_panel())
     if len(arguments) == len(others) and all(map(np.array_equal, arguments, others)):
         raise Wrong("its arguments are the same with every seed: draw some of them")
     images = [np.asarray(image.get_array(), float) for image in panel.get_images()]
@@ -415,10 +415,10 @@ def _same(puzzle, arguments, result):
         you draw the same numbers with every seed
             default_rng(seed) -> default_rng(0)
         your puzzle is one of the fifteen
-            imshow(near(x)) -> imshow(np.eye(8))
+            imshow(near(x) -> imshow(np.eye(8)
             return near, (x,) -> return identity.function, (8,)
         the picture shows the arguments, not the result
-            panel.imshow(near(x)) -> panel.imshow(x[:, None])
+            imshow(near(x) -> imshow(x[:, None]
     """,
     found=OWN,
     seconds=60.0,
@@ -432,6 +432,8 @@ def my_puzzle(seed, panel):
     def near(x): return (x[:, None] - x) ** 2 < 9  # fmt: skip
 
     x = np.random.default_rng(seed).integers(10, size=8)
-    panel.imshow(near(x))
+    panel.imshow(near(x), cmap="Greys")
     panel.set(xlabel="this number", ylabel="and this one")
+    panel.set_xticks(range(8), x)
+    panel.set_yticks(range(8), x)
     return near, (x,)

@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
+from .. import panels
 from ..compare import Wrong, kind
-from . import drawn
 from .derived import by_complex_step
 from .exercise import exercise, named, normal
 from .used import used
@@ -195,7 +195,8 @@ def _backward(method, program, numbers):
     tape = []
     values = [Value(number, tape) for number in numbers]
     loss = program(*values)
-    method(loss)
+    if method(loss) is not None:
+        raise Wrong("it returns something; backward leaves what it finds in each grad")
     return _results(program, loss, [value.grad for value in values])
 
 
@@ -383,14 +384,14 @@ _LEARNT = "its picture shows what it has learnt"
 
 def _curve(answer, waves, learn, seed):
     """Looks at what is returned, then at the picture."""
-    panel = drawn.new_panel()
+    panel = panels.new_panel()
     found = answer(waves, learn, seed, panel)
     if found is None:
         return None
     xs, ys, before, after = _numbers_of(found)
     if seed == 0:  # once is enough
         one, other = (
-            _numbers_of(answer(waves, learn, k, drawn.new_panel()))[2] for k in (0, 1)
+            _numbers_of(answer(waves, learn, k, panels.new_panel()))[2] for k in (0, 1)
         )
         if not np.array_equal(before, one):
             raise Wrong("it begins elsewhere when it runs again: use default_rng(seed)")
@@ -410,11 +411,11 @@ def _curve(answer, waves, learn, seed):
             f"the loss grew from {losses[0]:.3g} to {losses[1]:.3g}: is the rate too "
             "large, or have before and after changed places?"
         )
-    drawn.check_names(panel)
-    drawn.check_order(panel)
-    if drawn.find(panel, xs, ys, "the points").joined:
+    panels.check_names(panel)
+    panels.check_order(panel)
+    if panels.find(panel, xs, ys, "the points").joined:
         raise Wrong('the points are joined; draw them as dots, with "o"')
-    lines = [each for each in drawn.drawn(panel) if each.joined]
+    lines = [each for each in panels.drawn(panel) if each.joined]
     for name, weights in (("before", before), ("after", after)):
         found = [each for each in lines if np.allclose(each.y, says(weights, each.x))]
         if not found:

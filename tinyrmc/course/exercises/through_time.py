@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ... import equations
+from .. import panels
 from ..compare import Wrong
-from . import drawn
 from .attention import append_rows, attention_vjp
 from .derived import by_complex_step
 from .exercise import each, exercise, normal
@@ -388,7 +388,7 @@ def made_up_sizes(bias, seed):
 
 
 def _picture(answer, sizes_of, first):
-    panel, asked = drawn.new_panel(), {}
+    panel, asked = panels.new_panel(), {}
 
     def noted(bias, seed):
         found = sizes_of(bias + first, seed)
@@ -403,8 +403,8 @@ def _picture(answer, sizes_of, first):
     for bias in returned:
         if len(asked.get(float(bias), {})) < 3:
             raise Wrong(f"bias {bias} has fewer than three seeds: one may be by chance")
-    drawn.check_names(panel)
-    drawn.check_order(panel)
+    panels.check_names(panel)
+    panels.check_order(panel)
     if panel.get_yscale() != "log":
         raise Wrong(
             "the sizes differ by powers of ten, and on an even axis all small ones lie "
@@ -416,11 +416,11 @@ def _picture(answer, sizes_of, first):
         means = sizes.mean(0), np.exp(np.log(sizes).mean(0)), np.median(sizes, 0)
         if not any(np.allclose(values, mean) for mean in means):
             raise Wrong(f"what it returns for bias {bias} is no mean over its seeds")
-        if any(each.shows(steps, values[::-1]) for each in drawn.drawn(panel)):
+        if any(each.shows(steps, values[::-1]) for each in panels.drawn(panel)):
             raise Wrong(
                 "the first of the sizes is that of the last step: one step back"
             )
-        drawn.find(panel, steps, values, f"the mean for bias {bias}, against 1 to 40")
+        panels.find(panel, steps, values, f"the mean for bias {bias}, against 1 to 40")
     return SHOWN
 
 

@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from .. import panels
 from ..compare import Wrong
-from . import drawn
 
 FEWEST = 200
 SOUND = "the experiment is sound"
@@ -38,14 +38,15 @@ def whole(memory: bool = False) -> Callable[..., Any]:
     """run(answer, seed), for `used`. memory: the control is asked for as well."""
 
     def run(answer: Any, seed: int) -> Any:
-        panel = drawn.new_panel()
+        panel = panels.new_panel()
         found = answer(seed, panel)
         if found is None:
             return None
-        missing = {*KEYS.split()} | ({"control"} if memory else set())
-        if not isinstance(found, dict) or (missing := missing - {*found}):
-            names = ", ".join(sorted(missing))
-            raise Wrong(f"it should return a dict; there is no {names} in it")
+        keys = {*KEYS.split()} | ({"control"} if memory else set())
+        if not isinstance(found, dict) or {*found} != keys:
+            raise Wrong(
+                f"it should return a dict with the keys {', '.join(sorted(keys))}"
+            )
         _check_draw(found["draw"])
         trained, tested = (
             _examples(found[name], name, found["draw"])
@@ -197,12 +198,12 @@ def _check_conclusion(claim: Any, right: float, floor: float, count: int) -> Non
 def _check_picture(panel: Any, losses: np.ndarray) -> None:
     if losses.ndim != 1 or len(losses) < 20 or not np.isfinite(losses).all():
         raise Wrong("losses should be a list of finite numbers, one for each step")
-    drawn.check_names(panel)
-    drawn.check_order(panel)
-    lines = [each for each in drawn.drawn(panel) if len(each.x) >= 10]
+    panels.check_names(panel)
+    panels.check_order(panel)
+    lines = [each for each in panels.drawn(panel) if len(each.x) >= 10]
     if not lines:
         raise Wrong("the picture has no line of ten points or more: draw the training")
-    if not drawn.levels(panel):
+    if not panels.levels(panel):
         raise Wrong(
             "nobody can see in the picture what a guess gets: draw it as a level, "
             "panel.axhline(...)"
@@ -211,7 +212,7 @@ def _check_picture(panel: Any, losses: np.ndarray) -> None:
 
 def _check_seeds(answer: Any, trained: np.ndarray) -> None:
     again, other = (
-        np.asarray(answer(seed, drawn.new_panel())["trained"][0]) for seed in (0, 1)
+        np.asarray(answer(seed, panels.new_panel())["trained"][0]) for seed in (0, 1)
     )
     if not np.array_equal(trained, again):
         raise Wrong("it trains on other examples when it runs again: use the seed")
