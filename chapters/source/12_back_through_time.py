@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 12. Back through time
 #
-# **Section 3.3, backwards.** About 125 minutes, in three sittings. The whole chapter is
+# **Section 3.3, backwards.** About 135 minutes, in four sittings. The whole chapter is
 # the second track, the way back: later chapters do not need it. You need chapter 10 (a
 # step and its training) and the derivatives of chapters 3, 4, 6, 8 and 9.
 #
@@ -86,6 +86,8 @@ ex.heads_vjp.check(heads_vjp)
 heads_vjp = ex.heads_vjp.yours(heads_vjp)
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
 # ## The whole step
 #
 # **Exercise 4.** Put it together, from the step's end to its beginning: equations 8 and
@@ -135,7 +137,7 @@ for name, mine, theirs in zip(("m", "h", "U_f"), by_hand, found, strict=True):
     print(f"gradient of {name}: as on the tape,", np.allclose(mine, theirs, rtol=1e-9))
 
 # %% [markdown]
-# Your walk through a step finds what the tape finds. **This is a good place to stop.**
+# Your walk through a step finds what the tape finds.
 #
 # ## Unrolled
 #

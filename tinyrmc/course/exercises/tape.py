@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from types import FunctionType
 
 import numpy as np
 
@@ -268,13 +269,17 @@ def backward(self):
             value.grad += derivative * output.grad
 
 
-for _name, _each in (
-    ("__mul__", times),
-    ("tanh", tanh),
-    ("backward", backward),
-):
-    setattr(Value, _name, _each.function)
-del _name, _each
+def complete(cls, **methods):
+    """Give a class the solutions of exercises, each as a function of its own: a
+    teacher's judge may lock the exercise's.
+    """
+    for name, solved in methods.items():
+        function = solved.function
+        copied = FunctionType(function.__code__, function.__globals__, name)
+        setattr(cls, name, copied)
+
+
+complete(Value, __mul__=times, tanh=tanh, backward=backward)
 
 
 def straight(weights, x):
@@ -832,9 +837,7 @@ METHODS = {
     "mean": "mean",
     "gradient": "gradient",
 }
-for _each in (product, matmul, relu, mean):
-    setattr(Node, METHODS[_each.name], _each.function)
-del _each
+complete(Node, __mul__=product, __matmul__=matmul, relu=relu, mean=mean)
 
 
 def _gradient(method, program, arrays):
@@ -895,12 +898,12 @@ def gradient(self, loss, wanted):
     return [gradients.get(node, np.zeros(node.data.shape)) for node in wanted]
 
 
-setattr(LittleTape, METHODS["gradient"], gradient.function)
+complete(LittleTape, gradient=gradient)
 
 
 def tape_of(**methods):
     """The class LittleTape with these in the place of its own and of its Node's."""
     own = {METHODS[name]: method for name, method in methods.items()}
-    walk = own.pop("gradient", gradient.function)
+    walk = {name: own.pop(name) for name in ("gradient",) if name in own}
     node = type("Node", (Node,), own)
-    return type("LittleTape", (LittleTape,), {"node": node, "gradient": walk})
+    return type("LittleTape", (LittleTape,), {"node": node} | walk)
