@@ -416,8 +416,8 @@ for name, took in seconds.items():
 # (On another machine, and for other sizes, the answer may be another.) What the
 # project's engine has beside that is told in chapters 23 (going fast) and 26 (the
 # engine): float32 all the way, entries that are freed, fused operations, a GPU, and
-# refusals where yours would go wrong silently. From here on it trains, with three starts
-# and four hundred steps.
+# refusals where yours would go wrong silently. From here on it trains, with three
+# starts and four hundred steps.
 
 # %%
 STEPS, curves, networks = course.fast(400, 10), [], []
