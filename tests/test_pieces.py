@@ -224,7 +224,7 @@ def test_your_tape_is_made_of_the_methods_that_are_right(place, capsys):
         getattr(tape, name).check(mine)
     kept = course.little_tape()()
     said = capsys.readouterr().out
-    assert said.startswith("right: ") and "LittleTape: yours are product, " in said
+    assert said.startswith("right: ") and "LittleTape: yours are matmul, " in said
     assert "stacks_vjp             the course's (yours is not written yet)" in said
     x = kept.watch(np.array([1.0, -2.0]))
     for method in (x.relu, x.mean, x.__mul__, kept.gradient):

@@ -1,9 +1,10 @@
 # %% [markdown]
 # # 3. An engine of your own: all derivatives in one walk back
 #
-# **No equation of the paper: the chain rule.** About 190 minutes, in four sittings.
-# You need derivatives, and after the first sitting chapter 1 (arrays). In this chapter
-# the letters are not the paper's: $a$, $b$, $x$ and $y$ are any numbers or arrays.
+# **No equation of the paper: the chain rule.** About 260 minutes (225 on the core
+# road), in five sittings. You need derivatives, and after the first sitting chapter 1
+# (arrays). In this chapter the letters are not the paper's: $a$, $b$, $x$ and $y$ are
+# any numbers or arrays.
 #
 # The paper does not say what should travel between the slots: "it is up to the model to
 # learn" (section 3.1). Learning means this. One number, the *loss*, says how wrong the
@@ -134,6 +135,8 @@ for output, inputs in tape:
     print(f"{output.data:.3f} from (value, derivative) {made_of}")
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
 # **Exercise 3.** The walk back, in three lines. The value that `backward` is called on
 # gets the `grad` 1; you walk its tape from the end; and from each entry, every input's
 # `grad` grows by the local derivative times the `grad` of what came out. (One case
@@ -258,6 +261,8 @@ plt.show()
 #
 # ## Your curve, your picture
 #
+# *Extra: your own data, and a picture that you draw.*
+#
 # Does it learn another curve as well? You choose it, draw the points, let the network
 # learn them, and draw what it says. Nobody knows what will come out.
 #
@@ -378,26 +383,17 @@ class Node:
         y = self.data - other.data
         return self.tape.record(y, (self, other), lambda g: (g, -g))
 
+    def __mul__(self, other):
+        a, b = self.data, other.data
+        return self.tape.record(a * b, (self, other), lambda g: (g * b, g * a))
+
     def tanh(self):
         y = np.tanh(self.data)
         return self.tape.record(y, (self,), lambda g: (g * (1 - y * y),))
 
 
 # %% [markdown]
-# **Exercise 8.** Two products. The first is entry by entry.
-
-
-# %%
-def product(self, other):
-    """self * other -> a Node."""
-    ...
-
-
-ex.product.check(product)
-Node.__mul__ = ex.product.yours(product)
-
-# %% [markdown]
-# The second is the matrix product. You have its vjp.
+# **Exercise 8.** The matrix product. You have its vjp.
 
 
 # %%
@@ -410,7 +406,7 @@ ex.matmul.check(matmul)
 Node.__matmul__ = ex.matmul.yours(matmul)
 
 # %% [markdown]
-# **Exercise 9.** Two operations with one input. `relu` is $\max(x, 0)$ of each entry.
+# And `relu`, $\max(x, 0)$ of each entry.
 
 
 # %%
@@ -423,8 +419,8 @@ ex.relu.check(relu)
 Node.relu = ex.relu.yours(relu)
 
 # %% [markdown]
-# `mean` is that of all entries, a single number. On the way back each entry gets its
-# share.
+# **Exercise 9.** `mean` is that of all entries, a single number. On the way back each
+# entry gets its share.
 
 
 # %%
@@ -508,6 +504,8 @@ print(f"loss at first {losses[0]:.4f}, in the end {losses[-1]:.4f}")
 # on it.)
 #
 # ## Your tape beside ours
+#
+# *Extra: the project's engine, and a rule of its table.*
 #
 # The project's engine is this tape, grown up:
 #

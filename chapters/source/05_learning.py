@@ -1,9 +1,10 @@
 # %% [markdown]
 # # 5. Learning: what to do with a gradient
 #
-# **No equation of the paper, but how all of its numbers came about.** About 175
-# minutes, in four sittings. You need chapter 3 (the engine). In this chapter $g$ is a
-# gradient, $w$ the weights, and $v$ first a velocity, then Adam's mean of squares.
+# **No equation of the paper, but how all of its numbers came about.** About 220 minutes
+# (70 on the core road), in four sittings. You need chapter 3 (the engine). In this
+# chapter $g$ is a gradient, $w$ the weights, and $v$ first a velocity, then Adam's mean
+# of squares.
 #
 # A gradient points uphill. So you step the other way, again and again, and a network
 # learns. The rest decides whether you wait a minute or an hour, and whether what it has
@@ -202,22 +203,7 @@ plt.show()
 # %% [markdown]
 # From three starts, 87 % (85 to 90) are right, where the point nearest to the middle is
 # right in 47 %. So your network compares points. (No question comes twice: the points
-<<<<<<< HEAD
-# are any numbers.) **This is a good place to stop.**
-#
-# ## Find the line: it does not learn
-#
-# *Extra: practice in reading a loop that fails.*
-#
-# Often you have a heap of examples, and go through it several times, in a new order
-# each time: in *epochs*. **The symptom:** the loss stays at that of a guess, at any
-# rate.
-#
-# **Exercise 4.** One line is wrong. Mend it.
-
-=======
 # are any numbers.) Here are two hundred of them, for later:
->>>>>>> ce437b2e (Chapters 3, 10 and 12: a learner's own tape, a method at a time, trains the learner's own core; the walk through a step is the learner's; experiments built whole)
 
 # %%
 few = draw(np.random.default_rng(6), 200)
@@ -389,49 +375,11 @@ plt.show()
 #
 # ## Which rate?
 #
-<<<<<<< HEAD
-# *Extra: what the size of a batch does to the noise of its gradient.*
+# *Extra: three rules, each with a row of rates.*
 #
-# The gradient of the task is the mean over all questions that anybody might ask. That
-# of a batch is an estimate. **Write down first:** how many times as many examples does
-# it take to halve the effect of chance?
-
-# %%
-weights, rng = fresh(), np.random.default_rng(5)
-
-
-def whole(gradients):
-    """All gradients in one long row."""
-    return np.concatenate([g.ravel() for g in gradients])
-
-
-true = whole(slopes(weights, *draw(rng, course.fast(100_000, 5000)))[1])
-sizes, chance = 2 ** np.arange(0, 13, 2), []
-for size in sizes:
-    estimates = [whole(slopes(weights, *draw(rng, size))[1]) for _ in range(20)]
-    away = [np.linalg.norm(g - true) for g in estimates]
-    chance.append(np.mean(away) / np.linalg.norm(true))
-
-# %% tags=["hide-input", "hide-output"] alt="The distance between a batch's gradient and the true one, as a share of the true one's length, against the batch size, on logarithmic axes: it falls along a straight line, a factor of two for four times the examples"
-# Draws the error of the gradient against the batch size
-figure, panel = plt.subplots(figsize=(6, 3))
-panel.loglog(sizes, chance, "o-", label="measured")
-panel.loglog(sizes, chance[0] / np.sqrt(sizes), ":", label=r"falls like $1/\sqrt{B}$")
-panel.axhline(1, color="0.7", lw=0.8)
-panel.set(xlabel="batch size B", ylabel="error / true gradient")
-panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
-panel.legend()
-plt.show()
-
-# %% [markdown]
-# Four times as many. Above the grey line, chance is larger than the gradient itself.
-# Yet a batch of 64 teaches well: over many steps chance averages out. (Gradient descent
-# on batches is called *stochastic*: SGD.)
-=======
 # Each batch gives an estimate of the gradient that all questions together would give.
 # Over many steps the chance in it averages out. (So gradient descent on batches is
 # called *stochastic*: SGD.)
->>>>>>> ce437b2e (Chapters 3, 10 and 12: a learner's own tape, a method at a time, trains the learner's own core; the walk through a step is the learner's; experiments built whole)
 #
 # Now three rules, each with a row of rates. **Write down first:** which rule forgives
 # the most wrong rates?
@@ -697,6 +645,8 @@ plt.show()
 # Numbers for trained networks come from held-out examples, in all chapters.
 #
 # ## A task of your own
+#
+# *Extra: an experiment, from your own data to your own picture.*
 #
 # Now build the whole, from the data to the picture. You choose a task with a few
 # numbers and two answers or more, which you can compute: one that a network could learn

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 10. A step, and its training
 #
-# **Equations 7 to 9, section 3.3.** About 185 minutes, in four sittings. You need
-# attention (chapter 6), $g_\psi$ (chapter 8), gates (chapter 9), your training loop
-# (chapter 5) and your tape (chapter 3).
+# **Equations 7 to 9, section 3.3.** About 270 minutes (75 on the core road), in five
+# sittings. You need attention (chapter 6), $g_\psi$ (chapter 8), gates (chapter 9),
+# your training loop (chapter 5) and your tape (chapter 3).
 #
 # You have all the parts. Attention has proposed $\widetilde{M}$. What becomes the next
 # memory? Here you write the update, put the whole step together, and your core learns:
@@ -114,7 +114,21 @@ step = ex.step.yours(step)
 # %% [markdown]
 # **This is a good place to stop.**
 #
+# ## A question for a memory
+#
+# What shall your core learn? Four vectors come, each of four random numbers. Is the
+# last one the same as the first? In half of each batch it is; in the other half it is
+# another vector. So always saying yes is right in 50 % of the cases, and costs
+# $\ln 2 = 0.69$. To do better, a network must keep the first vector and compare it with
+# the last.
+#
+# It learns twice: first on your own engine, then on the project's. If you are on the
+# core road, run the cells of the next two sections, look at what comes out, and go on
+# with "The project's engine takes over".
+#
 # ## Your step on your own engine
+#
+# *Extra: the tape of chapter 3 gets what your step needs.*
 #
 # `step` takes its library as an argument. NumPy is one such library. The tape that you
 # wrote in chapter 3 becomes another. On it are `+`, `-`, `*`, `@`, `tanh`, `relu` and
@@ -227,12 +241,11 @@ own = SimpleNamespace(
 )
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
 # ## Your core learns, on your engine
 #
-# Four vectors come, each of four random numbers. Is the last one the same as the first?
-# In half of each batch it is; in the other half it is another vector. So always saying
-# yes is right in 50 % of the cases, and costs $\ln 2 = 0.69$. To do better, a network
-# must keep the first vector and compare it with the last.
+# *Extra: your equations, your derivatives, your tape.*
 #
 # **Exercise 5.** The network around the step. Each input is projected to the width of a
 # slot, $x W_{in} + b_{in}$; `step` reads it; $h$ begins with zeros. After the last
@@ -351,8 +364,7 @@ plt.show()
 
 # %% [markdown]
 # In this one run, your core has left the floor: your equations, your derivatives, your
-# tape. Nothing of the project's engine was in it. (Three starts follow below.) **This
-# is a good place to stop.**
+# tape. Nothing of the project's engine was in it. (Three starts follow below.)
 #
 # ## The project's engine takes over
 #
@@ -493,6 +505,8 @@ for name, examples in sets_of(*new).items():
 #
 # ## One step, seen
 #
+# *Extra: a picture of equation 7.*
+#
 # Four slots of 12 units. We have set some gates by hand: slot 1 keeps everything and
 # takes nothing; slot 3 neither keeps nor takes. **Write down first:** what will rows 1
 # and 3 of the new memory look like?
@@ -535,6 +549,8 @@ plt.show()
 # %% [markdown]
 # ## Find the line: it forgets at once
 #
+# *Extra: practice in reading a step that fails.*
+#
 # Somebody reads a sequence with your step. **The symptom:** the first two of six inputs
 # may change places, and in the end next to nothing shows.
 #
@@ -559,6 +575,8 @@ print(f"after six steps, what is shown differs by {apart:.1%}")
 # %% [markdown]
 # ## Find the line: six slots, worth one
 #
+# *Extra: a mistake that no training mends.*
+#
 # **The symptom:** all six slots hold the same, at every step and after any training.
 # (Chapter 7: slots that are equal stay equal. Nothing in the step tells them apart, and
 # no training can.)
@@ -580,7 +598,11 @@ spread = begin(rng.normal(size=(6, 16)), 2).std(axis=1).mean()
 print(f"spread over the slots: {spread:.2f}")
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
 # ## A task of your own
+#
+# *Extra: an experiment, from your own data to your own picture.*
 #
 # What else can your core keep, and for how long? You choose a task for a memory: the
 # question asks for something that was there, and is gone. You draw the examples, train
@@ -630,6 +652,8 @@ print(f"with seed 0 it says: {found['conclusion']}")
 
 # %% [markdown]
 # ## In the package
+#
+# *Extra: the same in the library.*
 #
 # `equations.step` is your step, with the state as a pair. (A trace for pictures, and
 # inputs of several rows, make it longer.)

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 12. Back through time
 #
-# **Section 3.3, backwards.** About 135 minutes, in four sittings. The whole chapter is
+# **Section 3.3, backwards.** About 195 minutes, in four sittings. The whole chapter is
 # the second track, the way back: later chapters do not need it. You need chapter 10 (a
 # step and its training) and the derivatives of chapters 3, 4, 6, 8 and 9.
 #
@@ -67,6 +67,8 @@ ex.g_psi_vjp.check(g_psi_vjp)
 g_psi_vjp = ex.g_psi_vjp.yours(g_psi_vjp)
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
 # Before it comes equation 2. A slot is used three times in each head: it makes a query,
 # and it makes a key and a value for all slots to look at. `vjps.attention_vjp(g, Q, K,
 # V)` is from chapter 6, and `np.split(g, H, axis=-1)` gives each head its columns of
@@ -86,8 +88,6 @@ ex.heads_vjp.check(heads_vjp)
 heads_vjp = ex.heads_vjp.yours(heads_vjp)
 
 # %% [markdown]
-# **This is a good place to stop.**
-#
 # ## The whole step
 #
 # **Exercise 4.** Put it together, from the step's end to its beginning: equations 8 and

@@ -367,12 +367,6 @@ WRONG = {
         lambda w, f, x, y, r, n: taught(w, f, x, y, 0.01, n),
         taught_on,
     ],
-    t.product: [
-        lambda a, b: type(a)(a.data * b.data, a.tape),
-        lambda a, b: a.tape.record(a.data * b.data, (a,), lambda g: (g * b.data,)),
-        lambda a, b: a.tape.record(a.data * b.data, (b, a), lambda g: (g * b.data, g * a.data)),
-        lambda a, b: a.data * b.data,
-    ],
     t.matmul: [
         lambda a, b: a.tape.record(a.data @ b.data, (a, b),
             lambda g: (g @ b.data.T, a.data.T @ g)),
@@ -537,9 +531,6 @@ RIGHT = {
     t.backward: [walk_by_index],
     t.my_curve: [curve, lambda *c: curve(*c, bend=abs, points=21, rate=0.003)],
     t.learn: [taught, lambda *lesson: taught(*lesson, value=GraphValue)],
-    t.product: [
-        lambda a, b: b.tape.record(b.data * a.data, [b, a], lambda g: [a.data * g, b.data * g]),
-    ],
     t.matmul: [
         lambda a, b: a.tape.record(np.matmul(a.data, b.data), [a, b],
             lambda g: [g @ np.swapaxes(b.data, -1, -2), np.swapaxes(a.data, -1, -2) @ g]),
