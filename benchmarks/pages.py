@@ -12,7 +12,8 @@ The pages are the Markdown files beside this one. Between `<!-- NAME WORDS -->` 
     paper TASK [ROW ...]  the paper's table for that task, ours beside each cell
     frequency             perplexity by how often words are
     claims, front         CLAIMS and FRONT, each with what ours say
-    after                 a row for each core, a column for each of AFTER, with floors
+    after, searched       a row for each core, a column for each of AFTER, with floors;
+                          the search for each core's rate
 
 Every seed of every run is in results/TASK_seeds.md, which this writes, too.
 """
@@ -36,7 +37,8 @@ from tinyrmc.training.discovery import load_task
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
-TRIALS = ("_rates", "_trials", "_variations")  # ends of files of what was only tried
+# ends of files of what was only tried, or at sizes that suit other cores
+TRIALS = ("_rates", "_trials", "_variations", "after")
 NOT_RUN = '<span class="not-run">○</span>'
 NINETEEN = "10k, mean, PE LS RN ReLU"  # of twenty tasks; the file of one is missing
 LONG = re.compile(  # words of a command that a row of a table leaves out
@@ -44,17 +46,19 @@ LONG = re.compile(  # words of a command that a row of a table leaves out
     r"| --data.operations .*answers reversed"
 )
 
-AFTER = {  # what cores before and after the RMC are compared in -> summaries of runs
-    "nth farthest, 4 x 4": ("nth_farthest_fair", "after_fair"),
-    "nth farthest, 8 x 16": ("after_ladder",),
-    "recall": ("after_recall",),
-    "recall, apart": ("after_recall_apart",),
-    "recall, rewrites": ("after_recall_rewrites",),
-    "addition": ("after_addition",),
-    "control": ("after_control",),
-    "Penn Treebank, perplexity": ("after_ptb",),
-    "a maze, one bit": ("after_maze",),
+AFTER = {  # what cores before and after the RMC are compared in -> task and preset
+    "nth farthest, 4 x 4": ("nth_farthest", "fair"),
+    "nth farthest, 8 x 16": ("nth_farthest", "ladder_short"),
+    "recall": ("recall", "quick"),
+    "recall, apart": ("recall", "apart"),
+    "recall, rewrites": ("recall", "rewrites"),
+    "addition": ("program_evaluation", "addition"),
+    "control": ("program_evaluation", "control3"),
+    "Penn Treebank, perplexity": ("language_modeling", "quick"),
+    "a maze, one bit": ("junction", "quick"),
 }
+SEARCH = 10  # the seed that chose each core's rate
+OTHERS = "dnc", "entnet", "entnet_bank"  # rivals of 2018, which have pages of their own
 
 Group = dict[str, Any]
 
@@ -230,28 +234,52 @@ def front() -> str:
 
 def after() -> str:
     """The cores that came after the RMC beside it, on all tasks that have been run."""
-    found: dict[str, dict[str, str]] = {}
+
+    def told(groups: list[Group]) -> str:
+        size = f"{groups[0]['parameters']:,} parameters, {seeds(groups[0])}"
+        return f"{spread(groups[0], groups[0]['result'])}<br>{size}"
+
+    return _cores_by_tasks(False, told)
+
+
+def searched() -> str:
+    """The search of each core's rate: what one seed got at each of three."""
+
+    def told(groups: list[Group]) -> str:
+        each = {g["config"]["train"]["learning_rate"]: g for g in groups}
+        return "<br>".join(
+            f"{rate:g}: {spread(each[rate], each[rate]['result'])}"
+            for rate in sorted(each)
+        )
+
+    return _cores_by_tasks(True, told)
+
+
+def _cores_by_tasks(search: bool, told: Callable[[list[Group]], str]) -> str:
+    """A row for each core, a column for each of AFTER: told(groups) of the search, or
+    of all other seeds. Floors are the last row.
+    """
+    found: dict[str, dict[str, list[Group]]] = {}
     marks: dict[str, str] = {}
-    for column, files in AFTER.items():
-        groups = [
-            group
-            for name in files
-            if (RESULTS / f"{name}.json").exists()
-            for group in read(name)["groups"]
-        ]
-        for group in groups:
-            row = found.setdefault(_core_of(group), {})
-            size = f"{group['parameters']:,} parameters"
-            row[column] = f"{spread(group, group['result'])}<br>{size}, {seeds(group)}"
-        if groups:
-            marks[column] = floors(groups[0], groups[0]["result"])
+    for name in ("nth_farthest_fair", "after"):
+        summary = read(name) if (RESULTS / f"{name}.json").exists() else {"groups": []}
+        for group in summary["groups"]:
+            kept = [run for run in group["runs"] if (run["seed"] == SEARCH) == search]
+            of = group["task"], group["preset"]
+            columns = [column for column, what in AFTER.items() if what == of]
+            if not kept or group["config"]["model"]["core"] in OTHERS:
+                continue
+            for column in columns:
+                cells = found.setdefault(_core_of(group), {})
+                cells.setdefault(column, []).append(group | {"runs": kept})
+                marks[column] = floors(group, group["result"])
     columns = [column for column in AFTER if column in marks]
     body = [
-        [name, *(row.get(column, "") for column in columns)]
-        for name, row in [*found.items(), ("floors", marks)]
-        if columns
+        [core, *(told(row[c]) if c in row else "" for c in columns)]
+        for core, row in found.items()
     ]
-    return table([["", *columns], *body]) if body else "Nothing has been run yet.\n"
+    rows = [["", *columns], *body, ["floors", *(marks[c] for c in columns)]]
+    return table(rows) if body else "Nothing has been run yet.\n"
 
 
 def _core_of(group: Group) -> str:
@@ -288,7 +316,7 @@ def _said(name: str, label: str) -> str:
 
 MAKERS: dict[str, Callable[..., str]] = {
     maker.__name__: maker
-    for maker in (runs, measured, paper, frequency, claims, front, after)
+    for maker in (runs, measured, paper, frequency, claims, front, after, searched)
 }
 BLOCK = re.compile(
     rf"<!-- ({'|'.join(MAKERS)})((?: [^\s>]+)*) -->\n.*?<!-- end -->", re.DOTALL

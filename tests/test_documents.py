@@ -290,20 +290,36 @@ def test_which_operations_programs_are_answered_rightly_is_as_measured():
 
 
 def test_cores_by_tasks_are_a_table_of_what_has_been_run(tmp_path, monkeypatch):
-    group = {
-        "task": "recall",
-        "label": "quick",
-        "parameters": 1000,
-        "result": "test_accuracy",
-        "references": {"test_accuracy": {"keeping the last value": 0.25}},
-        "config": {"model": {"core": "delta", "delta": {"gated": True, "chunk": 32}}},
-        "runs": [{"test_accuracy": 0.5}, {"test_accuracy": 0.75}],
-    }
+    """Without the search, which has a table of its own."""
+
+    def group(rate, **runs):
+        return {
+            "task": "recall",
+            "preset": "quick",
+            "label": "quick",
+            "parameters": 1000,
+            "result": "test_accuracy",
+            "references": {"test_accuracy": {"keeping the last value": 0.25}},
+            "config": {
+                "model": {"core": "delta", "delta": {"gated": True, "chunk": 32}},
+                "train": {"learning_rate": rate},
+            },
+            "runs": [
+                {"seed": int(seed[1:]), "test_accuracy": value}
+                for seed, value in runs.items()
+            ],
+        }
+
     monkeypatch.setattr(pages, "RESULTS", tmp_path)
-    assert pages.after() == "Nothing has been run yet.\n"
-    (tmp_path / "after_recall.json").write_text(json.dumps({"groups": [group]}))
-    head, _, row, floor = pages.after().splitlines()
-    assert head == "|  | recall |"
-    told = "62.5 % (50.0 to 75.0)<br>1,000 parameters, 2 seeds"
-    assert row == f"| delta gated | {told} |"
-    assert floor == "| floors | 25.0 % |"
+    assert pages.after() == pages.searched() == "Nothing has been run yet.\n"
+    tried = [group(0.006, s10=0.25), group(0.002, s0=0.5, s1=0.75, s10=1.0)]
+    (tmp_path / "after.json").write_text(json.dumps({"groups": tried}))
+    told = {
+        pages.after: "62.5 % (50.0 to 75.0)<br>1,000 parameters, 2 seeds",
+        pages.searched: "0.002: 100.0 %<br>0.006: 25.0 %",
+    }
+    for page, words in told.items():
+        head, _, row, floor = page().splitlines()
+        assert head == "|  | recall |"
+        assert row == f"| delta gated | {words} |"
+        assert floor == "| floors | 25.0 % |"

@@ -8,12 +8,19 @@ import numpy as np
 import pytest
 
 from tinyrmc import Parameter, corpora, fused, optim
-from tinyrmc.cores import LSTM, RelationalMemory
+from tinyrmc.cores import (
+    LSTM,
+    DeltaNet,
+    LinearAttention,
+    RelationalMemory,
+    SelectiveSSM,
+)
 from tinyrmc.cores.core import select_state, state_arrays
 from tinyrmc.cores.memn2n import Encoding, MemN2N
 from tinyrmc.corpora import sampling
 from tinyrmc.course.exercises import (
     acting,
+    after_the_rmc,
     going_fast,
     language,
     learning,
@@ -352,3 +359,93 @@ def test_what_collect_notes_is_what_the_agent_thinks(rng):
     assert acted["following"][row, 3] == pytest.approx(
         float(alone.data[0, 4]), abs=1e-6
     )
+
+
+# --- Chapter 28 -----------------------------------------------------------------------
+
+
+def test_a_fading_sum_is_the_sum_over_all_pairs_written_out(rng):
+    q, k, v = rng.normal(size=(6, 3)), rng.normal(size=(6, 3)), rng.normal(size=(6, 2))
+    a = rng.uniform(size=6)
+    found, last = after_the_rmc.fading(np, q, k, v, a)
+    S = np.zeros((3, 2))
+    for t in range(6):
+        left = [np.prod(a[s + 1 : t + 1]) for s in range(t + 1)]
+        S = sum(left[s] * np.outer(k[s], v[s]) for s in range(t + 1))
+        np.testing.assert_allclose(found[t], q[t] @ S, rtol=1e-12)
+    np.testing.assert_allclose(last, S, rtol=1e-12)
+
+
+def test_a_step_of_the_delta_rule_is_a_step_down_the_squared_error(rng):
+    S, q, k, v = rng.normal(size=(3, 2)), *rng.normal(size=(2, 3)), rng.normal(size=2)
+    k1, q1 = k / np.linalg.norm(k), q / np.linalg.norm(q)
+
+    def error(S):
+        return ((S.T @ k1 - v) ** 2).sum() / 2
+
+    h, slope = 1e-20, np.zeros((3, 2))
+    for i, j in np.ndindex(3, 2):
+        moved = S.astype(complex)
+        moved[i, j] += 1j * h
+        slope[i, j] = error(moved).imag / h
+    found, after = after_the_rmc.delta_step(np, S, q, k, v, np.array(0.3))
+    np.testing.assert_allclose(after, S - 0.3 * slope, rtol=1e-12)
+    np.testing.assert_allclose(found, q1 @ after, rtol=1e-12)
+
+
+def test_chunks_of_any_length_are_the_steps(rng):
+    T, d = 12, 3
+    q, k, v = rng.normal(size=(3, T, d))
+    q, k = (u / np.linalg.norm(u, axis=1, keepdims=True) for u in (q, k))
+    beta = rng.uniform(size=T)
+    S, steps = np.zeros((d, d)), []
+    for t in range(T):
+        o, S = after_the_rmc.delta_step(np, S, q[t], k[t], v[t], beta[t : t + 1][0])
+        steps.append(o)
+    sums, last = after_the_rmc.fading(np, q, k, v, np.ones(T))
+    for C in (1, 3, 4, 12):
+        delta = plain = np.zeros((d, d))
+        for start in range(0, T, C):
+            part = slice(start, start + C)
+            given = q[part], k[part], v[part]
+            o, delta = after_the_rmc.delta_in_chunk(delta, *given, beta[part])
+            np.testing.assert_allclose(o, steps[part], rtol=1e-9, atol=1e-12)
+            o, plain = after_the_rmc.sum_in_chunk(plain, *given)
+            np.testing.assert_allclose(o, sums[part], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(delta, S, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(plain, last, rtol=1e-9, atol=1e-12)
+
+
+def test_the_memories_are_those_of_the_package(rng):
+    """One layer's mixer with its own projections, beside the chapter's step."""
+    sizes = {"head_size": 3, "num_heads": 2, "conv": 1, "dtype": np.float64, "seed": 0}
+    x = Parameter(rng.normal(size=(4, 6)))
+    (mixer,) = DeltaNet(6, **sizes).blocks[0]["mix"]
+    mixer.out.weight.data = np.eye(6)
+    q, k, v, beta = (each.data for each in mixer._projected(x))
+    S = rng.normal(size=(4, 2, 3, 3))
+    theirs, (after,) = mixer(x, (S,))
+    found, mine = after_the_rmc.delta_step(np, S, q, k, v, beta[..., 0])
+    np.testing.assert_allclose(theirs.data, found.reshape(4, 6), rtol=1e-9)
+    np.testing.assert_allclose(after.data, mine, rtol=1e-9)
+
+    (mixer,) = LinearAttention(6, decay=True, **sizes).blocks[0]["mix"]
+    q, k, v = (each.data for each in mixer._projected(x))
+    a = np.exp(mixer.decay(x).data)
+    _, (after,) = mixer(x, (np.zeros((4, 2, 3, 4)),))
+    one_step = (each[..., None, :] for each in (q, k, v))
+    _, mine = after_the_rmc.fading(np, *one_step, a[..., None])
+    np.testing.assert_allclose(after.data, mine, rtol=1e-9)
+
+    (mixer,) = SelectiveSSM(6, state_size=5, **sizes).blocks[0]["mix"]
+    h = rng.normal(size=(4, 6, 5))
+    _, (after,) = mixer(x, (h,))
+    z, into, B, C = np.split(mixer.projection(x).data, mixer.cuts, axis=-1)
+    into = into / (1 + np.exp(-into))
+    lasts = np.log1p(np.exp(mixer.duration(x).data))
+    A = -np.exp(mixer.A_log.data)
+    y, mine = after_the_rmc.selective_step(np, h, into, lasts, A, B, C)
+    np.testing.assert_allclose(after.data, mine, rtol=1e-9)
+    shown = (y + mixer.through.data * into) * z / (1 + np.exp(-z))
+    answer, _ = mixer(x, (h,))
+    np.testing.assert_allclose(answer.data, mixer.out(shown).data, rtol=1e-9)

@@ -409,7 +409,8 @@ plt.show()
 #   own core learns; 14 and 15 look into it and break it.
 # - **The tasks**: nth farthest (13, 14), programs (16), language (17, 18), memory
 #   networks (19, 20), and acting (21, 22, 27).
-# - **Speed** (23; on a GPU 25), and a **capstone**: a task of your own (24).
+# - **Speed** (23; on a GPU 25), **what came after** the RMC (28), and a **capstone**: a
+#   task of your own (24).
 #
 # The shortest way is the *core road*: chapters 0, 3, 5, 6, 9, 10 and 13, without their
 # sections that begin with *Extra*. It takes ten hours. All else is a side road.
@@ -537,6 +538,7 @@ ex.mean_slot.check(lambda M: M.mean(axis=1))
 # | [24. A capstone](24_capstone.ipynb) | |
 # | [25. CUDA](25_cuda.ipynb) | |
 # | [26. The engine, a tour](26_engine_tour.ipynb) | |
+# | [28. After the RMC](28_after_the_rmc.ipynb) | Yang et al. 2024, Gu and Dao 2023 |
 #
 # ## Takeaways
 #

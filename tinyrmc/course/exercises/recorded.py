@@ -76,9 +76,9 @@ class Recorded(Exercise):
     def on_tape(self) -> list[tuple[Case, Demand]]:
         """The cases whose gradients are compared; the first once more in float32."""
         tried = [case for case in self.cases() if _is_ordinary(case.copies())]
-        single = each_in(_single, tried[0].arguments)
+        single, usual = each_in(_single, tried[0].arguments), self.demand.tolerance
         return [
-            *((case, Demand(1e-9)) for case in tried),
+            *((case, Demand(max(1e-9, usual))) for case in tried),
             (Case(tried[0].number, single, "in float32"), Demand(1e-3)),
         ]
 
