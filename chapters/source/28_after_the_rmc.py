@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 28. After the RMC
 #
-# **Katharopoulos and others 2020; Schlag and others 2021; Yang and others 2024; Gu
-# and Dao 2023.** About 150 minutes, in three sittings. You need the matrix of chapter
-# 20 (memory networks) and your step of chapter 10; chapter 13 (nth farthest) helps.
+# **Katharopoulos and others 2020; Schlag and others 2021; Yang and others 2024; Gu and
+# Dao 2023.** About 190 minutes, in four sittings. You need the matrix of chapter 20
+# (memory networks) and your step of chapter 10; chapter 13 (nth farthest) helps.
 #
 # The RMC is of 2018. What came after it? Transformers, first of all, which keep
 # whatever they have read. But then memories of a fixed size came back, simpler than
@@ -608,6 +608,8 @@ course.measured(28, "replaces")
 # simple reason: if all fades fast, the newest value of a key outweighs its older
 # ones. What would tell the two apart? A key that was written long ago, and never
 # again.
+#
+# **This is a good place to stop.**
 #
 # ## Nth farthest
 #
