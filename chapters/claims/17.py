@@ -16,7 +16,7 @@ BANDS |= {"11 to 25": (10, 25), "26 to 50": (25, 50)}
 
 
 def extra_nats(model, ids, T=50):
-    """What each of T words after a fresh start costs more than with all before it."""
+    """Extra nats of each of T words after a fresh start, beside all words before."""
     with_all, found = -np.log(chapter.probabilities(model, ids)), []
     for start in range(0, T, 10):  # five ways to cut the text
         count = (len(ids) - 1 - start) // T
