@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from ... import equations
 from .. import panels
+from ..assembly import the_courses
 from ..compare import Wrong
-from .attention import append_rows, attention_vjp
+from . import attention, gates, normalisation, tape
 from .derived import by_complex_step
 from .exercise import each, exercise, normal
-from .gates import (
-    gate_of_every_slot,
-    gate_vjp,
-    gated_vjp,
-    keep_and_take,
-    sigmoid,
-    sigmoid_of_complex,
-)
+from .gates import gated_vjp, keep_and_take, sigmoid, sigmoid_of_complex
 from .memory import _step_parameters, little_step, of_small_step, update_memory
-from .normalisation import layer_norm_gradient
-from .tape import stacks_vjp
 from .used import used
+
+my = the_courses()  # as a learner fetches them
+vjps = SimpleNamespace(
+    gate_vjp=gates.gate_vjp,
+    layer_norm_gradient=normalisation.layer_norm_gradient,
+    stacks_vjp=tape.stacks_vjp,
+    attention_vjp=attention.attention_vjp,
+)
 
 
 def _state(f, i, o, m, candidate, forget_bias):
@@ -98,20 +100,20 @@ def _processed(rng, B, N, F, G, scale=1):
     hints=[
         "Once more forward, as far as the way back needs it: what the ReLU lets pass "
         "and what goes into the norm.",
-        "Then from the end: layer_norm_gradient(g, total, gain, 1e-5) is the gradient "
-        "of total = hidden @ W2 + b2 + z. Two ways lead on from there to z.",
-        "stacks_vjp(g, hidden, W2)[0] is the gradient of hidden; times (hidden > 0); "
-        "through W1 in the same way; and the residual adds g itself.",
+        "Then from the end: vjps.layer_norm_gradient(g, total, gain, 1e-5) is the "
+        "gradient of total = hidden @ W2 + b2 + z. Two ways lead on from there to z.",
+        "vjps.stacks_vjp(g, hidden, W2)[0] is the gradient of hidden; multiply it by "
+        "(hidden > 0); go through W1 in the same way; and the residual adds g itself.",
     ],
     mistakes="""
         you leave out the residual: z goes into the sum as it is, too
-            return g + stacks_vjp -> return stacks_vjp
+            return g + vjps.stacks_vjp -> return vjps.stacks_vjp
         you leave out the way through the layers
-            return g + stacks_vjp(by_hidden * (hidden > 0), z, W1)[0] -> return g
+            return g + vjps.stacks_vjp(by_hidden * (hidden > 0), z, W1)[0] -> return g
         the ReLU lets all of the gradient through
             * (hidden > 0) ->
         you leave out the norm
-            layer_norm_gradient(g, total, gain, 1e-5) -> gain * g
+            vjps.layer_norm_gradient(g, total, gain, 1e-5) -> gain * g
         you take the norm's gradient at z; it is that at what goes into the norm
             (g, total, -> (g, z,
     """,
@@ -129,9 +131,9 @@ def g_psi_vjp(g, z, layers, gain, offset):
     (W1, b1), (W2, b2) = layers
     hidden = np.maximum(z @ W1 + b1, 0)
     total = hidden @ W2 + b2 + z
-    g = layer_norm_gradient(g, total, gain, 1e-5)
-    by_hidden, _ = stacks_vjp(g, hidden, W2)
-    return g + stacks_vjp(by_hidden * (hidden > 0), z, W1)[0]
+    g = vjps.layer_norm_gradient(g, total, gain, 1e-5)
+    by_hidden, _ = vjps.stacks_vjp(g, hidden, W2)
+    return g + vjps.stacks_vjp(by_hidden * (hidden > 0), z, W1)[0]
 
 
 def _encoded(rng, B, N, F, H, scale=1):
@@ -145,8 +147,8 @@ def _encoded(rng, B, N, F, H, scale=1):
     hints=[
         "The heads stand side by side, so each gets its columns of g: np.split(g, H, "
         "axis=-1).",
-        "attention_vjp(share, Q, K, V) gives the gradients of queries, keys, values. "
-        "Q = m @ W_q[k] leads to m; K and V lead to the rows, which are m and x.",
+        "vjps.attention_vjp(share, Q, K, V) gives the gradients of queries, keys and "
+        "values. Q = m @ W_q[k] leads to m; K and V lead to the rows, m and x.",
         "Of the rows' gradient the last row is that of x: m gets [:, :-1].",
     ],
     mistakes="""
@@ -159,7 +161,7 @@ def _encoded(rng, B, N, F, H, scale=1):
         every head gets the first columns of g
             np.split(g, H, axis=-1) -> [np.split(g, H, axis=-1)[0]] * H
         what the values say is missing
-            + stacks_vjp(by_V, rows, W_v[k])[0] ->
+            + vjps.stacks_vjp(by_V, rows, W_v[k])[0] ->
     """,
     anysize="g",
     exact=by_complex_step(
@@ -174,23 +176,15 @@ def heads_vjp(g, m, x, W_q, W_k, W_v):
 
     g and m (B, N, F), x (B, F), W_q, W_k, W_v (H, F, F / H) -> (B, N, F).
     """
-    H, rows = len(W_q), append_rows(m, x)
+    H, rows = len(W_q), np.concatenate([m, x[:, None]], axis=1)
     by_m, by_rows = 0.0, 0.0
     for k, share in enumerate(np.split(g, H, axis=-1)):
         head = m @ W_q[k], rows @ W_k[k], rows @ W_v[k]
-        by_Q, by_K, by_V = attention_vjp(share, *head)
-        by_m = by_m + stacks_vjp(by_Q, m, W_q[k])[0]
-        by_rows = by_rows + stacks_vjp(by_K, rows, W_k[k])[0]
-        by_rows = by_rows + stacks_vjp(by_V, rows, W_v[k])[0]
+        by_Q, by_K, by_V = vjps.attention_vjp(share, *head)
+        by_m = by_m + vjps.stacks_vjp(by_Q, m, W_q[k])[0]
+        by_rows = by_rows + vjps.stacks_vjp(by_K, rows, W_k[k])[0]
+        by_rows = by_rows + vjps.stacks_vjp(by_V, rows, W_v[k])[0]
     return by_m + by_rows[:, :-1]
-
-
-def _gates(x, h, p):
-    """The pre-activations f, i and o."""
-    return [
-        gate_of_every_slot(x, h, *(p[f"{letter}_{gate}"] for letter in "WUb"))
-        for gate in "fio"
-    ]
 
 
 def _through(m, h, U_f, x, p, passed):
@@ -253,16 +247,16 @@ def step_vjp(x, m, h, g_m, g_h, p, passed):
     the candidate's gradient that goes on through g_psi and attention.
     """
     weights = p["W_q"], p["W_k"], p["W_v"]
-    attended = equations.multi_head_attention(np, m, x, *weights)
+    attended = my.multi_head_attention(np, m, x, *weights)
     after = p["mlp"], p["gain"], p["offset"]
-    candidate = equations.g_psi(np, attended, *after)
-    f, i, o = _gates(x, h, p)
+    candidate = my.g_psi(np, attended, *after)
+    f, i, o = (my.gate(np, x, h, p[f"W_{k}"], p[f"U_{k}"], p[f"b_{k}"]) for k in "fio")
     *gates, by_m, by_candidate = state_vjp(
         g_m, g_h, f, i, o, m, candidate, p["forget_bias"]
     )
     by_h = by_U = 0.0
     for gate, g in zip("fio", gates, strict=True):
-        found = gate_vjp(g, x, h, p[f"W_{gate}"], p[f"U_{gate}"], p[f"b_{gate}"])
+        found = vjps.gate_vjp(g, x, h, p[f"W_{gate}"], p[f"U_{gate}"], p[f"b_{gate}"])
         by_h = by_h + found[1]
         by_U = found[3] if gate == "f" else by_U
     g = g_psi_vjp(passed * by_candidate, attended, *after)
