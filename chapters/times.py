@@ -10,7 +10,7 @@ line that is wrong must be found first), one and a half for each line that is to
 typed, three for each time that `check` runs.
 
 The lines are those of the solution that do not stand in the cell already, times what
-`longer` says. That is fitted to tries.json: eleven exercises of the core road, solved
+`longer` says. That is fitted to tries.json: exercises of the core road, solved
 once each from the chapter's text alone by a language model, with the lines that it
 typed and the checks that it ran. It needed one check each time; people need more, and
 CHECKS is a guess, as the minutes for a line and for a check are. Nobody was timed. So
