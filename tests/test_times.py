@@ -2,6 +2,7 @@
 and the core road takes at most ten hours.
 """
 
+import json
 import re
 
 import build
@@ -37,7 +38,7 @@ def test_minutes_are_counted_from_words_code_and_exercises():
     more = chapter("one two $a b c$ " * 25, code, cell, cell)  # which counts once
     lines = times.to_type(attention.softmax, cell[1:])
     assert lines == 2 or lines == 3
-    exercise = 2 + 1.5 * times.longer() * lines + 3 * 2
+    exercise = 2 + 1.6 * times.longer() * lines + 3 * 2
     assert more.all == pytest.approx(found.all + exercise + 2 * 3 / 7.5)
     begun = "def steps_back(x):\n" + checking.steps_back.begun
     assert 0 < times.to_type(checking.steps_back, begun) <= 3  # a line is wrong there
@@ -53,6 +54,41 @@ def test_extra_sections_and_places_to_stop_divide_a_chapter():
     assert found.core == pytest.approx(11, abs=0.1)
     assert found.all == pytest.approx(23, abs=0.2)
     assert found.sittings == pytest.approx([21, 2], abs=0.2)
+
+
+def test_heads_and_map_tell_the_minutes_that_are_counted():
+    listed = {
+        number: (int(core or whole), int(whole))
+        for number, core, whole in ENTRY.findall(
+            (times.HERE / "README.md").read_text(encoding="utf-8")
+        )
+    }
+    for number, path in times.notebooks().items():
+        if number in times.AS_YOU_LIKE:
+            continue
+        found = times.times(number)
+        head = "".join(json.loads(path.read_text("utf-8"))["cells"][0]["source"])
+        whole, core = TELLS.search(" ".join(head.split())).groups()
+        core = core or whole
+        near = abs(int(whole) - found.all) <= NEAR
+        if number in times.CORE:
+            near &= abs(int(core) - found.core) <= NEAR
+        assert near, f"{path.stem}: its head; {REMEDY}"
+        core_listed, whole_listed = listed[number]
+        assert abs(whole_listed - found.all) <= NEAR, f"{path.stem}: the map; {REMEDY}"
+        if number in times.CORE:
+            assert abs(core_listed - found.core) <= NEAR, f"{path.stem}: {REMEDY}"
+
+
+def test_the_core_road_takes_at_most_ten_hours():
+    assert sum(times.road().values()) <= times.TEN_HOURS
+    text = (times.HERE / "README.md").read_text(encoding="utf-8")
+    hours = " ".join(times.HOURS.search(text)[0].split())
+    told = sum(
+        int(n) * (60 if "hour" in word else 1)
+        for n, word in re.findall(r"(\d+) (hour|minute)", hours)
+    )
+    assert abs(told - sum(times.road().values())) <= 40, REMEDY
 
 
 def test_times_are_written_into_head_and_map():

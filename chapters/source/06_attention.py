@@ -1,8 +1,9 @@
 # %% [markdown]
 # # 6. Attention: memories look at each other
 #
-# **Equations 1 and 2, sections 3.1 and 3.2.** About 150 minutes, in three sittings. You
-# need chapter 1 (arrays), chapter 3 (the engine) and chapter 5 (learning).
+# **Equations 1 and 2, sections 3.1 and 3.2.** About 150 minutes (65 on the core road),
+# in three sittings. You need chapter 1 (arrays), chapter 3 (the engine) and chapter 5
+# (learning).
 #
 # A memory of the Relational Memory Core is a matrix $M$ of $N$ rows, its *slots*, each
 # $F$ wide. "Each memory will attend over all of the other memories, and will update its

@@ -1,10 +1,11 @@
 # %% [markdown]
 # # 9. Gates: what is kept and what is written
 #
-# **Equations 3 to 6, section 3.3.** About 130 minutes, in three sittings. You need
-# chapter 7 (invariants), and chapters 3 and 5 for what you build. In this chapter $c$
-# is what is proposed, $g$ a gradient, and `p` the weights. A hat marks a gate: $\hat f$
-# and $\hat\imath$ are what the sigmoids of equation 7 make of $f$ and $i$.
+# **Equations 3 to 6, section 3.3.** About 130 minutes (30 on the core road), in three
+# sittings. You need chapter 7 (invariants), and chapters 3 and 5 for what you build. In
+# this chapter $c$ is what is proposed, $g$ a gradient, and `p` the weights. A hat marks
+# a gate: $\hat f$ and $\hat\imath$ are what the sigmoids of equation 7 make of $f$ and
+# $i$.
 #
 # Attention makes another memory $\widetilde M$ of the same size. You could take it as
 # the next memory. Chapter 7 showed where that leads: after a few steps all slots were

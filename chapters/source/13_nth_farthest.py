@@ -1,10 +1,10 @@
 # %% [markdown]
 # # 13. Nth farthest: learning to compare
 #
-# **Sections 4.1 and 5.1.** About 110 minutes, in two sittings, with two or three
-# minutes of computing. You need attention (chapter 6), the whole step (chapter 10) and
-# learning (chapter 5). Here $k$ counts vectors and $N$ slots; $n$ and $m$ are the
-# question's numbers, and $M$ is a memory.
+# **Sections 4.1 and 5.1.** About 120 minutes (90 on the core road), in two sittings,
+# with two or three minutes of computing. You need attention (chapter 6), the whole step
+# (chapter 10) and learning (chapter 5). Here $k$ counts vectors and $N$ slots; $n$ and
+# $m$ are the question's numbers, and $M$ is a memory.
 #
 # The memory is built. Is it good for anything? The paper's first task is made so that
 # remembering is not enough: "a model must compute all pairwise distance relations to

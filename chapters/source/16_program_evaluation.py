@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 16. Program evaluation: reading and writing
 #
-# **Sections 4.1, 5.2 and A.2, figures 6 and 7.** About 100 minutes, in two sittings.
+# **Sections 4.1, 5.2 and A.2, figures 6 and 7.** About 125 minutes, in two sittings.
 # You need one-hot vectors (chapter 1), learning (chapter 5) and a core that reads step
 # by step (chapter 10).
 #

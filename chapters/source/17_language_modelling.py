@@ -1,10 +1,9 @@
 # %% [markdown]
 # # 17. Language modelling: from a text to writing
 #
-# **Sections 4.3, 5.4 and A.4, figure 12.** About 130 minutes, in three sittings,
-# with two minutes of computing. You need learning (chapter 5), the LSTM (chapter 9) and
-# the RMC (chapter 10). In this chapter $p$ is always a probability, and $s$ a core's
-# state.
+# **Sections 4.3, 5.4 and A.4, figure 12.** About 155 minutes, in three sittings, with
+# two minutes of computing. You need learning (chapter 5), the LSTM (chapter 9) and the
+# RMC (chapter 10). In this chapter $p$ is always a probability, and $s$ a core's state.
 #
 # So far every task was made for the core. This one was not: a network reads a real
 # text, word by word, and always has to say what comes next. That is how all large

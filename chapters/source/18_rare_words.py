@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 18. Rare words: one table, large vocabularies
 #
-# **Sections 5.4 and A.4, table 3.** About 105 minutes, in two sittings, with a minute
+# **Sections 5.4 and A.4, table 3.** About 110 minutes, in two sittings, with a minute
 # of computing. You need chapter 17 (language modelling). In this chapter $c$ is a
 # count, $D$ a discount, and $E$ the table of word vectors.
 #

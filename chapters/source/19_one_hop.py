@@ -2,10 +2,10 @@
 # # 19. One hop: a look at everything that was said
 #
 # **End-To-End Memory Networks (Sukhbaatar, Szlam, Weston and Fergus 2015), equations 1
-# to 3, section 4.1.** About 130 minutes, in three sittings, with a minute of
-# computing. You need the tape (chapter 3), learning (chapter 5) and attention (chapter
-# 6). In this chapter $d$ is the width of a vector, $N$ the number of memories, $i$
-# counts memories, $j$ words, $k$ units, and $g$ is a gradient.
+# to 3, section 4.1.** About 150 minutes, in three sittings, with a minute of computing.
+# You need the tape (chapter 3), learning (chapter 5) and attention (chapter 6). In this
+# chapter $d$ is the width of a vector, $N$ the number of memories, $i$ counts memories,
+# $j$ words, $k$ units, and $g$ is a gradient.
 #
 # The Relational Memory Core reads as it goes and keeps what it can in a few slots. Here
 # is the opposite: keep everything that was said, and look when somebody asks.

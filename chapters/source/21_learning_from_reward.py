@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 21. Learning from reward: a maze that takes a memory
 #
-# **Sections 4.2 and A.3, on the smallest world.** About 140 minutes, in three sittings,
-# with two minutes of computing. You need the tape (chapter 3), learning (chapter 5)
-# and the step of a core (chapters 9 and 10). In this chapter $\pi$ is a policy, $G$ a
+# **Sections 4.2 and A.3, on the smallest world.** About 210 minutes, in three sittings,
+# with two minutes of computing. You need the tape (chapter 3), learning (chapter 5) and
+# the step of a core (chapters 9 and 10). In this chapter $\pi$ is a policy, $G$ a
 # return, $V$ a value and $b$ a baseline.
 #
 # In all chapters so far somebody knew the right answer and told the network. Now nobody

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 27. Worlds and a memory: keys, locks and V-trace
 #
-# **Sections 4.2, 5.3 and A.3, figures 9 and 10.** About 140 minutes, in three sittings,
+# **Sections 4.2, 5.3 and A.3, figures 9 and 10.** About 135 minutes, in three sittings,
 # with three minutes of computing. Read it after [chapter 22](22_ppo.ipynb) ($n$ steps,
 # GAE and PPO), which comes before it in the course's order; you need chapter 21
 # (learning from reward) for both. In this chapter $\pi$ is the policy that learns,
