@@ -207,7 +207,9 @@ HEAD = re.compile(
 ENTRY = re.compile(
     r"(\((\d\d)_\w+\.ipynb\)(?:\*\*)?, )(?:\d+(?: of \d+)? min|as long as you like)"
 )
-HOURS = re.compile(r"\d+ hours(?: and \d+ minutes)?(?=, in seven chapters)")
+HOURS = re.compile(
+    r"\d+\shours(?:\sand\s\d+\sminutes)?(?=,\sin\sseven\schapters)"
+)
 
 
 def told(number: str) -> str:

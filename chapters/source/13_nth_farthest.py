@@ -524,8 +524,8 @@ course.show(nth.Task.observe, nth.Task._choose)
 # - Before you read an accuracy, find out how far you get without solving the task.
 # - A plateau can be the solution of an easy part of the task. Compare its loss with a
 #   formula, and you see of which part.
-# - With a ladder of easier tasks, five RMCs of five have left a plateau on which the one
-#   without it stayed.
+# - With a ladder of easier tasks, five RMCs of five have left a plateau on which the
+#   one without it stayed.
 #
 # **Further.** What changes on the ladder when $n$ counts from the *farthest*, as the
 # task's name suggests? What would the second baseline be if all vectors had the same
