@@ -207,9 +207,7 @@ HEAD = re.compile(
 ENTRY = re.compile(
     r"(\((\d\d)_\w+\.ipynb\)(?:\*\*)?, )(?:\d+(?: of \d+)? min|as long as you like)"
 )
-HOURS = re.compile(
-    r"\d+\shours(?:\sand\s\d+\sminutes)?(?=,\sin\sseven\schapters)"
-)
+HOURS = re.compile(r"\d+\shours(?:\sand\s\d+\sminutes)?(?=,\sin\sseven\schapters)")
 
 
 def told(number: str) -> str:
