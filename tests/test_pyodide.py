@@ -19,7 +19,15 @@ import browser
 import in_browser
 import pytest
 from test_like_a_browser import SUITES
-from test_site import BAR, LINES, address, built, built_here, website  # noqa: F401
+from test_site import (  # noqa: F401
+    BAR,
+    LINES,
+    address,
+    begins,
+    built,
+    built_here,
+    website,
+)
 
 HERE = Path(__file__).resolve().parent
 FOLDER, LIVE = os.environ.get("PYODIDE"), os.environ.get("BROWSER_LIVE")
@@ -183,13 +191,36 @@ def test_answers_are_checked_and_outlive_a_reload(address, window):  # noqa: F81
     assert asked + window.outside.asked == []
 
 
+BLOCKED = """ServiceWorkerContainer.prototype.register = () =>
+    Promise.reject(new DOMException("workers are blocked", "SecurityError"))"""
+
+
 @built_here
 @browser.needed
-def test_answers_are_kept_where_no_worker_may_help(address, window):  # noqa: F811
-    """As a teacher serves it, by http to a class: no browser allows workers there."""
-    school = address.replace("127.0.0.1", browser.SCHOOL)
+@pytest.mark.parametrize("blocked", [False, True], ids=["http", "blocked"])
+def test_answers_are_kept_where_no_worker_may_help(
+    address,  # noqa: F811
+    window,
+    blocked,
+):
+    """As a teacher serves it, by http to a class: no browser allows workers there. Or
+    where settings, or a filter, block them.
+    """
+    school = address if blocked else address.replace("127.0.0.1", browser.SCHOOL)
+    ours = {"origin": school[:-1], "storageTypes": "all"}  # workers of other tests too
+    window.open("about:blank")
+    window.call("Storage.clearDataForOrigin", **ours)
+    allowed = begins(window, BLOCKED if blocked else "")
+    try:
+        _answers_are_kept(window, school, blocked)
+    finally:
+        allowed()
+        window.call("Storage.clearDataForOrigin", **ours)
+
+
+def _answers_are_kept(window, school, secure):
     opened(window, school, "06_attention")
-    assert not window.run("isSecureContext")
+    assert window.run("isSecureContext") == secure
     said = window.until(f"{LINES}.lasting", seconds=60)
     assert "This page keeps your answers in its place" in said
     ran(window, "import numpy")

@@ -711,6 +711,40 @@ def test_there_is_a_way_back(address, window):
     assert window.run(f"{CELLS}[1].getSource()") == "mine"
 
 
+SILENT = """window.Worker = class extends EventTarget {
+    constructor() {
+        super();
+        const python = {bytes: 5e6, open: 1, host: "slow.example"};
+        const event = new MessageEvent("message", {data: {python}});
+        setTimeout(() => this.dispatchEvent(event), 100);
+    }
+    postMessage() {}
+    terminate() {}
+}; const now = Date.now; Date.now = () => now() + (window.later ?? 0)"""
+
+
+@built_here
+@browser.needed
+def test_a_line_on_which_nothing_comes_is_told_after_twenty_seconds(address, window):
+    """With what you can do instead."""
+    loud = begins(window, SILENT)
+    try:
+        lab(window, address)
+        window.until(f"{LINES}.python.startsWith('Python is on its way: 5 of about ')")
+        window.run("later = 5_000; new Promise(done => setTimeout(done, 1500))")
+        assert "Nothing has come" not in window.run(LINES)["python"]
+        window.run("later = 21_000; 0")
+        said = window.until(
+            f"{LINES}.python.startsWith('Nothing has come from slow.example for ')"
+            f" && {LINES}.python"
+        )
+        assert "Try again" in said and "Run it on your own machine" in said
+        links = window.run(f"[...{BAR}.querySelectorAll('.python a')].map(x => x.href)")
+        assert len(links) == 2
+    finally:
+        loud()
+
+
 @built_here
 @browser.needed
 def test_on_a_phone_the_bar_covers_nothing_of_a_chapter(address, window):
