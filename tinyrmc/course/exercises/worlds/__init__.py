@@ -68,16 +68,21 @@ def distances(following, wins):
 
 
 def _seen(rng, views, n, new, A=4, all_new=0):
-    """Moments with few different views; the new ones have `all_new` views more."""
+    """Moments with few views, each with an action that is mostly a shortest one. The
+    new moments have `all_new` views more.
+    """
+    best = rng.integers(1, A, size=views + all_new)
 
-    def shortest(count):
-        found = rng.random((count, A)) < 0.4
-        found[np.arange(count), rng.integers(A, size=count)] = True
+    def shortest(seen):
+        found = rng.random((len(seen), A)) < 0.3
+        mostly = rng.random(len(seen)) < 0.8
+        found[mostly, best[seen][mostly]] = True
+        found[~found.any(axis=1), 0] = True
         return found
 
-    seen = rng.integers(views, size=n).tolist()
-    others = rng.integers(views + all_new, size=new).tolist()
-    return seen, shortest(n), others, shortest(new)
+    seen = rng.integers(views, size=n)
+    others = rng.integers(views + all_new, size=new)
+    return seen.tolist(), shortest(seen), others.tolist(), shortest(others)
 
 
 _LEFT, _RIGHT = [True, False, False], [False, False, True]
@@ -88,7 +93,7 @@ _WINDOWS = [b"wall", b"key", b"wall"]
 @exercise(
     cases=each(
         _seen,
-        "3 20 8, 5 30 12 4 2, 2 9 9 3, 40 20 15 4 20, 4 12 5 5",
+        "3 20 8, 5 30 17 4 2, 2 9 9 3, 40 60 35 4 20, 4 12 5 5",
         first=[([1, 1, 1], _TWICE, [1, 1, 2], _TWICE)],
         also=[(_WINDOWS, _TWICE, [b"key", b"gem"], _TWICE[1:])],
     ),
