@@ -94,8 +94,8 @@ class Value:
 
 
 # %% [markdown]
-# The other methods are yours. You write one at a time, as a function; where it is right
-# (else the course's), the line at the end of the cell puts it into the class.
+# The other methods are yours. You write one at a time, as a function. The last line of
+# the cell puts it into the class, or the course's as long as yours is not right.
 #
 # **Exercise 2.** The product, as in the entry above.
 
