@@ -693,6 +693,122 @@ class Network(nn.Module):
         return (self.softmax or self.embedding).weight
 
 
+# --- Two ways to learn from a text ----------------------------------------------------
+
+
+class Carried:
+    """A core with a state, which it carries from window to window."""
+
+    carries = True
+    analysis_titles: typing.ClassVar[dict[str, str]] = {}
+
+    def __init__(self, config: Config):
+        self.config, self.context = config, config.data.context
+
+    def build(self, words, seed):
+        return Network(self.config, words, seed)
+
+    def stream(self, text, seed):
+        lanes, window = self.config.train.batch_size, self.config.data.window
+        return BPTTBatches(text, lanes, window, seed)
+
+    def losses(self, model, batch, carry):
+        """The losses (B, T), and the carry."""
+        state = model.initial_state(len(batch["tokens"]))
+        if carry is not None:
+            carried = state_of(carry, like=state)
+            state = select_state(batch["is_first"], state, carried)
+        noise = nn.Noise(batch["noise"])
+        losses, state = model(batch["tokens"], batch["targets"], state, noise)
+        return losses, state_arrays(state)
+
+    def analyses(self, model, text, parts):
+        return ()
+
+    def describe(self, model, words):
+        m = self.config.model
+        layers = f"{len(model.layers)} layers of " if len(model.layers) > 1 else ""
+        core = describe(replace(m, layers=1), model.layers[0])
+        return f"{layers}{core}, {words}{', tied' * m.tied}"
+
+    def idle(self):
+        m = self.config.model
+        names = [f"model.{name}" for name in ("hops", "memories", "relu")]
+        found = {f"on the core {m.core}": names}
+        if _stacked(m) == 1:
+            found["in a network of one layer"] = ["model.dropout_between"]
+        if not (m.dropout_embedding or m.dropout_between or m.dropout_output):
+            found["without dropout"] = ["model.dropout_shared"]
+        return found
+
+    def published(self):
+        """(the cell, the preset that trains such a network, its published size)."""
+        corpus, core = self.config.data.corpus, self.config.model.core
+        cell = f"{corpus}, {CORES.get(core)}"
+        usual = WIKITEXT2 if corpus == "wikitext-2" else PAPER
+        size = replace(usual.model, core=core)
+        if cell == "wikitext-2, LSTM":
+            size = replace(size, embedding_size=300)
+        return cell, usual, size
+
+
+class Remembered:
+    """A memory network, which reads stretches with the words before them."""
+
+    carries = False
+    analysis_titles: typing.ClassVar[dict[str, str]] = {
+        "weights by hop": "how much each hop looks at each memory"
+    }
+
+    def __init__(self, config: Config):
+        # each part of a held-out text begins with all memories
+        self.config, self.context = config, config.model.memories - 1
+
+    def build(self, words, seed):
+        m = self.config.model
+        sizes = m.embedding_size, m.memories, m.hops
+        return TextMemN2N(words, *sizes, m.relu, seed=seed)
+
+    def stream(self, text, seed):
+        lanes, window = self.config.train.batch_size, self.config.data.window
+        return stretches(text, lanes, window, self.context, seed)
+
+    def losses(self, model, batch, carry):
+        """The losses (B, T); nothing is carried on."""
+        losses, _ = model(batch["tokens"], batch["targets"], batch["before"])
+        return losses, None
+
+    def analyses(self, model, text, parts):
+        """How much each hop looks at the last word, the one before it, and so on."""
+        hops, sums, words = [], 0.0, 0
+        window = self.config.data.window
+        for *_, scored in score(model, text, parts, window, trace=hops):
+            places = [to_host(seen["weights"])[scored] for seen in hops]  # (., N)
+            sums += np.array([x.sum(axis=0, dtype=float) for x in places])
+            words += scored.sum()
+            hops.clear()
+        heads = [f"hop {k + 1}" for k in range(len(sums))]
+        rows = [(k + 1, *w) for k, w in enumerate((sums / words).T[::-1].tolist())]
+        heads = "words ago", *heads
+        yield "weights by hop", training.HeatMap("weight", heads, rows)
+
+    def describe(self, model, words):
+        m = self.config.model
+        return f"memn2n, {counted(m.hops, 'hop')}, {m.memories} memories, {words}"
+
+    def idle(self):
+        names = [f"dropout_{name}" for name in ("embedding", "between", "output")]
+        names = [f"model.{x}" for x in ("tied", "scaled", *names, "dropout_shared")]
+        return {"on the core memn2n": [*names, "data.context"]}
+
+    def published(self):
+        """(the cell, the preset that trains such a network, its published size)."""
+        corpus, m = self.config.data.corpus, self.config.model
+        usual = MEMN2N_TEXT8 if corpus == "text8" else MEMN2N
+        size = replace(usual.model, hops=m.hops, memories=m.memories)
+        return memn2n_cell(corpus, m.hops, m.memories), usual, size
+
+
 # --- The task -------------------------------------------------------------------------
 
 
@@ -741,9 +857,10 @@ class Task(training.Task):
 
     def __init__(self, config: Config):
         super().__init__(config)
-        rate, self.memn2n = config.plateau, config.model.core == "memn2n"
+        rate, remembers = config.plateau, config.model.core == "memn2n"
+        self.way = (Remembered if remembers else Carried)(config)
         self.unit = ("tokens", config.data.window)
-        self.carries = not self.memn2n
+        self.carries = self.way.carries
         self.plateau = rate.factor and training.Plateau(
             "validation_loss", rate.factor, rate.patience, rate.threshold, rate.against
         )
@@ -760,11 +877,7 @@ class Task(training.Task):
     # --- What is learnt
 
     def build(self, seed):
-        m, words = self.config.model, len(self.corpus.vocabulary)
-        if self.memn2n:
-            sizes = m.embedding_size, m.memories, m.hops
-            return TextMemN2N(words, *sizes, m.relu, seed=seed)
-        return Network(self.config, words, seed)
+        return self.way.build(len(self.corpus.vocabulary), seed)
 
     def stream(self, model, seed):
         data, texts = self.config.data, self.corpus.texts
@@ -774,25 +887,13 @@ class Task(training.Task):
                     f"the {split} text has {len(texts[split]):,} tokens, too few for "
                     f"{data.lanes:,} lanes; take a smaller --data.lanes"
                 )
-        lanes, text = self.config.train.batch_size, texts["train"]
-        if self.memn2n:
-            before = self.config.model.memories - 1
-            return stretches(text, lanes, data.window, before, seed)
-        return BPTTBatches(text, lanes, data.window, seed)
+        return self.way.stream(texts["train"], seed)
 
     phases = ()  # the plateau moves the rate alone
 
     def loss(self, model, batch, carry):
-        if self.memn2n:
-            losses, _ = model(batch["tokens"], batch["targets"], batch["before"])
-            return p.sum(losses), losses.size, {}, None
-        state = model.initial_state(len(batch["tokens"]))
-        if carry is not None:
-            carried = state_of(carry, like=state)
-            state = select_state(batch["is_first"], state, carried)
-        noise = nn.Noise(batch["noise"])
-        losses, state = model(batch["tokens"], batch["targets"], state, noise)
-        return p.sum(losses), losses.size, {}, state_arrays(state)
+        losses, carry = self.way.losses(model, batch, carry)
+        return p.sum(losses), losses.size, {}, carry
 
     def learning_rate(self, step):
         falls = self.plateau.scale if self.plateau else 1.0
@@ -842,13 +943,11 @@ class Task(training.Task):
     def analysis_titles(self):
         forgets = "the perplexity if it forgets everything after a set number of words"
         lanes = f"{self.config.data.lanes} lanes"
-        found = {
+        return self.way.analysis_titles | {
             "by frequency": "the perplexity of rare and of common words",
             "by words read": f"{forgets}, in {len(UNROLLS)} readings of the text",
             "as one text": f"a check; it should come to about the same as in {lanes}",
         }
-        hops = {"weights by hop": "how much each hop looks at each memory"}
-        return hops | found if self.memn2n else found
 
     def analyses(self, model):
         """For a memory network, how much each hop looks at each memory, over the
@@ -858,8 +957,8 @@ class Task(training.Task):
         table 3 of the RMC's paper has it for GigaWord), by how many words the network
         has read (its figure 12), and read as one text, without lanes.
         """
-        if self.memn2n:
-            yield "weights by hop", self._weights_by_hop(model)
+        first = self._text(self.splits[0])
+        yield from self.way.analyses(model, first, self._lanes(first))
         split = self.splits[-1]
         text, metric = self._text(split), f"{split}_perplexity"
         columns = "in training", "words", "share", "perplexity"
@@ -873,19 +972,6 @@ class Task(training.Task):
         yield "by words read", training.Curve(metric, ("words read", split), rows)
         rows = [(1, self._perplexity(model, text, Parts.lanes(count, 1, 0)))]
         yield "as one text", training.Table(metric, ("lanes", "perplexity"), rows)
-
-    def _weights_by_hop(self, model):
-        """How much each hop looks at the last word, the one before it, and so on."""
-        text, window, words = self._text(self.splits[0]), self.config.data.window, 0
-        hops, sums = [], 0.0
-        for *_, scored in score(model, text, self._lanes(text), window, trace=hops):
-            places = [to_host(seen["weights"])[scored] for seen in hops]  # (., N)
-            sums += np.array([x.sum(axis=0, dtype=float) for x in places])
-            words += scored.sum()
-            hops.clear()
-        heads = [f"hop {k + 1}" for k in range(len(sums))]
-        rows = [(k + 1, *w) for k, w in enumerate((sums / words).T[::-1].tolist())]
-        return training.HeatMap("weight", ("words ago", *heads), rows)
 
     def _by_frequency(self, model, text):
         """(range, words, their share, perplexity) of each range of training counts."""
@@ -915,13 +1001,9 @@ class Task(training.Task):
         return perplexity(loss / count)
 
     def _lanes(self, text) -> Parts:
-        """The parts in which a held-out text is read side by side.
-
-        A memory network begins each with all its memories.
-        """
-        data, m = self.config.data, self.config.model
-        context = m.memories - 1 if self.memn2n else data.context
-        return Parts.lanes(len(text.targets), data.lanes, context)
+        """The parts in which a held-out text is read side by side."""
+        lanes = self.config.data.lanes
+        return Parts.lanes(len(text.targets), lanes, self.way.context)
 
     def _text(self, split) -> Text:
         return Text.of(self.corpus.texts[split], self.corpus.vocabulary.eos)
@@ -929,15 +1011,9 @@ class Task(training.Task):
     # --- What to compare it with
 
     def describe(self, model):
-        m = self.config.model
-        words = f"{len(self.corpus.vocabulary):,} words x {m.embedding_size}"
-        if self.memn2n:
-            return f"memn2n, {counted(m.hops, 'hop')}, {m.memories} memories, {words}"
-        layers = f"{len(model.layers)} layers of " if len(model.layers) > 1 else ""
-        tied = ", tied" if m.tied else ""
-        return (
-            f"{layers}{describe(replace(m, layers=1), model.layers[0])}, {words}{tied}"
-        )
+        width = self.config.model.embedding_size
+        words = f"{len(self.corpus.vocabulary):,} words x {width}"
+        return self.way.describe(model, words)
 
     def notes(self):
         notes = self.corpus.notes
@@ -955,19 +1031,7 @@ class Task(training.Task):
         )
 
     def idle(self):
-        m, found = self.config.model, {}
-        if self.memn2n:
-            own = "embedding", "between", "output", "shared"
-            names = ["model.tied", "model.scaled"]
-            names += [f"model.dropout_{name}" for name in own]
-            found["on the core memn2n"] = [*names, "data.context"]
-        else:
-            names = [f"model.{name}" for name in ("hops", "memories", "relu")]
-            found[f"on the core {m.core}"] = names
-            if _stacked(m) == 1:
-                found["in a network of one layer"] = ["model.dropout_between"]
-            if not (m.dropout_embedding or m.dropout_between or m.dropout_output):
-                found["without dropout"] = ["model.dropout_shared"]
+        found = self.way.idle()
         if self.plateau is None:
             own = "patience", "threshold", "against", "stop_below"
             found["without plateau.factor"] = [f"plateau.{name}" for name in own]
@@ -1006,17 +1070,7 @@ class Task(training.Task):
 
     def cell(self):
         """For a network of the published size, on the published text."""
-        model, data = self.config.model, self.config.data
-        cell = f"{data.corpus}, {CORES.get(model.core)}"
-        usual = WIKITEXT2 if data.corpus == "wikitext-2" else PAPER
-        size = replace(usual.model, core=model.core)
-        if cell == "wikitext-2, LSTM":
-            size = replace(size, embedding_size=300)
-        if self.memn2n:
-            sizes = model.hops, model.memories
-            cell = memn2n_cell(data.corpus, *sizes)
-            usual = MEMN2N_TEXT8 if data.corpus == "text8" else MEMN2N
-            size = replace(usual.model, hops=sizes[0], memories=sizes[1])
+        model, (cell, usual, size) = self.config.model, self.way.published()
         if cell not in self.published or not self._published_text:
             return None
         unlike = {name for name, x in vars(size).items() if getattr(model, name) != x}
