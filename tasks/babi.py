@@ -411,7 +411,8 @@ class Network(nn.Module):
     """
 
     def __init__(self, config: Config, material: Material, seed):
-        m, words = config.model, len(material.vocabulary)
+        m = config.model
+        words = len(material.vocabulary)
         ages = np.eye(material.slots + 1, dtype=np.float32)[:, 1:]  # 0: no age
         self.rows, self.ages = nn.Constant(material.rows), nn.Constant(ages)
         self.masked, self.temporal = m.masked, m.temporal
@@ -433,7 +434,8 @@ class Network(nn.Module):
 
     def __call__(self, batch, linear: bool = False, trace=None):
         memory, question = batch["memory"], batch["question"]
-        xp, dtype = namespace(memory), self.reader.dtype
+        xp = namespace(memory)
+        dtype = self.reader.dtype
         rows = self.rows.on(xp, dtype)
         if isinstance(self.reader, Reader):
             return self.reader(rows, memory, question)
@@ -464,7 +466,8 @@ class Reader(nn.Module):
 
     def __call__(self, rows, memory, question):
         """Rows of sentences, memory (B, M), question (B,) -> logits (1, B, V)."""
-        xp, E = namespace(memory), self.embedding.weight
+        xp = namespace(memory)
+        E = self.embedding.weight
         if self._along is not None:
             E = p.concatenate([E, E * self._along.on(xp, self.dtype)])
         order, last = in_order(memory, question)
@@ -543,9 +546,12 @@ def column(config: Config) -> str | None:
     None, too, for a memory network of another size, and for a trial of less than
     `TRIAL` epochs after the linear start.
     """
-    m, r, joint = config.model, config.recipe, config.data.task == "joint"
+    m = config.model
+    r = config.recipe
+    joint = config.data.task == "joint"
     stories = 900 * (20 if joint else 1) * (10 if config.data.variant != "en" else 1)
-    t, epoch = config.train, stories // config.train.batch_size
+    t = config.train
+    epoch = stories // config.train.batch_size
     linear = at_a_line((r.linear_epochs or 0) * epoch, t)
     if t.steps - linear < 0.95 * TRIAL * epoch:
         return None
@@ -665,7 +671,9 @@ class Task(training.Task):
         return SideBySide(streams)
 
     def loss(self, model, batch, carry):
-        total, count, wrong = 0.0, 0, 0
+        total = 0.0
+        count = 0
+        wrong = 0
         for number in range(len(model.networks)):
             prefix = f"{number}."
             own = {
@@ -690,7 +698,8 @@ class Task(training.Task):
         return max(1, most // self.config.train.batch_size)
 
     def learning_rate(self, step):
-        rate, every = super().learning_rate(step), self.config.recipe.halve_every
+        rate = super().learning_rate(step)
+        every = self.config.recipe.halve_every
         if self.linear or every is None:
             return rate
         # as in the program, at the beginning of epochs 25, 50 .., the first one being 1
@@ -707,7 +716,8 @@ class Task(training.Task):
         over = stalled if epochs is None else step >= epochs * self.epoch
         # switched on at the last step, the softmax would be read but never trained
         if over and step < self.config.train.steps:
-            self.linear, self.switched = False, step
+            self.linear = False
+            self.switched = step
 
     @property
     def linear_steps(self) -> int:
@@ -755,7 +765,8 @@ class Task(training.Task):
 
     def _judge(self, model, number, part, worker=0, workers=1, xp=np):
         """The sums of each piece of a network's stories."""
-        material, size = self.materials[number], self.config.train.micro_batch(xp)
+        material = self.materials[number]
+        size = self.config.train.micro_batch(xp)
         pieces = micro_batches(material.count(part), size, workers)
         for start, stop in pieces[worker::workers]:
             batch = material.take(part, np.arange(start, stop))
@@ -773,7 +784,8 @@ class Task(training.Task):
         """
         if "error" in means:  # of batches
             return means
-        tasks, restarts = self._tasks, range(self.restarts)
+        tasks = self._tasks
+        restarts = range(self.restarts)
         chosen, rows = self._choice(means, tasks), np.arange(len(tasks))
         found = {"loss": means["loss"]}
         for name, kind in (("error", "wrong"), ("training_error", "train wrong")):
@@ -835,9 +847,11 @@ class Task(training.Task):
 
     def analyses(self, model):
         """The errors of each restart on each task; in brief, a row for each task."""
-        split, restarts = self.splits[-1], self.restarts
+        split = self.splits[-1]
+        restarts = self.restarts
         means = training.MetricAccumulator(self.evaluate(model, split=split)).means()
-        metric, tasks = f"{split}_error", self._tasks
+        metric = f"{split}_error"
+        tasks = self._tasks
         chosen = self._choice(means, tasks).tolist()
         kinds = "wrong", "train wrong"
         tested, trained = (
@@ -881,10 +895,13 @@ class Task(training.Task):
 
     def _reading(self, model, number):
         material, network = self.materials[number], model.networks[number]
-        restart, answers, weights = self.taken(model, number), [], []
+        restart = self.taken(model, number)
+        answers = []
+        weights = []
         size = self.config.train.micro_batch(np)
         for start, stop in micro_batches(material.count("test"), size, 1):
-            batch, trace = material.take("test", np.arange(start, stop)), []
+            batch = material.take("test", np.arange(start, stop))
+            trace = []
             logits = model(number, batch, self.linear, trace).data[restart]
             answers += [material.vocabulary[id] for id in logits.argmax(axis=-1)]
             of_hops = [hop["weights"][:, restart] for hop in trace]
@@ -905,7 +922,8 @@ class Task(training.Task):
     # --- What to compare it with
 
     def describe(self, model):
-        m, words = self.config.model, []
+        m = self.config.model
+        words = []
         if m.core == "memn2n":
             many = f"{m.restarts} restarts of " if m.restarts > 1 else ""
             size = f"{counted(m.hops, 'hop')}, {counted(m.embedding_size, 'unit')}"
@@ -931,7 +949,8 @@ class Task(training.Task):
         return self.restarts == 1
 
     def idle(self):
-        m, found = self.config.model, {}
+        m = self.config.model
+        found = {}
         if m.core != "memn2n":
             own = "hops", "tying", "temporal", "relu", "masked", "restarts"
             names = [*(f"model.{name}" for name in own), "recipe.random_memories"]
@@ -1032,7 +1051,8 @@ def _judged(part, logits, answers, tasks) -> dict[str, tuple]:
 
     An answer that is no word of the training stories is wrong, and has no loss.
     """
-    xp, dtype = namespace(logits), logits.dtype
+    xp = namespace(logits)
+    dtype = logits.dtype
     numbers, places = np.unique(tasks, return_inverse=True)
     own = np.eye(len(numbers), dtype=dtype)[places]  # (B, tasks)
     each, counts = xp.asarray(own), own.sum(axis=0)

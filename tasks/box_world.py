@@ -149,7 +149,8 @@ class Config(ActingConfig):
     world: WorldConfig = field(default_factory=WorldConfig)
 
     def __post_init__(self):
-        listed, m = self.world.view == "remembered", self.model
+        listed = self.world.view == "remembered"
+        m = self.model
         if listed and (m.encoder == "conv" or m.sight == "rgb"):
             raise ValueError(
                 "world.view remembered is a list of things, no picture; take "
@@ -267,8 +268,10 @@ class Task(ActingTask):
         if self.config.world.view != "remembered":
             return super().planes(seen)
         # a row for each thing, as many as there can be after all stages
-        view, shown = seen["seen/view"], self.held_out_world.observation
-        xp, (B, T, listed, _) = namespace(view), view.shape
+        view = seen["seen/view"]
+        shown = self.held_out_world.observation
+        xp = namespace(view)
+        B, T, listed, _ = view.shape
         count = shown["view"].shape[0]
         view = xp.pad(view, ((0, 0), (0, 0), (0, count - listed), (0, 0)))
         picture, numbers = super().planes(seen | {"seen/view": view})
@@ -292,7 +295,8 @@ class Task(ActingTask):
             played > 2 * c.limit and metrics.get("solved", 0) >= c.promotion_threshold
         )
         if passed and self.stage < len(c.stages):
-            self.stage, self.since = self.stage + 1, step
+            self.stage = self.stage + 1
+            self.since = step
 
     def _stage_name(self, stage):
         """The name of a stage in metrics."""
@@ -312,7 +316,8 @@ class Task(ActingTask):
     # --- What to compare it with
 
     def idle(self):
-        c, found = self.config.world, super().idle()
+        c = self.config.world
+        found = super().idle()
         if c.view == "whole":
             found["where all is seen"] = ["world.viewport"]
         if c.distractors[1] == 0:

@@ -475,7 +475,10 @@ class BPTTBatches(training.Stream):
     random_access = True
 
     def __init__(self, text, lanes: int, window: int, seed: int):
-        self.text, self.lanes, self.window, self.seed = text, lanes, window, seed
+        self.text = text
+        self.lanes = lanes
+        self.window = window
+        self.seed = seed
         self.length = (len(text) - 1) // lanes  # of a lane
         self.windows = self.length // window
         if not self.windows:
@@ -606,7 +609,8 @@ def score(
 def total(model, text: Text, parts: Parts, window: int) -> tuple:
     """(the sum of the losses that count, where the model is; their number)."""
     xp, weight = library(model), next(iter(model.parameters()))
-    sums, count = [xp.zeros((), weight.dtype)], 0
+    sums = [xp.zeros((), weight.dtype)]
+    count = 0
     for _, losses, scored in score(model, text, parts, window):
         sums.append(xp.sum(losses * xp.asarray(scored)))
         count += int(scored.sum())
@@ -635,11 +639,13 @@ class Network(nn.Module):
     """Embeddings, layers of a core, and a softmax over all words."""
 
     def __init__(self, config: Config, words: int, seed):
-        m, rng = config.model, nn.generator(seed)
+        m = config.model
+        rng = nn.generator(seed)
         E = m.embedding_size
         self.embedding = nn.Embedding(words, E, seed=rng)
         self.scale = math.sqrt(E) if m.scaled else None
-        self.layers, width = [], E
+        self.layers = []
+        width = E
         for _ in range(_stacked(m)):
             self.layers.append(build_core(replace(m, layers=1), width, rng))
             width = self.layers[-1].output_size
@@ -669,7 +675,8 @@ class Network(nn.Module):
 
         noise: for dropout, an `nn.Noise` with one seed a lane; None: there is none.
         """
-        x, after = self.embedding(tokens), []
+        x = self.embedding(tokens)
+        after = []
         if self.scale is not None:
             x = x * self.scale
         x = self.after_embedding(x, noise)
@@ -703,7 +710,8 @@ class Carried:
     analysis_titles: typing.ClassVar[dict[str, str]] = {}
 
     def __init__(self, config: Config):
-        self.config, self.context = config, config.data.context
+        self.config = config
+        self.context = config.data.context
 
     def build(self, words, seed):
         return Network(self.config, words, seed)
@@ -762,7 +770,8 @@ class Remembered:
 
     def __init__(self, config: Config):
         # each part of a held-out text begins with all memories
-        self.config, self.context = config, config.model.memories - 1
+        self.config = config
+        self.context = config.model.memories - 1
 
     def build(self, words, seed):
         m = self.config.model
@@ -780,7 +789,9 @@ class Remembered:
 
     def analyses(self, model, text, parts):
         """How much each hop looks at the last word, the one before it, and so on."""
-        hops, sums, words = [], 0.0, 0
+        hops = []
+        sums = 0.0
+        words = 0
         window = self.config.data.window
         for *_, scored in score(model, text, parts, window, trace=hops):
             places = [to_host(seen["weights"])[scored] for seen in hops]  # (., N)
@@ -857,7 +868,8 @@ class Task(training.Task):
 
     def __init__(self, config: Config):
         super().__init__(config)
-        rate, remembers = config.plateau, config.model.core == "memn2n"
+        rate = config.plateau
+        remembers = config.model.core == "memn2n"
         self.way = (Remembered if remembers else Carried)(config)
         self.unit = ("tokens", config.data.window)
         self.carries = self.way.carries
@@ -934,7 +946,8 @@ class Task(training.Task):
 
     def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
         """The sum of the losses of a worker's lanes of a text, and their number."""
-        data, text = self.config.data, self._text(split or self.splits[0])
+        data = self.config.data
+        text = self._text(split or self.splits[0])
         parts = self._lanes(text)
         mine = parts.some(np.arange(worker, data.lanes, workers))
         return {"loss": total(model, text, mine, data.window)}
@@ -960,7 +973,8 @@ class Task(training.Task):
         first = self._text(self.splits[0])
         yield from self.way.analyses(model, first, self._lanes(first))
         split = self.splits[-1]
-        text, metric = self._text(split), f"{split}_perplexity"
+        text = self._text(split)
+        metric = f"{split}_perplexity"
         columns = "in training", "words", "share", "perplexity"
         rows = [*self._by_frequency(model, text)]
         yield "by frequency", training.Table(metric, columns, rows)
@@ -992,7 +1006,9 @@ class Task(training.Task):
     def _perplexity(self, model, text, parts):
         """The perplexity of the places that the parts count, some parts at a time."""
         longest = int((parts.end - parts.reading).max())
-        window, loss, count = min(self.config.data.window, longest), 0.0, 0
+        window = min(self.config.data.window, longest)
+        loss = 0.0
+        count = 0
         some = max(1, AT_ONCE // window)
         for first in range(0, len(parts.end), some):
             chosen = parts.some(slice(first, first + some))
@@ -1070,7 +1086,8 @@ class Task(training.Task):
 
     def cell(self):
         """For a network of the published size, on the published text."""
-        model, (cell, usual, size) = self.config.model, self.way.published()
+        model = self.config.model
+        cell, usual, size = self.way.published()
         if cell not in self.published or not self._published_text:
             return None
         unlike = {name for name, x in vars(size).items() if getattr(model, name) != x}
@@ -1143,7 +1160,8 @@ class Task(training.Task):
         return self._written(model, ids, rng, words, temperature, top_k, never)
 
     def _written(self, model, ids, rng, words, temperature, top_k, never):
-        xp, eos = library(model), self.corpus.vocabulary.eos
+        xp = library(model)
+        eos = self.corpus.vocabulary.eos
         state = model.initial_state(1)
         for _ in range(words):
             tokens = xp.asarray(np.asarray(ids)[None])

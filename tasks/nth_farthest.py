@@ -483,7 +483,8 @@ class Task(training.Task):
         """Examples of one stage, the task itself by default; `current` tells the stage
         being climbed from those replayed.
         """
-        data, size = self.config.data, self.stages[stage]
+        data = self.config.data
+        size = self.stages[stage]
         examples = draw(rng, count, *size, self.layout, data.count_from)
         return {**examples, "current": np.full(count, stage in (-1, self.stage))}
 
@@ -592,7 +593,8 @@ class Task(training.Task):
         each step.
         """
         labels, n, m = (part[0] for part in decode(inputs[None], self.layout))
-        vectors, k = inputs[:, : self.layout[1]], len(inputs)
+        vectors = inputs[:, : self.layout[1]]
+        k = len(inputs)
         distances = np.sqrt(np.square(vectors - vectors[labels == m]).sum(-1))
         count_from = self.config.data.count_from
         # turns a count from one end into a count from the other, either way

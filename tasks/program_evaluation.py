@@ -192,7 +192,9 @@ OPERATIONS = {
     },
 }
 MEMORY = ("copy", "reverse", "double")
-START, PAD, VARIABLES = "~", ".", "abcdefghij"
+START = "~"
+PAD = "."
+VARIABLES = "abcdefghij"
 
 _RELEASED = [*"0123456789+-*=:/() x<>[]~!.aefgilnors", "else", "for", "if", "range"]
 _PYTHON = {*"0123456789+-*=:()> #@", *"for x in range print if else"}
@@ -481,7 +483,9 @@ class Layout(NamedTuple):
 @functools.cache
 def layout(data: DataConfig) -> Layout:
     """The widths of a batch's arrays."""
-    L, N, lte = data.length, data.nesting, data.style == "lte"
+    L = data.length
+    N = data.nesting
+    lte = data.style == "lte"
     if data.kind in MEMORY:
         other = 2 * L if data.kind == "double" else L  # read in lte, else written
         return Layout(other + 1, L + 1, L + 1) if lte else Layout(L, other, other + 1)
@@ -520,7 +524,9 @@ class Operation(NamedTuple):
 
 def write_program(operations: Sequence[Operation], style: str) -> tuple[str, int]:
     """(text, value) of the program made of some operations, the innermost first."""
-    lines, text, result = "", "", 0
+    lines = ""
+    text = ""
+    result = 0
     for number, (form, numbers, k, place, variable) in enumerate(operations):
         values = numbers[: form.operands]
         texts = [*map(str, values)]
@@ -579,7 +585,9 @@ def _draw_parts(
     """Of each operation of each program (B, N): which one, which of its forms, four
     numbers (B, N, 4), the small number, the place of the result so far, a variable.
     """
-    B, N, lte = len(lengths), data.nesting, data.style == "lte"
+    B = len(lengths)
+    N = data.nesting
+    lte = data.style == "lte"
     digits = lengths[:, None, None]
     low, high = (1, 10**digits + 1) if lte else (10 ** (digits - 1), 10**digits)
     numbers = rng.integers(low, high, (B, N, 4))
@@ -691,7 +699,8 @@ class Network(nn.Module):
     """
 
     def __init__(self, config: Config, seed):
-        rng, symbols = nn.generator(seed), SYMBOLS[config.data.style]
+        rng = nn.generator(seed)
+        symbols = SYMBOLS[config.data.style]
         self.start, self.symbols = symbols.index(START), len(symbols)
         self.core = build_core(config.model, self.symbols, rng)
         self.answering = None
@@ -714,14 +723,17 @@ class Network(nn.Module):
         decoder: as in ModelConfig; `teacher` reads the targets (B, steps). `trace`
         receives the answering core's steps.
         """
-        xp, B = namespace(inputs), inputs.shape[0]
+        xp = namespace(inputs)
+        B = inputs.shape[0]
         state = self.core.initial_state(B)
         state = self.core.last_state(self._one_hot(inputs), state, lengths)
-        core, first = self.answering or self.core, xp.full(B, self.start)
+        core = self.answering or self.core
+        first = xp.full(B, self.start)
         if decoder not in get_args(Decoder):
             raise ValueError(f"decoder is one of {get_args(Decoder)}, not {decoder!r}")
         if decoder == "own_predictions":  # no gradient flows through the choices
-            logits, symbol = [], first
+            logits = []
+            symbol = first
             for _ in range(steps):
                 output, state = core(self._one_hot(symbol), state, trace)
                 logits.append(self.head(output))
@@ -835,7 +847,8 @@ class Task(training.Task):
 
     def _measure(self, model, batch, decoder):
         """(sum of the losses, their count, metrics)."""
-        xp, (B, steps) = namespace(batch["targets"]), batch["targets"].shape
+        xp = namespace(batch["targets"])
+        B, steps = batch["targets"].shape
         logits = model(
             batch["inputs"], batch["lengths"], steps, decoder, batch["targets"]
         )  # (T', B, symbols)
@@ -910,7 +923,8 @@ class Task(training.Task):
         return describe(self.config.model, model.core)
 
     def idle(self):
-        data, found = self.config.data, {}
+        data = self.config.data
+        found = {}
         if not data.climbs:
             own = "patience", "threshold", "level_ends"
             names = [f"data.{name}" for name in own]

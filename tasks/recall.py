@@ -110,7 +110,9 @@ def draw(
     inputs (B, T, keys + values + 1) float32: the key, the value, the mark of a
     question; target (B, questions), the values asked for.
     """
-    P, Q, rows = pairs, min(data.questions, pairs), np.arange(count)[:, None]
+    P = pairs
+    Q = min(data.questions, pairs)
+    rows = np.arange(count)[:, None]
 
     def different(kinds, number):
         each = np.broadcast_to(np.arange(kinds), (count, kinds))

@@ -281,7 +281,8 @@ def check_values(config: Any, where: str = "") -> None:
     if not dataclasses.is_dataclass(config):
         return
     kind: Any = type(config)
-    hints, fields = hints_of(kind), kind.__dataclass_fields__
+    hints = hints_of(kind)
+    fields = kind.__dataclass_fields__
     for each, value in values_of(config).items():
         name = f"{where}.{each}" if where else each
         if (hint := hints.get(each)) is None:
@@ -332,10 +333,12 @@ def flag_of(field: str, no: bool = False) -> str:
 
 def words_of(config: Any, usual: Any, prefix: str = "") -> list[str]:
     """The flags that turn the `usual` configuration into `config`; places aside."""
-    words, known = [], values_of(usual)
+    words = []
+    known = values_of(usual)
     fields = type(config).__dataclass_fields__
     for each, value in values_of(config).items():
-        name, before = prefix + each, known[each]
+        name = prefix + each
+        before = known[each]
         if dataclasses.is_dataclass(value):
             words += words_of(value, before, f"{name}.")
         elif value == before or "place" in fields[each].metadata:
@@ -402,7 +405,9 @@ def from_json(kind: type, values: Any, where: str = "config") -> Any:
     remedy = "restore the run's configuration or start a new run"
     if not isinstance(values, dict):
         raise ConfigError(f"{where} must have fields, not be {shown(values)}; {remedy}")
-    hints, built, usual = hints_of(kind), {}, _sections(kind)
+    hints = hints_of(kind)
+    built = {}
+    usual = _sections(kind)
     fields = {x.name: x for x in dataclasses.fields(kind) if x.name in hints}
     values = dict(values)
     for name in getattr(kind, "sections", {}):  # as dataclasses.asdict has them

@@ -200,7 +200,8 @@ class Optimizer:
         """RuntimeError if a Parameter has moved away: our buffers are then nobody's."""
         views = zip(self.parameters, self._views, strict=True)
         for p in (p for p, view in views if p.data is not view):
-            where, owner = "another array, or array library", _owners.get(p.id)
+            where = "another array, or array library"
+            owner = _owners.get(p.id)
             if owner is not None and owner is not self:
                 where = f"another optimizer's buffer ({owner!r}, the last made, wins)"
             raise RuntimeError(
@@ -229,7 +230,8 @@ class Optimizer:
         """
         self._check_own()
         rate = self.learning_rate if learning_rate is None else learning_rate
-        own, largest = type(self).__name__, float(np.finfo(self.dtype).max)
+        own = type(self).__name__
+        largest = float(np.finfo(self.dtype).max)
         check_number(own, "learning_rate", rate, f"[0, {largest}]")
         if max_norm is not None:
             check_number(own, "max_norm", max_norm, "(0, inf)")
@@ -342,7 +344,8 @@ class Optimizer:
 
 def _unpacked(shapes: np.ndarray) -> str:
     """The shapes that `state` has packed, in words."""
-    left, found = shapes.ravel().tolist(), []
+    left = shapes.ravel().tolist()
+    found = []
     while left:
         count = left.pop(0)
         found.append(str(left[:count]))

@@ -69,7 +69,8 @@ class Tape:
 
     def __enter__(self) -> Tape:
         guards.check_opening(self, _local.tape)
-        _local.tape, self._state = self, "recording"
+        _local.tape = self
+        self._state = "recording"
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -133,10 +134,12 @@ class Tape:
         if not all(isinstance(t, Tensor) for t in wanted):
             raise TypeError("gradient takes Tensors; use x = tape.watch(array)")
         guards.check_backward(self, loss, strict)
-        gradients, results = Gradients({}, keep=[t.id for t in wanted]), []
+        gradients = Gradients({}, keep=[t.id for t in wanted])
+        results = []
         self._walk(loss, gradients)
         for position, t in enumerate(wanted):
-            xp, ours = namespace(t.data), t.id < 0 or t.tape is self
+            xp = namespace(t.data)
+            ours = t.id < 0 or t.tape is self
             g = gradients.pop(t.id) if ours else None
             if g is None and strict:
                 raise KeyError(f"the loss does not use wrt[{position}]; see strict")
@@ -180,7 +183,8 @@ class Tape:
 @contextmanager
 def unrecorded() -> Iterator[None]:
     """Inside the block, this thread's tape records nothing."""
-    before, _local.tape = _local.tape, None
+    before = _local.tape
+    _local.tape = None
     try:
         yield
     finally:
@@ -215,7 +219,9 @@ class Tensor:
     __getattr__ = guards.no_attribute  # called only for names that are not there
 
     def __init__(self, data: Array, id: int = 0, tape: Any = None):
-        self._data, self.id, self.tape = data, id, tape
+        self._data = data
+        self.id = id
+        self.tape = tape
 
     data = property(attrgetter("_data"))
     shape = property(attrgetter("_data.shape"))
@@ -351,7 +357,8 @@ class Primitive:
         arrays = [a._data if isinstance(a, Tensor) else a for a in args]
         xp, dtype = guards.common(self, arrays)
         rules, out, saved = self._run(xp, dtype, arrays, static)
-        several, tape = isinstance(out, tuple), _local.tape
+        several = isinstance(out, tuple)
+        tape = _local.tape
         results = [*out] if several else [out]
         for k, array in enumerate(results):
             if isinstance(array, np.generic):  # from a reduction

@@ -148,7 +148,8 @@ class _Trial:
 
     def at(self, step: complex, directions: list) -> Any:
         """The loss a step along all directions at once."""
-        inputs, moves = list(self.inputs), [step * v for v in directions]
+        inputs = list(self.inputs)
+        moves = [step * v for v in directions]
         for k, move in zip(self.moving, moves, strict=False):
             # a Tensor, as on the tape: x * x of NumPy's own would make an array
             inputs[k] = Tensor(np.asarray(inputs[k] + move))

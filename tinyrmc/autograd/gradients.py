@@ -42,7 +42,8 @@ class DeferredMatmul:
 
     def __init__(self, x: Array | None, g: Array):
         self.x, self.g = x, g
-        self.shape, self.dtype = g.shape[1:], g.dtype
+        self.shape = g.shape[1:]
+        self.dtype = g.dtype
         if x is not None:
             self.shape = *x.shape[1:], *self.shape
 

@@ -69,7 +69,8 @@ def counterpart(name: str) -> str:
 
 def no_function_of_numpy(tensor: Any, function: Any, *_: Any) -> Any:
     """TypeError for NumPy's function of a Tensor, naming ours."""
-    name, place = function.__name__, getattr(function, "__module__", None) or "numpy"
+    name = function.__name__
+    place = getattr(function, "__module__", None) or "numpy"
     ours = counterpart(name) if place == "numpy" else ""
     name = f"{place.replace('numpy', 'np')}.{name}"
     ours = ours or f"{name}(t.data), which has no gradient"
@@ -222,7 +223,10 @@ def common(primitive: Any, arrays: list) -> tuple[ModuleType, Any]:
     Numbers have no say, and indices none in the dtype. NumPy's scalars become Python's,
     in the list: they must not widen a float32 program.
     """
-    xp, dtype, known, lists = np, None, None, []
+    xp = np
+    dtype = None
+    known = None
+    lists = []
     for position, value in enumerate(arrays):
         kind = type(value)
         if kind is not known:

@@ -192,7 +192,9 @@ def _unary(name: str, about: str, slope: Callable) -> Primitive:
     def vjp(xp, needs, g, x, y):
         return g * slope(xp, x, y)
 
-    forward.__name__, forward.__doc__, vjp.__name__ = name, about, f"{name}_vjp"
+    forward.__name__ = name
+    forward.__doc__ = about
+    vjp.__name__ = f"{name}_vjp"
     row = primitive(forward)
     row.vjp(vjp)
     return row
@@ -382,7 +384,8 @@ def prod(xp, x, *, axis=None, keepdims=False):
 @prod.vjp
 def prod_vjp(xp, needs, g, x, axis, keepdims):
     # The product of the others: all of them but zeros, if there is no other zero.
-    zero, nothing = x == 0, xp.zeros((), x.dtype)
+    zero = x == 0
+    nothing = xp.zeros((), x.dtype)
     others = xp.where(zero, x.dtype.type(1), x)
     zeros = xp.sum(zero, axis=axis, keepdims=True) - zero
     product = xp.prod(others, axis=axis, keepdims=True) / others
@@ -450,7 +453,8 @@ def cumprod_vjp(xp, needs, g, x, y, axis):
     # S_i += F_i S_{i+d} with F_i = x_{i+1} .. x_{i+d}.
     x, y, S = (xp.moveaxis(a, axis, 0) for a in (x, y, g))
     one = xp.ones_like(x[:1])
-    F, d = xp.concatenate([x[1:], xp.zeros_like(one)]), 1
+    F = xp.concatenate([x[1:], xp.zeros_like(one)])
+    d = 1
     while d < len(x):
         S = xp.concatenate([S[:-d] + F[:-d] * S[d:], S[-d:]])
         F = xp.concatenate([F[:-d] * F[d:], F[-d:]])  # the last d are zero already
@@ -626,7 +630,9 @@ def concatenate(xp, *arrays, axis=0):
 
 @concatenate.vjp
 def concatenate_vjp(xp, needs, g, sizes, axis):
-    rows, start, parts = xp.moveaxis(g, axis, 0), 0, []
+    rows = xp.moveaxis(g, axis, 0)
+    start = 0
+    parts = []
     for size in sizes:
         parts.append(xp.moveaxis(rows[start : start + size], 0, axis))  # a view
         start += size
@@ -774,7 +780,8 @@ def take_along_axis(xp, x, indices, *, axis=-1):
 @take_along_axis.vjp
 def take_along_axis_vjp(xp, needs, g, shape, indices, axis):
     # Rows one after the other in a flat array; `add.at` is unbuffered, as in `take`.
-    columns, size = xp.broadcast_to(indices, g.shape), shape[axis]
+    columns = xp.broadcast_to(indices, g.shape)
+    size = shape[axis]
     columns = xp.moveaxis(columns, axis, -1)
     rows = math.prod(columns.shape[:-1])
     flat = xp.zeros(rows * size, g.dtype)

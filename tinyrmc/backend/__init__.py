@@ -184,7 +184,9 @@ def add_rows(total: Array, ids: Array, rows: Array) -> None:
     # Bring the rows of one id side by side. Then give each the sum of its id's rows
     # from there on, by doubling: the sums of 1, 2, 4, ... rows.
     order = sorting(ids)
-    ids, rows, step = ids[order], rows[order], 1
+    ids = ids[order]
+    rows = rows[order]
+    step = 1
     while step < len(ids):
         same = (ids[step:] == ids[:-step])[:, None]
         further = xp.where(same, rows[step:], xp.zeros((), rows.dtype))
@@ -210,7 +212,9 @@ def sorting(x: Array, axis: int = -1) -> Array:
         return xp.argsort(x, axis=axis, kind="stable")
     x = xp.moveaxis(x, axis, -1)
     count = x.shape[-1]
-    numbers, ours, others = xp.arange(count), x[..., :, None], x[..., None, :]
+    numbers = xp.arange(count)
+    ours = x[..., :, None]
+    others = x[..., None, :]
     first = (others == ours) & (numbers < numbers[:, None])
     ranks = xp.sum((others < ours) | first, axis=-1)
     order = xp.zeros_like(ranks)

@@ -17,9 +17,12 @@ def matching(
     ValueError names all that are missing, unknown, of another shape or kind, or that
     hold a number too large for their dtype.
     """
-    wrong, found = [], {}
+    wrong = []
+    found = {}
     for name in {**own, **arrays}:
-        array, mine, says = arrays.get(name), own.get(name), ""
+        array = arrays.get(name)
+        mine = own.get(name)
+        says = ""
         if array is None or mine is None:
             says = "is unknown" if mine is None else "is missing from the arrays"
         elif array.shape != mine.shape:

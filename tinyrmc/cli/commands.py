@@ -53,7 +53,8 @@ def asked_by_shell() -> tuple[list[str], str]:
     """(the whole words, the word begun) of a line that a shell asks how to complete."""
     from argcomplete.lexers import split_line
 
-    line, point = os.environ["COMP_LINE"], int(os.environ["COMP_POINT"])
+    line = os.environ["COMP_LINE"]
+    point = int(os.environ["COMP_POINT"])
     _, begun, _, words, _ = split_line(line, point)
     return words, begun
 
@@ -248,7 +249,8 @@ def html_file(word: str) -> Path:
 
 def python() -> str:
     """How to call this Python from here: `python` if that is it, else its path."""
-    found, path = shutil.which("python"), Path(sys.executable)
+    found = shutil.which("python")
+    path = Path(sys.executable)
     if found and Path(found).parent == path.parent:
         return "python"
     here = path.is_relative_to(Path.cwd())
@@ -314,7 +316,9 @@ def add_flags(
         words = " ".join(words_of_value(value)) or "none"
         text = f"{says.get(each, '')} (default: {words})".strip()
         action: Any
-        hint, yes, no = hints[each], flag_of(name), flag_of(name, no=True)
+        hint = hints[each]
+        yes = flag_of(name)
+        no = flag_of(name, no=True)
         keywords: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS}
         keywords |= {"help": text.replace("%", "%%"), "action": _Field}
         if hint is bool:  # a flag that says yes, and one that says no
@@ -322,7 +326,8 @@ def add_flags(
         else:
             takes, listed = wanted(hint)
             if len(takes) > 60:  # no line of the help would hold it
-                takes, known = "NAME", choices(hint)
+                takes = "NAME"
+                known = choices(hint)
                 if not all(word in text for word in known):
                     keywords["help"] = f"{listed}; {keywords['help']}"
             asks = "_ARGCOMPLETE" in os.environ and "tuple" not in str(hint)

@@ -50,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     listed = "\n".join(f"    {name:14}{title}" for name, title in TITLES.items())
     about = (__doc__ or "").strip()
     parser = Parser(program("data"), f"{about}\n\nCorpora:\n\n{listed}")
-    add, says = parser.add_argument, "which to get, check and read"
+    add = parser.add_argument
+    says = "which to get, check and read"
     add("corpora", nargs="*", metavar="[CORPUS ...]", help=says)
     says = "where texts are, and downloads go; without it, the folder that "
     says += "TINYRMC_DATA names, else tinyrmc's folder among your caches"
@@ -86,7 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _get(name: str, data_dir: Path | None) -> list[str]:
     """Find or download a corpus, read it, and say what it is; returns notes on it."""
-    known, width = CORPORA[name], terminal_width()
+    known = CORPORA[name]
+    width = terminal_width()
     try:
         find(name, data_dir)
     except MissingCorpus as error:
@@ -97,7 +99,8 @@ def _get(name: str, data_dir: Path | None) -> list[str]:
     print(f"{name}: {known.title}\nin {find(name, data_dir).place}\n")
     rows = [["", "tokens", "published"]]
     for part in PARTS:
-        size, published = corpus.texts[part].size, known.tokens.get(part)
+        size = corpus.texts[part].size
+        published = known.tokens.get(part)
         rows.append([part, _number(size), _number(published)])
     own = _number(len(corpus.vocabulary)), _number(known.vocabulary)
     rows.append(["vocabulary", *own])
@@ -146,7 +149,8 @@ def _get_babi(data_dir: Path | None) -> list[str]:
 
 def _stories(data_dir: Path | None) -> tuple[dict[tuple[str, str], Babi], list[str]]:
     """The versions and variants that are here, and what to say of the others."""
-    here, missing = {}, []
+    here = {}
+    missing = []
     for which in VARIANTS:
         try:
             here[which] = babi(*which, data_dir)
@@ -178,10 +182,13 @@ def _number(count: int | None) -> str:
 def _list(data_dir: Path | None) -> None:
     """The texts of the data directory, what is missing, and what to do about it."""
     rows = [["corpus", "here", *PARTS, "vocabulary"]]
-    width, advice = terminal_width(), ""
+    width = terminal_width()
+    advice = ""
     to_get: dict[str, None] = {}  # the names that the command takes
     for first, variant in [*((name, "") for name in CORPORA), *VARIANTS]:
-        name, kind, sizes = first, "babi" if variant else first, [""] * 4
+        name = first
+        kind = "babi" if variant else first
+        sizes = [""] * 4
         archives = BABI_ARCHIVES[first] if variant else CORPORA[first].archives
         gets = bool(archives)
         try:
@@ -190,22 +197,29 @@ def _list(data_dir: Path | None) -> None:
                 tasks = babi(first, variant, data_dir)
                 state, says = "yes", ""
                 if tasks.missing:
-                    state, says = "in part", _incomplete(tasks)
+                    state = "in part"
+                    says = _incomplete(tasks)
             elif corpus := cached(name, data_dir):
                 counts = [corpus.texts[part].size for part in PARTS]
                 sizes = [_number(count) for count in [*counts, len(corpus.vocabulary)]]
-                state, says = "yes", "; ".join(corpus.notes)
+                state = "yes"
+                says = "; ".join(corpus.notes)
             else:
                 find(name, data_dir)
-                state, says, gets = "not read yet", "", True
+                state = "not read yet"
+                says = ""
+                gets = True
         except MissingCorpus as error:
             state, says = "no", ""
             if error.missing:
-                state, says, gets = "in part", error.missing, True
+                state = "in part"
+                says = error.missing
+                gets = True
             elif not gets:
                 says = (how_to_get if variant else remedy)(first, data_dir)
         except CorpusError as error:
-            state, says = "not usable", str(error)
+            state = "not usable"
+            says = str(error)
         rows.append([name, state, *sizes])
         if gets and state in ("no", "in part", "not read yet"):
             to_get[kind] = None

@@ -39,7 +39,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = Parser(
         program("evaluate"), "Evaluate a trained run on its task's held-out examples."
     )
-    add, says = parser.add_argument, "run directory, checkpoint.npz or weights file"
+    add = parser.add_argument
+    says = "run directory, checkpoint.npz or weights file"
     add("run", type=Path, metavar="RUN", help=says)
     says = "write the weights and the configuration, nothing else, to FILE (.npz)"
     add("--export", type=Path, metavar="FILE", help=says)
@@ -128,7 +129,8 @@ def _counted(task: Task, counts: dict[str, int]) -> str:
     """How many examples there were, or how many tokens if losses count those."""
     name, _ = task.unit
     if name == Task.unit[0] or not any(counts.values()):
-        name, counts = "examples", {each: task.examples(each) for each in counts}
+        name = "examples"
+        counts = {each: task.examples(each) for each in counts}
         if len(numbers := {*counts.values()}) == 1:
             return f"{numbers.pop():,} {name}"
     return ", ".join(f"{n:,} {name} of {split}" for split, n in counts.items())

@@ -31,7 +31,8 @@ from .commands import Parser, add_data_dir, at_least, program
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = Parser(program("generate"), (__doc__ or "").strip())
-    add, says = parser.add_argument, "run directory, checkpoint.npz or weights file"
+    add = parser.add_argument
+    says = "run directory, checkpoint.npz or weights file"
     add("run", type=Path, metavar="RUN", help=says)
     says = 'the words to go on from; "" begins a new sentence'
     add("prompt", metavar="PROMPT", help=says)
@@ -48,7 +49,8 @@ def main(argv: list[str] | None = None) -> int:
     add_data_dir(parser)
     options = parser.parse_args(argv)
     task, arrays, state = open_checkpoint(options.run, options.data_dir)
-    model, name = restore_model(task, arrays, state), state["run"]["task"]
+    model = restore_model(task, arrays, state)
+    name = state["run"]["task"]
     if not hasattr(task, "generate"):
         raise RunError(
             f"{options.run} is a run of {name!r}, which writes no text; give a run of "

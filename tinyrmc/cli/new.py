@@ -25,7 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     about = "Write an example of a task into the current directory: a file to change."
     parser = Parser(program("new"), about)
-    add, says = parser.add_argument, "the task's name; its file becomes NAME.py"
+    add = parser.add_argument
+    says = "the task's name; its file becomes NAME.py"
     add("name", metavar="NAME", help=says)
     says = "a world, and an agent that learns there"
     add("--world", action="store_true", help=says)

@@ -153,13 +153,16 @@ class Watched(Shown):
     """Played by a trained agent."""
 
     def __init__(self, task: ActingTask, model, seed=0, whole=False, greedy=False):
-        self.task, self.model, self.greedy = task, model, greedy
+        self.task = task
+        self.model = model
+        self.greedy = greedy
         super().__init__(task.held_out_world, seed, whole)
 
     def begin(self) -> None:
         """A new level, of which the agent knows nothing."""
         super().begin()
-        self.carry, self.told = self.task.begin(self.model, self.state), ""
+        self.carry = self.task.begin(self.model, self.state)
+        self.told = ""
 
     def step(self) -> None:
         """One step of the agent."""
@@ -167,10 +170,12 @@ class Watched(Shown):
         trajectory, self.carry = self.task.act(
             self.model, self.world, self.carry, noise, self.greedy
         )
-        before, self.state = self.state, under("levels/", self.carry)
+        before = self.state
+        self.state = under("levels/", self.carry)
         policy, values, attention = think(self.task, self.model, trajectory)
         taken = trajectory["taken"][0, 0]
-        name, sure = self.world.action_names[taken], 100 * policy[0, 0, taken]
+        name = self.world.action_names[taken]
+        sure = 100 * policy[0, 0, taken]
         self.told = f"agent: {name}, {sure:.0f} % sure, value {values[0, 0]:.2f}"
         if attention is not None:
             shares = 100 * attention[0, 0].mean(axis=(0, 1))  # of heads and slots
@@ -194,7 +199,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     epilog = f"{HELP}\nwith --agent or --script: {HELP_SHOWN}"
     parser = Parser(program("play"), "Play a world in the terminal.", epilog=epilog)
-    add, says = parser.add_argument, " or ".join(WORLDS)
+    add = parser.add_argument
+    says = " or ".join(WORLDS)
     add("world", choices=WORLDS, metavar="WORLD", help=says)
     says = "what you see at first (default: %(default)s)"
     add("--view", choices=VIEWS, default=VIEWS[0], help=says)

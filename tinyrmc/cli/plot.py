@@ -156,7 +156,8 @@ def attention_main(argv: list[str]) -> int:
     says = "held-out sequences to measure over (default: 10,000)"
     add("--sequences", type=at_least(2), default=10_000, metavar="N", help=says)
     options, task, model, state = _opened(parser, argv)
-    run, title = state["run"], title_of(state)
+    run = state["run"]
+    title = title_of(state)
     with blas_threads(1):
         shown = _questions(task, model, run["task"], options.run)
         folder = _folder(options, "attention")
@@ -164,7 +165,8 @@ def attention_main(argv: list[str]) -> int:
         print(f"{title}: measuring over {measured}", file=sys.stderr)
         found = probes.analyse(model, probes.held_out(task, options.sequences))
         three = shown.take(probes.cases(shown))
-        seen, floors = probes.traces(model, three.inputs), task.references()
+        seen = probes.traces(model, three.inputs)
+        floors = task.references()
         described = attending.tables(found, floors)
         kept = {"run": {**run, "step": state["step"]}, **found, "floors": floors}
         paths = [
@@ -218,7 +220,8 @@ def hops_main(argv: list[str]) -> int:
     says = "this task alone, of a run that has several (default: all of them)"
     parser.add_argument("--task", type=int, metavar="K", help=says)
     options, task, model, state = _opened(parser, argv)
-    title, width = title_of(state), terminal_width()
+    title = title_of(state)
+    width = terminal_width()
     with blas_threads(1):
         try:
             if not hasattr(task, "readings"):
@@ -281,7 +284,8 @@ def analyses_main(argv: list[str]) -> int:
     """The command line after `analyses`; returns the exit code."""
     says = "Draw what a task examines of trained networks, side by side."
     parser = Parser(program("plot analyses"), says)
-    add, says = parser.add_argument, "run directories, checkpoints or weights files, "
+    add = parser.add_argument
+    says = "run directories, checkpoints or weights files, "
     add("runs", type=Path, nargs="+", metavar="RUN", help=f"{says}of one task")
     says = "folder for the pictures, replaced if they exist (default: the "
     says += "run's directory; of several runs the folder that they are all in)"

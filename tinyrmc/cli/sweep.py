@@ -92,7 +92,8 @@ def main(argv: list[str] | None = None) -> int:
             told = any(options.workers for *_, options in found)
             if jobs > 1 and not told:  # each has its share of the cores
                 described["workers"] = max(1, len(usable_cores()) // jobs)
-            name, machine = f"{described['task']}-sweep", environment(__version__)
+            name = f"{described['task']}-sweep"
+            machine = environment(__version__)
             run = Run.create("runs", name, described, machine, options.run)
         with run.writing():
             run = run.moved(described)
@@ -152,7 +153,8 @@ def _complete(names: list[str], words: list[str]) -> None:
     of a grid, or for a value.
     """
     kind, preset = task_and_preset(names)
-    parser, (_, default) = _parser(), kind.presets[preset]
+    parser = _parser()
+    _, default = kind.presets[preset]
     parser.conflict_handler = "resolve"  # both have --run
     add_flags(parser, Options(), "run")
     add_flags(parser, default, names[0])
@@ -247,7 +249,9 @@ def combinations(described: dict) -> tuple[list[Asked], Counter[str]]:
     """(the combinations that can be trained, notes with how many they are about).
     UsageError if none can be trained.
     """
-    task, preset, grid = described["task"], described["preset"], described["grid"]
+    task = described["task"]
+    preset = described["preset"]
+    grid = described["grid"]
     discovery.load_cores_of(described)
     kind, _ = task_and_preset([discovery.word_of(described), preset])
     _, default = kind.presets[preset]
@@ -288,8 +292,10 @@ def combinations(described: dict) -> tuple[list[Asked], Counter[str]]:
 
 def cells_of(run: Run, found) -> list[Cell]:
     """The runs of a sweep in the order of training: one seed of all, then the next."""
-    config, cells = run.config, []
-    task, data_dir = discovery.word_of(config), config.get("places", {}).get("data_dir")
+    config = run.config
+    cells = []
+    task = discovery.word_of(config)
+    data_dir = config.get("places", {}).get("data_dir")
     share = config.get("workers")
     files = [f"--core={os.path.expanduser(x)}" for x in config.get("core_files", ())]
     for seed in config["seeds"]:
@@ -423,7 +429,8 @@ def run_logged(words: Sequence[str], log: str) -> int:
 def signals_passed_on() -> Iterator[None]:
     """Within, a signal is for the runs of this process, which save and end."""
     global _signal
-    _signal, before = 0, {}
+    _signal = 0
+    before = {}
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         # as nohup has a process ignore a SIGHUP
@@ -450,7 +457,8 @@ def _stop(number: int, _: object = None) -> None:
 
 def train(cells: list[Cell], jobs: int) -> bool:
     """Train cells, `jobs` at a time; returns whether some failed."""
-    ended, failed = itertools.count(1), False
+    ended = itertools.count(1)
+    failed = False
     told: dict[str, str] = {}  # how runs failed -> the first of them
 
     def trained(cell: Cell) -> int | None:
@@ -462,7 +470,8 @@ def train(cells: list[Cell], jobs: int) -> bool:
         started = {pool.submit(trained, cell): cell for cell in cells}
         try:
             for future in as_completed(started):
-                cell, code = started[future], future.result()
+                cell = started[future]
+                code = future.result()
                 if code is None:
                     continue
                 failed |= bool(code and not _signal)

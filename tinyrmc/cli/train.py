@@ -96,7 +96,8 @@ def _train(words: list[str], ranks: Any = None) -> int:
             usual = kind.presets[preset][1]
             config, options = parse_words(names[0], preset, usual, Options(), flags)
             own = {"preset": preset, "seed": options.seed, **to_json(config)}
-            task, described = kind(config), discovery.stored(names[0]) | own
+            task = kind(config)
+            described = discovery.stored(names[0]) | own
             described |= discovery.cores_of(config)
             described = noted_task(described)
         else:
@@ -113,7 +114,8 @@ def _train(words: list[str], ranks: Any = None) -> int:
                 )
             longer = described.get("extended") != run.config.get("extended")
             if longer and task.finished(state["step"]):
-                steps, done = task.config.train.steps, state["step"]
+                steps = task.config.train.steps
+                done = state["step"]
                 raise UsageError(f"--train.steps {steps}: {run.path} has done {done}")
         logs = options.log == "tensorboard"
         if logs and not importlib.util.find_spec("tensorboardX"):
@@ -161,7 +163,8 @@ def listing() -> str:
             continue
         lines.append(f"{name}  {(module.__doc__ or '').strip().splitlines()[0]}")
         presets = module.Task.presets
-        width, default = max(map(len, presets)), next(iter(presets))
+        width = max(map(len, presets))
+        default = next(iter(presets))
         for preset, (text, _) in presets.items():
             note = "  (default)" if preset == default else ""
             lines.append(f"    {preset:{width}}  {text}{note}")
@@ -363,7 +366,9 @@ def _run(trainer: Trainer, run: Run, options: Options, interrupt: Interrupt) -> 
 
 
 def _announce(trainer: Trainer, described: dict, options: Options) -> None:
-    task, model, t = trainer.task, trainer.model, trainer.task.config.train
+    task = trainer.task
+    model = trainer.model
+    t = trainer.task.config.train
     promise, preset = task.presets[described["preset"]]
     changed = words_of(task.config, preset)
     says = "" if changed else f": {promise}"

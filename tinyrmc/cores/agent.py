@@ -82,7 +82,8 @@ class Agent(Module):
         *,
         seed: Seed,
     ):
-        rng, size = generator(seed), config.features
+        rng = generator(seed)
+        size = config.features
         height, width, channels = picture
         self.config, self.actions = config, actions
         self.convolutions: list[Conv2d] = []
@@ -106,7 +107,9 @@ class Agent(Module):
         else:
             for count in CHANNELS:
                 self.convolutions.append(Conv2d(channels, count, relu=True, seed=rng))
-                channels, height, width = count, height - 1, width - 1
+                channels = count
+                height = height - 1
+                width = width - 1
             channels += 2 * config.coordinates
             in_a_row = height * width * channels + numbers
             maps = height, width, channels + numbers  # each number at every place
@@ -148,7 +151,8 @@ class Agent(Module):
 
     def encode(self, picture: Array, numbers: Array) -> Tensor:
         """The core's input (B, T, E) for pictures (B, T, h, w, c)."""
-        xp, lead = namespace(picture), picture.shape[:2]
+        xp = namespace(picture)
+        lead = picture.shape[:2]
         if self.encoder is not None:
             flat = picture.reshape(*lead, -1)
             return self.encoder(xp.concatenate([flat, numbers], axis=2))

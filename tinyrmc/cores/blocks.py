@@ -43,7 +43,10 @@ class Times:
     """
 
     def __init__(self, xp: ModuleType, steps: int, lengths: Any, is_first: Any):
-        self.xp, self.steps, self.lengths, self.is_first = xp, steps, lengths, is_first
+        self.xp = xp
+        self.steps = steps
+        self.lengths = lengths
+        self.is_first = is_first
 
     @cached_property
     def live(self) -> Any:
@@ -79,7 +82,8 @@ class Times:
         """Of x (B, width + T, ...) the `width` steps before each sequence's end, with
         zeros in those that belong to an episode that is over.
         """
-        ids, end = self.with_past(width), x[:, self.steps :]
+        ids = self.with_past(width)
+        end = x[:, self.steps :]
         if self.lengths is not None:
             here = self.lengths.astype(np.intp)[:, None] + self.xp.arange(width)
             end = p.take_along_axis(x, _like(here, x), axis=1)
@@ -117,7 +121,8 @@ class ShortConvolution(Mixer):
     """y_t = sum_j w_j * x_{t-j} over the last `width` steps, unit by unit."""
 
     def __init__(self, units: int, width: int, dtype: npt.DTypeLike, seed: Seed):
-        rng, std = generator(seed), width**-0.5
+        rng = generator(seed)
+        std = width**-0.5
         self.weight = Parameter(truncated_normal(rng, (width, units), std, dtype))
         self.shapes = ((width - 1, units),)
 
@@ -127,7 +132,8 @@ class ShortConvolution(Mixer):
 
     def over_time(self, x: Tensor, state: State, times: Times) -> Step:
         past, width = p.concatenate([state[0], x], axis=1), len(self.weight.data)
-        ids, terms = times.with_past(width - 1), []
+        ids = times.with_past(width - 1)
+        terms = []
         for j, weight in enumerate(p.unstack(self.weight)):  # the oldest first
             seen = past[:, j : j + times.steps]
             if ids is not None:
@@ -166,7 +172,8 @@ class Blocks(Core, at_once=True):
         MLP has `hidden_size` units inside; None: 4 F.
         """
         self._set_sizes(input_size=input_size, head_size=head_size, num_heads=num_heads)
-        units, rng = head_size * num_heads, generator(seed)
+        units = head_size * num_heads
+        rng = generator(seed)
         hidden = 4 * units if hidden_size is None else hidden_size
         self._set_sizes(layers=layers, hidden_size=hidden, conv=conv)
         self.output_size = units
@@ -224,7 +231,8 @@ class Blocks(Core, at_once=True):
                 f"{name} expects a state of {len(self.blocks)} layers, got {given}; "
                 "see initial_state"
             )
-        x, after = self.input_projection(inputs), []
+        x = self.input_projection(inputs)
+        after = []
         for block, before in zip(self.blocks, state, strict=True):
             for array, shape in zip(before, _shapes(block), strict=True):
                 self._check_state(array, inputs.shape[0], *shape)

@@ -47,7 +47,8 @@ def decays(log: Tensor, episodes: Array | None) -> tuple[Tensor, ...]:
     """
     xp, (*_, count, size) = namespace(log.data), log.shape
     total = p.cumsum(log, axis=-1)  # (B, H, c, C)
-    whole, later = total[..., -1:], xp.arange(size)[:, None] >= xp.arange(size)
+    whole = total[..., -1:]
+    later = xp.arange(size)[:, None] >= xp.arange(size)
     exponents = [
         p.expand_dims(total, -1) - p.expand_dims(total, -2),
         p.expand_dims(total, -1),
@@ -61,7 +62,8 @@ def decays(log: Tensor, episodes: Array | None) -> tuple[Tensor, ...]:
         ids = xp.concatenate([episodes, more], axis=1)
         ids = ids.reshape(len(ids), 1, count, size)
         first = xp.zeros((len(ids), 1, 1, 1), ids.dtype)
-        before, end = xp.concatenate([first, ids[:, :, :-1, -1:]], 2), ids[..., -1:]
+        before = xp.concatenate([first, ids[:, :, :-1, -1:]], 2)
+        end = ids[..., -1:]
         same = ids[..., :, None] == ids[..., None, :]
         others = (ids == before, ids == end, before == end)
         masks = [same & later, *(mask[..., None] for mask in others)]

@@ -105,7 +105,8 @@ class CoreConfig:
         counts = "mem_slots head_size num_heads total_units key_size num_blocks"
         counts += " attention_mlp_layers hidden_size layers recompute_every"
         check_least("model", self, *counts.split())
-        entry, used = registry.cores().get(self.core), _used(self) or ()
+        entry = registry.cores().get(self.core)
+        used = _used(self) or ()
         if entry is not None and entry.check is not None:
             entry.check(self)
         sliced = self.total_units is not None and "total_units" in used

@@ -125,7 +125,8 @@ class Core(Module):
         `is_first`, bool (B, T), its state is the initial one again before each step
         where that holds. What is ignored must be finite, or the gradients are not.
         """
-        steps, every = inputs.shape[1], self._recompute_every
+        steps = inputs.shape[1]
+        every = self._recompute_every
         if not steps:
             raise ValueError(f"unroll: inputs {inputs.shape} have no steps")
         check_ends(inputs.shape[:2], lengths, is_first)
@@ -154,7 +155,8 @@ class Core(Module):
                 if whole is not None:
                     return whole
         if is_first is not None:
-            begin, steps = self.initial_state(inputs.shape[0]), inputs.shape[1]
+            begin = self.initial_state(inputs.shape[0])
+            steps = inputs.shape[1]
             looks = isinstance(is_first, np.ndarray)  # a device would make us wait
             renews = is_first.any(axis=0).tolist() if looks else [True] * steps
         outputs = []
@@ -185,17 +187,21 @@ class Core(Module):
         if namespace(lengths) is not np:
             return self.unroll(inputs, state, lengths=lengths)[1]
         order = np.argsort(lengths)[::-1]
-        inputs, lengths = p.take(inputs, order, axis=0), lengths[order]
+        inputs = p.take(inputs, order, axis=0)
+        lengths = lengths[order]
         state = map_state(lambda x: p.take(x, order, axis=0), state)
-        begin, ended = 0, []
+        begin = 0
+        ended = []
         for end in np.unique(lengths[:: max(1, len(lengths) // 8)]).tolist():
             if end > begin:
                 left = np.minimum(lengths, end) - begin
                 seen = inputs[: len(left), begin:end]
                 _, state = self.unroll(seen, state, lengths=left)
-            going, begin = np.count_nonzero(lengths > end), end
+            going = np.count_nonzero(lengths > end)
+            begin = end
             ended.append(_rows(state, slice(going, None)))
-            lengths, state = lengths[:going], _rows(state, slice(going))
+            lengths = lengths[:going]
+            state = _rows(state, slice(going))
         whole = map_state(lambda *parts: p.concatenate(parts), *reversed(ended))
         back = np.argsort(order)
         return map_state(lambda x: p.take(x, back, axis=0), whole)

@@ -70,7 +70,8 @@ class Delta(Mixer):
         return normalised(p.silu(q)), normalised(p.silu(k)), v, beta
 
     def __call__(self, x: Tensor, state: State) -> Step:
-        (q, k, v, beta), (memory,) = self._projected(x), state
+        q, k, v, beta = self._projected(x)
+        (memory,) = state
         if self.decay is not None:
             memory = p.exp(self.decay(x))[..., None, None] * memory
         found = (p.expand_dims(k, -2) @ memory)[..., 0, :]  # (B, H, V)
@@ -93,7 +94,9 @@ class Delta(Mixer):
         right = p.concatenate([beta * v, beta * after * k], axis=-1)
         solved = solve_lower(beta * between * (k @ alike), right)
         of_values, of_keys = p.split(solved, 2, axis=-1)  # U_v and U_k, (B, H, c, C, V)
-        memory, before, missing = state[0], [], []
+        memory = state[0]
+        before = []
+        missing = []
         parts = of_values, of_keys, p.swapaxes(k * until, -1, -2), whole
         each = (p.unstack(part, axis=2) for part in parts)
         for own, others, keys, keeps in zip(*each, strict=True):

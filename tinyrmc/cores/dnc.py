@@ -160,7 +160,9 @@ class DNC(Core):
         if clip is not None:
             check_number("DNC", "clip", clip, "(0, inf]")
         self.strength, self.clip = strength, clip
-        R, H, W = read_heads, write_heads, word_size
+        R = read_heads
+        H = write_heads
+        W = word_size
         self._parts: dict[str, tuple[int, ...]] = {  # in the order of the columns
             "write_keys": (H, W),
             "write_strengths": (H,),
@@ -178,7 +180,8 @@ class DNC(Core):
 
         make: dict[str, Any] = {"dtype": dtype, "seed": generator(seed)}
         read = read_heads * word_size  # numbers read in a step, R W
-        seen, width = input_size + read, hidden_size
+        seen = input_size + read
+        width = hidden_size
         self.controller: DeepLSTM | nn.MLP
         if controller == "lstm":
             self.controller = DeepLSTM(seen, hidden_size, layers, forget_bias, **make)
@@ -191,10 +194,17 @@ class DNC(Core):
 
     def _shapes(self, batch: int) -> list[tuple[int, ...]]:
         """The shapes of the state, all but the controller's."""
-        B, N, W = batch, self.mem_slots, self.word_size
+        B = batch
+        N = self.mem_slots
+        W = self.word_size
         R, H = self.read_heads, self.write_heads
-        memory, usage, links, words = (B, N, W), (B, N), (B, H, N, N), (B, R * W)
-        precedence, write, read = (B, H, N), (B, H, N), (B, R, N)
+        memory = (B, N, W)
+        usage = (B, N)
+        links = (B, H, N, N)
+        words = (B, R * W)
+        precedence = (B, H, N)
+        write = (B, H, N)
+        read = (B, R, N)
         return [memory, usage, links, precedence, write, read, words]
 
     def initial_state(self, batch_size: int) -> State:

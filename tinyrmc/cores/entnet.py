@@ -75,7 +75,8 @@ class EntNet(Core):
         seed: Seed,
     ):
         self._set_sizes(input_size=input_size, mem_slots=mem_slots, mem_size=mem_size)
-        F, rng = mem_size, generator(seed)
+        F = mem_size
+        rng = generator(seed)
         self.output_size = F
         self.encoder = nn.Linear(input_size, F, dtype=dtype, seed=rng)
         self.keys = Parameter(nn.truncated_normal(rng, (mem_slots, F), F**-0.5, dtype))
@@ -144,10 +145,12 @@ class EntNetBank(Cells):
         seed: Seed,
     ):
         self._set_sizes(input_size=input_size, cells=cells, hidden_size=hidden_size)
-        self.output_size, self.state_shape = hidden_size, (cells, hidden_size)
+        self.output_size = hidden_size
+        self.state_shape = (cells, hidden_size)
         self.forget_bias = check_number("EntNetBank", "forget_bias", forget_bias)
         dtype = nn.check_dtype("EntNetBank", dtype)
-        rng, std = generator(seed), (input_size + hidden_size) ** -0.5
+        rng = generator(seed)
+        std = (input_size + hidden_size) ** -0.5
 
         def weight(rows, std):
             shape = rows, 4 * hidden_size

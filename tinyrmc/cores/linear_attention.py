@@ -68,7 +68,8 @@ class Sum(Mixer):
         return found[..., :size] / (found[..., size:] + EPSILON)
 
     def __call__(self, x: Tensor, state: State) -> Step:
-        (q, k, v), (memory,) = self._projected(x), state
+        q, k, v = self._projected(x)
+        (memory,) = state
         if self.decay is not None:
             memory = p.exp(self.decay(x))[..., None, None] * memory
         memory = memory + p.expand_dims(k, -1) * p.expand_dims(v, -2)
@@ -85,7 +86,8 @@ class Sum(Mixer):
         log = in_chunks(log, size)
         between, after, until, whole = decays(log, times.episodes)
         written = p.swapaxes(k * until, -1, -2) @ v  # (B, H, c, V, V + 1)
-        memory, before = state[0], []
+        memory = state[0]
+        before = []
         kept = p.unstack(whole, axis=2)
         for keeps, new in zip(kept, p.unstack(written, axis=2), strict=True):
             before.append(memory)

@@ -90,7 +90,8 @@ class LSTM(Cells, _OverTime, at_once=True):
         seed: Seed,
     ):
         self._set_sizes(input_size=input_size, hidden_size=hidden_size)
-        self.output_size, self.state_shape = hidden_size, (hidden_size,)
+        self.output_size = hidden_size
+        self.state_shape = (hidden_size,)
         self.forget_bias = check_number("LSTM", "forget_bias", forget_bias)
         rng = generator(seed)
         seen, gates = input_size + hidden_size, 4 * hidden_size
@@ -172,7 +173,9 @@ class DeepLSTM(_OverTime, at_once=True):
                 f"DeepLSTM expects a state of {len(self.layers)} pairs (h, c), got "
                 f"{given}; see initial_state"
             )
-        outputs, after, seen = [], [], inputs
+        outputs = []
+        after = []
+        seen = inputs
         for layer, before in zip(self.layers, state, strict=True):
             below, pair = step(layer, seen, before, *how)
             outputs.append(below)
@@ -308,7 +311,8 @@ class GRU(RNN, at_once=True):
         if self.hidden_bias is None:
             candidate = candidate_of(inputs, reset * hidden)
         else:
-            of_input, nothing = candidate_of(inputs, 0.0 * hidden), 0.0 * inputs
+            of_input = candidate_of(inputs, 0.0 * hidden)
+            nothing = 0.0 * inputs
             alone = candidate_of(nothing, hidden) - candidate_of(nothing, 0.0 * hidden)
             candidate = of_input + reset * (alone + self.hidden_bias)
         candidate = p.tanh(candidate)

@@ -165,7 +165,10 @@ class MemN2N(nn.Module):
         check_choice("MemN2N", "tying", tying, "adjacent", "layerwise")
         check_sizes("MemN2N", least=0, slots=slots)
         check_number("MemN2N", "std", std, "[0, inf)")
-        self.words, self.size, self.slots, self.hops = words, size, slots, hops
+        self.words = words
+        self.size = size
+        self.slots = slots
+        self.hops = hops
         self.tying = tying
         self.encoding = encoding or Encoding("bag")
         self._along = nn.Constant(self.encoding.along(size))
@@ -331,9 +334,11 @@ class TextMemN2N(nn.Module):
 
         trace: a list that receives a dict for each hop: "weights" p (B, T, N).
         """
-        xp, size = namespace(self.H.data), self.H.shape[0]
+        xp = namespace(self.H.data)
+        size = self.H.shape[0]
         words = xp.concatenate([state, tokens], axis=1)  # (B, N + T - 1)
-        mask, seen = words >= 0, xp.maximum(words, 0)
+        mask = words >= 0
+        seen = xp.maximum(words, 0)
         m, c = embedding(self.A, seen), embedding(self.C, seen)
         u = Tensor(xp.full((*tokens.shape, size), 0.1, self.H.dtype))
         for _ in range(self.hops):

@@ -59,7 +59,9 @@ class Segment:
     """Some steps of a core, as a function of arrays: inputs, and the state's parts."""
 
     def __init__(self, steps: Callable, parameters: list, form: Any):
-        self.steps, self.parameters, self.form = steps, parameters, form
+        self.steps = steps
+        self.parameters = parameters
+        self.form = form
         self.takes = 1 + len(leaves(form))
 
     def __call__(self, inputs: Any, *parts: Any) -> list:
@@ -70,7 +72,8 @@ class Segment:
 
 def unroll_in_parts(core, every, inputs, state, lengths, is_first):
     """`core.unroll`, which keeps the state before every `every`-th step alone."""
-    steps, outputs = inputs.shape[1], []
+    steps = inputs.shape[1]
+    outputs = []
     places = list(range(every, steps, every))
     parts = p.split(inputs, places, axis=1)
     for start, part in zip([0, *places], parts, strict=True):

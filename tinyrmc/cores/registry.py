@@ -105,7 +105,8 @@ def register_core(
                 f"core {name!r}: config must be a frozen dataclass with a default for "
                 f"each field, not {config!r}"
             )
-        here, there = build, getattr(_entries.get(name), "build", build)
+        here = build
+        there = getattr(_entries.get(name), "build", build)
         if [_place(here), here.__qualname__] != [_place(there), there.__qualname__]:
             raise ValueError(
                 f"core {name!r} is registered already, in {_place(there)}; choose "

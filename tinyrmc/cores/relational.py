@@ -176,7 +176,8 @@ class RelationalMemory(_Memory, at_once=True):
         self.gate_style, self.activate_final = gate_style, bool(activate_final)
         normed = check_switch("RelationalMemory", "qkv_norm", qkv_norm)
         check_switch("RelationalMemory", "activate_final", activate_final)
-        rng, F = generator(seed), self.mem_size
+        rng = generator(seed)
+        F = self.mem_size
         self.first = Constant(identity_memory(mem_slots, F, dtype))
         self.input_projection = Linear(input_size, F, dtype=dtype, seed=rng)
         width = self._qkv_columns = num_heads * (2 * self.key_size + head_size)
@@ -252,7 +253,8 @@ class RelationalMemory(_Memory, at_once=True):
         F, G = self.mem_size, self._gate_columns
         yield self.input_projection, Linear, (self.input_size, F)
         for block in self.blocks:
-            normed, width = "qkv_norm" in block, self._qkv_columns
+            normed = "qkv_norm" in block
+            width = self._qkv_columns
             yield block["qkv"], Linear, (F, width), False, normed
             if normed:
                 yield block["qkv_norm"], LayerNorm, (width,)
@@ -295,7 +297,8 @@ class RelationalMemory(_Memory, at_once=True):
         if self.gate_style is None:
             memory = candidate
         else:
-            gates, same = self._gates_of, _is_same(memory) and self.is_known()
+            gates = self._gates_of
+            same = _is_same(memory) and self.is_known()
             from_memory = _once(gates, memory) if same else gates(memory)
             biases = {"input_bias": self.input_bias, "forget_bias": self.forget_bias}
             memory = rmc_gates(
@@ -395,7 +398,9 @@ class PaperRelationalMemory(_Memory):
         dtype = check_dtype(name, dtype)
         check_choice(name, "initial_memory", initial_memory, "random", "identity")
         self.forget_bias = check_number(name, "forget_bias", forget_bias)
-        rng, H, F = generator(seed), num_heads, self.mem_size
+        rng = generator(seed)
+        H = num_heads
+        F = self.mem_size
 
         def weight(*shape):
             return Parameter(truncated_normal(rng, shape, F**-0.5, dtype))
@@ -419,7 +424,8 @@ class PaperRelationalMemory(_Memory):
             self.qkv_bias = Parameter(np.zeros(width, dtype))
             self.qkv_norm = LayerNorm(width, dtype)
         # Drawn last and from the same stream, so that the weights do not depend on N.
-        first, drawn = identity_memory(mem_slots, F, dtype), initial_memory == "random"
+        first = identity_memory(mem_slots, F, dtype)
+        drawn = initial_memory == "random"
         if drawn:
             first = rng.standard_normal((mem_slots, F)).astype(dtype)
         self.first = Constant(first, drawn)

@@ -80,12 +80,10 @@ class STM(Core):
         self._set_sizes(input_size=input_size, mem_slots=mem_slots, mem_size=mem_size)
         self._set_sizes(relation_size=relation_size, output_size=output_size)
         check_number("STM", "forget_bias", forget_bias)
-        dtype, rng, K, D = (
-            check_dtype("STM", dtype),
-            generator(seed),
-            mem_slots,
-            mem_size,
-        )
+        dtype = check_dtype("STM", dtype)
+        rng = generator(seed)
+        K = mem_slots
+        D = mem_size
 
         def layer(wide, narrow):
             return Linear(wide, narrow, dtype=dtype, seed=rng)
@@ -114,11 +112,15 @@ class STM(Core):
     def __call__(self, inputs: Inputs, state: State, trace: Trace = None) -> Step:
         """One step: inputs (B, input_size), (M, R) -> (B, output_size), (M, R)."""
         self._check_inputs(inputs, None, self.input_size)
-        B, K, D = inputs.shape[0], self.mem_slots, self.mem_size
+        B = inputs.shape[0]
+        K = self.mem_slots
+        D = self.mem_size
         items, relations = state
         self._check_state(items, B, D, D)
         self._check_state(relations, B, K, D, D)
-        x, x2, choice = self.item(inputs), self.key(inputs), self.choice(inputs)
+        x = self.item(inputs)
+        x2 = self.key(inputs)
+        choice = self.choice(inputs)
         gates = self.gate_memory(p.tanh(items)) + p.expand_dims(self.gate_inputs(x), 1)
         opens, keeps = p.split(gates, 2, axis=-1)  # (B, D, D) each
         opens = p.sigmoid(opens + self.gate_biases[0])

@@ -44,7 +44,9 @@ class Attention(Mixer):
     """
 
     def __init__(self, units, num_heads, window, rotary, dtype, seed):
-        self.num_heads, self.window, self.rotary = num_heads, window, rotary
+        self.num_heads = num_heads
+        self.window = window
+        self.rotary = rotary
         self.qkv = Linear(units, 3 * units, bias=False, dtype=dtype, seed=seed)
         self.out = Linear(units, units, bias=False, dtype=dtype, seed=seed)
         self.shapes = (window, units), (window, units), (window,)
@@ -57,7 +59,9 @@ class Attention(Mixer):
 
     def over_time(self, x: Tensor, state: State, times: Times) -> Step:
         """QUERIES steps at a time, each of which sees the keys before it in reach."""
-        xp, reach, steps = times.xp, self.window, times.steps
+        xp = times.xp
+        reach = self.window
+        steps = times.steps
         q, *new = p.split(self.qkv(x), 3, axis=-1)  # (B, T, F) each
         pairs = zip(state, [*new, xp.ones(x.shape[:2], x.dtype)], strict=True)
         buffers = [p.concatenate([*pair], axis=1) for pair in pairs]
@@ -71,13 +75,15 @@ class Attention(Mixer):
         for number, start in enumerate([0, *places]):
             oldest = max(0, start - reach) // QUERIES
             known = [block[1:] for block in blocks[oldest : number + 1]]
-            base, stop = reach + oldest * QUERIES, min(start + QUERIES, steps)
+            base = reach + oldest * QUERIES
+            stop = min(start + QUERIES, steps)
             if start < reach and first < reach:  # those from before, too
                 known.insert(0, (state[0][:, first:], state[1][:, first:]))
                 base = first
             # the key of step t is at t + window
             ahead = xp.arange(base, reach + stop) - xp.arange(start, stop)[:, None]
-            may, there = (ahead >= 0) & (ahead <= reach), slice(base, reach + stop)
+            may = (ahead >= 0) & (ahead <= reach)
+            there = slice(base, reach + stop)
             if not everyone:
                 may = may & seen[:, None, None, there]
             if ids is not None:
@@ -92,7 +98,8 @@ class Attention(Mixer):
     def _attend(self, q, k, v, may, shift) -> Tensor:
         """The answers (B, Q, F) to queries; that of row i is `shift` + i keys in."""
         q, k, v = (self._heads(x) for x in (q, k, v))  # (B, H, ..., V)
-        xp, size = namespace(may), q.shape[-1]
+        xp = namespace(may)
+        size = q.shape[-1]
         if self.rotary:
             turns = _turns(self.window + 2 * QUERIES, size).on(
                 xp, q.dtype

@@ -95,7 +95,8 @@ def read(folder: Path, name: str) -> Corpus | None:
     all ids once, at some 4 GB a second.
     """
     try:
-        about, texts = _get(folder / ABOUT), {}
+        about = _get(folder / ABOUT)
+        texts = {}
         for part in PARTS:
             ids = np.memmap(_regular(folder / f"{part}.int32"), np.int32, mode="r")
             if zlib.crc32(ids.data) != about["sums"][part]:
@@ -168,7 +169,8 @@ def write(
 
     with _beside(folder) as partial:
         notes: list[str] = []
-        numbering, sizes = Numbering(), dict.fromkeys(PARTS, 0)
+        numbering = Numbering()
+        sizes = dict.fromkeys(PARTS, 0)
         told = dict.fromkeys(PARTS, 0)  # checksums before rare words become one
         paths = {part: partial / f"{part}.int32" for part in PARTS}
         with contextlib.ExitStack() as stack:

@@ -150,7 +150,8 @@ def from_texts(
 
     CorpusError for a text without words.
     """
-    numbering, texts = Numbering(), {"train": train, "validation": validation}
+    numbering = Numbering()
+    texts = {"train": train, "validation": validation}
     arrays = {part: numbering(cut(x)) for part, x in (texts | {"test": test}).items()}
     require_words({part: array.size for part, array in arrays.items()}, name)
     counts = np.bincount(arrays["train"], minlength=len(numbering))

@@ -102,7 +102,8 @@ def data_files(folder: Path) -> Iterator[Path]:
             "out"
         ) from error
 
-    tops, seen = [folder], set()
+    tops = [folder]
+    seen = set()
     for top in tops:  # grows
         for place, folders, names in os.walk(top, onerror=refuse):
             if (real := os.path.realpath(place)) in seen:

@@ -95,7 +95,8 @@ class _World:
     """
 
     def __init__(self, rng):
-        self.rng, self.said = rng, []
+        self.rng = rng
+        self.said = []
         self.room = {each: _one(rng, ROOMS) for each in (*PEOPLE, *THINGS)}
         self.holder: dict[str, str] = {}  # of things
         self.walked: dict[str, int] = {}  # person -> the sentence of the last walk
@@ -111,7 +112,8 @@ class _World:
 
     def act(self):
         """Somebody walks, takes or leaves something."""
-        who, rng = _one(self.rng, PEOPLE), self.rng
+        who = _one(self.rng, PEOPLE)
+        rng = self.rng
         free = [thing for thing in THINGS if thing not in self.holder]
         here = [thing for thing in free if self.room[thing] == self.room[who]]
         held = [thing for thing in THINGS if self.holder.get(thing) == who]
@@ -181,10 +183,12 @@ def _is_who_there(rng, number):
         world.act()
         if (who := world.somebody()) is None:
             continue
-        room, yes = world.room[who], rng.random() < 0.5
+        room = world.room[who]
+        yes = rng.random() < 0.5
         if not yes:
             room = _other(rng, ROOMS, room)
-        question, answer = f"is {who} in the {room}", "yes" if yes else "no"
+        question = f"is {who} in the {room}"
+        answer = "yes" if yes else "no"
         yield world.story(number, question, answer, world.walked[who])
 
 

@@ -136,7 +136,8 @@ def command(name: str, data_dir: str | Path | None = None) -> str:
 
 
 def _official_in(name: str, folder: Path, data_dir: str | Path | None) -> Found | None:
-    known, missing = CORPORA[name], ""
+    known = CORPORA[name]
+    missing = ""
     for layout in known.layouts:
         roots = [folder, folder / "data"]
         if PurePosixPath(layout).parent.name == folder.absolute().name:
@@ -225,7 +226,8 @@ def _books_of(folder: Path) -> Found | None:
 
 def _newswire_of(folder: Path) -> Found | None:
     """A folder of the LDC's .gz files, or else of .txt files."""
-    place, named = next(folders_called(folder, GIGAWORD), None), ""
+    place = next(folders_called(folder, GIGAWORD), None)
+    named = ""
     if place is None:
         place, named = folder, "_eng_"  # among other files
     files = [path for path in data_files(place) if named in path.name.lower()]
@@ -279,7 +281,8 @@ def _pieces(name: str, found: Found, notes: list[str]) -> Pieces:
                 continue
             words, doubt = book(file.read(), title)
             if name == "gigaword":
-                part, doubt = part_of(text.path.stem, training=98, validation=1), ""
+                part = part_of(text.path.stem, training=98, validation=1)
+                doubt = ""
             if doubt:
                 doubtful.setdefault(doubt, []).append(text.path.name)
             yield part, cut(prose(words))
@@ -346,7 +349,8 @@ def _split(pieces: Iterator[str], size: int) -> Pieces:
     for data in map(str.encode, pieces):
         begin = 0
         for part, end in zip(PARTS, ends, strict=True):
-            stop, reach = len(data), end - start
+            stop = len(data)
+            reach = end - start
             if reach <= 0:
                 continue
             if reach < stop and (space := data.find(b" ", reach - 1)) >= 0:
@@ -372,7 +376,8 @@ def download(name: str, data_dir: str | Path | None = None) -> Path:
         raise CorpusError(f"{name} has no archive; {remedy(name, data_dir)}")
     import pooch
 
-    folder, failed = data_directory(data_dir), []
+    folder = data_directory(data_dir)
+    failed = []
     new = not folder.exists()
     bar = sys.stderr.isatty()  # a bar on a terminal alone
     get = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=SECONDS)

@@ -84,7 +84,9 @@ class KneserNey:
             # after how many different words each n-gram stood; if after none, how often
             words_before = _bincount(numbers[there[first]], minlength=len(keys))
             self.orders.append(self._fitted(keys, words_before + alone, contexts))
-            contexts, keys, counts = len(keys), longer, occurrences
+            contexts = len(keys)
+            keys = longer
+            counts = occurrences
             numbers = np.full(len(text), -1, np.int64)
             numbers[there] = own
 
@@ -124,7 +126,9 @@ class KneserNey:
             raise ValueError(
                 f"KneserNey: a text is a row of integers, not {ids.dtype}{[*ids.shape]}"
             )
-        low, high, most = ids.min(), ids.max(), self.vocabulary_size - 1
+        low = ids.min()
+        high = ids.max()
+        most = self.vocabulary_size - 1
         if not 0 <= low <= high <= most:
             raise ValueError(
                 f"KneserNey: ids are from {low} to {high}, not 0 to {most}"

@@ -135,7 +135,8 @@ def babi(
         raise CorpusError(
             f"there is no bAbI {version} {variant} here; there are {', '.join(known)}"
         )
-    remedy, folder = how_to_get(version, data_dir), data_directory(data_dir)
+    remedy = how_to_get(version, data_dir)
+    folder = data_directory(data_dir)
     best = Babi(version, variant, folder, {}, remedy)
     names, patterns = BABI["folders"][version], BABI["patterns"][version]
     folders = (place / variant for place in folders_called(folder, names))
@@ -209,7 +210,9 @@ def parse(text: str, name: str) -> list[Story]:
         try:
             head, _, rest = line.partition(" ")
             if int(head) == 1:
-                number, sentences, places = number + 1, [], {}
+                number = number + 1
+                sentences = []
+                places = {}
             elif int(head) != last + 1:
                 raise ValueError("a line is missing")
             last = int(head)

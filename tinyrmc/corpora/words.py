@@ -195,7 +195,8 @@ def _missed(
     known = {*books}
     for k, mark in enumerate(marks):
         after = marks[k + 1] if k + 1 < len(marks) else None
-        begin, end = mark.end(), after.start() if after else len(whole)
+        begin = mark.end()
+        end = after.start() if after else len(whole)
         if (begin, end) in known:
             continue
         closed = after and after["end"] and "LICENSE" not in after[0].upper()

@@ -27,7 +27,9 @@ import numpy as np
 from ..errors import check_sizes
 from .world import WorldError
 
-FLOOR, WALL, GEM = 0, 1, 2
+FLOOR = 0
+WALL = 1
+GEM = 2
 COLOUR = 2  # colour c, from 1 on, is seen as COLOUR + c
 SEEN = 63  # the bits of what you see
 LOCK, TRAP = 64, 128  # a lock of the solution, a lock of a distractor
@@ -124,8 +126,10 @@ class Levels:
         """The actions of a player who knows the tree: from lock to lock to the gem, the
         shortest way each time.
         """
-        grid, board = self.board.shape[-1], self.board[row].reshape(-1).copy()
-        cell, actions = int(self.start[row]), []
+        grid = self.board.shape[-1]
+        board = self.board[row].reshape(-1).copy()
+        cell = int(self.start[row])
+        actions = []
         trunk = slice(1 + self.problem.solution_length[1])
         for k in np.flatnonzero(self.present[row, trunk]):
             key = int(self.place[row, k])
@@ -206,7 +210,9 @@ def _trees(
     branches, depth = drawn(problem.distractors), drawn(problem.distractor_length)
     trunk = np.arange(longest + 1)
     keys = np.where(trunk < n, trunk, -1)  # the gem has no number
-    there, locks, contents = [trunk <= n], [trunk - 1 + 0 * n], [keys]
+    there = [trunk <= n]
+    locks = [trunk - 1 + 0 * n]
+    contents = [keys]
     others = problem.colours - n
     for branch in range(most):
         lock = rng.integers(0, n)

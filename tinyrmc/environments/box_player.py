@@ -53,7 +53,8 @@ def first_steps(
         the window.
     """
     check_choice("first_steps", "exploration", exploration, "nearest", "sweep")
-    xp, place = namespace(state["place"]), state["place"]
+    xp = namespace(state["place"])
+    place = state["place"]
     known = world.known(state)  # (B, S * S)
     goals = wanted(world, known, state["held"])
     # the unknown cells that a known way leads to
@@ -69,9 +70,12 @@ def first_steps(
 
 def wanted(world: BoxWorld, known: Array, held: Array) -> Array:
     """The one cell (B, S * S) to go to next; none where that is not known yet."""
-    xp, rows, cells = namespace(known), len(known), known.shape[1]
+    xp = namespace(known)
+    rows = len(known)
+    cells = known.shape[1]
     thing, lock = things(known)
-    boxed, cell = thing & (lock > 0), xp.arange(cells)
+    boxed = thing & (lock > 0)
+    cell = xp.arange(cells)
     # loose is what has floor or wall on both sides; unseen, there could be a lock
     bare = xp.zeros_like(thing)
     bare[:, 1:-1] = (known[:, 2:] < GEM) & (known[:, :-2] < GEM)
@@ -94,7 +98,8 @@ def _toward(world: BoxWorld, goals: Array, free: Array, place: Array) -> Array:
     stands next to some that are. On a device, which nothing may wait for, as many times
     as any way round boxes could need.
     """
-    xp, cells = namespace(goals), goals.shape[1]
+    xp = namespace(goals)
+    cells = goals.shape[1]
     beside = xp.arange(0, goals.size, cells)[:, None] + place[:, None]
     beside = beside + world.on(xp)["move"]  # (B, actions)
     steps, reached = xp.zeros(beside.shape, bool), goals.copy()

@@ -40,7 +40,11 @@ def palette(colours: int) -> np.ndarray:
     """RGB of what you see, uint8 (65, 3), in the hues of the original."""
     rgb = np.zeros((UNSEEN + 1, 3), np.uint8)
     you = COLOUR + colours + 1
-    rgb[FLOOR], rgb[WALL], rgb[GEM], rgb[you], rgb[UNSEEN] = 204, 0, 255, 127, 64
+    rgb[FLOOR] = 204
+    rgb[WALL] = 0
+    rgb[GEM] = 255
+    rgb[you] = 127
+    rgb[UNSEEN] = 64
     circle = [colorsys.hsv_to_rgb(k / colours, 0.5, 0.7) for k in range(colours)]
     rgb[COLOUR + 1 : you] = np.round(255 * np.array(circle))
     return rgb
@@ -112,7 +116,9 @@ class BoxWorld(World):
             _as_range("room", room),
             colours,
         )
-        self.limit, self.view, self.viewport = limit, view, viewport
+        self.limit = limit
+        self.view = view
+        self.viewport = viewport
         self.keeps = view != "whole" and (keeps or view == "remembered")
         self.grid = self.problem.room[1] + 2
         check_choice("BoxWorld", "view", view, "viewport", "whole", "remembered")
@@ -144,7 +150,9 @@ class BoxWorld(World):
             self.legend += " Darker grey: not seen yet."
 
     def _constants(self) -> dict[str, np.ndarray]:
-        side, margin, reach = self._side, self._margin, self.viewport // 2
+        side = self._side
+        margin = self._margin
+        reach = self.viewport // 2
         around = ((0, 0), (margin, margin), (margin, margin))
         board = np.pad(self.levels.board, around, constant_values=WALL)
         row, column = np.divmod(self.levels.start, self.grid)
@@ -204,7 +212,9 @@ class BoxWorld(World):
         self, state: State, actions: Array, noise: Array, keep_final: bool
     ) -> Outcome:
         xp = namespace(noise)
-        board, place, steps = self._flat(state), state["place"], state["steps"]
+        board = self._flat(state)
+        place = state["place"]
+        steps = state["steps"]
         reward = xp.zeros(len(place), np.float32)
         terminated = xp.zeros(len(place), bool)
         target = self.on(xp)["move"][actions]
@@ -216,7 +226,9 @@ class BoxWorld(World):
         steps += 1
         walks = found == FLOOR
         rows = affected(found > WALL)  # content or a lock, in a few of the levels
-        found, there, held = found[rows], there[rows], state["held"][rows]
+        found = found[rows]
+        there = there[rows]
+        held = state["held"][rows]
         seen = held + COLOUR  # how a lock of the held key looks
         opens, springs = found == (seen | LOCK), found == (seen | TRAP)
         takes = (found > WALL) & (found < LOCK) & (board[there + 1] < LOCK)
@@ -269,7 +281,8 @@ class BoxWorld(World):
         What you saw stays as it was until you change it, so nothing needs updating.
         WorldError where only the window is seen.
         """
-        xp, board = namespace(state["board"]), state["board"] & SEEN
+        xp = namespace(state["board"])
+        board = state["board"] & SEEN
         if self.view == "viewport" and not self.keeps:
             raise WorldError("to know what you saw, make a BoxWorld that keeps it")
         if self.view != "whole":
@@ -277,7 +290,9 @@ class BoxWorld(World):
         return board.reshape(len(board), -1)
 
     def _remembered(self, state: State) -> dict[str, Array]:
-        xp, known, side = namespace(state["place"]), self.known(state), self._side
+        xp = namespace(state["place"])
+        known = self.known(state)
+        side = self._side
         reach, (count, _) = self._reach, self.observation["view"].shape
         thing, lock = things(known)
         # those cells first, in the order of the board
@@ -294,7 +309,9 @@ class BoxWorld(World):
 
     def _window(self, state: State) -> Array:
         """The window around you (B, V, V), without you."""
-        xp, board, size = namespace(state["place"]), self._flat(state), self.viewport
+        xp = namespace(state["place"])
+        board = self._flat(state)
+        size = self.viewport
         place = xp.arange(0, board.size, self._side**2)
         place += state["place"]
         if xp is np:  # twice as fast as one by one: whole rows of the window
@@ -315,7 +332,8 @@ class BoxWorld(World):
 
     def _whole(self, state: State, board: Array) -> Array:
         """A board of codes with you on it, without the walls beyond the wall."""
-        xp, place = namespace(state["place"]), state["place"]
+        xp = namespace(state["place"])
+        place = state["place"]
         view = board.reshape(len(place), -1)
         view[xp.arange(len(place)), place] = self.you
         inside = slice(self._margin, self._side - self._margin)
@@ -344,7 +362,8 @@ class BoxWorld(World):
         you see in a row of its own.
         """
         xp = namespace(state["place"])
-        colours, shown = self.on(xp)["palette"], self._shown(state, whole)
+        colours = self.on(xp)["palette"]
+        shown = self._shown(state, whole)
         if self.view == "viewport" and not whole:
             above = xp.full_like(shown[:, :1], WALL)
             shown = xp.concatenate([above, shown], axis=1)
@@ -358,7 +377,8 @@ class BoxWorld(World):
             return self._whole(state, self.known(state))
         if self.view == "whole" or whole:
             return self._whole(state, state["board"] & SEEN)
-        view, centre = self._window(state), self.viewport // 2
+        view = self._window(state)
+        centre = self.viewport // 2
         view[:, centre, centre] = self.you
         return view
 

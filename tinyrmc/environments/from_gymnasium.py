@@ -57,7 +57,8 @@ class GymnasiumWorld(World):
 
         env = make()
         self._make, self._held_out = make, held_out
-        actions, own = env.action_space, getattr(env.spec, "max_episode_steps", None)
+        actions = env.action_space
+        own = getattr(env.spec, "max_episode_steps", None)
         if not isinstance(actions, spaces.Discrete) or actions.n > 256:
             raise WorldError(
                 f"the actions of {env} are {actions}; an agent takes one of up to 256, "

@@ -86,7 +86,9 @@ class LevelsEnv(VectorEnv):
             raise WorldError(f"{name} has no {needs}; leave render_mode out")
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = METADATA | {"autoreset_mode": self.autoreset_mode}  # type: ignore
-        self.num_envs, self.observation, self.scale = num_envs, observation, scale
+        self.num_envs = num_envs
+        self.observation = observation
+        self.scale = scale
         self.render_mode, self.render_whole = render_mode, render_whole
         self._state: State = {}
         self._over = np.zeros(num_envs, bool)
@@ -182,7 +184,8 @@ class LevelsEnv(VectorEnv):
                 self._state[name][rows] = x
         if waiting.any():
             self._begin(waiting)
-        ended, info = terminated | truncated, {}
+        ended = terminated | truncated
+        info = {}
         self._over = ended
         seen = self._observe(self._state)
         if self.autoreset_mode is AutoresetMode.SAME_STEP and ended.any():
@@ -198,7 +201,8 @@ class LevelsEnv(VectorEnv):
         if self.render_mode is None:
             return None
         self._require_open("render")
-        whole, rows = self.render_whole, range(self.num_envs)
+        whole = self.render_whole
+        rows = range(self.num_envs)
         if self.render_mode == "ansi":
             return tuple(self.world.text(self._state, k, whole) for k in rows)
         return tuple(drawing.enlarge(self.world.rgb(self._state, whole), CELL))

@@ -28,7 +28,9 @@ from .world import VIEWS, Codes, Outcome, State, World, pick, renew
 
 WALL, FLOOR, FOOD, PILL, GHOST, PACMAN = range(6)  # what `observe` shows of a cell
 # A board's numbers hold the first four in two bits; two more tell what is beneath.
-SEEN, SECOND_PILL, HIDDEN_FOOD = 3, 4, 8
+SEEN = 3
+SECOND_PILL = 4
+HIDDEN_FOOD = 8
 COLOURS = [
     (255, 255, 255),
     (0, 0, 0),
@@ -122,7 +124,9 @@ class MiniPacman(World):
         check_choice("MiniPacman", "viewport", viewport, 1, 3, VIEWPORT)
         check_choice("MiniPacman", "view", view, *VIEWS)
         check_sizes("MiniPacman", limit=limit)
-        self.mode, self.view, self.limit = mode, view, limit
+        self.mode = mode
+        self.view = view
+        self.limit = limit
         self.viewport = viewport
         self.rules = MODES[mode]
         self.level_limit = self.rules.limit
@@ -227,7 +231,8 @@ class MiniPacman(World):
         xp = namespace(noise)
         count = self._most_ghosts(state)
         ghosts = state["ghosts"][:, :count]  # (B, G), as are the next four
-        pacman, powered = state["pacman"][:, None], state["power"][:, None] > 0
+        pacman = state["pacman"][:, None]
+        powered = state["power"][:, None] > 0
         met = ghosts // DIRECTIONS == pacman
         moves, moved = self._turns(state, ghosts, noise[:, :count], powered | met)
         reached = moves & (moved // DIRECTIONS == pacman)
@@ -258,7 +263,8 @@ class MiniPacman(World):
     ) -> tuple[Array, Array]:
         """Which ghosts move, and their headings (B, G); the `steady` do not stray."""
         xp, tables = namespace(u), self.on(namespace(u))
-        pacman, powered = state["pacman"][:, None], state["power"][:, None] > 0
+        pacman = state["pacman"][:, None]
+        powered = state["power"][:, None] > 0
         heading = (powered * (GONE + DIRECTIONS) + ghosts) * CELLS + pacman
         turned = tables["turns"].take(heading)
         level = xp.minimum(state["level"], _STEADY)[:, None]
@@ -291,7 +297,8 @@ class MiniPacman(World):
 
     def _view(self, state: State, whole: bool) -> Array:
         """The codes of what is seen, uint8 (B, 5, 5), say, or (B, 15, 19)."""
-        xp, pacman = namespace(state["pacman"]), state["pacman"]
+        xp = namespace(state["pacman"])
+        pacman = state["pacman"]
         tables, rows = self.on(xp), xp.arange(len(pacman))
         ghosts = state["ghosts"][:, : self._most_ghosts(state)] // DIRECTIONS
         if whole:
@@ -310,7 +317,8 @@ class MiniPacman(World):
 
     def pixels(self, observed: dict[str, Array]) -> Array:
         """The colours of the released game (B, h, w, 3)."""
-        view, tables = observed["view"], self.on(namespace(observed["view"]))
+        view = observed["view"]
+        tables = self.on(namespace(observed["view"]))
         picture = tables["colours"].take(view, axis=0)
         green = tables["green"].take(observed["power"])
         picture[..., 1] += (view == GHOST) * green[:, None, None]
@@ -348,7 +356,8 @@ class MiniPacman(World):
         It goes for the nearest food or, where that is worth nothing, pill, keeps 2
         cells away from ghosts, and while a pill works hunts them, if that is worth it.
         """
-        xp, pacman = namespace(state["pacman"]), state["pacman"]
+        xp = namespace(state["pacman"])
+        pacman = state["pacman"]
         tables = self.on(xp)
         distances = tables["distances"]
         after = tables["steps"].reshape(CELLS, 5).take(pacman, axis=0)  # (B, 5)

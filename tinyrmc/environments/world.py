@@ -322,7 +322,8 @@ def _check_play(world: World) -> None:
         noise = rng.random((8, world.noise), np.float32)
         outcome = world.step(state, rng.integers(world.actions, size=8), noise, True)
         if over := bool(outcome.ended.any()):
-            rows, final = outcome.ended, outcome.final or first
+            rows = outcome.ended
+            final = outcome.final or first
             break
     now, last, began = (
         [each[name][rows].tobytes() for name in state] for each in (state, final, first)

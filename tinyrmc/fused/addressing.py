@@ -67,7 +67,8 @@ def erase_and_write(xp, memory, weights, erase, values):
 
 @erase_and_write.vjp
 def erase_and_write_vjp(xp, needs, g, memory, weights, erase, values, kept):
-    gkept, heads = g * memory, range(weights.shape[1])
+    gkept = g * memory
+    heads = range(weights.shape[1])
     gweights = gemm(values, xp.swapaxes(g, 1, 2))
     gerase = xp.empty(erase.shape, g.dtype)
     for h in heads:
@@ -119,7 +120,8 @@ def temporal_links(xp, links, weights, precedence):
 def temporal_links_vjp(xp, needs, g, links, weights, precedence):
     g = g.copy()
     _clear_diagonals(xp, g)
-    lost, ones = g * links, xp.ones(g.shape[-1], g.dtype)
+    lost = g * links
+    ones = xp.ones(g.shape[-1], g.dtype)
     gained = gemm(g, precedence[..., None])[..., 0]
     gweights = gained - gemm(lost, ones) - gemm(ones, lost)
     gprecedence = gemm(weights[..., None, :], g)[..., 0, :]

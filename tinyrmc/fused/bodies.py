@@ -185,7 +185,9 @@ def _softmax_backward(xp, gw, weights, scale):
 @body(lambda x, z, candidate, memory, **static: x.shape[-1] == 2 * memory.shape[-1])
 def rmc_gates(xp, from_input, *others, input_bias=0.0, forget_bias=1.0, trace=None):
     from_memory, candidate, memory = others
-    gates, squashed, new = from_memory.copy(), candidate.copy(), np.empty_like(memory)
+    gates = from_memory.copy()
+    squashed = candidate.copy()
+    new = np.empty_like(memory)
     arrays = from_input, gates, squashed, memory, new
     numba_bodies().gates(*arrays, input_bias, forget_bias)
     if trace is not None:

@@ -24,7 +24,8 @@ def conv2d(xp, x, weight, bias=None, *, padding="VALID", relu=False):
     than what a strip sees is a single product.
     """
     maps, shape, strips = _plan(xp, x, weight, padding)
-    y, matrices = xp.empty(shape, xp.result_type(maps, weight)), {}
+    y = xp.empty(shape, xp.result_type(maps, weight))
+    matrices = {}
     for kind, seen, place in strips:
         if kind not in matrices:
             matrices[kind] = _as_matrix(xp, weight, *kind)
@@ -57,7 +58,8 @@ def conv2d_vjp(xp, needs, g, x, weight, padding, y):
             gmatrices[kind] = product + gmatrices.get(kind, 0)
     gx = gweight = None
     if needs[0]:  # without the zeros around
-        (H, W), (top, left, _, _) = x.shape[-3:-1], _zeros(weight, padding)
+        H, W = x.shape[-3:-1]
+        top, left, _, _ = _zeros(weight, padding)
         whole = gmaps.shape[1:] == x.shape[-3:]
         inner = gmaps if whole else gmaps[:, top : top + H, left : left + W]
         gx = inner.reshape(x.shape)
@@ -80,7 +82,8 @@ def _plan(xp, x, weight, padding):
     `_as_matrix`, and two indices.
     """
     maps, (h, w, _, out) = x.reshape(-1, *x.shape[-3:]), weight.shape
-    (count, H, W, C), (top, left, down, across) = maps.shape, _zeros(weight, padding)
+    count, H, W, C = maps.shape
+    top, left, down, across = _zeros(weight, padding)
     height, width = H + down - h + 1, W + across - w + 1
     if min(height, width) < 1:
         raise ValueError(f"a kernel of {h} x {w} in a map of {H} x {W}")
@@ -94,7 +97,8 @@ def _plan(xp, x, weight, padding):
         maps[:, top : top + H, left : left + W] = inner
     strips = []
     for i, j in np.ndindex(height, -(-width // _STRIP)):
-        start, end = j * _STRIP, min((j + 1) * _STRIP, width)
+        start = j * _STRIP
+        end = min((j + 1) * _STRIP, width)
         seen = np.s_[:, i : i + h, start : end + w - 1]
         kind = (h, end - start + w - 1, 1, end - start), (0, 0)
         strips.append((kind, seen, np.s_[:, i, start:end]))
@@ -121,7 +125,8 @@ def _as_matrix(xp, weight, sizes, corner):
 
     sizes: (H, W, H', W'). corner: rows and columns of padding above and to the left.
     """
-    (H, W, height, width), (C, out) = sizes, weight.shape[2:]
+    H, W, height, width = sizes
+    C, out = weight.shape[2:]
     matrix = xp.zeros((H * W * C, height * width * out), weight.dtype)
     for part, of_weight in _pairs(matrix, weight, sizes, corner):
         part[...] = of_weight
@@ -133,7 +138,9 @@ def _pairs(matrix, weight, sizes, corner):
 
     What would lie in the padding is left out.
     """
-    (H, W, height, width), (top, left), (h, w, C, out) = sizes, corner, weight.shape
+    H, W, height, width = sizes
+    top, left = corner
+    h, w, C, out = weight.shape
     matrix = matrix.reshape(H, W, C, height, width, out)
     for i, j in np.ndindex(height, width):
         y, x = i - top, j - left

@@ -111,7 +111,9 @@ def sliding_hop_vjp(xp, needs, g, u, m, m_ages, c, c_ages, weights, spread):
 
 @sliding_hop.defined_by
 def sliding_hop_definition(u, m, m_ages, c, c_ages, mask=None, trace=None):
-    N, found, weights = m_ages.shape[0], [], []
+    N = m_ages.shape[0]
+    found = []
+    weights = []
     for t, query in enumerate(p.unstack(u, axis=1)):
         query = p.expand_dims(query, 1)  # (B, 1, d)
         scores = p.sum((m[:, t : t + N] + m_ages) * query, axis=-1)  # (B, N)

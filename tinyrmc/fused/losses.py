@@ -51,7 +51,9 @@ def softmax_cross_entropy_definition(logits, targets):
 
 # The rows and words of a tile of logits. The tiles kept until backward may take 64 MiB
 # (in float32), or seven tenths of what the weight takes, if that is more.
-_TILE, _KEPT, _KEPT_OF_WEIGHT = 1024, 1 << 24, 0.7
+_TILE = 1024
+_KEPT = 1 << 24
+_KEPT_OF_WEIGHT = 0.7
 
 
 @fused(
@@ -108,7 +110,8 @@ def linear_cross_entropy_vjp(
                 e, top_then = tiles[k]
                 share = scale * xp.exp(top_then - top[r])
             else:
-                e, share = _logits(xp, rows[r], weight, bias, w), scale
+                e = _logits(xp, rows[r], weight, bias, w)
+                share = scale
                 e -= top[r, None]
                 e = xp.exp(e, out=e)
             if gx is not None:
@@ -143,7 +146,10 @@ def _row_losses(xp, x, weight, targets, bias, block, room):
     tiles have at most `room` numbers in all.
     """
     # Not -inf: where biases of -inf forbid the first tile, -inf - -inf would be NaN.
-    top, total, chosen, kept = float(np.finfo(x.dtype).min), 0.0, math.nan, []
+    top = float(np.finfo(x.dtype).min)
+    total = 0.0
+    chosen = math.nan
+    kept = []
     bodies = running(x, weight, bias)
     if bodies:
         top, total, chosen = (np.full(len(x), n, x.dtype) for n in (top, total, chosen))

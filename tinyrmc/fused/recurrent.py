@@ -141,7 +141,9 @@ def lstm_vjp(xp, needs, g, inputs, weight, gates, hiddens, cells, squashed, ends
     recurrent = weight[-size:].T.astype(kind, copy=False)
     multiply = multiplier(recurrent, batch, steps)
     for t in reversed(range(steps)):
-        gh, gc, (i, j, f, o) = ghiddens[t + 1], gcells[t + 1], gates[t]
+        gh = ghiddens[t + 1]
+        gc = gcells[t + 1]
+        i, j, f, o = gates[t]
         through = squashed[t] * squashed[t]
         xp.subtract(1, through, out=through)
         through *= o
@@ -192,7 +194,8 @@ def lstm_definition(
     outputs = p.stack(hiddens[1:])
     if lengths is None:
         return outputs, hidden, cell
-    xp, steps = namespace(lengths), len(cells) - 1
+    xp = namespace(lengths)
+    steps = len(cells) - 1
     here = xp.arange(steps + 1)[:, None] == xp.clip(lengths, 0, steps)  # (T + 1, B)
 
     def at_the_end(states):

@@ -194,7 +194,8 @@ def rmc_gates_definition(
 ):
     z = from_input + from_memory
     half = z.shape[-1] // 2
-    i, f = z[..., :half] + input_bias, z[..., half:]
+    i = z[..., :half] + input_bias
+    f = z[..., half:]
     if trace is not None:
         trace["input_gate"] = equations.sigmoid(p, i).data
         trace["forget_gate"] = equations.sigmoid(p, f + forget_bias).data

@@ -60,7 +60,8 @@ def solve_lower(xp, lower, right):
 @solve_lower.vjp
 def solve_lower_vjp(xp, needs, g, lower, x):
     # The same with L transposed, so from the last row on; and L gets -g x^T.
-    back, rows = xp.array(g), g.shape[-2]
+    back = xp.array(g)
+    rows = g.shape[-2]
     for row in reversed(range(rows - 1)):
         below = gemm(lower[..., row + 1 :, row][..., None, :], back[..., row + 1 :, :])
         back[..., row, :] -= below[..., 0, :]

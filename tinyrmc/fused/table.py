@@ -65,7 +65,8 @@ class Fused(Primitive):
                 self._fitting.clear()
             self._fitting[shapes] = sizes
         for position, axis in self.counted.items():
-            ids, count = arrays[position], sizes.get(axis, 0)
+            ids = arrays[position]
+            count = sizes.get(axis, 0)
             if ids.dtype.kind not in "iu":
                 raise TypeError(f"indices are {ids.dtype}, not integers")
             if isinstance(ids, np.ndarray) and ids.size:  # a device would make us wait

@@ -325,7 +325,8 @@ class Linear(Module):
     ):
         check_sizes("Linear", input_size=input_size, output_size=output_size)
         dtype = check_dtype("Linear", dtype)
-        rng, std = generator(seed), 1 / math.sqrt(input_size)
+        rng = generator(seed)
+        std = 1 / math.sqrt(input_size)
         weight = truncated_normal(rng, (input_size, output_size), std, dtype)
         self.weight = Parameter(weight)
         bias = check_switch("Linear", "bias", bias)
@@ -364,7 +365,8 @@ class Conv2d(Module):
         check_choice("Conv2d", "padding", padding, "VALID", "SAME")
         dtype = check_dtype("Conv2d", dtype)
         shape = height, width, input_channels, output_channels
-        rng, std = generator(seed), math.prod(shape[:3]) ** -0.5
+        rng = generator(seed)
+        std = math.prod(shape[:3]) ** -0.5
         self.weight = Parameter(truncated_normal(rng, shape, std, dtype))
         bias = check_switch("Conv2d", "bias", bias)
         self.bias = Parameter(np.zeros(output_channels, dtype)) if bias else None
@@ -495,14 +497,17 @@ class MultiHeadAttention(Module):
         mask: bool, broadcasts to (B, H, R, R), or (B, H, R, M): who may look at whom.
         trace: a dict that receives the weights, (B, H, R, R or R + M), as "attention".
         """
-        rows, queries, xp = x, x.shape[-2], namespace(self.qkv.weight.data)
+        rows = x
+        queries = x.shape[-2]
+        xp = namespace(self.qkv.weight.data)
         if self.causal:
             if context is not None:
                 raise ValueError("MultiHeadAttention: causal is for rows of one text")
             earlier = xp.tril(xp.ones((queries, queries), dtype=bool))
             mask = earlier if mask is None else mask & earlier
         if context is not None:  # all rows answer, so those of x are masked
-            rows, others = p.concatenate([x, context], axis=1), context.shape[1]
+            rows = p.concatenate([x, context], axis=1)
+            others = context.shape[1]
             may = xp.ones((queries, others), dtype=bool) if mask is None else mask
             may = xp.broadcast_to(may, (*may.shape[:-1], others))
             own = xp.zeros((*may.shape[:-1], queries), dtype=bool)

@@ -42,7 +42,8 @@ def shown(module: Any) -> str:
     are none, also the modules inside.
     """
     usual = inspect.signature(type(module)).parameters
-    told, whole = [], False
+    told = []
+    whole = False
     for name, value in settings_of(module).items():
         if dataclasses.is_dataclass(value):
             told.append(f"{name}={type(value).__name__}(...)")

@@ -150,7 +150,8 @@ def tables(found: Found, floors: Floors) -> list[tuple[str, str, Rows]]:
 
 def _accuracy_rows(test: str, hows: list[str], found: Found, floors: Floors) -> Rows:
     """The rows of a test: the intact network, what each change does to it, floors."""
-    intact, words = found["intact"], _words(found["mark"])
+    intact = found["intact"]
+    words = _words(found["mark"])
     each = [(metric, how) for metric in intact for how in hows]
     above = [metric.replace("_", " ") if how == hows[0] else "" for metric, how in each]
     cut = "cut " if test == "cut" else ""

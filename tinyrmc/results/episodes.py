@@ -169,7 +169,8 @@ def _steps(
         carry = carry or task.begin_held_out(model, noise, level, level + 1)
         for t in range(1, noise.shape[1]):
             require_end(task.held_out_world, chunk * (noise.shape[1] - 1) + t)
-            levels, now = under("levels/", carry), noise[:, t : t + 1]
+            levels = under("levels/", carry)
+            now = noise[:, t : t + 1]
             trajectory, carry = task.act(model, task.held_out_world, carry, now, greedy)
             yield levels, trajectory, now
             if trajectory["ended"][0, 0]:

@@ -73,14 +73,16 @@ def find_runs(
             except UserError as error:
                 left_out.append(f"{folder}: {error}")
                 continue
-            words, seed = command_words(run.config), run.config["seed"]
+            words = command_words(run.config)
+            seed = run.config["seed"]
             lines = run.path.joinpath("metrics.jsonl").read_bytes()
             like = measured.setdefault((task_word(run.config), words, lines), run)
             if like.config["seed"] != seed:
                 left_out.append(f"{folder} is a copy of {like.path}: equal metrics")
                 continue
             key = task_word(run.config), words, text_of(run), seed
-            kept, other = (last["step"], run), best.get(key)
+            kept = (last["step"], run)
+            other = best.get(key)
             if other and other[0] > kept[0]:
                 kept, other = other, kept
             best[key] = kept
@@ -141,7 +143,8 @@ def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
     groups: dict[str, list[Run]] = {}
     for words, of_texts in of_words.items():
         for members in of_texts.values():
-            name, folder = words, members[0].config.get("places", {}).get("data_dir")
+            name = words
+            folder = members[0].config.get("places", {}).get("data_dir")
             if folder and len(of_texts) > 1:
                 home = "~/" if folder.startswith("~/") else ""  # for a shell to expand
                 name += f" --data-dir {home}{shlex.quote(folder.removeprefix(home))}"

@@ -128,7 +128,8 @@ def chosen(reading: Reading, rows: np.ndarray, each: int) -> list[list[int]]:
     """Of some rows the first `each` answered right, and as many answered wrong; no two
     are of one story.
     """
-    right, told = reading.right[rows], set[object]()
+    right = reading.right[rows]
+    told = set[object]()
     groups: list[list[int]] = [[], []]
     parts = (rows[right].tolist(), groups[0]), (rows[~right].tolist(), groups[1])
     for own, group in sorted(parts, key=lambda part: len(part[0])):  # rarer ones first

@@ -177,7 +177,8 @@ def put(state: State, slots: Array, values: State) -> State:
 
 def traces(model: Any, inputs: np.ndarray) -> Traces:
     """The traces of NumPy inputs (B, T, ...), undisturbed. Waits for the device."""
-    xp, steps = namespace(model.parameters()[0].data), list[dict[str, Array]]()
+    xp = namespace(model.parameters()[0].data)
+    steps = list[dict[str, Array]]()
     state = read(model, xp.asarray(inputs), trace=steps)
 
     def stacked(name: str) -> np.ndarray:
@@ -193,7 +194,8 @@ def traces(model: Any, inputs: np.ndarray) -> Traces:
 
 def shares(seen: Traces, marked: np.ndarray) -> np.ndarray:
     """Each slot's share of its example's intake, (B, N); rows sum to 1."""
-    rows, slots = np.arange(len(marked)), seen.attention.shape[3]
+    rows = np.arange(len(marked))
+    slots = seen.attention.shape[3]
     heard = seen.attention[rows, marked, :, :, slots:].sum(-1, dtype=float)  # (B, H, N)
     intake = heard.mean(axis=1)  # (B, N)
     if seen.gates:
@@ -239,7 +241,8 @@ def _where(
     seen: np.ndarray, held: np.ndarray, columns: int, when: np.ndarray
 ) -> dict[str, Fractions]:
     """The "attention" of `analyse`, from `looks` (B, T, H, 3) at N + n columns."""
-    slots, holding = held.shape[1], held.sum(axis=1)
+    slots = held.shape[1]
+    holding = held.sum(axis=1)
     inputs = np.full(len(held), columns - slots)
     alike = np.stack([inputs, holding, slots - holding], axis=-1) / columns  # (B, 3)
     rows = {"uniform": np.broadcast_to(alike[:, None], seen[:, :, 0].shape)}
@@ -267,7 +270,8 @@ def cuts(
     input's n rows, which ask too, in all blocks but the last.
     """
     R = slots + rows
-    itself, is_input = np.eye(R, dtype=bool), np.arange(R) >= slots
+    itself = np.eye(R, dtype=bool)
+    is_input = np.arange(R) >= slots
     more = (0, 0), (0, rows)  # (B, N) -> (B, R)
 
     def without(columns: np.ndarray) -> np.ndarray:  # (B or 1, R)
@@ -288,10 +292,13 @@ def _right(
     """{(test, what, when): (B,) bool}: which examples are answered rightly when the
     memory is interfered with.
     """
-    xp, core = namespace(model.parameters()[0].data), model.core
-    inputs, marked = xp.asarray(questions.inputs), questions.marked
+    xp = namespace(model.parameters()[0].data)
+    core = model.core
+    inputs = xp.asarray(questions.inputs)
+    marked = questions.marked
     steps = range(inputs.shape[1])
-    first, last = _arrays(core.initial_state(len(marked))), read(model, inputs)
+    first = _arrays(core.initial_state(len(marked)))
+    last = read(model, inputs)
     another = tuple(xp.roll(part, 1, axis=0) for part in last)
 
     def right(state: State) -> np.ndarray:
@@ -345,7 +352,8 @@ def analyse(model: Any, questions: Questions) -> dict[str, Any]:
         seen = traces(model, questions.inputs[rows])
         share.append(shares(seen, questions.marked[rows]))
         look.append(looks(seen, holders(share[-1])))
-    columns, taken = seen.attention.shape[-1], np.concatenate(share)
+    columns = seen.attention.shape[-1]
+    taken = np.concatenate(share)
     held = holders(taken)
     spared = controls(held)
     found: dict[str, Any] = {"intact": {}, "wiped": {}, "cut": {}}

@@ -34,8 +34,11 @@ class Progress(Listener):
     def __init__(self, task: Task, done: int = 0, events: Path | None = None):
         self.events = events
         self.writer: Any = None
-        self.task, self.headline = task, task.headline
-        self.steps, self.done, self.first = task.config.train.steps, done, done
+        self.task = task
+        self.headline = task.headline
+        self.steps = task.config.train.steps
+        self.done = done
+        self.first = done
         self.passed: set[str] = set()
         self.stage: Any = None
         self.tested: float | None = None
@@ -130,7 +133,8 @@ class Progress(Listener):
 
     def _words(self, line: dict) -> list[str]:
         """The held-out headline, the batches', and the loss."""
-        words, headline = [], self.headline
+        words = []
+        headline = self.headline
         if self.tested is not None:
             held_out = in_words(self.task.watched).removesuffix(in_words(headline))
             words.append(f"{held_out}{number(headline, self.tested)}")
@@ -144,7 +148,8 @@ class Progress(Listener):
 
     def _notice(self, line: dict) -> list[str]:
         """The news of a line: stages, floors and published results that are passed."""
-        news, watched = [], self.task.watched
+        news = []
+        watched = self.task.watched
         if "stage" in line:
             if self.stage is not None and line["stage"] != self.stage:
                 news.append(f"stage {self.stage} passed; now {line['stage']}")
@@ -156,7 +161,8 @@ class Progress(Listener):
         lower = self.task.lower_is_better(self.headline)
         examples = self.task.examples(self.task.splits[0])
         for label, mark in self.marks.items():
-            ahead, by_chance = mark - value if lower else value - mark, 0.0
+            ahead = mark - value if lower else value - mark
+            by_chance = 0.0
             if is_share(self.headline) and 0 <= mark <= 1:
                 by_chance = ERRORS * math.sqrt(mark * (1 - mark) / examples)
             if label not in self.passed and ahead > by_chance:

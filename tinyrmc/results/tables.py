@@ -86,7 +86,8 @@ def group_summary(label: str, runs: list[Run]) -> Summary:
     """Evaluated runs of one configuration: their records, what they share, and the mean
     and the top of each number that all of them have.
     """
-    config, task = runs[0].config, task_from_dict(runs[0].config)
+    config = runs[0].config
+    task = task_from_dict(runs[0].config)
     records = [run_summary(run, task) for run in runs]
     measured = {*task.held_out_metrics(records[0]), f"best_batch_{task.headline}"}
     values = {
@@ -133,7 +134,8 @@ def run_summary(run: Run, task: Task) -> Summary:
     last = last_evaluation(run, task)
     if last is None:
         raise RunError(f"{run.path} has not been evaluated yet")
-    lines, over = run.metrics(), is_over(run, task, last["step"])
+    lines = run.metrics()
+    over = is_over(run, task, last["step"])
     path = r"('[^']*'|\S+)"  # quoted where it has a space
     told = run.environment.get("command", "")
     command = re.sub(rf" --(run|data-dir)[ =]{path}", "", told)
@@ -191,7 +193,8 @@ def seed_tables(found: Summary) -> list[Rows]:
     """Other tables of a summary, one for each task, which names it if there are
     several: every seed, the mean, the floors and the published numbers of each metric.
     """
-    tasks, shown = _by_task(found), []
+    tasks = _by_task(found)
+    shown = []
     for task, groups in tasks.items():
         name = task if len(tasks) > 1 else ""
         seeds = sorted({run["seed"] for group in groups for run in group["runs"]})
@@ -238,7 +241,9 @@ def _ran(task: str, groups: list[Summary]) -> Rows:
     }
     rows = []
     for group in groups:
-        runs, mean, top = group["runs"], group["mean"], group["top"]
+        runs = group["runs"]
+        mean = group["mean"]
+        top = group["top"]
         known = group["references"].get(headline, {})
         paper = f"{group['paper']} ({group['cell']})" if group["paper"] else ""
         ended_on = dict.fromkeys(filter(None, (run.get("ended_on") for run in runs)))
@@ -379,7 +384,8 @@ def show(runs: list[Run], out: Path | None, every_seed: bool = False) -> None:
     """Print the tables of evaluated runs. `out`: write them there, below what was
     written by hand, and what they were made of to the JSON file beside it.
     """
-    found, width = summary(runs), terminal_width()
+    found = summary(runs)
+    width = terminal_width()
     for rows in seed_tables(found) if every_seed else tables(found):
         print(f"{aligned(rows, width)}\n")
     words = by_seed(found)

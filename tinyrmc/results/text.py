@@ -162,7 +162,8 @@ def _side_by_side(rows: Rows, widths: list[int]) -> str:
     ]
     texts = []
     for number, cells in enumerate(wrapped):
-        height, lines = max(map(len, cells)), []
+        height = max(map(len, cells))
+        lines = []
         for k in range(height):
             line = []
             for cell, width, to_the_right in zip(cells, widths, right, strict=True):

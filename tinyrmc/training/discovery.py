@@ -108,7 +108,8 @@ def find_task(word: str) -> tuple[str, Path]:
     if not (word.endswith(".py") or os.sep in word):
         if word in files:
             return f"{PACKAGE}.{word}", files[word]
-        known, near = ", ".join(files) or f"none in {FOLDER}", nearest(word, files)
+        known = ", ".join(files) or f"none in {FOLDER}"
+        near = nearest(word, files)
         if Path(f"{word}.py").is_file():
             near = f"; did you mean the file {word}.py?"
         raise UnknownTask(f"unknown task {word!r} (tasks: {known}){near}")
@@ -152,7 +153,8 @@ def word_of(config: dict) -> str:
     TINYRMC_TASKS. Only an absolute path is followed, so that a run directory from a
     stranger cannot bring the code with it. UnknownTask if the file is not there.
     """
-    name, file = config["task"], config.get("task_file")
+    name = config["task"]
+    file = config.get("task_file")
     return name if file is None else _still_there("task_file", file, name)
 
 
@@ -263,7 +265,8 @@ def _importing(what: str, name: str, file: Path) -> Iterator[ModuleType]:
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None  # a file that ends in .py
     module = sys.modules.get(name) or importlib.util.module_from_spec(spec)
-    new, before = name not in sys.modules, {**registry.cores()}
+    new = name not in sys.modules
+    before = {**registry.cores()}
     sys.modules[name] = module  # dataclasses look their module up here
     try:
         if new:

@@ -64,7 +64,9 @@ class Interrupt:
     """
 
     def __init__(self, alone: bool = True):
-        self._alone, self._number, self._ready = alone, 0, False
+        self._alone = alone
+        self._number = 0
+        self._ready = False
         self._before: dict[int, Any] = {}
 
     @property
@@ -132,7 +134,8 @@ def run_training(
     """
     if max_minutes is not None and not max_minutes > 0:
         raise ValueError(f"max_minutes must be positive, not {max_minutes}")
-    one_thread, quiet = blas_threads(1), np.errstate(all="ignore")
+    one_thread = blas_threads(1)
+    quiet = np.errstate(all="ignore")
     with one_thread, interrupt or Interrupt(trainer.ranks == 1) as interrupt, quiet:
         loop = _Loop(trainer, run, max_minutes, show or Listener(), interrupt, final)
         if trainer.step == 0:
@@ -161,15 +164,22 @@ class _Loop:
         interrupt: Interrupt,
         final: bool,
     ):
-        self.final, self.planned = final, False
-        self.trainer, self.run, self.show = trainer, run, show
-        self.interrupt, self.config = interrupt, trainer.task.config.train
+        self.final = final
+        self.planned = False
+        self.trainer = trainer
+        self.run = run
+        self.show = show
+        self.interrupt = interrupt
+        self.config = trainer.task.config.train
         self.limit = math.inf if max_minutes is None else 60 * max_minutes
-        self.began, self.before = time.monotonic(), trainer.seconds
+        self.began = time.monotonic()
+        self.before = trainer.seconds
         self.saved = 0.0  # seconds from the beginning
         self.skipped = int(trainer.skipped)  # updates skipped until the last line
         # lines of metrics; whether the newest checkpoint is good, and its step
-        self.lines, self.good, self.kept = 0, True, 0
+        self.lines = 0
+        self.good = True
+        self.kept = 0
         if trainer.step:
             state = run.load_state() or {}
             self.lines, self.kept = len(run.metrics()), state.get("step", 0)
@@ -324,9 +334,11 @@ class _Loop:
             and they are cut off when the run goes on.
         """
         self.trainer.require_finite()  # so that a bad state never replaces a good one
-        arrays, state = self.trainer.arrays(), self.trainer.state()
+        arrays = self.trainer.arrays()
+        state = self.trainer.state()
         state |= {"lines": self.lines - last, "run": self.run.config}
         state["steady"] = int(self.trainer.skipped) == self.skipped
         state["metrics"] = [self.lines, self.run.checksum(self.lines)]
         self.run.save(arrays, state, instead=bool(last) or not self.good)
-        self.good, self.kept = state["steady"], self.trainer.step
+        self.good = state["steady"]
+        self.kept = self.trainer.step

@@ -79,10 +79,8 @@ def noted_task(
     """
     says = changed_code((machine or {}).get("own_code", {}))
     if "task_file" in config:
-        crc, name = (
-            zlib.crc32(read_whole(discovery.word_of(config))),
-            f"{config['task']}.py",
-        )
+        crc = zlib.crc32(read_whole(discovery.word_of(config)))
+        name = f"{config['task']}.py"
         if config.get("task_crc", crc) != crc and name not in " ".join(says).split():
             says.append(f"{name} has changed since this run began")
         config = {"task_crc": crc, **config}
@@ -179,7 +177,8 @@ def own_code() -> dict[str, Any]:
 
 def changed_code(before: Mapping[str, str]) -> list[str]:
     """The files that are not as `own_code` told, in words."""
-    now, changed = own_files(), []
+    now = own_files()
+    changed = []
     for name, digest in before.items():
         places = [now.get(name), *(Path(x, name) for x in reversed(discovery.reached))]
         places.append(Path(os.path.expanduser(name)))

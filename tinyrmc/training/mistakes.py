@@ -126,7 +126,8 @@ def _check_methods(kind: Any, base: Any) -> None:
         for name, method in inspect.getmembers(base, inspect.isfunction)
     }
     for name, words in (given | MORE).items():
-        method, asked = inspect.getattr_static(kind, name, None), words.split()
+        method = inspect.getattr_static(kind, name, None)
+        asked = words.split()
         if name in ("held_out", "evaluate") and len(kind.splits) == 1:
             asked.pop()  # they are not told which
         try:

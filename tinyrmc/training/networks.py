@@ -63,7 +63,8 @@ def save_module(module: Module, path: str | Path) -> None:
     arrays = {f"parameters/{name}": x for name, x in module.arrays().items()}
     constants = module.constants().items()
     arrays |= {f"constants/{name}": constant.value for name, constant in constants}
-    told, ours = described(module), _ours()
+    told = described(module)
+    ours = _ours()
     classes = {kind.__name__: kind for kind in classes_in(module)}
     for name, kind in classes.items():
         if ours.get(name, kind) is not kind:
@@ -163,7 +164,8 @@ def warm_start(model: Module, path: Path, run_config: dict) -> str:
     data_dir = run_config.get("places", {}).get("data_dir")
     source = load_model(path, Path(data_dir).expanduser() if data_dir else None)
     run_config["init"] = stored_path(path) if path.exists() else str(path)
-    found, own = source.arrays(), model.arrays()
+    found = source.arrays()
+    own = model.arrays()
     taken = {n: x for n, x in found.items() if n in own and x.shape == own[n].shape}
     if not taken:
         raise UsageError(

@@ -123,7 +123,8 @@ class Carry(dict[int, Batch]):
 
     def whole(self, numbers: Sequence[int]) -> Batch:
         """The carry of a whole batch, on the host, zero outside of these pieces."""
-        joined, examples = self.joined(numbers), self.pieces[-1][1]
+        joined = self.joined(numbers)
+        examples = self.pieces[-1][1]
         rows = [np.arange(*self.pieces[number]) for number in numbers]
         whole = {}
         for name, x in joined.items():

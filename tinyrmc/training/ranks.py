@@ -42,7 +42,8 @@ class Ranks:
             lambda value: json_text(value).encode(),
             lambda message: json.loads(bytes(message)),
         )
-        self._mpi, self.comm = mpi, mpi.COMM_WORLD
+        self._mpi = mpi
+        self.comm = mpi.COMM_WORLD
         self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
         self.run = Onlooker if self.rank else Run
         self.trainer = functools.partial(RankTrainer, self)
@@ -101,8 +102,11 @@ class RankTrainer(Trainer):
     """A Trainer on each of several ranks: all call every method, in the same order."""
 
     def __init__(self, together: Ranks, *arguments: Any, **options: Any):
-        self.together, self.comm = together, together.comm
-        self.rank, self.ranks, self.cores = together.rank, together.size, together.cores
+        self.together = together
+        self.comm = together.comm
+        self.rank = together.rank
+        self.ranks = together.size
+        self.cores = together.cores
         self.local_rank = together.local_rank
         super().__init__(*arguments, **options)
 

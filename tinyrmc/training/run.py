@@ -241,7 +241,8 @@ def _npy(name: str, array: Any) -> Parts:
             "booleans are stored, never pickled objects; put other things into the "
             "JSON state"
         )
-    about, header = npy.header_data_from_array_1_0(array), io.BytesIO()
+    about = npy.header_data_from_array_1_0(array)
+    header = io.BytesIO()
     npy.write_array_header_1_0(header, about)
     return [header.getvalue(), array.reshape(-1).view(np.uint8).data]
 
@@ -294,7 +295,9 @@ def unpack(
     )
     try:
         header = parsed(members[HEADER])
-        ours, version, meta = header["format"], header["version"], header.get("meta")
+        ours = header["format"]
+        version = header["version"]
+        meta = header.get("meta")
     except (KeyError, TypeError, ValueError) as error:
         raise foreign from error
     if ours != FORMAT:
@@ -439,7 +442,8 @@ class Run:
             return
         from filelock import FileLock, Timeout
 
-        lock, about = FileLock(self.path / ".lock"), self.path / "lock.json"
+        lock = FileLock(self.path / ".lock")
+        about = self.path / "lock.json"
         try:
             # a second, in which the workers of a writer that was killed end
             lock.acquire(timeout=1)
@@ -741,7 +745,8 @@ def load_checkpoint(run: Run) -> tuple[dict, dict]:
 
 def extended(run_config: dict, steps: int) -> dict:
     """The configuration of a run that goes on until another step; keeps what it was."""
-    config, history = run_config["config"], _asked_steps(run_config)
+    config = run_config["config"]
+    history = _asked_steps(run_config)
     config = {**config, "train": {**config["train"], "steps": steps}}
     return {**run_config, "config": config, "extended": history}
 

@@ -53,8 +53,12 @@ class Plateau:
         check_number("Plateau", "factor", factor, "(0, 1)")
         check_sizes("Plateau", patience=patience)
         check_choice("Plateau", "against", against, "best", "last")
-        self.metric, self.factor, self.patience = metric, factor, patience
-        self.threshold, self.against, self.larger = threshold, against, larger
+        self.metric = metric
+        self.factor = factor
+        self.patience = patience
+        self.threshold = threshold
+        self.against = against
+        self.larger = larger
         self.scale = 1.0
         self.reference: float | None = None  # what must be improved on
         self.stalled = 0  # values in a row without an improvement
@@ -73,7 +77,8 @@ class Plateau:
         self.stalled = 0 if improved else self.stalled + 1
         if self.stalled < self.patience:
             return False
-        self.scale, self.stalled = self.scale * self.factor, 0
+        self.scale = self.scale * self.factor
+        self.stalled = 0
         return True
 
     def state(self) -> dict:

@@ -103,7 +103,9 @@ class Samples(Stream):
     random_access = True
 
     def __init__(self, draw: Callable, seed: int, choose: Callable | None = None):
-        self.draw, self.seed, self.choose = draw, seed, choose
+        self.draw = draw
+        self.seed = seed
+        self.choose = choose
 
     def batch(self, step, start, stop):
         """Examples start .. stop - 1 of this step's batch."""
@@ -210,7 +212,8 @@ class Epochs(Stream):
 
     def _rows(self, step: int, start: int, stop: int) -> np.ndarray:
         """The numbers (stop - start,) of examples start .. stop - 1 of a batch."""
-        place, parts = step * self.batch_size + start, []
+        place = step * self.batch_size + start
+        parts = []
         end = place + stop - start
         while place < end:
             epoch, row = divmod(place, self.used)

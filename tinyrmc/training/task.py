@@ -151,7 +151,8 @@ class Task(Tested, Told):
         own: dict[str, Any] = {} if t.epsilon is None else {"epsilon": t.epsilon}
         kind: Callable[..., optim.Optimizer] = optim.SGD
         if t.optimizer in ("adam", "adamw"):
-            kind, own = optim.Adam, own | {"beta1": t.beta1, "beta2": t.beta2}
+            kind = optim.Adam
+            own = own | {"beta1": t.beta1, "beta2": t.beta2}
         if t.optimizer == "adamw":
             kind, each = optim.AdamW, [*parameters]
             own["weight_decay"] = t.weight_decay

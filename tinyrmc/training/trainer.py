@@ -79,7 +79,10 @@ class Trainer:
     """
 
     # rank, number of ranks, rank on this machine, cores it may use: see `RankTrainer`
-    rank, ranks, local_rank, cores = 0, 1, 0, 0
+    rank = 0
+    ranks = 1
+    local_rank = 0
+    cores = 0
     # the sums of metrics over many steps; on a GPU one kernel a step adds up
     _accumulator: Any = MetricAccumulator
 
@@ -109,7 +112,8 @@ class Trainer:
             processes = CAN_FORK and self.xp is np
         workers = workers or self._worthwhile_workers(processes)
         self.workers = Workers(workers, self._share, processes)
-        config, world_size = task.config.train, self.ranks * workers
+        config = task.config.train
+        world_size = self.ranks * workers
         most = config.micro_batch(self.xp)
         pieces = micro_batches(config.batch_size, most, world_size)
         self.shares = Shares(pieces, self.rank * workers, workers, world_size)
@@ -218,7 +222,8 @@ class Trainer:
         if type(task).evaluate is Task.evaluate:
             found: dict[str, float] = {}
             for split in task.splits:
-                pieces, naming = task.examples(split), task.naming(split)
+                pieces = task.examples(split)
+                naming = task.naming(split)
                 sums = task.evaluate(self.model, 0, pieces, self.xp, *naming)
                 found |= task.named(split, sums)
             check_headline(task, found)
@@ -265,7 +270,8 @@ class Trainer:
             self.task.load_state(request["task"])
         if request["do"] == "evaluate":
             naming = self.task.naming(request["split"])
-            number, of = self.shares.first + worker, self.shares.world_size
+            number = self.shares.first + worker
+            of = self.shares.world_size
             sums = self.task.evaluate(self.model, number, of, self.xp, *naming)
             return self._plain(MetricAccumulator(sums))
         if request["do"] == "carry":
@@ -279,8 +285,10 @@ class Trainer:
 
         given: a batch to take instead of the stream's.
         """
-        task, into = self.task, self._views[worker]
-        replies, carried = [], {}
+        task = self.task
+        into = self._views[worker]
+        replies = []
+        carried = {}
         self._gradients[worker][...] = 0
         for place, number in enumerate(self.shares.of(worker)):
             before = self.carry.before(number, step) if task.carries else None
@@ -318,13 +326,16 @@ class Trainer:
 
         Where the loss or the gradient is not finite, no parameter moves.
         """
-        step, xp, task = MetricAccumulator(), self.xp, self.task
+        step = MetricAccumulator()
+        xp = self.xp
+        task = self.task
         for number in range(sum(map(len, replies))):  # in the order of the pieces
             step.add(replies[number % len(replies)][number // len(replies)])
         for gradient in self._gradients[1:]:  # the workers', in order
             self.optimizer.gradient += gradient
         self._add_up_ranks()
-        (total, count), config = step.sums["loss"], task.config.train
+        total, count = step.sums["loss"]
+        config = task.config.train
         summed = config.objective == "sum"
         # on the GPU it goes unchecked: divided by 0, the step is skipped
         known = isinstance(count, int | float | np.number)
@@ -377,7 +388,8 @@ class Trainer:
         test: add the metrics on held-out examples, as from `evaluate`: on the first set
             or, if the run is over and this is to be its `final` line, on all.
         """
-        line, trained = self._line(), bool(self.window.plain())
+        line = self._line()
+        trained = bool(self.window.plain())
         self.window.clear()
         tested = {}
         if test:
@@ -400,7 +412,8 @@ class Trainer:
         if math.isfinite(value) and (
             not self.best or sign * value > sign * self.best[1]
         ):
-            self.best, self.stale = [self.step, value], 0
+            self.best = [self.step, value]
+            self.stale = 0
 
     def _line(self) -> dict:
         skipped = self.require_finite()
@@ -442,7 +455,8 @@ class Trainer:
 
         NonFinite if there were too many, or if a parameter has overflowed.
         """
-        skipped, wrong = int(self.skipped), ""
+        skipped = int(self.skipped)
+        wrong = ""
         if skipped >= self.task.config.train.nonfinite_limit:
             wrong = (
                 f"{skipped} updates were skipped for a loss or gradient that is not "

@@ -126,7 +126,8 @@ class Workers:
     def __init__(
         self, count: int, share: Callable[[int, Any], Any], processes: bool = False
     ):
-        self.count, self.processes = count, processes and count > 1
+        self.count = count
+        self.processes = processes and count > 1
         method = inspect.ismethod(share)
         self._share = weakref.WeakMethod(share) if method else lambda: share
         self._pool: ThreadPoolExecutor | None = None
@@ -199,7 +200,8 @@ class Workers:
             self._pool.shutdown()
         for child in self._children:
             child.close()
-        self._pool, self._children = None, []
+        self._pool = None
+        self._children = []
 
 
 @contextlib.contextmanager

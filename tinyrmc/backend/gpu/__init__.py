@@ -190,7 +190,8 @@ def normalise_backward(
     warps = _norm_warps(width)
     sizes = *_norm_sizes(x, bias, residual), int(below is not None), int(relu)
     arrays = g, x, _or(bias, x), _or(residual, x), gain, *stats, gx, _or(below, gx)
-    grid, shared = (len(partial), WARP * warps), warps * 2 * width * 4
+    grid = (len(partial), WARP * warps)
+    shared = warps * 2 * width * 4
     args = *arrays, partial, *sizes
     _launch(xp, "layer_norm_backward", *grid, *args, shared=shared)
 
@@ -209,9 +210,11 @@ def _norm_sizes(x, bias, residual):
     """The shapes and the residual's layout, as the kernels are told."""
     width = x.shape[-1]
     rows = x.size // width
-    group, stride = rows, 0
+    group = rows
+    stride = 0
     if residual is not None and x.ndim == 3:
-        group, stride = x.shape[1], _stride(residual)
+        group = x.shape[1]
+        stride = _stride(residual)
     return rows, width, int(bias is not None), int(residual is not None), group, stride
 
 
@@ -268,7 +271,8 @@ def attend(xp, qkv, out, weights, key_size) -> None:
 
 def attend_backward(xp, g, qkv, weights, key_size, gqkv) -> None:
     """The gradient of qkv, written to gqkv."""
-    arrays, queries = (g, qkv, weights, gqkv), weights.shape[2]
+    arrays = (g, qkv, weights, gqkv)
+    queries = weights.shape[2]
     _launch_attention(xp, "attention_backward", arrays, qkv, weights, key_size, queries)
 
 
@@ -323,7 +327,8 @@ def _attention_shared(gradient_rows, rows, queries, key_size, value_size):
 def rmc_gates(xp, *arrays, input_bias=0.0, forget_bias=1.0, trace=None):
     """`fused.rmc_gates` in one launch; backward in one."""
     from_memory, memory = arrays[1], arrays[3]
-    biases, kept = (float(input_bias), float(forget_bias)), None
+    biases = (float(input_bias), float(forget_bias))
+    kept = None
     if trace is not None:
         shape = 2, *memory.shape[:2], from_memory.shape[-1] // 2
         kept = xp.empty(shape, memory.dtype)
@@ -370,7 +375,8 @@ def update_backward(xp, g, later, arrays, biases, into) -> None:
         _launch(xp, "rmc_gates_backward_memory", *_grid_of_warps(rows), *args)
         return
     warps = min(slots, 8)
-    grid, shared = (batch * -(-width // WARP), WARP * warps), warps * 2 * WARP * 4
+    grid = (batch * -(-width // WARP), WARP * warps)
+    shared = warps * 2 * WARP * 4
     args = *flowing, *arrays, *into, *sizes, *biases
     _launch(xp, "rmc_gates_backward_unit", *grid, *args, shared=shared)
 
@@ -425,7 +431,8 @@ def judge(xp, gradient, valid, updates, scale, max_norm) -> tuple[Any, Any, Any]
     blocks = min(-(-gradient.size // _JUDGES), _JUDGES)
     partial = xp.empty(blocks, gradient.dtype)
     norm, factor = xp.empty((2, 1), gradient.dtype)
-    finite, shared = xp.empty((), bool), _JUDGES // WARP * 4
+    finite = xp.empty((), bool)
+    shared = _JUDGES // WARP * 4
     several = gradient, partial, gradient.size
     _launch(xp, "squares", blocks, _JUDGES, *several, shared=shared)
     limit = math.inf if max_norm is None else float(max_norm)
@@ -440,7 +447,9 @@ def adam(xp, arrays, step, beta1, beta2, epsilon) -> None:
     step: the rate, whether it is finite (bool), how many updates there were, and the
         factor of the gradient: arrays of one number, which the host does not read.
     """
-    size, beta1, beta2 = arrays[0].size, float(beta1), float(beta2)
+    size = arrays[0].size
+    beta1 = float(beta1)
+    beta2 = float(beta2)
     constants = beta1, 1 - beta1, beta2, 1 - beta2, float(epsilon)
     args = *arrays, *step, size, *constants
     _launch(xp, "adam", *_grid_of_threads(size), *args)

@@ -52,8 +52,10 @@ def relational_memory(
     """
     from_input, *weights = (gpu._contiguous(xp, a) for a in (from_input, *weights))
     w = _parameters(weights)
-    (steps, batch, more, width), slots = rows.shape, memory.shape[1]
-    total, columns = slots + more, w.qkv.shape[1]
+    steps, batch, more, width = rows.shape
+    slots = memory.shape[1]
+    total = slots + more
+    columns = w.qkv.shape[1]
 
     def empty(*shape):
         return xp.empty((steps, batch, *shape), rows.dtype)
@@ -93,7 +95,8 @@ def _step(xp, multiply, w, s, t) -> None:
     gpu.normalise(
         xp, s.attended[t], None, s.joined[t], w.gain_a, w.offset_a, s.z[t], of_attended
     )
-    x, last = s.z[t], len(w.mlp) - 1
+    x = s.z[t]
+    last = len(w.mlp) - 1
     for k, (weight, bias) in enumerate(w.mlp):
         multiply(x, weight, out=s.hidden[k][t])
         x = s.hidden[k][t]

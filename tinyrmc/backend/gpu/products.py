@@ -32,7 +32,9 @@ TYPES = {
     np.dtype(np.complex128): (5, 70),
 }
 TF32 = 77  # CUBLAS_COMPUTE_32F_FAST_TF32
-_P, _N, _L = ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong
+_P = ctypes.c_void_p
+_N = ctypes.c_int
+_L = ctypes.c_longlong
 SIGNATURES = {
     "cublasCreate_v2": (_P,),
     "cublasSetStream_v2": (_P, _P),
@@ -133,7 +135,9 @@ class Products:
 
     def _multiply(self, a: Array, b: Array, out: Array, add: bool) -> None:
         """One call of cuBLAS; `out` lies as `_view` has found it."""
-        (m, k), n, stack = a.shape[-2:], b.shape[-1], out.shape[:-2]
+        m, k = a.shape[-2:]
+        n = b.shape[-1]
+        stack = out.shape[:-2]
         count = math.prod(stack)
         (a, turn_a, row_a, next_a), (b, turn_b, row_b, next_b) = (
             self._operand(x, stack) for x in (a, b)
@@ -142,7 +146,8 @@ class Products:
         if _mode["tf32"] and out.dtype == np.float32:
             compute = TF32
         scale = np.array([1, add], out.dtype)
-        alpha, beta = scale.ctypes.data, scale.ctypes.data + scale.itemsize
+        alpha = scale.ctypes.data
+        beta = scale.ctypes.data + scale.itemsize
         self._follow_stream()
         ends = self._handle, turn_b, turn_a, n, m, k, alpha, b.data.ptr, kind, row_b
         row_out = _rows_apart(out)

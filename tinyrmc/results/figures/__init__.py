@@ -38,8 +38,10 @@ class _OneLine(logging.Handler):
 @contextlib.contextmanager
 def _one_line() -> Iterator[None]:
     """While matplotlib is imported."""
-    logger, handler = logging.getLogger("matplotlib"), _OneLine()
-    through, logger.propagate = logger.propagate, False
+    logger = logging.getLogger("matplotlib")
+    handler = _OneLine()
+    through = logger.propagate
+    logger.propagate = False
     logger.addHandler(handler)
     try:
         yield

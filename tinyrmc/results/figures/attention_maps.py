@@ -145,14 +145,16 @@ def accuracies(
     known = {name.partition("_")[2]: values for name, values in references.items()}
     for metric, across in zip(intact, panels, strict=True):
         for (test, table), panel in zip(tests.items(), across, strict=True):
-            level, label = intact[metric], "nothing done"
+            level = intact[metric]
+            label = "nothing done"
             if level is not None:
                 handles[label] = panel.axvline(level, color="black", linewidth=1.2)
             dashes = itertools.cycle([(5, 3), (1, 1.5), (5, 2, 1, 2)])
             for floor, value in known.get(metric, {}).items():
                 look: Look = {"color": GREY, "linewidth": 1.1, "dashes": next(dashes)}
                 handles[floor] = panel.axvline(value, zorder=1, **look)
-            places, both = np.arange(len(table)), next(iter(table.values()))
+            places = np.arange(len(table))
+            both = next(iter(table.values()))
             for how, shift in zip(both, (-0.12, 0.12), strict=True):
                 x = np.array([done[how][metric] for done in table.values()], float)
                 colour, marker = looks[how]

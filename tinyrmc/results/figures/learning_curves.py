@@ -112,7 +112,8 @@ def learning_curve(
     figure = Figure(figsize=size, layout="constrained")
     one_axis = len(axes) == 1
     (panels,) = figure.subplots(1, len(shown), sharex=one_axis, squeeze=False)
-    several, whole = any(len(runs) > 1 for runs in groups.values()), True
+    several = any(len(runs) > 1 for runs in groups.values())
+    whole = True
     each = looks(cores or [None] * len(groups))
     for panel, (metric, axis) in zip(panels, shown, strict=True):
         for (label, runs), look in zip(groups.items(), each, strict=True):
@@ -197,13 +198,15 @@ def label_axes(panel: Axes, metric: str, axis: str = "steps") -> None:
     panel.set_xlim(left=0)
     panel.margins(x=0)
     last = panel.get_xlim()[1]
-    unit, name = 1, axis.replace("_", " ")
+    unit = 1
+    name = axis.replace("_", " ")
     if axis == "hours":  # the points are seconds
         hours = last > 2 * 3600
         unit, name = (3600, "hours") if hours else (60, "minutes")
         name += " of training"
     elif last >= 5e6:
-        unit, name = 10**6, f"millions of {name}"
+        unit = 10**6
+        name = f"millions of {name}"
     ticks = ROUND.tick_values(0, last / unit)
     panel.set_xticks([tick * unit for tick in ticks if tick * unit <= last])
     panel.set_xlabel(name)

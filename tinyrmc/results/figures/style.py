@@ -85,7 +85,8 @@ def with_fonts(figure: Figure) -> Figure:
     """
     texts: list[Any] = figure.findobj(Text)
     letters = {letter for text in texts for letter in text.get_text()}
-    lacking, families = {x for x in letters if x.isprintable()} - _letters(FONT), [FONT]
+    lacking = {x for x in letters if x.isprintable()} - _letters(FONT)
+    families = [FONT]
     if not lacking:
         return figure
     here = {font.name for font in font_manager.fontManager.ttflist}

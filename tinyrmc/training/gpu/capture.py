@@ -49,7 +49,9 @@ class Steps:
             {name: xp.empty(x.shape, x.dtype) for name, x in arrays.items()}
             for arrays in (batch, carry)
         )
-        self.graph, self.warm, self.captured = Graph(xp, stream), False, False
+        self.graph = Graph(xp, stream)
+        self.warm = False
+        self.captured = False
         self.numbers: Sums = {}  # what each step adds up on the host
 
 
@@ -64,7 +66,8 @@ class CudaGraphs:
 
     def __init__(self, trainer: Any, required: bool):
         self.trainer, self.required = trainer, required
-        self.stream, self._possible = working_stream(trainer.xp), True
+        self.stream = working_stream(trainer.xp)
+        self._possible = True
         self._seen: set[str] = set()  # kinds of steps
         self._dropped: set[str] = set()
         self._steps: dict[str, Steps] = {}  # by kind; those last used come last
@@ -157,7 +160,8 @@ class CudaGraphs:
     def _capture(self, steps: Steps) -> bool:
         """Record a step's work on the GPU without doing it; False if that fails."""
         window = self.trainer.window
-        before, window.sums = window.sums, {}
+        before = window.sums
+        window.sums = {}
         try:
             steps.graph.capture(lambda: self._take_step(steps))
             steps.numbers = window.sums

@@ -46,7 +46,8 @@ class OnDevice(MetricAccumulator):
         return there and self._has_room(name)
 
     def add(self, metrics: Mapping[str, Any]) -> None:
-        there, others = [], {}
+        there = []
+        others = {}
         for name, pair in metrics.items():
             rest = list(pair)
             for k, value in enumerate(pair):
@@ -71,8 +72,10 @@ class OnDevice(MetricAccumulator):
         self._totals[...] = 0
 
     def plain(self) -> Sums:
-        found, there = super().plain(), to_host(self._totals)
+        found = super().plain()
+        there = to_host(self._totals)
         for name, place in self._places.items():
-            pair, (total, count) = found.get(name, (0, 0)), there[place:][:2].tolist()
+            pair = found.get(name, (0, 0))
+            total, count = there[place:][:2].tolist()
             found[name] = (pair[0] + total, pair[1] + count)
         return found if any(count for _, count in found.values()) else {}

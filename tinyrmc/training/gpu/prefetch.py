@@ -39,7 +39,10 @@ class Prefetcher:
     """
 
     def __init__(self, stream: Stream, task: Task, pieces: list[tuple[int, int]], xp):
-        self.stream, self.task, self.pieces, self.xp = stream, task, pieces, xp
+        self.stream = stream
+        self.task = task
+        self.pieces = pieces
+        self.xp = xp
         self._child: Child | None = None
         self._asked: deque[list] = deque()
         self._given_up = False

@@ -238,7 +238,8 @@ class ActingTask(Task):
         itself one-hot, several as fractions of the highest, numbers as they are.
         """
         world, model = self.held_out_world, self.config.model
-        xp, shown = namespace(seen["action"]), under("seen/", seen)
+        xp = namespace(seen["action"])
+        shown = under("seen/", seen)
         codes = {k: x for k, x in world.observation.items() if isinstance(x, Codes)}
         highest = {name: x.highest for name, x in codes.items()}
         numbers = [xp.zeros((*seen["action"].shape, 0), np.float32)]
@@ -299,7 +300,8 @@ class ActingTask(Task):
     def begin(self, model, levels: Batch) -> Batch:
         """The carry of an agent at the start of these levels."""
         first = next(iter(levels.values()))
-        B, xp = len(first), namespace(first)
+        B = len(first)
+        xp = namespace(first)
         return {
             **{f"levels/{name}": x for name, x in levels.items()},
             **state_arrays(_initial_state(model, B)),
@@ -333,7 +335,8 @@ class ActingTask(Task):
         Long because it is one loop, in the order in which things happen.
         """
         B, T = noise.shape[:2]
-        carry, trajectory = dict(carry), Trajectory(B, namespace(noise))
+        carry = dict(carry)
+        trajectory = Trajectory(B, namespace(noise))
         levels = {name: x.copy() for name, x in under("levels/", carry).items()}
         begin = _initial_state(model, B)
         state = state_of(carry, begin)
@@ -361,7 +364,9 @@ class ActingTask(Task):
                     f"values, one for each level, not {reached!r}"
                 )
             solved = carry["solved"] | reached
-            ended, xp, zero = outcome.ended, namespace(taken), np.float32(0)
+            ended = outcome.ended
+            xp = namespace(taken)
+            zero = np.float32(0)
             came = {
                 "taken": taken,
                 "gained": outcome.reward,
@@ -407,13 +412,15 @@ class ActingTask(Task):
             for ahead in range(lag, 0, -1):
                 trajectory, carry = self.play(model, batch, carry, ahead)
                 first.append(trajectory)
-            xp, names = namespace(batch["noise"]), first[0]
+            xp = namespace(batch["noise"])
+            names = first[0]
             queue = {k: xp.stack([each[k] for each in first], axis=1) for k in names}
         trajectory, carry = self.play(model, batch, carry)
         if not lag:
             return trajectory, carry
         # the oldest of the queue (B, L, ...) is learnt from, the newest goes in
-        xp, oldest = namespace(batch["noise"]), {}
+        xp = namespace(batch["noise"])
+        oldest = {}
         for name, x in queue.items():
             oldest[name] = x[:, 0]
             newest = trajectory[name][:, None]
@@ -441,8 +448,10 @@ class ActingTask(Task):
 
         Long because it is one formula after the other.
         """
-        c, taken = self.config.agent, batch["taken"]
-        xp, (B, T) = namespace(taken), taken.shape
+        c = self.config.agent
+        taken = batch["taken"]
+        xp = namespace(taken)
+        B, T = taken.shape
         state = state_of(batch, model.initial_state(B))
         logits, values, _ = self._call(model, batch, state)  # (B, T + 1, A), (B, T + 1)
         log_pi, entropies = categorical(logits[:, :T], taken)
@@ -459,7 +468,8 @@ class ActingTask(Task):
         value = 0.5 * p.sum(p.square(values[:, :T] - vs.T))
         entropy = p.sum(entropies)
         total = policy + c.value_cost * value - c.entropy_cost * entropy
-        ended, steps = xp.sum(batch["ended"]), B * T
+        ended = xp.sum(batch["ended"])
+        steps = B * T
         metrics = {
             "score": (xp.sum(batch["score"]), ended),
             "solved": (xp.sum(batch["solved"]), ended),
@@ -474,7 +484,8 @@ class ActingTask(Task):
 
     def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
         """Plays each held-out level once; waits for the device now and then."""
-        sums, first = MetricAccumulator(), self.first_level(split or self.splits[0])
+        sums = MetricAccumulator()
+        first = self.first_level(split or self.splits[0])
         size = self.config.train.micro_batch(xp)
         pieces = micro_batches(self.test_examples, size, workers)
         for start, stop in pieces[worker::workers]:
@@ -568,7 +579,8 @@ class ActingTask(Task):
         }
 
     def references(self):
-        found, cell = self.baseline_means(), self.cell()
+        found = self.baseline_means()
+        cell = self.cell()
         if cell in self.reported:
             network = cell.rpartition(", ")[2]
             for split in self.splits:
@@ -598,7 +610,8 @@ class ActingTask(Task):
 
         Then no published result stands beside it.
         """
-        config, usual = self.config, next(iter(self.presets.values()))[1]
+        config = self.config
+        usual = next(iter(self.presets.values()))[1]
         steps, enough = (world_steps(c, c.train.steps) for c in (config, usual))
         return steps < enough
 

@@ -27,7 +27,8 @@ def of_share(hits: np.ndarray) -> Interval:
     Wilson's interval: the shares p for which what was found is less than Z standard
     deviations, sqrt(p (1 - p) / B), away. Wilson 1927.
     """
-    count, share = len(hits), float(np.mean(hits))
+    count = len(hits)
+    share = float(np.mean(hits))
     wide = 1 + Z**2 / count
     middle = (share + Z**2 / (2 * count)) / wide
     reach = Z / wide * np.sqrt(share * (1 - share) / count + (Z / (2 * count)) ** 2)
