@@ -102,47 +102,25 @@ STARTS = [
     "***START OF THE PROJECT GUTENBERG EBOOK A BOOK***",
     "*** START OF THE PROJECT GUTENBERG EBOOK A BOOK WITH A TITLE,\nOF TWO LINES ***",
     "*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*",
-    "*** START OF THIS PROJECT GUTENBERG ETEXT A BOOK ***\n\n"
-    "*END THE SMALL PRINT! FOR PUBLIC DOMAIN EBOOKS*Ver.02/11/02*END*",
     "*** START OF THE COPYRIGHTED PROJECT GUTENBERG EBOOK A BOOK ***",
     "*** START OF THE PROJECT GUTENBERG EBOOK A*B*O*O*K ***",
-    "*** START OF THE PROJECT GUTENBERG EBOOK *** A BOOK ***",
     "*** start of the project gutenberg ebook a book ***",
     " ** Start of This Project Gutenberg eBook A Book **",
     "*** START OF THE PROJECT GUTENBERG EBOOK A BOOK",
     SMALL_PRINT,
-    f"*** START OF THE PROJECT GUTENBERG EBOOK A BOOK ***\n\nBy hand.\n\n{SMALL_PRINT}",
-    "Beginning of this Project Gutenberg file",
     "*** START OF PROJECT GUTENBERG EBOOK A BOOK ***",
     "_*** START OF THE PROJECT GUTENBERG EBOOK A BOOK ***_",
-    "Here: *** START OF THE PROJECT GUTENBERG EBOOK A BOOK ***",
-    "***STARTOF THE PROJECT GUTENBERG EBOOK A BOOK***",
-    "*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*\nVer.04.29.93*END*",
-    SMALL_PRINT[:-65] + '["Small Print" V.12.08.93]\n',
 ]
 ENDS = [
     FOOTER,
     "***END OF THE PROJECT GUTENBERG EBOOK A BOOK***\nLicence\n",
     "End of the Project Gutenberg EBook of A Book, by\nNobody\n\nLicence\n",
-    "End of The Project Gutenberg Etext of A Book\n",
     "*** END OF THE COPYRIGHTED PROJECT GUTENBERG EBOOK A BOOK ***\nLicence\n",
     "*** end of the project gutenberg ebook a book\nLicence\n",
     "  The End of the Project Gutenberg Etext of A Book\nLicence\n",
-    "This is the end of Project Gutenberg's A Book\nLicence\n",
-    "Ende dieses Projekt Gutenberg Etextes\nLicence\n",
-    "Fin de ce Projet Gutenberg\nLicence\n",
     "*** START: FULL LICENSE ***\nLicence\n",
     "",
-    "Fine del Progetto Gutenberg A Book\nLicence\n",
-    "Fim do Projeto Gutenberg A Book\nLicence\n",
-    "Here ends the Project Gutenberg Etext of A Book\nLicence\n",
-    "End of Volume I of A Book, a Project Gutenberg EBook\nLicence\n",
-    "Ende dieses Etextes A Book\nLicence\n",
-    "**This is a COPYRIGHTED Project Gutenberg Etext, Details Above**\nLicence\n",
-    "More information about this book is at the top of this file.\nLicence\n",
-    "THE FULL PROJECT GUTENBERG LICENSE\nLicence\n",
 ]
-SMALL_ENDS = [f"The end is here.\n\n{SMALL_PRINT}", SMALL_PRINT]
 
 
 def test_header_licence_and_credits_are_left_out():
@@ -166,48 +144,12 @@ def test_credits_have_many_forms():
         assert prose(book(gutenberg(STARTS[0], body=body), "a")[0]) == inside, said
 
 
-def test_small_print_after_a_book_is_not_where_it_begins():
-    for start in STARTS:
-        for end in SMALL_ENDS:
-            text, doubt = book(gutenberg(start, body=LONG, footer=end), "a")
-            said = prose(text)
-            assert said.startswith("CHAPTER I\n") and "THE END\n" in said, start
-            assert "sue us" not in said and doubt == "", start
-    end = "*END THE SMALL PRINT! FOR PUBLIC DOMAIN EBOOKS*Ver.02/11/02*END*\n"
-    unclosed = gutenberg(STARTS[11], body=LONG, footer=f"No mark here.\n{end}")
-    assert prose(book(unclosed, "a")[0]).startswith("CHAPTER I\n")
-    nowhere = gutenberg("", body=LONG, footer=SMALL_PRINT)
-    text, doubt = book(nowhere, "a")
-    assert "THE END" in text and doubt == "these books have no mark of where they begin"
-
-
 def test_several_books_in_a_file_are_all_kept():
     one = gutenberg(STARTS[0], body=LONG).decode()
     other = one.replace("CHAPTER I", "CHAPTER II")
     text, doubt = book(f"{one}\n\n{other}".encode(), "a")
     assert prose(text).count("THE END") == 2 and "Licence" not in text and not doubt
     assert text.index("CHAPTER I\n") < text.index("CHAPTER II\n")
-    act = "<<THIS ELECTRONIC VERSION OF THE COMPLETE WORKS\nIS COPYRIGHT. MEMBERSHIP.>>"
-    play = gutenberg(STARTS[0], body=LONG.replace("Some more of it.", f"\n{act}\n", 1))
-    assert "COPYRIGHT" not in book(play, "a")[0] and "THE END" in book(play, "a")[0]
-
-
-def test_no_mark_that_a_book_quotes_loses_its_text():
-    parts = [f"{k} is so.\n" * 400 for k in ("This", "That")]
-    inside = prose("\n\n".join(parts))
-    quoted = [*STARTS[:2], *filter(None, ENDS), 'The "Small Print"!', STARTS[4]]
-    for mark in quoted:
-        mark = mark.splitlines()[0]
-        whole = gutenberg(STARTS[0], body=f"\n{mark}\n".join(parts))
-        text, doubt = book(whole, "a")
-        assert prose(text) == inside, mark
-        assert doubt == "long text on the other side of a mark is kept in these books"
-    long = "You may charge a fee.\n" * 500  # a licence, though it names nobody
-    text, doubt = book(gutenberg(STARTS[0], body=parts[0], footer=FOOTER + long), "a")
-    assert prose(text) == prose(parts[0]) and "fee" not in text
-    assert doubt == "less than half is left of these books without what is around them"
-    unclosed = gutenberg(SMALL_PRINT[:-65], body=parts[0])
-    assert prose(parts[0])[:-1] in prose(book(unclosed, "a")[0])
 
 
 def test_encodings():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import hashlib
 import html
-import itertools
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -102,37 +101,20 @@ def _plain_ends(text: str) -> str:
 
 # --- Books of Project Gutenberg -------------------------------------------------------
 
-# The marks of thirty years, most of them typed by hand.
-_MARK = re.compile(
-    r"""
-    (?: ^(?:[^\w\n]|_)*+ | \*{3} \s* ) (?:
-      (?P<start> (?:START|BEGIN|BEGINNING) \W* (?:OF|DIESES) \s*
-        (?:[^\W\d]+ \s+){0,2} PRO[JGY]E\w{1,4} \W+ GUTENBERG
-        (?: (?:(?!\n\s*\n)[\s\S]){0,400}? \*{3} )? [^\n]*\n? )
-    | (?P<printed> (?: END \W* (?:OF \s+)? (?:THE \s+)? SMALL \s+ PRINT
-      | SMALL \s+ PRINT["'] \s+ V\. ) [^\n]*\n? (?: Ver\.[^\n]*\n )? )
-    | (?P<print> (?:START \W* (?:OF \s+)? (?:THE \s+)? | THE \s+ LEGAL \s+)
-        SMALL \s+ PRINT | [^\n]{0,30} (?-i: SMALL\ PRINT | Small\ Print) ["']?! )
-    | (?P<end> (?:(?:THIS|HERE|IS|THE) \s+){0,3}
-        (?:ENDE?|ENDS|FINE?|FIM|EINDE|SLUT|SLUTNING|LOPPU|KONIEC)\b
-        (?: [^\n]{0,80}? | [^\w\n]* (?:[^\W\d]+ \s+){0,4} )
-        (?<!\w) PRO[JGY]E\w{1,4} \W+ GUTENBERG
-      | ENDE? \s+ (?:OF|DIESES) \s+ (?:THE|THIS)? \s* (?:E-?TEXT|EBOOK)
-      | START \W+ (?:OF \s+)? FULL \s+ LICENSE
-      | THE \s+ FULL \s+ PROJECT \s+ GUTENBERG \s+ LICENSE
-      | (?:[^\W\d]++ \s++){0,3} COPYRIGHTED [^\n]{0,200} DETAILS \s+ ABOVE
-      | MORE \s INFORMATION \s ABOUT \s THIS \s BOOK \s IS \s AT \s THE \s TOP )
-    )
-    """,
-    re.M | re.I | re.X,
+# The marks around a book; in old files the end of the small print is where it begins.
+_BEGINS = re.compile(
+    r"""\*{2,} \s* START \s OF \s (?:THE\s|THIS\s)? (?:COPYRIGHTED\s)?
+    PROJECT \s GUTENBERG (?: (?:(?!\n\s*\n)[\s\S]){0,400}? \*{3} )? [^\n]*\n?""",
+    re.I | re.X,
 )
-# Each part of a header or licence says whose it is, every 2,200 characters at least.
-_NAMED = re.compile("gutenberg|small print", re.I)
-_LONG, _LICENCE = 2_500, 30_000  # and none is longer than this
-# in the plays of Shakespeare, between acts
-_LEGALESE = re.compile(r"<<THIS ELECTRONIC VERSION OF[^<>]{0,2000}>>", re.I)
+_PRINTED = re.compile(r"\*END\W*THE SMALL PRINT[^\n]*\n?", re.I)
+_ENDS = re.compile(
+    r"""^\W* (?: (?:THE\s)? END \s OF \s (?:THE\s|THIS\s)? (?:COPYRIGHTED\s)?
+    PROJECT \s GUTENBERG | START: \s FULL \s LICENSE )""",
+    re.I | re.M | re.X,
+)
 _CREDITS = re.compile(
-    r"\s*(?:This )?(?:Project Gutenberg )?(?:e-?(?:book|text) )?(?:was )?(?:produced|"
+    r"\A\s*(?:This )?(?:Project Gutenberg )?(?:e-?(?:book|text) )?(?:was )?(?:produced|"
     r"prepared|typed|created|scanned|transcribed)(?: and \w+)? (?:by|from)\b"
     r".*?(?:\n\s*\n|\Z)",
     re.S | re.I,
@@ -148,71 +130,23 @@ def book(data: bytes, name: str) -> tuple[str, str]:
     the header states; CorpusError for bytes that are neither.
     """
     whole = _plain_ends(_text(data, name))
-    marks = [*_MARK.finditer(whole)]
-    # None: outside a book. Small print may stand before a book or after it, so of what
-    # lies between two ends the longest stretch is the book.
-    begun = None if any(mark["start"] for mark in marks) else 0
-    books, stretches = [], [(0, 0)]
-    for mark in marks:
-        if begun is not None:
-            stretches.append((begun, mark.start()))
-        begun = mark.end() if mark["start"] or mark["printed"] else None
-        if mark["end"]:
-            books.append(max(stretches, key=_length))
-            stretches = [(0, 0)]
-    if begun is not None:
-        stretches.append((begun, len(whole)))
-    books.append(max(stretches, key=_length))
-    books = [(start, stop) for start, stop in books if whole[start:stop].strip()]
-    missed = [*_missed(whole, marks, books)]
-    books = sorted(books + missed)
-    parts = [whole[start:stop] for start, stop in books]
-    for k, (start, _) in enumerate(books):
-        if start and (credits := _CREDITS.match(parts[k])):
-            parts[k] = parts[k][credits.end() :]
-    text = _LEGALESE.sub("", "\n\n".join(parts))
+    books = _BEGINS.split(whole)[1:] or _PRINTED.split(whole)[-1:]
+    parts = [_ENDS.split(each, maxsplit=1) for each in books]
+    begun = len(books[-1]) < len(whole)
+    if begun:
+        parts = [[_CREDITS.sub("", part[0], count=1), *part[1:]] for part in parts]
+    text = "\n\n".join(part[0] for part in parts)
     if not text.strip():
         return "", "nothing is left of these books without what is around them"
     if 2 * len(text) < len(whole):
         return text, "less than half is left of these books without what is around them"
-    if missed:
-        return text, "long text on the other side of a mark is kept in these books"
-    if books[0][0] == 0:
+    if not begun:
         return text, "these books have no mark of where they begin"
-    if books[-1][1] == len(whole):
+    if len(parts[-1]) == 1:
         return text, "these books have no mark of where they end"
     if "Project Gutenberg" in text:
         return text, "something of Project Gutenberg is left in these books"
     return text, ""
-
-
-def _missed(
-    whole: str, marks: list[re.Match[str]], books: list[tuple[int, int]]
-) -> Iterator[tuple[int, int]]:
-    """Long stretches beside the books that nowhere name Project Gutenberg: text too,
-    and the mark before or after it a quotation, or one that is not complete.
-    """
-    known = {*books}
-    for k, mark in enumerate(marks):
-        after = marks[k + 1] if k + 1 < len(marks) else None
-        begin = mark.end()
-        end = after.start() if after else len(whole)
-        if (begin, end) in known:
-            continue
-        closed = after and after["end"] and "LICENSE" not in after[0].upper()
-        long = _LONG if mark["start"] or mark["printed"] or closed else _LICENCE
-        named = (name.span() for name in _NAMED.finditer(whole, begin, end))
-        ends = [begin, *itertools.chain(*named), end]
-        for start, stop in zip(ends[::2], ends[1::2], strict=True):
-            if stop - start > long:  # whole lines of it
-                if start > begin or mark["end"]:
-                    start = whole.find("\n", start)
-                yield start, stop if stop == end else whole.rfind("\n", start, stop)
-
-
-def _length(span: tuple[int, int]) -> float:
-    """How much there is of a stretch; less, where it may be a header."""
-    return (span[1] - span[0]) / (1 if span[0] else 10)
 
 
 def _text(data: bytes, name: str) -> str:
