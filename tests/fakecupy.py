@@ -687,7 +687,8 @@ def installed(monkeypatch):
     Products are then made on the host as on the device: neither those of a few rows
     turned around, nor those of a shared memory once, which changes their last bits.
     """
-    monkeypatch.setattr(backend, "FEW_ROWS", 0)
+    for module in backend, backend.cpu:
+        monkeypatch.setattr(module, "FEW_ROWS", 0)
     first = _Memory.initial_state
     monkeypatch.setattr(_Memory, "initial_state", lambda *args: first(*args).copy())
     monkeypatch.setitem(sys.modules, "cupy", cupy)
