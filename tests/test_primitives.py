@@ -394,11 +394,12 @@ def test_kinks_and_zeros(xp):
 
 def test_what_einsum_refuses(xp):
     x = xp.ones((2, 2))
-    for subscripts in "ii->i", "...i->i", "ij->k", "ij,jk->ik":
+    for subscripts in "ii->i", "...i", "...ijk->i", "ij->k", "ij,jk->ik":
         with pytest.raises(ValueError, match=r"does not fit arrays of \[\(2, 2\)\]$"):
             primitives.einsum(subscripts, x)
     wide, tall = xp.ones((2, 3)), xp.ones((3, 2))
-    for subscripts in "ij,ij->ij", "ij,kj", "ijk,ij":  # some of it would fit by chance
+    # some of it would fit by chance
+    for subscripts in "ij,ij->ij", "ij,kj", "ijk,ij", "...j,...k->...jk":
         with pytest.raises(ValueError, match=r"of \[\(2, 3\), \(3, 2\)\]$"):
             primitives.einsum(subscripts, wide, tall)
 

@@ -409,8 +409,7 @@ plt.show()
 #   own core learns; 14 and 15 look into it and break it.
 # - **The tasks**: nth farthest (13, 14), programs (16), language (17, 18), memory
 #   networks (19, 20), and acting (21, 22, 27).
-# - **Speed** (23; on a GPU 25), **what came after** the RMC (28), and a **capstone**: a
-#   task of your own (24).
+# - **Speed** (23; on a GPU 25), and a **capstone**: a task of your own (24).
 #
 # The shortest way is the *core road*: chapters 0, 3, 5, 6, 9, 10 and 13, without their
 # sections that begin with *Extra*. It takes ten hours. All else is a side road.

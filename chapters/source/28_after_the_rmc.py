@@ -2,7 +2,7 @@
 # # 28. After the RMC
 #
 # **Katharopoulos and others 2020; Schlag and others 2021; Yang and others 2024; Gu and
-# Dao 2023.** About 180 minutes, in four sittings. You need the matrix of chapter 20
+# Dao 2023.** About 185 minutes, in four sittings. You need the matrix of chapter 20
 # (memory networks) and your step of chapter 10; chapter 13 (nth farthest) helps.
 #
 # The RMC is of 2018. What came after it? Transformers, first of all, which keep
@@ -84,7 +84,10 @@ print("numbers of S:", 64 * 64, "  of keys and values after 32 steps:", 32 * (64
 # (Beck and others 2024), to which we come back.
 #
 # **Exercise 1.** Write it for a whole sequence, step by step. With all $a_t = 1$ it
-# is linear attention. As in chapter 10, `xp` is NumPy or the tape's primitives.
+# is linear attention. As in chapter 10, `xp` is NumPy or the tape's primitives. (Begin
+# with the number 0.0, for `np.zeros` would bring float64 into a float32 program. And
+# what is on the tape cannot be written into: put the rows into a list, and
+# `xp.stack(rows, axis=-2)` them.)
 
 
 # %%

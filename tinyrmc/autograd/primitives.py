@@ -960,10 +960,11 @@ def tensordot(a: Values, b: Values, axes=2) -> Tensor:
 
 def einsum(subscripts: str, *operands: Values) -> Tensor:
     """Einstein's sums: axes are letters, and what "->" leaves out is summed over. Each
-    product is one `matmul`, in the order of `numpy.einsum_path`. Neither ... nor a
-    letter twice in one operand: see `trace`.
+    product is one `matmul`, in the order of `numpy.einsum_path`. Axes under ... must be
+    as long in all operands that have them. No letter twice in one operand: see `trace`.
     """
-    given, arrow, out = subscripts.replace(" ", "").partition("->")
+    asked, subscripts = subscripts, _spelled(subscripts.replace(" ", ""), operands)
+    given, arrow, out = subscripts.partition("->")
     if not arrow:  # letters used once, in alphabetical order
         out = "".join(sorted(c for c in {*given} - {","} if given.count(c) == 1))
     names, sizes = given.split(","), dict[str, int]()
@@ -972,7 +973,7 @@ def einsum(subscripts: str, *operands: Values) -> Tensor:
     for c, n in zip(given.replace(",", ""), lengths, strict=False):
         fit &= sizes.setdefault(c, n) == n
     if not fit or "." in given or any(len({*x}) < len(x) for x in [*names, out]):
-        told = f"{subscripts!r} does not fit arrays of {[x.shape for x in operands]}"
+        told = f"{asked!r} does not fit arrays of {[x.shape for x in operands]}"
         raise ValueError(f"einsum: {told}")
     left = [*zip(names, operands, strict=True)]  # what is still to be multiplied
     for places in _path(subscripts, [x.shape for x in operands]):
@@ -986,6 +987,21 @@ def einsum(subscripts: str, *operands: Values) -> Tensor:
         left.append((ours, x))
     ((ours, x),) = left
     return _arranged(x, ours, sizes, *out)
+
+
+def _spelled(subscripts: str, operands: Sequence[Values]) -> str:
+    """The same with letters for ..., whose last axis has the same one everywhere."""
+    given, arrow, out = subscripts.partition("->")
+    names, longest = given.split(","), ""
+    if not arrow or "..." not in given or len(names) != len(operands):
+        return subscripts
+    spare = [c for c in string.ascii_letters if c not in subscripts]
+    for k, x in enumerate(operands):
+        if "..." in names[k]:
+            axes = "".join(reversed(spare[: x.ndim - len(names[k]) + 3]))
+            names[k] = names[k].replace("...", axes)
+            longest = axes if len(axes) > len(longest) else longest
+    return f"{','.join(names)}->{out.replace('...', longest)}"
 
 
 def _path(subscripts: str, shapes: Sequence[tuple[int, ...]]) -> list[list[int]]:

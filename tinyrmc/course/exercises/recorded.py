@@ -112,7 +112,7 @@ def _arrays(value: Any, name: str) -> list[tuple[str, Any]]:
 
 
 def _single(x: Any) -> Any:
-    return np.float32(x) if isinstance(x, np.ndarray) else x
+    return x.astype(np.float32) if isinstance(x, np.ndarray) else x
 
 
 def _is_ordinary(arguments: list[Any]) -> bool:
