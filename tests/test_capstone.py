@@ -63,6 +63,33 @@ def test_every_threshold_lies_above_every_baseline():
         capstone.own("mine", capstone.draw_recall, {"always no": 0.6}, 0.5)
 
 
+def test_what_is_held_out_is_never_trained_on():
+    for task in (capstone.recall, capstone.distances, capstone.maze):
+        drawn = [
+            {row.tobytes() for row in task.draw(RNG, 3000, 3, held_out=held)[0]}
+            for held in (False, True)
+        ]
+        assert all(drawn) and not drawn[0] & drawn[1]
+    few = capstone.own("few", lambda rng, n: capstone.draw_recall(rng, 1, 3), {}, 0.5)
+    inputs, answers = few.draw(np.random.default_rng(0), 7)
+    assert inputs.shape == (7, 4, 12) and np.array_equal(right(inputs), answers)
+
+
+def test_a_report_on_what_was_taken_away_says_what_it_does_not_show(capsys):
+    runs = {"as it is": [0.9, 0.8, 0.95], "wiped": [0.2, 0.1, 0.3]}
+    report = {"question": "does it need it?", "runs": runs, "conclusion": "as it is"}
+    for more, said in (
+        ({}, "wrong: a report also has `not shown`"),
+        ({"not shown": "nothing"}, "wrong: a report also has `not shown`"),
+        ({"not shown": "whether two slots would do"}, "right: the runs bear it out"),
+        ({"not shown": "whether two slots would do", "runs": {}}, "wrong: `runs` is"),
+    ):
+        capstone.taken_away.check(report | more)
+        assert capsys.readouterr().out.startswith(said)
+    capstone.taken_away.check(...)
+    assert capsys.readouterr().out.startswith("nothing to check yet")
+
+
 def right(inputs):
     keys, values = inputs[:, :-1, :6].argmax(-1), inputs[:, :-1, 6:].argmax(-1)
     asked = inputs[:, -1, :6].argmax(-1)

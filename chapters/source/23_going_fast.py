@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 23. Going fast: the same numbers, sooner
 #
-# **No equation of the paper.** About 145 minutes, in three sittings. You need the tape
+# **No equation of the paper.** About 140 minutes, in three sittings. You need the tape
 # (chapter 3), layer norm with its derivative (chapter 8) and the gates (chapter 9).
 #
 # The paper's equations say what to compute, not in which order, in which portions, or
@@ -100,16 +100,10 @@ for name, operation in VERSIONS.items():
         print("  ", ", ".join(names[k : k + 7]))
 
 # %% [markdown]
-# This is the package's layer norm by hand. `xp` is the array library, here NumPy;
-# `gemm` is a matrix product; `needs` says which derivatives somebody asked for. The
-# rule saves $n$ and $s$ for backward, and no other array as large as $x$:
-
-# %%
-course.show(fused.layer_norm.forward, fused.layer_norm.rule)
-
-# %% [markdown]
-# A derivative by hand invites mistakes. So tests hold every fused operation against its
-# composed definition and the complex step.
+# The layer norm by hand saves $n$ and $s$ for backward, and no other array as large as
+# $x$. (Its text is in [layers.py](../tinyrmc/fused/layers.py). You write a smaller one
+# below.) A derivative by hand invites mistakes. So tests hold every fused operation
+# against its composed definition and the complex step.
 #
 # **Write down first:** where will the ratio of the times be larger, for 8 rows or for
 # 1,152?
@@ -134,8 +128,8 @@ for rows in (8, 64 * 5, 128 * 9):
 
 # %% [markdown]
 # The time is saved in two places: NumPy makes fewer passes over large arrays, and there
-# are fewer entries, each of which costs some Python. (On one core of a Zen 4 the ratio
-# was a little below two for 8 rows and for 1,152.) In a whole step:
+# are fewer entries, each of which costs some Python. (In one run, on one core of a Zen
+# 4, the ratio was a little below two for 8 rows and for 1,152.) In a whole step:
 
 # %%
 for name, mode in (("composed", fused.plain), ("by hand", contextlib.nullcontext)):
@@ -143,7 +137,8 @@ for name, mode in (("composed", fused.plain), ("by hand", contextlib.nullcontext
         loss_of(0, 32)
     size = held(tape) / 2**20
     print(f"{name}: {len(tape.entries)} entries; the tape holds {size:.1f} MiB")
-print(f"the price of an entry: {benchmark['engine']['overhead_microseconds']:.1f} µs")
+each = benchmark["engine"]["overhead_microseconds"]
+print(f"the time that an entry costs: {each:.1f} µs")
 
 # %% [markdown]
 # ## Yours: RMS norm
@@ -211,7 +206,7 @@ for name, operation in (("composed", composed), ("by hand", rms_norm)):
 #
 # Array code makes a pass over memory for each arithmetic operation. A *compiled* loop
 # takes a row through the whole formula while it lies in the first cache. In Python such
-# a loop is hopeless; a compiler, *Numba*, makes machine code of it.
+# a loop is far too slow; a compiler, *Numba*, makes machine code of it.
 #
 # **Exercise 2.** Write RMS norm with loops over numbers, as you would in C: for each
 # row, one loop for the sum of squares and one that writes into `y`. Make no arrays, and
@@ -264,12 +259,13 @@ else:
     print("Numba is not here: python -m pip install '.[fast]' brings it")
 
 # %% [markdown]
-# (On one core of a Zen 4 it was seven times as fast for 8 rows, and twice for 1,152.)
-# The extra `fast` has such a *body* for each operation in which a step spends its time.
-# It is made for float32, and takes the place of the array code; the definition that
-# both are held against stays the same. Matrix products stay with BLAS, which is better
-# at them than any loop of ours. `python -m tinyrmc.train` uses the bodies by itself; in
-# a program you ask for them. **Write down first:** how much does a whole step gain?
+# (In one run, on one core of a Zen 4, it was seven times as fast for 8 rows, and twice
+# for 1,152.) The extra `fast` has such a *body* for each operation in which a step
+# spends its time. It is made for float32, and takes the place of the array code; the
+# definition that both are held against stays the same. Matrix products stay with BLAS,
+# which is better at them than any loop of ours. `python -m tinyrmc.train` uses the
+# bodies by itself; in a program you ask for them. **Write down first:** how much does a
+# whole step gain?
 
 
 # %% tags=["varies"]
@@ -348,15 +344,11 @@ ex.weight_gradient.check(weight_gradient)
 # ## Pieces
 #
 # Memory is slow, so a processor keeps what it has used last in a *cache*, which is
-# small and quick. When something new needs room, it drives out what has gone unused the
-# longest. Now let a chain of operations go over a large array, one after the other.
-# Each ends at the far end; the next begins at the near end, which was driven out long
-# ago.
-#
-# Here is such a cache, with room for 32 blocks, and a chain of six operations over 256
-# blocks. Cut the array into pieces, and let each go through all six before the next
-# begins. **Write down first:** how often is a block loaded when a piece has 16 blocks,
-# 32, or 64?
+# small and quick. When something new needs room, it takes the place of what has gone
+# unused the longest. Now let a chain of operations go over a large array, one after the
+# other. Each ends at the last block; the next begins at the first, which has left the
+# cache long ago. So cut the array into pieces, and let each go through the whole chain
+# before the next begins. Here is such a cache:
 
 
 # %%
@@ -376,23 +368,37 @@ def loads(blocks, room, passes, piece):
     return loaded
 
 
-# %% tags=["hide-input", "hide-output"] alt="Left, loads of a block against the size of a piece: one up to the size of the cache, six from the next size on. Right, calls: half as many with every doubling of the piece"
-# Draws the loads and the calls for each size of a piece
-pieces = 2 ** np.arange(9)
+# %% [markdown]
+# **Write down first:** a chain of six operations goes over 256 blocks, and the cache
+# has room for 32. How often is a block loaded, on average, when a piece has 16 blocks,
+# 32, or 64?
+#
+# **Exercise 4.** Find out with `loads`, and draw it: the loads of a block against the
+# blocks in a piece, for pieces of 1, 2, 4, 8 and so on up to 256 blocks.
+
+
+# %%
+def cost_of_pieces(panel, room, passes):
+    """Draw how often a block of 256 is loaded, on average, against the blocks in a
+    piece, 1, 2, 4, ..., 256. The cache has `room`, the chain has `passes` operations.
+    """
+    ...
+
+
+ex.cost_of_pieces.check(cost_of_pieces)
+
+# %% tags=["hide-output"] alt="Left, loads of a block against the size of a piece: one up to the size of the cache, six from the next size on. Right, calls: half as many with every doubling of the piece"
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2))
-for_each_block = [loads(256, room=32, passes=6, piece=k) / 256 for k in pieces]
-left.semilogx(pieces, for_each_block, "o-", base=2)
-left.axvline(32, color="0.5", ls=":")
-left.text(30, 4, "room in\nthe cache", ha="right", color="0.3")
-left.set(title="loads from memory, for each block", ylim=(0, 6.5))
-left.set(xlabel="blocks in a piece")
+ex.cost_of_pieces.yours(cost_of_pieces)(left, room=32, passes=6)
+pieces = 2 ** np.arange(9)
 right.loglog(pieces, 6 * 256 / pieces, "o-", color="C1", base=2)
-right.set(xlabel="blocks in a piece", title="calls of an operation")
+right.set(xlabel="blocks in a piece", ylabel="calls of an operation")
 plt.show()
 
 # %% [markdown]
-# On the left is a cliff; on the right, what small pieces cost in calls. So a piece
-# should be as large as still fits. Training cuts a batch in the same way: each piece of
+# On the left the loads rise at once from one to six, where a piece no longer fits. On
+# the right stands what small pieces cost in calls. So a piece should be as large as
+# still fits. Training cuts a batch in the same way: each piece of
 # examples goes through the whole network, forward and backward, before the next. The
 # largest arrays of a step, and what the tape holds:
 
@@ -413,7 +419,7 @@ for count in (8, 32, 128):
 # With pieces the mean can go wrong. A loss is a mean over examples that have a target,
 # and not all pieces have as many. So each gives a *sum* and a *count*.
 #
-# **Exercise 4.** Find the mean loss and its gradient. `differentiate` takes at most
+# **Exercise 5.** Find the mean loss and its gradient. `differentiate` takes at most
 # `size` examples at a time. It gives the sum of their losses, their count, and the
 # gradient of the sum. Some examples have no target and do not count.
 
@@ -439,7 +445,7 @@ ex.in_pieces.check(in_pieces)
 # sum? (Attention over long texts uses the same trick: FlashAttention, Dao and others
 # 2022, never makes the whole matrix of scores.)
 #
-# **Exercise 5.** Take the sum in blocks, once through. `logits_of` refuses more than
+# **Exercise 6.** Take the sum in blocks, once through. `logits_of` refuses more than
 # `size` words.
 
 
@@ -507,8 +513,8 @@ print((a + b) + c, a + (b + c))
 # %% [markdown]
 # Workers can be threads or processes. Python has a lock, the GIL: only one thread at a
 # time may run Python. NumPy releases it inside a long operation, but this training step
-# consists of very many short ones. On four cores we timed the same step for workers of
-# either kind, and for threads in a Python built without the lock:
+# consists of very many short ones. In one measurement, on four cores, we timed the same
+# step for workers of either kind, and for threads in a Python built without the lock:
 
 # %% tags=["hide-input"] alt="Time of a step against the number of workers: with processes and with threads without the lock it falls to about half or less with four, with ordinary threads it falls a little with two and rises to almost three times with four"
 # Draws the time of a step for processes and threads
@@ -530,10 +536,10 @@ panel.legend()
 plt.show()
 
 # %% [markdown]
-# Four processes are not four times as fast as one: gradients must be added up, pieces
-# are smaller, and the cores share one memory. BLAS could use all cores by itself, but
-# handing out small work takes time. So in training it has one thread, and the workers
-# share whole pieces. Here is one small product on your machine:
+# There, four processes were not four times as fast as one: gradients must be added up,
+# pieces are smaller, and the cores share one memory. BLAS could use all cores by
+# itself, but handing out small work takes time. So in training it has one thread, and
+# the workers share whole pieces. Here is one small product on your machine:
 
 # %% tags=["varies"]
 square = rng.standard_normal((128, 128), dtype=np.float32)
@@ -566,8 +572,8 @@ for row in timed:
 #
 # - A derivative by hand saves entries and bytes on the tape. Save for backward what the
 #   formula needs, and nothing else. And check it.
-# - An array program waits for memory and pays for each call. Pieces balance the two; a
-#   compiled loop needs fewer of both.
+# - An array program waits for memory, and each call costs time. Pieces balance the two;
+#   a compiled loop needs fewer passes and fewer calls.
 # - Compute what does not depend on $M$ before the loop, for all steps at once.
 # - Pieces hand on sums and counts. Share the cores only once: workers on the outside,
 #   one BLAS thread inside.
@@ -590,7 +596,7 @@ print("no part along the row:", np.allclose((back * row).sum(axis=1), 0))
 # Answer 2
 # An operation then begins with what the one before has just left in the cache. For an
 # array much larger than the cache that is little. For pieces a little too large it is
-# much: the cliff becomes a slope.
+# much: the loads rise slowly, and not at once.
 
 
 def loads_to_and_fro(blocks, room, passes, piece):

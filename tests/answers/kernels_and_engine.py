@@ -5,8 +5,10 @@ import numpy as np
 from tinyrmc import nn, primitives
 from tinyrmc.autograd.engine import Parameter, Tape
 from tinyrmc.course import held
+from tinyrmc.course.exercises import capstone as ca
 from tinyrmc.course.exercises import cuda as cu
 from tinyrmc.course.exercises import engine_tour as et
+from tinyrmc.course.exercises import going_fast as gf
 from tinyrmc.course.simulator import launch
 
 
@@ -246,7 +248,42 @@ def parameters(module, kinds=(nn.Module, dict, list, tuple), tied=True, base=Par
     return found
 
 
+def cloud(panel, runs, baseline, those=lambda x: x, names=True, line=True, label=True):
+    for k, (name, numbers) in enumerate(runs.items()):
+        heights = those(np.asarray(numbers))
+        panel.scatter(np.full(heights.shape, k), heights, label=name if label else None)
+    if line:
+        panel.hlines(baseline, 0, 1) if line == "short" else panel.axhline(baseline)
+    if names:
+        panel.set_xlabel("network")
+        panel.set_ylabel("right answers")
+
+
+def loaded(panel, room, passes, share=1 / 256, pieces=range(9), named=True):
+    """By thought: where a piece fits, and where it does not."""
+    sizes = [2**k for k in pieces]
+    heights = [256 * share * (1 if size <= room else passes) for size in sizes]
+    panel.bar(sizes, heights, width=0.5)
+    panel.set(xlabel="blocks", ylabel="loads" if named else "")
+
+
 WRONG = {
+    gf.cost_of_pieces: [
+        lambda *c: loaded(*c, share=1),
+        lambda p, room, passes: loaded(p, room, 1),
+        lambda p, room, passes: loaded(p, room - 1, passes),
+        lambda p, room, passes: loaded(p, 32, passes),
+        lambda *c: loaded(*c, pieces=range(8)),
+        lambda *c: loaded(*c, named=False),
+    ],
+    ca.picture: [
+        lambda *c: cloud(*c, those=lambda x: x[:1]),
+        lambda *c: cloud(*c, those=np.sort, names=False),
+        lambda *c: cloud(*c, line=False),
+        lambda *c: cloud(*c, label=False),
+        lambda *c: cloud(*c, those=lambda x: 100 * x),
+        lambda p, runs, baseline: cloud(p, runs, 0.5),
+    ],
     cu.bias_relu: [
         lambda *c: element(*c, ends=False),
         lambda *c: element(*c, column=lambda k, width: k // width % width),
@@ -331,6 +368,8 @@ WRONG = {
 }
 
 RIGHT = {
+    gf.cost_of_pieces: [loaded],
+    ca.picture: [cloud, lambda *c: cloud(*c, those=np.sort)],
     cu.bias_relu: [element, in_strides],
     cu.cost_of_strides: [
         picture,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,8 +11,10 @@ import numpy as np
 from .. import record
 from ..compare import Wrong
 from ..limits import line_of_error
+from .drawn import curves, named_axes
 from .exercise import UNWRITTEN, is_empty, wrapped
 from .experiments import Report
+from .used import used
 
 Draw = Callable[..., tuple[np.ndarray, np.ndarray]]
 Predict = Callable[[np.ndarray], np.ndarray]
@@ -28,10 +31,15 @@ WALLS = {
 
 @dataclass(frozen=True)
 class Task:
-    """A task: draw(rng, count, size) -> inputs (B, T, D), right answers (B,)."""
+    """A task: draw(rng, count, size) -> inputs (B, T, D), right answers (B,).
+
+    One question in five is held out: `draw` never gives it, and the report card asks
+    only these. A question's bytes decide which, so no question is on both sides.
+    """
 
     name: str
-    draw: Draw
+    make: Draw
+    """draws of all questions"""
     baselines: dict[str, Baseline]
     """shares of right answers, or what gives them: f(inputs, right answers)"""
     threshold: float
@@ -45,6 +53,18 @@ class Task:
     answers: int = 0
     """how many different answers there are"""
     chapter: str = "capstone"
+
+    def draw(self, rng, count, size=0, held_out=False):
+        """Questions to train on; with `held_out`, those that are never trained on."""
+        inputs, answers = self.make(rng, 8 * count if held_out else 2 * count, size)
+        while True:
+            last = [zlib.crc32(np.ascontiguousarray(each).data) % 5 for each in inputs]
+            kept = (np.array(last) == 0) == held_out
+            if kept.sum() >= count:
+                return inputs[kept][:count], answers[kept][:count]
+            more = self.make(rng, count, size)
+            inputs = np.concatenate([inputs, more[0]])
+            answers = np.concatenate([answers, more[1]])
 
     def check(self, *networks: Predict, untrained: Predict | None = None) -> None:
         """Print a report card of predict(inputs (B, T, D)) -> answers (B,), one for
@@ -162,7 +182,69 @@ maze = Task(
     longer=0.7,
     answers=16,
 )
-taken_away = Report("capstone", "taken_away")
+
+
+class TakenAway(Report):
+    """A report that also says what its runs do not show."""
+
+    def problem(self, report):
+        missing = not isinstance(report, dict) or "not shown" not in report
+        if missing or len(str(report["not shown"]).split()) < 4:
+            return "a report also has `not shown`: what the runs do not tell, in words"
+        return super().problem(report)
+
+
+taken_away = TakenAway("capstone", "taken_away")
+
+
+def _drawn(answer, runs, baseline):
+    """What an answer draws: the heights under each label."""
+    from matplotlib.figure import Figure
+
+    panel = Figure().subplots()
+    answer(panel, runs, baseline)
+    found = curves(panel)
+    named_axes(panel)
+    if lost := [name for name in runs if name not in dict(found)]:
+        raise Wrong(f"there is no {lost[0]!r} in the picture: give each a label")
+    lines = [line.get_ydata() for line in panel.lines]
+    if not any(np.allclose(each, baseline) for each in lines):
+        raise Wrong("the baseline is not in the picture: panel.axhline(baseline)")
+    return {name: np.sort(dict(found)[name][1]) for name in runs}
+
+
+@used(
+    _drawn,
+    cases=lambda rng: [
+        ({"as it is": [0.9, 0.8, 0.85], "wiped": [0.2, 0.3, 0.25]}, 0.3),
+        ({"two slots": [*rng.random(5)], "one slot": [*rng.random(5)]}, 0.5),
+        ({"a": [0.1, 0.4, 0.2], "b": [0.4, 0.1, 0.3], "c": [0.5, 0.6, 0.7]}, 0.2),
+    ],
+    hints=[
+        "Go through runs.items(): a kind's numbers all stand at one place, 0 for the "
+        "first kind, 1 for the second.",
+        'panel.plot([place] * len(numbers), numbers, "o", label=name), then '
+        "panel.axhline(baseline), panel.legend(), and names for both axes.",
+    ],
+    mistakes="""
+        you draw the mean of the runs: nobody sees how far the seeds lie apart
+            [place] * len(numbers), numbers, -> [place], [np.mean(numbers)],
+        you draw the best run alone
+            [place] * len(numbers), numbers, -> [place], [max(numbers)],
+        places and numbers have changed places: what was measured goes upwards
+            [place] * len(numbers), numbers, -> numbers, [place] * len(numbers),
+    """,
+)
+def picture(panel, runs, baseline):
+    """Draw every run as a point, those of one kind under one label, and the baseline as
+    a line across. runs: {kind: [a share of right answers for each seed]}.
+    """
+    for place, (name, numbers) in enumerate(runs.items()):
+        panel.plot([place] * len(numbers), numbers, "o", label=name)
+    panel.axhline(baseline, color="0.6", ls="--")
+    panel.set_xticks(range(len(runs)), runs)
+    panel.set(xlim=(-0.5, len(runs) - 0.5), xlabel="network", ylabel="right answers")
+    panel.legend()
 
 
 def own(name, draw, baselines, threshold):
@@ -181,15 +263,15 @@ def report(
 ) -> tuple[str, bool]:
     """The report card, and whether it is passed.
 
-    Its questions are drawn now, so that nobody can have seen them.
+    Its questions are drawn now, from those that training never meets.
     """
     if not networks or is_empty(networks[0]):
         return str(UNWRITTEN), False
     rng = np.random.default_rng()
-    tests = {"held out": task.draw(rng, QUESTIONS, task.size)}
+    tests = {"held out": task.draw(rng, QUESTIONS, task.size, held_out=True)}
     if task.larger:
         tests[f"{task.larger} in place of {task.size}"] = task.draw(
-            rng, QUESTIONS, task.larger
+            rng, QUESTIONS, task.larger, held_out=True
         )
     lines, missing = [f"Report card: {task.name}"], []
     try:

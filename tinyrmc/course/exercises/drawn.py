@@ -43,12 +43,17 @@ def picture_of(answer: Function, *case: Any) -> Any:
     found = curves(panel)
     if not found:
         raise Wrong("there is nothing in the picture: panel.plot(places, heights)")
-    for axis, name in ((panel.get_xlabel(), "xlabel"), (panel.get_ylabel(), "ylabel")):
-        if not axis.strip():
-            raise Wrong(f'an axis has no name: panel.set({name}="...")')
+    named_axes(panel)
     if len(found) > 1 and len({*dict(found)} - {""}) < len(found):
         raise Wrong("each of several curves has a label: panel.plot(..., label=...)")
     return dict(found) if len(found) > 1 else found[0][1]
+
+
+def named_axes(panel: Any) -> None:
+    """Wrong where an axis has no name."""
+    for axis, name in ((panel.get_xlabel(), "xlabel"), (panel.get_ylabel(), "ylabel")):
+        if not axis.strip():
+            raise Wrong(f'an axis has no name: panel.set({name}="...")')
 
 
 def curves(panel: Any) -> list[tuple[str, tuple[np.ndarray, np.ndarray]]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import OrderedDict
 
 import numpy as np
 
 from ..compare import Wrong
 from .derived import by_complex_step
+from .drawn import drawn
 from .exercise import each, exercise, normal
 from .normalisation import gradient_cases, mean, rms_normed
 from .used import used
@@ -145,6 +147,49 @@ def weight_gradient(x, g):
     x (T, B, I), g (T, B, O) -> (I, O).
     """
     return x.reshape(-1, x.shape[-1]).T @ g.reshape(-1, g.shape[-1])
+
+
+def loads(blocks, room, passes, piece):
+    """How many blocks are loaded into a cache, as the chapter has it."""
+    cache, loaded = OrderedDict(), 0  # the block that was used last stands last
+    for start in range(0, blocks, piece):
+        for _ in range(passes):
+            for block in range(start, min(start + piece, blocks)):
+                loaded += block not in cache
+                cache[block] = True
+                cache.move_to_end(block)
+                if len(cache) > room:
+                    cache.popitem(last=False)
+    return loaded
+
+
+@drawn(
+    cases=lambda rng: [(32, 6), (8, 3), (100, 2), (1, 5), (256, 4)],
+    hints=[
+        "pieces = 2 ** np.arange(9); for each: loads(256, room, passes, piece) / 256.",
+        'panel.plot(pieces, found, "o-"), and names for both axes. '
+        "panel.set_xscale('log', base=2) makes the small pieces visible.",
+    ],
+    mistakes="""
+        you draw the loads of all blocks together: divide by 256
+            piece) / 256 -> piece)
+        each piece goes through one operation alone
+            room, passes, piece -> room, 1, piece
+        you divide by the number of operations: then it is the share of uses that load
+            / 256 -> / 256 / passes
+        the pieces are the height, and what you counted is the place
+            pieces, found, -> found, pieces,
+    """,
+)
+def cost_of_pieces(panel, room, passes):
+    """Draw how often a block of 256 is loaded, on average, against the blocks in a
+    piece, 1, 2, 4, ..., 256. The cache has `room`, the chain has `passes` operations.
+    """
+    pieces = 2 ** np.arange(9)
+    found = [loads(256, room, passes, piece) / 256 for piece in pieces]
+    panel.plot(pieces, found, "o-")
+    panel.set_xscale("log", base=2)
+    panel.set(xlabel="blocks in a piece", ylabel="loads of a block")
 
 
 @functools.cache
