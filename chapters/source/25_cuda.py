@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 25. CUDA: kernels of your own
 #
-# **Appendix A.** About 205 minutes, in three sittings. You need layer norm (chapter 8)
+# **Appendix A.** About 220 minutes, in five sittings. You need layer norm (chapter 8)
 # and what a fused operation is (chapter 23).
 #
 # A GPU is another machine with another memory, and it runs many thousands of threads. A
@@ -155,6 +155,8 @@ plt.show()
 # should read neighbouring numbers. (This is called *coalesced*.) For a row of 80
 # columns that means: thread $k$ of a warp takes the columns $k$, $k + 32$ and
 # $k + 64$, and not three that lie side by side.
+#
+# **This is a good place to stop.**
 #
 # ## Threads that wait for each other
 #
@@ -355,6 +357,8 @@ for name in vars(yours):
 # shuffles there is no shared memory and no barrier, so no warp waits for another. The
 # project also reads four numbers at a time where a row allows it, and keeps them in
 # registers. Then one sweep finds the row in memory, and not three.
+#
+# **This is a good place to stop.**
 #
 # ## A product in tiles
 #

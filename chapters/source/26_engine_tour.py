@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 26. The engine, a tour
 #
-# **Appendix B.** About 180 minutes, in two sittings. You need chapter 3 (an engine of
+# **Appendix B.** About 195 minutes, in four sittings. You need chapter 3 (an engine of
 # your own).
 #
 # `autograd/engine.py` is your tape, grown up. Come here when you want to know what
@@ -125,6 +125,10 @@ error = gradcheck(length, rng.normal(size=(2, 3)))
 print(f"differs from the complex step by {error:.0e}")
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
+# ## What the tape keeps
+#
 # A call of such an operation takes three steps. It takes the arrays out of the Tensors;
 # it runs the forward rule on them; and if a tape is recording, this enters the result:
 
@@ -296,6 +300,8 @@ for name, way in (
     print(f"{name}: entries {len(tape.entries)}, the tape keeps {arrays:.0f} arrays")
 
 # %% [markdown]
+# **This is a good place to stop.**
+#
 # ## Who finds the parameters
 #
 # An optimizer needs a list of all parameters, and a file needs their names. Nobody

@@ -11,7 +11,7 @@ import numpy as np
 from .. import record
 from ..compare import Wrong
 from ..limits import line_of_error
-from .drawn import curves, named_axes
+from ..panels import check_names, drawn, levels, new_panel
 from .exercise import UNWRITTEN, is_empty, wrapped
 from .experiments import Report
 from .used import used
@@ -199,18 +199,15 @@ taken_away = TakenAway("capstone", "taken_away")
 
 def _drawn(answer, runs, baseline):
     """What an answer draws: the heights under each label."""
-    from matplotlib.figure import Figure
-
-    panel = Figure().subplots()
+    panel = new_panel()
     answer(panel, runs, baseline)
-    found = curves(panel)
-    named_axes(panel)
-    if lost := [name for name in runs if name not in dict(found)]:
+    check_names(panel)
+    found = {each.label: each.y for each in drawn(panel)}
+    if lost := [name for name in runs if name not in found]:
         raise Wrong(f"there is no {lost[0]!r} in the picture: give each a label")
-    lines = [line.get_ydata() for line in panel.lines]
-    if not any(np.allclose(each, baseline) for each in lines):
+    if not any(np.isclose(each, baseline) for each in levels(panel)):
         raise Wrong("the baseline is not in the picture: panel.axhline(baseline)")
-    return {name: np.sort(dict(found)[name][1]) for name in runs}
+    return {name: np.sort(found[name]) for name in runs}
 
 
 @used(

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from .. import panels
 from ..compare import Wrong
+from ..panels import check_names, new_panel
 from .used import Used, used
 
 Function = Callable[..., Any]
@@ -36,43 +38,16 @@ def drawn(**words: Any) -> Callable[[Function], Used]:
 
 def picture_of(answer: Function, *case: Any) -> Any:
     """What an answer draws: (places, heights), or a dict of them by the labels."""
-    from matplotlib.figure import Figure
-
-    panel = Figure().subplots()
+    panel = new_panel()
     answer(panel, *case)
-    found = curves(panel)
+    found = panels.drawn(panel)
     if not found:
         raise Wrong("there is nothing in the picture: panel.plot(places, heights)")
-    named_axes(panel)
-    if len(found) > 1 and len({*dict(found)} - {""}) < len(found):
+    check_names(panel)
+    curves = {}
+    for each in found:
+        order = np.argsort(each.x, kind="stable")
+        curves[each.label] = (each.x[order], each.y[order])
+    if len(found) > 1 and ("" in curves or len(curves) < len(found)):
         raise Wrong("each of several curves has a label: panel.plot(..., label=...)")
-    return dict(found) if len(found) > 1 else found[0][1]
-
-
-def named_axes(panel: Any) -> None:
-    """Wrong where an axis has no name."""
-    for axis, name in ((panel.get_xlabel(), "xlabel"), (panel.get_ylabel(), "ylabel")):
-        if not axis.strip():
-            raise Wrong(f'an axis has no name: panel.set({name}="...")')
-
-
-def curves(panel: Any) -> list[tuple[str, tuple[np.ndarray, np.ndarray]]]:
-    """(label, (places, heights)) of each curve, cloud of points, or group of bars."""
-    found = [
-        (line.get_label(), line.get_xydata())
-        for line in panel.lines
-        if line.get_transform() == panel.transData  # not a line across, as a mark
-    ]
-    found += [(each.get_label(), each.get_offsets()) for each in panel.collections]
-    for bars in panel.containers:
-        tops = [
-            (bar.get_x() + bar.get_width() / 2, bar.get_height())
-            for bar in getattr(bars, "patches", ())
-        ]
-        found += [(bars.get_label(), tops)] if tops else []
-    named = []
-    for label, points in found:
-        x, y = np.asarray(points, float).reshape(-1, 2).T
-        order = np.argsort(x, kind="stable")
-        named.append(("" if label.startswith("_") else label, (x[order], y[order])))
-    return named
+    return curves if len(curves) > 1 else curves[found[0].label]
