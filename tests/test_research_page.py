@@ -45,6 +45,7 @@ def test_all_of_it_runs_and_learns(folder):
     assert float(error) < 0.1 * float(mean)
     assert "--model.leaky.slowest FLOAT" in said  # in the help
     assert said.count("Linear(") == 1  # the new head
+    assert "characters to train, validate and test" in said
 
 
 def test_what_it_leaves_is_what_it_says(folder):
