@@ -19,6 +19,7 @@ from tinyrmc import Tape, course
 from tinyrmc import primitives as p
 from tinyrmc.course import limits, record
 from tinyrmc.course.cases import LARGE
+from tinyrmc.course.compare import Wrong
 from tinyrmc.course.exercises import (
     acting,
     arrays,
@@ -37,6 +38,7 @@ from tinyrmc.course.exercises import (
 )
 from tinyrmc.course.exercises.derived import by_complex_step
 from tinyrmc.course.exercises.exercise import exercise, normal
+from tinyrmc.course.exercises.used import used
 from tinyrmc.course.overview import exercises
 
 
@@ -708,3 +710,33 @@ def test_a_loop_is_told_where_none_is_allowed():
     assert verdict.text.startswith(
         "its numbers are right, but it loops over the text\nin line 4 of bigram: for"
     )
+
+
+def test_where_right_answers_differ_what_they_come_to_is_compared():
+    def run(answer, seed):
+        if answer(seed) <= seed:
+            raise Wrong(f"{seed} is not exceeded")
+        return "it is larger"
+
+    def solution(seed):
+        raise AssertionError("not asked for")
+
+    cases = [(seed,) for seed in range(3)]
+    larger = used(
+        run, cases=lambda rng: cases, hints=[], mistakes={}, found="it is larger"
+    )(solution)
+    for right in (lambda seed: seed + 1, lambda seed: 2 * seed + 9):
+        assert str(larger.judge(right)) == "right: it is larger"
+    assert (
+        "2 is not exceeded\nin case 3"
+        in larger.judge(lambda seed: max(seed, 1.5) + 0.5 * (seed < 2)).text
+    )
+
+
+def test_an_exercise_may_have_more_seconds_or_fewer_than_others():
+    def idle(x):
+        while True:
+            pass
+
+    short = made(lambda x: x, (1.0,), seconds=0.2)
+    assert "not come to an end after 0.2 seconds" in short.judge(idle).text
