@@ -69,8 +69,8 @@ print("numbers of S:", 64 * 64, "  of keys and values after 32 steps:", 32 * (64
 #
 # **The order.** First the memory writes, then the query asks: a step finds its own
 # pair. That is attention with its diagonal, and all descendants here do it. So does
-# the RMC, which shows its memory *after* the update. (Fast weights sometimes read
-# first. Then a network needs one step more before it can use what has just come.)
+# the RMC, which shows its memory *after* the update. (RWKV, of Peng and others 2023,
+# reads first, and adds the step's own pair with a weight of its own.)
 #
 # ## A decay
 #
@@ -84,10 +84,10 @@ print("numbers of S:", 64 * 64, "  of keys and values after 32 steps:", 32 * (64
 # (Beck and others 2024), to which we come back.
 #
 # **Exercise 1.** Write it for a whole sequence, step by step. With all $a_t = 1$ it
-# is linear attention. As in chapter 10, `xp` is NumPy or the tape's primitives. (Begin
-# with the number 0.0, for `np.zeros` would bring float64 into a float32 program. And
-# what is on the tape cannot be written into: put the rows into a list, and
-# `xp.stack(rows, axis=-2)` them.)
+# is linear attention. As in chapter 10, `xp` is NumPy or the tape's primitives.
+# (Begin with the number 0.0, for `np.zeros` would bring float64 into a float32
+# program. And what is on the tape cannot be written into: put the rows into a list,
+# and `xp.stack(rows, axis=-2)` them.)
 
 
 # %%
@@ -592,11 +592,11 @@ course.measured(28, "replaces")
 # run that you saw, the RMC's loss has come near $\ln 4 = 1.39$: by then it may know
 # which four values came, but not which of them was whose.
 #
-# Why does the RMC need longer? It has to *learn* to put pairs into slots and to look
-# them up; in a matrix, outer product and product do both from the first step on, and
-# only good keys are left to be learnt. (The package's RMC learns this task with four
-# thousand steps that begin with fewer pairs: [its page](../benchmarks/after.md) has
-# it. How long yours takes, we have not measured.)
+# Why might that be? Our guess: the RMC has to *learn* to put pairs into slots and to
+# look them up; in a matrix, outer product and product do both from the first step on,
+# and only good keys are left to be learnt. (The package's RMC learns this task with
+# four thousand steps that begin with fewer pairs: [its page](../benchmarks/after.md)
+# has it. How long yours takes, we have not measured.)
 #
 # Have the matrices learnt to bind, or the pairs by heart? There are only 64 pairs,
 # and training shows them all. So we kept eight of them, every key with the value of
@@ -659,11 +659,12 @@ course.measured(28, "relates")
 # RMC is still at the first one.
 #
 # Have the matrices related anything? What a query finds is a weighted sum of values:
-# nothing in it compares two of them. But if three keys lie apart, that sum hands on
-# all three numbers, and the layers behind it do the comparing, as they do without a
-# memory. That is the control to ask for whenever a memory is said to relate. On three
-# numbers the task does not tell a memory that relates from one that only keeps.
-# (Delta rule and sum these three seeds cannot tell apart, either.)
+# its weights compare the last step with each of the others, and no two of the others.
+# But if three keys lie apart, that sum hands on all three numbers, and the layers
+# behind it can do the rest, as they do without a memory. That is the control to ask
+# for whenever a memory is said to relate. On three numbers the task does not tell a
+# memory that relates from one that only keeps. (Delta rule and sum these three seeds
+# cannot tell apart, either.)
 #
 # ## How much does a matrix hold?
 #
