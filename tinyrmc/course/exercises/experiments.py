@@ -29,6 +29,7 @@ import numpy as np
 from .. import record
 from ..compare import Wrong
 from ..evidence import by_chance
+from .drawn import curves
 
 CLAIMS = ("rises", "falls", "stays", "neither")
 RIGHT = "its numbers bear the claim out"
@@ -188,22 +189,19 @@ class Picture:
     def _problem(self, panel: Any) -> str:
         if not hasattr(panel, "get_lines"):
             return "hand over the panel you draw into: figure, panel = plt.subplots()"
-        drawn = [line.get_xydata() for line in panel.get_lines()]
-        curves = [xy for xy in drawn if len({*xy[:, 0]}) >= POINTS]
-        if len(curves) < self.curves:
+        found = [(name, xy) for name, xy in curves(panel) if len({*xy[0]}) >= POINTS]
+        if len(found) < self.curves:
             return (
-                f"it has {len(curves)} curves of {POINTS} points or more, drawn with "
-                f"panel.plot; there should be {self.curves}"
+                f"it has {len(found)} curves of {POINTS} points or more; there should "
+                f"be {self.curves}"
             )
-        if any(np.isnan(xy).all(axis=0).any() for xy in curves):
+        if any(np.isnan(y).all() for _, (_, y) in found):
             return "a curve has no number that could be drawn"
-        for k, xy in enumerate(curves):
-            if any(np.array_equal(xy, other) for other in curves[:k]):
+        for k, (_, xy) in enumerate(found):
+            if any(np.array_equal(xy, other) for _, other in found[:k]):
                 return "two curves are the same, point for point: is one drawn twice?"
         if not (panel.get_xlabel().strip() and panel.get_ylabel().strip()):
             return "an axis has no name: panel.set(xlabel=..., ylabel=...)"
-        legend = panel.get_legend()
-        texts = [*panel.texts, *(legend.texts if legend else ())]
-        if len([text for text in texts if text.get_text().strip(" _")]) < self.curves:
+        if len({*dict(found)} - {""}) < self.curves or not panel.get_legend():
             return "nothing says which curve is which: label=... and panel.legend()"
         return ""
