@@ -21,6 +21,7 @@ from tinyrmc.corpora import sampling
 from tinyrmc.course.exercises import (
     acting,
     after_the_rmc,
+    breaking,
     going_fast,
     language,
     learning,
@@ -65,6 +66,16 @@ def test_many_steps_are_those_of_the_package():
             else:
                 w, m, v = learning.adam_step(w, g, m, v, t, 0.1, 0.9, 0.999)
         assert np.allclose(parameter.data, w, rtol=1e-12)
+
+
+# --- Chapter 15 -----------------------------------------------------------------------
+
+
+def test_each_bug_is_found_in_its_network():
+    for number in range(len(breaking.diagnose.cases())):
+        bug, seed, slots = breaking.diagnose.case(number + 1)
+        network = breaking.Network(bug, seed, slots)
+        assert breaking.diagnose(network, np.random.default_rng(seed)) == bug
 
 
 # --- Chapter 17 -----------------------------------------------------------------------
@@ -130,7 +141,7 @@ def test_a_nucleus_is_the_smallest_that_has_the_mass(rng):
 
 def test_each_word_is_expected_as_often_as_it_came(rng):
     ids = rng.integers(9, size=200)
-    p = rare_words.kneser_ney(ids, 9, 0.7)
+    p = rare_words.discounted(ids, 9, 0.7, rare_words.fallback(ids, 9))
     np.testing.assert_allclose(p.sum(axis=1), 1)
     expected = np.bincount(ids[:-1], minlength=9) @ p
     np.testing.assert_allclose(expected, np.bincount(ids[1:], minlength=9))

@@ -80,6 +80,31 @@ def by_differences(step, inputs, memory, h=1e-6):
     return np.linalg.norm(slopes, axis=1)
 
 
+def doctor(network, rng, order=b.BUGS, else_="none"):
+    """By other instruments, all of them at once."""
+    M = network.begin()
+    x, y = rng.normal(size=(2, network.inputs)).astype(np.float32)
+    far = network.step(y, network.step(x, M)).data
+    with Tape() as tape:
+        first = tape.watch(x)
+        end = p.sum(p.square(network.step(y, network.step(first, M))))
+    gradient = tape.gradient(end, first, strict=False)
+    louder = M.copy()
+    louder[0] *= np.linspace(2, 3, M.shape[1], dtype=M.dtype)
+    aside = network.apart(x, louder).data[1:] - network.apart(x, M).data[1:]
+    z = np.full((1, 4), -500.0)
+    z[0, 2] = 500.0
+    tests = {
+        "memory of zeros": np.allclose(far, far[:1], atol=1e-5),
+        "memory cut off": not gradient.any(),
+        "two softmaxes": network.loss(z, np.array([2])).data > 0.5,
+        "wrong scale": network.attention(256).max(-1).mean() > 0.85,
+        "joint norm": abs(aside).max() > 1e-5,
+        "shared layer": len({network.count(k) for k in (2, 4)}) == 1,
+    }
+    return next((name for name in order if tests[name]), else_)
+
+
 def run(part, more=0):
     if isinstance(part, int):
         return part
@@ -276,6 +301,13 @@ WRONG = {
         lambda f, M, r: b.who_moves.function(lambda M: M, M, r),
         lambda f, M, r: b.who_moves.function(f, M, r).sum(0),
     ],
+    b.diagnose: [
+        lambda n, r: doctor(n, r, order=b.BUGS[:-1]),
+        lambda n, r: doctor(n, r, order=b.BUGS[1:]),
+        lambda n, r: doctor(n, r, else_="joint norm"),
+        lambda n, r: b.BUGS[0] if abs(n.begin()).max() < 1e-6 else "none",
+        lambda n, r: doctor(n, r).title(),
+    ],
     g.evaluate: [
         shallow,
         without_return,
@@ -341,6 +373,7 @@ RIGHT = {
     b.process: [process, lambda z, L, gain, offset: process(z, L, 1, 0) * gain + offset],
     b.influence: [influence, lambda *c: list(influence(*c)), one_tape_for_each_input],
     b.who_moves: [lambda f, M, r: moved_by(r.normal(size=M.shape[1]), f, M)],
+    b.diagnose: [doctor],
     g.evaluate: [lambda q, n: str(run(q) % 10 ** (n + 1)), lambda q, n: f"{run(q) % 10 ** (n + 1):d}"],
     g.read: [one_by_one, reading, lambda f, x, n, s: reading(f, np.nan_to_num(x), n, s),
              lambda f, x, n, s: [a if k else b for a, k, b in zip(reading(f, x, n, s), n, s)]],

@@ -1,5 +1,7 @@
 """Answers to the chapters on language and on acting, beyond the lists."""
 
+import re
+
 import numpy as np
 
 from tinyrmc import Tape, fused
@@ -138,15 +140,41 @@ def read_on(
     return losses
 
 
-def counted(ids, V, D, axis=0, power=1.0, saved=1.0):
+def counted(ids, V, D, f, saved=1.0):
     c = np.zeros((V, V))
     for x, y in zip(ids[:-1], ids[1:]):
         c[x, y] += 1
-    f = (c > 0).sum(axis) ** power
-    f = f / f.sum()
     n = np.maximum(c.sum(1), 1)[:, None]
     found = np.where(c > 0, c - D, 0) / n + saved * D * (c > 0).sum(1)[:, None] / n * f
     return np.where(c.sum(1)[:, None] > 0, found, f)
+
+
+def before(ids, V):
+    """By sets of words."""
+    found = [set() for _ in range(V)]
+    for x, y in zip(ids[:-1], ids[1:]):
+        found[y].add(int(x))
+    sizes = np.array([len(each) for each in found], float)
+    return sizes / sizes.sum()
+
+
+def joined_by_text(words, count):
+    """Pieces as text with spaces between, as Sennrich's program has them."""
+    texts, found = {" ".join(word): n for word, n in words.items()}, []
+    for _ in range(count):
+        pairs = {}
+        for text, n in texts.items():
+            parts = text.split(" ")
+            for k in range(len(parts) - 1):
+                pair = parts[k], parts[k + 1]
+                pairs[pair] = pairs.get(pair, 0) + n
+        if not pairs:
+            break
+        best = sorted(pairs, key=lambda pair: (-pairs[pair], pair))[0]
+        found.append(best)
+        inside = rf"(?<!\S){re.escape(' '.join(best))}(?!\S)"
+        texts = {re.sub(inside, "".join(best), text): n for text, n in texts.items()}
+    return found
 
 
 def near(E, word, count, tiny=0.0, power=1.0):
@@ -369,12 +397,26 @@ WRONG = {
         lambda *c: read_on(*c, steps=2),
         lambda *c: read_on(*c)[-1],
     ],
-    r.kneser_ney: [
-        lambda ids, V, D: counted(ids, V, D, axis=1),
-        lambda ids, V, D: counted(ids, V, D, power=2.0),
-        lambda ids, V, D: counted(ids, V, D, saved=0.0),
-        lambda ids, V, D: counted(ids, V, 0.5),
-        lambda ids, V, D: counted(ids, V, D)[: ids.max() + 1],
+    r.discounted: [
+        lambda ids, V, D, f: counted(ids, V, D, f, saved=0.0),
+        lambda ids, V, D, f: counted(ids, V, D, f, saved=2.0),
+        lambda ids, V, D, f: counted(ids, V, 0.5, f),
+        lambda ids, V, D, f: counted(ids, V, D, np.full(V, 1 / V)),
+        lambda ids, V, D, f: counted(ids, V, D, f)[: ids.max() + 1],
+    ],
+    r.fallback: [
+        lambda ids, V: before(ids, V) ** 2,
+        lambda ids, V: before(ids[::-1], V),
+        lambda ids, V: before(ids, V)[: ids.max() + 1],
+        lambda ids, V: before(ids, V).astype(f32),
+        lambda ids, V: before(np.append(ids, ids[0]), V),  # a text that is a ring
+    ],
+    r.learn_pairs: [
+        lambda words, n: joined_by_text(words, n)[:-1],
+        lambda words, n: joined_by_text(words, n + 1),
+        lambda words, n: joined_by_text({word: 1 for word in words}, n),
+        lambda words, n: [a + b for a, b in joined_by_text(words, n)],
+        lambda words, n: [(b, a) for a, b in joined_by_text(words, n)],
     ],
     r.nearest: [
         lambda E, k, n: near(E, k, n, power=0.0),
@@ -540,7 +582,9 @@ RIGHT = {
     ],
     t.nucleus: [top_p],
     t.one_epoch: [read_on],
-    r.kneser_ney: [counted],
+    r.discounted: [counted],
+    r.fallback: [before],
+    r.learn_pairs: [joined_by_text],
     r.nearest: [near, lambda E, k, n: np.array(near(E, k, n))],
     r.tied_vjp: [paid],
     r.two_level: [levels],

@@ -7,9 +7,12 @@ import math
 
 import numpy as np
 
+from ... import fused, nn
 from ...autograd import primitives as p
-from ...autograd.engine import Tape
+from ...autograd.engine import Parameter, Tape
+from ...cores import RelationalMemory
 from .exercise import each, in_pieces, named, normal
+from .experiments import Picture
 from .mended import mended
 from .normalisation import layers_of
 from .used import used
@@ -266,3 +269,207 @@ def who_moves(step, M, rng):
         changed[j] += rng.normal(size=M.shape[1])
         found[:, j] = np.linalg.norm(step(changed) - before, axis=1)
     return found
+
+
+# --- The bugs, as they are put into a core --------------------------------------------
+
+
+class LouderQueries(nn.Module):
+    """The layer norm of a core's queries, keys and values, which then multiplies all
+    queries by a factor, and so all scores.
+    """
+
+    def __init__(self, core, factor):
+        self.norm = core.blocks[0]["qkv_norm"]
+        K, V = core.key_size, core.head_size
+        is_query = np.tile(np.arange(2 * K + V) < K, core.num_heads)
+        self.factors = np.where(is_query, factor, 1).astype(np.float32)
+
+    def __call__(self, x):
+        return self.norm(x) * self.factors
+
+
+def scaled(core, power):
+    """The core, with scores that are divided by d_k ** power."""
+    core.blocks[0]["qkv_norm"] = LouderQueries(core, core.key_size ** (0.5 - power))
+    return core
+
+
+class JointNorm(nn.Module):
+    """Normalises rows and units together: x (B, rows, size), with gains and offsets
+    (rows, size).
+    """
+
+    def __init__(self, rows, size):
+        self.gain = Parameter(np.ones((rows, size), np.float32))
+        self.offset = Parameter(np.zeros((rows, size), np.float32))
+
+    def __call__(self, x, residual=None):
+        x = x if residual is None else x + residual
+        d = x - p.mean(x, axis=(-2, -1), keepdims=True)
+        variance = p.mean(d * d, axis=(-2, -1), keepdims=True)
+        return d / p.sqrt(variance + 1e-5) * self.gain + self.offset
+
+
+def jointly(core):
+    """The core, with a norm over all slots in the place of each of its norms."""
+    block, N = core.blocks[0], core.mem_slots
+    block["qkv_norm"] = JointNorm(N + 1, block["qkv_norm"].gain.size)  # and the input
+    block["attention_norm"] = JointNorm(N, core.mem_size)
+    block["mlp_norm"] = JointNorm(N, core.mem_size)
+    return core
+
+
+def shared_layer(core):
+    """The core, whose MLP is its first layer, with the ReLU, once for each layer."""
+    core.mlp = [core.mlp[0]] * len(core.mlp)
+    return core
+
+
+BUGS = (
+    "memory of zeros",
+    "memory cut off",
+    "two softmaxes",
+    "wrong scale",
+    "joint norm",
+    "shared layer",
+)
+
+
+class Network:
+    """A core and its loss with one of the six bugs, or with none.
+
+    What you can do with it, on arrays of your own:
+
+        network.begin()            the first memory (N, F)
+        network.step(x, memory)    the next memory, x (I,) and memory (N, F), on Tensors
+        network.apart(x, memory)   the same, with attention among the slots cut
+        network.loss(z, targets)   the mean loss, z (B, C), targets (B,)
+        network.attention(d_k)     the shares (B, H, N, N + 1) in a fresh network like
+                                   it, whose keys have the width d_k
+        network.count(layers)      how many parameters it has with so many layers
+        network.inputs             I
+    """
+
+    def __init__(self, bug, seed, slots=4):
+        self._bug, self._seed, self._slots, self.inputs = bug, seed, slots, 5
+        self._core = self._make()
+
+    def __repr__(self):
+        return f"Network({self._bug!r}, {self._seed}, {self._slots})"
+
+    def _make(self, d_k=4, layers=2):
+        core = RelationalMemory(
+            self.inputs,
+            self._slots,
+            head_size=4,
+            num_heads=2,
+            key_size=d_k,
+            attention_mlp_layers=layers,
+            seed=self._seed,
+        )
+        if self._bug == "wrong scale":
+            return scaled(core, -0.5)
+        if self._bug == "joint norm":
+            return jointly(core)
+        return shared_layer(core) if self._bug == "shared layer" else core
+
+    def begin(self):
+        first = self._core.initial_state(1)[0]
+        return 0 * first if self._bug == "memory of zeros" else first
+
+    def step(self, x, memory, mask=None):
+        x, memory = p.expand_dims(x, axis=0), p.expand_dims(memory, axis=0)
+        if self._bug == "memory cut off":
+            memory = p.stop_gradient(memory)
+        _, memory = self._core(x, memory, mask=mask)
+        return p.reshape(memory, memory.shape[1:])
+
+    def apart(self, x, memory):
+        alone = np.eye(self._slots, self._slots + 1, dtype=bool)
+        alone[:, -1] = True  # every slot sees itself and the input
+        return self.step(x, memory, alone)
+
+    def loss(self, z, targets):
+        z = p.softmax(z) if self._bug == "two softmaxes" else z
+        return p.mean(fused.softmax_cross_entropy(z, targets))
+
+    def attention(self, d_k):
+        core, trace = self._make(d_k), []
+        x = np.random.default_rng(self._seed).normal(size=(8, 2, self.inputs))
+        core.unroll(x.astype(np.float32), core.initial_state(8), trace)
+        return trace[-1]["attention"]
+
+    def count(self, layers):
+        return self._make(layers=layers).num_parameters
+
+
+def _diagnosed(answer, bug, seed, slots):
+    return answer(Network(bug, seed, slots), np.random.default_rng(seed))
+
+
+@used(
+    _diagnosed,
+    cases=lambda rng: [
+        (bug, seed, slots)
+        for seed, slots in ((0, 4), (1, 3), (2, 6))
+        for bug in (*BUGS, "none")
+    ],
+    hints=[
+        "Go through the table of symptoms, row by row: each is one `if`, which returns "
+        "the name of its bug. Behind all of them: return 'none'.",
+        "np.ptp(M, axis=0).max() is 0 where all slots are equal. For the gradient your "
+        "`influence` takes network.step, three inputs and the first memory.",
+        "A loss of logits of 1000, all right, should be 0: z = 1000 * np.eye(3), "
+        "targets np.arange(3).",
+        "Compare network.attention(64).max(axis=-1).mean() with that of 1. For "
+        "`who_moves`: step = lambda M: network.apart(x, M).data. Parameters: count(3) "
+        "is not count(2).",
+    ],
+    mistakes="""
+        you never look at the first memory, or look only at its size
+            np.ptp(first, axis=0).max() < 1e-6 -> False
+        you never take the gradient of an early input
+            influence(network.step, xs, first)[0] == 0 -> False
+        you never ask how small the loss can get
+            network.loss(1000 * np.eye(3), np.arange(3)).data > 0.1 -> False
+        you never compare narrow keys with wide ones
+            wide > 1.4 * narrow -> False
+        a fresh network may be certain by chance, and narrow keys hide the wrong scale:
+        compare one width with another
+            wide > 1.4 * narrow -> narrow > 0.5
+        you never change one slot and look at the others
+            moved[~np.eye(len(first), dtype=bool)].max() > 1e-4 -> False
+        with attention all slots move, whatever the norm is: cut it, with network.apart
+            network.apart -> network.step
+        you never count the parameters
+            network.count(3) == network.count(2) -> False
+        you find a bug everywhere: of some networks nothing is wrong
+            return "none" -> return "shared layer"
+    """,
+)
+def diagnose(network, rng):
+    """Which of the six bugs a network has: the first column of the table, or "none".
+
+    rng: a generator, for inputs of your own.
+    """
+    first = network.begin()
+    if np.ptp(first, axis=0).max() < 1e-6:
+        return "memory of zeros"
+    xs = rng.normal(size=(3, network.inputs)).astype(np.float32)
+    if influence(network.step, xs, first)[0] == 0:
+        return "memory cut off"
+    if network.loss(1000 * np.eye(3), np.arange(3)).data > 0.1:
+        return "two softmaxes"
+    narrow, wide = (network.attention(d_k).max(axis=-1).mean() for d_k in (1, 64))
+    if wide > 1.4 * narrow:
+        return "wrong scale"
+    moved = who_moves(lambda M: network.apart(xs[0], M).data, first, rng)
+    if moved[~np.eye(len(first), dtype=bool)].max() > 1e-4:
+        return "joint norm"
+    if network.count(3) == network.count(2):
+        return "shared layer"
+    return "none"
+
+
+picture = Picture("breaking")

@@ -1,0 +1,98 @@
+"""Chapter 15: six bugs that run."""
+
+from register import Chapter, by_chance, claim
+
+chapter = Chapter(
+    "15",
+    "train small_core zeros p double_softmax jointly shared_layer ends powers LAST",
+)
+BROKEN = {
+    "right": {},
+    "zeros": {"begin": chapter.zeros},
+    "cut off": {"between": chapter.p.stop_gradient},
+    "two softmaxes": {"loss_of": chapter.double_softmax},
+    "joint norm": {"make": lambda seed: chapter.jointly(chapter.small_core(seed))},
+    "shared layer": {
+        "make": lambda seed: chapter.shared_layer(chapter.small_core(seed))
+    },
+}
+
+
+@claim(
+    lambda n: (
+        all(
+            by_chance(n["right"], n[name]) <= 0.05
+            for name in ("zeros", "cut off", "two softmaxes")
+        )
+        and all(
+            min(by_chance(n["right"], n[name]), by_chance(n[name], n["right"])) > 0.05
+            for name in ("joint norm", "shared layer")
+        )
+        and n["right, first"].low > 0.99
+        and max(n[f"{name}, loss left"].high for name in BROKEN) < 0.75
+        and n["two softmaxes, loss left"].low > n["cut off, loss left"].high
+    ),
+    show=".0%",
+)
+def costs():
+    """Three seeds: {right:.0%} of the symbols are right, of the first ones
+    {right, first:.0%}, at each seed's worst place {right, worst:.0%}.
+
+    Three seeds have {zeros:.0%} of the symbols right, and {zeros, worst:.0%} at their
+    worst place.
+
+    Three seeds have {cut off:.0%} of the symbols right: of the last ones
+    {cut off, last:.0%}, where the right network has {right, last:.0%}, and of the first
+    ones {cut off, first:.0%}, where it has {right, first:.0%}.
+
+    Three seeds have {two softmaxes:.0%} of the symbols right.
+
+    With a joint norm three seeds have {joint norm:.0%} of the symbols right, and the
+    right network {right:.0%}: which of both is ahead can be chance.
+
+    Three seeds have {shared layer:.0%} of the symbols right, beside {right:.0%} of the
+    right network: that can be chance.
+
+    At the end the right network has {right, loss left:.0%} of its first loss left, with
+    the joint norm it is {joint norm, loss left:.0%}, with the shared layer
+    {shared layer, loss left:.0%}, begun with zeros {zeros, loss left:.0%}, cut off
+    {cut off, loss left:.0%}, with two softmaxes {two softmaxes, loss left:.0%}.
+    """
+    found = {}
+    for name, settings in BROKEN.items():
+        broken = {"make": chapter.small_core, **settings}
+        make = broken.pop("make")
+        for seed in range(3):
+            right, losses = chapter.train(make(seed), seed, **broken)
+            places = right[-chapter.LAST :].mean(axis=0)
+            values = {
+                f"{name}": places.mean(),
+                f"{name}, first": places[0],
+                f"{name}, worst": places.min(),
+                f"{name}, last": places[-1],
+                f"{name}, loss left": losses[-chapter.LAST :].mean() / losses[0],
+            }
+            for key, value in values.items():
+                found.setdefault(key, []).append(value)
+    return found
+
+
+@claim(
+    lambda n: (
+        by_chance(
+            n["divided by the root, 64 wide"], n["multiplied by the root, 64 wide"]
+        )
+        <= 0.05
+    ),
+    show=".0%",
+)
+def scale():
+    """With keys of 8 units three seeds have {divided by the root, 8 wide:.0%} right,
+    with the wrong scale {multiplied by the root, 8 wide:.0%}; with keys of 64 units
+    {divided by the root, 64 wide:.0%} and {multiplied by the root, 64 wide:.0%}.
+    """
+    return {
+        f"{name}, {width} wide": chapter.ends(width, chapter.powers[name], range(3))
+        for width in (8, 64)
+        for name in ("divided by the root", "multiplied by the root")
+    }

@@ -1,0 +1,109 @@
+"""Chapter 18: rare words."""
+
+import numpy as np
+from register import Chapter, by_chance, claim
+
+chapter = Chapter(
+    "18",
+    "trained kinds TwoLevel two_level_epoch in_buckets five_words probabilities "
+    "perplexity TRAIN TEST K V falling kneser_ney bigram shares",
+)
+SEEDS = range(3)
+
+
+@claim(
+    lambda n: (
+        n["LSTM, more than 1,000"].high < n["five words, more than 1,000"].low
+        and n["LSTM, 2 to 10"].low > n["five words, 2 to 10"].high
+        and n["LSTM, <unk>"].low > n["five words, <unk>"].high
+        and n["LSTM, all"].high < n["five words, all"].low
+        and min(n["LSTM, 2 to 10"].low, n["five words, 2 to 10"].low) > chapter.V
+        and n["their mean"].high < n["LSTM, all"].low
+        and all(
+            by_chance(n["not tied, no dropout, test"], n[f"{other}, test"]) <= 0.05
+            for other in ("tied, dropout", "tied, no dropout", "not tied, dropout")
+        )
+    ),
+    show=".1f",
+)
+def networks():
+    """Three LSTMs beside five counted words: on words that stand more than 1,000 times
+    in the training text they have {LSTM, more than 1,000:.1f} against
+    {five words, more than 1,000:.1f}, on those of 2 to 10 times {LSTM, 2 to 10:,.0f}
+    against {five words, 2 to 10:,.0f}, on `<unk>` {LSTM, <unk>:.1f} against
+    {five words, <unk>:.1f}, over all words {LSTM, all:.1f} against
+    {five words, all:.1f}.
+
+    Three seeds each, the test text: with both {tied, dropout, test:.1f}, with tying
+    alone {tied, no dropout, test:.1f}, with dropout alone
+    {not tied, dropout, test:.1f}, with neither {not tied, no dropout, test:.1f}. After
+    the last epoch these are
+    {tied, dropout, last epoch:.1f}, {tied, no dropout, last epoch:.1f},
+    {not tied, dropout, last epoch:.1f} and {not tied, no dropout, last epoch:.1f}.
+
+    Three networks' votes with five counted words have {their mean:.1f}.
+    """
+    counted = np.exp(chapter.five_words.log_probabilities(chapter.TEST)[1:])
+    found = {f"five words, {k}": v for k, (_, v) in chapter.in_buckets(counted).items()}
+    for name, more in {"tied, dropout": {}, **chapter.kinds}.items():
+        for seed in SEEDS:
+            model, curve, last = chapter.trained(seed, **more)
+            p = chapter.probabilities(model, chapter.TEST)
+            values = {
+                f"{name}, test": chapter.perplexity(p),
+                f"{name}, last epoch": last,
+                f"{name}, best epoch": 1 + np.argmin(curve),
+                f"{name}, training": chapter.perplexity(
+                    chapter.probabilities(model, chapter.TRAIN)
+                ),
+            }
+            if name == "tied, dropout":
+                values |= {
+                    f"LSTM, {k}": v for k, (_, v) in chapter.in_buckets(p).items()
+                }
+                values["their mean"] = chapter.perplexity((p + counted) / 2)
+            for key, value in values.items():
+                found.setdefault(key, []).append(value)
+    return found
+
+
+@claim(lambda n: by_chance(n["two levels"], n["full"]) > 0.05, show=".1f")
+def two_levels():
+    """Three seeds each, the test text: the full softmax has {full:.1f}, the two levels
+    {two levels:.1f}, with {fewer products:.1f} times fewer products.
+    """
+    found = {}
+    for seed in SEEDS:
+        for name, settings in (
+            ("full", ()),
+            ("two levels", (chapter.TwoLevel, chapter.two_level_epoch)),
+        ):
+            model, _, _ = chapter.trained(seed, *settings)
+            p = chapter.probabilities(model, chapter.TEST)
+            found.setdefault(name, []).append(chapter.perplexity(p))
+    rare = 1 - chapter.falling[: chapter.K].sum() / chapter.falling.sum()
+    products = chapter.K + 1 + rare * (chapter.V - chapter.K)
+    return found | {"fewer products": chapter.V / products}
+
+
+@claim(
+    lambda n: (
+        max(n[k].high for k in n if "Kneser" in k)
+        < min(n[k].low for k in n if "bigram" in k)
+    ),
+    show=".1f",
+)
+def counting():
+    """On the test text Kneser and Ney have {Kneser and Ney 60:.1f},
+    {Kneser and Ney 75:.1f} and {Kneser and Ney 90:.1f} with these three discounts, the
+    bigram of chapter 17 {bigram 10:.1f}, {bigram 18:.1f} and {bigram 32:.1f}.
+    """
+    rows, after = chapter.TEST[:-1], chapter.TEST[1:]
+    shares = np.bincount(chapter.TRAIN, minlength=chapter.V) / len(chapter.TRAIN)
+    tables = {
+        f"bigram {k}": chapter.bigram(chapter.TRAIN, shares, k) for k in (10, 18, 32)
+    }
+    for percent in (60, 75, 90):
+        table = chapter.kneser_ney(chapter.TRAIN, chapter.V, percent / 100)
+        tables[f"Kneser and Ney {percent}"] = table
+    return {name: chapter.perplexity(p[rows, after]) for name, p in tables.items()}
