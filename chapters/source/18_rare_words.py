@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 18. Rare words: one table, large vocabularies
 #
-# **Sections 5.4 and A.4, table 3.** About 150 minutes, in three sittings, with two
+# **Sections 5.4 and A.4, table 3.** About 225 minutes, in four sittings, with two
 # minutes of computing. You need chapter 17 (language modelling). In this chapter $c$ is
 # a count, $D$ a discount, $E$ the table of word vectors, and $k$ the size of a head.
 #
@@ -503,6 +503,8 @@ for name in ("tied, dropout", "two levels"):
 # Three seeds each, the test text: the full softmax has 50.3 (49.7 to 51.1), the two
 # levels 49.1 (48.3 to 49.7), with 3.2 times fewer products. So here two levels cost
 # nothing that shows. (That they are ahead in the mean may be chance.)
+#
+# **This is a good place to stop.**
 #
 # ## Pieces of words
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 21. Learning from reward: a maze that takes a memory
 #
-# **Sections 4.2 and A.3, on the smallest world.** About 210 minutes, in three sittings,
+# **Sections 4.2 and A.3, on the smallest world.** About 225 minutes, in four sittings,
 # with two minutes of computing. You need the tape (chapter 3), learning (chapter 5) and
 # the step of a core (chapters 9 and 10). In this chapter $\pi$ is a policy, $G$ a
 # return, $V$ a value and $b$ a baseline.
@@ -390,6 +390,8 @@ plt.show()
 # the time is up. Nobody told the core to keep that bit. The gradient of $\ln \pi$ at
 # the junction goes back through three steps of the core to the sign, as that of a loss
 # did in chapter 17 (language). Only now it is weighted by the advantage.
+#
+# **This is a good place to stop.**
 #
 # ## Your experiment
 #
