@@ -3,7 +3,8 @@
 #
 # **Sections 5.4 and A.4, table 3.** About 225 minutes, in four sittings, with two
 # minutes of computing. You need chapter 17 (language modelling). In this chapter $c$ is
-# a count, $D$ a discount, $E$ the table of word vectors, and $k$ the size of a head.
+# a count, $D$ a discount, $V$ the number of words, $E$ the table of word vectors, and
+# $k$ the size of a head.
 #
 # Half of a text is made of two dozen words, and most words are rare. What can be known
 # of a word that was read five times? How do two uses of one table help? And what does

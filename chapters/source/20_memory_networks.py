@@ -3,8 +3,8 @@
 #
 # **End-To-End Memory Networks (Sukhbaatar and others 2015), equation 4, sections 2.2,
 # 4.1 and 4.2, table 1.** About 165 minutes, in three sittings, with two minutes of
-# computing. You need chapter 19 (one hop). In this chapter $K$ counts hops, and $G$ is
-# a matrix that remembers.
+# computing. You need chapter 19 (one hop). In this chapter $K$ counts hops, $G$ is a
+# matrix that remembers, and $i$ counts memories.
 #
 # "What is Winona afraid of?" Winona is a mouse; mice are afraid of cats. The second
 # fact cannot be found before the first. So the network looks again, with a question
@@ -62,9 +62,9 @@ for task, reading in readings.items():
 # > be the same as the final output embedding, i.e. $W^T = C^K$, and (b) the question
 # > embedding to match the input embedding of the first layer, i.e. $B = A^1$.
 #
-# What one hop finds is then written in the language in which the next one asks. (In the
-# other way, *layer-wise*, all hops share their tables. Then you are looking at a
-# recurrent network with the state $u$ whose steps are hops, not words.)
+# What one hop finds is then a sum of rows of the table in which the next one looks. (In
+# the other way, *layer-wise*, all hops share their tables. That is a recurrent network
+# with the state $u$ whose steps are hops, not words.)
 #
 # **Exercise 1.** The hops, with adjacent tying. How are $K + 1$ tables enough? `embed`
 # makes rows of counts. Each hop has a function of its own to look with, so that others

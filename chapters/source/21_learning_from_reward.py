@@ -4,7 +4,8 @@
 # **Sections 4.2 and A.3, on the smallest world.** About 225 minutes, in four sittings,
 # with two minutes of computing. You need the tape (chapter 3), learning (chapter 5) and
 # the step of a core (chapters 9 and 10). In this chapter $\pi$ is a policy, $G$ a
-# return, $V$ a value and $b$ a baseline.
+# return, $V$ a value, $b$ a baseline and $A$ an advantage (in a shape, the number of
+# actions).
 #
 # In all chapters so far somebody knew the right answer and told the network. Now nobody
 # does. The network acts in a world, and all it is told is how well things went: now and
