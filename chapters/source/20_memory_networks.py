@@ -2,7 +2,7 @@
 # # 20. Memory networks: looking several times
 #
 # **End-To-End Memory Networks (Sukhbaatar and others 2015), equation 4, sections 2.2,
-# 4.1 and 4.2, table 1.** About 165 minutes, in three sittings, with two minutes of
+# 4.1 and 4.2, table 1.** About 155 minutes, in three sittings, with two minutes of
 # computing. You need chapter 19 (one hop). In this chapter $K$ counts hops, $G$ is a
 # matrix that remembers, and $i$ counts memories.
 #
@@ -111,10 +111,10 @@ association = ex.association.yours(association)
 # writes for another (Schmidhuber 1992), and as *linear attention*, a Transformer
 # without a softmax (Katharopoulos and others 2020). Like the state of the RMC, it does
 # not grow with the story. And it can be written better: the *delta rule* adds only what
-# is still missing, $m^\top (c - m G)$ (Schlag and others 2021). But can it choose? Ask
-# with the first of five memories in random directions. **Write down first:** from what
-# length of the vectors on does the right content make up nine tenths of what comes
-# back, with the softmax and without?
+# is still missing, $m^\top (c - m G)$ (Schlag and others 2021). Chapter 28 begins with
+# this matrix. But can it choose? Ask with the first of five memories in random
+# directions. **Write down first:** from what length of the vectors on does the right
+# content make up nine tenths of what comes back, with the softmax and without?
 
 # %% tags=["hide-input", "hide-output"] alt="Two curves over the length of the vectors: the share of the right content in what a hop finds rises from one fifth to one with the softmax, reaching nine tenths at a length of about two; without it it stays at three fifths"
 # Measures how well both choose
