@@ -649,8 +649,8 @@ def test_a_picture_can_be_read(place, capsys):
         (panel([x, x[:4]]), "wrong: it has 1 curves of 5 points or more"),
         (panel([x, np.nan * x]), "wrong: a curve has no number"),
         (panel([x, x]), "wrong: two curves are the same"),
-        (panel([x, 2 * x], names=("x", "")), "wrong: an axis has no name"),
-        (panel([x, 2 * x], ["", ""]), "wrong: nothing says which curve is which"),
+        (panel([x, 2 * x], names=("x", "")), "wrong: the y axis has no name"),
+        (panel([x, 2 * x], ["", ""]), "wrong: each line needs a `label`"),
         (panel([x, 2 * x]), "right: a reader can follow it"),
     ]:
         acting.picture.check(drawn)

@@ -26,10 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import record
+from .. import panels, record
 from ..compare import Wrong
 from ..evidence import by_chance
-from .drawn import curves
 
 CLAIMS = ("rises", "falls", "stays", "neither")
 RIGHT = "its numbers bear the claim out"
@@ -189,19 +188,22 @@ class Picture:
     def _problem(self, panel: Any) -> str:
         if not hasattr(panel, "get_lines"):
             return "hand over the panel you draw into: figure, panel = plt.subplots()"
-        found = [(name, xy) for name, xy in curves(panel) if len({*xy[0]}) >= POINTS]
+        found = [each for each in panels.drawn(panel) if len({*each.x}) >= POINTS]
         if len(found) < self.curves:
             return (
                 f"it has {len(found)} curves of {POINTS} points or more; there should "
                 f"be {self.curves}"
             )
-        if any(np.isnan(y).all() for _, (_, y) in found):
+        if any(np.isnan(each.y).all() for each in found):
             return "a curve has no number that could be drawn"
-        for k, (_, xy) in enumerate(found):
-            if any(np.array_equal(xy, other) for _, other in found[:k]):
+        for k, each in enumerate(found):
+            if any(each.shows(other.x, other.y) for other in found[:k]):
                 return "two curves are the same, point for point: is one drawn twice?"
-        if not (panel.get_xlabel().strip() and panel.get_ylabel().strip()):
-            return "an axis has no name: panel.set(xlabel=..., ylabel=...)"
-        if len({*dict(found)} - {""}) < self.curves or not panel.get_legend():
-            return "nothing says which curve is which: label=... and panel.legend()"
+        try:
+            panels.check_names(panel)
+            panels.check_order(panel)
+        except Wrong as problem:
+            return str(problem)
+        if not panel.get_legend():
+            return "nothing says which curve is which: panel.legend()"
         return ""
