@@ -9,10 +9,12 @@ or class with the name of an exercise, where a learner has deleted that line.
 from __future__ import annotations
 
 import ast
+import dis
 import linecache
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from ..saved_answers import GIVEN
@@ -84,18 +86,24 @@ class Notebook:
         not run.
         """
         names: dict[str, Any] = {**GIVEN, "__name__": "__main__", "display": print}
-        whole = Statement(ast.Expr(expression), "", *_names(ast.Expr(expression)))
+        line = ast.fix_missing_locations(ast.Expr(expression))
+        whole = Statement(line, "", *_names(line))
+        failed = ""
         for k in sorted(self._needed(whole, before)):
             each = self.statements[k]
             module = ast.Module([each.node], [])
             try:
                 exec(compile(module, each.place, "exec"), names)
-            except Exception as problem:
+            except Exception as problem:  # it may not be needed in the end
                 text = ast.unparse(each.node).split("\n")[0][:60]
-                why = f"what it needs fails: `{text}` raises {type(problem).__name__}"
-                raise Unreadable(f"{why}: {problem}") from problem
+                why = f"`{text}` raises {type(problem).__name__}: {problem}"
+                failed = failed or f"what it needs fails: {why}"
         code = compile(ast.Expression(expression), "<the answer>", "eval")
-        return eval(code, names)
+        try:
+            return eval(code, names)
+        except Exception as problem:
+            says = f"it raises {type(problem).__name__}: {problem}"
+            raise Unreadable(failed or says) from problem
 
     def _needed(self, statement: Statement, before: int) -> set[int]:
         """The numbers of the statements whose names a statement uses, and so on."""
@@ -125,29 +133,27 @@ class Notebook:
 
 
 def _names(node: ast.stmt) -> tuple[frozenset[str], frozenset[str]]:
-    """(names that a statement binds or changes, names that it uses)."""
-    binds = {alias for alias, _ in _imported(node)}
-    uses = {
-        each.id
-        for each in ast.walk(node)
-        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)
-    }
-    left: list[ast.AST] = [node]
+    """(global names that a statement binds or changes, those that it uses)."""
+    binds: set[str] = set()
+    uses: set[str] = set()
+    try:
+        left = [compile(ast.Module([node], []), "", "exec")]
+    except (SyntaxError, ValueError, RecursionError):  # such as a `return` outside
+        return frozenset(), frozenset()
     while left:
-        each = left.pop()
-        if isinstance(each, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
-            binds.add(each.name)
-            continue  # what is bound inside is its own
-        if isinstance(each, ast.Lambda):
-            continue
-        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
-            binds.add(each.id)
+        code = left.pop()
+        left += [each for each in code.co_consts if isinstance(each, CodeType)]
+        for step in dis.get_instructions(code):
+            if step.opname in ("LOAD_NAME", "LOAD_GLOBAL"):
+                uses.add(step.argval)
+            elif step.opname == "STORE_GLOBAL" or (
+                step.opname == "STORE_NAME" and code.co_name == "<module>"
+            ):
+                binds.add(step.argval)
+    targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
+    for each in targets:  # x[0] = .. and x.y = .. change x
         if isinstance(each, (ast.Subscript, ast.Attribute)):
-            if isinstance(each.ctx, ast.Store):  # x[0] = .. and x.y = .. change x
-                binds.add(_dotted(each).split(".")[0])
-        if isinstance(each, ast.AugAssign):
-            uses.add(_dotted(each.target).split(".")[0])
-        left += ast.iter_child_nodes(each)
+            binds.add(_dotted(each).split(".")[0])
     return frozenset(binds - {""}), frozenset(uses)
 
 
