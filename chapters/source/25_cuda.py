@@ -362,10 +362,10 @@ for name in vars(yours):
 #
 # ## A product in tiles
 #
-# In $C = A B$ each number of $A$ is needed for every column of $B$. A thread that
-# computes one number of $C$ alone reads a whole row of $A$ and a whole column of $B$.
-# A block that computes a *tile* of $C$, say 8 by 8 numbers, can share them: it brings a
-# tile of $A$ and one of $B$ into shared memory, uses each number eight times, and
+# In `out = a @ b` each number of `a` is needed for every column of `b`. A thread that
+# computes one number of `out` alone reads a whole row of `a` and a whole column of `b`.
+# A block that computes a *tile* of `out`, say 8 by 8 numbers, can share them: it brings
+# a tile of `a` and one of `b` into shared memory, uses each number eight times, and
 # brings the next.
 # Blocks and threads have two numbers now: `threadIdx.x` is the column within the tile,
 # `threadIdx.y` the row.

@@ -150,8 +150,8 @@ course.show(Tape._record, docstring=False)
 
 # %%
 def kept_by_chains(panel, lengths):
-    """Draw how many arrays as large as x the tape keeps after a chain of as many
-    operations as each of `lengths` says: curves "add 1", "tanh" and "sin".
+    """Draw how many arrays the tape keeps after a chain of as many operations as each
+    of `lengths` says, on a Parameter of 10 numbers: curves "add 1", "tanh" and "sin".
     """
     ...
 

@@ -201,7 +201,7 @@ def kept(panel, lengths, chains=CHAINS, count=None, legend=True, first=0):
     for name, operation in chains.items():
         heights = []
         for length in lengths:
-            y = x = Parameter(np.zeros(9))
+            y = x = Parameter(np.zeros(10))
             with Tape() as tape:
                 for _ in range(length + first):
                     y = operation(y)
@@ -277,6 +277,7 @@ WRONG = {
         lambda *c: loaded(*c, named=False),
     ],
     ca.picture: [
+        lambda *c: cloud(*c, those=lambda x: x.mean(keepdims=True)),
         lambda *c: cloud(*c, those=lambda x: x[:1]),
         lambda *c: cloud(*c, those=np.sort, names=False),
         lambda *c: cloud(*c, line=False),
@@ -291,8 +292,8 @@ WRONG = {
         lambda cuda, y, x, *rest: y.__setitem__(0, 1.0),
     ],
     cu.cost_of_strides: [
-        lambda p, s: picture(p, s, cost=lambda k: k),
         lambda p, s: picture(p, s, cost=lambda k: costs(k, less=0)),
+        lambda p, s: picture(p, s, cost=lambda k: k),
         lambda p, s: picture(p, s, cost=lambda k: costs(k, size=64)),
         lambda p, s: picture(p, s, names=("stride", "")),
         lambda p, s: picture(p, s, names=(" ", "transactions")),
@@ -331,8 +332,9 @@ WRONG = {
         et.by_search,
         lambda *c: back(*c, needed=False),
         lambda *c: back(*c, order=1),
-        lambda *c: back(*c, once=False),
         lambda operations, watched, loss: [name for name, _ in operations[::-1]],
+        lambda *c: back(*c, order=1, once=False),
+        lambda *c: back(*c, once=False),
     ],
     et.kept_by_chains: [
         lambda *c: kept(*c, count=lambda tape, x: held(tape)),

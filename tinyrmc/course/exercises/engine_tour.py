@@ -182,8 +182,8 @@ def length_vjp(xp, needs, g, x, y):
     """,
 )
 def kept_by_chains(panel, lengths):
-    """Draw how many arrays as large as x the tape keeps after a chain of as many
-    operations as each of `lengths` says: curves "add 1", "tanh" and "sin".
+    """Draw how many arrays the tape keeps after a chain of as many operations as each
+    of `lengths` says, on a Parameter of 10 numbers: curves "add 1", "tanh" and "sin".
     """
     chains = {
         "add 1": lambda y: y + 1.0,
