@@ -59,7 +59,7 @@ def test_a_copy_without_worlds_and_agents_trains_tells_and_draws(tmp_path):
     assert "accuracy" in run(*"-m tinyrmc evaluate run".split())
     assert "learning_curve.png" in run(*"-m tinyrmc plot run".split())
     told = run("-m", "tinyrmc.train")  # which lists the tasks; those with worlds fail
-    assert "nth_farthest" in told and "No module named 'tinyrmc.cores.agent'" in told
+    assert "nth_farthest" in told and "No module named 'tinyrmc.environments" in told
 
 
 def test_training_on_numpy_imports_none_of_it(tmp_path):
