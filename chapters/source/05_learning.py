@@ -3,8 +3,8 @@
 #
 # **No equation of the paper, but how all of its numbers came about.** About 205 minutes
 # (70 on the core road), in four sittings. You need chapter 3 (the engine). In this
-# chapter $g$ is a gradient, $w$ the weights, and $v$ a velocity; Adam has letters of its
-# own, $m$ for a mean of gradients and $v$ for one of their squares.
+# chapter $g$ is a gradient, $w$ the weights, and $v$ a velocity; Adam has letters of
+# its own, $m$ for a mean of gradients and $v$ for one of their squares.
 #
 # A gradient points uphill. So you step the other way, again and again, and a network
 # learns. The rest decides whether you wait a minute or an hour, and whether what it has
