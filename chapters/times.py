@@ -247,7 +247,11 @@ def map_of(text: str) -> str:
 
     hours, minutes = divmod(sum(road().values()), 60)
     whole = f"{hours} hours" + (f" and {minutes} minutes" if minutes else "")
-    return HOURS.sub(whole, ENTRY.sub(entry, text))
+    paragraphs = ENTRY.sub(entry, text).split("\n\n")
+    for k, each in enumerate(paragraphs):
+        if HOURS.search(each):
+            paragraphs[k] = textwrap.fill(HOURS.sub(whole, " ".join(each.split())), 88)
+    return "\n\n".join(paragraphs)
 
 
 def texts() -> dict[Path, str]:
