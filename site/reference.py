@@ -126,7 +126,7 @@ def _link(value: Any, name: str, label: str = "") -> str:
 def _page(place: str) -> str:
     module = _module(place).__name__
     about = rst(f".. automodule:: {module}", "   :no-members:", "   :no-index:")
-    text, found = [f"# {place}\n", about], exports(place)
+    text, found = [f"# From {place}\n", about], exports(place)  # a title of its own
     if place in TABLES:
         rows = [[_link(x, name), _says(x)] for name, x in found.items()]
         return "\n".join([*text, table(["operation", "what it gives"], rows)])
