@@ -19,30 +19,31 @@ TAKEN_AWAY = {
     "no entropy": {"entropy": 0.0},
     "no orthogonal start": {"orthogonal": False},
 }
-SURE = 0.05 / 14  # seven are taken away, and two numbers looked at
+SEEDS = range(8, 16)
+# Seeds 0 to 7 were looked at first, with two numbers of each. In these five some
+# detail seemed to be worth something, and other seeds answer.
+ASKED = (
+    "one epoch, all",
+    "one epoch, last",
+    "ratio not clipped, all",
+    "ratio not clipped, last",
+    "advantages as they are, last",
+)
 
 
 def costs(n):
-    """What chance does not explain: the names of numbers below those of all details."""
-    found = [(name, part) for name in TAKEN_AWAY for part in ("all", "last")]
+    """Of the five asked about, those that chance does not explain."""
+    whole = {part: n[f"all details, {part}"] for part in ("all", "last")}
+    sure = 0.05 / len(ASKED)
     return {
-        f"{name}, {part}"
-        for name, part in found
-        if by_chance(n[f"all details, {part}"], n[f"{name}, {part}"]) <= SURE
+        name
+        for name in ASKED
+        if by_chance(whole[name.split(", ")[-1]], n[name]) <= sure
     }
 
 
 @claim(
-    lambda n: (
-        costs(n)
-        == {
-            "one epoch, all",
-            "one epoch, last",
-            "ratio not clipped, all",
-            "ratio not clipped, last",
-            "advantages as they are, last",
-        }
-    ),
+    lambda n: costs(n) == {*ASKED[:4]},
     show=".0%",
 )
 def details():
@@ -51,20 +52,18 @@ def details():
 
     With one epoch it is {one epoch, all:.0%} of all, and {one epoch, last:.0%} of the
     last; with a ratio that is not clipped, {ratio not clipped, all:.0%} and
-    {ratio not clipped, last:.0%}. With advantages as they are, it is
-    {advantages as they are, all:.0%} of all, and {advantages as they are, last:.0%} of
-    the last.
+    {ratio not clipped, last:.0%}.
+
+    With advantages as they are, it is {advantages as they are, all:.0%} of all, and
+    {advantages as they are, last:.0%} of the last.
 
     With one step and a value in the place of GAE it is {lam 0, one step, all:.0%} of
     all, with returns {lam 1, returns, all:.0%}, without entropy {no entropy, all:.0%},
-    without the orthogonal start {no orthogonal start, all:.0%}: of these four, eight
-    seeds cannot tell.
+    without the orthogonal start {no orthogonal start, all:.0%}.
     """
     found = {}
     for name, changed in TAKEN_AWAY.items():
-        curves = [
-            chapter.train(seed, replace(Details(), **changed)) for seed in range(8)
-        ]
+        curves = [chapter.train(seed, replace(Details(), **changed)) for seed in SEEDS]
         found[f"{name}, all"] = [curve.mean() for curve in curves]
         found[f"{name}, last"] = [curve[-1] for curve in curves]
     return found
