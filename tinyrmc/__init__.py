@@ -31,7 +31,7 @@ from .cores import (
 )
 from .fused import plain
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "DNC",
