@@ -244,5 +244,5 @@ def test_the_documents_name_only_extras_that_exist():
         named = {extra for group in groups for extra in group.split(",")}
         assert named <= set(EXTRAS), document
     known = "cuda12 cuda13 fast mpi tensorboard completion rl course notebooks dev "
-    known += "bench docs browser"
+    known += "bench docs browser nbgrader"
     assert {*known.split()} == {*EXTRAS}

@@ -371,10 +371,10 @@ course.measured(22, "details")
 # These are seeds 8 to 15. We looked at seeds 0 to 7 before, and there three details
 # seemed to be worth something: more than one epoch, the clipped ratio, and, at the end
 # of the training, normalised advantages. If you pick what stands out among fourteen
-# numbers, you find something by chance, so other seeds had to answer. Two of the three came
-# back. With one epoch it is 34 % (6 to 75) of all, and 35 % (1 to 100) of the last; with
-# a ratio that is not clipped, 25 % (4 to 78) and 27 % (0 to 100). (Five numbers were
-# asked about, so that asks for chance below 0.05 / 5.)
+# numbers, you find something by chance, so other seeds had to answer. Two of the three
+# came back. With one epoch it is 34 % (6 to 75) of all, and 35 % (1 to 100) of the
+# last; with a ratio that is not clipped, 25 % (4 to 78) and 27 % (0 to 100). (Five
+# numbers were asked about, so that asks for chance below 0.05 / 5.)
 #
 # The third did not. With advantages as they are, it is 82 % (75 to 89) of all, and 93 %
 # (91 to 97) of the last. On the first eight seeds that was less than with all details;
