@@ -103,13 +103,13 @@ def _plain_ends(text: str) -> str:
 
 # The marks around a book; in old files the end of the small print is where it begins.
 _BEGINS = re.compile(
-    r"""\*{2,} \s* START \s OF \s (?:THE\s|THIS\s)? (?:COPYRIGHTED\s)?
+    r"""(?<!\*)\*{2,}+ \s*+ START \s OF \s (?:THE\s|THIS\s)? (?:COPYRIGHTED\s)?
     PROJECT \s GUTENBERG (?: (?:(?!\n\s*\n)[\s\S]){0,400}? \*{3} )? [^\n]*\n?""",
     re.I | re.X,
 )
 _PRINTED = re.compile(r"\*END\W*THE SMALL PRINT[^\n]*\n?", re.I)
 _ENDS = re.compile(
-    r"""^\W* (?: (?:THE\s)? END \s OF \s (?:THE\s|THIS\s)? (?:COPYRIGHTED\s)?
+    r"""^[^\w\n]*+ (?: (?:THE\s)? END \s OF \s (?:THE\s|THIS\s)? (?:COPYRIGHTED\s)?
     PROJECT \s GUTENBERG | START: \s FULL \s LICENSE )""",
     re.I | re.M | re.X,
 )
