@@ -15,6 +15,7 @@
 # with which a GPU just computes something else.
 
 # %%
+import textwrap
 from collections import Counter
 
 import matplotlib.pyplot as plt
@@ -82,7 +83,7 @@ def unguarded(cuda, y, x, count):
 try:
     launch(unguarded, 3, 4, y, x, 10)
 except Fault as fault:
-    print(type(fault).__name__, "-", fault)
+    print(textwrap.fill(f"{type(fault).__name__}: {fault}", 80))
 
 # %% [markdown]
 # On a GPU nobody would tell you: the thread would read whatever lies behind `x`, and
@@ -178,7 +179,7 @@ x, y = np.arange(8.0), np.zeros(8)
 try:
     launch(shifted, 1, 8, y, x)
 except Fault as fault:
-    print(type(fault).__name__, "-", fault)
+    print(textwrap.fill(f"{type(fault).__name__}: {fault}", 80))
 
 # %% [markdown]
 # A *barrier* helps: no thread goes on before all threads of the block have arrived. In

@@ -11,6 +11,7 @@
 # beside this page.
 
 # %%
+import textwrap
 import tracemalloc
 
 import matplotlib.pyplot as plt
@@ -343,7 +344,7 @@ for attempt in (lambda: t.sum(), lambda: bool(t), lambda: np.exp(t)):
     try:
         print(attempt())
     except (AttributeError, TypeError) as refusal:
-        print(f"{type(refusal).__name__}: {refusal}")
+        print(textwrap.fill(f"{type(refusal).__name__}: {refusal}", 80))
 
 # %% [markdown]
 # ## What falls short
