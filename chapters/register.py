@@ -45,6 +45,7 @@ import os
 import re
 import symtable
 import sys
+import textwrap
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -120,7 +121,10 @@ def needed(text: str, names: Iterable[str]) -> str:
         if _defined(statement) & wanted:
             code = ast.unparse(statement)
             kept.insert(0, code)
-            wanted |= _used(symtable.symtable(code, "chapter", "exec"))
+            # in a function, for a module holds what its comprehensions call their own
+            # from Python 3.12 on
+            inside = "def _():\n" + textwrap.indent(code, " ")
+            wanted |= _used(symtable.symtable(inside, "chapter", "exec"))
     return "\n".join(kept)
 
 
@@ -140,10 +144,8 @@ def _defined(statement: ast.stmt) -> set[str]:
 
 def _used(table: symtable.SymbolTable) -> set[str]:
     """The names that a piece of code takes from outside."""
-    outside = table.get_type() == "module"
-    names = {
-        each.get_name() for each in table.get_symbols() if outside or each.is_global()
-    }
+    symbols = table.get_symbols() if table.get_type() != "module" else []
+    names = {each.get_name() for each in symbols if each.is_global()}
     return names.union(*map(_used, table.get_children()))
 
 

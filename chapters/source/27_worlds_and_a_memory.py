@@ -334,7 +334,7 @@ plt.show()
 
 # %% [markdown]
 # Three seeds, the second half of the updates: plain returns settle at 4.99 (4.97 to
-# 5.00); V-trace at 8.32 (8.32 to 8.33), and moves by 0.02 from update to update; the
+# 5.00); V-trace at 8.33 (8.32 to 8.33), and moves by 0.02 from update to update; the
 # full products have a mean of 8.85 (8.72 to 8.93), and move by 1.88 (1.76 to 1.96).
 #
 # So the full products are right on average, but what use is that if the next update may

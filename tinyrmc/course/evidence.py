@@ -25,7 +25,7 @@ class Seeds(tuple[float, ...]):
 
     @property
     def mean(self) -> float:
-        return sum(self) / len(self)
+        return math.fsum(self) / len(self)  # `sum` rounds otherwise from Python 3.12 on
 
     @property
     def low(self) -> float:
