@@ -1,4 +1,4 @@
-"""What is worth most next, for the minutes that a GPU is there.
+"""Runs the most valuable works first while a GPU is there, and goes on another time.
 
     python benchmarks/gpu_queue.py --minutes 14 --folder gpu
 

@@ -211,7 +211,7 @@ HOURS = re.compile(r"\d+\shours(?:\sand\s\d+\sminutes)?(?=,\sin\sseven\schapters
 
 
 def told(number: str) -> str:
-    """What a chapter's head says of its time."""
+    """The time of a chapter, in the words of its head."""
     found = times(number)
     whole, core = rounded(found.all), rounded(found.core)
     part = f" ({core} on the core road)" if number in CORE and core < whole else ""

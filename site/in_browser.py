@@ -96,7 +96,7 @@ def cdn(lock: dict[str, Any]) -> str:
 
 
 def versions() -> str:
-    """What runs the course in a browser, for the foot of each page."""
+    """The versions that run the course in a browser, for the foot of each page."""
     lock = lock_of(own_pyodide())
     found, numpy = lock["info"], lock["packages"].get("numpy", {}).get("version")
     names = f"Pyodide {found['version']}, Python {found['python']}, NumPy {numpy}"
@@ -301,7 +301,7 @@ def build(out: Path, work: Path) -> None:
 
 
 def megabytes(files: Iterable[Path]) -> int:
-    """What they have together."""
+    """The size of all these files together."""
     return round(sum(each.stat().st_size for each in files if each.is_file()) / 1e6)
 
 

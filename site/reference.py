@@ -148,7 +148,7 @@ def _page(place: str) -> str:
 
 
 def _inherits(owner: type, names: list[str]) -> str:
-    """What a class hands down: a line each, of modules, which are many, a list."""
+    """The members that come from one class: a table, or of `Module`, with many, a list."""
     if owner.__name__.startswith("_"):  # its module shows nothing of it
         links, whose = {x: f"`{x}`" for x in names}, "its own base"
     else:

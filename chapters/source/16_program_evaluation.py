@@ -412,7 +412,7 @@ def train(trainer, every, measure):
 
 
 def scores_with(*decoders):
-    """What to measure: accuracy and exact match with each of these decoders."""
+    """Accuracy and exact match with each of these decoders."""
 
     def measure(trainer, batch):
         right = batch["targets"], batch["target_lengths"]
@@ -535,7 +535,7 @@ plt.show()
 # 99), `naive` 1 %, `mix` 58 % (51 to 63), `combine` 1 %.
 #
 # So none of them helps here, and two do great harm. The test has numbers of three
-# digits alone; whoever learns from shorter ones has fewer of these to learn from, and
+# digits alone. A curriculum with shorter numbers has fewer of these to learn from, and
 # `naive` and `combine` hardly leave the first level in time. A curriculum is for tasks
 # that are not learnt at all without one (chapter 13 has one); whether the full program
 # is such a task we have not shown.

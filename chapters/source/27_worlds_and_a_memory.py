@@ -124,7 +124,7 @@ LEVELS = course.fast(300, 20)
 
 
 def walks(world, numbers):
-    """What is seen in each moment (n,), shortest actions (n, A), (level, step) (n, 2),
+    """The view of each moment (n,), its shortest actions (n, A), (level, step) (n, 2),
     of a shortest way through each of these levels.
     """
     views, shortest, moments = [], [], []

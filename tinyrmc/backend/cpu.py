@@ -1,5 +1,5 @@
-"""What a processor and its libraries do fast: small products of OpenBLAS, and memory
-that the C library keeps.
+"""Fast paths of a processor's libraries: small products of OpenBLAS, and memory that
+the C library keeps.
 """
 
 from __future__ import annotations
