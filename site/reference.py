@@ -148,7 +148,7 @@ def _page(place: str) -> str:
 
 
 def _inherits(owner: type, names: list[str]) -> str:
-    """The members that come from one class: a table, or of `Module`, with many, a list."""
+    """A table of the members that come from one class; of `Module`, a mere list."""
     if owner.__name__.startswith("_"):  # its module shows nothing of it
         links, whose = {x: f"`{x}`" for x in names}, "its own base"
     else:
