@@ -164,6 +164,13 @@ def test_only_code_that_measures_asks_for_a_new_measurement(written):
     both = digests(HIGH.format(1, "High", 1, ""), called)
     assert both[0] != before[0] and both[1] == before[1]
 
+    def of_steps(words):
+        called = f"from tinyrmc import course\ndata = course.fast({words})"
+        called = CHAPTER.format("", called)
+        return digests(HIGH.format(1, "High", 1, ""), called)
+
+    assert of_steps("9, 1") == of_steps("9, 1, 4") != of_steps("8, 1, 4")
+
 
 def test_a_chapter_without_claims_is_refused_in_one_line(capsys):
     assert register.main(["99"]) == 2

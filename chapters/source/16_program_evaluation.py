@@ -431,7 +431,7 @@ def by_place(trainer, batch):
 # accuracy be higher with the teacher there? And its exact match?
 
 # %% tags=["hide-output"]
-STEPS, EVERY = course.fast(300, 20), course.fast(30, 10)
+STEPS, EVERY = course.fast(300, 20, 120), course.fast(30, 10)
 DECODERS = {
     "zeros": ["zeros"],
     "own_predictions": ["own_predictions"],
@@ -550,7 +550,7 @@ plt.show()
 # %% tags=["hide-output"] alt="Accuracy on new numbers of each of the three places of the answer against steps: the last place, the digit read first, is learnt soonest"
 def places_of(kind, seed=0):
     """Steps, and the accuracy of each place of the answer at each."""
-    steps = course.fast(400, 20)
+    steps = course.fast(400, 20, 160)
     return train(trainer_of(kind, 3, steps, seed=seed), course.fast(20, 10), by_place)
 
 

@@ -393,7 +393,7 @@ def write(model, prompt, count, temperature=0.8, mass=1.0, seed=0):
 # how low does it get?
 
 # %% tags=["hide-output"]
-EPOCHS, PROMPT = course.fast(10, 1), "the queen"
+EPOCHS, PROMPT = course.fast(10, 1, 2), "the queen"
 
 
 def rmc(seed):

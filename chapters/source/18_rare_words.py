@@ -173,7 +173,7 @@ def probabilities(model, ids, T=250):
     return np.concatenate(found).astype(float)
 
 
-EPOCHS = course.fast(10, 1)
+EPOCHS = course.fast(10, 1, 2)
 
 
 def trained(seed, make=lstm, epoch=one_epoch, **more):
