@@ -13,6 +13,7 @@ chapter = Chapter("24", "Small third_last trained_small right_of")
         and n["untrained"].high < 0.2
         and n["7, third from the end"].high < 0.25
         and n["7, fourth from the start"].low > 0.9
+        and n["12, third from the end"].high + n["12, fourth from the start"].high < 0.5
         and n["questions seen before"].high == 0
     ),
     show=".0%",
@@ -22,7 +23,10 @@ def small_capstone():
     {untrained:.0%}, and with its state wiped before the last symbol in
     {state wiped:.0%}. Of seven symbols it names the third from the end in
     {7, third from the end:.0%}, and the fourth from the start in
-    {7, fourth from the start:.0%}.
+    {7, fourth from the start:.0%}; of eight, {8, third from the end:.0%} and
+    {8, fourth from the start:.0%}; of twelve, {12, third from the end:.0%} and
+    {12, fourth from the start:.0%}. So it has not learnt the rule: of seven symbols it
+    answers by a place counted from the start, and of twelve mostly by neither.
     """
     found = {}
     for seed in range(3):
