@@ -164,12 +164,19 @@ def test_only_code_that_measures_asks_for_a_new_measurement(written):
     both = digests(HIGH.format(1, "High", 1, ""), called)
     assert both[0] != before[0] and both[1] == before[1]
 
+    def calling(code):
+        return digests(HIGH.format(1, "High", 1, ""), CHAPTER.format("", code))
+
     def of_steps(words):
-        called = f"from tinyrmc import course\ndata = course.fast({words})"
-        called = CHAPTER.format("", called)
-        return digests(HIGH.format(1, "High", 1, ""), called)
+        return calling(f"from tinyrmc import course\ndata = course.fast({words})")
 
     assert of_steps("9, 1") == of_steps("9, 1, 4") != of_steps("8, 1, 4")
+
+    one, other, more = (
+        calling(f"def given():\n  '''{words}'''\n  return {x}\ndata = given()")
+        for words, x in (("Give 1.", 1), ("Gives one.", 1), ("Give 1.", 2))
+    )
+    assert one == other != more
 
 
 def test_a_chapter_without_claims_is_refused_in_one_line(capsys):
