@@ -509,7 +509,7 @@ def test_nbgrader_releases_and_grades_it(tmp_path, monkeypatch):
 
 
 WITHOUT_THE_HOOK = """
-import ctypes, os, pathlib, socket, sys
+import ctypes, os, pathlib, socket, subprocess, sys, threading
 from tinyrmc.course.grading import fence
 
 folder, outside = map(pathlib.Path, sys.argv[1:])
@@ -518,6 +518,7 @@ system.syscall.restype = ctypes.c_long
 if not fence._alone(system) or not fence._landlock(system, folder):
     print("not here")
     os._exit(0)
+filtered = fence._few_calls(system)
 
 
 def fails(attempt):
@@ -535,7 +536,13 @@ print(
     fails(lambda: (outside.parent / "new").mkdir()),
     fails(lambda: socket.create_connection(("127.0.0.1", int(os.environ["PORT"])), 5)),
     fails(lambda: os.kill(os.getppid() or 99999, 0)) or os.getppid() == 0,
+    fails(lambda: os.listdir(outside.parent)),
+    not filtered or fails(lambda: os.fork() or os._exit(0)),
+    not filtered or fails(lambda: subprocess.run([sys.executable, "-c", ""])),
+    not filtered or fails(socket.socket),
+    not filtered or fails(lambda: os.kill(os.getpid(), 0)),
     fails(lambda: (folder / "mine").write_text("x")),
+    fails(threading.Thread(target=int).start),
     flush=True,
 )
 os._exit(0)
@@ -550,10 +557,11 @@ def test_the_system_holds_the_fence_even_without_the_hook(tmp_path, monkeypatch)
     outside.write_text("secret")
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setenv("PORT", str(server.getsockname()[1]))
-        monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
+        paths = f"{Path(__file__).parent.parent}{os.pathsep}{outside.parent}"
+        monkeypatch.setenv("PYTHONPATH", paths)  # as where a teacher calls Python
         words = [sys.executable, "-c", WITHOUT_THE_HOOK, str(folder), str(outside)]
         done = subprocess.run(words, capture_output=True, text=True)
     if done.stdout == "not here\n":
         pytest.skip("this system allows no namespaces, or has no Landlock")
-    assert done.stdout.split() == ["True"] * 6 + ["False"], done
+    assert done.stdout.split() == ["True"] * 11 + ["False"] * 2, done
     assert outside.read_text() == "secret" and (folder / "mine").exists()
