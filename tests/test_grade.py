@@ -1,5 +1,6 @@
 """`tinyrmc grade`: what learners hand in is judged, and harms nobody."""
 
+import collections
 import csv
 import json
 import linecache
@@ -17,10 +18,10 @@ from hand_ins import EXERCISES, IMPORT, loose, notebook, solved, work
 from tinyrmc.autograd.engine import Tensor
 from tinyrmc.cli import assignment, grade
 from tinyrmc.course import proof
-from tinyrmc.course.exercises import arrays, memory, tape
+from tinyrmc.course.exercises import arrays, attention, learning, memory, tape
 from tinyrmc.course.exercises.exercise import Exercise
 from tinyrmc.course.grading import bench, grades
-from tinyrmc.course.grading.hand_ins import called, read
+from tinyrmc.course.grading.hand_ins import Book, HandIn, called, read
 from tinyrmc.course.grading.statements import Notebook, Unreadable
 from tinyrmc.course.grading.wire import Other, packed, unpacked
 from tinyrmc.errors import UserError
@@ -86,7 +87,9 @@ def split_heads(x, H):
             attempt()
         except Exception:
             pass
-    return x
+    for k in range(600):
+        open(f"{{k}}", "w").close()
+    time.sleep(60)
 
 
 def nth_from(points, m, n):
@@ -146,6 +149,7 @@ def test_three_hand_ins_one_right_one_half_one_hostile(tmp_path, capsys, monkeyp
     for name, says in {
         "squared_distances": "has not come to an end after 6 seconds",
         "project": "the solution, which is locked",
+        "split_heads": "writes more than 500 files",
         "nth_from": "MemoryError",
         "one_hot": "ended by itself",
     }.items():
@@ -165,6 +169,9 @@ def test_the_same_seed_gives_the_same_bytes_and_signs_what_was_right(tmp_path, c
     folder.mkdir()
     centred = {"arrays.centred.py": RIGHT["centred"], "arrays.one_hot.py": "x = 1\n"}
     proof.write(proof.made("Dora", ["arrays.centred"], centred), folder / "D.json")
+    (folder / "D").mkdir()  # an older one, in which it was wrong
+    wrong = {"arrays.centred.py": "def centred(M):\n    return M\n"}
+    proof.write(proof.made("Dora", [], wrong), folder / "D" / "Dora.json")
     out = tmp_path / "grades.csv"
     found = []
     for _ in range(2):
@@ -205,25 +212,51 @@ def test_what_cannot_be_graded_is_told_in_one_line_and_the_rest_is_read(tmp_path
     }.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "c.zip").write_bytes(b"PK no zip")
-    work(tmp_path / "d.zip", {"x/01.ipynb": whole, "x/cut.ipynb": whole[:99]})
+    files = {"x/01.ipynb": whole, "x/cut.ipynb": whole[:99], "in.zip": "PK"}
+    work(tmp_path / "d.zip", files)
     a, b, c, d = read(tmp_path)
     assert [each.learner for each in (a, b, c, d)] == [*"abcd"]
     told = {line.split(": ")[0]: line for line in a.problems + c.problems + d.problems}
     for name, says in {
         "a/cut.ipynb": "cut short, or no notebook",
         "a/old.ipynb": "in version 3 of the notebooks' format, not 4",
-        "a/gone.ipynb": "arrays.outer: not graded, this version of the course has no",
+        "a/gone.ipynb": "no such exercise: arrays.outer",
         "a/other.ipynb": "calls no `check`",
         "a/none.ipynb": "no notebook",
         "a/cut.json": "cut short, or no file of progress",
         "c.zip": "no zip file, or not the whole of one",
         "d.zip/x/cut.ipynb": "cut short",
+        "d.zip/in.zip": "a zip in a zip",
     }.items():
         assert says in told[name] and "\n" not in told[name], told
-    assert len(told) == 8
+    assert len(told) == 9
     assert [book.answers for book in a.books] == [{("arrays", "centred")}]
     assert all({key[1] for key in book.answers} == {*EXERCISES} for book in b.books)
     assert len(b.books) == len(d.books) == 1 and not c.books
+
+
+def test_a_name_is_one_learner_and_a_line_moves_no_cursor(tmp_path):
+    whole = notebook(RIGHT)
+    names = "Zoe\u0308_01_arrays.ipynb", "Zo\u00eb.ipynb", "\x1b[2J\u202ex .ipynb"
+    for name in names:
+        (tmp_path / name).write_text(whole)
+    work(tmp_path / "\x1b[2J\u202ex.zip", {"\x1b]0;\n.ipynb": "", "x.ipynb": whole})
+    first, second = read(tmp_path)
+    assert (first.learner, len(first.books)) == ("?[2J?x", 2)
+    assert (second.learner, len(second.books)) == ("Zo\u00eb", 2)
+    (problem,) = first.problems
+    assert problem.isprintable() and "cut short" in problem
+
+
+def test_no_cell_is_a_formula_whichever_letter_ends_cells():
+    for cell, right in (
+        ("=cmd|x", "'=cmd|x"),
+        (" @x", "' @x"),
+        ("anna;=cmd; -2", "anna;'=cmd;' -2"),
+        ("\uff1dx", "'\uff1dx"),
+        ("it is [1, -2], x=3", "it is [1, -2], x=3"),
+    ):
+        assert grade._harmless(cell) == right
 
 
 def test_calls_are_found_under_whichever_name_a_module_has():
@@ -351,6 +384,8 @@ def test_results_come_back_as_they_were_and_nothing_else_does():
     for mine, right in zip(back[:4], values[:4], strict=True):
         np.testing.assert_array_equal(mine, right, strict=not isinstance(right, int))
     assert back[4] == 2.0**70 and back[5] == "text"
+    pair = collections.namedtuple("pair", "a b")(1, 2.5)
+    assert type(unpacked(packed(pair))) is tuple
     assert isinstance(back[6], tuple) and back[6][2]["a"].shape == (0, 3)
     assert unpacked(packed(Tensor(np.ones(2)))).tolist() == [1, 1]
     strange = unpacked(packed(object())), unpacked(packed(np.array([object()])))
@@ -374,6 +409,8 @@ def test_an_answer_that_calls_the_solution_finds_it_locked():
         (arrays.centred, lambda M: vars(arrays.centred)["function"](M)),
         (memory.update_memory, memory.update_memory.function),
         (tape.relu, tape.relu.function),
+        (attention.attention_vjp, lambda *case: attention.attention_vjp.exact(*case)),
+        (learning.clip, lambda *case: learning.clip.likewise(*case)),
     ):
         calls = grades.tried(exercise)
         with bench.locked(exercise):
@@ -381,6 +418,41 @@ def test_an_answer_that_calls_the_solution_finds_it_locked():
         assert any("locked" in str(each) for each in found)
         assert not grades.same(exercise, found)
         assert grades.same(exercise, grades.results(exercise, exercise.function, calls))
+
+
+def test_whatever_a_hostile_process_says_is_a_grade(monkeypatch):
+    report, centred = ("ppo", "experiment"), ("arrays", "centred")
+    assert not isinstance(grades.exercise_of(*report), Exercise)
+    endless = [["right", ""]] * 10**5
+    monkeypatch.setattr(grades, "same", lambda *_: next(judged))
+    judged = iter([False] * 9)  # no more are judged
+    for key, said, found in (
+        (report, [["right", ""]], [[]]),
+        (centred, [["right", ""]], [[["array", ["<f8", [0, 2**70], ""]]]]),
+        (centred, [["right", ""]], [[["array", ["<f8", [], "AAAA" * 9999]]]]),
+        (centred, [["right", ""]], [5]),
+        (centred, {"right": 1}, {"x": 2}),
+        (centred, 3, None),
+        (centred, endless, [[]] * 10**5),
+    ):
+        assert grades._judged(key, {"said": said}, {"found": found}).state == "wrong"
+
+
+def test_a_learner_has_no_more_time_than_all_answers_together(monkeypatch):
+    now = 0.0
+
+    def process(job, seconds):
+        nonlocal now
+        now += job["seconds"]  # it stops nothing but the last of them
+        return [{"end": 0, "found": []}], "it has not come to an end"
+
+    monkeypatch.setattr(grades, "_process", process)
+    monkeypatch.setattr(grades.time, "monotonic", lambda: now)
+    keys = [("arrays", name) for name in EXERCISES]
+    hand_in = HandIn("x", [Book("x", [], {*keys})])
+    said, _ = grades._run_all((hand_in, keys, 1, 10.0))
+    assert now <= 2 * 10 * (len(keys) + 1)
+    assert [key for key, *_ in said] == keys
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ Each notebook runs in a process of its own, with little time and memory, and of 
 cells only what its answers need. On Linux the system itself keeps it from the network,
 from other processes and from all files but Python's and those in a folder of its own.
 On other systems a hook in Python does, which is less: there, grade strangers' notebooks
-in a container.
+in a container. What it does not guard against: chapters/teaching/README.md, "Grading".
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import secrets
 import sys
 from collections.abc import Sequence
@@ -114,7 +115,7 @@ def _wanted(numbers, found) -> dict[Key, int]:
         answered = {
             key for each in found for book in each.books for key in book.answers
         }
-        answered |= {tuple(name.split(".")[:2]) for each in found for name in each.kept}
+        answered |= {tuple(n.split(".")[:2]) for each in found for n, _ in each.kept}
         numbers = {every[key] for key in answered if key in every}
     return {key: number for key, number in every.items() if number in numbers}
 
@@ -167,8 +168,10 @@ def table(rows: Sequence[Row], wanted: dict[Key, int]) -> list[list[str]]:
 
 
 def _harmless(cell: str) -> str:
-    """A cell that a spreadsheet does not take for a formula."""
-    return f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+    """A cell that a spreadsheet does not take for a formula, also where it takes a
+    semicolon for the end of a cell, as in much of Europe.
+    """
+    return re.sub(r"(^|;)(\s*[=+@\-\uff1d\uff0b\uff0d\uff20])", r"\1'\2", cell)
 
 
 def _write(lines: list[list[str]], out: Path) -> None:

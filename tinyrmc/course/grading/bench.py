@@ -110,8 +110,12 @@ def stub(*_: Any, **__: Any) -> Any:
 @contextlib.contextmanager
 def locked(exercise: Any) -> Any:
     """The solution's code is gone, for whoever calls it by whichever way."""
-    solution = getattr(exercise, "function", None)
-    parts = [*vars(solution).values()] if isinstance(solution, type) else [solution]
+    ways = [getattr(exercise, name, None) for name in ("function", "exact", "likewise")]
+    parts = [
+        part
+        for each in ways
+        for part in (vars(each).values() if isinstance(each, type) else [each])
+    ]
     own = [each for each in parts if isinstance(each, FunctionType)]
     codes = [each.__code__ for each in own]
     for each in own:

@@ -31,12 +31,13 @@ from ..exercises.exercise import Exercise
 from ..exercises.experiments import Report
 from ..exercises.recorded import Recorded
 from ..overview import exercises
-from .hand_ins import Book, HandIn, load
+from .hand_ins import Book, HandIn, load, shown
 from .wire import Other, unpacked
 
 SECONDS = 30.0  # that one exercise may take, its notebook's start included
-MOST = 32 << 20  # bytes of results that are read
-WORDS = 300  # characters of a learner's own that are shown
+MOST = 8 << 20  # bytes of results that are read
+TRIES = 5  # answers to one exercise that are judged
+DISK, FILES = 128 << 20, 500  # bytes and files that a process may leave in its folder
 Key = tuple[str, str]  # module, exercise
 
 
@@ -173,9 +174,9 @@ def _judged(key: Key, words: dict[str, Any], results: dict[str, Any]) -> Grade:
     said: Any = words.get("said")
     found: Any = results.get("found")
     try:
-        answers = [*zip(said, found, strict=True)]
+        answers = [*zip(said, found, strict=True)][:TRIES]
         grades = [_one(key, state, text, each) for (state, text), each in answers]
-    except (KeyError, TypeError, ValueError, RecursionError):
+    except Exception:  # a hostile process may say anything, and others are still graded
         ended = words.get("ended", "its process says nothing that can be read")
         return Grade("wrong", _short(ended))
     best = Grade("not attempted")
@@ -209,9 +210,7 @@ def _short(text: Any) -> str:
         for line in str(text).splitlines()
         if not line.startswith((" ", "in case", "Try it"))
     ]
-    line = " ".join(lines)
-    line = "".join(letter if letter.isprintable() else "?" for letter in line)
-    return line if len(line) <= WORDS else f"{line[: WORDS - 4]} ..."
+    return shown(" ".join(lines))
 
 
 # --- The processes of a learner -------------------------------------------------------
@@ -222,18 +221,25 @@ def _run_all(work: tuple) -> tuple[list[tuple[Key, dict, dict]], list[str]]:
     hand_in, wanted, seed, seconds = work
     said: list[tuple[Key, dict, dict]] = []
     held: list[str] = []
+    kept = dict(hand_in.kept)
 
     def run(books: list[Book], tasks: list[tuple[int, Key]], asked: str) -> list[dict]:
         """What is asked for, of each task (number of the book, exercise), from one
-        process. Where it is stopped, another goes on behind the one that stopped it.
+        process. Where it is stopped, another goes on behind the one that stopped it, as
+        long as there is time for all of them.
         """
         lines: list[dict] = []
+        until = time.monotonic() + seconds * (len(tasks) + 1)
         while len(lines) < len(tasks):
             left = tasks[len(lines) :]
+            more = min(seconds * (len(left) + 1), until - time.monotonic())
+            if more <= 0:
+                lines += [{"ended": "the time for all answers is used up"}] * len(left)
+                break
             job = {
                 "asked": asked,
-                "seconds": seconds * len(left),
-                "kept": hand_in.kept,
+                "seconds": more,
+                "kept": kept,
                 "notebooks": [(book.name, book.cells) for book in books],
                 "tasks": [(k, *key, seed_of(seed, *key)) for k, key in left],
             }
@@ -256,12 +262,14 @@ def _run_all(work: tuple) -> tuple[list[tuple[Key, dict, dict]], list[str]]:
 
     for book in hand_in.books:
         both([book], [(0, key) for key in wanted if key in book.answers])
-    kept = {
-        key: Book("your kept answer", [hand_in.kept[file]])
+    texts = [
+        (key, text)
         for key in wanted
-        if (file := f"{'.'.join(key)}.py") in hand_in.kept
-    }
-    both([*kept.values()], list(enumerate(kept)))
+        for name, text in hand_in.kept
+        if name == f"{'.'.join(key)}.py"
+    ]
+    books = [Book("your kept answer", [text]) for _, text in texts]
+    both(books, [(k, key) for k, (key, _) in enumerate(texts)])
     return said, held
 
 
@@ -287,16 +295,16 @@ def _process(job: dict[str, Any], seconds: float) -> tuple[list[dict], str]:
             start_new_session=True,
         )
         try:
-            intime = _watched(process, told.fileno(), seconds, job["seconds"])
+            stopped = _watched(
+                process, told.fileno(), Path(folder), seconds, job["seconds"]
+            )
         finally:
             _kill(process)
         told.seek(0)
         complaints.seek(0)
-        last = complaints.read()[-WORDS:].decode(errors="replace").strip()
+        last = complaints.read()[-300:].decode(errors="replace").strip()
         ended = f"its process has ended by itself (code {process.returncode}) {last}"
-        if not intime:
-            ended = f"it has not come to an end after {seconds:g} seconds"
-        return [*_lines(told.read(MOST))], ended
+        return [*_lines(told.read(MOST))], stopped or ended
 
 
 def _environment(folder: str) -> dict[str, str]:
@@ -315,19 +323,40 @@ def _environment(folder: str) -> dict[str, str]:
     }
 
 
-def _watched(process: subprocess.Popen, told: int, each: float, all: float) -> bool:
-    """Wait for a process. False if it says nothing new for too long, or never ends."""
+def _watched(
+    process: subprocess.Popen, told: int, folder: Path, each: float, all: float
+) -> str:
+    """Wait for a process. Why it must be stopped, if it says nothing new for too long,
+    never ends or fills the disk; else "".
+    """
     size, heard, began = 0, time.monotonic(), time.monotonic()
     while True:
         try:
             process.wait(0.05)
-            return True
+            return ""
         except subprocess.TimeoutExpired:
             now, length = time.monotonic(), os.fstat(told).st_size
             if length != size:
                 size, heard = length, now
-            if now - heard > each or now - began > all + each:
-                return False
+            if now - heard > each:
+                return f"it has not come to an end after {each:g} seconds"
+            if now - began > all:
+                return "the time for all answers is used up"
+            if _fills(folder):
+                return f"it writes more than {FILES} files or {DISK >> 20} MB"
+
+
+def _fills(folder: Path) -> bool:
+    """Whether there are too many files in a folder, or too large ones."""
+    count = size = 0
+    for place, folders, files in os.walk(folder):
+        count += len(folders) + len(files)
+        for name in files[:FILES]:
+            with contextlib.suppress(OSError):  # gone by now
+                size += os.lstat(os.path.join(place, name)).st_size
+        if count > FILES or size > DISK:
+            return True
+    return False
 
 
 def _kill(process: subprocess.Popen) -> None:

@@ -14,6 +14,7 @@ import importlib
 import io
 import json
 import re
+import unicodedata
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -26,6 +27,7 @@ from ..proof import Refused, answers_of
 
 MOST = 64 << 20  # bytes of one hand-in, unpacked
 FILES = 2000
+WORDS = 300  # characters of a learner's own that are shown
 CHAPTER = re.compile(r"^(.*?[^ _-]|)[ _-]*\d\d_[a-z_]+(?:[ _-]*\(\d+\))?$")
 KEPT = re.compile(r"(?:^|/)\.tinyrmc/answers/([a-z_]+\.\w+\.py)$")
 IMPORT = re.compile(
@@ -56,9 +58,19 @@ class HandIn:
 
     learner: str
     books: list[Book] = field(default_factory=list)
-    kept: dict[str, str] = field(default_factory=dict)
-    """module.exercise.py -> the text of an answer that was right before"""
+    kept: list[tuple[str, str]] = field(default_factory=list)
+    """(module.exercise.py, the text of an answer that was right before)"""
     problems: list[str] = field(default_factory=list)
+
+    def leave_out(self, name: str, problem: object) -> None:
+        """Note why a file, or a part of it, is not graded."""
+        self.problems.append(shown(f"{name}: {problem}"))
+
+
+def shown(text: str) -> str:
+    """A learner's own text in one line, without what would move a terminal's cursor."""
+    line = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return line if len(line) <= WORDS else f"{line[: WORDS - 4]} ..."
 
 
 def read(folder: Path) -> list[HandIn]:
@@ -73,15 +85,15 @@ def read(folder: Path) -> list[HandIn]:
             continue
         name = _learner(inside, folder.resolve().name)
         hand_in = found.setdefault(name, HandIn(name))
-        shown = "/".join(inside)
+        file = "/".join(inside)
         try:
             if path.stat().st_size > MOST:
                 raise Unfit(f"it has more than {MOST >> 20} MB")
-            _add(hand_in, shown, path.read_bytes())
+            _add(hand_in, file, path.read_bytes())
         except Unfit as problem:
-            hand_in.problems.append(f"{shown}: {problem}")
+            hand_in.leave_out(file, problem)
         except OSError as problem:
-            hand_in.problems.append(f"{shown}: {why(problem)}")
+            hand_in.leave_out(file, why(problem))
     for name in [n for n, each in found.items() if not (each.books or each.kept)]:
         if not found[name].problems:
             del found[name]
@@ -90,16 +102,16 @@ def read(folder: Path) -> list[HandIn]:
 
 def _learner(inside: tuple[str, ...], folder: str) -> str:
     """Whose file it is: that of the folder it lies in, or of what its name begins
-    with.
+    with. An accent is one letter, though some systems write two.
     """
-    if len(inside) > 1 and inside[0] != ".tinyrmc":
-        return inside[0]
-    stem = PurePosixPath(inside[0]).stem.removesuffix(".progress")
-    if inside[0] == ".tinyrmc":
-        return folder
-    if chapter := CHAPTER.match(stem):
-        stem = chapter[1]
-    return stem or folder
+    name = inside[0]
+    if name == ".tinyrmc":
+        name = folder
+    elif len(inside) == 1:
+        name = PurePosixPath(name).stem.removesuffix(".progress")
+        if chapter := CHAPTER.match(name):
+            name = chapter[1]
+    return shown(unicodedata.normalize("NFC", name).strip() or folder)
 
 
 def _add(hand_in: HandIn, name: str, data: bytes) -> None:
@@ -111,20 +123,23 @@ def _add(hand_in: HandIn, name: str, data: bytes) -> None:
                 if sum(each.file_size for each in inside) > MOST or len(inside) > FILES:
                     raise Unfit(f"it unpacks to more than {MOST >> 20} MB")
                 for each in inside:
-                    if not each.is_dir() and not each.filename.endswith(".zip"):
+                    if each.filename.endswith(".zip"):
+                        says = "it is a zip in a zip: unpack the outer one"
+                        hand_in.leave_out(f"{name}/{each.filename}", says)
+                    elif not each.is_dir():
                         _add_each(hand_in, f"{name}/{each.filename}", packed, each)
         except (zipfile.BadZipFile, NotImplementedError, EOFError) as problem:
             raise Unfit(
                 f"it is no zip file, or not the whole of one: {problem}"
             ) from None
     elif kept := KEPT.search(name):
-        hand_in.kept[kept[1]] = _text(data)
+        hand_in.kept.append((kept[1], _text(data)))
     elif name.endswith(".ipynb"):
         if not re.search(r"\.ipynb_checkpoints|\.before-\d+\.ipynb$", name):
             _add_notebook(hand_in, name, data)
     elif name.endswith(".json") and not name.endswith(".tinyrmc/progress.json"):
         try:
-            hand_in.kept |= answers_of(_text(data))
+            hand_in.kept += answers_of(_text(data)).items()
         except Refused as problem:
             raise Unfit(str(problem)) from None
 
@@ -132,10 +147,8 @@ def _add(hand_in: HandIn, name: str, data: bytes) -> None:
 def _add_each(hand_in, name, packed, each) -> None:
     try:
         _add(hand_in, name, packed.read(each))
-    except Unfit as problem:
-        hand_in.problems.append(f"{name}: {problem}")
-    except (RuntimeError, OSError, zipfile.BadZipFile) as problem:  # a password, damage
-        hand_in.problems.append(f"{name}: {problem}")
+    except Exception as problem:  # a password, damage: zlib and zipfile raise anything
+        hand_in.leave_out(name, problem)
 
 
 def _text(data: bytes) -> str:
@@ -158,8 +171,8 @@ def _add_notebook(hand_in: HandIn, name: str, data: bytes) -> None:
             gone.add(f"{module}.{exercise}")
     if gone:
         names = ", ".join(sorted(gone))
-        says = "not graded, this version of the course has no such exercise"
-        hand_in.problems.append(f"{name}: {names}: {says}")
+        says = "not graded, since this version of the course has no such exercise"
+        hand_in.leave_out(name, f"{says}: {names}")
     if book.answers:
         hand_in.books.append(book)
     elif not gone:

@@ -29,7 +29,8 @@ def packed(value: Any) -> list:
     if isinstance(value, dict):
         return ["dict", [[str(key), packed(each)] for key, each in value.items()]]
     if isinstance(value, (list, tuple)):
-        return [type(value).__name__, [packed(each) for each in value]]
+        sort = "tuple" if isinstance(value, tuple) else "list"  # named ones as well
+        return [sort, [packed(each) for each in value]]
     if isinstance(value, int) and abs(value) >= 2**63:
         value = float(value)
     array = np.asarray(value)
