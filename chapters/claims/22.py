@@ -19,9 +19,9 @@ TAKEN_AWAY = {
     "no entropy": {"entropy": 0.0},
     "no orthogonal start": {"orthogonal": False},
 }
-SEEDS = range(8, 16)
-# Seeds 0 to 7 were looked at first, with two numbers of each. In these five some
-# detail seemed to be worth something, and other seeds answer.
+SEEDS = range(16, 24)
+# Seeds 0 to 15 were looked at first. These five numbers and their limit, 0.05 / 5, were
+# written down, and committed, before seeds 16 to 23 had run.
 ASKED = (
     "one epoch, all",
     "one epoch, last",
