@@ -43,7 +43,11 @@ def costs(n):
 
 
 @claim(
-    lambda n: costs(n) == {*ASKED[:4]},
+    lambda n: (
+        costs(n) == {*ASKED[:4]}
+        and n["all details, last"].low > 0.45
+        and sum(x <= 0.025 for x in n["ratio not clipped, last"]) == 4
+    ),
     show=".0%",
 )
 def details():
