@@ -208,6 +208,12 @@ def test_chance_is_counted_over_all_ways_to_deal_the_seeds():
     assert by_chance([1, 2], [1, 2]) == 5 / 6  # of six sums 2 3 3 3 3 4, one is below 3
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 20))
+    assert by_chance([3], [2]) == 1 / 2 and by_chance([2], [2]) == 1
+    assert by_chance([9, 9], [1, 1, 1, 1]) == 1 / 15  # unequal sizes
+    assert 0 < by_chance(a + 99, b) < 1 / 10_000  # the way that was seen is one
+    for larger, smaller in (([np.nan, 2], [1]), ([1], [np.inf]), ([], [1]), ([1], [])):
+        with pytest.raises(ValueError, match="finite numbers in both groups"):
+            by_chance(larger, smaller)
     assert by_chance(a + 2, b) < 0.001 and 0.01 < by_chance(a, b) < 0.99
 
 

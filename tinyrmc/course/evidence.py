@@ -77,16 +77,21 @@ def measured(chapter: int, claim: str) -> Measured:
 def by_chance(larger: Sequence[float], smaller: Sequence[float]) -> float:
     """How often chance alone puts `larger` ahead of `smaller` by as much, in the mean.
 
-    A permutation test: the share of all ways to deal the numbers to two groups of these
-    sizes (of 20,000, where there are more) that do so. Three against three can give
-    1/20 at best, where all of one group lie above all of the other.
+    A permutation test, one-sided: the share of all ways to deal the numbers to two
+    groups of these sizes that do so. Three against three can give 1/20 at best, where
+    all of one group lie above all of the other. Of more than 20,000 ways it draws
+    20,000 and counts the one that was seen as well, so it never says 0. ValueError
+    where a group is empty or a number is not finite.
     """
     numbers, n = np.array([*larger, *smaller], float), len(larger)
+    if not (len(larger) and len(smaller) and np.isfinite(numbers).all()):
+        raise ValueError(f"finite numbers in both groups, not {larger} and {smaller}")
     if math.comb(len(numbers), n) <= 20_000:
         groups = np.array([*itertools.combinations(range(len(numbers)), n)])
     else:
         rng = np.random.default_rng(0)
-        groups = np.array([rng.permutation(len(numbers))[:n] for _ in range(20_000)])
+        dealt = [rng.permutation(len(numbers))[:n] for _ in range(20_000)]
+        groups = np.array([range(n), *dealt])
     seen = numbers[:n].sum()
     slack = 1e-9 * abs(numbers).sum()  # sums round
     return float(np.mean(numbers[groups].sum(axis=1) >= seen - slack))
