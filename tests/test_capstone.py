@@ -72,6 +72,10 @@ def test_what_is_held_out_is_never_trained_on():
         assert all(drawn) and not drawn[0] & drawn[1]
     few = capstone.own("few", lambda rng, n: capstone.draw_recall(rng, 1, 3), {}, 0.5)
     inputs, answers = few.draw(np.random.default_rng(0), 7)
+    same = np.zeros((1, 1, 1)), np.zeros(1)
+    one = capstone.own("one", lambda rng, n: same, {}, 0.5)
+    with pytest.raises(ValueError, match="no question of 'one' is"):
+        [one.draw(RNG, 2, held_out=held) for held in (False, True)]
     assert inputs.shape == (7, 4, 12) and np.array_equal(right(inputs), answers)
 
 
@@ -109,20 +113,24 @@ def test_a_report_card_says_what_it_finds(capsys, monkeypatch):
 
     def empty(inputs): ...
 
+    def again(inputs):
+        return right(inputs)
+
     def short(inputs):
         return right(inputs) if inputs.shape[1] == 4 else zeros(inputs)
 
     assert said(empty).startswith("not attempted: ")
-    passed = said(right, right)
+    passed = said(right, again)
     assert passed.count("seed 1                    100.0%") == 2
     assert "a seed's number by up to 0.15 points" in passed  # the rule of three
     assert passed.endswith("passed\n")
     for networks, untrained, why in (
         ((right,), zeros, "a second seed"),
-        ((right, right), None, "a control, untrained="),
-        ((right, right), right, "something learnt: it is right before any"),
+        ((right, right), zeros, "another network for each seed"),
+        ((right, again), None, "a control, untrained="),
+        ((right, again), right, "something learnt: it is right before any"),
         ((right, zeros), zeros, "held out, 90% with each seed"),
-        ((short, short), zeros, "5 in place of 3, "),
+        ((short, lambda x: short(x)), zeros, "5 in place of 3, "),
     ):
         words = said(*networks, untrained=untrained)
         assert f"not passed yet: {why}" in " ".join(words.split())
@@ -133,7 +141,7 @@ def test_a_report_card_says_what_it_finds(capsys, monkeypatch):
     ):
         assert said(network).startswith(f"wrong: {why}")
     mine = capstone.own("mine", lambda rng, n: capstone.draw_recall(rng, n, 3), {}, 0.5)
-    assert said(right, right, task=mine).endswith("passed\n")
+    assert said(right, again, task=mine).endswith("passed\n")
 
 
 def test_answers_that_were_seen_before_do_not_help():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,13 +56,21 @@ class Task:
     chapter: str = "capstone"
 
     def draw(self, rng, count, size=0, held_out=False):
-        """Questions to train on; with `held_out`, those that are never trained on."""
+        """Questions to train on; with `held_out`, those that are never trained on.
+        ValueError if a task has too few different questions for both.
+        """
         inputs, answers = self.make(rng, 8 * count if held_out else 2 * count, size)
-        while True:
+        for tries in itertools.count():
             last = [zlib.crc32(np.ascontiguousarray(each).data) % 5 for each in inputs]
             kept = (np.array(last) == 0) == held_out
             if kept.sum() >= count:
                 return inputs[kept][:count], answers[kept][:count]
+            if tries == 100 and not kept.any():
+                side = "is held out" if held_out else "is there to train on"
+                raise ValueError(
+                    f"no question of {self.name!r} {side}, of {len(inputs)} drawn: it "
+                    "needs more different questions"
+                )
             more = self.make(rng, count, size)
             inputs = np.concatenate([inputs, more[0]])
             answers = np.concatenate([answers, more[1]])
@@ -293,6 +302,8 @@ def report(
         return f"wrong: {problem}", False
     if len(networks) < 2:
         missing.append("a second seed, as a second argument")
+    elif len({*networks}) < len(networks):
+        missing.append("another network for each seed: one is given twice")
     if untrained is None:
         missing.append("a control, untrained=, the same network before training")
     verdict = f"not passed yet: {'; '.join(missing)}" if missing else "passed"
