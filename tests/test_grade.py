@@ -1,6 +1,7 @@
 """`tinyrmc grade`: what learners hand in is judged, and harms nobody."""
 
 import collections
+import contextlib
 import csv
 import json
 import linecache
@@ -211,6 +212,8 @@ def test_what_cannot_be_graded_is_told_in_one_line_and_the_rest_is_read(tmp_path
         "a/notes.txt": "x",
     }.items():
         (tmp_path / name).write_text(text)
+    with contextlib.suppress(OSError):  # Windows
+        (tmp_path / "b_01_arrays.ipynb").symlink_to(tmp_path / "a" / "gone.ipynb")
     (tmp_path / "c.zip").write_bytes(b"PK no zip")
     files = {"x/01.ipynb": whole, "x/cut.ipynb": whole[:99], "in.zip": "PK"}
     work(tmp_path / "d.zip", files)
@@ -483,6 +486,8 @@ def test_cases_differ_from_seed_to_seed_and_from_those_of_check():
     check, one, two = (first(seed) for seed in (Exercise.seed, 1, 2))
     assert not np.allclose(check, one) and not np.allclose(one, two)
     np.testing.assert_array_equal(one, first(1))
+    told = {grades.seed_of(5, "arrays", name) for name in EXERCISES}
+    assert len(told) == len(EXERCISES) and 5 not in told
 
 
 # --- Progress -------------------------------------------------------------------------

@@ -15,7 +15,6 @@ CELL, GAP, TOP = 34, 26, 24  # pixels: of a cell, between grids, above them
 MOST = 12  # cells along an axis
 COLUMNS = ("labels", "lengths", "order")  # one number for each row
 COLOURS = {"asked for": "#D55E00", "yours": "#CC79A7"}
-Grid = tuple[str, np.ndarray]
 
 
 class Grids:

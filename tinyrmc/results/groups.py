@@ -35,10 +35,10 @@ def find_runs(
 
     A folder stands for the runs in it, but not for its sweeps: a sweep's own path
     stands for its runs. Of several runs with the same configuration, text and seed, the
-    one that came farthest counts, or the last of equals. A copy of a run is no seed,
-    whatever its config.json says: its metrics are the same, to the second. A run is
-    left out if the text that it learnt from is not where it was. RunError for a path
-    that is not there, or if no run is left.
+    one that came farthest counts, or the last of equals. A copied run counts once, even
+    if its config.json names another seed: its metrics are the same, to the second. A
+    run is left out if the text that it learnt from is not where it was. RunError for a
+    path that is not there, or if no run is left.
 
     data_dir: where the runs' data are by now, if they have moved.
     """

@@ -15,7 +15,7 @@ import shlex
 import subprocess
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -105,16 +105,7 @@ def _git_commit(root: Path) -> str | None:
     # Asking git alone would also name a repository around somebody's .venv.
     if not (root / ".git").exists():
         return None
-
-    git = ["git", "--no-optional-locks", "-C", str(root)]
-    head = [*git, "rev-parse", "--verify", "HEAD"]
-    changed = [*git, "diff", "--quiet", "HEAD", "--", ".", ":!benchmarks/results"]
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        commit = subprocess.run(head, capture_output=True, text=True, timeout=10)
-        dirty = subprocess.run(changed, capture_output=True, timeout=10).returncode
-        if commit.returncode == 0:
-            return commit.stdout.strip() + "-dirty" * bool(dirty)
-    return None
+    return commit_of(root, [], ("--", ".", ":!benchmarks/results"))
 
 
 def _processor() -> str:
@@ -194,9 +185,10 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
-def commit_of(folder: Path, files: list[Path]) -> str | None:
+def commit_of(folder: Path, files: list[Path], among: Sequence[str] = ()) -> str | None:
     """The commit of the repository around a folder, with `-dirty` if tracked files
-    differ from it, or if it does not hold some of these files; None outside of any.
+    (`among` those that git's words say) differ from it, or if it does not hold some of
+    these files; None outside of any.
     """
     git = ["git", "--no-optional-locks", "-C", str(folder)]
     ask: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10}
@@ -204,7 +196,8 @@ def commit_of(folder: Path, files: list[Path]) -> str | None:
         head = subprocess.run([*git, "rev-parse", "--verify", "HEAD"], **ask)
         if head.returncode == 0:
             status = [*git, "status", "--porcelain"]
-            tracked = subprocess.run([*status, "--untracked-files=no"], **ask).stdout
+            known = [*status, "--untracked-files=no", *among]
+            tracked = subprocess.run(known, **ask).stdout
             near = [str(x) for x in files if x.is_relative_to(folder)]
             own = subprocess.run([*status, "--", *near], **ask).stdout if near else ""
             return head.stdout.strip() + "-dirty" * bool(tracked or own)

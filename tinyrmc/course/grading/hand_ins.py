@@ -234,11 +234,6 @@ def called(code: str) -> set[tuple[str, str]]:
     return found
 
 
-def chapter_of(module: str) -> int:
-    """The number of the chapter that a module's exercises belong to."""
-    return next(number for number, name in exercises() if name == module)
-
-
 def load(module: str) -> Any:
     """A module of exercises."""
     return importlib.import_module(f"tinyrmc.course.exercises.{module}")
