@@ -1125,7 +1125,7 @@ class Task(training.Task):
 
     @property
     def between(self) -> str:
-        """What stands between two of its tokens."""
+        """The characters between two of its tokens: a space, or none."""
         return "" if self.corpus.unit == "characters" else " "
 
     def generate(

@@ -198,12 +198,17 @@ def test_the_same_seed_gives_the_same_bytes_and_signs_what_was_right(tmp_path, c
 def test_what_cannot_be_graded_is_told_in_one_line_and_the_rest_is_read(tmp_path):
     whole = notebook(RIGHT)
     old = json.dumps({"nbformat": 3, "worksheets": []})
-    gone = loose(IMPORT, "ex.centred.check(centred)\nex.outer.check(outer)")
+    gone = "ex.centred.check(centred)\nex.outer.check(outer)\nex.softmax.check(f)"
+    gone = loose(IMPORT, gone)  # softmax is another chapter's, and was never here
+    moved = loose(
+        "from tinyrmc.course.exercises import encoding", "encoding.softmax.check(f)"
+    )
     (tmp_path / "a").mkdir()
     for name, text in {
         "a/cut.ipynb": whole[:9000],
         "a/old.ipynb": old,
         "a/gone.ipynb": gone,
+        "a/moved.ipynb": moved,
         "a/other.ipynb": loose("print(1)"),
         "a/none.ipynb": "[]",
         "a/cut.json": "{",
@@ -223,7 +228,7 @@ def test_what_cannot_be_graded_is_told_in_one_line_and_the_rest_is_read(tmp_path
     for name, says in {
         "a/cut.ipynb": "cut short, or no notebook",
         "a/old.ipynb": "in version 3 of the notebooks' format, not 4",
-        "a/gone.ipynb": "no such exercise: arrays.outer",
+        "a/gone.ipynb": "no such exercise: arrays.outer, arrays.softmax",
         "a/other.ipynb": "calls no `check`",
         "a/none.ipynb": "no notebook",
         "a/cut.json": "cut short, or no file of progress",
@@ -233,7 +238,8 @@ def test_what_cannot_be_graded_is_told_in_one_line_and_the_rest_is_read(tmp_path
     }.items():
         assert says in told[name] and "\n" not in told[name], told
     assert len(told) == 9
-    assert [book.answers for book in a.books] == [{("arrays", "centred")}]
+    answers = [book.answers for book in a.books]
+    assert answers == [{("arrays", "centred")}, {("attention", "softmax")}]
     assert all({key[1] for key in book.answers} == {*EXERCISES} for book in b.books)
     assert len(b.books) == len(d.books) == 1 and not c.books
 

@@ -278,6 +278,10 @@ def test_what_cannot_be_kept_is_said_at_once(place, capsys):
     table = np.vectorize(lambda x: sigmoid(np.array(x)))
     assert kept_in_words(place, text, "mine", table=table) is None
     assert "will not have yours: it uses table (vectorize)" in capsys.readouterr().out
+    one = type("One", (), {"__repr__": lambda _: "1.0"})  # looks like a number
+    one.__call__ = lambda _, x: sigmoid(x)
+    assert kept_in_words(place, text, "mine", table=one()) is None
+    assert "will not have yours: it uses table (One)" in capsys.readouterr().out
     around = "def make(s):\n    def mine(x):\n        return s(x)\n    return mine\n"
     assert kept_in_words(place, around + "mine = make(s)\n", "mine", s=sigmoid) is None
     assert "it uses s of a function around it" in capsys.readouterr().out

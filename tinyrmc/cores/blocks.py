@@ -101,7 +101,7 @@ def _like(array: Array, x: Tensor) -> Array:
 
 
 class Mixer(Module):
-    """What a block does with time: for inputs of F units, a state of several arrays.
+    """The part of a block that mixes time steps: inputs of F units, a state of arrays.
 
     `shapes`: those of the state's arrays for one example; they start at zero.
     """

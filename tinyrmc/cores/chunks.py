@@ -38,7 +38,7 @@ class Decay(Module):
 
 
 def decays(log: Tensor, episodes: Array | None) -> tuple[Tensor, ...]:
-    """What is left, in chunks, of what was written: log a (B, H, c, C) -> four factors.
+    """The shares that are left of what was written: log a (B, H, c, C) -> four factors.
 
     Between the steps of a chunk (B, H, c, C, C), row t of column s, zero where s > t;
     from the state before the chunk to each step, and from each step to the chunk's end,

@@ -24,7 +24,7 @@ from ..backend import Array
 
 @primitive
 def computed_again(xp, *arrays, results, run):
-    """What run(inputs, ...) made: `results`, computed already, on no tape."""
+    """The results of run(inputs, ...), computed already, on no tape."""
     return tuple(results), (arrays, run)
 
 

@@ -82,8 +82,8 @@ def own(
 
 
 def unit_of(text: str) -> Unit:
-    """What its tokens had best be, by the length of what stands between spaces: six
-    characters in English, two in Chinese that is cut into words, a line in other
+    """The best kind of tokens for a text, by the length of what stands between spaces:
+    six characters in English, two in Chinese that is cut into words, a line in other
     Chinese.
     """
     pieces = text.split()

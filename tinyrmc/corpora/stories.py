@@ -95,7 +95,7 @@ class Babi:
 
     @property
     def notes(self) -> list[str]:
-        """What you should know about these files, a sentence each."""
+        """Notes on these files that you should know, a sentence each."""
         texts = {key: _unwrapped(data) for key, (_, data) in self.files.items()}
         same = [k for k in self.complete if texts[k, "train"] == texts[k, "test"]]
         found = []

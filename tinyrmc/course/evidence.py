@@ -16,8 +16,8 @@ CLAIMS = (ASSETS.parent / "claims", ROOT / "chapters" / "claims")
 
 
 class Seeds(tuple[float, ...]):
-    """What was measured with each seed. A format such as `.2f` or `.0%` gives the mean
-    and, where they differ, the lowest and the highest: 0.58 (0.36 to 0.69).
+    """One number for each seed. A format such as `.2f` or `.0%` gives the mean and,
+    where they differ, the lowest and the highest: 0.58 (0.36 to 0.69).
     """
 
     def __new__(cls, measured: float | Iterable[float]) -> Seeds:

@@ -44,7 +44,7 @@ def new_panel() -> Any:
 
 
 def drawn(panel: Any) -> list[Drawn]:
-    """What is in a picture; horizontal and vertical lines are `levels`."""
+    """The curves, points and bars of a picture; lines across it are `levels`."""
     from matplotlib.collections import PathCollection
     from matplotlib.container import BarContainer
 
@@ -99,7 +99,7 @@ def check_order(panel: Any) -> None:
 
 
 def find(panel: Any, x: Any, y: Any, what: str) -> Drawn:
-    """What shows these points. `Wrong` where nothing does."""
+    """The curve or the dots that show these points. `Wrong` where nothing does."""
     for each in drawn(panel):
         if each.shows(x, y):
             return each

@@ -44,7 +44,7 @@ class Refused(UserError):
 
 
 def progress_of(learner: str) -> dict[str, Any]:
-    """What is kept of your progress on this machine."""
+    """Your progress, as it is kept on this machine."""
     place = record.file()
     answers = {}
     for path in sorted((place.parent / "answers").glob("*.py")) if place else ():

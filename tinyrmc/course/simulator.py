@@ -63,7 +63,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Counts:
-    """What a launch has cost."""
+    """The cost of a launch."""
 
     reads: int  # numbers read from global memory
     writes: int  # numbers written there
@@ -96,7 +96,7 @@ class Thread:
         return self.asked
 
     def shfl_xor(self, value: Any, step: int) -> Any:
-        """What thread `number ^ step` of the warp brings: `yield cuda.shfl_xor(..)`."""
+        """The value of the warp's thread `number ^ step`: `yield cuda.shfl_xor(..)`."""
         self.asked = ("a shuffle", value, step)
         return self.asked
 
@@ -252,7 +252,7 @@ class _Gpu:
                 brought[self.now] = asked[threads[partner]][1]
 
     def counts(self) -> Counts:
-        """What it has cost so far."""
+        """The cost so far."""
         found: Counter[str] = Counter()
         for (memory, does, *_), cells in self.groups.items():
             if memory.shared:

@@ -372,7 +372,7 @@ class BoxWorld(World):
         return picture
 
     def _shown(self, state: State, whole: bool) -> Array:
-        """What you see with you in it, or the whole board."""
+        """The part of the board that you see, with you in it, or the whole board."""
         if self.view == "remembered" and not whole:
             return self._whole(state, self.known(state))
         if self.view == "whole" or whole:

@@ -150,7 +150,7 @@ class GymnasiumWorld(World):
 
 
 def _described(space: Any, env: Any) -> Codes | Numbers:
-    """What an agent is told of a part of an observation."""
+    """The codes or numbers that tell an agent a part of an observation."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Discrete) and not space.start and space.n <= 256:

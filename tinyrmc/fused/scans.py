@@ -1,4 +1,4 @@
-"""What a linear recurrence needs: its scan over time, and a chunk's own equations."""
+"""Operations of a linear recurrence: its scan over time, a chunk's own equations."""
 
 from ..autograd import primitives as p
 from ..backend import gemm

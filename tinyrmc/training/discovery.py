@@ -242,8 +242,8 @@ def load_cores(words: Iterable[str]) -> None:
 
 
 def cores_of(config: Any) -> dict[str, list[str]]:
-    """What config.json says of the cores of a task's configuration: "core_files", their
-    files, if `load_cores` has brought some of them.
+    """The entry of config.json for the cores of a task's configuration: "core_files",
+    their files, if `load_cores` has brought some of them.
     """
     model = getattr(config, "model", None)
     used = {getattr(model, "core", None), *getattr(model, "settings", ())}

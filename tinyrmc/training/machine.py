@@ -1,4 +1,4 @@
-"""What a result depends on besides its configuration: versions, processor, and code.
+"""All that a result depends on besides its configuration: versions, processor, code.
 
 environment.json keeps it. To code belongs that of one's own, the files of a task or a
 core and whatever else these import: their digests, and the commit they are of.
@@ -151,7 +151,7 @@ def own_files() -> dict[str, Path]:
 
 
 def own_code() -> dict[str, Any]:
-    """What environment.json says of it: "own_code", {file: the beginning of its
+    """The entries of environment.json about it: "own_code", {file: the beginning of its
     SHA-256}, and "own_commit", that of the repository that they, or the current folder,
     are in; `-dirty` where that does not hold them as they are. Nothing, if there is
     none.

@@ -1,5 +1,5 @@
-"""What a task tells of itself, for the lines of a run, its curves and reports; and what
-else it may be able to do.
+"""The words of a task about itself, for the lines of a run, its curves and reports; and
+the capabilities that it may have.
 
 Commands find a capability by the name of its method, and a task that cannot has none:
 
@@ -40,8 +40,8 @@ Value = str | int | float | None
 
 @dataclass(frozen=True)
 class Table:
-    """What `analyses` gives: a metric taken apart, in rows, such as perplexity by how
-    rare a word is. `evaluate` prints it, and `plot analyses` draws it.
+    """A metric taken apart, in rows, such as perplexity by how rare a word is. A task's
+    `analyses` gives it, `evaluate` prints it, and `plot analyses` draws it.
 
     metric: what the fractions are, which says how to show them: "test_perplexity".
     columns: the heads. The first says what a row is about.
@@ -77,7 +77,7 @@ class HeatMap(Table):
 
 
 class Told:
-    """What a `Task` may say of itself. All of it can be left out.
+    """The words of a `Task` about itself. All of them can be left out.
 
     grids: {name: (one line of description, preset, {field: values})}: sweeps worth a
         name, such as a figure of the paper's.

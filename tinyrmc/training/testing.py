@@ -16,7 +16,7 @@ HELD_OUT_SEED = 2018
 
 
 class Tested:
-    """What a `Task` says of its held-out examples, and what follows from that.
+    """The words of a `Task` about its held-out examples, and what follows from them.
 
     headline: the metric that says how well a run does: its curve is drawn, and on the
         held-out examples it is `test_<headline>`. If it is an accuracy, each line of

@@ -85,7 +85,7 @@ class Task:
             record.solved("capstone", self.name)
 
     def shares(self, inputs: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        """What the baselines get right of these questions."""
+        """The shares of these questions that the baselines get right."""
         return {
             name: each(inputs, targets) if callable(each) else each
             for name, each in self.baselines.items()
@@ -207,7 +207,7 @@ taken_away = TakenAway("capstone", "taken_away")
 
 
 def _drawn(answer, runs, baseline):
-    """What an answer draws: the heights under each label."""
+    """The heights under each label, of what an answer draws."""
     panel = new_panel()
     answer(panel, runs, baseline)
     check_names(panel)

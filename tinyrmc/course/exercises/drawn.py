@@ -37,7 +37,7 @@ def drawn(**words: Any) -> Callable[[Function], Used]:
 
 
 def picture_of(answer: Function, *case: Any) -> Any:
-    """What an answer draws: (places, heights), or a dict of them by the labels."""
+    """(places, heights) of what an answer draws, or a dict of them by the labels."""
     panel = new_panel()
     answer(panel, *case)
     found = panels.drawn(panel)

@@ -94,8 +94,8 @@ def _wait_for(child: int) -> NoReturn:
 
 
 def _readable() -> set[str]:
-    """What an answer may read: Python, its packages and this one. Not `sys.path`: where
-    a teacher calls Python, hand-ins, keys and grades may lie.
+    """The places that an answer may read: Python, its packages and this one. Not
+    `sys.path`: where a teacher calls Python, hand-ins, keys and grades may lie.
     """
     places = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values()}
     places |= {each for each in sys.path if each.endswith(("-packages", ".zip"))}

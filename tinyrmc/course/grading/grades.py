@@ -97,7 +97,7 @@ def seed_of(seed: int, module: str, name: str) -> int:
 
 
 def tried(exercise: Any) -> list[tuple[Case, Demand, bool]]:
-    """What an answer is called with, what is demanded, and whether its gradient is."""
+    """(arguments of an answer, the demand on its result, whether on its gradient)."""
     if not isinstance(exercise, Exercise):
         return []
     calls = [(case, exercise.demand, False) for case in exercise.cases()]
@@ -109,7 +109,7 @@ def tried(exercise: Any) -> list[tuple[Case, Demand, bool]]:
 def results(
     exercise: Exercise, answer: Any, calls: Sequence[tuple[Case, Demand, bool]]
 ) -> list[Any]:
-    """What an answer gives in each call; an exception where it raises one."""
+    """The result of an answer in each call; an exception where it raises one."""
     found = []
     for case, _, backward in calls:
         if not backward:
@@ -204,7 +204,7 @@ def _one(key: Key, state: Any, text: Any, found: Any) -> Grade:
 
 
 def _short(text: Any) -> str:
-    """What `check` says, in one line: without the case, and how to try it."""
+    """The words of `check` in one line: without the case, and how to try it."""
     lines = [
         line
         for line in str(text).splitlines()
@@ -224,7 +224,7 @@ def _run_all(work: tuple) -> tuple[list[tuple[Key, dict, dict]], list[str]]:
     kept = dict(hand_in.kept)
 
     def run(books: list[Book], tasks: list[tuple[int, Key]], asked: str) -> list[dict]:
-        """What is asked for, of each task (number of the book, exercise), from one
+        """The lines asked for, of each task (number of the book, exercise), from one
         process. Where it is stopped, another goes on behind the one that stopped it, as
         long as there is time for all of them.
         """

@@ -1,4 +1,4 @@
-"""What learners have handed in: folders, notebooks and zips of notebooks.
+"""The hand-ins of learners: folders, notebooks and zips of notebooks.
 
     FOLDER/anna.zip                     what "Download my work" gives
     FOLDER/ben/06_attention.ipynb       a folder for each learner, zips in it too

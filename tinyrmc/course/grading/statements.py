@@ -82,7 +82,7 @@ class Notebook:
         return sorted(found.values(), key=lambda each: _dotted(each[0]) != name)
 
     def value(self, expression: ast.expr, before: int) -> Any:
-        """What an expression gives after what it needs has run; Unreadable if it does
+        """The value of an expression after what it needs has run; Unreadable if it does
         not run.
         """
         names: dict[str, Any] = {**GIVEN, "__name__": "__main__", "display": print}
