@@ -28,7 +28,8 @@ BROKEN = {
             min(by_chance(n["right"], n[name]), by_chance(n[name], n["right"])) > 0.05
             for name in ("joint norm", "shared layer")
         )
-        and n["right, first"].low > 0.99
+        and n["right, first"].low > max(0.99, n["right, worst"].high)
+        and n["right, worst"].high < 0.9
         and max(n[f"{name}, loss left"].high for name in BROKEN) < 0.75
         and n["two softmaxes, loss left"].low > n["cut off, loss left"].high
     ),
@@ -57,6 +58,9 @@ def costs():
     the joint norm it is {joint norm, loss left:.0%}, with the shared layer
     {shared layer, loss left:.0%}, begun with zeros {zeros, loss left:.0%}, cut off
     {cut off, loss left:.0%}, with two softmaxes {two softmaxes, loss left:.0%}.
+
+    By what is right at the end three seeds cannot tell two of the bugs from the right
+    network, the joint norm and the shared layer
     """
     found = {}
     for name, settings in BROKEN.items():
@@ -77,19 +81,25 @@ def costs():
     return found
 
 
+def found_by_three_seeds(n, width):
+    """Whether the right scale is ahead of the wrong one by more than chance gives."""
+    right, wrong = (f"{name} by the root" for name in ("divided", "multiplied"))
+    return by_chance(n[f"{right}, {width} wide"], n[f"{wrong}, {width} wide"]) <= 0.05
+
+
 @claim(
     lambda n: (
-        by_chance(
-            n["divided by the root, 64 wide"], n["multiplied by the root, 64 wide"]
-        )
-        <= 0.05
+        found_by_three_seeds(n, 64)
+        and not found_by_three_seeds(n, 8)
+        and n["multiplied by the root, 8 wide"].low > 0.9
     ),
     show=".0%",
 )
 def scale():
     """With keys of 8 units three seeds have {divided by the root, 8 wide:.0%} right,
     with the wrong scale {multiplied by the root, 8 wide:.0%}; with keys of 64 units
-    {divided by the root, 64 wide:.0%} and {multiplied by the root, 64 wide:.0%}.
+    {divided by the root, 64 wide:.0%} and {multiplied by the root, 64 wide:.0%}. With
+    narrow keys three seeds do not find the bug, with wide ones they do.
     """
     return {
         f"{name}, {width} wide": chapter.ends(width, chapter.powers[name], range(3))

@@ -18,7 +18,8 @@ SEEDS = range(3)
         and n["LSTM, <unk>"].low > n["five words, <unk>"].high
         and n["LSTM, all"].high < n["five words, all"].low
         and min(n["LSTM, 2 to 10"].low, n["five words, 2 to 10"].low) > chapter.V
-        and n["their mean"].high < n["LSTM, all"].low
+        and n["their mean"].high < min(n["LSTM, all"].low, n["five words, all"].low)
+        and n["not tied, no dropout, best epoch"].high < 10
         and all(
             by_chance(n["not tied, no dropout, test"], n[f"{other}, test"]) <= 0.05
             for other in ("tied, dropout", "tied, no dropout", "not tied, dropout")
@@ -67,10 +68,17 @@ def networks():
     return found
 
 
-@claim(lambda n: by_chance(n["two levels"], n["full"]) > 0.05, show=".1f")
+@claim(
+    lambda n: (
+        by_chance(n["full"], n["two levels"]) <= 0.05
+        and n["two levels"].high < n["full"].low
+    ),
+    show=".1f",
+)
 def two_levels():
     """Three seeds each, the test text: the full softmax has {full:.1f}, the two levels
-    {two levels:.1f}, with {fewer products:.1f} times fewer products.
+    {two levels:.1f}, with {fewer products:.1f} times fewer products. So here two levels
+    cost nothing: all three of their seeds are ahead of all three of the full softmax.
     """
     found = {}
     for seed in SEEDS:

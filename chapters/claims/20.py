@@ -25,6 +25,10 @@ def at_other_rates(task, **settings):
 @claim(
     lambda n: (
         min(n[k].low for k in n if "1 hops" in k or "16, 2 hops" in k) > 0.4
+        and all(
+            n[k].mean - n[f"{k}, other rates"].mean < 0.02
+            for k in ("task 15, 1 hops", "task 16, 1 hops", "task 16, 2 hops")
+        )
         and max(n["task 15, 2 hops"].high, n["task 15, 3 hops"].high) < 0.01
         and n["task 16, 3 hops"].high < 0.05
         and max(n[f"task {task}, stories seen before"].high for task in FACTS) == 0
@@ -35,7 +39,7 @@ def hops():
     """With fewer hops than facts all three copies fail. On task 15 one hop leaves
     {task 15, 1 hops:.0%} wrong; on task 16 one hop leaves {task 16, 1 hops:.0%}, two
     hops {task 16, 2 hops:.0%}. At a third of the rate and at three times the rate the
-    better of both is no better: {task 15, 1 hops, other rates:.0%},
+    better of both is hardly better: {task 15, 1 hops, other rates:.0%},
     {task 16, 1 hops, other rates:.0%} and {task 16, 2 hops, other rates:.0%}. With as
     many hops as facts all learn: {task 15, 2 hops:.1%} and {task 16, 3 hops:.1%} are
     wrong. (No story of the test stood in training.)
@@ -101,7 +105,8 @@ def parts():
         n["task 15, hop 2 blind"].high + 0.2
         < min(n["task 15, hop 1 blind"].low, n["task 15, hop 3 blind"].low)
         and n["task 15, hop 2 at a fact"].low > 0.7
-        and n["task 15, hop 2, other copies look there"].high < 0.9
+        and n["task 15, hop 2 blind"].high < 0.1
+        and abs(n["task 15, hop 2, other copies look there"].mean - 0.8) < 0.05
         and min(n[f"task 16, hop {k} at a fact"].low for k in (1, 2, 3)) > 0.9
         and min(n[f"task 16, hop {k} blind"].low for k in (1, 2, 3)) > 0.4
     ),
@@ -118,7 +123,9 @@ def looks():
     questions, and is hardly needed: with it blind {task 15, hop 2 blind:.0%} go wrong,
     with the first or the third {task 15, hop 1 blind:.0%} and
     {task 15, hop 3 blind:.0%}. And two copies, which answer alike, look at the same
-    memory with it in {task 15, hop 2, other copies look there:.0%} of the questions.
+    memory with it in {task 15, hop 2, other copies look there:.0%} of the questions. So
+    a map of this hop suggests a reason that is hardly needed, and in about one question
+    of five the maps of two copies suggest different reasons for the same answer.
     """
     found = {}
     for task in FACTS:
@@ -137,14 +144,16 @@ def looks():
     lambda n: (
         max(n[f"linear, length {k}"].high for k in (1, 2, 6)) < 0.62
         and n["softmax, length 2"].low > 0.89
-        and n["softmax, length 1"].high < 0.45
+        and n["softmax, length 1"].high < n["linear, length 1"].low
     ),
     show=".0%",
 )
 def chooses():
     """With the softmax the right content makes up {softmax, length 1:.0%} at a length
     of 1, {softmax, length 2:.0%} at 2 and {softmax, length 6:.0%} at 6, three times 200
-    draws; without it {linear, length 6:.0%} at every length.
+    draws; without it {linear, length 6:.0%} at every length. So with short memories the
+    linear hop finds more of the right content than the softmax; but at no length does
+    it choose.
     """
     found = {}
     for length in (1, 2, 6):

@@ -125,9 +125,9 @@ plt.show()
 
 # %% [markdown]
 # Three seeds: 89 % (86 to 94) of the symbols are right, of the first ones 100 %, at
-# each seed's worst place 69 % (58 to 83). So the network keeps the longest what it
-# keeps best, and after 500 steps it still misses a symbol at a place or two, which
-# differ with the seed.
+# each seed's worst place 69 % (58 to 83). So the first symbol, which the memory must
+# hold for the longest time, is kept best. After 500 steps the network still misses
+# others, and which ones differs with the seed.
 #
 # ## 1. A memory of zeros
 #
@@ -166,7 +166,7 @@ plt.show()
 
 # %% [markdown]
 # Three seeds have 67 % (66 to 67) of the symbols right, and 28 % (18 to 45) at their
-# worst place. A task that fits into one slot hides this bug. **Mended** by any first
+# worst place. A task that fits into one slot may hide this bug. **Mended** by any first
 # memory whose rows all differ: the identity, or one drawn at random and then kept.
 #
 # ## 2. A memory that is cut off
@@ -239,9 +239,9 @@ plt.show()
 # 92), where the right network has 75 % (58 to 85), and of the first ones 83 % (79 to
 # 90), where it has 100 %. So the earlier symbols are not lost altogether: even weights
 # that never learnt to store something carry traces of the past (chapter 14 reads them
-# from untrained cores), and the readout learns to read these. That is how such a bug
-# survives on an easy task. **Mended** by handing on the Tensor. The tape grows with the
-# sequence: that is its job.
+# from untrained cores), and the readout can learn to read these. That may be how such a
+# bug survives on an easy task. **Mended** by handing on the Tensor. The tape grows with
+# the sequence: that is its job.
 #
 # ## 3. A softmax too many
 #
@@ -354,7 +354,7 @@ plt.show()
 
 # %% [markdown]
 # A softmax of large scores is flat nearly everywhere. So a fresh network looks at one
-# row, picked by chance, and learns little about the others.
+# row, picked by chance, and little gradient tells it about the others.
 #
 # **Exercise 3.** Equation 2 with one head, and three bugs. Find them by their symptoms
 # before you read the code closely: print the weights and add them up; change `x`; make
@@ -403,8 +403,9 @@ for width in (8, 64):
 
 # %% [markdown]
 # With keys of 8 units three seeds have 100 % (99 to 100) right, with the wrong scale 98
-# % (96 to 100); with keys of 64 units 99 % (97 to 100) and 81 % (79 to 82). You would
-# find it only in the large experiment. **Mended** by `scores / d ** 0.5`.
+# % (96 to 100); with keys of 64 units 99 % (97 to 100) and 81 % (79 to 82). With narrow
+# keys three seeds do not find the bug, with wide ones they do. **Mended** by `scores /
+# d ** 0.5`.
 #
 # ## 5. One norm for all slots
 #
@@ -574,8 +575,9 @@ plt.show()
 # begun with zeros 38 % (36 to 41), cut off 42 % (41 to 43), with two softmaxes 72 % (71
 # to 73).
 #
-# By the curves you cannot tell two of the bugs from the right network here, and with
-# narrow keys *compare* hardly showed a third. The symptoms show them all:
+# By what is right at the end three seeds cannot tell two of the bugs from the right
+# network, the joint norm and the shared layer; nor, on *compare* with narrow keys, a
+# third, the wrong scale. The symptoms show them all:
 #
 # | bug | measure | right | broken |
 # |---|---|---|---|
@@ -611,7 +613,9 @@ ex.diagnose.check(diagnose)
 
 # %% [markdown]
 # **What was not shown.** What these bugs cost on other tasks, at other sizes or after
-# longer training; that there are no others.
+# longer training; that there are no others. Nor how much is learnt by heart: all shares
+# are of the batches of the training itself, each counted before the network learns from
+# it, and no sequence was held out.
 #
 # ## Takeaways
 #
@@ -619,8 +623,8 @@ ex.diagnose.check(diagnose)
 #   loss is no test.
 # - Look for symptoms that are exact: equal or not, zero or not, a number of parameters.
 #   They take a second, and need no seeds and no patience.
-# - Test at the sizes that you will use. Some bugs grow with the width of a key, the
-#   number of slots, or the length of a sequence.
+# - Test at the sizes that you will use. A bug may show only with wide keys, many slots
+#   or long sequences.
 #
 # **Further.** Which of the six would a test of gradients find (chapter 4)? Which would
 # you find by running the same weights with the slots in another order?

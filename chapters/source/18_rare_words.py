@@ -353,10 +353,9 @@ plt.show()
 # 53.0). After the last epoch these are 50.3 (49.7 to 51.1), 50.1 (48.1 to 51.2), 50.7
 # (50.3 to 50.9) and 53.9 (53.4 to 54.4).
 #
-# The network with neither knows its own text best and the test text worst: its
-# validation perplexity turns around and rises. Early stopping takes part of that back.
-# Which of tying, dropout and both is best, these runs do not show, nor what a longer
-# training gains.
+# The network with neither is the worst on the test text: its validation perplexity
+# turns around and rises. Early stopping takes part of that back. Which of tying,
+# dropout and both is best, these runs do not show, nor what a longer training gains.
 #
 # **This is a good place to stop.**
 #
@@ -503,7 +502,8 @@ for name in ("tied, dropout", "two levels"):
 # %% [markdown]
 # Three seeds each, the test text: the full softmax has 50.3 (49.7 to 51.1), the two
 # levels 49.1 (48.3 to 49.7), with 3.2 times fewer products. So here two levels cost
-# nothing that shows. (That they are ahead in the mean may be chance.)
+# nothing: all three of their seeds are ahead of all three of the full softmax. (Chance
+# alone does that once in twenty times, and three seeds against three cannot say more.)
 #
 # **This is a good place to stop.**
 #
@@ -570,8 +570,8 @@ ex.picture.check(panel)
 
 # %% tags=["hide-cell"] alt="Mean number of pieces of a word against the number of pairs: over the text of the test it falls from 3.5 to 1.6, over its different words from 5.5 to 2.8"
 # Answer 1
-# The different words keep more pieces, however many pairs there are: most of them are
-# rare and long, and the pairs were chosen by how often they come in the text.
+# The different words keep more pieces, at every number of pairs up to 300: many of them
+# are rare, and the pairs were chosen by how often they come in the text.
 figure, panel = plt.subplots(figsize=(6, 2.8))
 counts = [*range(0, len(PAIRS) + 1, course.fast(30, 5))]
 pieces = np.array(
@@ -586,8 +586,8 @@ plt.show()
 
 # %% tags=["hide-cell"]
 # Answer 2
-# Yes. Three networks' votes with five counted words have 45.8 (45.5 to 46.2). They err
-# in different places, so their mean is seldom as wrong as either.
+# Yes. Three networks' votes with five counted words have 45.8 (45.5 to 46.2). It may be
+# that they err in different places, so that their mean is seldom as wrong as either.
 counted, network = columns["five words"], columns["LSTM 0"]
 for name, each in {
     "five words": counted,

@@ -149,9 +149,9 @@ plt.show()
 
 # %% [markdown]
 # With the softmax the right content makes up 40 % at a length of 1, 90 % (90 to 91) at
-# 2 and 100 % at 6, three times 200 draws; without it 60 % at every length. So the
-# linear hop tells short memories apart, where the softmax does not; but it never
-# chooses.
+# 2 and 100 % at 6, three times 200 draws; without it 60 % at every length. So with
+# short memories the linear hop finds more of the right content than the softmax; but at
+# no length does it choose.
 #
 # ## The network
 #
@@ -285,8 +285,8 @@ plt.show()
 # %% [markdown]
 # With fewer hops than facts all three copies fail. On task 15 one hop leaves 49 % (49
 # to 50) wrong; on task 16 one hop leaves 55 % (55 to 56), two hops 55 % (53 to 56). At
-# a third of the rate and at three times the rate the better of both is no better: 48 %
-# (48 to 49), 55 % and 55 % (55 to 56). With as many hops as facts all learn: 0.1 % (0.0
+# a third of the rate and at three times the rate the better of both is hardly better:
+# 48 % (48 to 49), 55 % and 55 % (55 to 56). With as many hops as facts all learn: 0.1 % (0.0
 # to 0.1) and 1.0 % (0.9 to 1.2) are wrong. (No story of the test stood in training.)
 #
 # On task 16 that is as bad as naming any colour that was told; on task 15 it is better
@@ -455,8 +455,9 @@ for task in (15, 16):
 # On task 15 the second hop looks at a fact in 81 % (78 to 86) of the questions, and is
 # hardly needed: with it blind 7 % (6 to 8) go wrong, with the first or the third 50 %
 # (49 to 51) and 40 % (39 to 42). And two copies, which answer alike, look at the same
-# memory with it in 78 % (73 to 86) of the questions. A map of that hop would have
-# suggested a reason, and another one for each copy.
+# memory with it in 78 % (73 to 86) of the questions. So a map of this hop suggests a
+# reason that is hardly needed, and in about one question of five the maps of two copies
+# suggest different reasons for the same answer.
 #
 # So there are three questions, and a map answers only the first. Where does the network
 # look? Does it need what it sees there? Would another network, just as good, look
