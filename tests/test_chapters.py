@@ -133,6 +133,12 @@ def test_a_folded_cell_says_in_the_line_that_is_left_what_it_does():
             assert ANSWER not in tags or re.fullmatch(r"# Answer \d", first), first
 
 
+def test_exercises_are_numbered_in_the_order_of_the_text():
+    for source in SOURCES:
+        found = re.findall(r"\*\*Exercise (\d+)", source.read_text(encoding="utf-8"))
+        assert found == [f"{1 + k}" for k in range(len(found))], source.stem
+
+
 # --- The notebooks --------------------------------------------------------------------
 
 

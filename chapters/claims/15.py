@@ -81,16 +81,15 @@ def costs():
     return found
 
 
-def found_by_three_seeds(n, width):
-    """Whether the right scale is ahead of the wrong one by more than chance gives."""
-    right, wrong = (f"{name} by the root" for name in ("divided", "multiplied"))
-    return by_chance(n[f"{right}, {width} wide"], n[f"{wrong}, {width} wide"]) <= 0.05
-
-
 @claim(
     lambda n: (
-        found_by_three_seeds(n, 64)
-        and not found_by_three_seeds(n, 8)
+        all(
+            found == (by_chance(n[f"divided {wide}"], n[f"multiplied {wide}"]) <= 0.05)
+            for wide, found in (
+                ("by the root, 8 wide", False),
+                ("by the root, 64 wide", True),
+            )
+        )
         and n["multiplied by the root, 8 wide"].low > 0.9
     ),
     show=".0%",

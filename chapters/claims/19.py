@@ -95,8 +95,11 @@ def pairs(story):
     lambda n: (
         n["new pairs, pairs seen before"].high == 0
         and n["new pairs, stories"] == n["control, stories"]
-        and n["new pairs, wrong"].low > 40
+        and min(n[k].low for k in n if k.startswith("new pairs, wrong")) > 35
+        and max(n[k].high for k in n if k.startswith("new pairs, wrong")) < 85
         and n["control, wrong"].high < 5
+        and n["control, wrong, three times the rate"].high < 5
+        and n["control, wrong, a third the rate"].low > 35
     ),
     show=".0f",
 )
@@ -104,9 +107,15 @@ def new_pairs():
     """In {new pairs, stories:.0f} stories to learn from, Mary never goes to the garden,
     John never to the kitchen and Sandra never to the office. Asked for these pairs,
     three copies are wrong in {new pairs, wrong:.0f} of 100 questions; after as many
-    stories in which they do go there, in {control, wrong:.0f}. (At a third of the rate
-    {new pairs, wrong, a third the rate:.0f}, at three times the rate
-    {new pairs, wrong, three times the rate:.0f}.)
+    stories in which they do go there, in {control, wrong:.0f}. At three times the rate
+    it is {new pairs, wrong, three times the rate:.0f} and
+    {control, wrong, three times the rate:.0f}, at a third of the rate
+    {new pairs, wrong, a third the rate:.0f} and
+    {control, wrong, a third the rate:.0f}, for there the control learns too slowly as
+    well.
+
+    So it has read each name and each place, and still gets four to eight of ten new
+    pairs wrong.
     """
     found = {}
     for name, stories in (("new pairs", Without()), ("control", AsMany())):

@@ -23,6 +23,8 @@ def won(rate, with_baseline):
             and by_chance(n[f"with, {rate}"], n[f"without, {rate}"]) < 0.05
             for rate in RATES
         )
+        and round(by_chance(n["without, a third"], n["without, usual"]), 2) == 0.01
+        and by_chance(n["without, a third"], n["without, three times"]) > 0.05
         and by_chance(n["entropy 10"], n["entropy 0"]) > 0.05
         and by_chance(n["entropy 1"], n["entropy 0"]) > 0.05
     )
@@ -36,6 +38,11 @@ def baselines():
     Of twenty games without a baseline the best arm wins a share of
     {entropy 0.mean:.2f}, with an entropy that is worth 1 {entropy 1.mean:.2f}, and
     worth 10 {entropy 10.mean:.2f}: that can be chance.
+
+    Without one the best arm wins a share of {without, a third.mean:.2f} of the games at
+    a third of the rate, and {without, usual.mean:.2f} at the usual one: that is hardly
+    chance (p = 0.01). At three times the rate it is {without, three times.mean:.2f},
+    which twenty games cannot tell from {without, a third.mean:.2f}.
     """
     found = {}
     for name, k in RATES.items():

@@ -656,8 +656,8 @@ plt.show()
 # test on was trained on. The answer is not among the inputs. The *floor* is known: the
 # share that you would get by always giving the most frequent answer. And the conclusion
 # is borne out by the distance to it: a share $p$ of $n$ examples has the *standard
-# error* $\sqrt{p (1 - p) / n}$. Four of them above the floor is no chance; less than
-# two is nothing that you could tell.
+# error* $\sqrt{p (1 - p) / n}$. Four standard errors above the floor are hardly chance;
+# with less than two you cannot tell.
 #
 # **Exercise 8.** Build it in one function that returns a dict:
 #

@@ -614,8 +614,8 @@ print(f"spread over the slots: {spread:.2f}")
 # frequent answer. The *control* says whether the answer comes out of the memory: you
 # give every example the earlier inputs of another one and leave the last, as above with
 # the exchanged vectors. And the conclusion is borne out by the distance: a share $p$ of
-# $n$ examples has the *standard error* $\sqrt{p (1 - p) / n}$. Four of them above floor
-# and control is no chance; less than two is nothing that you could tell.
+# $n$ examples has the *standard error* $\sqrt{p (1 - p) / n}$. Four standard errors
+# above floor and control are hardly chance; with less than two you cannot tell.
 #
 # **Exercise 9.** Build it whole, in one function that returns a dict:
 #

@@ -333,7 +333,7 @@ plt.show()
 # and seeds; `sizes_of` draws a core's weights with a seed, walks back with all ways
 # open, and returns 40 sizes, the first of them one step back.
 #
-# **Exercise 7.** Measure at three forget biases or more, with three seeds or more each,
+# **Exercise 6.** Measure at three forget biases or more, with three seeds or more each,
 # and draw the mean over the seeds against the steps back, 1 to 40, a line with a
 # `label` for each bias. The sizes differ by powers of ten: `panel.semilogy(x, y)`.
 
@@ -376,7 +376,7 @@ plt.show()
 # windows of some steps: the state goes on from window to window, the gradient does not.
 # That is *truncated* back-propagation through time.
 #
-# **Exercise 6.** The gradient of the weights in windows. They begin at steps 0,
+# **Exercise 7.** The gradient of the weights in windows. They begin at steps 0,
 # `length`, 2 `length`, and so on; the last may be shorter.
 
 
