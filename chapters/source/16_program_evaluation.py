@@ -202,8 +202,8 @@ def sizes(states):
 
 
 def after_stops(stops, seed=0):
-    """Of an untrained core, after each number of full stops: how far the states of four
-    programs have moved, as a share of their size, and the cosine with what they were.
+    """How far the states of four programs have moved in an untrained core, as a share
+    of their size, and the cosine with what they were, after each number of full stops.
     """
     core = RelationalMemory(
         vocabulary, mem_slots=4, head_size=16, num_heads=4, seed=seed
@@ -358,8 +358,8 @@ plt.show()
 
 # %%
 def is_new(batch, length):
-    """Which numbers of `length` digits no training may show: every seventh or so, by
-    the sum of their symbols.
+    """True for the numbers of `length` digits that no training may show: every seventh
+    or so, by the sum of their symbols.
     """
     sums = batch["inputs"][:, :length].sum(axis=1)
     return (batch["lengths"] == length) & (sums % 7 == 3)
@@ -396,8 +396,8 @@ def written(trainer, batch, decoder):
 
 
 def train(trainer, every, measure):
-    """Trains, and once in `every` steps measures: (steps, what measure(trainer) gives
-    on 1024 new examples) of each.
+    """Train, and measure once in `every` steps. Returns the steps, and at each what
+    measure(trainer, batch) gives on 1024 new examples.
     """
     task, found = trainer.task, []
     batch = Samples(task.draw, HELD_OUT_SEED).batch(0, 0, course.fast(1024, 64))
@@ -412,7 +412,7 @@ def train(trainer, every, measure):
 
 
 def scores_with(*decoders):
-    """Accuracy and exact match with each of these decoders."""
+    """A `measure` for `train`: accuracy and exact match with each of these decoders."""
 
     def measure(trainer, batch):
         right = batch["targets"], batch["target_lengths"]
@@ -440,8 +440,8 @@ DECODERS = {
 
 
 def compared(decoder, seed=0):
-    """Of a network trained with this decoder, by those that it is measured with:
-    accuracies and exact matches (measurements, 2).
+    """Accuracies and exact matches (measurements, 2) of a network trained with this
+    decoder, for each decoder that it is measured with.
     """
     trainer = trainer_of("double", 3, STEPS, decoder, seed)
     _, found = train(trainer, EVERY, scores_with(*DECODERS[decoder]))
@@ -534,11 +534,11 @@ plt.show()
 # Three seeds each, new numbers wholly right after 300 steps: `baseline` 95 % (92 to
 # 99), `naive` 1 %, `mix` 58 % (51 to 63), `combine` 1 %.
 #
-# So none of them helps here, and two do great harm. The test has numbers of three
-# digits alone. A curriculum with shorter numbers has fewer of these to learn from, and
-# `naive` and `combine` hardly leave the first level in time. A curriculum is for tasks
-# that are not learnt at all without one (chapter 13 has one); whether the full program
-# is such a task we have not shown.
+# So at this rate, after 300 steps, none of them has helped: all three are behind. The
+# test has numbers of three digits alone. A curriculum with shorter numbers has fewer of
+# these to learn from, and in the run above `naive` and `combine` leave the first level
+# only at step 280. A curriculum may still be worth it elsewhere, above all where a task
+# is not learnt without one; whether the full program is such a task we have not shown.
 #
 # ## A small task, live
 #
