@@ -77,8 +77,9 @@ of_n.set(xlabel="n", ylabel="accuracy", xticks=range(4), ylim=(0, 1.03))
 plt.show()
 
 # %% [markdown]
-# It fails where distances are close, and nowhere else. The rule without comparing is
-# wrong at any gap. So this network does compare distances, to about a tenth.
+# It fails where distances are close, and hardly anywhere else. The rule without
+# comparing is wrong at any gap. So this network does compare distances, to about a
+# tenth.
 #
 # ## Figure 3: where it looks
 #
@@ -192,7 +193,7 @@ plt.show()
 
 # %% [markdown]
 # In this network "this slot holds that vector" is the wrong picture: from each slot
-# half of every vector or more can be read, from all together 90 %.
+# about half of every vector or more can be read, from all together 90 %.
 #
 # But the question is about *distances*. No linear map of the vectors gives a distance:
 # squares are missing. **Write down first:** how much of the variance of the distances
@@ -532,9 +533,9 @@ for step, accuracy in enumerate(at_step_2, start=1):
 # Answer 2
 # The distance of the second vector is there at once; of later ones about half can be
 # read. One untrained core has little or nothing of these, so in this network training
-# has made them. But
-# what belongs to a time step fades: at the end the memory has distances by *label*, as
-# the answer needs them.
+# has made them. But what belongs to a time step fades: at the end less of the second
+# and third can be read. By then the memory has distances by *label*, as the answer
+# needs them.
 def by_time(core_of):
     """The share of the distances of vectors 2, 3, 4 that can be read: at once, and at
     the end.

@@ -460,8 +460,7 @@ print(aligned(table))
 # %% [markdown]
 # (A `/` ends a paragraph.) After one epoch the frequent words are there; in the end
 # there are phrases, though no sense, not even Lewis Carroll's. All four are far below
-# the bigram, and not far below five counted words: on so short a text good counting is
-# hard to beat.
+# the bigram, and not far below five counted words: good counting is hard to beat here.
 #
 # Three seeds, the validation text: the LSTM 40.8 (40.0 to 41.3), the RMC 39.4 (39.2 to
 # 39.6), all of them ahead. The test text: 50.3 (49.7 to 51.1) and 49.4 (48.2 to 50.6),
@@ -532,11 +531,11 @@ course.measured(17, "uses_ten_words")
 # words 6 to 10 0.007 (0.005 to 0.010) and 0.011 (0.008 to 0.016). From the eleventh
 # word on it is 0.001 (0.000 to 0.001) and 0.000 (-0.000 to 0.001).
 #
-# They use about ten words, far fewer than a window has. It is these small networks and
-# this book of which we have shown that. Of the paper's networks we know the curve
-# alone, and such a curve does not say how far a network looks. What it does say holds
-# here, too: the RMC leans less than the LSTM on the last words, most of all on the last
-# two.
+# So in the mean they use about ten words, far fewer than a window has. It is these
+# small networks and this book of which we have shown that. Of the paper's networks we
+# know the curve alone, and such a curve does not say how far a network looks. What it
+# does say holds here, too: a fresh start costs the RMC less than the LSTM, in the first
+# five words.
 #
 # ## What has been measured
 #
@@ -559,7 +558,7 @@ course.measured(17, "uses_ten_words")
 # - Count first. A perplexity without a floor beside it says nothing.
 # - How far a network looks shows position by position. In a mean over a piece, a fixed
 #   cost looks like a long memory.
-# - How you draw matters as much as what you have learnt.
+# - How you draw the words changes what a network writes.
 #
 # **Further.** How many bits per character are the RMC's test perplexity? How many draws
 # of your `sample` does it take to see a word of probability 0.001? Carry the state, but
@@ -586,8 +585,9 @@ print(f"mean {np.mean(firsts):.0f}, median {np.median(firsts):.0f} draws")
 
 # %% tags=["hide-cell"]
 # Answer 3
-# In this one run it is no better and no worse. A state from the wrong place is a memory
-# of something else, and about ten words later it is written over.
+# In this one run it is no better. A state from the wrong place is a memory of something
+# else. It may be written over after about ten words, after which a fresh start no
+# longer shows either.
 count = course.fast(100, 5)
 texts, follow = (TEST[k : k + 25 * count].reshape(count, 25) for k in (0, 1))
 

@@ -259,13 +259,13 @@ else:
     print("Numba is not here: python -m pip install '.[fast]' brings it")
 
 # %% [markdown]
-# (In one run, on one core of a Zen 4, it was seven times as fast for 8 rows, and twice
-# for 1,152.) The extra `fast` has such a *body* for each operation in which a step
-# spends its time. It is made for float32, and takes the place of the array code; the
-# definition that both are held against stays the same. Matrix products stay with BLAS,
-# which is better at them than any loop of ours. `python -m tinyrmc.train` uses the
-# bodies by itself; in a program you ask for them. **Write down first:** how much does a
-# whole step gain?
+# (In one run, on one core of a Zen 4, it was seven times as fast for 8 rows, and
+# twice for 1,152.) The extra `fast` has such a *body* for each operation in which a
+# step spends its time. It is made for float32, and takes the place of the array code;
+# the definition that both are held against stays the same. Matrix products stay with
+# BLAS, which is hard to beat there. `python -m tinyrmc.train` uses the bodies by
+# itself; in a program you ask for them. **Write down first:** how much does a whole
+# step gain?
 
 
 # %% tags=["varies"]
@@ -536,8 +536,9 @@ panel.legend()
 plt.show()
 
 # %% [markdown]
-# There, four processes were not four times as fast as one: gradients must be added up,
-# pieces are smaller, and the cores share one memory. BLAS could use all cores by
+# There, four processes were not four times as fast as one. The gradients that must be
+# added up, the smaller pieces, and the one memory that all cores share may be the
+# reasons; what each of these costs we have not measured. BLAS could use all cores by
 # itself, but handing out small work takes time. So in training it has one thread, and
 # the workers share whole pieces. Here is one small product on your machine:
 
