@@ -39,6 +39,8 @@ HIDDEN = [
     ".{}.txt.swp",
     "{}.txt.part",
     "{}.txt.crdownload",
+    "{}.txt.download/{}.txt",
+    "{}.txt.sb-1a2b3c4d-X9/{}.txt",
 ]
 # what a copy is called
 COPIES = [
@@ -58,6 +60,14 @@ COPIES = [
     "{}.orig",
     "Copy of {}",
     "{} - Kopie",
+    "Kopie (2) von {}",
+    "{} \u2013 kopia",
+    "Kopia {}",
+    "{} - Kopi",
+    "{} \u306e\u30b3\u30d4\u30fc",
+    "{} - \u043a\u043e\u043f\u0438\u044f (2)",
+    "{} [1]",
+    "{}-copy-2",
     "{} - copie",
     "{} - \u526f\u672c",
     "{} copy copy",
@@ -90,7 +100,7 @@ def test_what_is_hidden_or_left_over_is_no_book(tmp_path):
     alone = expected(tmp_path)
     for k, name in enumerate(HIDDEN):
         for book in "98", "76":  # in other words, so that it counts if it is read
-            odd = {name.format(book): b"\0\x05\x16\x07Mac OS X" if k % 2 else "other"}
+            odd = {name.format(book, book): b"\0\x05\x16\x07Mac OS X" if k % 2 else "other"}
             folder = tmp_path / f"{k} {book}"
             books(folder, odd)
             corpus = corpora.load("gutenberg", folder)
@@ -102,7 +112,7 @@ def test_what_is_hidden_is_not_read_in_other_corpora(tmp_path):
     story = gzip.compress(document("A_1", "<P>\nIt is so.\n</P>\n" * 9).encode())
     stories = {f"{k}.txt": f"It is story {k}.\n" for k in range(300)}
     for name in HIDDEN:
-        name = name.format("a_eng_1")
+        name = name.format("a_eng_1", "a_eng_1")
         wire = {
             f"gigaword/{name.replace('.txt', '.gz')}": b"\0\5",
             "gigaword/b.gz": story,
@@ -166,6 +176,16 @@ def test_a_copy_of_a_book_is_neither_trained_on_nor_tested_with(tmp_path):
             assert texts(folder) == alone, copy
             notes = corpora.load("gutenberg", folder).notes
             assert any(copy in note and "left out" in note for note in notes), copy
+
+
+def test_an_edited_copy_does_not_take_the_place_of_its_book(tmp_path):
+    """`98 copy.txt` comes before `98.txt` in the alphabet."""
+    alone = expected(tmp_path)
+    for k, name in enumerate(COPIES):
+        folder, copy = tmp_path / f"{k}", f"{name.format('98')}.txt"
+        books(folder, {copy: "Another text, of an earlier day.\n"})
+        assert texts(folder) == alone, copy
+        assert any(copy in x for x in corpora.load("gutenberg", folder).notes), copy
 
 
 def test_books_of_one_text_count_once_and_are_named(tmp_path):

@@ -51,22 +51,26 @@ KINDS = {
 # names of what is hidden, and of what systems, editors and downloads leave behind
 LEFT = re.compile(
     r"""\.(?!\.?$).* | [~#$].* | .*~ | __MACOSX | lost\+found | @eaDir
-    | System\ Volume\ Information
+    | System\ Volume\ Information | .*\.sb-\w+(?:-\w+)?
     | .*\.(?:bak|backup|orig|old|save|sw[opx]|te?mp|part|partial|crdownload|download)
     """,
     re.I | re.X | re.S,
 )
 # what they add to the name of a copy, in some languages
 _COPIED = (
-    "copy|kopie|kopia|copi[ea]|c\u00f3pia|\u526f\u672c|\u30b3\u30d4\u30fc|\uc0ac\ubcf8"
+    "copy|kop(?:i[aeo]?|ya)|copi[ea]|c\u00f3pia|m\u00e1solat[a]?|"
+    "\u043a\u043e\u043f[\u0438\u0456]\u044f|\u7684?\u526f\u672c|"
+    "\u306e?\u30b3\u30d4\u30fc|(?:\ubcf5)?\uc0ac\ubcf8"
 )
 COPY = re.compile(
-    rf"""(?:{_COPIED})\ (?:of|von|de|di)\ (?P<of>.+)
+    rf"""(?:{_COPIED}) (?:\ \(\d+\))? \ (?:(?:of|von|van|de|di|a[fv])\ )? (?P<of>.+)
     | (?P<name>.+?) (?:
-        [ _.-]* \(\d+\)
-      | [ _.-]+ \(? (?:(?:another|\d+(?:st|nd|rd|th))\ )? (?:{_COPIED}) [ ]?\d* \)?
+        [ _.-]* [(\[] \d+ [)\]]
+      | [ _.\u2013\u2014-]+ \(? (?:(?:another|\d+(?:st|nd|rd|th))\ )?
+        (?:{_COPIED}) [ _-]?\d* \)?
+      | [\u7684\u306e] (?:\u526f\u672c|\u30b3\u30d4\u30fc)
       | [ _.-]+ (?:checkpoint|bak|backup|orig|original|old|save)
-      | [ _.-]* \([^()]*conflict[^()]*\)
+      | [ _.-]* [(\[] [^()\[\]]*conflict[^()\[\]]* [)\]]
       | [ _.-]+ (?:sync-)?conflict[\w-]*
     )""",
     re.I | re.X,

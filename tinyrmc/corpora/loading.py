@@ -195,15 +195,16 @@ def _books_of(folder: Path) -> Found | None:
     """A folder of Project Gutenberg's .txt files, each in its part."""
     place = next(folders_called(folder, ["gutenberg"]), None)
     # a book: 1342 for pg1342.txt, 1342-0.txt and 1342-8.txt; else its file's name
-    variants: dict[str, list[tuple[bool, bool, Path]]] = {}
+    variants: dict[str, list[tuple[bool, bool, bool, Path]]] = {}
     for path in data_files(place) if place else ():
         if ending := _BOOK.fullmatch(path.name):
             name = ending[1]
             number = _NUMBER.fullmatch(original(name))
             title = number[1] if number else os.path.relpath(path.parent / name, place)
-            # UTF-8 before other encodings of a book
-            first = name.endswith("-8"), not name.endswith("-0"), path
-            variants.setdefault(title, []).append(first)
+            # a book before its copies, UTF-8 before its other encodings
+            copied = original(name) != name
+            rank = copied, name.endswith("-8"), not name.endswith("-0"), path
+            variants.setdefault(title, []).append(rank)
     if not (place and variants):
         return None
     notes = _without_copies(variants, {k: min(x)[-1] for k, x in variants.items()})
