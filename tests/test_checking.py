@@ -153,6 +153,9 @@ def test_a_kink_is_told_where_the_check_fails():
         with pytest.raises(AssertionError, match=r"has a kink here, .*; move the"):
             gradcheck(function, x)
         gradcheck(function, x + np.array([-0.05, 0.1, 0.3])[: x.size])
+    # where neither slope is the complex step's, nor between those of both sides
+    with pytest.raises(ValueError, match=r"(?s)cannot judge .*a kink here.*; move"):
+        gradcheck(lambda x: p.clip(x, 0.0, 1.0), np.array([0.0, 1.0]))
 
 
 def test_a_wrong_rule_is_found(monkeypatch):

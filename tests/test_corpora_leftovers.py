@@ -100,7 +100,9 @@ def test_what_is_hidden_or_left_over_is_no_book(tmp_path):
     alone = expected(tmp_path)
     for k, name in enumerate(HIDDEN):
         for book in "98", "76":  # in other words, so that it counts if it is read
-            odd = {name.format(book, book): b"\0\x05\x16\x07Mac OS X" if k % 2 else "other"}
+            odd = {
+                name.format(book, book): b"\0\x05\x16\x07Mac OS X" if k % 2 else "other"
+            }
             folder = tmp_path / f"{k} {book}"
             books(folder, odd)
             corpus = corpora.load("gutenberg", folder)

@@ -220,6 +220,7 @@ def test_sequential_has_a_length_and_an_order():
         ((tuple(layers),), r"layer 0 is a tuple, .* Sequential\(\*layers\)"),
         ((primitives.tanh, 3), "layer 1 is a int, which cannot be called"),
         ((None,), "layer 0 is a NoneType"),
+        ((nn.Linear,), r"layer 0 is the class Linear; make one .*Linear\(\.\.\.\)"),
     ):
         with pytest.raises(TypeError, match=f"^Sequential: {says}"):
             nn.Sequential(*wrong)

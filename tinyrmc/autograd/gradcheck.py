@@ -181,11 +181,14 @@ class _Trial:
         if not np.isfinite([left, right, exact, room]).all():
             return  # the comparison of both slopes says more
         if not min(left, right) - room <= exact <= max(left, right) + room:
+            advice = self.kink() or (
+                " Does it take the modulus of complex numbers, or their real part? For "
+                "np.abs(x) you can write x * np.sign(x.real), for a norm "
+                "np.sqrt(np.sum(x * x))"
+            )
             raise ValueError(
                 f"gradcheck cannot judge this: its complex step gives {exact:.6g}, a "
-                f"difference {(left + right) / 2:.6g}. Does it take the modulus of "
-                "complex numbers, or their real part? For np.abs(x) you can write x * "
-                "np.sign(x.real), for a norm np.sqrt(np.sum(x * x))"
+                f"difference {(left + right) / 2:.6g}.{advice}"
             )
 
     def kink(self) -> str:

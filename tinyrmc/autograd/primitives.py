@@ -1005,11 +1005,14 @@ def _spelled(subscripts: str, operands: Sequence[Values]) -> str:
 
 
 def _path(subscripts: str, shapes: Sequence[tuple[int, ...]]) -> list[list[int]]:
-    """Which operands to multiply, one time after the other; each product goes last."""
+    """Which two operands to multiply, one pair after the other; each product goes
+    last. (NumPy's usual limit of memory would leave the rest as one sum of many.)
+    """
     if len(shapes) < 3:
         return [[0, 1]] if len(shapes) == 2 else []
     empty = [np.broadcast_to(np.float32(0), shape) for shape in shapes]
-    return [sorted(each) for each in np.einsum_path(subscripts, *empty)[0][1:]]
+    path, _ = np.einsum_path(subscripts, *empty, optimize=("greedy", 1 << 62))
+    return [sorted(each) for each in path[1:]]
 
 
 def _product(ours: str, x: Values, theirs: str, y: Values, later: set, sizes: dict):

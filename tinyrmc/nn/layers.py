@@ -525,6 +525,11 @@ class Sequential(Module):
 
     def __init__(self, *layers: Callable[..., Any]):
         for k, layer in enumerate(layers):
+            if isinstance(layer, type):
+                raise TypeError(
+                    f"Sequential: layer {k} is the class {layer.__name__}; make one of "
+                    f"it, such as {layer.__name__}(...)"
+                )
             if not callable(layer):
                 hint = "(*layers)" if isinstance(layer, (list, tuple)) else "(f, g)"
                 raise TypeError(
