@@ -64,8 +64,8 @@ def main(argv: list[str] | None = None) -> int:
     if options.best:
         if not (path / "best.npz").is_file():
             raise UsageError(
-                f"--best: {path} has no best.npz; runs have one whose task has a "
-                "validation set (--train.keep-best)"
+                f"--best: {path} has no best.npz; runs have one that had a finite "
+                "result on a validation set (--train.keep-best)"
             )
         path = path / "best.npz"
     task, arrays, state = open_checkpoint(path, options.data_dir)

@@ -23,6 +23,7 @@ course.hand_in("Anna")               a small file of that, to hand in
 course.forget()                      delete what is kept of that
 """
 
+from ..results import matplotlib_words  # noqa: F401  # before matplotlib is imported
 from .assembly import kept, little_tape, pieces, vjps
 from .chapter import assets, book, fast, held, least, setup, show, summary
 from .evidence import measured
