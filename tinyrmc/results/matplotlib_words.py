@@ -1,7 +1,7 @@
-"""What matplotlib says of folders that it cannot write, in one line of ours.
+"""One line in the place of those that matplotlib says of folders it cannot write.
 
-Importing this puts a filter in place, and does not import matplotlib: import it before
-that. In a chapter `from tinyrmc import course` does so.
+This puts a filter in place, and does not import matplotlib, which must be imported
+later. `from tinyrmc import course` imports this.
 """
 
 import logging
