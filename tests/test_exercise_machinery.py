@@ -38,6 +38,7 @@ from tinyrmc.course.exercises import (
 )
 from tinyrmc.course.exercises.derived import by_complex_step
 from tinyrmc.course.exercises.exercise import exercise, normal
+from tinyrmc.course.exercises.experiments import borne_out
 from tinyrmc.course.exercises.used import used
 from tinyrmc.course.overview import exercises
 
@@ -740,3 +741,18 @@ def test_an_exercise_may_have_more_seconds_or_fewer_than_others():
 
     short = made(lambda x: x, (1.0,), seconds=0.2)
     assert "not come to an end after 0.2 seconds" in short.judge(idle).text
+
+
+def test_a_claim_is_borne_out_by_nine_pairs_in_ten():
+    for measured, claim in (
+        ([1, 2, 3, 4, 5], "rises"),
+        ([1, 2, 3, 5, 4], "rises"),  # nine pairs of ten
+        ([1, 2, 4, 5, 3], "neither"),  # eight
+        ([5, 4, 3, 1, 2], "falls"),
+        ([5, 4, 2, 1, 3], "neither"),
+        ([10, 9.0, 9.5, 9.2, 9.9], "stays"),  # by a tenth of the largest
+        ([10, 8.9, 9.5, 9.2, 9.9], "neither"),
+        ([-10, -9.5, -9.2, -9.1, -9.0], "stays"),
+        ([0, 0, 0, 0, 0], "stays"),
+    ):
+        assert borne_out(np.array(measured)) == claim, measured
