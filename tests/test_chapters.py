@@ -165,6 +165,7 @@ def test_a_notebook_has_been_run_from_top_to_bottom_without_an_error():
 
 
 def test_what_a_notebook_shows_of_the_package_is_what_stands_there():
+    assert sum(len([*shown(source)]) for source in SOURCES) > 20
     for source in SOURCES:
         for place, text in shown(source):
             file = (PACKAGE / place).read_text(encoding="utf-8")
