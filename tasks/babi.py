@@ -148,7 +148,7 @@ class ModelConfig(CoreConfig):
 
 @dataclass(frozen=True)
 class RecipeConfig:
-    """How a memory network is trained, in epochs."""
+    """The settings of a memory network's training, in epochs."""
 
     common: typing.ClassVar = ("linear_epochs",)
 
@@ -325,7 +325,7 @@ class Material:
         return batch | {"age": np.where(batch["memory"] > 0, ages, 0)}
 
     def count(self, part: str) -> int:
-        """How many questions there are."""
+        """The number of questions."""
         return len(self.parts[part]["answer"])
 
 
@@ -617,7 +617,7 @@ class Task(training.Task):
 
     @functools.cached_property
     def source(self) -> typing.Any:
-        """Where stories come from; set it before training to have others: something
+        """The source of stories; set it before training to have others: something
         with `stories` and `complete`, as `corpora.Babi` has them.
         """
         data = self.config.data
@@ -745,7 +745,7 @@ class Task(training.Task):
     # --- How it is tested
 
     def examples(self, split):
-        """How many questions there are in a set, of all networks together."""
+        """The number of questions in a set, of all networks together."""
         return sum(material.count(split) for material in self.materials)
 
     def effort(self, split):
@@ -823,7 +823,7 @@ class Task(training.Task):
         return np.broadcast_to(best, len(tasks))
 
     def taken(self, model, number: int) -> int:
-        """Which restart of a network is taken."""
+        """The restart of a network that is taken."""
         totals = training.MetricAccumulator()
         for judged in self._judge(model, number, "train"):
             totals.add(judged)
@@ -935,7 +935,7 @@ class Task(training.Task):
         return "; ".join(words)
 
     def parameters(self, model):
-        """Those of the restarts that are taken, one for each network."""
+        """The parameters of the restarts that are taken, one for each network."""
         return model.num_parameters // self.restarts
 
     @property

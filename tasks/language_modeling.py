@@ -631,7 +631,7 @@ def perplexity(loss: float) -> float:
 
 
 def _stacked(model: ModelConfig) -> int:
-    """How many layers there are, each over the one below."""
+    """The number of layers, each over the one below."""
     return model.layers if model.core in ("lstm", "rnn") else 1
 
 
@@ -788,7 +788,7 @@ class Remembered:
         return losses, None
 
     def analyses(self, model, text, parts):
-        """How much each hop looks at the last word, the one before it, and so on."""
+        """The weight of each hop on the last word, the one before it, and so on."""
         hops = []
         sums = 0.0
         words = 0

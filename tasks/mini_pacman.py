@@ -155,7 +155,7 @@ class Task(ActingTask):
         return super().players | script
 
     def analyses(self, model):
-        """Those of all agents, and what "solved" means here."""
+        """The analyses of all agents, and what "solved" means here."""
         says = {"levels solved": "solved: at least one level cleared"}
         for name, table in super().analyses(model):
             yield says.get(name, name), table

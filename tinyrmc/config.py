@@ -134,7 +134,7 @@ def descriptions(kind: Any) -> dict[str, str]:
 
 @functools.cache
 def _strings(owner: type) -> dict[str, str]:
-    """Those that stand in a class itself; none where its source is not at hand."""
+    """The strings below a class's own fields; none if its source is not at hand."""
     found: dict[str, str] = {}
     with contextlib.suppress(OSError, TypeError):
         (node,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body

@@ -1,4 +1,4 @@
-"""Which array library does an array belong to?
+"""The array library that an array belongs to.
 
 The engine never asks "am I on a GPU?". It asks the array in its hand for its namespace
 `xp`, and calls NumPy's names on that. Only this module, `gpu/` and `training/gpu/` know

@@ -37,7 +37,7 @@ from ..errors import UsageError, UserError, nearest, why
 
 
 def program(command: str) -> str:
-    """How this command was called: `tinyrmc train`, or `python -m tinyrmc.train`."""
+    """The words that called this: `tinyrmc train`, or `python -m tinyrmc.train`."""
     called = Path(sys.argv[0])
     if called.stem == "tinyrmc":
         return f"tinyrmc {command}"
@@ -385,7 +385,9 @@ def task_and_preset(names: Sequence[str]) -> tuple[Any, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How and where to run; what is computed is the task's own configuration."""
+    """The settings of a command: how and where to run. What is computed, the task's own
+    configuration says.
+    """
 
     common: ClassVar = ("seed", "workers", "device", "run", "max_minutes")
 

@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _environment(path: Path) -> dict:
-    """That of the run that a path is, or is a file of; {} for another file."""
+    """The environment of the run that a path names or lies in; {} for another file."""
     with contextlib.suppress(RunError):
         return Run.open(path if path.is_dir() else path.parent).environment
     return {}
@@ -126,7 +126,7 @@ def _evaluate(task: Task, model: Module, state: dict, options) -> None:
 
 
 def _counted(task: Task, counts: dict[str, int]) -> str:
-    """How many examples there were, or how many tokens if losses count those."""
+    """The number of examples, or of tokens if losses count those, in words."""
     name, _ = task.unit
     if name == Task.unit[0] or not any(counts.values()):
         name = "examples"

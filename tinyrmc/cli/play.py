@@ -125,7 +125,7 @@ class Shown(Game):
         raise NotImplementedError
 
     def press(self, key: str) -> bool:
-        """As in a game that you play; without a key, it goes on."""
+        """Take a key, as in a game that you play; without one, go on."""
         if key == " ":
             self.pause = None if self.pause else PAUSE
         elif key in ("", "\x1b[C"):

@@ -93,7 +93,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _others_and_files(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
-    """How a first word can go on, for the Tab key."""
+    """The words that a first word can become, for the Tab key."""
     from argcomplete.completers import FilesCompleter
 
     files = FilesCompleter()(prefix)

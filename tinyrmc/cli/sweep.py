@@ -376,7 +376,7 @@ class State(NamedTuple):
 
 
 def failure(log: Path) -> str | None:
-    """Why a training failed, if it did: the last line that it printed."""
+    """The reason why a training failed, if it did: the last line that it printed."""
     if not log.exists():
         return None
     text = log.read_text(encoding="utf-8", errors="replace").strip()

@@ -37,7 +37,7 @@ Shape = tuple[int, ...]
 
 
 class Times:
-    """Of T steps at once: which of them count, and where sequences begin again.
+    """Marks of T steps at once: which of them count, and where sequences begin again.
 
     `lengths` and `is_first` are those of `Core.unroll`.
     """

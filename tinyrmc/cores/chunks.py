@@ -20,7 +20,7 @@ from ..nn import Linear, Module
 
 
 class Decay(Module):
-    """How much each of H heads keeps: log a = -exp(A) softplus(n w_a + b).
+    """The share that each of H heads keeps: log a = -exp(A) softplus(n w_a + b).
 
     At first exp(A) is 1, and b such that the first head keeps half of what it holds for
     2 steps, the last one for 256, and each between them for a fixed factor more.

@@ -57,7 +57,7 @@ def _product(factors):
 
 
 def update_usage(usage, write, read, free) -> Tensor:
-    """How much each word is in use, in [0, 1].
+    """The usage of each word, in [0, 1].
 
     u' = (u + (1 - u) (1 - prod_h (1 - w_h))) prod_r (1 - f_r w_r): what was written in
     the last step is in use, unless it was read in the last step and is now declared

@@ -112,7 +112,7 @@ class Corpus:
 
     @cached_property
     def checksum(self) -> int:
-        """Of its words and texts: by this a run knows what it learnt from."""
+        """A checksum of words and texts: by this a run knows what it learnt from."""
         texts = (self.texts[part] for part in PARTS)
         return checksum(self.vocabulary.words, texts)
 

@@ -91,7 +91,7 @@ def data_directory(data_dir: str | Path | None = None) -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """Where a corpus is."""
+    """The place of a corpus."""
 
     place: Path  # the folder or archive, for messages
     # (part, text), in order; the part is WHOLE where parts are made from a text
@@ -109,7 +109,7 @@ def require_known(name: str) -> None:
 
 
 def find(name: str, data_dir: str | Path | None = None) -> Found:
-    """Where a corpus is: unpacked, else in an archive. MissingCorpus if it is not."""
+    """The place of a corpus, unpacked or else an archive; MissingCorpus without one."""
     folder = data_directory(data_dir)
     if name == "gutenberg":
         found = _books_of(folder)
@@ -123,7 +123,7 @@ def find(name: str, data_dir: str | Path | None = None) -> Found:
 
 
 def remedy(name: str, data_dir: str | Path | None = None) -> str:
-    """How to get a corpus: a command, or what to do."""
+    """The way to get a corpus: a command, or what to do."""
     if CORPORA[name].remedy:
         return CORPORA[name].remedy.format(folder=data_directory(data_dir) / name)
     return f"get it with: {command(name, data_dir)}"

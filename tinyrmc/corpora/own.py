@@ -116,7 +116,7 @@ def _pieces(path: Path, split: tuple[float, float], unit: str) -> Pieces:
 
 
 def _boundary(text: str, share: float) -> int:
-    """Where about this share of a text ends: after the line, else after the word."""
+    """The place where about this share of a text ends: after a line, else a word."""
     place = round(len(text) * share)
     near = place + len(text) // 100
     return text.find("\n", place, near) + 1 or text.find(" ", place, near) + 1 or place

@@ -1,4 +1,4 @@
-"""How the next word is drawn from a language model's expectations."""
+"""Drawing of the next word from a language model's expectations."""
 
 import numpy as np
 

@@ -153,7 +153,7 @@ def babi(
 
 
 def how_to_get(version: str, data_dir: str | Path | None = None) -> str:
-    """How to get a version: a command, or what to do."""
+    """The way to get a version: a command, or what to do."""
     if version == "v1.1":  # no checksum of it is known, so it is not downloaded
         folder = data_directory(data_dir)
         return f"fetch {BABI_SITE}tasks_1-20_v1-1.tar.gz into {folder}"

@@ -75,7 +75,7 @@ def measured(chapter: int, claim: str) -> Measured:
 
 
 def by_chance(larger: Sequence[float], smaller: Sequence[float]) -> float:
-    """How often chance alone puts `larger` ahead of `smaller` by as much, in the mean.
+    """The share of cases in which chance puts `larger` as far ahead of `smaller`.
 
     A permutation test, one-sided: the share of all ways to deal the numbers to two
     groups of these sizes that do so. Three against three can give 1/20 at best, where

@@ -1,4 +1,4 @@
-"""Which exercises are solved, remembered from one visit to the next.
+"""Memory of the solved exercises, from one visit to the next.
 
 One file, progress.json, in the folder where this system keeps the data of programs, or
 where TINYRMC_PROGRESS says. It holds the names of exercises and nothing else. Beside it
@@ -36,7 +36,7 @@ def names(chapter: str, name: str) -> list[str]:
 
 
 def file() -> Path | None:
-    """Where solved exercises are noted, or would be; None where nothing shall be."""
+    """The file that notes solved exercises, or would; None where nothing is noted."""
     chosen = os.environ.get("TINYRMC_PROGRESS")
     if chosen is not None:
         return Path(chosen).expanduser() / "progress.json" if chosen else None

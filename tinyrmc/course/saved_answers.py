@@ -35,7 +35,7 @@ class NotSaved(Exception):
 
 
 def _file(name: str) -> Path | None:
-    """Where the text of "chapter.exercise" is; None where nothing shall be."""
+    """The file for the text of "chapter.exercise"; None where nothing is saved."""
     beside = record.file()
     return beside and beside.parent / "answers" / f"{name}.py"
 

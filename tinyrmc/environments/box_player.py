@@ -43,7 +43,7 @@ def scripted(
 def first_steps(
     world: BoxWorld, state: State, exploration: Exploration = "nearest"
 ) -> Array:
-    """Which actions are the first of a shortest way to where the player wants to go.
+    """The actions that begin a shortest way to where the player wants to go.
 
     bool (B, actions); none in a level where there is nothing left to find. The world
     must be one that `keeps` what was seen, or shows the whole board.

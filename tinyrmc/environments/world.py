@@ -104,7 +104,7 @@ class World:
 
     @property
     def actions(self) -> int:
-        """How many actions there are."""
+        """The number of actions."""
         return len(self.action_names)
 
     def start(self, noise: Array) -> State:
@@ -149,7 +149,7 @@ class World:
             raise WorldError(f"there is no action {wrong}; there are {known}")
 
     def lacks(self, *names: str) -> list[str]:
-        """Which of these methods this world has not written."""
+        """The methods, of these, that this world has not written."""
         return [n for n in names if getattr(type(self), n) is getattr(World, n)]
 
     def on(self, xp: ModuleType) -> dict[str, Array]:

@@ -25,7 +25,7 @@ def _hash(xp, x):
 
 
 class Noise:
-    """Where the masks of dropout come from: one seed for each example.
+    """The source of dropout's masks: one seed for each example.
 
         noise = Noise(batch["noise"])    # (B,) integers, drawn by the stream
         x = dropout(embedded, noise)     # the first mask

@@ -107,7 +107,7 @@ class Module:
 
     @property
     def num_parameters(self) -> int:
-        """How many trainable numbers there are."""
+        """The number of trainable numbers."""
         return sum(parameter.size for parameter in self.parameters())
 
     def astype(self, dtype: npt.DTypeLike) -> Self:

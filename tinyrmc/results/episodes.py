@@ -54,12 +54,12 @@ class Episode:
 
     @property
     def says(self) -> str:
-        """How it went, in words."""
+        """The outcome in words."""
         return f"Episode {self.level}: {self.ending}, score {self.rewards.sum():g}"
 
 
 class EpisodeError(UserError):
-    """There is no such episode to look at."""
+    """An episode that was asked for does not exist."""
 
 
 def require_world(task: Task, name: str, path: Path) -> ActingTask:

@@ -1,4 +1,4 @@
-"""Where a trained memory looks, and whether that matters.
+"""Measurements of where a trained memory looks, and whether that matters.
 
 Maps of attention mislead: a slot may hear what it knew already, and what it hears must
 still pass the gates. So we compare how much attention goes where with what attention to

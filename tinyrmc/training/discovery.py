@@ -43,7 +43,7 @@ ELSEWHERE = "TINYRMC_TASKS"
 
 
 class UnknownTask(UserError, LookupError):
-    """There is no such task, or its file cannot be imported."""
+    """A task does not exist, or its file cannot be imported."""
 
 
 class TaskError(UserError, TypeError):

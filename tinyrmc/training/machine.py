@@ -109,8 +109,8 @@ def _git_commit(root: Path) -> str | None:
 
 
 def _processor() -> str:
-    """Its name; on Linux with family and model, since several are called "AMD EPYC":
-    `AMD EPYC (family 26, model 2)`.
+    """The processor's name; on Linux with family and model, since several are called
+    "AMD EPYC": `AMD EPYC (family 26, model 2)`.
     """
     known: dict[str, str] = {}
     with contextlib.suppress(OSError):

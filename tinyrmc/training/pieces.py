@@ -34,7 +34,7 @@ def micro_batches(count: int, size: int, workers: int) -> list[tuple[int, int]]:
 
 @dataclasses.dataclass(frozen=True)
 class Shares:
-    """Which pieces of a batch are whose, among the workers of all ranks.
+    """The shares of the workers of all ranks in the pieces of a batch.
 
     pieces: (start, stop) of each piece.
     first: our first worker among those of all ranks.

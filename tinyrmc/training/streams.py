@@ -1,4 +1,4 @@
-"""Where the batches of training come from.
+"""Sources of the batches of training.
 
 A stream gives any part of any step's batch: `batch(step, start, stop)`. Randomness
 depends only on (seed, step, block of examples), never on who asks. So workers and ranks

@@ -115,7 +115,7 @@ class Told:
         return type(model).__name__
 
     def parameters(self, model) -> int:
-        """How many parameters the network has that reports tell of.
+        """The number of the network's parameters that reports tell of.
 
         By default all of the model's. Of several networks side by side one may count.
         """

@@ -1,4 +1,4 @@
-"""How a task is tested: on held-out examples, the same in every run."""
+"""Tests of a task on held-out examples, the same in every run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Tested:
     _parts: dict[str, Batch] | None
 
     def examples(self, split: str) -> int:
-        """How many held-out examples there are in a set."""
+        """The number of held-out examples in a set."""
         return _rows(self._parts[split]) if self._parts else self.test_examples
 
     def effort(self, split: str) -> float:
@@ -118,7 +118,7 @@ class Tested:
         return {f"{split}_{name}": value for name, value in means.items()}
 
     def held_out_metrics(self, line: Mapping[str, Any]) -> dict[str, Any]:
-        """Those metrics of a line that are on held-out examples."""
+        """The metrics of a line that are on held-out examples."""
         splits = tuple(f"{split}_" for split in self.splits)
         return {name: line[name] for name in line if name.startswith(splits)}
 

@@ -23,7 +23,7 @@ SGD, ADAM, ADAMW, RMSPROP, EITHER = (
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How to train; the same fields for every task.
+    """The settings of training; the same fields for every task.
 
     Training is measured in steps, even where the examples are a finite set: for 100
     epochs a preset says steps=100 * 28 (see `Epochs.steps_per_epoch`).
@@ -127,5 +127,5 @@ class TrainConfig:
                 )
 
     def micro_batch(self, xp) -> int:
-        """How many examples of `xp`'s arrays may go through the network at once."""
+        """The number of examples of `xp` that may go through the network at once."""
         return self.micro_batch_size or (MICRO_BATCH if xp is np else self.batch_size)

@@ -162,7 +162,7 @@ class Trainer:
             self._cuda_graph, self.without_graphs = cuda_graph(self, bool(graph))
 
     def _worthwhile_workers(self, processes: bool) -> int:
-        """How many workers a step's work is worth, judged by that of one example more.
+        """The number of workers that a step's work is worth, by one more example.
 
         What the forward pass computes from the parameters alone does not count: every
         worker would. On a GPU one; threads that share a lock are worth two at most.
@@ -422,7 +422,7 @@ class Trainer:
         return line | ({"skipped_updates": skipped} if skipped else {})
 
     def place(self) -> dict:
-        """How far training has come: the beginning of a line of metrics."""
+        """The step that training has come to: the beginning of a line of metrics."""
         return {
             "step": self.step,
             "samples": self.step * self.task.config.train.batch_size,
@@ -484,7 +484,7 @@ class Trainer:
         )
 
     def weights(self) -> dict[str, np.ndarray]:
-        """Those of them that make the network."""
+        """The arrays that make the network, of `arrays`."""
         drawn = drawn_constants(self.model).items()
         return _on_host(
             parameters={name: p.data for name, p in self.model.named_parameters()},

@@ -76,7 +76,7 @@ class LaunchError(UserError, RuntimeError):
 
 
 def ranks_started() -> int:
-    """How many ranks a launcher says it has started.
+    """The number of ranks that a launcher says it has started.
 
     If there are several, all but the first leave: the first says what is wrong.
     """

@@ -75,7 +75,7 @@ Mistake = Function | Sequence[str]  # old, new, old, new, ...
 
 
 class Missing(Exception):
-    """There is no answer yet."""
+    """An answer is not written yet."""
 
 
 @dataclass(frozen=True)

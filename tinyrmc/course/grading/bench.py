@@ -109,7 +109,7 @@ def stub(*_: Any, **__: Any) -> Any:
 
 @contextlib.contextmanager
 def locked(exercise: Any) -> Any:
-    """The solution's code is gone, for whoever calls it by whichever way."""
+    """Within, the solution has lost its code, and no call reaches it."""
     ways = [getattr(exercise, name, None) for name in ("function", "exact", "likewise")]
     parts = [
         part

@@ -61,7 +61,7 @@ class Row:
 
     @property
     def right(self) -> int:
-        """How many answers are right."""
+        """The number of right answers."""
         return sum(each.state == "right" for each in self.grades.values())
 
 

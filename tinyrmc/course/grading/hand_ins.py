@@ -101,7 +101,7 @@ def read(folder: Path) -> list[HandIn]:
 
 
 def _learner(inside: tuple[str, ...], folder: str) -> str:
-    """Whose file it is: that of the folder it lies in, or of what its name begins
+    """The learner of a file, by the folder it lies in, or by what its name begins
     with. An accent is one letter, though some systems write two.
     """
     name = inside[0]

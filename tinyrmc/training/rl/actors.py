@@ -64,7 +64,7 @@ GOLDEN = (math.sqrt(5) - 1) / 2  # multiples of it, modulo 1, lie well apart
 
 @dataclass(frozen=True)
 class LearningConfig:
-    """How an agent acts and learns."""
+    """The settings of how an agent acts and learns."""
 
     common: ClassVar[tuple[str, ...]] = ("algorithm", "unroll", "entropy_cost")
 
@@ -636,7 +636,7 @@ class ActingTask(Task):
 
 
 def world_steps(config: Any, steps: int) -> int:
-    """How many steps in the world `steps` updates learn from."""
+    """The number of steps in the world that `steps` updates learn from."""
     return steps * config.train.batch_size * config.agent.unroll
 
 

@@ -1,4 +1,4 @@
-"""How well players do on the same levels, and how sure that is.
+"""Scores of players on the same levels, and how sure they are.
 
 Levels are a sample of all there could be, so each figure has its 95 % confidence
 interval: Wilson's for a share, which holds for few levels and near 0 and 1 too, and the
