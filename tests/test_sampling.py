@@ -51,8 +51,11 @@ def test_what_has_no_chance_is_never_drawn_whatever_the_rounding():
             return self.place
 
     logits = np.array([-np.inf, 0.3, -1e4, 0.2, -np.inf])
-    for place, expected in ((0.0, 1), (np.nextafter(1, 0), 3), (1.0, 3)):
+    for place, expected in ((0.0, 1), (np.nextafter(1, 0), 3)):
         assert sampling.draw(logits, Extreme(place)) == expected
+    assert sampling.draw(logits[[4, 1, 3]], Extreme(0.0), top_k=1) == 1
+    below = np.array([0.1, 0.3, 0.2])  # the first is not among the two largest
+    assert sampling.draw(below, Extreme(0.0), top_k=2) == 1
     large = np.array([1e6, 1e6 - 1e3], np.float32)
     assert sampling.draw(large, Extreme(0.5)) == 0  # nothing overflows
 

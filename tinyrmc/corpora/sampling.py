@@ -33,6 +33,5 @@ def draw(
     if 0 < top_k < len(logits):
         chances[logits < np.partition(logits, -top_k)[-top_k]] = 0
     bounds = chances.cumsum()
-    total = bounds[-1]
-    below = min(place * total, np.nextafter(total, 0))  # where rounding gives the total
-    return int(np.searchsorted(bounds, below, side="right"))
+    # less than the last bound, which is 1 or more: place is at most 1 - 2^-53
+    return int(np.searchsorted(bounds, place * bounds[-1], side="right"))
