@@ -488,7 +488,7 @@ def answers(weights, inputs):
         "real numbers no example comes twice.",
         "floor: the share of the most frequent target among those held out. The error "
         "of a share of n is about sqrt(share (1 - share) / n): four of them above the "
-        "floor is no chance.",
+        "floor are hardly chance.",
     ],
     mistakes="""
         you test on examples of the training: both come from the same rng
