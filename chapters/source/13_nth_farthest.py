@@ -473,9 +473,9 @@ plt.show()
 
 # %% [markdown]
 # One function of your own makes the difference in this one run of each. The network
-# ends above both baselines, which compare nothing. (Seeds differ: `climb(normed_step,
-# seed=1)` is only just leaving the plateau after 2,000 steps.) What one run cannot
-# show, longer ones have:
+# ends above both baselines, which compare nothing. (Seeds differ in when they leave the
+# plateau: try `climb(normed_step, seed=1)`.) What one run cannot show, longer ones
+# have:
 #
 # With four vectors, 12,000 steps and three seeds each, [the same row
 # decides](../benchmarks/nth_farthest_tried.md#paper-and-release): with it the paper's

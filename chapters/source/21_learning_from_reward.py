@@ -386,11 +386,11 @@ plt.show()
 # at three times the rate 37 % (30 to 42).
 #
 # So a memory carries a single bit over three steps here, with either core; which core
-# is better, this maze does not show. Without a memory the agent has no
-# reason to turn at all: on average a turn brings it 0, and so does standing still until
-# the time is up. Nobody told the core to keep that bit. The gradient of $\ln \pi$ at
-# the junction goes back through three steps of the core to the sign, as that of a loss
-# did in chapter 17 (language). Only now it is weighted by the advantage.
+# is better, this maze does not show. Without a memory the agent has no reason to turn
+# at all: on average a turn brings it 0, and so does standing still until the time is
+# up. Nobody told the core to keep that bit. The gradient of $\ln \pi$ at the junction
+# goes back through three steps of the core to the sign, as that of a loss did in
+# chapter 17 (language). Only now it is weighted by the advantage.
 #
 # **This is a good place to stop.**
 #
