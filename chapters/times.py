@@ -6,19 +6,22 @@
 
 A chapter takes a minute for every 75 words, one for every seven and a half lines of
 code that it shows, and for each exercise two minutes to understand it (eight where a
-line that is wrong must be found first), 1.6 for each line to be typed, and three for
+line that is wrong must be found first), 1.75 for each line to be typed, and three for
 each time that `check` runs.
 
 The lines are those of the solution that do not stand in the cell already, times what
 `longer` says. That is fitted to tries.json: exercises of the core road, solved once
 each from the chapter's text alone by a language model, with the lines that it typed and
-the checks that it ran. It needed one check each time; people need more, and CHECKS is a
-guess, as the minutes for a line and for a check are. Nobody was timed. So these minutes
-are good for comparing chapters and for planning an evening; a first try in a new
-subject may take half as long again.
+the checks that it ran. It needed one check each time; people need more.
+
+Nobody was timed. CHECKS and the minutes for a line and for a check are guesses, and
+they were made with the sum in view: with 1.5 minutes for a line the core road takes
+565, with 1.75 or 1.8 it takes 600, and it shall take no more than TEN_HOURS. So these
+minutes are good for comparing chapters and for planning an evening; a first try in a
+new subject may take half as long again.
 
 The core road goes through the chapters of CORE, without the sections that begin with
-the word *Extra*. It takes at most TEN_HOURS.
+the word *Extra*.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ CORE = ("00", "03", "05", "06", "09", "10", "13")
 TEN_HOURS = 600
 AS_YOU_LIKE = ("02", "24")  # puzzles and the capstone
 WORDS, LINES = 75, 7.5  # that take a minute
-UNDERSTAND, FIND, TYPE, CHECK = 2.0, 8.0, 1.6, 3.0  # minutes
+UNDERSTAND, FIND, TYPE, CHECK = 2.0, 8.0, 1.75, 3.0  # minutes
 CHECKS = 2.0  # that an exercise takes
 EXTRA = re.compile(r"^\*Extra\b", re.MULTILINE)
 STOP = re.compile(r"(?=good place to\sstop)")
@@ -74,17 +77,17 @@ class Times:
 
     @property
     def all(self) -> float:
-        """Of the whole chapter."""
+        """The minutes of the whole chapter."""
         return sum(part.minutes for part in self.parts)
 
     @property
     def core(self) -> float:
-        """Of what is not extra."""
+        """The minutes of all sections but the extra ones."""
         return sum(part.minutes for part in self.parts if part.core)
 
     @property
     def sittings(self) -> list[float]:
-        """Up to each place to stop."""
+        """The minutes of each sitting: they end at places to stop."""
         last = max(part.sitting for part in self.parts)
         return [
             sum(part.minutes for part in self.parts if part.sitting == k)

@@ -38,7 +38,7 @@ def test_minutes_are_counted_from_words_code_and_exercises():
     more = chapter("one two $a b c$ " * 25, code, cell, cell)  # which counts once
     lines = times.to_type(attention.softmax, cell[1:])
     assert lines == 2 or lines == 3
-    exercise = 2 + 1.6 * times.longer() * lines + 3 * 2
+    exercise = 2 + 1.75 * times.longer() * lines + 3 * 2
     assert more.all == pytest.approx(found.all + exercise + 2 * 3 / 7.5)
     begun = "def steps_back(x):\n" + checking.steps_back.begun
     assert 0 < times.to_type(checking.steps_back, begun) <= 3  # a line is wrong there

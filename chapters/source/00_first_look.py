@@ -412,7 +412,8 @@ plt.show()
 # - **Speed** (23; on a GPU 25), and a **capstone**: a task of your own (24).
 #
 # The shortest way is the *core road*: chapters 0, 3, 5, 6, 9, 10 and 13, without their
-# sections that begin with *Extra*. It takes ten hours. All else is a side road.
+# sections that begin with *Extra*. By our count it takes ten hours. All else is a side
+# road.
 #
 # What you have written is used from then on. Where yours is missing, the course's own
 # takes its place, so you can skip any exercise and any chapter. The first sitting of
@@ -427,14 +428,15 @@ plt.show()
 # (Shift+Enter), change what you like, and run them again. Nothing needs the internet or
 # a GPU.
 #
-# The minutes at the head of a chapter are counted, not measured: one for every 75
-# words, one for every seven or eight lines of code, and for each exercise some eight
-# minutes and two for every line that you write. A first try in a new subject may take
-# half as long again. Places to stop end the sittings. Where one says **Write down
-# first**, do so: a guess that turns out wrong teaches you more than a result that you
-# only read. Parts marked *way back* are a second track. And `course.fast(2500, 100,
-# 800)` is 2500; only with TINYRMC_FAST=1, a quick trial of whether a chapter runs, is
-# it 100, and in a browser, which is slower, 800.
+# The minutes at the head of a chapter are counted, and nobody was timed: one for every
+# 75 words, one for every seven or eight lines of code, and for each exercise eight
+# (fourteen where you have to find a wrong line first) and about 1.8 for every line that
+# you write. A first try in a new subject may take half as long again. Places to stop
+# end the sittings. Where one says **Write down first**, do so: a guess that turns out
+# wrong teaches you more than a result that you only read. Parts marked *way back* are a
+# second track. And `course.fast(2500, 100, 800)` is 2500; only with TINYRMC_FAST=1, a
+# quick trial of whether a chapter runs, is it 100, and in a browser, which is slower,
+# 800.
 #
 # The chapters show the project's code from the files that run. Here are the two
 # equations that the first half is heading for:

@@ -510,8 +510,8 @@ plt.show()
 # 95.8 % (90.2 to 99.0) of the levels, in 19.8 (16.4 to 25.4) steps; agents without a
 # memory 86.5 % (84.2 to 88.0), in 28.5 (27.6 to 29.5).
 #
-# So after these 1,024,000 steps a memory is worth nine levels in a hundred, and nine
-# steps in each.
+# So after these 1,024,000 steps the agents with the RMC solve nine levels in a hundred
+# more, in nine steps fewer.
 #
 # Here are the ways of three agents through one level. (After 59 steps one more ends a
 # level, so an agent that does not solve it takes 60.)
@@ -562,7 +562,9 @@ def apart(memory):
 
 
 def attention_to_input(film):
-    """Of each moment and slot (n, N), and where something coloured is seen (n,)."""
+    """The attention to the input at each moment, of each slot (n, N), and whether
+    something coloured was in the window (n,).
+    """
     shares, coloured = [], []
     for running, seen, trace in film:
         to_input = trace["attention"][:, :, :, -1].mean(axis=1)  # (levels, N)
@@ -605,10 +607,11 @@ for after in (5, 10, 20):
     print(f"after {after} steps: {apart(trace['state'][running]):.1%} apart")
 
 # %% [markdown]
-# No slot turns to the input at the sight of a key. Three trained RMCs give
-# the input 54 % (38 to 65) of their attention with something to see, and 57 % (40 to
-# 68) without, which chance alone may give. And while the slots look differently in the
-# first steps, after ten they hold nearly the same. Of three trained RMCs the slots are
+# As far as three seeds tell, the slots do not turn to the input at the sight of
+# something coloured. Three trained RMCs give the input 54 % (38 to 65) of their
+# attention with something to see, and 57 % (40 to 68) without, which chance alone may
+# give. And while the slots are apart in the first steps, after ten they hold nearly the
+# same. Of three trained RMCs the slots are
 # 8.9 % (5.5 to 13.4) apart after five steps, 1.5 % (0.6 to 3.1) after ten and 0.1 %
 # (0.0 to 0.3) after twenty; of the same three untrained, 36 % (30 to 43), 29 % (28 to
 # 32) and 21 % (16 to 26).
@@ -654,13 +657,13 @@ for k, row in enumerate(parts_of_a_step(played["RMC"][2]), 2):
 # that is kept is 0.33 (0.25 to 0.44), untrained 0.76 (0.71 to 0.80); the part that is
 # new is 0.42 (0.39 to 0.45), untrained 0.28 (0.23 to 0.37).
 #
-# So both ways count. The gates of a trained agent keep only a quarter of the memory,
-# and so of a difference. What is new differs from slot to slot, too, but by less than
-# half of what there was. Together about two thirds of a difference are left after a
-# step, which in ten steps makes a fiftieth. Before training the gates keep 0.7, and
-# what is new makes up for the rest. (Why it is so much alike after training, we have
-# not measured: it may be that most attention goes to the same input, or that queries
-# become alike.)
+# So both ways count. The gates of a trained agent keep only about a quarter of the
+# memory, and a third of a difference. What is new differs from slot to slot, too, but
+# by less than half of what there was. Together about two thirds of a difference are
+# left after a step, which in ten steps makes a fiftieth. Before training the gates keep
+# about three quarters of both, and what is new makes up for the rest. (Why it is so
+# much alike after training, we have not measured: it may be that most attention goes to
+# the same input, or that queries become alike.)
 #
 # ## The memory taken away
 #
@@ -707,9 +710,10 @@ for name, change in CHANGES.items():
 #
 # So the agent uses what it remembers of *this* level: a memory as good, of another
 # level, costs it a quarter of the levels, and leaves it behind the agent that never had
-# one and has learnt to roam. And it uses no more than one slot: if all four get their
-# mean in every step, nothing is lost. Three of these four slots are of no use here. (On
-# a task with more to keep that may be different; we have not tried.)
+# one and has learnt to roam. What tells its slots apart is not used: if all four get
+# their mean in every step, nothing is lost that these seeds could show. (Whether an
+# agent with one slot learns as well, and whether a task with more to keep needs more
+# slots, we have not tried.)
 #
 # ## What has been measured
 #
@@ -719,9 +723,9 @@ for name, change in CHANGES.items():
 # with a ConvLSTM, which alone sees the board through convolutions, and 23.6 % (23.4 to
 # 23.8) without a memory. (With the same convolutions, one run each: RMC 40.0 %, LSTM
 # 43.3 %.) But a player who opens whatever box fits has 35.8 %, and each number has an
-# error of 3. So a memory is worth more than none. But we have *not* shown that RMC or
-# LSTM plan better than this player, nor that any of the three memories is ahead, nor
-# what the paper shows.
+# error of 3. So in these runs agents with a memory are ahead of those without. But we
+# have *not* shown that RMC or LSTM plan better than this player, nor that any of the
+# three memories is ahead, nor what the paper shows.
 #
 # In MiniPacman the paper's RMC scores 677 and its LSTM 550; ours 463 (462 to 465) and
 # 491, and 482 (476 to 489) without a memory, each with an error of 14: of a memory's
