@@ -561,8 +561,10 @@ print("the most is in row", from_input.argmax(), "(counted from 0, from the top)
 
 # %% tags=["hide-cell"]
 # Answer 2
-# It could not. Exchange the labels of two vectors: the answer to a question may change,
-# and the mean of all rows, of vectors and of one-hot labels alike, stays what it was.
+# Not if a slot holds a vector beside its label. Exchange the labels of two vectors: the
+# answer to a question may change, and the mean of all rows stays what it was. (Slots
+# that hold something else, such as products of vector and label, are another matter:
+# chapter 28 has memories that are sums of these.)
 vectors, names = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 3.0]]), np.array([0, 1, 2])
 for told in (names, names[[0, 2, 1]]):
     rows_told = np.concatenate([vectors, np.eye(3)[told]], axis=1)

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 3. An engine of your own: all derivatives in one walk back
 #
-# **No equation of the paper: the chain rule.** About 245 minutes (210 on the core
+# **No equation of the paper: the chain rule.** About 250 minutes (220 on the core
 # road), in five sittings. You need derivatives, and after the first sitting chapter 1
 # (arrays). In this chapter the letters are not the paper's: $a$, $b$, $x$ and $y$ are
 # any numbers or arrays.
@@ -470,9 +470,9 @@ ex.gradient.check(gradient)
 LittleTape.gradient = ex.gradient.yours(gradient)
 
 # %% [markdown]
-# Sixteen hidden units now learn the sine from 64 points, five times as many, on your
-# tape. **Write down first:** how many entries does each tape have? And how many did the
-# tape of numbers have in each step?
+# Sixteen hidden units now learn the sine from 64 points, about five times as many, on
+# your tape. **Write down first:** how many entries does each tape have? And how many
+# did the tape of numbers have in each step?
 
 # %% tags=["hide-output"]
 points = np.linspace(-math.pi, math.pi, 64)[:, None]  # (64, 1)
@@ -498,10 +498,10 @@ print("for numbers:", 13 * (len(numbers) + 3), "(3 more for each point's error)"
 print(f"loss at first {losses[0]:.4f}, in the end {losses[-1]:.4f}")
 
 # %% [markdown]
-# That is why engines have arrays. (Every method that is right is kept, and your vjps.
-# Other chapters fetch the tape with `course.little_tape()`; where you have written
-# nothing, the course's method stands in, and it says so. In chapter 10 your core learns
-# on it.)
+# That is one reason why engines have arrays. (Every method that is right is kept, and
+# your vjps. Other chapters fetch the tape with `course.little_tape()`; where you have
+# written nothing, the course's method stands in, and it says so. In chapter 10 your
+# core learns on it.)
 #
 # ## Your tape beside ours
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 5. Learning: what to do with a gradient
 #
-# **No equation of the paper, but how all of its numbers came about.** About 205 minutes
+# **No equation of the paper, but how all of its numbers came about.** About 215 minutes
 # (70 on the core road), in four sittings. You need chapter 3 (the engine). In this
 # chapter $g$ is a gradient, $w$ the weights, and $v$ a velocity; Adam has letters of
 # its own, $m$ for a mean of gradients and $v$ for one of their squares.

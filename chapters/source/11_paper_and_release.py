@@ -225,8 +225,8 @@ plt.show()
 
 # %% [markdown]
 # The paper's climbs from 0.30 (0.28 to 0.32) to 1.00 where the memory is 256 times as
-# large, and there attention is frozen: its derivative is 0 (chapter 6). The released
-# share stays at 0.41 (0.37 to 0.49).
+# large, and there attention is frozen: its derivative is nearly 0 (chapter 6). The
+# released share stays at 0.41 (0.37 to 0.49).
 #
 # **Of all rows of the table, this is the one to remember.** In chapter 13 (nth
 # farthest) neither network gets beyond the easiest question without it, and both do
@@ -297,10 +297,10 @@ plt.show()
 # %% [markdown]
 # The released one grows further, although it takes in smaller numbers: with three draws
 # and a bias of 3, its largest entry is 74.2 (54.5 to 96.7), the paper's 26.7 (20.9 to
-# 32.9). Where
-# $m$ is large, $\tanh(m)$ stays near 1 or -1, so a large entry can hold its own gate
-# open. If you read a released memory, be ready for such numbers. The paper's output
-# never passes 1, and does not tell whether a memory holds 5 or 50.
+# 32.9). Why, we have not measured. It may be that a large entry holds its own gate
+# open: where $m$ is large, $\tanh(m)$ stays near 1 or -1. If you read a released
+# memory, be ready for such numbers. The paper's output never passes 1, and does not
+# tell whether a memory holds 5 or 50.
 #
 # ## In the package
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 26. The engine, a tour
 #
-# **Appendix B.** About 180 minutes, in four sittings. You need chapter 3 (an engine of
+# **Appendix B.** About 190 minutes, in four sittings. You need chapter 3 (an engine of
 # your own).
 #
 # `autograd/engine.py` is your tape, grown up. Come here when you want to know what
@@ -244,8 +244,8 @@ print(f"gradient of a {by_a} (should be 1.5), of b {by_b} (should be 0.5)")
 # The engine *borrows* the first contribution. It adds the second into a new array,
 # which is then its own. Only from the third on does it add in place.
 # ([gradients.py](../tinyrmc/autograd/gradients.py) also lets products of a weight wait:
-# a recurrent network uses the weight at every step, and one large product is faster
-# than many small ones.)
+# a recurrent network uses the weight at every step, and one large product is usually
+# faster than many small ones.)
 #
 # ## Two operations in one
 #
