@@ -286,8 +286,9 @@ plt.show()
 # With fewer hops than facts all three copies fail. On task 15 one hop leaves 49 % (49
 # to 50) wrong; on task 16 one hop leaves 55 % (55 to 56), two hops 55 % (53 to 56). At
 # a third of the rate and at three times the rate the better of both is hardly better:
-# 48 % (48 to 49), 55 % and 55 % (55 to 56). With as many hops as facts all learn: 0.1 % (0.0
-# to 0.1) and 1.0 % (0.9 to 1.2) are wrong. (No story of the test stood in training.)
+# 48 % (48 to 49), 55 % and 55 % (55 to 56). With as many hops as facts all learn: 0.1 %
+# (0.0 to 0.1) and 1.0 % (0.9 to 1.2) are wrong. (No story of the test stood in
+# training.)
 #
 # On task 16 that is as bad as naming any colour that was told; on task 15 it is better
 # than naming any animal. The paper trained one network on all twenty tasks of the real
