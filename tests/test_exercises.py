@@ -94,9 +94,27 @@ def test_an_exercise_has_a_text_hints_cases_that_stay_and_mistakes():
         assert repr(ex.cases()) == repr(ex.cases()), name
 
 
-def test_every_mistake_is_rejected_and_named():
+# Their experiments train: the judge takes seconds for each mistake.
+DEAR = {
+    "after_the_rmc.my_experiment",
+    "breaking.diagnose",
+    "learning.my_task",
+    "memory.my_task",
+    "ppo.ppo_update",
+    "tape.my_curve",
+}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(ALL.keys() - DEAR, id="of seconds"),
+        pytest.param(DEAR, id="of minutes", marks=pytest.mark.slow),
+    ],
+)
+def test_every_mistake_is_rejected_and_named(names):
     unnamed = []
-    for name, ex in ALL.items():
+    for name, ex in ((name, ALL[name]) for name in sorted(names)):
         for what, mistake in ex.mistakes.items():
             verdict = ex.judge(mistake)
             named = verdict.text.endswith(f"\nThat is what you get when {what}")
@@ -116,8 +134,8 @@ def test_the_solution_is_printed_without_what_makes_it_an_exercise(printed):
 
 
 def test_nothing_that_an_exercise_prints_scrolls(printed):
-    for ex in ALL.values():
-        for mistake in [*ex.mistakes.values()][:2]:
+    for name, ex in ALL.items():
+        for mistake in [*ex.mistakes.values()][: 1 if name in DEAR else 2]:
             printed(ex.check, mistake)
         for _ in ex.hints:
             printed(ex.hint)

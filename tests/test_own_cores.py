@@ -155,6 +155,7 @@ def test_its_flags_are_in_the_help_and_complete(file, capsys, monkeypatch):
         train.main(["nth_farthest", "--model.core", "fadin"])
 
 
+@pytest.mark.slow
 def test_a_sweep_trains_it_beside_others(file, capsys):
     words = [*TINY, "--core", str(file), "--grid", "model.core=rmc,fading"]
     words += ["model.fading.units=3,5", "--run", "swept", "--jobs", "1"]

@@ -324,6 +324,7 @@ def unbroken(tmp_path_factory):
     return Run.open(folder / "whole"), workers
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs signals between processes")
 def test_a_process_is_stopped_and_another_goes_on(unbroken):
     for number, code in [
