@@ -85,9 +85,11 @@ def test_chapters_lead_only_to_chapters_and_lists_are_one_text(tmp_path):
 def test_chapters_take_minutes_at_most_as_the_table_says():
     text = (in_browser.HERE / "seconds.json").read_text(encoding="utf-8")
     found, table = json.loads(text), (in_browser.HERE / "README.md").read_text("utf-8")
-    assert {f"{n:02}" for n in (*range(16), 25, 26)} == {*found["browser"]}
+    assert {f"{n:02}" for n in (*range(16), 25, 26)} == {*found["native"]}
+    assert {*found["browser"]} > {*found["native"]}
     for number, cells in found["browser"].items():
-        assert max(cells) <= 60 and sum(cells) <= 240
-        here = sum(found["native"][number])
-        row = f"| {int(number)} | {sum(cells):.1f} | {max(cells):.1f} | {here:.1f} |"
+        known = number in found["native"]
+        assert max(cells) <= (60 if known else 120) and sum(cells) <= 240
+        here = f"{sum(found['native'][number]):.1f}" if known else ""
+        row = f"| {int(number)} | {sum(cells):.1f} | {max(cells):.1f} | {here} |"
         assert row in table, row

@@ -10,11 +10,12 @@
 # content based on the attended information":
 #
 # $$A_\theta(M) = \mathrm{softmax}\left(\frac{M W^q \, (M W^k)^\top}{\sqrt{d_k}}\right)
-# M W^v, \qquad \theta = (W^q, W^k, W^v) \tag{1}$$
+# M W^v \tag{1}$$
 #
-# The network learns the three matrices. Each slot asks a question, its *query*; it
-# offers a *key* under which others find it; and it offers a *value*, which they get:
-# $Q = M W^q$, $K = M W^k$, $V = M W^v$. Keys are $d_k$ wide, values $d_v$.
+# The network learns three matrices, $\theta = (W^q, W^k, W^v)$. Each slot asks a
+# question, its *query*; it offers a *key* under which others find it; and it offers a
+# *value*, which they get: $Q = M W^q$, $K = M W^k$, $V = M W^v$. Keys are $d_k$ wide,
+# values $d_v$.
 
 # %%
 import math

@@ -173,7 +173,7 @@ def probabilities(model, ids, T=250):
     return np.concatenate(found).astype(float)
 
 
-EPOCHS = course.fast(10, 1, 2)
+EPOCHS, READ = course.fast(10, 1, 2), course.fast(len(TRAIN), 3000, 12_000)
 
 
 def trained(seed, make=lstm, epoch=one_epoch, **more):
@@ -181,7 +181,7 @@ def trained(seed, make=lstm, epoch=one_epoch, **more):
     each epoch, and the test perplexity after the last.
     """
     model = make(V, seed, **more)
-    inputs, targets = windows(course.fast(TRAIN, TRAIN[:3000]), 20, 25)
+    inputs, targets = windows(TRAIN[:READ], 20, 25)
     adam, random = optim.Adam(model.parameters()), np.random.default_rng(seed)
     rates = np.linspace(0.01, 0.001, EPOCHS * len(inputs)).reshape(EPOCHS, -1)
     curve, best = [], []
@@ -325,7 +325,7 @@ for name in ("tied, dropout", *kinds):
     both = [models[name, seed] for seed in (0, 1)]
     cells = [
         f"{perplexity(probabilities(model, ids)):.1f}"
-        for ids in (course.fast(TRAIN, TRAIN[:3000]), TEST)
+        for ids in (TRAIN[:READ], TEST)
         for model, *_ in both
     ]
     cells += [f"{last:.1f}" for *_, last in both]

@@ -229,7 +229,7 @@ def wrong(network, arrays):
     return np.mean(network(*inputs).data.argmax(-1) != targets, axis=1)
 
 
-EPOCHS, SWITCH = course.fast(60, 4, 20), course.fast(20, 2, 8)
+EPOCHS, SWITCH = course.fast(60, 4, 28), course.fast(20, 2)
 
 
 def train(task, start=SWITCH, rate=0.005, **settings):

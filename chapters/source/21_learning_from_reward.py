@@ -325,7 +325,7 @@ update = ex.update.yours(update)
 
 
 # %%
-UPDATES = course.fast(300, 4, 220)
+UPDATES = course.fast(300, 4)
 
 
 def train(

@@ -96,7 +96,7 @@ function arriving() {
       + "(PYODIDE=FOLDER make site). Until then, read on here, or:", INSTEAD, where);
   } else if (open && Date.now() - heard > 20_000) {
     say(`Nothing has come from ${host} for ${Math.round((Date.now() - heard) / 1000)} s. `
-      + "The line may be slow, or a filter may block it.", INSTEAD, where);
+      + "The line or this machine may be slow, or a filter may block it.", INSTEAD, where);
   } else if (loaded || !open && bytes) {
     say(`Python is starting (${megabytes(bytes)} MB are here). You can read on.`, [], where);
   } else {
