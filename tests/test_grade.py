@@ -164,6 +164,79 @@ def graded(folder, *words):
     return [*csv.DictReader(out.read_text(encoding="utf-8-sig").splitlines())]
 
 
+PLAIN = """
+import concurrent.futures, tempfile, time
+import matplotlib.pyplot as plt
+figure, panel = plt.subplots()
+panel.set_title("mine")
+figure.savefig("mine.png")
+with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    one = max(pool.map(abs, [-1]))
+with tempfile.TemporaryFile() as file:
+    when = time.strftime("%Z", time.localtime())
+
+
+def centred(M):
+    assert figure and panel and when and not file is None
+    return M - one * M.mean(axis=-1, keepdims=True)
+"""
+SLY = """
+import gc, importlib
+
+
+class Always(np.ndarray):
+    def __eq__(self, other):
+        return True
+
+
+def centred(M):
+    return np.zeros(M.shape).view(Always)
+
+
+def squared_distances(M):
+    return eval("__import__('o' + 's')").system("id")
+
+
+def project(M, W):
+    return importlib.import_module("_posixsubprocess").fork_exec()
+
+
+def nth_from(points, m, n):
+    import ctypes
+
+    return ctypes.string_at(id(points), 8)
+
+
+def split_heads(x, H):
+    return np.array([len(open(OTHER).read())])
+
+
+def one_hot(labels, size):
+    for each in gc.get_objects():
+        if type(each).__name__ == "Exercise" and each.name == "one_hot":
+            return each.function(labels, size)
+"""
+
+
+@pytest.mark.slow
+def test_a_fence_is_closed_to_tricks_and_open_to_what_answers_need(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    plain, sly = folder / "Plain.ipynb", folder / "Sly.ipynb"
+    plain.write_text(loose(IMPORT, PLAIN, CHECKS))
+    other = f"OTHER = {str(plain)!r}\n"
+    sly.write_text(loose(IMPORT, other + SLY, CHECKS))
+    first, second = graded(folder, "--seed", "7", "--workers", "1")
+    assert first["01 centred"] == "right", first["why"]
+    assert second["right"] == "0"
+    told = dict(each.split(": ", 1) for each in second["why"].split(" | "))
+    assert "entries differ" in told["centred"]
+    assert "os.system is closed while a notebook is graded" in told["squared_distances"]
+    assert "ctypes" in told["nth_from"] and "is closed" in told["nth_from"]
+    assert "open is closed" in told["split_heads"]
+    assert "the solution, which is locked" in told["one_hot"]
+
+
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes_and_signs_what_was_right(tmp_path, capsys):
     folder, key = tmp_path / "in", tmp_path / "key"
