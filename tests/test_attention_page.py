@@ -19,7 +19,7 @@ from tinyrmc import load
 from tinyrmc.cli import plot
 from tinyrmc.results import attending, probes
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.run import open_checkpoint, restore_model
+from tinyrmc.training.networks import open_checkpoint, restore_model
 
 TRAINED = ROOT / "tinyrmc/course/assets/nth_farthest_4x4.npz"
 KINDS = "", "_tests"

@@ -249,14 +249,8 @@ def test_a_carry_that_cannot_be_is_refused(make_trainer):
             lambda model, b: {"h": model(b["inputs"])},
             r"the carry 'h' of Larger.loss\(\) is a Tensor .*, of a Tensor its .data",
         ),
-        (
-            lambda model, b: {"h": b["inputs"][1:]},
-            r"a ndarray \[\d+, 2\]; .* row for each",
-        ),
-        (
-            lambda model, b: {"h": b["inputs"].T},
-            r"a ndarray \[2, \d+\]; .* row for each",
-        ),
+        (lambda model, b: {"h": b["inputs"][1:]}, r"a ndarray \[\d+, 2\]; .* row for"),
+        (lambda model, b: {"h": b["inputs"].T}, r"a ndarray \[2, \d+\]; .* row for"),
         (lambda model, b: {"h": 3.0}, r"a float \[\]; .* a row for each"),
         (
             lambda model, b: {"h": b["inputs"]} if len(b["inputs"]) == 13 else None,
@@ -271,9 +265,7 @@ def test_a_carry_that_cannot_be_is_refused(make_trainer):
 
 def test_a_task_must_say_that_it_carries(make_trainer):
     trainer = make_trainer(carrying(lambda model, b: {"h": b["inputs"]}, False))
-    with pytest.raises(
-        TaskError, match="gives a carry; say carries = True, or give None"
-    ):
+    with pytest.raises(TaskError, match="gives a carry; say carries = True, or give"):
         trainer.advance()
 
 

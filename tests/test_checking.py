@@ -102,9 +102,7 @@ def test_a_wrong_parameter_is_named():
             lambda: p.sum(right * right) + p.sum(p.square(wrong.detach()) * wrong),
             parameters=[right, wrong],
         )
-    with pytest.raises(
-        AssertionError, match=r"worst at parameter 'b' of shape \(4, 2\)"
-    ):
+    with pytest.raises(AssertionError, match=r"worst at parameter 'b' of shape \(4"):
         gradcheck(
             lambda x: p.sum(x * right) + p.sum(p.square(wrong.detach()) * wrong),
             Parameter(X),
@@ -197,12 +195,7 @@ def test_scalar_results_are_not_interchangeable():
 def test_what_could_not_be_checked_is_refused():
     unused = Parameter(np.ones(2))
     for kind, message, function, *inputs in (
-        (
-            AssertionError,
-            "not depend on input 0; was it",
-            lambda x: p.sum(x.detach()),
-            X,
-        ),
+        (AssertionError, "not depend on input 0; was", lambda x: p.sum(x.detach()), X),
         (AssertionError, "not depend on input 1", lambda x, y: p.sum(x * x), X, Y),
         (TypeError, r"got float32 of shape \(3, 4\)", p.sum, X.astype(np.float32)),
         (TypeError, "float64, got complex128", lambda x, z: p.sum(x), X, X + 1j),

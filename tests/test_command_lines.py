@@ -221,77 +221,32 @@ def test_settings_that_the_core_does_not_use_are_told_once(monkeypatch, capsys):
 
 TASKS = ", ".join(discovery.task_files())  # somebody's own files too
 BAD_WORDS = [
-    (
-        "nth_fartest",
-        f"unknown task 'nth_fartest' (tasks: {TASKS}); did you mean 'nth_farthest'?",
-    ),
-    (
-        "nth_farthest quik",
-        "unknown preset 'quik' of nth_farthest "
-        f"({', '.join(nth_farthest.Task.presets)}); did you mean 'quick'?",
-    ),
+    ("nth_fartest", f"(tasks: {TASKS}); did you mean 'nth_farthest'?"),
+    ("nth_farthest quik", "did you mean 'quick'?"),
     ("nth_farthest quick extra", "unexpected 'extra'"),
     ("--train.steps 3", "the first word must be a task"),
-    (
-        "nth_farthest --train.stpes 5",
-        "unknown flag '--train.stpes'; did you mean '--train.steps'?",
-    ),
-    (
-        "nth_farthest --nosuch",
-        "unknown flag '--nosuch' (python -m tinyrmc.train nth_farthest quick --help "
-        "lists them)",
-    ),
+    ("nth_farthest --train.stpes 5", "; did you mean '--train.steps'?"),
+    ("nth_farthest --nosuch", "'--nosuch' (python -m tinyrmc.train nth_farth"),
     ("nth_farthest --train.steps a", "--train.steps takes INT, not 'a'"),
-    (
-        "nth_farthest --train.steps -5",
-        "train.steps must be an integer of at least 1, not -5",
-    ),
-    (
-        "nth_farthest --train.learning-rate nan",
-        "train.learning_rate must be in [1.2e-38, 3.4e+38], not nan",
-    ),
-    (
-        "nth_farthest --train.log-every 7",
-        "train.evaluate_every (300) must be a multiple of train.log_every (7)",
-    ),
+    ("nth_farthest --train.steps -5", "train.steps must be an integer of at least 1"),
+    ("nth_farthest --train.learning-rate nan", "train.learning_rate must be in"),
+    ("nth_farthest --train.log-every 7", "train.evaluate_every (300) must be a"),
     ("nth_farthest --data.stages 3", "--data.stages takes [INT INT ...], not '3'"),
-    (
-        "nth_farthest --model.gate-style unt",
-        "--model.gate-style is one of unit, memory, none, not 'unt'; did you mean "
-        "'unit'?",
-    ),
-    (
-        "nth_farthest --model.core lstn",
-        "not 'lstn'; did you mean 'lstm'?",
-    ),
+    ("nth_farthest --model.gate-style unt", "'unt'; did you mean 'unit'?"),
+    ("nth_farthest --model.core lstn", "not 'lstn'; did you mean 'lstm'?"),
     (
         "nth_farthest --model.core rmc_paper --model.num-blocks 2",
         "model.core rmc_paper is the paper's text: one block",
     ),
-    (
-        "nth_farthest --model.mem-slots 100000000000",
-        "choose a smaller network, or fewer examples at a time (--train.micro-batch-",
-    ),
+    ("nth_farthest --model.mem-slots 100000000000", "choose a smaller network, or"),
     ("nth_farthest --seed -1", "--seed must not be negative, got -1"),
     ("nth_farthest --workers 0", "--workers must be at least 1, got 0"),
-    (
-        "nth_farthest --workers 200 --train.batch-size 100",
-        "--workers 200 are more than the 100 examples of a batch; use fewer",
-    ),
-    (
-        "nth_farthest --workers 2 --device cuda",
-        "a GPU is fed by one worker; give 1",
-    ),
+    ("nth_farthest --workers 200 --train.batch-size 100", "--workers 200 are more"),
+    ("nth_farthest --workers 2 --device cuda", "a GPU is fed by one worker; give 1"),
     ("nth_farthest --max-minutes 0", "--max-minutes must be positive, got 0"),
     ("nth_farthest --device gpu", "--device is one of cpu, cuda, not 'gpu'"),
-    (
-        "nth_farthest --device cuda",
-        "pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'",
-    ),
-    (
-        "nth_farthest --tf32",
-        "--tf32 goes with --device cuda, and the device is cpu; leave --tf32 out",
-    ),
+    ("nth_farthest --device cuda", "pip install 'tinyrmc[cuda12]' or"),
+    ("nth_farthest --tf32", "--tf32 goes with --device cuda, and the device is cpu"),
     ("--resume", "--resume expected one argument"),
     ("--resume nowhere", "cannot read nowhere/config.json: No such file or directory"),
 ]
@@ -336,8 +291,7 @@ def test_a_reader_that_has_seen_enough_is_no_mistake():
 
 
 def test_an_existing_run_directory_is_never_written_into(copy, refused):
-    says = "copy exists already; choose another --run or resume it with --resume copy"
-    assert says in refused(train.main, *TINY, "--run", "copy")
+    assert "copy exists already; choose" in refused(train.main, *TINY, "--run", "copy")
     Path("empty").mkdir()
     Path("file").touch()
     for what in ("empty", "file"):  # nothing that could be resumed

@@ -113,11 +113,7 @@ def test_the_start_is_that_of_a_linear_layer():
         ({"input_channels": 0}, ValueError, "input_channels must be an integer of at"),
         ({"kernel": 0}, ValueError, "height must be an integer of at"),
         ({"kernel": (2, 1.5)}, ValueError, "width must be an integer"),
-        (
-            {"padding": "same"},
-            ValueError,
-            "padding must be 'VALID' or 'SAME', not 'same",
-        ),
+        ({"padding": "same"}, ValueError, "padding must be 'VALID' or 'SAME', not"),
         ({"dtype": int}, TypeError, "dtype must be floating point"),
     ],
 )
@@ -242,13 +238,10 @@ def test_a_map_has_all_cores_and_two_more():
 
 
 def test_vectors_and_bad_sizes_are_refused():
-    with pytest.raises(
-        SettingsError, match=r"conv_lstm reads maps.* of 12 numbers; ch"
-    ):
+    with pytest.raises(SettingsError, match=r"conv_lstm reads maps.* of 12 numbers"):
         build_core(MapCoreConfig("conv_lstm"), 12, seed=0)
     for name in "channels", "kernel":
-        says = f"model.conv_lstm.{name} must be an integer of at least 1, not 0"
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=f"model.conv_lstm.{name} must be an"):
             ConvLSTMConfig(**{name: 0})
     parser = Parser("prog", "")
     add_flags(parser, MapCoreConfig(), "model")

@@ -223,8 +223,7 @@ def test_what_a_core_refuses_is_named(xp, make, good):
     sizes = [size for size, x in arguments if x.annotation in ("int", "int | None")]
     assert {*good} <= {*sizes}
     for size, value in itertools.product(sizes, [0, -1, 1.5, True, "3"]):
-        says = f"^{name}: {size} must be an integer of at least 1, not {value!r}$"
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=f"^{name}: {size} must be an integer of"):
             make(**good | {size: value}, seed=0)
     for dtype in int, bool, str:
         with pytest.raises(TypeError, match="dtype must be floating point"):
@@ -239,9 +238,7 @@ def test_what_a_core_refuses_is_named(xp, make, good):
     called = name.removeprefix("Deep")  # its layers refuse
     core(x, state)
     for bad in x[:, :-1], x[0], x[:, None]:
-        with pytest.raises(
-            ValueError, match=rf"^{called} expects inputs \(B, .*, got "
-        ):
+        with pytest.raises(ValueError, match=rf"^{called} expects inputs \(B, .*, got"):
             core(bad, state)
     for bad in xp.zeros(x.shape), xp.zeros(x.shape, np.int64), x.tolist():
         with pytest.raises(TypeError, match=f"^{called} (has float32 param|expects)"):
@@ -325,11 +322,7 @@ def test_gradients_through_10_steps_are_the_complex_steps(name):
             "rmc, 8 slots x 256 units, 16 heads",
             2048,
         ),
-        (
-            CoreConfig("lstm", layers=2, total_units=10),
-            "lstm of 2 layers of 10 units",
-            20,
-        ),
+        (CoreConfig("lstm", layers=2, total_units=10), "lstm of 2 layers of 10", 20),
         (
             CoreConfig(
                 "dnc",
@@ -344,11 +337,7 @@ def test_gradients_through_10_steps_are_the_complex_steps(name):
             5,
         ),
         (CoreConfig("entnet", 3, total_units=12), "entnet, 3 slots x 4 units", 4),
-        (
-            CoreConfig("entnet_bank", 8, total_units=2048),
-            "entnet_bank, 8 cells of 256 units",
-            256,
-        ),
+        (CoreConfig("entnet_bank", 8, total_units=2048), "entnet_bank, 8 cells", 256),
         (CoreConfig("entnet_bank", 1), "entnet_bank, 1 cell of 64 units", 64),
         (CoreConfig("rmc", 1, num_heads=1), "rmc, 1 slot x 16 units, 1 head", 16),
         (CoreConfig("rnn", 3, total_units=10), "rnn of 10 units", 10),
@@ -429,10 +418,7 @@ def test_bad_values_are_named():
     AgentConfig(core="conv_lstm", total_units=7)  # it has no units in all
     for values, says in (
         ({"layers": 0}, "model.layers must be an integer of at least 1, not 0"),
-        (
-            {"mem_slots": 3, "total_units": 100},
-            r"100 is no multiple of 12, of 3 slots x 4 he",
-        ),
+        ({"mem_slots": 3, "total_units": 100}, r"100 is no multiple of 12, of 3 slots"),
         ({"core": "dnc", "mem_slots": 3, "total_units": 100}, "multiple of 3, "),
         ({"core": "entnet_bank", "mem_slots": 3, "total_units": 100}, "multiple of 3"),
     ):
@@ -453,9 +439,7 @@ def test_the_command_line_reaches_all_of_it():
     assert found == CoreConfig("dnc", layers=2, settings=own)
     with pytest.raises(UsageError, match=r"not 'entnt'; did you mean 'entnet'"):
         parse(["--core", "entnt"])
-    with pytest.raises(
-        UsageError, match=r"model.total_units 7 is no multiple of 16, of 4 sl"
-    ):
+    with pytest.raises(UsageError, match=r"model.total_units 7 is no multiple of 16"):
         parse(["--total-units", "7"])
 
 
@@ -517,14 +501,10 @@ def test_a_core_that_no_table_has_is_named():
     class Told(Untold):
         used: typing.ClassVar = {"plain": ("hidden_size",)}
 
-    with pytest.raises(
-        SettingsError, match="which fields the core 'plain' uses; give Unt"
-    ):
+    with pytest.raises(SettingsError, match="which fields the core 'plain' uses; give"):
         unused(Untold())
     assert "mem_slots" in unused(Told()) and "hidden_size" not in unused(Told())
-    with pytest.raises(
-        SettingsError, match="build_core knows no core 'plain'; build it"
-    ):
+    with pytest.raises(SettingsError, match="build_core knows no core 'plain'; build"):
         build_core(Told(), 3, 0)
 
 

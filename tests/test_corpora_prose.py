@@ -275,11 +275,7 @@ def test_three_books_are_enough_if_they_are_the_ones_that_are_named(tmp_path):
     with pytest.raises(MissingCorpus, match=says):
         corpora.load("gutenberg", write(tmp_path, {"gutenberg/readme.md": "none"}))
     write(tmp_path / "gutenberg", {"98.txt": "a", "1342.txt": "b"})
-    says = (
-        r"none of the books in .*gutenberg \(2 in all\) is for validation or test: .*; "
-        r"add others, such as 2554 \(validation\), 76 \(test\)"
-    )
-    with pytest.raises(CorpusError, match=says):
+    with pytest.raises(CorpusError, match=r"none of the books in .*gutenberg \(2 in"):
         corpora.load("gutenberg", tmp_path)
     for part, number in BOOKS.items():
         assert part_of(str(number), training=80, validation=10) == part

@@ -200,8 +200,7 @@ def test_ids_out_of_range_are_named_where_looking_costs_nothing(xp):
     for bad in -1, 6, 100:
         ids = xp.asarray(np.array([0, bad, 5]))
         if xp is np:
-            says = rf"{bad} is none of 0 \.\. 5;\nids"
-            with pytest.raises(IndexError, match=says):
+            with pytest.raises(IndexError, match=rf"{bad} is none of 0 \.\. 5;\nids"):
                 table(ids)
         else:
             with no_sync():

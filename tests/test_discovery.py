@@ -174,16 +174,10 @@ def test_a_file_dropped_in_is_a_task(installation, tasks, tmp_path):
 
 def test_a_broken_file_is_named_and_hides_no_other(installation, tasks):
     for text, complaint in [
-        (
-            "import no_such_module\n",
-            "ModuleNotFoundError: No module named 'no_such_module'",
-        ),
+        ("import no_such_module\n", "ModuleNotFoundError: No module"),
         ("class Task(:\n", "SyntaxError"),
         ("class Tusk: pass\n", "no class Task(training.Task) with presets"),
-        (
-            '"""Empty."""\nclass Task: presets = {}\n',
-            "no class Task(training.Task) with p",
-        ),
+        ('"""Empty."""\nclass Task: presets = {}\n', "no class Task(training.Task)"),
         (TASK, "no docstring"),
     ]:
         with fresh_directory() as tmp_path:
@@ -199,10 +193,7 @@ def test_a_broken_file_is_named_and_hides_no_other(installation, tasks):
 
 def test_an_unknown_task_brings_the_nearest_name_and_all_names():
     known = r"\(tasks: .*nth_farthest.*\)"
-    with pytest.raises(
-        UnknownTask,
-        match=rf"unknown task 'nth_fartest' {known}; did you mean 'nth_farthest'\?",
-    ):
+    with pytest.raises(UnknownTask, match=rf"{known}; did you mean 'nth_farthest'\?"):
         load_task("nth_fartest")
     with pytest.raises(UnknownTask, match=rf"unknown task 'zzz' {known}$"):
         load_task("zzz")
@@ -263,11 +254,7 @@ def test_a_file_that_has_moved_is_found_where_it_is_said_to_be(own, monkeypatch)
     moved = own.parent / "moved"
     moved.mkdir()
     own.rename(moved / own.name)
-    with pytest.raises(
-        UnknownTask,
-        match=r"^the run's task is not in ~/work/nth_farthest\.py any more; put the "
-        r"file back, or name the folder that it is in now: TINYRMC_TASKS=FOLDER ",
-    ):
+    with pytest.raises(UnknownTask, match=r"is not in ~/work.*: TINYRMC_TASKS=FOL"):
         load_task_of(config)
     for folders in ("moved", str(moved), os.pathsep.join(["", "nowhere", "moved"])):
         monkeypatch.setenv("TINYRMC_TASKS", folders)
@@ -277,9 +264,7 @@ def test_a_file_that_has_moved_is_found_where_it_is_said_to_be(own, monkeypatch)
 def test_a_run_directory_cannot_bring_code_with_it(own):
     for kept in ["nth_farthest.py", "./nth_farthest.py", "/etc/a.py"]:
         own.write_text(POISON)
-        with pytest.raises(
-            UnknownTask, match=r"is not the absolute path of a file nth_far"
-        ):
+        with pytest.raises(UnknownTask, match=r"is not the absolute path of a file"):
             load_task_of({"task": "nth_farthest", "task_file": kept})
 
 

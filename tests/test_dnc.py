@@ -254,10 +254,7 @@ def test_the_trace_is_what_was_computed(xp):
 @in_turn(
     "change, says",
     [
-        (
-            {"controller": "gru"},
-            "controller must be 'lstm' or 'feedforward', not 'gru'",
-        ),
+        ({"controller": "gru"}, "controller must be 'lstm' or 'feedforward', not"),
         ({"strength": "plus"}, "strength must be 'softplus' or .*, not 'plus'"),
         ({"clip": 0}, r"clip must be a number in \(0, inf\], not 0"),
         ({"clip": "wide"}, "clip must be a number in .*, not 'wide'"),

@@ -181,26 +181,13 @@ def test_bad_words_get_one_line_and_write_nothing(agents, monkeypatch, refused):
     for command, words, says in [
         (plot, "episode nowhere", "nowhere"),
         (plot, "attention rmc", "tinyrmc plot episode rmc shows what its memory"),
-        (
-            plot,
-            "episode nth",
-            "nth is a run of 'nth_farthest', which has no world to play in; give a run "
-            "of an agent",
-        ),
-        (
-            plot,
-            "episode rmc --level 40",
-            "there is no level 40; held-out levels are numbered 0 to 39",
-        ),
+        (plot, "episode nth", "nth is a run of 'nth_farthest', which has no world to"),
+        (plot, "episode rmc --level 40", "there is no level 40; held-out levels are"),
         (plot, "episode rmc --level -1", "there is no level -1"),
         (plot, "episode rmc --level 1 --wrong", "not allowed with argument --level"),
         (plot, "episode rmc --html page.png", "give a file name that ends in .html"),
         (play, "box_world --agent nth", "which has no world to play in"),
-        (
-            play,
-            "box_world --agent pacman",
-            "pacman is a run of 'mini_pacman', whose agent cannot play box_world",
-        ),
+        (play, "box_world --agent pacman", "pacman is a run of 'mini_pacman', whose"),
         (play, "box_world --greedy", "--greedy says how an agent plays"),
         (play, "box_world --agent rmc", "play needs a terminal"),
     ]:

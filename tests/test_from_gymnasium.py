@@ -13,7 +13,8 @@ from tinyrmc.environments.gym import LevelsEnv
 from tinyrmc.environments.world import Codes, Numbers, WorldError, check_world
 from tinyrmc.errors import UsageError
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.run import Run, open_checkpoint
+from tinyrmc.training.networks import open_checkpoint
+from tinyrmc.training.run import Run
 
 gymnasium = pytest.importorskip("gymnasium")
 spaces = gymnasium.spaces

@@ -380,10 +380,7 @@ def test_parameters_that_overflow_are_never_saved(make_trainer, new_run):
     task = Larger(Config(dataclasses.replace(TRAIN, steps=1, optimizer="rmsprop")))
     task.learning_rate = lambda step: 3e38  # times 10 in RMSProp's first step
     run = new_run()
-    says = (
-        "at step 1: parameters are no longer finite; the last good checkpoint is kept"
-    )
-    with pytest.raises(NonFinite, match=says):
+    with pytest.raises(NonFinite, match="at step 1: parameters are no longer finite"):
         run_training(make_trainer(task), run)
     arrays, state = run.load()
     assert state["step"] == 0 and all(np.isfinite(x).all() for x in arrays.values())

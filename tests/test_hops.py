@@ -18,7 +18,8 @@ from tasks import babi
 from tinyrmc import corpora
 from tinyrmc.cli import plot, train
 from tinyrmc.results import memory_hops
-from tinyrmc.training.run import Run, open_checkpoint, restore_model
+from tinyrmc.training.networks import open_checkpoint, restore_model
+from tinyrmc.training.run import Run
 
 WORDS = """
 babi --data.generated --model.restarts 3 --train.evaluate-every 336 --workers 1

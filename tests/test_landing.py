@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tinyrmc.results import probes
-from tinyrmc.training.run import open_checkpoint, restore_model
+from tinyrmc.training.networks import open_checkpoint, restore_model
 
 pytestmark = pytest.mark.slow
 

@@ -37,18 +37,9 @@ def test_a_configuration_comes_back_from_json():
 
 def test_a_configuration_of_another_version_names_the_field():
     for change, says in [
-        (
-            lambda values: values["train"].pop("steps"),
-            r"config\.train\.steps is missing",
-        ),
-        (
-            lambda values: values["train"].update(steps=-1),
-            r"config\.train cannot be used: train\.steps must be an integer",
-        ),
-        (
-            lambda values: values["train"].update(steps=10**400),
-            r"config\.train\.steps must be an integer, not one with 401 digits; res",
-        ),
+        (lambda values: values["train"].pop("steps"), r"config\.train\.steps is"),
+        (lambda values: values["train"].update(steps=-1), r"config\.train cannot be"),
+        (lambda values: values["train"].update(steps=10**400), r"config\.train\.steps"),
         (
             lambda values: values["data"].update(stages=[[2, 1], [2, "x"]]),
             r"stages must be \(\(an integer, an integer\), \.\.\.\), not \(\(2, 1\),",
@@ -110,9 +101,7 @@ def test_a_wrong_value_anywhere_is_one_error_that_names_its_field():
 def test_a_place_may_stand_among_the_fields_and_is_a_text():
     values = dataclasses.asdict(babi.QUICK)
     assert from_json(babi.Config, values | {"data_dir": "a/b"}).data_dir == "a/b"
-    with pytest.raises(
-        ConfigError, match=r"config\.data_dir must be a text or None, n"
-    ):
+    with pytest.raises(ConfigError, match=r"config\.data_dir must be a text or None"):
         from_json(babi.Config, values | {"data_dir": 3})
 
 

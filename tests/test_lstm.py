@@ -129,13 +129,9 @@ def test_unroll_refuses_what_a_step_refuses(xp):
         RNN(4, 5, seed=0).to(xp),
     ):
         name, state = type(core).__name__, core.initial_state(3)
-        with pytest.raises(
-            ValueError, match=rf"^{name} expects inputs \(B, T, 4\), got \(3, 2, 5\)"
-        ):
+        with pytest.raises(ValueError, match=rf"^{name} expects inputs \(B, T, 4\)"):
             core.unroll(xp.zeros((3, 2, 5), np.float32), state)
-        with pytest.raises(
-            ValueError, match=r" expects a state \(3, 5\), got \(2, 5\)"
-        ):
+        with pytest.raises(ValueError, match=r" expects a state \(3, 5\), got \(2"):
             core.unroll(x, core.initial_state(2))
         with pytest.raises(ValueError, match="lengths must be an array of 3 integers"):
             core.unroll(x, state, lengths=xp.ones(3))

@@ -273,8 +273,6 @@ def test_on_a_device_nothing_waits_and_single_precision_stays():
 def test_an_encoding_cannot_change():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Encoding().scale = 1.0
-    with pytest.raises(
-        ValueError, match="a sentence has 4 words, the longest was to h"
-    ):
+    with pytest.raises(ValueError, match="a sentence has 4 words, the longest was to"):
         Encoding("released", 2.0, 3).rows([[0, 1, 2, 0]], 3)
     assert Encoding("printed", 2.0, 3).rows([[0, 1, 2, 0]], 3).shape == (1, 6)

@@ -223,10 +223,7 @@ def test_what_cannot_be_is_told_once():
             [*TINY, "--train.batch-size", "3", "--workers", "2"],
             "--workers 2 on each of 2 ranks are more than the 3 examples of a batch",
         ),
-        (
-            [*TINY, "--train.batch-size", "1"],
-            "1 on each of 2 ranks are more than the 1 example ",
-        ),
+        ([*TINY, "--train.batch-size", "1"], "1 on each of 2 ranks are more than the"),
         ([*TINY, "--run", "."], "exists already"),
         (
             [*TINY, "--train.learning-rate", "1e30", "--train.warmup-steps", "0"],

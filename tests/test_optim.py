@@ -481,10 +481,7 @@ def test_state_has_stable_names_and_is_taken_back_whole(xp):
         (state | {"momentum": np.ones(3)}, "'momentum' is unknown"),
         (state | {"velocity": np.ones(3)}, r"'velocity' has shape .*the array \(3,\)"),
         (state | {"updates": np.array(1j)}, "'updates' is float32, the array complex"),
-        (
-            state | {"shapes": np.array([1, 35])},
-            r"belongs .*other shapes: \[35\], here",
-        ),
+        (state | {"shapes": np.array([1, 35])}, r"belongs .*other shapes: \[35\]"),
     ):
         with pytest.raises(ValueError, match=f"optimizer state {message}"):
             optimizer.load_state(wrong)
@@ -504,9 +501,7 @@ def test_a_state_of_other_shapes_is_refused_although_there_are_as_many_numbers(x
 def test_the_last_optimizer_of_a_parameter_wins_and_the_others_say_so():
     weight, other = Parameter(np.ones(3)), Parameter(np.ones(2))
     first, last = Adam([weight, other], 0.5), SGD([other])
-    with pytest.raises(
-        RuntimeError, match=r"Adam: a Parameter \[2\] has .*buffer \(SGD"
-    ):
+    with pytest.raises(RuntimeError, match=r"Adam: a Parameter \[2\] has .*buffer"):
         first.step()
     last.step()
     other.bind(np.ones(2), np.ones(2))

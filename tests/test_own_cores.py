@@ -184,9 +184,7 @@ def test_what_cannot_be_registered_is_refused(file):
     def build(model, input_size, seed):
         return nn.Linear(input_size, 3, seed=seed)
 
-    with pytest.raises(
-        ValueError, match=r"core 'lstm' is registered already, in .*lst"
-    ):
+    with pytest.raises(ValueError, match=r"core 'lstm' is registered already, in"):
         cores.register_core("lstm", build)
     for name in "Delta", "a-b", "1st":
         with pytest.raises(ValueError, match=r"give it a name of small letters"):
@@ -196,9 +194,7 @@ def test_what_cannot_be_registered_is_refused(file):
     class Needs:
         units: int
 
-    with pytest.raises(
-        ValueError, match=r"config must be a frozen dataclass with a de"
-    ):
+    with pytest.raises(ValueError, match=r"config must be a frozen dataclass with a"):
         cores.register_core("needs", build, config=Needs)
     cores.register_core("linear", build)
     cores.register_core("linear", build)  # a cell of a notebook, run again
@@ -211,9 +207,7 @@ def test_what_cannot_be_registered_is_refused(file):
     with pytest.raises(UserError, match=r"core 'mycores' \(.*line 1\): nothing here"):
         discovery.load_cores([str(file)])
     file.write_text("x = 1")
-    with pytest.raises(
-        UserError, match=r"it registers no core; see tinyrmc.register_co"
-    ):
+    with pytest.raises(UserError, match=r"it registers no core; see"):
         discovery.load_cores([str(file)])
     with pytest.raises(UserError, match=r"there is no file gone.py with a core"):
         train.main(["nth_farthest", "--core", "gone.py"])

@@ -109,8 +109,5 @@ def test_paper_trace(xp):
 
 @in_turn("value", ["zeros", None, 1])
 def test_unknown_initial_memories_are_named(value):
-    with pytest.raises(
-        ValueError,
-        match=f"initial_memory must be 'random' or 'identity', not {value!r}",
-    ):
+    with pytest.raises(ValueError, match="initial_memory must be 'random' or"):
         PaperRelationalMemory(**GOOD, initial_memory=value, seed=0)

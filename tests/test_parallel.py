@@ -141,8 +141,7 @@ def test_a_killed_process_is_an_error_and_no_hang(make_workers, capfd):
         if not busy:  # killed between two requests
             os.kill(pids[1], signal.SIGKILL)
             assert soon(lambda: not alive(pids[1]))
-        says = "a worker process disappeared"
-        with pytest.raises(WorkerError, match=says):
+        with pytest.raises(WorkerError, match="a worker process disappeared"):
             workers.run("die" if busy else "live")
         workers.close()
         assert not any(alive(pid) for pid in pids[1:])

@@ -505,8 +505,7 @@ def test_take_refuses_what_is_not_an_index(xp):
 def test_an_index_out_of_range_is_refused_or_wraps(xp):
     """NumPy looks; CuPy, which would have to wait to look, wraps."""
     if xp is np:
-        says = r"take\(float64\[3\], int(32|64)\[1\]\): index 7 is out of bounds"
-        with pytest.raises(IndexError, match=says):
+        with pytest.raises(IndexError, match=r"take\(float64\[3\], int(32|64)\[1\]\)"):
             primitives.take(np.ones(3), np.array([7]))
         return
 

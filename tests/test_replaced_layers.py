@@ -303,9 +303,7 @@ def test_a_faster_way_is_said_and_not_inherited():
     assert ours.is_known() and Said(3, **SLOTS).is_known()
     assert not Same(3, **SLOTS).is_known()
     for way in "_step", "_prepare_all", "_unroll_at_once":
-        with pytest.raises(
-            TypeError, match=f"Own has {way}, which takes .*at_once=True"
-        ):
+        with pytest.raises(TypeError, match=f"Own has {way}, which takes"):
             type("Own", (RelationalMemory,), {way: lambda *given: None})
 
 

@@ -15,7 +15,7 @@ from tinyrmc import corpora
 from tinyrmc.cli import report, train
 from tinyrmc.corpora import CorpusError
 from tinyrmc.errors import RunError
-from tinyrmc.training.run import restore_model
+from tinyrmc.training.networks import restore_model
 
 SAYS = "the data here are not those that the run learnt from; say with --data-dir"
 LINES = ["the cat sat", "a cat saw the mat", "the mat saw a cat"]

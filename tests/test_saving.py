@@ -193,10 +193,7 @@ def test_what_would_come_back_as_something_else_is_refused(tmp_path):
             type("Linear", (Net,), {})(cores.LSTM(2, 4, seed=0)),
             "Linear is tinyrmc's own",
         ),
-        (
-            Net(cores.LSTM(2, 4, seed=0), more={1: 2}),
-            "more is a dict, which a file cannot",
-        ),
+        (Net(cores.LSTM(2, 4, seed=0), more={1: 2}), "more is a dict, which a file"),
     ):
         with pytest.raises(RunError, match=says):
             tinyrmc.save(module, path)
@@ -258,9 +255,7 @@ def test_other_settings_are_refused_and_nothing_changes(tmp_path):
     for source in core, tinyrmc.load(path):
         with pytest.raises(ValueError, match=r"settings: activate_final: True so far"):
             plain.load_parameters(source)
-        with pytest.raises(
-            ValueError, match=r"settings: head_size: 8 so far, 16 asked"
-        ):
+        with pytest.raises(ValueError, match=r"settings: head_size: 8 so far, 16"):
             split.load_parameters(source)
     with pytest.raises(ValueError, match=r"class: 'Network' so far, .*the part that"):
         plain.load_parameters(tinyrmc.load("nth_farthest_4x4"))
@@ -433,9 +428,7 @@ def test_a_trained_network_with_another_head_is_saved_and_loaded(tmp_path):
     tinyrmc.save(tuned, tmp_path / "deeper.npz")
     same(tuned, tinyrmc.load(tmp_path / "deeper.npz"))
     trained.head.relu = True
-    with pytest.raises(
-        RunError, match=r"in head\.relu, so .* or put a whole module in"
-    ):
+    with pytest.raises(RunError, match=r"in head\.relu, so .* or put a whole module"):
         tinyrmc.save(trained, tmp_path / "changed.npz")
 
 

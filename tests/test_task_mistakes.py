@@ -65,12 +65,7 @@ def test_a_mistake_has_a_place(mistaken, refused):
                 "draw",
                 r"cannot reshape array of size \d+ into shape \(7,newaxis\)",
             ),
-            (
-                DRAWN,
-                "inputs = self.confg",
-                "draw",
-                "AttributeError: 'Task' object has no attribute 'confg'",
-            ),
+            (DRAWN, "inputs = self.confg", "draw", "AttributeError: .* 'confg'"),
             (
                 BUILT,
                 "return nn.MLP(numbers, 4, seed=0)",
@@ -84,12 +79,7 @@ def test_a_mistake_has_a_place(mistaken, refused):
                 "Linear: input_size must be an integer of at least 1, not 0",
             ),
             (LOST, 'logits = model(batch["input"])', "loss", "KeyError: 'input'"),
-            (
-                LOST,
-                "import of_nobody",
-                "loss",
-                "ModuleNotFoundError: No module named 'of_nobody'",
-            ),
+            (LOST, "import of_nobody", "loss", "ModuleNotFoundError: .*_nobody'"),
             (
                 LOST,
                 'logits = model(batch["inputs"][:, :1])',
@@ -148,11 +138,7 @@ GIVEN = [  # (a line of the task, another in its place, what is said)
         METRICS.replace("(right, losses.size)", "right / losses.size"),
         "Task.loss() must give metrics as {name: (sum, count)}, not 'accuracy': ",
     ),
-    (
-        RETURNED,
-        RETURNED.replace("metrics", "None"),
-        "Task.loss() must return (sum, count, {metric: (sum, count)}, carry), not",
-    ),
+    (RETURNED, RETURNED.replace("metrics", "None"), "count, {metric: (sum, count"),
     (
         '"""how many numbers"""',
         '"""how many numbers"""\n    bits = 6',
@@ -171,27 +157,14 @@ GIVEN = [  # (a line of the task, another in its place, what is said)
         "Task.loss() gives a sum that depends on no parameter; was something det",
     ),
     (RETURNED, RETURNED.replace("losses.size", "'many'"), "not 'loss': (array("),
-    (
-        METRICS,
-        METRICS.replace("accuracy", "step"),
-        "Task.loss() calls a metric 'step', a name that the training loop has for it",
-    ),
+    (METRICS, METRICS.replace("accuracy", "step"), "calls a metric 'step', a"),
     (
         METRICS,
         METRICS.replace("accuracy", "gradient_norm"),
         "Task.loss() calls a metric 'gradient_norm', a name that the training loop ha",
     ),
-    (
-        METRICS,
-        METRICS.replace("accuracy", "share"),
-        "Task.headline asks for 'test_accuracy', which evaluation does not give; "
-        "it gives test_loss, test_share",
-    ),
-    (
-        "    numbers: int = 2",
-        "    numbers: int = 2.5",
-        "Config: Config.numbers must be an integer, not 2.5",
-    ),
+    (METRICS, METRICS.replace("accuracy", "share"), "it gives test_loss, "),
+    ("    numbers: int = 2", "    numbers: int = 2.5", "Config: Config.numbers must"),
     (
         "    numbers: int = 2",
         "    sizes: list[int] = field(default_factory=list)\n    numbers: int = 2",
@@ -207,12 +180,7 @@ GIVEN = [  # (a line of the task, another in its place, what is said)
         "def make(self, rng, count)",
         "Task needs a method draw, data, or stream and held_out",
     ),
-    (
-        TARGET,
-        '"target": np.zeros(count + 1, int)}',
-        "the array 'target' of draw() has the shape [65]; it must have a row for "
-        "each of the 64 examples asked for",
-    ),
+    (TARGET, '"target": np.zeros(count + 1, int)}', "'target' of draw() has the shape"),
     (
         'return {"inputs": inputs, ' + TARGET,
         "return inputs, inputs.argmax(1)",
@@ -228,16 +196,8 @@ GIVEN = [  # (a line of the task, another in its place, what is said)
         METRICS.replace("right", "primitives.mean(losses)"),
         "must give metrics as {name: (sum, count)}, not 'accuracy': (Tensor(",
     ),
-    (
-        METRICS,
-        METRICS.replace("right", "None"),
-        "'accuracy': (None, 1); sum and count are single numbers, a Tensor's its",
-    ),
-    (
-        BUILT,
-        BUILT.removeprefix("return "),
-        "Task.build() must return a Module, not a NoneType",
-    ),
+    (METRICS, METRICS.replace("right", "None"), "'accuracy': (None, 1); sum and count"),
+    (BUILT, BUILT.removeprefix("return "), "Task.build() must return a Module, not a"),
     (
         "    def references",
         "    def stream(self, model, seed):\n        seed\n\n    def references",
@@ -259,10 +219,7 @@ GIVEN += [
     for new, says in [
         ("guessing", "return a dict, not a NoneType"),
         ("return {'test_loss': 3}", "give {metric: {label: number}}, not 'test_loss'"),
-        (
-            "return {'test_loss': {'a': None}}",
-            "give {metric: {label: number}}, not 'te",
-        ),
+        ("return {'test_loss': {'a': None}}", "give {metric: {label: number}}, not"),
     ]
 ]
 GIVEN += [
@@ -278,19 +235,10 @@ LOADS = "def load_state(self, state):\n        self.stage = state['stage']\n\n"
 GIVEN += [
     (REFERENCES, f"    {own}\n\n{REFERENCES}", says)
     for own, says in [
-        (
-            "def place(self, step):\n        return {'loss': 3}",
-            "Task.place() calls a metr",
-        ),
+        ("def place(self, step):\n        return {'loss': 3}", "Task.place() calls a"),
         ("def place(self, step):\n        return 3", "must return a dict, not a int"),
-        (
-            "def state(self):\n        return {}",
-            "Task must have both state and load_stat",
-        ),
-        (
-            LOADS,
-            "Task must have both state and load_state, or neither: in workers",
-        ),
+        ("def state(self):\n        return {}", "Task must have both state and"),
+        (LOADS, "Task must have both state and load_state, or neither: in workers"),
         (
             f"{LOADS}    def state(self):\n        return {{'stage': np.zeros(2)}}",
             "Task.state() must give what JSON holds: Object of type ndarray is not JSO",
@@ -299,22 +247,13 @@ GIVEN += [
             f"{LOADS}    def state(self):\n        return {{'rung': 0}}",
             "larger.py, line 93, in load_state: KeyError: 'stage'",
         ),
-        (
-            f"{LOADS}    def state(self):\n        pass",
-            "state() must return a dict, not",
-        ),
-        (
-            "def held_out(self, split):\n        pass",
-            "Task.held_out, in line 92, must take (self), and takes (self, split)",
-        ),
+        (f"{LOADS}    def state(self):\n        pass", "state() must return a dict"),
+        ("def held_out(self, split):\n        pass", "92, must take (self), and"),
         (
             "splits = ('test', 'last')\n\n    def held_out(self):\n        pass",
             "Task.held_out, in line 94, must take (self, split), and takes (self)",
         ),
-        (
-            "def pictures(self, model):\n        pass",
-            "Task.pictures, in line 92, must take (self, model, folder), and takes (se",
-        ),
+        ("def pictures(self, model):\n        pass", "must take (self, model, f"),
     ]
 ]
 GIVEN += [
@@ -325,11 +264,7 @@ GIVEN += [
     ]
 ]
 GIVEN += [
-    (
-        "class Task(BaseTask)",
-        "class Task",
-        "defines no class Task(training.Task) with ",
-    ),
+    ("class Task(BaseTask)", "class Task", "defines no class Task(training.Task) with"),
     ("examples = 200", "examples = 0", "Task.test_examples must be at least 1, not 0"),
 ]
 
@@ -388,8 +323,7 @@ def test_what_an_agent_sees_of_a_world(refused, capsys):
     found = refused(train.main, "blind.py", "--model.encoder", "conv")
     assert found.startswith(says)
     Path("unsolved.py").write_text(text.replace("def succeeds", "def solves"))
-    says = "its class Task lacks succeeds"
-    assert says in refused(train.main, "unsolved.py")
+    assert "its class Task lacks succeeds" in refused(train.main, "unsolved.py")
     write_task("seen", world=True)
     says = "by model.sight rgb as its pixels(); write those"
     assert says in refused(train.main, "seen.py", "--model.sight", "rgb")
@@ -408,54 +342,26 @@ ENDED = "return Outcome(reward, turned, late, final)"
 def test_what_a_world_gives_is_checked(refused):
     for old, new, says in [
         ("def observe(", "def show(", "Junction lacks observe, which every world giv"),
-        (
-            "    noise = start_noise = 1",
-            "    start_noise = 1",
-            "Junction lacks noise, ",
-        ),
-        (
-            "    @functools.cached_property\n",
-            "",
-            "Task.world must be a property that is a World, not <bound method Task.wor",
-        ),
-        (
-            SEEN,
-            SEEN.replace("uint8", "float32"),
-            "Junction.observe()['view'] must be uint8[2, 1, 1] for two levels, not flo",
-        ),
+        ("    noise = start_noise = 1", "    start_noise = 1", "Junction lacks noise"),
+        ("    @functools.cached_property\n", "", "Task.world must be a property that"),
+        (SEEN, SEEN.replace("uint8", "float32"), "['view'] must be uint8[2, 1, 1]"),
         (SEEN, SEEN.replace(", None]", "]"), "for two levels, not uint8[2, 1]"),
         ("nothing.copy()", "nothing", "must be arrays that share no memory, not"),
-        (
-            ENDED,
-            "return reward, turned, late, final",
-            "Junction._step() must be an Outcome, not (array",
-        ),
+        (ENDED, "return reward, turned, late, final", "Junction._step() must be an"),
         (
             ENDED,
             ENDED.replace("reward", "reward.astype(int)"),
             "the reward of Junction._step() must be float32[2] for two levels, not int",
         ),
         (ENDED, ENDED.replace("reward", "reward.sum()"), "two levels, not float32[]"),
-        (
-            "renew(state, turned",
-            "(state, turned",
-            "Junction._step() must change the arrays of `state` in place, and begin",
-        ),
+        ("renew(state, turned", "(state, turned", "Junction._step() must change the"),
         (
             'state["place"], state["age"]\n        turned',
             'state["place"].copy(), state["age"].copy()\n        turned',
             "Junction._step() must change the arrays of `state` in place, and begin",
         ),
-        (
-            "return outcome.reward == 1",
-            "outcome.reward == 1",
-            "Task.succeeds() must give an array of truth values, one for each level,",
-        ),
-        (
-            "return outcome.reward == 1",
-            "return outcome.reward",
-            "Task.succeeds() must give an array of truth values, one for each level,",
-        ),
+        ("return outcome.reward == 1", "outcome.reward == 1", "Task.succeeds() must"),
+        ("return outcome.reward == 1", "return outcome.reward", "Task.succeeds() must"),
     ]:
         text = example(world=True)
         assert text.count(old) == 1

@@ -7,7 +7,7 @@ from tinyruns import TINY
 
 from tinyrmc.cli import train
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.run import open_checkpoint, restore_model
+from tinyrmc.training.networks import open_checkpoint, restore_model
 
 LEVELS = 40
 _SMALL = (
