@@ -11,7 +11,8 @@ value after all of its uses. There is no graph, no search and no recursion:
         for value, partial in zip(inputs, rule(g, *saved)):
             gradients[value] = gradients.get(value, 0) + partial
 
-`Tape._walk` is this loop. `gradients.py` adds up, and `guards.py` has the refusals.
+`Tape._walk` is this loop. `calls.py` binds the arguments of an operation,
+`gradients.py` adds up, and `guards.py` has the refusals.
 
     with Tape() as tape:                       # the only switch that records
         loss = primitives.sum(x @ weight)      # `weight` is a Parameter
@@ -32,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import Array, namespace, readonly
-from . import guards
+from . import calls, guards
 from .gradients import Gradients, Place, fitted
 
 TABLE: dict[str, Primitive] = {}  # every primitive by name
@@ -324,7 +325,7 @@ class Primitive:
         self.switches = {p.name for p in statics if isinstance(p.default, bool)}
         self.forward, self.indices, self.hint = forward, frozenset(indices), hint
         self.name = self.__name__ = forward.__name__
-        self.__signature__ = guards.signature(arrays, statics)
+        self.__signature__ = calls.signature(arrays, statics)
         self.__doc__ = f"{self.name}{self.__signature__}\n\n{forward.__doc__}"
         self.__module__ = forward.__module__
         self.rule: Callable[..., Any] = guards.refusing(
@@ -353,9 +354,9 @@ class Primitive:
     def __call__(self, *args: Any, **static: Any) -> Any:
         """A Tensor, or several: computed, and recorded if a tape is open."""
         if static or self.variadic or len(args) != self.arity:
-            args, static = guards.bind(self, args, static)
+            args, static = calls.bind(self, args, static)
         arrays = [a._data if isinstance(a, Tensor) else a for a in args]
-        xp, dtype = guards.common(self, arrays)
+        xp, dtype = calls.common(self, arrays)
         rules, out, saved = self._run(xp, dtype, arrays, static)
         several = isinstance(out, tuple)
         tape = _local.tape
@@ -378,13 +379,13 @@ class Primitive:
         try:
             rules = self.override(xp, arrays, static)
             out, saved = rules.forward(xp, *arrays, **static)
-        except guards.WORDED as error:
-            rules, out, saved = guards.again(self, error, xp, arrays, static)
+        except calls.WORDED as error:
+            rules, out, saved = calls.again(self, error, xp, arrays, static)
         if type(saved) is not tuple:
             raise TypeError(f"{self.name}: write return out, (x,) or (), not {saved!r}")
         own = out[0].dtype if isinstance(out, tuple) else out.dtype
         if own is not dtype and dtype is not None and own != dtype:
-            raise guards.widened(self.name, dtype, own)
+            raise calls.widened(self.name, dtype, own)
         return rules, out, saved
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd import guards
+from ..autograd import calls
 from ..autograd.engine import Primitive, Tensor
 from ..backend import Switch, kernels
 
@@ -99,13 +99,13 @@ class Fused(Primitive):
     def __call__(self, *args: Any, **static: Any) -> Any:
         if not _plain.value:
             return super().__call__(*args, **static)
-        args, static = guards.bind(self, args, static)
+        args, static = calls.bind(self, args, static)
         arrays = [a.data if isinstance(a, Tensor) else a for a in args]
-        guards.common(self, arrays)
+        calls.common(self, arrays)
         try:
             self._check(arrays)
-        except guards.WORDED as error:
-            raise guards.explained(self, error, arrays) from None
+        except calls.WORDED as error:
+            raise calls.explained(self, error, arrays) from None
         args = tuple(
             array if isinstance(a, (list, tuple)) else a
             for a, array in zip(args, arrays, strict=True)
