@@ -33,7 +33,8 @@ from tinyrmc.cores.core import state_arrays, state_of
 from tinyrmc.environments import box_player
 from tinyrmc.environments.box_levels import GEM
 from tinyrmc.environments.box_world import things
-from tinyrmc.training.run import open_checkpoint, restore_model, under
+from tinyrmc.training.networks import open_checkpoint, restore_model
+from tinyrmc.training.run import under
 
 ENDS = "solved", "wrong box", "out of steps"
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tinyrmc import course
 from tinyrmc.results import attending, figures
-from tinyrmc.training.run import open_checkpoint, restore_model
+from tinyrmc.training.networks import open_checkpoint, restore_model
 
 RESULTS = Path(__file__).resolve().parent / "results"
 NAMES = {  # core -> its line's name

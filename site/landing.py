@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tinyrmc.results import attending, pages, probes
-from tinyrmc.training.run import open_checkpoint, restore_model
+from tinyrmc.training.networks import open_checkpoint, restore_model
 
 HERE = Path(__file__).resolve().parent / "points"
 NETWORK = HERE / "four_points.npz"

@@ -93,6 +93,6 @@ def save(module: nn.Module, path: str | Path) -> None:
 
 def shipped() -> list[str]:
     """The names of the trained networks that come along, for `load`."""
-    from .training.run import shipped
+    from .training.networks import shipped
 
-    return shipped()
+    return [*shipped()]

@@ -47,7 +47,7 @@ from tinyrmc import RelationalMemory, course, equations
 from tinyrmc.course.exercises import gates as ex
 from tinyrmc.course.exercises import learning
 from tinyrmc.results import probes
-from tinyrmc.training.run import open_checkpoint
+from tinyrmc.training.networks import open_checkpoint
 
 course.setup()
 rng = np.random.default_rng(1997)

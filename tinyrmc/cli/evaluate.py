@@ -29,7 +29,8 @@ from ..results.groups import title_of
 from ..results.text import aligned, paragraph, results_table, terminal_width
 from ..training.machine import noted_task
 from ..training.mistakes import check_given
-from ..training.run import Run, export_weights, open_checkpoint, restore_model
+from ..training.networks import export_weights, open_checkpoint, restore_model
+from ..training.run import Run
 from ..training.task import Task
 from .commands import Parser, add_data_dir, program
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from ..backend import blas_threads
 from ..errors import RunError, UsageError
-from ..training.run import open_checkpoint, restore_model
+from ..training.networks import open_checkpoint, restore_model
 from .commands import Parser, add_data_dir, at_least, program
 
 

@@ -34,8 +34,9 @@ from ..environments import WORLDS
 from ..environments.world import VIEWS, Outcome, State, World
 from ..errors import UsageError, counted, generator
 from ..results.episodes import once_more, require_world, think
+from ..training.networks import open_checkpoint, restore_model
 from ..training.rl.actors import ActingTask
-from ..training.run import open_checkpoint, restore_model, under
+from ..training.run import under
 from .commands import Parser, at_least, program
 
 # what a terminal sends -> the name of an action

@@ -38,7 +38,8 @@ from ..results.groups import core_of, find_runs, parts, task_word, title_of
 from ..results.plotting import draw_curves, draw_run
 from ..results.text import aligned, paragraph, terminal_width
 from ..training.mistakes import check_given
-from ..training.run import explained, open_checkpoint, restore_model
+from ..training.networks import open_checkpoint, restore_model
+from ..training.run import explained
 from ..training.telling import Table
 from .commands import (
     Parser,

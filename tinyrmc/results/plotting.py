@@ -8,13 +8,8 @@ from pathlib import Path
 
 from ..errors import RunError, UsageError
 from ..training.mistakes import check_given
-from ..training.run import (
-    Run,
-    explained,
-    open_checkpoint,
-    restore_model,
-    task_from_dict,
-)
+from ..training.networks import open_checkpoint, restore_model
+from ..training.run import Run, explained, task_from_dict
 from .findings import names
 from .groups import core_of, group_runs, parts, task_word
 

@@ -1,13 +1,15 @@
 """Networks and files: `tinyrmc.load`, `tinyrmc.save`, and weights to begin with.
 
-A run's own network is in run.py. A module's file holds its class by name and its
-settings (nn/settings.py), beside the arrays.
+A run's network is what its task builds, with the arrays of a checkpoint (run.py). A
+module's file holds its class by name and its settings (nn/settings.py), beside the
+arrays.
 """
 
 from __future__ import annotations
 
 import contextlib
 import operator
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,22 +18,124 @@ import numpy as np
 
 from .. import cores, nn
 from ..autograd.engine import Parameter, Tensor
+from ..backend.stored import matching
 from ..config import stored_path
 from ..errors import RunError, UsageError
-from ..nn import Module
+from ..nn import Constant, Module
 from ..nn.layers import made_as, tie, ties, walk
 from ..nn.settings import classes_in, described, rebuilt
 from .discovery import load_task_of, stored, task_of
 from .run import (
-    drawn_constants,
+    Run,
     fitting,
-    read_network,
-    restore_model,
+    load_arrays,
+    load_checkpoint,
+    relocated,
+    require_run,
     save_arrays,
-    set_constants,
     task_from_dict,
     under,
 )
+from .task import Task
+
+# --- The network of a run -------------------------------------------------------------
+
+
+def open_checkpoint(path, data_dir: Path | None = None) -> tuple[Task, dict, dict]:
+    """(task, arrays, state) of a run, its directory, a checkpoint or a weights file; or
+    of a shipped network by its name.
+
+    data_dir: where its data are now, if they have moved.
+
+    RunError says what is wrong with it.
+    """
+    arrays, state = read_network(path, data_dir)
+    require_run(state, path)
+    return task_from_dict(state["run"]), arrays, state
+
+
+def read_network(path: Any, data_dir: Path | None = None) -> tuple[dict, dict]:
+    """(arrays, state) of all that has a network."""
+    if isinstance(path, Run) or os.path.isdir(Path(path)):
+        run = path if isinstance(path, Run) else Run.open(path)
+        if "grid" in run.config:
+            raise RunError(f"{path} is a sweep; give one of its runs")
+        arrays, state = load_checkpoint(run)
+    else:
+        if not os.path.exists(path):
+            path = shipped().get(str(path), path)
+        try:
+            arrays, state = load_arrays(Path(path))
+        except RunError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise RunError(f"{error}, or a name: {', '.join(shipped())}") from error
+            raise
+        if isinstance(state, dict) and "module" in state:
+            return arrays, state
+        require_run(state, path)
+    state["run"] = relocated(state["run"], data_dir)
+    return arrays, state
+
+
+def shipped() -> dict[str, Path]:
+    """The trained networks that come with the package, by name."""
+    package = Path(__file__).resolve().parents[1]
+    return {path.stem: path for path in sorted(package.glob("*/assets/*.npz"))}
+
+
+def restore_model(task: Task, arrays: dict, state: dict) -> Module:
+    """The trained network itself."""
+    model = task.build(np.random.SeedSequence(state["run"]["seed"]).spawn(2)[0])
+    with fitting():
+        if "task" in state:
+            task.load_state(state["task"])
+        load_network(model, arrays)
+    return model
+
+
+def export_weights(path, arrays: dict, state: dict) -> None:
+    """Write a file of the parameters and the configuration alone.
+
+    It holds the trained network, and not what resuming would need, nor where its data
+    lay on this machine.
+    """
+    network = "parameters/", "constants/"
+    kept = {name: x for name, x in arrays.items() if name.startswith(network)}
+    told = {name: state[name] for name in ("run", "step", "task") if name in state}
+    if "places" in told["run"]:
+        nowhere = dict.fromkeys(told["run"]["places"])
+        told["run"] = {**told["run"], "places": nowhere}
+    save_arrays(path, kept, told)
+
+
+def drawn_constants(model: Module) -> dict[str, Constant]:
+    """Random arrays of a network that are not parameters, such as a first memory."""
+    return {name: x for name, x in model.constants().items() if x.drawn}
+
+
+def load_network(model: Module, arrays: dict[str, np.ndarray]) -> None:
+    """Take the parameters of a checkpoint, and what was drawn with them; older ones
+    have that of their seed, as `model` has it. ValueError for what does not fit, and
+    for parameters that are no finite floating-point numbers.
+    """
+    found = under("parameters/", arrays)
+    for name, x in found.items():
+        if x.dtype.kind != "f":
+            raise ValueError(f"the parameter {name} is of type {x.dtype}")
+        if not np.isfinite(x).all():
+            raise ValueError(f"the parameter {name} is not finite, so it tells nothing")
+    model.load_parameters(found)
+    if found := under("constants/", arrays):
+        set_constants(drawn_constants(model), found)
+
+
+def set_constants(constants: dict[str, Constant], found: dict[str, np.ndarray]) -> None:
+    own = {name: np.float64(constant.value) for name, constant in constants.items()}
+    for name, value in matching("constant", found, own).items():
+        constants[name].set(value.astype(found[name].dtype))
+
+
+# --- A module by itself ---------------------------------------------------------------
 
 
 def load_model(

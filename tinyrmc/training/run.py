@@ -52,7 +52,6 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
-from ..backend.stored import matching
 from ..config import (
     from_json,
     json_text,
@@ -63,7 +62,6 @@ from ..config import (
     with_places,
 )
 from ..errors import ConfigError, RunError, UsageError, counted, why
-from ..nn import Constant, Module
 from .discovery import load_cores_of, load_task_of
 from .task import Task
 
@@ -759,7 +757,7 @@ def _asked_steps(run_config: dict) -> list[int]:
 
 def _require_own(run: Run, state: Any) -> None:
     """RunError unless a checkpoint's state is of this run, as its config.json says."""
-    _require_run(state, run.checkpoint)
+    require_run(state, run.checkpoint)
     if "extended" in run.config:  # since the checkpoint, perhaps
         with fitting():
             now, then = _asked_steps(run.config), _asked_steps(state["run"])
@@ -811,7 +809,7 @@ def require_own_data(run: Run, task: Task) -> None:
         require_same_text(kept, own)
 
 
-def _require_run(state: Any, path: str | Path) -> None:
+def require_run(state: Any, path: str | Path) -> None:
     if not isinstance(state, dict) or "run" not in state:
         raise RunError(
             f"{path} holds arrays, but not of a training run; give a run directory, "
@@ -819,110 +817,6 @@ def _require_run(state: Any, path: str | Path) -> None:
         )
     if wrong := misfit(state, {"run": dict, "step": Count}, needed=["step"]):
         raise RunError(f"{path} is not of a training run: {wrong}; give another")
-
-
-# --- Its network ----------------------------------------------------------------------
-
-
-def open_checkpoint(path, data_dir: Path | None = None) -> tuple[Task, dict, dict]:
-    """(task, arrays, state) of a run, its directory, a checkpoint or a weights file; or
-    of a shipped network by its name.
-
-    data_dir: where its data are now, if they have moved.
-
-    RunError says what is wrong with it.
-    """
-    arrays, state = read_network(path, data_dir)
-    _require_run(state, path)
-    return task_from_dict(state["run"]), arrays, state
-
-
-def read_network(path: Any, data_dir: Path | None = None) -> tuple[dict, dict]:
-    """(arrays, state) of all that has a network."""
-    if isinstance(path, Run) or os.path.isdir(Path(path)):
-        run = path if isinstance(path, Run) else Run.open(path)
-        if "grid" in run.config:
-            raise RunError(f"{path} is a sweep; give one of its runs")
-        arrays, state = load_checkpoint(run)
-    else:
-        if not os.path.exists(path) and str(path) in shipped():
-            path = SHIPPED / f"{path}.npz"
-        try:
-            arrays, state = load_arrays(Path(path))
-        except RunError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                raise RunError(f"{error}, or a name: {', '.join(shipped())}") from error
-            raise
-        if isinstance(state, dict) and "module" in state:
-            return arrays, state
-        _require_run(state, path)
-    state["run"] = relocated(state["run"], data_dir)
-    return arrays, state
-
-
-# The trained networks that come with the package, by name.
-SHIPPED = Path(__file__).resolve().parents[1] / "course" / "assets"
-
-
-def shipped() -> list[str]:
-    """The names of the trained networks that come with the package."""
-    return sorted(path.stem for path in SHIPPED.glob("*.npz"))
-
-
-def restore_model(task: Task, arrays: dict, state: dict) -> Module:
-    """The trained network itself."""
-    model = task.build(np.random.SeedSequence(state["run"]["seed"]).spawn(2)[0])
-    with fitting():
-        if "task" in state:
-            task.load_state(state["task"])
-        load_network(model, arrays)
-    return model
-
-
-def export_weights(path, arrays: dict, state: dict) -> None:
-    """Write a file of the parameters and the configuration alone.
-
-    It holds the trained network, and not what resuming would need, nor where its data
-    lay on this machine.
-    """
-    network = "parameters/", "constants/"
-    kept = {name: x for name, x in arrays.items() if name.startswith(network)}
-    told = {name: state[name] for name in ("run", "step", "task") if name in state}
-    if "places" in told["run"]:
-        nowhere = dict.fromkeys(told["run"]["places"])
-        told["run"] = {**told["run"], "places": nowhere}
-    save_arrays(path, kept, told)
-
-
-def drawn_constants(model: Module) -> dict[str, Constant]:
-    """Random arrays of a network that are not parameters, such as a first memory."""
-    return {name: x for name, x in model.constants().items() if x.drawn}
-
-
-def load_network(model: Module, arrays: dict[str, np.ndarray]) -> None:
-    """Take the parameters of a checkpoint, and what was drawn with them; older ones
-    have that of their seed, as `model` has it. ValueError for what does not fit, and
-    for parameters that are no finite floating-point numbers.
-    """
-    found = under("parameters/", arrays)
-    for name, x in found.items():
-        if x.dtype.kind != "f":
-            raise ValueError(f"the parameter {name} is of type {x.dtype}")
-        if not np.isfinite(x).all():
-            raise ValueError(f"the parameter {name} is not finite, so it tells nothing")
-    model.load_parameters(found)
-    if found := under("constants/", arrays):
-        set_constants(drawn_constants(model), found)
-
-
-def set_constants(constants: dict[str, Constant], found: dict[str, np.ndarray]) -> None:
-    own = {name: np.float64(constant.value) for name, constant in constants.items()}
-    for name, value in matching("constant", found, own).items():
-        constants[name].set(value.astype(found[name].dtype))
-
-
-# What code may raise when a file does not say what it expects.
-UNFIT = (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError)
 
 
 @contextlib.contextmanager
@@ -934,5 +828,8 @@ def fitting(
     """RunError for what goes wrong when a checkpoint is not as it was written."""
     try:
         yield
-    except (*UNFIT, ConfigError, MemoryError, RecursionError) as error:
+    except (
+        *(KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError),
+        *(ConfigError, MemoryError, RecursionError),
+    ) as error:
         raise RunError(f"{where} {says}: {error}{remedy}") from error

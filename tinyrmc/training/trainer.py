@@ -43,8 +43,9 @@ from .mistakes import (
     mistake,
     unreached,
 )
+from .networks import drawn_constants, load_network
 from .pieces import Carry, MetricAccumulator, Shares, Sums, micro_batches
-from .run import drawn_constants, fitting, load_network, out_of_patience, under
+from .run import fitting, out_of_patience, under
 from .streams import Batch, Stream, move_batch
 from .task import Task
 from .train_config import LARGEST
