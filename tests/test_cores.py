@@ -322,7 +322,11 @@ def test_gradients_through_10_steps_are_the_complex_steps(name):
             "rmc, 8 slots x 256 units, 16 heads",
             2048,
         ),
-        (CoreConfig("lstm", layers=2, total_units=10), "lstm of 2 layers of 10", 20),
+        (
+            CoreConfig("lstm", layers=2, total_units=10),
+            "lstm of 2 layers of 10 units",
+            20,
+        ),
         (
             CoreConfig(
                 "dnc",
@@ -337,7 +341,11 @@ def test_gradients_through_10_steps_are_the_complex_steps(name):
             5,
         ),
         (CoreConfig("entnet", 3, total_units=12), "entnet, 3 slots x 4 units", 4),
-        (CoreConfig("entnet_bank", 8, total_units=2048), "entnet_bank, 8 cells", 256),
+        (
+            CoreConfig("entnet_bank", 8, total_units=2048),
+            "entnet_bank, 8 cells of 256 units",
+            256,
+        ),
         (CoreConfig("entnet_bank", 1), "entnet_bank, 1 cell of 64 units", 64),
         (CoreConfig("rmc", 1, num_heads=1), "rmc, 1 slot x 16 units, 1 head", 16),
         (CoreConfig("rnn", 3, total_units=10), "rnn of 10 units", 10),

@@ -254,7 +254,10 @@ def test_the_trace_is_what_was_computed(xp):
 @in_turn(
     "change, says",
     [
-        ({"controller": "gru"}, "controller must be 'lstm' or 'feedforward', not"),
+        (
+            {"controller": "gru"},
+            "controller must be 'lstm' or 'feedforward', not 'gru'",
+        ),
         ({"strength": "plus"}, "strength must be 'softplus' or .*, not 'plus'"),
         ({"clip": 0}, r"clip must be a number in \(0, inf\], not 0"),
         ({"clip": "wide"}, "clip must be a number in .*, not 'wide'"),
