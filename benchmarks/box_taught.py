@@ -33,12 +33,12 @@ import numpy as np
 from tinyrmc.autograd import primitives as p
 from tinyrmc.autograd.engine import Tensor
 from tinyrmc.backend import namespace
+from tinyrmc.backend.seeds import generator
 from tinyrmc.config import check_values, check_within
 from tinyrmc.cores.core import state_of
 from tinyrmc.environments.box_player import Exploration, first_steps
 from tinyrmc.environments.box_world import BoxWorld, things
 from tinyrmc.environments.world import Codes
-from tinyrmc.errors import generator
 from tinyrmc.fused import categorical, softmax_cross_entropy
 from tinyrmc.nn import MLP
 from tinyrmc.training.discovery import load_task

@@ -90,6 +90,7 @@ import numpy as np
 from tinyrmc import corpora, fused, nn, training
 from tinyrmc import primitives as p
 from tinyrmc.backend import namespace, to_host
+from tinyrmc.backend.seeds import generator
 from tinyrmc.config import ADDED, PLACE, check_least, check_within
 from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.cores.config import unused
@@ -97,7 +98,7 @@ from tinyrmc.cores.core import select_state, state_arrays, state_of
 from tinyrmc.cores.memn2n import TextMemN2N
 from tinyrmc.corpora import ngrams, sampling
 from tinyrmc.corpora.corpus import EOS
-from tinyrmc.errors import UserError, counted, generator
+from tinyrmc.errors import UserError, counted
 from tinyrmc.training.streams import BLOCK, from_blocks
 
 # --- What can be set ------------------------------------------------------------------

@@ -8,13 +8,14 @@ import pytest
 from tinyrmc import load, nn
 from tinyrmc import primitives as p
 from tinyrmc.autograd.gradcheck import gradcheck
+from tinyrmc.backend.seeds import generator
 from tinyrmc.cli.play import Game
 from tinyrmc.cores import CoreConfig, build_core
 from tinyrmc.cores.memn2n import MemN2N, TextMemN2N
 from tinyrmc.corpora.sampling import draw
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.pacman import MiniPacman
-from tinyrmc.errors import check_sizes, generator, is_integer, is_number
+from tinyrmc.errors import check_sizes, is_integer, is_number
 from tinyrmc.training import Epochs, Samples, Trainer
 from tinyrmc.training.discovery import load_task
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import check_number, generator
+from ..backend.seeds import generator
+from ..errors import check_number
 from . import primitives
 from .engine import Parameter, Tape, Tensor
 

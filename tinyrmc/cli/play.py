@@ -30,9 +30,10 @@ from typing import Any
 import numpy as np
 
 from ..backend import Array, blas_threads
+from ..backend.seeds import generator
 from ..environments import WORLDS
 from ..environments.world import VIEWS, Outcome, State, World
-from ..errors import UsageError, counted, generator
+from ..errors import UsageError, counted
 from ..results.episodes import once_more, require_world, think
 from ..training.networks import open_checkpoint, restore_model
 from ..training.rl.actors import ActingTask

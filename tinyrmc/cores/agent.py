@@ -17,8 +17,8 @@ import numpy as np
 from ..autograd import primitives as p
 from ..autograd.engine import Tensor
 from ..backend import Array, namespace
+from ..backend.seeds import Seed, generator
 from ..config import ADDED, check_least
-from ..errors import Seed, generator
 from ..nn import Constant, Conv2d, Linear, Module
 from .config import MapCoreConfig, build_core
 from .core import State, Trace

@@ -27,7 +27,8 @@ import numpy.typing as npt
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
 from ..backend import Array, namespace
-from ..errors import Seed, counted, generator
+from ..backend.seeds import Seed, generator
+from ..errors import counted
 from ..nn import MLP, LayerNorm, Linear, Module, truncated_normal
 from .config import CoreConfig, check_parts
 from .core import Core, Inputs, State, Step, Steps

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
+from ..backend.seeds import Seed
 from ..config import ADDED, check_least, check_values
-from ..errors import Seed
 from . import registry
 from .core import Core
 from .registry import SettingsError

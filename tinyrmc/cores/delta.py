@@ -40,8 +40,9 @@ import numpy.typing as npt
 
 from ..autograd import primitives as p
 from ..autograd.engine import Tensor
+from ..backend.seeds import Seed
 from ..config import check_least, check_values
-from ..errors import Seed, check_switch
+from ..errors import check_switch
 from ..fused import solve_lower
 from ..nn import Linear
 from .blocks import Blocks, Mixer, Times, register_blocks

@@ -40,8 +40,9 @@ from .. import nn
 from ..autograd import primitives as p
 from ..autograd.engine import Tensor
 from ..backend import namespace
+from ..backend.seeds import Seed, generator
 from ..config import check_least, check_values, check_within
-from ..errors import Seed, check_choice, check_number, counted, generator
+from ..errors import check_choice, check_number, counted
 from ..fused import content_weights, erase_and_write, temporal_links
 from .config import CoreConfig
 from .core import Core, Inputs, State, Step, Trace, map_state

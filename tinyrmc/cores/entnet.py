@@ -14,7 +14,8 @@ from .. import nn
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
 from ..backend import Array
-from ..errors import Seed, check_number, counted, generator
+from ..backend.seeds import Seed, generator
+from ..errors import check_number, counted
 from ..fused import lstm_gates
 from .config import CoreConfig
 from .core import Core, Inputs, State, Step, Trace

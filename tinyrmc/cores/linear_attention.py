@@ -34,8 +34,9 @@ import numpy.typing as npt
 from ..autograd import primitives as p
 from ..autograd.engine import Tensor
 from ..backend import namespace
+from ..backend.seeds import Seed
 from ..config import check_least, check_values
-from ..errors import Seed, check_switch
+from ..errors import check_switch
 from ..nn import Linear
 from .blocks import Blocks, Mixer, Times, register_blocks
 from .chunks import Decay, decays, from_chunks, in_chunks

@@ -17,8 +17,9 @@ import numpy.typing as npt
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
 from ..backend import Array
+from ..backend.seeds import Seed, generator
 from ..config import check_least, check_values
-from ..errors import Seed, check_choice, check_number, check_sizes, generator
+from ..errors import check_choice, check_number, check_sizes
 from ..fused import linear, lstm, lstm_gates
 from ..nn import Conv2d, Linear, truncated_normal
 from .config import CoreConfig

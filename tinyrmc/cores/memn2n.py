@@ -36,8 +36,9 @@ from .. import nn
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
 from ..backend import Array, namespace
+from ..backend.seeds import Seed, generator
 from ..config import check_values
-from ..errors import Seed, check_choice, check_number, check_sizes, generator
+from ..errors import check_choice, check_number, check_sizes
 from ..fused import embedding, linear_cross_entropy, memory_hop, sliding_hop
 from .config import CoreConfig
 from .core import Trace

@@ -39,14 +39,8 @@ from .. import equations
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Primitive, Tensor
 from ..backend import Array, kernels, namespace
-from ..errors import (
-    Seed,
-    check_choice,
-    check_number,
-    check_switch,
-    counted,
-    generator,
-)
+from ..backend.seeds import Seed, generator
+from ..errors import check_choice, check_number, check_switch, counted
 from ..fused import attention, is_plain, linear, rmc_gates
 from ..nn import MLP, Constant, LayerNorm, Linear, check_dtype, truncated_normal
 from .config import CoreConfig, check_parts

@@ -35,8 +35,8 @@ import numpy.typing as npt
 
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
+from ..backend.seeds import Seed
 from ..config import check_least, check_values
-from ..errors import Seed
 from ..fused import linear_scan
 from ..nn import Linear
 from .blocks import Blocks, Mixer, Times, register_blocks

@@ -36,8 +36,9 @@ import numpy.typing as npt
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
 from ..backend import Array
+from ..backend.seeds import Seed, generator
 from ..config import check_least, check_values
-from ..errors import Seed, check_number, generator
+from ..errors import check_number
 from ..nn import LayerNorm, Linear, check_dtype
 from .config import CoreConfig
 from .core import Core, Inputs, State, Step, Trace

@@ -27,8 +27,9 @@ import numpy.typing as npt
 from ..autograd import primitives as p
 from ..autograd.engine import Tensor
 from ..backend import Array, namespace
+from ..backend.seeds import Seed
 from ..config import check_least, check_values
-from ..errors import Seed, check_choice
+from ..errors import check_choice
 from ..nn import Constant, Linear
 from .blocks import Blocks, Mixer, Times, register_blocks
 from .core import State, Step

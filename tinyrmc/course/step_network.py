@@ -12,8 +12,8 @@ from .. import nn
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
 from ..backend import Array
+from ..backend.seeds import generator
 from ..cores import PaperRelationalMemory
-from ..errors import generator
 
 Step = Callable[..., tuple[Any, Any]]
 

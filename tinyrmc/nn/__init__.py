@@ -7,7 +7,7 @@ dropout.py   Dropout, and the noise that its masks come from
 """
 
 from ..autograd.engine import Parameter
-from ..errors import generator
+from ..backend.seeds import generator
 from .dropout import Dropout, Noise
 from .layers import (
     MLP,

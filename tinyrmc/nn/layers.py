@@ -33,17 +33,10 @@ import numpy.typing as npt
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor
 from ..backend import Array, namespace, to_host
+from ..backend.seeds import Seed, generator
 from ..backend.stored import matching
 from ..config import first_difference
-from ..errors import (
-    RunError,
-    Seed,
-    check_choice,
-    check_number,
-    check_sizes,
-    check_switch,
-    generator,
-)
+from ..errors import RunError, check_choice, check_number, check_sizes, check_switch
 from ..fused import attention, conv2d, embedding, layer_norm, linear
 from .settings import Config, encoded, settings_of, shown
 

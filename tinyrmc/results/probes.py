@@ -39,8 +39,9 @@ import numpy as np
 from ..autograd import primitives as p
 from ..autograd.engine import Tensor
 from ..backend import namespace, to_host
+from ..backend.seeds import generator
 from ..cores.relational import PaperRelationalMemory, RelationalMemory
-from ..errors import RunError, generator
+from ..errors import RunError
 from ..training.discovery import TaskError
 from ..training.task import Task
 from ..training.testing import HELD_OUT_SEED

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import check_choice, check_sizes, check_switch, generator
+from ..backend.seeds import generator
+from ..errors import check_choice, check_sizes, check_switch
 from .discovery import TaskError
 
 # Examples drawn from one random stream. To get a few of them, you draw the whole block.

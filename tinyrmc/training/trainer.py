@@ -29,7 +29,8 @@ import numpy as np
 from ..autograd.engine import Tape
 from ..backend import device_namespace, kernels, to_host
 from ..backend.cpu import keep_freed_memory
-from ..errors import RunError, check_seed
+from ..backend.seeds import check_seed
+from ..errors import RunError
 from ..nn import Module
 from .discovery import TaskError
 from .machine import usable_cores
