@@ -7,6 +7,22 @@ function make(tag, text = "", className = "") {
   return Object.assign(document.createElement(tag), {textContent: text, className});
 }
 
+function button(text, press) {
+  const one = Object.assign(make("button", text), {type: "button"});
+  one.addEventListener("click", press);
+  return one;
+}
+
+function titled(kind) {
+  $("title").textContent = document.title = `${kind}: ${data.title}`;
+}
+
+// The whole number that the address has for a name, as in #step=3; null without one.
+function inAddress(name) {
+  const word = new URLSearchParams(location.hash.slice(1)).get(name);
+  return word === null ? null : Math.round(Number(word));
+}
+
 function bar(fraction) {  // a cell of a table
   const inside = make("span", "", "bar"), cell = make("td", "", "track");
   inside.style.width = `${100 * fraction}%`;
