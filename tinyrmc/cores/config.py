@@ -6,6 +6,7 @@ have in common is a field of `CoreConfig`; what is a core's own is in its `setti
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -29,7 +30,13 @@ def _says(kind: type[CoreConfig]) -> str:
 def _usual(kind: type[CoreConfig]) -> dict[str, Any]:
     """The settings of each core that has some of its own, as they are by default."""
     found = {name: registry.cores()[name].config for name in _names(kind)}
-    return {name: config() for name, config in found.items() if config is not None}
+    return {name: _default(own) for name, own in found.items() if own is not None}
+
+
+@functools.cache
+def _default(own: type) -> Any:
+    """A core's own settings by default; they are frozen, so one object serves all."""
+    return own()
 
 
 @dataclass(frozen=True)
