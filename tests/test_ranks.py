@@ -2,6 +2,7 @@
 waiting for another that is gone.
 """
 
+import itertools
 import os
 import re
 import sys
@@ -291,16 +292,23 @@ def refused_by(main, words, capsys):
 
 
 def test_ranks_that_do_not_know_each_other_are_refused(monkeypatch, capsys):
-    words = ["no_such_task"]  # which is not looked for
-    for size, rank in LAUNCHERS:
+    """And several sweeps of the same. One of them says so, in one line."""
+    grid = ["nth_farthest", "--grid", "model.mem_slots=1,2"]
+    unknown = ["no_such_task"]  # which is not looked for
+    for (size, rank), (main, words, says) in itertools.product(
+        LAUNCHERS,
+        (
+            (train.main, unknown, "error: 3 ranks.* mpiexec -n 3 python -m mpi4py -m "),
+            (sweep.main, grid, "error: 3 ranks would all do the same; "),
+        ),
+    ):
         with monkeypatch.context() as patch:
             patch.setenv(size, "3")
             patch.setenv(rank, "0")
-            code, err = refused_by(train.main, words, capsys)
-            assert code == 2 and err.startswith("error: 3 ranks")
-            assert "mpiexec -n 3 python -m mpi4py -m tinyrmc.train ..., with" in err
+            code, err = refused_by(main, words, capsys)
+            assert code == 2 and re.match(says, err), err
             patch.setenv(rank, "1")
-            assert refused_by(train.main, words, capsys) == (0, "")
+            assert refused_by(main, words, capsys) == (0, "")
             patch.setenv(size, "1")
             assert launched() is None
 
@@ -319,15 +327,3 @@ def test_an_mpi_that_is_not_the_launchers_is_refused(monkeypatch, capsys):
     code, err = refused_by(train.main, ["no_such_task"], capsys)
     assert code == 2 and "the mpiexec of mpi4py's own MPI" in err
     assert err.startswith("error: 2 ranks were started that do not know of ")
-
-
-def test_several_sweeps_of_the_same_are_refused(monkeypatch, capsys):
-    for size, rank in LAUNCHERS:
-        with monkeypatch.context() as patch:
-            patch.setenv(size, "2")
-            patch.setenv(rank, "0")
-            words = ["nth_farthest", "--grid", "model.mem_slots=1,2"]
-            code, err = refused_by(sweep.main, words, capsys)
-            assert code == 2 and "error: 2 ranks would all do the same; " in err
-            patch.setenv(rank, "1")
-            assert refused_by(sweep.main, words, capsys) == (0, "")
