@@ -323,8 +323,8 @@ def own_norm_answer(
     """The answers (B,) of somebody who ranks the vectors by their own norm and knows
     which rank is m itself.
 
-    It never compares two vectors, so its accuracy is the second floor: a network above
-    it has learnt a relation.
+    It takes no distance between two vectors, so its accuracy is the second floor. (In
+    one dimension the order along the line, without any distance, gives more.)
     """
     _, D = layout
     labels, n, m = decode(inputs, layout)

@@ -13,8 +13,9 @@ chapter = Chapter("04", "learn wrong_tanh")
     show=".1e",
 )
 def slow_learning():
-    """from three starts, the loss falls to {wrong, last loss.mean:.0e} on average with
-    the wrong derivative, to {right, last loss.mean:.0e} with the right one.
+    """from three starts, at a rate of 0.05, the loss falls to
+    {wrong, last loss.mean:.3f} on average with the wrong derivative, to
+    {right, last loss.mean:.4f} with the right one.
     """
     found = {}
     for name, tanh in (("right", lambda x: x.tanh()), ("wrong", chapter.wrong_tanh)):

@@ -13,21 +13,23 @@ def at_the_end(bias, seed, rate=0.01, T=50):
 
 @claim(
     lambda n: (
-        n["learnt with 0"].mean == 0
+        [
+            [
+                sum(loss < LEARNT for loss in n[f"bias {bias}, rate {rate}"])
+                for rate in ("1/300", "1/100", "3/100")
+            ]
+            for bias in (0, 1, 3, 5)
+        ]
+        == [[0, 0, 0], [4, 0, 0], [5, 4, 3], [5, 5, 3]]
         and n["bias 0, rate 1/100"].low > 0.65
-        and 0 < n["learnt with 1"].mean < n["learnt with 3"].mean
-        and n["learnt with 3"].mean <= n["learnt with 5"].mean
-        and n["bias 1, rate 1/300"].mean < 0.2 < n["bias 1, rate 1/100"].low
-        and n["bias 3, rate 3/100"].high > 0.6 < n["bias 5, rate 3/100"].high
     )
 )
 def forget_bias():
-    """With a bias of 0, none of the 15 gets away from a guess. With 1,
-    {learnt with 1:.0f} of them learn it, with 3, {learnt with 3:.0f} of them, and with
-    5, {learnt with 5:.0f}.
-
-    With 1 it is the smallest rate that learns, and with 3 and 5 the largest rate that
-    may not.
+    """In 200 steps, none of the 15 learns it with a bias of 0. With 1,
+    {learnt with 1:.0f} of them do, all at the smallest rate. With 3 it is
+    {learnt with 3:.0f}: five of five at the smallest rate, four at the middle one,
+    three at the largest. With 5 it is {learnt with 5:.0f}, all but two at the largest
+    rate.
     """
     found = {}
     for bias in (0, 1, 3, 5):
@@ -37,6 +39,39 @@ def forget_bias():
     for bias in (0, 1, 3, 5):
         all_of = np.ravel([v for k, v in found.items() if k.startswith(f"bias {bias}")])
         found[f"learnt with {bias}"] = [np.sum(all_of < LEARNT)]
+    return found
+
+
+first = Chapter("09", "sequences sigmoid NAMES UNITS")
+
+
+@claim(lambda n: n["bias 0"].high < 1e-5 and 1e-5 < n["bias 1"].low, show=".0e")
+def what_arrives():
+    """in five fresh networks the other bit moves the last memory by {bias 1.low:.0e} to
+    {bias 1.high:.0e} with a bias of 1, and by {bias 0.low:.0e} to {bias 0.high:.0e}
+    with 0.
+    """
+    U = first.UNITS
+    sizes = {"W": (2, U), "U": (U, U), "b": (U,)}
+    found = {}
+    for bias in (0, 1):
+        moved = []
+        for seed in (10, 0, 1, 2, 3):
+            start = np.random.default_rng(seed)  # the weights of keep_a_bit
+            drawn = {k: start.normal(size=sizes[k[0]]) / 4 for k in first.NAMES}
+            p = {k: w * (k[0] != "b") for k, w in drawn.items()}
+            inputs, _ = first.sequences(50)(0)
+            memories = []
+            for sign in (1, -1):
+                m = h = np.zeros((32, U))
+                for t, x in enumerate(inputs):
+                    x = x * [sign, 1] if t == 0 else x
+                    f, i, o, j = (x @ p[f"W_{g}"] + h @ p[f"U_{g}"] for g in "fioj")
+                    m = first.sigmoid(f + bias) * m + first.sigmoid(i) * np.tanh(j)
+                    h = first.sigmoid(o) * np.tanh(m)
+                memories.append(m)
+            moved.append(np.sqrt(np.mean((memories[0] - memories[1]) ** 2)))
+        found[f"bias {bias}"] = moved
     return found
 
 
@@ -55,14 +90,24 @@ tanh = Chapter("09", "grown")
         <= 0.05
         and by_chance(n[f"slope, bias {b}, with tanh"], n[f"slope, bias {b}, without"])
         <= 0.05
+        and all(
+            1.5 < grown / kept < 30
+            for grown, kept in zip(
+                n[f"memory, bias {b}, without"],
+                n[f"memory, bias {b}, with tanh"],
+                strict=True,
+            )
+        )
         for b in (1, 3, 5)
     ),
     show=".3f",
 )
 def the_tanh():
-    """Without the tanh a slot's size gets into its own gates. They stand wide open or
-    shut, where they have little slope and learn little; and a memory that opens its own
-    gates grows further.
+    """Without the tanh a slot's size gets into its own gates. In three fresh networks
+    the slope of input and output gates falls from {slope, bias 1, with tanh.mean:.2f}
+    to {slope, bias 1, without.mean:.2f} at a bias of 1 and to
+    {slope, bias 5, without.mean:.2f} at 5, and the memory grows two to thirty times as
+    large.
     """
     found = {}
     for bias in (1, 3, 5):

@@ -398,14 +398,14 @@ course.show(equations.append_rows, load_task("nth_farthest").draw)
 
 # %% tags=["hide-cell"]
 # Answer 1
-# It can in all but `one_hot`, whose labels and vectors never have the same axes.
-# Each of these is wrong, and has the right shape:
+# It can in all five. Each of these is wrong, and has the right shape:
 M = rng.normal(size=(3, 3, 3))
 for right, wrong in (
     (ex.centred(M), M - M.mean(axis=-1)),
     (ex.squared_distances(M), ((M[:, None] - M) ** 2).sum(axis=-1)),
     (ex.project(M, M), M[None] @ M[:, None]),
     (ex.split_heads(M.reshape(3, 3, 3), 3), M.reshape(3, 3, 3, 1)),
+    (ex.one_hot(np.array([1, 2, 0]), 3), ex.one_hot(np.array([1, 2, 0]), 3).T),
 ):
     print(right.shape == wrong.shape, np.allclose(right, wrong))
 

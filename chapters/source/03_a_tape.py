@@ -264,7 +264,8 @@ plt.show()
 # *Extra: your own data, and a picture that you draw.*
 #
 # Does it learn another curve as well? You choose it, draw the points, let the network
-# learn them, and draw what it says. Nobody knows what will come out.
+# learn them, and draw what it says. Nobody knows what will come out: `check` asks only
+# that the loss falls, and how near the curve comes, your picture says.
 #
 # **Exercise 5.** Do all of this in one function. The network is `waves`, with thirteen
 # weights from `np.random.default_rng(seed)`, and `learn` is yours. Your curve runs over

@@ -94,9 +94,9 @@ plt.show()
 # panel shows what is wrong: a cosine of 1 is the same direction, 0 a right angle. In
 # this one run, the gradient that is followed has little in common with the true one for
 # most of the way; where the bump is, it leads uphill. And yet the network learns, only
-# worse: from three starts, the loss falls to 2e-02 on average with the wrong
-# derivative, to 2e-03 with the right one. So check every derivative by itself, against
-# something that cannot share its mistakes.
+# worse: from three starts, at a rate of 0.05, the loss falls to 0.018 on average with
+# the wrong derivative, to 0.0024 with the right one. So check every derivative by
+# itself, against something that cannot share its mistakes.
 #
 # ## Differences, and their two errors
 #
@@ -471,8 +471,9 @@ plt.show()
 # %% [markdown]
 # ## A second witness
 #
-# A second witness should share nothing with us, neither code nor method: HIPS autograd,
-# an engine that others wrote long before this one. The equations of this project take
+# A second witness should share none of our rules and no line of our engine: HIPS
+# autograd, which others wrote long before this one. (It walks back, as we do. The
+# witness with another method is the complex step.) The equations of this project take
 # their array library as an argument, so *the same text* runs under both engines. Here
 # are three steps of the whole core, equations 2 to 9; for now it is a function with
 # many parameters.
@@ -558,7 +559,8 @@ primitives.tanh.rule = right_rule
 
 # %% [markdown]
 # The worst error is at the bias of a gate. A gate is a sigmoid, and `equations.py`
-# makes the sigmoid from tanh: the check finds the wrong rule wherever it does harm.
+# makes the sigmoid from tanh: so the check has found the wrong rule in another
+# operation, where it does harm.
 #
 # Another mistake needs no wrong rule. The memory is cut off the tape between two steps:
 # the outputs are the same, but a part of the gradient is missing.

@@ -283,6 +283,11 @@ def _memories(rng, N, F, H, d_k, d_v, *leading):
     mistakes="""
         you leave out the input: that is equation 1
             np.concatenate([M, np.expand_dims(x, -2)], axis=-2) -> M
+        the input asks as well, so its row comes out, too: queries come from M alone
+            (M @ W_q -> (Z @ W_q
+        the input asks as well, and you drop the first row; its own is the last
+            (M @ W_q -> (Z @ W_q
+            Z @ W_v[h]) -> Z @ W_v[h])[..., 1:, :]
         you think of a single memory: with examples, x needs an axis for its row after
         theirs
             np.concatenate([M, np.expand_dims(x, -2)], axis=-2) -> np.vstack([M, x])

@@ -46,8 +46,11 @@ def borne_out(measured: np.ndarray) -> str:
     return "rises" if rising >= 0.9 else "falls" if falling >= 0.9 else "neither"
 
 
-def report(subject: str) -> Callable[..., Any]:
-    """run(answer, function, seed), for `used`; `subject` is the function's name."""
+def report(subject: str, array: bool = False) -> Callable[..., Any]:
+    """run(answer, function, seed), for `used`; `subject` is the function's name.
+
+    array: it returns an array, so that numbers can be told which do not come from it.
+    """
 
     def run(answer, function, seed):
         calls = 0
@@ -68,6 +71,11 @@ def report(subject: str) -> Callable[..., Any]:
                 "it measures something else when it runs again: draw with "
                 "np.random.default_rng(seed)"
             )
+        if array and np.array_equal(measured, _disturbed(answer, function, seed)):
+            raise Wrong(
+                f"it measures the same where {subject} returns something else: its "
+                f"numbers do not come from what {subject} returns"
+            )
         _, other, _ = _parts(answer(function, seed + 1))
         varies = np.ptp(measured) > 1e-9 * abs(measured).max()
         if varies and np.array_equal(measured, other):
@@ -84,6 +92,23 @@ def report(subject: str) -> Callable[..., Any]:
         return RIGHT
 
     return run
+
+
+def _disturbed(answer: Any, function: Any, seed: int) -> Any:
+    """What an answer measures of three times the function, plus noise; None if that is
+    no measurement.
+    """
+    rng = np.random.default_rng(0)
+
+    def disturbed(*arguments, **named):
+        right = function(*arguments, **named)
+        return 3 * right + rng.normal(size=right.shape)
+
+    try:
+        with np.errstate(all="ignore"):
+            return _parts(answer(disturbed, seed))[1]
+    except Exception:  # whatever the noise has led to
+        return None
 
 
 def _parts(found: Any) -> tuple[np.ndarray, np.ndarray, str]:

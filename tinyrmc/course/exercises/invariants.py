@@ -248,7 +248,7 @@ def order_means_nothing(A, Q, K, V):
 
 
 @used(
-    report("A"),
+    report("A", array=True),
     cases=lambda rng: [(right_attention, seed) for seed in range(3)],
     hints=[
         "How sure is attention? The largest share is one measure of it. On what might "
@@ -260,6 +260,8 @@ def order_means_nothing(A, Q, K, V):
     mistakes="""
         your settings are too few to say anything
             np.arange(-3, 4) -> np.arange(0, 2)
+        your numbers do not come from what A returns
+            np.array(largest) -> np.log(lengths) + rng.normal() / 9
         you conclude that it falls
             "rises" -> "falls"
     """,

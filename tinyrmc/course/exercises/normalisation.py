@@ -66,11 +66,14 @@ def _rows(rng, scale, shift, *shape):
     mistakes="""
         you take mean and variance of the whole array
             axis=-1, keepdims=True ->
+        you take mean and variance over slots and units together, and so let each slot
+        see the others
+            axis=-1, keepdims=True -> axis=(-2, -1), keepdims=True
         mean and variance run over the slots, not over the units of a slot
             axis=-1 -> axis=-2
         you divide the sum of squares by F - 1, not by F
             (d * d).mean(axis=-1 -> x.var(ddof=1, axis=-1
-        you do not take the mean off
+        you do not subtract the mean
             x - x.mean(axis=-1, keepdims=True) -> x
         you leave out epsilon: a row of equal numbers is then 0 / 0
             np.sqrt(variance + 1e-5) -> np.sqrt(variance)
