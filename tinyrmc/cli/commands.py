@@ -385,9 +385,7 @@ def task_and_preset(names: Sequence[str]) -> tuple[Any, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The settings of a command: how and where to run. What is computed, the task's own
-    configuration says.
-    """
+    """How and where to run; what is computed is the task's own configuration."""
 
     common: ClassVar = ("seed", "workers", "device", "run", "max_minutes")
 
