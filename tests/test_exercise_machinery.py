@@ -40,6 +40,7 @@ from tinyrmc.course.exercises.derived import by_complex_step
 from tinyrmc.course.exercises.exercise import exercise, normal
 from tinyrmc.course.exercises.experiments import borne_out
 from tinyrmc.course.exercises.used import used
+from tinyrmc.course.exercises.whole import _check_draw
 from tinyrmc.course.overview import exercises
 
 
@@ -741,6 +742,26 @@ def test_an_exercise_may_have_more_seconds_or_fewer_than_others():
 
     short = made(lambda x: x, (1.0,), seconds=0.2)
     assert "not come to an end after 0.2 seconds" in short.judge(idle).text
+
+
+def test_the_answer_is_not_among_the_inputs_in_any_form():
+    def drawing(column, count):
+        def draw(rng, n):
+            y = rng.integers(count, size=n)
+            return np.c_[rng.normal(size=(n, 2)), column(y)], y
+
+        return draw
+
+    for column, count in (
+        (lambda y: y, 3),
+        (lambda y: 2 * y - 1, 2),
+        (lambda y: 5 - y**2, 3),
+        (lambda y: np.eye(3)[y], 3),
+    ):
+        with pytest.raises(Wrong, match="the answer is among the inputs"):
+            _check_draw(drawing(column, count), memory=False)
+    _check_draw(drawing(lambda y: y > 0, 3), memory=False)  # not all of it
+    _check_draw(drawing(lambda y: 2 * y - 1, 2), memory=True)
 
 
 def test_a_claim_is_borne_out_by_nine_pairs_in_ten():

@@ -1,7 +1,7 @@
 """The judges of experiments that a learner has thought up.
 
 Nobody knows what they measure. `report` judges by what one returns: settings, a number
-for each, and a claim that the numbers bear out, whatever the seed. `Report` is for
+for each, and a claim that the numbers support, whatever the seed. `Report` is for
 experiments that take long, whose runs a learner reports:
 
     report = {
@@ -31,7 +31,7 @@ from ..compare import Wrong
 from ..evidence import by_chance
 
 CLAIMS = ("rises", "falls", "stays", "neither")
-RIGHT = "its numbers bear the claim out"
+RIGHT = "its numbers support the claim"
 
 
 def borne_out(measured: np.ndarray) -> str:

@@ -502,7 +502,8 @@ def answers(weights, inputs):
         you test on twenty examples
             400) -> 20)
         the answer is among the inputs
-            return inputs, targets -> inputs[:, 0] = targets; return inputs, targets
+            return inputs, targets
+                -> inputs[:, 0] = 2 * targets - 1; return inputs, targets
         every seed draws the same examples
             default_rng([seed, t]) -> default_rng([0, t])
         predict sees all examples at once: you subtract their mean

@@ -290,7 +290,7 @@ def ranks(x):
     cases=lambda rng: [(6, 3), (6, 2), (4, 4), (5, 1), (12, 3)],
     hints=["The head of unit k is k // (F // H)."],
     mistakes="""
-        you deal out the units in turn: the head of unit k is k % H
+        you give the units to the heads in turn: the head of unit k is k % H
             = np.arange(F)[:, None] % H == np.arange(F) % H
         you divide by the number of heads, not by the units of a head
             = np.arange(F)[:, None] // H == np.arange(F) // H

@@ -47,7 +47,7 @@ def whole(memory: bool = False) -> Callable[..., Any]:
             raise Wrong(
                 f"it should return a dict with the keys {', '.join(sorted(keys))}"
             )
-        _check_draw(found["draw"])
+        _check_draw(found["draw"], memory)
         trained, tested = (
             _examples(found[name], name, found["draw"])
             for name in ("trained", "tested")
@@ -66,16 +66,33 @@ def whole(memory: bool = False) -> Callable[..., Any]:
     return run
 
 
-def _check_draw(draw: Any) -> None:
+def _check_draw(draw: Any, memory: bool) -> None:
+    """A memory may be asked for a number that it saw: there the control judges."""
     one, again, other = (draw(np.random.default_rng(k), 50) for k in (1, 1, 2))
     if not np.array_equal(one[0], again[0]):
         raise Wrong("draw gives other inputs with the same rng: draw all with rng")
     if np.array_equal(one[0], other[0]):
         raise Wrong("draw gives the same inputs with another rng")
-    inputs = np.reshape(one[0], (50, -1))
-    for k, column in enumerate(inputs.T):
-        if np.ptp(one[1]) and np.array_equal(column, one[1]):
+    columns, targets = np.reshape(one[0], (50, -1)).T, np.asarray(one[1])
+    if (targets == targets[0]).all():
+        return
+    tells = np.array_equal if memory else _tells
+    for k, column in enumerate(columns):
+        if tells(column, targets):
             raise Wrong(f"the answer is among the inputs, as number {k} of each")
+    if not memory and all(
+        any(_tells(column, targets == each) for column in columns)
+        for each in np.unique(targets)
+    ):
+        raise Wrong(
+            "the answer is among the inputs: each answer has a number of its own"
+        )
+
+
+def _tells(column: np.ndarray, targets: np.ndarray) -> bool:
+    """Whether each value of a column goes with one answer, and each answer with one."""
+    one, other = column.tolist(), targets.tolist()
+    return len({*zip(one, other, strict=True)}) == len({*one}) == len({*other})
 
 
 def _examples(found: Any, name: str, draw: Any) -> tuple[np.ndarray, np.ndarray]:
