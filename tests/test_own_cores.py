@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tinyruns import TINY, output
+from tinyruns import TINY, output, python
 
 import tinyrmc
 from tinyrmc import cores, nn
@@ -111,6 +111,19 @@ def test_it_trains_is_described_resumed_evaluated_reported_drawn_and_loaded(
     assert not any("--core " in part for part in parts(kept))
     load = "import tinyrmc; print(tinyrmc.load('net.npz').core)"
     assert output("-c", load).startswith("Delta(input_size=")
+    net = tinyrmc.load("one")
+    tinyrmc.save(net, "same.npz")
+    tinyrmc.save(net.core, "core.npz")
+    load = "import tinyrmc; print(tinyrmc.load({!r}{}).num_parameters)"
+    assert int(output("-c", load.format("same.npz", ""))) == net.num_parameters
+    assert int(output("-c", load.format("core.npz", ""))) == net.core.num_parameters
+    known = f"import sys; sys.path.insert(0, {str(file.parent)!r}); import mycores; "
+    discovery._brought.clear()  # as if its file had been imported as any other
+    tinyrmc.save(net, "other.npz")
+    done = python("-c", load.format("other.npz", ""))
+    assert "other.npz: its core `fading` is not registered: import" in done.stderr
+    assert int(output("-c", known + load.format("other.npz", ""))) == net.num_parameters
+    discovery.load_cores([str(file)])
     steps = int(TINY[TINY.index("--train.steps") + 1])
     resume = "-m", "tinyrmc.train", "--resume", "one", "--train.steps", str(2 * steps)
     assert "fading" in output(*resume)

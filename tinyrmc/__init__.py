@@ -82,9 +82,10 @@ def save(module: nn.Module, path: str | Path) -> None:
     """Write a module, its settings with its weights, to a file for `load`.
 
     The file holds no pickle and a checksum, and is written whole or not at all. A class
-    of your own is in it by name; its settings may be numbers, texts, modules,
-    dataclasses, primitives, and lists, tuples or dicts of these. RunError for a module
-    that its settings would not make again, but for attributes that begin with _.
+    of your own is in it by name, and a core that `--core FILE` brought by its file; its
+    settings may be numbers, texts, modules, dataclasses, primitives, and lists, tuples
+    or dicts of these. RunError for a module that its settings would not make again, but
+    for attributes that begin with _.
     """
     from .training.networks import save_module
 

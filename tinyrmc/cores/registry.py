@@ -144,6 +144,12 @@ def cores() -> dict[str, Entry]:
     return _entries
 
 
+def added() -> set[str]:
+    """The cores that are not of this package."""
+    ours = __package__ + "."
+    return {k for k, e in cores().items() if not e.build.__module__.startswith(ours)}
+
+
 def restore(before: dict[str, Entry]) -> None:
     """Forget all but these: what registered the others could not be imported."""
     _entries.clear()

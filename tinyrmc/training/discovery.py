@@ -24,7 +24,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -220,15 +220,17 @@ def load_task(word: str) -> ModuleType:
 _brought: dict[Path, set[str]] = {}
 
 
-def load_cores(words: Iterable[str]) -> None:
-    """Import files that register cores, each once. UnknownTask if there is no such
-    file, if importing it fails, or if it registers none.
+def load_cores(words: Iterable[str]) -> list[ModuleType]:
+    """The modules of files that register cores, each imported once. UnknownTask if
+    there is no such file, if importing it fails, or if it registers none.
     """
+    modules = []
     for word in words:
         file = _whole(word)
         if file.suffix != ".py" or not file.is_file():
             raise UnknownTask(f"there is no file {word} with a core; see register_core")
         if (name := _own_name(file)) in sys.modules and file in _brought:
+            modules.append(sys.modules[name])
             continue
         before = {**registry.cores()}
         with _importing("core", name, file) as module:
@@ -239,6 +241,8 @@ def load_cores(words: Iterable[str]) -> None:
             if not found | here:
                 raise ImportError("it registers no core; see tinyrmc.register_core")
         _brought[file] = found | here
+        modules.append(module)
+    return modules
 
 
 def cores_of(config: Any) -> dict[str, list[str]]:
@@ -247,14 +251,25 @@ def cores_of(config: Any) -> dict[str, list[str]]:
     """
     model = getattr(config, "model", None)
     used = {getattr(model, "core", None), *getattr(model, "settings", ())}
-    files = [stored_path(file) for file, names in _brought.items() if names & used]
+    files = core_files(used)
     return {"core_files": files} if files else {}
 
 
-def load_cores_of(config: dict) -> None:
+def core_files(names: Set, kinds: Iterable[type] = ()) -> list[str]:
+    """The files that `load_cores` has brought with these cores, or these classes."""
+    modules = {kind.__module__ for kind in kinds}
+    return [
+        stored_path(file)
+        for file, own in _brought.items()
+        if own & names or _own_name(file) in modules
+    ]
+
+
+def load_cores_of(config: dict) -> list[ModuleType]:
     """Import the files of cores that a run's config.json names: see `word_of`."""
     files = config.get("core_files", ())
-    load_cores(_still_there("core_file", file, Path(file).stem) for file in files)
+    found = (_still_there("core_file", file, Path(file).stem) for file in files)
+    return load_cores(found)
 
 
 @contextlib.contextmanager

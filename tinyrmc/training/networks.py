@@ -8,10 +8,12 @@ arrays.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import operator
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,8 +25,8 @@ from ..config import stored_path
 from ..errors import RunError, UsageError
 from ..nn import Constant, Module
 from ..nn.layers import made_as, tie, ties, walk
-from ..nn.settings import classes_in, described, rebuilt
-from .discovery import load_task_of, stored, task_of
+from ..nn.settings import classes_in, described, rebuilt, settings_of
+from .discovery import core_files, load_cores_of, load_task_of, stored, task_of
 from .run import (
     Run,
     fitting,
@@ -145,7 +147,13 @@ def load_model(
     arrays, state = read_network(path, data_dir)
     if "module" not in state:
         return restore_model(task_from_dict(state["run"]), arrays, state)
-    known = _ours() | _of_tasks(state.get("tasks", ()))
+    modules = [*load_cores_of(state), *map(load_task_of, state.get("tasks", ()))]
+    for name in state.get("cores", ()):
+        if name not in cores.registry.cores():
+            raise RunError(
+                f"{path}: its core `{name}` is not registered: import its file first"
+            )
+    known = _ours() | _classes_of(modules)
     known |= {kind.__name__: kind for kind in classes}
     with fitting("cannot be loaded", where=path):
         module = rebuilt(state["module"], known)
@@ -193,7 +201,9 @@ def save_module(module: Module, path: str | Path) -> None:
             )
     meta: dict[str, Any] = {"module": told, "parts": parts, "ties": shared}
     tasks = {word for kind in classes.values() if (word := task_of(kind))}
-    meta |= {"tasks": [stored(word) for word in sorted(tasks)]}
+    own = _cores_in(module) & cores.registry.added()
+    meta |= {"tasks": [stored(word) for word in sorted(tasks)], "cores": sorted(own)}
+    meta |= {"core_files": core_files(own, classes.values())}
     save_arrays(path, arrays, {key: x for key, x in meta.items() if x})
 
 
@@ -224,10 +234,24 @@ def _replace(module: Module, parts: dict[str, Any], classes: dict[str, type]) ->
         setattr(owner, name, rebuilt(told, classes))
 
 
-def _of_tasks(kept: Iterable[dict]) -> dict[str, type]:
-    """The classes of tasks that a module's file names, by their names."""
-    every = [vars(load_task_of(config)) for config in kept]
+def _classes_of(modules: Iterable[ModuleType]) -> dict[str, type]:
+    """The classes of the tasks and cores that a module's file names, by their names."""
+    every = [vars(module) for module in modules]
     return {k: x for own in every for k, x in own.items() if isinstance(x, type)}
+
+
+def _cores_in(value: Any) -> set[str]:
+    """The cores that the settings of a module, or dataclasses in them, choose."""
+    if isinstance(value, cores.CoreConfig):
+        return {value.core, *value.settings}
+    if hasattr(value, "named_parameters"):
+        value = settings_of(value)
+    elif dataclasses.is_dataclass(value):
+        value = vars(value)
+    if isinstance(value, dict):
+        value = [*value.values()]
+    several = value if isinstance(value, (list, tuple)) else ()
+    return {name for each in several for name in _cores_in(each)}
 
 
 def _share(module: Module, shared: Iterable) -> None:
