@@ -388,6 +388,8 @@ def all_of(config):
 @every_core
 def test_the_fields_that_a_core_uses_are_those_that_change_it(name, field):
     config = small(name)
+    told = registry.cores()[name].used
+    assert told is not None, f"register the core {name} with used=(its fields, ...)"
     assert {*OTHERWISE, "core"} == {
         each.name for each in dataclasses.fields(CoreConfig)
     }

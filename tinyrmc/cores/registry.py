@@ -83,7 +83,8 @@ def register_core(
         says: what the core is, for the help; by default the first line of `build`'s
             docstring.
         used: the fields of `CoreConfig` that make a difference to it, so that a run
-            can tell of a flag without effect; None: that is not told.
+            can tell of a flag without effect; by default none if it has a `config`,
+            and else that is not told.
         size: `size(model, core)` says what follows the name where a run describes the
             core: " of 64 units"; by default its settings.
         check: `check(model)` raises ValueError for settings that cannot be.
@@ -105,6 +106,7 @@ def register_core(
                 f"core {name!r}: config must be a frozen dataclass with a default for "
                 f"each field, not {config!r}"
             )
+        known = used if used is not None or config is None else ()
         here = build
         there = getattr(_entries.get(name), "build", build)
         if [_place(here), here.__qualname__] != [_place(there), there.__qualname__]:
@@ -114,7 +116,7 @@ def register_core(
             )
         first = (build.__doc__ or "").strip().partition("\n")[0].rstrip(".")
         _entries[name] = Entry(
-            build, config, says or first, used, size, check, where, reads_maps, colour
+            build, config, says or first, known, size, check, where, reads_maps, colour
         )
         return build
 
