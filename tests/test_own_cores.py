@@ -13,6 +13,7 @@ from tinyruns import TINY, output, python
 
 import tinyrmc
 from tinyrmc import cores, nn
+from tinyrmc import primitives as p
 from tinyrmc.cli import plot, report, sweep, train
 from tinyrmc.config import from_json, to_json, words_of
 from tinyrmc.cores import CoreConfig, build_core, describe, registry
@@ -29,6 +30,7 @@ from dataclasses import dataclass
 import tinyrmc
 from sizes import LEAST
 from tinyrmc import cores, nn
+from tinyrmc import primitives as p
 from tinyrmc import primitives as p
 
 
@@ -253,9 +255,50 @@ def test_settings_of_other_cores_are_without_effect(file):
     model = dataclasses.replace(usual.model, core="fading")
     (names,) = idle_fields(task(dataclasses.replace(usual, model=model))).values()
     assert "model.fading" not in names and "model.dnc" in names
+    assert "model.mem_slots" in names  # with a config of its own it uses no others
     core = build_core(model, 3, 0)
     assert describe(model, core) == "fading, units 8, decay 0.5"
     assert core.output_size == 8 and np.isfinite(core.layer.weight.data).all()
     assert re.fullmatch(
         r"CoreConfig\(.*FadingConfig\(units=8, decay=0.5\).*", repr(model)
     )
+
+
+class Named(cores.Core):
+    """A core whose state is a dict, in another order after each step."""
+
+    def __init__(self, input_size, units, seed):
+        self.input_size, self.output_size = input_size, units
+        self.layer = nn.Linear(input_size + units, units, seed=seed)
+
+    def initial_state(self, batch_size):
+        zeros = self.zeros(batch_size, self.output_size)
+        return {"memory": zeros, "before": (zeros + 1, zeros)}
+
+    def __call__(self, inputs, state, trace=None):
+        new = p.tanh(self.layer(p.concatenate([inputs, state["memory"]], axis=1)))
+        one, other = state["before"]
+        return new + one * other, {"before": (other, new), "memory": new * one}
+
+
+def test_a_state_may_be_a_dict_or_nested():
+    core, rng = Named(3, 2, 0).astype(np.float64), np.random.default_rng(0)
+    state = {"memory": rng.standard_normal((4, 2))}
+    state["before"] = tuple(rng.standard_normal((2, 4, 2)))
+    x = rng.standard_normal((4, 5, 3))
+    tinyrmc.gradcheck(core, x[:, 0], state)
+    tinyrmc.gradcheck(core.unroll, x, state)
+    lstm = tinyrmc.LSTM(3, 2, dtype=np.float64, seed=0)
+    tinyrmc.gradcheck(lstm, x[:, 0], tuple(rng.standard_normal((2, 4, 2))))
+    found = core.unroll(x, state, lengths=np.array([0, 5, 2, 3]))[1]
+    assert (found["before"][1].data[0] == state["before"][1][0]).all()
+    whole, again = (core.recompute(k).unroll(x, state)[1] for k in (None, 2))
+    for one, other in (
+        (whole["memory"], again["memory"]),
+        *zip(whole["before"], again["before"], strict=True),
+    ):
+        assert (one.data == other.data).all()
+    kept = cores.core.state_arrays(state)
+    assert [*kept] == ["state.before.0", "state.before.1", "state.memory"]
+    back = cores.core.state_of(kept, like=core.initial_state(4))
+    assert back["memory"] is state["memory"] and back["before"] == state["before"]

@@ -20,6 +20,7 @@ from ..backend.seeds import generator
 from ..errors import check_number
 from . import primitives
 from .engine import Parameter, Tape, Tensor
+from .nested import items, leaves, named_leaves, refilled
 
 STEP = 1e-30
 REAL_STEP = 1e-6  # of the plain difference
@@ -47,11 +48,12 @@ def _direction(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return v / np.sqrt(max(v.size, 1))
 
 
-def _tensors(result: Any) -> list:
-    """All Tensors in a result: one, or nested tuples such as `output, (h, c)`."""
-    if isinstance(result, (tuple, list)):
-        return [t for part in result for t in _tensors(part)]
-    return [result]
+def _holds_arrays(value: Any) -> bool:
+    """Whether an input is a tuple or dict of arrays, and no list of numbers."""
+    parts = [part for _, part in items(value)]
+    return isinstance(value, dict) or any(
+        isinstance(x, np.ndarray | Tensor) or _holds_arrays(x) for x in parts
+    )
 
 
 def _used(tape: Tape, result: Tensor) -> set[int]:
@@ -65,7 +67,7 @@ def _used(tape: Tape, result: Tensor) -> set[int]:
 
 def _scalar(result: Any, rng: np.random.Generator) -> Any:
     """A function's result contracted with fixed random weights."""
-    parts = [primitives.sum(r * _direction(rng, r.shape)) for r in _tensors(result)]
+    parts = [primitives.sum(r * _direction(rng, r.shape)) for r in leaves(result)]
     return sum(parts[1:], parts[0])
 
 
@@ -97,8 +99,14 @@ class _Trial:
 
     def __init__(self, function: Callable, inputs: Iterable, parameters, seed: int):
         self.function = function
+        self.form = [x if _holds_arrays(x) else None for x in inputs]
+        given: dict[str, Any] = {}
+        for k, x in enumerate(inputs):
+            given |= (
+                named_leaves(x, f"input {k}") if self.form[k] else {f"input {k}": x}
+            )
         self.inputs: list[Any] = [
-            x if isinstance(x, Parameter) else np.asarray(x) for x in inputs
+            x if isinstance(x, Parameter) else np.asarray(x) for x in given.values()
         ]
         named = _named(function, self.inputs, parameters)
         self.parameters = list(named.values())
@@ -107,7 +115,8 @@ class _Trial:
             for k, x in enumerate(self.inputs)
             if x.dtype.kind in "fc" and not isinstance(x, Parameter)
         ]
-        self.variables = {f"input {k}": self.inputs[k] for k in self.moving} | named
+        names = [*given]
+        self.variables = {names[k]: self.inputs[k] for k in self.moving} | named
         for x in self.variables.values():
             if x.dtype != np.float64:
                 raise TypeError(
@@ -120,9 +129,13 @@ class _Trial:
         self.directions = [_direction(rng, x.shape) for x in self.variables.values()]
         self.weights = rng.integers(2**32)
 
+    def result(self, inputs: list) -> Any:
+        """The function's result for these arrays, in the form that it was given."""
+        return self.function(*refilled(self.form, inputs))
+
     def loss(self, inputs: list) -> Any:
         """The function's result as one number, by the same weights every time."""
-        return _scalar(self.function(*inputs), np.random.default_rng(self.weights))
+        return _scalar(self.result(inputs), np.random.default_rng(self.weights))
 
     def tape_gradients(self) -> list[np.ndarray]:
         """The gradient with respect to each variable: this is what is on trial."""
@@ -130,8 +143,8 @@ class _Trial:
         with Tape() as tape:
             for k in self.moving:
                 inputs[k] = tape.watch(inputs[k])
-            result = self.function(*inputs)
-            parts = _tensors(result)
+            result = self.result(inputs)
+            parts = leaves(result)
             if not all(isinstance(part, Tensor) for part in parts):
                 raise TypeError("gradcheck needs results that are Tensors")
             if not any(part.size for part in parts):
@@ -234,8 +247,8 @@ def gradcheck(
     random weights. On NumPy only.
 
     Args:
-        inputs: float64 arrays or Parameters; integer and bool arrays are passed on
-            unchanged.
+        inputs: float64 arrays or Parameters, or tuples and dicts of these, such as a
+            core's state; integer and bool arrays are passed on unchanged.
         parameters: further float64 Parameters that the function uses without being
             given them, or the Module that has them; `module.astype(np.float64)` makes
             such a copy of a network. A mapping names them in messages. If `function` is

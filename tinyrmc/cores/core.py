@@ -12,12 +12,13 @@ import numpy as np
 
 from ..autograd import primitives as p
 from ..autograd.engine import Parameter, Tensor, is_recording
+from ..autograd.nested import leaves, named_leaves, refilled
 from ..backend import Array, namespace
 from ..errors import check_sizes
 from ..nn import LayerNorm, Module, check_array
 from .recompute import unroll_in_parts
 
-# An array or a Tensor, example-first, or a (nested) tuple of these.
+# An array or a Tensor, example-first, or a (nested) tuple or dict of these.
 State: TypeAlias = Any
 
 # A list that receives, from a core with something to show, a dict of arrays a step.
@@ -35,6 +36,10 @@ class Core(Module):
     It begins with `core.initial_state(batch_size)`. Inputs are `core.input_size` wide,
     outputs `core.output_size`. `dtype` and `seed` are those of the parameters. Wrong
     arguments raise ValueError or TypeError naming them.
+
+    A state is an array or Tensor whose first axis is the examples, (B, ...), or a tuple
+    or dict (by texts) of such, which may be nested; a step returns the form that it was
+    given.
 
     `unroll` calls the core step by step. A class that says `class Mine(Core,
     at_once=True)` has a faster way to the same numbers. What derives from it has not,
@@ -285,25 +290,16 @@ def _rows(state: State, rows: slice) -> State:
 
 def map_state(function: Callable, *states: State) -> State:
     """The state that a function makes of each array of states of one form."""
-    if isinstance(states[0], (tuple, list)):
-        parts = zip(*states, strict=True)
-        return tuple(map_state(function, *part) for part in parts)
-    return function(*states)
+    parts = zip(*(leaves(state) for state in states), strict=True)
+    return refilled(states[0], (function(*each) for each in parts))
 
 
 def state_arrays(state: State, name: str = "state") -> dict[str, Array]:
     """The arrays of a state by name, detached, so that a task can carry them on."""
-    if isinstance(state, (tuple, list)):
-        found: dict[str, Array] = {}
-        for number, part in enumerate(state):
-            found |= state_arrays(part, f"{name}.{number}")
-        return found
-    return {name: state.data if isinstance(state, Tensor) else state}
+    found = named_leaves(state, name).items()
+    return {key: x.data if isinstance(x, Tensor) else x for key, x in found}
 
 
 def state_of(arrays: Mapping[str, Array], like: State, name: str = "state") -> State:
     """The state that `state_arrays` took apart, in the form of `like`."""
-    if isinstance(like, (tuple, list)):
-        parts = enumerate(like)
-        return tuple(state_of(arrays, part, f"{name}.{k}") for k, part in parts)
-    return arrays[name]
+    return refilled(like, (arrays[key] for key in named_leaves(like, name)))

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..autograd import primitives as p
 from ..autograd.engine import Tape, Tensor, primitive, unrecorded
-from ..backend import Array
+from ..autograd.nested import leaves, refilled
 
 
 @primitive
@@ -87,7 +87,10 @@ def unroll_in_parts(core, every, inputs, state, lengths, is_first):
         def some(x, before, ends=ends, begins=begins):
             return core._unroll(x, before, None, ends, begins)
 
-        run, given = Segment(some, core.parameters(), state), [part, *leaves(state)]
+        run, given = (
+            Segment(some, core.parameters(), state),
+            [part, *leaves(state)],
+        )
         with unrecorded():
             made = run(*[x.data if isinstance(x, Tensor) else x for x in given])
         results = [x.data if isinstance(x, Tensor) else x for x in made]
@@ -95,22 +98,3 @@ def unroll_in_parts(core, every, inputs, state, lengths, is_first):
         outputs += made[:length]
         state = refilled(state, made[length:])
     return outputs, state
-
-
-def leaves(state: Any) -> list[Array | Tensor]:
-    """The arrays of a state, in order."""
-    if isinstance(state, (tuple, list)):
-        return [leaf for part in state for leaf in leaves(part)]
-    return [state]
-
-
-def refilled(form: Any, parts: Any) -> Any:
-    """A state of this form with other arrays, in order."""
-    parts = iter(parts)
-
-    def filled(part):
-        if isinstance(part, (tuple, list)):
-            return tuple(map(filled, part))
-        return next(parts)
-
-    return filled(form)

@@ -37,9 +37,10 @@ from typing import Any
 import numpy as np
 
 from ..autograd import primitives as p
-from ..autograd.engine import Tensor
+from ..autograd.nested import refilled
 from ..backend import namespace, to_host
 from ..backend.seeds import generator
+from ..cores.core import state_arrays
 from ..cores.relational import PaperRelationalMemory, RelationalMemory
 from ..errors import RunError
 from ..training.discovery import TaskError
@@ -152,14 +153,12 @@ def read(
         masked = {} if mask is None else {"mask": mask(t)}
         _, state = model.core(inputs[:, t], state, trace, **masked)
         if change is not None:
-            arrays = change(t, _arrays(state))
-            state = arrays if isinstance(state, tuple) else arrays[0]
+            state = refilled(state, change(t, _arrays(state)))
     return _arrays(state)
 
 
 def _arrays(state: Any) -> State:
-    parts = state if isinstance(state, tuple) else (state,)
-    return tuple(part.data if isinstance(part, Tensor) else part for part in parts)
+    return tuple(state_arrays(state).values())
 
 
 def answer(model: Any, state: State) -> Array:
