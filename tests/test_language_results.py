@@ -243,3 +243,11 @@ def test_words_come_as_they_are_drawn(runs, monkeypatch):
     monkeypatch.setattr(sys, "stdout", Pipe())
     assert generate.main([runs[0], "the"]) == 0
     assert before == ["", "the a", "the a b"] and sent[-1] == "the a b c\n"
+
+
+def test_an_untrained_network_says_so(runs, capsys, monkeypatch):
+    task, arrays, state = generate.open_checkpoint(runs[0])
+    read = task, arrays, state | {"step": 0}
+    monkeypatch.setattr(generate, "open_checkpoint", lambda *_: read)
+    assert generate.main([str(runs[0]), "the"]) == 0
+    assert f"note: {runs[0]} is at step 0: untrained" in capsys.readouterr().err

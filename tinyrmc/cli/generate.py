@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,8 @@ def main(argv: list[str] | None = None) -> int:
     without = {"unk": False} if options.no_unk else {}
     if without and "unk" not in inspect.signature(task.generate).parameters:
         raise UsageError(f"--no-unk: the task {name!r} has no <unk> to leave out")
+    if not state["step"]:
+        print(f"note: {options.run} is at step 0: untrained", file=sys.stderr)
     rng = np.random.default_rng(options.seed)
     settings = options.words, options.temperature, options.top_k
     words = task.generate(model, options.prompt, rng, *settings, **without)
