@@ -101,8 +101,9 @@ def main(argv: list[str] | None = None) -> int:
             todo = [cell for cell in cells if not cell.state().whole]
             print(f"{described['task']} {described['preset']}: ", end="")
             print(f"{counted(len(cells), 'run')}, {len(todo)} to do, {jobs} at a time")
-            for note, times in notes.items():
-                print(f"  note      {note} ({counted(times, 'combination')})")
+            said = [f"{x} ({counted(n, 'combination')})" for x, n in notes.items()]
+            for note in said:
+                print(f"  note      {note}")
             print(f"  sweep     {run.path}", flush=True)
             failed = train(todo, jobs)
     if _signal:
@@ -112,6 +113,8 @@ def main(argv: list[str] | None = None) -> int:
     if runs := [state.run for state in states if state.run is not None]:
         print()
         show(runs, run.path / "results.md")
+        for note in said:  # what was told before the training has scrolled by
+            print(f"note: {note}")
     if not all(state.whole for state in states):
         resume = f"sweep --resume {run.word}"
         print(f"go on with\n    {python()} -m tinyrmc {resume}")
