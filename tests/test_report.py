@@ -232,6 +232,42 @@ def test_an_extended_run_has_a_row_of_its_own(larger):
     assert parts(runs[1].config) == ["quick", "(extended from 5, 1,000 steps)"]
 
 
+def test_rows_name_the_core_beside_one_of_ones_own(larger):
+    """And the file that has it by its name alone, wherever it lies."""
+    (group,) = tables.summary([logged(larger, 0)])["groups"]
+    labels = "quick --model.core gated --core '/tmp/my paper/core.py'", "quick"
+    groups = [
+        {
+            **group,
+            "label": label,
+            "config": {**group["config"], "model": {"core": core}},
+        }
+        for label, core in zip(labels, ("gated", "lstm"), strict=True)
+    ]
+    found = {"groups": groups, "not_run": []}
+    assert [next(iter(row.values())) for row in rows_of(found)] == [
+        "`quick --model.core gated --core core.py`",
+        "`quick --model.core lstm`",
+    ]
+    assert "/tmp" not in tables.markdown(found) + tables.by_seed(found)
+
+
+def test_the_legend_explains_what_is_there(larger):
+    found = tables.summary([logged(larger, 0)])
+    found |= {"not_run": []}
+    (group,) = found["groups"]
+    group |= {"paper": None, "cell": None, "cells": {}}
+    assert "paper" not in tables.legend(found)
+    assert "ended on" not in tables.legend(found)
+    group["paper"], group["cell"] = "90 %", "a"
+    group["runs"][0]["ended_on"] = "easy"
+    found["not_run"] = [
+        {"task": group["task"], "cell": "b", "paper": "9", "command": ""}
+    ]
+    for words in "*paper*", "*ended on*", "in a separate table":
+        assert words in tables.legend(found)
+
+
 def test_a_number_that_some_seed_lacks_has_no_mean(larger):
     runs = [logged(larger, 0, best=(None,) * 4), logged(larger, 1)]
     found = tables.summary(runs)
@@ -319,7 +355,7 @@ def test_the_command_shows_the_tables_as_wide_as_the_terminal(
         for rows in tables.tables(found):
             assert f"{aligned(rows, width)}\n\n" in out
         assert max(map(len, out.splitlines())) <= width
-        assert out.endswith(f"{paragraph(tables.LEGEND, width)}\n")
+        assert out.endswith(f"{paragraph(tables.legend(found), width)}\n")
     assert report.main(["runs/larger-quick-1", "--seeds"]) == 0
     (rows,) = tables.seed_tables(found)
     assert capsys.readouterr().out.startswith(aligned(rows, 200))
@@ -342,7 +378,7 @@ def test_the_command_writes_the_table_and_its_numbers(larger, capsys):
     assert sorted(first) == ["results.json", "results.md"]
     found = json.loads(first["results.json"])
     assert tables.markdown(found) == words
-    whole = f"{words}\n{tables.LEGEND}\n{tables.commands(found)}"
+    whole = f"{words}\n{tables.legend(found)}\n{tables.commands(found)}"
     assert first["results.md"].decode() == whole
     assert report.main(["runs", "--seeds", "--out", "one/results.md"]) == 0
     assert Path("one/results.md").read_text() == tables.by_seed(found)

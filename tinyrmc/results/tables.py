@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 import statistics
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,7 +21,7 @@ from ..errors import RunError, UsageError, counted
 from ..training.discovery import load_task_of
 from ..training.run import Run, explained, is_over, parsed, read_whole, task_from_dict
 from ..training.task import Task
-from .groups import group_runs, last_evaluation, task_word
+from .groups import core_of, group_runs, last_evaluation, task_word
 from .text import (
     Rows,
     aligned,
@@ -31,21 +32,34 @@ from .text import (
     terminal_width,
 )
 
+# (the head of a column, or "published" for the paper's table, and what it explains)
 LEGEND = (
-    "Each row is a command, without --seed and --workers. *paper*: what it reports for "
-    "this cell of its tables and figures. *mean*, *lowest*, *highest* and *deviation* "
-    "(the standard deviation of one run, estimated from the seeds): ours, on held-out "
-    "examples; *best batch*: on the best single training batch of the task itself, "
-    "where that was recorded. *floor*: what you get without learning; a script may see "
-    "more than the network does. *success*: how many seeds reached that. *seeds*: which"
-    " ones. *ended on*: the stage at which a curriculum still stood at the end; such a "
-    "network was never trained on the task itself. *time*: mean over the seeds, with "
-    "all evaluations but the last. What the paper reports is in a separate table, with "
-    "*ours* beside it where it was run."
+    ("", "Each row is a command, without --seed and --workers."),
+    ("paper", "*paper*: what it reports for this cell of its tables and figures."),
+    (
+        "",
+        "*mean*, *lowest*, *highest* and *deviation* (the standard deviation of one "
+        "run, estimated from the seeds): ours, on held-out examples; *best batch*: on "
+        "the best single training batch of the task itself, where that was recorded. "
+        "*floor*: what you get without learning; a script may see more than the network"
+        " does. *success*: how many seeds reached that. *seeds*: which ones.",
+    ),
+    (
+        "ended on",
+        "*ended on*: the stage at which a curriculum still stood at the end; such a "
+        "network was never trained on the task itself.",
+    ),
+    ("", "*time*: mean over the seeds, with all evaluations but the last."),
+    (
+        "published",
+        "What the paper reports is in a separate table, with *ours* beside it where it "
+        "was run.",
+    ),
 )
 OTHER_PLACES = (
     "The paper's other results have no run here. These commands would make them:"
 )
+WORD = r"('[^']*'|\S+)"  # quoted where it has a space
 FEW = 12  # rows of the paper's results, up to which all are shown
 
 # The parts of a run's environment that stand beside its result.
@@ -136,9 +150,8 @@ def run_summary(run: Run, task: Task) -> Summary:
         raise RunError(f"{run.path} has not been evaluated yet")
     lines = run.metrics()
     over = is_over(run, task, last["step"])
-    path = r"('[^']*'|\S+)"  # quoted where it has a space
     told = run.environment.get("command", "")
-    command = re.sub(rf" --(run|data-dir)[ =]{path}", "", told)
+    command = re.sub(rf" --(run|data-dir)[ =]{WORD}", "", told)
     if over:  # a time limit that was not reached
         command = re.sub(r" --max-minutes[ =]\S+", "", command)
     early = over and last["step"] < task.config.train.steps
@@ -189,6 +202,14 @@ def tables(found: Summary) -> list[Rows]:
     return shown
 
 
+def legend(found: Summary) -> str:
+    """What the heads of these tables mean: of those that are there."""
+    of_tasks = _by_task(found).items()
+    heads = {head for task, groups in of_tasks for head in _ran(task, groups)[0]}
+    heads |= {"", "published"} if len(tables(found)) > len(of_tasks) else {""}
+    return " ".join(text for head, text in LEGEND if head in heads)
+
+
 def seed_tables(found: Summary) -> list[Rows]:
     """Other tables of a summary, one for each task, which names it if there are
     several: every seed, the mean, the floors and the published numbers of each metric.
@@ -199,11 +220,11 @@ def seed_tables(found: Summary) -> list[Rows]:
         name = task if len(tasks) > 1 else ""
         seeds = sorted({run["seed"] for group in groups for run in group["runs"]})
         rows = []
-        for group in groups:
+        for label, group in zip(_named(groups), groups, strict=True):
             of_seed = {f"seed {run['seed']}": run for run in group["runs"]}
             references = group["references"] or {group["result"]: {}}
             for metric, known in references.items():
-                row = {name: f"{group['label']}: {metric.replace('_', ' ')}"}
+                row = {name: f"{label}: {metric.replace('_', ' ')}"}
                 for seed in (f"seed {k}" for k in seeds):
                     value = of_seed.get(seed, {}).get(metric)
                     row[seed] = number(metric, value) if seed in of_seed else "not run"
@@ -212,7 +233,7 @@ def seed_tables(found: Summary) -> list[Rows]:
                 row |= {label: number(metric, value) for label, value in known.items()}
                 rows.append(row)
             times = {seed: duration(run["seconds"]) for seed, run in of_seed.items()}
-            says = f"{group['label']}: training time, [h:]mm:ss"
+            says = f"{label}: training time, [h:]mm:ss"
             rows.append({name: says, **times})
         shown.append(_table(rows))
     return shown
@@ -240,7 +261,7 @@ def _ran(task: str, groups: list[Summary]) -> Rows:
         if name != headline and re.match(wanted, name)
     }
     rows = []
-    for group in groups:
+    for label, group in zip(_named(groups), groups, strict=True):
         runs = group["runs"]
         mean = group["mean"]
         top = group["top"]
@@ -256,7 +277,7 @@ def _ran(task: str, groups: list[Summary]) -> Rows:
         if len(values) > 1:
             spread = {"lowest": min, "highest": max, "deviation": statistics.stdev}
         row = {
-            f"`python -m tinyrmc.train {task}`": f"`{group['label']}`",
+            f"`python -m tinyrmc.train {task}`": f"`{label}`",
             "paper": paper,
             f"{headline.replace('_', ' ')}, mean": number(headline, mean.get(headline)),
             **{head: number(headline, of(values)) for head, of in spread.items()},
@@ -299,6 +320,27 @@ def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Rows
         of_row[column] = "; ".join(filter(None, words))
     shown = [of for row, of in rows.items() if row in ran or len(rows) <= FEW]
     return _table(shown) if shown else []
+
+
+def _named(groups: list[Summary]) -> list[str]:
+    """The label of each group for a reader: files of cores by their names alone, and
+    beside one of these each row says which core it has.
+    """
+    shown = []
+    own = any(" --core " in group["label"] for group in groups)
+    for group in groups:
+        label = re.sub(rf" --core {WORD}", _without_folder, group["label"])
+        if own and " --model.core " not in label:
+            preset, space, more = label.partition(" ")
+            label = f"{preset} --model.core {core_of(group)}{space}{more}"
+        shown.append(label)
+    return shown
+
+
+def _without_folder(found: re.Match) -> str:
+    """ " --core mycore.py" for such words with a path."""
+    _, file = shlex.split(found[0])
+    return f" --core {shlex.quote(Path(file).name)}"
 
 
 # --- In words -------------------------------------------------------------------------
@@ -390,9 +432,9 @@ def show(runs: list[Run], out: Path | None, every_seed: bool = False) -> None:
         print(f"{aligned(rows, width)}\n")
     words = by_seed(found)
     if not every_seed:
-        words = f"{markdown(found)}\n{LEGEND}\n{commands(found)}"
+        words = f"{markdown(found)}\n{legend(found)}\n{commands(found)}"
         print(paragraph(trained_on(found), width))
-        print(f"\n{paragraph(LEGEND, width)}")
+        print(f"\n{paragraph(legend(found), width)}")
     if out is None:
         return
     with explained(f"write {out}", "choose another --out"):
