@@ -34,6 +34,8 @@ from tinyrmc.course.exercises import (
     normalisation,
     nth_farthest,
     one_hop,
+    programs,
+    rare_words,
     tape,
 )
 from tinyrmc.course.exercises.derived import by_complex_step
@@ -657,8 +659,22 @@ def test_a_picture_can_be_read(place, capsys):
     ]:
         acting.picture.check(drawn)
         assert capsys.readouterr().out.startswith(said)
-    plt.close("all")
     assert json.loads(place.read_text()) == ["acting.picture"]
+
+    fall, level = 1 / (1 + x), 1 + 0 * x
+    for module, curves, said in [
+        (breaking, [level, fall], "right"),
+        (breaking, [level, 2 * level], "wrong: with a slot a hundred times"),
+        (programs, [x / 4, x / 5, x / 6], "right"),
+        (programs, [x, 2 * x, 3 * x], "wrong: an accuracy lies between 0 and 1"),
+        (programs, [x / 40, x / 50, x / 60], "wrong: no place is learnt"),
+        (rare_words, [1 + fall, 2 + fall], "right"),
+        (rare_words, [fall, 2 + fall], "wrong: a word has a piece or more"),
+        (rare_words, [1 + fall, 1 + x], "wrong: a word has a piece or more"),
+    ]:
+        module.picture.check(panel(curves, "abc"[: len(curves)]))
+        assert capsys.readouterr().out.startswith(said)
+    plt.close("all")
 
 
 def test_more_runs_make_a_conclusion_surer(place, capsys):

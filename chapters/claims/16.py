@@ -49,6 +49,8 @@ def decoders():
         n["new numbers seen before"].high == 0
         and n["reverse, place 3"].high < n["reverse, place 1"].low
         and n["copy, place 1"].high < n["copy, place 2"].low
+        and n["copy, place 1"].high < n["copy, place 3"].low
+        and n["reverse, place 1"].high < n["reverse, place 2"].low
     ),
     show=".0f",
 )
@@ -56,7 +58,9 @@ def places():
     """In `copy`, too, three seeds learn first the digit that they read first: it is
     right in nine of ten new numbers after {copy, place 1:.0f} steps, the next one after
     {copy, place 2:.0f}. In `reverse` it is {reverse, place 3:.0f} steps for the digit
-    read first, and {reverse, place 1:.0f} for the one read last.
+    read first, and {reverse, place 1:.0f} for the one read last. In both tasks the
+    digit read first is learnt first. The place may count as well: in `reverse` the one
+    read last comes second.
     """
     found = {}
     for kind in ("reverse", "copy"):
@@ -76,11 +80,8 @@ def places():
 
 @claim(
     lambda n: (
-        all(
-            by_chance(n["baseline"], n[name]) <= 0.05
-            for name in ("naive", "mix", "combine")
-        )
-        and max(n["naive"].high, n["combine"].high) < 0.1 < n["mix"].low
+        by_chance(n["baseline"], n["mix"]) <= 0.05
+        and max(n["naive"].high, n["combine"].high) < 0.02
     ),
     show=".0%",
 )
@@ -88,7 +89,10 @@ def curricula():
     """Three seeds each, new numbers wholly right after 300 steps: `baseline`
     {baseline:.0%}, `naive` {naive:.0%}, `mix` {mix:.0%}, `combine` {combine:.0%}.
 
-    So at this rate, after 300 steps, none of them has helped: all three are behind.
+    So `mix` is behind `baseline` after 300 steps, at this rate.
+
+    `naive` and `combine` had not yet met a number of three digits; of them this shows
+    nothing.
     """
     found = {}
     for name in chapter.CURRICULA:

@@ -39,7 +39,7 @@ for name, value in floors["test_accuracy"].items():
 
 # %% [markdown]
 # `python -m tinyrmc.train nth_farthest longer --seed 0` has trained it. It has four
-# slots and eight heads.
+# slots and eight heads. It is one network, and all that follows is about it alone.
 #
 # ## Does it measure distances?
 #
@@ -78,8 +78,8 @@ plt.show()
 
 # %% [markdown]
 # It fails where distances are close, and hardly anywhere else. The rule without
-# comparing is wrong at any gap. So this network does compare distances, to about a
-# tenth.
+# comparing is often wrong at every gap. So this network does compare distances, to
+# about a tenth, or something that orders vectors nearly as distances do.
 #
 # ## Figure 3: where it looks
 #
@@ -93,8 +93,9 @@ plt.show()
 # the black line, the input. The numbers are percent. A slot's *intake* is its attention
 # to the input at the reference's step, times its input gate there. The *holders* are
 # the fewest slots that together have half of the intake; from that step on, their
-# columns have a red edge. **Write down first:** if the paper's words held here, which
-# columns would be dark at the last step?
+# columns have a red edge. (Where the shares are nearly equal, a hair decides which
+# slots these are.) **Write down first:** if the paper's words held here, which columns
+# would be dark at the last step?
 
 # %% tags=["hide-input", "hide-output"] alt="Attention of head 1, of head 4 and the mean of eight heads over four time steps of one question, with a number in each cell: the column of the input is the darkest in most maps, at the reference most of all; after the reference no slot's column is dark for all"
 # Draws the maps of two heads and the mean of all, for one question
@@ -220,7 +221,7 @@ for name, numbers in whole.items():
 
 # %%
 def beyond_control(rows, controls, wanted):
-    """rows (B, F), controls a list of arrays (B, ...), wanted (B, D) -> 3 numbers."""
+    """rows (B, F), controls a list of arrays (B, G), wanted (B, D) -> 3 numbers."""
     ...
 
 
@@ -266,10 +267,10 @@ for name, (share, control, beyond) in beside_untrained().items():
 # untrained 99 %.
 #
 # An untrained memory is a random, nonlinear blend of all that came in, and squares can
-# be put together out of a few hundred such numbers. What training has done is the last
-# column. And $n$, which stands in every input, was there from the start:
-# trained, the memory has a little *less* of it. (What can be read need not be *used*;
-# read on.)
+# be put together out of a few hundred such numbers. What training has made linearly
+# readable, beyond the best of three untrained cores, is the last column. And $n$, which
+# stands in every input, was there from the start: trained, the memory has a little
+# *less* of it. (What can be read need not be *used*; read on.)
 #
 # ## The gates
 #
@@ -303,8 +304,8 @@ plt.show()
 
 # %% [markdown]
 # Mind the axes: they span two or three hundredths. The input gates hardly change when
-# the reference comes. Forget gates keep a little more once it has come, the holders'
-# most.
+# the reference comes. Forget gates keep one or two hundredths more once it has come,
+# the holders' less than a hundredth more than the others'.
 #
 # ## Does it matter? Taking parts away
 #
@@ -409,9 +410,10 @@ for name, chosen in (("the reference", 1), ("another vector", 0)):
     print(" where these two slots took it in")
 
 # %% [markdown]
-# Of the ten points between holders and controls less than half is left, and about three
-# belong to the reference alone. One doubt stays: "these slots took it in" nearly means
-# "it has one of these labels".
+# Of the ten points between holders and controls less than half is left, and three seem
+# to belong to the reference alone (4.5 less 1.5). How far chance moves these two
+# numbers we have not measured. Another doubt stays: "these slots took it in" nearly
+# means "it has one of these labels".
 #
 # ## Cutting attention
 #
@@ -532,10 +534,10 @@ for step, accuracy in enumerate(at_step_2, start=1):
 # %% tags=["hide-cell"]
 # Answer 2
 # The distance of the second vector is there at once; of later ones about half can be
-# read. One untrained core has little or nothing of these, so in this network training
-# has made them. But what belongs to a time step fades: at the end less of the second
-# and third can be read. By then the memory has distances by *label*, as the answer
-# needs them.
+# read. Training has made them, beside one untrained core, which has little or nothing
+# of these. (The highest of several would be a harder control.) But what belongs to a
+# time step fades: at the end less of the second and third can be read. By then the
+# memory has distances by *label*, as the answer needs them.
 def by_time(core_of):
     """The share of the distances of vectors 2, 3, 4 that can be read: at once, and at
     the end.

@@ -238,10 +238,10 @@ plt.show()
 # Three seeds have 66 % (66 to 67) of the symbols right: of the last ones 85 % (80 to
 # 92), where the right network has 75 % (58 to 85), and of the first ones 83 % (79 to
 # 90), where it has 100 %. So the earlier symbols are not lost altogether: even weights
-# that never learnt to store something carry traces of the past (chapter 14 reads them
-# from untrained cores), and the readout can learn to read these. That may be how such a
-# bug survives on an easy task. **Mended** by handing on the Tensor. The tape grows with
-# the sequence: that is its job.
+# that learnt from the last step alone what to keep carry traces of the past, and the
+# readout can learn to read these. That may be how such a bug survives on an easy task.
+# **Mended** by handing on the Tensor. The tape grows with the sequence: that is its
+# job.
 #
 # ## 3. A softmax too many
 #
@@ -321,10 +321,11 @@ print("losses at the end:", *last, f"(floor {floor:.3f})")
 # ## 4. The root upside down
 #
 # **In the code.** `scores / d ** -0.5`: minus sign and division undo each other, so the
-# scores are multiplied by $\sqrt{d_k}$. (At first the released code took the root of
-# the width of query, key and value together; pull request 105 of google-deepmind/sonnet
-# mended it.) **The symptom.** The wider the keys, the more certain is a fresh network's
-# attention. To break the core from outside, `scaled` multiplies its queries:
+# scores are multiplied by $\sqrt{d_k}$. (The released code at first had another mistake
+# with the same root: it took that of the width of query, key and value together. Pull
+# request 105 of google-deepmind/sonnet mended it.) **The symptom.** The wider the keys,
+# the more certain is a fresh network's attention. To break the core from outside,
+# `scaled` multiplies its queries:
 
 
 # %%
@@ -374,9 +375,9 @@ def attend(M, x, W_q, W_k, W_v):
 ex.attend.check(attend)
 
 # %% [markdown]
-# **What it costs.** This bug calls for a task that needs attention, *compare*: four
-# symbols arrive; is the last the same as the first? We train it with narrow keys and
-# with wide ones. (The answers are 1 and 0; the readout's other six classes never come.)
+# **What it costs.** Here is a task on which it shows, *compare*: four symbols arrive;
+# is the last the same as the first? We train it with narrow keys and with wide ones.
+# (The answers are 1 and 0; the readout's other six classes never come.)
 
 
 # %% tags=["hide-output"]
@@ -577,7 +578,9 @@ plt.show()
 #
 # By what is right at the end three seeds cannot tell two of the bugs from the right
 # network, the joint norm and the shared layer; nor, on *compare* with narrow keys, a
-# third, the wrong scale. The symptoms show them all:
+# third, the wrong scale. (Three seeds lie wholly above three others by chance alone
+# once in twenty times, and here are seven such comparisons. So read each as one hint
+# among several.) The symptoms show them all:
 #
 # | bug | measure | right | broken |
 # |---|---|---|---|

@@ -197,10 +197,19 @@ class Report:
 class Picture:
     """Checks whether a picture that a learner has drawn can be read: as many curves as
     it compares, different ones, of five points or more, and names for all.
+
+    cannot_be(curves) says in words what no right measurement would show; "" otherwise.
     """
 
-    def __init__(self, chapter: str, name: str = "picture", curves: int = 2):
+    def __init__(
+        self,
+        chapter: str,
+        name: str = "picture",
+        curves: int = 2,
+        cannot_be: Callable[[list[panels.Drawn]], str] = lambda curves: "",
+    ):
         self.chapter, self.name, self.curves = chapter, name, curves
+        self.cannot_be = cannot_be
 
     def check(self, panel: Any) -> None:
         """Print what the picture, a panel of matplotlib, lacks."""
@@ -233,4 +242,4 @@ class Picture:
             return str(problem)
         if not panel.get_legend():
             return "nothing says which curve is which: panel.legend()"
-        return ""
+        return self.cannot_be(found)

@@ -104,9 +104,10 @@ def _probed(rng, B, F, D, noise, *others):
 def beyond_control(rows, controls, wanted):
     """What a readout of `rows` explains, and how much of that is not the probe's own.
 
-    rows (B, F); controls, a list of arrays (B, ...), of networks that were not trained;
-    wanted (B, D) -> the share that can be read from the rows, the highest that can be
-    read from a control, and the part of what this one leaves that the rows explain.
+    rows (B, F); controls, a list of arrays (B, G), of networks that were not trained,
+    each with a G of its own; wanted (B, D) -> the share that can be read from the rows,
+    the highest that can be read from a control, and the part of what this one leaves
+    that the rows explain.
     """
     share = readable(rows, wanted)
     control = max(readable(each, wanted) for each in controls)
@@ -147,6 +148,9 @@ def _outcomes(rng):
             here.sum() -> 1
         you weigh by the size of the group, not by the number treated
             here.sum() -> (group == g).sum()
+        you compare over all groups at once: where a group with more right answers is
+        treated more often, that alone makes a difference. Compare within each group
+            = right[treated].mean() - right[~treated].mean()
     """,
 )
 def matched(right, treated, group):

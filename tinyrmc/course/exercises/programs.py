@@ -238,4 +238,13 @@ def constant_answer(targets, lengths, symbols):
     return np.array(found)
 
 
-picture = Picture("programs", curves=3)
+def _no_accuracies(curves):
+    """What cannot be of the accuracies of three places while `copy` is learnt."""
+    if any(each.y.min() < 0 or each.y.max() > 1 for each in curves):
+        return "an accuracy lies between 0 and 1: take the mean of the seeds"
+    if max(each.y[np.argmax(each.x)] for each in curves) < 0.3:
+        return "no place is learnt: at the end one should be far above guessing, 0.1"
+    return ""
+
+
+picture = Picture("programs", curves=3, cannot_be=_no_accuracies)

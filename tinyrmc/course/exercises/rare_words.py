@@ -270,6 +270,8 @@ def _zipf(rng):
             = cheapest_head(counts) - 1
         the tail is paid at every word; only rare ones need it
             = 1
+        the tail has V - k words: the others stand in the head
+            rare * (V - k) -> rare * V
     """,
 )
 def cheapest_head(counts):
@@ -374,4 +376,12 @@ def learn_pairs(words, count):
     return found
 
 
-picture = Picture("rare_words")
+def _cut_into_fewer(curves):
+    """What cannot be of the mean numbers of pieces of two kinds of words."""
+    heights = [each.y[np.argsort(each.x)] for each in curves]
+    if any(each.min() < 1 or (np.diff(each) > 1e-9).any() for each in heights):
+        return "a word has a piece or more, and no more of them with more pairs"
+    return ""
+
+
+picture = Picture("rare_words", cannot_be=_cut_into_fewer)
