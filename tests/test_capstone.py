@@ -1,5 +1,8 @@
 """The tasks of the last chapter against slow readings of them, and the report card."""
 
+import dataclasses
+import re
+
 import numpy as np
 import pytest
 
@@ -57,8 +60,12 @@ def test_baselines_are_what_they_are_called():
 
 def test_every_threshold_lies_above_every_baseline():
     for task in (capstone.recall, capstone.distances, capstone.maze):
-        test = task.draw(np.random.default_rng(0), 2000, task.size)
-        assert task.threshold > 0.02 + max(task.shares(*test).values())
+        for size, threshold in (
+            (task.size, task.threshold),
+            (task.larger, task.longer),
+        ):
+            test = task.draw(np.random.default_rng(0), 2000, size, held_out=True)
+            assert threshold > 0.02 + max(task.shares(*test).values())
     with pytest.raises(ValueError, match="'always no' gets 60%, so a threshold of 50%"):
         capstone.own("mine", capstone.draw_recall, {"always no": 0.6}, 0.5)
 
@@ -142,6 +149,41 @@ def test_a_report_card_says_what_it_finds(capsys, monkeypatch):
         assert said(network).startswith(f"wrong: {why}")
     mine = capstone.own("mine", lambda rng, n: capstone.draw_recall(rng, n, 3), {}, 0.5)
     assert said(right, again, task=mine).endswith("passed\n")
+
+
+def nearest(inputs):
+    points, last = inputs[:, :-1, :2], inputs[:, -1:, :2]
+    return labels(inputs, -np.linalg.norm(points - last, axis=-1))
+
+
+def dot_product(inputs):
+    return labels(inputs, (inputs[:, :-1, :2] * inputs[:, -1:, :2]).sum(axis=-1))
+
+
+def labels(inputs, scores):
+    rows = np.arange(len(inputs))
+    return inputs[rows, scores.argmax(axis=1), 2:].argmax(axis=-1)
+
+
+def test_a_baseline_at_the_larger_size_does_not_pass(capsys):
+    """Nor where the task asks for less than what it gets."""
+
+    def half(inputs):
+        return (nearest if inputs.shape[1] == 4 else dot_product)(inputs)
+
+    task = capstone.distances
+    task.check(half, lambda x: half(x), untrained=zeros)
+    words = " ".join(capsys.readouterr().out.split())
+    assert "not passed yet: 5 in place of 3, " in words
+    lower = dataclasses.replace(task, longer=0.4)
+    lower.check(half, lambda x: half(x), untrained=zeros)
+    words = " ".join(capsys.readouterr().out.split())
+    wanted = (
+        r"5 in place of 3, ([\d.]+)% with each seed \('by the dot product' and its "
+    )
+    assert 57 < float(re.search(f"not passed yet: {wanted}", words)[1]) < 69
+    task.check(nearest, lambda x: nearest(x), untrained=zeros)
+    assert capsys.readouterr().out.endswith("passed\n")
 
 
 def test_answers_that_were_seen_before_do_not_help():

@@ -10,7 +10,47 @@ chapter = Chapter(
     "Training CORES play CHANGES PLAYED boards world unseen apart attention_to_input "
     "parts_of_a_step learnt_values KINDS",
 )
+seen = Chapter("27", "walks right_share boards TINY BoxWorld")
 SEEDS = range(3)
+
+
+@claim(
+    lambda n: (
+        n["3 x 3, others"].low > n["1 x 1, others"].high
+        and n["3 x 3, others"].low > n["5 x 5, others"].high
+        and n["5 x 5, others"].low > n["7 x 7, others"].high
+        and n["3 x 3, chose"].low > n["3 x 3, others"].high
+        and 0.3 < n["5 x 5, new"].low < n["7 x 7, new"].high < 0.6
+    ),
+    show=".0%",
+)
+def a_view():
+    """On the other half, without levels that the first one has too, the rule is right
+    in {1 x 1, others:.0%} of the moments if it sees its own cell alone, in
+    {3 x 3, others:.0%} with 3 x 3 cells, in {5 x 5, others:.0%} with 5 x 5, and in
+    {7 x 7, others:.0%} with 7 x 7, where {7 x 7, new:.0%} of the views are new to it.
+    On the moments that chose it, the rule with 3 x 3 cells is right in
+    {3 x 3, chose:.0%}.
+    """
+    found = {}
+    for size in (1, 3, 5, 7):
+        world = seen.BoxWorld(**seen.TINY, viewport=size, levels=5000, seed=0)
+        boards = seen.boards(world)
+        for start in range(0, 1200, 300):
+            half = range(start, start + 150)
+            known = {boards[k] for k in half}
+            rest = [
+                k for k in range(start + 150, start + 300) if boards[k] not in known
+            ]
+            chose, others = (seen.walks(world, numbers)[:2] for numbers in (half, rest))
+            values = {
+                "chose": seen.right_share(*chose, *chose),
+                "others": seen.right_share(*chose, *others),
+                "new": np.mean([view not in {*chose[0]} for view in others[0]]),
+            }
+            for name, value in values.items():
+                found.setdefault(f"{size} x {size}, {name}", []).append(value)
+    return found
 
 
 @claim(
@@ -19,20 +59,25 @@ SEEDS = range(3)
         and max(abs(x - 5) for x in n["plain returns"]) < 0.1
         and n["full products, spread"].low > 1
         and n["V-trace, spread"].high < 0.1
+        and n["full products, highest rise"].low > 3
+        and n["V-trace, highest rise"].high < 0.1
     ),
     show=".2f",
 )
 def targets():
     """Three seeds, the second half of the updates: plain returns settle at
-    {plain returns:.2f}; V-trace at {V-trace:.2f}, and moves by {V-trace, spread:.2f}
-    from update to update; the full products have a mean of {full products:.2f}, and
-    move by {full products, spread:.2f}.
+    {plain returns:.2f}; V-trace at {V-trace:.2f}, with a standard deviation of
+    {V-trace, spread:.2f} over these updates; the full products have a mean of
+    {full products:.2f} and a standard deviation of {full products, spread:.2f}. In one
+    update they raised the value by up to {full products, highest rise:.1f}, V-trace by
+    {V-trace, highest rise:.2f}.
     """
     found = {}
     for kind in chapter.KINDS:
         late = [np.array(chapter.learnt_values(kind, seed))[200:] for seed in SEEDS]
         found[kind] = [each.mean() for each in late]
         found[f"{kind}, spread"] = [each.std() for each in late]
+        found[f"{kind}, highest rise"] = [np.diff(each).max() for each in late]
     return found
 
 
@@ -94,34 +139,35 @@ def one(seed, name):
     show=".3g",
 )
 def agents():
-    """Three seeds of each, on boards that no training had: agents with the RMC solve
-    {RMC:.1%} of the levels, in {RMC, steps:.1f} steps; agents without a memory
-    {no memory:.1%}, in {no memory, steps:.1f}.
+    """Three seeds of each at this one rate, on boards that no training had: agents with
+    the RMC solve {RMC:.1%} of the levels, in {RMC, steps:.1f} steps; agents without a
+    memory {no memory:.1%}, in {no memory, steps:.1f}.
 
-    As far as three seeds tell, the slots do not turn to the input at the sight of
-    something coloured. Three trained RMCs give the input {trained something:.0%} of
-    their attention with something to see, and {trained nothing:.0%} without, which
-    chance alone may give.
+    Whether the slots turn to the input at the sight of something coloured, three seeds
+    cannot tell. Three trained RMCs give the input {trained something:.0%} of their
+    attention with something to see, and {trained nothing:.0%} without, which chance
+    alone may give.
 
     Of three trained RMCs the slots are {trained after 5:.1%} apart after five steps,
     {trained after 10:.1%} after ten and {trained after 20:.1%} after twenty; of the
     same three untrained, {untrained after 5:.0%}, {untrained after 10:.0%} and
     {untrained after 20:.0%}.
 
-    From the third step to the tenth the forget gates keep {trained gate:.2f} of the
-    memory, untrained {untrained gate:.2f}. Of the difference before a step
-    {trained left:.2f} is left after it, untrained {untrained left:.2f}. The part of it
-    that is kept is {trained kept:.2f}, untrained {untrained kept:.2f}; the part that is
-    new is {trained new:.2f}, untrained {untrained new:.2f}.
+    Three seeds at this rate: from the third step to the tenth the forget gates keep
+    {trained gate:.2f} of the memory, untrained {untrained gate:.2f}. Of the difference
+    before a step {trained left:.2f} is left after it, untrained {untrained left:.2f}.
+    The part of it that is kept is {trained kept:.2f}, untrained {untrained kept:.2f};
+    the part that is new is {trained new:.2f}, untrained {untrained new:.2f}.
 
-    Three seeds: with its own memory the agent solves {its own memory:.1%}; with that of
-    another level {another's:.1%}; with a fresh one in every step {forgotten:.1%}; and
-    with the mean of its slots in the place of each, {blended:.1%}.
+    Three seeds at this rate: with its own memory the agent solves
+    {its own memory:.1%}; with that of another level {another's:.1%}; with a fresh one
+    in every step {forgotten:.1%}; and with the mean of its slots in the place of each,
+    {blended:.1%}.
 
-    So the agent uses what it remembers of *this* level: a memory as good, of another
-    level, costs it a quarter of the levels, and leaves it behind the agent that never
-    had one and has learnt to roam. What tells its slots apart is not used: if all four
-    get their mean in every step, nothing is lost that these seeds could show.
+    So these agents use what they remember of *this* level: a memory as good, of another
+    level, costs them a quarter of the levels, and leaves them behind those that never
+    had one. What tells the slots apart is not used: if all four get their mean in every
+    step, nothing is lost that these seeds could show.
     """
     old, new = {*chapter.boards(chapter.world)}, chapter.boards(chapter.unseen)
     found = {"shared": [sum(new[k] in old for k in chapter.PLAYED)]}
@@ -154,12 +200,12 @@ def ends(name, metric):
     show=".1%",
 )
 def box_world():
-    """In a thirteenth of these steps this project's agents, two seeds each, solve
-    {RMC:.1%} with the RMC, {LSTM:.1%} with an LSTM, {ConvLSTM:.1%} with a ConvLSTM,
-    which alone sees the board through convolutions, and {none:.1%} without a memory.
-    (With the same convolutions, one run each: RMC {RMC, convolutions:.1%}, LSTM
-    {LSTM, convolutions:.1%}.) But a player who opens whatever box fits has
-    {any box:.1%}, and each number has an error of 3.
+    """| RMC | 98 % | {RMC:.1%} | {RMC, convolutions:.1%} |
+    | LSTM | | {LSTM:.1%} | {LSTM, convolutions:.1%} |
+    | ConvLSTM | 73 % | | {ConvLSTM:.1%} |
+    | no memory | | {none:.1%} | |
+
+    A player who opens whatever box fits has {any box:.1%}.
     """
     found, floors = ends("box_world_full", "test_solved")
     same, _ = ends("box_world_full_conv", "test_solved")
@@ -174,8 +220,11 @@ def box_world():
     show=".0f",
 )
 def mini_pacman():
-    """ours {RMC:.0f} and {LSTM:.0f}, and {none:.0f} without a memory, each with an
-    error of 14: of a memory's worth there, at 31 million steps, these runs show
-    nothing.
+    """| RMC | 677 | {RMC:.0f} |
+    | LSTM | 550 | {LSTM:.0f} |
+    | no memory | | {none:.0f} |
+
+    Each of ours has an error of 14: of a memory's worth there, at 31 million steps,
+    these runs show nothing.
     """
     return ends("mini_pacman", "test_score")[0]

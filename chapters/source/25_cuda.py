@@ -86,8 +86,8 @@ except Fault as fault:
     print(textwrap.fill(f"{type(fault).__name__}: {fault}", 80))
 
 # %% [markdown]
-# On a GPU nobody would tell you: the thread would read whatever lies behind `x`, and
-# write over whatever lies behind `y`.
+# On a GPU often nobody would tell you: the thread would read whatever lies behind `x`,
+# and write over whatever lies behind `y`.
 #
 # **Exercise 1.** Add a bias to each column and apply a ReLU, one number a thread. The
 # rows of `x` lie one after the other, so number `at` stands in column `at % width`.
@@ -124,11 +124,11 @@ cuda_text("linear.cu", "bias_relu")
 # ## What memory delivers at once
 #
 # Threads do not run alone. 32 of them, a *warp*, go through the kernel together, line
-# by line. When they read, memory delivers groups of 32 numbers that lie side by side,
-# numbers 0 to 31, 32 to 63 and so on. Each group that the warp touches costs one
-# *transaction*, whether one thread needs it or all. So it matters *which* thread reads
-# *what*. **Write down first:** thread $k$ of a warp reads `x[stride * k]`. How many
-# transactions does the warp need for stride 1, 2, 32 and 100?
+# by line. When they read, memory delivers groups of numbers that lie side by side: in
+# our simulator 32 at once, numbers 0 to 31, 32 to 63 and so on. Each group that the
+# warp touches costs one *transaction*, whether one thread needs it or all. So it
+# matters *which* thread reads *what*. **Write down first:** thread $k$ of a warp reads
+# `x[stride * k]`. How many transactions does the warp need for stride 1, 2, 32 and 100?
 #
 # **Exercise 2.** Find out, and draw it. Write a kernel of your own inside, launch it
 # with one block of 32 threads for each stride, and draw what reading costs.
@@ -152,10 +152,12 @@ plt.show()
 
 # %% [markdown]
 # With stride 1 one transaction serves all 32 threads. From stride 32 on each thread
-# needs one of its own: the same numbers cost 32 times as much. So neighbouring threads
-# should read neighbouring numbers. (This is called *coalesced*.) For a row of 80
-# columns that means: thread $k$ of a warp takes the columns $k$, $k + 32$ and
-# $k + 64$, and not three that lie side by side.
+# needs one of its own: in the simulator the same numbers cost 32 times as much.
+# (NVIDIA's GPUs of today fetch pieces of 32 bytes, eight numbers in float32: four
+# pieces at stride 1, and 32 from stride 8 on, so about 8 times as much.) So
+# neighbouring threads should read neighbouring numbers. (This is called *coalesced*.)
+# For a row of 80 columns that means: thread $k$ of a warp takes the columns $k$, $k +
+# 32$ and $k + 64$, and not three that lie side by side.
 #
 # **This is a good place to stop.**
 #
@@ -567,8 +569,10 @@ for name, row in work["rows"].items():
         print(f"{name:36}{row['ms']:6.1f} ms")
 
 # %% [markdown]
-# In this one measurement array operations are slowest: their launches cost more than
-# the work. Kernels make the step several times as fast, and a graph several times more.
+# In this one measurement array operations are slowest: they launch more and move more
+# bytes, and how much each of the two costs we have not measured. Kernels make the step
+# several times as fast, and a graph several times more. It starts the same kernels, so
+# what it saves is what starting them one by one had cost.
 #
 # A kernel states the same equation once more, and the complex step cannot check it.
 # (The tests compile it for an ordinary processor, too.) It pays where an operation
@@ -584,7 +588,8 @@ course.show(fused.Fused.override, backend.kernels, kernels.usable, docstring=Fal
 #
 # - A kernel says what one thread does. It needs a guard, since threads come in whole
 #   blocks.
-# - Neighbouring threads should read neighbouring numbers: memory delivers 32 at once.
+# - Neighbouring threads should read neighbouring numbers: memory delivers several at
+#   once.
 # - Shared memory saves reads of global memory. It needs a barrier after it is written,
 #   and another one before it is written again.
 # - On a GPU every array operation is a launch, and moves its arrays once more. A kernel

@@ -126,8 +126,8 @@ for a in (1.0, 0.5):
 #
 # It is the rule of Widrow and Hoff (1960), and one step of gradient descent on
 # $\tfrac{1}{2} |S^\top k_t - v_t|^2$ with the rate $\beta_t$: the memory is a little
-# linear network that learns while it reads. Schlag and others (2021) found that this
-# is what linear attention lacks; Yang and others (2024) made it fast, and call it
+# linear network that learns while it reads. Schlag and others (2021) proposed it
+# for linear attention; Yang and others (2024) made it fast, and call it
 # DeltaNet.
 #
 # Put $u_t$ in, and the memory is seen to change in two ways:
@@ -182,8 +182,8 @@ for box in ([0.0, 1.0], [0.6, 0.8]):
 # %% [markdown]
 # With keys at right angles one is replaced and the other untouched. Otherwise a
 # correction here is an error there, and the last one written is the one that is
-# right. At most $d$ keys can be at right angles to each other: there is the limit of
-# such a memory. You will measure it at the end.
+# right. At most $d$ keys can be at right angles to each other: that is the limit of
+# exact recall. What is found beyond it, you will measure at the end.
 #
 # *Gated DeltaNet* (Yang and others 2025) has both:
 # $S_t = a_t (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top$.
@@ -246,7 +246,9 @@ delta_in_chunk = ex.delta_in_chunk.yours(delta_in_chunk)
 
 # %% tags=["hide-output"]
 def multiplied(C, d, e):
-    """Numbers multiplied for a chunk: k S, q S, k k^T, q k^T, the system, the rest."""
+    """Numbers multiplied for a chunk: k S, q S, k k^T, q k^T, the system from its first
+    row to its last, the rest.
+    """
     return 2 * C * d * e + 2 * C * C * d + C * C * e // 2 + C * C * e + C * d * e
 
 
@@ -257,8 +259,10 @@ for C in (1, 4, 16, 64, 256, 1024):
 
 # %% [markdown]
 # Chunks multiply more. But a chunk of 16 multiplies by a half more and waits a
-# sixteenth of the times, and its products are large. Which counts? (Times differ from
-# machine to machine, so the notebook keeps none: run the cell.)
+# sixteenth of the times, and its products are large. (`np.linalg.solve` does not know
+# that the system is triangular. It multiplies about $C^3 / 3 + C^2 e / 2$ numbers more
+# than we count: a fourteenth for C = 16, four fifths for C = 256.) Which counts? (Times
+# differ from machine to machine, so the notebook keeps none: run the cell.)
 
 # %% tags=["varies"]
 q, k = (unit(np, rng.normal(size=(B, T, d))) for _ in range(2))
@@ -291,16 +295,16 @@ for name in ways:
 
 # %% [markdown]
 # The same numbers come out, whatever C is. Where chunks were faster on your machine,
-# waiting counted for more than multiplying; where a longer one was slower again, the
-# multiplications did. So such a memory has two ways to run: in training, where the
-# whole sequence is there, in chunks; in use, one word after the other, step by step
-# with a state of fixed size.
+# fewer calls, each with a larger product, counted for more than the multiplications;
+# where a longer one was slower again, the multiplications did. So such a memory has two
+# ways to run: in training, where the whole sequence is there, in chunks; in use, one
+# word after the other, step by step with a state of fixed size.
 #
-# Your RMC cannot do this. What it writes depends on its memory through a softmax,
-# layer norms, a ReLU and gates, so that each step needs the whole result of the one
-# before. All rules above are *linear in the memory*. (More exactly, affine.) A test:
-# for a straight line, $f(S + S') = f(S) + f(S') - f(0)$. **Write down first:** for
-# which of the four below does this hold?
+# Your RMC cannot do it in this way. What it writes depends on its memory through a
+# softmax, layer norms, a ReLU and gates, so that each step needs the whole result of
+# the one before. All rules above are *linear in the memory*. (More exactly, affine.) A
+# test: for a straight line, $f(S + S') = f(S) + f(S') - f(0)$. **Write down first:**
+# for which of the four below does this hold?
 
 
 # %% tags=["hide-output"]
@@ -399,7 +403,7 @@ print("one decay for all: the same", np.allclose(o, found) and np.allclose(S, h.
 # | Transformer | all $k$ and $v$ so far | $\mathrm{softmax}(K q)^\top V$ |
 #
 # (For the state space $S$ is $h$ on its side, and $A$ too.) All of them keep a share
-# of the old and add something new. They differ in three questions.
+# of the old and add something new. Three questions tell them apart.
 #
 # - **What is let go?** The RMC's gate $f$ decides for every number, as the LSTM's
 #   does, and sees the memory, too. A decay is a gate with one number for all. The
@@ -627,9 +631,9 @@ course.measured(28, "replaces")
 # right in 78 %. One more network is asked: with *no memory* at all, it sees the three
 # steps side by side.
 #
-# **Write down first:** here the RMC's slots may look at each other, and the matrices
-# can only add. Who will be ahead after a thousand steps? Will the delta rule be ahead
-# of the sum?
+# **Write down first:** here the RMC's slots may look at each other; in the sum none of
+# the earlier steps sees another, and in the delta rule only at one place. Who will be
+# ahead after a thousand steps? Will the delta rule be ahead of the sum?
 
 # %% tags=["hide-output"]
 MORE = course.fast(1000, 20, 400)
@@ -655,26 +659,37 @@ plt.show()
 course.measured(28, "relates")
 
 # %% [markdown]
-# After 1,000 steps the network without a memory is right in 89 % (86 to 92), the
-# delta rule in 83 % (75 to 88), the sum in 79 % (78 to 82). The RMC has 67 % (65 to
-# 70), 67 % (64 to 70) and 66 % (64 to 67) at the three rates. So all seeds of the
-# network without a memory are above both floors; of the matrices not all are; and the
-# RMC is still at the first one.
+# Right answers after 1,000 steps, the RMC at three rates, the others at one:
 #
-# Have the matrices related anything? What a query finds is a weighted sum of values:
-# its weights compare the last step with each of the others, and no two of the others.
-# But if three keys lie apart, that sum hands on all three numbers, and the layers
-# behind it can do the rest, as they do without a memory. That is the control to ask
-# for whenever a memory is said to relate. On three numbers the task does not tell a
-# memory that relates from one that only keeps. (Delta rule and sum these three seeds
-# cannot tell apart, either.)
+# | network | 1e-3 | 3e-3 | 9e-3 |
+# |---|---|---|---|
+# | no memory | | 89 % (86 to 92) | |
+# | delta rule | | 83 % (75 to 88) | |
+# | sum | | 79 % (78 to 82) | |
+# | RMC | 67 % (65 to 70) | 67 % (64 to 70) | 66 % (64 to 67) |
+#
+# So at this one rate all seeds of the network without a memory are above both floors,
+# two of the sum's are at the second one, and one of the delta rule's is below it. The
+# RMC is still at the first one, at all three. (Delta rule and sum these three seeds
+# cannot tell apart.)
+#
+# Have the matrices related anything? What a query finds is a weighted sum of values.
+# For the sum, its weights compare the last step with each of the others, and no two of
+# the others. The delta rule's weights also depend on how alike two of the others' keys
+# are, but they do not read the values. And if three keys lie apart, both hand on all
+# three numbers, and the layers behind them can do the rest, as they do without a
+# memory.
+#
+# A network without a memory is the control to ask for whenever a memory is said to
+# relate. On three numbers the task does not tell a memory that relates from one that
+# only keeps.
 #
 # ## How much does a matrix hold?
 #
-# At most $d$ keys are at right angles to each other. What happens when a memory has
-# to hold more, and when keys are only drawn at random? `ex.store(keys, values)`
-# writes pairs one after the other by the delta rule with $\beta = 1$; `beta=0.5` and
-# `rule="sum"` change that. It brings keys to the length 1.
+# With keys at right angles, at most $d$ of them, recall is exact. What happens when a
+# memory has to hold more, and when keys are only drawn at random? `ex.store(keys,
+# values)` writes pairs one after the other by the delta rule with $\beta = 1$;
+# `beta=0.5` and `rule="sum"` change that. It brings keys to the length 1.
 #
 # **Exercise 6.** An experiment of your own, data and picture included. Choose what to
 # measure (the share of values found again, what is lost of them, how much an old pair
@@ -747,9 +762,8 @@ course.show(Delta.__call__, docstring=False)
 # - A sum never forgets, a decay forgets everything alike, and the delta rule replaces
 #   what stands at a key. For that keys need the length 1.
 # - What is linear in the memory can be done in chunks: more multiplications, fewer
-#   that wait. The RMC's step is not, and it cannot.
-# - The RMC is the member of the family whose slots look at each other before it
-#   writes.
+#   that wait. The RMC's step is not linear, and cannot be done in this way.
+# - The RMC is the one in this table whose slots look at each other before it writes.
 #
 # **Further.** What does the delta rule do with $\beta = 2$ and a key of length 1, and
 # why might one want that? Two pairs are written again and again, with keys that are
