@@ -612,6 +612,7 @@ def test_where_a_derivative_is_asked_for_the_complex_step_is_the_judge():
 def test_a_report_concludes_what_its_runs_say(place, capsys):
     runs = {"a": [3, 4, 5], "b": [0, 1, 2]}
     fair = {"question": "is a higher?", "runs": runs, "conclusion": "a"}
+    fair |= {"rates": [0.1], "not shown": "whether b is slower"}
     overlap = {"runs": {"a": [1, 2, 3], "b": [2, 3, 4]}}
     for report, said in [
         (..., "nothing to check yet"),
@@ -627,7 +628,12 @@ def test_a_report_concludes_what_its_runs_say(place, capsys):
         (fair | overlap, "wrong: 'b' is ahead in the mean. Deal all runs"),
         (fair | {"runs": {"a": [1, 2, 3], "b": [3, 2, 1]}}, "wrong: both kinds have"),
         (fair | overlap | {"conclusion": "cannot tell"}, "right: the runs bear it out"),
-        (fair | {"expected": "b"}, "right: the runs bear it out"),
+        (fair | {"expected": "b"}, "right: the runs bear it out, at this one rate\n"),
+        (fair | {"rates": [0.1, 0.3]}, "right: the runs bear it out\n"),
+        (fair | {"rates": 0.1}, "wrong: a report names the `rates`"),
+        (fair | {"rates": []}, "wrong: a report names the `rates`"),
+        (fair | {"rates": [0]}, "wrong: a report names the `rates`"),
+        (fair | {"not shown": "..."}, "wrong: a report also has `not shown`"),
     ]:
         acting.experiment.check(report)
         assert capsys.readouterr().out.startswith(said)
@@ -677,11 +683,36 @@ def test_a_picture_can_be_read(place, capsys):
     plt.close("all")
 
 
+def test_a_picture_of_a_hop_s_shares_shows_what_a_hop_gives(place, capsys):
+    lengths = np.linspace(0.5, 6, 12)
+    right = {N: one_hop.share_of_the_first(N, lengths, seed=7) for N in (3, 10, 30)}
+    for change, said in [
+        (lambda N, share: (share, f"N = {N}"), "right: a reader can follow it"),
+        (lambda N, share: (share, f"{N} memories, d = 20"), "right: a reader can"),
+        (lambda N, share: (share[::-1], f"N = {N}"), "wrong: with 3 memories of leng"),
+        (lambda N, share: (100 * share, f"N = {N}"), "wrong: with 3 memories of leng"),
+        (lambda N, share: (right[3 + 27 * (N < 30)], f"{N}"), "wrong: two curves are"),
+        (lambda N, share: (share, "abcd"[N // 10]), "wrong: the name of one curve"),
+        (lambda N, share: (share * (lengths < 5), f"{N}"), "wrong: with 3 memories"),
+    ]:
+        _, panel = plt.subplots()
+        for N, share in right.items():
+            curve, label = change(N, share)
+            panel.plot(lengths, curve, label=label)
+        panel.set(xlabel="length", ylabel="share")
+        panel.legend()
+        one_hop.picture.check(panel)
+        assert capsys.readouterr().out.startswith(said)
+    plt.close("all")
+    assert json.loads(place.read_text()) == ["one_hop.picture"]
+
+
 def test_more_runs_make_a_conclusion_surer(place, capsys):
     rng, passed = np.random.default_rng(0), {3: 0, 12: 0}
     for count in [3, 12] * 8:  # an effect of one and a half deviations
         runs = {"a": rng.normal(1.5, size=count), "b": rng.normal(size=count)}
-        acting.experiment.check({"question": "?", "runs": runs, "conclusion": "a"})
+        report = {"question": "a?", "runs": runs, "conclusion": "a", "rates": [0.1]}
+        acting.experiment.check(report | {"not shown": "whether b is slower"})
         passed[count] += capsys.readouterr().out.startswith("right")
     assert 1 < passed[3] < passed[12] == 8
 

@@ -151,9 +151,9 @@ def looks():
 def chooses():
     """With the softmax the right content makes up {softmax, length 1:.0%} at a length
     of 1, {softmax, length 2:.0%} at 2 and {softmax, length 6:.0%} at 6, three times 200
-    draws; without it {linear, length 6:.0%} at every length. So with short memories the
-    linear hop finds more of the right content than the softmax; but at no length does
-    it choose.
+    draws; without it {linear, length 6:.0%} at every length. (What counts is the size
+    of each number, without its sign.) So with short memories the linear hop finds more
+    of the right content than the softmax, but longer ones do not make it choose.
     """
     found = {}
     for length in (1, 2, 6):

@@ -87,9 +87,10 @@ adjacent = ex.adjacent.yours(adjacent)
 #
 # Small random tables make small matches, and a softmax of small matches is nearly even:
 # whatever is asked, the hop finds nearly the mean of all contents. And with ten
-# memories only a tenth of the gradient comes back, for it has the factor $p_i$. So the
-# paper lets some networks begin without the softmax, and puts it in when the validation
-# loss stops falling: a *linear start*. Until then $o = \sum_i (u \cdot m_i) \, c_i$.
+# memories each content gets only about a tenth of the gradient, for it has the factor
+# $p_i$. So the paper lets some networks begin without the softmax, and puts it in when
+# the validation loss stops falling: a *linear start*. Until then $o = \sum_i (u \cdot
+# m_i) \, c_i$.
 #
 # **Exercise 2.** What kind of memory is that? Write $u$ as a row, and find the matrix
 # $G$ with $o = u G$. Write it with `xp`, which is NumPy or the tape's primitives.
@@ -149,9 +150,15 @@ plt.show()
 
 # %% [markdown]
 # With the softmax the right content makes up 40 % at a length of 1, 90 % (90 to 91) at
-# 2 and 100 % at 6, three times 200 draws; without it 60 % at every length. So with
-# short memories the linear hop finds more of the right content than the softmax; but at
-# no length does it choose.
+# 2 and 100 % at 6, three times 200 draws; without it 60 % at every length. (What counts
+# is the size of each number, without its sign.) So with short memories the linear hop
+# finds more of the right content than the softmax, but longer ones do not make it
+# choose.
+#
+# Those 60 % belong to five random memories of 20 units. More memories make the share
+# smaller, and more units make it larger, for then random directions are nearer to right
+# angles. With memories exactly at right angles the linear hop returns the right content
+# alone.
 #
 # ## The network
 #
@@ -326,12 +333,13 @@ print(" %, without it", percent(without["factor 2, task 16"][1][SWITCH - 1]), "%
 # 56 % and 54 % (52 to 55).
 #
 # Bags of words still say which animals were named together. On task 16 either lack does
-# the same damage, and again any colour is named. With $l$ half as large, memories,
-# contents and question are half as large, the matches a quarter, and without the
-# softmax what is found an eighth. After twenty epochs without the softmax that network
-# still has 55 % (54 to 56) wrong. Does the softmax only come too early? That we have
-# not shown; below you can. The authors' program differs from their paper here, and
-# nothing in the paper would have told you. It is a good reason to publish programs.
+# the same damage: it is as bad as naming any colour that was told. With $l$ half as
+# large, memories, contents and question are half as large, the matches a quarter, and
+# without the softmax what is found an eighth. After twenty epochs without the softmax
+# that network still has 55 % (54 to 56) wrong. Does the softmax only come too early?
+# That we have not shown; below you can. The authors' program differs from their paper
+# here, and nothing in the paper would have told you. It is a good reason to publish
+# programs.
 #
 # ## What it looks at
 
@@ -475,9 +483,15 @@ for task in (15, 16):
 # copy of both kinds, with names for the kinds and the axes, and report as below. The
 # conclusion is the name whose numbers are higher, or "cannot tell". A *permutation
 # test* judges it: all your runs are dealt to the two names in every possible way, and
-# if one name is as far ahead as yours in more than 5 % of them, it may be chance. With
-# three runs each, all of one kind must lie above all of the other. With more runs
-# smaller differences will do.
+# if the name that is ahead is as far ahead in more than 5 % of them, it may be chance.
+# With three runs each, all of one kind must lie above all of the other. You see first
+# which name is ahead, and ask about that one: so of two kinds that do not differ, one
+# report in ten still names one.
+#
+# Fix the number of runs beforehand. If you add runs until something shows, you name a
+# kind by chance more often. If three cannot tell, take a larger number of new ones, say
+# eight of each kind, and count those alone. Say at which rates you ran, too, and what
+# your runs do not show.
 
 # %%
 panel = ...  # figure, panel = plt.subplots()
@@ -489,6 +503,8 @@ report = ...
 #     "question": "Does task 15 need the order of words?",
 #     "runs": {"bags": [...], "position encoding": [...]},
 #     "conclusion": "...",
+#     "rates": [0.005],
+#     "not shown": "...",
 # }
 ex.experiment.check(report)
 
@@ -519,8 +535,9 @@ ex.experiment.check(report)
 #
 # - A question that knows what was found can find more. Here it took as many hops as
 #   facts.
-# - A softmax over small matches learns little. Without it the hop is one matrix, which
-#   cannot choose but can learn; then the softmax learns to choose.
+# - On task 16 three hops that began with a softmax over small matches did not learn.
+#   Without the softmax a hop is one matrix, which chooses badly where memories are not
+#   at right angles, but can learn; then the softmax learns to choose.
 # - Change one thing at a time, and the same for all copies.
 # - What a network looks at is a hint, not a reason. Take it away, and see.
 #

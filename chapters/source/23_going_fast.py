@@ -563,8 +563,9 @@ for row in timed:
     print(f"{row['size']:34}: {row['sgemm_fraction']:.0%}")
 
 # %% [markdown]
-# The rest goes into passes over arrays, which compiled bodies save, into smaller matrix
-# products and, where arrays are small, into calls.
+# The rest may go into passes over arrays, which compiled bodies save, into smaller
+# matrix products and, where arrays are small, into calls. How much goes into each we
+# have not measured.
 #
 # The operations by hand are in `fused/`, each beside its composed definition; the loop
 # is `unroll` in `cores/core.py`; pieces and workers are in `training/`.

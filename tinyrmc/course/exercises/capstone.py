@@ -193,17 +193,7 @@ maze = Task(
 )
 
 
-class TakenAway(Report):
-    """A report that also says what its runs do not show."""
-
-    def problem(self, report):
-        missing = not isinstance(report, dict) or "not shown" not in report
-        if missing or len(str(report["not shown"]).split()) < 4:
-            return "a report also has `not shown`: what the runs do not tell, in words"
-        return super().problem(report)
-
-
-taken_away = TakenAway("capstone", "taken_away")
+taken_away = Report("capstone", "taken_away", trained=False)
 
 
 def _drawn(answer, runs, baseline):

@@ -8,11 +8,14 @@ experiments that take long, whose runs a learner reports:
         "question": "does a second hop help on task 1?",
         "runs": {"one hop": [0.31, 0.28, 0.30], "two hops": [0.02, 0.00, 0.04]},
         "conclusion": "one hop",
+        "rates": [0.005],
+        "not shown": "whether a third hop would help more",
     }
     ex.experiment.check(report)
 
 The conclusion names the kind whose numbers are higher, or says "cannot tell". A
-permutation test judges, so more runs can tell smaller differences.
+permutation test judges, so more runs can tell smaller differences, if their number was
+fixed before the first of them ran. `rates` are the learning rates of the runs.
 
 `Picture` is for what a learner draws: `ex.picture.check(panel)` asks whether a reader
 could understand it.
@@ -142,10 +145,12 @@ SURE = 0.05
 
 
 class Report:
-    """Checks whether a conclusion is borne out by the runs it stands on."""
+    """Checks whether a conclusion is borne out by the runs it stands on. Where the runs
+    are trainings, a report names their `rates`.
+    """
 
-    def __init__(self, chapter: str, name: str = "experiment"):
-        self.chapter, self.name = chapter, name
+    def __init__(self, chapter: str, name: str = "experiment", trained: bool = True):
+        self.chapter, self.name, self.trained = chapter, name, trained
 
     def check(self, report: Any) -> None:
         """Print what is missing, or whether the runs say what the report says."""
@@ -153,9 +158,12 @@ class Report:
             print("nothing to check yet: the report is still `...`")
             return
         problem = self.problem(report)
-        print(f"wrong: {problem}" if problem else "right: the runs bear it out")
-        if not problem:
-            record.solved(self.chapter, self.name)
+        if problem:
+            print(f"wrong: {problem}")
+            return
+        alone = self.trained and len({*_rates(report["rates"])}) == 1
+        print("right: the runs bear it out" + ", at this one rate" * alone)
+        record.solved(self.chapter, self.name)
 
     def problem(self, report: Any) -> str:
         """Words on what is missing in a report; "" if the runs bear it out."""
@@ -175,6 +183,10 @@ class Report:
                 return f"{name!r} has {len(numbers)} runs; three or more show a spread"
             if not all(map(math.isfinite, numbers)):
                 return f"{name!r} has a number that is not finite"
+        if self.trained and not _rates(report.get("rates")):
+            return "a report names the `rates` of its runs: a list of numbers above 0"
+        if len(str(report.get("not shown", "")).split()) < 4:
+            return "a report also has `not shown`: what the runs do not tell, in words"
         low, high = sorted(runs, key=lambda name: np.mean(runs[name]))
         least = by_chance(runs[high], runs[low])
         bearable = high if least <= SURE else UNDECIDED
@@ -190,8 +202,20 @@ class Report:
             f"and {high!r} is as far ahead in {least:.1%} of the ways"
         )
         if bearable == UNDECIDED:
-            return f"{words}: above {SURE:.0%} they cannot tell. More runs may"
+            return (
+                f"{words}: above {SURE:.0%} they cannot tell. To know more, fix a "
+                "larger number of new runs, and count those alone"
+            )
         return f"{words}, which is too seldom to be chance"
+
+
+def _rates(found: Any) -> list[float]:
+    """The learning rates that a report names, or none where they cannot be any."""
+    try:
+        rates = [*map(float, found)]
+    except (TypeError, ValueError):
+        return []
+    return rates if all(0 < rate < math.inf for rate in rates) else []
 
 
 class Picture:

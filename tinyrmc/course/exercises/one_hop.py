@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from tinyrmc import Parameter, Tape, fused, nn, optim
@@ -341,4 +343,33 @@ def learn_stories(network, sgd, inputs, targets, order, rate):
     return losses
 
 
-picture = Picture("one_hop", curves=3)
+def share_of_the_first(N, lengths, seed=0):
+    """The mean share that a hop asked for the first of N memories gives it, for each
+    length (L,) of them all: 200 draws of random directions of 20 units -> (L,).
+    """
+    directions = np.random.default_rng(seed).normal(size=(200, N, 20))
+    directions /= np.linalg.norm(directions, axis=-1, keepdims=True)
+    cosines = np.einsum("bd,bnd->bn", directions[:, 0], directions)
+    others = np.asarray(lengths)[:, None, None] ** 2 * (cosines[:, 1:] - 1)
+    return (1 / (1 + np.exp(others).sum(axis=-1))).mean(axis=1)
+
+
+def _no_hop(curves):
+    """What cannot be of exercise 2's shares against the length."""
+    for N in (3, 10, 30):
+        named = [x for x in curves if f"{N}" in re.findall(r"\d+", x.label)]
+        if len(named) != 1:
+            return f"the name of one curve should say N = {N}; {len(named)} do"
+        (curve,) = named
+        off = np.nan_to_num(abs(curve.y - share_of_the_first(N, curve.x)), nan=1)
+        k = off.argmax()
+        if off[k] > 0.04:  # twice 200 draws differ by less
+            return (
+                f"with {N} memories of length {curve.x[k]:.3g} your curve has "
+                f"{curve.y[k]:.3g}, and a hop another share: are u and all memories of "
+                "this length, and is u the first of them?"
+            )
+    return ""
+
+
+picture = Picture("one_hop", curves=3, cannot_be=_no_hop)
