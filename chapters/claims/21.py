@@ -41,8 +41,8 @@ def baselines():
     {with, three times.mean:.2f}.
 
     Not at this rate. Of 200 games without a baseline the best arm wins a share of
-    {entropy 0.mean:.2f}, with an entropy that is worth 1 {entropy 1.mean:.2f}, which
-    can be chance, and worth 10 only {entropy 10.mean:.2f}.
+    {entropy 0.mean:.2f}. With an entropy that is worth 1 it is {entropy 1.mean:.2f},
+    which can be chance, and with one worth 10 only {entropy 10.mean:.2f}.
     """
     found = {}
     for name, rate in zip(RATES, rates(0.1), strict=True):

@@ -474,10 +474,10 @@ plt.show()
 
 # %% tags=["hide-cell"]
 # Answer 2
-# Not at this rate. Of 200 games without a baseline the best arm wins a share of 0.54,
-# with an entropy that is worth 1 0.56, which can be chance, and worth 10 only 0.35. The
-# entropy pulls the logits together, but the noise of rewards near 11 stays as large as
-# it was.
+# Not at this rate. Of 200 games without a baseline the best arm wins a share of 0.54.
+# With an entropy that is worth 1 it is 0.56, which can be chance, and with one worth 10
+# only 0.35. The entropy pulls the logits together, but the noise of rewards near 11
+# stays as large as it was.
 def learnt_with(cost, seed, rate=0.1):
     """The probability of the best arm at the end, without a baseline."""
     random, z = np.random.default_rng(seed), np.zeros(3)
