@@ -37,8 +37,9 @@ def apart():
     in the paper's network and to {released, after 50:.2f} in the released one
 
     with three draws, 50 steps bring the spread down to
-    {no residual, after 50.mean:.0e} without the residual. So in a fresh network it is
-    the residual that keeps the slots apart.
+    {no residual, after 50.mean:.0e} without the residual. So in a fresh network the
+    slots come together without it. With it they stay further apart, if not always far:
+    {released, after 50.low:.2f} to {released, after 50.high:.2f}.
     """
     found = {}
     for seed in SEEDS:
@@ -89,7 +90,7 @@ def frozen():
     show=".1f",
 )
 def grows():
-    """The released one grows further, although it takes in smaller numbers: with three
+    """The released one grows further, although its candidate is at most 1: with three
     draws and a bias of 3, its largest entry is {released, bias 3:.1f}, the paper's
     {paper, bias 3:.1f}.
     """

@@ -663,8 +663,9 @@ plt.show()
 # test on was trained on. The answer is not among the inputs. The *floor* is known: the
 # share that you would get by always giving the most frequent answer. And the conclusion
 # is borne out by the distance to it: a share $p$ of $n$ examples has the *standard
-# error* $\sqrt{p (1 - p) / n}$. Four standard errors above the floor are hardly chance;
-# with less than two you cannot tell.
+# error* $\sqrt{p (1 - p) / n}$. Four standard errors above the floor are hardly chance.
+# With less than two you cannot tell, and between two and four you may say either. (Not
+# "does not learn": that takes more than one rate and one seed.)
 #
 # **Exercise 8.** Build it in one function that returns a dict:
 #
@@ -676,7 +677,7 @@ plt.show()
 # | `predict` | a function: inputs -> an answer for each |
 # | `right`, `floor` | shares of the held-out examples |
 # | `losses` | the loss of each step |
-# | `conclusion` | "learns", "does not learn" or "cannot tell" |
+# | `conclusion` | "learns" or "cannot tell" |
 #
 # Into `panel` it draws the losses, and with `panel.axhline` what a guess costs. Name
 # the axes. All is there: `slopes`, `train`, `adam_rule`, and `logits` for the answers.

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 12. Back through time
 #
-# **Section 3.3, backwards.** About 185 minutes, in four sittings. The whole chapter is
+# **Section 3.3, backwards.** About 190 minutes, in four sittings. The whole chapter is
 # the second track, the way back: later chapters do not need it. You need chapter 10 (a
 # step and its training) and the derivatives of chapters 3, 4, 6, 8 and 9.
 #
@@ -320,12 +320,13 @@ plt.show()
 # On the straight line alone the gradient shrinks by a forget gate at each step, as it
 # did for one slot in chapter 9. Through $h$ next to nothing arrives: at every step that
 # way passes the slope of a gate and a matrix of a fresh network. (Shut, it may cost
-# something all the same: there are mixed ways.) But with attention open, more arrives
-# than forget gates let through: with a bias of 1, 3 to 191 times as much after 20 steps
+# something all the same: there are mixed ways.) But attention lets more arrive than
+# forget gates do: with a bias of 1 and $h$ shut, 2 to 78 times as much after 20 steps
 # in three draws of weights. Attention is a second way along the memory, and an LSTM has
-# none like it. How much comes differs from draw to draw. With a bias of 3 the gradient
-# even grows in all three, about tenfold in 40 steps. This is one reason why training
-# clips it.
+# none like it. How much comes differs from draw to draw. With all ways open and a bias
+# of 1, 40 steps shrink the gradient about twentyfold in two of the three draws, and
+# make it fifteen times as large in one. With a bias of 3 it grows in all three, about
+# tenfold. This may be one reason why training clips it.
 #
 # ## Your picture
 #
@@ -334,8 +335,10 @@ plt.show()
 # open, and returns 40 sizes, the first of them one step back.
 #
 # **Exercise 6.** Measure at three forget biases or more, with three seeds or more each,
-# and draw the mean over the seeds against the steps back, 1 to 40, a line with a
-# `label` for each bias. The sizes differ by powers of ten: `panel.semilogy(x, y)`.
+# and draw the *geometric* mean over the seeds against the steps back, 1 to 40, a line
+# with a `label` for each bias. That is exp of the mean of the logarithms. (The sizes
+# differ by powers of ten, and in their sum the largest seed would hide all others. A
+# median will do as well.) For the same reason the axis is `panel.semilogy(x, y)`.
 
 
 # %%
@@ -351,14 +354,14 @@ def sizes_of(bias, seed):
 
 
 def how_far(sizes_of, panel):
-    """Draws into panel -> a dict from bias to its mean over the seeds (40,)."""
+    """Draws into panel -> a dict from bias to the geometric mean over seeds (40,)."""
     ...
 
 
 ex.how_far.check(how_far)
 how_far = ex.how_far.yours(how_far)
 
-# %% tags=["hide-output"] alt="The mean size of the gradient against the steps back, logarithmic, a line for each forget bias: the lower the bias, the steeper it falls at first"
+# %% tags=["hide-output"] alt="The geometric mean of the gradient's size against the steps back, logarithmic, a line for each forget bias: the lower the bias, the steeper it falls, and with a bias of 3 it grows in the end"
 figure, panel = plt.subplots(figsize=(7, 3.2))
 how_far(sizes_of, panel)
 panel.legend()
@@ -419,7 +422,7 @@ for length in (1, 2, 5, 10, 20, 40):
 # - The new memory gets two gradients, from the next step and through $h$. A slot of the
 #   old one is used as query, key and value, and on the straight line.
 # - Through many steps the gradient comes along the memory: straight, with a forget gate
-#   as its factor at each step, and through attention, which lets far more arrive.
+#   as its factor at each step, and through attention, which lets more arrive.
 # - All steps share their weights, so all that they give them adds up.
 # - In windows the state goes on and the gradient does not.
 #

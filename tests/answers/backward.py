@@ -180,7 +180,11 @@ def processed(gr, z, layers, gain):
     return by + np.where(before > 0, by @ W2.T, 0) @ W1.T
 
 
-def far(f, panel, *, biases=(0, 1, 4), seeds=4, scale="log", start=1, mean=np.mean):
+def geometric(sizes, axis):
+    return np.prod(sizes, axis) ** (1 / len(sizes))
+
+
+def far(f, panel, *, biases=(0, 1, 4), seeds=4, scale="log", start=1, mean=geometric):
     found = {}
     for bias in biases:
         found[bias] = mean([f(bias, 7 + seed) for seed in range(seeds)], axis=0)
@@ -283,6 +287,7 @@ WRONG = {
         lambda f, panel: far(f, panel, scale="linear"),
         lambda f, panel: far(f, panel, start=0),
         lambda f, panel: far(f, panel, mean=np.max),
+        lambda f, panel: far(f, panel, mean=np.mean),
     ],
     m.through_time: [
         lambda *c: walk(*c, start=1.0),

@@ -370,6 +370,7 @@ WRONG = {
         lambda *c: circle(*c, floor=lambda y: 0.5),
         lambda *c: circle(*c, wide=True),
         lambda *c: circle(*c, told="learns", steps=20, rate=0.0),
+        lambda *c: circle(*c, told="does not learn", steps=20, rate=0.0),
         lambda *c: circle(*c, level=False),
         lambda *c: circle(*c, swap=True),
         lambda seed, panel: circle(0, panel),
@@ -379,6 +380,7 @@ WRONG = {
         lambda x: float(np.sqrt(x.var(-2).mean()) / (np.sqrt((x * x).mean()) + 1e-6)),
         lambda x: float(np.sqrt(x.var(0).mean()) / max(np.sqrt((x * x).mean()), 1e-30)),
         lambda x: float(x.var(-2).mean() / max((x * x).mean(), 1e-30)),
+        lambda x: float(np.sqrt(x.var(-1).mean()) / max(np.sqrt((x * x).mean()), 1e-30)),
     ],
     r.released_step: [
         lambda x, M, p: r.released_step(np, x, np.tanh(M), p),

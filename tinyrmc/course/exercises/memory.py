@@ -581,8 +581,9 @@ def my_task(seed, panel):
     others[:, :-1] = np.roll(inputs[:, :-1], 1, axis=0)
     right, control = (np.mean(predict(x) == targets) for x in (inputs, others))
     floor = max(np.mean(targets), np.mean(1 - targets))
-    error = np.sqrt(right * (1 - right) / len(targets)) + 1e-3
-    surely = right - max(floor, control) > 4 * error
+    own, its = (p * (1 - p) / len(targets) for p in (right, control))
+    errors = np.sqrt([own, own + its]) + 1e-3
+    surely = (right - np.array([floor, control]) > 4 * errors).all()
     panel.plot(losses)
     panel.axhline(np.log(2), color="0.6")
     panel.set(xlabel="step", ylabel="loss")

@@ -30,6 +30,9 @@ from .recorded import recorded
     mistakes="""
         you take the mean of the whole memory; each unit has its own
             m.mean(axis=-2, keepdims=True) -> m.mean()
+        you take the mean over a slot's units; it is the mean slot that you need, over
+        the last axis but one
+            m.mean(axis=-2, keepdims=True) -> m.mean(axis=-1, keepdims=True)
         you do not divide by the size of the memory
             np.sqrt((m * m).mean()) -> 1.0
         a memory of zeros is 0 / 0: say 0

@@ -407,9 +407,17 @@ def _picture(answer, sizes_of, first):
     steps = np.arange(1, 41)
     for bias, values in returned.items():
         sizes = np.array([*asked[float(bias)].values()])
-        means = sizes.mean(0), np.exp(np.log(sizes).mean(0)), np.median(sizes, 0)
+        if np.allclose(values, sizes.mean(0)):
+            raise Wrong(
+                f"for bias {bias} you add the sizes up, and the largest hides the "
+                "others: take the mean of their logarithms, and exp of it"
+            )
+        means = np.exp(np.log(sizes).mean(0)), np.median(sizes, 0)
         if not any(np.allclose(values, mean) for mean in means):
-            raise Wrong(f"what it returns for bias {bias} is no mean over its seeds")
+            raise Wrong(
+                f"what it returns for bias {bias} is neither the geometric mean of its "
+                "seeds nor their median"
+            )
         if any(each.shows(steps, values[::-1]) for each in panels.drawn(panel)):
             raise Wrong(
                 "the first of the sizes is that of the last step: one step back"
@@ -423,13 +431,15 @@ def _picture(answer, sizes_of, first):
     cases=lambda rng: [(made_up_sizes, first) for first in (0, 0.5, 1)],
     hints=[
         "For each bias a list [sizes_of(bias, seed) for seed in range(3)], and its "
-        "mean over the first axis.",
+        "geometric mean over the first axis: np.exp(np.mean(np.log(sizes), axis=0)).",
         "One line for each bias: panel.semilogy(range(1, 41), mean, label=...). The "
         "axes get names by panel.set(xlabel=..., ylabel=...).",
     ],
     mistakes="""
         each line rests on one seed
             range(3)] -> range(1)]
+        you add the sizes up, and the largest hides the others: take the geometric mean
+            np.exp(np.mean(np.log(sizes), axis=0)) -> np.mean(sizes, axis=0)
         your axis is even: all small sizes lie on zero
             semilogy -> plot
         you draw from the first step on; the sizes begin at the last
@@ -444,11 +454,12 @@ def how_far(sizes_of, panel):
     """Draws the size of the gradient against the steps back, for several forget biases.
 
     sizes_of(bias, seed) -> 40 sizes, from one step back on; panel an empty picture
-    -> a dict from bias to the mean over the seeds.
+    -> a dict from bias to the geometric mean over the seeds.
     """
     means, steps = {}, range(1, 41)
     for bias in (-1, 1, 3):
-        means[bias] = np.mean([sizes_of(bias, seed) for seed in range(3)], axis=0)
+        sizes = [sizes_of(bias, seed) for seed in range(3)]
+        means[bias] = np.exp(np.mean(np.log(sizes), axis=0))
         panel.semilogy(steps, means[bias], label=f"bias {bias}")
     panel.set(xlabel="steps back", ylabel="size of the gradient")
     return means
