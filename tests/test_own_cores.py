@@ -176,7 +176,9 @@ def test_a_sweep_trains_it_beside_others(file, capsys):
     words += ["model.fading.units=3,5", "--run", "swept", "--jobs", "1"]
     assert sweep.main(words) == 0
     out = capsys.readouterr().out
-    assert "without effect on the core rmc" in out
+    note = "model.fading.units is without effect on the core rmc (2 combinations)\n"
+    assert out.count(note) == 2  # above what is trained, and below the table
+    assert out.endswith(f"note: {note}")
     assert "4 runs, 4 to do" in out
     assert len([*Path("swept").glob("model.core=fading*/config.json")]) == 2
     assert sweep.main(["--resume", "swept"]) == 0
@@ -302,3 +304,11 @@ def test_a_state_may_be_a_dict_or_nested():
     assert [*kept] == ["state.before.0", "state.before.1", "state.memory"]
     back = cores.core.state_of(kept, like=core.initial_state(4))
     assert back["memory"] is state["memory"] and back["before"] == state["before"]
+
+
+def test_a_wrong_output_size_is_the_cores(file):
+    core = Named(3, 2, 0)
+    core.output_size, state = 5, core.initial_state(4)
+    says = r"Named says output_size = 5, and its outputs are \[4, 2\]; they must be"
+    with pytest.raises(ValueError, match=says):
+        core.unroll(np.zeros((4, 6, 3), np.float32), state)

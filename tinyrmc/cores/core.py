@@ -173,6 +173,12 @@ class Core(Module):
             if lengths is not None:  # what has ended begins no new episode either
                 state = select_state(lengths > t, state, before)
             outputs.append(output)
+        size = getattr(self, "output_size", output.shape[-1])
+        if output.shape[-1] != size:  # else the layer that reads them would be blamed
+            raise ValueError(
+                f"{type(self).__name__} says output_size = {size}, and its outputs are "
+                f"{list(output.shape)}; they must be (B, output_size)"
+            )
         return outputs, state
 
     def last_output(self, inputs: Inputs, state: State, lengths: Array) -> Step:
