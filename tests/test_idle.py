@@ -58,3 +58,17 @@ def test_flags_without_effect_are_told_and_no_others(capsys):
             told = capsys.readouterr().err
             assert told.startswith("note: without effect " + says if says else ""), told
             assert bool(told) == bool(says), words
+
+
+def test_a_floor_in_percent_is_told(capsys, monkeypatch):
+    kind = load_task("nth_farthest").Task
+    task = kind(kind.presets["quick"][1])
+    train._note_shares(task)
+    assert not capsys.readouterr().err
+    marks = {"test_accuracy": {"guessing": 50, "good": 0.5}, "test_loss": {"a": 7}}
+    monkeypatch.setattr(kind, "references", lambda self: marks)
+    train._note_shares(task)
+    (told,) = capsys.readouterr().err.splitlines()
+    assert (
+        "test_accuracy of 'guessing' in references() is 50, which is shown as" in told
+    )

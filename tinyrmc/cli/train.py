@@ -34,7 +34,7 @@ from ..config import require_same, to_json, value_at, words_of
 from ..errors import RunError, UsageError, counted, in_words
 from ..fused import bodies, held_compiled, plain
 from ..results.progress import Progress
-from ..results.text import duration, number, results_table, terminal_width
+from ..results.text import duration, is_share, number, results_table, terminal_width
 from ..training import discovery
 from ..training.loop import Interrupt, run_training
 from ..training.machine import environment, noted_task
@@ -136,6 +136,7 @@ def _train(words: list[str], ranks: Any = None) -> int:
             run = _new_run(trainer, described, options, ranks)
             held.enter_context(run.writing())
             _note_unused(task, usual)
+            _note_shares(task)
         else:
             lines = run.metrics()
             last = (lines or [{}])[-1]
@@ -405,6 +406,18 @@ def _note_unused(task: Task, usual: Any) -> None:
         given = [k for k in idle if value_at(task.config, k) != value_at(usual, k)]
         if given:
             print(f"note: without effect {where}: {', '.join(given)}", file=sys.stderr)
+
+
+def _note_shares(task: Task) -> None:
+    """Tell of floors that were given in percent."""
+    for metric, marks in task.references().items():
+        for label, value in marks.items() if is_share(metric) else ():
+            if not 0 <= value <= 1:
+                print(
+                    f"note: {metric} of {label!r} in references() is {value}, which is "
+                    f"shown as {number(metric, value)}; a share is from 0 to 1",
+                    file=sys.stderr,
+                )
 
 
 def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
