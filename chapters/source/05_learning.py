@@ -660,12 +660,12 @@ plt.show()
 # from examples. You draw the examples, train on some, test on others, and conclude.
 #
 # What makes the result worth anything is what the check looks at. No example that you
-# test on was trained on. The answer is not among the inputs. The *floor* is known: the
-# share that you would get by always giving the most frequent answer. And the conclusion
-# is borne out by the distance to it: a share $p$ of $n$ examples has the *standard
-# error* $\sqrt{p (1 - p) / n}$. Four standard errors above the floor are hardly chance.
-# With less than two you cannot tell, and between two and four you may say either. (Not
-# "does not learn": that takes more than one rate and one seed.)
+# test on was trained on. The answer is not among the inputs, in any form. The *floor*
+# is known: the share that you would get by always giving the most frequent answer. And
+# the distance to it supports the conclusion: a share $p$ of $n$ examples has the
+# *standard error* $\sqrt{p (1 - p) / n}$. Four standard errors above the floor are
+# hardly chance. With less than two you cannot tell, and between two and four you may
+# say either. (Not "does not learn": that takes more than one rate and one seed.)
 #
 # **Exercise 8.** Build it in one function that returns a dict:
 #
