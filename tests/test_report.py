@@ -239,6 +239,7 @@ def test_rows_name_the_core_beside_one_of_ones_own(larger):
     groups = [
         {
             **group,
+            "task": "/tmp/a.py",
             "label": label,
             "config": {**group["config"], "model": {"core": core}},
         }

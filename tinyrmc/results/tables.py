@@ -277,7 +277,7 @@ def _ran(task: str, groups: list[Summary]) -> Rows:
         if len(values) > 1:
             spread = {"lowest": min, "highest": max, "deviation": statistics.stdev}
         row = {
-            f"`python -m tinyrmc.train {task}`": f"`{label}`",
+            f"`python -m tinyrmc.train {Path(task).name}`": f"`{label}`",
             "paper": paper,
             f"{headline.replace('_', ' ')}, mean": number(headline, mean.get(headline)),
             **{head: number(headline, of(values)) for head, of in spread.items()},
