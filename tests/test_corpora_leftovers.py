@@ -1,5 +1,5 @@
-"""What lies beside texts and is none: hidden files, leftovers, copies; and texts that
-are there under unusual names.
+"""Files beside texts that are no texts: hidden ones, leftovers, copies; and texts under
+unusual names.
 """
 
 import bz2

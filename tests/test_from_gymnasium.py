@@ -41,7 +41,7 @@ class Drifting(gymnasium.Env):
 
 
 def played(world, state, steps, seed=1):
-    """What comes of some random steps from a state, which changes."""
+    """The outcomes of some random steps from a state, which changes."""
     rng, found = np.random.default_rng(seed), []
     rows = len(state["seed"])
     for _ in range(steps):

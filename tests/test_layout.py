@@ -32,8 +32,8 @@ FILES = {
 
 
 def imported(name, text, names):
-    """What a module imports: a module's name for each thing, `__init__` for the face's
-    own.
+    """The imports of a module: a module's name for each thing, `__init__` for the
+    face's own.
     """
     found, package = set(), ["tinyrmc", *name.split(".")[:-1]]
     for node in ast.walk(ast.parse(text)):

@@ -190,7 +190,7 @@ def test_a_core_of_its_own_colour_and_all_lines_look_different():
     known = [*registry.cores()]
     looks = style.looks(["fading", "rmc"])
     assert looks[0]["color"] != looks[1]["color"]
-    assert looks[1]["color"] == style.COLOURS[0]  # the RMC's, whoever stands beside it
+    assert looks[1]["color"] == style.COLOURS[0]  # the RMC's, beside any other
     for count in 1, 5, 20:
         several = [*known, *(f"own {k}" for k in range(count)), None, "rmc", "rmc"]
         looks = style.looks(several)

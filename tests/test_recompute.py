@@ -23,7 +23,7 @@ FRESH = np.random.default_rng(3).random((4, T)) < 0.3
 
 
 def gradients(core, x, lengths=None, is_first=None):
-    """What an unroll makes, and the gradients of all that goes in."""
+    """The results of an unroll, and the gradients of all its inputs."""
     xp, weights = p.namespace(x), np.random.default_rng(1).standard_normal((4, T, 1))
     weights = xp.asarray(weights.astype(x.dtype))
     live = xp.arange(T) < (T if lengths is None else lengths[:, None])

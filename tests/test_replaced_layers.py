@@ -64,7 +64,7 @@ CORES = {
 
 
 def louder(result):
-    """What a layer of one's own makes of ours: another number everywhere."""
+    """Another number everywhere, as a layer of one's own would give."""
     if isinstance(result, tuple):  # a core's
         return result[0] * 1.5, result[1]
     return primitives.sin(result * 2.0)  # which no norm takes back
@@ -144,7 +144,7 @@ def places(module, path=()):
 
 
 def put(module, path, value=None):
-    """What stands at a place; or put there if a value is given."""
+    """The layer at a place; a value that is given is put there first."""
     *way, last = path
     for name in way:
         module = vars(module)[name] if isinstance(module, nn.Module) else module[name]

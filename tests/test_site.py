@@ -678,7 +678,7 @@ CHOSEN = """(bytes => {
 
 
 def downloaded(window):
-    """What "Download my work" gives: path -> text."""
+    """The files in the zip of "Download my work": path -> text."""
     with zipfile.ZipFile(io.BytesIO(bytes(window.run(SAVED)))) as file:
         assert file.testzip() is None
         return {name: file.read(name).decode() for name in file.namelist()}

@@ -1,4 +1,4 @@
-"""What holds in all threads while a block runs, where blocks overlap in any order."""
+"""Switches that hold in all threads while a block runs, in whichever order they end."""
 
 import gc
 import random

@@ -1,4 +1,4 @@
-"""What a teacher finds in chapters/teaching: numbers in answers are computed again."""
+"""The teacher's folder, chapters/teaching: numbers in answers are computed again."""
 
 import json
 import math

@@ -185,9 +185,7 @@ for task in (capstone.recall, capstone.distances, capstone.maze):
 #   will hold a pair?
 # - **Comparing distances** is a small sister of nth farthest. The largest dot product
 #   comes near both thresholds without learning anything (`task.shares` says how near).
-#   In one try of ours the network that is folded at the end, trained on size 3 alone,
-#   did not pass in 1,500 steps: two seeds were no better than that baseline at size 3,
-#   and worse at size 5. How far do you get?
+#   We have no network to show you that passes here. How far do you get?
 # - **A maze** has no relations at all: each move changes where you are, and walls make
 #   it matter where you were. What must the core remember?
 #

@@ -1,4 +1,4 @@
-"""What the engine refuses of Tensors, Parameters and tapes, and in which words."""
+"""The engine's refusals, of Tensors, Parameters and tapes, and their words."""
 
 from __future__ import annotations
 

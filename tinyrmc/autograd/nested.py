@@ -8,17 +8,21 @@ from typing import Any
 
 def leaves(value: Any) -> list:
     """All arrays inside, in the order of `named_leaves`."""
-    return [*named_leaves(value, "").values()]
+    if not is_nested(value):
+        return [value]
+    return [leaf for _, part in items(value) for leaf in leaves(part)]
 
 
 def named_leaves(value: Any, name: str) -> dict[str, Any]:
     """{name: array} of all arrays inside, in an order that does not depend on that of
     a dict: "state.0", "state.memory".
     """
+    if not is_nested(value):
+        return {name: value}
     found: dict[str, Any] = {}
     for key, part in items(value):
         found |= named_leaves(part, f"{name}.{key}")
-    return found if is_nested(value) else {name: value}
+    return found
 
 
 def refilled(form: Any, arrays: Iterable) -> Any:

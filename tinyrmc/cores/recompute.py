@@ -87,10 +87,8 @@ def unroll_in_parts(core, every, inputs, state, lengths, is_first):
         def some(x, before, ends=ends, begins=begins):
             return core._unroll(x, before, None, ends, begins)
 
-        run, given = (
-            Segment(some, core.parameters(), state),
-            [part, *leaves(state)],
-        )
+        run = Segment(some, core.parameters(), state)
+        given = [part, *leaves(state)]
         with unrecorded():
             made = run(*[x.data if isinstance(x, Tensor) else x for x in given])
         results = [x.data if isinstance(x, Tensor) else x for x in made]

@@ -58,7 +58,7 @@ LEFT = re.compile(
 )
 # what they add to the name of a copy, in some languages
 _COPIED = (
-    "copy|kop(?:i[aeo]?|ya)|copi[ea]|c\u00f3pia|m\u00e1solat[a]?|"
+    "copy|kop(?:i[aeo]?|ya)|copi[ea]|c\u00f3pia|m\u00e1solata?|"
     "\u043a\u043e\u043f[\u0438\u0456]\u044f|\u7684?\u526f\u672c|"
     "\u306e?\u30b3\u30d4\u30fc|(?:\ubcf5)?\uc0ac\ubcf8"
 )

@@ -203,7 +203,7 @@ def tables(found: Summary) -> list[Rows]:
 
 
 def legend(found: Summary) -> str:
-    """What the heads of these tables mean: of those that are there."""
+    """The meaning of the heads that these tables have."""
     of_tasks = _by_task(found).items()
     heads = {head for task, groups in of_tasks for head in _ran(task, groups)[0]}
     heads |= {"", "published"} if len(tables(found)) > len(of_tasks) else {""}

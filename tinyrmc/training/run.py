@@ -829,7 +829,14 @@ def fitting(
     try:
         yield
     except (
-        *(KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError),
-        *(ConfigError, MemoryError, RecursionError),
+        KeyError,
+        IndexError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        ConfigError,
+        MemoryError,
+        RecursionError,
     ) as error:
         raise RunError(f"{where} {says}: {error}{remedy}") from error

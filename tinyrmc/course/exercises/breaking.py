@@ -478,7 +478,7 @@ def diagnose(network, rng):
 
 
 def _no_sizes(curves):
-    """What cannot be of the sizes of three slots beside a larger and larger one."""
+    """The first thing that no sizes of three slots beside a growing one would show."""
     left = [each.y[np.argmax(each.x)] / each.y[np.argmin(each.x)] for each in curves]
     if min(left) > 0.2 or not any(0.8 < each < 1.25 for each in left):
         return (

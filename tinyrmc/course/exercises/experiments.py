@@ -98,8 +98,8 @@ def report(subject: str, array: bool = False) -> Callable[..., Any]:
 
 
 def _disturbed(answer: Any, function: Any, seed: int) -> Any:
-    """What an answer measures of three times the function, plus noise; None if that is
-    no measurement.
+    """The numbers that an answer measures of three times the function, plus noise; None
+    if it gives none.
     """
     rng = np.random.default_rng(0)
 

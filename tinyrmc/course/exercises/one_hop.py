@@ -355,7 +355,7 @@ def share_of_the_first(N, lengths, seed=0):
 
 
 def _no_hop(curves):
-    """What cannot be of exercise 2's shares against the length."""
+    """The first thing in exercise 2's curves that no hop would give; or nothing."""
     for N in (3, 10, 30):
         named = [x for x in curves if f"{N}" in re.findall(r"\d+", x.label)]
         if len(named) != 1:

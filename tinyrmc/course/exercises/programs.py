@@ -239,7 +239,7 @@ def constant_answer(targets, lengths, symbols):
 
 
 def _no_accuracies(curves):
-    """What cannot be of the accuracies of three places while `copy` is learnt."""
+    """The first thing that no accuracies of three places would show, or nothing."""
     if any(each.y.min() < 0 or each.y.max() > 1 for each in curves):
         return "an accuracy lies between 0 and 1: take the mean of the seeds"
     if max(each.y[np.argmax(each.x)] for each in curves) < 0.3:

@@ -377,7 +377,7 @@ def learn_pairs(words, count):
 
 
 def _cut_into_fewer(curves):
-    """What cannot be of the mean numbers of pieces of two kinds of words."""
+    """The first thing that no mean numbers of pieces would show, or nothing."""
     heights = [each.y[np.argsort(each.x)] for each in curves]
     if any(each.min() < 1 or (np.diff(each) > 1e-9).any() for each in heights):
         return "a word has a piece or more, and no more of them with more pairs"
