@@ -17,7 +17,7 @@ from matplotlib import image
 
 from tinyrmc.environments import IDS, drawing
 from tinyrmc.environments.box_world import BoxWorld
-from tinyrmc.environments.pacman import MODES, MiniPacman
+from tinyrmc.environments.pacman import GHOST_WORTH, PILL_WORTH, MiniPacman
 from tinyrmc.environments.world import World
 
 FRAMES, COLUMNS, CELL = 12, 4, 8  # of a film strip; pixels along a side of a cell
@@ -126,13 +126,14 @@ def _observations(world: World) -> str:
 
 def _rewards(world: World) -> str:
     if isinstance(world, MiniPacman):
-        head = ["mode", "a step", "food", "pill", "ghost", "death"]
-        return table(head, ((f"`{name}`", *x[:5]) for name, x in MODES.items()))
-    rows = [
-        ("a lock of the solution opened, the gem's own included", "+1"),
-        ("a distractor opened", "-1"),
-        ("the gem", "+10"),
-    ]
+        rows = [("a food", "+1"), ("a pill", f"+{PILL_WORTH}")]
+        rows += [("a ghost eaten", f"+{GHOST_WORTH}")]
+    else:
+        rows = [
+            ("a lock of the solution opened, the gem's own included", "+1"),
+            ("a distractor opened", "-1"),
+            ("the gem", "+10"),
+        ]
     return table(["for", "reward"], rows)
 
 

@@ -32,22 +32,6 @@ OPEN_CELLS = set(CELLS)
 MOVES = {0: (0, 0), 1: (0, 1), 2: (-1, 0), 3: (0, -1), 4: (1, 0)}
 REVERSE = {2: 4, 3: 5, 4: 2, 5: 3, 0: 2, 1: 3}
 
-# step, food, pill, ghost, death
-REWARDS = {
-    "regular": (0, 1, 2, 5, 0),
-    "avoid": (0.1, -0.1, -5, -10, -20),
-    "hunt": (0, 0, 1, 10, -20),
-    "ambush": (0, -0.1, 0, 10, -20),
-    "rush": (0, -0.1, 10, 0, 0),
-}
-CLEARED_BY = {
-    "regular": "food",
-    "avoid": "food",
-    "hunt": "ghosts",
-    "ambush": "ghosts",
-    "rush": "pills",
-}
-
 WALL, FLOOR, FOOD, PILL, PACMAN = (1, 1, 1), (0, 0, 0), (0, 0, 1), (0, 1, 1), (0, 1, 0)
 
 
@@ -69,21 +53,16 @@ class Ghost:
 class Game:
     """One game. `start` and `step` are given the random numbers of this game."""
 
-    def __init__(self, mode="regular", frame_cap=3000, limit=None):
-        self.mode, self.frame_cap = mode, frame_cap
-        self.limit = limit or (128 if mode == "avoid" else None)
-        self.step_reward, *rewards = REWARDS[mode]
-        self.food_reward, self.pill_reward, self.ghost_reward, self.death_reward = (
-            rewards
-        )
+    def __init__(self, frame_cap=3000):
+        self.frame_cap = frame_cap
 
-    def start(self, u):
+    def start(self, u, level=1):
         self.frame = 0
-        self.begin_level(1, u)
+        self.begin_level(level, u)
         self.draw()
 
     def begin_level(self, level, u):
-        self.level, self.power, self.timer = level, 0, 0
+        self.level, self.power = level, 0
         self.food = set(CELLS)
         self.pills = [choose(u[0], CELLS), choose(u[1], CELLS)]
         self.pacman = row, column = choose(u[2], CELLS)
@@ -96,15 +75,13 @@ class Game:
             for k in range(min(12, (level + 1) // 2))
         ]
 
-    def step(self, action, u, later):
+    def step(self, action, u):
         """Returns the reward, and whether Pacman died and whether time is up.
 
-        u holds 12 numbers for ghosts and then those of a level, `later` those of a
-        level that begins after the picture is drawn.
+        u holds 12 numbers for ghosts and then those of a level that may begin.
         """
-        self.reward, self.dead, self.after = self.step_reward, False, u[12:]
+        self.reward, self.dead, self.after = 0, False, u[12:]
         self.frame += 1
-        self.timer += 1
         self.power = max(0, self.power - 1)
         self.move_pacman(action)
         for ghost in list(self.ghosts):
@@ -115,36 +92,29 @@ class Game:
                 if self.ghost_catches_or_is_caught(ghost):
                     break
         self.draw()
-        if self.timer == self.limit:
-            self.begin_level(self.level + 1, later)
         return self.reward, self.dead, self.frame >= self.frame_cap and not self.dead
 
     def move_pacman(self, action):
         self.pacman = step_from(self.pacman, action)
         if self.pacman in self.food:
             self.food.remove(self.pacman)
-            self.reward += self.food_reward
-            if not self.food and CLEARED_BY[self.mode] == "food":
+            self.reward += 1
+            if not self.food:
                 self.begin_level(self.level + 1, self.after)
         if self.pacman in self.pills:
             self.pills.remove(self.pacman)  # one of them
-            self.reward += self.pill_reward
+            self.reward += 2
             self.power = 20
-            if not self.pills and CLEARED_BY[self.mode] == "pills":
-                self.begin_level(self.level + 1, self.after)
 
     def ghost_catches_or_is_caught(self, ghost):
         """Whether this ghost was caught. If it catches Pacman all goes on."""
         if ghost.cell != self.pacman:
             return False
         if not self.power:
-            self.reward += self.death_reward
             self.dead = True
             return False
-        self.reward += self.ghost_reward
+        self.reward += 5
         self.ghosts.remove(ghost)
-        if not self.ghosts and CLEARED_BY[self.mode] == "ghosts":
-            self.begin_level(self.level + 1, self.after)
         return True
 
     def speed(self):

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from tinytasks import changed
 
+from tinyrmc.config import from_json
+from tinyrmc.errors import ConfigError
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.rl import actors
 
@@ -49,6 +51,14 @@ def test_an_agent_plays_what_it_sees():
             assert model.core.input_size == places * 26 + power + 5 + 1
             length = a_task.results(model, 0, 24)["length"]
             assert len(length) == 24 and 1 <= length.min() <= length.max() <= 30
+
+
+def test_a_run_of_before_says_the_mode_that_there_still_is():
+    world = mini_pacman.WorldConfig(limit=9)
+    said = {"mode": "regular", "view": "viewport", "limit": 9}
+    assert from_json(mini_pacman.WorldConfig, said) == world
+    with pytest.raises(ConfigError, match=r"config\.mode is unknown"):
+        from_json(mini_pacman.WorldConfig, said | {"mode": "hunt"})
 
 
 CORES = ["rmc", "lstm", "dnc", "entnet", "conv_lstm", "feedforward"]

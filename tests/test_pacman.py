@@ -1,14 +1,12 @@
 """MiniPacman: the rules against pacmanreference.py, what is seen, what one scores."""
 
-import itertools
-
 import numpy as np
 import pacmanreference as reference
 import pytest
 from fakecupy import cupy, device, no_sync, only
 
 from tinyrmc.environments import maze
-from tinyrmc.environments.pacman import GHOST, GHOSTS, MODES, POWER, MiniPacman
+from tinyrmc.environments.pacman import GHOST, GHOSTS, POWER, MiniPacman
 
 # of wall, floor, food, pill, a ghost without power, and Pacman
 SHOWN = reference.WALL, reference.FLOOR, reference.FOOD, reference.PILL
@@ -31,20 +29,22 @@ def numbers(world, rng, levels, steps):
 # --- Step for step --------------------------------------------------------------------
 
 
-def compare(world, levels, steps, player, alike=()):
+def compare(world, levels, steps, player, alike=(), first=1):
     """Play in the world and in as many games of the reference, step for step.
 
     player: (state, rng) -> actions. alike: which of the numbers of a level are equal to
-    its first, the one of a pill. Returns what happened, to see that much did.
+    its first, the one of a pill. first: the levels with which games begin, from 1 to
+    this. Returns what happened, to see that much did.
     """
     rng = np.random.default_rng(7)
-    start, noise = numbers(world, rng, levels, steps + 1)
+    start, noise = numbers(world, rng, levels, steps)
     for k in alike:
         start[:, k], noise[..., GHOSTS + k] = start[:, 0], noise[..., GHOSTS]
-    games = [reference.Game(world.mode, world.limit, world.level_limit) for _ in start]
-    state = world.start(start)
-    for game, u in zip(games, start, strict=True):
-        game.start(u)
+    games = [reference.Game(world.limit) for _ in start]
+    numbered = np.linspace(1, first, levels).astype(np.int32)
+    state = world.start(start) | world._level(start, numbered)
+    for game, u, level in zip(games, start, numbered, strict=True):
+        game.start(u, int(level))
 
     def same_pictures(state):
         images = [game.picture(world.view == "whole") for game in games]
@@ -52,15 +52,15 @@ def compare(world, levels, steps, player, alike=()):
 
     same_pictures(state)
     happened = {"died": 0, "late": 0, "level": 1, "rewards": set()}
-    for now, later in itertools.pairwise(noise):
+    for now in noise:
         actions = player(state, rng)
         result = world.step(state, actions, now, keep_final=True)
         told = [
-            game.step(int(action), u, v[GHOSTS:])
-            for game, action, u, v in zip(games, actions, now, later, strict=True)
+            game.step(int(action), u)
+            for game, action, u in zip(games, actions, now, strict=True)
         ]
         reward, died, late = map(np.array, zip(*told, strict=True))
-        np.testing.assert_allclose(result.reward, reward, rtol=1e-6, atol=1e-6)
+        np.testing.assert_array_equal(result.reward, reward)
         np.testing.assert_array_equal(result.terminated, died)
         np.testing.assert_array_equal(result.truncated, late)
         same_pictures(result.final)
@@ -83,61 +83,45 @@ def random_player(state, rng):
     "levels, steps", [(10, 100), pytest.param(40, 500, marks=pytest.mark.slow)]
 )
 def test_random_steps_are_those_of_the_reference(levels, steps):
-    for mode in MODES:
-        world = MiniPacman(mode, limit=60)
-        happened = compare(world, levels, steps, random_player)
-        assert happened["died"] > 5 and happened["late"] > 0
-        if levels > 20:
-            assert happened["level"] > 1 or world.rules.cleared_by == "food"
+    happened = compare(MiniPacman(limit=60), levels, steps, random_player)
+    assert happened["died"] > 5 and happened["late"] > 0
 
 
-@pytest.mark.parametrize(
-    "levels, steps", [(3, 250), pytest.param(6, 400, marks=pytest.mark.slow)]
-)
-def test_so_are_those_of_late_levels_and_of_the_whole_maze(levels, steps):
+def test_so_are_those_of_late_levels_and_of_the_whole_maze():
     """Up to those where all 12 ghosts move in every step."""
-    for mode in MODES:
-        world = MiniPacman(mode, view="whole")
-        world.level_limit = 8
-
-        def player(state, rng, world=world):
-            return world.scripted(state)
-
-        happened = compare(world, levels, steps, player)
-        assert happened["level"] >= 24 and happened["died"] > 0
+    world = MiniPacman(view="whole")
+    happened = compare(
+        *(world, 30, 100), lambda state, rng: world.scripted(state), first=30
+    )
+    assert happened["level"] >= 30 and happened["died"] > 0
+    assert happened["rewards"] >= {0, 1, 3, 5}  # a pill lies on food
 
 
 def test_food_clears_a_level():
-    for mode in ["regular", "avoid"]:
-        eater = MiniPacman("regular")  # whose scripted player wants food
-        world = MiniPacman(mode)
-        world.level_limit = 3000
+    world = MiniPacman()
 
-        # on a pill, Pacman eats it in the step that clears the last level
-        def player(state, rng, eater=eater):
-            return eater.scripted(state)
+    def player(state, rng):
+        return world.scripted(state)
 
-        for alike in [], [2]:
-            happened = compare(world, 3, 500, player, alike)
-            assert happened["level"] > 1
+    # on a pill, Pacman eats it in the step that clears the last level
+    for alike in [], [2]:
+        assert compare(world, 3, 500, player, alike)["level"] > 1
 
 
 def test_two_pills_on_one_cell_are_eaten_one_after_the_other():
-    for mode in ["regular", "rush"]:
-        world = MiniPacman(mode, limit=100)
+    world = MiniPacman(limit=100)
 
-        def player(state, rng, world=world):  # stays now and then
-            waits = rng.random(len(state["pacman"])) < 0.3
-            return np.where(waits, 0, world.scripted(state))
+    def player(state, rng):  # stays now and then
+        waits = rng.random(len(state["pacman"])) < 0.3
+        return np.where(waits, 0, world.scripted(state))
 
-        happened = compare(world, 15, 150, player, alike=[1])
-        assert happened["level"] > 1 or mode == "regular"
+    assert 2 in compare(world, 15, 150, player, alike=[1])["rewards"]
 
 
 def test_ghosts_turn_as_in_the_reference_wherever_they_and_pacman_are():
-    """Among them a ghost that Pacman walked onto: it kills him and may do so again."""
+    """Among them a ghost that Pacman walked onto."""
     rng = np.random.default_rng(3)
-    world, cells = MiniPacman("avoid"), maze.CELLS
+    world, cells = MiniPacman(), maze.CELLS
     on_him = [(c, d, c, p) for c in range(cells) for d in range(6) for p in (0, 9)]
     anywhere = rng.integers(0, [cells, 6, cells, 10], (800, 4))
     cell, direction, pacman, power = np.concatenate([on_him, anywhere]).T
@@ -148,19 +132,21 @@ def test_ghosts_turn_as_in_the_reference_wherever_they_and_pacman_are():
     state["ghosts"][:, 0] = cell * 6 + direction
     state["pacman"][...], state["power"][...] = pacman, power
     result = world.step(state, np.zeros_like(cell), noise, keep_final=True)
-    rewards, after = [], []
+    told, after = [], []
     for k in range(len(cell)):
-        game = reference.Game("avoid")
+        game = reference.Game()
         game.start(start[k])
         [ghost] = game.ghosts
         ghost.cell, ghost.direction = reference.CELLS[cell[k]], int(direction[k])
         game.pacman, game.power = reference.CELLS[pacman[k]], int(power[k])
-        rewards.append(game.step(0, noise[k], noise[k, GHOSTS:])[0])
+        told.append(game.step(0, noise[k])[:2])
         number = reference.CELLS.index(ghost.cell) * 6 + ghost.direction
         after.append(number if game.ghosts else maze.GONE)
-    np.testing.assert_allclose(result.reward, rewards, atol=1e-5)
+    np.testing.assert_array_equal(
+        [result.reward, result.terminated], [*zip(*told, strict=True)]
+    )
     np.testing.assert_array_equal(result.final["ghosts"][:, 0], after)
-    assert min(rewards) < -39  # killed twice
+    assert {died for _, died in told} == {False, True}
 
 
 def test_the_maze():
@@ -194,18 +180,11 @@ def play(world, player, games, seed):
 
 
 def test_a_random_player_scores_as_in_the_original():
-    """Means of 2500 games of the released program."""
-    for mode, score, length in [
-        ("regular", 9.6, 68),
-        ("avoid", -16.8, 51),
-        ("hunt", -20.1, 49),
-        ("ambush", -21.1, 50),
-        ("rush", 0.4, 56),
-    ]:
-        games = play(MiniPacman(mode), random_player, 800, seed=0)
-        for found, known in zip(games, (score, length), strict=True):
-            error = found.std() * np.sqrt(1 / found.size + 1 / 2500)
-            assert abs(found.mean() - known) < 3 * error + 0.05
+    """Means of 2500 games of the released program: score and length."""
+    games = play(MiniPacman(), random_player, 800, seed=0)
+    for found, known in zip(games, (9.6, 68), strict=True):
+        error = found.std() * np.sqrt(1 / found.size + 1 / 2500)
+        assert abs(found.mean() - known) < 3 * error + 0.05
 
 
 def test_the_scripted_player_scores_as_known():
@@ -240,7 +219,7 @@ def test_pictures_and_text():
 
 
 def test_a_step_changes_the_arrays_of_the_state_and_a_copy_goes_the_same_way():
-    world, rng = MiniPacman("rush", limit=50), np.random.default_rng(0)
+    world, rng = MiniPacman(limit=50), np.random.default_rng(0)
     start, noise = numbers(world, rng, 20, 100)
     state = world.start(start)
     arrays = dict(state)
@@ -259,32 +238,33 @@ def test_a_step_changes_the_arrays_of_the_state_and_a_copy_goes_the_same_way():
 
 def test_a_device_takes_the_same_steps_and_waits_for_nothing():
     """There all levels and 12 ghosts are computed; on NumPy, only what there is."""
-    for mode in MODES:
-        world = MiniPacman(mode, limit=70)
-        world.level_limit = 4
-        rng = np.random.default_rng(2)
-        start, noise = numbers(world, rng, 12, 65)
-        state, there = world.start(start), world.start(device(start))
-        for u in noise:
-            players = random_player(state, rng), world.scripted(state)
-            actions = np.where(rng.random(12) < 0.5, *players)
-            result, v, acted = world.step(state, actions, u), device(u), device(actions)
-            with no_sync(), only(np.float32):
-                other = world.step(there, acted, v, keep_final=True)
-                scripted, seen = world.scripted(there), world.observe(there)
-                rgb = world.rgb(there, whole=True)
-            np.testing.assert_array_equal(result.reward, other.reward.get())
-            np.testing.assert_array_equal(result.ended, other.ended.get())
-            np.testing.assert_array_equal(world.scripted(state), scripted.get())
-            np.testing.assert_array_equal(world.rgb(state, whole=True), rgb.get())
-            for name, array in world.observe(state).items():
-                np.testing.assert_array_equal(array, seen[name].get())
-            for name, array in state.items():
-                assert isinstance(there[name], cupy.ndarray)
-                assert there[name].dtype == array.dtype
-                np.testing.assert_array_equal(array, there[name].get())
-        assert state["level"].max() > 3
-        assert world.text(there, 3) == world.text(state, 3)
+    world = MiniPacman(limit=70)
+    rng = np.random.default_rng(2)
+    start, noise = numbers(world, rng, 12, 65)
+    state = world.start(start) | world._level(start, np.arange(1, 13, dtype=np.int32))
+    state["food"][:], top = 3, 0  # levels are cleared at once
+    there = {name: device(x) for name, x in state.items()}
+    for u in noise:
+        players = random_player(state, rng), world.scripted(state)
+        actions = np.where(rng.random(12) < 0.5, *players)
+        result, v, acted = world.step(state, actions, u), device(u), device(actions)
+        with no_sync(), only(np.float32):
+            other = world.step(there, acted, v, keep_final=True)
+            scripted, seen = world.scripted(there), world.observe(there)
+            rgb = world.rgb(there, whole=True)
+        np.testing.assert_array_equal(result.reward, other.reward.get())
+        np.testing.assert_array_equal(result.ended, other.ended.get())
+        np.testing.assert_array_equal(world.scripted(state), scripted.get())
+        np.testing.assert_array_equal(world.rgb(state, whole=True), rgb.get())
+        for name, array in world.observe(state).items():
+            np.testing.assert_array_equal(array, seen[name].get())
+        for name, array in state.items():
+            assert isinstance(there[name], cupy.ndarray)
+            assert there[name].dtype == array.dtype
+            np.testing.assert_array_equal(array, there[name].get())
+        top = max(top, state["level"].max())
+    assert top > 12
+    assert world.text(there, 3) == world.text(state, 3)
 
 
 def test_a_smaller_window_is_the_middle_of_the_paper_s():
@@ -313,7 +293,6 @@ def test_a_smaller_window_is_the_middle_of_the_paper_s():
 
 def test_what_there_is_not_is_refused():
     for arguments, message in [
-        ({"mode": "hant"}, "mode must be 'regular' or .*, not 'hant'"),
         ({"view": "map"}, "view must be 'viewport' or 'whole', not 'map'"),
         ({"limit": 0}, "limit must be an integer of at least 1, not 0"),
         ({"viewport": 7}, "viewport must be 1 or 3 or 5, not 7"),

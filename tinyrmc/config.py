@@ -400,7 +400,8 @@ def from_json(kind: type, values: Any, where: str = "config") -> Any:
     """A nested dataclass from what JSON gave back, lists as tuples.
 
     ConfigError names a field that is missing, unknown or not of its type. A field that
-    was `ADDED` later may be missing, and so are places.
+    was `ADDED` later may be missing, and so are places. What a class calls `gone`,
+    {a field of before: its only value that still is}, is left out.
     """
     remedy = "restore the run's configuration or start a new run"
     if not isinstance(values, dict):
@@ -409,7 +410,8 @@ def from_json(kind: type, values: Any, where: str = "config") -> Any:
     built = {}
     usual = _sections(kind)
     fields = {x.name: x for x in dataclasses.fields(kind) if x.name in hints}
-    values = dict(values)
+    gone = getattr(kind, "gone", {})
+    values = {k: x for k, x in values.items() if k not in gone or x != gone[k]}
     for name in getattr(kind, "sections", {}):  # as dataclasses.asdict has them
         values |= values.pop(name, {})
     for name in {**hints, **values}:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -44,6 +43,7 @@ _SIGNS = "#.·oMC"
 GHOSTS = 12  # at most; see MiniPacman
 POWER = 20  # steps, the one that eats the pill included
 PILLS = 2
+PILL_WORTH, GHOST_WORTH = 2, 5  # rewards; a food is worth 1
 RANDOM_TURNS = 0.05
 _STEADY = 16  # from this level on even fleeing ghosts move in every step
 
@@ -51,38 +51,15 @@ _STEADY = 16  # from this level on even fleeing ghosts move in every step
 _START = PILLS + 1 + GHOSTS
 
 
-class Mode(NamedTuple):
-    """The rewards of a step, a food, a pill, a ghost eaten and a death, and how a level
-    is cleared: by eating all of `cleared_by`, or after `limit` steps.
-    """
-
-    step: float
-    food: float
-    pill: float
-    ghost: float
-    death: float
-    cleared_by: str
-    limit: int | None = None
-
-
-MODES = {
-    "regular": Mode(0, 1, 2, 5, 0, "food"),
-    "avoid": Mode(0.1, -0.1, -5, -10, -20, "food", 128),
-    "hunt": Mode(0, 0, 1, 10, -20, "ghosts"),
-    "ambush": Mode(0, -0.1, 0, 10, -20, "ghosts"),
-    "rush": Mode(0, -0.1, 10, 0, 0, "pills"),
-}
-
-
 class MiniPacman(World):
-    """MiniPacman in one of five modes, seen through a viewport or as a whole.
+    """MiniPacman, seen through a viewport or as a whole.
+
+    A food brings 1, a pill 2, a ghost that is eaten 5. A level is cleared when all food
+    is eaten. (The released game calls this mode regular; its four others are not here.)
 
     Args:
-        mode: what brings rewards (`MODES`), and what clears a level: in regular and
-            avoid all food eaten, in hunt and ambush all ghosts, in rush both pills.
         view: "viewport" shows the 5 x 5 cells around Pacman, "whole" the maze (15, 19).
-        limit: steps after which an episode is truncated. Death terminates it. (In avoid
-            a level gives way to the next one after 128 steps.)
+        limit: steps after which an episode is truncated. Death terminates it.
         viewport: side of the window: 5, as in the paper, 3 or 1.
 
     An observation has `view`, the codes WALL .. PACMAN of the cells, where what is in
@@ -90,9 +67,9 @@ class MiniPacman(World):
     are left of it. `pixels` turns them into colours.
 
     The state has `board` (B, 17 * 21), what lies on each place; `pacman` (B,), his
-    cell; `ghosts` (B, 12), their headings; `food` and `pills` (B,), how many are left;
-    `level`, `power`, `frame`, the steps of the episode, and `timer`, those of the
-    level. `maze` says how cells and headings are numbered.
+    cell; `ghosts` (B, 12), their headings; `food` (B,), how many are left; `level`,
+    `power`, and `frame`, the steps of the episode. `maze` says how cells and headings
+    are numbered.
 
     Random numbers of a step: one a ghost, then those of a level that may begin. A
     ghost's number u decides its whole turn: it moves if u is below its speed, and if u
@@ -115,28 +92,19 @@ class MiniPacman(World):
 
     def __init__(
         self,
-        mode: str = "regular",
         view: str = "viewport",
         limit: int = 3000,
         viewport: int = VIEWPORT,
     ):
-        check_choice("MiniPacman", "mode", mode, *MODES)
         check_choice("MiniPacman", "viewport", viewport, 1, 3, VIEWPORT)
         check_choice("MiniPacman", "view", view, *VIEWS)
         check_sizes("MiniPacman", limit=limit)
-        self.mode = mode
         self.view = view
         self.limit = limit
         self.viewport = viewport
-        self.rules = MODES[mode]
-        self.level_limit = self.rules.limit
         shape = (HEIGHT, WIDTH) if view == "whole" else (viewport, viewport)
         self.observation = {"view": Codes(shape, PACMAN), "power": Codes((), POWER)}
-        self.constants = {
-            **maze.tables(viewport),
-            **_tables(viewport),
-            **_of_rules(self.rules),
-        }
+        self.constants = maze.tables(viewport) | _tables(viewport)
 
     # --- The rules --------------------------------------------------------------------
 
@@ -165,26 +133,18 @@ class MiniPacman(World):
             "pacman": pacman,
             "ghosts": xp.where(there, cells * DIRECTIONS + chosen % 4, GONE),
             "food": xp.full_like(level, CELLS),
-            "pills": xp.full_like(level, PILLS),
             "level": level,
             "power": xp.zeros_like(level),
-            "timer": xp.zeros_like(level),
         }
 
     def _step(
         self, state: State, actions: Array, noise: Array, keep_final: bool
     ) -> Outcome:
-        if self.level_limit:  # only now: a level that ran out is seen to its end
-            self._next_level(state, state["timer"] == self.level_limit, noise)
         state["frame"] += 1
-        state["timer"] += 1
         state["power"] -= state["power"] > 0
         ate, got = self._move_pacman(state, actions, noise)
-        deaths, caught = self._move_ghosts(state, noise)
-        reward = self.on(namespace(noise))["rewards"].take(
-            deaths * 8 + caught * 4 + got * 2 + ate
-        )
-        dead = deaths > 0
+        dead, caught = self._move_ghosts(state, noise)
+        reward = (ate + PILL_WORTH * got + GHOST_WORTH * caught).astype(np.float32)
         truncated = (state["frame"] >= self.limit) & ~dead
         final = {k: x.copy() for k, x in state.items()} if keep_final else None
         renew(state, dead | truncated, lambda rows: self._start(noise[rows, GHOSTS:]))
@@ -211,23 +171,17 @@ class MiniPacman(World):
         after = tables["food_eaten"].take(here)
         ate = after != here
         state["food"] -= ate
-        if self.rules.cleared_by == "food":
-            board[rows, place] = after
-            self._next_level(state, ate & (state["food"] == 0), noise)
-            place = tables["place"].take(pacman)  # in a new level he is elsewhere
-            after = board[rows, place]
+        board[rows, place] = after
+        self._next_level(state, ate & (state["food"] == 0), noise)
+        place = tables["place"].take(pacman)  # in a new level he is elsewhere
+        after = board[rows, place]
         got = (after & SEEN) == PILL
-        state["pills"] -= got
         board[rows, place] = tables["pill_eaten"].take(after)
         xp.copyto(state["power"], POWER, where=got)
-        if self.rules.cleared_by == "pills":
-            self._next_level(state, got & (state["pills"] == 0), noise)
         return ate, got
 
     def _move_ghosts(self, state: State, noise: Array) -> tuple[Array, Array]:
-        """The ghosts move. Returns Pacman's deaths, one a meeting, and whether he
-        caught one of them (B,).
-        """
+        """The ghosts move. Returns whether Pacman died, and caught one of them (B,)."""
         xp = namespace(noise)
         count = self._most_ghosts(state)
         ghosts = state["ghosts"][:, :count]  # (B, G), as are the next four
@@ -245,18 +199,15 @@ class MiniPacman(World):
             left = xp.where(prey & (after >= 0), waiting, moved[at])
             return {
                 "ghosts": left,
-                "deaths": xp.where(prey, 0, met[at] * 1 + reached[at]).sum(axis=1),
+                "dead": ~prey[:, 0],
                 "caught": prey[:, 0],
-                "cleared": prey[:, 0] & (left == GONE).all(axis=1),
             }
 
-        new: State = {"ghosts": moved, "deaths": xp.zeros(len(noise), np.intp)}
-        new |= {name: xp.zeros(len(noise), bool) for name in ("caught", "cleared")}
+        new: State = {"ghosts": moved}
+        new |= {name: xp.zeros(len(noise), bool) for name in ("dead", "caught")}
         renew(new, functools.reduce(operator.or_, touched.T), meet)
         ghosts[...] = new["ghosts"]
-        if self.rules.cleared_by == "ghosts":
-            self._next_level(state, new["cleared"], noise)
-        return new["deaths"], new["caught"]
+        return new["dead"], new["caught"]
 
     def _turns(
         self, state: State, ghosts: Array, u: Array, steady: Array
@@ -353,8 +304,8 @@ class MiniPacman(World):
     def scripted(self, state: State) -> Array:
         """Actions (B,) of a simple player who sees the whole maze, as a yardstick.
 
-        It goes for the nearest food or, where that is worth nothing, pill, keeps 2
-        cells away from ghosts, and while a pill works hunts them, if that is worth it.
+        It goes for the nearest food, keeps 2 cells away from ghosts, and while a pill
+        works hunts them.
         """
         xp = namespace(state["pacman"])
         pacman = state["pacman"]
@@ -368,8 +319,7 @@ class MiniPacman(World):
         steps = distances.take(after, axis=0)  # (B, 5, cells)
         to_goal = xp.where(wanted, steps, FAR).min(axis=2)
         danger = xp.where(to_ghost < 2, 2 * FAR - to_ghost, 0)
-        powered = (state["power"][:, None] > 0) & (self.rules.ghost > 0)
-        hunts = powered & (to_ghost < FAR)
+        hunts = (state["power"][:, None] > 0) & (to_ghost < FAR)
         return xp.where(hunts, to_ghost, to_goal + danger).argmin(axis=1)
 
 
@@ -399,20 +349,6 @@ def _tables(viewport: int) -> dict[str, np.ndarray]:
         "astray": (RANDOM_TURNS * both[:, 0]).astype(np.float32),  # [level]
         "colours": np.array(COLOURS, np.uint8),  # [code]
         "green": (np.arange(POWER + 1) * 255 // POWER).astype(np.uint8),  # [power]
-    }
-
-
-def _of_rules(rules: Mode) -> dict[str, np.ndarray]:
-    """Tables that differ from mode to mode."""
-    deaths, ghost, pill, food = np.indices((2 * GHOSTS + 1, 2, 2, 2))
-    events = np.stack([food, pill, ghost, deaths], axis=-1)
-    worth = [rules.food, rules.pill, rules.ghost, rules.death]
-    codes = np.arange(16)
-    wanted = (codes & SEEN == PILL) & (rules.pill >= 0)
-    if rules.food > 0:
-        wanted = (codes == FOOD) | (codes >= HIDDEN_FOOD)
-    return {
-        # [deaths * 8 + ghost * 4 + pill * 2 + food]
-        "rewards": (rules.step + events @ worth).astype(np.float32).ravel(),
-        "wanted": wanted,  # whether the scripted player goes to what is on a board
+        # [what is on a board] -> whether there is food
+        "wanted": (np.arange(16) == FOOD) | (np.arange(16) >= HIDDEN_FOOD),
     }
