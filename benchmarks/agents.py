@@ -1,56 +1,36 @@
-"""An agent that learns BoxWorld on one core of a CPU: tinyrmc beside PyTorch eager.
-
-    python benchmarks/agents.py [--works NAME ...] [--rounds N] [--out FILE.json]
+"""An agent that learns BoxWorld, in tinyrmc and in PyTorch eager; gpu.py times both.
 
 A step is one update: the agent acts in all levels of its batch, then learns from that.
-On a GPU, gpu.py does. The two networks are those of `box_world`'s presets, around the
-Relational Memory Core:
+The two networks are those of `box_world`'s presets, around the Relational Memory Core:
 
 paper    two convolutions over pixels, memory 4 x 256, 32 levels, 40 steps in the world
 quick    one layer over codes, memory 4 x 64, 256 levels, 20 steps in the world
 
 Both libraries have the same worlds, weights, random numbers and optimizer, and both act
 without recording, then go through the trajectory again. PyTorch's agent is written
-here, its memory in peers.py. First both learn a few times from one trajectory; their
-losses must agree. Then they take turns, each in a process of its own, and go on acting
-and learning as they would in a run. Times are processor time, so that other work of the
-machine counts less. The worlds' share is that of their rules and observations; acting
-is the network's part until the trajectory is complete.
+here, its memory in peers.py. When both learn a few times from one trajectory, their
+losses must agree.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import statistics
-import sys
-import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
 import candidates
 import numpy as np
 import peers
-import report
-from running import answering, beside, say, serve
 
 from tinyrmc.autograd.engine import Tensor
 from tinyrmc.backend import Array, device_namespace, namespace
-from tinyrmc.cli.commands import run_main
-from tinyrmc.fused import use_compiled
 from tinyrmc.nn import Module
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.streams import move_batch
 from tinyrmc.training.trainer import Trainer
 
 OURS, TORCH = "tinyrmc", "PyTorch eager"
-FAST = "tinyrmc, compiled"  # with the extra `fast`
-NAMES = OURS, TORCH, *([FAST] if find_spec("numba") else [])
-WORKS = "paper", "quick"
-PARTS = "step", "worlds", "acting", "learning"
-ROUNDS, SECONDS = 5, 2.0
 LEVELS = 10_000  # made beforehand; a run makes more
 # of the first losses, relative to the largest: each is a small difference of large
 # sums, and a ReLU near its kink may fall on either side
@@ -292,7 +272,7 @@ def torch_trainer(task: Any, device: str = "cpu") -> Callable:
     return step
 
 
-# --- What is timed --------------------------------------------------------------------
+# --- The first losses -----------------------------------------------------------------
 
 
 def first_losses(
@@ -304,117 +284,8 @@ def first_losses(
     """
     task = make()
     trajectory = move_batch(device_namespace(device), first_trajectory(task))
-    if name in (OURS, FAST):
-        use_compiled(name == FAST)
+    if name == OURS:
         step = ours(task, trajectory, device)
         return [float(step()) for _ in range(count)]
     learn = torch_learner(task, device)[1]
     return [float(learn(trajectory)) for _ in range(count)]
-
-
-def timed(function: Callable, spent: dict[str, float], part: str) -> Callable:
-    """The function, which adds the processor time that it takes to a part."""
-
-    def call(*arguments, **keywords):
-        began = time.process_time()
-        result = function(*arguments, **keywords)
-        spent[part] += time.process_time() - began
-        return result
-
-    return call
-
-
-def watched(task: Any) -> dict[str, float]:
-    """Seconds that worlds and trajectories will take, added up while the task runs."""
-    spent = {"worlds": 0.0, "trajectories": 0.0}
-    world = task.world
-    for method in ("step", "observe"):
-        setattr(world, method, timed(getattr(world, method), spent, "worlds"))
-    task.prepare = timed(task.prepare, spent, "trajectories")
-    return spent
-
-
-def median_parts(step: Callable, spent: dict[str, float], seconds: float) -> dict:
-    """Medians of the processor time of a step and its parts, over about `seconds`."""
-    found: list[tuple[float, ...]] = []
-    end = time.perf_counter() + seconds
-    while not found or time.perf_counter() < end:
-        spent |= dict.fromkeys(spent, 0.0)
-        began = time.process_time()
-        step()
-        whole = time.process_time() - began
-        worlds, both = spent["worlds"], spent["trajectories"]
-        found.append((whole, worlds, both - worlds, whole - both))
-    medians = map(statistics.median, zip(*found, strict=True))
-    return dict(zip(PARTS, medians, strict=True))
-
-
-def make(name: str, make: Callable[[], Any]) -> tuple[dict, Callable]:
-    """Answers for `running.serve`: first losses, then `median_parts` of steps.
-
-    make: makes a task.
-    """
-    if name == TORCH:
-        import torch
-
-        torch.set_num_threads(1)
-    losses, task = first_losses(name, make), make()
-    spent = watched(task)
-    step = torch_trainer(task) if name == TORCH else ours(task)
-    step()
-    return {"losses": losses}, functools.partial(median_parts, step, spent)
-
-
-# --- Measuring ------------------------------------------------------------------------
-
-
-def measure(work: str, rounds: int, seconds: float) -> dict[str, Any]:
-    """A row of the results: both at one network, in turn."""
-    settings = [(name, 1) for name in NAMES]
-    args = [TORCH], LARGEST_ERROR, rounds, seconds
-    running = beside(__file__, settings, work, *args)
-    return row_of(work, {each.name: each.rounds for each in running})
-
-
-def row_of(work: str, rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    """Results to keep of the candidates' rounds."""
-    c = make_task(work).config
-    steps = c.train.batch_size * c.agent.unroll
-    found = []
-    for name, each in rounds.items():
-        medians = {part: statistics.median(x[part] for x in each) for part in PARTS}
-        speed = steps / medians["step"]
-        found.append({"name": name, "steps_per_second": speed, **medians})
-        found[-1]["rounds"] = [x["step"] for x in each]
-    pairs = zip(*(x["rounds"] for x in found), strict=True)
-    ratio = None
-    if TORCH in rounds:
-        ratio = statistics.median(a / b for a, b, *_ in pairs)
-    return {"work": work, "steps": steps, "candidates": found, "ratio": ratio}
-
-
-def measure_all(rounds: int, works=WORKS) -> list[dict]:
-    """The rows of these networks."""
-    rows = []
-    for work in works:
-        rows.append(measure(work, rounds, SECONDS))
-        shown = [
-            f"{x['name']} {x['steps_per_second']:,.0f}" for x in rows[-1]["candidates"]
-        ]
-        say(f"{work}, trained steps a second: {'; '.join(shown)}")
-    return rows
-
-
-def main(argv: list[str] | None = None) -> int:
-    """The command line; returns the exit code."""
-    about = "Measure an agent that learns BoxWorld on one core of a CPU."
-    return report.command("agents", about, WORKS, ROUNDS, measure_all, argv)
-
-
-if __name__ == "__main__":
-    if sys.argv[1:2] and sys.argv[1] in NAMES:
-        name, work = sys.argv[1:]
-        made = functools.partial(make, name, lambda: make_task(work))
-        serve(made, 1, sys.stdin, answering())
-    else:
-        run_main(main)

@@ -13,8 +13,8 @@ products, has a turn in every round at every size; its figure is the median of t
 So it is for the network of nth farthest in five sizes (`large` to `quick`) and for the
 Differentiable Neural Computer (`dnc`).
 
-The other parts are the `engine` alone, and `language` and `agents`, which language.py
-and agents.py measure beside PyTorch.
+The other parts are the `engine` alone, and `language`, which language.py measures
+beside PyTorch.
 
 Where Numba is (the extra `fast`), each is measured with compiled bodies as well.
 
@@ -33,7 +33,6 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import agents
 import language
 import peers
 import report
@@ -67,7 +66,7 @@ WORKS = {
 }
 OVER_NUMPY = ("HIPS autograd",)  # timed on `small` alone, for orientation
 COMPILED = ("torch.compile", "JAX jit")  # take minutes to compile the steps of `dnc`
-PARTS = (*WORKS, "engine", "language", "agents")
+PARTS = (*WORKS, "engine", "language")
 
 ROUNDS, ROUND_SECONDS = 5, 1.0
 # settings slower than a candidate's best by this factor, at the first try, are given
@@ -261,7 +260,7 @@ def measure_all(
     may run.
     """
     found = {"benchmark": "cpu", **machine()}
-    found |= {"rows": [], "engine": {}, "language": [], "agents": []}
+    found |= {"rows": [], "engine": {}, "language": []}
     here = [found["processor"], f"{found['cores']} cores"]
     here += [f"load {found['load_before']}", found["blas"]]
     removed = ", ".join(found["environment_removed"])
@@ -273,8 +272,6 @@ def measure_all(
         found["engine"] = engine_costs(1000 if quick else 10_000)
     if "language" in parts:
         found["language"] = language.measure_all(rounds)
-    if "agents" in parts:
-        found["agents"] = agents.measure_all(rounds)
     return found
 
 

@@ -198,21 +198,6 @@ def _language(rows):
     return table
 
 
-def _agents(rows):
-    head = ["an agent learns BoxWorld on one core", "", "trained steps a second"]
-    head += ["an update, ms", "worlds", "acting", "learning"]
-    table = [[*head, "tinyrmc's time / PyTorch's"]]
-    for row in rows:
-        for x in row["candidates"]:
-            parts = (x[part] / x["step"] for part in ("worlds", "acting", "learning"))
-            speed, ratio = f"{x['steps_per_second']:,.0f}", row["ratio"]
-            ours = x is row["candidates"][0] and ratio is not None
-            shown = [speed, milliseconds(x["step"]), *map(whole_percent, parts)]
-            shown.append(f"{ratio:.2f}" if ours else "")
-            table.append([row["work"], x["name"], *shown])
-    return table
-
-
 def _after(rows):
     ways = dict.fromkeys((x["steps"], x["every"]) for x in rows[0]["lengths"])
     heads = [
@@ -263,6 +248,5 @@ PARTS = {
     "rows": _libraries,
     "engine": _engine,
     "language": _language,
-    "agents": _agents,
     "after": _after,
 }

@@ -1,20 +1,17 @@
-"""benchmarks/agents.py: one agent in both libraries, and what is made of times.
+"""benchmarks/agents.py: one agent in both libraries.
 
 PyTorch's network, V-trace, loss and optimizer are also an independent oracle of ours.
 """
 
-import json
-from pathlib import Path
-
 import agents
 import numpy as np
 import pytest
-import report
-from agents import OURS, TORCH, WORKS
+from agents import OURS, TORCH
 from tinytasks import changed
 
 from tinyrmc import Tape
 
+WORKS = "paper", "quick"
 pytestmark = pytest.mark.slow
 
 
@@ -29,9 +26,6 @@ def tiny(work, **agent):
         train={"batch_size": 7},
     )
     return type(task)(config)
-
-
-# --- One agent ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("work", WORKS)
@@ -82,28 +76,3 @@ def test_pytorch_acts_the_same(work):
     steps = agents.ours(tiny(work)), agents.torch_trainer(tiny(work))
     ours, theirs = ([float(step()) for _ in range(3)] for step in steps)
     assert theirs == pytest.approx(ours, rel=1e-3, abs=1e-6)
-
-
-# --- Its times ------------------------------------------------------------------------
-
-
-def test_the_document_has_the_table_of_the_results():
-    folder = Path(agents.__file__).parent
-    text = (folder / "speed_more.md").read_text()
-    for name in "agents.json", "agents_amd.json":
-        found = json.loads((folder / "results" / name).read_text())
-        assert report.markdown({"agents": found["agents"]}) in text
-
-
-def test_the_command_measures_in_processes_of_their_own(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(agents, "NAMES", (OURS,))
-    monkeypatch.setattr(agents, "SECONDS", 0.001)
-    out = tmp_path / "agents.json"
-    words = ["--works", "quick", "--rounds", "1", "--out", str(out)]
-    assert agents.main(words) == 0
-    written = json.loads(out.read_text())
-    assert {"benchmark", "processor", "load_before", "versions"} <= {*written}
-    (row,) = written["agents"]
-    (found,) = row["candidates"]
-    assert found["steps_per_second"] == pytest.approx(5120 / found["rounds"][0])
-    assert "| quick | tinyrmc |" in capsys.readouterr().out
