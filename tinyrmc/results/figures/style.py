@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-import sys
 import textwrap
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,7 +13,6 @@ from typing import Any, Concatenate, ParamSpec
 import matplotlib.style
 from matplotlib import font_manager
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 from matplotlib.ticker import PercentFormatter
 
 from ...cores.registry import cores as registered
@@ -54,8 +51,12 @@ Drawn = ParamSpec("Drawn")
 
 
 def style() -> AbstractContextManager[None]:
-    """matplotlib's own defaults and `STYLE`, until the end of a `with` block."""
-    return matplotlib.style.context(STYLE, after_reset=True)
+    """matplotlib's own defaults and `STYLE`, until the end of a `with` block. Letters
+    that `FONT` lacks, such as Chinese ones, come from other fonts of this machine.
+    """
+    here = {font.name for font in font_manager.fontManager.ttflist}
+    families = [FONT, *filter(here.__contains__, OTHERS)]
+    return matplotlib.style.context(STYLE | {"font.family": families}, after_reset=True)
 
 
 def picture(
@@ -69,51 +70,13 @@ def picture(
 
     @functools.wraps(draw)
     def to_file(path: str | Path, *args: Drawn.args, **named: Drawn.kwargs) -> Path:
-        with style(), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing")  # `with_fonts` tells
-            figure = with_fonts(draw(*args, **named))
+        with style():
+            figure = draw(*args, **named)
             # matplotlib would write its version, which would change the bytes
             figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})
         return Path(path)
 
     return to_file
-
-
-def with_fonts(figure: Figure) -> Figure:
-    """The figure, with fonts of this machine for letters that `FONT` lacks, such as
-    Chinese ones. You are told of letters that no font here has, once.
-    """
-    texts: list[Any] = figure.findobj(Text)
-    letters = {letter for text in texts for letter in text.get_text()}
-    lacking = {x for x in letters if x.isprintable()} - _letters(FONT)
-    families = [FONT]
-    if not lacking:
-        return figure
-    here = {font.name for font in font_manager.fontManager.ttflist}
-    for family in filter(here.__contains__, OTHERS):
-        if lacking & _letters(family):
-            families.append(family)
-            lacking -= _letters(family)
-    for text in texts:
-        text.set_fontfamily(families)
-    if lacking:
-        _tell_of("".join(sorted(lacking)[:8]))
-    return figure
-
-
-@functools.cache
-def _letters(family: str) -> frozenset[str]:
-    path = font_manager.findfont(family)
-    return frozenset(map(chr, font_manager.get_font(path).get_charmap()))
-
-
-@functools.cache
-def _tell_of(letters: str) -> None:
-    print(
-        f"note: no font here has {letters}, which pictures show as boxes; install one, "
-        f"such as {OTHERS[0]}",
-        file=sys.stderr,
-    )
 
 
 def looks(cores: Sequence[str | None]) -> list[Look]:
