@@ -19,9 +19,8 @@ from pathlib import Path
 
 import gpu
 
-from tinyrmc.cli import sweep
 from tinyrmc.cli.commands import Parser, run_main
-from tinyrmc.cli.sweep import Cell, run_logged, signals_passed_on
+from tinyrmc.cli.sweep import Cell, run_logged
 from tinyrmc.errors import UsageError
 
 HERE = Path(__file__).resolve().parent
@@ -99,16 +98,15 @@ def main(
             print(f"{cell.path.name:20} {cell.state().says}")
         return 0
     end, failed = time.monotonic() + 60 * options.minutes, False
-    with signals_passed_on():
-        if device == "cuda":
-            failed |= bool(measure(options.folder, MEASURING))
-        for cell in cells:
-            left = (end - time.monotonic()) / 60
-            if left < LEAST or sweep._signal:
-                break
-            if not cell.state().whole:
-                failed |= bool(cell.train(f"--max-minutes={left:.2f}"))
-                print(f"{cell.path.name:20} {cell.state().says}", flush=True)
+    if device == "cuda":
+        failed |= bool(measure(options.folder, MEASURING))
+    for cell in cells:
+        left = (end - time.monotonic()) / 60
+        if left < LEAST:
+            break
+        if not cell.state().whole:
+            failed |= bool(cell.train(f"--max-minutes={left:.2f}"))
+            print(f"{cell.path.name:20} {cell.state().says}", flush=True)
     return int(failed)
 
 

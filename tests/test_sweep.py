@@ -149,9 +149,9 @@ def test_failures_and_combinations_that_cannot_be_are_told_and_others_go_on(
     assert len(rows) == 6
 
 
-def test_a_process_that_dies_without_a_word_is_told(tmp_path, monkeypatch):
+def test_a_process_that_dies_without_a_word_is_told(tmp_path):
     log = tmp_path / "log"
-    monkeypatch.setattr(sweep, "_signal", 0)
+    sweep._ending.clear()
     assert sweep.run_logged(["-c", "print(1); 1 / 0"], log) == 1
     assert sweep.failure(log) == "exit code 1; see log"
     killed = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
@@ -161,20 +161,6 @@ def test_a_process_that_dies_without_a_word_is_told(tmp_path, monkeypatch):
     assert sweep.failure(log) == "mine"
     assert sweep.run_logged(["-c", "print(2)"], log) == 0
     assert sweep.failure(log) is None and log.read_text().count("$ python -c") == 4
-
-
-def test_runs_that_were_stopped_did_not_fail(tmp_path, monkeypatch, capsys):
-    def stopped(words, log):
-        Path(log).touch()
-        sweep._signal = int("1.log" in log) and signal.SIGINT
-        return 130
-
-    monkeypatch.setattr(sweep, "_signal", 0)
-    monkeypatch.setattr(sweep, "run_logged", stopped)
-    monkeypatch.setattr(sweep, "ThreadPoolExecutor", AtOnce)
-    sweep.train([sweep.Cell({}, n, [], tmp_path / str(n)) for n in (0, 1)], 2)
-    lines = sorted(capsys.readouterr().out.splitlines())
-    assert {line[5:] for line in lines} == {"seed 0: stopped", "seed 1: stopped"}
 
 
 def test_a_run_that_was_killed_before_it_saved_anything_starts_again(larger):
@@ -263,16 +249,14 @@ def training(process):
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs signals between processes")
-def test_a_signal_stops_all_runs_saved_and_they_go_on_bit_for_bit(
-    tmp_path, monkeypatch
-):
+def test_ctrl_c_stops_all_runs_saved_and_they_go_on_bit_for_bit(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with subprocess.Popen(**command_line(*TWO)) as process:
         training(process)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=300)
-    assert (process.returncode, err) == (143, ""), out
-    assert "SIGTERM: stopped, and saved what was being trained" in out
+    assert (process.returncode, err) == (130, ""), out
+    assert "stopped, and saved what was being trained" in out
     assert "--resume swept\n" in out
     assert all(0 < Run.open(cell).load()[1]["step"] < 603 for cell in CELLS)
     resume = command_line("-m", "tinyrmc", "sweep", "--resume", "swept")
@@ -307,9 +291,8 @@ def test_the_runs_of_a_sweep_that_was_killed_end_too_and_are_saved(
         assert re.search(r"^SIGHUP at step [\d,]+: saved", log, re.M)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="elsewhere there is no SIGHUP")
-def test_a_signal_reaches_each_run_once_and_nohup_is_heard(monkeypatch, tmp_path):
-    """A second one would keep them from saving; after the first none is started."""
+def test_ctrl_c_reaches_each_run_once_and_no_other_begins(monkeypatch, tmp_path):
+    """A second signal would keep them from saving."""
 
     class Child:
         asked = 0
@@ -317,22 +300,21 @@ def test_a_signal_reaches_each_run_once_and_nohup_is_heard(monkeypatch, tmp_path
         def terminate(self):
             self.asked += 1
 
-    children = {Child(), Child()}
+    def until_asked(words, log):
+        begun.append(log)
+        sweep._ending.wait(30)
+
+    def interrupted(futures):
+        raise KeyboardInterrupt
+
+    begun, children = [], {Child(), Child()}
     monkeypatch.setattr(sweep, "_children", children)
-    monkeypatch.setattr(sweep, "_signal", 0)
-    before = signal.getsignal(signal.SIGTERM)
-    with sweep.signals_passed_on():
-        assert signal.getsignal(signal.SIGTERM) == sweep._stop
-        os.kill(os.getpid(), signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGINT)
-        assert [child.asked for child in children] == [1, 1]
-        assert sweep._signal == signal.SIGTERM
-        assert sweep.train([sweep.Cell({}, 0, [], tmp_path)], 1) is False
-    hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with sweep.signals_passed_on():
-        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    signal.signal(signal.SIGHUP, hangup)
-    assert signal.getsignal(signal.SIGTERM) == before
+    monkeypatch.setattr(sweep, "run_logged", until_asked)
+    monkeypatch.setattr(sweep, "as_completed", interrupted)
+    cells = [sweep.Cell({}, n, [], tmp_path / str(n)) for n in (0, 1)]
+    assert sweep.train(cells, 1) == 130
+    sweep.end_runs()
+    assert [child.asked for child in children] == [1, 1] and len(begun) <= 1
 
 
 # --- Words that cannot be -------------------------------------------------------------
@@ -403,7 +385,7 @@ def test_every_tasks_grids_can_be():
 
 def test_runs_at_a_time_are_one_a_core_but_on_a_gpu(larger, monkeypatch, capsys):
     monkeypatch.setattr(sweep, "usable_cores", lambda: range(3))
-    monkeypatch.setattr(sweep, "train", lambda cells, jobs: False)
+    monkeypatch.setattr(sweep, "train", lambda cells, jobs: 0)
     for more, says in (
         ([], "2 runs, 2 to do, 2 at a time"),
         (["--init", "cuda/weights.npz"], "2 runs, 2 to do, 2 at a time"),
@@ -416,7 +398,7 @@ def test_runs_at_a_time_are_one_a_core_but_on_a_gpu(larger, monkeypatch, capsys)
 def test_few_runs_share_the_cores_as_far_as_a_run_can_use_them(larger, monkeypatch):
     monkeypatch.setattr(sweep, "usable_cores", lambda: range(16))
     given = []
-    monkeypatch.setattr(sweep, "train", lambda cells, jobs: bool(given.append(cells)))
+    monkeypatch.setattr(sweep, "train", lambda cells, jobs: given.append(cells) or 0)
     words = ["larger", "--grid", "train.batch_size=4,32"]
     for more in [], ["--device", "cuda", "--jobs", "2"]:
         sweep.main([*words, *more])

@@ -17,7 +17,6 @@ while it runs, `tinyrmc plot SWEEP` the learning curves.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import os
@@ -27,8 +26,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,7 +67,7 @@ from .commands import (
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code.
 
-    That is 0; 1 if runs failed; or 128 plus the number of a signal that stopped it.
+    That is 0; 1 if runs failed; 130 if Ctrl-C stopped it, which saves what is trained.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words:
@@ -87,28 +87,26 @@ def main(argv: list[str] | None = None) -> int:
     gpu = any(options.device == "cuda" for *_, options in found)
     most = min(len(described["seeds"]) * len(found), 1 if gpu else len(usable_cores()))
     jobs = options.jobs or most
-    with signals_passed_on():
-        if run is None:
-            told = any(options.workers for *_, options in found)
-            if jobs > 1 and not told:  # each has its share of the cores
-                described["workers"] = max(1, len(usable_cores()) // jobs)
-            name = f"{described['task']}-sweep"
-            machine = environment(__version__)
-            run = Run.create("runs", name, described, machine, options.run)
-        with run.writing():
-            run = run.moved(described)
-            cells = cells_of(run, found)
-            todo = [cell for cell in cells if not cell.state().whole]
-            print(f"{described['task']} {described['preset']}: ", end="")
-            print(f"{counted(len(cells), 'run')}, {len(todo)} to do, {jobs} at a time")
-            said = [f"{x} ({counted(n, 'combination')})" for x, n in notes.items()]
-            for note in said:
-                print(f"  note      {note}")
-            print(f"  sweep     {run.path}", flush=True)
-            failed = train(todo, jobs)
-    if _signal:
-        name = signal.Signals(_signal).name
-        print(f"\n{name}: stopped, and saved what was being trained")
+    if run is None:
+        told = any(options.workers for *_, options in found)
+        if jobs > 1 and not told:  # each has its share of the cores
+            described["workers"] = max(1, len(usable_cores()) // jobs)
+        name = f"{described['task']}-sweep"
+        machine = environment(__version__)
+        run = Run.create("runs", name, described, machine, options.run)
+    with run.writing():
+        run = run.moved(described)
+        cells = cells_of(run, found)
+        todo = [cell for cell in cells if not cell.state().whole]
+        print(f"{described['task']} {described['preset']}: ", end="")
+        print(f"{counted(len(cells), 'run')}, {len(todo)} to do, {jobs} at a time")
+        said = [f"{x} ({counted(n, 'combination')})" for x, n in notes.items()]
+        for note in said:
+            print(f"  note      {note}")
+        print(f"  sweep     {run.path}", flush=True)
+        code = train(todo, jobs)
+    if code == 130:
+        print("\nstopped, and saved what was being trained")
     states = [cell.state() for cell in cells]
     if runs := [state.run for state in states if state.run is not None]:
         print()
@@ -118,7 +116,7 @@ def main(argv: list[str] | None = None) -> int:
     if not all(state.whole for state in states):
         resume = f"sweep --resume {run.word}"
         print(f"go on with\n    {python()} -m tinyrmc {resume}")
-    return 128 + _signal if _signal else int(failed)
+    return code
 
 
 # --- What is asked for ----------------------------------------------------------------
@@ -389,8 +387,9 @@ def failure(log: Path) -> str | None:
 
 # --- Processes ------------------------------------------------------------------------
 
+# If this process is killed, each run notices, and saves (`orphaned` in workers.py).
 _children: set[subprocess.Popen] = set()
-_signal = 0  # the one that has come; after it this process starts no more runs
+_ending = threading.Event()  # after it this process starts no more runs
 
 
 def run_logged(words: Sequence[str], log: str) -> int:
@@ -406,7 +405,7 @@ def run_logged(words: Sequence[str], log: str) -> int:
     with open(log, "ab") as file:
         file.write(f"$ python {shlex.join(words)}\n".encode())
         file.flush()
-        # in a session of its own: Ctrl-C reaches it through us, and once
+        # in a session of its own: Ctrl-C reaches it through `end_runs`, and once
         child = subprocess.Popen(
             [sys.executable, *words],
             stdin=subprocess.DEVNULL,
@@ -416,11 +415,17 @@ def run_logged(words: Sequence[str], log: str) -> int:
             start_new_session=True,
         )
         _children.add(child)
-        if _signal:  # it came in the meantime, and found no such child
+        if _ending.is_set():  # in the meantime, and there was no such child
             child.terminate()
-        code = child.wait()
-        _children.discard(child)
-        if code and not _signal and failure(Path(log)) is None:
+        try:
+            code = child.wait()
+        except KeyboardInterrupt:
+            end_runs()
+            child.wait()
+            raise
+        finally:
+            _children.discard(child)
+        if code and not _ending.is_set() and failure(Path(log)) is None:
             why = f"exit code {code}; see {os.path.basename(log)}"
             if code < 0:
                 why = f"ended by {signal.Signals(-code).name} (out of memory?)"
@@ -428,29 +433,10 @@ def run_logged(words: Sequence[str], log: str) -> int:
     return code
 
 
-@contextlib.contextmanager
-def signals_passed_on() -> Iterator[None]:
-    """Within, a signal is for the runs of this process, which save and end."""
-    global _signal
-    _signal = 0
-    before = {}
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        # as nohup has a process ignore a SIGHUP
-        if number is not None and signal.getsignal(number) != signal.SIG_IGN:
-            before[number] = signal.signal(number, _stop)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _stop(number: int, _: object = None) -> None:
+def end_runs() -> None:
     """Ask each child to end, and only once: at a second signal it would not save."""
-    global _signal
-    if not _signal:
-        _signal = number
+    if not _ending.is_set():
+        _ending.set()
         for child in [*_children]:
             child.terminate()
 
@@ -458,33 +444,29 @@ def _stop(number: int, _: object = None) -> None:
 # --- Training -------------------------------------------------------------------------
 
 
-def train(cells: list[Cell], jobs: int) -> bool:
-    """Train cells, `jobs` at a time; returns whether some failed."""
+def train(cells: list[Cell], jobs: int) -> int:
+    """Train cells, `jobs` at a time; returns the exit code, as of `main`."""
     ended = itertools.count(1)
     failed = False
     told: dict[str, str] = {}  # how runs failed -> the first of them
-
-    def trained(cell: Cell) -> int | None:
-        if _signal:
-            return None
-        return cell.train()
-
+    _ending.clear()
     with ThreadPoolExecutor(jobs) as pool:
-        started = {pool.submit(trained, cell): cell for cell in cells}
+        started = {pool.submit(cell.train): cell for cell in cells}
         try:
             for future in as_completed(started):
                 cell = started[future]
                 code = future.result()
-                if code is None:
-                    continue
-                failed |= bool(code and not _signal)
+                failed |= bool(code)
                 place = f"{next(ended):>{len(str(len(cells)))}}/{len(cells)}"
                 says = cell.state().says
-                if code and not _signal:
+                if code:
                     first = told.setdefault(says, cell.name)
                     says = says if first == cell.name else f"failed as {first} did"
                 print(f"{place}  {cell.name}: {says}", flush=True)
-        except BaseException:  # nobody will hear of those that run: they save and end
-            _stop(signal.SIGTERM)
-            raise
-    return failed
+        except BaseException as error:  # those that run save and end
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_runs()
+            if not isinstance(error, KeyboardInterrupt):
+                raise
+            return 130
+    return int(failed)
