@@ -50,7 +50,7 @@ test: $(VENV)/installed-dev
 	$(python) -m pytest -n auto -m "not slow" $(ARGS)
 
 test-all: $(VENV)/installed-dev
-	$(python) -m pytest -n auto $(ARGS)
+	$(python) -m pytest -n auto --dist worksteal $(ARGS)
 
 lint: $(VENV)/installed-dev
 	$(python) -m ruff check .
