@@ -35,6 +35,7 @@ import argparse
 import ast
 import concurrent.futures
 import contextlib
+import functools
 import hashlib
 import importlib.util
 import inspect
@@ -48,7 +49,7 @@ import sys
 import textwrap
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -102,7 +103,7 @@ class Chapter:
 
     def __init__(self, number: str, names: str) -> None:
         (source,) = (HERE / "source").glob(f"{number}_*.py")
-        self._code = needed(source.read_text(encoding="utf-8"), names.split())
+        self._code = needed(source.read_text(encoding="utf-8"), *names.split())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -114,7 +115,8 @@ class Chapter:
         return vars(self)[name]
 
 
-def needed(text: str, names: Iterable[str]) -> str:
+@functools.cache  # files of claims are loaded often
+def needed(text: str, *names: str) -> str:
     """The statements of `text` that define `names`, with those above that they need."""
     wanted, kept = {*names}, []
     for statement in reversed(ast.parse(text).body):
@@ -177,7 +179,7 @@ def digest(path: Path, name: str) -> str:
     much of it a browser does.
     """
     module, kept = load(path)[0], []
-    used = needed(path.read_text(encoding="utf-8"), [name])
+    used = needed(path.read_text(encoding="utf-8"), name)
     for each in ast.parse(used).body:
         if isinstance(each, ast.FunctionDef) and each.name == name:
             each.decorator_list = []

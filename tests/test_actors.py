@@ -60,6 +60,7 @@ def test_only_a_memory_learns_which_way_to_turn(make_trainer):
         assert line["ratio"] == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_an_agent_learns_from_what_an_older_one_did(make_trainer):
     # at twice this rate one seed of four forgets again what it had learnt
     train = {"steps": 250, "learning_rate": 0.005}
@@ -273,6 +274,7 @@ def test_processes_and_threads_act_alike(make_trainer):
         assert timeless(lines[:1]) == timeless(lines[1:])
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_in_the_middle_of_its_levels(make_trainer, new_run):
     for lag in [0, 2]:
         for processes in KINDS:

@@ -132,6 +132,7 @@ def test_opening_any_box_is_one_of_the_floors():
         assert list(alone.references()["test_solved"]) == ["at random", SCRIPT]
 
 
+@pytest.mark.slow
 def test_what_was_published_stands_beside_the_paper_s_own_levels_alone():
     full = box_world.Task(box_world.FULL)
     assert full.cell() == "viewport, RMC" and full.cell() in full.published

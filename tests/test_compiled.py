@@ -317,6 +317,7 @@ def test_plain_and_the_switch(compiled, ran, monkeypatch):
 
 
 @needs_numba
+@pytest.mark.slow
 def test_a_run_records_its_bodies(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("TINYRMC_COMPILED", "1")
     monkeypatch.chdir(tmp_path)

@@ -309,6 +309,7 @@ def test_an_edit_of_equation_7_changes_what_plain_training_learns(
 
 
 @in_turn("core", registry.names())
+@pytest.mark.slow
 def test_plain_and_fused_learn_the_same(core):
     random = np.random.default_rng(3)
     inputs, targets = random.standard_normal((8, 3, 5)), random.standard_normal((8, 3))
@@ -339,6 +340,7 @@ def test_plain_and_fused_learn_the_same(core):
     )
 
 
+@pytest.mark.slow
 def test_a_plain_run_goes_on_plain(tmp_path):
     words = "--train.steps", "4", "--workers", "1", "--plain"
     whole = trained(tmp_path / "whole", *words)

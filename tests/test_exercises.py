@@ -77,6 +77,7 @@ def spoiling(ex, spoil):
     return lambda *arguments: spoil(ex(*arguments))
 
 
+@pytest.mark.slow
 def test_right_empty_and_spoilt_answers_are_told_apart():
     for name, ex in ALL.items():
         assert ex.judge(ex.function).state == "right", name
@@ -133,6 +134,7 @@ def test_the_solution_is_printed_without_what_makes_it_an_exercise(printed):
             assert f"\ndef {helper}(" in text  # what it calls, a learner has not seen
 
 
+@pytest.mark.slow
 def test_nothing_that_an_exercise_prints_scrolls(printed):
     for name, ex in ALL.items():
         for mistake in [*ex.mistakes.values()][: 1 if name in DEAR else 2]:

@@ -95,6 +95,7 @@ def by_hand(task, model, restart):
     return np.array(found, float)
 
 
+@pytest.mark.slow
 def test_what_is_printed_is_a_count_by_hand_of_the_restart_that_is_taken(runs, capsys):
     assert plot.main(["hops", str(runs / "one")]) == 0
     printed = capsys.readouterr().out

@@ -4,6 +4,8 @@ It goes red when the whole no longer learns, though each part may still keep its
 promises.
 """
 
+import pytest
+
 from tinyrmc.backend import blas_threads
 from tinyrmc.training import TrainConfig
 from tinyrmc.training.discovery import load_task
@@ -13,6 +15,7 @@ nth_farthest = load_task("nth_farthest")
 OFTEN = {"log_every": 50, "evaluate_every": 250}
 
 
+@pytest.mark.slow
 def test_a_relational_memory_core_learns_which_of_three_points_is_the_nth_farthest():
     """3 objects in 2 dimensions, after 3 x 1.
 

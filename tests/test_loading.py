@@ -78,6 +78,7 @@ def put(values, path, wrong):
     return changed
 
 
+@pytest.mark.slow
 def test_a_wrong_value_anywhere_is_one_error_that_names_its_field():
     """Anything still taken is of the field's type, and comes back."""
     for name in ["nth_farthest", "babi"]:
@@ -149,6 +150,7 @@ def test_going_on_with_another_optimizer_is_refused(half, refused):
     assert says in refused(train.main, *words)
 
 
+@pytest.mark.slow
 def test_load_gives_the_trained_network():
     for core in registry.names():
         with fresh_directory() as tmp_path:

@@ -135,6 +135,7 @@ def test_a_place_that_cannot_be_written_is_told(run):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals between processes")
+@pytest.mark.slow
 def test_a_run_that_is_being_trained_cannot_be_resumed_and_is_not_disturbed(
     refused, few_held_out_examples
 ):

@@ -109,6 +109,7 @@ def parameters(run):
     return {k: x for k, x in arrays.items() if k.startswith("parameters/")}
 
 
+@pytest.mark.slow
 def test_a_new_run_begins_with_the_weights_of_another(here, capsys, monkeypatch):
     """All of them: a learning rate of nearly zero leaves them where they were."""
     still = "--train.learning-rate", "1e-30", "--seed", "5"
@@ -147,6 +148,7 @@ def test_what_was_not_taken_is_named(here, capsys):
     assert other.config["init"].endswith("first")
 
 
+@pytest.mark.slow
 def test_a_first_memory_that_was_drawn_goes_with_the_weights(here, capsys, refused):
     """Bit for bit, from a run, from one of before checkpoints held it, and a file; the
     new run, on workers too, keeps it when it goes on.

@@ -64,6 +64,7 @@ def test_a_run_of_before_says_the_mode_that_there_still_is():
 CORES = ["rmc", "lstm", "dnc", "entnet", "conv_lstm", "feedforward"]
 
 
+@pytest.mark.slow
 def test_levels_that_are_over_drop_out_and_change_nothing(monkeypatch):
     """Held against a loop that plays on in all of them until the last one ends."""
     for core in [*CORES, "at random"]:

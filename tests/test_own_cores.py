@@ -92,6 +92,7 @@ def run_train(*words):
     assert train.main([*map(str, words)]) == 0
 
 
+@pytest.mark.slow
 def test_it_trains_is_described_resumed_evaluated_reported_drawn_and_loaded(
     file, capsys, monkeypatch
 ):

@@ -93,6 +93,7 @@ def trained(folder, *words):
     assert train.main([str(folder / "sums.py"), *words]) == 0
 
 
+@pytest.mark.slow
 def test_files_beside_a_task_are_found_in_workers_and_when_it_goes_on(folder):
     program = "import sys; from tinyrmc.__main__ import run; run()"
     words = "train", str(folder / "sums.py"), "--workers", "2", "--run", "run"

@@ -216,6 +216,7 @@ def test_the_nested_operand_is_anywhere():
         within(counts, [1 / slots] * slots, len(places))
 
 
+@pytest.mark.slow
 def test_the_arrays_are_as_wide_as_the_longest_program():
     for style in STYLES:
         for length, nesting in ((1, 1), (2, 2), (5, 1), (5, 2)):

@@ -83,7 +83,7 @@ size = 5
 
 
 def test_a_claim_takes_of_a_chapter_what_it_needs_and_nothing_else():
-    code = needed(SOURCE, ["all_of"])
+    code = needed(SOURCE, "all_of")
     names = {}
     exec(code, names)
     assert names["all_of"](2)[1] == 2 * 6 + 1

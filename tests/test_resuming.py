@@ -167,6 +167,7 @@ def test_a_full_disk_while_saving_leaves_a_run_that_can_go_on(trained, half, cap
 # --- Stopping and going on ------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_signal_saves_and_the_printed_command_goes_on(trained, monkeypatch, capsys):
     for name, code in [("SIGINT", 130), ("SIGTERM", 143)]:
         with monkeypatch.context() as patch:
@@ -237,6 +238,7 @@ def test_a_run_on_a_gpu_records_which_and_goes_on_as_it_was(monkeypatch, capsys)
 
 
 @forks
+@pytest.mark.slow
 def test_a_run_goes_on_with_as_many_workers_as_before(capsys):
     assert train.main([*TINY, "--workers", "2", "--run", "two", *AT_ONCE]) == 0
     assert train.main(["--resume", "two"]) == 0

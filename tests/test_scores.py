@@ -44,6 +44,7 @@ def test_intervals_of_means():
 # --- What evaluate prints -------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_evaluate_prints_sampled_greedy_and_floors(agents, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert evaluate.main([str(agents / "rmc")]) == 0

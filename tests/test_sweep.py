@@ -83,6 +83,7 @@ def cells(run):
 # --- What is trained ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_combination_under_every_seed_is_a_run_of_the_train_command(
     larger, capsys
 ):
@@ -116,6 +117,7 @@ def test_every_combination_under_every_seed_is_a_run_of_the_train_command(
     assert sum(1 for _ in run.path.glob("*.log")) == 8
 
 
+@pytest.mark.slow
 def test_fields_may_be_true_or_false_or_of_several_numbers(larger):
     few = ["--train.steps", "5", "--train.evaluate-every", "5"]
     for words in "true,false", "True,False":
@@ -131,6 +133,7 @@ def test_fields_may_be_true_or_false_or_of_several_numbers(larger):
 # --- What does not go well ------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_failures_and_combinations_that_cannot_be_are_told_and_others_go_on(
     larger, capsys
 ):

@@ -56,6 +56,7 @@ MARKS = 'return {"test_accuracy": {"guessing": guessing, "paper (wide)": 0.99}}'
 RETURNED = "return primitives.sum(losses), losses.size, metrics, None"
 
 
+@pytest.mark.slow
 def test_a_mistake_has_a_place(mistaken, refused):
     for workers in ["", "--workers 1", "--workers 2"]:
         for old, new, place, says in [
@@ -269,6 +270,7 @@ GIVEN += [
 ]
 
 
+@pytest.mark.slow
 def test_what_a_task_gives_is_checked(mistaken, refused):
     for old, new, says in GIVEN:
         imports = "from dataclasses import dataclass, field\n"
