@@ -476,25 +476,29 @@ def font(path, family, letters):
     made.save(path)
 
 
-def test_letters_that_the_usual_font_lacks(tmp_path, monkeypatch):
-    """Another font of this machine has them; else matplotlib warns."""
+def test_letters_that_the_usual_font_lacks(tmp_path, monkeypatch, capsys):
+    """Another font of this machine has them; else you get a line, and no warnings."""
     from matplotlib import font_manager
 
-    def picture():
+    def picture(said=""):
         groups = {"\u5929\u5730 quick": [SLOW], "other": [FAST]}
         path = figures.learning_curve(tmp_path / "a.png", groups, {}, [TEST])
+        err = capsys.readouterr().err
+        assert said in err and bool(said) == bool(err)
         return path.read_bytes()
 
     fonts = font_manager.fontManager
     usual = [each for each in fonts.ttflist if each.name not in style.OTHERS]
     monkeypatch.setattr(fonts, "ttflist", usual)
-    with pytest.warns(UserWarning, match="Glyph .* missing"):
-        boxes = picture()
+    style._tell_of.cache_clear()
+    boxes = picture("no font here has \u5730\u5929, which pictures show")
+    assert picture() == boxes  # told once
     font(tmp_path / "one.ttf", style.OTHERS[1], "\u5929")
+    fonts.addfont(tmp_path / "one.ttf")
+    half = picture("no font here has \u5730, which")
     font(tmp_path / "two.ttf", style.OTHERS[3], "\u5730\u73a9")
-    for name in "one.ttf", "two.ttf":
-        fonts.addfont(tmp_path / name)
-    assert picture() != boxes  # where any warning is an error
+    fonts.addfont(tmp_path / "two.ttf")
+    assert len({boxes, half, picture()}) == 3
 
 
 def test_a_home_that_cannot_be_written_is_told_in_a_line():

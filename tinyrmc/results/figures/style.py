@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
+import sys
 import textwrap
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -65,18 +68,38 @@ def picture(
     """A function that draws a figure becomes one that takes the path of a PNG file
     first, writes the figure there, always the same bytes, and returns the path.
 
-    OSError where the file cannot be written.
+    OSError where the file cannot be written. You are told of letters that no font has.
     """
 
     @functools.wraps(draw)
     def to_file(path: str | Path, *args: Drawn.args, **named: Drawn.kwargs) -> Path:
-        with style():
+        with style(), warnings.catch_warnings(record=True) as heard:
+            warnings.filterwarnings("always", "Glyph .* missing")
             figure = draw(*args, **named)
             # matplotlib would write its version, which would change the bytes
             figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})
+        letters = set()
+        for each in heard:
+            if lacks := re.match(r"Glyph (\d+) .* missing", str(each.message)):
+                letters.add(chr(int(lacks[1])))
+            else:
+                warnings.warn_explicit(
+                    each.message, each.category, each.filename, each.lineno
+                )
+        if letters:
+            _tell_of("".join(sorted(letters)[:8]))
         return Path(path)
 
     return to_file
+
+
+@functools.cache
+def _tell_of(letters: str) -> None:
+    print(
+        f"note: no font here has {letters}, which pictures show as boxes; install one, "
+        f"such as {OTHERS[0]}",
+        file=sys.stderr,
+    )
 
 
 def looks(cores: Sequence[str | None]) -> list[Look]:
