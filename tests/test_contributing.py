@@ -1,8 +1,7 @@
-"""Tools for contributors: templates, environments, hooks and the drawing."""
+"""Tools for contributors: hooks, and what a room may grow."""
 
 import re
 
-import drawing
 import pytest
 from tinyruns import ROOT, read
 
@@ -37,21 +36,3 @@ def test_a_room_may_grow_by_five_percent(tmp_path, capsys):
         assert sizes["main"](tmp_path) == code
         printed = capsys.readouterr().out
         assert words in printed and "a/b" in printed, printed
-
-
-def test_the_drawing_is_that_of_chapter_0(tmp_path):
-    """Both pictures have as many shapes and letters as the committed ones; their bytes
-    depend on the version of matplotlib.
-    """
-    drawing.main(tmp_path)
-    for name in drawing.NAMES.values():
-        made, kept = (tmp_path / name).read_text(), read(f"site/static/{name}")
-        for part in ('id="patch_', 'id="text_', "fill: #"):
-            assert made.count(part) == kept.count(part) > 10, "python site/drawing.py"
-
-
-def test_colours_for_dark_pages_keep_their_hue():
-    assert drawing.inverted("black") == (1, 1, 1, 1)
-    assert drawing.inverted("white")[:3] == (drawing.DARKEST,) * 3
-    red, green, blue, _ = drawing.inverted((0.9, 0.6, 0.6))
-    assert red > green == pytest.approx(blue) and red < 0.5
