@@ -108,11 +108,12 @@ def test_what_numpy_refuses_is_refused_and_all_else_is_the_same(name):
 
 
 def test_counts_and_axes_of_numpy_s_own_integers():
-    for value in np.int8(1), np.int64(1), np.array(1):
-        for name in set(CALLS) - {"transpose", "split places"}:
-            mine = result(CALLS[name], p, value)
-            if result(CALLS[name], p, 1) is not None and name not in STRICT:
-                assert mine is not None, f"{name} refuses {value!r}"
+    for number in 0, 1, 2, 3:  # each name takes one of them
+        for value in np.int8(number), np.int64(number), np.array(number):
+            for name in set(CALLS) - {"transpose", "split places"} - STRICT:
+                mine = result(CALLS[name], p, value)
+                if result(CALLS[name], p, number) is not None:
+                    assert mine is not None, f"{name} refuses {value!r}"
 
 
 STRICT = {"var ddof", "std ddof", "tensordot first", "tensordot second"}

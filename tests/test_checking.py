@@ -5,6 +5,7 @@ And its Hessian products are exact.
 
 import itertools
 import re
+import threading
 
 import numpy as np
 import pytest
@@ -119,6 +120,17 @@ def test_what_the_complex_step_cannot_see_is_told():
     assert gradcheck(p.abs, np.zeros(3)) == 0
 
 
+def test_what_another_thread_stops_hides_nothing_here():
+    def function(x):
+        thread = threading.Thread(target=lambda: p.stop_gradient(np.ones(1) + 0j))
+        thread.start()
+        thread.join()
+        return x * np.abs(x.data)
+
+    with pytest.raises(ValueError, match="cannot judge"):
+        gradcheck(function, X)
+
+
 def test_a_rule_that_agrees_with_a_complex_step_that_sees_nothing(monkeypatch):
     """Both say that the slope is 0; a plain difference knows better."""
     forwards = [
@@ -132,6 +144,19 @@ def test_a_rule_that_agrees_with_a_complex_step_that_sees_nothing(monkeypatch):
         monkeypatch.setattr(p.tanh, "forward", forward)
         with pytest.raises((ValueError, AssertionError)):
             gradcheck(p.tanh, x)
+
+
+def test_one_number_among_thousands_that_the_complex_step_cannot_see(monkeypatch):
+    x = np.random.default_rng(0).normal(size=(40, 50))
+    seen = np.arange(x.size).reshape(x.shape) != 7
+
+    def forward(xp, x):
+        return xp.where(seen, xp.exp(x), xp.exp(x.real) + 0 * x), (x,)
+
+    monkeypatch.setattr(p.tanh, "forward", forward)
+    monkeypatch.setattr(p.tanh, "rule", lambda xp, needs, g, x: g * seen * xp.exp(x))
+    with pytest.raises(ValueError, match="cannot judge"):
+        gradcheck(p.tanh, x)
 
 
 def test_what_is_flat_at_a_point_passes():

@@ -96,6 +96,9 @@ def test_a_vocabulary_encodes_and_decodes():
     assert words.encode("no cow", unknown="unk").tolist() == [words.unk] * 2
     with pytest.raises(CorpusError, match=r"'cow' is not one of the vocabulary's 12 w"):
         words.encode("the cow")
+    for text, asked in ("caf\u00e9", "cafe\u0301"), ("cafe\u0301", "caf\u00e9"):
+        other = corpora.from_texts(train=f"a {text}\n", **few).vocabulary
+        assert other.decode(other.encode(asked)) == [text]
     plain = corpora.from_texts(train="a b\n", **few).vocabulary
     with pytest.raises(CorpusError, match="'cow' is not one of"):  # nothing for it
         plain.encode("cow", unknown="unk")
@@ -398,6 +401,9 @@ def test_other_settings_and_other_files_are_read_anew(ptb, caches):
     file.write_text(" the cat \n")  # as long, and another time
     os.utime(file, (1, 1))
     assert decoded(corpora.load("ptb", ptb), "test") == ["the", "cat", "<eos>"]
+    file.write_text(" the dog \n")  # as long, of the same time, as `cp -p` leaves it
+    os.utime(file, (1, 1))
+    assert decoded(corpora.load("ptb", ptb), "test") == ["the", "dog", "<eos>"]
 
 
 WAYS = ["cut", "gone", "empty", "edited", "nested", "a pipe"]

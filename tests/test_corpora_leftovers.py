@@ -218,6 +218,35 @@ def test_books_of_one_text_count_once_and_are_named(tmp_path):
         assert said in corpus.notes, name
 
 
+def test_an_edited_copy_is_a_copy_whatever_it_is_called(tmp_path):
+    """Told by its sentences: an old version, a part, a book among others."""
+
+    def told(name, edited=()):
+        many = (
+            f"In the book {name} stands a sentence of number {k}" for k in range(60)
+        )
+        rest = (f"{x} was edited" if k in edited else x for k, x in enumerate(many))
+        return ".\n".join(rest) + ".\n"
+
+    own = {f"{name}.txt": told(name) for name in BOOKS}
+    alone = texts(write(tmp_path / "plain" / "gutenberg", own).parent)
+    other = {
+        "98 2.txt": told("98", {3, 50}),
+        "old/tale.txt": told("98", range(0, 60, 3)),
+        "part.txt": told("98")[:1000],
+        "wrapped.txt": told("98", {7}).replace(" ", "\r\n").upper(),
+        "all.txt": "".join(map(told, BOOKS)),
+    }
+    for name, text in other.items():
+        folder = tmp_path / name
+        write(folder / "gutenberg", own | {name: text})
+        assert texts(folder) == alone, name
+        said = f"left out: {name.rpartition('/')[2]} (mostly as "
+        assert any(said in note for note in corpora.load("gutenberg", folder).notes)
+    write(tmp_path / "other" / "gutenberg", own | {"2.txt": told("98", range(40))})
+    assert texts(tmp_path / "other") != alone  # one that shares a third of them
+
+
 def test_a_copy_moves_none_of_the_books(tmp_path):
     """The book with a number stays, in its part."""
     for name in "a", "zzz", "my book":

@@ -269,10 +269,17 @@ def test_a_run_directory_cannot_bring_code_with_it(own):
 
 
 def test_python_without_docstrings_is_told():
-    """Under -OO every task lacks its own."""
-    asked = ("-OO", "-m", "tinyrmc.train", "nth_farthest", "--help")
-    done = subprocess.run(
-        [sys.executable, *asked], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert "run it without -OO, and without PYTHONOPTIMIZE=2" in done.stderr
+    """Under -OO tasks lack their own, and exercises the chapter that they are of."""
+    words = "train nth_farthest --help", "grade hand_ins", "grade --help", "progress"
+    for word in words:
+        done = subprocess.run(
+            [sys.executable, "-OO", "-m", "tinyrmc", *word.split()],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
+        if "grade --help" in word:
+            assert done.returncode == 0 and "HAND_INS" in done.stdout
+        else:
+            assert done.returncode == 2 and done.stderr.count("\n") == 1, word
+            assert "run it without -OO, and without PYTHONOPTIMIZE=2" in done.stderr

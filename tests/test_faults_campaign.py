@@ -2,6 +2,7 @@
 
     make faults                             all 770 cases, twenty minutes
     make faults ARGS="--share 0.1 --seed 1 --only kills forged"
+    make faults ARGS="--log tried.jsonl"    goes on where it was broken off
 
 Every case is tried in processes of its own, beside a small run of one of the tasks, and
 ends in one of four ways. It *survived*: what came out is what came out without the
@@ -838,17 +839,29 @@ def attempt(name, number, seed):
     return name, outcome, f"case {number}: {why}"
 
 
-def campaign(names, share, seed):
-    """({group: {outcome: how many}}, what went wrong), on all cores."""
+def campaign(names, share, seed, log):
+    """({group: {outcome: how many}}, what went wrong), on all cores. Cases that the log
+    has already are not tried again.
+    """
     cases = [
         (name, number, seed)
         for name in names
         for number in range(max(1, round(GROUPS[NAMES[name]] * share)))
     ]
     random.Random(seed).shuffle(cases)
+    lines = log.read_text().splitlines() if log.exists() else []
+    tried = {tuple(case): ended for case, ended in map(json.loads, lines)}
+
+    def trying(case):
+        if case not in tried:
+            tried[case] = attempt(*case)
+            with MAKING, log.open("a") as file:
+                print(json.dumps((case, tried[case])), file=file)
+        return tried[case]
+
     found, wrong = {name: dict.fromkeys(OUTCOMES, 0) for name in names}, []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for name, outcome, why in pool.map(attempt, *zip(*cases, strict=True)):
+        for name, outcome, why in pool.map(trying, cases):
             found[name][outcome] += 1
             if outcome in ("silent", "traceback"):
                 wrong.append(f"{name}, {outcome}, {why}")
@@ -862,6 +875,7 @@ def main(words=None):
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", choices=NAMES, default=[*NAMES])
     parser.add_argument("--share", type=float, default=1.0, help="of the cases")
+    parser.add_argument("--log", type=Path, help="where each case's end is kept")
     options = parser.parse_args(words)
     with tempfile.TemporaryDirectory(prefix="tinyrmc-faults-") as folder:
         if "disks" in options.only and not mount(folder, 1 << 30):
@@ -872,7 +886,8 @@ def main(words=None):
             options.only = [name for name in options.only if name != "ranks"]
             print("ranks cannot be tried here: no MPI")
         prepare(Path(folder), options.only)
-        found, wrong = campaign(options.only, options.share, options.seed)
+        log = options.log or Path(folder, "tried.jsonl")
+        found, wrong = campaign(options.only, options.share, options.seed, log)
         subprocess.run(["umount", "-l", folder], capture_output=True)
     print(f"{'':10}", *(f"{outcome:>10}" for outcome in OUTCOMES))
     for name, counts in found.items():

@@ -2,6 +2,7 @@
 raw bytes, as safetensors does.
 """
 
+import copy
 import functools
 
 import numpy as np
@@ -85,11 +86,18 @@ def test_what_else_leaves_is_in_c_order(layout, xp):
         loss = primitives.sum(primitives.transpose(x) @ x)
     found = tape.gradient(loss, x)
     assert found.flags.c_contiguous and x.data.flags.c_contiguous
+    with Tape() as tape:
+        x = tape.watch(value)
+        loss = primitives.sum(primitives.transpose(x) * xp.ones((4, 3)))
+    assert tape.gradient(loss, x).flags.c_contiguous
     module = Holder(to_host(value)).to(xp).astype(np.float64)
     module.weight.data = xp.asarray(np.asfortranarray(np.ones((3, 4))))
+    other = copy.deepcopy(module)
+    other.weight.bind(*(xp.asarray(np.ones((4, 3))).T for _ in range(2)))
     sgd = optim.SGD(module.parameters())
-    for arrays in module.arrays(), sgd.state(), module.astype(np.float32).arrays():
+    for arrays in module.arrays(), sgd.state(), other.arrays():
         assert all(x.flags.c_contiguous for x in arrays.values())
+    assert other.astype(np.float32).weight.data.flags.c_contiguous
 
 
 def test_a_module_s_own_file_keeps_a_transposed_weight(tmp_path):

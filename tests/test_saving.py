@@ -3,26 +3,33 @@
 Whatever else a file is, it is refused in one line, and nothing is loaded.
 """
 
+import contextlib
 import json
+import os
 import pickle
 import re
 import threading
 import zipfile
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 from tinyruns import output, read
 
 import tinyrmc
 from tinyrmc import cores, nn
 from tinyrmc import primitives as p
+from tinyrmc.cli import grade
 from tinyrmc.cores.agent import Agent, AgentConfig
-from tinyrmc.errors import RunError
+from tinyrmc.course import proof, record, saved_answers
+from tinyrmc.errors import RunError, UserError
 from tinyrmc.nn.layers import ties
-from tinyrmc.training.run import load_arrays, save_arrays
+from tinyrmc.results.figures.style import picture
+from tinyrmc.training.run import load_arrays, replace, save_arrays
 
 SIZES = st.integers(1, 4)
 BIASES = st.floats(-2, 2, width=32)
@@ -356,6 +363,48 @@ def test_two_threads_save_to_one_path_at_once(tmp_path):
     assert [x.name for x in tmp_path.iterdir()] == ["layer.npz"]
 
 
+def test_what_is_written_anew_is_whole_or_as_it_was(tmp_path, monkeypatch):
+    """Pictures, grades, progress, answers: where the disk is full the old ones stay."""
+    monkeypatch.setenv("TINYRMC_PROGRESS", str(tmp_path / "kept"))
+
+    def sigmoid(x):
+        return 1 / (1 + np.exp(-x))
+
+    text = {"kind": proof.KIND}
+    writes = [
+        lambda: picture(lambda: Figure())(tmp_path / "a.png"),
+        lambda: grade._write([["name", "points"]], tmp_path / "grades.csv"),
+        lambda: record.solved("gates", "sigmoid"),
+        lambda: saved_answers.save("gates", "sigmoid", sigmoid),
+        lambda: proof.write(text, tmp_path / "me.progress.json"),
+    ]
+    for write in writes:
+        write()
+    files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    assert len(files) == len(writes)
+    for path in files:
+        path.write_bytes(path.read_bytes() + b" ")
+    record.file().write_text("[]\n")
+    before = [path.read_bytes() for path in files]
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    for write in writes:
+        with contextlib.suppress(OSError, UserError):
+            write()
+    assert [path.read_bytes() for path in files] == before
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == files
+    monkeypatch.undo()
+    os.symlink(os.devnull, tmp_path / "link")
+    replace(tmp_path / "link", "to a device, which stays one")
+    assert not Path(os.devnull).is_file()
+    os.symlink(files[0], tmp_path / "other")
+    replace(tmp_path / "other", "through a link")
+    assert files[0].read_bytes() == b"through a link"
+
+
 def test_an_operation_that_this_version_lacks_is_named(tmp_path):
     path = tmp_path / "layers.npz"
     for made in nn.Sequential(p.tanh), nn.Sequential(nn.Sequential(p.tanh, p.exp)):
@@ -487,7 +536,19 @@ SHARED = {
     "a weight afterwards": lambda: tied_afterwards("weight"),
     "a layer afterwards": lambda: tied_afterwards("layer"),
     "a core twice": lambda: Cores(core := cores.GRU(4, 4, seed=0), core),
+    "its owner": lambda: Owner(),
 }
+
+
+class Owner(nn.Module):
+    """A network whose part knows it, as with a `parent` of one's own."""
+
+    def __init__(self):
+        self.part = Out(nn.Parameter(np.eye(4)))
+        self.part.owner = self
+
+    def __call__(self, x):
+        return self.part(x)
 
 
 class Cores(nn.Module):
@@ -507,10 +568,11 @@ def test_what_a_module_has_twice_is_shared_again(name, tmp_path):
     x = np.random.default_rng(0).normal(size=(2, 4))
     for _ in range(2):  # what was loaded can be saved again
         tinyrmc.save(module, path)
-        again = tinyrmc.load(path, classes=[Out, Pair, Cores])
+        again = tinyrmc.load(path, classes=[Out, Pair, Cores, Owner])
         np.testing.assert_array_equal(again(x).data, module(x).data)
         assert [*again.arrays()] == [*module.arrays()]
         assert ties(again) == ties(module) != []
+        assert len(repr(again).splitlines()) == len(repr(module).splitlines())
         for parameter in again.parameters():
             parameter.data += 1.0
         assert not np.allclose(again(x).data, module(x).data)

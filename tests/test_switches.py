@@ -7,7 +7,8 @@ import threading
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from tinyrmc import backend, fused
+from tinyrmc import Tape, backend, fused
+from tinyrmc.autograd import engine
 from tinyrmc.backend import gpu
 from tinyrmc.backend.gpu import graph
 from tinyrmc.backend.switches import Switch
@@ -84,6 +85,22 @@ def test_an_error_in_a_block_ends_it():
     with pytest.raises(KeyError), switch.held("another"):
         raise KeyError
     assert switch.value == "usual"
+
+
+def test_a_block_that_ends_after_its_tape_brings_none_back():
+    """As a generator's may, which is closed late."""
+    with Tape():
+        block = engine.unrecorded()
+        block.__enter__()
+        assert not engine.is_recording()
+    block.__exit__(None, None, None)
+    with Tape():
+        pass
+    block = engine.unrecorded()
+    block.__enter__()
+    with Tape():
+        block.__exit__(None, None, None)
+        assert engine.is_recording()
 
 
 def test_compiled_bodies_are_never_away_in_between(monkeypatch):

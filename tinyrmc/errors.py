@@ -15,6 +15,11 @@ from typing import Any
 
 import numpy as np
 
+NO_DOCSTRINGS = (
+    "Python leaves out all docstrings here, which help and course are made of; run it "
+    "without -OO, and without PYTHONOPTIMIZE=2"
+)
+
 
 class UserError(Exception):
     """The base class: the text names the thing, the value and the remedy."""

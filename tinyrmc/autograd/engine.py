@@ -189,7 +189,8 @@ def unrecorded() -> Iterator[None]:
     try:
         yield
     finally:
-        _local.tape = before
+        if before is not None and before._state == "recording":  # not closed since
+            _local.tape = before
 
 
 def is_recording() -> bool:

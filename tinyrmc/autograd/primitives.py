@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import math
 import string
+import threading
 from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any
@@ -802,7 +803,7 @@ def argsort(x: Array | Tensor, axis: int = -1) -> Array:
     return sorting(data.real, axis)
 
 
-STOPPED: set[str] = set()  # not empty: a complex step was stopped; see gradcheck
+STOPPED: set[int] = set()  # threads that stopped a complex step; see gradcheck
 
 
 def stop_gradient(x: Array | Tensor) -> Tensor:
@@ -813,7 +814,7 @@ def stop_gradient(x: Array | Tensor) -> Tensor:
     """
     data = x.data if isinstance(x, Tensor) else x
     if data.dtype.kind == "c":
-        STOPPED.add("complex")
+        STOPPED.add(threading.get_ident())
         data = data.real.astype(data.dtype)
     return Tensor(data)
 

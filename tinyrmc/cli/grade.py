@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError, UserError, counted, unwritable
+from ..training.run import replace
 from .commands import Parser, program
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(argv):
     about = (
-        "Grade what learners have handed in.\n\n" + (__doc__ or "").split("\n\n", 1)[1]
+        "Grade what learners have handed in.\n\n" + (__doc__ or "").partition("\n\n")[2]
     )
     parser = Parser(program("grade"), about.rstrip())
     add = parser.add_argument
@@ -178,7 +179,7 @@ def _write(lines: list[list[str]], out: Path) -> None:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
     try:
-        out.write_text(text.getvalue(), encoding="utf-8-sig", newline="\n")
+        replace(out, text.getvalue().encode("utf-8-sig"))
     except OSError as error:
         raise UserError(unwritable(out, error, "choose another place")) from None
 

@@ -39,7 +39,7 @@ from ..results.plotting import draw_curves, draw_run
 from ..results.text import aligned, paragraph, terminal_width
 from ..training.mistakes import check_given
 from ..training.networks import open_checkpoint, restore_model
-from ..training.run import explained
+from ..training.run import explained, replace
 from ..training.telling import Table
 from .commands import (
     Parser,
@@ -175,12 +175,12 @@ def attention_main(argv: list[str]) -> int:
             attending.draw_tests(found, floors, folder),
             folder / "attention.json",
         ]
-        paths[-1].write_text(json_text(kept, indent=1) + "\n", encoding="utf-8")
+        replace(paths[-1], json_text(kept, indent=1) + "\n")
         if options.html is not None:
             chosen = shown.take(attending.to_show(model, shown))
             seen = probes.traces(model, chosen.inputs)
             page = attending.page(title, chosen, seen, described, model)
-            options.html.write_text(page, encoding="utf-8")
+            replace(options.html, page)
             paths.append(options.html)
     width = terminal_width()
     for heading, says, rows in described:
@@ -243,7 +243,7 @@ def hops_main(argv: list[str]) -> int:
         print(aligned(memory_hops.table(readings, options.task), width))
         if options.html is not None:
             page = memory_hops.page(title, readings[0], options.task)
-            options.html.write_text(page, encoding="utf-8")
+            replace(options.html, page)
             print(f"\n{options.html}")
     return 0
 
@@ -273,7 +273,7 @@ def episode_main(argv: list[str]) -> int:
             episode = episodes.record(task, model, options.level, options.greedy)
     name = f"episode_{episode.level}.html"
     out = options.html or _folder(options, "episode") / name
-    out.write_text(episodes.page(title, episode), encoding="utf-8")
+    replace(out, episodes.page(title, episode))
     print(title, f"{episode.says}.", out, sep="\n")
     return 0
 

@@ -41,7 +41,7 @@ from .corpus import (
     require_words,
 )
 
-VERSION = 6  # one more wherever texts are read otherwise
+VERSION = 7  # one more wherever texts are read otherwise
 ABOUT = "corpus.json"
 PARTIAL = ".partial-"
 BLOCK = 1 << 22  # ids that are counted or renumbered at once: 16 MiB
@@ -64,7 +64,9 @@ def place(name: str, settings: Any, where: Path, paths: Sequence[Path]) -> Path:
     name has a key of `where` they are, then one of their sizes and dates.
     """
     stats = [(path.absolute(), path.stat()) for path in paths]
-    stamps = [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
+    # the last says of a file whose date was put back that it was written again
+    times = ("st_size", "st_mtime_ns", "st_ctime_ns")
+    stamps = [[str(path), *(getattr(stat, x) for x in times)] for path, stat in stats]
     keys = [settings, str(where.absolute())], [VERSION, stamps]
     one, two = (hashlib.sha256(json.dumps(x).encode()).hexdigest()[:16] for x in keys)
     return user_directory() / "texts" / f"{name}-{one}-{two}"

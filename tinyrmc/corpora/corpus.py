@@ -8,6 +8,7 @@ numbers into ids by falling count. So a text is read and cut into words once.
 from __future__ import annotations
 
 import dataclasses
+import unicodedata
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -71,14 +72,19 @@ class Vocabulary:
     def encode(
         self, text: str | Iterable[str], unknown: Literal["error", "unk"] = "error"
     ) -> np.ndarray:
-        """The ids of a text, cut as `cut` does it, or of words: (T,) int32.
+        """The ids of a text, cut as `cut` does it, or of words: (T,) int32. A letter
+        and its accent may be one character or two.
 
         CorpusError for a word that is unknown, unless `unknown` is "unk" and there is
         an <unk> to stand for it.
         """
         words = cut(text) if isinstance(text, str) else list(text)
         other = self.unk if unknown == "unk" else None
-        found = [self.ids.get(word, other) for word in words]
+        found = [self.ids.get(word) for word in words]
+        for k, word in enumerate(words):
+            if found[k] is None:
+                forms = (unicodedata.normalize(form, word) for form in ("NFC", "NFD"))
+                found[k] = next((self.ids[x] for x in forms if x in self.ids), other)
         if None in found:
             word = words[found.index(None)]
             raise CorpusError(

@@ -32,6 +32,7 @@ from typing import Any
 
 from .. import __version__
 from ..errors import UserError, unwritable, why
+from ..training.run import replace
 from . import record
 
 KIND = "tinyrmc progress"
@@ -125,7 +126,7 @@ def write(contents: Mapping[str, Any], file: Path) -> None:
     try:
         if file.exists() and KIND.encode() not in file.read_bytes():
             raise UserError(f"{file} is no file of progress; choose another name")
-        file.write_text(text, encoding="utf-8", newline="\n")
+        replace(file, text)
     except OSError as problem:
         raise UserError(unwritable(file, problem, "choose another place")) from None
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from pathlib import Path
+
+from ..training.run import replace
 
 _complained = False
 
@@ -81,11 +82,7 @@ def solved(chapter: str, name: str) -> None:
         return
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        # Whole, or not at all: two notebooks may be open.
-        handle, new = tempfile.mkstemp(dir=place.parent, suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8") as written:
-            written.write(json.dumps(sorted(now), indent=1) + "\n")
-        os.replace(new, place)
+        replace(place, json.dumps(sorted(now), indent=1) + "\n")
     except OSError as problem:
         if not _complained:
             print(f"(your progress is not kept: {place}: {problem.strerror})")

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from ..training.run import replace
 from . import record
 from .limits import OTHERS
 
@@ -54,7 +55,7 @@ def save(chapter: str, name: str, function: Function) -> str:
         _collect(function, own, known - {own}, texts)
         text = "\n\n\n".join(texts.values()) + "\n"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        replace(file, text)
     except NotSaved as problem:
         return str(problem)
     except OSError:  # `record` has said so

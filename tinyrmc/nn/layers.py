@@ -22,6 +22,7 @@ import functools
 import inspect
 import itertools
 import math
+import reprlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 from types import ModuleType
@@ -91,6 +92,7 @@ class Module:
             names.add(name)
             yield name, parameter
 
+    @reprlib.recursive_repr()  # a part may refer back to its owner
     def __repr__(self) -> str:
         return shown(self)
 
@@ -110,7 +112,7 @@ class Module:
             if parameter.dtype.kind == "c" and dtype.kind == "f":
                 raise TypeError(f"{dtype} cannot hold {parameter.dtype} parameters")
             both = parameter.data, parameter.grad
-            parameter.bind(*(x.astype(dtype, order="C") for x in both))
+            parameter.bind(*(x.astype(dtype) for x in both))
         return other
 
     def to(self, xp: ModuleType) -> Self:

@@ -19,7 +19,15 @@ import numpy as np
 from ..config import json_text
 from ..errors import RunError, UsageError, counted
 from ..training.discovery import load_task_of
-from ..training.run import Run, explained, is_over, parsed, read_whole, task_from_dict
+from ..training.run import (
+    Run,
+    explained,
+    is_over,
+    parsed,
+    read_whole,
+    replace,
+    task_from_dict,
+)
 from ..training.task import Task
 from .groups import core_of, group_runs, last_evaluation, task_word
 from .text import (
@@ -441,8 +449,8 @@ def show(runs: list[Run], out: Path | None, every_seed: bool = False) -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
         before = out.read_text(encoding="utf-8") if out.exists() else ""
         above = re.split(r"(?m)^\|", before, maxsplit=1)[0]
-        out.write_text(f"{above}{words}", encoding="utf-8")
-        out.with_suffix(".json").write_text(json_text(found) + "\n", encoding="utf-8")
+        replace(out, f"{above}{words}")
+        replace(out.with_suffix(".json"), json_text(found) + "\n")
     print(out, out.with_suffix(".json"), sep="\n")
 
 

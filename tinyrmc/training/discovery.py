@@ -31,7 +31,7 @@ from typing import Any
 
 from ..config import stored_path
 from ..cores import registry
-from ..errors import UserError, nearest
+from ..errors import NO_DOCSTRINGS, UserError, nearest
 
 GROUP = "tinyrmc.tasks"
 
@@ -206,10 +206,7 @@ def load_task(word: str) -> ModuleType:
                 raise ImportError(f"its class Task lacks {each}")
         if not (module.__doc__ or "").strip():
             if sys.flags.optimize > 1:
-                raise ImportError(
-                    "Python leaves out all docstrings here, which help is made of; run "
-                    "it without -OO, and without PYTHONOPTIMIZE=2"
-                )
+                raise ImportError(NO_DOCSTRINGS)
             raise ImportError(
                 "it has no docstring, whose first line says what the task is"
             )

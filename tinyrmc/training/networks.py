@@ -207,14 +207,17 @@ def save_module(module: Module, path: str | Path) -> None:
     save_arrays(path, arrays, {key: x for key, x in meta.items() if x})
 
 
-def _replaced(module: Module, again: Module, place: str = "") -> dict[str, Any]:
+def _replaced(
+    module: Module, again: Module, place: str = "", owners: tuple[int, ...] = ()
+) -> dict[str, Any]:
     """The modules inside that were put in the place of others since it was made, by
     their places, as `described` tells them. `again` is the module as it was made.
     """
     found: dict[str, Any] = {}
+    owners = *owners, id(module)  # to which a part may refer back
     for name, part in vars(module).items():
         other = vars(again).get(name)
-        if not isinstance(part, Module):
+        if not isinstance(part, Module) or id(part) in owners:
             continue
         with contextlib.suppress(RunError):
             told = described(part)
@@ -222,7 +225,7 @@ def _replaced(module: Module, again: Module, place: str = "") -> dict[str, Any]:
                 found[place + name] = told
                 continue
         if isinstance(other, Module):
-            found |= _replaced(part, other, f"{place}{name}.")
+            found |= _replaced(part, other, f"{place}{name}.", owners)
     return found
 
 

@@ -113,33 +113,52 @@ def as_json(path: str | Path, value: Any, indent: int | None = None) -> str:
 
 @contextlib.contextmanager
 def written_whole(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
-    """A file beside `path`, open for writing; forced to disk and renamed once the body
-    is done: the one way to replace a file of a run.
-
-    previous: where a file that stands at `path` is moved to; without it, that file is
-        replaced.
-
-    RunError for what the disk refuses. Nothing is replaced if the body fails.
+    """The file of `replacing`: the one way to replace a file of a run. RunError for
+    what the disk refuses.
     """
-    # A name of its own: other threads and processes may write the same file now.
-    beside = path.with_name(f"{path.name[:100]}.{secrets.token_hex(4)}.partial")
     remedy = "free some space there or make it writable"
     remedy += " (what was saved earlier is untouched)"
     if not path.parent.is_dir():
         remedy = f"make the folder {path.parent} first"
+    with explained(f"write {path}", remedy), replacing(path, previous) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def replacing(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
+    """A file beside `path`, open for writing; forced to disk and renamed once the body
+    is done. Nothing is replaced if the body fails, with OSError say.
+
+    previous: where a file that stands at `path` is moved to; without it, that file is
+        replaced.
+    """
+    # A name of its own: other threads and processes may write the same file now.
+    beside = path.with_name(f"{path.name[:100]}.{secrets.token_hex(4)}.partial")
     try:
-        with explained(f"write {path}", remedy):
-            with open(beside, "xb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            if previous is not None:
-                with contextlib.suppress(FileNotFoundError):
-                    os.replace(path, previous)
-            os.replace(beside, path)
+        with open(beside, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if previous is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(path, previous)
+        os.replace(beside, path)
     finally:
         with contextlib.suppress(OSError):  # gone already when all went well
             beside.unlink()
+
+
+def replace(path: Path, data: str | bytes) -> None:
+    """Write a file as `replacing` does, through links; into a pipe or device at once.
+    OSError where that fails.
+    """
+    data = data.encode() if isinstance(data, str) else data
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
+    with replacing(path) as file:
+        file.write(data)
 
 
 # --- Checking what a file says --------------------------------------------------------

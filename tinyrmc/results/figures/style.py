@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import itertools
 import re
 import sys
@@ -19,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from ...cores.registry import cores as registered
+from ...training.run import replace
 
 Look = dict[str, Any]  # settings of lines and words, as matplotlib calls them
 DPI = 150
@@ -77,7 +79,9 @@ def picture(
             warnings.filterwarnings("always", "Glyph .* missing")
             figure = draw(*args, **named)
             # matplotlib would write its version, which would change the bytes
-            figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})
+            drawn = io.BytesIO()
+            figure.savefig(drawn, format="png", dpi=DPI, metadata={"Software": None})
+        replace(Path(path), drawn.getvalue())
         letters = set()
         for each in heard:
             if lacks := re.match(r"Glyph (\d+) .* missing", str(each.message)):
