@@ -47,6 +47,8 @@ def _programs(rng):
             "*": a * b}[name] -> "*": a * b}[name] % 10 ** (length + 1)
         you drop the sign before you take the remainder
             str(value(program) -> str(abs(value(program))
+        the loop adds to a, and you leave out the a with which it begins
+            value(a) + k * value(b) -> k * value(b)
         your remainder keeps the sign of the value, as it does in C
             value(program) % 10 ** (length + 1)
                 -> int(math.fmod(value(program), 10 ** (length + 1)))
@@ -128,6 +130,10 @@ def _batches(rng):
             state), state) -> state), 0.0)
         you read one character too many
             t < lengths -> t <= lengths
+        you collect the states and take number lengths - 1: a text of length 0 keeps the
+        first state, and number -1 is the last
+            = np.stack([(s := step(inputs[:, t], s if t else state)) for t in
+                range(inputs.shape[1])])[lengths - 1, np.arange(len(lengths))]
         you multiply old and new by 1 and 0 and add them: 0 times NaN is still NaN
             np.where(inside, step(inputs[:, t], state), state)
                 -> inside * step(inputs[:, t], state) + (1 - inside) * state
