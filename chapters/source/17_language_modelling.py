@@ -6,9 +6,9 @@
 # RMC (chapter 10). In this chapter $p$ is always a probability, and $s$ a core's state.
 #
 # So far every task was made for the core. This one was not: a network reads a real
-# text, word by word, and always has to say what comes next. That is how all large
-# language models are trained. You count words first, to have something to beat. Then
-# you cut a book for a network, train it, and let it write.
+# text, word by word, and always has to say what comes next. Large language models are
+# trained in this way, too, on pieces of words (chapter 18). You count words first, to
+# have something to beat. Then you cut a book for a network, train it, and let it write.
 
 # %%
 import re
@@ -144,19 +144,20 @@ plt.show()
 # %% [markdown]
 # Why stop at pairs? A model of five words must fall back on fewer where it has not seen
 # them; chapter 18 (rare words) derives how. It stands ready here, and now you have the
-# *floors*: a network above them has not shown that it does more than count.
+# *baselines*: a network with a perplexity above these has not shown that it does more
+# than count.
 
 # %%
 BIGRAM = bigram(TRAIN, unigram, best)
 five_words = ngrams.KneserNey(TRAIN, V, order=5)
-floors = {"unigram": {}, "bigram": {}, "five words": {}}
+baselines = {"unigram": {}, "bigram": {}, "five words": {}}
 for part in ("validation", "test"):
     ids = corpus.texts[part]
-    floors["unigram"][part] = perplexity(unigram[ids[1:]])
-    floors["bigram"][part] = perplexity(BIGRAM[ids[:-1], ids[1:]])
+    baselines["unigram"][part] = perplexity(unigram[ids[1:]])
+    baselines["bigram"][part] = perplexity(BIGRAM[ids[:-1], ids[1:]])
     logs = five_words.log_probabilities(ids)[1:]
-    floors["five words"][part] = perplexity(np.exp(logs))
-for name, on in floors.items():
+    baselines["five words"][part] = perplexity(np.exp(logs))
+for name, on in baselines.items():
     print(f"{name:10} validation {on['validation']:5.1f}, test {on['test']:5.1f}")
 
 # %% [markdown]
@@ -391,8 +392,8 @@ def write(model, prompt, count, temperature=0.8, mass=1.0, seed=0):
 # Both networks are 64 wide. Like the paper's, our RMC has one slot and four heads: the
 # memory attends to itself and to the word that comes in. Both get 20 lanes, windows of
 # 25 words, and ten epochs with a rate that falls from 0.01 to a tenth, with two seeds
-# each. **Write down first:** which core is ahead on the validation text in the end, and
-# how low does it get?
+# each. **Write down first:** how low do they get on the validation text, beside the
+# bigram and the five words?
 
 # %% tags=["hide-output"]
 EPOCHS, PROMPT = course.fast(10, 1, 2), "the queen"
@@ -444,9 +445,9 @@ for (name, seed), rows in learnt.items():
     look = {"color": {"LSTM": "C0", "RMC": "C1"}[name], "ls": "-" if seed else "--"}
     panel.plot(epochs, rows[:, 1], label=f"{name}, seed {seed}", **look)
 for name in ("bigram", "five words"):
-    floor = floors[name]["validation"]
-    panel.axhline(floor, color="0.5", lw=0.8, ls=":")
-    panel.text(EPOCHS, floor + 0.5, name, ha="right", color="0.4", fontsize=9)
+    level = baselines[name]["validation"]
+    panel.axhline(level, color="0.5", lw=0.8, ls=":")
+    panel.text(EPOCHS, level + 0.5, name, ha="right", color="0.4", fontsize=9)
 panel.set(
     xlabel="epochs", ylabel="validation perplexity", xlim=(1.8, 10.2), ylim=(37, 60)
 )
@@ -465,11 +466,9 @@ print(aligned(table))
 # the bigram, and not far below five counted words: good counting is hard to beat here.
 #
 # Three seeds, the validation text: the LSTM 40.8 (40.0 to 41.3), the RMC 39.4 (39.2 to
-# 39.6), all of them ahead. The test text: 50.3 (49.7 to 51.1) and 49.4 (48.2 to 50.6),
-# which chance alone may give. So on one chapter of one book, at this one rate and with
-# 8 % more weights, the RMC is ahead by 3 %, and on another we have not shown it. (Three
-# seeds lie wholly above three others by chance alone once in twenty times, and here are
-# two comparisons.)
+# 39.6). The test text: 50.3 (49.7 to 51.1) and 49.4 (48.2 to 50.6). All this is at one
+# rate, the same for both, on two chapters of one book, and the RMC has 8 % more
+# weights. So these runs do not say which of the two reads better.
 #
 # Now try the draws. **Write down first:** what does it write at temperature 0? And at
 # temperature 1, whose text makes more sense, with the whole vocabulary or with a
@@ -541,8 +540,8 @@ course.measured(17, "uses_ten_words")
 # and how much of the cost is its strangeness we have not measured. It is these small
 # networks and this book of which we have shown that. Of the paper's networks we know
 # the curve alone, and such a curve does not say how far a network looks. What it does
-# say holds here, too, whatever the reason: a fresh start costs the RMC less than the
-# LSTM, in the first five words.
+# say holds here, too, at this one rate, whatever the reason: a fresh start costs the
+# RMC less than the LSTM, in the first five words.
 #
 # ## What has been measured
 #
@@ -562,9 +561,10 @@ course.measured(17, "uses_ten_words")
 #
 # ## Takeaways
 #
-# - Count first. A perplexity without a floor beside it says nothing.
-# - How far a network looks at most shows position by position. In a mean over a piece,
-#   a fixed cost looks like a long memory.
+# - Count first. A perplexity without a baseline beside it says nothing.
+# - How far a network looks at most shows position by position. It may look less far,
+#   for a fresh state is a strange one, too. In a mean over a piece, a fixed cost looks
+#   like a long memory.
 # - How you draw the words changes what a network writes.
 #
 # **Further.** How many bits per character are the RMC's test perplexity? How many draws
@@ -574,7 +574,8 @@ course.measured(17, "uses_ten_words")
 # %% tags=["hide-cell"]
 # Answer 1
 # A word costs log2(perplexity) bits, and all words together have so many characters,
-# the spaces between them counted. (<unk> is no honest word: this is a lower bound.)
+# the spaces between them counted. (<unk> is no honest word: the spelling of the words
+# behind it is not paid for, so an honest number is higher, we think.)
 bits = np.log2(perplexity(probabilities(models["RMC", 0], TEST)))
 characters = sum(len(word) + 1 for word in vocabulary.decode(TEST[1:]))
 print(f"{bits * len(TEST[1:]) / characters:.2f} bits per character")

@@ -117,6 +117,11 @@ def bigram(ids, unigram, k):
             = np.prod(probabilities) ** (-1 / probabilities.size)
         you take the mean of the probabilities, not of their logarithms
             = 1 / probabilities.mean()
+        you take the mean of 1 / p, not of its logarithm: one rare word then counts for
+        more than all others
+            = np.mean(1 / probabilities)
+        you take the natural logarithm and go back with a power of 2
+            np.exp( -> 2.0 ** (
         you stop at the loss, in nats
             np.exp ->
         you take the logarithm to the base 2 and go back with a power of e
