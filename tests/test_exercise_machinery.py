@@ -42,7 +42,7 @@ from tinyrmc.course.exercises.derived import by_complex_step
 from tinyrmc.course.exercises.exercise import exercise, normal
 from tinyrmc.course.exercises.experiments import borne_out
 from tinyrmc.course.exercises.used import used
-from tinyrmc.course.exercises.whole import _check_draw
+from tinyrmc.course.exercises.whole import _check_draw, _check_picture
 from tinyrmc.course.overview import exercises
 
 
@@ -809,6 +809,11 @@ def test_the_answer_is_not_among_the_inputs_in_any_form():
             _check_draw(drawing(column, count), memory=False)
     _check_draw(drawing(lambda y: y > 0, 3), memory=False)  # not all of it
     _check_draw(drawing(lambda y: 2 * y - 1, 2), memory=True)
+
+
+def test_a_training_of_ten_steps_is_told_how_many_are_asked_for():
+    with pytest.raises(Wrong, match=r"20 steps or more; yours has the shape \(10,\)"):
+        _check_picture(None, np.ones(10))
 
 
 def test_a_claim_is_borne_out_by_nine_pairs_in_ten():

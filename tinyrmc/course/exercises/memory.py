@@ -127,6 +127,15 @@ steps = each(
             i, m, candidate -> i, m, xp.tanh(candidate)
         the slots of h attend, not those of m
             xp, m, x, -> xp, h, x,
+        f and i have changed places in equation 7
+            update_memory(xp, f, i, -> update_memory(xp, i, f,
+        your candidate is what attention proposes; g_psi of that is what equation 7
+        takes
+            my.g_psi(xp, attended, p["mlp"], p["gain"], p["offset"]) -> attended
+        queries and keys have changed places: W_q makes the queries, W_k the keys
+            p["W_q"], p["W_k"] -> p["W_k"], p["W_q"]
+        you add the forget bias to o, too
+            my.sigmoid(xp, o) -> my.sigmoid(xp, o + p["forget_bias"])
     """,
     anysize="x h",
 )
@@ -398,6 +407,13 @@ def _tried(answer, inputs, targets):
                 -> tape.backward(loss) or [each.grad for each in parameters]
         you clip each array by itself
             clip(gradients, 1.0) -> [clip([g], 1.0)[0] for g in gradients]
+        you bring the gradients to a length of 1 always; only longer ones are cut
+            clip(gradients, 1.0)
+                -> [g / np.linalg.norm(np.concatenate([*map(np.ravel, gradients)]))
+                for g in gradients]
+        you clip number by number, which turns the step: all gradients together keep
+        their direction
+            clip(gradients, 1.0) -> [np.clip(g, -1, 1) for g in gradients]
         the network runs before the tape records, so nothing leads back to its weights
             Tape() as tape -> (logits := network(inputs), Tape())[1] as tape
             network(inputs), targets -> logits, targets

@@ -13,7 +13,7 @@ learner's function returns a dict:
     floor       the share that the same answer to all of them gets, at its best
     control     (with a memory) the share where all inputs but the last are another
                 example's: those of the one before, np.roll(inputs[:, :-1], 1, axis=0)
-    losses      the loss of each step of training
+    losses      the loss of each step of training, of 20 steps or more
     conclusion  "learns" or "cannot tell"
 """
 
@@ -224,7 +224,10 @@ def _check_conclusion(claim: Any, right: float, beside: list[Any]) -> None:
 
 def _check_picture(panel: Any, losses: np.ndarray) -> None:
     if losses.ndim != 1 or len(losses) < 20 or not np.isfinite(losses).all():
-        raise Wrong("losses should be a list of finite numbers, one for each step")
+        raise Wrong(
+            "losses should be a list of finite numbers, one for each step, and of 20 "
+            f"steps or more; yours has the shape {losses.shape}"
+        )
     panels.check_names(panel)
     panels.check_order(panel)
     lines = [each for each in panels.drawn(panel) if len(each.x) >= 10]
