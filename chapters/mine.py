@@ -45,9 +45,16 @@ def put_aside(mine: Path) -> Path:
     """Rename a learner's copy to a name that is free; returns that."""
     for k in range(1, 1_000_000):
         old = mine.with_name(f"{mine.stem}.before-{k}{mine.suffix}")
-        if not old.exists():
-            mine.rename(old)
-            return old
+        try:
+            old.touch(exist_ok=False)  # ours, whoever else looks for a name now
+        except FileExistsError:
+            continue
+        try:
+            mine.replace(old)
+        except OSError:
+            old.unlink()
+            raise
+        return old
     raise FileExistsError(17, "no name is free for the old copy", str(mine))
 
 

@@ -71,6 +71,8 @@ def test_an_empty_copy_is_made_anew_and_none_is_left_half(mine, monkeypatch):
     before = there(mine)
     assert {*before} == {*FEW[1:]}
     assert mine.main(["10"]) == 2 and there(mine) == before
+    (mine.MINE / FEW[0]).write_text("mine again")
+    assert mine.main(["10"]) == 2 and len(there(mine)) == len(FEW)
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(mine, capsys, monkeypatch):
@@ -82,3 +84,15 @@ def test_a_folder_that_cannot_be_written_is_one_line(mine, capsys, monkeypatch):
         "file/mine: Not a directory; name another folder in the variable TINY" in says
     )
     assert says.count("\n") == 1
+
+
+def test_two_that_make_copies_anew_at_once_lose_none(mine, monkeypatch):
+    """One that looks for a free name sees what the other has not yet put there."""
+    assert mine.main(["04"]) == 0
+    monkeypatch.setattr(mine.Path, "exists", lambda path: "before" not in path.name)
+    (mine.MINE / "04_blending.ipynb").write_text("more of mine")
+    assert mine.main(["04"]) == 0
+    monkeypatch.undo()
+    found = there(mine)
+    assert found["04_blending.before-1.ipynb"] == "mine: 04_blending.ipynb"
+    assert found["04_blending.before-2.ipynb"] == "more of mine"
