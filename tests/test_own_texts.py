@@ -102,6 +102,18 @@ def test_its_parts_are_the_text(here):
     assert len(corpora.own("b.txt", split, "words", 5).vocabulary) == 5
 
 
+def test_a_text_that_repeats_itself_is_told(tmp_path):
+    """As `cat *.txt` makes it where a copy lies beside each file."""
+    rows = "".join(
+        f"This is sentence {k} of a text of some length.\n" for k in range(400)
+    )
+    for text, told in (rows, False), (rows + rows.upper(), True):
+        (tmp_path / "my.txt").write_text(text)
+        corpus = corpora.own(tmp_path / "my.txt")
+        says = "most sentences of the test text stand in the train text"
+        assert (says in corpus.notes) == told
+
+
 def test_what_is_no_text_is_refused_in_a_line(here, refused):
     texts = {
         "there is no text x.txt; give its path, or its folder with --data-dir": None,

@@ -23,10 +23,9 @@ from . import cache
 from .corpus import PARTS, Corpus, CorpusError, MissingCorpus, Pieces, cut
 from .files import Text, data_files, named_like, original, strings
 from .known import BABI_ARCHIVES, BOOKS, CORPORA, SHORT, WHOLE
-from .words import book, essence, newswire, prose, sentences
+from .words import SENTENCES, book, essence, newswire, prose, sentences
 
 GIGAWORD = ("gigaword", "gigaword_eng_5", "LDC2011T07")  # what its folder may be called
-SENTENCES = 8  # by fewer no book is told from another
 SECONDS = 30  # without a byte, until a server counts as gone
 
 

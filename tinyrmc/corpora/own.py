@@ -18,7 +18,7 @@ from typing import Literal, get_args
 from . import cache
 from .corpus import EOS, PARTS, UNK, Corpus, CorpusError, Pieces, cut
 from .files import BLOCK, Text, decoded
-from .words import plain, words_in
+from .words import SENTENCES, plain, sentences, words_in
 
 Unit = Literal["words", "spaces", "characters"]
 MINIMUM_COUNT = 2
@@ -67,7 +67,9 @@ def own(
     if (corpus := cache.read(folder, path.name)) is None:
         where = f"{path} (split {split[0]:g} {split[1]:g})"
         sizes = MINIMUM_COUNT, vocabulary_size
-        cache.write(folder, lambda _: _pieces(path, split, found), where, *sizes)
+        cache.write(
+            folder, lambda notes: _pieces(path, split, found, notes), where, *sizes
+        )
         corpus = cache.read(folder, path.name)
     if corpus is None:
         raise CorpusError(f"{path} changed while it was read; try again")
@@ -102,15 +104,25 @@ def tokens_of(text: str, unit: str) -> list[str]:
     return [EOS if token == "\n" else token for token in tokens]
 
 
-def _pieces(path: Path, split: tuple[float, float], unit: str) -> Pieces:
-    """(part, tokens), some at a time."""
+def _pieces(
+    path: Path, split: tuple[float, float], unit: str, notes: list[str]
+) -> Pieces:
+    """(part, tokens), some at a time. It is noted where a part repeats what is learnt,
+    as in files that were put together of copies.
+    """
     with Text(path).open() as (file, title):
         text = decoded(file.read(), title)
     if not text.strip():
         raise CorpusError(f"{path} has no words in it")
     ends = [_boundary(text, share) for share in (split[0], sum(split))]
     bounds = zip([0, *ends], [*ends, len(text)], strict=True)
+    learnt: set[int] = set()
     for part, (start, end) in zip(PARTS, bounds, strict=True):
+        told = sentences(text[start:end], every=1 + (len(text) >> 26))
+        if part == "train":
+            learnt = told
+        elif 2 * len(told & learnt) > len(told) >= SENTENCES:
+            notes.append(f"most sentences of the {part} text stand in the train text")
         for piece in _blocks(text[start:end]):
             yield part, tokens_of(piece, unit)
 

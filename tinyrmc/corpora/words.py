@@ -18,6 +18,7 @@ from .files import decoded
 # Encodings differ in their quotation marks and dashes; _..._ is italics.
 _QUOTES, _HYPHENS = "\u2018\u2019\u201c\u201d", "\u2010\u2011"
 _PLAIN = str.maketrans(_QUOTES + _HYPHENS, "''\"\"--", "_") | {0x2014: "--"}
+SENTENCES = 8  # by fewer no text is told from another
 LONG = 30  # letters of a sentence that hardly two authors write
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*|--|\.\.\.|[^\w\s]")
 
