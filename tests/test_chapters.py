@@ -2,6 +2,7 @@
 run.
 """
 
+import ast
 import copy
 import functools
 import os
@@ -203,6 +204,20 @@ def test_outputs_that_differ_from_run_to_run_are_not_kept():
     for source in SOURCES:
         for cell in code_cells(source):
             assert VARIES not in cell.metadata.get("tags", []) or not cell.outputs
+
+
+def test_below_a_cell_that_prints_stands_what_it_printed():
+    for source in SOURCES:
+        for cell in code_cells(source):
+            statements = ast.parse(cell.source).body
+            prints = any(
+                re.search(r"\bprint\(", ast.unparse(each))
+                for each in statements
+                if isinstance(each, ast.Expr | ast.For | ast.With)
+            )
+            if prints and VARIES not in cell.metadata.get("tags", []):
+                texts = [o.get("name") for o in cell.outputs]
+                assert "stdout" in texts, f"{source.stem}: {cell.source}"
 
 
 def test_all_notebooks_together_are_small():

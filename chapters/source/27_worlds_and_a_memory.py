@@ -233,8 +233,9 @@ for panel, moment in zip(panels, two, strict=True):
 plt.show()
 
 # %% [markdown]
-# Nothing in the window tells these two apart. The past does: which part of the room
-# have you seen, and where was that lock?
+# Nothing in the window tells these two apart. The past could: which part of the room
+# have you seen, and where was that lock? Whether an agent remembers such things is the
+# question of this chapter's last part.
 #
 # **This is a good place to stop.**
 #
@@ -353,8 +354,9 @@ plt.show()
 # ## Keys and locks, live
 #
 # The loss is chapter 21's, with $v$ in the place of $G$. It also gives the ratios
-# $\pi / \mu$. Here the actor *is* the learner, so each must be 1. If one is not, the
-# learner has not repeated what the actor thought, and nothing crashes: log the ratios.
+# $\pi / \mu$. Here the actor *is* the learner, so each must be 1, and $v$ is the plain
+# return; answer 2 lets the learner run ahead. If a ratio is not 1, the learner has not
+# repeated what the actor thought, and nothing crashes: log the ratios.
 
 
 # %%
@@ -417,7 +419,7 @@ CORES = {
         n, 4, 16, num_heads=2, gate_style="memory", seed=seed
     ),
     "LSTM": lambda n, seed: LSTM(n, 40, seed=seed),
-    "no memory": lambda n, seed: Feedforward(n, 64, seed=seed),
+    "no memory": lambda n, seed: Feedforward(n, 124, seed=seed),  # as large as the RMC
 }
 trainings = {name: Training(core) for name, core in CORES.items()}
 for name, training in trainings.items():
@@ -442,10 +444,10 @@ new = [k for k, board in enumerate(boards(unseen)) if board not in learnt_on]
 PLAYED = np.array(new[: course.fast(400, 20)])
 
 
-def play(agent, change=lambda state, begin, running: state):
+def play(agent, change=lambda state, begin, running, step: state):
     """Whether each level was solved, after how many steps, and all moments.
 
-    change(state, begin, running) -> the state that the next step gets.
+    change(state, begin, running, step) -> the state that the next step gets.
     """
     random, B = np.random.default_rng(0), len(PLAYED)
     levels, film = unseen.start_levels(PLAYED), []
@@ -462,7 +464,7 @@ def play(agent, change=lambda state, begin, running: state):
         solved |= running & (outcome.reward == 10)
         running &= ~outcome.ended
         state = begin_anew(numbers_of(state), outcome.ended, begin)
-        state = change(state, begin, running)
+        state = change(state, begin, running, len(film))
     return solved, steps, film
 
 
@@ -514,10 +516,11 @@ plt.show()
 # That is one run of each, and it does not say which of the two memories is better.
 # Three seeds of each at this one rate, on boards that no training had: agents with the
 # RMC solve 95.8 % (90.2 to 99.0) of the levels, in 19.8 (16.4 to 25.4) steps; agents
-# without a memory 86.5 % (84.2 to 88.0), in 28.5 (27.6 to 29.5).
+# without a memory, which have as many weights, 87.9 % (87.2 to 88.5), in 27.3 (26.2 to
+# 28.1).
 #
-# So after these 1,024,000 steps the agents with the RMC solve nine levels in a hundred
-# more, in nine steps fewer.
+# So after these 1,024,000 steps the agents with the RMC solve eight levels in a hundred
+# more, in seven or eight steps fewer.
 #
 # Here are the ways of three agents through one level. In this one the agent without a
 # memory roams the room until it meets the key and then the lock. (After 59 steps one
@@ -549,16 +552,14 @@ plt.show()
 # %% [markdown]
 # **This is a good place to stop.**
 #
-# ## What the memory attends to
+# ## What a memory keeps
 #
-# In each step every slot spreads its attention over the four slots and the input.
-# **Write down first:** is more of it on the input when there is something to see, a
-# key, a lock or the gem? To all alike it would be 20 %. And how far apart are the four
-# slots after 20 steps? (Take their mean away, and compare what is left with the whole
-# memory: `apart`. A fresh one, four rows of the identity, has 87 %.)
+# The memory has four slots. **Write down first:** how far apart are they after 20
+# steps, before training and after it? (`apart` takes their mean away, and compares what
+# is left with the whole memory. A fresh one, four rows of the identity, has 87 %.)
 
 
-# %%
+# %% tags=["hide-output"]
 def own_parts(memory):
     """Slots (..., N, F) without their mean: what tells each from the others."""
     return memory - memory.mean(axis=-2, keepdims=True)
@@ -568,76 +569,31 @@ def apart(memory):
     return np.linalg.norm(own_parts(memory)) / np.linalg.norm(memory)
 
 
-def attention_to_input(film):
-    """The attention to the input at each moment, of each slot (n, N), and whether
-    something coloured was in the window (n,).
-    """
-    shares, coloured = [], []
-    for running, seen, trace in film:
-        to_input = trace["attention"][:, :, :, -1].mean(axis=1)  # (levels, N)
-        shares.append(to_input[running])
-        coloured.append(seen["view"][running].max(axis=(1, 2)) > 1)
-    return np.concatenate(shares), np.concatenate(coloured)
-
-
-# %% tags=["hide-input", "hide-output"] alt="Left: the attention to the input step by step through the level above: a line for the mean of four slots and a band from the least to the most, with marks where the key was taken and the lock opened. Right: the mean attention of each slot to the input with and without something coloured in the window: about two thirds with it and without, alike for all slots"
-# Draws the attention to the input, and measures how far apart the slots are
-film = played["RMC"][2]
-shares, coloured = attention_to_input(film)
-here = [each for each in film if each[0][TYPICAL]]
-one = np.array([x["attention"][TYPICAL, :, :, -1].mean(axis=0) for *_, x in here])
-held = [int(seen["held"][TYPICAL]) for _, seen, _ in here]
-figure, (way, means) = plt.subplots(1, 2, figsize=(9.5, 2.9))
-step = np.arange(1, len(one) + 1)
-way.fill_between(step, one.min(axis=1), one.max(axis=1), color="C0", alpha=0.3, lw=0)
-way.plot(step, one.mean(axis=1), color="C0", label="mean of four slots")
-for k, (before, after) in enumerate(itertools.pairwise(held), 1):
-    if before != after:
-        way.axvline(k, color="0.6", lw=0.8, ls=":")
-        way.text(k, 1.02, "key" if after else "lock", ha="center", fontsize=9)
-way.set(xlabel="step", ylabel="attention to the input", ylim=(0, 1))
-way.legend(loc="lower left")
-kinds = {"something to see": coloured, "floor and wall alone": ~coloured}
-for k, (name, where) in enumerate(kinds.items()):
-    mean = shares[where].mean(axis=0)
-    place, colour = np.arange(4) + 0.4 * k - 0.2, ("C1", "0.6")[k]
-    means.bar(place, mean, 0.36, label=name, color=colour)
-    print(f"{name}: {mean.mean():.0%} on average over the slots")
-means.axhline(0.2, color="0.4", lw=0.8, ls="--")
-means.set_xticks(range(4), [f"slot {k}" for k in range(4)])
-means.set(ylim=(0, 1.2), yticks=np.linspace(0, 1, 6))
-means.legend(loc="upper center", ncols=2)
-plt.show()
-
-for after in (5, 10, 20):
-    running, _, trace = film[after - 1]
-    print(f"after {after} steps: {apart(trace['state'][running]):.1%} apart")
+for name, (*_, film) in {"untrained": untrained, "trained": played["RMC"]}.items():
+    for after in (5, 10, 20):
+        running, _, trace = film[after - 1]
+        far = apart(trace["state"][running])
+        print(f"{name}, after {after} steps: {far:.1%} apart")
 
 # %% [markdown]
-# Whether the slots turn to the input at the sight of something coloured, three seeds
-# cannot tell. Three trained RMCs give the input 54 % (38 to 65) of their attention with
-# something to see, and 57 % (40 to 68) without, which chance alone may give. And while
-# the slots are apart in the first steps, after ten they hold nearly the same. Of three
-# trained RMCs the slots are 8.9 % (5.5 to 13.4) apart after five steps, 1.5 % (0.6 to
-# 3.1) after ten and 0.1 % (0.0 to 0.3) after twenty; of the same three untrained, 36 %
-# (30 to 43), 29 % (28 to 32) and 21 % (16 to 26). (These numbers are of the levels that
-# are not over yet: after twenty steps, of the slow ones.)
-#
-# ## Why slots become equal
+# That is one run. Of three trained RMCs the slots are 8.9 % (5.5 to 13.4) apart after
+# five steps, 1.5 % (0.6 to 3.1) after ten and 0.1 % (0.0 to 0.3) after twenty; of the
+# same three untrained, 36 % (30 to 43), 29 % (28 to 32) and 21 % (16 to 26). So after
+# training they hold nearly the same. (These numbers are of the levels that are not over
+# yet: after twenty steps, of the slow ones.)
 #
 # That equal slots *stay* equal you know: all go through the same weights, and see the
 # same input (chapter 7). But these began apart. Why do they *become* equal? The next
 # memory is $\hat f M$, what is kept, plus $\hat\imath$ times what is proposed, which is
 # new. (This core has `gate_style="memory"`: one gate of each kind for all units of a
-# slot, where chapter 9 has one for each unit.) So there are two ways to lose what tells
-# the slots apart. The forget gates may shrink it. And what is newly written may be
-# alike in all slots, and cover it.
-#
-# **Write down first:** which will it be? Take the mean slot away from both parts, and
-# compare what is left with the difference before the step.
+# slot, where chapter 9 has one for each unit.) So either the forget gates shrink what
+# tells the slots apart, or what is newly written is alike in all slots and covers it.
+# Take the mean slot away from both parts, and compare what is left with the difference
+# before the step.
 
 
-# %% tags=["hide-output"]
+# %% tags=["hide-input", "hide-output"]
+# Measures what becomes of the difference between slots, step by step
 def parts_of_a_step(film, steps=range(1, 10)):
     """For each step: the mean forget gate; and the difference between slots after the
     step, the part of it that was kept and the part that is new, before it 1.
@@ -665,23 +621,23 @@ for k, row in enumerate(parts_of_a_step(played["RMC"][2]), 2):
 # 0.80); the part that is new is 0.42 (0.39 to 0.45), untrained 0.28 (0.23 to 0.37).
 #
 # So both ways count. The gates of a trained agent keep only about a quarter of the
-# memory, and a third of a difference. What is new differs from slot to slot, too, but
+# memory, and a third of a difference; what is new differs from slot to slot, too, but
 # by less than half of what there was. Together about two thirds of a difference are
-# left after a step, which in ten steps makes a fiftieth. Before training the gates keep
-# about three quarters of both, and what is new makes up for the rest. (Why it is so
-# much alike after training, we have not measured: it may be that most attention goes to
-# the same input, or that queries become alike.)
+# left after a step, which in ten steps makes a fiftieth. (Why the new is so much alike
+# after training, we have not measured.) And remember the quarter: of what was in the
+# memory three steps ago the gates have kept about a fiftieth, so what is older must
+# have been written again.
 #
 # ## The memory taken away
 #
-# Does the memory matter, then? Three ways to find out, between a step and the next:
-# every level begins anew (`forgotten`); all slots get their mean (`blended`); or each
-# level gets *another level's* memory, which is as good a memory, only not its own. The
-# first is the plainest, and says the least: a fresh memory in the middle of a level is
-# something that the agent has never seen.
+# Does the memory matter, then, and what does the agent use it for? To find out, we
+# change it between a step and the next. The first thing that one tries is to wipe it:
+# every level begins anew. But a fresh memory in the middle of a level is something that
+# the agent has never seen, so if it fails then, we learn little. A fairer test gives it
+# a memory that is as good, only not its own: that of *another level*.
 #
-# **Exercise 4.** Write the third: each level that is still running gets the memory of
-# the next one that is, the last of them the first one's.
+# **Exercise 4.** Write that exchange: each level that is still running gets the memory
+# of the next one that is, the last of them the first one's.
 
 
 # %%
@@ -694,33 +650,85 @@ ex.of_another.check(of_another)
 of_another = ex.of_another.yours(of_another)
 
 # %% [markdown]
-# **Write down first:** what share of the levels does the agent solve in each of the
-# three cases? The one that never had a memory solves about 87 %.
+# How often you change it matters as much as what you put there. If you exchange the
+# memories after *every* step, then after eight steps eight levels have written into
+# each, one step each, and that is no level's memory. So here are both, and more:
+#
+# - `exchanged once`, after step 8: the agent goes on with another level's memory, and
+#   from then on writes into it itself.
+# - `exchanged in every step`: a memory into which another level writes at every step.
+# - `one other's, as it was`: in each step the memory that one other level had then,
+#   when the same agent played it undisturbed. That is a real memory, but the agent's
+#   own last steps are never in it.
+# - `fresh every n steps`, which leaves the agent its last steps, up to $n$ of them.
+# - `mean of its slots`: all four slots get their mean.
+#
+# **Write down first:** which of them cost it levels, and what would each tell you? If
+# the agent has a map of its room in its memory, what must happen when it gets another
+# level's?
 
 
 # %% tags=["hide-output"]
-CHANGES = {
-    "its own memory": lambda memory, begin, running: memory,
-    "forgotten": lambda memory, begin, running: begin,
-    "blended": lambda memory, begin, running: np.broadcast_to(
-        memory.mean(axis=1, keepdims=True), memory.shape
-    ),
-    "another's": lambda memory, begin, running: np.array(of_another(memory, running)),
-}
-for name, change in CHANGES.items():
+def changes_of(film):
+    """Changes for `play`; film: all moments of the agent's own run."""
+
+    def fresh_every(n):
+        return lambda memory, begin, _, step: memory if step % n else begin
+
+    def exchanged(memory, begin, running, step):
+        return np.array(of_another(memory, running))
+
+    def as_it_was(memory, begin, running, step):  # where a level ends, another begins
+        return np.roll(film[min(step, len(film)) - 1][2]["state"], -1, axis=0)
+
+    return {
+        "its own memory": lambda memory, *_: memory,
+        "exchanged once": lambda *now: exchanged(*now) if now[-1] == 8 else now[0],
+        "exchanged in every step": exchanged,
+        "one other's, as it was": as_it_was,
+        **{f"fresh every {n} steps": fresh_every(n) for n in (10, 5, 2)},
+        "fresh in every step": fresh_every(1),
+        "mean of its slots": lambda memory, *_: np.broadcast_to(
+            memory.mean(axis=1, keepdims=True), memory.shape
+        ),
+    }
+
+
+for name, change in changes_of(played["RMC"][2]).items():
     print(f"{name}:", in_words(*play(trainings["RMC"].agent, change)))
 
 # %% [markdown]
-# Three seeds at this rate: with its own memory the agent solves 95.8 % (90.2 to 99.0);
-# with that of another level 72.6 % (66.0 to 79.2); with a fresh one in every step 51.2
-# % (47.2 to 58.0); and with the mean of its slots in the place of each, 96.4 % (92.0 to
-# 99.0).
+# That is one run. Three seeds at this rate:
 #
-# So these agents use what they remember of *this* level: a memory as good, of another
-# level, costs them a quarter of the levels, and leaves them behind those that never had
-# one. What tells the slots apart is not used: if all four get their mean in every step,
+# | memory | levels solved | steps |
+# |---|---|---|
+# | its own | 95.8 % (90.2 to 99.0) | 19.8 (16.4 to 25.4) |
+# | exchanged once, after step 8 | 95.6 % (89.0 to 99.2) | 20.6 (17.6 to 26.3) |
+# | exchanged in every step | 72.6 % (66.0 to 79.2) | 34.9 (32.5 to 37.9) |
+# | one other's, as it was | 78.7 % (67.8 to 86.5) | 32.8 (30.2 to 36.7) |
+# | fresh every 10 steps | 94.8 % (87.2 to 99.0) | 21.3 (17.7 to 27.8) |
+# | fresh every 5 steps | 87.9 % (81.0 to 95.8) | 25.2 (20.5 to 31.4) |
+# | fresh every 2 steps | 70.6 % (65.5 to 78.2) | 33.5 (30.0 to 36.7) |
+# | fresh in every step | 51.2 % (47.2 to 58.0) | 41.0 (38.9 to 43.5) |
+# | mean of its slots | 96.4 % (92.0 to 99.0) | 19.5 (16.5 to 24.4) |
+#
+# So these agents need their memory, but a short one. Exchanged once for another
+# level's, it costs nothing that three seeds show: the agent soon writes over it.
+# (Levels that are over before step 8 stand in this row as they were.) Nor can these
+# seeds tell what a fresh one every ten steps costs: the first agent gains a level in a
+# hundred, the second loses one, the third three. Fresh every second step costs a
+# quarter of the levels.
+#
+# What they use are their own last steps. Where these are missing, in the memory that
+# one other level had and in the one into which all write in turn, they lose about a
+# fifth of the levels and fall behind the agents that never had a memory, although the
+# first is a memory just as good. A map of the level we have *not* found: it would not
+# outlive the exchange, nor ten steps.
+#
+# And what tells the slots apart is not used: if all four get their mean in every step,
 # nothing is lost that these seeds could show. (Whether an agent with one slot learns as
-# well, and whether a task with more to keep needs more slots, we have not tried.)
+# well, and whether a task with more to keep needs more slots or a longer memory, we
+# have not tried.)
 #
 # ## What has been measured
 #
@@ -770,7 +778,8 @@ course.show(package_vtrace, docstring=False)
 # - V-trace gives each surprise the product of ratios $\pi / \mu$, each cut off at 1. It
 #   learns the values of a policy between the actor's and the learner's.
 # - Log the ratio: if actor and learner are the same, it must be 1.
-# - To see whether a memory is used, give the agent another one that is as good.
+# - To see what a memory is used for, give the agent another one that is as good, once,
+#   and see how soon it recovers. One that is exchanged in every step is no level's.
 #
 # **Further.** What are the ratios if the learner forgets to begin anew? And if it
 # learns from a trajectory that was acted some updates ago?
