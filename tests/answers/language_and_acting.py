@@ -177,12 +177,6 @@ def joined_by_text(words, count):
     return found
 
 
-def near(E, word, count, tiny=0.0, power=1.0):
-    size = np.sqrt((E * E).sum(1)) ** power
-    match = (E @ E[word]) / (size * size[word] + tiny)
-    return [k for k in np.argsort(-match) if k != word][:count]
-
-
 def paid(ids, dx, h, dz, sign=1.0):
     found = np.einsum("rv,rd->vd", dz, h)
     for k, row in zip(ids, dx):
@@ -418,12 +412,6 @@ WRONG = {
         lambda words, n: [a + b for a, b in joined_by_text(words, n)],
         lambda words, n: [(b, a) for a, b in joined_by_text(words, n)],
     ],
-    r.nearest: [
-        lambda E, k, n: near(E, k, n, power=0.0),
-        lambda E, k, n: near(E, k, n)[::-1],
-        lambda E, k, n: near(E, k, n, power=2.0),
-        lambda E, k, n: np.argsort(-(E @ E[k]) / np.linalg.norm(E, axis=1))[:n],
-    ],
     r.tied_vjp: [
         lambda *c: paid(*c, sign=-1.0),
         lambda *c: paid(*c, sign=0.5),
@@ -440,6 +428,8 @@ WRONG = {
     ],
     r.cheapest_head: [
         lambda c: cheapest(c, tail=1) if len(c) > 20 else 1,
+        lambda c: cheapest(c, tail=1),
+        lambda c: cheapest(c, tail=-1),
         lambda c: cheapest(c, head=2),
         lambda c: cheapest(c) - 1,
         lambda c: int(np.sqrt(len(c))),
@@ -585,7 +575,6 @@ RIGHT = {
     r.discounted: [counted],
     r.fallback: [before],
     r.learn_pairs: [joined_by_text],
-    r.nearest: [near, lambda E, k, n: np.array(near(E, k, n))],
     r.tied_vjp: [paid],
     r.two_level: [levels],
     r.cheapest_head: [cheapest],

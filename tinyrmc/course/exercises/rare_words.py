@@ -120,41 +120,6 @@ def fallback(ids, V):
     return before / before.sum()
 
 
-def _vectors(rng, V, d, word, count):
-    sizes = np.exp(rng.normal(size=(V, 1)))  # long ones have large products
-    return sizes * rng.normal(size=(V, d)), word, count
-
-
-@exercise(
-    cases=each(_vectors, "8 3 2 3, 30 5 0 4, 6 6 5 2, 9 4 1 8"),
-    hints=[
-        "The cosine: the dot product of two vectors, each divided by its length.",
-        "np.argsort(-cosine) has the nearest first. The word is nearest to itself; "
-        "leave it out.",
-    ],
-    mistakes="""
-        long vectors win: divide each by its length
-            np.linalg.norm(E, axis=1, keepdims=True) -> 1
-        the word itself is among them
-            -np.inf -> np.inf
-        you give those that are farthest
-            argsort(-cosine) -> argsort(cosine)
-            -np.inf -> np.inf
-        you measure the distance, which depends on the vectors' lengths
-            = np.argsort(np.linalg.norm(E - E[word], axis=1))[1 : count + 1]
-    """,
-)
-def nearest(E, word, count):
-    """The words whose vectors have the largest cosine with that of `word`.
-
-    E (V, d); without the word itself, the nearest first -> (count,) integers.
-    """
-    unit = E / np.linalg.norm(E, axis=1, keepdims=True)
-    cosine = unit @ unit[word]
-    cosine[word] = -np.inf
-    return np.argsort(-cosine)[:count]
-
-
 def _both_uses(rng, R, d, V):
     return rng.integers(V, size=R), *normal(rng, (R, d), (R, d), (R, V))
 
@@ -254,6 +219,7 @@ def _zipf(rng):
         (np.array([90, 5, 1, 1, 1, 1, 1]),),
         (np.array([8, 1]),),
         (np.full(12, 3),),
+        (np.array([20, 14, 12, 10, 9]),),  # another k with a tail that is one too long
     ]
 
 
@@ -272,6 +238,8 @@ def _zipf(rng):
             = 1
         the tail has V - k words: the others stand in the head
             rare * (V - k) -> rare * V
+        your tail is one too long: "a rare one" is an answer of the head alone
+            rare * (V - k) -> rare * (V - k + 1)
     """,
 )
 def cheapest_head(counts):
